@@ -1,0 +1,144 @@
+//! `waybill dead ...`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::bulk::Bulk;
+use super::outbox::One;
+
+/// Dead letters.
+#[derive(Debug, Subcommand)]
+pub enum Dead {
+    /// Dead letters, by filter
+    List(List),
+    /// One dead letter: why it died, every attempt, payload
+    Show(One),
+    /// Dead letters by error
+    Groups(Groups),
+    /// Put dead letters back in order
+    Replay(Replay),
+    /// Fence dead letters off with a note; only `replay ID` brings them back
+    Quarantine(Quarantine),
+    /// Send an edited copy as a new message that names the original
+    Edit(Box<Edit>),
+    /// Delete dead letters for good
+    Purge(Purge),
+}
+
+/// Filter and size of a list.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    waybill dead list\n  \
+    waybill dead list --filter 'tenant=acme code=HTTP.* age>1h'\n  \
+    waybill dead list --filter 'code=HTTP.400' --all -o ids | waybill dead replay -\n\n\
+    Conditions: tenant, topic, key, id, code, error, state, kind with = and * as a wildcard; age with > or <.")]
+pub struct List {
+    /// Conditions, e.g. 'tenant=acme code=HTTP.* age>1h'
+    #[arg(long, default_value = "", hide_default_value = true)]
+    pub filter: String,
+    /// Most dead letters listed
+    #[arg(long, default_value_t = 50, value_name = "N")]
+    pub limit: usize,
+    /// All of them
+    #[arg(long, conflicts_with = "limit")]
+    pub all: bool,
+}
+
+/// By error.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  waybill dead groups\n  waybill dead groups --filter 'tenant=acme age<1d'")]
+pub struct Groups {
+    /// Conditions
+    #[arg(long, default_value = "", hide_default_value = true)]
+    pub filter: String,
+}
+
+/// Which dead letters: by id or by filter.
+#[derive(Clone, Debug, Args)]
+#[group(skip)]
+pub struct Which {
+    /// Ids; `-` reads them from stdin, one a line
+    #[arg(required_unless_present = "filter", value_name = "ID")]
+    pub ids: Vec<String>,
+    /// All that match; '' for all there are
+    #[arg(long, conflicts_with = "ids")]
+    pub filter: Option<String>,
+    /// Tenant of the ids
+    #[arg(long, default_value = "default")]
+    pub tenant: String,
+}
+
+/// Put back.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    waybill dead replay 01JD8Q6H3ZK7W5V0N2T4R6Y8BC\n  \
+    waybill dead replay --filter 'code=HTTP.503' --dry-run\n  \
+    waybill dead replay --filter 'code=HTTP.503 age>1h' --rate 20 --reason 'shop is back' --yes\n  \
+    waybill dead list -o ids | waybill dead replay -")]
+pub struct Replay {
+    /// Which.
+    #[command(flatten)]
+    pub which: Which,
+    /// How.
+    #[command(flatten)]
+    pub bulk: Bulk,
+}
+
+/// Fence off.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    waybill dead quarantine 01JD8Q6H3ZK7W5V0N2T4R6Y8BC --note 'broken payload, see ticket 4711'\n  \
+    waybill dead quarantine --filter 'topic=bus:legacy.*' --note 'receiver is gone' --yes")]
+pub struct Quarantine {
+    /// Which.
+    #[command(flatten)]
+    pub which: Which,
+    /// Why; kept with each
+    #[arg(long, value_name = "TEXT")]
+    pub note: String,
+    /// How.
+    #[command(flatten)]
+    pub bulk: Bulk,
+}
+
+/// Edited copy.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    waybill dead edit 01JD8Q6H3ZK7W5V0N2T4R6Y8BC --payload '{\"order\":17,\"total\":\"10.00\"}'\n  \
+    waybill dead edit order-17 --tenant acme --topic bus:orders.v2\n\n\
+    What isn't given is taken from the original. The original stays a dead letter.")]
+pub struct Edit {
+    /// Which.
+    #[command(flatten)]
+    pub one: One,
+    /// New payload as JSON
+    #[arg(long, value_name = "JSON", conflicts_with = "file")]
+    pub payload: Option<String>,
+    /// File with the new payload as JSON
+    #[arg(long, value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// New topic
+    #[arg(long)]
+    pub topic: Option<String>,
+    /// New key
+    #[arg(long)]
+    pub key: Option<String>,
+    /// New headers; all old ones are dropped
+    #[arg(long = "header", value_name = "NAME=VALUE")]
+    pub headers: Vec<String>,
+}
+
+/// Delete.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    waybill dead purge --filter 'age>30d' --dry-run\n  \
+    waybill dead purge --filter 'tenant=test' --reason 'test data' --yes")]
+pub struct Purge {
+    /// All that match; '' for all there are
+    #[arg(long)]
+    pub filter: String,
+    /// How.
+    #[command(flatten)]
+    pub bulk: Bulk,
+}

@@ -1,0 +1,146 @@
+//! The smaller commands.
+
+use clap::{Args, Subcommand};
+use clap_complete::Shell;
+
+use super::serve::ConfigArgs;
+
+/// One screen.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  waybill status\n  waybill status --url http://10.0.0.7:7070 --token-file ~/.waybill.token -o json"
+)]
+pub struct Status {}
+
+/// Transports.
+#[derive(Debug, Subcommand)]
+#[command(
+    after_help = "Examples:\n  waybill transport list\n  waybill transport pause orders-nats\n  waybill transport resume orders-nats"
+)]
+pub enum Transport {
+    /// All, with plugin, breaker and health
+    List,
+    /// Stop sending through it; messages wait
+    Pause(Name),
+    /// Go on sending
+    Resume(Name),
+    /// Ask it how it is, and try its held destinations again now
+    Probe(Name),
+}
+
+/// Which transport.
+#[derive(Debug, Args)]
+pub struct Name {
+    /// Its name in the configuration
+    pub name: String,
+}
+
+/// Plugins.
+#[derive(Debug, Subcommand)]
+#[command(
+    after_help = "Examples:\n  waybill plugin list\n  waybill plugin inspect http\n  waybill plugin inspect ./my-transport.wasm -o json"
+)]
+pub enum Plugin {
+    /// The ones in this binary
+    List,
+    /// What a plugin is and asks for: manifest, world, grants it wants, digest
+    Inspect(Inspect),
+}
+
+/// Which plugin.
+#[derive(Debug, Args)]
+pub struct Inspect {
+    /// A bundled plugin's name, or the path of a .wasm
+    pub plugin: String,
+}
+
+/// Configuration.
+#[derive(Debug, Subcommand)]
+pub enum Config {
+    /// Is it right; loads the plugins too
+    Check(ConfigCheck),
+    /// Every setting in effect
+    Show(ConfigShow),
+    /// Where the file and the data are
+    Path(ConfigPath),
+}
+
+/// Check.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  waybill config check\n  waybill config check --config new.toml && systemctl restart waybill"
+)]
+pub struct ConfigCheck {
+    /// Which.
+    #[command(flatten)]
+    pub config: ConfigArgs,
+    /// Don't load the plugins
+    #[arg(long)]
+    pub no_plugins: bool,
+}
+
+/// Show.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  waybill config show\n  waybill config show --origin        with file, line and column, variable or flag of each"
+)]
+pub struct ConfigShow {
+    /// Which.
+    #[command(flatten)]
+    pub config: ConfigArgs,
+    /// Where each setting comes from
+    #[arg(long)]
+    pub origin: bool,
+}
+
+/// Path.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  waybill config path\n  $EDITOR \"$(waybill config path -o ids)\"")]
+pub struct ConfigPath {
+    /// Which.
+    #[command(flatten)]
+    pub config: ConfigArgs,
+}
+
+/// The audit trail.
+#[derive(Debug, Subcommand)]
+pub enum Audit {
+    /// Latest events, oldest first
+    Tail(AuditTail),
+}
+
+/// Latest events.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  waybill audit tail\n  waybill audit tail --limit 500 -o jsonl\n  waybill audit tail -f"
+)]
+pub struct AuditTail {
+    /// Most events
+    #[arg(long, default_value_t = 50, value_name = "N")]
+    pub limit: usize,
+    /// Only this tenant
+    #[arg(long)]
+    pub tenant: Option<String>,
+    /// Go on with what comes
+    #[arg(short, long)]
+    pub follow: bool,
+}
+
+/// Checks of this machine.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  waybill doctor\n  waybill doctor --config /etc/waybill/waybill.toml -o json")]
+pub struct Doctor {
+    /// Which configuration.
+    #[command(flatten)]
+    pub config: ConfigArgs,
+}
+
+/// Completion script.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  waybill completions bash > ~/.local/share/bash-completion/completions/waybill\n  waybill completions zsh > \"${fpath[1]}/_waybill\"\n  waybill completions fish > ~/.config/fish/completions/waybill.fish"
+)]
+pub struct Completions {
+    /// Shell
+    pub shell: Shell,
+}

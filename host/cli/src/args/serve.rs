@@ -1,0 +1,74 @@
+//! `waybill serve`, and the flags that choose a configuration.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::config::reader::Flag;
+
+/// Which configuration.
+#[derive(Clone, Debug, Default, Args)]
+pub struct ConfigArgs {
+    /// Configuration file [default: ./waybill.toml if it exists, then the platform's]
+    #[arg(long, env = "WAYBILL_CONFIG", hide_env_values = true, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Folder for the store; overrides store.url
+    #[arg(long, env = "WAYBILL_DATA", hide_env_values = true, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+}
+
+/// Run a host in the foreground.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    waybill serve                                       needs no configuration\n  \
+    waybill serve --config /etc/waybill/waybill.toml\n  \
+    waybill serve --data ./data --listen 127.0.0.1:0    \"listening on\" tells the port taken\n\n\
+    Without a configuration the store is in the platform's data folder, and http: topics reach this machine only.\n\n\
+    SIGTERM or Ctrl-C drains: no new work is taken, what is under way is finished or given back. A second signal ends \
+    at once. Everything committed is on disk either way.")]
+pub struct Serve {
+    /// Which configuration.
+    #[command(flatten)]
+    pub config: ConfigArgs,
+    /// Address to listen on; overrides server.listen
+    #[arg(long, value_name = "ADDRESS")]
+    pub listen: Option<String>,
+    /// Time to finish what is under way at the end; overrides server.drain_timeout
+    #[arg(long, value_name = "TIME")]
+    pub drain_timeout: Option<String>,
+    /// Level of the log; overrides log.level
+    #[arg(long, value_name = "LEVEL")]
+    pub log_level: Option<String>,
+    /// text or json; overrides log.format
+    #[arg(long, value_name = "FORMAT")]
+    pub log_format: Option<String>,
+}
+
+impl ConfigArgs {
+    /// Settings given by these flags.
+    pub fn flags(&self) -> Vec<Flag> {
+        let data = self.data.as_ref().map(|data| Flag {
+            path: "store.url",
+            flag: "--data",
+            value: format!("surrealkv://{}", data.join("store").display()),
+        });
+        data.into_iter().collect()
+    }
+}
+
+impl Serve {
+    /// Settings given by these flags.
+    pub fn flags(&self) -> Vec<Flag> {
+        let given = [
+            ("server.listen", "--listen", &self.listen),
+            ("server.drain_timeout", "--drain-timeout", &self.drain_timeout),
+            ("log.level", "--log-level", &self.log_level),
+            ("log.format", "--log-format", &self.log_format),
+        ];
+        let mut flags = self.config.flags();
+        flags.extend(
+            given.into_iter().filter_map(|(path, flag, value)| value.clone().map(|value| Flag { path, flag, value })),
+        );
+        flags
+    }
+}

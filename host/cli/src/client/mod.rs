@@ -1,0 +1,267 @@
+//! Talking to a host's HTTP API.
+
+mod problem;
+
+use std::time::Duration;
+
+use reqwest::{Method, RequestBuilder, StatusCode};
+use serde_json::Value;
+use thiserror::Error;
+use url::Url;
+
+use crate::args::Global;
+use crate::exit::Exit;
+use crate::term::Term;
+
+pub use problem::Refusal;
+
+/// Largest answer that is read, in bytes: a page of 1,000 messages without payloads is far below.
+const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Longest wait for a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Environment variable that holds the token.
+const TOKEN_VARIABLE: &str = "WAYBILL_TOKEN";
+
+/// Why the host didn't do it.
+#[derive(Debug, Error)]
+pub enum ClientError {
+    /// The address isn't one.
+    #[error(
+        "CLIENT.URL: {url:?} isn't an address of a host: {cause}\n  fix write --url http://HOST:PORT, or set WAYBILL_URL"
+    )]
+    Url {
+        /// As given.
+        url: String,
+        /// Why.
+        cause: String,
+    },
+    /// The token can't be read.
+    #[error(
+        "CLIENT.TOKEN: the token can't be read: {cause}\n  fix give --token-file FILE with one line, or set WAYBILL_TOKEN"
+    )]
+    Token {
+        /// Why.
+        cause: String,
+    },
+    /// Nobody answers there.
+    #[error(
+        "CLIENT.UNREACHABLE: no host answers at {url}: {cause}\n  fix start one with `waybill serve`, or give --url"
+    )]
+    Unreachable {
+        /// Where.
+        url: String,
+        /// Why.
+        cause: String,
+    },
+    /// No answer in time.
+    #[error("CLIENT.TIMEOUT: {url} didn't answer within {}: what was asked may still be done\n  fix look with `waybill status`, or give a longer --timeout", humantime::format_duration(*.after))]
+    TimedOut {
+        /// Where.
+        url: String,
+        /// After this long.
+        after: Duration,
+    },
+    /// An answer that isn't ours.
+    #[error(
+        "CLIENT.ANSWER: {url} answered {status} and not as a Waybill host does: {cause}\n  fix check that --url names a host and nothing else in between"
+    )]
+    Answer {
+        /// Where.
+        url: String,
+        /// HTTP status.
+        status: u16,
+        /// What is odd.
+        cause: String,
+    },
+    /// The host said no.
+    #[error(transparent)]
+    Refused(#[from] Box<Refusal>),
+}
+
+impl ClientError {
+    /// Exit code.
+    pub fn exit(&self) -> Exit {
+        match self {
+            Self::Url { .. } | Self::Token { .. } => Exit::Usage,
+            Self::Unreachable { .. } => Exit::Unreachable,
+            Self::TimedOut { .. } => Exit::TimedOut,
+            Self::Answer { .. } => Exit::Failed,
+            Self::Refused(refusal) => refusal.exit(),
+        }
+    }
+}
+
+/// An answer: status and JSON.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answer {
+    /// HTTP status.
+    pub status: u16,
+    /// The body; null when there was none.
+    pub body: Value,
+    /// The body as it came: payloads in it are byte for byte what was sent.
+    pub text: String,
+}
+
+/// A connection to one host.
+pub struct Client {
+    http: reqwest::Client,
+    base: Url,
+    token: Option<String>,
+    timeout: Duration,
+}
+
+impl Client {
+    /// For the host that the flags name.
+    pub fn new(global: &Global, term: &Term) -> Result<Self, ClientError> {
+        let refuse = |cause: String| ClientError::Url { url: global.url.clone(), cause };
+        let base = Url::parse(&global.url).map_err(|error| refuse(error.to_string()))?;
+        if !matches!(base.scheme(), "http" | "https") || base.cannot_be_a_base() {
+            return Err(refuse("it must begin with http:// or https://".into()));
+        }
+        if !base.username().is_empty() || base.password().is_some() {
+            return Err(refuse("credentials don't belong there: use --token-file".into()));
+        }
+        // A host is addressed directly: a proxy for the web has no business between an operator and the host.
+        let http = reqwest::Client::builder()
+            .no_proxy()
+            .connect_timeout(CONNECT_TIMEOUT.min(global.timeout))
+            .timeout(global.timeout)
+            .user_agent(concat!("waybill/", env!("CARGO_PKG_VERSION")))
+            .build()
+            .map_err(|error| refuse(error.to_string()))?;
+        Ok(Self { http, base, token: token(global, term)?, timeout: global.timeout })
+    }
+
+    /// Address as given, for messages.
+    pub fn url(&self) -> &str {
+        self.base.as_str().trim_end_matches('/')
+    }
+
+    /// Gets JSON.
+    pub async fn get(&self, path: &[&str], query: &[(&str, &str)]) -> Result<Answer, ClientError> {
+        self.answer(self.request(Method::GET, path, query)?).await
+    }
+
+    /// Posts JSON.
+    pub async fn post(&self, path: &[&str], query: &[(&str, &str)], body: &Value) -> Result<Answer, ClientError> {
+        self.answer(self.request(Method::POST, path, query)?.json(body)).await
+    }
+
+    /// Posts bytes of some media type.
+    pub async fn post_bytes(
+        &self,
+        path: &[&str],
+        query: &[(&str, &str)],
+        media_type: &str,
+        body: Vec<u8>,
+    ) -> Result<Answer, ClientError> {
+        let request = self.request(Method::POST, path, query)?.header(reqwest::header::CONTENT_TYPE, media_type);
+        self.answer(request.body(body)).await
+    }
+
+    /// Gets an answer whose status is part of it (`/readyz` says 503 with a body of its own).
+    pub async fn get_any(&self, path: &[&str]) -> Result<Answer, ClientError> {
+        let (status, url, bytes) = self.send(self.request(Method::GET, path, &[])?).await?;
+        match serde_json::from_slice(&bytes) {
+            Ok(body) => {
+                Ok(Answer { status: status.as_u16(), body, text: String::from_utf8_lossy(&bytes).into_owned() })
+            }
+            Err(error) => Err(ClientError::Answer { url, status: status.as_u16(), cause: error.to_string() }),
+        }
+    }
+
+    /// Gets a text that isn't JSON.
+    pub async fn get_text(&self, path: &[&str]) -> Result<String, ClientError> {
+        let (status, url, bytes) = self.send(self.request(Method::GET, path, &[])?).await?;
+        if status.is_success() {
+            return Ok(String::from_utf8_lossy(&bytes).into_owned());
+        }
+        Err(problem::refusal(status.as_u16(), url, &bytes))
+    }
+
+    fn request(&self, method: Method, path: &[&str], query: &[(&str, &str)]) -> Result<RequestBuilder, ClientError> {
+        let mut url = self.base.clone();
+        match url.path_segments_mut() {
+            // Segments are escaped one by one: an id may hold a slash.
+            Ok(mut segments) => {
+                segments.pop_if_empty().extend(path);
+            }
+            Err(()) => return Err(ClientError::Url { url: self.base.to_string(), cause: "it has no path".into() }),
+        }
+        if !query.is_empty() {
+            url.query_pairs_mut().extend_pairs(query);
+        }
+        let request = self.http.request(method, url);
+        Ok(match &self.token {
+            Some(token) => request.bearer_auth(token),
+            None => request,
+        })
+    }
+
+    async fn answer(&self, request: RequestBuilder) -> Result<Answer, ClientError> {
+        let (status, url, bytes) = self.send(request).await?;
+        if !status.is_success() {
+            return Err(problem::refusal(status.as_u16(), url, &bytes));
+        }
+        let body = if bytes.is_empty() {
+            Value::Null
+        } else {
+            serde_json::from_slice(&bytes).map_err(|error| ClientError::Answer {
+                url,
+                status: status.as_u16(),
+                cause: format!("its body isn't JSON ({error})"),
+            })?
+        };
+        Ok(Answer { status: status.as_u16(), body, text: String::from_utf8_lossy(&bytes).into_owned() })
+    }
+
+    async fn send(&self, request: RequestBuilder) -> Result<(StatusCode, String, Vec<u8>), ClientError> {
+        let url = self.url().to_owned();
+        let failed = |error: &reqwest::Error| {
+            if error.is_timeout() && !error.is_connect() {
+                ClientError::TimedOut { url: url.clone(), after: self.timeout }
+            } else {
+                ClientError::Unreachable { url: url.clone(), cause: root_cause(error) }
+            }
+        };
+        let mut response = request.send().await.map_err(|error| failed(&error))?;
+        let status = response.status();
+        let mut bytes = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(|error| failed(&error))? {
+            if bytes.len() + chunk.len() > ANSWER_BYTES_MAX {
+                let cause = format!("its body has more than {ANSWER_BYTES_MAX} bytes");
+                return Err(ClientError::Answer { url, status: status.as_u16(), cause });
+            }
+            bytes.extend_from_slice(&chunk);
+        }
+        Ok((status, url, bytes))
+    }
+}
+
+/// The innermost cause, which names the system's error; the outer ones only repeat the address.
+fn root_cause(error: &reqwest::Error) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    cause.to_string()
+}
+
+fn token(global: &Global, term: &Term) -> Result<Option<String>, ClientError> {
+    let refuse = |cause: String| ClientError::Token { cause };
+    let (text, from) = match &global.token_file {
+        Some(path) => {
+            let text = std::fs::read_to_string(path).map_err(|error| refuse(format!("{}: {error}", path.display())))?;
+            (text, path.display().to_string())
+        }
+        None => match term.env.get(TOKEN_VARIABLE) {
+            Some(text) => (text.clone(), TOKEN_VARIABLE.to_owned()),
+            None => return Ok(None),
+        },
+    };
+    let token = text.trim();
+    if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(refuse(format!("{from} is empty or holds more than one word")));
+    }
+    Ok(Some(token.to_owned()))
+}

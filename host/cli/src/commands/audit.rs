@@ -1,0 +1,82 @@
+//! `waybill audit tail`.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::{Context, lists};
+use crate::args::Format;
+use crate::args::rest::{Audit, AuditTail};
+use crate::exit::CliError;
+use crate::output::{self, View, column, instant, text};
+
+/// How often the host is asked for more.
+const POLL: Duration = Duration::from_secs(1);
+/// Events asked for each time while following: more than come in one second.
+const FOLLOW_LIMIT: &str = "1000";
+
+const VIEW: View<'_> = View {
+    columns: &[
+        column("AT", |item| instant(item, "at")),
+        column("KIND", |item| text(item, "kind")),
+        column("ACTOR", |item| text(item, "actor")),
+        column("TENANT", |item| text(item, "tenant")),
+        column("OBJECT", |item| text(item, "object")),
+        column("DETAIL", |item| text(item, "detail")),
+    ],
+    id: |item| text(item, "object"),
+    none: "the audit trail is empty",
+};
+
+/// Writes the latest events, oldest first.
+pub(super) async fn run(command: &Audit, context: &mut Context<'_>) -> Result<(), CliError> {
+    let Audit::Tail(args) = command;
+    let limit = args.limit.to_string();
+    let mut query = lists::tenant_query(args.tenant.as_deref());
+    query.push(("limit", &limit));
+    let mut items = lists::whole(context, &["v1", "audit"], &query).await?;
+    items.reverse();
+    output::list(context.term, context.format, &items, &VIEW)?;
+    if args.follow { follow(args, context, items).await } else { Ok(()) }
+}
+
+/// The trail has no numbers, so what was shown is remembered by content, as far back as one question reaches.
+async fn follow(args: &AuditTail, context: &mut Context<'_>, shown: Vec<Value>) -> Result<(), CliError> {
+    let mut seen: BTreeSet<String> = shown.iter().map(Value::to_string).collect();
+    let mut query = lists::tenant_query(args.tenant.as_deref());
+    query.push(("limit", FOLLOW_LIMIT));
+    // A document can't be followed.
+    let format = if context.format == Format::Json { Format::Jsonl } else { context.format };
+    let mut latest = shown.last().and_then(|item| item.get("at")).cloned();
+    loop {
+        tokio::time::sleep(POLL).await;
+        let mut items = lists::whole(context, &["v1", "audit"], &query).await?;
+        items.reverse();
+        let now: BTreeSet<String> = items.iter().map(Value::to_string).collect();
+        let after = latest.as_ref().map(Value::to_string);
+        items.retain(|item| {
+            let at = item.get("at").map(Value::to_string);
+            !seen.contains(&item.to_string()) && at >= after
+        });
+        if let Some(last) = items.last() {
+            latest = last.get("at").cloned();
+            for item in &items {
+                write_line(context, format, item)?;
+            }
+        }
+        seen = now;
+    }
+}
+
+fn write_line(context: &mut Context<'_>, format: Format, item: &Value) -> Result<(), CliError> {
+    match format {
+        Format::Table => {
+            let cells: Vec<String> =
+                ["kind", "actor", "tenant", "object", "detail"].map(|name| text(item, name)).into();
+            context.term.line(&format!("{}  {}", instant(item, "at"), cells.join("  ")))?;
+            context.term.out.flush().map_err(CliError::io("writing the result"))
+        }
+        format => output::list(context.term, format, std::slice::from_ref(item), &VIEW),
+    }
+}

@@ -1,0 +1,61 @@
+//! Lists of the API, followed page by page.
+
+use serde_json::Value;
+
+use super::Context;
+use crate::exit::CliError;
+
+/// Most items of one page (`surface.md`).
+const PAGE_MAX: usize = 1_000;
+
+/// Items of a list, at most `limit`, and whether there are more.
+pub(super) async fn fetch(
+    context: &Context<'_>,
+    path: &[&str],
+    query: &[(&str, &str)],
+    limit: usize,
+) -> Result<(Vec<Value>, bool), CliError> {
+    let mut items = Vec::new();
+    let mut cursor: Option<String> = None;
+    loop {
+        let page = limit.saturating_sub(items.len()).clamp(1, PAGE_MAX).to_string();
+        let mut query = query.to_vec();
+        query.push(("limit", &page));
+        if let Some(cursor) = &cursor {
+            query.push(("cursor", cursor));
+        }
+        let mut answer = context.client.get(path, &query).await?;
+        if let Some(Value::Array(page)) = answer.body.get_mut("items").map(Value::take) {
+            items.extend(page);
+        }
+        cursor = answer.body.get("next_cursor").and_then(Value::as_str).map(str::to_owned);
+        if cursor.is_none() || items.len() >= limit {
+            let more = cursor.is_some() || items.len() > limit;
+            items.truncate(limit);
+            return Ok((items, more));
+        }
+    }
+}
+
+/// A whole list that has no pages.
+pub(super) async fn whole(
+    context: &Context<'_>,
+    path: &[&str],
+    query: &[(&str, &str)],
+) -> Result<Vec<Value>, CliError> {
+    let mut answer = context.client.get(path, query).await?;
+    match answer.body.get_mut("items").map(Value::take) {
+        Some(Value::Array(items)) => Ok(items),
+        _ => Ok(Vec::new()),
+    }
+}
+
+/// `[("tenant", t)]` if there is one.
+pub(super) fn tenant_query(tenant: Option<&str>) -> Vec<(&'static str, &str)> {
+    tenant.map(|tenant| ("tenant", tenant)).into_iter().collect()
+}
+
+/// How many of a list there may be.
+pub(super) fn bound(limit: usize, all: bool) -> usize {
+    if all { usize::MAX } else { limit }
+}

@@ -1,0 +1,103 @@
+//! `waybill outbox ...`.
+
+use jiff::Timestamp;
+use serde_json::json;
+
+use super::{Context, lists, messages};
+use crate::args::Format;
+use crate::args::outbox::{List, One, Outbox, Reschedule};
+use crate::exit::CliError;
+use crate::output::{self, View, ago, column, instant, plain, text, words};
+
+/// Runs one of them.
+pub(super) async fn run(command: &Outbox, context: &mut Context<'_>) -> Result<(), CliError> {
+    match command {
+        Outbox::List(args) => list(args, context).await,
+        Outbox::Show(one) => show(one, context).await,
+        Outbox::Stats(args) => stats(args.tenant.as_deref(), context).await,
+        Outbox::Blocked(args) => blocked(args.tenant.as_deref(), context).await,
+        Outbox::Cancel(one) => cancel(one, context).await,
+        Outbox::Reschedule(args) => reschedule(args, context).await,
+    }
+}
+
+async fn list(args: &List, context: &mut Context<'_>) -> Result<(), CliError> {
+    let limit = lists::bound(args.limit, args.all);
+    let (items, more) = lists::fetch(context, &["v1", "messages"], &[("filter", &args.filter)], limit).await?;
+    output::list(context.term, context.format, &items, &messages::FLOWING_VIEW)?;
+    messages::tell_more(context, items.len(), more);
+    Ok(())
+}
+
+async fn show(one: &One, context: &mut Context<'_>) -> Result<(), CliError> {
+    let answer = context.client.get(&["v1", "messages", &one.id], &[("tenant", &one.tenant)]).await?;
+    messages::show(context, &answer)
+}
+
+async fn stats(tenant: Option<&str>, context: &mut Context<'_>) -> Result<(), CliError> {
+    let items = lists::whole(context, &["v1", "outbox", "stats"], &lists::tenant_query(tenant)).await?;
+    output::list(context.term, context.format, &items, &STATS)
+}
+
+/// Depths and ages.
+pub(super) const STATS: View<'_> = View {
+    columns: &[
+        column("TENANT", |item| text(item, "tenant")),
+        column("TRANSPORT", |item| text(item, "transport")),
+        column("READY", |item| words(item, "ready")),
+        column("LEASED", |item| words(item, "leased")),
+        column("PARKED", |item| words(item, "parked")),
+        column("SCHEDULED", |item| words(item, "scheduled")),
+        column("DEAD", |item| words(item, "dead")),
+        column("OLDEST READY", |item| ago(item, "oldest_ready_ms")),
+    ],
+    id: |item| text(item, "tenant"),
+    none: "nothing waits, nothing is dead",
+};
+
+async fn blocked(tenant: Option<&str>, context: &mut Context<'_>) -> Result<(), CliError> {
+    let items = lists::whole(context, &["v1", "outbox", "blocked"], &lists::tenant_query(tenant)).await?;
+    output::list(context.term, context.format, &items, &BLOCKED)
+}
+
+/// What holds messages back.
+pub(super) const BLOCKED: View<'_> = View {
+    columns: &[
+        column("KIND", |item| text(item, "kind")),
+        column("TENANT", |item| item.get("tenant").filter(|tenant| !tenant.is_null()).map_or("all".into(), plain)),
+        column("TRANSPORT", |item| text(item, "transport")),
+        column("SUBJECT", |item| text(item, "subject")),
+        column("WAITING", |item| words(item, "waiting")),
+        column("SINCE", |item| instant(item, "since")),
+        column("NEXT TRY", |item| instant(item, "until")),
+        column("WHY", |item| text(item, "reason")),
+    ],
+    id: |item| text(item, "subject"),
+    none: "nothing is held back",
+};
+
+async fn cancel(one: &One, context: &mut Context<'_>) -> Result<(), CliError> {
+    let path = ["v1", "messages", &one.id, "cancel"];
+    let answer = context.client.post(&path, &[("tenant", &one.tenant)], &json!({})).await?;
+    context.term.say(&format!("cancelled {}", one.id));
+    after_act(context, &answer)
+}
+
+async fn reschedule(args: &Reschedule, context: &mut Context<'_>) -> Result<(), CliError> {
+    let at = match (&args.at, args.in_) {
+        (Some(text), _) => text.parse::<Timestamp>().map_err(|error| {
+            CliError::usage(format!("--at {text:?} isn't an instant: {error}"), "write it like 2026-12-01T08:00:00Z")
+        })?,
+        (None, after) => Timestamp::now() + after.unwrap_or_default(),
+    };
+    let path = ["v1", "messages", &args.one.id, "reschedule"];
+    let body = json!({ "not_before": format!("{at:.3}") });
+    let answer = context.client.post(&path, &[("tenant", &args.one.tenant)], &body).await?;
+    context.term.say(&format!("{} waits until {at:.0}", args.one.id));
+    after_act(context, &answer)
+}
+
+/// After an act on one message a table would only repeat what was said; the other formats get the message.
+pub(super) fn after_act(context: &mut Context<'_>, answer: &crate::client::Answer) -> Result<(), CliError> {
+    if context.format == Format::Table { Ok(()) } else { messages::show(context, answer) }
+}

@@ -1,0 +1,126 @@
+//! `waybill status`: one screen.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::{Context, lists, outbox, transport};
+use crate::args::Format;
+use crate::exit::CliError;
+use crate::output::{self, ago, number, text, words};
+
+/// How long rates are measured.
+const SAMPLE: Duration = Duration::from_secs(1);
+/// Counters that rates are made of, as `/metrics` names them.
+const COUNTERS: [&str; 2] = ["tx_outbox_enqueued_total", "tx_outbox_dispatched_total"];
+
+/// Writes the screen. Fails when the host isn't ready.
+pub(super) async fn run(context: &mut Context<'_>) -> Result<(), CliError> {
+    let ready = context.client.get_any(&["readyz"]).await?;
+    let before = counters(context).await;
+    let began = Instant::now();
+    let stats = lists::whole(context, &["v1", "outbox", "stats"], &[]).await?;
+    let transports = lists::whole(context, &["v1", "transports"], &[]).await?;
+    let blocked = lists::whole(context, &["v1", "outbox", "blocked"], &[]).await?;
+    let rates = match before {
+        Some(before) => {
+            tokio::time::sleep(SAMPLE.saturating_sub(began.elapsed())).await;
+            counters(context).await.map(|after| rates(before, after, began.elapsed()))
+        }
+        None => None,
+    };
+    let checks = ready.body.get("checks").and_then(Value::as_array).cloned().unwrap_or_default();
+    let failed = checks.iter().filter(|check| text(check, "status") == "fail").count();
+    match context.format {
+        Format::Table => screen(context, &checks, rates, &stats, &transports, &blocked)?,
+        Format::Ids => context.term.line(context.client.url().to_owned().as_str())?,
+        format => {
+            let all = json!({
+                "ready": ready.status == 200,
+                "checks": checks,
+                "per_second": rates.map(|[enqueued, delivered]| json!({ "enqueued": enqueued, "delivered": delivered })),
+                "stats": stats,
+                "transports": transports,
+                "blocked": blocked,
+            });
+            if format == Format::Json {
+                output::json(context.term, &all)?
+            } else {
+                context.term.line(&all.to_string())?
+            }
+        }
+    }
+    if ready.status == 200 {
+        Ok(())
+    } else {
+        Err(CliError::Checks { failed: failed.max(1), count: checks.len().max(1) })
+    }
+}
+
+fn screen(
+    context: &mut Context<'_>,
+    checks: &[Value],
+    rates: Option<[f64; 2]>,
+    stats: &[Value],
+    transports: &[Value],
+    blocked: &[Value],
+) -> Result<(), CliError> {
+    let bad: Vec<&Value> = checks.iter().filter(|check| text(check, "status") != "ok").collect();
+    let ready = !checks.iter().any(|check| text(check, "status") == "fail");
+    let sum = |name: &str| stats.iter().filter_map(|row| row.get(name).and_then(Value::as_u64)).sum::<u64>();
+    let oldest = stats.iter().filter_map(|row| row.get("oldest_ready_ms").and_then(Value::as_u64)).max();
+    let mut rows = vec![
+        ("host".to_owned(), context.client.url().to_owned()),
+        ("ready".to_owned(), if ready { "yes".into() } else { "no".into() }),
+    ];
+    for check in bad {
+        rows.push((
+            format!("  {}", text(check, "status")),
+            format!("{}: {}", text(check, "name"), text(check, "detail")),
+        ));
+    }
+    if let Some([enqueued, delivered]) = rates {
+        rows.push(("rates".to_owned(), format!("{enqueued:.0} enqueued/s, {delivered:.0} delivered/s")));
+    }
+    let waiting = json!({ "n": sum("ready") + sum("parked") });
+    rows.push((
+        "waiting".to_owned(),
+        format!(
+            "{} ({} for a retry), {} being sent, {} scheduled",
+            words(&waiting, "n"),
+            sum("parked"),
+            sum("leased"),
+            sum("scheduled")
+        ),
+    ));
+    rows.push(("oldest ready".to_owned(), ago(&json!({ "oldest": oldest }), "oldest")));
+    rows.push(("dead letters".to_owned(), words(&json!({ "n": sum("dead") }), "n")));
+    output::pairs(context.term, rows)?;
+    if !transports.is_empty() {
+        context.term.line("")?;
+        output::list(context.term, Format::Table, transports, &transport::VIEW)?;
+    }
+    if !blocked.is_empty() {
+        context.term.line("")?;
+        context.term.line(&format!("{} back messages:", number(blocked.len() as u64, "thing holds", "things hold")))?;
+        output::list(context.term, Format::Table, blocked, &outbox::BLOCKED)?;
+    }
+    Ok(())
+}
+
+/// Sums of the counters; none when the credential may not see metrics.
+async fn counters(context: &Context<'_>) -> Option<[f64; 2]> {
+    let text = context.client.get_text(&["metrics"]).await.ok()?;
+    Some(COUNTERS.map(|name| {
+        text.lines()
+            .filter(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' '])))
+            .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
+            .sum()
+    }))
+}
+
+fn rates(before: [f64; 2], after: [f64; 2], took: Duration) -> [f64; 2] {
+    let [enqueued, delivered] = before;
+    let [enqueued_after, delivered_after] = after;
+    [enqueued_after - enqueued, delivered_after - delivered].map(|count| (count / took.as_secs_f64()).max(0.0))
+}

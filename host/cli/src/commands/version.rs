@@ -1,0 +1,27 @@
+//! `waybill version`.
+
+use serde_json::json;
+
+use crate::args::Format;
+use crate::exit::CliError;
+use crate::output;
+use crate::term::Term;
+
+/// Writes the versions.
+pub(super) fn run(format: Format, term: &mut Term) -> Result<(), CliError> {
+    let contract = crate::plugins::CONTRACT;
+    let bundled: Vec<&str> = waybill_bundled::all().iter().map(|plugin| plugin.name).collect();
+    let version = env!("CARGO_PKG_VERSION");
+    let all = json!({ "version": version, "contract": contract, "bundled": bundled, "target": target() });
+    let rows = vec![
+        ("waybill".to_owned(), version.to_owned()),
+        ("plugin contract".to_owned(), format!("waybill:plugin@{contract}")),
+        ("bundled plugins".to_owned(), bundled.join(", ")),
+        ("platform".to_owned(), target()),
+    ];
+    output::one(term, format, &all.to_string(), version, rows)
+}
+
+fn target() -> String {
+    format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS)
+}

@@ -1,0 +1,22 @@
+//! Sections of the configuration that belong to parts which this version doesn't have. They are refused by name, so that
+//! nobody believes them to be in force.
+
+/// Section and what it configures.
+pub const LATER: &[(&str, &str)] = &[
+    ("saga", "sagas"),
+    ("idempotency", "the idempotency store"),
+    ("idempo", "the idempotency store"),
+    ("inbox", "the inbox"),
+    ("source", "message sources"),
+    ("consumer", "inbox consumers"),
+    ("participant", "saga participants"),
+    ("events", "event streams"),
+    ("stream", "event streams"),
+    ("relay", "the event relay"),
+    ("otel", "OpenTelemetry export"),
+];
+
+/// What a section configures, if it is one of them.
+pub fn part_of(section: &str) -> Option<&'static str> {
+    LATER.iter().find(|(name, _)| *name == section).map(|(_, part)| *part)
+}

@@ -1,0 +1,24 @@
+//! Configuration: `waybill.toml`, then the environment (`WAYBILL_...`), then flags (`semantics.md` §9).
+//!
+//! [`load`] answers a [`Config`] in which every value is checked, or all that is wrong with code, place and fix. Every key with
+//! its default and its other names is in `docs/configuration.md`, and a test holds that page against the code. What this
+//! doesn't do: open anything. Secrets stay references (`env:NAME`, `file:/path`) until a plugin asks for them.
+
+pub mod document;
+mod key;
+pub mod kinds;
+mod later;
+mod load;
+mod model;
+mod plugins;
+pub mod problem;
+pub mod reader;
+mod secrets;
+mod sections;
+mod tokens;
+
+pub use load::{FILE_NAME, Inputs, cache_folder, catalogue, data_folder, find_file, load};
+pub use model::{
+    AuthToken, BackoffSettings, Config, DeadSettings, LimitSettings, LogFormat, LogSettings, OnDead, OutboxSettings,
+    PluginSettings, PluginSource, ServerSettings, StoreKind, StoreSettings, TenantSettings, TransportSettings,
+};

@@ -1,0 +1,250 @@
+//! The configuration as the rest of the program uses it: closed types, every value checked.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use waybill_core::backoff::RetryPolicy;
+use waybill_core::limits::SchedulerLimits;
+use waybill_core::route::Routes;
+use waybill_server::auth::Role;
+
+use super::reader::{KeyInfo, Shown};
+
+/// All settings.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The file they come from; none = defaults, environment and flags only.
+    pub file: Option<PathBuf>,
+    /// `[store]`.
+    pub store: StoreSettings,
+    /// `[server]`.
+    pub server: ServerSettings,
+    /// `[outbox]`.
+    pub outbox: OutboxSettings,
+    /// `[dead]`.
+    pub dead: DeadSettings,
+    /// `[plugins]`.
+    pub plugins: PluginSettings,
+    /// `[transport.NAME]`, in the order of the file.
+    pub transports: Vec<TransportSettings>,
+    /// `[[route]]`.
+    pub routes: Routes,
+    /// `[[tenant]]`.
+    pub tenants: Vec<TenantSettings>,
+    /// `[[auth.token]]`; none = no authentication.
+    pub tokens: Vec<AuthToken>,
+    /// `[limits]`.
+    pub limits: LimitSettings,
+    /// `[log]`.
+    pub log: LogSettings,
+    /// Every setting in effect with its origin.
+    pub shown: Vec<Shown>,
+    /// Every key that was asked for.
+    pub keys: Vec<KeyInfo>,
+    /// What has no effect or looks wrong, but isn't an error.
+    pub warnings: Vec<String>,
+}
+
+/// Where messages are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreKind {
+    /// In memory, gone at exit.
+    Memory,
+    /// In a folder, embedded.
+    Disk(PathBuf),
+    /// On a SurrealDB server.
+    Server,
+}
+
+/// `[store]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreSettings {
+    /// Connection string: `mem://`, `surrealkv://DIR` (absolute) or `ws://`, `wss://`.
+    pub url: String,
+    /// Kind, from the connection string.
+    pub kind: StoreKind,
+    /// Namespace.
+    pub namespace: String,
+    /// Database.
+    pub database: String,
+    /// User at a SurrealDB server.
+    pub user: Option<String>,
+    /// Reference to that user's password.
+    pub password: Option<String>,
+    /// The user belongs to the database, not to the whole server.
+    pub database_user: bool,
+    /// Longest run of one statement.
+    pub query_timeout: Duration,
+    /// Memtable of the embedded store, in bytes.
+    pub memtable: u64,
+    /// Block cache of the embedded store, in bytes.
+    pub block_cache: u64,
+}
+
+/// `[server]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerSettings {
+    /// Address of the API.
+    pub listen: SocketAddr,
+    /// Time for one request, its body included.
+    pub request_timeout: Duration,
+    /// Requests at work at once; more are told to come back.
+    pub max_requests: u64,
+    /// Open connections; more wait.
+    pub max_connections: u64,
+    /// Time to finish what is under way at the end.
+    pub drain_timeout: Duration,
+}
+
+/// `[outbox]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OutboxSettings {
+    /// Most messages of one call to a transport.
+    pub batch: u32,
+    /// Most payload bytes of one call to a transport.
+    pub batch_bytes: u32,
+    /// Largest payload, in bytes.
+    pub max_payload_bytes: usize,
+    /// How long finished messages are kept.
+    pub keep_done: Duration,
+    /// How long an owner may send after its last good commit.
+    pub owner_ttl: Duration,
+    /// Shards; none = 1 for an embedded store, 16 for a server.
+    pub shards: Option<u16>,
+    /// How often a shared store's doorstep is looked at when nothing wakes the owner.
+    pub poll_interval: Duration,
+    /// Time for one call to a transport.
+    pub send_timeout: Duration,
+    /// Longest Retry-After that is honoured.
+    pub retry_after_max: Duration,
+    /// What follows a failure.
+    pub backoff: BackoffSettings,
+}
+
+/// `outbox.backoff`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BackoffSettings {
+    /// The built-in formula, with `outbox.max_attempts`.
+    pub policy: RetryPolicy,
+    /// A policy component that decides instead.
+    pub plugin: Option<(PluginSource, serde_json::Value)>,
+}
+
+/// What a dead letter does to its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnDead {
+    /// The next message of the key goes on.
+    FreeKey,
+    /// The key waits for an operator.
+    HoldKey,
+}
+
+/// `[dead]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeadSettings {
+    /// How long dead letters are kept.
+    pub keep: Duration,
+    /// What a dead letter does to its key.
+    pub on_dead: OnDead,
+    /// Dead letters from which `/readyz` warns; 0 = never.
+    pub alert_at: u64,
+}
+
+/// `[plugins]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PluginSettings {
+    /// Folder for compiled components; none = compile at every start.
+    pub cache: Option<PathBuf>,
+}
+
+/// Where a component comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PluginSource {
+    /// In this binary.
+    Bundled(String),
+    /// A file.
+    File(PathBuf),
+}
+
+/// `[transport.NAME]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TransportSettings {
+    /// Name.
+    pub name: String,
+    /// Its plugin.
+    pub plugin: PluginSource,
+    /// Instances.
+    pub instances: u32,
+    /// Document for the plugin.
+    pub config: serde_json::Value,
+    /// Peers it may reach, as written.
+    pub allow: Vec<String>,
+    /// Durable state, in bytes; none = not granted.
+    pub kv: Option<u64>,
+    /// Secrets by the name the plugin asks for, each a reference.
+    pub secrets: Vec<(String, String)>,
+    /// Linear memory of one instance, in bytes; none = what the plugin asks for.
+    pub memory: Option<u64>,
+    /// Most messages of one call; none = `outbox.batch`.
+    pub max_batch: Option<u32>,
+    /// Time for one call; none = `outbox.send_timeout`.
+    pub send_timeout: Option<Duration>,
+    /// HTTP requests under way at once, over all instances.
+    pub http_in_flight: Option<u64>,
+    /// HTTP requests under way at once to one peer.
+    pub http_per_peer: Option<u64>,
+}
+
+/// `[[tenant]]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TenantSettings {
+    /// Name.
+    pub name: String,
+    /// Turns it gets for each turn of a tenant with weight 1.
+    pub weight: u32,
+}
+
+/// `[[auth.token]]`. The token itself is never kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuthToken {
+    /// Name, for the audit.
+    pub name: String,
+    /// sha-256 of the token.
+    pub sha256: [u8; 32],
+    /// Tenants it may use; none = all.
+    pub tenants: Option<Vec<String>>,
+    /// What it may do.
+    pub roles: Vec<Role>,
+}
+
+/// `[limits]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LimitSettings {
+    /// Of each shard's scheduler.
+    pub scheduler: SchedulerLimits,
+    /// Messages of one tenant waiting for a retry past which none of its fresh ones are sent.
+    pub parked_per_tenant: usize,
+    /// Messages that may wait for their commit.
+    pub waiting_messages: usize,
+    /// Their bytes.
+    pub waiting_bytes: usize,
+}
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// `[log]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogSettings {
+    /// Level or filter directives.
+    pub level: String,
+    /// Format.
+    pub format: LogFormat,
+}

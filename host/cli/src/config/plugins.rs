@@ -1,0 +1,41 @@
+//! Where a plugin comes from: bundled, or a file. Whether it can be used is found out by loading it.
+
+use super::kinds::{Set, beside};
+use super::model::PluginSource;
+use super::problem::{Problem, nearest};
+use super::reader::Section;
+
+/// Reads a plugin's name or path.
+pub fn source(section: &mut Section<'_, '_>, written: &Set<String>, bundled: &[&str]) -> Option<PluginSource> {
+    let text = written.value.as_str();
+    let missing = |cause: String, fix: String| Problem::PluginMissing {
+        endpoint: section.heading(),
+        plugin: text.to_owned(),
+        cause,
+        fix,
+    };
+    let all = format!("use a bundled one ({}), or the path of a .wasm component", bundled.join(", "));
+    let problem = if text.starts_with("oci://") {
+        missing("is in a registry, which this version can't fetch from".into(), "fetch it and give its path".into())
+    } else if text.ends_with(".wasm") || text.contains(['/', '\\']) {
+        let path = match &written.origin {
+            super::problem::Origin::File { path: file, .. } => beside(file, text),
+            _ => text.into(),
+        };
+        match std::fs::metadata(&path) {
+            Ok(meta) if meta.is_file() => return Some(PluginSource::File(path)),
+            Ok(_) => missing(format!("isn't a file ({})", path.display()), all),
+            Err(error) => missing(
+                format!("can't be read at {}: {error}", path.display()),
+                "build or copy it there, or correct the path (relative paths start at the configuration file)".into(),
+            ),
+        }
+    } else if bundled.contains(&text) {
+        return Some(PluginSource::Bundled(text.to_owned()));
+    } else {
+        let fix = nearest(text, bundled.iter().copied()).map_or(all, |name| format!("did you mean {name:?}?"));
+        missing("isn't bundled with this binary".into(), fix)
+    };
+    section.problem_at(problem, written.origin.clone());
+    None
+}

@@ -1,0 +1,290 @@
+//! What can be wrong with a configuration: stable code, what, where and the fix.
+//!
+//! No message ever quotes a line of the file or the value of a secret.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+/// Line and column in the file, both from 1; the column counts characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position {
+    /// Line.
+    pub line: usize,
+    /// Column.
+    pub column: usize,
+}
+
+/// Where a setting comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// Nobody set it.
+    Default,
+    /// The file.
+    File {
+        /// Path.
+        path: PathBuf,
+        /// Where in it; none = the file as a whole.
+        at: Option<Position>,
+    },
+    /// An environment variable.
+    Env(String),
+    /// A command line flag.
+    Flag(String),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::File { path, at: Some(at) } => write!(f, "{}:{}:{}", path.display(), at.line, at.column),
+            Self::File { path, at: None } => write!(f, "{}", path.display()),
+            Self::Env(name) => write!(f, "environment {name}"),
+            Self::Flag(name) => write!(f, "flag {name}"),
+        }
+    }
+}
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Problem {
+    /// The file can't be read.
+    #[error("can't read the configuration: {cause}")]
+    File {
+        /// What happened.
+        cause: String,
+    },
+    /// Not TOML.
+    #[error("this isn't TOML: {message}")]
+    Syntax {
+        /// What the parser says.
+        message: String,
+    },
+    /// A key that nobody knows.
+    #[error("there is no key {key:?} in {section}")]
+    UnknownKey {
+        /// Key.
+        key: String,
+        /// Section, e.g. `[outbox]`, or `the environment`.
+        section: String,
+        /// Nearest known key.
+        suggestion: Option<String>,
+        /// What may stand there.
+        known: String,
+    },
+    /// A section that nobody knows.
+    #[error("there is no section [{section}]")]
+    UnknownSection {
+        /// Section.
+        section: String,
+        /// Nearest known section.
+        suggestion: Option<String>,
+        /// All known ones.
+        known: String,
+    },
+    /// A section of a part that isn't in this version.
+    #[error("section [{section}] configures {part}, which this version of Waybill doesn't have")]
+    NotBuilt {
+        /// Section.
+        section: String,
+        /// The part.
+        part: &'static str,
+    },
+    /// A value of another type.
+    #[error("{key} must be {expected}, not {found}")]
+    WrongType {
+        /// Key with its section.
+        key: String,
+        /// What it takes.
+        expected: String,
+        /// What stands there.
+        found: &'static str,
+    },
+    /// A value of the right type that can't be.
+    #[error("{key} can't be {value}: {cause}")]
+    BadValue {
+        /// Key with its section.
+        key: String,
+        /// As written.
+        value: String,
+        /// Why, and what may be written.
+        cause: String,
+    },
+    /// A key that has to be there.
+    #[error("{section} has no {key}")]
+    Missing {
+        /// Section.
+        section: String,
+        /// Key.
+        key: String,
+        /// What to write.
+        fix: String,
+    },
+    /// Said twice.
+    #[error("{what}")]
+    Duplicate {
+        /// What is there twice.
+        what: String,
+        /// What to do.
+        fix: String,
+    },
+    /// A route to nowhere.
+    #[error("route {pattern:?} names transport {transport:?}, which isn't configured")]
+    UnknownTransport {
+        /// Pattern of the route.
+        pattern: String,
+        /// As named.
+        transport: String,
+        /// Nearest configured one.
+        suggestion: Option<String>,
+    },
+    /// A plugin that isn't there.
+    #[error("{endpoint} names plugin {plugin:?}, which {cause}")]
+    PluginMissing {
+        /// `[transport.x]` or `outbox.backoff`.
+        endpoint: String,
+        /// As named.
+        plugin: String,
+        /// `isn't bundled`, `isn't a file`, ...
+        cause: String,
+        /// What to do.
+        fix: String,
+    },
+    /// A secret that can't be had. Never holds the secret.
+    #[error("{key} can't be read: {cause}")]
+    Secret {
+        /// Key with its section.
+        key: String,
+        /// Why.
+        cause: String,
+        /// What to do.
+        fix: String,
+    },
+    /// Open to others without a lock.
+    #[error("server.listen = {listen} is reachable from other machines, and no [[auth.token]] is configured")]
+    OpenListen {
+        /// Address.
+        listen: String,
+    },
+    /// No place for the data.
+    #[error("there is no home folder, so the data folder isn't known")]
+    NoDataFolder,
+}
+
+impl Problem {
+    /// Stable code; each has a page in `docs/errors/`.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::File { .. } => "CONFIG.FILE",
+            Self::Syntax { .. } => "CONFIG.SYNTAX",
+            Self::UnknownKey { .. } => "CONFIG.UNKNOWN_KEY",
+            Self::UnknownSection { .. } => "CONFIG.UNKNOWN_SECTION",
+            Self::NotBuilt { .. } => "CONFIG.NOT_BUILT",
+            Self::WrongType { .. } => "CONFIG.WRONG_TYPE",
+            Self::BadValue { .. } => "CONFIG.BAD_VALUE",
+            Self::Missing { .. } => "CONFIG.MISSING",
+            Self::Duplicate { .. } => "CONFIG.DUPLICATE",
+            Self::UnknownTransport { .. } => "CONFIG.UNKNOWN_TRANSPORT",
+            Self::PluginMissing { .. } => "CONFIG.PLUGIN_MISSING",
+            Self::Secret { .. } => "CONFIG.SECRET",
+            Self::OpenListen { .. } => "CONFIG.LISTEN",
+            Self::NoDataFolder => "CONFIG.NO_DATA_FOLDER",
+        }
+    }
+
+    /// What to do.
+    pub fn fix(&self) -> String {
+        let meant = |suggestion: &Option<String>, otherwise: String| match suggestion {
+            Some(name) => format!("did you mean {name:?}?"),
+            None => otherwise,
+        };
+        match self {
+            Self::File { .. } => "check the path and its permissions, or leave --config out".into(),
+            Self::Syntax { .. } => "correct the line; strings need quotes, tables are [name]".into(),
+            Self::UnknownKey { suggestion, known, .. } => meant(suggestion, format!("known: {known}")),
+            Self::UnknownSection { suggestion, known, .. } => meant(suggestion, format!("known: {known}")),
+            Self::NotBuilt { .. } => "remove the section, or install a version that has it".into(),
+            Self::WrongType { expected, .. } => format!("write {expected}"),
+            Self::BadValue { .. } => "correct the value; docs/configuration.md has an example".into(),
+            Self::Missing { fix, .. }
+            | Self::Duplicate { fix, .. }
+            | Self::PluginMissing { fix, .. }
+            | Self::Secret { fix, .. } => fix.clone(),
+            Self::UnknownTransport { suggestion, transport, .. } => {
+                meant(suggestion, format!("add [transport.{transport}], or name a configured one"))
+            }
+            Self::OpenListen { .. } => {
+                "add a [[auth.token]] (see docs/configuration.md), or listen on 127.0.0.1".into()
+            }
+            Self::NoDataFolder => "give --data DIR, or store.url in a waybill.toml".into(),
+        }
+    }
+}
+
+/// A problem and the setting it is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// What.
+    pub problem: Problem,
+    /// Where.
+    pub origin: Origin,
+}
+
+impl fmt::Display for Diagnostic {
+    /// Two or three lines: code and what, where, fix.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}: {}", self.problem.code(), self.problem)?;
+        if self.origin != Origin::Default {
+            writeln!(f, "  at  {}", self.origin)?;
+        }
+        write!(f, "  fix {}", self.problem.fix())
+    }
+}
+
+/// Most problems printed; a file with more is another kind of file.
+const PRINTED_MAX: usize = 20;
+
+/// All that is wrong with a configuration. Never empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigError(pub Vec<Diagnostic>);
+
+impl ConfigError {
+    /// Just one problem.
+    pub fn one(problem: Problem, origin: Origin) -> Self {
+        Self(vec![Diagnostic { problem, origin }])
+    }
+    /// Code of the first problem.
+    pub fn code(&self) -> &'static str {
+        self.0.first().map_or("CONFIG.FILE", |first| first.problem.code())
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, diagnostic) in self.0.iter().take(PRINTED_MAX).enumerate() {
+            if index > 0 {
+                writeln!(f)?;
+            }
+            write!(f, "{diagnostic}")?;
+        }
+        if self.0.len() > PRINTED_MAX {
+            write!(f, "\n(and {} more)", self.0.len() - PRINTED_MAX)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+/// The nearest of `known` to `word`, if it is near enough to be meant.
+pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    /// Jaro-Winkler similarity from which two words count as the same one misspelt.
+    const NEAR: f64 = 0.8;
+    known
+        .into_iter()
+        .map(|candidate| (strsim::jaro_winkler(word, candidate), candidate))
+        .filter(|(near, _)| *near >= NEAR)
+        .max_by(|(a, _), (b, _)| a.total_cmp(b))
+        .map(|(_, candidate)| candidate.to_owned())
+}

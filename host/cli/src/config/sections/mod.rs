@@ -1,0 +1,159 @@
+//! What each section of `waybill.toml` takes, with defaults and bounds.
+
+mod outbox;
+mod store;
+mod transport;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use waybill_core::limits::SchedulerLimits;
+
+use super::kinds::{Set, beside};
+use super::model::{
+    DeadSettings, LimitSettings, LogFormat, LogSettings, OnDead, PluginSettings, ServerSettings, TenantSettings,
+};
+use super::problem::Origin;
+use super::reader::Section;
+
+pub use outbox::outbox;
+pub use store::store;
+pub use transport::{route, transport};
+
+const SECOND: Duration = Duration::from_secs(1);
+const DAY: Duration = Duration::from_secs(24 * 3600);
+/// No bound but the type's.
+const U32: u64 = u32::MAX as u64;
+/// Largest size a setting takes: no machine has more memory, and sums can't overflow.
+const SIZE_MAX: u64 = 1 << 44;
+
+/// The number as `u32`; readers have checked the range.
+fn u32_of(number: u64) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+/// The number as `usize`; readers have checked the range.
+fn usize_of(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+/// Address that `serve` listens on when nobody says otherwise.
+pub const LISTEN_DEFAULT: &str = "127.0.0.1:7070";
+
+/// Reads `[server]`; the second value tells where `listen` comes from.
+pub fn server(mut section: Section<'_, '_>) -> (ServerSettings, Origin) {
+    let written = section.text("listen", "an address with a port, e.g. \"127.0.0.1:7070\"", LISTEN_DEFAULT);
+    let fallback = SocketAddr::from(([127, 0, 0, 1], 7070));
+    let text = written.value.replacen("localhost:", "127.0.0.1:", 1);
+    let listen = text.parse().unwrap_or_else(|_| {
+        section.refuse("listen", &written, "it takes an IP address and a port, e.g. 127.0.0.1:7070 or [::1]:7070");
+        fallback
+    });
+    let settings = ServerSettings {
+        listen,
+        request_timeout: section.duration("request_timeout", Duration::from_secs(60), SECOND),
+        max_requests: section.integer("max_requests", 1024, 1..=1_000_000),
+        max_connections: section.integer("max_connections", 4096, 1..=1_000_000),
+        drain_timeout: section.duration("drain_timeout", Duration::from_secs(30), Duration::ZERO),
+    };
+    section.done();
+    (settings, written.origin)
+}
+
+/// Reads `[dead]`.
+pub fn dead(mut section: Section<'_, '_>) -> DeadSettings {
+    let keep = section.duration("keep", 30 * DAY, Duration::ZERO);
+    let on_dead =
+        section.choice("on_dead", "free_key", &[("free_key", OnDead::FreeKey), ("hold_key", OnDead::HoldKey)]);
+    let alert_at = section.integer("alert_at", 100, 0..=U32);
+    section.done();
+    DeadSettings { keep, on_dead: on_dead.unwrap_or(OnDead::FreeKey), alert_at }
+}
+
+/// Reads `[plugins]`.
+pub fn plugin_settings(mut section: Section<'_, '_>, file: &Path, default: Option<PathBuf>) -> PluginSettings {
+    let takes = "a folder, or \"off\"";
+    let written = match &default {
+        Some(default) => Some(section.text("cache", takes, &default.display().to_string())),
+        None => section.optional_text("cache", takes),
+    };
+    section.done();
+    let cache = written.and_then(|set| match set {
+        Set { value, .. } if value == "off" => None,
+        Set { value, origin: Origin::File { .. } } => Some(beside(file, &value)),
+        Set { value, .. } => Some(value.into()),
+    });
+    PluginSettings { cache }
+}
+
+/// Reads one `[[tenant]]`.
+pub fn tenant(mut section: Section<'_, '_>) -> Option<(Set<String>, TenantSettings)> {
+    let name = section.required_text("name", "a tenant", "\"acme\"");
+    let weight = section.integer("weight", 1, 1..=1000);
+    if let Some(written) = &name
+        && let Err(error) = waybill_core::ids::Tenant::new(&written.value)
+    {
+        section.refuse("name", written, error.to_string());
+    }
+    section.done();
+    let name = name?;
+    Some((name.clone(), TenantSettings { name: name.value, weight: u32_of(weight) }))
+}
+
+/// Reads `[limits]`.
+pub fn limits(mut section: Section<'_, '_>) -> LimitSettings {
+    let normal = SchedulerLimits::default();
+    let mut count = |key: &'static str, default: usize, least: u64| {
+        usize_of(section.integer(key, default as u64, least..=100_000_000))
+    };
+    let window_messages = count("window_messages", normal.window_messages, 100);
+    let key_messages = count("key_messages", normal.key_messages, 1);
+    let open_segments = count("open_segments", normal.open_segments, 2);
+    let resume_points = count("resume_points", normal.resume_points, 100);
+    let door_page = count("door_page", normal.door_page, 10);
+    let scheduled_page = count("scheduled_page", normal.scheduled_page, 10);
+    let settle_max = count("settle_max", normal.settle_max, 100);
+    let parked_per_tenant = count("parked_per_tenant", 5_000, 10);
+    let waiting_messages = count("waiting_messages", 50_000, 100);
+    let waiting_bytes = usize_of(section.size("waiting_bytes", 128 << 20, 64 << 20..=SIZE_MAX));
+    let window_bytes = usize_of(section.size("window_bytes", normal.window_bytes as u64, 1 << 20..=SIZE_MAX));
+    section.done();
+    let scheduler = SchedulerLimits {
+        window_messages,
+        window_bytes,
+        key_messages,
+        open_segments,
+        resume_points,
+        door_page,
+        scheduled_page,
+        settle_max,
+    };
+    LimitSettings { scheduler, parked_per_tenant, waiting_messages, waiting_bytes }
+}
+
+/// Reads `[log]`.
+pub fn log(mut section: Section<'_, '_>) -> LogSettings {
+    let level = section.text(
+        "level",
+        "error, warn, info, debug, trace, or directives such as \"info,waybill_engine=debug\"",
+        "info",
+    );
+    if !level.value.split(',').all(is_directive) {
+        section.refuse(
+            "level",
+            &level,
+            "it takes error, warn, info, debug or trace, also per module: \"info,waybill_engine=debug\"",
+        );
+    }
+    let format = section.choice("format", "text", &[("text", LogFormat::Text), ("json", LogFormat::Json)]);
+    section.done();
+    LogSettings { level: level.value, format: format.unwrap_or(LogFormat::Text) }
+}
+
+/// `info`, or `module=debug`. A lone module name would mean its every trace, which nobody wants to find out by a typo.
+fn is_directive(text: &str) -> bool {
+    let (module, level) = text.trim().split_once('=').unwrap_or(("any", text.trim()));
+    let level_is_one = matches!(level, "error" | "warn" | "info" | "debug" | "trace" | "off");
+    level_is_one && !module.is_empty() && module.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'_' || c == b':')
+}

@@ -1,0 +1,96 @@
+//! `[transport.NAME]` and `[[route]]`.
+
+use std::time::Duration;
+
+use waybill_core::limits::REQUEST_MESSAGES_MAX;
+use waybill_core::route::{Pattern, Route};
+
+use super::{SIZE_MAX, u32_of};
+use crate::config::kinds::Set;
+use crate::config::model::TransportSettings;
+use crate::config::plugins;
+use crate::config::problem::{Origin, Problem};
+use crate::config::reader::Section;
+
+/// Reads `[transport.NAME]`; warnings go to `warnings`.
+pub fn transport(
+    mut section: Section<'_, '_>,
+    name: &str,
+    bundled: &[&str],
+    warnings: &mut Vec<String>,
+) -> Option<TransportSettings> {
+    let good = !name.is_empty()
+        && name.len() <= NAME_BYTES_MAX
+        && name.bytes().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-' || c == b'_');
+    if !good {
+        let problem = Problem::BadValue {
+            key: "the name of a transport".into(),
+            value: format!("{name:?}"),
+            cause: format!("it takes a-z, 0-9, - and _, at most {NAME_BYTES_MAX} of them"),
+        };
+        section.problem_at(problem, section.at.clone());
+    }
+    let plugin = section.required_text("plugin", "a bundled plugin, or the path of a .wasm", "\"http\"");
+    let source = plugin.and_then(|written| plugins::source(&mut section, &written, bundled));
+    let instances = section.integer("instances", 1, 1..=64);
+    let reload = section.text("reload", "\"overlap\" or \"stop-start\"", "overlap");
+    if !matches!(reload.value.as_str(), "overlap" | "stop-start") {
+        section.refuse("reload", &reload, "it takes \"overlap\" or \"stop-start\"");
+    } else if reload.origin != Origin::Default {
+        warnings.push(format!("{}: reload has no effect yet: a change of plugin needs a restart", section.heading()));
+    }
+    let config = section.document("config");
+    let (allow, kv) = allow(section.sub("allow"));
+    let secrets = section.secrets("secrets");
+    let memory = section.optional_size("memory", None, 1 << 16..=4 << 30);
+    let max_batch = section.optional_integer("max_batch", None, 1..=REQUEST_MESSAGES_MAX as u64);
+    let send_timeout = section.optional_duration("send_timeout", None, Duration::from_millis(100));
+    let http_in_flight = section.optional_integer("http_in_flight", None, 1..=100_000);
+    let http_per_peer = section.optional_integer("http_per_peer", None, 1..=100_000);
+    section.done();
+    Some(TransportSettings {
+        name: name.to_owned(),
+        plugin: source?,
+        instances: u32_of(instances),
+        config,
+        allow,
+        kv,
+        secrets,
+        memory,
+        max_batch: max_batch.map(u32_of),
+        send_timeout,
+        http_in_flight,
+        http_per_peer,
+    })
+}
+
+/// Longest name of a transport, in bytes: it becomes a metric label.
+const NAME_BYTES_MAX: usize = 64;
+
+fn allow(mut section: Section<'_, '_>) -> (Vec<String>, Option<u64>) {
+    let mut peers = Vec::new();
+    for key in ["net", "http"] {
+        let takes = "an array of peers, e.g. [\"tcp://broker:4222\", \"https://*.example.com\"]";
+        peers.extend(section.texts(key, takes, &[]).into_iter().map(|set| set.value));
+    }
+    let kv = section.optional_size("kv", None, 1..=SIZE_MAX);
+    section.done();
+    (peers, kv)
+}
+
+/// Reads one `[[route]]`; the transport's origin is answered for the check that it exists.
+pub fn route(mut section: Section<'_, '_>) -> Option<(Set<Route>, Origin)> {
+    let pattern = section.required_text("match", "a topic pattern", "\"bus:orders.**\"");
+    let transport = section.required_text("transport", "the name of a transport", "\"orders-nats\"");
+    let parsed = pattern.as_ref().and_then(|written| match Pattern::parse(&written.value) {
+        Ok(pattern) => Some(pattern),
+        Err(error) => {
+            section.refuse("match", written, error.cause);
+            None
+        }
+    });
+    section.done();
+    let (pattern, transport) = (pattern?, transport?);
+    let route = Route { pattern: parsed?, transport: transport.value };
+    Some((Set { value: route, origin: pattern.origin }, transport.origin))
+}

@@ -1,0 +1,170 @@
+//! `waybill doctor`: would a host start here, and if not, why.
+
+use std::io::Read;
+use std::net::TcpListener;
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::args::Format;
+use crate::args::rest::Doctor;
+use crate::commands::configuration::load_plugins;
+use crate::config::kinds::format_size;
+use crate::config::{Config, StoreKind};
+use crate::exit::CliError;
+use crate::output::{self, View, column, text};
+use crate::setup;
+use crate::term::Term;
+
+/// Free space below which a host soon stops taking messages, in bytes.
+const FREE_BYTES_MIN: u64 = 256 << 20;
+/// Free space below which it is worth a word, in bytes.
+const FREE_BYTES_LOW: u64 = 2 << 30;
+/// Wait for a store's server.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// One check.
+struct Check {
+    name: &'static str,
+    status: &'static str,
+    detail: String,
+}
+
+fn check(name: &'static str, result: Result<String, String>) -> Check {
+    match result {
+        Ok(detail) => Check { name, status: "ok", detail },
+        Err(detail) => Check { name, status: "fail", detail },
+    }
+}
+
+const VIEW: View<'_> = View {
+    columns: &[
+        column("CHECK", |item| text(item, "name")),
+        column("STATUS", |item| text(item, "status")),
+        column("DETAIL", |item| text(item, "detail")),
+    ],
+    id: |item| text(item, "name"),
+    none: "nothing was checked",
+};
+
+/// Runs every check and writes them. Fails when one failed.
+pub async fn run(args: &Doctor, format: Format, term: &mut Term) -> Result<(), CliError> {
+    let checks = match setup::configuration(&args.config, args.config.flags(), term) {
+        Ok(config) => {
+            let from = config.file.as_ref().map_or("no file: defaults".into(), |file| file.display().to_string());
+            let mut checks = vec![check("configuration", Ok(from))];
+            checks.extend(config.warnings.iter().map(|warning| Check {
+                name: "configuration",
+                status: "warn",
+                detail: warning.clone(),
+            }));
+            checks.extend(of_config(&config).await);
+            checks
+        }
+        Err(error) => vec![check("configuration", Err(error.to_string().replace('\n', "; ")))],
+    };
+    let failed = checks.iter().filter(|check| check.status == "fail").count();
+    let count = checks.len();
+    let items: Vec<Value> = checks
+        .into_iter()
+        .map(|check| json!({ "name": check.name, "status": check.status, "detail": check.detail }))
+        .collect();
+    output::list(term, format, &items, &VIEW)?;
+    if failed == 0 { Ok(()) } else { Err(CliError::Checks { failed, count }) }
+}
+
+async fn of_config(config: &Config) -> Vec<Check> {
+    let mut checks = match &config.store.kind {
+        StoreKind::Disk(path) => vec![check("data folder", data_folder(path)), disk_space(path)],
+        StoreKind::Memory => vec![Check {
+            name: "data folder",
+            status: "warn",
+            detail: "store.url is mem://: everything is gone when the host ends".into(),
+        }],
+        StoreKind::Server => vec![check("store", reach(&config.store.url).await)],
+    };
+    checks.push(match load_plugins(config).await {
+        Ok(warnings) if warnings.is_empty() => check(
+            "plugins",
+            Ok(format!("{} loaded", config.transports.len() + usize::from(config.outbox.backoff.plugin.is_some()))),
+        ),
+        Ok(warnings) => Check { name: "plugins", status: "warn", detail: warnings.join("; ") },
+        Err(error) => check("plugins", Err(error.to_string().replace('\n', "; "))),
+    });
+    checks.push(check("port", port(config)));
+    checks
+}
+
+/// Whether the store's folder can be written, and nobody holds it.
+fn data_folder(path: &Path) -> Result<String, String> {
+    std::fs::create_dir_all(path)
+        .map_err(|error| format!("{} can't be made: {error}: choose another with --data", path.display()))?;
+    let probe = path.join(format!(".waybill-doctor-{}", std::process::id()));
+    std::fs::write(&probe, b"")
+        .map_err(|error| format!("{} can't be written: {error}: check its owner", path.display()))?;
+    std::fs::remove_file(&probe).map_err(|error| format!("{}: {error}", probe.display()))?;
+    match holder(path) {
+        Some(holder) => {
+            Err(format!("{} is held by {holder}: end it, or choose another folder with --data", path.display()))
+        }
+        None => Ok(format!("{} can be written and is free", path.display())),
+    }
+}
+
+fn disk_space(path: &Path) -> Check {
+    let name = "disk space";
+    match rustix::fs::statvfs(path) {
+        Ok(stat) => {
+            let free = stat.f_bavail.saturating_mul(stat.f_frsize);
+            let mib = free >> 20 << 20;
+            let detail = format!("{} free at {}", format_size(mib), path.display());
+            match free {
+                ..FREE_BYTES_MIN => Check {
+                    name,
+                    status: "fail",
+                    detail: format!("{detail}: free some, at least {}", format_size(FREE_BYTES_MIN)),
+                },
+                FREE_BYTES_MIN..FREE_BYTES_LOW => Check { name, status: "warn", detail },
+                _ => Check { name, status: "ok", detail },
+            }
+        }
+        Err(error) => check(name, Err(format!("{}: {error}", path.display()))),
+    }
+}
+
+async fn reach(url: &str) -> Result<String, String> {
+    let parsed = url::Url::parse(url).map_err(|error| format!("{url}: {error}"))?;
+    let host = parsed.host_str().ok_or_else(|| format!("{url} has no host"))?.trim_matches(['[', ']']).to_owned();
+    let port = parsed.port_or_known_default().unwrap_or(8000);
+    let connected = tokio::time::timeout(CONNECT_TIMEOUT, tokio::net::TcpStream::connect((host.as_str(), port))).await;
+    match connected {
+        Ok(Ok(_)) => Ok(format!("{host}:{port} answers")),
+        Ok(Err(error)) => Err(format!("{host}:{port}: {error}: start the SurrealDB server, or correct store.url")),
+        Err(_) => {
+            Err(format!("{host}:{port} doesn't answer within {} s: check the network", CONNECT_TIMEOUT.as_secs()))
+        }
+    }
+}
+
+fn port(config: &Config) -> Result<String, String> {
+    let address = config.server.listen;
+    match TcpListener::bind(address) {
+        Ok(_) => Ok(format!("{address} is free")),
+        Err(error) => Err(format!("{address}: {error}: end what listens there, or choose another with server.listen")),
+    }
+}
+
+/// Who holds a data folder, as its lock file (`waybill.lock`, written by the store) tells; none = nobody.
+fn holder(folder: &Path) -> Option<String> {
+    let mut file = std::fs::OpenOptions::new().read(true).write(true).open(folder.join("waybill.lock")).ok()?;
+    match file.try_lock() {
+        Err(std::fs::TryLockError::WouldBlock) => {
+            let mut holder = String::new();
+            let named = file.read_to_string(&mut holder).is_ok() && !holder.trim().is_empty();
+            Some(if named { holder.trim().to_owned() } else { "another process".to_owned() })
+        }
+        // The lock goes with the handle.
+        Ok(()) | Err(std::fs::TryLockError::Error(_)) => None,
+    }
+}

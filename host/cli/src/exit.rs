@@ -1,0 +1,126 @@
+//! Exit codes (`surface.md`) and what a command failed with.
+
+use std::process::ExitCode;
+
+use thiserror::Error;
+
+use crate::client::ClientError;
+use crate::config::problem::ConfigError;
+
+/// Exit codes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Exit {
+    /// Done.
+    Done = 0,
+    /// Failed.
+    Failed = 1,
+    /// Used wrongly, or configured wrongly.
+    Usage = 2,
+    /// There is no such thing.
+    NotFound = 3,
+    /// Its state or another write stands against it.
+    Conflict = 4,
+    /// Not allowed (401, 403).
+    NotAllowed = 5,
+    /// The host can't be reached, or doesn't serve now.
+    Unreachable = 6,
+    /// Some of it is done.
+    Partly = 7,
+    /// No answer in time.
+    TimedOut = 8,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+/// Why a command ended without its result.
+#[derive(Debug, Error)]
+pub enum CliError {
+    /// The configuration is wrong.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The host refused, or wasn't reached.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// Arguments that can't be used together or read.
+    #[error("CLI.USAGE: {what}\n  fix {fix}")]
+    Usage {
+        /// What is wrong.
+        what: String,
+        /// What to do.
+        fix: String,
+    },
+    /// A file or stream.
+    #[error("CLI.IO: {act} failed: {cause}")]
+    Io {
+        /// What was tried.
+        act: String,
+        /// What happened.
+        cause: std::io::Error,
+    },
+    /// Starting or running the host.
+    #[error("{code}: {what}")]
+    Host {
+        /// Stable code.
+        code: &'static str,
+        /// What and what to do.
+        what: String,
+        /// Exit code.
+        exit: Exit,
+    },
+    /// Some were done, some weren't; all told already.
+    #[error("{done} done, {failed} failed")]
+    Partly {
+        /// Done.
+        done: u64,
+        /// Not done.
+        failed: u64,
+    },
+    /// Nothing of it could be done; each told already. Ends with the code of the last failure.
+    #[error("none done, {failed} failed")]
+    NoneDone {
+        /// Not done.
+        failed: u64,
+        /// Exit code of the last failure.
+        exit: Exit,
+    },
+    /// Checks failed; told already.
+    #[error("{failed} of {count} checks failed")]
+    Checks {
+        /// Failed.
+        failed: usize,
+        /// All.
+        count: usize,
+    },
+    /// The operator said no.
+    #[error("nothing was done")]
+    Declined,
+}
+
+impl CliError {
+    /// An argument that can't be.
+    pub fn usage(what: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self::Usage { what: what.into(), fix: fix.into() }
+    }
+
+    /// For `map_err` on files and streams.
+    pub fn io(act: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
+        let act = act.into();
+        move |cause| Self::Io { act, cause }
+    }
+
+    /// Exit code.
+    pub fn exit(&self) -> Exit {
+        match self {
+            Self::Config(_) | Self::Usage { .. } => Exit::Usage,
+            Self::Client(error) => error.exit(),
+            Self::Host { exit, .. } | Self::NoneDone { exit, .. } => *exit,
+            Self::Partly { .. } => Exit::Partly,
+            Self::Io { .. } | Self::Checks { .. } | Self::Declined => Exit::Failed,
+        }
+    }
+}

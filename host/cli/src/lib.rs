@@ -1,0 +1,85 @@
+//! The `waybill` command: configuration, commands about a host, and `serve`, which puts a host together.
+//!
+//! This is the only crate that knows all others. It holds no logic of the outbox: commands talk to a host through its HTTP
+//! API, and `serve` connects adapters to the engine's ports. `src/main.rs` is a shell over [`main`], so that tests can call
+//! [`run`] with streams of their own.
+
+// The types of the embedded database nest deeper than the compiler looks by default.
+#![recursion_limit = "512"]
+
+pub mod args;
+pub mod client;
+pub mod commands;
+pub mod config;
+pub mod doctor;
+pub mod exit;
+pub mod output;
+pub mod plugins;
+mod serve;
+pub mod setup;
+pub mod term;
+
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::process::ExitCode;
+
+use clap::Parser;
+use clap::error::ErrorKind as ParseErrorKind;
+
+use crate::args::{Cli, Command};
+use crate::exit::{CliError, Exit};
+use crate::term::Term;
+
+/// The program: this process's arguments and streams.
+pub fn main() -> ExitCode {
+    let mut term = Term::of_process();
+    run(std::env::args_os(), &mut term).into()
+}
+
+/// Runs one command line and answers its exit code.
+pub fn run(arguments: impl IntoIterator<Item = OsString>, term: &mut Term) -> Exit {
+    let cli = match Cli::try_parse_from(arguments) {
+        Ok(cli) => cli,
+        Err(error) => return usage(&error, term),
+    };
+    term.configure(&cli.global);
+    let result = match cli.command {
+        Command::Serve(args) => serve::run(&args, term),
+        _ => block_on(commands::run(cli, term)),
+    };
+    let flushed = term.out.flush().map_err(CliError::io("writing the result"));
+    match result.and(flushed) {
+        Ok(()) => Exit::Done,
+        // `waybill ... | head` has seen enough.
+        Err(CliError::Io { cause, .. }) if cause.kind() == ErrorKind::BrokenPipe => Exit::Done,
+        Err(error) => {
+            term.complain(&format!("error: {error}"));
+            error.exit()
+        }
+    }
+}
+
+/// One thread is enough for a command that waits for a host.
+fn block_on<T>(work: impl Future<Output = Result<T, CliError>>) -> Result<T, CliError> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(CliError::io("starting the runtime"))?
+        .block_on(work)
+}
+
+/// Help and version are results; everything else is a usage error.
+fn usage(error: &clap::Error, term: &mut Term) -> Exit {
+    let text = if term.color { error.render().ansi().to_string() } else { error.render().to_string() };
+    match error.kind() {
+        ParseErrorKind::DisplayHelp | ParseErrorKind::DisplayVersion => {
+            // A closed pipe has seen enough of the help.
+            let _ = write!(term.out, "{text}");
+            Exit::Done
+        }
+        _ => {
+            let _ = write!(term.err, "{text}");
+            Exit::Usage
+        }
+    }
+}

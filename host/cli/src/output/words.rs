@@ -1,0 +1,118 @@
+//! JSON values in words.
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+/// A member as text; `-` when it isn't there.
+pub fn text(item: &Value, name: &str) -> String {
+    item.get(name).map_or_else(|| "-".to_owned(), plain)
+}
+
+/// A value as text without quotes; `-` for null.
+pub fn plain(value: &Value) -> String {
+    match value {
+        Value::Null => "-".into(),
+        Value::String(text) if text.is_empty() => "-".into(),
+        Value::String(text) => one_line(text),
+        Value::Bool(true) => "yes".into(),
+        Value::Bool(false) => "no".into(),
+        other => other.to_string(),
+    }
+}
+
+/// Control characters would let a stored text draw on the operator's terminal.
+fn one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+/// A count with its noun.
+pub fn number(count: u64, one: &str, many: &str) -> String {
+    format!("{} {}", group(count), if count == 1 { one } else { many })
+}
+
+/// A member that is a count, with separators.
+pub fn words(item: &Value, name: &str) -> String {
+    item.get(name).and_then(Value::as_u64).map_or_else(|| text(item, name), group)
+}
+
+fn group(count: u64) -> String {
+    let digits = count.to_string();
+    let mut grouped = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index) % 3 == 0 {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
+/// An instant, RFC 3339 or milliseconds.
+fn timestamp(value: &Value) -> Option<Timestamp> {
+    match value {
+        Value::String(text) => text.parse().ok(),
+        Value::Number(number) => number.as_i64().and_then(|ms| Timestamp::from_millisecond(ms).ok()),
+        _ => None,
+    }
+}
+
+/// A member that is an instant, to the second in UTC.
+pub fn instant(item: &Value, name: &str) -> String {
+    match item.get(name).and_then(timestamp) {
+        Some(at) => format!("{at:.0}"),
+        None => text(item, name),
+    }
+}
+
+/// A member that is a number of milliseconds, in words: the two largest units.
+pub fn ago(item: &Value, name: &str) -> String {
+    let Some(ms) = item.get(name).and_then(Value::as_u64) else { return text(item, name) };
+    let seconds = ms / 1_000;
+    let (minutes, hours, days) = (seconds / 60, seconds / 3_600, seconds / 86_400);
+    match (ms, seconds, hours, days) {
+        (..1_000, ..) => format!("{ms}ms"),
+        (_, ..60, ..) => format!("{seconds}s"),
+        (_, _, 0, _) => format!("{minutes}m{}s", seconds % 60),
+        (_, _, _, 0) => format!("{hours}h{}m", minutes % 60),
+        _ => format!("{days}d{}h", hours % 24),
+    }
+}
+
+/// The beginning of a digest: enough to tell versions apart.
+pub fn short_digest(digest: &str) -> String {
+    digest.strip_prefix("sha256:").unwrap_or(digest).chars().take(12).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn durations_are_short_words() {
+        for (ms, words) in [(7, "7ms"), (1_500, "1s"), (61_000, "1m1s"), (7_260_000, "2h1m"), (90_000_000, "1d1h")] {
+            assert_eq!(ago(&json!({ "a": ms }), "a"), words);
+        }
+        assert_eq!(ago(&json!({}), "a"), "-");
+    }
+
+    #[test]
+    fn counts_are_grouped_and_named() {
+        assert_eq!(number(1, "message", "messages"), "1 message");
+        assert_eq!(number(1_234_567, "message", "messages"), "1,234,567 messages");
+        assert_eq!(number(0, "message", "messages"), "0 messages");
+    }
+
+    #[test]
+    fn a_stored_text_draws_nothing_on_the_terminal() {
+        assert_eq!(plain(&json!("a\u{1b}[31mb\nc")), "a [31mb c");
+    }
+
+    #[test]
+    fn instants_are_read_from_texts_and_numbers() {
+        let item = json!({ "a": "2026-11-21T09:00:00.123Z", "b": 1_700_000_000_000_i64 });
+        assert_eq!(instant(&item, "a"), "2026-11-21T09:00:00Z");
+        assert_eq!(instant(&item, "b"), "2023-11-14T22:13:20Z");
+    }
+}

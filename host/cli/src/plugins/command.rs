@@ -1,0 +1,138 @@
+//! `waybill plugin list` and `waybill plugin inspect`: what a plugin is, without compiling or running it.
+
+use serde_json::{Value, json};
+use waybill_sandbox::{Inspection, inspect};
+
+use crate::args::Format;
+use crate::args::rest::Plugin;
+use crate::config::kinds::format_size;
+use crate::exit::{CliError, Exit};
+use crate::output::{self, View, column, short_digest, text};
+use crate::term::Term;
+
+/// Runs one of them.
+pub fn run(command: &Plugin, format: Format, term: &mut Term) -> Result<(), CliError> {
+    match command {
+        Plugin::List => list(format, term),
+        Plugin::Inspect(args) => show(&args.plugin, format, term),
+    }
+}
+
+const VIEW: View<'_> = View {
+    columns: &[
+        column("NAME", |item| text(item, "name")),
+        column("VERSION", |item| text(item, "version")),
+        column("WORLD", |item| text(item, "world")),
+        column("DIGEST", |item| short_digest(&text(item, "digest"))),
+        column("WHAT IT DOES", |item| text(item, "description")),
+    ],
+    id: |item| text(item, "name"),
+    none: "no plugin is bundled",
+};
+
+fn list(format: Format, term: &mut Term) -> Result<(), CliError> {
+    let mut items = Vec::new();
+    for bundled in waybill_bundled::all() {
+        items.push(described(&look(bundled.component, bundled.name)?));
+    }
+    output::list(term, format, &items, &VIEW)
+}
+
+fn show(plugin: &str, format: Format, term: &mut Term) -> Result<(), CliError> {
+    let inspection = match waybill_bundled::find(plugin) {
+        Some(bundled) => look(bundled.component, plugin)?,
+        None => {
+            let bytes = std::fs::read(plugin).map_err(|cause| missing(plugin, &cause))?;
+            look(&bytes, plugin)?
+        }
+    };
+    let item = described(&inspection);
+    let digest = inspection.digest.clone();
+    output::one(term, format, &format!("{item:#}"), &digest, rows(&item, &inspection))
+}
+
+fn missing(plugin: &str, cause: &std::io::Error) -> CliError {
+    let names: Vec<&str> = waybill_bundled::all().iter().map(|bundled| bundled.name).collect();
+    CliError::Host {
+        code: "CONFIG.PLUGIN_MISSING",
+        what: format!(
+            "{plugin:?} is neither bundled nor a readable file ({cause})\n  fix name a bundled plugin ({}) or the path of a .wasm",
+            names.join(", ")
+        ),
+        exit: Exit::NotFound,
+    }
+}
+
+fn look(bytes: &[u8], name: &str) -> Result<Inspection, CliError> {
+    inspect(bytes).map_err(|error| CliError::Host {
+        code: error.code(),
+        what: format!("{name}: {error}"),
+        exit: Exit::Failed,
+    })
+}
+
+fn described(inspection: &Inspection) -> Value {
+    let manifest = &inspection.manifest;
+    let ask = &manifest.ask;
+    let patterns =
+        |list: &[waybill_sandbox::grants::Pattern]| -> Vec<String> { list.iter().map(ToString::to_string).collect() };
+    json!({
+        "name": manifest.name,
+        "version": manifest.version,
+        "world": manifest.world.as_str(),
+        "contract": manifest.contract,
+        "description": manifest.description,
+        "digest": inspection.digest,
+        "bytes": inspection.bytes,
+        "asks": {
+            "net": patterns(&ask.net),
+            "http": patterns(&ask.http),
+            "secrets": ask.secrets,
+            "kv": ask.kv,
+            "memory": ask.memory,
+        },
+        "config_schema": manifest.config_schema,
+        "imports": inspection.imports,
+        "exports": inspection.exports,
+    })
+}
+
+fn rows(item: &Value, inspection: &Inspection) -> Vec<(String, String)> {
+    let manifest = &inspection.manifest;
+    let mut rows: Vec<(String, String)> = ["name", "version", "world", "contract", "description", "digest"]
+        .map(|name| (name.to_owned(), text(item, name)))
+        .into();
+    rows.push(("size".into(), format_size(inspection.bytes as u64)));
+    let mut asks = Vec::new();
+    for (name, patterns) in [("net", &manifest.ask.net), ("http", &manifest.ask.http)] {
+        asks.extend(patterns.iter().map(|pattern| format!("{name} {pattern}")));
+    }
+    asks.extend(manifest.ask.secrets.iter().map(|name| format!("secret {name}")));
+    if manifest.ask.kv {
+        asks.push("durable state (kv)".into());
+    }
+    if let Some(memory) = manifest.ask.memory {
+        asks.push(format!("memory {}", format_size(memory as u64)));
+    }
+    rows.push(("asks for".into(), if asks.is_empty() { "nothing".into() } else { asks.join("\n") }));
+    rows.push(("configuration".into(), config_keys(manifest.config_schema.as_ref())));
+    rows.push(("imports".into(), inspection.imports.join("\n")));
+    rows.push(("exports".into(), inspection.exports.join("\n")));
+    rows
+}
+
+/// The keys of a schema with their descriptions.
+fn config_keys(schema: Option<&Value>) -> String {
+    let Some(Value::Object(keys)) = schema.and_then(|schema| schema.get("properties")) else {
+        return "takes none".into();
+    };
+    let lines: Vec<String> = keys
+        .iter()
+        .map(|(name, key)| {
+            let default = key.get("default").map(|value| format!(" (default {value})")).unwrap_or_default();
+            let description = key.get("description").and_then(Value::as_str).unwrap_or_default();
+            format!("{name}{default} {description}").trim_end().to_owned()
+        })
+        .collect();
+    if lines.is_empty() { "takes none".into() } else { lines.join("\n") }
+}

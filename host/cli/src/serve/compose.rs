@@ -1,0 +1,183 @@
+//! Adapters of a configuration: sandbox, store, transports, retry policy, and the engine over them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use waybill_core::ids::Tenant;
+use waybill_core::port::transport::{ErrorKind, Transport};
+use waybill_engine::{Engine, EngineConfig, Retries, Stores, SystemClock};
+use waybill_sandbox::{
+    PluginLimits, Sandbox, SandboxError, SandboxOptions, TransportSettings, WasmBackoff, WasmTransport,
+};
+use waybill_store::{OpenError, StoreConfig, SurrealStore};
+
+use crate::config::{Config, OnDead};
+use crate::exit::{CliError, Exit};
+use crate::plugins::{Plugins, Prepared, PreparedBackoff};
+use crate::term::Term;
+
+/// Builds the plugin host.
+pub fn sandbox(config: &Config) -> Result<Sandbox, CliError> {
+    let options = SandboxOptions { cache_dir: config.plugins.cache.clone(), ..SandboxOptions::default() };
+    Sandbox::new(options).map_err(|error| of_sandbox(&error))
+}
+
+fn of_sandbox(error: &SandboxError) -> CliError {
+    CliError::Host { code: error.code(), what: error.to_string(), exit: Exit::Usage }
+}
+
+/// Opens the store and brings its schema up to date.
+pub async fn store(config: &Config, term: &Term) -> Result<Arc<SurrealStore>, CliError> {
+    let settings = &config.store;
+    let password = settings.password.as_deref().map(|reference| secret(reference, term)).transpose()?;
+    let store = SurrealStore::open(StoreConfig {
+        namespace: settings.namespace.clone(),
+        database: settings.database.clone(),
+        user: settings.user.clone().zip(password),
+        database_user: settings.database_user,
+        memtable_bytes: settings.memtable,
+        block_cache_bytes: settings.block_cache,
+        shards: config.outbox.shards,
+        payload_bytes_max: config.outbox.max_payload_bytes,
+        query_timeout: settings.query_timeout,
+        ..StoreConfig::new(settings.url.clone())
+    })
+    .await
+    .map_err(|error| of_store(&error))?;
+    Ok(Arc::new(store))
+}
+
+fn of_store(error: &OpenError) -> CliError {
+    let exit = match (error, error.code()) {
+        (OpenError::Locked { .. }, _) => Exit::Conflict,
+        (_, code) if code.starts_with("CONFIG.") => Exit::Usage,
+        (_, "PROVIDER.UNAVAILABLE") => Exit::Unreachable,
+        _ => Exit::Failed,
+    };
+    CliError::Host { code: error.code(), what: error.to_string(), exit }
+}
+
+/// Reads the secret behind a reference that the configuration has checked.
+fn secret(reference: &str, term: &Term) -> Result<String, CliError> {
+    let text = match reference.split_once(':') {
+        Some(("env", name)) => term.env.get(name).cloned(),
+        Some(("file", path)) => Some(std::fs::read_to_string(path).map_err(CliError::io(format!("reading {path}")))?),
+        _ => None,
+    };
+    text.map(|text| text.trim_end_matches(['\r', '\n']).to_owned())
+        .ok_or_else(|| CliError::usage(format!("{reference} isn't there"), "set it for the host's process"))
+}
+
+/// Starts transports and the engine over them.
+pub async fn engine(config: &Config, plugins: Plugins, store: &Arc<SurrealStore>) -> Result<Engine, CliError> {
+    let host = host_name();
+    let mut transports: Vec<Arc<dyn Transport>> = Vec::new();
+    let mut send_timeouts = BTreeMap::new();
+    let mut batches = BTreeMap::new();
+    for prepared in plugins.transports {
+        let name = prepared.settings.name.clone();
+        if let Some(timeout) = prepared.settings.send_timeout {
+            send_timeouts.insert(name.clone(), timeout);
+        }
+        if let Some(batch) = prepared.settings.max_batch {
+            batches.insert(name.clone(), batch);
+        }
+        transports.push(transport(config, prepared, &host, store).await?);
+    }
+    let component = match plugins.backoff {
+        Some(PreparedBackoff { plugin, config }) => {
+            let policy =
+                WasmBackoff::start(plugin, "outbox.backoff", &config).await.map_err(|error| of_sandbox(&error))?;
+            Some(Arc::new(policy) as Arc<dyn waybill_core::port::backoff::BackoffPolicy>)
+        }
+        None => None,
+    };
+    let outbox = &config.outbox;
+    let engine = EngineConfig {
+        exclusive: store.is_embedded(),
+        shards: store.shards(),
+        batch: outbox.batch,
+        batch_bytes: outbox.batch_bytes,
+        send_timeout: outbox.send_timeout,
+        payload_bytes_max: outbox.max_payload_bytes,
+        owner_ttl: outbox.owner_ttl,
+        poll_interval: outbox.poll_interval,
+        keep_done: outbox.keep_done,
+        keep_dead: config.dead.keep,
+        dead_holds_key: config.dead.on_dead == OnDead::HoldKey,
+        dead_alert_at: config.dead.alert_at,
+        durability: store.durability().to_string(),
+        retries: Retries { policy: outbox.backoff.policy, component, retry_after_max: outbox.retry_after_max },
+        limits: config.limits.scheduler,
+        parked_per_tenant: config.limits.parked_per_tenant,
+        waiting_messages_max: config.limits.waiting_messages,
+        waiting_bytes_max: config.limits.waiting_bytes,
+        weights: config
+            .tenants
+            .iter()
+            .filter_map(|tenant| Some((Tenant::new(&tenant.name).ok()?, tenant.weight)))
+            .collect(),
+        routes: config.routes.clone(),
+        transports,
+        send_timeouts,
+        batches,
+        ..EngineConfig::new(format!("{host}-{}", std::process::id()))
+    };
+    let stores =
+        Stores { owner: Arc::clone(store) as _, query: Arc::clone(store) as _, transact: Arc::clone(store) as _ };
+    Ok(Engine::start(engine, stores, Arc::new(SystemClock)))
+}
+
+async fn transport(
+    config: &Config,
+    prepared: Prepared,
+    host: &str,
+    store: &Arc<SurrealStore>,
+) -> Result<Arc<dyn Transport>, CliError> {
+    let Prepared { settings, plugin, grants } = prepared;
+    let normal = PluginLimits::default();
+    let count =
+        |number: Option<u64>, normal: usize| number.and_then(|number| usize::try_from(number).ok()).unwrap_or(normal);
+    let memory = grants.memory_bytes;
+    let limits = PluginLimits {
+        max_batch: settings.max_batch.unwrap_or(config.outbox.batch),
+        max_batch_bytes: config.outbox.batch_bytes,
+        http_in_flight: count(settings.http_in_flight, normal.http_in_flight),
+        http_per_peer: count(settings.http_per_peer, normal.http_per_peer),
+        ..normal
+    }
+    .with_memory(&plugin.manifest().ask, memory);
+    let (transport, opened) = WasmTransport::start_supervised(
+        plugin,
+        TransportSettings {
+            instances: settings.instances,
+            config: settings.config,
+            grants,
+            kv: Some(Arc::clone(store) as _),
+            host_id: host.to_owned(),
+            limits,
+            ..TransportSettings::new(settings.name.clone())
+        },
+    )
+    .await
+    .map_err(|error| of_sandbox(&error))?;
+    if let Err(error) = opened {
+        if matches!(error, SandboxError::Open { kind: ErrorKind::InvalidConfig, .. }) {
+            transport.close(Duration::from_secs(1)).await;
+            return Err(of_sandbox(&error));
+        }
+        tracing::warn!(transport = %settings.name, code = error.code(), %error, "a transport isn't open yet: its messages wait while it is tried again");
+    }
+    Ok(transport)
+}
+
+/// Name of this machine.
+fn host_name() -> String {
+    let read =
+        std::fs::read_to_string("/proc/sys/kernel/hostname").or_else(|_| std::fs::read_to_string("/etc/hostname"));
+    match read {
+        Ok(name) if !name.trim().is_empty() => name.trim().to_owned(),
+        _ => std::env::var("HOSTNAME").unwrap_or_else(|_| "host".to_owned()),
+    }
+}

@@ -1,0 +1,190 @@
+//! `waybill serve`: puts a host together and runs it in the foreground.
+//!
+//! Order: configuration, log, address, plugins, store, transports, engine, server. What can be known to be wrong is found
+//! before the store is opened, and nothing is served before everything stands. A transport whose peer doesn't answer is no
+//! reason not to start: it stays supervised and its messages wait.
+
+mod compose;
+mod logging;
+mod signals;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use waybill_engine::Engine;
+use waybill_server::auth::{Authenticator, StaticTokens, TokenRecord};
+use waybill_server::error::ServerError;
+use waybill_server::limits::Limits;
+use waybill_server::server::{Parts, Server, bind};
+
+use crate::args::serve::Serve;
+use crate::config::{AuthToken, Config, ServerSettings};
+use crate::exit::{CliError, Exit};
+use crate::plugins;
+use crate::setup;
+use crate::term::Term;
+use signals::Signals;
+
+/// Time for requests under way to end once the engine has drained, in addition to the drain itself.
+const CONNECTIONS_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time for tasks that don't end by themselves when the runtime is taken down.
+const RUNTIME_TIMEOUT: Duration = Duration::from_secs(2);
+/// How often readiness is looked at for the log until the host is ready.
+const READY_POLL: Duration = Duration::from_millis(50);
+
+/// Runs a host until a signal ends it.
+pub fn run(args: &Serve, term: &mut Term) -> Result<(), CliError> {
+    let config = setup::configuration(&args.config, args.flags(), term)?;
+    logging::start(&config.log, term.color_errors());
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .thread_name("waybill")
+        .build()
+        .map_err(CliError::io("starting the runtime"))?;
+    let result = runtime.block_on(host(config, term));
+    runtime.shutdown_timeout(RUNTIME_TIMEOUT);
+    result
+}
+
+async fn host(config: Config, term: &mut Term) -> Result<(), CliError> {
+    // From here on a signal is ours, also while the store is being opened.
+    let mut signals = Signals::listen().map_err(CliError::io("listening for signals"))?;
+    for warning in &config.warnings {
+        tracing::warn!("{warning}");
+    }
+    let metrics = waybill_server::metrics::install(&[waybill_engine::METRICS]).map_err(of_server)?;
+    let auth = authenticator(&config.tokens)?;
+    let listener = bind(config.server.listen, auth.is_some()).await.map_err(of_server)?;
+    let sandbox = compose::sandbox(&config)?;
+    let prepared = plugins::prepare(&sandbox, &config)
+        .await
+        .map_err(|errors| crate::commands::configuration::plugins_failed(&errors))?;
+    for warning in plugins::warnings(&prepared) {
+        tracing::warn!("{warning}");
+    }
+    let opened = compose::store(&config, term);
+    let store = tokio::select! {
+        store = opened => store?,
+        () = signals.end() => return Ok(()),
+    };
+    let engine = Arc::new(compose::engine(&config, prepared, &store).await?);
+    let server = Server::new(Parts {
+        service: engine.outbox(),
+        auth,
+        limits: limits(&config.server),
+        metrics: Some(metrics),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    });
+    announce(&listener, &config, term)?;
+    let ready = tokio::spawn(log_ready(Arc::clone(&engine)));
+    let drain = config.server.drain_timeout;
+    let shutdown = shutdown(signals, Arc::clone(&engine), drain);
+    let drained = server.run(vec![listener], shutdown, CONNECTIONS_TIMEOUT).await.map_err(of_server)?;
+    ready.abort();
+    // The tasks that hold the store are gone by now; what it says while closing is worth a line, not a failure.
+    if let Err(error) = store.close().await {
+        tracing::warn!(code = error.code(), %error, "the store didn't close in good order");
+    }
+    if drained.cut > 0 {
+        tracing::warn!(connections = drained.cut, "connections were cut at the deadline");
+    }
+    tracing::info!("ended");
+    Ok(())
+}
+
+/// Waits for a signal, then drains the engine while the API still answers.
+async fn shutdown(mut signals: Signals, engine: Arc<Engine>, timeout: Duration) {
+    signals.end().await;
+    tracing::info!(timeout = %humantime::format_duration(timeout), "draining: nothing new is taken; a second signal ends at once");
+    engine.begin_drain();
+    tokio::select! {
+        orderly = engine.drain(timeout) => {
+            if orderly {
+                tracing::info!("drained");
+            } else {
+                tracing::warn!("not everything under way ended in time; what is unknown is sent again with the same ids");
+            }
+        }
+        () = signals.end() => {
+            tracing::warn!("a second signal: ending at once; what is unknown is sent again with the same ids");
+            std::process::exit(Exit::Failed as i32);
+        }
+    }
+}
+
+/// The one line on stdout: where the host answers, with the port in force when 0 was asked for.
+fn announce(listener: &TcpListener, config: &Config, term: &mut Term) -> Result<(), CliError> {
+    let address = listener.local_addr().map_err(CliError::io("asking for the address"))?;
+    term.line(&format!("listening on http://{address}"))?;
+    term.out.flush().map_err(CliError::io("writing the address"))?;
+    let file = config.file.as_ref().map_or("none".to_owned(), |file| file.display().to_string());
+    tracing::info!(url = %format!("http://{address}"), config = %file, store = %config.store.url, "started");
+    Ok(())
+}
+
+/// Says in the log when the host is ready, or what it waits for.
+async fn log_ready(engine: Arc<Engine>) {
+    let outbox = engine.outbox();
+    let mut told = String::new();
+    loop {
+        let failing: Vec<String> = outbox
+            .ready()
+            .await
+            .into_iter()
+            .filter(|check| check.status == "fail")
+            .map(|check| format!("{}: {}", check.name, check.detail))
+            .collect();
+        if failing.is_empty() {
+            tracing::info!("ready");
+            return;
+        }
+        let now = failing.join("; ");
+        if now != told {
+            tracing::info!(waiting_for = %now, "not ready yet");
+            told = now;
+        }
+        tokio::time::sleep(READY_POLL).await;
+    }
+}
+
+fn authenticator(tokens: &[AuthToken]) -> Result<Option<Arc<dyn Authenticator>>, CliError> {
+    if tokens.is_empty() {
+        return Ok(None);
+    }
+    let records = tokens.iter().map(record).collect::<Result<Vec<TokenRecord>, CliError>>()?;
+    let tokens = StaticTokens::new(records).map_err(of_server)?;
+    Ok(Some(Arc::new(tokens)))
+}
+
+fn record(token: &AuthToken) -> Result<TokenRecord, CliError> {
+    use waybill_server::auth::Tenants;
+    let tenants = match &token.tenants {
+        None => Tenants::All,
+        Some(names) => {
+            Tenants::Only(names.iter().map(waybill_core::ids::Tenant::new).collect::<Result<_, _>>().map_err(
+                |error| CliError::usage(format!("[[auth.token]] {:?}: {error}", token.name), "correct its tenants"),
+            )?)
+        }
+    };
+    let sha256 = token.sha256.iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(TokenRecord { name: token.name.clone(), sha256, tenants, roles: token.roles.clone() })
+}
+
+fn limits(settings: &ServerSettings) -> Limits {
+    let count = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+    Limits {
+        requests_max: count(settings.max_requests),
+        connections_max: count(settings.max_connections),
+        request_timeout: settings.request_timeout,
+        ..Limits::default()
+    }
+}
+
+fn of_server(error: ServerError) -> CliError {
+    let exit = match &error {
+        ServerError::Listen { .. } | ServerError::Token { .. } => Exit::Usage,
+        ServerError::Bind { .. } | ServerError::Metrics(_) => Exit::Failed,
+    };
+    CliError::Host { code: error.code(), what: error.to_string(), exit }
+}

@@ -1,0 +1,363 @@
+//! Commands against a host with the real HTTP API: results, errors, exit codes, pipes.
+
+use std::time::Duration;
+
+use waybill_cli::exit::Exit;
+
+use crate::fake_host::{FakeHost, Mood};
+use crate::support::{Command, Done, waybill};
+
+fn ask(host: &FakeHost, arguments: &[&str]) -> Command {
+    waybill(arguments).arg("--url").arg(&host.url)
+}
+
+/// Snapshot with what differs from run to run taken out.
+fn snapshot(name: &str, done: &Done) {
+    let filters = vec![(r"http://127\.0\.0\.1:\d+", "http://HOST"), (r"(?m)^  request [0-9A-Za-z-]+$", "  request ID")];
+    insta::with_settings!({ prepend_module_to_snapshot => false, snapshot_path => "snapshots/commands", omit_expression => true, filters => filters }, {
+        insta::assert_snapshot!(name, done.all());
+    });
+}
+
+#[test]
+fn what_the_commands_write() {
+    let host = FakeHost::start(Mood::default());
+    for (name, arguments) in [
+        ("status", vec!["status"]),
+        ("outbox-list", vec!["outbox", "list", "--limit", "3"]),
+        ("outbox-list-jsonl", vec!["outbox", "list", "--limit", "1", "-o", "jsonl"]),
+        ("outbox-show", vec!["outbox", "show", "m-1"]),
+        ("outbox-show-json", vec!["outbox", "show", "m-1", "-o", "json"]),
+        ("outbox-stats", vec!["outbox", "stats"]),
+        ("outbox-blocked", vec!["outbox", "blocked"]),
+        ("outbox-cancel", vec!["outbox", "cancel", "m-1"]),
+        ("dead-list", vec!["dead", "list"]),
+        ("dead-list-none", vec!["dead", "list", "--filter", "code=NONE"]),
+        ("dead-show", vec!["dead", "show", "d-1"]),
+        ("dead-groups", vec!["dead", "groups"]),
+        ("dead-replay-dry-run", vec!["dead", "replay", "--filter", "code=HTTP.*", "--dry-run"]),
+        ("dead-quarantine", vec!["dead", "quarantine", "d-1", "--note", "broken payload"]),
+        ("dead-edit", vec!["dead", "edit", "d-1", "--payload", "{\"order\": 18}"]),
+        ("transport-list", vec!["transport", "list"]),
+        ("transport-pause", vec!["transport", "pause", "http"]),
+        ("audit-tail", vec!["audit", "tail"]),
+    ] {
+        snapshot(name, &ask(&host, &arguments).run());
+    }
+}
+
+#[test]
+fn a_table_fits_the_terminal() {
+    let host = FakeHost::start(Mood::default());
+    for columns in [60, 80, 120] {
+        let done = ask(&host, &["dead", "list"]).width(columns).run();
+        for line in done.out.lines() {
+            assert!(line.chars().count() <= usize::from(columns), "{columns}: {line:?}");
+        }
+        assert!(done.out.contains("d-1"));
+    }
+    let piped = ask(&host, &["dead", "list"]).run();
+    assert_eq!(piped.out.lines().count(), 4, "one line each in a pipe: {}", piped.out);
+}
+
+#[test]
+fn errors_are_told_with_code_why_and_fix() {
+    let host = FakeHost::start(Mood::default());
+    for (name, arguments) in [
+        ("error-not-found", vec!["outbox", "show", "gone"]),
+        ("error-filter", vec!["dead", "list", "--filter", "colour=red"]),
+        ("error-conflict", vec!["outbox", "cancel", "m-leased"]),
+        ("error-no-route", vec!["send", "--topic", "bus:nowhere", "--payload", "1"]),
+        ("error-transport", vec!["transport", "pause", "gone"]),
+        ("error-payload", vec!["send", "--topic", "bus:a", "--payload", "{order: 1}"]),
+        ("error-nothing-to-send", vec!["send", "--topic", "bus:a"]),
+        ("error-no-topic", vec!["send", "--payload", "1"]),
+    ] {
+        snapshot(name, &ask(&host, &arguments).run());
+    }
+}
+
+#[test]
+fn exit_codes_tell_what_happened() {
+    let host = FakeHost::start(Mood::default());
+    let exit = |arguments: &[&str]| ask(&host, arguments).run().exit;
+    assert_eq!(exit(&["outbox", "stats"]), Exit::Done);
+    assert_eq!(exit(&["outbox", "show", "gone"]), Exit::NotFound);
+    assert_eq!(exit(&["outbox", "cancel", "m-leased"]), Exit::Conflict);
+    assert_eq!(exit(&["dead", "list", "--filter", "colour=red"]), Exit::Usage);
+    assert_eq!(exit(&["outbox", "reschedule", "m-1"]), Exit::Usage);
+    assert_eq!(exit(&["dead", "replay"]), Exit::Usage);
+    assert_eq!(exit(&["dead", "replay", "--tenant", "acme"]), Exit::Usage);
+    assert_eq!(exit(&["dead", "replay", "d-1", "--filter", "code=X"]), Exit::Usage);
+    assert_eq!(exit(&["outbox", "reschedule", "m-1", "--at", "tomorrow"]), Exit::Usage);
+    assert_eq!(exit(&["plugin", "inspect", "gone"]), Exit::NotFound);
+    let locked = FakeHost::start(Mood { auth: true, ..Mood::default() });
+    assert_eq!(ask(&locked, &["outbox", "stats"]).run().exit, Exit::NotAllowed);
+    let viewer = |arguments: &[&str]| ask(&locked, arguments).env("WAYBILL_TOKEN", "sesame-sesame-sesame").run();
+    assert_eq!(viewer(&["outbox", "stats"]).exit, Exit::Done);
+    assert_eq!(viewer(&["dead", "replay", "d-1"]).exit, Exit::NotAllowed);
+    let unready = FakeHost::start(Mood { unready: true, ..Mood::default() });
+    let status = ask(&unready, &["status"]).run();
+    assert_eq!(status.exit, Exit::Failed);
+    assert!(status.out.contains("another host holds it"), "{}", status.out);
+    let slow = FakeHost::start(Mood { slow: Duration::from_secs(60), ..Mood::default() });
+    let waited = ask(&slow, &["send", "--topic", "bus:a", "--payload", "1", "--timeout", "200ms"]).run();
+    assert_eq!(waited.exit, Exit::TimedOut);
+    assert!(waited.err.contains("CLIENT.TIMEOUT"), "{}", waited.err);
+}
+
+#[test]
+fn nobody_there_is_exit_6_with_the_fix() {
+    // A port that was free a moment ago.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let done = waybill(&["outbox", "stats", "--url", &format!("http://127.0.0.1:{port}")]).run();
+    assert_eq!(done.exit, Exit::Unreachable);
+    assert!(done.err.contains("CLIENT.UNREACHABLE") && done.err.contains("waybill serve"), "{}", done.err);
+    for url in ["127.0.0.1:7070", "ftp://x", "http://a:b@x"] {
+        let done = waybill(&["outbox", "stats", "--url", url]).run();
+        assert_eq!(done.exit, Exit::Usage, "{url}: {}", done.err);
+    }
+}
+
+#[test]
+fn a_token_comes_from_a_file_and_is_never_told() {
+    let host = FakeHost::start(Mood { auth: true, ..Mood::default() });
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("token");
+    std::fs::write(&file, "sesame-sesame-sesame\n").unwrap();
+    let good = ask(&host, &["outbox", "stats", "--token-file", file.to_str().unwrap()]).run();
+    assert_eq!(good.exit, Exit::Done, "{}", good.err);
+    std::fs::write(&file, "two words").unwrap();
+    let bad = ask(&host, &["outbox", "stats", "--token-file", file.to_str().unwrap()]).run();
+    assert_eq!(bad.exit, Exit::Usage);
+    assert!(bad.err.contains("CLIENT.TOKEN") && !bad.err.contains("two words"), "{}", bad.err);
+    let wrong = ask(&host, &["outbox", "stats"]).env("WAYBILL_TOKEN", "wrong-wrong-wrong-wrong").run();
+    assert_eq!(wrong.exit, Exit::NotAllowed);
+    assert!(!wrong.err.contains("wrong-wrong"), "{}", wrong.err);
+}
+
+#[test]
+fn ids_flow_through_a_pipe_with_their_tenants() {
+    let host = FakeHost::start(Mood::default());
+    let ids = ask(&host, &["dead", "list", "-o", "ids"]).run();
+    assert_eq!(ids.out, "d-1\nd-2\nacme\td-3\n");
+    let replayed = ask(&host, &["dead", "replay", "-", "--reason", "shop is back"]).input(&ids.out).run();
+    assert_eq!(replayed.exit, Exit::Done, "{}", replayed.err);
+    assert_eq!(
+        host.acts(),
+        ["replay default/d-1 shop is back", "replay default/d-2 shop is back", "replay acme/d-3 shop is back"]
+    );
+}
+
+#[test]
+fn some_done_and_some_not_is_exit_7() {
+    let host = FakeHost::start(Mood::default());
+    let done = ask(&host, &["dead", "replay", "d-1", "gone", "d-2"]).run();
+    assert_eq!(done.exit, Exit::Partly, "{}", done.err);
+    assert!(done.err.contains("gone: ") && done.err.contains("2 done, 1 failed"), "{}", done.err);
+    assert_eq!(host.acts().len(), 2);
+    assert_eq!(ask(&host, &["dead", "replay", "gone", "gone-too"]).run().exit, Exit::NotFound);
+    let half = FakeHost::start(Mood { half: true, ..Mood::default() });
+    let done = ask(&half, &["dead", "replay", "--filter", "code=HTTP.*", "--yes"]).run();
+    assert_eq!(done.exit, Exit::Partly, "{}", done.err);
+}
+
+#[test]
+fn a_bulk_act_is_counted_asked_for_and_watched() {
+    let host = FakeHost::start(Mood::default());
+    let replay = ["dead", "replay", "--filter", "code=HTTP.*", "--rate", "20", "--reason", "shop is back"];
+    let refused = ask(&host, &replay).run();
+    assert_eq!(refused.exit, Exit::Usage);
+    assert!(refused.err.contains("replay 3 dead letters") && refused.err.contains("--yes"), "{}", refused.err);
+    let declined = ask(&host, &replay).interactive().input("n\n").run();
+    assert_eq!(declined.exit, Exit::Failed);
+    assert!(host.acts().is_empty());
+    let done = ask(&host, &replay).interactive().input("y\n").run();
+    assert_eq!(done.exit, Exit::Done, "{}", done.err);
+    assert_eq!(host.acts()[0], "operation replay code=HTTP.* state=dead Some(20) shop is back");
+    snapshot("dead-replay-by-filter", &ask(&host, &["dead", "replay", "--filter", "code=HTTP.*", "--yes"]).run());
+    let none = ask(&host, &["dead", "replay", "--filter", "code=NONE", "--yes"]).run();
+    assert_eq!((none.exit, none.out.as_str()), (Exit::Done, ""));
+    let purge = ask(&host, &["dead", "purge", "--filter", "", "--yes"]).run();
+    assert_eq!(purge.exit, Exit::Done, "{}", purge.err);
+    assert!(host.acts().iter().any(|act| act.starts_with("operation purge id=*")), "{:?}", host.acts());
+}
+
+#[test]
+fn lines_are_sent_in_order_with_their_bytes() {
+    let host = FakeHost::start(Mood::default());
+    let lines = "{\"topic\":\"bus:a\",\"payload\":{\"z\": 1.10,\"a\":12345678901234567890123}}\n\n{\"payload\":2,\"key\":\"mine\"}\n{\"routing_key\":\"b\",\"payload\":3,\"id\":\"again\"}\n";
+    let done = ask(&host, &["send", "--topic", "bus:default", "--key", "k", "--header", "source=test", "-"])
+        .input(lines)
+        .run();
+    assert_eq!(done.exit, Exit::Done, "{}", done.err);
+    assert_eq!(done.out, "id-0\nid-1\nagain\n");
+    assert!(done.err.contains("3 messages committed, 1 of them there before"), "{}", done.err);
+    let seen = host.seen.lock().unwrap();
+    let sent: Vec<(&str, &[u8], Option<&str>)> = seen
+        .enqueued
+        .iter()
+        .map(|message| (message.topic.as_str(), message.payload.as_ref(), message.key.as_deref()))
+        .collect();
+    assert_eq!(
+        sent,
+        [
+            ("bus:a", b"{\"z\": 1.10,\"a\":12345678901234567890123}".as_slice(), Some("k")),
+            ("bus:default", b"2".as_slice(), Some("mine")),
+            ("bus:b", b"3".as_slice(), Some("k")),
+        ]
+    );
+    assert_eq!(seen.enqueued[0].headers, [("source".to_owned(), "test".to_owned())]);
+}
+
+#[test]
+fn many_lines_go_in_groups_and_a_bad_one_is_named() {
+    let host = FakeHost::start(Mood::default());
+    let lines: String = (0..1201).map(|n| format!("{{\"topic\":\"bus:a\",\"payload\":{n}}}\n")).collect();
+    let done = ask(&host, &["send", "-", "-o", "jsonl"]).input(&lines).run();
+    assert_eq!(done.exit, Exit::Done, "{}", done.err);
+    assert_eq!(done.out.lines().count(), 3);
+    assert_eq!(host.seen.lock().unwrap().enqueued.len(), 1201);
+    let bad = ask(&host, &["send", "-"]).input("{\"topic\":\"bus:a\",\"payload\":1}\nnot json\n").run();
+    assert_eq!(bad.exit, Exit::Usage);
+    assert!(bad.err.contains("stdin:2"), "{}", bad.err);
+    assert_eq!(host.seen.lock().unwrap().enqueued.len(), 1201, "nothing of the group is sent");
+}
+
+#[test]
+fn a_file_is_sent_raw_as_one_payload() {
+    let host = FakeHost::start(Mood::default());
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("logo.png");
+    std::fs::write(&file, [0, 159, 146, 150]).unwrap();
+    let arguments =
+        ["send", "--topic", "bus:files", "--raw", "--content-type", "image/png", "--file", file.to_str().unwrap()];
+    let done = ask(&host, &arguments).run();
+    assert_eq!(done.exit, Exit::Done, "{}", done.err);
+    let seen = host.seen.lock().unwrap();
+    assert_eq!(seen.enqueued[0].payload.as_ref(), [0, 159, 146, 150]);
+    assert_eq!(seen.enqueued[0].content_type.as_deref(), Some("image/png"));
+}
+
+#[test]
+fn quiet_leaves_only_results_and_errors() {
+    let host = FakeHost::start(Mood::default());
+    let done = ask(&host, &["-q", "send", "--topic", "bus:a", "--payload", "1"]).run();
+    assert_eq!((done.out.as_str(), done.err.as_str()), ("id-0\n", ""));
+    let failed = ask(&host, &["-q", "outbox", "show", "gone"]).run();
+    assert!(failed.err.contains("OUTBOX.NOT_FOUND"));
+}
+
+#[test]
+fn lists_are_followed_page_by_page_and_cut_loudly() {
+    let host = FakeHost::start(Mood::default());
+    let all = ask(&host, &["outbox", "list", "--all", "-o", "ids"]).run();
+    assert_eq!(all.out, "m-0\nm-1\nm-2\nm-3\nm-4\n");
+    assert_eq!(all.err, "");
+    let cut = ask(&host, &["outbox", "list", "--limit", "3", "-o", "ids"]).run();
+    assert_eq!(cut.out.lines().count(), 3);
+    assert!(cut.err.contains("there are more"), "{}", cut.err);
+}
+
+#[test]
+fn bundled_plugins_are_listed_and_inspected_without_a_host() {
+    let list = waybill(&["plugin", "list", "-o", "ids"]).run();
+    assert_eq!(list.exit, Exit::Done, "{}", list.err);
+    for name in ["backoff-fibonacci", "http", "noop"] {
+        assert!(list.out.lines().any(|line| line == name), "{}", list.out);
+    }
+    let http = waybill(&["plugin", "inspect", "http", "-o", "json"]).run();
+    let http: serde_json::Value = serde_json::from_str(&http.out).unwrap();
+    assert_eq!((http["world"].as_str(), http["asks"]["secrets"][0].as_str()), (Some("transport"), Some("signing")));
+    assert!(http["digest"].as_str().unwrap().starts_with("sha256:"));
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("x.wasm");
+    std::fs::write(&file, b"\0asm\x01\0\0\0").unwrap();
+    let module = waybill(&["plugin", "inspect", file.to_str().unwrap()]).run();
+    assert_eq!(module.exit, Exit::Failed);
+    assert!(module.err.contains("PLUGIN.CORE_MODULE"), "{}", module.err);
+}
+
+#[test]
+fn a_configuration_is_checked_with_its_plugins() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("waybill.toml");
+    let cache = dir.path().join("cache");
+    let check = |text: &str| {
+        let cache = cache.display();
+        std::fs::write(&file, format!("[store]\nurl = \"mem://\"\n[plugins]\ncache = \"{cache}\"\n{text}")).unwrap();
+        waybill(&["config", "check", "--config", file.to_str().unwrap()]).run()
+    };
+    let noop = "[[route]]\nmatch = \"bus:**\"\ntransport = \"a\"\n[transport.a]\nplugin = \"noop\"\n";
+    let good = check(noop);
+    assert_eq!(good.exit, Exit::Done, "{}", good.err);
+    assert!(good.out.contains("1 transport, 1 route, 0 warnings"), "{}", good.out);
+    for (text, code, words) in [
+        (format!("{noop}config = {{ speed = 9 }}\n"), "PLUGIN.CONFIG", "takes no configuration"),
+        ("[transport.a]\nplugin = \"backoff-fibonacci\"\n".to_owned(), "PLUGIN.OTHER_WORLD", "[transport.a]"),
+        ("[outbox.backoff]\nplugin = \"noop\"\n".to_owned(), "PLUGIN.OTHER_WORLD", "outbox.backoff"),
+        ("[transport.a]\nplugin = \"http\"\nallow = { net = [\"tcp://broker\"] }\n".to_owned(), "PLUGIN.GRANT", "port"),
+        ("[transport.a]\nplugin = \"waybill.toml.wasm\"\n".to_owned(), "CONFIG.PLUGIN_MISSING", "No such file"),
+    ] {
+        let done = check(&text);
+        assert_eq!(done.exit, Exit::Usage, "{text}{}", done.err);
+        assert!(done.err.contains(code) && done.err.contains(words), "{text}{}", done.err);
+    }
+    std::fs::write(dir.path().join("text.wasm"), "hello").unwrap();
+    let text = check("[transport.a]\nplugin = \"./text.wasm\"\n");
+    assert!(text.err.contains("PLUGIN.NOT_A_COMPONENT"), "{}", text.err);
+    let useless = check("[transport.a]\nplugin = \"noop\"\nallow = { net = [\"tcp://x:1\"] }\n");
+    assert_eq!(useless.exit, Exit::Done, "{}", useless.err);
+    assert!(useless.err.contains("opens nothing") && useless.err.contains("no [[route]]"), "{}", useless.err);
+}
+
+#[test]
+fn settings_are_shown_with_their_origin_and_without_secrets() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("waybill.toml");
+    std::fs::write(&file, "[store]\nurl = \"ws://db:8000\"\nuser = \"waybill\"\npassword = \"env:DB_PASSWORD\"\n[outbox]\nlease_ms = 15000\n").unwrap();
+    let arguments = ["config", "show", "--origin", "--config", file.to_str().unwrap()];
+    let done = waybill(&arguments).env("DB_PASSWORD", "hunter2").env("WAYBILL_OUTBOX_BATCH", "9").run();
+    assert_eq!(done.exit, Exit::Done, "{}", done.err);
+    let line =
+        |key: &str| done.out.lines().find(|line| line.starts_with(&format!("{key} "))).unwrap_or_default().to_owned();
+    assert!(
+        line("outbox.owner_ttl").contains("15s") && line("outbox.owner_ttl").contains("waybill.toml:6:12"),
+        "{}",
+        done.out
+    );
+    assert!(line("outbox.batch").contains("environment WAYBILL_OUTBOX_BATCH"), "{}", done.out);
+    assert!(line("store.password").contains("env:DB_PASSWORD"), "{}", done.out);
+    assert!(line("outbox.max_attempts").contains("default"), "{}", done.out);
+    assert!(!done.out.contains("hunter2"));
+}
+
+#[test]
+fn the_doctor_tells_what_would_keep_a_host_from_starting() {
+    let dir = tempfile::tempdir().unwrap();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let file = dir.path().join("waybill.toml");
+    let listen = taken.local_addr().unwrap();
+    let text = format!(
+        "[store]\nurl = \"surrealkv://./data\"\n[plugins]\ncache = \"./cache\"\n[server]\nlisten = \"{listen}\"\n"
+    );
+    std::fs::write(&file, text).unwrap();
+    let sick = waybill(&["doctor", "--config", file.to_str().unwrap(), "-o", "jsonl"]).run();
+    assert_eq!(sick.exit, Exit::Failed, "{}", sick.out);
+    let status = |out: &str, name: &str| {
+        out.lines()
+            .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap())
+            .find(|check| check["name"] == name)
+            .map(|check| check["status"].as_str().unwrap().to_owned())
+    };
+    assert_eq!(status(&sick.out, "port").as_deref(), Some("fail"));
+    assert_eq!(status(&sick.out, "data folder").as_deref(), Some("ok"));
+    assert_eq!(status(&sick.out, "plugins").as_deref(), Some("ok"));
+    drop(taken);
+    let well = waybill(&["doctor", "--config", file.to_str().unwrap(), "-o", "jsonl"]).run();
+    assert_eq!(status(&well.out, "port").as_deref(), Some("ok"), "{}", well.out);
+    std::fs::write(&file, "[outbox]\nbach = 1\n").unwrap();
+    let wrong = waybill(&["doctor", "--config", file.to_str().unwrap()]).run();
+    assert_eq!(wrong.exit, Exit::Failed);
+    assert!(wrong.out.contains("CONFIG.UNKNOWN_KEY"), "{}", wrong.out);
+}

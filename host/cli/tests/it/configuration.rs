@@ -1,0 +1,422 @@
+//! The configuration: what is taken, what is refused and how, and where each value comes from.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use waybill_cli::config::problem::{ConfigError, Origin};
+use waybill_cli::config::reader::Flag;
+use waybill_cli::config::{Config, Inputs, OnDead, PluginSource, StoreKind, load};
+use waybill_server::auth::Role;
+
+struct Case {
+    dir: tempfile::TempDir,
+    env: BTreeMap<String, String>,
+    flags: Vec<Flag>,
+}
+
+fn case(toml: &str) -> Case {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("waybill.toml"), toml).unwrap();
+    Case { dir, env: BTreeMap::new(), flags: Vec::new() }
+}
+
+impl Case {
+    fn env(mut self, name: &str, value: &str) -> Self {
+        self.env.insert(name.into(), value.into());
+        self
+    }
+    fn file(self, name: &str, content: &[u8]) -> Self {
+        std::fs::write(self.dir.path().join(name), content).unwrap();
+        self
+    }
+    fn flag(mut self, path: &'static str, flag: &'static str, value: &str) -> Self {
+        self.flags.push(Flag { path, flag, value: value.into() });
+        self
+    }
+    fn path(&self) -> PathBuf {
+        self.dir.path().join("waybill.toml")
+    }
+    fn load(&self) -> Result<Config, ConfigError> {
+        load(&Inputs {
+            file: Some(self.path()),
+            env: self.env.clone(),
+            flags: self.flags.clone(),
+            data: Some("/var/lib/waybill-test".into()),
+            cache: None,
+            bundled: vec!["backoff-fibonacci", "http", "noop"],
+        })
+    }
+    /// The text of the error, with the folder taken out.
+    fn error(&self) -> String {
+        let error = self.load().err().expect("it should be refused").to_string();
+        error.replace(&format!("{}/", self.dir.path().display()), "")
+    }
+}
+
+fn refused(toml: &str) -> String {
+    case(toml).error()
+}
+
+/// Code and place of the first problem, and words that its text has to hold.
+#[test]
+fn every_kind_of_bad_input_has_its_code_place_and_fix() {
+    let token = "sha256 = \"d0c04f4b1951e4aeaaec8223ed2039e542f3aae805a6fa7f6d794e5afff5d272\"";
+    let table: &[(&str, &str, &str, &str)] = &[
+        ("[outbox]\nbach = 5\n", "CONFIG.UNKNOWN_KEY", "waybill.toml:2:1", "did you mean \"batch\"?"),
+        ("[outbox.backoff]\nbase = 5\n", "CONFIG.UNKNOWN_KEY", "waybill.toml:2:1", "base_ms"),
+        ("[outbux]\nbatch = 5\n", "CONFIG.UNKNOWN_SECTION", "waybill.toml:1:2", "did you mean \"outbox\"?"),
+        ("batch = 5\n", "CONFIG.UNKNOWN_SECTION", "waybill.toml:1:1", "known: store"),
+        ("[saga]\nheartbeat = \"5s\"\n", "CONFIG.NOT_BUILT", "waybill.toml:1:2", "sagas"),
+        ("[tx.saga]\nheartbeat_ms = 5\n", "CONFIG.NOT_BUILT", "waybill.toml:1:5", "[tx.saga]"),
+        ("[events]\nlive_buffer_size = 1\n", "CONFIG.NOT_BUILT", "waybill.toml:1:2", "event streams"),
+        ("[outbox]\nbatch = \"many\"\n", "CONFIG.WRONG_TYPE", "waybill.toml:2:9", "an integer from 1 to 10000"),
+        ("[outbox]\nbatch = 0\n", "CONFIG.BAD_VALUE", "waybill.toml:2:9", "1 to 10000"),
+        ("[outbox]\nbatch = -3\n", "CONFIG.BAD_VALUE", "waybill.toml:2:9", "-3"),
+        ("[outbox]\nkeep_done = 5\n", "CONFIG.WRONG_TYPE", "waybill.toml:2:13", "keep_done_ms = 10000"),
+        ("[outbox]\nkeep_done = \"5 parsecs\"\n", "CONFIG.BAD_VALUE", "waybill.toml:2:13", "ms, s, m, h or d"),
+        ("[outbox]\nowner_ttl = \"10ms\"\n", "CONFIG.BAD_VALUE", "waybill.toml:2:13", "at least 1s"),
+        ("[outbox]\nlease_ms = \"10s\"\n", "CONFIG.WRONG_TYPE", "waybill.toml:2:12", "an integer"),
+        ("[outbox]\nmax_payload_bytes = \"1 cup\"\n", "CONFIG.BAD_VALUE", "waybill.toml:2:21", "KiB, MiB or GiB"),
+        ("[outbox.backoff]\njitter = 2.0\n", "CONFIG.BAD_VALUE", "waybill.toml:2:10", "0.0 to 1.0"),
+        (
+            "[outbox.backoff]\nbase_ms = 500\ncap_ms = 100\n",
+            "CONFIG.BAD_VALUE",
+            "waybill.toml:1:9",
+            "below base_ms = 500",
+        ),
+        ("[outbox]\nbackoff = \"fast\"\n", "CONFIG.WRONG_TYPE", "waybill.toml:2:11", "a table"),
+        ("outbox = 5\n", "CONFIG.WRONG_TYPE", "waybill.toml:1:1", "[outbox]"),
+        ("[route]\nmatch = \"bus:**\"\n", "CONFIG.WRONG_TYPE", "waybill.toml:1:2", "[[route]]"),
+        ("[outbox\nbatch = 5\n", "CONFIG.SYNTAX", "waybill.toml:1:8", "isn't TOML"),
+        ("[outbox]\nbatch = 5\nbatch = 6\n", "CONFIG.DUPLICATE", "waybill.toml:3:1", "twice"),
+        ("[outbox]\nowner_ttl = \"10s\"\nlease_ms = 10000\n", "CONFIG.DUPLICATE", "waybill.toml:3:1", "same setting"),
+        ("[outbox]\nbatch = 1\n[tx.outbox]\nbatch = 2\n", "CONFIG.DUPLICATE", "waybill.toml:3:5", "same section"),
+        (
+            "[transport.a]\nplugin = \"noop\"\n[transport.a]\nplugin = \"http\"\n",
+            "CONFIG.DUPLICATE",
+            "waybill.toml:3:12",
+            "\"a\" is there twice",
+        ),
+        ("[[tenant]]\nname = \"acme\"\n[[tenant]]\nname = \"acme\"\n", "CONFIG.DUPLICATE", "waybill.toml:4:8", "acme"),
+        ("[[tenant]]\nweight = 2\n", "CONFIG.MISSING", "waybill.toml:1:1", "write name = \"acme\""),
+        ("[[tenant]]\nname = \"a\\nb\"\n", "CONFIG.BAD_VALUE", "waybill.toml:2:8", "control character"),
+        ("[transport.a]\ninstances = 2\n", "CONFIG.MISSING", "waybill.toml:1:12", "plugin"),
+        ("[transport.a]\nplugin = \"htpp\"\n", "CONFIG.PLUGIN_MISSING", "waybill.toml:2:10", "did you mean \"http\"?"),
+        (
+            "[transport.a]\nplugin = \"kafka\"\n",
+            "CONFIG.PLUGIN_MISSING",
+            "waybill.toml:2:10",
+            "backoff-fibonacci, http, noop",
+        ),
+        (
+            "[transport.a]\nplugin = \"./gone.wasm\"\n",
+            "CONFIG.PLUGIN_MISSING",
+            "waybill.toml:2:10",
+            "gone.wasm: No such file",
+        ),
+        ("[transport.a]\nplugin = \"oci://x/y@sha256:1\"\n", "CONFIG.PLUGIN_MISSING", "waybill.toml:2:10", "registry"),
+        ("[transport.A]\nplugin = \"noop\"\n", "CONFIG.BAD_VALUE", "waybill.toml:1:12", "a-z"),
+        (
+            "[transport.a]\nplugin = \"noop\"\nreload = \"never\"\n",
+            "CONFIG.BAD_VALUE",
+            "waybill.toml:3:10",
+            "stop-start",
+        ),
+        (
+            "[outbox.backoff]\nplugin = \"backof-fibonacci\"\n",
+            "CONFIG.PLUGIN_MISSING",
+            "waybill.toml:2:10",
+            "backoff-fibonacci",
+        ),
+        (
+            "[[route]]\nmatch = \"bus:**\"\ntransport = \"a\"\n",
+            "CONFIG.UNKNOWN_TRANSPORT",
+            "waybill.toml:3:13",
+            "add [transport.a]",
+        ),
+        (
+            "[transport.orders-nats]\nplugin = \"noop\"\n[[route]]\nmatch = \"bus:**\"\ntransport = \"orders-nat\"\n",
+            "CONFIG.UNKNOWN_TRANSPORT",
+            "waybill.toml:5:13",
+            "did you mean \"orders-nats\"?",
+        ),
+        (
+            "[transport.a]\nplugin = \"noop\"\n[[route]]\nmatch = \"kafka:x\"\ntransport = \"a\"\n",
+            "CONFIG.BAD_VALUE",
+            "waybill.toml:4:9",
+            "http:, bus: or custom:",
+        ),
+        (
+            "[transport.a]\nplugin = \"noop\"\n[[route]]\nmatch = \"bus:x\"\ntransport = \"a\"\n[[route]]\nmatch = \"bus:x\"\ntransport = \"a\"\n",
+            "CONFIG.DUPLICATE",
+            "waybill.toml:7:9",
+            "never be used",
+        ),
+        ("[[route]]\ntransport = \"a\"\n", "CONFIG.MISSING", "waybill.toml:1:1", "match"),
+        (
+            "[transport.a]\nplugin = \"noop\"\nsecrets = { token = \"s3cr3t-value\" }\n",
+            "CONFIG.SECRET",
+            "waybill.toml:3:21",
+            "env:NAME",
+        ),
+        (
+            "[transport.a]\nplugin = \"noop\"\nsecrets = { token = \"env:NOT_SET_ANYWHERE\" }\n",
+            "CONFIG.SECRET",
+            "waybill.toml:3:21",
+            "isn't set",
+        ),
+        (
+            "[transport.a]\nplugin = \"noop\"\nsecrets = { token = \"file:gone\" }\n",
+            "CONFIG.SECRET",
+            "waybill.toml:3:21",
+            "No such file",
+        ),
+        ("[store]\nurl = \"ws://root:hunter2@db:8000\"\n", "CONFIG.SECRET", "waybill.toml:2:7", "store.password"),
+        ("[store]\nurl = \"postgres://db\"\n", "CONFIG.BAD_VALUE", "waybill.toml:2:7", "surrealkv://DIR"),
+        ("[store]\nurl = \"tikv://pd:2379\"\n", "CONFIG.BAD_VALUE", "waybill.toml:2:7", "no TiKV"),
+        ("[store]\nurl = \"surrealkv://./d?sync=evry\"\n", "CONFIG.BAD_VALUE", "waybill.toml:2:7", "sync=every"),
+        ("[store]\nmemtable = \"1MiB\"\n", "CONFIG.BAD_VALUE", "waybill.toml:2:12", "8MiB"),
+        ("[store]\nuser = \"root\"\n", "CONFIG.BAD_VALUE", "waybill.toml:1:2", "has users"),
+        ("[store]\nurl = \"ws://db:8000\"\nuser = \"root\"\n", "CONFIG.MISSING", "waybill.toml:1:2", "password"),
+        ("[server]\nlisten = \"everywhere\"\n", "CONFIG.BAD_VALUE", "waybill.toml:2:10", "127.0.0.1:7070"),
+        ("[server]\nlisten = \"0.0.0.0:7070\"\n", "CONFIG.LISTEN", "waybill.toml:2:10", "[[auth.token]]"),
+        ("[server]\nlisten = \"[::]:7070\"\n", "CONFIG.LISTEN", "waybill.toml:2:10", "127.0.0.1"),
+        ("[auth]\ntokens = []\n", "CONFIG.UNKNOWN_KEY", "waybill.toml:2:1", "did you mean \"token\"?"),
+        ("[[auth.token]]\nname = \"a\"\n", "CONFIG.MISSING", "waybill.toml:1:1", "sha256"),
+        (
+            "[[auth.token]]\nname = \"a\"\nsha256 = \"abc\"\n",
+            "CONFIG.BAD_VALUE",
+            "waybill.toml:3:10",
+            "64 hexadecimal digits",
+        ),
+        ("[[auth.token]]\nname = \"a\"\ntoken_file = \"gone\"\n", "CONFIG.SECRET", "waybill.toml:3:14", "No such file"),
+        ("[log]\nlevel = \"loud\"\n", "CONFIG.BAD_VALUE", "waybill.toml:2:9", "error, warn, info"),
+        ("[log]\nlevel = \"info,waybill_engine=loud\"\n", "CONFIG.BAD_VALUE", "waybill.toml:2:9", "per module"),
+        ("[log]\nformat = \"xml\"\n", "CONFIG.BAD_VALUE", "waybill.toml:2:10", "\"text\" or \"json\""),
+        ("[dead]\non_dead = \"shrug\"\n", "CONFIG.BAD_VALUE", "waybill.toml:2:11", "hold_key"),
+    ];
+    let mut wrong = Vec::new();
+    for (toml, code, at, words) in table {
+        let error = refused(toml);
+        let right = error.starts_with(&format!("{code}: "))
+            && error.lines().any(|line| line.strip_prefix("  at  ") == Some(at))
+            && error.contains(words)
+            && error.contains("\n  fix ");
+        if !right {
+            wrong.push(format!("{toml}expected {code} at {at} with {words:?}, got:\n{error}\n"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    for (roles, words) in [("[\"king\"]", "transactor"), ("[]", "at least one")] {
+        let error = refused(&format!("[[auth.token]]\nname = \"a\"\n{token}\nroles = {roles}\n"));
+        assert!(error.contains("CONFIG.BAD_VALUE") && error.contains(words), "{error}");
+    }
+    let twice = refused(&format!("[[auth.token]]\nname = \"a\"\n{token}\n[[auth.token]]\nname = \"b\"\n{token}\n"));
+    assert!(twice.contains("CONFIG.DUPLICATE") && twice.contains("are the same"), "{twice}");
+}
+
+#[test]
+fn a_secret_is_never_in_an_error() {
+    for toml in [
+        "[transport.a]\nplugin = \"noop\"\nsecrets = { token = \"s3cr3t-value\" }\n",
+        "[store]\nurl = \"ws://root:s3cr3t-value@db:8000\"\n",
+        "[store]\nurl = \"ws://db:8000\"\nuser = \"root\"\npassword = \"s3cr3t-value\"\n",
+        "[transport.a]\nplugin = \"noop\"\nsecrets = \"s3cr3t-value\"\n",
+        "[transport.a]\nplugin = \"noop\"\nsecrets = { token = \"s3cr3t-value\n",
+    ] {
+        let error = refused(toml);
+        assert!(!error.contains("s3cr3t-value"), "{error}");
+    }
+}
+
+#[test]
+fn everything_that_is_wrong_is_told_at_once() {
+    let error =
+        refused("[outbox]\nbach = 5\nmax_attempts = 0\n[saga]\n[[route]]\nmatch = \"bus:**\"\ntransport = \"gone\"\n");
+    for code in ["CONFIG.UNKNOWN_KEY", "CONFIG.BAD_VALUE", "CONFIG.NOT_BUILT", "CONFIG.UNKNOWN_TRANSPORT"] {
+        assert!(error.contains(code), "{error}");
+    }
+}
+
+#[test]
+fn the_example_of_the_design_is_taken() {
+    let case = case(
+        r#"
+[store]
+url = "surrealkv://./data"
+namespace = "waybill"
+database = "waybill"
+
+[server]
+listen = "127.0.0.1:7070"
+
+[outbox]
+batch = 50
+max_attempts = 12
+max_payload_bytes = 262144
+keep_done = "24h"
+owner_ttl = "10s"
+backoff = { base_ms = 500, factor = 2.0, jitter = 0.3, cap_ms = 300000 }
+
+[transport.orders-nats]
+plugin = "plugins/nats.wasm"
+instances = 1
+reload = "overlap"
+config = { servers = ["nats://127.0.0.1:4222"], stream = "ORDERS" }
+allow = { net = ["tcp://127.0.0.1:4222"] }
+secrets = { token = "env:NATS_TOKEN" }
+
+[[route]]
+match = "bus:orders.**"
+transport = "orders-nats"
+
+[dead]
+keep = "30d"
+"#,
+    )
+    .env("NATS_TOKEN", "s3cr3t");
+    std::fs::create_dir(case.dir.path().join("plugins")).unwrap();
+    let case = case.file("plugins/nats.wasm", b"");
+    let config = case.load().unwrap();
+    assert_eq!(config.store.kind, StoreKind::Disk(case.dir.path().join("data")));
+    assert_eq!(config.outbox.keep_done, Duration::from_secs(24 * 3600));
+    assert_eq!(config.dead.keep, Duration::from_secs(30 * 24 * 3600));
+    let [transport] = config.transports.as_slice() else { panic!("one transport") };
+    assert_eq!(transport.plugin, PluginSource::File(case.dir.path().join("plugins/nats.wasm")));
+    assert_eq!(transport.secrets, [("token".to_owned(), "env:NATS_TOKEN".to_owned())]);
+    assert_eq!(transport.config["servers"][0], "nats://127.0.0.1:4222");
+    assert_eq!(transport.allow, ["tcp://127.0.0.1:4222"]);
+    assert!(!format!("{config:?}").contains("s3cr3t"));
+}
+
+#[test]
+fn without_a_file_there_is_an_embedded_store_and_http_to_this_machine() {
+    let config = load(&Inputs {
+        data: Some("/home/someone/.local/share/waybill".into()),
+        bundled: vec!["http", "noop"],
+        ..Inputs::default()
+    })
+    .unwrap();
+    assert_eq!(config.store.kind, StoreKind::Disk("/home/someone/.local/share/waybill/store".into()));
+    assert_eq!(config.server.listen.to_string(), "127.0.0.1:7070");
+    let [transport] = config.transports.as_slice() else { panic!("one transport") };
+    assert_eq!(transport.plugin, PluginSource::Bundled("http".into()));
+    assert!(
+        transport.allow.iter().all(|peer| ["localhost", "127.0.0.0/8", "[::1]"].iter().any(|host| peer.contains(host)))
+    );
+    assert_eq!(config.routes.0.len(), 1);
+    let none = load(&Inputs { bundled: vec!["http"], ..Inputs::default() }).unwrap_err();
+    assert_eq!(none.code(), "CONFIG.NO_DATA_FOLDER");
+}
+
+#[test]
+fn a_file_with_transports_gets_no_other() {
+    let config =
+        case("[transport.a]\nplugin = \"noop\"\n[[route]]\nmatch = \"bus:**\"\ntransport = \"a\"\n").load().unwrap();
+    assert_eq!(config.transports.len(), 1);
+    assert_eq!(config.routes.0.len(), 1);
+}
+
+#[test]
+fn flags_beat_the_environment_and_the_environment_beats_the_file() {
+    let file = "[outbox]\nbatch = 10\nmax_attempts = 3\nkeep_done = \"1h\"\n[server]\nlisten = \"127.0.0.1:1\"\n";
+    let case = case(file)
+        .env("WAYBILL_OUTBOX_BATCH", "20")
+        .env("WAYBILL_SERVER_LISTEN", "127.0.0.1:2")
+        .env("WAYBILL_OUTBOX_KEEP_DONE_MS", "60000")
+        .flag("server.listen", "--listen", "127.0.0.1:3");
+    let config = case.load().unwrap();
+    assert_eq!((config.outbox.batch, config.outbox.backoff.policy.max_attempts), (20, 3));
+    assert_eq!(config.outbox.keep_done, Duration::from_secs(60));
+    assert_eq!(config.server.listen.port(), 3);
+    let origin = |path: &str| config.shown.iter().find(|shown| shown.path == path).unwrap().origin.clone();
+    assert_eq!(origin("server.listen"), Origin::Flag("--listen".into()));
+    assert_eq!(origin("outbox.batch"), Origin::Env("WAYBILL_OUTBOX_BATCH".into()));
+    assert_eq!(origin("outbox.max_attempts").to_string(), format!("{}:3:16", case.path().display()));
+    assert_eq!(origin("outbox.owner_ttl"), Origin::Default);
+}
+
+#[test]
+fn a_misspelt_variable_of_ours_is_an_error_and_others_are_left_alone() {
+    let error = case("").env("WAYBILL_OUTBOX_BACH", "5").error();
+    assert!(error.starts_with("CONFIG.UNKNOWN_KEY") && error.contains("WAYBILL_OUTBOX_BATCH"), "{error}");
+    let error = case("").env("WAYBILL_OUTBOX_BATCH", "many").error();
+    assert!(error.starts_with("CONFIG.WRONG_TYPE") && error.contains("environment WAYBILL_OUTBOX_BATCH"), "{error}");
+    // As Kubernetes sets them for a service named waybill, and as the program itself takes them.
+    let case = case("")
+        .env("WAYBILL_PORT", "tcp://10.0.0.1:7070")
+        .env("WAYBILL_SERVICE_HOST", "10.0.0.1")
+        .env("WAYBILL_TOKEN", "x");
+    assert!(case.load().is_ok());
+}
+
+#[test]
+fn names_of_the_sources_mean_what_they_meant_there() {
+    let of = |toml: &str| case(toml).load().unwrap().outbox;
+    assert_eq!(of("[tx.outbox]\nlease_ms = 15000\n").owner_ttl, Duration::from_secs(15));
+    assert_eq!(of("[outbox]\nlease_seconds = 60\n").owner_ttl, Duration::from_secs(60));
+    // Source document 2: after the first failure base * 2^1.
+    let second = of("[outbox.backoff]\nbase_seconds = 60\nmax_seconds = 3600\njitter_factor = 0.0\n").backoff.policy;
+    let delays: Vec<u64> = (1..=6).map(|failures| second.delay(failures, 0.5).as_secs()).collect();
+    assert_eq!(delays, [120, 240, 480, 960, 1920, 3600]);
+    // Source document 4: now + min(OUTBOX_MAX_BACKOFF_MS, OUTBOX_BACKOFF_BASE_MS * 2^attempts).
+    let case = case("[outbox.backoff]\njitter = 0\n")
+        .env("OUTBOX_POLL_INTERVAL_MS", "1000")
+        .env("OUTBOX_BATCH_SIZE", "7")
+        .env("OUTBOX_BACKOFF_BASE_MS", "250")
+        .env("OUTBOX_MAX_BACKOFF_MS", "3000")
+        .env("OUTBOX_MAX_ATTEMPTS", "4");
+    let fourth = case.load().unwrap().outbox;
+    assert_eq!(
+        (fourth.batch, fourth.poll_interval, fourth.backoff.policy.max_attempts),
+        (7, Duration::from_secs(1), 4)
+    );
+    let delays: Vec<u128> = (1..=4).map(|failures| fourth.backoff.policy.delay(failures, 0.5).as_millis()).collect();
+    assert_eq!(delays, [500, 1000, 2000, 3000]);
+    let both = case.env("WAYBILL_OUTBOX_BATCH", "8").error();
+    assert!(both.starts_with("CONFIG.DUPLICATE") && both.contains("OUTBOX_BATCH_SIZE"), "{both}");
+}
+
+#[test]
+fn tokens_are_kept_as_hashes() {
+    let case = case(
+        "[server]\nlisten = \"0.0.0.0:7070\"\n[[auth.token]]\nname = \"ops\"\ntoken_file = \"ops.token\"\nroles = [\"admin\"]\n\
+         [[auth.token]]\nname = \"shop\"\nsha256 = \"D0C04F4B1951E4AEAAEC8223ED2039E542F3AAE805A6FA7F6D794E5AFFF5D272\"\ntenants = [\"acme\"]\n",
+    )
+    .file("ops.token", b"0123456789abcdef-token\n");
+    let config = case.load().unwrap();
+    let [ops, shop] = config.tokens.as_slice() else { panic!("two tokens") };
+    assert_eq!((ops.roles.as_slice(), &ops.tenants), ([Role::Admin].as_slice(), &None));
+    assert_eq!((shop.roles.as_slice(), &shop.tenants), ([Role::Sender].as_slice(), &Some(vec!["acme".to_owned()])));
+    assert!(!format!("{config:?}").contains("0123456789abcdef"));
+    let short = case.file("ops.token", b"short").error();
+    assert!(short.contains("CONFIG.SECRET") && short.contains("at least 16"), "{short}");
+}
+
+#[test]
+fn the_rest_of_the_settings_arrive_where_they_belong() {
+    let config = case(
+        "[dead]\non_dead = \"hold_key\"\nalert_at = 5\n[limits]\nwindow_bytes = \"64MiB\"\nkey_messages = 9\n\
+         [[tenant]]\nname = \"acme\"\nweight = 3\n[transport.a]\nplugin = \"noop\"\nmemory = \"32MiB\"\nsend_timeout = \"5s\"\nmax_batch = 7\n",
+    )
+    .load()
+    .unwrap();
+    assert_eq!((config.dead.on_dead, config.dead.alert_at), (OnDead::HoldKey, 5));
+    assert_eq!((config.limits.scheduler.window_bytes, config.limits.scheduler.key_messages), (64 << 20, 9));
+    assert_eq!((config.tenants[0].name.as_str(), config.tenants[0].weight), ("acme", 3));
+    let transport = &config.transports[0];
+    assert_eq!(
+        (transport.memory, transport.send_timeout, transport.max_batch),
+        (Some(32 << 20), Some(Duration::from_secs(5)), Some(7))
+    );
+    assert!(config.warnings.iter().any(|warning| warning.contains("no [[route]]")), "{:?}", config.warnings);
+}
+
+#[test]
+fn a_missing_file_is_named() {
+    let error =
+        load(&Inputs { file: Some(Path::new("/nonexistent/waybill.toml").into()), ..Inputs::default() }).unwrap_err();
+    assert_eq!(error.code(), "CONFIG.FILE");
+    assert!(error.to_string().contains("/nonexistent/waybill.toml"), "{error}");
+}

@@ -1,0 +1,442 @@
+//! A host with the real HTTP API over an outbox of a few fixed messages.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use waybill_core::ids::Tenant;
+use waybill_core::new_message::NewMessage;
+use waybill_core::outbox::filter::Filter;
+use waybill_core::outbox::records::{AttemptOutcome, AttemptRecord};
+use waybill_core::port::query::{DeadGroup, Page};
+use waybill_core::port::service::{
+    BlockedView, Check, Enqueued, MessageState, MessageView, OperationRequest, OutboxService, OutboxStats,
+    ServiceError, TransactionDone, TransportView, Waiting,
+};
+use waybill_core::port::transact::{AuditEvent, Operation, OperationState, Statement};
+use waybill_core::port::transport::{Health, HealthReport, PluginIdentity};
+use waybill_core::time::UnixMillis;
+use waybill_server::auth::{Authenticator, Role, StaticTokens, Tenants, TokenRecord};
+use waybill_server::limits::Limits;
+use waybill_server::server::{Parts, Server, bind};
+
+/// 2026-11-21T09:00:00Z.
+pub const NOW: UnixMillis = UnixMillis(1_795_251_600_000);
+
+/// What the host was asked to do.
+#[derive(Default)]
+pub struct Seen {
+    pub enqueued: Vec<NewMessage>,
+    pub acts: Vec<String>,
+}
+
+/// A running host.
+pub struct FakeHost {
+    pub url: String,
+    pub seen: Arc<Mutex<Seen>>,
+    stop: Option<tokio::sync::oneshot::Sender<()>>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+/// Behaviour of the host's outbox.
+#[derive(Clone, Copy, Default)]
+pub struct Mood {
+    /// `/readyz` fails.
+    pub unready: bool,
+    /// Tokens are asked for; `sesame-sesame-sesame` is a viewer.
+    pub auth: bool,
+    /// Some acts of an operation fail.
+    pub half: bool,
+    /// Every enqueue takes this long.
+    pub slow: Duration,
+}
+
+impl FakeHost {
+    pub fn start(mood: Mood) -> Self {
+        let seen = Arc::new(Mutex::new(Seen::default()));
+        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+        let (tell, told) = std::sync::mpsc::channel();
+        let service = Arc::new(Outbox { mood, seen: Arc::clone(&seen) });
+        let thread = std::thread::spawn(move || {
+            tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async move {
+                let auth = mood.auth.then(|| Arc::new(tokens()) as Arc<dyn Authenticator>);
+                let listener = bind(SocketAddr::from(([127, 0, 0, 1], 0)), false).await.unwrap();
+                tell.send(listener.local_addr().unwrap()).unwrap();
+                let server = Server::new(Parts {
+                    service,
+                    auth,
+                    limits: Limits::default(),
+                    metrics: None,
+                    version: "0.0.0".into(),
+                });
+                let shutdown = async {
+                    let _ = stopped.await;
+                };
+                server.run(vec![listener], shutdown, Duration::ZERO).await.unwrap();
+            });
+        });
+        let url = format!("http://{}", told.recv().unwrap());
+        Self { url, seen, stop: Some(stop), thread: Some(thread) }
+    }
+
+    pub fn acts(&self) -> Vec<String> {
+        self.seen.lock().unwrap().acts.clone()
+    }
+}
+
+impl Drop for FakeHost {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+    }
+}
+
+fn tokens() -> StaticTokens {
+    // printf %s sesame-sesame-sesame | sha256sum
+    use sha2::{Digest, Sha256};
+    let hash = Sha256::digest(b"sesame-sesame-sesame").iter().map(|byte| format!("{byte:02x}")).collect();
+    StaticTokens::new(vec![TokenRecord {
+        name: "looker".into(),
+        sha256: hash,
+        tenants: Tenants::All,
+        roles: vec![Role::Viewer],
+    }])
+    .unwrap()
+}
+
+struct Outbox {
+    mood: Mood,
+    seen: Arc<Mutex<Seen>>,
+}
+
+fn identity() -> PluginIdentity {
+    PluginIdentity {
+        plugin: "http".into(),
+        version: "0.1.0".into(),
+        digest: format!("sha256:{}", "ab".repeat(32)),
+        generation: 1,
+    }
+}
+
+fn view(id: &str, tenant: &str, state: MessageState) -> MessageView {
+    MessageView {
+        id: id.into(),
+        tenant: tenant.into(),
+        state,
+        topic: "http:http://shop.example/hook".into(),
+        transport: Some("http".into()),
+        key: Some("order-17".into()),
+        seq: Some(1_882_148_556_800_001),
+        shard: 0,
+        attempts: 2,
+        suspect: 0,
+        created_at: NOW,
+        occurred_at: NOW,
+        not_before: None,
+        expires_at: None,
+        ended_at: None,
+        last_error: None,
+        receipt: None,
+        waiting: None,
+        history: Vec::new(),
+        event_type: "order.created".into(),
+        event_version: 1,
+        aggregate_type: None,
+        aggregate_id: None,
+        envelope_id: None,
+        correlation_id: Some("c-1".into()),
+        causation_id: None,
+        reply_to: None,
+        traceparent: None,
+        headers: vec![("source".into(), "shop".into())],
+        content_type: Some("application/json".into()),
+        payload_bytes: 27,
+        payload_sha256: None,
+        payload: None,
+        note: None,
+    }
+}
+
+fn pending(id: &str) -> MessageView {
+    MessageView {
+        waiting: Some(Waiting {
+            on: "retry".into(),
+            reason: "HTTP.503 from shop.example".into(),
+            since: Some(NOW),
+            until: Some(UnixMillis(NOW.0 + 60_000)),
+        }),
+        ..view(id, "default", MessageState::Pending)
+    }
+}
+
+/// Dead letters: two of `default`, one of `acme`.
+fn dead() -> Vec<MessageView> {
+    let attempt = |outcome, code: &str, at: u64| AttemptRecord {
+        at: UnixMillis(NOW.0 + at),
+        took_ms: 42,
+        outcome,
+        worker: "host-1".into(),
+        transport: "http".into(),
+        plugin: Some(identity().into()),
+        code: Some(code.into()),
+        reason: Some("the receiver said no".into()),
+        maybe_delivered: code == "HTTP.TIMEOUT",
+    };
+    let letter = |id: &str, tenant: &str| MessageView {
+        ended_at: Some(UnixMillis(NOW.0 + 5_000)),
+        last_error: Some("HTTP.400: the receiver said no".into()),
+        history: vec![
+            attempt(AttemptOutcome::Retry, "HTTP.TIMEOUT", 1_000),
+            attempt(AttemptOutcome::Dead, "HTTP.400", 5_000),
+        ],
+        ..view(id, tenant, MessageState::Dead)
+    };
+    vec![letter("d-1", "default"), letter("d-2", "default"), letter("d-3", "acme")]
+}
+
+impl Outbox {
+    fn act(&self, act: String) {
+        self.seen.lock().unwrap().acts.push(act);
+    }
+    fn find(&self, tenant: &Tenant, id: &str) -> Result<MessageView, ServiceError> {
+        dead()
+            .into_iter()
+            .find(|letter| letter.id == id && letter.tenant == tenant.as_str())
+            .ok_or(ServiceError::NotFound { what: "dead letter", id: id.into() })
+    }
+    fn operation_of(&self, done: u64, state: OperationState) -> Operation {
+        let failed = if self.mood.half { 1 } else { 0 };
+        Operation {
+            id: "01JD0000000000000000000001".into(),
+            kind: "replay".into(),
+            filter: "code=HTTP.* state=dead".into(),
+            tenant: None,
+            rate: 100,
+            reason: String::new(),
+            state,
+            matched: 3,
+            done: done - failed.min(done),
+            failed: failed.min(done),
+            cursor: None,
+            error: None,
+            created_at: NOW,
+            updated_at: NOW,
+        }
+    }
+}
+
+fn whole<T>(items: Vec<T>) -> Page<T> {
+    Page { items, next_cursor: None }
+}
+
+#[async_trait]
+impl OutboxService for Outbox {
+    async fn enqueue(&self, messages: Vec<NewMessage>) -> Result<Enqueued, ServiceError> {
+        tokio::time::sleep(self.mood.slow).await;
+        if let Some(index) = messages.iter().position(|message| message.topic == "bus:nowhere") {
+            let error = waybill_core::error::InputError::NoRoute { topic: "bus:nowhere".into() };
+            return Err(ServiceError::Message { index, error });
+        }
+        let mut seen = self.seen.lock().unwrap();
+        let first = seen.enqueued.len();
+        let ids: Vec<String> = messages
+            .iter()
+            .enumerate()
+            .map(|(n, message)| message.id.clone().unwrap_or_else(|| format!("id-{}", first + n)))
+            .collect();
+        let duplicates = ids.iter().filter(|id| *id == "again").cloned().collect();
+        seen.enqueued.extend(messages);
+        Ok(Enqueued { ids, duplicates })
+    }
+    async fn transact(&self, _: Vec<Statement>, _: Vec<NewMessage>) -> Result<TransactionDone, ServiceError> {
+        Err(ServiceError::Unavailable("this host runs no statements".into()))
+    }
+    async fn message(&self, _: &Tenant, id: &str) -> Result<MessageView, ServiceError> {
+        if id != "m-1" {
+            return Err(ServiceError::NotFound { what: "message", id: id.into() });
+        }
+        let payload = "{\"z\": 1.10, \"a\": [1, 2]}";
+        Ok(MessageView { payload: Some(payload.into()), payload_sha256: Some("cd".repeat(32)), ..pending("m-1") })
+    }
+    async fn messages(
+        &self,
+        _: Option<&Tenant>,
+        filter: &str,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<MessageView>, ServiceError> {
+        Filter::parse(filter, NOW)?;
+        // Pages of at most two, so that following them is seen.
+        let from: usize = cursor.map_or(0, |cursor| cursor.parse().unwrap());
+        let until = (from + limit.min(2)).min(5);
+        let items = (from..until).map(|n| pending(&format!("m-{n}"))).collect();
+        Ok(Page { items, next_cursor: (until < 5).then(|| until.to_string()) })
+    }
+    async fn cancel(&self, _: &Tenant, id: &str, _: &str) -> Result<MessageView, ServiceError> {
+        if id == "m-leased" {
+            return Err(ServiceError::State {
+                what: "message",
+                id: id.into(),
+                state: "leased".into(),
+                fix: "it is being sent: try again after a moment",
+            });
+        }
+        self.act(format!("cancel {id}"));
+        Ok(view(id, "default", MessageState::Cancelled))
+    }
+    async fn reschedule(&self, _: &Tenant, id: &str, at: UnixMillis, _: &str) -> Result<MessageView, ServiceError> {
+        self.act(format!("reschedule {id} {at}"));
+        Ok(pending(id))
+    }
+    async fn stats(&self, _: Option<&Tenant>) -> Result<Vec<OutboxStats>, ServiceError> {
+        Ok(vec![
+            OutboxStats {
+                tenant: "acme".into(),
+                transport: "http".into(),
+                ready: 12_345,
+                leased: 50,
+                parked: 3,
+                scheduled: 1,
+                dead: 1,
+                oldest_ready_ms: Some(61_500),
+            },
+            OutboxStats { tenant: "default".into(), transport: "http".into(), dead: 2, ..OutboxStats::default() },
+        ])
+    }
+    async fn blocked(&self, _: Option<&Tenant>) -> Result<Vec<BlockedView>, ServiceError> {
+        Ok(vec![BlockedView {
+            kind: "destination".into(),
+            tenant: Some("acme".into()),
+            transport: Some("http".into()),
+            subject: "https://shop.example".into(),
+            reason: "401 from the receiver: check the credentials".into(),
+            code: Some("HTTP.401".into()),
+            since: NOW,
+            until: Some(UnixMillis(NOW.0 + 30_000)),
+            waiting: 3,
+        }])
+    }
+    async fn dead_letters(
+        &self,
+        _: Option<&Tenant>,
+        filter: &str,
+        _: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<MessageView>, ServiceError> {
+        Filter::parse(filter, NOW)?;
+        let mut items = dead();
+        items.truncate(limit);
+        items.iter_mut().for_each(|item| item.history.clear());
+        Ok(whole(if filter.contains("code=NONE") { Vec::new() } else { items }))
+    }
+    async fn count_dead(&self, _: Option<&Tenant>, filter: &str) -> Result<u64, ServiceError> {
+        Filter::parse(filter, NOW)?;
+        Ok(if filter.contains("code=NONE") { 0 } else { 3 })
+    }
+    async fn dead_groups(&self, _: Option<&Tenant>, _: &str) -> Result<Vec<DeadGroup>, ServiceError> {
+        Ok(vec![DeadGroup {
+            tenant: "default".into(),
+            code: "HTTP.400".into(),
+            signature: "the receiver said \"…\" # times".into(),
+            topic: "http:http://shop.example/hook".into(),
+            count: 2,
+            first_at: NOW.0,
+            latest_at: NOW.0 + 5_000,
+            example: "d-1".into(),
+        }])
+    }
+    async fn dead_letter(&self, tenant: &Tenant, id: &str) -> Result<MessageView, ServiceError> {
+        Ok(MessageView { payload: Some("{\"order\":17}".into()), ..self.find(tenant, id)? })
+    }
+    async fn replay(&self, tenant: &Tenant, id: &str, reason: &str, _: &str) -> Result<MessageView, ServiceError> {
+        self.find(tenant, id)?;
+        self.act(format!("replay {}/{id} {reason}", tenant.as_str()).trim_end().to_owned());
+        Ok(view(id, tenant.as_str(), MessageState::Pending))
+    }
+    async fn quarantine(&self, tenant: &Tenant, id: &str, note: &str, _: &str) -> Result<MessageView, ServiceError> {
+        self.act(format!("quarantine {id} {note}"));
+        Ok(MessageView { note: Some(note.into()), state: MessageState::Quarantined, ..self.find(tenant, id)? })
+    }
+    async fn edit(&self, _: &Tenant, id: &str, edited: NewMessage, _: &str) -> Result<Enqueued, ServiceError> {
+        self.act(format!("edit {id} {} {}", edited.topic, String::from_utf8_lossy(&edited.payload)));
+        Ok(Enqueued { ids: vec!["d-1-edited".into()], duplicates: Vec::new() })
+    }
+    async fn start_operation(&self, request: OperationRequest) -> Result<Operation, ServiceError> {
+        self.act(format!("operation {} {} {:?} {}", request.kind, request.filter, request.rate, request.reason));
+        Ok(self.operation_of(0, OperationState::Running))
+    }
+    async fn operation(&self, id: &str) -> Result<Operation, ServiceError> {
+        self.act(format!("look at {id}"));
+        let looks = self.acts_named("look at");
+        Ok(if looks < 2 {
+            self.operation_of(1, OperationState::Running)
+        } else {
+            self.operation_of(3, OperationState::Done)
+        })
+    }
+    async fn cancel_operation(&self, id: &str, _: &str) -> Result<Operation, ServiceError> {
+        Err(ServiceError::NotFound { what: "operation", id: id.into() })
+    }
+    async fn transports(&self) -> Vec<TransportView> {
+        vec![transport(false)]
+    }
+    async fn pause(&self, name: &str, _: &str) -> Result<TransportView, ServiceError> {
+        if name != "http" {
+            return Err(ServiceError::NotFound { what: "transport", id: name.into() });
+        }
+        self.act(format!("pause {name}"));
+        Ok(transport(true))
+    }
+    async fn resume(&self, name: &str, _: &str) -> Result<TransportView, ServiceError> {
+        self.act(format!("resume {name}"));
+        Ok(transport(false))
+    }
+    async fn probe(&self, name: &str, _: &str) -> Result<TransportView, ServiceError> {
+        self.act(format!("probe {name}"));
+        Ok(transport(false))
+    }
+    async fn audit(&self, _: Option<&Tenant>, _: usize) -> Result<Vec<AuditEvent>, ServiceError> {
+        let event = |at, object: &str| AuditEvent {
+            at: UnixMillis(at),
+            kind: "TxReplayRequested".into(),
+            actor: "local".into(),
+            tenant: Some("default".into()),
+            object: object.into(),
+            detail: serde_json::json!({ "reason": "shop is back" }),
+        };
+        Ok(vec![event(NOW.0 + 1_000, "d-2"), event(NOW.0, "d-1")])
+    }
+    async fn ready(&self) -> Vec<Check> {
+        let check = |name: &str, status: &str, detail: &str| Check {
+            name: name.into(),
+            status: status.into(),
+            detail: detail.into(),
+        };
+        let mut checks = vec![check("store", "ok", "surrealkv, every commit is synced")];
+        if self.mood.unready {
+            checks.push(check("shard 0", "fail", "another host holds it"));
+        }
+        checks
+    }
+}
+
+impl Outbox {
+    fn acts_named(&self, beginning: &str) -> usize {
+        self.seen.lock().unwrap().acts.iter().filter(|act| act.starts_with(beginning)).count()
+    }
+}
+
+fn transport(paused: bool) -> TransportView {
+    TransportView {
+        name: "http".into(),
+        plugin: identity(),
+        paused,
+        breaker: "closed".into(),
+        lanes: 1,
+        in_flight: 50,
+        health: HealthReport { health: Health::Ready, detail: None },
+    }
+}

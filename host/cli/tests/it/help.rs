@@ -1,0 +1,64 @@
+//! `--help` of every command, as written.
+
+use clap::CommandFactory;
+use waybill_cli::args::Cli;
+use waybill_cli::exit::Exit;
+
+use crate::support::waybill;
+
+/// Paths of all commands.
+fn commands(command: &clap::Command, path: &str, all: &mut Vec<String>) {
+    all.push(path.to_owned());
+    for sub in command.get_subcommands() {
+        commands(sub, format!("{path} {}", sub.get_name()).trim(), all);
+    }
+}
+
+#[test]
+fn help_of_every_command() {
+    let mut all = Vec::new();
+    commands(&Cli::command(), "", &mut all);
+    assert!(all.len() > 35, "{all:?}");
+    for path in all {
+        let mut arguments: Vec<&str> = path.split_whitespace().collect();
+        arguments.push("--help");
+        let done = waybill(&arguments).run();
+        assert_eq!(done.exit, Exit::Done, "{path}");
+        let name = if path.is_empty() { "waybill".to_owned() } else { path.replace(' ', "-") };
+        insta::with_settings!({ prepend_module_to_snapshot => false, snapshot_path => "snapshots/help", omit_expression => true }, {
+            insta::assert_snapshot!(name, done.out);
+        });
+    }
+}
+
+#[test]
+fn every_command_that_does_something_has_an_example() {
+    fn check(command: &clap::Command, path: &str, inherited: bool) {
+        let own = command.get_after_help().is_some_and(|text| text.to_string().contains("waybill "));
+        let example = own || inherited;
+        if command.get_subcommands().next().is_none() && !path.ends_with("version") {
+            assert!(example, "{path} has no example");
+        }
+        for sub in command.get_subcommands() {
+            check(sub, &format!("{path} {}", sub.get_name()), own && path != "waybill");
+        }
+    }
+    check(&Cli::command(), "waybill", false);
+}
+
+#[test]
+fn a_misspelt_command_gets_a_suggestion_and_exit_2() {
+    let done = waybill(&["outbux", "list"]).run();
+    assert_eq!(done.exit, Exit::Usage);
+    assert!(done.err.contains("outbox"), "{}", done.err);
+    assert_eq!(done.out, "");
+}
+
+#[test]
+fn completions_are_written_for_every_shell() {
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+        let done = waybill(&["completions", shell]).run();
+        assert_eq!(done.exit, Exit::Done);
+        assert!(done.out.contains("quarantine"), "{shell}");
+    }
+}

@@ -1,0 +1,12 @@
+//! Tests of the `waybill` command, run in this process with streams of their own.
+#![recursion_limit = "512"]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic, missing_docs)]
+
+mod commands;
+mod configuration;
+mod documents;
+mod fake_host;
+mod help;
+#[cfg(unix)]
+mod serve;
+mod support;

@@ -1,0 +1,235 @@
+//! `waybill serve` as a process: start, drain, signals, and what keeps it from starting.
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use waybill_cli::exit::Exit;
+
+use crate::support::{Done, waybill};
+
+/// A host that hasn't said by then what is expected never will.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A running `waybill serve`.
+struct Host {
+    child: Child,
+    lines: Receiver<String>,
+    told: Vec<String>,
+}
+
+fn follow(pipe: impl Read + Send + 'static, tell: Sender<String>) {
+    std::thread::spawn(move || {
+        for line in BufReader::new(pipe).lines().map_while(Result::ok) {
+            if tell.send(line).is_err() {
+                return;
+            }
+        }
+    });
+}
+
+impl Host {
+    fn start(dir: &Path, arguments: &[&str]) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_waybill"))
+            .arg("serve")
+            .args(arguments)
+            .current_dir(dir)
+            .env_clear()
+            .env("HOME", dir)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (tell, lines) = channel();
+        let (out, err): (ChildStdout, ChildStderr) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
+        follow(out, tell.clone());
+        follow(err, tell);
+        Self { child, lines, told: Vec::new() }
+    }
+
+    /// Waits for a line that holds these words.
+    fn says(&mut self, words: &str) -> String {
+        loop {
+            match self.lines.recv_timeout(PATIENCE) {
+                Ok(line) => {
+                    self.told.push(line.clone());
+                    if line.contains(words) {
+                        return line;
+                    }
+                }
+                Err(_) => panic!("it never said {words:?}:\n{}", self.told.join("\n")),
+            }
+        }
+    }
+
+    /// Its address, once it serves.
+    fn url(&mut self) -> String {
+        self.says("listening on ").split_once("listening on ").unwrap().1.trim().to_owned()
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap(), signal).unwrap();
+    }
+
+    /// Waits for its end; answers all it said.
+    fn ended(mut self) -> (ExitStatus, String) {
+        while let Ok(line) = self.lines.recv_timeout(PATIENCE) {
+            self.told.push(line);
+        }
+        (self.child.wait().unwrap(), self.told.join("\n"))
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        // Ended already, or a test failed.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn ask(url: &str, arguments: &[&str]) -> Done {
+    waybill(arguments).arg("--url").arg(url).run()
+}
+
+/// A configuration that sends everything of `bus:` nowhere and needs nothing of the machine.
+fn noop(dir: &Path) -> String {
+    let file = dir.join("waybill.toml");
+    let text = "[store]\nurl = \"surrealkv://./data\"\n[server]\nlisten = \"127.0.0.1:0\"\n[plugins]\ncache = \"./cache\"\n\
+                [transport.nowhere]\nplugin = \"noop\"\n[[route]]\nmatch = \"bus:**\"\ntransport = \"nowhere\"\n";
+    std::fs::write(&file, text).unwrap();
+    file.display().to_string()
+}
+
+#[test]
+fn a_host_without_a_file_serves_and_ends_in_good_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut host = Host::start(dir.path(), &["--listen", "127.0.0.1:0"]);
+    let url = host.url();
+    host.says("ready");
+    let status = ask(&url, &["status"]);
+    assert_eq!(status.exit, Exit::Done, "{}{}", status.out, status.err);
+    assert!(dir.path().join(".local/share/waybill/store").is_dir());
+    let refused = ask(&url, &["send", "--topic", "bus:a", "--payload", "1"]);
+    assert_eq!(refused.exit, Exit::Usage);
+    assert!(refused.err.contains("OUTBOX.NO_ROUTE"), "{}", refused.err);
+    host.signal(Signal::TERM);
+    let (status, told) = host.ended();
+    assert!(status.success(), "{told}");
+    assert!(told.contains("drained") && told.contains("ended"), "{told}");
+    assert!(!told.contains(" WARN ") || told.contains("signing"), "{told}");
+}
+
+#[test]
+fn what_was_committed_is_there_after_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = noop(dir.path());
+    let mut host = Host::start(dir.path(), &["--config", &config]);
+    let url = host.url();
+    host.says("ready");
+    let sent = ask(&url, &["send", "--topic", "bus:orders.created", "--id", "order-1", "--payload", "{\"order\":1}"]);
+    assert_eq!(sent.exit, Exit::Done, "{}", sent.err);
+    let later = ask(
+        &url,
+        &["send", "--topic", "bus:orders.created", "--id", "order-2", "--not-before", "1h", "--payload", "2"],
+    );
+    assert_eq!(later.exit, Exit::Done, "{}", later.err);
+    host.signal(Signal::INT);
+    let (status, told) = host.ended();
+    assert!(status.success(), "{told}");
+    let mut host = Host::start(dir.path(), &["--config", &config]);
+    let url = host.url();
+    host.says("ready");
+    let first = ask(&url, &["outbox", "show", "order-1", "-o", "json"]);
+    let first: serde_json::Value = serde_json::from_str(&first.out).unwrap();
+    assert_eq!((first["state"].as_str(), &first["payload"]["order"]), (Some("done"), &serde_json::json!(1)));
+    let second = ask(&url, &["outbox", "show", "order-2", "-o", "json"]);
+    let second: serde_json::Value = serde_json::from_str(&second.out).unwrap();
+    assert_eq!((second["state"].as_str(), second["waiting"]["on"].as_str()), (Some("pending"), Some("schedule")));
+    let again = ask(&url, &["send", "--topic", "bus:orders.created", "--id", "order-1", "--payload", "{\"order\":1}"]);
+    assert!(again.err.contains("1 of them there before"), "{}", again.err);
+}
+
+#[test]
+fn a_held_data_folder_names_its_holder_and_is_exit_4() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = noop(dir.path());
+    let mut first = Host::start(dir.path(), &["--config", &config]);
+    first.url();
+    let (status, told) = Host::start(dir.path(), &["--config", &config]).ended();
+    assert_eq!(status.code(), Some(Exit::Conflict as i32), "{told}");
+    assert!(told.contains("STORAGE.LOCKED") && told.contains(&format!("process {}", first.child.id())), "{told}");
+    let doctor = waybill(&["doctor", "--config", &config]).run();
+    assert!(doctor.out.contains(&format!("process {}", first.child.id())), "{}", doctor.out);
+}
+
+#[test]
+fn a_taken_port_is_told_before_the_store_is_touched() {
+    let dir = tempfile::tempdir().unwrap();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let config = noop(dir.path());
+    let listen = taken.local_addr().unwrap().to_string();
+    let (status, told) = Host::start(dir.path(), &["--config", &config, "--listen", &listen]).ended();
+    assert_eq!(status.code(), Some(Exit::Failed as i32), "{told}");
+    assert!(told.contains("CONFIG.BIND") && told.contains(&listen), "{told}");
+    assert!(!dir.path().join("data").exists());
+}
+
+#[test]
+fn a_wrong_configuration_or_plugin_keeps_it_from_starting_with_exit_2() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = noop(dir.path());
+    for (text, code) in [
+        ("[outbox]\nbach = 1\n", "CONFIG.UNKNOWN_KEY"),
+        ("[transport.a]\nplugin = \"backoff-fibonacci\"\n[plugins]\ncache = \"./cache\"\n", "PLUGIN.OTHER_WORLD"),
+        ("[transport.a]\nplugin = \"noop\"\nconfig = { x = 1 }\n[plugins]\ncache = \"./cache\"\n", "PLUGIN.CONFIG"),
+        ("[server]\nlisten = \"0.0.0.0:0\"\n", "CONFIG.LISTEN"),
+    ] {
+        std::fs::write(&config, format!("{text}[store]\nurl = \"surrealkv://./data\"\n")).unwrap();
+        let arguments: &[&str] = if code == "CONFIG.LISTEN" {
+            &["--config", &config]
+        } else {
+            &["--config", &config, "--listen", "127.0.0.1:0"]
+        };
+        let (status, told) = Host::start(dir.path(), arguments).ended();
+        assert_eq!(status.code(), Some(Exit::Usage as i32), "{told}");
+        assert!(told.contains(code), "{told}");
+        assert!(!dir.path().join("data").exists(), "{code}: the store was touched");
+    }
+}
+
+#[test]
+fn a_hangup_is_answered_in_the_log_and_a_second_signal_ends_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    // A receiver that takes connections and never answers keeps the drain busy.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut host = Host::start(dir.path(), &["--listen", "127.0.0.1:0", "--log-format", "json"]);
+    let url = host.url();
+    host.signal(Signal::HUP);
+    host.says("SIGHUP");
+    let topic = format!("http://{}/hook", silent.local_addr().unwrap());
+    let sent = ask(&url, &["send", "--topic", &topic, "--id", "order-1", "--payload", "1"]);
+    assert_eq!(sent.exit, Exit::Done, "{}", sent.err);
+    let _receiving = silent.accept().unwrap();
+    host.signal(Signal::TERM);
+    let draining: serde_json::Value = serde_json::from_str(&host.says("draining")).unwrap();
+    assert_eq!(draining["level"], "INFO");
+    let status = ask(&url, &["status"]);
+    assert_eq!(status.exit, Exit::Failed, "not ready while it drains: {}", status.out);
+    assert!(status.out.contains("drain"), "{}", status.out);
+    let late = ask(&url, &["send", "--topic", &topic, "--payload", "2"]);
+    assert_eq!(late.exit, Exit::Unreachable, "nothing new is taken while it drains: {}", late.err);
+    host.signal(Signal::TERM);
+    let (status, told) = host.ended();
+    assert_eq!(status.code(), Some(Exit::Failed as i32), "{told}");
+    let mut host = Host::start(dir.path(), &["--listen", "127.0.0.1:0"]);
+    let url = host.url();
+    host.says("ready");
+    let shown = ask(&url, &["outbox", "show", "order-1"]);
+    assert_eq!(shown.exit, Exit::Done, "nothing is lost: {}", shown.err);
+}

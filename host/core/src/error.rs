@@ -1,0 +1,132 @@
+//! What can be wrong with input, with stable codes (`semantics.md` §7).
+
+use std::time::Duration;
+
+use thiserror::Error;
+
+/// Result of reading input.
+pub type InputResult<T> = Result<T, InputError>;
+
+/// Something about a caller's message or setting is wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum InputError {
+    /// A text is empty.
+    #[error("{field} is empty: leave it out or give it a value")]
+    Empty {
+        /// Field.
+        field: &'static str,
+    },
+    /// A text is too long.
+    #[error("{field} has {bytes} bytes, at most {bytes_max} are taken")]
+    TooLong {
+        /// Field.
+        field: &'static str,
+        /// Its size.
+        bytes: usize,
+        /// The bound.
+        bytes_max: usize,
+    },
+    /// A text has control characters.
+    #[error("{field} holds a control character: remove line breaks and the like")]
+    ControlCharacter {
+        /// Field.
+        field: &'static str,
+    },
+    /// The topic's scheme is unknown.
+    #[error("topic {topic:?} has no known scheme: use http:<url>, https://..., bus:<subject> or custom:<name>")]
+    TopicScheme {
+        /// As given.
+        topic: String,
+    },
+    /// The topic's name is bad.
+    #[error("topic {topic:?} needs a name without spaces after its scheme")]
+    TopicName {
+        /// As given.
+        topic: String,
+    },
+    /// The topic's URL is bad.
+    #[error("topic {topic:?} isn't a usable URL: {cause}")]
+    TopicUrl {
+        /// As given.
+        topic: String,
+        /// What is wrong.
+        cause: String,
+    },
+    /// No route takes the topic.
+    #[error("no route matches topic {topic:?}: add a [[route]] whose match covers it, or see `waybill config show`")]
+    NoRoute {
+        /// As given.
+        topic: String,
+    },
+    /// The payload is too large.
+    #[error(
+        "payload has {bytes} bytes, outbox.max_payload_bytes allows {bytes_max}: send a reference, or raise the limit"
+    )]
+    PayloadTooLarge {
+        /// Its size.
+        bytes: usize,
+        /// The bound.
+        bytes_max: usize,
+    },
+    /// Payload given twice or not decodable.
+    #[error("payload isn't usable: {cause}")]
+    Payload {
+        /// What is wrong.
+        cause: String,
+    },
+    /// Headers break a bound or a rule.
+    #[error("headers aren't usable: {cause}")]
+    Headers {
+        /// What is wrong.
+        cause: String,
+    },
+    /// Neither an event type nor a way to derive one (source document 5, POL-047-001).
+    #[error("event_type is empty and can't be taken from the topic: give event_type")]
+    NoEventType,
+    /// `occurred_at` lies in the future (source document 5, POL-047-002).
+    #[error(
+        "occurred_at is {ahead:?} ahead of the store's clock, at most {ahead_max:?} is taken: check the sender's clock"
+    )]
+    FutureEvent {
+        /// How far.
+        ahead: Duration,
+        /// The bound.
+        ahead_max: Duration,
+    },
+    /// The message is over before it begins.
+    #[error("expires_at isn't after not_before and now: such a message would never be sent")]
+    Expired,
+    /// A `traceparent` that isn't one.
+    #[error("traceparent {text:?} isn't a W3C trace context (version-trace-parent-flags in lower-case hex)")]
+    TraceParent {
+        /// As given.
+        text: String,
+    },
+    /// Too many messages in one request.
+    #[error("the request has {count} messages, at most {count_max} are taken: split it")]
+    TooMany {
+        /// As given.
+        count: usize,
+        /// The bound.
+        count_max: usize,
+    },
+}
+
+impl InputError {
+    /// Stable code.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::FutureEvent { .. } => "FUTURE_EVENT",
+            Self::NoEventType => "INVALID_OUTBOX",
+            Self::NoRoute { .. } => "OUTBOX.NO_ROUTE",
+            Self::TopicScheme { .. } | Self::TopicName { .. } | Self::TopicUrl { .. } => "OUTBOX.TOPIC",
+            Self::PayloadTooLarge { .. } => "OUTBOX.PAYLOAD_TOO_LARGE",
+            Self::TooMany { .. } => "OUTBOX.TOO_MANY",
+            _ => "SCHEMA.VALIDATION_FAILED",
+        }
+    }
+    /// Whether it is a matter of size (HTTP 413).
+    pub fn is_too_large(&self) -> bool {
+        matches!(self, Self::PayloadTooLarge { .. } | Self::TooMany { .. })
+    }
+}

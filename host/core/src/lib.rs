@@ -1,0 +1,17 @@
+//! The domain of Waybill: types, state machines and ports.
+//!
+//! Pure: no clock, no randomness, no I/O, no spawn. Time, entropy and identifiers come in as arguments. It knows no
+//! other crate of this workspace.
+
+pub mod backoff;
+pub mod error;
+pub mod glob;
+pub mod ids;
+pub mod limits;
+pub mod message;
+pub mod new_message;
+pub mod outbox;
+pub mod port;
+pub mod route;
+pub mod time;
+pub mod topic;

@@ -1,0 +1,74 @@
+//! Every bound of the core with its unit, its default and the reason for it.
+
+use std::time::Duration;
+
+/// Payloads above this go to the blob table, so that a segment stays cheap to rewrite. Bytes.
+pub const INLINE_PAYLOAD_BYTES_MAX: usize = 64 * 1024;
+/// Default of `outbox.max_payload_bytes`.
+pub const PAYLOAD_BYTES_MAX_DEFAULT: usize = 256 * 1024;
+/// Longest message id, in bytes.
+pub const ID_BYTES_MAX: usize = 128;
+/// Longest tenant, in bytes.
+pub const TENANT_BYTES_MAX: usize = 128;
+/// Longest key, in bytes.
+pub const KEY_BYTES_MAX: usize = 512;
+/// Longest topic, in bytes: long enough for a webhook URL with a query.
+pub const TOPIC_BYTES_MAX: usize = 4096;
+/// Most headers of one message.
+pub const HEADERS_MAX: usize = 64;
+/// Names and values of all headers of one message together, in bytes.
+pub const HEADER_BYTES_MAX: usize = 16 * 1024;
+/// Longest of the short text fields (`event_type`, `correlation_id`, ...), in bytes.
+pub const TEXT_BYTES_MAX: usize = 512;
+/// `occurred_at` may be ahead of the store's clock by this much (source document 5, CHECK constraint).
+pub const FUTURE_SKEW_MAX: Duration = Duration::from_secs(60);
+/// Most messages of one enqueue request.
+pub const REQUEST_MESSAGES_MAX: usize = 10_000;
+/// A segment is cut at this many bytes: the unit that a takeover or an eviction rewrites.
+pub const SEGMENT_BYTES_MAX: usize = 512 * 1024;
+/// A segment is cut at this many messages: the index in a host-made id has 12 bits.
+pub const SEGMENT_MESSAGES_MAX: usize = 4096;
+/// An owner commit takes no further request past this many bytes; a single larger request still goes alone.
+pub const COMMIT_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Errors kept with a parked message or a dead letter; older ones are dropped, the first is kept.
+pub const ATTEMPT_RECORDS_MAX: usize = 20;
+/// Crashes while claimed after which a message is sent alone.
+pub const SUSPECT_SOLO_AT: u32 = 2;
+/// Crashes while alone after which a message is a dead letter (`SUSPECTED_POISON`).
+pub const SOLO_CRASHES_MAX: u32 = 3;
+
+/// Bounds of one shard's scheduler; each is where a scan stops, and nothing is skipped unremembered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SchedulerLimits {
+    /// Messages held in memory, over all tenants of the shard.
+    pub window_messages: usize,
+    /// Bytes held in memory, over all tenants of the shard.
+    pub window_bytes: usize,
+    /// Messages of one key held in memory; the rest of the key is read again from its resume point.
+    pub key_messages: usize,
+    /// Segments claimed at once (`open` in the shard record).
+    pub open_segments: usize,
+    /// Keys remembered with a resume point; when full, the scan of that tenant stops.
+    pub resume_points: usize,
+    /// Doorstep rows read in one page of a pass.
+    pub door_page: usize,
+    /// Parked messages held in memory; past it a failed head stays in memory and counts against the window.
+    pub scheduled_page: usize,
+    /// Settlements taken into one commit.
+    pub settle_max: usize,
+}
+
+impl Default for SchedulerLimits {
+    fn default() -> Self {
+        Self {
+            window_messages: 20_000,
+            window_bytes: 32 * 1024 * 1024,
+            key_messages: 64,
+            open_segments: 128,
+            resume_points: 100_000,
+            door_page: 1_000,
+            scheduled_page: 1_000,
+            settle_max: 20_000,
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! A message on its way: what was enqueued, and what one delivery of it is.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::ids::{Key, MessageId, Seq, Tenant};
+use crate::time::UnixMillis;
+use crate::topic::Topic;
+
+/// Ordered name and value pairs; a name may repeat.
+pub type Headers = Vec<(String, String)>;
+
+/// What a message carries.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Payload {
+    /// The bytes themselves.
+    Inline(Bytes),
+    /// Kept in the blob table under this name (`outbox_blob`), because it is larger than
+    /// [`crate::limits::INLINE_PAYLOAD_BYTES_MAX`].
+    Blob {
+        /// Key of the blob record.
+        blob: String,
+        /// Size in bytes.
+        bytes: u32,
+    },
+}
+
+impl Payload {
+    /// Size in bytes.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Inline(bytes) => bytes.len(),
+            Self::Blob { bytes, .. } => *bytes as usize,
+        }
+    }
+    /// Whether there are no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// A validated message (`semantics.md` §1, Row). Immutable once committed; what changes lives beside it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// Stable id on the wire: made by the host or the caller's.
+    pub id: MessageId,
+    /// The caller chose the id, so it is indexed and repeated enqueues of it are recognised.
+    pub caller_id: bool,
+    /// Whose message it is.
+    pub tenant: Tenant,
+    /// Where to, as enqueued.
+    pub topic: Topic,
+    /// Messages of one (tenant, key) are delivered one at a time, in commit order.
+    pub key: Option<Key>,
+    /// The caller's headers.
+    pub headers: Headers,
+    /// Media type of the payload.
+    pub content_type: Option<String>,
+    /// The bytes to deliver.
+    pub payload: Payload,
+    /// Event type (`ce-type`).
+    pub event_type: String,
+    /// Version of the event type, 1 by default.
+    pub event_version: u32,
+    /// Type of the aggregate the event is about.
+    pub aggregate_type: Option<String>,
+    /// Which aggregate.
+    pub aggregate_id: Option<String>,
+    /// Trace chain of the business operation.
+    pub envelope_id: Option<String>,
+    /// Ties a reply to its request.
+    pub correlation_id: Option<String>,
+    /// Id of the message that caused this one.
+    pub causation_id: Option<String>,
+    /// Where a reply is expected.
+    pub reply_to: Option<String>,
+    /// W3C trace context of the enqueuer.
+    pub traceparent: Option<String>,
+    /// When the thing happened, by the caller.
+    pub occurred_at: UnixMillis,
+    /// When it reached the outbox.
+    pub created_at: UnixMillis,
+    /// Not delivered before this instant; none = at once.
+    pub not_before: Option<UnixMillis>,
+    /// Of no use after this instant.
+    pub expires_at: Option<UnixMillis>,
+}
+
+impl Message {
+    /// Bytes this message is counted with against memory and commit bounds: payload kept inline plus an allowance for
+    /// the rest.
+    pub fn weight(&self) -> usize {
+        let payload = match &self.payload {
+            Payload::Inline(bytes) => bytes.len(),
+            Payload::Blob { .. } => 64,
+        };
+        let headers: usize = self.headers.iter().map(|(name, value)| name.len() + value.len() + 8).sum();
+        payload + headers + self.topic.as_str().len() + self.key.as_ref().map_or(0, |key| key.as_str().len()) + 200
+    }
+}
+
+/// One attempt to deliver a message, as handed to a transport.
+#[derive(Clone, Debug)]
+pub struct Delivery {
+    /// The message.
+    pub message: Arc<Message>,
+    /// The payload, loaded.
+    pub payload: Bytes,
+    /// The topic after the route's mapping, without scheme: subject, routing key or URL.
+    pub destination: String,
+    /// 1 on the first attempt.
+    pub attempt: u32,
+    /// The owner's token: grows whenever the lease changes hands.
+    pub lease_epoch: u64,
+    /// Place in the shard's order.
+    pub seq: Seq,
+}

@@ -1,0 +1,231 @@
+//! The one filter grammar of API, CLI and dashboard (`semantics.md` §2): `tenant=acme code=NATS.* age>1h`.
+//!
+//! Conditions are separated by spaces and all have to hold. Values may be quoted; `*` stands for any run of characters.
+
+use std::time::Duration;
+
+use thiserror::Error;
+
+use crate::glob::Glob;
+use crate::message::Message;
+use crate::outbox::records::{DeadLetter, DeadState};
+use crate::time::UnixMillis;
+
+/// A filter that can't be read.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("filter {condition:?} isn't usable: {cause}")]
+pub struct FilterError {
+    /// The condition.
+    pub condition: String,
+    /// What is wrong, and what may be written.
+    pub cause: String,
+}
+
+/// Conditions on messages and dead letters. All that are set have to hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// `tenant=`.
+    pub tenant: Option<Glob>,
+    /// `topic=`.
+    pub topic: Option<Glob>,
+    /// `key=`.
+    pub key: Option<Glob>,
+    /// `id=`.
+    pub id: Option<Glob>,
+    /// `code=`; dead letters and parked messages only.
+    pub code: Option<Glob>,
+    /// `error=`: matches the error signature; dead letters only.
+    pub error: Option<Glob>,
+    /// `state=`.
+    pub state: Option<Glob>,
+    /// `kind=`: `outbox` is the only kind today; another matches nothing.
+    pub kind: Option<Glob>,
+    /// Older than this instant (`age>1h`, or `before=`).
+    pub before: Option<UnixMillis>,
+    /// Younger than this instant (`age<1h`).
+    pub after: Option<UnixMillis>,
+}
+
+/// What may stand before `=`.
+const FIELDS: &str =
+    "tenant, topic, key, id, code, error, state, kind (with = and * as a wildcard), age (with > or <, e.g. age>1h)";
+
+/// States as the source documents name them, and ours (`product.md`, Sources).
+pub const STATE_ALIASES: [(&str, &str); 4] =
+    [("sent", "done"), ("published", "done"), ("processing", "leased"), ("failed", "dead")];
+
+/// Our word for a state.
+fn state_word(word: &str) -> &str {
+    STATE_ALIASES.iter().find(|(theirs, _)| *theirs == word).map_or(word, |(_, ours)| ours)
+}
+
+impl Filter {
+    /// Reads a filter. Ages count back from `now`. An empty text takes everything.
+    pub fn parse(text: &str, now: UnixMillis) -> Result<Self, FilterError> {
+        let mut filter = Self::default();
+        for condition in split(text)? {
+            let refuse = |cause: String| FilterError { condition: condition.clone(), cause };
+            let at = condition.find(['=', '>', '<']).ok_or_else(|| refuse(format!("write one of {FIELDS}")))?;
+            let (field, rest) = condition.split_at(at);
+            let (sign, value) = rest.split_at(1);
+            if value.is_empty() {
+                return Err(refuse(format!("it needs a value after {sign:?}")));
+            }
+            if field == "age" {
+                let age = parse_age(value)
+                    .ok_or_else(|| refuse("an age is a number with s, m, h or d, e.g. age>90m".into()))?;
+                let instant = UnixMillis(now.0.saturating_sub(u64::try_from(age.as_millis()).unwrap_or(u64::MAX)));
+                match sign {
+                    ">" => filter.before = Some(instant),
+                    "<" => filter.after = Some(instant),
+                    _ => return Err(refuse("compare an age with > or <".into())),
+                }
+                continue;
+            }
+            if sign != "=" {
+                return Err(refuse(format!("only age takes {sign:?}; use =")));
+            }
+            let slot = match field {
+                "tenant" => &mut filter.tenant,
+                "topic" => &mut filter.topic,
+                "key" | "dispatch_key" => &mut filter.key,
+                "id" => &mut filter.id,
+                "code" | "error_code" => &mut filter.code,
+                "error" | "last_error" => &mut filter.error,
+                "state" | "status" => &mut filter.state,
+                "kind" => &mut filter.kind,
+                _ => return Err(refuse(format!("there is no field {field:?}; write one of {FIELDS}"))),
+            };
+            *slot = Some(Glob::new(if field == "state" || field == "status" { state_word(value) } else { value }));
+        }
+        Ok(filter)
+    }
+
+    /// Confines it to one tenant; false when it already names another.
+    pub fn confine(&mut self, tenant: &str) -> bool {
+        if self.tenant.as_ref().is_some_and(|glob| !glob.matches(tenant)) {
+            return false;
+        }
+        self.tenant = Some(Glob::new(tenant));
+        true
+    }
+
+    /// Whether a message matches by itself; `at` is the instant its age counts from.
+    pub fn takes_message(&self, message: &Message, at: UnixMillis) -> bool {
+        let holds = |glob: &Option<Glob>, text: &str| glob.as_ref().is_none_or(|glob| glob.matches(text));
+        holds(&self.tenant, message.tenant.as_str())
+            && holds(&self.topic, message.topic.as_str())
+            && holds(&self.id, message.id.as_str())
+            && holds(&self.kind, "outbox")
+            && self.key.as_ref().is_none_or(|glob| message.key.as_ref().is_some_and(|key| glob.matches(key.as_str())))
+            && self.before.is_none_or(|before| at < before)
+            && self.after.is_none_or(|after| at > after)
+    }
+
+    /// Whether a dead letter matches.
+    pub fn takes_dead(&self, dead: &DeadLetter) -> bool {
+        let state = match dead.state {
+            DeadState::Dead => "dead",
+            DeadState::Quarantined { .. } => "quarantined",
+        };
+        self.takes_message(&dead.message, dead.died_at)
+            && self.code.as_ref().is_none_or(|glob| glob.matches(&dead.code))
+            && self.error.as_ref().is_none_or(|glob| glob.matches(&signature(&dead.reason)))
+            && self.state.as_ref().is_none_or(|glob| glob.matches(state) || state == "dead" && glob.matches("failed"))
+    }
+}
+
+/// The error text with what differs from case to case taken out: digits become `#`, quoted parts `"…"`.
+pub fn signature(reason: &str) -> String {
+    let mut out = String::with_capacity(reason.len());
+    let mut quoted = false;
+    let mut digits = false;
+    for c in reason.chars() {
+        if c == '"' {
+            if !quoted {
+                out.push_str("\"…");
+            }
+            quoted = !quoted;
+            if !quoted {
+                out.push('"');
+            }
+            digits = false;
+        } else if quoted {
+        } else if c.is_ascii_digit() {
+            if !digits {
+                out.push('#');
+            }
+            digits = true;
+        } else {
+            digits = false;
+            out.push(c);
+        }
+    }
+    out
+}
+
+/// `90m`, `1h`, `30d`, `15s`, `500ms`.
+fn parse_age(text: &str) -> Option<Duration> {
+    humantime::parse_duration(text).ok()
+}
+
+/// Splits at spaces outside quotes; quotes are dropped.
+fn split(text: &str) -> Result<Vec<String>, FilterError> {
+    let mut conditions = Vec::new();
+    let mut current = String::new();
+    let mut quoted = false;
+    for c in text.chars() {
+        match c {
+            '"' | '\'' => quoted = !quoted,
+            c if c.is_whitespace() && !quoted => {
+                if !current.is_empty() {
+                    conditions.push(std::mem::take(&mut current));
+                }
+            }
+            c => current.push(c),
+        }
+    }
+    if quoted {
+        return Err(FilterError { condition: text.to_owned(), cause: "a quote isn't closed".into() });
+    }
+    if !current.is_empty() {
+        conditions.push(current);
+    }
+    Ok(conditions)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn conditions_are_read_and_wildcards_match() {
+        let filter = Filter::parse("tenant=acme code=NATS.* age>1h key='a b'", UnixMillis(10_000_000)).unwrap();
+        assert!(filter.code.as_ref().unwrap().matches("NATS.MAX_PAYLOAD"));
+        assert!(!filter.code.unwrap().matches("HTTP.400"));
+        assert_eq!(filter.before, Some(UnixMillis(6_400_000)));
+        assert_eq!(filter.key, Some(Glob::new("a b")));
+    }
+
+    #[test]
+    fn states_may_be_named_as_in_the_source_documents() {
+        let state = |text| Filter::parse(text, UnixMillis(0)).unwrap().state;
+        assert_eq!(state("status=sent"), state("state=done"));
+        assert_eq!(state("state=failed"), state("state=dead"));
+        assert_eq!(state("state=processing"), state("state=leased"));
+    }
+
+    #[test]
+    fn bad_conditions_say_what_may_be_written() {
+        for text in ["tenant", "colour=red", "age=1h", "age>x", "tenant>a", "key=", "'a"] {
+            assert!(Filter::parse(text, UnixMillis(0)).is_err(), "{text}");
+        }
+        assert!(Filter::parse("colour=red", UnixMillis(0)).unwrap_err().to_string().contains("tenant, topic"));
+    }
+
+    #[test]
+    fn signatures_leave_out_numbers_and_quotes() {
+        assert_eq!(signature("HTTP 503 from \"http://a/17\" after 12 ms"), "HTTP # from \"…\" after # ms");
+    }
+}

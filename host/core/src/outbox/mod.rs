@@ -1,0 +1,9 @@
+//! The outbox: its records, and the state machine of a shard's owner.
+
+pub mod bits;
+pub mod dead_groups;
+pub mod decide;
+pub mod filter;
+pub mod found;
+pub mod owner;
+pub mod records;

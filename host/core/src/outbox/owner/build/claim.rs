@@ -1,0 +1,170 @@
+//! Claims of the next commit, evictions, and segments that are finished.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use super::super::slots::{LoadedSegment, Origin, Slot, SlotState};
+use super::super::{Owner, Rule};
+use super::{Draftsman, PARKED_CLAIMS_MAX};
+use crate::ids::{Seq, Tenant};
+use crate::outbox::records::{Done, DoneEnd, OpenSegment};
+use crate::port::store::Write;
+
+impl Draftsman<'_> {
+    pub(super) fn claim(&mut self) {
+        if self.owner.releasing {
+            return;
+        }
+        // A message whose destination is held, or that waits for its retry, doesn't keep the shard to itself.
+        let stuck = |slot: &Slot| matches!(slot.state, SlotState::Waiting | SlotState::Held(_) | SlotState::Stalled);
+        if self.record.solo.is_some_and(|solo| self.owner.slots.get(&solo).is_none_or(stuck)) {
+            self.record.solo = None;
+        }
+        if self.record.solo.is_none() {
+            self.record.solo = self.owner.want_solo.first().copied();
+        }
+        if let Some(solo) = self.record.solo {
+            self.claim_solo(solo);
+            return;
+        }
+        let parked: Vec<Seq> = self.owner.want_parked.iter().take(PARKED_CLAIMS_MAX).copied().collect();
+        for seq in parked {
+            self.claim_parked(seq);
+        }
+        self.claim_segments();
+    }
+
+    fn claim_solo(&mut self, seq: Seq) {
+        let Some(slot) = self.owner.slots.get(&seq) else { return };
+        let (first, tenant) = (slot.place.segment, slot.message.tenant.clone());
+        match slot.origin {
+            Origin::Parked => self.claim_parked(seq),
+            Origin::Segment if self.is_settled_for(first) => {}
+            Origin::Segment => {
+                // Nothing else is sent meanwhile, so a segment of which others could be sent is given up as well.
+                let mut idle = self.idle_segments(|owner, first, _| owner.is_sending_from(first));
+                if self.record.open.len() < self.owner.config.limits.open_segments || self.evict(&mut idle, None) {
+                    self.open(first, &tenant);
+                }
+            }
+        }
+    }
+
+    fn claim_parked(&mut self, seq: Seq) {
+        let Some(slot) = self.owner.slots.get(&seq).filter(|slot| slot.is_idle() && !slot.claimed) else { return };
+        self.writes.push(Write::PutParked(Arc::new(slot.parked(true))));
+        self.flight.parked_claims.push(seq);
+    }
+
+    /// Whether a segment is claimed already, or was written in this commit.
+    fn is_settled_for(&self, first: Seq) -> bool {
+        self.record.open.contains_key(&first) || self.flight.rewritten.iter().any(|segment| segment.first == first)
+    }
+
+    /// Claims segments with messages that could be sent, oldest first, as far as their tenants' shares go. When there is no
+    /// room, one of which nothing can be sent is given up: the tenant's own when it has its share, else anybody's.
+    fn claim_segments(&mut self) {
+        if self.owner.want_segments.is_empty() {
+            return;
+        }
+        let share = self.owner.open_share();
+        let idle_only = self.owner.is_rule_kept(Rule::EvictIdleOnly);
+        let mut idle = self.idle_segments(
+            |owner, first, loaded| if idle_only { loaded.active > 0 } else { owner.is_sending_from(first) },
+        );
+        let mut wanted: BTreeSet<(Seq, Tenant)> = self
+            .owner
+            .want_by_tenant
+            .iter()
+            .filter_map(|(tenant, firsts)| Some((*firsts.first()?, tenant.clone())))
+            .collect();
+        while let Some((first, tenant)) = wanted.pop_first() {
+            if !self.is_settled_for(first) {
+                let mine = self.open_by_tenant.get(&tenant).copied().unwrap_or(0);
+                if mine >= share {
+                    if !self.evict(&mut idle, Some(&tenant)) {
+                        continue;
+                    }
+                } else if self.record.open.len() >= self.owner.config.limits.open_segments
+                    && !self.evict(&mut idle, None)
+                {
+                    return;
+                }
+                self.open(first, &tenant);
+            }
+            let next = self.owner.want_by_tenant.get(&tenant).and_then(|firsts| firsts.range(first.next()..).next());
+            wanted.extend(next.map(|next| (*next, tenant)));
+        }
+    }
+
+    fn open(&mut self, first: Seq, tenant: &Tenant) {
+        self.record.open.insert(first, OpenSegment::default());
+        *self.open_by_tenant.entry(tenant.clone()).or_default() += 1;
+    }
+
+    pub(super) fn count_open(&mut self) {
+        for first in self.record.open.keys() {
+            if let Some(loaded) = self.owner.segments.get(first) {
+                *self.open_by_tenant.entry(loaded.segment.tenant.clone()).or_default() += 1;
+            }
+        }
+    }
+
+    /// Segments claimed by earlier commits that aren't busy, with their tenants.
+    fn idle_segments(&self, is_busy: impl Fn(&Owner, Seq, &LoadedSegment) -> bool) -> VecDeque<(Seq, Option<Tenant>)> {
+        self.owner
+            .record
+            .open
+            .keys()
+            .filter(|first| self.record.open.contains_key(first) && !self.touched.contains(first))
+            .filter_map(|first| match self.owner.segments.get(first) {
+                Some(loaded) => {
+                    (!is_busy(self.owner, *first, loaded)).then(|| (*first, Some(loaded.segment.tenant.clone())))
+                }
+                None => Some((*first, None)),
+            })
+            .collect()
+    }
+
+    /// Un-claims an idle segment, of a tenant or of anybody: its remainder is rewritten under its own seq.
+    fn evict(&mut self, idle: &mut VecDeque<(Seq, Option<Tenant>)>, of: Option<&Tenant>) -> bool {
+        let at = match of {
+            None => (!idle.is_empty()).then_some(0),
+            Some(tenant) => idle.iter().position(|(_, other)| other.as_ref() == Some(tenant)),
+        };
+        let Some((first, tenant)) = at.and_then(|at| idle.remove(at)) else { return false };
+        if let Some(count) = tenant.and_then(|tenant| self.open_by_tenant.get_mut(&tenant)) {
+            *count = count.saturating_sub(1);
+        }
+        self.close(first);
+        true
+    }
+
+    /// Takes a segment out of `open`: what was delivered goes to the history, the rest is rewritten.
+    pub(super) fn close(&mut self, first: Seq) {
+        let Some(open) = self.record.open.remove(&first) else { return };
+        self.record_delivered(first, &open);
+        let Some(segment) = self.owner.segments.get(&first).map(|loaded| Arc::clone(&loaded.segment)) else { return };
+        if !open.acked.is_empty() || !open.moved.is_empty() {
+            self.rewrite(&segment, |entry| !open.is_gone(entry.index));
+        }
+    }
+
+    pub(super) fn record_delivered(&mut self, first: Seq, open: &OpenSegment) {
+        let Some(loaded) = self.owner.segments.get(&first) else { return };
+        let delivered =
+            loaded.segment.entries.iter().filter(|entry| open.acked.contains(entry.index)).filter_map(|entry| {
+                let info = loaded.done.get(&entry.index)?;
+                Some(Done {
+                    index: entry.index,
+                    message: Arc::clone(&entry.message),
+                    end: DoneEnd::Delivered,
+                    at: info.at,
+                    attempts: 1,
+                    receipt: Some(info.receipt.clone()),
+                    history: vec![info.attempt.clone()],
+                })
+            });
+        self.history.entry(first).or_default().extend(delivered);
+    }
+}

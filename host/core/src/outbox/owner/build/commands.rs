@@ -1,0 +1,193 @@
+//! Operators' commands in the next commit.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::super::commands::{Command, CommandError};
+use super::super::settle::Verdict;
+use super::super::slots::{Origin, SlotState};
+use super::{Draftsman, without_attempt};
+use crate::ids::Place;
+use crate::outbox::records::{DeadLetter, DeadState, Done, DoneEnd, IdState, Parked, Scheduled, Segment};
+use crate::port::store::Write;
+
+impl Draftsman<'_> {
+    pub(super) fn commands(&mut self) {
+        while let Some(queued) = self.owner.commands.pop_front() {
+            if let Err(error) = self.owner.check_command(&queued.command) {
+                self.refused.push((queued.id, error));
+                continue;
+            }
+            match self.do_command(&queued.command) {
+                Ok(()) => self.flight.commands.push(queued),
+                Err(error) => self.refused.push((queued.id, error)),
+            }
+        }
+    }
+
+    pub(super) fn do_command(&mut self, command: &Command) -> Result<(), CommandError> {
+        // As read, so what an earlier command of this commit is about isn't there any more.
+        let target = match command {
+            Command::CancelScheduled(scheduled) | Command::Reschedule { scheduled, .. } => {
+                Some((scheduled.due.0, Some(scheduled.message.id.clone())))
+            }
+            Command::Replay(dead) | Command::Quarantine { dead, .. } | Command::Purge(dead) => {
+                Some((dead.place.seq().0, None))
+            }
+            Command::Cancel { place, .. } if !self.owner.slots.contains_key(&place.seq()) => {
+                Some((place.seq().0, None))
+            }
+            Command::Cancel { .. } | Command::RescheduleParked { .. } => None,
+        };
+        if target.is_some_and(|target| !self.commanded.insert(target)) {
+            return Err(CommandError::Gone);
+        }
+        match command {
+            Command::Cancel { place, segment } => return self.cancel(*place, segment.as_ref()),
+            Command::CancelScheduled(scheduled) => {
+                self.delete_scheduled(scheduled)?;
+                let done = Done {
+                    index: 0,
+                    message: Arc::clone(&scheduled.message),
+                    end: DoneEnd::Cancelled,
+                    at: self.now.wall,
+                    attempts: 0,
+                    receipt: None,
+                    history: Vec::new(),
+                };
+                let place = self.take_place();
+                self.put_id(&scheduled.message, IdState::At(place), false);
+                self.history.entry(place.segment).or_default().push(done);
+            }
+            Command::RescheduleParked { place, due } => {
+                let Some(slot) = self.owner.slots.get_mut(&place.seq()) else { return Err(CommandError::Gone) };
+                let mut row = slot.parked(false);
+                row.due = *due;
+                let row = Arc::new(row);
+                self.writes.push(Write::PutParked(Arc::clone(&row)));
+                self.owner.unlist(place.seq());
+                if let Some(slot) = self.owner.slots.get_mut(&place.seq()) {
+                    slot.state =
+                        SlotState::Settling(Box::new(without_attempt(Verdict::Release { due: None }, self.now.wall)));
+                }
+                self.flight.settled.push((place.seq(), Some(row)));
+            }
+            Command::Reschedule { scheduled, due } => {
+                self.delete_scheduled(scheduled)?;
+                let moved = Arc::new(Scheduled { due: *due, ..(**scheduled).clone() });
+                self.put_id(&moved.message, IdState::Scheduled { shard: moved.shard, due: *due }, false);
+                self.writes.push(Write::PutScheduled(Arc::clone(&moved)));
+                self.flight.scheduled_new.push(moved);
+            }
+            Command::Replay(dead) => {
+                if self.owner.slots.contains_key(&dead.place.seq()) {
+                    return Err(CommandError::Gone);
+                }
+                let row = Arc::new(Parked {
+                    place: dead.place,
+                    message: Arc::clone(&dead.message),
+                    attempts: 0,
+                    suspect: 0,
+                    solo_crashes: 0,
+                    due: self.now.wall,
+                    delay: Duration::ZERO,
+                    first_attempt_at: self.now.wall,
+                    claimed: false,
+                    history: dead.history.clone(),
+                });
+                self.writes.push(Write::DeleteDead(dead.place.seq()));
+                self.writes.push(Write::PutParked(Arc::clone(&row)));
+                self.flight.replayed.push(row);
+                self.flight.key_released.push(Arc::clone(dead));
+            }
+            Command::Quarantine { dead, note } => {
+                let state = DeadState::Quarantined { note: note.clone(), at: self.now.wall };
+                self.writes.push(Write::PutDead(Arc::new(DeadLetter { state, holds_key: false, ..(**dead).clone() })));
+                self.flight.key_released.push(Arc::clone(dead));
+            }
+            Command::Purge(dead) => {
+                self.writes.push(Write::DeleteDead(dead.place.seq()));
+                let done = Done {
+                    index: dead.place.index,
+                    message: Arc::clone(&dead.message),
+                    end: DoneEnd::Purged,
+                    at: self.now.wall,
+                    attempts: dead.attempts,
+                    receipt: None,
+                    history: dead.history.clone(),
+                };
+                self.history.entry(dead.place.segment).or_default().push(done);
+                self.flight.key_released.push(Arc::clone(dead));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn cancel(&mut self, place: Place, segment: Option<&Arc<Segment>>) -> Result<(), CommandError> {
+        let seq = place.seq();
+        if self.owner.slots.contains_key(&seq) {
+            self.owner.unlist(seq);
+            let settlement = without_attempt(Verdict::Cancelled, self.now.wall);
+            if let Some(slot) = self.owner.slots.get_mut(&seq) {
+                slot.state = SlotState::Settling(Box::new(settlement.clone()));
+                if slot.origin == Origin::Segment
+                    && let Some(loaded) = self.owner.segments.get_mut(&place.segment)
+                {
+                    loaded.active += 1;
+                }
+            }
+            self.settle_one(seq, settlement);
+            return Ok(());
+        }
+        let in_memory = self.owner.segments.get(&place.segment).map(|loaded| Arc::clone(&loaded.segment));
+        let segment = in_memory.or_else(|| segment.cloned()).ok_or(CommandError::NeedsSegment)?;
+        let entry =
+            segment.entries.iter().find(|entry| entry.index == place.index).cloned().ok_or(CommandError::Gone)?;
+        let done = Done {
+            index: place.index,
+            message: entry.message,
+            end: DoneEnd::Cancelled,
+            at: self.now.wall,
+            attempts: 0,
+            receipt: None,
+            history: Vec::new(),
+        };
+        self.history.entry(place.segment).or_default().push(done);
+        self.flight.gone.push((segment.tenant.clone(), place.segment, place.index));
+        self.flight.cancels_unread = true;
+        if let Some(open) = self.record.open.get_mut(&place.segment) {
+            open.moved.insert(place.index);
+            self.touched.insert(place.segment);
+        } else {
+            let earlier =
+                self.owner.windows.get(&segment.tenant).and_then(|window| window.directory.get(&place.segment));
+            let gone = earlier.map(|entry| entry.gone.clone()).unwrap_or_default();
+            let rewritten = self.flight.rewritten.iter().find(|other| other.first == place.segment).cloned();
+            let base = rewritten.unwrap_or(segment);
+            self.rewrite(&base, |entry| entry.index != place.index && !gone.contains(entry.index));
+        }
+        Ok(())
+    }
+
+    pub(super) fn delete_scheduled(&mut self, scheduled: &Arc<Scheduled>) -> Result<(), CommandError> {
+        let taken = self
+            .owner
+            .scheduled
+            .due
+            .iter()
+            .any(|due| due.message.id == scheduled.message.id && due.message.tenant == scheduled.message.tenant);
+        if taken {
+            return Err(CommandError::BeingSent);
+        }
+        self.writes.push(Write::DeleteScheduled { due: scheduled.due, id: scheduled.message.id.clone() });
+        Ok(())
+    }
+
+    pub(super) fn quarantine(&mut self) {
+        self.flight.quarantined = self.owner.corrupt.len();
+        for (first, reason) in &self.owner.corrupt {
+            self.record.open.remove(first);
+            self.writes.push(Write::QuarantineSegment { first: *first, reason: reason.clone() });
+        }
+    }
+}

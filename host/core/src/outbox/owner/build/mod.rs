@@ -1,0 +1,388 @@
+//! The next commit: settlements, what enters the order, and claims, in this order (`architecture.md`, Owner commit).
+
+mod claim;
+mod commands;
+mod sequence;
+mod settle;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::commands::{CommandError, CommandId, QueuedCommand};
+use super::enqueue::{PassEnd, WaitingDirect};
+use super::settle::{Settlement, Verdict};
+use super::slots::{Origin, SlotState};
+use super::{Owner, Rule, Ticket};
+use crate::ids::{MessageId, Seq, Tenant};
+use crate::limits::ATTEMPT_RECORDS_MAX;
+use crate::message::Message;
+use crate::outbox::records::{
+    AttemptOutcome, AttemptRecord, DeadLetter, Done, HistoryChunk, Parked, Scheduled, Segment, ShardRecord,
+};
+use crate::port::store::{OwnerCommit, Write};
+use crate::time::{Monotonic, Now, UnixMillis};
+
+/// Shares into which claimed segments are divided at most.
+const OPEN_SHARES_MAX: usize = 16;
+/// Claims of parked messages in one commit.
+const PARKED_CLAIMS_MAX: usize = 2_000;
+
+/// What a commit changes in memory once it is in.
+#[derive(Debug)]
+pub(super) struct InFlight {
+    pub nonce: u64,
+    pub record: ShardRecord,
+    pub began: Monotonic,
+    /// Settled messages; a parked one with its new row.
+    pub settled: Vec<(Seq, Option<Arc<Parked>>)>,
+    pub parked_claims: Vec<Seq>,
+    /// New segments; true = bring to memory.
+    pub new_segments: Vec<(Arc<Segment>, bool)>,
+    /// Rewritten segments (evicted, or a message cancelled).
+    pub rewritten: Vec<Arc<Segment>>,
+    /// Segments that are finished.
+    pub finished: Vec<(Tenant, Seq)>,
+    /// Messages that left segments: tenant, segment, index.
+    pub gone: Vec<(Tenant, Seq, u16)>,
+    pub quarantined: usize,
+    pub directs: Vec<(WaitingDirect, Vec<MessageId>)>,
+    pub commands: Vec<QueuedCommand>,
+    pub page_end: Option<PassEnd>,
+    pub scheduled_taken: Vec<Arc<Scheduled>>,
+    pub scheduled_new: Vec<Arc<Scheduled>>,
+    pub replayed: Vec<Arc<Parked>>,
+    pub key_holders: Vec<Arc<DeadLetter>>,
+    pub key_released: Vec<Arc<DeadLetter>>,
+    /// It takes back messages that aren't in memory.
+    pub cancels_unread: bool,
+    /// Requests that were already told that the outcome is unknown.
+    pub abandoned: bool,
+}
+
+/// Where the one outstanding commit is.
+#[derive(Debug)]
+pub(super) enum Flight {
+    Idle,
+    /// Sent to the store.
+    Out(Box<InFlight>),
+    /// Its fate isn't known; barriers tried since, by nonce.
+    Unknown(Box<InFlight>, Vec<u64>),
+}
+
+impl Owner {
+    pub(super) fn in_flight_record(&self) -> Option<&InFlight> {
+        match &self.flight {
+            Flight::Idle => None,
+            Flight::Out(flight) | Flight::Unknown(flight, _) => Some(flight),
+        }
+    }
+    pub(super) fn flight_keeps_open(&self, first: Seq) -> bool {
+        self.in_flight_record().is_none_or(|flight| flight.record.open.contains_key(&first))
+    }
+    pub(super) fn flight_opens(&self, first: Seq) -> bool {
+        self.in_flight_record().is_some_and(|flight| flight.record.open.contains_key(&first))
+    }
+    pub(super) fn flight_has_id(&self, tenant: &Tenant, id: &MessageId) -> bool {
+        self.in_flight_record().is_some_and(|flight| {
+            flight.directs.iter().any(|(direct, _)| {
+                direct
+                    .request
+                    .messages
+                    .iter()
+                    .any(|draft| !draft.needs_id && draft.message.id == *id && draft.message.tenant == *tenant)
+            })
+        })
+    }
+}
+
+/// A commit to try, with answers that need no commit.
+#[derive(Debug, Default)]
+pub struct Built {
+    /// To be committed; none = nothing to do.
+    pub commit: Option<OwnerCommit>,
+    /// Commands that can't be done any more.
+    pub refused: Vec<(CommandId, CommandError)>,
+}
+
+/// The commit under construction.
+struct Draftsman<'a> {
+    owner: &'a mut Owner,
+    now: Now,
+    record: ShardRecord,
+    writes: Vec<Write>,
+    flight: InFlight,
+    /// History found in this commit, by segment.
+    history: BTreeMap<Seq, Vec<Done>>,
+    /// Claimed segments that lost a message.
+    touched: BTreeSet<Seq>,
+    /// Messages entering the order, tenant by tenant.
+    entering: BTreeMap<Tenant, Vec<Entering>>,
+    refused: Vec<(CommandId, CommandError)>,
+    bytes: usize,
+    /// Claimed segments by tenant.
+    open_by_tenant: BTreeMap<Tenant, usize>,
+    /// Messages brought to memory with this commit, by tenant.
+    loading: BTreeMap<Tenant, usize>,
+    /// Callers' ids that enter with doorstep messages.
+    new_ids: BTreeSet<(Tenant, MessageId)>,
+    /// Dead letters, by seq, and scheduled messages, by instant and id, that a command of this commit is about.
+    commanded: BTreeSet<(u64, Option<MessageId>)>,
+}
+
+/// A message on its way into a segment.
+struct Entering {
+    source: Source,
+    suspect: u32,
+}
+
+enum Source {
+    /// With its id.
+    Ready { message: Arc<Message>, new_id: bool },
+    /// A direct one; `slot` says where its id goes.
+    Direct { slot: (usize, usize) },
+}
+
+impl Owner {
+    /// Builds the next commit, if there is anything to commit or the lease needs a beat. Call it only while no commit
+    /// is out. `nonce` is fresh and random.
+    pub fn build(&mut self, now: Now, nonce: u64) -> Built {
+        if self.in_flight() {
+            return Built::default();
+        }
+        let record = self.record.clone();
+        let mut work = Draftsman {
+            now,
+            record: record.clone(),
+            writes: Vec::new(),
+            flight: InFlight {
+                nonce,
+                record: record.clone(),
+                began: now.mono,
+                settled: Vec::new(),
+                parked_claims: Vec::new(),
+                new_segments: Vec::new(),
+                rewritten: Vec::new(),
+                finished: Vec::new(),
+                gone: Vec::new(),
+                quarantined: 0,
+                directs: Vec::new(),
+                commands: Vec::new(),
+                page_end: None,
+                scheduled_taken: Vec::new(),
+                scheduled_new: Vec::new(),
+                replayed: Vec::new(),
+                key_holders: Vec::new(),
+                key_released: Vec::new(),
+                cancels_unread: false,
+                abandoned: false,
+            },
+            history: BTreeMap::new(),
+            touched: BTreeSet::new(),
+            entering: BTreeMap::new(),
+            refused: Vec::new(),
+            bytes: 0,
+            open_by_tenant: BTreeMap::new(),
+            loading: BTreeMap::new(),
+            new_ids: BTreeSet::new(),
+            commanded: BTreeSet::new(),
+            owner: self,
+        };
+        work.settle();
+        work.commands();
+        work.quarantine();
+        work.finish_segments();
+        work.sequence();
+        work.count_open();
+        work.write_segments();
+        work.claim();
+        work.release_all();
+        work.seal(&record, nonce)
+    }
+}
+
+impl Draftsman<'_> {
+    fn finish_segments(&mut self) {
+        for first in self.touched.clone() {
+            let (Some(open), Some(loaded)) = (self.record.open.get(&first), self.owner.segments.get(&first)) else {
+                continue;
+            };
+            if open.acked.len() + open.moved.len() < loaded.segment.entries.len() {
+                continue;
+            }
+            let tenant = loaded.segment.tenant.clone();
+            let open = open.clone();
+            self.record_delivered(first, &open);
+            self.record.open.remove(&first);
+            self.writes.push(Write::DeleteSegment(first));
+            self.flight.finished.push((tenant, first));
+        }
+    }
+
+    /// When the shard is given back and nothing is being sent: closes everything.
+    fn release_all(&mut self) {
+        if !self.owner.releasing || self.owner.flying > 0 || !self.owner.outs.is_empty() {
+            return;
+        }
+        let open: Vec<Seq> = self.record.open.keys().copied().collect();
+        for first in open {
+            self.close(first);
+        }
+        let settled: BTreeSet<Seq> = self.flight.settled.iter().map(|(seq, _)| *seq).collect();
+        let claimed: Vec<Arc<Parked>> = self
+            .owner
+            .slots
+            .values()
+            .filter(|slot| slot.origin == Origin::Parked && slot.claimed && !settled.contains(&slot.seq()))
+            .map(|slot| Arc::new(slot.parked(false)))
+            .collect();
+        self.writes.extend(claimed.into_iter().map(Write::PutParked));
+        self.record.solo = None;
+        self.record.released = true;
+    }
+
+    fn seal(mut self, before: &ShardRecord, nonce: u64) -> Built {
+        for (segment, entries) in std::mem::take(&mut self.history) {
+            if entries.is_empty() {
+                continue;
+            }
+            let chunk = HistoryChunk {
+                shard: self.owner.config.shard,
+                segment,
+                beat: before.beat + 1,
+                at: self.now.wall,
+                entries,
+            };
+            self.writes.push(Write::PutHistory(Arc::new(chunk)));
+        }
+        let owner = self.owner;
+        let beat_due = owner.deadline - self.now.mono <= owner.config.owner_ttl / 2;
+        if self.writes.is_empty() && self.record == *before && !beat_due {
+            // A pass that found nothing is over without a commit.
+            if let Some(end) = self.flight.page_end.take() {
+                owner.end_page(end);
+            }
+            return Built { commit: None, refused: self.refused };
+        }
+        self.record.owner.clone_from(&owner.config.host);
+        self.record.floor = owner.floor(before);
+        if owner.is_rule_kept(Rule::AlwaysBeat) || !self.writes.is_empty() {
+            self.record.beat = before.beat + 1;
+            self.record.nonce = nonce;
+        }
+        let commit = OwnerCommit {
+            shard: owner.config.shard,
+            expect_token: before.token,
+            expect_beat: before.beat,
+            record: self.record.clone(),
+            writes: self.writes,
+        };
+        self.flight.record = self.record;
+        let given_up: Vec<Seq> =
+            before.open.keys().filter(|first| !self.flight.record.open.contains_key(first)).copied().collect();
+        owner.flight = Flight::Out(Box::new(self.flight));
+        if owner.is_rule_kept(Rule::EvictIdleOnly) {
+            for first in given_up {
+                owner.reconsider_segment(first, self.now.wall);
+            }
+        }
+        Built { commit: Some(commit), refused: self.refused }
+    }
+}
+
+impl Owner {
+    /// No segment lies below this: the lowest known one, or what comes after everything given out before this commit.
+    fn floor(&self, before: &ShardRecord) -> Seq {
+        if !self.directory_done {
+            return before.floor;
+        }
+        self.stored.first().copied().unwrap_or_else(|| before.floor.max(before.last.next()))
+    }
+
+    /// Segments that one tenant may have claimed: a share of the bound, so that a slow one leaves room for others.
+    fn open_share(&self) -> usize {
+        (self.config.limits.open_segments / self.busy_tenants.clamp(1, OPEN_SHARES_MAX)).max(1)
+    }
+
+    /// Whether the commit that is out takes back messages that aren't in memory.
+    pub(super) fn flight_cancels_unread(&self) -> bool {
+        self.in_flight_record().is_some_and(|flight| flight.cancels_unread)
+    }
+
+    /// Looks again at the messages of a segment whose claim changed.
+    pub(super) fn reconsider_segment(&mut self, first: Seq, now: UnixMillis) {
+        let Some(loaded) = self.segments.get(&first) else { return };
+        let segment = Arc::clone(&loaded.segment);
+        for entry in &segment.entries {
+            let seq = first.plus(usize::from(entry.index));
+            if self
+                .slots
+                .get(&seq)
+                .is_some_and(|slot| matches!(slot.state, SlotState::Ready { .. } | SlotState::WantClaim))
+            {
+                self.consider(seq, now);
+            }
+        }
+    }
+
+    fn is_sending_from(&self, first: Seq) -> bool {
+        self.slots.values().any(|slot| slot.place.segment == first && slot.origin == Origin::Segment && !slot.is_idle())
+    }
+
+    /// Tells the requests in the commit that is out that its outcome isn't known; they get no other answer.
+    pub fn abandon_requests(&mut self) -> Vec<Ticket> {
+        let (Flight::Out(flight) | Flight::Unknown(flight, _)) = &mut self.flight else { return Vec::new() };
+        if std::mem::replace(&mut flight.abandoned, true) {
+            return Vec::new();
+        }
+        flight
+            .directs
+            .iter()
+            .map(|(direct, _)| direct.request.ticket)
+            .chain(flight.commands.iter().map(|queued| queued.id))
+            .collect()
+    }
+
+    /// Begins to give the shard back: no new sends, claims or messages. Once nothing is being sent, the next commit
+    /// closes everything and says so in the record.
+    pub fn begin_release(&mut self) {
+        self.releasing = true;
+    }
+
+    /// Sends under way.
+    pub fn flying(&self) -> usize {
+        self.flying
+    }
+
+    /// Whether the shard was given back.
+    pub fn is_released(&self) -> bool {
+        self.record.released
+    }
+}
+
+/// A settlement of something that wasn't attempted.
+pub(super) fn without_attempt(verdict: Verdict, at: UnixMillis) -> Settlement {
+    Settlement {
+        verdict,
+        attempt: AttemptRecord {
+            at,
+            took_ms: 0,
+            outcome: AttemptOutcome::Released,
+            worker: Arc::from(""),
+            transport: Arc::from(""),
+            plugin: None,
+            code: None,
+            reason: None,
+            maybe_delivered: false,
+        },
+    }
+}
+
+/// The history with one more attempt; the first is kept, older ones in between are dropped past the bound.
+fn with_attempt(history: &[AttemptRecord], attempt: AttemptRecord) -> Vec<AttemptRecord> {
+    let mut history = history.to_vec();
+    history.push(attempt);
+    if history.len() > ATTEMPT_RECORDS_MAX {
+        history.remove(1);
+    }
+    history
+}

@@ -1,0 +1,170 @@
+//! Settlements in the next commit: done bits, parked rows, dead letters.
+
+use std::sync::Arc;
+
+use super::super::settle::{Settlement, Verdict};
+use super::super::slots::{DoneInfo, Origin, SlotState};
+use super::{Draftsman, with_attempt};
+use crate::ids::{Place, Seq, Tenant};
+use crate::message::Message;
+use crate::outbox::records::{AttemptRecord, DeadLetter, DeadState, Done, DoneEnd, Entry, Segment};
+use crate::port::store::Write;
+use crate::port::transport::Fault;
+
+impl Draftsman<'_> {
+    pub(super) fn settle(&mut self) {
+        let count = self.owner.outs.len().min(self.owner.config.limits.settle_max);
+        let seqs: Vec<Seq> = self.owner.outs.drain(..count).collect();
+        for seq in seqs {
+            let Some(slot) = self.owner.slots.get_mut(&seq) else { continue };
+            let SlotState::Out(settlement) = std::mem::replace(&mut slot.state, SlotState::Waiting) else { continue };
+            slot.state = SlotState::Settling(settlement.clone());
+            self.settle_one(seq, *settlement);
+        }
+    }
+
+    pub(super) fn settle_one(&mut self, seq: Seq, settlement: Settlement) {
+        let Settlement { verdict, attempt } = settlement;
+        let Some(slot) = self.owner.slots.get(&seq) else { return };
+        let (place, origin, message) = (slot.place, slot.origin, Arc::clone(&slot.message));
+        let attempts = slot.attempts.saturating_add(1);
+        if self.record.solo == Some(seq) {
+            self.record.solo = None;
+        }
+        let mut parked = None;
+        match verdict {
+            Verdict::Ack(receipt) => match origin {
+                Origin::Segment => {
+                    self.record.open.entry(place.segment).or_default().acked.insert(place.index);
+                    self.flight.gone.push((message.tenant.clone(), place.segment, place.index));
+                    self.touched.insert(place.segment);
+                    if let Some(loaded) = self.owner.segments.get_mut(&place.segment) {
+                        loaded.done.insert(place.index, DoneInfo { at: attempt.at, attempt, receipt });
+                    }
+                }
+                Origin::Parked => {
+                    self.writes.push(Write::DeleteParked(seq));
+                    let history = with_attempt(&slot.history, attempt.clone());
+                    let done = Done {
+                        index: place.index,
+                        message,
+                        end: DoneEnd::Delivered,
+                        at: attempt.at,
+                        attempts,
+                        receipt: Some(receipt),
+                        history,
+                    };
+                    self.history.entry(place.segment).or_default().push(done);
+                }
+            },
+            Verdict::Retry { due, delay, .. } => {
+                let mut row = slot.parked(false);
+                row.attempts = attempts;
+                row.due = due;
+                row.delay = delay;
+                row.history = with_attempt(&slot.history, attempt);
+                let row = Arc::new(row);
+                self.writes.push(Write::PutParked(Arc::clone(&row)));
+                self.leave(origin, place, &message.tenant);
+                parked = Some(row);
+            }
+            Verdict::Dead(fault) => {
+                let history = with_attempt(&slot.history, attempt);
+                self.die(place, message, fault, attempts, history, seq, origin);
+            }
+            Verdict::Expired | Verdict::Cancelled => {
+                let end = if matches!(verdict, Verdict::Expired) { DoneEnd::Expired } else { DoneEnd::Cancelled };
+                let done = Done {
+                    index: place.index,
+                    end,
+                    at: self.now.wall,
+                    attempts: slot.attempts,
+                    receipt: None,
+                    history: slot.history.clone(),
+                    message: Arc::clone(&message),
+                };
+                self.history.entry(place.segment).or_default().push(done);
+                if origin == Origin::Parked {
+                    self.writes.push(Write::DeleteParked(seq));
+                }
+                self.leave(origin, place, &message.tenant);
+            }
+            Verdict::Blocked { .. } | Verdict::Release { .. } => {}
+        }
+        self.flight.settled.push((seq, parked));
+    }
+
+    /// A message leaves its segment other than delivered.
+    pub(super) fn leave(&mut self, origin: Origin, place: Place, tenant: &Tenant) {
+        if origin != Origin::Segment {
+            return;
+        }
+        self.flight.gone.push((tenant.clone(), place.segment, place.index));
+        if let Some(open) = self.record.open.get_mut(&place.segment) {
+            open.moved.insert(place.index);
+            self.touched.insert(place.segment);
+        } else {
+            self.rewrite_without(place);
+        }
+    }
+
+    /// Takes a message out of a segment that isn't claimed, by rewriting the rest.
+    pub(super) fn rewrite_without(&mut self, place: Place) {
+        let rewritten = self.flight.rewritten.iter().find(|segment| segment.first == place.segment).cloned();
+        let current =
+            rewritten.or_else(|| self.owner.segments.get(&place.segment).map(|loaded| Arc::clone(&loaded.segment)));
+        if let Some(segment) = current {
+            self.rewrite(&segment, |entry| entry.index != place.index);
+        }
+    }
+
+    /// Rewrites a segment with the entries that stay; removes it when none does.
+    pub(super) fn rewrite(&mut self, segment: &Arc<Segment>, stays: impl Fn(&Entry) -> bool) {
+        let entries: Vec<Entry> = segment.entries.iter().filter(|entry| stays(entry)).cloned().collect();
+        self.flight.rewritten.retain(|other| other.first != segment.first);
+        self.writes.retain(|write| !matches!(write, Write::PutSegment(other) if other.first == segment.first));
+        if entries.is_empty() {
+            self.writes.push(Write::DeleteSegment(segment.first));
+            self.flight.finished.push((segment.tenant.clone(), segment.first));
+        } else {
+            let rest = Arc::new(Segment { first: segment.first, tenant: segment.tenant.clone(), entries });
+            self.writes.push(Write::PutSegment(Arc::clone(&rest)));
+            self.flight.rewritten.push(rest);
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the parts of a dead letter and where it was")]
+    pub(super) fn die(
+        &mut self,
+        place: Place,
+        message: Arc<Message>,
+        fault: Fault,
+        attempts: u32,
+        history: Vec<AttemptRecord>,
+        seq: Seq,
+        origin: Origin,
+    ) {
+        let suspect = self.owner.slots.get(&seq).map_or(0, |slot| slot.suspect);
+        let tenant = message.tenant.clone();
+        let dead = Arc::new(DeadLetter {
+            place,
+            holds_key: self.owner.config.dead_holds_key && message.key.is_some(),
+            message,
+            code: fault.code,
+            reason: fault.reason,
+            attempts,
+            suspect,
+            died_at: self.now.wall,
+            state: DeadState::Dead,
+            history,
+        });
+        if dead.holds_key {
+            self.flight.key_holders.push(Arc::clone(&dead));
+        }
+        self.writes.push(Write::PutDead(dead));
+        match origin {
+            Origin::Parked => self.writes.push(Write::DeleteParked(seq)),
+            Origin::Segment => self.leave(origin, place, &tenant),
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! What operators ask of a shard. Each becomes part of an owner commit, so it is fenced like everything else.
+
+use std::sync::Arc;
+
+use thiserror::Error;
+
+use super::slots::SlotState;
+use super::{Owner, Ticket};
+use crate::ids::Place;
+use crate::outbox::records::{DeadLetter, Scheduled, Segment};
+use crate::time::UnixMillis;
+
+/// Names a command, so that its answer finds the caller.
+pub type CommandId = Ticket;
+
+/// An operator's wish.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Take a message back that isn't being sent. `segment` is needed when it lies in one that isn't in memory.
+    Cancel {
+        /// Which.
+        place: Place,
+        /// Its segment as read.
+        segment: Option<Arc<Segment>>,
+    },
+    /// Take a scheduled message back.
+    CancelScheduled(Arc<Scheduled>),
+    /// Try a parked message at another instant.
+    RescheduleParked {
+        /// Which.
+        place: Place,
+        /// When.
+        due: UnixMillis,
+    },
+    /// Move a scheduled message to another instant.
+    Reschedule {
+        /// Which.
+        scheduled: Arc<Scheduled>,
+        /// When.
+        due: UnixMillis,
+    },
+    /// Put a dead letter back at its own place, with no attempts.
+    Replay(Arc<DeadLetter>),
+    /// Fence a dead letter off.
+    Quarantine {
+        /// Which, as read.
+        dead: Arc<DeadLetter>,
+        /// Why.
+        note: String,
+    },
+    /// Remove a dead letter; it stays in the history for its time.
+    Purge(Arc<DeadLetter>),
+}
+
+/// Why a command wasn't done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum CommandError {
+    /// It is being sent or its fate is being written.
+    #[error("it is being sent right now: wait for the outcome")]
+    BeingSent,
+    /// It isn't there any more.
+    #[error("it has moved on meanwhile: look at it again")]
+    Gone,
+    /// Its segment has to be read first.
+    #[error("its segment has to be read first")]
+    NeedsSegment,
+    /// Too many messages wait for retries.
+    #[error("too many messages of its tenant wait for retries: go on when some are through")]
+    ParkedFull,
+}
+
+#[derive(Debug)]
+pub(super) struct QueuedCommand {
+    pub id: CommandId,
+    pub command: Command,
+}
+
+impl Owner {
+    /// Queues a command, or refuses it at once. Its answer comes with the commit that does it.
+    pub fn command(&mut self, id: CommandId, command: Command) -> Result<(), CommandError> {
+        self.check_command(&command)?;
+        self.commands.push_back(QueuedCommand { id, command });
+        Ok(())
+    }
+
+    /// Whether a command can be done as things stand.
+    pub(super) fn check_command(&self, command: &Command) -> Result<(), CommandError> {
+        match command {
+            Command::Cancel { place, segment } => match self.slots.get(&place.seq()) {
+                Some(slot)
+                    if !slot.is_idle()
+                        || matches!(slot.state, SlotState::Ready { .. }) && self.record.solo == Some(place.seq()) =>
+                {
+                    Err(CommandError::BeingSent)
+                }
+                Some(_) => Ok(()),
+                None => {
+                    let tenant = match segment {
+                        Some(segment) => &segment.tenant,
+                        None => return Err(CommandError::NeedsSegment),
+                    };
+                    if self.is_gone(tenant, place.segment, place.index) { Err(CommandError::Gone) } else { Ok(()) }
+                }
+            },
+            Command::RescheduleParked { place, .. } => match self.slots.get(&place.seq()) {
+                Some(slot) if !slot.is_idle() => Err(CommandError::BeingSent),
+                Some(slot) if slot.origin == super::slots::Origin::Parked => Ok(()),
+                _ => Err(CommandError::Gone),
+            },
+            Command::Replay(dead) => {
+                let parked = self.parked_count.get(&dead.message.tenant).copied().unwrap_or(0);
+                if parked >= self.config.parked_per_tenant { Err(CommandError::ParkedFull) } else { Ok(()) }
+            }
+            _ => Ok(()),
+        }
+    }
+}

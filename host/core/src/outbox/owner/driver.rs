@@ -1,0 +1,58 @@
+//! What a driver asks of an owner beside the protocol itself.
+
+use std::sync::Arc;
+
+use super::enqueue::DirectRequest;
+use super::slots::SlotState;
+use super::{HoldKey, Owner};
+use crate::ids::{Place, Seq};
+use crate::message::Message;
+use crate::outbox::records::{Done, DoneEnd};
+
+impl Owner {
+    /// Whether direct requests wait for a commit.
+    pub fn has_waiting_directs(&self) -> bool {
+        !self.directs.is_empty()
+    }
+
+    /// Takes back all requests that aren't in a commit: the shard is given back, so they never will be.
+    pub fn recall_directs(&mut self) -> Vec<DirectRequest> {
+        self.direct_bytes = 0;
+        std::mem::take(&mut self.directs).into_iter().map(|direct| direct.request).collect()
+    }
+
+    /// Messages whose fate was told and isn't known to be committed. When the shard is lost, these settlements are, too.
+    pub fn unsettled(&self) -> Vec<(Seq, Arc<Message>)> {
+        let is_unsettled = |state: &SlotState| matches!(state, SlotState::Out(_) | SlotState::Settling(_));
+        let unsettled = self.slots.iter().filter(|(_, slot)| is_unsettled(&slot.state));
+        unsettled.map(|(seq, slot)| (*seq, Arc::clone(&slot.message))).collect()
+    }
+
+    /// What is kept of a message that was delivered while its segment isn't finished; its history is written with that.
+    pub fn delivered(&self, place: Place) -> Option<Done> {
+        let open = self.record.open.get(&place.segment).filter(|open| open.acked.contains(place.index))?;
+        let loaded = self.segments.get(&place.segment)?;
+        let info = loaded.done.get(&place.index)?;
+        let entry = loaded
+            .segment
+            .entries
+            .iter()
+            .find(|entry| entry.index == place.index && !open.moved.contains(entry.index))?;
+        Some(Done {
+            index: place.index,
+            message: Arc::clone(&entry.message),
+            end: DoneEnd::Delivered,
+            at: info.at,
+            attempts: 1,
+            receipt: Some(info.receipt.clone()),
+            history: vec![info.attempt.clone()],
+        })
+    }
+
+    /// Keeps what is held held until an operator goes on.
+    pub fn hold_for_operator(&mut self, key: &HoldKey) {
+        if let Some(hold) = self.holds.get_mut(key) {
+            hold.until = None;
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! Destinations, transports and missing routes that hold messages back, and the tries that end a hold.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::slots::{Origin, SlotState};
+use super::{Owner, TransportId};
+use crate::ids::{Seq, Tenant};
+use crate::time::UnixMillis;
+
+/// Longest pause between two tries of a held destination.
+const HOLD_RETRY_MAX: Duration = Duration::from_secs(60);
+/// First pause of a held destination.
+const HOLD_RETRY_MIN: Duration = Duration::from_secs(1);
+/// Code of a transport that an operator paused.
+const PAUSED: &str = "OUTBOX.PAUSED";
+
+/// What a hold is about.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HoldKey {
+    /// Whose messages; none = everybody's.
+    pub tenant: Option<Tenant>,
+    /// Which transport; none = messages without a route.
+    pub transport: Option<TransportId>,
+    /// Origin, queue or subject; empty = all of the transport.
+    pub scope: Arc<str>,
+}
+
+impl HoldKey {
+    /// Whether a destination of a tenant in a transport falls under it: equal, or below it as a path.
+    pub fn takes(&self, tenant: &Tenant, transport: Option<TransportId>, destination: &str) -> bool {
+        if self.transport != transport || self.tenant.as_ref().is_some_and(|mine| mine != tenant) {
+            return false;
+        }
+        match destination.strip_prefix(self.scope.as_ref()) {
+            None => false,
+            Some(rest) => {
+                self.scope.is_empty()
+                    || rest.is_empty()
+                    || self.scope.ends_with('/')
+                    || rest.starts_with(['/', '?', '#'])
+            }
+        }
+    }
+}
+
+impl HoldKey {
+    /// Whether everything under `other` is under this one too.
+    pub(super) fn covers(&self, other: &Self) -> bool {
+        let tenant = self.tenant.is_none() || self.tenant == other.tenant;
+        let whole = Self { tenant: None, ..self.clone() };
+        tenant && other.tenant.as_ref().is_some_and(|tenant| whole.takes(tenant, other.transport, &other.scope))
+    }
+}
+
+/// A destination, transport or missing route that holds messages back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hold {
+    /// Stable code.
+    pub code: String,
+    /// Why.
+    pub reason: String,
+    /// Since when.
+    pub since: UnixMillis,
+    /// When one message is tried; none = not before an operator or a new configuration lifts it.
+    pub until: Option<UnixMillis>,
+    /// Tries that failed.
+    pub tries: u32,
+    /// The message that is being tried.
+    pub probe: Option<Seq>,
+    /// Messages in memory that wait for it.
+    pub waiting: BTreeSet<Seq>,
+}
+
+impl Owner {
+    /// Holds a destination (`blocked`), or holds it longer. The next try follows after `after` or a growing pause.
+    pub fn hold(&mut self, key: HoldKey, code: &str, reason: &str, after: Option<Duration>, now: UnixMillis) {
+        let tenant = key.tenant.clone();
+        let is_new = !self.holds.contains_key(&key);
+        let hold = self.holds.open(&key, || Hold {
+            code: String::new(),
+            reason: String::new(),
+            since: now,
+            until: None,
+            tries: 0,
+            probe: None,
+            waiting: BTreeSet::new(),
+        });
+        // What was under way when the hold began also comes back blocked: only a failed probe lengthens the pause.
+        let probe = hold.probe.take();
+        if hold.tries == 0 || probe.is_some() {
+            hold.tries = hold.tries.saturating_add(1);
+            let grown =
+                HOLD_RETRY_MIN.saturating_mul(1_u32.checked_shl(hold.tries.saturating_sub(1)).unwrap_or(u32::MAX));
+            hold.until = Some(now.plus(after.unwrap_or(Duration::ZERO).max(grown.min(HOLD_RETRY_MAX))));
+        }
+        code.clone_into(&mut hold.code);
+        reason.clone_into(&mut hold.reason);
+        let affected: Vec<Seq> = self
+            .slots
+            .iter()
+            .filter(|(_, slot)| {
+                is_new
+                    && slot.is_idle()
+                    && tenant.as_ref().is_none_or(|tenant| *tenant == slot.message.tenant)
+                    && key.takes(&slot.message.tenant, slot.transport, slot.message.topic.subject())
+            })
+            .map(|(seq, _)| *seq)
+            .collect();
+        for seq in affected.into_iter().chain(probe) {
+            self.consider(seq, now);
+        }
+    }
+
+    /// Ends a hold: a probe succeeded, or an operator said so.
+    pub fn lift(&mut self, key: &HoldKey, now: UnixMillis) {
+        let Some(hold) = self.holds.remove(key) else { return };
+        self.resume_after_hold(key);
+        for seq in hold.waiting {
+            if let Some(slot) = self.slots.get_mut(&seq) {
+                slot.state = SlotState::Waiting;
+            }
+            self.consider(seq, now);
+        }
+    }
+
+    /// Holds a whole transport until an operator resumes it.
+    pub fn pause(&mut self, transport: TransportId, reason: &str, now: UnixMillis) {
+        let key = HoldKey { tenant: None, transport: Some(transport), scope: Arc::from("") };
+        self.hold(key.clone(), PAUSED, reason, None, now);
+        if let Some(hold) = self.holds.get_mut(&key) {
+            hold.until = None;
+        }
+    }
+
+    /// Tries every held destination of a transport again now.
+    pub fn retry_holds(&mut self, transport: TransportId, now: UnixMillis) {
+        for (key, hold) in self.holds.iter_mut() {
+            if key.transport == Some(transport) && hold.code != PAUSED {
+                hold.until = Some(now);
+            }
+        }
+    }
+
+    /// Holds messages whose topic no route takes.
+    pub(super) fn hold_unrouted(&mut self, now: UnixMillis) {
+        let key = HoldKey { tenant: None, transport: None, scope: Arc::from("") };
+        self.holds.open(&key, || Hold {
+            code: "OUTBOX.NO_ROUTE".to_owned(),
+            reason: "no route takes these topics: add a [[route]] for them".to_owned(),
+            since: now,
+            until: None,
+            tries: 0,
+            probe: None,
+            waiting: BTreeSet::new(),
+        });
+    }
+
+    /// Lets one message through a hold whose time is up. With nobody waiting in memory the hold ends.
+    pub(super) fn begin_probe(&mut self, key: &HoldKey, now: UnixMillis) {
+        let Some(hold) = self.holds.get(key) else { return };
+        if hold.waiting.is_empty() {
+            let skipped = self.windows.values().any(|window| {
+                window.scopes.contains_key(key)
+                    || window.resume.values().any(|resume| resume.hold.as_ref() == Some(key))
+            });
+            if skipped {
+                // Only a message can tell whether the destination is back: read some of those that were skipped.
+                self.resume_after_hold(key);
+                if let Some(hold) = self.holds.get_mut(key) {
+                    hold.until = Some(now.plus(HOLD_RETRY_MIN));
+                }
+            } else {
+                self.lift(key, now);
+            }
+            return;
+        }
+        // Of a tenant with too many retries waiting only those can be sent, and they may be what waits here.
+        let may_try = |seq: &&Seq| {
+            self.slots
+                .get(seq)
+                .is_some_and(|slot| slot.origin == Origin::Parked || !self.is_stalled(&slot.message.tenant))
+        };
+        let probe = hold.waiting.iter().find(may_try).copied();
+        if let Some(hold) = self.holds.get_mut(key) {
+            hold.probe = probe;
+            if probe.is_none() {
+                hold.until = Some(now.plus(HOLD_RETRY_MIN));
+            }
+        }
+        if let Some(seq) = probe {
+            self.holds.note_probe(seq);
+            self.consider(seq, now);
+        }
+    }
+
+    /// A message that was to try a held destination isn't going to be sent: the next try takes another.
+    pub(super) fn end_probe(&mut self, seq: Seq) -> bool {
+        !self.holds.end_probe(seq).is_empty()
+    }
+
+    pub(super) fn hold_of(&self, seq: Seq) -> Option<HoldKey> {
+        let slot = self.slots.get(&seq)?;
+        let destination = slot.message.topic.subject();
+        let tenant = &slot.message.tenant;
+        if slot.transport.is_none() {
+            let key = HoldKey { tenant: None, transport: None, scope: Arc::from("") };
+            return self.holds.contains_key(&key).then_some(key);
+        }
+        self.holds.find(seq, tenant, slot.transport, destination)
+    }
+}

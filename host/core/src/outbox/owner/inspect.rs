@@ -1,0 +1,193 @@
+//! Counts and reasons for people. Nothing here changes anything.
+
+use std::collections::BTreeMap;
+
+use super::slots::SlotState;
+use super::{Hold, HoldKey, Owner, TransportId};
+use crate::ids::{KeyHash, Seq, Tenant};
+use crate::time::UnixMillis;
+
+/// How much of a tenant waits for a transport.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Depths {
+    /// In memory and not being sent.
+    pub ready: u64,
+    /// Being sent or settled.
+    pub leased: u64,
+    /// Waiting for a retry.
+    pub parked: u64,
+    /// `created_at` of the oldest message that isn't parked or being sent.
+    pub oldest_ready: Option<UnixMillis>,
+}
+
+/// What an idle message waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WhyWaiting {
+    /// An earlier message of its key, here.
+    Key(Seq),
+    /// A dead letter that holds its key, here.
+    DeadKey(Seq),
+    /// Its retry, due then.
+    Retry(UnixMillis),
+    /// A held destination, transport or missing route.
+    Held(HoldKey, Hold),
+    /// Its turn.
+    Turn,
+    /// A send is under way.
+    Sending,
+}
+
+/// A hold with what is known to wait for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HoldInfo {
+    /// What is held.
+    pub key: HoldKey,
+    /// Why, since when, until when.
+    pub hold: Hold,
+}
+
+/// A key whose head failed and waits for a retry, or that a dead letter holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldKey {
+    /// Whose.
+    pub tenant: Tenant,
+    /// The key.
+    pub key: String,
+    /// The message that holds it.
+    pub seq: Seq,
+    /// Its next try; none = a dead letter.
+    pub until: Option<UnixMillis>,
+    /// Latest error code.
+    pub code: Option<String>,
+    /// Latest error.
+    pub reason: Option<String>,
+    /// Since its first failure.
+    pub since: UnixMillis,
+    /// Messages in memory behind it.
+    pub waiting: u64,
+}
+
+impl Owner {
+    /// Depths by tenant and transport; transport none = without a route or not read yet.
+    pub fn depths(&self) -> BTreeMap<(Tenant, Option<TransportId>), Depths> {
+        let mut depths: BTreeMap<(Tenant, Option<TransportId>), Depths> = BTreeMap::new();
+        for slot in self.slots.values() {
+            let depth = depths.entry((slot.message.tenant.clone(), slot.transport)).or_default();
+            if !slot.is_idle() {
+                depth.leased += 1;
+            } else if slot.origin == super::slots::Origin::Parked {
+                depth.parked += 1;
+            } else {
+                depth.ready += 1;
+                let oldest = depth.oldest_ready.get_or_insert(slot.message.created_at);
+                *oldest = (*oldest).min(slot.message.created_at);
+            }
+        }
+        for (tenant, window) in &self.windows {
+            let stored: u64 = window
+                .directory
+                .values()
+                .map(|entry| u64::from(entry.messages) - (entry.gone.len() as u64).min(u64::from(entry.messages)))
+                .sum();
+            let unread = stored.saturating_sub(window.messages as u64);
+            if unread == 0 {
+                continue;
+            }
+            let depth = depths.entry((tenant.clone(), None)).or_default();
+            depth.ready += unread;
+            let oldest = window.directory.range(window.scan..).next().map(|(first, _)| UnixMillis(first.0 >> 20));
+            depth.oldest_ready = [depth.oldest_ready, oldest].into_iter().flatten().min();
+        }
+        depths
+    }
+
+    /// Messages in memory, their bytes, and segments claimed, against their bounds.
+    pub fn memory(&self) -> (usize, usize, usize) {
+        (self.window_messages, self.window_bytes, self.record.open.len())
+    }
+
+    /// Messages that wait because too many of their tenant wait for retries.
+    pub fn stalled_messages(&self) -> usize {
+        self.stalled.len()
+    }
+
+    /// Skipped keys that are remembered, over all tenants.
+    pub fn resume_points(&self) -> usize {
+        self.windows.values().map(|window| window.resume.len()).sum()
+    }
+
+    /// Everything that is held.
+    pub fn holds(&self) -> Vec<HoldInfo> {
+        self.holds
+            .iter()
+            .filter(|(key, hold)| key.transport.is_some() || !hold.waiting.is_empty())
+            .map(|(key, hold)| HoldInfo { key: key.clone(), hold: hold.clone() })
+            .collect()
+    }
+
+    /// Keys held by a failed head or a dead letter, at most `limit`.
+    pub fn held_keys(&self, limit: usize) -> Vec<HeldKey> {
+        let behind = |key: &KeyHash| self.keys.get(key).map_or(0, |queue| queue.seqs.len().saturating_sub(1) as u64);
+        let parked = self.keys.iter().filter_map(|(hash, queue)| {
+            let slot = self.slots.get(&queue.head()?)?;
+            if slot.origin != super::slots::Origin::Parked {
+                return None;
+            }
+            let last = slot.history.last();
+            Some(HeldKey {
+                tenant: slot.message.tenant.clone(),
+                key: slot.message.key.as_ref()?.as_str().to_owned(),
+                seq: slot.seq(),
+                until: Some(slot.due),
+                code: last.and_then(|attempt| attempt.code.clone()),
+                reason: last.and_then(|attempt| attempt.reason.clone()),
+                since: slot.first_attempt_at.unwrap_or(slot.due),
+                waiting: behind(hash),
+            })
+        });
+        let held = self.held_keys.iter().filter_map(|(hash, holders)| Some((hash, holders.values().next()?)));
+        let dead = held.filter_map(|(hash, dead)| {
+            Some(HeldKey {
+                tenant: dead.message.tenant.clone(),
+                key: dead.message.key.as_ref()?.as_str().to_owned(),
+                seq: dead.place.seq(),
+                until: None,
+                code: Some(dead.code.clone()),
+                reason: Some(dead.reason.clone()),
+                since: dead.died_at,
+                waiting: self.keys.get(hash).map_or(0, |queue| queue.seqs.len() as u64),
+            })
+        });
+        dead.chain(parked).take(limit).collect()
+    }
+
+    /// What a message in memory waits for; none when it isn't in memory.
+    pub fn why_waiting(&self, seq: Seq) -> Option<WhyWaiting> {
+        let slot = self.slots.get(&seq)?;
+        Some(match &slot.state {
+            SlotState::Sending | SlotState::Out(_) | SlotState::Settling(_) => WhyWaiting::Sending,
+            SlotState::Held(key) => match self.holds.get(key) {
+                Some(hold) => WhyWaiting::Held(key.clone(), hold.clone()),
+                None => WhyWaiting::Turn,
+            },
+            SlotState::Waiting => {
+                if let Some(key) = slot.key {
+                    if let Some(dead) =
+                        self.held_keys.get(&key).and_then(|holders| holders.keys().next()).filter(|dead| **dead < seq)
+                    {
+                        return Some(WhyWaiting::DeadKey(*dead));
+                    }
+                    if let Some(head) =
+                        self.keys.get(&key).and_then(|queue| queue.busy.or(queue.head())).filter(|head| *head != seq)
+                    {
+                        return Some(WhyWaiting::Key(head));
+                    }
+                }
+                WhyWaiting::Retry(slot.due)
+            }
+            SlotState::Stalled | SlotState::WantClaim | SlotState::WantSolo | SlotState::Ready { .. } => {
+                WhyWaiting::Turn
+            }
+        })
+    }
+}

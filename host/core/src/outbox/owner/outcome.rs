@@ -1,0 +1,247 @@
+//! The fate of a commit: applied, not applied, unknown, or the shard is lost.
+
+use super::build::{Flight, InFlight};
+use super::commands::CommandId;
+use super::settle::Verdict;
+use super::slots::{Origin, SlotState};
+use super::{Owner, Rule, Ticket};
+use crate::ids::{KeyHash, MessageId, Seq};
+use crate::outbox::records::ShardRecord;
+use crate::port::store::OwnerCommit;
+use crate::time::Now;
+
+/// What callers are told after a commit went in.
+#[derive(Debug, Default)]
+pub struct Applied {
+    /// Direct requests with the ids of their messages.
+    pub enqueued: Vec<(Ticket, Vec<MessageId>)>,
+    /// Commands that are done.
+    pub commands: Vec<CommandId>,
+    /// Settlements that are durable now.
+    pub settled: usize,
+}
+
+/// What follows from reading the shard record after a failed commit.
+#[derive(Debug)]
+pub enum Resolution {
+    /// The commit had gone in.
+    Applied(Applied),
+    /// It provably never will; its work is queued again.
+    NotApplied,
+    /// Not known yet: commit this barrier, then read the record again.
+    Barrier(Box<OwnerCommit>),
+    /// Another owner took over: this one is to be dropped.
+    Lost,
+}
+
+impl Owner {
+    /// The commit that is out went in.
+    pub fn committed(&mut self, now: Now) -> Applied {
+        match std::mem::replace(&mut self.flight, Flight::Idle) {
+            Flight::Idle => Applied::default(),
+            Flight::Out(flight) | Flight::Unknown(flight, _) => self.apply(*flight, now),
+        }
+    }
+
+    /// The commit that is out failed: `proved` when the store says that nothing was applied. Read the shard record and
+    /// call [`Owner::resolve`].
+    pub fn commit_failed(&mut self) {
+        if let Flight::Out(flight) = std::mem::replace(&mut self.flight, Flight::Idle) {
+            self.flight = Flight::Unknown(flight, Vec::new());
+        }
+    }
+
+    /// Goes on after a failed commit with the shard record as read now. `nonce` is fresh and random.
+    pub fn resolve(&mut self, stored: &ShardRecord, now: Now, nonce: u64) -> Resolution {
+        if stored.token != self.record.token {
+            return Resolution::Lost;
+        }
+        let (flight, mut barriers) = match std::mem::replace(&mut self.flight, Flight::Idle) {
+            Flight::Idle => return Resolution::NotApplied,
+            Flight::Out(flight) => (flight, Vec::new()),
+            Flight::Unknown(flight, barriers) => (flight, barriers),
+        };
+        if stored.nonce == flight.nonce {
+            return Resolution::Applied(self.apply(*flight, now));
+        }
+        if barriers.contains(&stored.nonce) || !self.is_rule_kept(Rule::Barrier) {
+            self.record.beat = stored.beat;
+            self.record.nonce = stored.nonce;
+            self.undo(*flight, now);
+            return Resolution::NotApplied;
+        }
+        let mut record = stored.clone();
+        record.beat += 1;
+        record.nonce = nonce;
+        barriers.push(nonce);
+        self.flight = Flight::Unknown(flight, barriers);
+        Resolution::Barrier(Box::new(OwnerCommit {
+            shard: self.config.shard,
+            expect_token: stored.token,
+            expect_beat: stored.beat,
+            record,
+            writes: Vec::new(),
+        }))
+    }
+
+    fn apply(&mut self, flight: InFlight, now: Now) -> Applied {
+        let mut applied = Applied { settled: flight.settled.len(), ..Applied::default() };
+        let opened: Vec<Seq> =
+            flight.record.open.keys().filter(|first| !self.record.open.contains_key(first)).copied().collect();
+        let closed: Vec<Seq> =
+            self.record.open.keys().filter(|first| !flight.record.open.contains_key(first)).copied().collect();
+        let old_solo = self.record.solo;
+        self.record = flight.record;
+        self.deadline = flight.began + self.config.owner_ttl;
+        let quarantined: Vec<(Seq, String)> =
+            self.corrupt.drain(..flight.quarantined.min(self.corrupt.len())).collect();
+        for (first, _) in quarantined {
+            let holder = self.windows.iter().find(|(_, window)| window.directory.contains_key(&first));
+            if let Some(tenant) = holder.map(|(tenant, _)| tenant.clone()) {
+                self.leave_directory(&tenant, first);
+            }
+        }
+        if let Some(end) = flight.page_end {
+            self.end_page(end);
+        }
+        for (tenant, first, index) in flight.gone {
+            if let Some(entry) = self.windows.get_mut(&tenant).and_then(|window| window.directory.get_mut(&first)) {
+                entry.gone.insert(index);
+            }
+        }
+        for segment in flight.rewritten {
+            if let Some(loaded) = self.segments.get_mut(&segment.first) {
+                loaded.done.retain(|index, _| segment.entries.iter().any(|entry| entry.index == *index));
+                loaded.segment = segment;
+            }
+        }
+        let mut freed: Vec<(Option<KeyHash>, Seq)> = Vec::new();
+        for (seq, parked) in flight.settled {
+            let Some(slot) = self.slots.get(&seq) else { continue };
+            freed.push((slot.key, seq));
+            let (origin, first, was_active) =
+                (slot.origin, slot.place.segment, matches!(slot.state, SlotState::Settling(_)));
+            if origin == Origin::Segment && was_active {
+                self.deactivate(first);
+            }
+            self.drop_slot(seq);
+            if let Some(parked) = parked {
+                self.insert_parked(&parked, now.wall);
+            }
+        }
+        for (tenant, first) in flight.finished {
+            self.leave_directory(&tenant, first);
+        }
+        for first in closed {
+            self.release_segment(first);
+        }
+        for (segment, load) in flight.new_segments {
+            let messages = u32::try_from(segment.entries.len()).unwrap_or(u32::MAX);
+            // Also while the directory is still being read: a page read before this commit doesn't have it.
+            self.enter_directory(&segment.tenant, segment.first, messages);
+            if load
+                && self.windows.get(&segment.tenant).and_then(super::window::TenantWindow::next_unscanned)
+                    == Some(segment.first)
+            {
+                self.scan_segment(&segment, now.wall);
+            }
+            if self.record.open.contains_key(&segment.first) {
+                // Claimed ones are always in memory, also when all their messages were skipped.
+                self.keep_segment(&segment);
+            }
+            self.release_segment(segment.first);
+        }
+        for parked in flight.replayed {
+            self.insert_parked(&parked, now.wall);
+        }
+        for scheduled in flight.scheduled_new {
+            self.insert_scheduled_wake(&scheduled);
+        }
+        for seq in flight.parked_claims {
+            if let Some(slot) = self.slots.get_mut(&seq) {
+                slot.claimed = true;
+            }
+            self.consider(seq, now.wall);
+        }
+        for dead in flight.key_holders {
+            self.hold_key(dead);
+        }
+        for dead in flight.key_released {
+            if let Some(key) = self.release_key(&dead) {
+                self.key_is_empty(&dead.message.tenant, key);
+                freed.push((Some(key), dead.place.seq()));
+            }
+        }
+        for (key, seq) in freed {
+            self.free_key(key, seq, now.wall);
+        }
+        self.consider_claimed(&opened, old_solo, now);
+        self.reconsider_stalled(now.wall);
+        applied.commands = flight.commands.iter().map(|queued| queued.id).collect();
+        if flight.abandoned {
+            applied.commands.clear();
+        } else {
+            applied.enqueued = flight.directs.into_iter().map(|(direct, ids)| (direct.request.ticket, ids)).collect();
+        }
+        applied
+    }
+
+    fn consider_claimed(&mut self, opened: &[Seq], old_solo: Option<Seq>, now: Now) {
+        for first in opened {
+            self.reconsider_segment(*first, now.wall);
+        }
+        for solo in [self.record.solo, old_solo].into_iter().flatten() {
+            self.consider(solo, now.wall);
+        }
+    }
+
+    /// The commit never went in: everything it would have done is queued again.
+    fn undo(&mut self, flight: InFlight, now: Now) {
+        self.door.owed = self.door.pass.take().is_some() || flight.page_end.is_some();
+        self.scheduled.due = flight.scheduled_taken;
+        for (seq, _) in flight.settled.iter().rev() {
+            let Some(slot) = self.slots.get_mut(seq) else { continue };
+            let SlotState::Settling(settlement) = std::mem::replace(&mut slot.state, SlotState::Waiting) else {
+                continue;
+            };
+            match settlement.verdict {
+                Verdict::Cancelled | Verdict::Release { .. } => {
+                    let (origin, first, cancelled) =
+                        (slot.origin, slot.place.segment, matches!(settlement.verdict, Verdict::Cancelled));
+                    if origin == Origin::Segment && cancelled {
+                        self.deactivate(first);
+                    }
+                    self.consider(*seq, now.wall);
+                }
+                _ => {
+                    slot.state = SlotState::Out(settlement);
+                    self.outs.push_front(*seq);
+                }
+            }
+        }
+        for queued in flight.commands.into_iter().rev() {
+            if !flight.abandoned {
+                self.commands.push_front(queued);
+            }
+        }
+        for (mut direct, _) in flight.directs.into_iter().rev() {
+            if !flight.abandoned {
+                // It has to follow a pass that begins from now on.
+                direct.request.arrived = direct.request.arrived.min(now.mono);
+                self.direct_bytes += direct.bytes;
+                self.directs.push_front(direct);
+            }
+        }
+        for first in flight.record.open.keys() {
+            self.release_segment(*first);
+        }
+        if let Some(solo) = self.record.solo {
+            self.consider(solo, now.wall);
+        }
+        // Segments that it would have given up are still claimed.
+        let wanted: Vec<Seq> = self.want_segments.values().flatten().copied().collect();
+        for seq in wanted {
+            self.consider(seq, now.wall);
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! What an idle message waits for: an earlier one of its key, its time, a hold, a claim, its turn.
+
+use super::slots::{Origin, SlotState};
+use super::{Owner, Rule};
+use crate::ids::{KeyHash, Seq, Tenant};
+use crate::limits::SUSPECT_SOLO_AT;
+use crate::time::{Now, UnixMillis};
+
+/// What an idle message waits for.
+#[derive(Debug)]
+pub(super) enum Wish {
+    /// For what this state says.
+    State(SlotState),
+    /// For this instant.
+    At(UnixMillis),
+}
+
+impl Owner {
+    /// Decides anew what an idle message waits for.
+    pub(super) fn consider(&mut self, seq: Seq, now: UnixMillis) {
+        if !self.slots.get(&seq).is_some_and(super::slots::Slot::is_idle) {
+            return;
+        }
+        self.unlist(seq);
+        let Some(mut wish) = self.wish(seq, now) else { return };
+        let is_sendable =
+            matches!(wish, Wish::State(SlotState::Ready { .. } | SlotState::WantClaim | SlotState::WantSolo));
+        // One that was to try a held destination and can't be sent waits for that destination again.
+        if !is_sendable && self.end_probe(seq) {
+            let Some(again) = self.wish(seq, now) else { return };
+            wish = again;
+        }
+        let state = match wish {
+            Wish::State(state) => state,
+            Wish::At(due) => {
+                self.timers.insert((due, seq));
+                return;
+            }
+        };
+        if let SlotState::Ready { .. } = state {
+            self.list_ready(seq);
+            return;
+        }
+        match &state {
+            SlotState::WantClaim => self.list_wanted(seq),
+            SlotState::WantSolo => {
+                self.want_solo.insert(seq);
+            }
+            SlotState::Held(key) => {
+                if let Some(hold) = self.holds.get_mut(key) {
+                    hold.waiting.insert(seq);
+                }
+                self.may_free(seq);
+            }
+            SlotState::Stalled => {
+                self.stalled.insert(seq);
+            }
+            _ => {}
+        }
+        if let Some(slot) = self.slots.get_mut(&seq) {
+            slot.state = state;
+        }
+    }
+
+    fn list_wanted(&mut self, seq: Seq) {
+        let Some(slot) = self.slots.get(&seq) else { return };
+        match slot.origin {
+            Origin::Parked => {
+                self.want_parked.insert(seq);
+            }
+            Origin::Segment => {
+                let first = slot.place.segment;
+                let wanted = self.want_segments.entry(first).or_default();
+                if wanted.is_empty() {
+                    self.want_by_tenant.entry(slot.message.tenant.clone()).or_default().insert(first);
+                }
+                wanted.insert(seq);
+            }
+        }
+    }
+
+    fn may_free(&mut self, seq: Seq) {
+        let window = self.slots.get(&seq).and_then(|slot| self.windows.get_mut(&slot.message.tenant));
+        if let Some(window) = window {
+            window.may_free = true;
+        }
+    }
+
+    /// What an idle message waits for, as things stand; none when there is no such message.
+    pub(super) fn wish(&self, seq: Seq, now: UnixMillis) -> Option<Wish> {
+        let slot = self.slots.get(&seq)?;
+        if let Some(key) = slot.key
+            && (self.is_behind(key, seq) || self.is_fenced(key, seq))
+        {
+            return Some(Wish::State(SlotState::Waiting));
+        }
+        if slot.due > now {
+            return Some(Wish::At(slot.due));
+        }
+        if let Some(hold) = self.hold_of(seq) {
+            return Some(Wish::State(SlotState::Held(hold)));
+        }
+        if slot.origin == Origin::Segment && self.is_stalled(&slot.message.tenant) {
+            return Some(Wish::State(SlotState::Stalled));
+        }
+        if slot.suspect >= SUSPECT_SOLO_AT && !self.is_solo(seq) {
+            return Some(Wish::State(SlotState::WantSolo));
+        }
+        let claimed = match slot.origin {
+            Origin::Parked => slot.claimed,
+            Origin::Segment => self.is_claimed(slot.place.segment),
+        } || !self.is_rule_kept(Rule::ClaimBeforeSend);
+        Some(Wish::State(if claimed { SlotState::Ready { lane: 0 } } else { SlotState::WantClaim }))
+    }
+
+    /// Whether another message of its key goes first.
+    fn is_behind(&self, key: KeyHash, seq: Seq) -> bool {
+        self.keys.get(&key).is_some_and(|queue| {
+            if !self.is_rule_kept(Rule::KeyWaitsForCommit) {
+                let settled = |seq: &Seq| {
+                    matches!(
+                        self.slots.get(seq).map(|slot| &slot.state),
+                        Some(SlotState::Out(_) | SlotState::Settling(_))
+                    )
+                };
+                return queue.seqs.iter().find(|seq| !settled(seq)) != Some(&seq);
+            }
+            queue.head() != Some(seq) || queue.busy.is_some_and(|busy| busy != seq)
+        })
+    }
+
+    /// Whether a dead letter before it holds its key.
+    pub(super) fn is_fenced(&self, key: KeyHash, seq: Seq) -> bool {
+        self.held_keys.get(&key).and_then(|holders| holders.keys().next()).is_some_and(|first| *first < seq)
+    }
+
+    /// Claimed by the last commit, and not un-claimed by the one that is out.
+    pub(super) fn is_claimed(&self, first: Seq) -> bool {
+        self.record.open.contains_key(&first) && self.flight_keeps_open(first)
+    }
+
+    /// Sent alone by the last commit, and not un-claimed by the one that is out.
+    fn is_solo(&self, seq: Seq) -> bool {
+        self.record.solo == Some(seq) && self.in_flight_record().is_none_or(|flight| flight.record.solo == Some(seq))
+    }
+
+    /// Takes a message off whatever list it is on.
+    pub(super) fn unlist(&mut self, seq: Seq) {
+        let Some(slot) = self.slots.get_mut(&seq) else { return };
+        if slot.due > UnixMillis(0) {
+            self.timers.remove(&(slot.due, seq));
+        }
+        match std::mem::replace(&mut slot.state, SlotState::Waiting) {
+            SlotState::WantClaim => {
+                self.want_parked.remove(&seq);
+                let first = slot.place.segment;
+                if let Some(wanted) = self.want_segments.get_mut(&first) {
+                    wanted.remove(&seq);
+                    if wanted.is_empty() {
+                        self.want_segments.remove(&first);
+                        if let Some(firsts) = self.want_by_tenant.get_mut(&slot.message.tenant) {
+                            firsts.remove(&first);
+                            if firsts.is_empty() {
+                                self.want_by_tenant.remove(&slot.message.tenant);
+                            }
+                        }
+                    }
+                }
+            }
+            SlotState::WantSolo => {
+                self.want_solo.remove(&seq);
+            }
+            SlotState::Stalled => {
+                self.stalled.remove(&seq);
+            }
+            SlotState::Held(key) => {
+                if let Some(hold) = self.holds.get_mut(&key) {
+                    hold.waiting.remove(&seq);
+                }
+            }
+            SlotState::Ready { lane } => {
+                let (tenant, transport, first, origin) =
+                    (slot.message.tenant.clone(), slot.transport, slot.place.segment, slot.origin);
+                self.unlist_ready(seq, &tenant, transport, lane);
+                if origin == Origin::Segment {
+                    self.deactivate(first);
+                }
+            }
+            SlotState::Waiting => {}
+            busy @ (SlotState::Sending | SlotState::Out(_) | SlotState::Settling(_)) => slot.state = busy,
+        }
+    }
+
+    pub(super) fn deactivate(&mut self, first: Seq) {
+        if let Some(loaded) = self.segments.get_mut(&first) {
+            loaded.active = loaded.active.saturating_sub(1);
+        }
+    }
+
+    /// Wakes what is due: messages whose time has come and held destinations whose next try is due.
+    pub fn tick(&mut self, now: Now) {
+        while let Some((due, seq)) = self.timers.first().copied() {
+            if due > now.wall {
+                break;
+            }
+            self.timers.remove(&(due, seq));
+            self.consider(seq, now.wall);
+        }
+        for key in self.holds.due(now.wall) {
+            self.begin_probe(&key, now.wall);
+        }
+    }
+
+    /// The instant at which [`Owner::tick`] next has something to do, by the wall clock.
+    pub fn next_wake(&self) -> Option<UnixMillis> {
+        let timer = self.timers.first().map(|(due, _)| *due);
+        [timer, self.holds.next_try(), self.scheduled.next].into_iter().flatten().min()
+    }
+
+    pub(super) fn is_stalled(&self, tenant: &Tenant) -> bool {
+        self.parked_count.get(tenant).is_some_and(|count| *count >= self.config.parked_per_tenant)
+    }
+
+    /// Looks again at tenants that were stalled by their retries.
+    pub(super) fn reconsider_stalled(&mut self, now: UnixMillis) {
+        let again: Vec<Seq> = self
+            .stalled
+            .iter()
+            .copied()
+            .filter(|seq| self.slots.get(seq).is_none_or(|slot| !self.is_stalled(&slot.message.tenant)))
+            .collect();
+        for seq in again {
+            self.stalled.remove(&seq);
+            self.consider(seq, now);
+        }
+    }
+}

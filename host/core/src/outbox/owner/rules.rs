@@ -1,0 +1,60 @@
+//! The rules of the protocol that the model checker leaves out one by one, to prove that it would notice.
+
+/// A rule of the owner's protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// Every commit bumps beat and nonce, also when it changes nothing else.
+    AlwaysBeat,
+    /// A doorstep pass reads from the low end.
+    PassFromLowEnd,
+    /// A pass's upper stamp is fixed when it begins, and every page of it is read from the low end up to that.
+    PassUpperFixed,
+    /// Direct requests are sequenced only after a completed pass.
+    DirectAfterPass,
+    /// After an unknown outcome a barrier is committed before the old commit is given up.
+    Barrier,
+    /// A key moves on only when the settlement before is known committed.
+    KeyWaitsForCommit,
+    /// Only what is durably claimed is sent.
+    ClaimBeforeSend,
+    /// A scan skips keys that have a resume point.
+    SkipResumedKeys,
+    /// Only direct requests that arrived before the pass began follow it.
+    DirectBeforePass,
+    /// A segment with a message that could be sent isn't evicted, and nothing is sent from one that the commit that is
+    /// out gives up.
+    EvictIdleOnly,
+}
+
+impl Rule {
+    /// All rules, in the order of the mutations' numbers, from 1.
+    pub const ALL: [Self; 10] = [
+        Self::AlwaysBeat,
+        Self::PassFromLowEnd,
+        Self::PassUpperFixed,
+        Self::DirectAfterPass,
+        Self::Barrier,
+        Self::KeyWaitsForCommit,
+        Self::ClaimBeforeSend,
+        Self::SkipResumedKeys,
+        Self::DirectBeforePass,
+        Self::EvictIdleOnly,
+    ];
+}
+
+/// Which rules hold: all, but in a mutation of the model checker.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rules {
+    omitted: Option<Rule>,
+}
+
+impl Rules {
+    /// All but one. Only for proving that the checker notices: such an owner loses or reorders messages.
+    pub fn without(rule: Rule) -> Self {
+        Self { omitted: Some(rule) }
+    }
+    /// Whether a rule holds.
+    pub fn kept(self, rule: Rule) -> bool {
+        self.omitted != Some(rule)
+    }
+}

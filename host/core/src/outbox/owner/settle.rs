@@ -1,0 +1,156 @@
+//! What became of a send. A settlement waits for the next commit; what needs no write takes effect at once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::slots::{Origin, SlotState};
+use super::{HoldKey, Owner, Rule};
+use crate::ids::Seq;
+use crate::outbox::records::AttemptRecord;
+use crate::port::transport::{Fault, Receipt};
+use crate::time::{Now, UnixMillis};
+
+/// The fate of one send, with what follows decided.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Delivered.
+    Ack(Receipt),
+    /// Failed; the attempt counts. Again at `due`.
+    Retry {
+        /// When.
+        due: UnixMillis,
+        /// The delay that led to it.
+        delay: Duration,
+        /// Why.
+        fault: Fault,
+    },
+    /// Failed for good.
+    Dead(Fault),
+    /// The destination is at fault; no attempt. Empty scope = the message's destination.
+    Blocked {
+        /// What stops.
+        scope: String,
+        /// Why.
+        fault: Fault,
+    },
+    /// Not tried; no attempt. Not again before `due`.
+    Release {
+        /// When; none = as soon as there is a turn.
+        due: Option<UnixMillis>,
+    },
+    /// Its `expires_at` passed before it could be sent.
+    Expired,
+    /// An operator took it back.
+    Cancelled,
+}
+
+/// A verdict with the record of the attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settlement {
+    /// What follows.
+    pub verdict: Verdict,
+    /// For the history.
+    pub attempt: AttemptRecord,
+}
+
+impl Owner {
+    /// Takes the fate of a send that [`Owner::take`] began. False when there is no such send: it was settled before,
+    /// or the settlement is of an earlier ownership (the caller audits that as a conflict).
+    pub fn settle(&mut self, seq: Seq, epoch: u64, settlement: Settlement, now: Now) -> bool {
+        if epoch != self.record.token {
+            return false;
+        }
+        match self.slots.get(&seq) {
+            Some(slot) if slot.state == SlotState::Sending => {}
+            _ => return false,
+        }
+        self.flying = self.flying.saturating_sub(1);
+        self.note_probe(seq, &settlement.verdict, now.wall);
+        match settlement.verdict {
+            Verdict::Blocked { scope, fault } => self.block(seq, &scope, &fault, now.wall),
+            Verdict::Release { due } => self.put_back(seq, due, now.wall),
+            _ => self.queue_settlement(seq, settlement, now.wall),
+        }
+        true
+    }
+
+    pub(super) fn queue_settlement(&mut self, seq: Seq, settlement: Settlement, now: UnixMillis) {
+        let Some(slot) = self.slots.get_mut(&seq) else { return };
+        slot.state = SlotState::Out(Box::new(settlement));
+        let key = slot.key;
+        self.outs.push_back(seq);
+        if !self.is_rule_kept(Rule::KeyWaitsForCommit) {
+            let next = key
+                .and_then(|key| self.keys.get(&key))
+                .and_then(|queue| queue.seqs.iter().copied().find(|other| *other > seq));
+            if let Some(next) = next {
+                self.consider(next, now);
+            }
+        }
+    }
+
+    fn note_probe(&mut self, seq: Seq, verdict: &Verdict, now: UnixMillis) {
+        let probed = match verdict {
+            Verdict::Blocked { .. } => return,
+            _ => self.holds.end_probe(seq),
+        };
+        // One that wasn't sent after all leaves the hold to the next one.
+        if matches!(verdict, Verdict::Ack(_) | Verdict::Dead(_) | Verdict::Retry { .. }) {
+            for key in probed {
+                self.lift(&key, now);
+            }
+        }
+    }
+
+    fn block(&mut self, seq: Seq, scope: &str, fault: &Fault, now: UnixMillis) {
+        let Some(slot) = self.slots.get(&seq) else { return };
+        let scope = if scope.is_empty() { slot.message.topic.subject() } else { scope };
+        let key =
+            HoldKey { tenant: Some(slot.message.tenant.clone()), transport: slot.transport, scope: Arc::from(scope) };
+        // A try that came through to something narrower ends the hold it was made for.
+        let mut passed = self.holds.probed_by(seq);
+        passed.retain(|other| *other != key && other.covers(&key));
+        self.hold(key, &fault.code, &fault.reason, fault.after, now);
+        for other in passed {
+            self.lift(&other, now);
+        }
+        self.put_back(seq, None, now);
+    }
+
+    /// Gives a message back untried.
+    fn put_back(&mut self, seq: Seq, due: Option<UnixMillis>, now: UnixMillis) {
+        let Some(slot) = self.slots.get_mut(&seq) else { return };
+        slot.state = SlotState::Waiting;
+        if let Some(due) = due {
+            slot.due = due;
+        }
+        let (key, first, origin) = (slot.key, slot.place.segment, slot.origin);
+        if origin == Origin::Segment {
+            self.deactivate(first);
+        }
+        if let Some(queue) = key.and_then(|key| self.keys.get_mut(&key)) {
+            queue.busy = None;
+        }
+        self.consider(seq, now);
+        // A replay may have come before it meanwhile.
+        if let Some(head) =
+            key.and_then(|key| self.keys.get(&key)).and_then(super::slots::KeyQueue::head).filter(|head| *head != seq)
+        {
+            self.consider(head, now);
+        }
+    }
+
+    /// Looks at a key's head again, after the message before it left or moved.
+    pub(super) fn free_key(&mut self, key: Option<crate::ids::KeyHash>, seq: Seq, now: UnixMillis) {
+        let Some(key) = key else { return };
+        let Some(queue) = self.keys.get_mut(&key) else { return };
+        if queue.busy == Some(seq) {
+            queue.busy = None;
+        }
+        if let Some(head) = queue.head() {
+            self.consider(head, now);
+        } else if queue.busy.is_none() {
+            self.keys.remove(&key);
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! A message in memory, its key's queue, and its segment.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::settle::Settlement;
+use super::{HoldKey, TransportId};
+use crate::ids::{KeyHash, Place, Seq};
+use crate::message::Message;
+use crate::outbox::bits::Bits;
+use crate::outbox::records::{AttemptOutcome, AttemptRecord, Parked, Segment};
+use crate::port::transport::Receipt;
+use crate::time::UnixMillis;
+
+/// Where a message in memory lies in the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    Segment,
+    Parked,
+}
+
+/// What a message in memory is doing.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum SlotState {
+    /// Behind another of its key, or not due.
+    Waiting,
+    /// Its destination or transport is held.
+    Held(HoldKey),
+    /// Too many messages of its tenant wait for retries.
+    Stalled,
+    /// May be sent once it is claimed.
+    WantClaim,
+    /// May be sent once nothing else is.
+    WantSolo,
+    /// Claimed; may be sent.
+    Ready { lane: u32 },
+    /// Being sent.
+    Sending,
+    /// Its fate waits for a commit.
+    Out(Box<Settlement>),
+    /// Its fate is in the commit that is out.
+    Settling(Box<Settlement>),
+}
+
+/// A message in memory.
+#[derive(Debug)]
+pub(super) struct Slot {
+    pub place: Place,
+    pub message: Arc<Message>,
+    pub key: Option<KeyHash>,
+    pub transport: Option<TransportId>,
+    pub origin: Origin,
+    pub attempts: u32,
+    pub suspect: u32,
+    pub solo_crashes: u32,
+    pub due: UnixMillis,
+    pub delay: Duration,
+    pub first_attempt_at: Option<UnixMillis>,
+    /// Parked messages only: the row says that a send may be under way.
+    pub claimed: bool,
+    pub history: Vec<AttemptRecord>,
+    pub state: SlotState,
+}
+
+impl Slot {
+    pub fn seq(&self) -> Seq {
+        self.place.seq()
+    }
+    /// Nothing was begun that has to end first.
+    pub fn is_idle(&self) -> bool {
+        !matches!(self.state, SlotState::Sending | SlotState::Out(_) | SlotState::Settling(_))
+    }
+    /// Goes alone in its batch: its last call ended with an unknown fate, or a process died with it.
+    pub fn goes_alone(&self) -> bool {
+        self.suspect > 0 || self.history.last().is_some_and(|last| last.outcome == AttemptOutcome::Unknown)
+    }
+    /// The row of this message, parked until `due`.
+    pub fn parked(&self, claimed: bool) -> Parked {
+        Parked {
+            place: self.place,
+            message: Arc::clone(&self.message),
+            attempts: self.attempts,
+            suspect: self.suspect,
+            solo_crashes: self.solo_crashes,
+            due: self.due,
+            delay: self.delay,
+            first_attempt_at: self.first_attempt_at.unwrap_or(self.due),
+            claimed,
+            history: self.history.clone(),
+        }
+    }
+}
+
+/// Messages of one key in memory.
+#[derive(Debug, Default)]
+pub(super) struct KeyQueue {
+    /// In order.
+    pub seqs: Vec<Seq>,
+    /// The one that is being sent or settled.
+    pub busy: Option<Seq>,
+}
+
+impl KeyQueue {
+    pub fn insert(&mut self, seq: Seq) {
+        if let Err(at) = self.seqs.binary_search(&seq) {
+            self.seqs.insert(at, seq);
+        }
+    }
+    pub fn remove(&mut self, seq: Seq) {
+        if let Ok(at) = self.seqs.binary_search(&seq) {
+            self.seqs.remove(at);
+        }
+    }
+    pub fn head(&self) -> Option<Seq> {
+        self.seqs.first().copied()
+    }
+}
+
+/// What is kept of a delivered message until its segment is finished.
+#[derive(Clone, Debug)]
+pub(super) struct DoneInfo {
+    pub at: UnixMillis,
+    pub attempt: AttemptRecord,
+    pub receipt: Receipt,
+}
+
+/// A segment in memory. Claimed ones are always here.
+#[derive(Debug)]
+pub(super) struct LoadedSegment {
+    /// As stored.
+    pub segment: Arc<Segment>,
+    /// Messages of it that are ready, being sent or settling: such a segment is not evicted.
+    pub active: usize,
+    /// Messages of it in memory.
+    pub slots: usize,
+    /// Delivered ones, by index.
+    pub done: BTreeMap<u16, DoneInfo>,
+    /// Counted against the window with this.
+    pub weight: usize,
+}
+
+/// What the directory knows of a stored segment.
+#[derive(Clone, Debug)]
+pub(super) struct DirectoryEntry {
+    pub messages: u32,
+    /// Indices that left it during this ownership: a page read before they left must not bring them back.
+    pub gone: Bits,
+}

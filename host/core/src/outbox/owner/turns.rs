@@ -1,0 +1,263 @@
+//! Who may send next: ready messages lane by lane, tenants in weighted turn.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::slots::{Origin, SlotState};
+use super::{Owner, TransportId};
+use crate::ids::{Seq, Tenant};
+use crate::message::Message;
+use crate::time::{Monotonic, Now, UnixMillis};
+
+/// Messages a tenant of weight 1 gets in one turn.
+const TURN_MESSAGES: usize = 8;
+
+/// Ready messages of one tenant in one lane.
+#[derive(Debug, Default)]
+struct TenantReady {
+    all: BTreeSet<Seq>,
+    /// Those that had failed before.
+    retries: BTreeSet<Seq>,
+}
+
+/// What one tenant may send now.
+struct Turn {
+    seqs: Vec<Seq>,
+    /// How many it may send.
+    quantum: usize,
+    /// Who had the turn before, and what was left of it.
+    before: (Option<Tenant>, usize),
+    /// How many tenants take turns.
+    tenants: usize,
+}
+
+/// Ready messages of one lane.
+#[derive(Debug, Default)]
+pub(super) struct ReadyQueue {
+    tenants: BTreeMap<Tenant, TenantReady>,
+    /// Who had the last turn.
+    turn: Option<Tenant>,
+    /// What is left of it because a batch was full: the next batch goes on with it, or weights would count for less.
+    left: usize,
+}
+
+impl ReadyQueue {
+    /// How many messages are ready.
+    pub fn len(&self) -> usize {
+        self.tenants.values().map(|ready| ready.all.len()).sum()
+    }
+}
+
+/// A message to send now.
+#[derive(Clone, Debug)]
+pub struct Sending {
+    /// Its place in the order: names it in the settlement.
+    pub seq: Seq,
+    /// The message.
+    pub message: Arc<Message>,
+    /// 1 on the first attempt.
+    pub attempt: u32,
+    /// Fencing token of this ownership.
+    pub epoch: u64,
+    /// It goes alone in its batch.
+    pub alone: bool,
+    /// Delay before this attempt; none at the first.
+    pub previous_delay: Option<Duration>,
+    /// First try, if there was one.
+    pub first_attempt_at: Option<UnixMillis>,
+}
+
+impl Owner {
+    /// Takes messages to send through one lane now: at most `messages` and about `bytes`. Nothing after the lease's
+    /// end by this host's own clock, and nothing beside a message that is sent alone. The caller sends all of them.
+    pub fn take(&mut self, transport: TransportId, lane: u32, messages: usize, bytes: usize, now: Now) -> Vec<Sending> {
+        self.take_beside(transport, lane, messages, bytes, false, now)
+    }
+
+    /// The same while the lane is `busy` with other calls: a message that has to be alone waits until it isn't, and then
+    /// goes first.
+    pub fn take_beside(
+        &mut self,
+        transport: TransportId,
+        lane: u32,
+        messages: usize,
+        bytes: usize,
+        busy: bool,
+        now: Now,
+    ) -> Vec<Sending> {
+        let mut out = Vec::new();
+        if self.releasing || now.mono >= self.deadline {
+            return out;
+        }
+        if let Some(solo) = self.record.solo {
+            if self.flying == 0 && self.is_ready_in(solo, transport, lane) && !self.expires(solo, now.wall) {
+                out.extend(self.begin_send(solo, now.wall));
+            }
+            return out;
+        }
+        let mut left = bytes;
+        let mut empty_turns = 0;
+        while out.len() < messages && left > 0 {
+            let Some(turn) = self.next_turn(transport, lane) else { break };
+            let mut given = 0;
+            for seq in turn.seqs {
+                if out.len() >= messages || left == 0 {
+                    self.keep_turn(transport, lane, turn.quantum.saturating_sub(given));
+                    break;
+                }
+                if self.expires(seq, now.wall) {
+                    given += 1;
+                    continue;
+                }
+                let Some(slot) = self.slots.get(&seq) else { continue };
+                let (alone, weight) = (slot.goes_alone(), slot.message.payload.len().max(1));
+                if !out.is_empty() && (alone || weight > left) || busy && alone {
+                    // It begins the next batch, or it would never have a turn beside busier tenants.
+                    if given == 0 {
+                        self.give_turn_back(transport, lane, turn.before);
+                    }
+                    return out;
+                }
+                left = left.saturating_sub(weight);
+                given += 1;
+                out.extend(self.begin_send(seq, now.wall));
+                if alone {
+                    return out;
+                }
+            }
+            empty_turns = if given == 0 { empty_turns + 1 } else { 0 };
+            if empty_turns >= turn.tenants {
+                break;
+            }
+        }
+        out
+    }
+
+    /// Whether a send may still begin at this instant.
+    pub fn may_send(&self, now: Monotonic) -> bool {
+        now < self.deadline
+    }
+
+    /// The tenant whose turn it is, with the oldest of its ready messages: as many as its weight allows, and while too many
+    /// of its messages wait for retries only such retries.
+    fn next_turn(&mut self, transport: TransportId, lane: u32) -> Option<Turn> {
+        let queue = self.ready.get(&(transport, lane))?;
+        let last = queue.turn.as_ref();
+        let goes_on = last.filter(|_| queue.left > 0).and_then(|last| queue.tenants.get_key_value(last));
+        let after =
+            || last.and_then(|last| queue.tenants.range::<Tenant, _>((Bound::Excluded(last), Bound::Unbounded)).next());
+        let (tenant, ready) = goes_on.or_else(after).or_else(|| queue.tenants.iter().next())?;
+        let quantum = if goes_on.is_some() { queue.left } else { TURN_MESSAGES * self.weight_of(tenant) as usize };
+        let seqs = if self.is_stalled(tenant) { &ready.retries } else { &ready.all };
+        let seqs = seqs.iter().take(quantum).copied().collect();
+        let (tenant, tenants) = (tenant.clone(), queue.tenants.len());
+        let queue = self.ready.get_mut(&(transport, lane))?;
+        let before = (queue.turn.replace(tenant), std::mem::take(&mut queue.left));
+        Some(Turn { seqs, quantum, before, tenants })
+    }
+
+    fn give_turn_back(&mut self, transport: TransportId, lane: u32, before: (Option<Tenant>, usize)) {
+        if let Some(queue) = self.ready.get_mut(&(transport, lane)) {
+            (queue.turn, queue.left) = before;
+        }
+    }
+
+    fn keep_turn(&mut self, transport: TransportId, lane: u32, left: usize) {
+        if let Some(queue) = self.ready.get_mut(&(transport, lane)) {
+            queue.left = left;
+        }
+    }
+
+    fn begin_send(&mut self, seq: Seq, now: UnixMillis) -> Option<Sending> {
+        let epoch = self.record.token;
+        let slot = self.slots.get_mut(&seq)?;
+        let SlotState::Ready { lane } = slot.state else { return None };
+        slot.state = SlotState::Sending;
+        let first_attempt_at = slot.first_attempt_at;
+        slot.first_attempt_at.get_or_insert(now);
+        let sending = Sending {
+            seq,
+            message: Arc::clone(&slot.message),
+            attempt: slot.attempts.saturating_add(1),
+            epoch,
+            alone: slot.goes_alone(),
+            previous_delay: (slot.attempts > 0).then_some(slot.delay),
+            first_attempt_at,
+        };
+        let (tenant, transport, key) = (slot.message.tenant.clone(), slot.transport, slot.key);
+        if let Some(queue) = key.and_then(|key| self.keys.get_mut(&key)) {
+            queue.busy = Some(seq);
+        }
+        self.unlist_ready(seq, &tenant, transport, lane);
+        self.flying += 1;
+        Some(sending)
+    }
+
+    /// Whether a message is over before it could be sent; if so, that is its settlement.
+    fn expires(&mut self, seq: Seq, now: UnixMillis) -> bool {
+        let is_over = self.slots.get(&seq).is_some_and(|slot| slot.message.expires_at.is_some_and(|end| end <= now));
+        if is_over {
+            self.expire(seq, now);
+        }
+        is_over
+    }
+
+    fn expire(&mut self, seq: Seq, now: UnixMillis) {
+        self.unlist(seq);
+        self.end_probe(seq);
+        let Some(slot) = self.slots.get(&seq) else { return };
+        let (key, first, origin) = (slot.key, slot.place.segment, slot.origin);
+        if origin == Origin::Segment
+            && let Some(loaded) = self.segments.get_mut(&first)
+        {
+            loaded.active += 1;
+        }
+        if let Some(queue) = key.and_then(|key| self.keys.get_mut(&key)) {
+            queue.busy = Some(seq);
+        }
+        self.queue_settlement(seq, super::build::without_attempt(super::Verdict::Expired, now), now);
+    }
+
+    fn is_ready_in(&self, seq: Seq, transport: TransportId, lane: u32) -> bool {
+        self.slots
+            .get(&seq)
+            .is_some_and(|slot| slot.transport == Some(transport) && slot.state == (SlotState::Ready { lane }))
+    }
+
+    pub(super) fn list_ready(&mut self, seq: Seq) {
+        let routing = Arc::clone(&self.config.routing);
+        let Some(slot) = self.slots.get_mut(&seq) else { return };
+        let Some(transport) = slot.transport else { return };
+        let lanes = u128::from(routing.lanes_of(transport));
+        let spread = slot.key.map_or(u128::from(seq.0), |key| key.0);
+        let lane = u32::try_from(spread % lanes).unwrap_or(0);
+        slot.state = SlotState::Ready { lane };
+        let (tenant, slot_origin) = (slot.message.tenant.clone(), slot.origin);
+        if slot_origin == Origin::Segment {
+            let first = slot.place.segment;
+            if let Some(loaded) = self.segments.get_mut(&first) {
+                loaded.active += 1;
+            }
+        }
+        let is_retry = slot_origin == Origin::Parked;
+        let ready = self.ready.entry((transport, lane)).or_default().tenants.entry(tenant).or_default();
+        ready.all.insert(seq);
+        if is_retry {
+            ready.retries.insert(seq);
+        }
+    }
+
+    pub(super) fn unlist_ready(&mut self, seq: Seq, tenant: &Tenant, transport: Option<TransportId>, lane: u32) {
+        let Some(transport) = transport else { return };
+        let Some(queue) = self.ready.get_mut(&(transport, lane)) else { return };
+        if let Some(ready) = queue.tenants.get_mut(tenant) {
+            ready.all.remove(&seq);
+            ready.retries.remove(&seq);
+            if ready.all.is_empty() {
+                queue.tenants.remove(tenant);
+            }
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! The ports: what the core needs from the outside, as small traits. Adapters implement them and run their conformance
+//! suites (`waybill_testkit::conformance`).
+
+pub mod backoff;
+pub mod kv;
+pub mod query;
+pub mod service;
+pub mod store;
+pub mod transact;
+pub mod transport;

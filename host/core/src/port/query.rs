@@ -1,0 +1,130 @@
+//! The port for reading what is in the outbox, for people and the API. Nothing here is on the way of a delivery.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use crate::ids::{MessageId, Place, Seq, ShardId, Tenant};
+use crate::outbox::filter::Filter;
+use crate::outbox::records::{DeadLetter, Done, Entry, IdRecord, Parked, Scheduled};
+use crate::port::store::StoreError;
+
+/// Where a message was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// In a segment; `claimed` while its segment is open.
+    Flowing {
+        /// Place.
+        place: Place,
+        /// As stored.
+        entry: Entry,
+        /// Its segment is claimed.
+        claimed: bool,
+    },
+    /// Waiting for a retry.
+    Parked(Arc<Parked>),
+    /// Waiting for its time.
+    Scheduled(Arc<Scheduled>),
+    /// A dead letter.
+    Dead(Arc<DeadLetter>),
+    /// Finished.
+    Done(Place, Done),
+}
+
+/// One page of a list, with the cursor that goes on after it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page<T> {
+    /// Items.
+    pub items: Vec<T>,
+    /// Opaque; none at the end.
+    pub next_cursor: Option<String>,
+}
+
+/// A count of dead letters with the same tenant, topic pattern and code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeadGroup {
+    /// Tenant.
+    pub tenant: String,
+    /// Code.
+    pub code: String,
+    /// Error signature: the reason with numbers and ids taken out.
+    pub signature: String,
+    /// A topic of the group.
+    pub topic: String,
+    /// How many.
+    pub count: u64,
+    /// First death, Unix milliseconds.
+    pub first_at: u64,
+    /// Latest death, Unix milliseconds.
+    pub latest_at: u64,
+    /// An id of the group.
+    pub example: String,
+}
+
+/// Kinds of messages to list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ListKind {
+    /// In segments, claimed or not.
+    Flowing,
+    /// Waiting for a retry.
+    Parked,
+    /// Waiting for their time.
+    Scheduled,
+    /// Finished.
+    Done,
+}
+
+/// Depths of one tenant in one shard, counted from the store.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Depth {
+    /// Shard.
+    pub shard: ShardId,
+    /// Tenant.
+    pub tenant: String,
+    /// Dead letters not quarantined.
+    pub dead: u64,
+    /// Quarantined dead letters.
+    pub quarantined: u64,
+    /// Scheduled messages.
+    pub scheduled: u64,
+}
+
+/// Reads for people.
+#[async_trait]
+pub trait QueryStore: Send + Sync + 'static {
+    /// The row of the id index.
+    async fn id(&self, tenant: &Tenant, id: &MessageId) -> Result<Option<IdRecord>, StoreError>;
+    /// What lies at a place: looks at parked, dead letters, the segment and the history, in this order.
+    async fn at(&self, place: Place) -> Result<Option<Found>, StoreError>;
+    /// A scheduled message.
+    async fn scheduled(
+        &self,
+        shard: ShardId,
+        due: crate::time::UnixMillis,
+        id: &MessageId,
+    ) -> Result<Option<Arc<Scheduled>>, StoreError>;
+    /// Messages of one kind that match, in key order, at most `limit`; it reads at most a bounded number of records and then
+    /// answers a cursor even when the page isn't full.
+    async fn list(
+        &self,
+        kind: ListKind,
+        filter: &Filter,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<Found>, StoreError>;
+    /// Dead letters that match, in key order (so each key in its order).
+    async fn dead_letters(
+        &self,
+        filter: &Filter,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<Arc<DeadLetter>>, StoreError>;
+    /// How many match.
+    async fn count_dead(&self, filter: &Filter) -> Result<u64, StoreError>;
+    /// Dead letters that match, by tenant, code and error signature, largest group first.
+    async fn dead_groups(&self, filter: &Filter) -> Result<Vec<DeadGroup>, StoreError>;
+    /// Depths per tenant.
+    async fn depths(&self) -> Result<Vec<Depth>, StoreError>;
+    /// Segments in quarantine, with reason.
+    async fn quarantined_segments(&self) -> Result<Vec<(ShardId, Seq, String)>, StoreError>;
+}

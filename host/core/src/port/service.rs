@@ -1,0 +1,398 @@
+//! The outbox as the API sees it: implemented by the engine, used by the server.
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::error::InputError;
+use crate::ids::Tenant;
+use crate::new_message::NewMessage;
+use crate::outbox::filter::FilterError;
+use crate::outbox::records::AttemptRecord;
+use crate::port::query::{DeadGroup, Page};
+use crate::port::store::StoreError;
+use crate::port::transact::{AuditEvent, Operation, Statement};
+use crate::port::transport::{HealthReport, PluginIdentity, Receipt};
+use crate::time::UnixMillis;
+
+/// Why a request failed.
+#[derive(Clone, Debug, PartialEq, Error)]
+pub enum ServiceError {
+    /// The caller's input is wrong. `index` names the message in the request, from 0.
+    #[error("message {index}: {error}")]
+    Message {
+        /// Which.
+        index: usize,
+        /// What.
+        error: InputError,
+    },
+    /// The caller's input is wrong.
+    #[error(transparent)]
+    Input(#[from] InputError),
+    /// The filter is wrong.
+    #[error(transparent)]
+    Filter(#[from] FilterError),
+    /// An id is taken by another message.
+    #[error(
+        "id {id:?} of tenant {tenant:?} belongs to a different message: choose another id, or send exactly the same content again"
+    )]
+    IdTaken {
+        /// Tenant.
+        tenant: String,
+        /// Id.
+        id: String,
+    },
+    /// There is no such thing.
+    #[error("there is no {what} {id:?}")]
+    NotFound {
+        /// `message`, `dead letter`, `operation`, `transport`.
+        what: &'static str,
+        /// As asked.
+        id: String,
+    },
+    /// It is in a state that doesn't allow this.
+    #[error("{what} {id:?} is {state}: {fix}")]
+    State {
+        /// What.
+        what: &'static str,
+        /// Which.
+        id: String,
+        /// Its state.
+        state: String,
+        /// What can be done.
+        fix: &'static str,
+    },
+    /// Too much is waiting.
+    #[error("{what} is full ({count} of {count_max}): try again after a moment")]
+    Busy {
+        /// Which queue.
+        what: &'static str,
+        /// Its fill.
+        count: usize,
+        /// Its bound.
+        count_max: usize,
+    },
+    /// The host drains or has lost the shard.
+    #[error("this host doesn't take messages now: {0}")]
+    Unavailable(String),
+    /// The commit's outcome isn't known.
+    #[error("the store didn't say whether the messages were committed: send them again with the same ids ({0})")]
+    OutcomeUnknown(StoreError),
+    /// The store failed; nothing was committed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl ServiceError {
+    /// Stable code.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Message { error, .. } | Self::Input(error) => error.code(),
+            Self::Filter(_) => "SCHEMA.VALIDATION_FAILED",
+            Self::IdTaken { .. } => "STORAGE.CONFLICT",
+            Self::NotFound { .. } => "OUTBOX.NOT_FOUND",
+            Self::State { .. } => "OUTBOX.STATE",
+            Self::Busy { .. } => "OUTBOX.BUSY",
+            Self::Unavailable(_) => "PROVIDER.UNAVAILABLE",
+            Self::OutcomeUnknown(error) if matches!(error, StoreError::DiskFull(_)) => "STORAGE.DISK_FULL",
+            Self::OutcomeUnknown(_) => "TX.TIMEOUT",
+            Self::Store(error) => error.code(),
+        }
+    }
+}
+
+/// Result of an enqueue.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Enqueued {
+    /// Ids in the order of the request.
+    pub ids: Vec<String>,
+    /// Those of them that were there before, with the same content.
+    pub duplicates: Vec<String>,
+}
+
+/// Result of a business transaction.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct TransactionDone {
+    /// Ids in the order of the request.
+    pub ids: Vec<String>,
+    /// Those of them that were there before, with the same content.
+    pub duplicates: Vec<String>,
+    /// What each statement answered.
+    pub results: Vec<serde_json::Value>,
+}
+
+/// State of a message in a word (`semantics.md` §1, States).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MessageState {
+    /// Ready or waiting for a retry, its time or its key.
+    Pending,
+    /// Claimed by a worker; a send may be under way.
+    Leased,
+    /// Delivered.
+    Done,
+    /// A dead letter.
+    Dead,
+    /// A dead letter fenced off by an operator.
+    Quarantined,
+    /// Taken back before it was sent.
+    Cancelled,
+    /// Over before it could be sent.
+    Expired,
+}
+
+/// Why a message waits.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Waiting {
+    /// `key`, `retry`, `schedule`, `destination`, `transport`, `no_route`, `paused`, `turn`.
+    pub on: String,
+    /// One sentence.
+    pub reason: String,
+    /// Since when, if known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<UnixMillis>,
+    /// Until when, if known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<UnixMillis>,
+}
+
+/// A message as shown. Its JSON is the server's business (`waybill_server::json`).
+#[derive(Clone, Debug, PartialEq)]
+pub struct MessageView {
+    /// Id.
+    pub id: String,
+    /// Tenant.
+    pub tenant: String,
+    /// State.
+    pub state: MessageState,
+    /// Topic.
+    pub topic: String,
+    /// Transport that its topic is routed to; none = no route.
+    pub transport: Option<String>,
+    /// Key.
+    pub key: Option<String>,
+    /// Place in its shard's order.
+    pub seq: Option<u64>,
+    /// Shard.
+    pub shard: u16,
+    /// Definite failures (and the success, when done).
+    pub attempts: u32,
+    /// Crashes while claimed.
+    pub suspect: u32,
+    /// When it was enqueued.
+    pub created_at: UnixMillis,
+    /// When it happened.
+    pub occurred_at: UnixMillis,
+    /// Not before.
+    pub not_before: Option<UnixMillis>,
+    /// Of no use after.
+    pub expires_at: Option<UnixMillis>,
+    /// Finished or dead since.
+    pub ended_at: Option<UnixMillis>,
+    /// Latest error, `CODE: reason`.
+    pub last_error: Option<String>,
+    /// Receipt.
+    pub receipt: Option<Receipt>,
+    /// What it waits for.
+    pub waiting: Option<Waiting>,
+    /// Attempts, oldest first.
+    pub history: Vec<AttemptRecord>,
+    /// Event type.
+    pub event_type: String,
+    /// Event version.
+    pub event_version: u32,
+    /// Aggregate type.
+    pub aggregate_type: Option<String>,
+    /// Aggregate id.
+    pub aggregate_id: Option<String>,
+    /// Trace chain.
+    pub envelope_id: Option<String>,
+    /// Correlation id.
+    pub correlation_id: Option<String>,
+    /// Causation id.
+    pub causation_id: Option<String>,
+    /// Reply address.
+    pub reply_to: Option<String>,
+    /// Trace context.
+    pub traceparent: Option<String>,
+    /// Headers.
+    pub headers: Vec<(String, String)>,
+    /// Media type.
+    pub content_type: Option<String>,
+    /// Size of the payload.
+    pub payload_bytes: u64,
+    /// sha-256 of the payload in hex; in single views only.
+    pub payload_sha256: Option<String>,
+    /// The payload's bytes as enqueued; in single views only.
+    pub payload: Option<Bytes>,
+    /// Operator's note on a quarantined dead letter.
+    pub note: Option<String>,
+}
+
+/// Depths and ages of one tenant in one transport.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutboxStats {
+    /// Tenant.
+    pub tenant: String,
+    /// Transport; `-` for messages without a route or not read yet.
+    pub transport: String,
+    /// In order and not being sent.
+    pub ready: u64,
+    /// Being sent.
+    pub leased: u64,
+    /// Waiting for a retry.
+    pub parked: u64,
+    /// Waiting for their time.
+    pub scheduled: u64,
+    /// Dead letters.
+    pub dead: u64,
+    /// Age of the oldest message that could be sent, in milliseconds.
+    pub oldest_ready_ms: Option<u64>,
+}
+
+/// Something that holds messages back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BlockedView {
+    /// `key`, `destination`, `transport`, `no_route`, `paused`.
+    pub kind: String,
+    /// Tenant; none = all.
+    pub tenant: Option<String>,
+    /// Transport, if one is concerned.
+    pub transport: Option<String>,
+    /// Key, scope or topic that is held.
+    pub subject: String,
+    /// Why.
+    pub reason: String,
+    /// Code.
+    pub code: Option<String>,
+    /// Since when.
+    pub since: UnixMillis,
+    /// Next try, if one is planned.
+    pub until: Option<UnixMillis>,
+    /// Messages known to wait for it.
+    pub waiting: u64,
+}
+
+/// A configured transport as shown.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TransportView {
+    /// Name.
+    pub name: String,
+    /// Who serves.
+    pub plugin: PluginIdentity,
+    /// Operator paused it.
+    pub paused: bool,
+    /// `closed` (serving), `open` (held), `half-open` (probing).
+    pub breaker: String,
+    /// Instances.
+    pub lanes: u32,
+    /// Messages being sent now.
+    pub in_flight: u64,
+    /// How it says it is.
+    pub health: HealthReport,
+}
+
+/// One check of `/readyz`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Check {
+    /// Name.
+    pub name: String,
+    /// `ok`, `warn`, `fail`.
+    pub status: String,
+    /// One sentence.
+    pub detail: String,
+}
+
+/// A request for a bulk act.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OperationRequest {
+    /// `replay`, `quarantine` or `purge`.
+    pub kind: String,
+    /// Filter.
+    pub filter: String,
+    /// Confined to this tenant; none = all.
+    pub tenant: Option<Tenant>,
+    /// Most acts a second; none = 100.
+    pub rate: Option<u32>,
+    /// Why.
+    pub reason: String,
+    /// Who asks.
+    pub actor: String,
+}
+
+/// The outbox as a service. Tenants given are those the credential allows; none = all.
+#[async_trait]
+pub trait OutboxService: Send + Sync + 'static {
+    /// Enqueues all or none and answers after the durable commit.
+    async fn enqueue(&self, messages: Vec<NewMessage>) -> Result<Enqueued, ServiceError>;
+    /// Commits statements and messages together.
+    async fn transact(
+        &self,
+        statements: Vec<Statement>,
+        messages: Vec<NewMessage>,
+    ) -> Result<TransactionDone, ServiceError>;
+    /// One message with payload and attempts.
+    async fn message(&self, tenant: &Tenant, id: &str) -> Result<MessageView, ServiceError>;
+    /// Messages that match. States: `pending`, `leased`, `done`, `cancelled`, `expired` by the filter's `state=`; dead ones are listed with dead letters.
+    async fn messages(
+        &self,
+        tenant: Option<&Tenant>,
+        filter: &str,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<MessageView>, ServiceError>;
+    /// Takes a message back unless it is being sent.
+    async fn cancel(&self, tenant: &Tenant, id: &str, actor: &str) -> Result<MessageView, ServiceError>;
+    /// Moves a waiting message (scheduled or parked) to another instant.
+    async fn reschedule(
+        &self,
+        tenant: &Tenant,
+        id: &str,
+        not_before: UnixMillis,
+        actor: &str,
+    ) -> Result<MessageView, ServiceError>;
+    /// Depths and ages.
+    async fn stats(&self, tenant: Option<&Tenant>) -> Result<Vec<OutboxStats>, ServiceError>;
+    /// What holds messages back.
+    async fn blocked(&self, tenant: Option<&Tenant>) -> Result<Vec<BlockedView>, ServiceError>;
+    /// Dead letters that match.
+    async fn dead_letters(
+        &self,
+        tenant: Option<&Tenant>,
+        filter: &str,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<MessageView>, ServiceError>;
+    /// How many dead letters match.
+    async fn count_dead(&self, tenant: Option<&Tenant>, filter: &str) -> Result<u64, ServiceError>;
+    /// Dead letters by error signature.
+    async fn dead_groups(&self, tenant: Option<&Tenant>, filter: &str) -> Result<Vec<DeadGroup>, ServiceError>;
+    /// One dead letter with payload and attempts.
+    async fn dead_letter(&self, tenant: &Tenant, id: &str) -> Result<MessageView, ServiceError>;
+    /// Puts one dead letter back; works on quarantined ones too.
+    async fn replay(&self, tenant: &Tenant, id: &str, reason: &str, actor: &str) -> Result<MessageView, ServiceError>;
+    /// Fences one dead letter off.
+    async fn quarantine(&self, tenant: &Tenant, id: &str, note: &str, actor: &str)
+    -> Result<MessageView, ServiceError>;
+    /// Enqueues an edited copy of a dead letter as a new message that links to it by `causation_id`.
+    async fn edit(&self, tenant: &Tenant, id: &str, edited: NewMessage, actor: &str) -> Result<Enqueued, ServiceError>;
+    /// Starts a bulk act.
+    async fn start_operation(&self, request: OperationRequest) -> Result<Operation, ServiceError>;
+    /// How a bulk act stands.
+    async fn operation(&self, id: &str) -> Result<Operation, ServiceError>;
+    /// Stops a bulk act.
+    async fn cancel_operation(&self, id: &str, actor: &str) -> Result<Operation, ServiceError>;
+    /// Transports.
+    async fn transports(&self) -> Vec<TransportView>;
+    /// Stops sending through a transport.
+    async fn pause(&self, transport: &str, actor: &str) -> Result<TransportView, ServiceError>;
+    /// Goes on sending.
+    async fn resume(&self, transport: &str, actor: &str) -> Result<TransportView, ServiceError>;
+    /// Asks a transport how it is, and tries its held destinations again now.
+    async fn probe(&self, transport: &str, actor: &str) -> Result<TransportView, ServiceError>;
+    /// Latest audit events.
+    async fn audit(&self, tenant: Option<&Tenant>, limit: usize) -> Result<Vec<AuditEvent>, ServiceError>;
+    /// Checks for `/readyz`; ready when none is `fail`.
+    async fn ready(&self) -> Vec<Check>;
+}

@@ -1,0 +1,237 @@
+//! The storage port of a shard's owner. Two adapters: SurrealDB (`waybill-store`) and the in-memory reference store
+//! (`waybill-testkit`); both run one conformance suite.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use thiserror::Error;
+
+use crate::ids::{MessageId, Seq, ShardId, Tenant};
+use crate::message::Message;
+use crate::outbox::records::{
+    DeadLetter, DoorKey, DoorRow, HistoryChunk, IdRecord, Malformed, Parked, Scheduled, Segment, ShardRecord,
+};
+use crate::time::UnixMillis;
+
+/// What went wrong in the store.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum StoreError {
+    /// Another commit came first; nothing was written.
+    #[error("the store found a conflicting write and applied nothing: {0}")]
+    Conflict(String),
+    /// The disk has no room.
+    #[error("the disk is full: free space in the data directory's file system, the host goes on by itself ({0})")]
+    DiskFull(String),
+    /// The store can't be reached or didn't answer in time.
+    #[error("the store can't be reached: {0}")]
+    Unavailable(String),
+    /// A record to be created exists.
+    #[error("a record that should be new exists: {0}")]
+    Exists(String),
+    /// The caller's statement is wrong.
+    #[error("{0}")]
+    Statement(String),
+    /// The caller's statement touches Waybill's own tables.
+    #[error(
+        "the statement touches {table:?}, which belongs to Waybill: use the API for messages, and tables of your own"
+    )]
+    OwnTable {
+        /// Table.
+        table: String,
+    },
+    /// Data of a newer version of Waybill.
+    #[error("the data was written by a newer Waybill ({0}): start that version, or restore a backup")]
+    NewerData(String),
+    /// Data that doesn't decode.
+    #[error("a stored record can't be read: {0}")]
+    Corrupt(String),
+    /// Anything else.
+    #[error("the store failed: {0}")]
+    Other(String),
+}
+
+impl StoreError {
+    /// Stable code.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Conflict(_) | Self::Exists(_) => "STORAGE.CONFLICT",
+            Self::DiskFull(_) => "STORAGE.DISK_FULL",
+            Self::Unavailable(_) => "PROVIDER.UNAVAILABLE",
+            Self::Statement(_) => "STORAGE.STATEMENT",
+            Self::OwnTable { .. } => "AUTH.TABLE",
+            Self::NewerData(_) => "STORAGE.NEWER_DATA",
+            Self::Corrupt(_) => "STORAGE.CORRUPT",
+            Self::Other(_) => "UNKNOWN.INTERNAL",
+        }
+    }
+    /// Whether the same call may succeed later.
+    pub fn retryable(&self) -> bool {
+        matches!(self, Self::Conflict(_) | Self::DiskFull(_) | Self::Unavailable(_))
+    }
+}
+
+/// One change in an owner commit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Write {
+    /// Writes a segment under its first seq, new or rewritten.
+    PutSegment(Arc<Segment>),
+    /// Removes a segment.
+    DeleteSegment(Seq),
+    /// Moves a segment that can't be decoded to visible quarantine (`outbox_quarantine`), bytes and all.
+    QuarantineSegment {
+        /// Its first seq.
+        first: Seq,
+        /// Why.
+        reason: String,
+    },
+    /// Writes a parked message under its seq.
+    PutParked(Arc<Parked>),
+    /// Removes a parked message.
+    DeleteParked(Seq),
+    /// Writes a scheduled message.
+    PutScheduled(Arc<Scheduled>),
+    /// Removes a scheduled message.
+    DeleteScheduled {
+        /// Its instant.
+        due: UnixMillis,
+        /// Its id.
+        id: MessageId,
+    },
+    /// Removes a doorstep row.
+    DeleteDoor(DoorKey),
+    /// Puts messages on another shard's doorstep (a stray found while draining), under this stamp.
+    ForwardDoor {
+        /// The right shard.
+        shard: ShardId,
+        /// Stamp and uniqueness as they were.
+        key: DoorKey,
+        /// The messages.
+        messages: Vec<Arc<Message>>,
+    },
+    /// Writes a dead letter under its seq.
+    PutDead(Arc<DeadLetter>),
+    /// Removes a dead letter.
+    DeleteDead(Seq),
+    /// Appends finished messages.
+    PutHistory(Arc<HistoryChunk>),
+    /// Writes a row of the id index. `create` fails the commit with [`StoreError::Exists`] when the id is taken.
+    PutId {
+        /// The row.
+        record: Arc<IdRecord>,
+        /// It must be new.
+        create: bool,
+    },
+    /// Removes a row of the id index.
+    DeleteId {
+        /// Whose.
+        tenant: Tenant,
+        /// The id.
+        id: MessageId,
+    },
+    /// Writes a large payload.
+    PutBlob {
+        /// Its name.
+        blob: String,
+        /// The bytes.
+        bytes: Bytes,
+    },
+    /// Removes a large payload.
+    DeleteBlob(String),
+}
+
+/// One transaction of a shard's owner (or of a rival that takes over).
+///
+/// It goes in only if the stored record has `expect_token` and `expect_beat`; the record is written every time, with a
+/// higher beat and a fresh nonce, so that two commits of one shard never both go in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnerCommit {
+    /// Shard.
+    pub shard: ShardId,
+    /// Token that must stand.
+    pub expect_token: u64,
+    /// Beat that must stand.
+    pub expect_beat: u64,
+    /// The record to write.
+    pub record: ShardRecord,
+    /// The other changes, in order.
+    pub writes: Vec<Write>,
+}
+
+/// What the directory says of a segment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SegmentInfo {
+    /// Its first seq.
+    pub first: Seq,
+    /// Whose.
+    pub tenant: Tenant,
+    /// Messages in it as stored.
+    pub messages: u32,
+    /// Their weight in bytes ([`crate::message::Message::weight`]).
+    pub bytes: u32,
+}
+
+/// A segment as read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredSegment {
+    /// Its first seq.
+    pub first: Seq,
+    /// The segment, or why it can't be decoded.
+    pub segment: Result<Arc<Segment>, Malformed>,
+}
+
+/// Scheduled messages that are due, and when the next one is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DueScheduled {
+    /// Due ones, oldest first, at most the limit.
+    pub due: Vec<Arc<Scheduled>>,
+    /// Instant of the first one not in `due`; none = no other.
+    pub next: Option<UnixMillis>,
+}
+
+/// What a shard's owner needs of the store.
+#[async_trait]
+pub trait OwnerStore: Send + Sync + 'static {
+    /// The shard record; the default record when there is none yet.
+    async fn shard(&self, shard: ShardId) -> Result<ShardRecord, StoreError>;
+    /// Applies a commit, all or nothing. `Err(Conflict)` and `Err(Exists)` prove that nothing was applied; after any other error the
+    /// outcome is unknown and the caller reads the shard record.
+    async fn commit(&self, commit: OwnerCommit) -> Result<(), StoreError>;
+    /// What segments there are with `from <= first`, in order, at most `limit`, without their data.
+    async fn directory(&self, shard: ShardId, from: Seq, limit: usize) -> Result<Vec<SegmentInfo>, StoreError>;
+    /// The segments with these first seqs that exist, in the order asked.
+    async fn segments(&self, shard: ShardId, firsts: &[Seq]) -> Result<Vec<StoredSegment>, StoreError>;
+    /// All parked messages with seq above `after`, in order, at most `limit`.
+    async fn parked(&self, shard: ShardId, after: Option<Seq>, limit: usize) -> Result<Vec<Arc<Parked>>, StoreError>;
+    /// Scheduled messages due at `now`.
+    async fn scheduled_due(&self, shard: ShardId, now: UnixMillis, limit: usize) -> Result<DueScheduled, StoreError>;
+    /// Doorstep rows with `from_nanos <= nanos <= until_nanos` after `after`, in key order, at most `limit`.
+    async fn door(
+        &self,
+        shard: ShardId,
+        from_nanos: u64,
+        until_nanos: u64,
+        after: Option<DoorKey>,
+        limit: usize,
+    ) -> Result<Vec<DoorRow>, StoreError>;
+    /// The clock that stamps doorstep rows, in nanoseconds since 1970.
+    async fn door_clock(&self) -> Result<u64, StoreError>;
+    /// Rows of the id index, one slot for each asked.
+    async fn ids(&self, ids: &[(Tenant, MessageId)]) -> Result<Vec<Option<IdRecord>>, StoreError>;
+    /// A large payload; none when it is gone.
+    async fn blob(&self, blob: &str) -> Result<Option<Bytes>, StoreError>;
+    /// The dead letter at a seq.
+    async fn dead_letter(&self, shard: ShardId, seq: Seq) -> Result<Option<Arc<DeadLetter>>, StoreError>;
+    /// Dead letters that hold their key.
+    async fn held_keys(&self, shard: ShardId) -> Result<Vec<Arc<DeadLetter>>, StoreError>;
+    /// History chunks written before `before`, oldest key first after `after`, at most `limit`: for retention.
+    async fn history_before(
+        &self,
+        shard: ShardId,
+        after: Option<(Seq, u64)>,
+        before: UnixMillis,
+        limit: usize,
+    ) -> Result<Vec<Arc<HistoryChunk>>, StoreError>;
+    /// Removes history chunks with the id rows and blobs of their entries. Not guarded: finished work belongs to nobody.
+    async fn purge_history(&self, chunks: &[Arc<HistoryChunk>]) -> Result<(), StoreError>;
+}

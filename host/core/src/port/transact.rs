@@ -1,0 +1,122 @@
+//! The port for writing from outside the owner: business transactions, the doorstep, operations and audit.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{ShardId, Tenant};
+use crate::message::Message;
+use crate::port::store::StoreError;
+use crate::time::UnixMillis;
+
+/// One parameterised SurrealQL statement of a caller.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Statement {
+    /// SurrealQL: SELECT, CREATE, INSERT, UPDATE, UPSERT, DELETE, RELATE, LET or RETURN.
+    pub query: String,
+    /// Values of its `$names`.
+    #[serde(default)]
+    pub bindings: serde_json::Map<String, serde_json::Value>,
+}
+
+/// Messages for one shard's doorstep.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DoorGroup {
+    /// Shard.
+    pub shard: ShardId,
+    /// Messages in order, all with ids.
+    pub messages: Vec<Arc<Message>>,
+}
+
+/// What a transaction answered.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Transacted {
+    /// Result of each statement, in order, as JSON.
+    pub results: Vec<serde_json::Value>,
+}
+
+/// State of a bulk operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OperationState {
+    /// At work, or to be resumed after a restart.
+    Running,
+    /// Done.
+    Done,
+    /// Stopped by an operator.
+    Cancelled,
+    /// Stopped by an error.
+    Failed,
+}
+
+/// A bulk act on dead letters, kept in the store so that it survives a crash.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Operation {
+    /// ULID.
+    pub id: String,
+    /// `replay`, `quarantine` or `purge`.
+    pub kind: String,
+    /// The filter as given; it selects what died before `created_at`.
+    pub filter: String,
+    /// Tenant it is confined to; none = all.
+    pub tenant: Option<String>,
+    /// Most acts a second.
+    pub rate: u32,
+    /// Why, for the audit.
+    pub reason: String,
+    /// State.
+    pub state: OperationState,
+    /// How many matched when it began.
+    pub matched: u64,
+    /// How many are done.
+    pub done: u64,
+    /// How many could not be done.
+    pub failed: u64,
+    /// Everything up to this cursor is done.
+    pub cursor: Option<String>,
+    /// Error that stopped it.
+    pub error: Option<String>,
+    /// When it was asked for.
+    pub created_at: UnixMillis,
+    /// Last progress.
+    pub updated_at: UnixMillis,
+}
+
+/// One line of the audit trail.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AuditEvent {
+    /// When.
+    pub at: UnixMillis,
+    /// `TxReplayRequested`, `outbox_flush_conflict`, ...
+    pub kind: String,
+    /// Who asked: a token's name, `local`, or the host's id.
+    pub actor: String,
+    /// Whose data.
+    pub tenant: Option<String>,
+    /// Object it is about: message id, operation id, transport.
+    pub object: String,
+    /// More.
+    pub detail: serde_json::Value,
+}
+
+/// Writes of callers and operators.
+#[async_trait]
+pub trait TransactStore: Send + Sync + 'static {
+    /// Runs the statements and puts the messages on their doorsteps, all in one transaction that commits alone. Refuses statements of
+    /// other kinds and those that touch Waybill's own tables ([`StoreError::OwnTable`]) before anything runs. A failed statement fails
+    /// all ([`StoreError::Statement`], with its number from 1). With `Conflict` nothing was applied.
+    /// Messages with a caller's id that is taken fail it with [`StoreError::Exists`].
+    async fn transact(&self, statements: Vec<Statement>, messages: Vec<DoorGroup>) -> Result<Transacted, StoreError>;
+    /// Writes an operation (new or progressed).
+    async fn put_operation(&self, operation: &Operation) -> Result<(), StoreError>;
+    /// Reads an operation.
+    async fn operation(&self, id: &str) -> Result<Option<Operation>, StoreError>;
+    /// Operations that are to be resumed.
+    async fn running_operations(&self) -> Result<Vec<Operation>, StoreError>;
+    /// Appends to the audit trail.
+    async fn audit(&self, event: &AuditEvent) -> Result<(), StoreError>;
+    /// Latest audit events, newest first.
+    async fn audit_tail(&self, tenant: Option<&Tenant>, limit: usize) -> Result<Vec<AuditEvent>, StoreError>;
+}

@@ -1,0 +1,190 @@
+//! The transport port: one configured transport (a plugin, its configuration and its grants) as the dispatcher sees it.
+//!
+//! An implementation supervises its instances by itself: after a trap or a missed deadline it opens a fresh one, and a
+//! call in between answers [`CallError`] with kind [`ErrorKind::Unavailable`].
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
+use crate::message::Delivery;
+
+/// What the receiver gave back for a delivered message. Kept in the history.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Receipt {
+    /// Sequence, offset, entry id, HTTP status, ...
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub broker_ref: Option<String>,
+    /// The receiver had it already (broker de-duplication, 409). Still a success.
+    #[serde(default)]
+    pub duplicate: bool,
+    /// Registered extras.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attributes: Vec<(String, String)>,
+}
+
+/// Why something didn't succeed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fault {
+    /// Stable code, upper case with dots. Dead letters are grouped by it.
+    pub code: String,
+    /// One sentence for the operator. Holds no secrets.
+    pub reason: String,
+    /// Not before this long from now, as the peer asked (Retry-After).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<Duration>,
+    /// It may have been delivered all the same.
+    #[serde(default)]
+    pub maybe_delivered: bool,
+    /// Registered extras (`http-status`, `broker-code`, ...).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attributes: Vec<(String, String)>,
+}
+
+impl Fault {
+    /// A fault with a code and a reason and nothing else.
+    pub fn new(code: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self { code: code.into(), reason: reason.into(), after: None, maybe_delivered: false, attributes: Vec::new() }
+    }
+}
+
+/// The fate of one message in a batch (`semantics.md` §1, Delivery).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The receiver has it durably, and said so.
+    Ack(Receipt),
+    /// Failed this time; the attempt counts.
+    Retryable(Fault),
+    /// Will never succeed: dead letter now.
+    Permanent(Fault),
+    /// The destination is at fault: the scope is held, the attempt doesn't count. An empty scope means the message's
+    /// destination.
+    Blocked {
+        /// What stops: origin, queue, subject.
+        scope: String,
+        /// Why.
+        fault: Fault,
+    },
+    /// Not tried; the attempt doesn't count.
+    Release(Fault),
+}
+
+/// Class of a failed call: decides what the host does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ErrorKind {
+    /// The configuration can't work. Not retried until it changes.
+    InvalidConfig,
+    /// Credentials or rights refused.
+    Denied,
+    /// Peer unreachable, connection lost, or no instance is open right now.
+    Unavailable,
+    /// The peer asks for less.
+    Throttled,
+    /// Another client took over this one's identity.
+    Fenced,
+    /// The call or an option isn't supported.
+    Unsupported,
+    /// Cancelled at the host's wish.
+    Cancelled,
+    /// A defect of the plugin, or anything else.
+    Internal,
+    /// The guest trapped. The fate of what it wasn't known to have settled is unknown.
+    Trapped,
+    /// The call's time was over; the instance is dropped and the fate is unknown.
+    TimedOut,
+    /// The guest broke the contract (wrong number of outcomes, oversize answer).
+    Contract,
+}
+
+/// Failure of a whole call: nothing is known of any message that wasn't told through the sink.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallError {
+    /// Class.
+    pub kind: ErrorKind,
+    /// Details.
+    pub fault: Fault,
+}
+
+/// Takes early results of a batch. First told counts.
+pub trait OutcomeSink: Send + Sync {
+    /// Tells the fate of message `index` of the batch. Never blocks.
+    fn settled(&self, index: usize, outcome: Outcome);
+}
+
+/// Condition of a transport.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Health {
+    /// Serving.
+    Ready,
+    /// Serving with trouble.
+    Degraded,
+    /// Alive and asked by the peer to wait.
+    Blocked,
+    /// Not serving.
+    Down,
+}
+
+/// Condition with a word of explanation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HealthReport {
+    /// Condition.
+    pub health: Health,
+    /// One sentence for the operator.
+    pub detail: Option<String>,
+}
+
+/// What a transport takes, as its instances told at `open`, within the host's limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TransportLimits {
+    /// Independent instances ("lanes"). Messages of one key always go to one lane.
+    pub lanes: u32,
+    /// Calls one lane runs at once.
+    pub calls_per_lane: u32,
+    /// Most messages in one call.
+    pub max_batch: u32,
+    /// Most payload bytes in one call.
+    pub max_batch_bytes: u32,
+    /// Largest payload the peer takes; larger ones become dead letters without a call.
+    pub max_payload_bytes: Option<u32>,
+}
+
+/// Who serves right now: shown with every attempt.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PluginIdentity {
+    /// Plugin name from its manifest.
+    pub plugin: String,
+    /// Plugin version from its manifest.
+    pub version: String,
+    /// `sha256:<hex>` of the component.
+    pub digest: String,
+    /// Generation of this transport's plugin, from 1.
+    pub generation: u32,
+}
+
+/// One configured transport.
+#[async_trait]
+pub trait Transport: Send + Sync + 'static {
+    /// Name from the configuration, e.g. `orders-nats`.
+    fn name(&self) -> &str;
+    /// Who serves.
+    fn identity(&self) -> PluginIdentity;
+    /// What it takes now.
+    fn limits(&self) -> TransportLimits;
+    /// Sends a batch through `lane` and waits at most `timeout`. On success there is exactly one outcome a message, in
+    /// order; whatever was told to `sink` before stands (first told counts), also when the call fails.
+    async fn send_batch(
+        &self,
+        lane: u32,
+        batch: Vec<Delivery>,
+        timeout: Duration,
+        sink: Arc<dyn OutcomeSink>,
+    ) -> Result<Vec<Outcome>, CallError>;
+    /// How it is.
+    async fn health(&self) -> HealthReport;
+    /// Ends all instances in good order, within `timeout`.
+    async fn close(&self, timeout: Duration);
+}

@@ -1,0 +1,145 @@
+//! Routes: which transport takes a topic. The first match wins.
+
+use thiserror::Error;
+
+use crate::glob::Glob;
+use crate::topic::{Scheme, Topic};
+
+/// A topic pattern such as `bus:orders.**`.
+///
+/// `bus` and `custom` names are split at `.`, URLs at `/` (so `http:https://*.shop.example/**` has the host as one
+/// part). `*` stands for one whole part or, inside a part, for any run of characters of it; `**` as the last part
+/// stands for whatever follows, at least one part. A pattern `http:**` takes every URL.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pattern {
+    text: String,
+    scheme: Scheme,
+    parts: Vec<Glob>,
+    rest: bool,
+}
+
+/// A pattern that can't be read.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("route pattern {pattern:?} isn't usable: {cause}")]
+pub struct PatternError {
+    /// As given.
+    pub pattern: String,
+    /// What is wrong and what to write instead.
+    pub cause: &'static str,
+}
+
+fn separator(scheme: Scheme) -> char {
+    match scheme {
+        Scheme::Http => '/',
+        Scheme::Bus | Scheme::Custom => '.',
+    }
+}
+
+impl Pattern {
+    /// Reads a pattern. A bare `http(s)://...` is taken as `http:` of it.
+    pub fn parse(text: &str) -> Result<Self, PatternError> {
+        let refuse = |cause| PatternError { pattern: text.to_owned(), cause };
+        let (scheme, rest) = text
+            .split_once(':')
+            .ok_or_else(|| refuse("start it with http:, bus: or custom:, e.g. \"bus:orders.**\""))?;
+        let (scheme, name) = match scheme {
+            "http" | "https" if rest.starts_with("//") => (Scheme::Http, text),
+            "http" => (Scheme::Http, rest),
+            "bus" => (Scheme::Bus, rest),
+            "custom" => (Scheme::Custom, rest),
+            _ => return Err(refuse("start it with http:, bus: or custom:, e.g. \"bus:orders.**\"")),
+        };
+        if name.is_empty() {
+            return Err(refuse("write what follows the scheme, or ** for everything"));
+        }
+        let mut parts: Vec<&str> = name.split(separator(scheme)).collect();
+        let open_end = parts.last() == Some(&"**");
+        if open_end {
+            parts.pop();
+        }
+        if parts.iter().any(|part| part.contains("**")) {
+            return Err(refuse("** may only stand alone at the end"));
+        }
+        let parts = parts.into_iter().map(Glob::new).collect();
+        Ok(Self { text: text.to_owned(), scheme, parts, rest: open_end })
+    }
+
+    /// As written.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether it takes a topic.
+    pub fn matches(&self, topic: &Topic) -> bool {
+        if topic.scheme() != self.scheme {
+            return false;
+        }
+        let mut names = topic.subject().split(separator(self.scheme));
+        for part in &self.parts {
+            match names.next() {
+                Some(name) if part.matches(name) => {}
+                _ => return false,
+            }
+        }
+        if self.rest { names.next().is_some() } else { names.next().is_none() }
+    }
+}
+
+/// One route.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// Which topics.
+    pub pattern: Pattern,
+    /// Name of the transport that takes them.
+    pub transport: String,
+}
+
+/// All routes in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Routes(pub Vec<Route>);
+
+impl Routes {
+    /// The first route that takes a topic.
+    pub fn find(&self, topic: &Topic) -> Option<&Route> {
+        self.0.iter().find(|route| route.pattern.matches(topic))
+    }
+    /// Its number, from 0: small and bounded, so usable as a metric label with the pattern.
+    pub fn index_of(&self, topic: &Topic) -> Option<usize> {
+        self.0.iter().position(|route| route.pattern.matches(topic))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn takes(pattern: &str, topic: &str) -> bool {
+        Pattern::parse(pattern).unwrap().matches(&Topic::parse(topic).unwrap())
+    }
+
+    #[test]
+    fn one_star_is_one_part_and_two_are_the_rest() {
+        assert!(takes("bus:orders.*", "bus:orders.created"));
+        assert!(!takes("bus:orders.*", "bus:orders.created.v1"));
+        assert!(takes("bus:orders.**", "bus:orders.created.v1"));
+        assert!(!takes("bus:orders.**", "bus:orders"));
+        assert!(takes("bus:**", "bus:orders"));
+        assert!(!takes("custom:**", "bus:orders"));
+    }
+
+    #[test]
+    fn urls_match_by_path_and_host() {
+        assert!(takes("http:**", "https://a.example/x/y"));
+        assert!(takes("https://*.example/**", "https://a.example/x/y"));
+        assert!(!takes("https://*.example/**", "https://a.other/x"));
+        assert!(takes("http:http://127.0.0.1:*/orders", "http://127.0.0.1:9000/orders"));
+    }
+
+    #[test]
+    fn bad_patterns_say_what_to_write() {
+        for text in ["orders", "kafka:x", "bus:", "bus:a.**.b", "bus:a**"] {
+            assert!(Pattern::parse(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! What the engine is given.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use waybill_core::backoff::RetryPolicy;
+use waybill_core::ids::Tenant;
+use waybill_core::limits::SchedulerLimits;
+use waybill_core::port::backoff::BackoffPolicy;
+use waybill_core::port::query::QueryStore;
+use waybill_core::port::store::OwnerStore;
+use waybill_core::port::transact::TransactStore;
+use waybill_core::port::transport::Transport;
+use waybill_core::route::Routes;
+
+/// The store behind its ports.
+#[derive(Clone)]
+pub struct Stores {
+    /// For the shards' owners.
+    pub owner: Arc<dyn OwnerStore>,
+    /// For people and the API.
+    pub query: Arc<dyn QueryStore>,
+    /// For business transactions, operations and the audit.
+    pub transact: Arc<dyn TransactStore>,
+}
+
+/// What follows failures.
+#[derive(Clone)]
+pub struct Retries {
+    /// The built-in formula and the number of attempts.
+    pub policy: RetryPolicy,
+    /// A policy component that decides instead.
+    pub component: Option<Arc<dyn BackoffPolicy>>,
+    /// Longest wish of a peer that is honoured.
+    pub retry_after_max: Duration,
+}
+
+/// Settings of the engine.
+#[derive(Clone)]
+pub struct EngineConfig {
+    /// Name of this host: in shard records, attempts and the audit.
+    pub host: String,
+    /// Nobody else can open this store (an embedded one, locked): shards are taken over at once and the doorstep is
+    /// watched in memory.
+    pub exclusive: bool,
+    /// Shards, at least 1.
+    pub shards: u16,
+    /// Most messages of one call.
+    pub batch: u32,
+    /// Most payload bytes of one call.
+    pub batch_bytes: u32,
+    /// Time for one call to a transport.
+    pub send_timeout: Duration,
+    /// Largest payload taken, in bytes.
+    pub payload_bytes_max: usize,
+    /// Sends stop this long after the start of the last good commit; observers wait 1.5 times as long.
+    pub owner_ttl: Duration,
+    /// How often a shared store's doorstep is looked at.
+    pub poll_interval: Duration,
+    /// How long finished messages are kept.
+    pub keep_done: Duration,
+    /// How long dead letters are kept.
+    pub keep_dead: Duration,
+    /// A dead letter keeps its key.
+    pub dead_holds_key: bool,
+    /// Dead letters from which readiness warns; 0 = never.
+    pub dead_alert_at: u64,
+    /// How durable a commit is, in words, for `/readyz`.
+    pub durability: String,
+    /// What follows failures.
+    pub retries: Retries,
+    /// Bounds of each shard's scheduler.
+    pub limits: SchedulerLimits,
+    /// Parked messages of one tenant past which none of its fresh ones are sent.
+    pub parked_per_tenant: usize,
+    /// Messages that may wait for a commit, over all callers.
+    pub waiting_messages_max: usize,
+    /// Their bytes.
+    pub waiting_bytes_max: usize,
+    /// Turn weights.
+    pub weights: BTreeMap<Tenant, u32>,
+    /// Routes.
+    pub routes: Routes,
+    /// Transports, by name.
+    pub transports: Vec<Arc<dyn Transport>>,
+    /// Time for one call by transport, where it differs from `send_timeout`.
+    pub send_timeouts: BTreeMap<String, Duration>,
+    /// Most messages of one call by transport, where it differs from `batch`.
+    pub batches: BTreeMap<String, u32>,
+}
+
+impl EngineConfig {
+    /// Defaults for everything that has one; no routes, no transports.
+    pub fn new(host: impl Into<String>) -> Self {
+        Self {
+            host: host.into(),
+            exclusive: true,
+            shards: 1,
+            batch: 50,
+            batch_bytes: 4 * 1024 * 1024,
+            send_timeout: Duration::from_secs(30),
+            payload_bytes_max: waybill_core::limits::PAYLOAD_BYTES_MAX_DEFAULT,
+            owner_ttl: Duration::from_secs(10),
+            poll_interval: Duration::from_millis(250),
+            keep_done: Duration::from_secs(24 * 3600),
+            keep_dead: Duration::from_secs(30 * 24 * 3600),
+            dead_holds_key: false,
+            dead_alert_at: 0,
+            durability: "unknown".to_owned(),
+            retries: Retries {
+                policy: RetryPolicy::default(),
+                component: None,
+                retry_after_max: Duration::from_secs(3600),
+            },
+            limits: SchedulerLimits::default(),
+            parked_per_tenant: 5_000,
+            waiting_messages_max: 50_000,
+            waiting_bytes_max: 128 * 1024 * 1024,
+            weights: BTreeMap::new(),
+            routes: Routes::default(),
+            transports: Vec::new(),
+            send_timeouts: BTreeMap::new(),
+            batches: BTreeMap::new(),
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! The engine: drives the pure core with tokio. It runs one actor per shard, sends batches through transports, serves
+//! the outbox to the API, resumes bulk operations and retires what is old.
+//!
+//! It knows the core's ports only: no store, no plugin host, no HTTP.
+
+mod admission;
+mod clock;
+mod config;
+mod engine;
+mod janitor;
+mod meter;
+mod service;
+mod shard;
+mod transports;
+
+pub use clock::{Clock, SystemClock};
+pub use config::{EngineConfig, Retries, Stores};
+pub use engine::Engine;
+pub use meter::METRICS;

@@ -1,0 +1,222 @@
+//! Metrics of the outbox (`semantics.md` §8). Label values are bounded: tenants up to a number, routes instead of
+//! topics, codes as the plugins name them.
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use metrics::{Counter, Histogram, Label, counter, gauge, histogram};
+use parking_lot::RwLock;
+use waybill_core::ids::Tenant;
+use waybill_core::message::Message;
+use waybill_core::outbox::owner::Routing;
+use waybill_core::port::transport::Fault;
+use waybill_core::time::UnixMillis;
+use waybill_core::topic::Topic;
+
+/// Names and help of every metric that the engine writes.
+pub const METRICS: &[(&str, &str)] = &[
+    ("tx_outbox_enqueued_total", "Messages committed to the outbox."),
+    ("tx_outbox_dispatched_total", "Messages delivered."),
+    ("tx_outbox_retry_total", "Failed attempts that are tried again."),
+    ("tx_outbox_dead_total", "Messages that became dead letters."),
+    ("tx_outbox_latency_ms", "Time from enqueue to the first delivery, in milliseconds."),
+    ("tx_replay_total", "Dead letters replayed."),
+    (
+        "waybill_outbox_flush_total",
+        "Settlements by result code (outbox_flush_success, _retry, _dead, _conflict, _db_error).",
+    ),
+    ("waybill_outbox_leases_lost_total", "Settlements that came after the lease had gone to another owner."),
+    ("waybill_commit_seconds", "Time of one owner commit."),
+    ("waybill_commit_writes", "Changes in one owner commit."),
+    ("waybill_commit_failures_total", "Owner commits that failed or whose outcome was unknown, by code."),
+    ("waybill_takeovers_total", "Shards taken over by this host."),
+    ("waybill_window_messages", "Messages held in memory."),
+    ("waybill_window_bytes", "Bytes of segments held in memory."),
+    ("waybill_open_segments", "Segments claimed."),
+    ("waybill_history_purged_total", "Finished messages removed after keep_done."),
+];
+
+/// Tenants that get a label of their own; the rest share `other`.
+const TENANT_LABELS_MAX: usize = 200;
+/// Label of the tenants past the bound.
+const OTHER: &str = "other";
+
+/// Cached handles, so that a message costs no formatting.
+pub(crate) struct Meter {
+    tenants: RwLock<HashMap<String, Arc<TenantMeters>>>,
+    other: Arc<TenantMeters>,
+    routes: usize,
+    flush_success: Counter,
+    flush_retry: Counter,
+    flush_dead: Counter,
+    commit_seconds: Histogram,
+    commit_writes: Histogram,
+}
+
+/// Handles of one tenant; by route, the last for topics that no route takes any more.
+struct TenantMeters {
+    label: String,
+    enqueued: Vec<OnceLock<Counter>>,
+    delivered: Vec<OnceLock<Counter>>,
+    latency: OnceLock<Histogram>,
+}
+
+impl TenantMeters {
+    fn new(label: &str, routes: usize) -> Arc<Self> {
+        let slots = || (0..=routes).map(|_| OnceLock::new()).collect();
+        Arc::new(Self { label: label.to_owned(), enqueued: slots(), delivered: slots(), latency: OnceLock::new() })
+    }
+
+    fn count(
+        &self,
+        name: &'static str,
+        slots: &[OnceLock<Counter>],
+        route: Option<usize>,
+        routing: &Routing,
+        count: u64,
+    ) {
+        let index = route.unwrap_or(slots.len().saturating_sub(1));
+        let Some(slot) = slots.get(index) else { return };
+        let counter = slot.get_or_init(|| {
+            let topic = routing.routes.0.get(index).map_or("none", |route| route.pattern.as_str());
+            counter!(name, vec![Label::new("tenant", self.label.clone()), Label::new("topic", topic.to_owned())])
+        });
+        counter.increment(count);
+    }
+}
+
+/// A run of messages of one tenant and route.
+struct Run<'a> {
+    message: &'a Message,
+    route: Option<usize>,
+    latency_ms: u128,
+    count: usize,
+}
+
+impl Meter {
+    pub fn new(routing: &Routing) -> Self {
+        let routes = routing.routes.0.len();
+        Self {
+            tenants: RwLock::default(),
+            other: TenantMeters::new(OTHER, routes),
+            routes,
+            flush_success: flush("outbox_flush_success"),
+            flush_retry: flush("outbox_flush_retry"),
+            flush_dead: flush("outbox_flush_dead"),
+            commit_seconds: histogram!("waybill_commit_seconds"),
+            commit_writes: histogram!("waybill_commit_writes"),
+        }
+    }
+
+    fn of(&self, tenant: &str) -> Arc<TenantMeters> {
+        if let Some(meters) = self.tenants.read().get(tenant) {
+            return Arc::clone(meters);
+        }
+        let mut tenants = self.tenants.write();
+        if tenants.len() >= TENANT_LABELS_MAX && !tenants.contains_key(tenant) {
+            return Arc::clone(&self.other);
+        }
+        Arc::clone(tenants.entry(tenant.to_owned()).or_insert_with(|| TenantMeters::new(tenant, self.routes)))
+    }
+
+    fn label(&self, tenant: &Tenant) -> String {
+        self.of(tenant.as_str()).label.clone()
+    }
+
+    /// Messages that were committed.
+    pub fn enqueued<'a>(&self, routing: &Routing, messages: impl Iterator<Item = (&'a Tenant, &'a Topic)>) {
+        let mut run: Option<(&Tenant, &Topic, u64)> = None;
+        let count = |(tenant, topic, count): (&Tenant, &Topic, u64)| {
+            let meters = self.of(tenant.as_str());
+            meters.count("tx_outbox_enqueued_total", &meters.enqueued, routing.routes.index_of(topic), routing, count);
+        };
+        for (tenant, topic) in messages {
+            match &mut run {
+                Some((same, alike, count)) if *same == tenant && *alike == topic => *count += 1,
+                _ => run.replace((tenant, topic, 1)).into_iter().for_each(count),
+            }
+        }
+        run.into_iter().for_each(count);
+    }
+
+    /// Messages that were delivered, with the instant at which that was known.
+    pub fn delivered<'a>(&self, routing: &Routing, messages: impl Iterator<Item = (&'a Message, UnixMillis)>) {
+        let mut run: Option<Run<'_>> = None;
+        for (message, at) in messages {
+            let latency_ms = at.since(message.not_before.unwrap_or(message.created_at)).as_millis();
+            match &mut run {
+                Some(run)
+                    if run.latency_ms == latency_ms
+                        && run.message.tenant == message.tenant
+                        && run.message.topic == message.topic =>
+                {
+                    run.count += 1;
+                }
+                _ => {
+                    let route = match &run {
+                        Some(run) if run.message.topic == message.topic => run.route,
+                        _ => routing.routes.index_of(&message.topic),
+                    };
+                    let ended = run.replace(Run { message, route, latency_ms, count: 1 });
+                    ended.into_iter().for_each(|run| self.count_delivered(routing, &run));
+                }
+            }
+        }
+        run.into_iter().for_each(|run| self.count_delivered(routing, &run));
+    }
+
+    fn count_delivered(&self, routing: &Routing, run: &Run<'_>) {
+        let meters = self.of(run.message.tenant.as_str());
+        meters.count("tx_outbox_dispatched_total", &meters.delivered, run.route, routing, run.count as u64);
+        self.flush_success.increment(run.count as u64);
+        let latency = meters
+            .latency
+            .get_or_init(|| histogram!("tx_outbox_latency_ms", vec![Label::new("tenant", meters.label.clone())]));
+        #[expect(clippy::cast_precision_loss, reason = "milliseconds far below 2^52")]
+        latency.record_many(run.latency_ms as f64, run.count);
+    }
+
+    pub fn retried(&self, tenant: &Tenant, fault: &Fault) {
+        counter!("tx_outbox_retry_total", "tenant" => self.label(tenant), "code" => fault.code.clone()).increment(1);
+        self.flush_retry.increment(1);
+    }
+
+    pub fn died(&self, tenant: &Tenant, fault: &Fault) {
+        counter!("tx_outbox_dead_total", "tenant" => self.label(tenant), "code" => fault.code.clone()).increment(1);
+        self.flush_dead.increment(1);
+    }
+
+    pub fn lease_lost(&self) {
+        counter!("waybill_outbox_leases_lost_total").increment(1);
+        flush("outbox_flush_conflict").increment(1);
+    }
+
+    pub fn commit(&self, took: Duration, writes: usize) {
+        self.commit_seconds.record(took.as_secs_f64());
+        #[expect(clippy::cast_precision_loss, reason = "a count far below 2^52")]
+        self.commit_writes.record(writes as f64);
+    }
+
+    pub fn commit_failed(&self, code: &'static str) {
+        counter!("waybill_commit_failures_total", "code" => code).increment(1);
+        flush(if code == "PROVIDER.UNAVAILABLE" { "outbox_flush_db_timeout" } else { "outbox_flush_db_error" })
+            .increment(1);
+    }
+
+    pub fn memory(&self, shard: u16, messages: usize, bytes: usize, open: usize) {
+        let shard = shard.to_string();
+        #[expect(clippy::cast_precision_loss, reason = "counts far below 2^52")]
+        for (name, value) in [
+            ("waybill_window_messages", messages as f64),
+            ("waybill_window_bytes", bytes as f64),
+            ("waybill_open_segments", open as f64),
+        ] {
+            gauge!(name, "shard" => shard.clone()).set(value);
+        }
+    }
+}
+
+fn flush(result: &'static str) -> Counter {
+    counter!("waybill_outbox_flush_total", "result" => result)
+}

@@ -1,0 +1,195 @@
+//! Messages in: directly through a shard's owner, or with business statements through the doorstep.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use waybill_core::error::InputError;
+use waybill_core::ids::{MessageId, ShardId, Tenant};
+use waybill_core::limits::REQUEST_MESSAGES_MAX;
+use waybill_core::message::Message;
+use waybill_core::new_message::{Draft, NewMessage};
+use waybill_core::outbox::records::content_digest;
+use waybill_core::port::service::{Enqueued, ServiceError, TransactionDone};
+use waybill_core::port::store::StoreError;
+use waybill_core::port::transact::{DoorGroup, Statement, Transacted};
+use waybill_core::topic::Topic;
+
+use super::{Outbox, door_id};
+use crate::admission::Admitted;
+use crate::shard::{EnqueuedOne, ShardHandle, Taken};
+
+/// Tries of a business transaction that conflicts with others.
+const CONFLICT_TRIES: u32 = 8;
+
+impl Outbox {
+    /// Checks messages against everything that can be checked before the commit.
+    fn check(&self, messages: Vec<NewMessage>) -> Result<Vec<Draft>, ServiceError> {
+        if messages.len() > REQUEST_MESSAGES_MAX {
+            return Err(InputError::TooMany { count: messages.len(), count_max: REQUEST_MESSAGES_MAX }.into());
+        }
+        let now = self.now();
+        let mut drafts: Vec<Draft> = Vec::with_capacity(messages.len());
+        let mut named: BTreeMap<(Tenant, MessageId), usize> = BTreeMap::new();
+        for (index, message) in messages.into_iter().enumerate() {
+            let refuse = |error| ServiceError::Message { index, error };
+            let draft =
+                message.check_after(drafts.last(), now, self.context.config.payload_bytes_max).map_err(refuse)?;
+            let alike = drafts.last().is_some_and(|before| before.message.topic == draft.message.topic);
+            if !alike && self.context.transports.routing.routes.find(&draft.message.topic).is_none() {
+                return Err(refuse(InputError::NoRoute { topic: draft.message.topic.to_string() }));
+            }
+            if !draft.needs_id
+                && named.insert((draft.message.tenant.clone(), draft.message.id.clone()), index).is_some()
+            {
+                return Err(ServiceError::IdTaken {
+                    tenant: draft.message.tenant.to_string(),
+                    id: draft.message.id.to_string(),
+                });
+            }
+            drafts.push(draft);
+        }
+        Ok(drafts)
+    }
+
+    /// The shard of each message. Those that may go anywhere go to one shard together, so that a request without keys stays
+    /// one commit.
+    fn shards_of(&self, drafts: &[Draft]) -> Vec<ShardId> {
+        let count = self.context.config.shards;
+        let spread = self.spread.fetch_add(1, Ordering::Relaxed);
+        let shard_of = |draft: &Draft| {
+            let caller_id = (!draft.needs_id).then_some(&draft.message.id);
+            ShardId::of(&draft.message.tenant, draft.message.key.as_ref(), caller_id, spread, count)
+        };
+        drafts.iter().map(shard_of).collect()
+    }
+
+    pub(super) async fn enqueue_messages(&self, messages: Vec<NewMessage>) -> Result<Enqueued, ServiceError> {
+        let drafts = self.check(messages)?;
+        if drafts.is_empty() {
+            return Ok(Enqueued::default());
+        }
+        let bytes = drafts.iter().map(|draft| draft.message.weight()).sum();
+        let room = self.admission.admit(drafts.len(), bytes)?;
+        let counted: Vec<(Tenant, Topic)> =
+            drafts.iter().map(|draft| (draft.message.tenant.clone(), draft.message.topic.clone())).collect();
+        let shards = self.shards_of(&drafts);
+        let first = shards.first().copied().unwrap_or_default();
+        let direct = shards.iter().all(|shard| *shard == first).then(|| self.shard(first)).transpose()?;
+        let answers = match direct {
+            Some(shard) => self.at_owner(shard, drafts, room, &shards).await?,
+            // All or nothing over several shards: one transaction puts them on the doorsteps.
+            None => self.at_doors(Vec::new(), drafts, &shards).await?.0,
+        };
+        self.count(&answers, &counted);
+        Ok(enqueued(answers))
+    }
+
+    fn count(&self, answers: &[EnqueuedOne], messages: &[(Tenant, Topic)]) {
+        let new = answers
+            .iter()
+            .zip(messages)
+            .filter(|(answer, _)| !answer.duplicate)
+            .map(|(_, (tenant, topic))| (tenant, topic));
+        self.context.meter.enqueued(&self.context.transports.routing, new);
+    }
+
+    /// Hands messages to their shard's owner if that is here, else to its doorstep.
+    async fn at_owner(
+        &self,
+        shard: &ShardHandle,
+        drafts: Vec<Draft>,
+        room: Admitted,
+        shards: &[ShardId],
+    ) -> Result<Vec<EnqueuedOne>, ServiceError> {
+        match shard.enqueue(drafts, room).await? {
+            Taken::Here(answers) => Ok(answers),
+            Taken::Elsewhere(drafts, _room) => Ok(self.at_doors(Vec::new(), drafts, shards).await?.0),
+        }
+    }
+
+    pub(super) async fn run_transaction(
+        &self,
+        statements: Vec<Statement>,
+        messages: Vec<NewMessage>,
+    ) -> Result<TransactionDone, ServiceError> {
+        let drafts = self.check(messages)?;
+        let bytes = drafts.iter().map(|draft| draft.message.weight()).sum();
+        let _room = self.admission.admit(drafts.len().max(1), bytes)?;
+        let counted: Vec<(Tenant, Topic)> =
+            drafts.iter().map(|draft| (draft.message.tenant.clone(), draft.message.topic.clone())).collect();
+        let shards = self.shards_of(&drafts);
+        let (answers, transacted) = self.at_doors(statements, drafts, &shards).await?;
+        self.count(&answers, &counted);
+        let Enqueued { ids, duplicates } = enqueued(answers);
+        Ok(TransactionDone { ids, duplicates, results: transacted.results })
+    }
+
+    /// Puts messages on their doorsteps, with statements, in one transaction. A repeat of a message that is there
+    /// already is left out.
+    async fn at_doors(
+        &self,
+        statements: Vec<Statement>,
+        drafts: Vec<Draft>,
+        shards: &[ShardId],
+    ) -> Result<(Vec<EnqueuedOne>, Transacted), ServiceError> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let (answers, groups) = self.sort_out(&drafts, shards).await?;
+            let knock = !groups.is_empty();
+            let result = self.context.stores.transact.transact(statements.clone(), groups).await;
+            if knock {
+                self.knock();
+            }
+            match result {
+                Ok(transacted) => return Ok((answers, transacted)),
+                Err(StoreError::Conflict(_) | StoreError::Exists(_)) if tries < CONFLICT_TRIES => {
+                    let pause = std::time::Duration::from_micros(200 << tries).mul_f64(1.0 + rand::random::<f64>());
+                    tokio::time::sleep(pause).await;
+                }
+                Err(error @ (StoreError::Unavailable(_) | StoreError::Other(_))) => {
+                    return Err(ServiceError::OutcomeUnknown(error));
+                }
+                Err(error) => return Err(ServiceError::Store(error)),
+            }
+        }
+    }
+
+    async fn sort_out(
+        &self,
+        drafts: &[Draft],
+        shards: &[ShardId],
+    ) -> Result<(Vec<EnqueuedOne>, Vec<DoorGroup>), ServiceError> {
+        let named: Vec<(Tenant, MessageId)> = drafts
+            .iter()
+            .filter(|draft| !draft.needs_id)
+            .map(|draft| (draft.message.tenant.clone(), draft.message.id.clone()))
+            .collect();
+        let found = if named.is_empty() { Vec::new() } else { self.context.stores.owner.ids(&named).await? };
+        let mut found = found.into_iter();
+        let mut groups: BTreeMap<ShardId, Vec<Arc<Message>>> = BTreeMap::new();
+        let mut answers = Vec::with_capacity(drafts.len());
+        for (draft, shard) in drafts.iter().zip(shards) {
+            let record = if draft.needs_id { None } else { found.next().flatten() };
+            if let Some(record) = record {
+                if record.content != Some(content_digest(&draft.message)) {
+                    let (tenant, id) = (draft.message.tenant.to_string(), draft.message.id.to_string());
+                    return Err(ServiceError::IdTaken { tenant, id });
+                }
+                answers.push(EnqueuedOne { id: draft.message.id.clone(), duplicate: true });
+                continue;
+            }
+            let message = draft.clone().finish(door_id);
+            answers.push(EnqueuedOne { id: message.id.clone(), duplicate: false });
+            groups.entry(*shard).or_default().push(message);
+        }
+        let groups = groups.into_iter().map(|(shard, messages)| DoorGroup { shard, messages }).collect();
+        Ok((answers, groups))
+    }
+}
+
+fn enqueued(answers: Vec<EnqueuedOne>) -> Enqueued {
+    let duplicates = answers.iter().filter(|one| one.duplicate).map(|one| one.id.to_string()).collect();
+    Enqueued { ids: answers.into_iter().map(|one| one.id.to_string()).collect(), duplicates }
+}

@@ -1,0 +1,211 @@
+//! The outbox as the API sees it.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `enqueue` | direct messages and business transactions |
+//! | `views` | one message or a list of them, as people see them |
+//! | `dead` | dead letters |
+//! | `operations` | bulk acts that survive a crash |
+//! | `stats` | depths, what is blocked, transports, readiness |
+
+mod dead;
+mod enqueue;
+pub(crate) mod operations;
+mod stats;
+mod views;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+
+use async_trait::async_trait;
+use waybill_core::ids::{MessageId, ShardId, Tenant};
+use waybill_core::new_message::NewMessage;
+use waybill_core::outbox::filter::Filter;
+use waybill_core::port::query::{DeadGroup, Page};
+use waybill_core::port::service::{
+    BlockedView, Check, Enqueued, MessageView, OperationRequest, OutboxService, OutboxStats, ServiceError,
+    TransactionDone, TransportView,
+};
+use waybill_core::port::transact::{AuditEvent, Operation, Statement};
+use waybill_core::time::UnixMillis;
+
+use crate::admission::Admission;
+use crate::shard::{Context, ShardHandle};
+use operations::Operations;
+
+/// The outbox of this host.
+pub(crate) struct Outbox {
+    pub context: Arc<Context>,
+    pub shards: Vec<ShardHandle>,
+    pub admission: Arc<Admission>,
+    pub operations: Operations,
+    pub spread: AtomicU64,
+    pub draining: AtomicBool,
+}
+
+/// The id of a message that goes over the doorstep and that its caller didn't name.
+pub(crate) fn door_id() -> MessageId {
+    let ulid = ulid::Ulid::new().to_string();
+    // A ULID is 26 letters and digits, which every id may be.
+    MessageId::new(&ulid).unwrap_or_else(|_| {
+        waybill_core::ids::host_made_id(waybill_core::ids::Place {
+            shard: ShardId(0),
+            segment: waybill_core::ids::Seq(0),
+            index: 0,
+        })
+    })
+}
+
+impl Outbox {
+    pub fn knock(&self) {
+        self.context.door.ring();
+        for shard in &self.shards {
+            shard.knock();
+        }
+    }
+
+    fn now(&self) -> UnixMillis {
+        self.context.clock.now().wall
+    }
+
+    fn shard(&self, shard: ShardId) -> Result<&ShardHandle, ServiceError> {
+        let missing = || ServiceError::Unavailable(format!("shard {shard} isn't one of this host's"));
+        self.shards.get(usize::from(shard.0)).ok_or_else(missing)
+    }
+
+    /// A filter, confined to the tenants of the caller. None = it can match nothing.
+    fn filter(&self, tenant: Option<&Tenant>, text: &str) -> Result<Option<Filter>, ServiceError> {
+        let mut filter = Filter::parse(text, self.now())?;
+        let possible = tenant.is_none_or(|tenant| filter.confine(tenant.as_str()));
+        Ok(possible.then_some(filter))
+    }
+
+    async fn audit_event(
+        &self,
+        kind: &str,
+        actor: &str,
+        tenant: Option<&str>,
+        object: &str,
+        detail: serde_json::Value,
+    ) -> Result<(), ServiceError> {
+        let event = AuditEvent {
+            at: self.now(),
+            kind: kind.to_owned(),
+            actor: actor.to_owned(),
+            tenant: tenant.map(str::to_owned),
+            object: object.to_owned(),
+            detail,
+        };
+        Ok(self.context.stores.transact.audit(&event).await?)
+    }
+}
+
+#[async_trait]
+impl OutboxService for Outbox {
+    async fn enqueue(&self, messages: Vec<NewMessage>) -> Result<Enqueued, ServiceError> {
+        self.enqueue_messages(messages).await
+    }
+    async fn transact(
+        &self,
+        statements: Vec<Statement>,
+        messages: Vec<NewMessage>,
+    ) -> Result<TransactionDone, ServiceError> {
+        self.run_transaction(statements, messages).await
+    }
+    async fn message(&self, tenant: &Tenant, id: &str) -> Result<MessageView, ServiceError> {
+        self.show_message(tenant, id).await
+    }
+    async fn messages(
+        &self,
+        tenant: Option<&Tenant>,
+        filter: &str,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<MessageView>, ServiceError> {
+        self.list_messages(tenant, filter, cursor, limit).await
+    }
+    async fn cancel(&self, tenant: &Tenant, id: &str, actor: &str) -> Result<MessageView, ServiceError> {
+        self.cancel_message(tenant, id, actor).await
+    }
+    async fn reschedule(
+        &self,
+        tenant: &Tenant,
+        id: &str,
+        not_before: UnixMillis,
+        actor: &str,
+    ) -> Result<MessageView, ServiceError> {
+        self.reschedule_message(tenant, id, not_before, actor).await
+    }
+    async fn stats(&self, tenant: Option<&Tenant>) -> Result<Vec<OutboxStats>, ServiceError> {
+        self.outbox_stats(tenant).await
+    }
+    async fn blocked(&self, tenant: Option<&Tenant>) -> Result<Vec<BlockedView>, ServiceError> {
+        self.blocked_views(tenant).await
+    }
+    async fn dead_letters(
+        &self,
+        tenant: Option<&Tenant>,
+        filter: &str,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<MessageView>, ServiceError> {
+        self.list_dead(tenant, filter, cursor, limit).await
+    }
+    async fn count_dead(&self, tenant: Option<&Tenant>, filter: &str) -> Result<u64, ServiceError> {
+        match self.filter(tenant, filter)? {
+            None => Ok(0),
+            Some(filter) => Ok(self.context.stores.query.count_dead(&filter).await?),
+        }
+    }
+    async fn dead_groups(&self, tenant: Option<&Tenant>, filter: &str) -> Result<Vec<DeadGroup>, ServiceError> {
+        match self.filter(tenant, filter)? {
+            None => Ok(Vec::new()),
+            Some(filter) => Ok(self.context.stores.query.dead_groups(&filter).await?),
+        }
+    }
+    async fn dead_letter(&self, tenant: &Tenant, id: &str) -> Result<MessageView, ServiceError> {
+        self.show_dead(tenant, id).await
+    }
+    async fn replay(&self, tenant: &Tenant, id: &str, reason: &str, actor: &str) -> Result<MessageView, ServiceError> {
+        self.replay_one(tenant, id, reason, actor).await
+    }
+    async fn quarantine(
+        &self,
+        tenant: &Tenant,
+        id: &str,
+        note: &str,
+        actor: &str,
+    ) -> Result<MessageView, ServiceError> {
+        self.quarantine_one(tenant, id, note, actor).await
+    }
+    async fn edit(&self, tenant: &Tenant, id: &str, edited: NewMessage, actor: &str) -> Result<Enqueued, ServiceError> {
+        self.edit_dead(tenant, id, edited, actor).await
+    }
+    async fn start_operation(&self, request: OperationRequest) -> Result<Operation, ServiceError> {
+        self.begin_operation(request).await
+    }
+    async fn operation(&self, id: &str) -> Result<Operation, ServiceError> {
+        self.find_operation(id).await
+    }
+    async fn cancel_operation(&self, id: &str, actor: &str) -> Result<Operation, ServiceError> {
+        self.stop_operation(id, actor).await
+    }
+    async fn transports(&self) -> Vec<TransportView> {
+        self.transport_views().await
+    }
+    async fn pause(&self, transport: &str, actor: &str) -> Result<TransportView, ServiceError> {
+        self.set_paused(transport, true, actor).await
+    }
+    async fn resume(&self, transport: &str, actor: &str) -> Result<TransportView, ServiceError> {
+        self.set_paused(transport, false, actor).await
+    }
+    async fn probe(&self, transport: &str, actor: &str) -> Result<TransportView, ServiceError> {
+        self.probe_transport(transport, actor).await
+    }
+    async fn audit(&self, tenant: Option<&Tenant>, limit: usize) -> Result<Vec<AuditEvent>, ServiceError> {
+        Ok(self.context.stores.transact.audit_tail(tenant, limit).await?)
+    }
+    async fn ready(&self) -> Vec<Check> {
+        self.readiness().await
+    }
+}

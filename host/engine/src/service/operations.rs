@@ -1,0 +1,280 @@
+//! Bulk acts on dead letters: kept in the store, resumed after a crash, at a bounded rate, cancellable. An act goes
+//! through the dead letters in key order, so each key keeps its order, and remembers a cursor behind what it did.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep, sleep_until};
+use tokio_util::task::TaskTracker;
+use waybill_core::glob::Glob;
+use waybill_core::outbox::filter::Filter;
+use waybill_core::outbox::records::{DeadLetter, DeadState};
+use waybill_core::port::service::{OperationRequest, ServiceError};
+use waybill_core::port::transact::{Operation, OperationState};
+
+use super::Outbox;
+use crate::shard::Wish;
+
+/// Dead letters read in one page.
+const PAGE: usize = 100;
+/// Acts a second when the caller names no rate.
+const RATE_DEFAULT: u32 = 100;
+/// Acts a second at most.
+const RATE_MAX: u32 = 10_000;
+/// Pause while the owner has no room or the store makes trouble.
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// Progress is noted in the store this often, and at the end.
+const NOTE_EVERY: Duration = Duration::from_secs(1);
+/// Acts that may follow faster than the rate after a delay.
+const CATCH_UP_ACTS: u32 = 10;
+
+/// Operations at work in this process, with the flag that stops each.
+#[derive(Default)]
+pub(crate) struct Operations {
+    running: Mutex<BTreeMap<String, Arc<AtomicBool>>>,
+    /// Rung when one was added.
+    added: Notify,
+}
+
+impl Outbox {
+    pub(super) async fn begin_operation(self: &Outbox, request: OperationRequest) -> Result<Operation, ServiceError> {
+        if !matches!(request.kind.as_str(), "replay" | "quarantine" | "purge") {
+            return Err(ServiceError::NotFound {
+                what: "kind of operation (replay, quarantine, purge)",
+                id: request.kind,
+            });
+        }
+        let now = self.now();
+        let mut operation = Operation {
+            id: ulid::Ulid::new().to_string(),
+            kind: request.kind,
+            filter: request.filter,
+            tenant: request.tenant.map(|tenant| tenant.to_string()),
+            rate: request.rate.unwrap_or(RATE_DEFAULT).clamp(1, RATE_MAX),
+            reason: request.reason,
+            state: OperationState::Running,
+            matched: 0,
+            done: 0,
+            failed: 0,
+            cursor: None,
+            error: None,
+            created_at: now,
+            updated_at: now,
+        };
+        if let Some(filter) = operation_filter(&operation)? {
+            operation.matched = self.context.stores.query.count_dead(&filter).await?;
+        }
+        self.context.stores.transact.put_operation(&operation).await?;
+        let detail = serde_json::json!({ "filter": operation.filter, "matched": operation.matched, "rate": operation.rate, "reason": operation.reason });
+        let kind = if operation.kind == "replay" { "TxReplayRequested" } else { "OperationStarted" };
+        self.audit_event(kind, &request.actor, operation.tenant.as_deref(), &operation.id, detail).await?;
+        self.operations.started(&operation.id);
+        Ok(operation)
+    }
+
+    pub(super) async fn find_operation(&self, id: &str) -> Result<Operation, ServiceError> {
+        let found = self.context.stores.transact.operation(id).await?;
+        found.ok_or(ServiceError::NotFound { what: "operation", id: id.to_owned() })
+    }
+
+    pub(super) async fn stop_operation(&self, id: &str, actor: &str) -> Result<Operation, ServiceError> {
+        let mut operation = self.find_operation(id).await?;
+        if operation.state != OperationState::Running {
+            let state = format!("{:?}", operation.state).to_lowercase();
+            return Err(ServiceError::State {
+                what: "operation",
+                id: id.to_owned(),
+                state,
+                fix: "only running operations can be cancelled",
+            });
+        }
+        self.audit_event("OperationCancelled", actor, operation.tenant.as_deref(), id, serde_json::Value::Null).await?;
+        let stop = self.operations.running.lock().get(id).cloned();
+        match stop {
+            Some(stop) => stop.store(true, Ordering::Release),
+            None => {
+                // Nobody is at it here: it doesn't go on.
+                operation.state = OperationState::Cancelled;
+                operation.updated_at = self.now();
+                self.context.stores.transact.put_operation(&operation).await?;
+                return Ok(operation);
+            }
+        }
+        // The worker writes the state when it stops; wait for that a moment, so that the answer is true.
+        for _ in 0..40 {
+            operation = self.find_operation(id).await?;
+            if operation.state != OperationState::Running {
+                break;
+            }
+            sleep(Duration::from_millis(25)).await;
+        }
+        Ok(operation)
+    }
+}
+
+impl Operations {
+    fn started(&self, id: &str) {
+        self.running.lock().entry(id.to_owned()).or_default();
+        self.added.notify_one();
+    }
+    fn next_new(&self, known: &BTreeSet<String>) -> Vec<(String, Arc<AtomicBool>)> {
+        let running = self.running.lock();
+        running.iter().filter(|(id, _)| !known.contains(*id)).map(|(id, stop)| (id.clone(), Arc::clone(stop))).collect()
+    }
+}
+
+/// Runs every operation: those that a crash interrupted, and new ones as they come. It ends when the host drains and all
+/// have noted how far they are.
+pub(crate) async fn run_all(outbox: Arc<Outbox>) {
+    let closing = outbox.context.closing.clone();
+    let tracker = TaskTracker::new();
+    closing.run_until_cancelled(start_all(&outbox, &tracker)).await;
+    tracker.close();
+    tracker.wait().await;
+}
+
+async fn start_all(outbox: &Arc<Outbox>, tracker: &TaskTracker) {
+    loop {
+        match outbox.context.stores.transact.running_operations().await {
+            Ok(interrupted) => {
+                for operation in interrupted {
+                    outbox.operations.started(&operation.id);
+                }
+                break;
+            }
+            Err(error) => {
+                tracing::warn!(code = error.code(), %error, "can't read interrupted operations yet");
+                sleep(PAUSE).await;
+            }
+        }
+    }
+    let mut known: BTreeSet<String> = BTreeSet::new();
+    loop {
+        for (id, stop) in outbox.operations.next_new(&known) {
+            known.insert(id.clone());
+            tracker.spawn(run(Arc::clone(outbox), id, stop));
+        }
+        known.retain(|id| outbox.operations.running.lock().contains_key(id));
+        outbox.operations.added.notified().await;
+    }
+}
+
+async fn run(outbox: Arc<Outbox>, id: String, stop: Arc<AtomicBool>) {
+    let closing = &outbox.context.closing;
+    loop {
+        match work(&outbox, &id, &stop).await {
+            Ok(()) => break,
+            Err(error) => {
+                tracing::warn!(operation = id, code = error.code(), %error, "a bulk operation waits and goes on");
+                if closing.run_until_cancelled(sleep(PAUSE)).await.is_none() {
+                    return;
+                }
+            }
+        }
+    }
+    outbox.operations.running.lock().remove(&id);
+}
+
+/// Goes through the dead letters from the operation's cursor to the end. An error means that the rest has to wait; what was
+/// done is noted before.
+async fn work(outbox: &Outbox, id: &str, stop: &AtomicBool) -> Result<(), ServiceError> {
+    let Some(operation) = outbox.context.stores.transact.operation(id).await? else { return Ok(()) };
+    if operation.state != OperationState::Running {
+        return Ok(());
+    }
+    let mut progress = Progress { outbox, operation, noted_at: Instant::now() };
+    let ended = go_through(&mut progress, stop).await;
+    if let Ok(Some(state)) = &ended {
+        progress.operation.state = *state;
+    }
+    progress.note().await?;
+    ended.map(|_| ())
+}
+
+/// The end state; none when the host drains and the next start goes on.
+async fn go_through(progress: &mut Progress<'_>, stop: &AtomicBool) -> Result<Option<OperationState>, ServiceError> {
+    let outbox = progress.outbox;
+    let Some(filter) = operation_filter(&progress.operation)? else { return Ok(Some(OperationState::Done)) };
+    let pace = Duration::from_secs_f64(1.0 / f64::from(progress.operation.rate));
+    let mut next_at = Instant::now();
+    loop {
+        let page =
+            outbox.context.stores.query.dead_letters(&filter, progress.operation.cursor.as_deref(), PAGE).await?;
+        for dead in &page.items {
+            // What dies again while the operation runs isn't taken a second time.
+            if dead.died_at > progress.operation.created_at {
+                continue;
+            }
+            if outbox.context.closing.run_until_cancelled(sleep_until(next_at)).await.is_none() {
+                return Ok(None);
+            }
+            if stop.load(Ordering::Acquire) {
+                return Ok(Some(OperationState::Cancelled));
+            }
+            next_at = next_at.max(Instant::now().checked_sub(pace * CATCH_UP_ACTS).unwrap_or(next_at)) + pace;
+            match act(outbox, &progress.operation, dead).await? {
+                true => progress.operation.done += 1,
+                false => progress.operation.failed += 1,
+            }
+            progress.note_now_and_then().await?;
+        }
+        progress.operation.cursor = page.next_cursor;
+        if progress.operation.cursor.is_none() {
+            return Ok(Some(OperationState::Done));
+        }
+    }
+}
+
+/// An operation under way, noted in the store now and then.
+struct Progress<'a> {
+    outbox: &'a Outbox,
+    operation: Operation,
+    noted_at: Instant,
+}
+
+impl Progress<'_> {
+    async fn note_now_and_then(&mut self) -> Result<(), ServiceError> {
+        if self.noted_at.elapsed() < NOTE_EVERY { Ok(()) } else { self.note().await }
+    }
+    async fn note(&mut self) -> Result<(), ServiceError> {
+        self.noted_at = Instant::now();
+        self.operation.updated_at = self.outbox.now();
+        Ok(self.outbox.context.stores.transact.put_operation(&self.operation).await?)
+    }
+}
+
+/// The dead letters that an operation is about; none = it can be about none.
+fn operation_filter(operation: &Operation) -> Result<Option<Filter>, ServiceError> {
+    let mut filter = Filter::parse(&operation.filter, operation.created_at)?;
+    if operation.kind == "replay" && filter.state.is_none() {
+        // Quarantined ones are replayed only by their id.
+        filter.state = Some(Glob::new("dead"));
+    }
+    let possible = operation.tenant.as_deref().is_none_or(|tenant| filter.confine(tenant));
+    Ok(possible.then_some(filter))
+}
+
+/// One act. False when the dead letter isn't to be had any more; an error when the whole operation has to wait.
+async fn act(outbox: &Outbox, operation: &Operation, dead: &DeadLetter) -> Result<bool, ServiceError> {
+    let wish = match operation.kind.as_str() {
+        "replay" if dead.state != DeadState::Dead => return Ok(false),
+        "replay" => Wish::Replay { place: dead.place, quarantined_too: false },
+        "quarantine" => Wish::Quarantine { place: dead.place, note: operation.reason.clone() },
+        _ => Wish::Purge { place: dead.place },
+    };
+    match outbox.shard(dead.place.shard)?.command(wish).await {
+        Ok(()) => {
+            if operation.kind == "replay" {
+                metrics::counter!("tx_replay_total", "kind" => "outbox").increment(1);
+            }
+            Ok(true)
+        }
+        Err(ServiceError::State { .. } | ServiceError::NotFound { .. }) => Ok(false),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,243 @@
+//! Depths, what is blocked, transports, readiness.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use waybill_core::ids::Tenant;
+use waybill_core::outbox::owner::{HeldKey, HoldInfo};
+use waybill_core::port::service::{BlockedView, Check, OutboxStats, ServiceError, TransportView};
+use waybill_core::port::transport::{Health, HealthReport};
+
+use super::Outbox;
+use crate::shard::Condition;
+
+/// Blocked keys shown of each shard.
+const HELD_KEYS_MAX: usize = 1_000;
+/// A health check of a transport may take this long.
+const HEALTH_TIMEOUT: Duration = Duration::from_secs(2);
+
+impl Outbox {
+    pub(super) async fn outbox_stats(&self, tenant: Option<&Tenant>) -> Result<Vec<OutboxStats>, ServiceError> {
+        let mut all: BTreeMap<(String, String), OutboxStats> = BTreeMap::new();
+        let now = self.now();
+        fn slot<'a>(
+            all: &'a mut BTreeMap<(String, String), OutboxStats>,
+            tenant: &str,
+            transport: &str,
+        ) -> &'a mut OutboxStats {
+            let key = (tenant.to_owned(), transport.to_owned());
+            all.entry(key).or_insert_with(|| OutboxStats {
+                tenant: tenant.to_owned(),
+                transport: transport.to_owned(),
+                ..OutboxStats::default()
+            })
+        }
+        for shard in &self.shards {
+            for ((owner, transport), depth) in shard.visit(|owner, _| owner.depths()).await.unwrap_or_default() {
+                let name = transport.and_then(|id| self.context.transports.routing.name(id)).unwrap_or("-");
+                let stats = slot(&mut all, owner.as_str(), name);
+                stats.ready += depth.ready;
+                stats.leased += depth.leased;
+                stats.parked += depth.parked;
+                let age =
+                    depth.oldest_ready.map(|oldest| u64::try_from(now.since(oldest).as_millis()).unwrap_or(u64::MAX));
+                stats.oldest_ready_ms = stats.oldest_ready_ms.max(age);
+            }
+        }
+        for depth in self.context.stores.query.depths().await? {
+            let stats = slot(&mut all, &depth.tenant, "-");
+            stats.scheduled += depth.scheduled;
+            stats.dead += depth.dead + depth.quarantined;
+        }
+        Ok(all.into_values().filter(|stats| tenant.is_none_or(|tenant| stats.tenant == tenant.as_str())).collect())
+    }
+
+    pub(super) async fn blocked_views(&self, tenant: Option<&Tenant>) -> Result<Vec<BlockedView>, ServiceError> {
+        let mut views = Vec::new();
+        for shard in &self.shards {
+            let Some((holds, keys)) = shard.visit(|owner, _| (owner.holds(), owner.held_keys(HELD_KEYS_MAX))).await
+            else {
+                continue;
+            };
+            views.extend(holds.into_iter().map(|hold| self.hold_view(hold)));
+            views.extend(keys.into_iter().map(key_view));
+        }
+        Ok(views
+            .into_iter()
+            .filter(|view| {
+                tenant.is_none_or(|tenant| view.tenant.as_deref().is_none_or(|mine| mine == tenant.as_str()))
+            })
+            .collect())
+    }
+
+    fn hold_view(&self, info: HoldInfo) -> BlockedView {
+        let HoldInfo { key, hold } = info;
+        let transport = key.transport.and_then(|id| self.context.transports.routing.name(id)).map(str::to_owned);
+        let kind = match &transport {
+            None => "no_route",
+            Some(_) if hold.code == "OUTBOX.PAUSED" => "paused",
+            Some(_) if key.scope.is_empty() => "transport",
+            Some(_) => "destination",
+        };
+        BlockedView {
+            kind: kind.to_owned(),
+            tenant: key.tenant.map(|tenant| tenant.to_string()),
+            subject: if key.scope.is_empty() {
+                transport.clone().unwrap_or_else(|| "*".to_owned())
+            } else {
+                key.scope.to_string()
+            },
+            transport,
+            reason: hold.reason,
+            code: Some(hold.code),
+            since: hold.since,
+            until: hold.until,
+            waiting: hold.waiting.len() as u64,
+        }
+    }
+
+    pub(super) async fn transport_views(&self) -> Vec<TransportView> {
+        let mut views = Vec::new();
+        for (_, line) in self.context.transports.iter() {
+            views.extend(self.transport_view(line.transport.name()).await);
+        }
+        views
+    }
+
+    async fn transport_view(&self, name: &str) -> Option<TransportView> {
+        let (id, line) = self.context.transports.find(name)?;
+        let mut breaker = "closed";
+        for shard in &self.shards {
+            let whole = shard
+                .visit(move |owner, _| {
+                    owner.holds().into_iter().find(|info| {
+                        info.key.transport == Some(id) && info.key.tenant.is_none() && info.key.scope.is_empty()
+                    })
+                })
+                .await
+                .flatten();
+            if let Some(info) = whole {
+                breaker = if info.hold.probe.is_some() { "half-open" } else { "open" };
+            }
+        }
+        let health =
+            tokio::time::timeout(HEALTH_TIMEOUT, line.transport.health()).await.unwrap_or_else(|_| HealthReport {
+                health: Health::Degraded,
+                detail: Some(format!("it didn't say how it is within {HEALTH_TIMEOUT:?}")),
+            });
+        Some(TransportView {
+            name: name.to_owned(),
+            plugin: line.transport.identity(),
+            paused: line.paused.load(Ordering::Acquire),
+            breaker: breaker.to_owned(),
+            lanes: line.transport.limits().lanes,
+            in_flight: line.in_flight.load(Ordering::Relaxed),
+            health,
+        })
+    }
+
+    fn no_transport(name: &str) -> ServiceError {
+        ServiceError::NotFound { what: "transport", id: name.to_owned() }
+    }
+
+    pub(super) async fn set_paused(
+        &self,
+        name: &str,
+        paused: bool,
+        actor: &str,
+    ) -> Result<TransportView, ServiceError> {
+        let (id, line) = self.context.transports.find(name).ok_or_else(|| Self::no_transport(name))?;
+        line.paused.store(paused, Ordering::Release);
+        for shard in &self.shards {
+            shard.pause(id, paused);
+        }
+        let kind = if paused { "TransportPaused" } else { "TransportResumed" };
+        self.audit_event(kind, actor, None, name, serde_json::Value::Null).await?;
+        self.transport_view(name).await.ok_or_else(|| Self::no_transport(name))
+    }
+
+    pub(super) async fn probe_transport(&self, name: &str, actor: &str) -> Result<TransportView, ServiceError> {
+        let (id, _) = self.context.transports.find(name).ok_or_else(|| Self::no_transport(name))?;
+        for shard in &self.shards {
+            shard.visit(move |owner, now| owner.retry_holds(id, now.wall)).await;
+        }
+        self.audit_event("TransportProbed", actor, None, name, serde_json::Value::Null).await?;
+        self.transport_view(name).await.ok_or_else(|| Self::no_transport(name))
+    }
+
+    pub(super) async fn readiness(&self) -> Vec<Check> {
+        let check = |name: &str, status: &str, detail: String| Check {
+            name: name.to_owned(),
+            status: status.to_owned(),
+            detail,
+        };
+        let mut checks = Vec::new();
+        if self.draining.load(Ordering::Acquire) {
+            checks.push(check("drain", "fail", "the host is shutting down".to_owned()));
+        }
+        let mut owned = 0;
+        let mut worst: Option<(&str, String)> = None;
+        for shard in &self.shards {
+            match shard.condition() {
+                Condition::Owning { .. } => owned += 1,
+                Condition::Observing { .. } => {}
+                Condition::Starting => worst = Some(("fail", format!("shard {} isn't taken over yet", shard.shard))),
+                Condition::Released => worst = Some(("fail", format!("shard {} was given back", shard.shard))),
+                Condition::Trouble { error, .. } => worst = Some(("fail", format!("{}: {error}", error.code()))),
+            }
+        }
+        let (status, detail) = worst.unwrap_or(("ok", format!("owns {owned} of {} shards", self.shards.len())));
+        checks.push(check("outbox", status, detail));
+        checks.push(check("durability", "ok", self.context.config.durability.clone()));
+        for (_, line) in self.context.transports.iter() {
+            let report = tokio::time::timeout(HEALTH_TIMEOUT, line.transport.health()).await;
+            let (status, detail) = match report {
+                Ok(report) if matches!(report.health, Health::Ready) => {
+                    ("ok", report.detail.unwrap_or_else(|| "serving".to_owned()))
+                }
+                Ok(report) => {
+                    ("warn", format!("{:?}: {}", report.health, report.detail.unwrap_or_default()).to_lowercase())
+                }
+                Err(_) => ("warn", format!("it didn't say how it is within {HEALTH_TIMEOUT:?}")),
+            };
+            checks.push(check(&format!("transport {}", line.transport.name()), status, detail));
+        }
+        let alert_at = self.context.config.dead_alert_at;
+        if alert_at > 0 {
+            let dead: u64 = match self.context.stores.query.depths().await {
+                Ok(depths) => depths.iter().map(|depth| depth.dead).sum(),
+                Err(_) => 0,
+            };
+            let status = if dead >= alert_at { "warn" } else { "ok" };
+            checks.push(check("dead letters", status, format!("{dead} dead letters, the alert is at {alert_at}")));
+        }
+        if let Ok(quarantined) = self.context.stores.query.quarantined_segments().await
+            && let Some((shard, first, reason)) = quarantined.first()
+        {
+            let detail =
+                format!("{} unreadable segments, first: shard {shard} seq {first}: {reason}", quarantined.len());
+            checks.push(check("segments", "warn", detail));
+        }
+        checks
+    }
+}
+
+fn key_view(held: HeldKey) -> BlockedView {
+    let reason = match (&held.until, &held.reason) {
+        (None, Some(reason)) => format!("a dead letter at seq {} holds it: {reason}", held.seq),
+        (_, Some(reason)) => format!("the message at seq {} waits for its retry: {reason}", held.seq),
+        (_, None) => format!("the message at seq {} waits for its retry", held.seq),
+    };
+    BlockedView {
+        kind: "key".to_owned(),
+        tenant: Some(held.tenant.to_string()),
+        transport: None,
+        subject: held.key,
+        reason,
+        code: held.code,
+        since: held.since,
+        until: held.until,
+        waiting: held.waiting,
+    }
+}

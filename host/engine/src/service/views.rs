@@ -1,0 +1,456 @@
+//! Messages as people see them.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use waybill_core::ids::{MessageId, Place, Seq, Tenant, place_of};
+use waybill_core::message::{Message, Payload};
+use waybill_core::outbox::filter::Filter;
+use waybill_core::outbox::owner::WhyWaiting;
+use waybill_core::outbox::records::{AttemptRecord, DeadLetter, DeadState, Done, DoneEnd, IdState, payload_sha256};
+use waybill_core::port::query::{Found, ListKind, Page};
+use waybill_core::port::service::{MessageState, MessageView, ServiceError, Waiting};
+use waybill_core::port::transport::Receipt;
+use waybill_core::time::UnixMillis;
+
+use super::Outbox;
+use crate::shard::{ShardHandle, Wish};
+
+/// A look for a message waits this long at most for the doorsteps to be taken in.
+const TAKE_IN_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// What a view holds beside the message itself.
+struct Condition {
+    state: MessageState,
+    place: Option<Place>,
+    attempts: u32,
+    suspect: u32,
+    not_before: Option<UnixMillis>,
+    ended_at: Option<UnixMillis>,
+    history: Vec<AttemptRecord>,
+    receipt: Option<Receipt>,
+    note: Option<String>,
+    error: Option<String>,
+}
+
+impl Condition {
+    fn new(state: MessageState, place: Option<Place>) -> Self {
+        Self {
+            state,
+            place,
+            attempts: 0,
+            suspect: 0,
+            not_before: None,
+            ended_at: None,
+            history: Vec::new(),
+            receipt: None,
+            note: None,
+            error: None,
+        }
+    }
+}
+
+impl Outbox {
+    /// Where a message stands now.
+    pub(super) async fn find(&self, tenant: &Tenant, id: &str) -> Result<Option<Found>, ServiceError> {
+        let Ok(id) = MessageId::new(id) else { return Ok(None) };
+        if let Some(found) = self.look(tenant, &id).await? {
+            return Ok(Some(found));
+        }
+        // It may lie on a doorstep: an id is indexed when its shard's owner has taken it in. Or it was on its way from one
+        // place to another.
+        let taken_in = futures::future::join_all(self.shards.iter().map(ShardHandle::take_in_door));
+        let all_here = tokio::time::timeout(TAKE_IN_TIMEOUT, taken_in)
+            .await
+            .is_ok_and(|taken_in| taken_in.iter().all(|here| *here));
+        if let Some(found) = self.look(tenant, &id).await? {
+            return Ok(Some(found));
+        }
+        if all_here {
+            return Ok(None);
+        }
+        // Another host's owner looks at its doorstep when it polls.
+        tokio::time::sleep(self.context.config.poll_interval).await;
+        self.look(tenant, &id).await
+    }
+
+    async fn look(&self, tenant: &Tenant, id: &MessageId) -> Result<Option<Found>, ServiceError> {
+        let query = &self.context.stores.query;
+        let indexed = query.id(tenant, id).await?;
+        let place = match indexed.map(|record| record.state) {
+            Some(IdState::Scheduled { shard, due }) => {
+                return Ok(query.scheduled(shard, due, id).await?.map(Found::Scheduled));
+            }
+            Some(IdState::At(place)) => place,
+            None => match place_of(id.as_str()) {
+                Some(place) => place,
+                None => return Ok(None),
+            },
+        };
+        let found = match query.at(place).await? {
+            Some(found) => Some(found),
+            // Delivered, and its receipt is still in its owner's memory.
+            None => match self.shards.get(usize::from(place.shard.0)) {
+                Some(shard) => shard
+                    .visit(move |owner, _| owner.delivered(place))
+                    .await
+                    .flatten()
+                    .map(|done| Found::Done(place, done)),
+                None => None,
+            },
+        };
+        Ok(found.filter(|found| message_of(found).tenant == *tenant && message_of(found).id == *id))
+    }
+
+    pub(super) async fn show_message(&self, tenant: &Tenant, id: &str) -> Result<MessageView, ServiceError> {
+        let found =
+            self.find(tenant, id).await?.ok_or(ServiceError::NotFound { what: "message", id: id.to_owned() })?;
+        self.full_view(&found).await
+    }
+
+    /// A view with what it waits for and its payload.
+    pub(super) async fn full_view(&self, found: &Found) -> Result<MessageView, ServiceError> {
+        let mut view = self.view(found);
+        let seq = view.seq.map(Seq);
+        if let (MessageState::Pending | MessageState::Leased, Some(seq), false) =
+            (view.state, seq, matches!(found, Found::Scheduled(_)))
+        {
+            let shard = waybill_core::ids::ShardId(view.shard);
+            let why = self.shard(shard)?.visit(move |owner, _| owner.why_waiting(seq)).await.flatten();
+            view.state = if why == Some(WhyWaiting::Sending) { MessageState::Leased } else { MessageState::Pending };
+            view.waiting = self.waiting(why);
+        }
+        if let Found::Scheduled(scheduled) = found {
+            view.waiting = Some(Waiting {
+                on: "schedule".to_owned(),
+                reason: "its time hasn't come".to_owned(),
+                since: None,
+                until: Some(scheduled.due),
+            });
+        }
+        self.add_payload(&mut view, message_of(found)).await?;
+        Ok(view)
+    }
+
+    fn waiting(&self, why: Option<WhyWaiting>) -> Option<Waiting> {
+        let id_at = |seq: Seq| format!("the message at seq {seq}");
+        let waiting =
+            |on: &str, reason: String, since, until| Some(Waiting { on: on.to_owned(), reason, since, until });
+        match why {
+            Some(WhyWaiting::Sending) => None,
+            Some(WhyWaiting::Key(head)) => {
+                waiting("key", format!("{} of its key isn't finished", id_at(head)), None, None)
+            }
+            Some(WhyWaiting::DeadKey(head)) => {
+                waiting("key", format!("{} of its key is a dead letter that holds the key", id_at(head)), None, None)
+            }
+            Some(WhyWaiting::Retry(due)) => waiting("retry", "its last attempt failed".to_owned(), None, Some(due)),
+            Some(WhyWaiting::Held(key, hold)) => {
+                let on = match key.transport {
+                    None => "no_route",
+                    Some(_) if hold.code == "OUTBOX.PAUSED" => "paused",
+                    Some(_) if key.scope.is_empty() => "transport",
+                    Some(_) => "destination",
+                };
+                waiting(on, format!("{}: {}", hold.code, hold.reason), Some(hold.since), hold.until)
+            }
+            Some(WhyWaiting::Turn) => {
+                waiting("turn", "it goes as soon as its tenant has a turn".to_owned(), None, None)
+            }
+            None => waiting("turn", "messages before it go first".to_owned(), None, None),
+        }
+    }
+
+    async fn add_payload(&self, view: &mut MessageView, message: &Message) -> Result<(), ServiceError> {
+        view.payload_sha256 = Some(payload_sha256(&message.payload));
+        let bytes = match &message.payload {
+            Payload::Inline(bytes) => Some(bytes.clone()),
+            Payload::Blob { blob, .. } => self.context.stores.owner.blob(blob).await?,
+        };
+        view.payload = bytes;
+        Ok(())
+    }
+
+    /// A view without payload, as in lists.
+    pub(super) fn view(&self, found: &Found) -> MessageView {
+        let message = message_of(found);
+        let condition = condition_of(found);
+        let last = condition.history.last();
+        let last_error = condition.error.clone().or_else(|| {
+            let last = last.filter(|attempt| attempt.code.is_some())?;
+            Some(format!("{}: {}", last.code.as_deref().unwrap_or(""), last.reason.as_deref().unwrap_or("")))
+        });
+        MessageView {
+            id: message.id.to_string(),
+            tenant: message.tenant.to_string(),
+            state: condition.state,
+            topic: message.topic.to_string(),
+            transport: self.context.transports.routing.routes.find(&message.topic).map(|route| route.transport.clone()),
+            key: message.key.as_ref().map(ToString::to_string),
+            seq: condition.place.map(|place| place.seq().0),
+            shard: condition.place.map_or(0, |place| place.shard.0),
+            attempts: condition.attempts,
+            suspect: condition.suspect,
+            created_at: message.created_at,
+            occurred_at: message.occurred_at,
+            not_before: condition.not_before,
+            expires_at: message.expires_at,
+            ended_at: condition.ended_at,
+            last_error,
+            receipt: condition.receipt,
+            waiting: None,
+            history: condition.history,
+            event_type: message.event_type.clone(),
+            event_version: message.event_version,
+            aggregate_type: message.aggregate_type.clone(),
+            aggregate_id: message.aggregate_id.clone(),
+            envelope_id: message.envelope_id.clone(),
+            correlation_id: message.correlation_id.clone(),
+            causation_id: message.causation_id.clone(),
+            reply_to: message.reply_to.clone(),
+            traceparent: message.traceparent.clone(),
+            headers: message.headers.clone(),
+            content_type: message.content_type.clone(),
+            payload_bytes: message.payload.len() as u64,
+            payload_sha256: None,
+            payload: None,
+            note: condition.note,
+        }
+    }
+
+    pub(super) async fn list_messages(
+        &self,
+        tenant: Option<&Tenant>,
+        filter: &str,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<MessageView>, ServiceError> {
+        let Some(filter) = self.filter(tenant, filter)? else {
+            return Ok(Page { items: Vec::new(), next_cursor: None });
+        };
+        let takes = |word: &str| filter.state.as_ref().is_none_or(|state| state.matches(word));
+        let kinds: Vec<(&str, ListKind)> = [
+            ("p", ListKind::Parked, takes("pending") || takes("leased")),
+            ("f", ListKind::Flowing, takes("pending") || takes("leased")),
+            ("s", ListKind::Scheduled, takes("pending")),
+            (
+                "d",
+                ListKind::Done,
+                takes("done") || takes("sent") || takes("published") || takes("cancelled") || takes("expired"),
+            ),
+        ]
+        .into_iter()
+        .filter(|(_, _, wanted)| *wanted)
+        .map(|(name, kind, _)| (name, kind))
+        .collect();
+        let (mut at, mut inner) = match cursor.and_then(|cursor| cursor.split_once('.')) {
+            Some((name, rest)) => (
+                kinds.iter().position(|(kind, _)| *kind == name).unwrap_or(0),
+                Some(rest.to_owned()).filter(|rest| !rest.is_empty()),
+            ),
+            None => (0, None),
+        };
+        let mut items = Vec::new();
+        while let Some((name, kind)) = kinds.get(at) {
+            let waits = matches!(kind, ListKind::Flowing | ListKind::Parked);
+            // Of what waits only the owner knows whether it is being sent; the store knows what is claimed.
+            let stored = if waits { Filter { state: None, ..filter.clone() } } else { filter.clone() };
+            let page = self
+                .context
+                .stores
+                .query
+                .list(*kind, &stored, inner.as_deref(), limit.saturating_sub(items.len()))
+                .await?;
+            let wanted =
+                |view: &MessageView| filter.state.as_ref().is_none_or(|state| state_matches(state, view.state));
+            let mut views: Vec<MessageView> = page.items.iter().map(|found| self.view(found)).collect();
+            if waits {
+                self.ask_what_is_sent(&mut views).await;
+            }
+            items.extend(views.into_iter().filter(wanted));
+            if let Some(next) = page.next_cursor {
+                return Ok(Page { items, next_cursor: Some(format!("{name}.{next}")) });
+            }
+            at += 1;
+            inner = None;
+            if items.len() >= limit {
+                break;
+            }
+        }
+        let next_cursor = kinds.get(at).map(|(name, _)| format!("{name}."));
+        Ok(Page { items, next_cursor })
+    }
+
+    /// Sets the state of listed messages that wait or are being sent, as far as their owners are here.
+    async fn ask_what_is_sent(&self, views: &mut [MessageView]) {
+        for shard in &self.shards {
+            let of_shard = |view: &&MessageView| view.shard == shard.shard.0 && view.state == MessageState::Leased;
+            let seqs: Vec<Seq> = views.iter().filter(of_shard).filter_map(|view| view.seq.map(Seq)).collect();
+            if seqs.is_empty() {
+                continue;
+            }
+            let sent = shard.visit(move |owner, _| {
+                seqs.into_iter()
+                    .filter(|seq| owner.why_waiting(*seq) == Some(WhyWaiting::Sending))
+                    .collect::<BTreeSet<Seq>>()
+            });
+            let Some(sent) = sent.await else { continue };
+            for view in
+                views.iter_mut().filter(|view| view.shard == shard.shard.0 && view.state == MessageState::Leased)
+            {
+                if !view.seq.is_some_and(|seq| sent.contains(&Seq(seq))) {
+                    view.state = MessageState::Pending;
+                }
+            }
+        }
+    }
+
+    pub(super) async fn cancel_message(
+        &self,
+        tenant: &Tenant,
+        id: &str,
+        actor: &str,
+    ) -> Result<MessageView, ServiceError> {
+        let found =
+            self.find(tenant, id).await?.ok_or(ServiceError::NotFound { what: "message", id: id.to_owned() })?;
+        let (shard, wish) = match &found {
+            Found::Flowing { place, .. } => (place.shard, Wish::Cancel { place: *place }),
+            Found::Parked(parked) => (parked.place.shard, Wish::Cancel { place: parked.place }),
+            Found::Scheduled(scheduled) => {
+                (scheduled.shard, Wish::CancelScheduled { due: scheduled.due, id: scheduled.message.id.clone() })
+            }
+            Found::Dead(_) => return Err(self.wrong_state(&found, "quarantine or purge the dead letter instead")),
+            Found::Done(..) => return Err(self.wrong_state(&found, "it is finished: nothing is left to cancel")),
+        };
+        self.shard(shard)?.command(wish).await.map_err(|error| named(error, id))?;
+        self.audit_event("MessageCancelled", actor, Some(tenant.as_str()), id, serde_json::Value::Null).await?;
+        self.show_message(tenant, id).await
+    }
+
+    pub(super) async fn reschedule_message(
+        &self,
+        tenant: &Tenant,
+        id: &str,
+        due: UnixMillis,
+        actor: &str,
+    ) -> Result<MessageView, ServiceError> {
+        let found =
+            self.find(tenant, id).await?.ok_or(ServiceError::NotFound { what: "message", id: id.to_owned() })?;
+        let (shard, wish) = match &found {
+            Found::Parked(parked) => (parked.place.shard, Wish::RescheduleParked { place: parked.place, due }),
+            Found::Scheduled(scheduled) => {
+                (scheduled.shard, Wish::Reschedule { old: scheduled.due, id: scheduled.message.id.clone(), due })
+            }
+            _ => {
+                return Err(
+                    self.wrong_state(&found, "only messages that wait for a retry or for their time can be moved")
+                );
+            }
+        };
+        self.shard(shard)?.command(wish).await.map_err(|error| named(error, id))?;
+        let detail = serde_json::json!({ "not_before": due.0 });
+        self.audit_event("MessageRescheduled", actor, Some(tenant.as_str()), id, detail).await?;
+        self.show_message(tenant, id).await
+    }
+
+    pub(super) fn wrong_state(&self, found: &Found, fix: &'static str) -> ServiceError {
+        let view = self.view(found);
+        ServiceError::State { what: "message", id: view.id, state: state_word(view.state).to_owned(), fix }
+    }
+}
+
+/// Puts the asked id into an error that doesn't know it.
+pub(super) fn named(error: ServiceError, id: &str) -> ServiceError {
+    match error {
+        ServiceError::State { what, state, fix, .. } => ServiceError::State { what, id: id.to_owned(), state, fix },
+        other => other,
+    }
+}
+
+fn state_word(state: MessageState) -> &'static str {
+    match state {
+        MessageState::Pending => "pending",
+        MessageState::Leased => "leased",
+        MessageState::Done => "done",
+        MessageState::Dead => "dead",
+        MessageState::Quarantined => "quarantined",
+        MessageState::Cancelled => "cancelled",
+        MessageState::Expired => "expired",
+    }
+}
+
+/// Our word for a state, or a source document's (`docs/aliases.md`).
+fn state_matches(wanted: &waybill_core::glob::Glob, state: MessageState) -> bool {
+    let aliases: &[&str] = match state {
+        MessageState::Done => &["sent", "published"],
+        MessageState::Leased => &["processing"],
+        MessageState::Dead => &["failed"],
+        _ => &[],
+    };
+    wanted.matches(state_word(state)) || aliases.iter().any(|alias| wanted.matches(alias))
+}
+
+pub(super) fn message_of(found: &Found) -> &Message {
+    match found {
+        Found::Flowing { entry, .. } => &entry.message,
+        Found::Parked(parked) => &parked.message,
+        Found::Scheduled(scheduled) => &scheduled.message,
+        Found::Dead(dead) => &dead.message,
+        Found::Done(_, done) => &done.message,
+    }
+}
+
+fn condition_of(found: &Found) -> Condition {
+    match found {
+        Found::Flowing { place, entry, claimed } => {
+            let state = if *claimed { MessageState::Leased } else { MessageState::Pending };
+            Condition { suspect: entry.suspect, ..Condition::new(state, Some(*place)) }
+        }
+        Found::Parked(parked) => {
+            let state = if parked.claimed { MessageState::Leased } else { MessageState::Pending };
+            Condition {
+                attempts: parked.attempts,
+                suspect: parked.suspect,
+                not_before: Some(parked.due),
+                history: parked.history.clone(),
+                ..Condition::new(state, Some(parked.place))
+            }
+        }
+        Found::Scheduled(scheduled) => {
+            Condition { not_before: Some(scheduled.due), ..Condition::new(MessageState::Pending, None) }
+        }
+        Found::Dead(dead) => dead_condition(dead),
+        Found::Done(place, done) => done_condition(*place, done),
+    }
+}
+
+fn dead_condition(dead: &DeadLetter) -> Condition {
+    let (state, note) = match &dead.state {
+        DeadState::Dead => (MessageState::Dead, None),
+        DeadState::Quarantined { note, .. } => (MessageState::Quarantined, Some(note.clone())),
+    };
+    Condition {
+        attempts: dead.attempts,
+        suspect: dead.suspect,
+        ended_at: Some(dead.died_at),
+        history: dead.history.clone(),
+        error: Some(format!("{}: {}", dead.code, dead.reason)),
+        note,
+        ..Condition::new(state, Some(dead.place))
+    }
+}
+
+fn done_condition(place: Place, done: &Done) -> Condition {
+    let state = match done.end {
+        DoneEnd::Delivered => MessageState::Done,
+        DoneEnd::Cancelled | DoneEnd::Purged => MessageState::Cancelled,
+        DoneEnd::Expired => MessageState::Expired,
+    };
+    Condition {
+        attempts: done.attempts,
+        ended_at: Some(done.at),
+        history: done.history.clone(),
+        receipt: done.receipt.clone(),
+        ..Condition::new(state, Some(place))
+    }
+}

@@ -1,0 +1,390 @@
+//! The loop of a shard's owner: take mail, read what the next commit needs, commit, load, send.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use parking_lot::Mutex;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+use waybill_core::outbox::owner::{LoadRequest, Owner, Ticket, TransportId};
+use waybill_core::port::service::ServiceError;
+use waybill_core::port::store::{SegmentInfo, StoreError, StoredSegment};
+use waybill_core::time::Now;
+
+use super::callers::{Caller, SHUTTING_DOWN};
+use super::conflict::{self, Stale};
+use super::dispatch::Calls;
+use super::door::DoorWatch;
+use super::flight::{Event, Pending};
+use super::mail::{CallEnd, CommandAsk, EnqueueAsk, Mail, Told};
+use super::{Condition, Context};
+
+/// Mail taken in one go before the loop looks at its other work.
+const MAIL_AT_ONCE: usize = 4_096;
+/// Settlements wait this long for company when nothing else needs a commit.
+const SETTLE_LINGER: Duration = Duration::from_millis(2);
+/// Longest sleep of the loop.
+const SLEEP_MAX: Duration = Duration::from_secs(1);
+/// Pause after a read failed that the next commit needs.
+const READ_PAUSE: Duration = Duration::from_millis(200);
+
+/// How an ownership ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// Given back in good order, or nobody can ask for it any more.
+    Released,
+    /// Another host took over.
+    Lost,
+}
+
+pub(super) enum Page {
+    Directory(Result<Vec<SegmentInfo>, StoreError>),
+    Segments(Result<Vec<StoredSegment>, StoreError>),
+}
+
+type Load = Pin<Box<dyn Future<Output = (LoadRequest, Page)> + Send>>;
+
+/// Runs one ownership.
+pub(super) struct Actor {
+    pub context: Arc<Context>,
+    pub sender: mpsc::UnboundedSender<Mail>,
+    pub condition: Arc<Mutex<Condition>>,
+    pub owner: Owner,
+    pub callers: HashMap<Ticket, Caller>,
+    next_ticket: u64,
+    /// Requests whose ids have to be looked up.
+    pub unchecked: VecDeque<EnqueueAsk>,
+    /// Wishes that are to be read up.
+    pub wishes: VecDeque<CommandAsk>,
+    pub pending: Option<Pending>,
+    pub commit_began: Instant,
+    load: Option<Load>,
+    load_again_at: Option<Instant>,
+    pub calls: BTreeMap<(TransportId, u32), Calls>,
+    pub door: DoorWatch,
+    pub trouble: Option<StoreError>,
+    prepare_again_at: Option<Instant>,
+    linger_until: Option<Instant>,
+    pub release: Option<(Instant, oneshot::Sender<()>)>,
+    metered_at: Instant,
+}
+
+impl Actor {
+    pub fn new(
+        context: Arc<Context>,
+        sender: mpsc::UnboundedSender<Mail>,
+        condition: Arc<Mutex<Condition>>,
+        owner: Owner,
+    ) -> Self {
+        let now = Instant::now();
+        let mut actor = Self {
+            context,
+            sender,
+            condition,
+            owner,
+            callers: HashMap::new(),
+            next_ticket: 0,
+            unchecked: VecDeque::new(),
+            wishes: VecDeque::new(),
+            pending: None,
+            commit_began: now,
+            load: None,
+            load_again_at: None,
+            calls: BTreeMap::new(),
+            door: DoorWatch::default(),
+            trouble: None,
+            prepare_again_at: None,
+            linger_until: None,
+            release: None,
+            metered_at: now,
+        };
+        let paused: Vec<TransportId> = actor
+            .context
+            .transports
+            .iter()
+            .map(|(id, _)| id)
+            .filter(|id| actor.context.transports.is_paused(*id))
+            .collect();
+        for id in paused {
+            actor.owner.pause(id, "an operator paused it", actor.context.clock.now().wall);
+        }
+        actor
+    }
+
+    pub fn ticket(&mut self) -> Ticket {
+        self.next_ticket += 1;
+        Ticket(self.next_ticket)
+    }
+
+    pub fn now(&self) -> Now {
+        self.context.clock.now()
+    }
+
+    pub async fn run(mut self, mailbox: &mut mpsc::UnboundedReceiver<Mail>) -> End {
+        loop {
+            for _ in 0..MAIL_AT_ONCE {
+                match mailbox.try_recv() {
+                    Ok(mail) => self.take_mail(mail),
+                    Err(_) => break,
+                }
+            }
+            self.owner.tick(self.now());
+            self.try_commit().await;
+            self.try_load();
+            self.dispatch();
+            self.meter();
+            if self.pending.is_none() && self.is_release_over() {
+                return self.finish();
+            }
+            if let Some(end) = self.wait(mailbox).await {
+                self.refuse_all("another host took the shard over: try again");
+                let lost = self.owner.unsettled().into_iter();
+                let epoch = self.owner.token();
+                let lost = lost.map(|(seq, message)| Stale { seq, epoch, message });
+                conflict::audit(&self.context, self.owner.shard(), lost);
+                return end;
+            }
+        }
+    }
+
+    async fn wait(&mut self, mailbox: &mut mpsc::UnboundedReceiver<Mail>) -> Option<End> {
+        let wake = self.next_wake();
+        let event = tokio::select! {
+            biased;
+            event = ready_or_never(&mut self.pending) => Woken::Event(event),
+            page = ready_or_never(&mut self.load) => Woken::Page(page),
+            mail = mailbox.recv() => Woken::Mail(mail),
+            () = tokio::time::sleep_until(wake) => Woken::Time,
+        };
+        match event {
+            Woken::Event(event) => {
+                self.pending = None;
+                return self.take_event(event);
+            }
+            Woken::Page((request, page)) => {
+                self.load = None;
+                self.take_page(&request, page);
+            }
+            Woken::Mail(None) => return Some(End::Released),
+            Woken::Mail(Some(mail)) => self.take_mail(mail),
+            Woken::Time => {}
+        }
+        None
+    }
+
+    fn take_mail(&mut self, mail: Mail) {
+        let now = self.now();
+        match mail {
+            Mail::Enqueue(ask) => self.take_enqueue(ask),
+            Mail::Command(ask) => match &self.trouble {
+                Some(error) => {
+                    let _gone = ask.reply.send(Err(ServiceError::Store(error.clone())));
+                }
+                None => self.wishes.push_back(ask),
+            },
+            Mail::Told(told) => self.take_told(*told, now),
+            Mail::CallEnded(end) => self.take_call_end(end, now),
+            Mail::Pause { transport, paused } => {
+                if paused {
+                    self.owner.pause(transport, "an operator paused it", now.wall);
+                } else {
+                    self.owner.lift(&super::dispatch::whole(transport), now.wall);
+                }
+            }
+            Mail::Door => self.door.knock(),
+            Mail::DoorSync(reply) => self.door.wait(reply),
+            Mail::Visit(visit) => visit(&mut self.owner, now),
+            Mail::Release { timeout, reply } => {
+                self.owner.begin_release();
+                self.release = Some((Instant::now() + timeout, reply));
+                self.refuse_unsequenced();
+            }
+        }
+    }
+
+    fn take_call_end(&mut self, end: CallEnd, now: Now) {
+        if end.epoch == self.owner.token() {
+            if let Some(calls) = self.calls.get_mut(&(end.transport, end.lane)) {
+                calls.end();
+            }
+            if let Some(fault) = &end.down {
+                // Before the messages come back, so that they find the transport held.
+                self.hold_transport(end.transport, fault, now);
+            }
+        }
+        for told in end.told {
+            self.take_told(told, now);
+        }
+    }
+
+    fn take_told(&mut self, told: Told, now: Now) {
+        let Told { seq, epoch, settlement, message, hold } = told;
+        if self.owner.settle(seq, epoch, settlement, now) {
+            if let Some(key) = hold {
+                self.owner.hold_for_operator(&key);
+            }
+            if self.linger_until.is_none() {
+                self.linger_until = Some(Instant::now() + SETTLE_LINGER);
+            }
+            return;
+        }
+        conflict::audit(&self.context, self.owner.shard(), [Stale { seq, epoch, message }]);
+    }
+
+    async fn try_commit(&mut self) {
+        if self.pending.is_some() || self.prepare_again_at.is_some_and(|at| at > Instant::now()) {
+            return;
+        }
+        if !self.needs_preparation()
+            && !self.owner.is_urgent()
+            && self.owner.waiting_settlements() > 0
+            && self.linger_until.is_some_and(|until| until > Instant::now())
+        {
+            return;
+        }
+        match self.prepare().await {
+            Ok(()) => {
+                self.prepare_again_at = None;
+                // No commit is out, so whatever the trouble was is over.
+                self.note_trouble(None);
+            }
+            Err(error) => {
+                tracing::warn!(code = error.code(), %error, "can't read what the next commit needs");
+                self.refuse_unread(&error);
+                self.note_trouble(Some(error));
+                self.prepare_again_at = Some(Instant::now() + READ_PAUSE);
+                return;
+            }
+        }
+        self.linger_until = None;
+        let built = self.owner.build(self.now(), rand::random());
+        for (ticket, error) in built.refused {
+            if let Some(Caller::Command(reply)) = self.callers.remove(&ticket) {
+                let _gone = reply.send(Err(super::prepare::refusal(error)));
+            }
+        }
+        match built.commit {
+            Some(commit) => self.send_commit(commit),
+            None => self.answer_door(),
+        }
+    }
+
+    fn try_load(&mut self) {
+        if self.load.is_some() || self.load_again_at.is_some_and(|at| at > Instant::now()) {
+            return;
+        }
+        let Some(request) = self.owner.next_load() else { return };
+        let store = Arc::clone(&self.context.stores.owner);
+        let shard = self.owner.shard();
+        self.load = Some(Box::pin(async move {
+            let page = match &request {
+                LoadRequest::Directory { from, limit } => Page::Directory(store.directory(shard, *from, *limit).await),
+                LoadRequest::Segments { firsts, .. } => Page::Segments(store.segments(shard, firsts).await),
+            };
+            (request, page)
+        }));
+    }
+
+    fn take_page(&mut self, request: &LoadRequest, page: Page) {
+        let now = self.now();
+        match (request, page) {
+            (LoadRequest::Directory { from, limit }, Page::Directory(Ok(page))) => {
+                self.owner.directory_page(page, *from, *limit)
+            }
+            (_, Page::Segments(Ok(page))) => self.owner.segments_page(request, page, now),
+            (_, Page::Directory(Err(error)) | Page::Segments(Err(error))) => {
+                tracing::warn!(code = error.code(), %error, "can't read segments");
+                self.owner.load_failed();
+                self.load_again_at = Some(Instant::now() + READ_PAUSE);
+            }
+            (LoadRequest::Segments { .. }, Page::Directory(Ok(_))) => self.owner.load_failed(),
+        }
+    }
+
+    fn next_wake(&self) -> Instant {
+        let now = self.now();
+        let start = Instant::now();
+        let mut wake = start + SLEEP_MAX;
+        let mut sooner = |after: Duration| wake = wake.min(start + after);
+        // What is due and still there waits for a read before the next commit.
+        let is_held_up = self.pending.is_some() || self.prepare_again_at.is_some_and(|at| at > start);
+        if let Some(due) = self.owner.next_wake().filter(|due| *due > now.wall || !is_held_up) {
+            sooner(due.since(now.wall));
+        }
+        if self.owner.waiting_settlements() > 0 && self.pending.is_none() {
+            sooner(self.linger_until.map_or(Duration::ZERO, |until| until.saturating_duration_since(start)));
+        }
+        let beat = self.owner.deadline() - now.mono;
+        sooner(beat.saturating_sub(self.context.config.owner_ttl / 2).max(Duration::from_millis(1)));
+        if !is_held_up {
+            sooner(self.door.next_look(&self.context));
+        }
+        if let Some((until, _)) = &self.release {
+            sooner(until.saturating_duration_since(start).max(Duration::from_millis(1)));
+        }
+        for at in [self.load_again_at, self.prepare_again_at].into_iter().flatten() {
+            if at > start {
+                sooner(at - start);
+            }
+        }
+        wake.max(start + Duration::from_micros(50))
+    }
+
+    pub fn note_trouble(&mut self, error: Option<StoreError>) {
+        if self.trouble.is_some() == error.is_some() {
+            self.trouble = error;
+            return;
+        }
+        *self.condition.lock() = match &error {
+            Some(error) => Condition::Trouble { error: error.clone(), owning: true },
+            None => Condition::Owning { token: self.owner.token() },
+        };
+        self.trouble = error;
+    }
+
+    fn is_release_over(&self) -> bool {
+        let Some((until, _)) = &self.release else { return false };
+        self.owner.is_released() || Instant::now() >= *until
+    }
+
+    fn finish(mut self) -> End {
+        if let Some((_, reply)) = self.release.take() {
+            if !self.owner.is_released() {
+                tracing::warn!(
+                    flying = self.owner.flying(),
+                    "the drain time is over; what is being sent is taken over as suspect at the next start"
+                );
+            }
+            let _gone = reply.send(());
+        }
+        self.refuse_all(SHUTTING_DOWN);
+        End::Released
+    }
+
+    fn meter(&mut self) {
+        if self.metered_at.elapsed() < Duration::from_secs(1) {
+            return;
+        }
+        self.metered_at = Instant::now();
+        let (messages, bytes, open) = self.owner.memory();
+        self.context.meter.memory(self.owner.shard().0, messages, bytes, open);
+    }
+}
+
+enum Woken {
+    Event(Event),
+    Page((LoadRequest, Page)),
+    Mail(Option<Mail>),
+    Time,
+}
+
+/// The output of a future that may not be there; without one it never ends.
+async fn ready_or_never<T>(slot: &mut Option<Pin<Box<dyn Future<Output = T> + Send>>>) -> T {
+    match slot {
+        Some(future) => future.as_mut().await,
+        None => futures::future::pending().map(|never: std::convert::Infallible| match never {}).await,
+    }
+}

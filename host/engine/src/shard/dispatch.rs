@@ -1,0 +1,221 @@
+//! Batches through transports: fills each lane's free calls with messages that may be sent now.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout};
+use waybill_core::message::{Delivery, Payload};
+use waybill_core::outbox::decide::{Fate, Next, classify};
+use waybill_core::outbox::owner::{HoldKey, Sending, TransportId};
+use waybill_core::port::transport::{CallError, ErrorKind, Fault, Outcome, OutcomeSink, PluginIdentity};
+use waybill_core::time::Now;
+
+use super::Context;
+use super::actor::Actor;
+use super::fate;
+use super::mail::{CallEnd, Mail, Told};
+
+/// A transport keeps its own time; one that is this much late has broken its contract and is given up.
+const GIVE_UP_AFTER: Duration = Duration::from_secs(5);
+
+/// The hold that stands for a whole transport.
+pub(super) fn whole(transport: TransportId) -> HoldKey {
+    HoldKey { tenant: None, transport: Some(transport), scope: Arc::from("") }
+}
+
+/// Calls under way on one lane.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Calls {
+    count: u32,
+    /// The one that is under way has the lane to itself.
+    alone: bool,
+}
+
+impl Calls {
+    fn begin(&mut self, alone: bool) {
+        self.count += 1;
+        self.alone = alone;
+    }
+    pub fn end(&mut self) {
+        self.count = self.count.saturating_sub(1);
+        self.alone = false;
+    }
+    fn has_room(self, most: u32) -> bool {
+        !self.alone && self.count < most
+    }
+}
+
+impl Actor {
+    pub(super) fn dispatch(&mut self) {
+        let now = self.now();
+        let context = Arc::clone(&self.context);
+        for (id, line) in context.transports.iter() {
+            let limits = line.transport.limits();
+            let batch = line.batch.min(limits.max_batch).max(1) as usize;
+            let bytes = context.config.batch_bytes.min(limits.max_batch_bytes) as usize;
+            for lane in 0..limits.lanes.max(1) {
+                let calls = self.calls.entry((id, lane)).or_default();
+                while calls.has_room(limits.calls_per_lane.max(1)) {
+                    let sending = self.owner.take_beside(id, lane, batch, bytes, calls.count > 0, now);
+                    let Some(first) = sending.first() else { break };
+                    calls.begin(first.alone);
+                    line.in_flight.fetch_add(sending.len() as u64, Ordering::Relaxed);
+                    let call = Call {
+                        context: Arc::clone(&context),
+                        mail: self.sender.clone(),
+                        transport: id,
+                        lane,
+                        epoch: first.epoch,
+                        name: Arc::clone(&line.name),
+                        identity: Arc::new(line.transport.identity()),
+                        told: sending.iter().map(|_| AtomicBool::new(false)).collect(),
+                        began: Instant::now(),
+                        largest: limits.max_payload_bytes,
+                        sending,
+                    };
+                    tokio::spawn(Arc::new(call).run());
+                }
+            }
+        }
+    }
+
+    pub(super) fn hold_transport(&mut self, transport: TransportId, fault: &Fault, now: Now) {
+        if !self.context.transports.is_paused(transport) {
+            self.owner.hold(whole(transport), &fault.code, &fault.reason, fault.after, now.wall);
+        }
+    }
+}
+
+/// One call under way.
+pub(super) struct Call {
+    pub context: Arc<Context>,
+    pub mail: mpsc::UnboundedSender<Mail>,
+    pub transport: TransportId,
+    pub lane: u32,
+    pub epoch: u64,
+    /// Name of the transport.
+    pub name: Arc<str>,
+    pub identity: Arc<PluginIdentity>,
+    pub sending: Vec<Sending>,
+    /// Whose fate was told, by index; the first word counts.
+    pub told: Vec<AtomicBool>,
+    pub began: Instant,
+    /// Largest payload that the peer takes.
+    pub largest: Option<u32>,
+}
+
+impl Call {
+    async fn run(self: Arc<Self>) {
+        let stop = self.context.stop.clone();
+        let Some((told, down)) = stop.run_until_cancelled(self.deliver()).await else { return };
+        if let Some(line) = self.context.transports.get(self.transport) {
+            line.in_flight.fetch_sub(self.sending.len() as u64, Ordering::Relaxed);
+        }
+        let end = CallEnd { epoch: self.epoch, transport: self.transport, lane: self.lane, told, down };
+        // An owner that is gone needs no word: what was claimed is taken over as suspect.
+        let _ended = self.mail.send(Mail::CallEnded(end));
+    }
+
+    async fn deliver(self: &Arc<Self>) -> (Vec<Told>, Option<Fault>) {
+        let mut told = Vec::with_capacity(self.sending.len());
+        let mut indices = Vec::with_capacity(self.sending.len());
+        let mut batch = Vec::with_capacity(self.sending.len());
+        for (index, sending) in self.sending.iter().enumerate() {
+            match self.delivery(sending).await {
+                Ok(delivery) => {
+                    indices.push(index);
+                    batch.push(delivery);
+                }
+                Err(outcome) => told.extend(self.first_word(index, Fate::Told(outcome))),
+            }
+        }
+        let down = if batch.is_empty() { None } else { self.call(batch, indices, &mut told).await };
+        fate::meter(self, &told);
+        (told, down)
+    }
+
+    async fn call(self: &Arc<Self>, batch: Vec<Delivery>, indices: Vec<usize>, told: &mut Vec<Told>) -> Option<Fault> {
+        let line = self.context.transports.get(self.transport)?;
+        let count = batch.len();
+        let sink = Arc::new(Sink { call: Arc::clone(self), indices: indices.clone() });
+        let sent = line.transport.send_batch(self.lane, batch, line.send_timeout, sink);
+        let error = match timeout(line.send_timeout.saturating_add(GIVE_UP_AFTER), sent).await {
+            Ok(Ok(outcomes)) if outcomes.len() == count => {
+                let words = indices.into_iter().zip(outcomes);
+                told.extend(words.filter_map(|(index, outcome)| self.first_word(index, Fate::Told(outcome))));
+                return None;
+            }
+            Ok(Ok(outcomes)) => {
+                let reason = format!("it answered {} outcomes for {count} messages", outcomes.len());
+                CallError { kind: ErrorKind::Contract, fault: Fault::new("PLUGIN.CONTRACT", reason) }
+            }
+            Ok(Err(error)) => error,
+            Err(_) => {
+                let reason = format!("the call was given up: it took far longer than its {:?}", line.send_timeout);
+                CallError { kind: ErrorKind::TimedOut, fault: Fault::new("PLUGIN.TIMEOUT", reason) }
+            }
+        };
+        tracing::warn!(transport = line.transport.name(), kind = ?error.kind, code = error.fault.code, reason = error.fault.reason, "a call to a transport failed");
+        let failed = Fate::CallFailed(error);
+        told.extend(indices.into_iter().filter_map(|index| self.first_word(index, failed.clone())));
+        match classify(failed, self.context.clock.now().wall) {
+            Next::TransportDown(fault) => Some(fault),
+            _ => None,
+        }
+    }
+
+    async fn delivery(&self, sending: &Sending) -> Result<Delivery, Outcome> {
+        if let Some(largest) = self.largest.filter(|largest| sending.message.payload.len() > *largest as usize) {
+            let reason =
+                format!("the payload has {} bytes, the receiver takes {largest}", sending.message.payload.len());
+            return Err(Outcome::Permanent(Fault::new("OUTBOX.PAYLOAD_TOO_LARGE", reason)));
+        }
+        let payload = match &sending.message.payload {
+            Payload::Inline(bytes) => bytes.clone(),
+            Payload::Blob { blob, .. } => match self.context.stores.owner.blob(blob).await {
+                Ok(Some(bytes)) => bytes,
+                Ok(None) => {
+                    let reason = format!("its payload (blob {blob}) isn't in the store any more");
+                    return Err(Outcome::Permanent(Fault::new("STORAGE.CORRUPT", reason)));
+                }
+                Err(error) => return Err(Outcome::Release(Fault::new(error.code(), error.to_string()))),
+            },
+        };
+        Ok(Delivery {
+            destination: sending.message.topic.subject().to_owned(),
+            message: Arc::clone(&sending.message),
+            payload,
+            attempt: sending.attempt,
+            lease_epoch: sending.epoch,
+            seq: sending.seq,
+        })
+    }
+
+    /// What follows from a word on a message, unless one came before. None also when a policy component is asked: its
+    /// decision goes to the owner by itself.
+    fn first_word(self: &Arc<Self>, index: usize, word: Fate) -> Option<Told> {
+        match self.told.get(index) {
+            Some(told) if !told.swap(true, Ordering::AcqRel) => fate::decide(self, index, word),
+            _ => None,
+        }
+    }
+}
+
+/// Early results of a call.
+struct Sink {
+    call: Arc<Call>,
+    /// Index in the batch to index in the call.
+    indices: Vec<usize>,
+}
+
+impl OutcomeSink for Sink {
+    fn settled(&self, index: usize, outcome: Outcome) {
+        let told = self.indices.get(index).and_then(|index| self.call.first_word(*index, Fate::Told(outcome)));
+        if let Some(told) = told {
+            fate::meter(&self.call, std::slice::from_ref(&told));
+            let _ended = self.call.mail.send(Mail::Told(Box::new(told)));
+        }
+    }
+}

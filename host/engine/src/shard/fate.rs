@@ -1,0 +1,128 @@
+//! From a transport's word on one message to the settlement that its shard's owner gets.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use waybill_core::outbox::decide::{Fate, Next, after_failure, attempt_outcome, classify};
+use waybill_core::outbox::owner::{HoldKey, Sending, Settlement, Verdict};
+use waybill_core::outbox::records::AttemptRecord;
+use waybill_core::port::backoff::{BackoffDecision, FailedAttempt, FailureKind, WorkKind};
+use waybill_core::port::transport::Fault;
+
+use super::dispatch::Call;
+use super::mail::{Mail, Told};
+
+/// Decides what follows. None when a policy component has to be asked: its decision goes to the owner when it is there.
+pub(super) fn decide(call: &Arc<Call>, index: usize, word: Fate) -> Option<Told> {
+    let now = call.context.clock.now().wall;
+    let sending = call.sending.get(index)?;
+    match classify(word, now) {
+        Next::Verdict(verdict) => Some(told(call, sending, verdict, false)),
+        Next::TransportDown(_) => Some(told(call, sending, Verdict::Release { due: None }, false)),
+        Next::Failed { kind, fault, unknown } => match &call.context.config.retries.component {
+            None => {
+                let verdict = judge(call, sending, None, kind, fault);
+                Some(told(call, sending, verdict, unknown))
+            }
+            Some(policy) => {
+                let (call, policy) = (Arc::clone(call), Arc::clone(policy));
+                tokio::spawn(async move {
+                    let Some(sending) = call.sending.get(index) else { return };
+                    let attempt = failed_attempt(&call, sending, kind, &fault);
+                    let decision = policy.decide(&attempt).await;
+                    let is_pause = matches!(decision, BackoffDecision::Pause(_));
+                    let verdict = judge(&call, sending, Some(decision), kind, fault);
+                    let mut told = told(&call, sending, verdict, unknown);
+                    told.hold = is_pause.then(|| destination(&call, sending));
+                    meter(&call, std::slice::from_ref(&told));
+                    let _ended = call.mail.send(Mail::Told(Box::new(told)));
+                });
+                None
+            }
+        },
+    }
+}
+
+/// The hold on a message's own destination.
+fn destination(call: &Call, sending: &Sending) -> HoldKey {
+    let message = &sending.message;
+    HoldKey {
+        tenant: Some(message.tenant.clone()),
+        transport: Some(call.transport),
+        scope: Arc::from(message.topic.subject()),
+    }
+}
+
+fn judge(
+    call: &Call,
+    sending: &Sending,
+    decision: Option<BackoffDecision>,
+    kind: FailureKind,
+    fault: Fault,
+) -> Verdict {
+    let retries = &call.context.config.retries;
+    let now = call.context.clock.now().wall;
+    after_failure(&retries.policy, decision, retries.retry_after_max, kind, fault, sending.attempt, rand::random(), now)
+}
+
+fn failed_attempt(call: &Call, sending: &Sending, kind: FailureKind, fault: &Fault) -> FailedAttempt {
+    let now = call.context.clock.now().wall;
+    FailedAttempt {
+        work: WorkKind::Delivery,
+        kind,
+        fault: fault.clone(),
+        number: sending.attempt,
+        max_attempts: call.context.config.retries.policy.max_attempts,
+        elapsed: sending.first_attempt_at.map_or(Duration::ZERO, |first| now.since(first)),
+        age: now.since(sending.message.created_at),
+        previous_delay: sending.previous_delay,
+        tenant: sending.message.tenant.to_string(),
+        topic: sending.message.topic.to_string(),
+        endpoint: call.name.to_string(),
+        now,
+        deadline: sending.message.expires_at,
+        random: rand::random(),
+    }
+}
+
+fn told(call: &Call, sending: &Sending, verdict: Verdict, unknown: bool) -> Told {
+    let now = call.context.clock.now().wall;
+    let message = &sending.message;
+    let fault = match &verdict {
+        Verdict::Retry { fault, .. } | Verdict::Dead(fault) | Verdict::Blocked { fault, .. } => Some(fault),
+        _ => None,
+    };
+    let attempt = AttemptRecord {
+        at: now,
+        took_ms: u64::try_from(call.began.elapsed().as_millis()).unwrap_or(u64::MAX),
+        outcome: attempt_outcome(&verdict, unknown),
+        worker: Arc::clone(&call.context.host),
+        transport: Arc::clone(&call.name),
+        plugin: Some(Arc::clone(&call.identity)),
+        code: fault.map(|fault| fault.code.clone()),
+        reason: fault.map(|fault| fault.reason.clone()),
+        maybe_delivered: fault.is_some_and(|fault| fault.maybe_delivered) || unknown,
+    };
+    Told {
+        seq: sending.seq,
+        epoch: sending.epoch,
+        settlement: Settlement { verdict, attempt },
+        message: Arc::clone(message),
+        hold: None,
+    }
+}
+
+/// Counts what was told of a call.
+pub(super) fn meter(call: &Call, told: &[Told]) {
+    let meter = &call.context.meter;
+    let routing = &call.context.transports.routing;
+    let delivered = told.iter().filter(|told| matches!(told.settlement.verdict, Verdict::Ack(_)));
+    meter.delivered(routing, delivered.map(|told| (&*told.message, told.settlement.attempt.at)));
+    for Told { settlement, message, .. } in told {
+        match &settlement.verdict {
+            Verdict::Retry { fault, .. } => meter.retried(&message.tenant, fault),
+            Verdict::Dead(fault) => meter.died(&message.tenant, fault),
+            _ => {}
+        }
+    }
+}

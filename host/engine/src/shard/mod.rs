@@ -1,0 +1,182 @@
+//! One shard: a supervised actor that owns it, or watches it until it can be taken over.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `mail` | what others ask of the actor |
+//! | `supervise` | takeover, observation, and what follows a panic |
+//! | `actor` | the loop of an owner |
+//! | `callers` | who waits for a commit, and what they hear |
+//! | `prepare` | reads that the next commit needs |
+//! | `door` | the doorstep: when to look, and what a look reads |
+//! | `flight` | the one outstanding commit and its fate |
+//! | `dispatch` | batches through transports |
+//! | `fate` | from a transport's word to a settlement |
+//! | `conflict` | settlements that came after their lease was lost |
+
+mod actor;
+mod callers;
+mod conflict;
+mod dispatch;
+mod door;
+mod fate;
+mod flight;
+mod mail;
+mod prepare;
+mod supervise;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+use waybill_core::ids::ShardId;
+use waybill_core::new_message::Draft;
+use waybill_core::outbox::owner::{Owner, TransportId};
+use waybill_core::port::service::ServiceError;
+use waybill_core::port::store::StoreError;
+use waybill_core::time::Now;
+
+pub(crate) use mail::{CommandAsk, EnqueueAsk, EnqueueCaller, EnqueuedOne, Mail, Taken, Wish};
+
+use crate::admission::Admitted;
+use crate::clock::Clock;
+use crate::config::{EngineConfig, Stores};
+use crate::meter::Meter;
+use crate::transports::Transports;
+
+/// What all shards and the service share.
+pub(crate) struct Context {
+    pub config: EngineConfig,
+    /// Name of this host, as attempts are recorded with it.
+    pub host: Arc<str>,
+    pub stores: Stores,
+    pub transports: Transports,
+    pub clock: Arc<dyn Clock>,
+    pub meter: Meter,
+    pub door: DoorBell,
+    /// The host drains: background work ends at its next safe point.
+    pub closing: CancellationToken,
+    /// The engine is gone: everything ends where it is.
+    pub stop: CancellationToken,
+}
+
+/// Counts doorstep commits of this process that have ended, so that an embedded store's doorstep is read only when
+/// something may lie on it. It is rung after the commit and before its caller is answered.
+#[derive(Debug, Default)]
+pub(crate) struct DoorBell {
+    ended: AtomicU64,
+}
+
+impl DoorBell {
+    pub fn ring(&self) {
+        self.ended.fetch_add(1, Ordering::AcqRel);
+    }
+    pub fn count(&self) -> u64 {
+        self.ended.load(Ordering::Acquire)
+    }
+}
+
+/// Condition of a shard as seen from outside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Condition {
+    /// Not taken yet.
+    Starting,
+    /// Another host owns it.
+    Observing { owner: String },
+    /// This host owns it.
+    Owning { token: u64 },
+    /// The store makes trouble; `owning` = the shard is this host's as far as it knows.
+    Trouble { error: StoreError, owning: bool },
+    /// Given back.
+    Released,
+}
+
+/// The way to a shard's actor.
+pub(crate) struct ShardHandle {
+    pub shard: ShardId,
+    mail: mpsc::UnboundedSender<Mail>,
+    condition: Arc<Mutex<Condition>>,
+}
+
+impl ShardHandle {
+    /// Starts the actor of a shard.
+    pub fn start(shard: ShardId, context: Arc<Context>) -> (Self, tokio::task::JoinHandle<()>) {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let condition = Arc::new(Mutex::new(Condition::Starting));
+        let task = tokio::spawn(supervise::supervise(shard, context, sender.clone(), receiver, Arc::clone(&condition)));
+        (Self { shard, mail: sender, condition }, task)
+    }
+
+    pub fn condition(&self) -> Condition {
+        self.condition.lock().clone()
+    }
+
+    /// Enqueues drafts of this shard; answers after the durable commit.
+    pub async fn enqueue(&self, drafts: Vec<Draft>, room: Admitted) -> Result<Taken, ServiceError> {
+        let (reply, answer) = oneshot::channel();
+        self.post(Mail::Enqueue(EnqueueAsk { drafts, caller: EnqueueCaller::new(reply, room) }))?;
+        answer.await.unwrap_or_else(|_| Err(unknown_outcome()))
+    }
+
+    /// Whether this host owns the shard, as far as it knows.
+    pub fn is_owned(&self) -> bool {
+        matches!(*self.condition.lock(), Condition::Owning { .. } | Condition::Trouble { owning: true, .. })
+    }
+
+    /// Has an operator's wish done; answers after the durable commit.
+    pub async fn command(&self, wish: Wish) -> Result<(), ServiceError> {
+        let (reply, answer) = oneshot::channel();
+        self.post(Mail::Command(CommandAsk { wish, reply }))?;
+        answer.await.unwrap_or_else(|_| Err(unknown_outcome()))
+    }
+
+    /// Runs a look or a small change on the owner, if this host owns the shard.
+    pub async fn visit<T: Send + 'static>(
+        &self,
+        look: impl FnOnce(&mut Owner, Now) -> T + Send + 'static,
+    ) -> Option<T> {
+        let (reply, answer) = oneshot::channel();
+        let visit = Box::new(move |owner: &mut Owner, now: Now| {
+            // Nobody waits any more: nothing to tell.
+            let _unheard = reply.send(look(owner, now));
+        });
+        self.post(Mail::Visit(visit)).ok()?;
+        answer.await.ok()
+    }
+
+    /// Something may lie on the doorstep.
+    pub fn knock(&self) {
+        let _gone = self.mail.send(Mail::Door);
+    }
+
+    /// Waits until everything that lies on the doorstep now has been taken in. False when this host doesn't own the shard.
+    pub async fn take_in_door(&self) -> bool {
+        let (reply, answer) = oneshot::channel();
+        self.mail.send(Mail::DoorSync(reply)).is_ok() && answer.await.is_ok()
+    }
+
+    /// Holds or resumes a transport.
+    pub fn pause(&self, transport: TransportId, paused: bool) {
+        let _gone = self.mail.send(Mail::Pause { transport, paused });
+    }
+
+    /// Stops sending, waits for sends under way at most `timeout`, and gives the shard back.
+    pub async fn release(&self, timeout: Duration) {
+        let (reply, answer) = oneshot::channel();
+        if self.mail.send(Mail::Release { timeout, reply }).is_ok() {
+            let _ended = answer.await;
+        }
+    }
+
+    fn post(&self, mail: Mail) -> Result<(), ServiceError> {
+        self.mail.send(mail).map_err(|_| {
+            ServiceError::Unavailable("it is shutting down: send to another host or try again later".to_owned())
+        })
+    }
+}
+
+fn unknown_outcome() -> ServiceError {
+    ServiceError::OutcomeUnknown(StoreError::Unavailable("the shard's owner ended before it could say".to_owned()))
+}

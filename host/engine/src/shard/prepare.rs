@@ -1,0 +1,224 @@
+//! Reads that the next commit needs, made while no commit is out: ids of callers, due scheduled messages, and what
+//! operators' wishes are about.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use waybill_core::ids::{MessageId, Place, Tenant};
+use waybill_core::outbox::owner::{Command, CommandError, DirectRequest};
+use waybill_core::outbox::records::{DeadLetter, DeadState, IdRecord, Scheduled, content_digest};
+use waybill_core::port::query::Found;
+use waybill_core::port::service::ServiceError;
+use waybill_core::port::store::StoreError;
+use waybill_core::time::UnixMillis;
+
+use super::actor::Actor;
+use super::callers::Caller;
+use super::mail::{EnqueueAsk, EnqueuedOne, Wish};
+
+impl Actor {
+    /// Whether something waits that a commit should be prepared for.
+    pub(super) fn needs_preparation(&self) -> bool {
+        !self.unchecked.is_empty()
+            || !self.wishes.is_empty()
+            || self.owner.wants_scheduled(self.now())
+            || self.wants_door_pass()
+    }
+
+    pub(super) async fn prepare(&mut self) -> Result<(), StoreError> {
+        if !self.unchecked.is_empty() {
+            self.look_up_ids().await?;
+        }
+        if !self.wishes.is_empty() {
+            self.read_up_wishes().await?;
+        }
+        if self.owner.wants_scheduled(self.now()) {
+            let page = self
+                .context
+                .stores
+                .owner
+                .scheduled_due(self.owner.shard(), self.now().wall, self.owner.config().limits.scheduled_page)
+                .await?;
+            self.owner.scheduled_page(page);
+        }
+        self.look_at_door().await
+    }
+
+    // ---- ids -----------------------------------------------------------------------------------------------------
+
+    /// Looks up callers' ids, all in one read. A request waits whose id is in one before it or in a commit under way.
+    async fn look_up_ids(&mut self) -> Result<(), StoreError> {
+        let mut named: Vec<(Tenant, MessageId)> = Vec::new();
+        let mut taken: HashSet<(Tenant, MessageId)> = HashSet::new();
+        let mut asks: Vec<(EnqueueAsk, usize)> = Vec::new();
+        for ask in std::mem::take(&mut self.unchecked) {
+            let names = || {
+                ask.drafts
+                    .iter()
+                    .filter(|draft| !draft.needs_id)
+                    .map(|draft| (&draft.message.tenant, &draft.message.id))
+            };
+            let waits = names().any(|(tenant, id)| {
+                taken.contains(&(tenant.clone(), id.clone())) || self.owner.is_pending_id(tenant, id)
+            });
+            // Also when it waits: those behind it have to come after it.
+            taken.extend(names().map(|(tenant, id)| (tenant.clone(), id.clone())));
+            if waits {
+                self.unchecked.push_back(ask);
+                continue;
+            }
+            let before = named.len();
+            named.extend(names().map(|(tenant, id)| (tenant.clone(), id.clone())));
+            asks.push((ask, named.len() - before));
+        }
+        if asks.is_empty() {
+            return Ok(());
+        }
+        let found = match self.context.stores.owner.ids(&named).await {
+            Ok(found) => found,
+            Err(error) => {
+                // The caller refuses what is still unchecked.
+                self.unchecked.extend(asks.into_iter().map(|(ask, _)| ask));
+                return Err(error);
+            }
+        };
+        let mut found = found.into_iter();
+        for (ask, names) in asks {
+            let mine: Vec<Option<IdRecord>> = found.by_ref().take(names).collect();
+            self.admit(ask, &mine);
+        }
+        Ok(())
+    }
+
+    /// Hands a request to the owner. `found` has one slot for each message with a caller's id.
+    pub(super) fn admit(&mut self, ask: EnqueueAsk, found: &[Option<IdRecord>]) {
+        let mut found = found.iter();
+        let mut slots = Vec::with_capacity(ask.drafts.len());
+        let mut new = Vec::with_capacity(ask.drafts.len());
+        for draft in ask.drafts {
+            let record = if draft.needs_id { None } else { found.next().and_then(Option::as_ref) };
+            match record {
+                None => {
+                    slots.push(None);
+                    new.push(draft);
+                }
+                Some(record) if record.content == Some(content_digest(&draft.message)) => {
+                    slots.push(Some(EnqueuedOne { id: draft.message.id.clone(), duplicate: true }));
+                }
+                Some(_) => {
+                    let (tenant, id) = (draft.message.tenant.to_string(), draft.message.id.to_string());
+                    return ask.caller.answer(Err(ServiceError::IdTaken { tenant, id }));
+                }
+            }
+        }
+        if new.is_empty() {
+            return ask.caller.answer(Ok(slots.into_iter().flatten().collect()));
+        }
+        let ticket = self.ticket();
+        self.callers.insert(ticket, Caller::Enqueue { caller: ask.caller, slots });
+        let arrived = self.now().mono;
+        self.owner.enqueue(DirectRequest { ticket, messages: new, arrived });
+    }
+
+    // ---- wishes --------------------------------------------------------------------------------------------------
+
+    async fn read_up_wishes(&mut self) -> Result<(), StoreError> {
+        while let Some(ask) = self.wishes.pop_front() {
+            match self.read_up(&ask.wish).await {
+                Ok(Ok(command)) => {
+                    let ticket = self.ticket();
+                    match self.owner.command(ticket, command) {
+                        Ok(()) => {
+                            self.callers.insert(ticket, Caller::Command(ask.reply));
+                        }
+                        Err(error) => drop(ask.reply.send(Err(refusal(error)))),
+                    }
+                }
+                Ok(Err(refused)) => drop(ask.reply.send(Err(refused))),
+                Err(error) => {
+                    self.wishes.push_front(ask);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn read_up(&mut self, wish: &Wish) -> Result<Result<Command, ServiceError>, StoreError> {
+        Ok(match wish {
+            Wish::Cancel { place } => match self.context.stores.query.at(*place).await? {
+                Some(Found::Flowing { .. }) => {
+                    let segment = self.context.stores.owner.segments(self.owner.shard(), &[place.segment]).await?;
+                    let segment = segment.into_iter().next().and_then(|stored| stored.segment.ok());
+                    Ok(Command::Cancel { place: *place, segment })
+                }
+                Some(Found::Parked(_)) => Ok(Command::Cancel { place: *place, segment: None }),
+                _ => Err(moved_on(*place)),
+            },
+            Wish::CancelScheduled { due, id } => self.scheduled(*due, id).await?.map(Command::CancelScheduled),
+            Wish::RescheduleParked { place, due } => Ok(Command::RescheduleParked { place: *place, due: *due }),
+            Wish::Reschedule { old, id, due } => {
+                self.scheduled(*old, id).await?.map(|scheduled| Command::Reschedule { scheduled, due: *due })
+            }
+            Wish::Replay { place, quarantined_too } => match self.dead(*place).await? {
+                Ok(dead) if matches!(dead.state, DeadState::Quarantined { .. }) && !quarantined_too => {
+                    Err(ServiceError::State {
+                        what: "dead letter",
+                        id: dead.message.id.to_string(),
+                        state: "quarantined".to_owned(),
+                        fix: "replay it by its id",
+                    })
+                }
+                other => other.map(Command::Replay),
+            },
+            Wish::Quarantine { place, note } => {
+                self.dead(*place).await?.map(|dead| Command::Quarantine { dead, note: note.clone() })
+            }
+            Wish::Purge { place } => self.dead(*place).await?.map(Command::Purge),
+        })
+    }
+
+    async fn dead(&mut self, place: Place) -> Result<Result<Arc<DeadLetter>, ServiceError>, StoreError> {
+        let dead = self.context.stores.owner.dead_letter(self.owner.shard(), place.seq()).await?;
+        Ok(dead.ok_or_else(|| moved_on(place)))
+    }
+
+    async fn scheduled(
+        &mut self,
+        due: UnixMillis,
+        id: &MessageId,
+    ) -> Result<Result<Arc<Scheduled>, ServiceError>, StoreError> {
+        let found = self.context.stores.query.scheduled(self.owner.shard(), due, id).await?;
+        Ok(found.ok_or_else(|| ServiceError::State {
+            what: "message",
+            id: id.to_string(),
+            state: "no longer scheduled".to_owned(),
+            fix: "look at it again: its time has come meanwhile",
+        }))
+    }
+}
+
+fn moved_on(place: Place) -> ServiceError {
+    ServiceError::State {
+        what: "message",
+        id: waybill_core::ids::host_made_id(place).to_string(),
+        state: "in another state by now".to_owned(),
+        fix: "look at it again",
+    }
+}
+
+/// A refused command as the caller hears it.
+pub(super) fn refusal(error: CommandError) -> ServiceError {
+    let (state, fix) = match error {
+        CommandError::BeingSent => ("being sent right now", "wait for the outcome and try again"),
+        CommandError::Gone | CommandError::NeedsSegment => ("in another state by now", "look at it again"),
+        CommandError::ParkedFull => {
+            return ServiceError::Busy {
+                what: "the list of its tenant's messages waiting for retries",
+                count: 1,
+                count_max: 1,
+            };
+        }
+    };
+    ServiceError::State { what: "message", id: String::new(), state: state.to_owned(), fix }
+}

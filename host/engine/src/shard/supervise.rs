@@ -1,0 +1,204 @@
+//! Takes a shard over, watches it while another host owns it, and takes it over from itself after a panic.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::mpsc;
+use tokio::time::sleep;
+use waybill_core::ids::{Seq, ShardId};
+use waybill_core::outbox::owner::{Adopted, Owner, OwnerConfig, Rules, TakeoverInput, takeover};
+use waybill_core::outbox::records::{DeadLetter, Parked, ShardRecord};
+use waybill_core::port::service::ServiceError;
+use waybill_core::port::store::{OwnerStore, StoreError};
+use waybill_core::time::Monotonic;
+
+use super::actor::{Actor, End};
+use super::mail::Mail;
+use super::{Condition, Context, conflict};
+
+/// Pause after a failed takeover or read.
+const RETRY_PAUSE: Duration = Duration::from_millis(200);
+/// Parked messages read in one page at the start.
+const PARKED_PAGE: usize = 1_000;
+
+pub(super) async fn supervise(
+    shard: ShardId,
+    context: Arc<Context>,
+    sender: mpsc::UnboundedSender<Mail>,
+    receiver: mpsc::UnboundedReceiver<Mail>,
+    condition: Arc<Mutex<Condition>>,
+) {
+    let mailbox = Arc::new(tokio::sync::Mutex::new(receiver));
+    loop {
+        let run = run(shard, Arc::clone(&context), sender.clone(), Arc::clone(&mailbox), Arc::clone(&condition));
+        let mut run = tokio::spawn(run);
+        let ended = tokio::select! {
+            ended = &mut run => ended,
+            () = context.stop.cancelled() => {
+                run.abort();
+                return;
+            }
+        };
+        match ended {
+            Ok(End::Released) => {
+                *condition.lock() = Condition::Released;
+                return;
+            }
+            Ok(End::Lost) => tracing::warn!(shard = shard.0, "another host took the shard over"),
+            Err(panic) => {
+                metrics::counter!("waybill_commit_failures_total", "code" => "UNKNOWN.INTERNAL").increment(1);
+                tracing::error!(shard = shard.0, %panic, "the shard's owner failed; it is taken over and loaded again");
+                sleep(RETRY_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// One ownership, from observation to its end.
+async fn run(
+    shard: ShardId,
+    context: Arc<Context>,
+    sender: mpsc::UnboundedSender<Mail>,
+    mailbox: Arc<tokio::sync::Mutex<mpsc::UnboundedReceiver<Mail>>>,
+    condition: Arc<Mutex<Condition>>,
+) -> End {
+    let mut mailbox = mailbox.lock_owned().await;
+    let mut observer = Observer::default();
+    loop {
+        match try_take(shard, &context, &mut observer).await {
+            Ok(Take::Done(owner)) => {
+                metrics::counter!("waybill_takeovers_total").increment(1);
+                tracing::info!(shard = shard.0, token = owner.token(), "owning the shard");
+                *condition.lock() = Condition::Owning { token: owner.token() };
+                return Actor::new(context, sender, Arc::clone(&condition), *owner).run(&mut mailbox).await;
+            }
+            Ok(Take::Watch { owner }) => *condition.lock() = Condition::Observing { owner },
+            Err(error) => {
+                tracing::warn!(shard = shard.0, code = error.code(), %error, "can't take the shard over yet");
+                *condition.lock() = Condition::Trouble { error, owning: false };
+            }
+        }
+        let pause = if context.config.exclusive { RETRY_PAUSE } else { context.config.owner_ttl / 8 };
+        tokio::select! {
+            () = sleep(pause) => {}
+            mail = mailbox.recv() => match mail {
+                None => return End::Released,
+                Some(mail) => if let Some(end) = answer_without_owner(shard, &context, mail) { return end; },
+            }
+        }
+    }
+}
+
+/// What a host does that doesn't own the shard: messages go to the doorstep, wishes are refused.
+fn answer_without_owner(shard: ShardId, context: &Arc<Context>, mail: Mail) -> Option<End> {
+    match mail {
+        Mail::Enqueue(ask) => {
+            ask.caller.give_back(ask.drafts);
+        }
+        Mail::Command(ask) => {
+            let refusal = ServiceError::Unavailable(
+                "another host owns the shard of this message, or it is being taken over: try again in a moment"
+                    .to_owned(),
+            );
+            let _gone = ask.reply.send(Err(refusal));
+        }
+        Mail::Release { reply, .. } => {
+            let _gone = reply.send(());
+            return Some(End::Released);
+        }
+        Mail::Told(told) => conflict::audit(context, shard, [conflict::Stale::from(*told)]),
+        Mail::CallEnded(end) => conflict::audit(context, shard, end.told.into_iter().map(conflict::Stale::from)),
+        // What they ask for needs an owner; a pause is seen by the next one.
+        Mail::Pause { .. } | Mail::Door | Mail::DoorSync(_) | Mail::Visit(_) => {}
+    }
+    None
+}
+
+/// What an observer has seen: an owner is gone when its beat stands still.
+#[derive(Default)]
+struct Observer {
+    seen: Option<(u64, u64)>,
+    since: Monotonic,
+}
+
+enum Take {
+    Done(Box<Owner>),
+    Watch { owner: String },
+}
+
+async fn try_take(shard: ShardId, context: &Context, observer: &mut Observer) -> Result<Take, StoreError> {
+    let store = &context.stores.owner;
+    let now = context.clock.now();
+    let record = store.shard(shard).await?;
+    let seen = (record.token, record.beat);
+    if observer.seen != Some(seen) {
+        observer.seen = Some(seen);
+        observer.since = now.mono;
+    }
+    let observer_ttl = context.config.owner_ttl.mul_f64(1.5);
+    let free = context.config.exclusive || record.released || record.token == 0;
+    if !free && now.mono - observer.since < observer_ttl {
+        return Ok(Take::Watch { owner: record.owner });
+    }
+    let firsts: Vec<Seq> = record.open.keys().copied().collect();
+    let open = store.segments(shard, &firsts).await?;
+    let parked = all_parked(store.as_ref(), shard).await?;
+    let claimed = parked.iter().filter(|parked| parked.claimed).cloned().collect();
+    let input = TakeoverInput {
+        shard,
+        host: context.config.host.clone(),
+        record,
+        open,
+        claimed,
+        dead_holds_key: context.config.dead_holds_key,
+    };
+    let began = context.clock.now();
+    let commit = takeover(input, began.wall, rand::random());
+    let taken = commit.record.clone();
+    if let Err(error) = store.commit(commit).await {
+        // It may have gone in all the same: the token tells.
+        let stored = store.shard(shard).await?;
+        if stored.nonce != taken.nonce {
+            return Err(error);
+        }
+    }
+    let adopted = adopt(store.as_ref(), shard, taken).await?;
+    let now = context.clock.now();
+    Ok(Take::Done(Box::new(Owner::new(owner_config(shard, context), adopted, began.mono, now))))
+}
+
+async fn adopt(store: &dyn OwnerStore, shard: ShardId, record: ShardRecord) -> Result<Adopted, StoreError> {
+    let parked = all_parked(store, shard).await?;
+    let held: Vec<Arc<DeadLetter>> = store.held_keys(shard).await?;
+    Ok(Adopted { record, parked, held })
+}
+
+async fn all_parked(store: &dyn OwnerStore, shard: ShardId) -> Result<Vec<Arc<Parked>>, StoreError> {
+    let mut all: Vec<Arc<Parked>> = Vec::new();
+    loop {
+        let after = all.last().map(|parked| parked.place.seq());
+        let page = store.parked(shard, after, PARKED_PAGE).await?;
+        let is_last = page.len() < PARKED_PAGE;
+        all.extend(page);
+        if is_last {
+            return Ok(all);
+        }
+    }
+}
+
+fn owner_config(shard: ShardId, context: &Context) -> OwnerConfig {
+    let config = &context.config;
+    OwnerConfig {
+        shard,
+        host: config.host.clone(),
+        shards: config.shards,
+        limits: config.limits,
+        owner_ttl: config.owner_ttl,
+        parked_per_tenant: config.parked_per_tenant,
+        dead_holds_key: config.dead_holds_key,
+        weights: config.weights.clone(),
+        routing: Arc::clone(&context.transports.routing),
+        rules: Rules::default(),
+    }
+}

@@ -1,0 +1,147 @@
+//! Dead letters: replay, quarantine, edit, purge, groups, filters.
+
+use waybill_core::new_message::NewMessage;
+use waybill_core::port::service::{MessageState, ServiceError};
+use waybill_testkit::fake_transport::{ack, permanent};
+
+use crate::support::*;
+
+/// A host with dead letters `bad-0`, `bad-1`, ...; the transport is well again.
+async fn with_dead(world: &World, count: usize) -> (Host, Vec<String>) {
+    world.main.tell(|_| permanent("HTTP.400"));
+    let host = world.start().await;
+    let ids = host.send((0..count).map(|index| keyed(&format!("bad-{index}"), "k"))).await;
+    for id in &ids {
+        host.until_state(id, MessageState::Dead).await;
+    }
+    world.main.tell(|_| ack());
+    (host, ids)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replayed_dead_letter_is_delivered_with_its_id_and_place_and_keeps_its_history() {
+    let world = World::new();
+    let (host, ids) = with_dead(&world, 1).await;
+    let view = host.outbox.replay(&tenant("default"), &ids[0], "fixed", "ops").await.unwrap();
+    assert_ne!(view.state, MessageState::Dead);
+    let view = host.until_state(&ids[0], MessageState::Done).await;
+    assert_eq!((view.attempts, view.history.len()), (1, 2), "attempts begin anew, the history goes on");
+    let sent = world.main.log().sent;
+    assert_eq!((sent[1].id.as_str(), sent[1].seq, sent[1].attempt), (ids[0].as_str(), sent[0].seq, 1));
+    let audit = host.audit_of("TxReplayRequested").await;
+    assert_eq!(
+        (audit[0].actor.as_str(), audit[0].object.as_str(), audit[0].detail["reason"].as_str()),
+        ("ops", ids[0].as_str(), Some("fixed"))
+    );
+    let again = host.outbox.replay(&tenant("default"), &ids[0], "again", "ops").await.unwrap_err();
+    assert!(matches!(again, ServiceError::State { .. }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replay_works_after_a_restart_and_dies_again_when_nothing_was_fixed() {
+    let world = World::new();
+    let (host, ids) = with_dead(&world, 1).await;
+    host.drain().await;
+    world.main.tell(|_| permanent("HTTP.422"));
+    let host = world.start().await;
+    host.outbox.replay(&tenant("default"), &ids[0], "hope", "ops").await.unwrap();
+    let view = host.until_state(&ids[0], MessageState::Dead).await;
+    assert_eq!(view.history.len(), 2);
+    assert!(view.last_error.unwrap().starts_with("HTTP.422"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quarantined_dead_letter_is_replayed_only_by_its_id() {
+    let world = World::new();
+    let (host, ids) = with_dead(&world, 2).await;
+    let view = host.outbox.quarantine(&tenant("default"), &ids[0], "poison", "ops").await.unwrap();
+    assert_eq!((view.state, view.note.as_deref()), (MessageState::Quarantined, Some("poison")));
+    let page = host.outbox.dead_letters(None, "state=quarantined", None, 10).await.unwrap();
+    assert_eq!(page.items.len(), 1);
+    host.outbox.replay(&tenant("default"), &ids[0], "by id", "ops").await.unwrap();
+    host.until_state(&ids[0], MessageState::Done).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_edited_dead_letter_is_a_new_message_that_names_the_original() {
+    let world = World::new();
+    let (host, ids) = with_dead(&world, 1).await;
+    let edited = NewMessage { payload: "good".into(), ..NewMessage::default() };
+    let answer = host.outbox.edit(&tenant("default"), &ids[0], edited, "ops").await.unwrap();
+    let copy = host.until_state(&answer.ids[0], MessageState::Done).await;
+    assert_eq!(copy.causation_id.as_deref(), Some(ids[0].as_str()));
+    assert_eq!((copy.topic.as_str(), copy.key.as_deref()), ("bus:orders.created", Some("k")));
+    assert_eq!(world.main.log().texts(), ["bad-0", "good"]);
+    let original = host.view(&ids[0]).await;
+    assert_eq!(original.state, MessageState::Quarantined);
+    assert!(original.note.unwrap().contains(&answer.ids[0]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn dead_letters_are_found_counted_and_grouped_by_filter() {
+    let world = World::new();
+    world.main.tell(|delivery| {
+        let code = if delivery.message.tenant.as_str() == "acme" { "HTTP.400" } else { "NATS.MAX" };
+        permanent(code)
+    });
+    let host = world.start().await;
+    host.send((0..7).map(|index| of_tenant(&index.to_string(), "acme"))).await;
+    host.send((0..3).map(|index| of_tenant(&index.to_string(), "beta"))).await;
+    eventually("all are dead", async || host.outbox.count_dead(None, "").await.unwrap() == 10).await;
+    let acme = tenant("acme");
+    assert_eq!(host.outbox.count_dead(None, "code=HTTP.*").await.unwrap(), 7);
+    assert_eq!(host.outbox.count_dead(Some(&acme), "").await.unwrap(), 7);
+    assert_eq!(host.outbox.count_dead(Some(&acme), "tenant=beta").await.unwrap(), 0);
+    let groups = host.outbox.dead_groups(None, "").await.unwrap();
+    let seen: Vec<_> = groups.iter().map(|group| (group.tenant.as_str(), group.code.as_str(), group.count)).collect();
+    assert_eq!(seen, [("acme", "HTTP.400", 7), ("beta", "NATS.MAX", 3)]);
+    let mut texts = Vec::new();
+    let mut cursor: Option<String> = None;
+    loop {
+        let page = host.outbox.dead_letters(Some(&acme), "", cursor.as_deref(), 2).await.unwrap();
+        texts.extend(page.items.iter().map(|view| view.seq.unwrap()));
+        cursor = page.next_cursor;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    assert_eq!(texts.len(), 7);
+    assert!(texts.is_sorted());
+    assert_eq!(host.outbox.count_dead(None, "colour=red").await.unwrap_err().code(), "SCHEMA.VALIDATION_FAILED");
+    let stats = host.outbox.stats(Some(&acme)).await.unwrap();
+    assert_eq!(stats.iter().map(|stat| stat.dead).sum::<u64>(), 7);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tenant_sees_neither_messages_nor_dead_letters_of_another() {
+    let world = World::new();
+    let (host, ids) = with_dead(&world, 1).await;
+    let other = tenant("acme");
+    assert_eq!(host.outbox.dead_letter(&other, &ids[0]).await.unwrap_err().code(), "OUTBOX.NOT_FOUND");
+    assert_eq!(host.outbox.message(&other, &ids[0]).await.unwrap_err().code(), "OUTBOX.NOT_FOUND");
+    assert_eq!(host.outbox.replay(&other, &ids[0], "mine", "ops").await.unwrap_err().code(), "OUTBOX.NOT_FOUND");
+    assert!(host.outbox.dead_letters(Some(&other), "", None, 10).await.unwrap().items.is_empty());
+    assert!(host.outbox.messages(Some(&other), "", None, 10).await.unwrap().items.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn operators_who_act_on_one_dead_letter_at_once_do_it_once() {
+    let world = World::new();
+    let (host, ids) = with_dead(&world, 10).await;
+    world.shim.on(|call| if matches!(call, Call::Commit(_)) { Act::Slow(millis(20)) } else { Act::Pass });
+    for (round, id) in ids.iter().enumerate() {
+        let tenant = tenant("default");
+        let (replayed, fenced, again) = futures::join!(
+            host.outbox.replay(&tenant, id, "a", "a"),
+            host.outbox.quarantine(&tenant, id, "b", "b"),
+            host.outbox.replay(&tenant, id, "c", "c"),
+        );
+        let done = [replayed.is_ok(), fenced.is_ok(), again.is_ok()];
+        assert_eq!(done.iter().filter(|ok| **ok).count(), 1, "{replayed:?} {fenced:?} {again:?}");
+        pass(seconds(10)).await;
+        let dead = world.memory.read(|tables| tables.dead.len());
+        let sent = world.main.log().count(&format!("bad-{round}"));
+        assert_eq!(sent, 2, "the first one to come was the replay");
+        assert_eq!(dead, ids.len() - round - 1);
+    }
+}

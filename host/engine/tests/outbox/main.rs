@@ -1,0 +1,21 @@
+//! The outbox's sentences (`semantics.md` §1 and 2, and the promises), each proved on the engine with the in-memory
+//! store, transports that do as told, and a clock that only moves when everybody waits.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, missing_docs)]
+
+mod bounds;
+mod dead_letters;
+mod delivery;
+mod fairness;
+mod holds;
+mod lifecycle;
+mod operations;
+mod order;
+mod retention;
+mod retries;
+mod schedule;
+mod shards;
+mod support;
+mod transact;
+mod trouble;
+mod views;

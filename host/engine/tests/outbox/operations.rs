@@ -1,0 +1,153 @@
+//! Bulk acts on dead letters.
+
+use waybill_core::port::service::{MessageState, OperationRequest, ServiceError};
+use waybill_core::port::transact::{Operation, OperationState};
+use waybill_testkit::fake_transport::{ack, permanent};
+
+use crate::support::*;
+
+async fn with_dead(world: &World, count: usize) -> (Host, Vec<String>) {
+    world.main.tell(|_| permanent("HTTP.400"));
+    let host = world.start().await;
+    let ids = host.send((0..count).map(|index| keyed(&index.to_string(), &format!("k-{}", index % 3)))).await;
+    eventually("all are dead", async || host.outbox.count_dead(None, "").await.unwrap() == count as u64).await;
+    world.main.tell(|_| ack());
+    (host, ids)
+}
+
+fn request(kind: &str, filter: &str, rate: u32) -> OperationRequest {
+    OperationRequest {
+        kind: kind.into(),
+        filter: filter.into(),
+        tenant: None,
+        rate: Some(rate),
+        reason: "fixed".into(),
+        actor: "ops".into(),
+    }
+}
+
+async fn until_over(host: &Host, id: &str) -> Operation {
+    eventually("the operation is over", async || {
+        host.outbox.operation(id).await.unwrap().state != OperationState::Running
+    })
+    .await;
+    host.outbox.operation(id).await.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bulk_replay_keeps_its_rate_and_the_order_of_each_key() {
+    let world = World::new();
+    let (host, ids) = with_dead(&world, 250).await;
+    let began = world.clock.wall();
+    let operation = host.outbox.start_operation(request("replay", "code=HTTP.*", 50)).await.unwrap();
+    assert_eq!(operation.matched, 250);
+    let over = until_over(&host, &operation.id).await;
+    assert_eq!((over.state, over.done, over.failed), (OperationState::Done, 250, 0));
+    let took = world.clock.wall().since(began).as_millis();
+    assert!((4_700..6_500).contains(&took), "250 at 50 a second took {took} ms");
+    host.until_done(&ids).await;
+    let sent = world.main.log().sent;
+    for key in ["k-0", "k-1", "k-2"] {
+        let numbers: Vec<u32> = sent[250..]
+            .iter()
+            .filter(|one| one.key.as_deref() == Some(key))
+            .map(|one| one.text().parse().unwrap())
+            .collect();
+        assert!(numbers.is_sorted(), "{key}: {numbers:?}");
+    }
+    assert_eq!(host.audit_of("TxReplayRequested").await[0].object, operation.id);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bulk_act_can_be_cancelled_half_way() {
+    let world = World::new();
+    let (host, _) = with_dead(&world, 200).await;
+    let operation = host.outbox.start_operation(request("purge", "", 10)).await.unwrap();
+    pass(seconds(5)).await;
+    let stopped = host.outbox.cancel_operation(&operation.id, "ops").await.unwrap();
+    assert_eq!(stopped.state, OperationState::Cancelled);
+    let left = host.outbox.count_dead(None, "").await.unwrap();
+    assert!((140..160).contains(&left), "{left} left");
+    assert_eq!(stopped.done, 200 - left);
+    pass(seconds(60)).await;
+    assert_eq!(host.outbox.count_dead(None, "").await.unwrap(), left);
+    let again = host.outbox.cancel_operation(&operation.id, "ops").await.unwrap_err();
+    assert!(matches!(&again, ServiceError::State { state, .. } if state == "cancelled"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_interrupted_bulk_act_goes_on_after_a_restart_and_counts_right() {
+    let world = World::new();
+    let (host, ids) = with_dead(&world, 300).await;
+    let operation = host.outbox.start_operation(request("replay", "", 20)).await.unwrap();
+    pass(seconds(8)).await;
+    host.drain().await;
+    let left = world.memory.read(|tables| tables.dead.len());
+    assert!((100..200).contains(&left), "{left} left");
+    pass(seconds(100)).await;
+    let host = world.start().await;
+    let over = until_over(&host, &operation.id).await;
+    assert_eq!((over.state, over.failed), (OperationState::Done, 0));
+    assert!(over.done + 20 >= 300 && over.done <= 300, "{} counted", over.done);
+    host.until_done(&ids).await;
+    assert_eq!(world.main.log().sent.len(), 600, "each died once and was replayed once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bulk_replay_leaves_quarantined_ones_alone_and_takes_nothing_twice() {
+    let world = World::new();
+    let (host, ids) = with_dead(&world, 20).await;
+    host.outbox.quarantine(&tenant("default"), &ids[3], "poison", "ops").await.unwrap();
+    world.main.tell(|_| permanent("HTTP.400"));
+    let operation = host.outbox.start_operation(request("replay", "", 1_000)).await.unwrap();
+    assert_eq!(operation.matched, 19);
+    let over = until_over(&host, &operation.id).await;
+    assert_eq!((over.done, over.failed), (19, 0));
+    pass(seconds(60)).await;
+    assert_eq!(world.main.log().sent.len(), 20 + 19, "what died again isn't replayed again");
+    assert_eq!(host.view(&ids[3]).await.state, MessageState::Quarantined);
+}
+
+#[tokio::test(start_paused = true)]
+async fn bulk_quarantine_and_purge_do_what_they_say() {
+    let world = World::new();
+    let (host, ids) = with_dead(&world, 30).await;
+    let operation = host.outbox.start_operation(request("quarantine", "key=k-1", 1_000)).await.unwrap();
+    let over = until_over(&host, &operation.id).await;
+    assert_eq!((over.done, over.failed), (10, 0));
+    assert_eq!(host.view(&ids[1]).await.note.as_deref(), Some("fixed"));
+    let operation = host.outbox.start_operation(request("purge", "state=dead", 1_000)).await.unwrap();
+    let over = until_over(&host, &operation.id).await;
+    assert_eq!((over.matched, over.done), (20, 20));
+    assert_eq!(host.outbox.count_dead(None, "").await.unwrap(), 10);
+    assert_eq!(
+        host.view(&ids[0]).await.state,
+        MessageState::Cancelled,
+        "a purged one stays in the history for its time"
+    );
+    let unknown = host.outbox.start_operation(request("explode", "", 1)).await.unwrap_err();
+    assert_eq!(unknown.code(), "OUTBOX.NOT_FOUND");
+    assert_eq!(host.outbox.operation("nobody").await.unwrap_err().code(), "OUTBOX.NOT_FOUND");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bulk_act_survives_trouble_of_the_store_and_counts_right() {
+    let world = World::new();
+    let (host, ids) = with_dead(&world, 60).await;
+    let mut commits = 0;
+    world.shim.on(move |call| match call {
+        Call::Commit(commit) if !commit.writes.is_empty() => {
+            commits += 1;
+            if commits % 10 == 0 {
+                Act::Fail(waybill_core::port::store::StoreError::Unavailable("test".into()))
+            } else {
+                Act::Pass
+            }
+        }
+        _ => Act::Pass,
+    });
+    let operation = host.outbox.start_operation(request("replay", "", 1_000)).await.unwrap();
+    let over = until_over(&host, &operation.id).await;
+    assert_eq!((over.state, over.done + over.failed), (OperationState::Done, 60));
+    host.until_done(&ids).await;
+}

@@ -1,0 +1,200 @@
+//! A store, transports and hosts for one test. Every test runs on a paused clock: what waits a minute takes no time,
+//! and nothing happens by chance.
+
+mod clock;
+mod shim;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use waybill_core::backoff::RetryPolicy;
+use waybill_core::ids::Tenant;
+use waybill_core::new_message::NewMessage;
+use waybill_core::port::service::{Enqueued, MessageState, MessageView, OutboxService, ServiceError};
+use waybill_core::port::transact::AuditEvent;
+use waybill_core::route::{Pattern, Route, Routes};
+use waybill_core::time::UnixMillis;
+use waybill_engine::{Engine, EngineConfig, Stores};
+use waybill_testkit::fake_transport::FakeTransport;
+use waybill_testkit::memory_store::MemoryStore;
+
+pub use clock::{START, TokioClock};
+pub use shim::{Act, Call, Shim};
+
+/// Longest (virtual) wait for a condition.
+const PATIENCE: Duration = Duration::from_secs(3_600);
+
+/// What outlives hosts: the store, the receivers, the time.
+pub struct World {
+    pub memory: Arc<MemoryStore>,
+    pub shim: Arc<Shim>,
+    pub clock: TokioClock,
+    /// Takes `bus:` topics.
+    pub main: Arc<FakeTransport>,
+    /// Takes `custom:` topics.
+    pub other: Arc<FakeTransport>,
+}
+
+/// One running host.
+pub struct Host {
+    pub engine: Engine,
+    pub outbox: Arc<dyn OutboxService>,
+}
+
+impl World {
+    pub fn new() -> Self {
+        let memory = Arc::new(MemoryStore::new());
+        Self {
+            shim: Shim::new(Arc::clone(&memory)),
+            memory,
+            clock: TokioClock::new(),
+            main: FakeTransport::new("main"),
+            other: FakeTransport::new("other"),
+        }
+    }
+
+    /// The settings of a host: no jitter, so that retries are due when the formula says.
+    pub fn config(&self, host: &str) -> EngineConfig {
+        let mut config = EngineConfig::new(host);
+        config.retries.policy = RetryPolicy { jitter: 0.0, ..RetryPolicy::default() };
+        let route = |pattern: &str, transport: &str| Route {
+            pattern: Pattern::parse(pattern).unwrap(),
+            transport: transport.to_owned(),
+        };
+        config.routes = Routes(vec![route("bus:**", "main"), route("custom:**", "other"), route("http:**", "main")]);
+        config.transports = vec![self.main.clone(), self.other.clone()];
+        config
+    }
+
+    pub fn stores(&self) -> Stores {
+        Stores { owner: self.shim.clone(), query: self.memory.clone(), transact: self.shim.clone() }
+    }
+
+    /// Starts a host and waits until it owns its shards.
+    pub async fn start(&self) -> Host {
+        self.start_with(|_| {}).await
+    }
+
+    pub async fn start_with(&self, change: impl FnOnce(&mut EngineConfig)) -> Host {
+        let host = self.launch("host-a", change);
+        host.until_ready().await;
+        host
+    }
+
+    /// Starts a host by name and doesn't wait.
+    pub fn launch(&self, name: &str, change: impl FnOnce(&mut EngineConfig)) -> Host {
+        let mut config = self.config(name);
+        change(&mut config);
+        let engine = Engine::start(config, self.stores(), Arc::new(self.clock));
+        let outbox = engine.outbox();
+        Host { engine, outbox }
+    }
+}
+
+impl Host {
+    pub async fn until_ready(&self) {
+        eventually("the host is ready", async || self.outbox.ready().await.iter().all(|check| check.status != "fail"))
+            .await;
+    }
+
+    /// Enqueues messages; their ids.
+    pub async fn send(&self, messages: impl IntoIterator<Item = NewMessage>) -> Vec<String> {
+        self.try_send(messages).await.unwrap().ids
+    }
+
+    pub async fn try_send(&self, messages: impl IntoIterator<Item = NewMessage>) -> Result<Enqueued, ServiceError> {
+        self.outbox.enqueue(messages.into_iter().collect()).await
+    }
+
+    /// Enqueues one message; its id.
+    pub async fn send_one(&self, message: NewMessage) -> String {
+        self.send([message]).await.remove(0)
+    }
+
+    pub async fn view(&self, id: &str) -> MessageView {
+        self.outbox.message(&tenant("default"), id).await.unwrap()
+    }
+
+    /// Waits for a message of tenant `default` to reach a state.
+    pub async fn until_state(&self, id: &str, state: MessageState) -> MessageView {
+        let what = format!("message {id} is {state:?}");
+        eventually(&what, async || self.view(id).await.state == state).await;
+        self.view(id).await
+    }
+
+    pub async fn until_done(&self, ids: &[String]) {
+        for id in ids {
+            self.until_state(id, MessageState::Done).await;
+        }
+    }
+
+    /// Audit events of one kind, oldest first.
+    pub async fn audit_of(&self, kind: &str) -> Vec<AuditEvent> {
+        let mut events = self.outbox.audit(None, 10_000).await.unwrap();
+        events.retain(|event| event.kind == kind);
+        events.reverse();
+        events
+    }
+
+    /// Ends it in good order.
+    pub async fn drain(&self) {
+        assert!(self.engine.drain(Duration::from_secs(30)).await, "the drain wasn't orderly");
+    }
+}
+
+/// Waits for a condition, looking every ten (virtual) milliseconds.
+pub async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> bool) {
+    let waiting = async {
+        while !condition().await {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    assert!(tokio::time::timeout(PATIENCE, waiting).await.is_ok(), "it never came true that {what}");
+}
+
+/// Lets everything happen that is going to happen within this (virtual) time.
+pub async fn pass(time: Duration) {
+    tokio::time::sleep(time).await;
+}
+
+pub fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+pub fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+pub fn tenant(name: &str) -> Tenant {
+    Tenant::new(name).unwrap()
+}
+
+/// A message of tenant `default` without a key, for the transport `main`.
+pub fn message(text: &str) -> NewMessage {
+    NewMessage {
+        topic: "bus:orders.created".to_owned(),
+        payload: Bytes::from(text.to_owned()),
+        ..NewMessage::default()
+    }
+}
+
+/// The same with a key.
+pub fn keyed(text: &str, key: &str) -> NewMessage {
+    NewMessage { key: Some(key.to_owned()), ..message(text) }
+}
+
+/// The same with the caller's id.
+pub fn named(text: &str, id: &str) -> NewMessage {
+    NewMessage { id: Some(id.to_owned()), ..message(text) }
+}
+
+/// The same of another tenant.
+pub fn of_tenant(text: &str, tenant: &str) -> NewMessage {
+    NewMessage { tenant: Some(tenant.to_owned()), ..message(text) }
+}
+
+/// An instant after the start of the test.
+pub fn at(after: Duration) -> UnixMillis {
+    START.plus(after)
+}

@@ -1,0 +1,176 @@
+//! The memory store with trouble between it and the engine: each call may be delayed, refused or made to panic.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use parking_lot::Mutex;
+use waybill_core::ids::{MessageId, Seq, ShardId, Tenant};
+use waybill_core::outbox::records::{DeadLetter, DoorKey, DoorRow, HistoryChunk, IdRecord, Parked, ShardRecord};
+use waybill_core::port::store::{DueScheduled, OwnerCommit, OwnerStore, SegmentInfo, StoreError, StoredSegment};
+use waybill_core::port::transact::{AuditEvent, DoorGroup, Operation, Statement, TransactStore, Transacted};
+use waybill_core::time::UnixMillis;
+use waybill_testkit::memory_store::MemoryStore;
+
+/// A call as the hook sees it.
+#[derive(Debug)]
+pub enum Call<'a> {
+    Commit(&'a OwnerCommit),
+    /// Any read, by name.
+    Read(&'static str),
+    Transact,
+}
+
+/// What happens to a call.
+#[derive(Clone, Debug)]
+pub enum Act {
+    Pass,
+    /// It takes this long.
+    Slow(Duration),
+    /// Nothing happens and the caller hears this.
+    Fail(StoreError),
+    /// It happens, and the caller hears this.
+    FailAfter(StoreError),
+    Panic,
+}
+
+type Hook = dyn FnMut(Call<'_>) -> Act + Send;
+
+pub struct Shim {
+    inner: Arc<MemoryStore>,
+    hook: Mutex<Box<Hook>>,
+    /// Statements of business transactions that went in.
+    pub statements: Mutex<Vec<Statement>>,
+}
+
+impl Shim {
+    pub fn new(inner: Arc<MemoryStore>) -> Arc<Self> {
+        Arc::new(Self { inner, hook: Mutex::new(Box::new(|_| Act::Pass)), statements: Mutex::new(Vec::new()) })
+    }
+    /// From now on every call is decided by `hook`.
+    pub fn on(&self, hook: impl FnMut(Call<'_>) -> Act + Send + 'static) {
+        *self.hook.lock() = Box::new(hook);
+    }
+    /// From now on every call passes.
+    pub fn calm(&self) {
+        self.on(|_| Act::Pass);
+    }
+    async fn act(&self, call: Call<'_>) -> Result<Option<StoreError>, StoreError> {
+        let act = (self.hook.lock())(call);
+        match act {
+            Act::Pass => Ok(None),
+            Act::Slow(time) => {
+                tokio::time::sleep(time).await;
+                Ok(None)
+            }
+            Act::Fail(error) => Err(error),
+            Act::FailAfter(error) => Ok(Some(error)),
+            Act::Panic => panic!("a test made the store panic"),
+        }
+    }
+    async fn read(&self, name: &'static str) -> Result<(), StoreError> {
+        self.act(Call::Read(name)).await.map(|_| ())
+    }
+}
+
+#[async_trait]
+impl OwnerStore for Shim {
+    async fn shard(&self, shard: ShardId) -> Result<ShardRecord, StoreError> {
+        self.read("shard").await?;
+        self.inner.shard(shard).await
+    }
+    async fn commit(&self, commit: OwnerCommit) -> Result<(), StoreError> {
+        let after = self.act(Call::Commit(&commit)).await?;
+        self.inner.commit(commit).await?;
+        after.map_or(Ok(()), Err)
+    }
+    async fn directory(&self, shard: ShardId, from: Seq, limit: usize) -> Result<Vec<SegmentInfo>, StoreError> {
+        self.read("directory").await?;
+        self.inner.directory(shard, from, limit).await
+    }
+    async fn segments(&self, shard: ShardId, firsts: &[Seq]) -> Result<Vec<StoredSegment>, StoreError> {
+        self.read("segments").await?;
+        self.inner.segments(shard, firsts).await
+    }
+    async fn parked(&self, shard: ShardId, after: Option<Seq>, limit: usize) -> Result<Vec<Arc<Parked>>, StoreError> {
+        self.read("parked").await?;
+        self.inner.parked(shard, after, limit).await
+    }
+    async fn scheduled_due(&self, shard: ShardId, now: UnixMillis, limit: usize) -> Result<DueScheduled, StoreError> {
+        self.read("scheduled_due").await?;
+        self.inner.scheduled_due(shard, now, limit).await
+    }
+    async fn door(
+        &self,
+        shard: ShardId,
+        from_nanos: u64,
+        until_nanos: u64,
+        after: Option<DoorKey>,
+        limit: usize,
+    ) -> Result<Vec<DoorRow>, StoreError> {
+        self.read("door").await?;
+        self.inner.door(shard, from_nanos, until_nanos, after, limit).await
+    }
+    async fn door_clock(&self) -> Result<u64, StoreError> {
+        self.read("door_clock").await?;
+        self.inner.door_clock().await
+    }
+    async fn ids(&self, ids: &[(Tenant, MessageId)]) -> Result<Vec<Option<IdRecord>>, StoreError> {
+        self.read("ids").await?;
+        self.inner.ids(ids).await
+    }
+    async fn blob(&self, blob: &str) -> Result<Option<Bytes>, StoreError> {
+        self.read("blob").await?;
+        self.inner.blob(blob).await
+    }
+    async fn dead_letter(&self, shard: ShardId, seq: Seq) -> Result<Option<Arc<DeadLetter>>, StoreError> {
+        self.read("dead_letter").await?;
+        self.inner.dead_letter(shard, seq).await
+    }
+    async fn held_keys(&self, shard: ShardId) -> Result<Vec<Arc<DeadLetter>>, StoreError> {
+        self.read("held_keys").await?;
+        self.inner.held_keys(shard).await
+    }
+    async fn history_before(
+        &self,
+        shard: ShardId,
+        after: Option<(Seq, u64)>,
+        before: UnixMillis,
+        limit: usize,
+    ) -> Result<Vec<Arc<HistoryChunk>>, StoreError> {
+        self.read("history_before").await?;
+        self.inner.history_before(shard, after, before, limit).await
+    }
+    async fn purge_history(&self, chunks: &[Arc<HistoryChunk>]) -> Result<(), StoreError> {
+        self.read("purge_history").await?;
+        self.inner.purge_history(chunks).await
+    }
+}
+
+#[async_trait]
+impl TransactStore for Shim {
+    /// The memory store runs no statements, so they are remembered here.
+    async fn transact(&self, statements: Vec<Statement>, messages: Vec<DoorGroup>) -> Result<Transacted, StoreError> {
+        let after = self.act(Call::Transact).await?;
+        let mut done = self.inner.transact(Vec::new(), messages).await?;
+        done.results = statements.iter().map(|statement| serde_json::json!({ "ran": statement.query })).collect();
+        self.statements.lock().extend(statements);
+        after.map_or(Ok(done), Err)
+    }
+    async fn put_operation(&self, operation: &Operation) -> Result<(), StoreError> {
+        self.inner.put_operation(operation).await
+    }
+    async fn operation(&self, id: &str) -> Result<Option<Operation>, StoreError> {
+        self.inner.operation(id).await
+    }
+    async fn running_operations(&self) -> Result<Vec<Operation>, StoreError> {
+        self.inner.running_operations().await
+    }
+    async fn audit(&self, event: &AuditEvent) -> Result<(), StoreError> {
+        self.inner.audit(event).await
+    }
+    async fn audit_tail(&self, tenant: Option<&Tenant>, limit: usize) -> Result<Vec<AuditEvent>, StoreError> {
+        self.inner.audit_tail(tenant, limit).await
+    }
+}

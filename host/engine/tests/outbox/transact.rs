@@ -1,0 +1,162 @@
+//! Business transactions: statements and messages commit together, over the doorstep.
+
+use waybill_core::port::service::{MessageState, ServiceError};
+use waybill_core::port::store::StoreError;
+use waybill_core::port::transact::Statement;
+use waybill_testkit::fake_transport::ack;
+
+use crate::support::*;
+
+fn statement(query: &str) -> Statement {
+    Statement { query: query.into(), bindings: serde_json::Map::new() }
+}
+
+#[tokio::test(start_paused = true)]
+async fn statements_and_messages_commit_together_and_the_messages_arrive_in_order() {
+    let world = World::new();
+    let host = world.start().await;
+    let done = host
+        .outbox
+        .transact(
+            vec![statement("CREATE a"), statement("CREATE b")],
+            (0..5).map(|index| keyed(&index.to_string(), "k")).collect(),
+        )
+        .await
+        .unwrap();
+    assert_eq!((done.ids.len(), done.results.len()), (5, 2));
+    host.until_done(&done.ids).await;
+    assert_eq!(world.main.log().texts(), ["0", "1", "2", "3", "4"]);
+    assert_eq!(world.shim.statements.lock().len(), 2);
+    assert!(world.memory.read(|tables| tables.door.is_empty()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_is_found_by_its_id_right_after_its_transaction() {
+    let world = World::new();
+    world.shim.on(|call| if matches!(call, Call::Commit(_)) { Act::Slow(millis(150)) } else { Act::Pass });
+    let host = world.start().await;
+    host.outbox.pause("main", "ops").await.unwrap();
+    let done = host.outbox.transact(Vec::new(), vec![message("a"), named("b", "order-1")]).await.unwrap();
+    for id in &done.ids {
+        assert_eq!(host.view(id).await.state, MessageState::Pending);
+    }
+    let unknown = host.outbox.message(&tenant("default"), "nobody").await.unwrap_err();
+    assert_eq!(unknown.code(), "OUTBOX.NOT_FOUND");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_transaction_leaves_no_message() {
+    let world = World::new();
+    let host = world.start().await;
+    world.shim.on(|call| match call {
+        Call::Transact => Act::Fail(StoreError::Statement("statement 1: parse error".into())),
+        _ => Act::Pass,
+    });
+    let error = host.outbox.transact(vec![statement("CREAT")], vec![message("a")]).await.unwrap_err();
+    assert_eq!(error.code(), "STORAGE.STATEMENT");
+    world.shim.calm();
+    pass(seconds(60)).await;
+    assert!(world.main.log().sent.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_transaction_that_conflicts_is_tried_again_and_one_with_an_unknown_outcome_says_so() {
+    let world = World::new();
+    let host = world.start().await;
+    let mut tries = 0;
+    world.shim.on(move |call| {
+        if !matches!(call, Call::Transact) {
+            return Act::Pass;
+        }
+        tries += 1;
+        if tries < 4 { Act::Fail(StoreError::Conflict("test".into())) } else { Act::Pass }
+    });
+    let done = host.outbox.transact(vec![statement("CREATE a")], vec![message("a")]).await.unwrap();
+    host.until_done(&done.ids).await;
+    assert_eq!(world.shim.statements.lock().len(), 1);
+    world.shim.on(|call| match call {
+        Call::Transact => Act::FailAfter(StoreError::Unavailable("test".into())),
+        _ => Act::Pass,
+    });
+    let error = host.outbox.transact(Vec::new(), vec![named("b", "order-1")]).await.unwrap_err();
+    assert!(matches!(error, ServiceError::OutcomeUnknown(_)));
+    world.shim.calm();
+    let again = host.outbox.transact(Vec::new(), vec![named("b", "order-1")]).await.unwrap();
+    assert_eq!(again.ids, ["order-1"]);
+    host.until_done(&again.ids).await;
+    pass(seconds(60)).await;
+    assert_eq!(world.main.log().count("b"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_repeat_in_a_transaction_answers_duplicates_and_other_content_is_refused() {
+    let world = World::new();
+    let host = world.start().await;
+    let first = host.send_one(named("a", "order-1")).await;
+    let done =
+        host.outbox.transact(vec![statement("CREATE a")], vec![named("a", "order-1"), message("b")]).await.unwrap();
+    assert_eq!(done.duplicates, [first]);
+    let error = host.outbox.transact(vec![statement("CREATE a")], vec![named("other", "order-1")]).await.unwrap_err();
+    assert!(matches!(error, ServiceError::IdTaken { .. }));
+    pass(seconds(60)).await;
+    assert_eq!(world.main.log().texts(), ["a", "b"]);
+    assert_eq!(world.shim.statements.lock().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_repeat_that_is_still_on_the_doorstep_is_taken_in_once_and_is_no_dead_letter() {
+    let world = World::new();
+    let host = world.start().await;
+    host.drain().await;
+    // Two clients with one id, before any owner has looked.
+    let host = world.launch("host-b", |_| {});
+    let (one, two) = futures::join!(
+        host.outbox.transact(Vec::new(), vec![named("a", "order-1")]),
+        host.outbox.transact(Vec::new(), vec![named("a", "order-1")]),
+    );
+    assert!(one.is_ok() && two.is_ok());
+    host.until_ready().await;
+    host.until_state("order-1", MessageState::Done).await;
+    pass(seconds(60)).await;
+    assert_eq!(world.main.log().count("a"), 1);
+    assert_eq!(world.memory.read(|tables| tables.dead.len()), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_id_over_the_doorstep_and_directly_at_once_is_one_message() {
+    let world = World::new();
+    world.main.tell(|_| ack());
+    world.shim.on(|call| if matches!(call, Call::Commit(_)) { Act::Slow(millis(5)) } else { Act::Pass });
+    let host = world.start().await;
+    for round in 0..20 {
+        let id = format!("order-{round}");
+        let busy = host.try_send([message("busy")]);
+        let over_door = host.outbox.transact(Vec::new(), vec![named(&id, &id)]);
+        let direct = host.try_send([named(&id, &id)]);
+        let (busy, over_door, direct) = futures::join!(busy, over_door, direct);
+        assert!(busy.is_ok() && over_door.is_ok(), "{over_door:?}");
+        assert_eq!(direct.unwrap().ids, std::slice::from_ref(&id));
+        host.until_state(&id, MessageState::Done).await;
+        assert_eq!(world.main.log().count(&id), 1);
+    }
+    assert_eq!(world.memory.read(|tables| tables.dead.len()), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn direct_messages_that_begin_after_a_transaction_come_after_it() {
+    let world = World::new();
+    world.shim.on(|call| if matches!(call, Call::Commit(_)) { Act::Slow(millis(2)) } else { Act::Pass });
+    let host = world.start().await;
+    let mut wanted = Vec::new();
+    for round in 0..50 {
+        let text = round.to_string();
+        if round % 3 == 0 {
+            host.outbox.transact(Vec::new(), vec![keyed(&text, "k")]).await.unwrap();
+        } else {
+            host.send([keyed(&text, "k")]).await;
+        }
+        wanted.push(text);
+    }
+    let log = world.main.until_sent(50).await;
+    assert_eq!(log.texts(), wanted);
+}

@@ -1,0 +1,251 @@
+//! A store that conflicts, breaks off, is full or fails; a shard's owner that panics.
+
+use waybill_core::port::service::{MessageState, ServiceError};
+use waybill_core::port::store::StoreError;
+use waybill_testkit::fake_transport::{Answer, ack};
+use waybill_testkit::memory_store::Fate;
+
+use crate::support::*;
+
+#[tokio::test(start_paused = true)]
+async fn conflicts_are_tried_again_and_nobody_notices() {
+    let world = World::new();
+    let host = world.start().await;
+    world
+        .memory
+        .plan([Fate::Refuse(StoreError::Conflict("test".into())), Fate::Refuse(StoreError::Conflict("test".into()))]);
+    let ids = host.send((0..10).map(|index| keyed(&index.to_string(), "k"))).await;
+    host.until_done(&ids).await;
+    assert_eq!(world.main.log().sent.len(), 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_commit_with_an_unknown_outcome_is_found_out_and_its_messages_are_sent_once_if_it_went_in() {
+    let world = World::new();
+    let host = world.start().await;
+    for (round, fate) in [Fate::ApplyUnknown, Fate::Lose, Fate::Hold].into_iter().enumerate() {
+        let id = format!("order-{round}");
+        world.memory.plan([fate.clone()]);
+        let error = host.try_send([named(&id, &id)]).await.unwrap_err();
+        assert!(matches!(error, ServiceError::OutcomeUnknown(_)), "{error}");
+        assert_eq!(error.code(), "TX.TIMEOUT");
+        pass(seconds(5)).await;
+        if let Some(late) = world.memory.release() {
+            assert!(late.is_err(), "what was given up may not go in later");
+        }
+        let again = host.try_send([named(&id, &id)]).await.unwrap();
+        assert_eq!(again.duplicates.len(), usize::from(fate == Fate::ApplyUnknown), "{fate:?}");
+        host.until_state(&id, MessageState::Done).await;
+    }
+    pass(seconds(60)).await;
+    let log = world.main.log();
+    for round in 0..3 {
+        assert_eq!(log.count(&format!("order-{round}")), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn unknown_outcomes_at_every_commit_lose_nothing_and_send_nothing_twice() {
+    let world = World::new();
+    let host = world.start().await;
+    let mut random = 7_u64;
+    world.shim.on(move |call| {
+        if !matches!(call, Call::Commit(_)) {
+            return Act::Pass;
+        }
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        match (random >> 33) % 5 {
+            0 => Act::Fail(StoreError::Unavailable("before".into())),
+            1 => Act::FailAfter(StoreError::Unavailable("after".into())),
+            2 => Act::Fail(StoreError::Conflict("test".into())),
+            _ => Act::Pass,
+        }
+    });
+    let mut ids = Vec::new();
+    for number in 0..300 {
+        let id = format!("order-{number}");
+        let message = || {
+            let mut message = keyed(&id, &format!("k-{}", number % 5));
+            message.id = Some(id.clone());
+            message
+        };
+        while host.try_send([message()]).await.is_err() {
+            pass(millis(50)).await;
+        }
+        ids.push(id);
+    }
+    host.until_done(&ids).await;
+    let log = world.main.log();
+    assert_eq!(log.sent.len(), 300);
+    for key in 0..5 {
+        let numbers: Vec<u32> = log
+            .of_key(&format!("k-{key}"))
+            .iter()
+            .map(|text| text.trim_start_matches("order-").parse().unwrap())
+            .collect();
+        assert!(numbers.is_sorted(), "{numbers:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_disk_is_said_at_once_and_the_host_goes_on_by_itself() {
+    let world = World::new();
+    let host = world.start().await;
+    let before = host.send_one(message("before")).await;
+    host.until_state(&before, MessageState::Done).await;
+    world.shim.on(|call| match call {
+        Call::Commit(_) | Call::Transact => Act::Fail(StoreError::DiskFull("test".into())),
+        Call::Read(_) => Act::Pass,
+    });
+    for text in ["a", "b"] {
+        let asked = world.clock.wall();
+        let error = host.try_send([message(text)]).await.unwrap_err();
+        assert_eq!(error.code(), "STORAGE.DISK_FULL");
+        assert!(world.clock.wall().since(asked) < millis(50), "it is said at once");
+    }
+    let checks = host.outbox.ready().await;
+    let outbox = checks.iter().find(|check| check.name == "outbox").unwrap();
+    assert!(outbox.status == "fail" && outbox.detail.contains("STORAGE.DISK_FULL"), "{outbox:?}");
+    assert_eq!(host.view(&before).await.state, MessageState::Done, "reads go on");
+    pass(seconds(600)).await;
+    world.shim.calm();
+    pass(seconds(1)).await;
+    let id = host.send_one(message("after")).await;
+    host.until_state(&id, MessageState::Done).await;
+    assert!(host.outbox.ready().await.iter().all(|check| check.status == "ok"));
+    pass(seconds(60)).await;
+    assert_eq!(world.main.log().texts(), ["before", "after"], "what was refused isn't sent");
+}
+
+#[tokio::test(start_paused = true)]
+async fn settlements_that_a_full_disk_held_up_are_written_when_there_is_room() {
+    let world = World::new();
+    world.main.answer(|batch| Answer::each(batch, |_| ack()).after(seconds(1)));
+    let host = world.start().await;
+    let ids = host.send((0..5).map(|index| message(&index.to_string()))).await;
+    world.main.until_sent(5).await;
+    world.shim.on(|call| {
+        if matches!(call, Call::Commit(_)) { Act::Fail(StoreError::DiskFull("test".into())) } else { Act::Pass }
+    });
+    pass(seconds(5)).await;
+    world.shim.calm();
+    host.until_done(&ids).await;
+    pass(seconds(60)).await;
+    assert_eq!(world.main.log().sent.len(), 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn failing_reads_refuse_what_needs_them_and_pass() {
+    let world = World::new();
+    let host = world.start().await;
+    world.shim.on(|call| {
+        if matches!(call, Call::Read("ids")) { Act::Fail(StoreError::Unavailable("test".into())) } else { Act::Pass }
+    });
+    let asked = world.clock.wall();
+    let error = host.try_send([named("a", "order-1")]).await.unwrap_err();
+    assert_eq!(error.code(), "PROVIDER.UNAVAILABLE");
+    assert!(world.clock.wall().since(asked) < seconds(1));
+    world.shim.calm();
+    pass(seconds(1)).await;
+    let id = host.send_one(named("a", "order-1")).await;
+    host.until_state(&id, MessageState::Done).await;
+    assert_eq!(world.main.log().texts(), ["a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_is_away_for_minutes_costs_time_and_nothing_else() {
+    let world = World::new();
+    let host = world.start_with(|config| config.limits.window_messages = 100).await;
+    host.outbox.pause("main", "ops").await.unwrap();
+    let mut ids = host.send((0..300).map(|index| keyed(&index.to_string(), &format!("k-{}", index % 7)))).await;
+    ids.extend(
+        host.outbox
+            .transact(Vec::new(), (300..320).map(|index| message(&index.to_string())).collect())
+            .await
+            .unwrap()
+            .ids,
+    );
+    host.outbox.resume("main", "ops").await.unwrap();
+    world.main.until_sent(20).await;
+    world.shim.on(|_| Act::Fail(StoreError::Unavailable("test".into())));
+    pass(seconds(300)).await;
+    let during = world.main.log().sent.len();
+    pass(seconds(300)).await;
+    assert_eq!(world.main.log().sent.len(), during, "nothing is sent that isn't provably ours");
+    assert!(host.try_send([message("x")]).await.is_err());
+    world.shim.calm();
+    host.until_done(&ids).await;
+    pass(seconds(60)).await;
+    assert_eq!(world.main.log().sent.len(), 320, "it owned the shard all the time, so nothing was sent twice");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_that_starts_while_the_store_is_away_says_so_and_begins_when_it_is_back() {
+    let world = World::new();
+    world.shim.on(|_| Act::Fail(StoreError::Unavailable("test".into())));
+    let host = world.launch("host-a", |_| {});
+    pass(seconds(10)).await;
+    let outbox = host.outbox.ready().await.into_iter().find(|check| check.name == "outbox").unwrap();
+    assert!(outbox.status == "fail" && outbox.detail.contains("PROVIDER.UNAVAILABLE"));
+    assert!(host.try_send([message("x")]).await.is_err());
+    world.shim.calm();
+    host.until_ready().await;
+    let id = host.send_one(message("a")).await;
+    host.until_state(&id, MessageState::Done).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_that_panics_is_taken_over_by_its_own_host_and_everything_goes_on() {
+    let world = World::new();
+    world.main.answer(|batch| Answer::each(batch, |_| ack()).after(seconds(1)));
+    let host = world.start().await;
+    let ids = host.send((0..20).map(|index| keyed(&index.to_string(), &format!("k-{}", index % 4)))).await;
+    world.main.until_sent(4).await;
+    let mut panicked = false;
+    world.shim.on(move |call| {
+        let now = matches!(call, Call::Commit(_)) && !std::mem::replace(&mut panicked, true);
+        if now { Act::Panic } else { Act::Pass }
+    });
+    let lost = host.try_send([message("unlucky")]).await;
+    assert!(matches!(lost, Err(ServiceError::OutcomeUnknown(_))), "{lost:?}");
+    host.until_done(&ids).await;
+    let more = host.send_one(message("more")).await;
+    host.until_state(&more, MessageState::Done).await;
+    let log = world.main.log();
+    assert_eq!(log.sent.last().unwrap().epoch, 2);
+    for index in 0..20 {
+        let sent = log.of(&index.to_string());
+        assert!(sent.len() <= 2 && sent.windows(2).all(|pair| pair[0].epoch < pair[1].epoch), "{sent:?}");
+    }
+    assert!(!host.audit_of("outbox_flush_conflict").await.is_empty(), "the old sends' settlements came too late");
+    // The end of a call of the old owner isn't taken for one of the new owner's: its lane runs one call at a time.
+    let mut calls: Vec<_> = log.sent.iter().filter(|sent| sent.epoch == 2).map(|sent| (sent.call, sent.at)).collect();
+    calls.dedup();
+    assert!(calls.len() > 2 && calls.windows(2).all(|pair| pair[1].1 - pair[0].1 >= seconds(1)), "{calls:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_has_to_be_tried_again_answers_for_every_message_in_order() {
+    let world = World::new();
+    let host = world.start().await;
+    host.send([named("a", "order-1")]).await;
+    pass(seconds(1)).await;
+    world.memory.plan([
+        Fate::Refuse(StoreError::Exists("test".into())),
+        Fate::Apply,
+        Fate::Refuse(StoreError::Conflict("test".into())),
+    ]);
+    let answer = host
+        .try_send([named("x", "order-0"), named("a", "order-1"), message("y"), named("b", "order-2")])
+        .await
+        .unwrap();
+    assert_eq!(answer.ids.len(), 4);
+    assert_eq!(
+        (answer.ids[0].as_str(), answer.ids[1].as_str(), answer.ids[3].as_str()),
+        ("order-0", "order-1", "order-2")
+    );
+    assert_eq!(answer.duplicates, ["order-1"]);
+    host.until_done(&answer.ids).await;
+    pass(seconds(60)).await;
+    assert_eq!(world.main.log().sent.len(), 4);
+}

@@ -1,0 +1,137 @@
+//! Between the contract's types and the core's. What comes from a guest is bounded here: texts are cut, lists shortened,
+//! secrets it has read taken out.
+
+use std::time::Duration;
+
+use waybill_bindings::api::types as wit;
+use waybill_core::message::Delivery;
+use waybill_core::port::transport::{CallError, ErrorKind, Fault, Health, HealthReport, Outcome, Receipt};
+
+use crate::host::EndpointContext;
+use crate::limits::{ATTRIBUTE_BYTES_MAX, ATTRIBUTES_MAX, FAULT_CODE_BYTES_MAX, FAULT_REASON_BYTES_MAX};
+use crate::text::cut_owned;
+
+const TRACEPARENT: &str = "traceparent";
+
+/// One delivery as a guest gets it.
+pub(crate) fn message(delivery: &Delivery) -> wit::Message {
+    let message = &*delivery.message;
+    let mut headers = Vec::with_capacity(message.headers.len() + 1);
+    headers.extend(message.headers.iter().cloned());
+    if let Some(traceparent) = &message.traceparent
+        && !message.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case(TRACEPARENT))
+    {
+        headers.push((TRACEPARENT.to_owned(), traceparent.clone()));
+    }
+    let mut attributes = Vec::with_capacity(4);
+    attributes.push(("seq".to_owned(), delivery.seq.0.to_string()));
+    attributes.push(("event-version".to_owned(), message.event_version.to_string()));
+    if let Some(kind) = &message.aggregate_type {
+        attributes.push(("aggregate-type".to_owned(), kind.clone()));
+    }
+    if let Some(id) = &message.aggregate_id {
+        attributes.push(("aggregate-id".to_owned(), id.clone()));
+    }
+    wit::Message {
+        id: message.id.as_str().to_owned(),
+        tenant: message.tenant.as_str().to_owned(),
+        topic: message.topic.as_str().to_owned(),
+        destination: delivery.destination.clone(),
+        key: message.key.as_ref().map(|key| key.as_str().to_owned()),
+        headers,
+        content_type: message.content_type.clone(),
+        payload: delivery.payload.to_vec(),
+        event_type: (!message.event_type.is_empty()).then(|| message.event_type.clone()),
+        envelope_id: message.envelope_id.clone(),
+        correlation_id: message.correlation_id.clone(),
+        causation_id: message.causation_id.clone(),
+        reply_to: message.reply_to.clone(),
+        occurred_at: message.occurred_at.0,
+        created_at: message.created_at.0,
+        expires_at: message.expires_at.map(|at| at.0),
+        attempt: delivery.attempt,
+        lease_epoch: u32::try_from(delivery.lease_epoch).unwrap_or(u32::MAX),
+        attributes,
+    }
+}
+
+/// A guest's outcome.
+pub(crate) fn outcome(context: &EndpointContext, outcome: wit::Outcome) -> Outcome {
+    match outcome {
+        wit::Outcome::Ack(receipt) => Outcome::Ack(Receipt {
+            broker_ref: receipt.broker_ref.map(|text| context.redactor.clean_and_cut(text, ATTRIBUTE_BYTES_MAX)),
+            duplicate: receipt.duplicate,
+            attributes: attributes(context, receipt.attributes),
+        }),
+        wit::Outcome::Retryable(cause) => Outcome::Retryable(fault(context, cause)),
+        wit::Outcome::Permanent(cause) => Outcome::Permanent(fault(context, cause)),
+        wit::Outcome::Blocked(block) => Outcome::Blocked {
+            scope: context.redactor.clean_and_cut(block.scope, FAULT_REASON_BYTES_MAX),
+            fault: fault(context, block.fault),
+        },
+        wit::Outcome::Release(cause) => Outcome::Release(fault(context, cause)),
+    }
+}
+
+/// A guest's fault.
+pub(crate) fn fault(context: &EndpointContext, cause: wit::Fault) -> Fault {
+    let code = if cause.code.trim().is_empty() { "PLUGIN.NO_CODE".to_owned() } else { cause.code };
+    Fault {
+        code: cut_owned(code, FAULT_CODE_BYTES_MAX),
+        reason: context.redactor.clean_and_cut(cause.reason, FAULT_REASON_BYTES_MAX),
+        after: cause.after.map(millis),
+        maybe_delivered: cause.maybe_delivered,
+        attributes: attributes(context, cause.attributes),
+    }
+}
+
+/// A guest's answer that a whole call failed.
+pub(crate) fn call_error(context: &EndpointContext, error: wit::PluginError) -> CallError {
+    CallError { kind: error_kind(error.kind), fault: fault(context, error.fault) }
+}
+
+/// What a guest says of its condition.
+pub(crate) fn health_report(context: &EndpointContext, report: wit::HealthReport) -> HealthReport {
+    HealthReport {
+        health: match report.status {
+            wit::Health::Ready => Health::Ready,
+            wit::Health::Degraded => Health::Degraded,
+            wit::Health::Blocked => Health::Blocked,
+            wit::Health::Down => Health::Down,
+        },
+        detail: report.detail.map(|text| context.redactor.clean_and_cut(text, FAULT_REASON_BYTES_MAX)),
+    }
+}
+
+fn error_kind(kind: wit::ErrorKind) -> ErrorKind {
+    match kind {
+        wit::ErrorKind::InvalidConfig => ErrorKind::InvalidConfig,
+        wit::ErrorKind::Denied => ErrorKind::Denied,
+        wit::ErrorKind::Unavailable => ErrorKind::Unavailable,
+        wit::ErrorKind::Throttled => ErrorKind::Throttled,
+        wit::ErrorKind::Fenced => ErrorKind::Fenced,
+        wit::ErrorKind::Unsupported => ErrorKind::Unsupported,
+        wit::ErrorKind::Cancelled => ErrorKind::Cancelled,
+        wit::ErrorKind::Internal => ErrorKind::Internal,
+    }
+}
+
+fn attributes(context: &EndpointContext, mut list: Vec<(String, String)>) -> Vec<(String, String)> {
+    list.truncate(ATTRIBUTES_MAX);
+    for (name, value) in &mut list {
+        for text in [name, value] {
+            *text = context.redactor.clean_and_cut(std::mem::take(text), ATTRIBUTE_BYTES_MAX);
+        }
+    }
+    list
+}
+
+/// Milliseconds of the contract as a duration.
+pub(crate) fn millis(ms: u32) -> Duration {
+    Duration::from_millis(u64::from(ms))
+}
+
+/// A duration in milliseconds of the contract; what doesn't fit is 49 days.
+pub(crate) fn to_millis(duration: Duration) -> u32 {
+    u32::try_from(duration.as_millis()).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,145 @@
+//! The WebAssembly engines and what all plugins share: linkers, compile cache, resolver, TLS roots.
+//!
+//! Two engines: one for worlds that do I/O (epoch interruption: a busy guest yields every tick), one for pure worlds (fuel
+//! beside it, so that a decision costs the same on every machine). Cranelift only: Winch had sandbox escapes.
+//!
+//! Memory is allocated on demand, not pooled: plugins are strangers, a fresh mapping holds nothing of the instance before,
+//! and endpoints keep their instances for long, so the 7 us that pooling saves don't matter.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use wasmtime::component::Linker;
+use wasmtime::{Config, Engine, EngineWeak, InstanceAllocationStrategy, Strategy};
+
+use crate::cache::CompileCache;
+use crate::error::{SandboxError, one_line};
+use crate::grants::{Resolve, SystemResolver};
+use crate::host::{InstanceState, add_services};
+use crate::http::TlsRoots;
+use crate::limits::EPOCH_TICK;
+use crate::pure::{PureState, add_inert_wasi};
+
+/// Address space reserved for a linear memory: with 4 GiB no access needs a bounds check, and nothing of it is used until
+/// it is touched. 47 bits hold 32,000 of them.
+const MEMORY_RESERVATION: u64 = 4 << 30;
+/// The same where the process's address space is limited (`ulimit -v`): accesses are checked instead.
+const MEMORY_RESERVATION_TIGHT: u64 = 16 << 20;
+/// Address space below which it counts as limited.
+const ADDRESS_SPACE_TIGHT: u64 = 1 << 40;
+
+/// How to build a [`Sandbox`].
+#[derive(Clone)]
+pub struct SandboxOptions {
+    /// Folder for compiled components; none = compile at every start. Made with mode 0700 if it is missing, refused if
+    /// others may write to it.
+    pub cache_dir: Option<PathBuf>,
+    /// Resolver for every plugin's connections.
+    pub resolver: Arc<dyn Resolve>,
+}
+
+impl Default for SandboxOptions {
+    fn default() -> Self {
+        Self { cache_dir: None, resolver: Arc::new(SystemResolver::default()) }
+    }
+}
+
+impl std::fmt::Debug for SandboxOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SandboxOptions").field("cache_dir", &self.cache_dir).finish_non_exhaustive()
+    }
+}
+
+/// The plugin host. Cheap to clone; plugins loaded from it keep it alive.
+#[derive(Clone)]
+pub struct Sandbox(pub(crate) Arc<Shared>);
+
+pub(crate) struct Shared {
+    pub(crate) services: Engine,
+    pub(crate) services_linker: Linker<InstanceState>,
+    pub(crate) pure: Engine,
+    pub(crate) pure_linker: Linker<PureState>,
+    pub(crate) cache: Option<CompileCache>,
+    pub(crate) resolver: Arc<dyn Resolve>,
+    pub(crate) tls: TlsRoots,
+}
+
+impl std::fmt::Debug for Sandbox {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sandbox").field("cache", &self.0.cache).finish_non_exhaustive()
+    }
+}
+
+impl Sandbox {
+    /// Builds the engines and starts their ticker. Call it once a process.
+    pub fn new(options: SandboxOptions) -> Result<Self, SandboxError> {
+        let failed = |error: wasmtime::Error| SandboxError::Engine { cause: one_line(&error) };
+        let services = Engine::new(&config(false)).map_err(failed)?;
+        let pure = Engine::new(&config(true)).map_err(failed)?;
+        let mut services_linker = Linker::new(&services);
+        add_services(&mut services_linker).map_err(failed)?;
+        let mut pure_linker = Linker::new(&pure);
+        add_inert_wasi(&mut pure_linker).map_err(failed)?;
+        start_ticker([services.weak(), pure.weak()])?;
+        let cache = options.cache_dir.map(CompileCache::open).transpose()?;
+        Ok(Self(Arc::new(Shared {
+            services,
+            services_linker,
+            pure,
+            pure_linker,
+            cache,
+            resolver: options.resolver,
+            tls: TlsRoots::default(),
+        })))
+    }
+}
+
+fn config(pure: bool) -> Config {
+    let mut config = Config::new();
+    config
+        .strategy(Strategy::Cranelift)
+        .allocation_strategy(InstanceAllocationStrategy::OnDemand)
+        .epoch_interruption(true)
+        .memory_reservation(if address_space_is_tight() { MEMORY_RESERVATION_TIGHT } else { MEMORY_RESERVATION })
+        // Nothing that a component of our worlds needs, and each one more way to be surprised.
+        .wasm_threads(false)
+        .wasm_memory64(false)
+        .wasm_backtrace_max_frames(std::num::NonZeroUsize::new(16));
+    if pure {
+        config.consume_fuel(true).cranelift_nan_canonicalization(true).relaxed_simd_deterministic(true);
+    }
+    config
+}
+
+#[cfg(unix)]
+fn address_space_is_tight() -> bool {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::As);
+    limit.current.is_some_and(|bytes| bytes < ADDRESS_SPACE_TIGHT)
+}
+
+#[cfg(not(unix))]
+fn address_space_is_tight() -> bool {
+    usize::BITS < 64
+}
+
+/// Advances the epoch of both engines until they are gone. A thread, because it must run when every worker of the runtime
+/// is busy in a guest.
+fn start_ticker(engines: [EngineWeak; 2]) -> Result<(), SandboxError> {
+    std::thread::Builder::new()
+        .name("waybill-epoch".to_owned())
+        .spawn(move || {
+            loop {
+                std::thread::sleep(EPOCH_TICK);
+                let mut alive = false;
+                for engine in engines.iter().filter_map(EngineWeak::upgrade) {
+                    engine.increment_epoch();
+                    alive = true;
+                }
+                if !alive {
+                    return;
+                }
+            }
+        })
+        .map(|_| ())
+        .map_err(|error| SandboxError::Engine { cause: format!("no thread for the epoch ticker: {error}") })
+}

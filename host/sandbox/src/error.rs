@@ -1,0 +1,210 @@
+//! What can go wrong with a plugin before it serves, with stable codes. Failures of calls are `CallError`s of the port.
+
+use thiserror::Error;
+use waybill_core::port::transport::{ErrorKind, Fault};
+
+use crate::manifest::World;
+
+/// A plugin couldn't be loaded, configured or opened.
+#[derive(Debug, Error)]
+pub enum SandboxError {
+    /// The engine or its ticker couldn't start.
+    #[error("can't start the WebAssembly engine: {cause}")]
+    Engine {
+        /// What happened.
+        cause: String,
+    },
+    /// The file can't be read.
+    #[error("can't read plugin {path}: {cause}: check the path and its permissions")]
+    Read {
+        /// Path.
+        path: String,
+        /// What happened.
+        cause: String,
+    },
+    /// Neither a component nor a module.
+    #[error(
+        "it isn't a WebAssembly component ({cause}): give the .wasm file that `waybill plugin build` or `cargo build --target wasm32-wasip2` made"
+    )]
+    NotAComponent {
+        /// What the parser says.
+        cause: String,
+    },
+    /// A core module.
+    #[error("it is a core WebAssembly module, not a component: build it for wasm32-wasip2")]
+    CoreModule,
+    /// Machine code.
+    #[error(
+        "it is precompiled machine code, which is never taken from outside: give the .wasm component it was made from"
+    )]
+    Precompiled,
+    /// Above the bound.
+    #[error("the component has {bytes} bytes, at most {bytes_max} are taken: strip it, or build with opt-level \"s\"")]
+    TooLarge {
+        /// Its size.
+        bytes: usize,
+        /// The bound.
+        bytes_max: usize,
+    },
+    /// No manifest inside.
+    #[error(
+        "it has no manifest: put waybill-plugin.toml beside Cargo.toml and call waybill_plugin::manifest!(), or build it with `waybill plugin build`"
+    )]
+    NoManifest,
+    /// The manifest is wrong.
+    #[error("its manifest isn't usable: {cause}")]
+    BadManifest {
+        /// What is wrong.
+        cause: String,
+    },
+    /// Another world than the place it is used in.
+    #[error("plugin {plugin:?} is a {found} plugin and can't be used as a {asked}: name a {asked} plugin here")]
+    OtherWorld {
+        /// Plugin.
+        plugin: String,
+        /// What it is.
+        found: World,
+        /// What is needed.
+        asked: World,
+    },
+    /// The manifest says one world, the component exports another or none.
+    #[error(
+        "its manifest says world {world}, but the component doesn't export {interface}: correct `world`, or export it"
+    )]
+    MissingExport {
+        /// World in the manifest.
+        world: World,
+        /// Interface that is missing.
+        interface: String,
+    },
+    /// Built against another contract.
+    #[error("it was built for contract waybill:plugin@{found}, this host serves {served}: {fix}")]
+    ContractVersion {
+        /// Its version.
+        found: String,
+        /// Ours.
+        served: &'static str,
+        /// What to do.
+        fix: String,
+    },
+    /// It wants something that no host service offers.
+    #[error(
+        "it imports {import}, which this host doesn't offer: remove the dependency that needs it (offered: waybill:plugin@0.1, wasi 0.2 cli, clocks, random, io, filesystem, sockets, http)"
+    )]
+    UnknownImport {
+        /// Name of the import.
+        import: String,
+    },
+    /// Types differ.
+    #[error("it doesn't fit the contract: {cause}: rebuild it against this host's wit/ folder")]
+    TypeMismatch {
+        /// What differs.
+        cause: String,
+    },
+    /// The compiler refused it.
+    #[error("it can't be compiled: {cause}")]
+    Compile {
+        /// What the compiler says.
+        cause: String,
+    },
+    /// The compile cache can't be used.
+    #[error("the compile cache at {path} isn't usable: {cause}")]
+    Cache {
+        /// Folder.
+        path: String,
+        /// What is wrong.
+        cause: String,
+    },
+    /// The configuration isn't valid by the plugin's schema.
+    #[error("config of {endpoint:?} isn't valid at {path}: {cause}")]
+    Config {
+        /// Endpoint.
+        endpoint: String,
+        /// JSON pointer; `/` is the document.
+        path: String,
+        /// What is wrong.
+        cause: String,
+    },
+    /// A grant or an ask isn't a pattern.
+    #[error("{pattern:?} isn't a pattern for `allow`: {cause}")]
+    Grant {
+        /// As written.
+        pattern: String,
+        /// What is wrong, with the fix.
+        cause: String,
+    },
+    /// `open` failed at start.
+    #[error("{endpoint:?} didn't open: {}: {}{}", .fault.code, .fault.reason, open_fix(*.kind))]
+    Open {
+        /// Endpoint.
+        endpoint: String,
+        /// Class.
+        kind: ErrorKind,
+        /// Details.
+        fault: Fault,
+    },
+}
+
+fn open_fix(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::InvalidConfig => "; correct its config",
+        ErrorKind::Denied => "; check its secrets and what `allow` grants",
+        ErrorKind::Unavailable | ErrorKind::Throttled => "; check that the peer is up and reachable",
+        ErrorKind::Trapped | ErrorKind::TimedOut | ErrorKind::Contract | ErrorKind::Internal => {
+            "; this is a defect of the plugin: see its log, or go back to an earlier version"
+        }
+        ErrorKind::Fenced | ErrorKind::Unsupported | ErrorKind::Cancelled => "",
+    }
+}
+
+impl SandboxError {
+    /// Stable code.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Engine { .. } => "PLUGIN.ENGINE",
+            Self::Read { .. } => "PLUGIN.READ",
+            Self::NotAComponent { .. } => "PLUGIN.NOT_A_COMPONENT",
+            Self::CoreModule => "PLUGIN.CORE_MODULE",
+            Self::Precompiled => "PLUGIN.PRECOMPILED",
+            Self::TooLarge { .. } => "PLUGIN.TOO_LARGE",
+            Self::NoManifest => "PLUGIN.NO_MANIFEST",
+            Self::BadManifest { .. } => "PLUGIN.BAD_MANIFEST",
+            Self::OtherWorld { .. } => "PLUGIN.OTHER_WORLD",
+            Self::MissingExport { .. } => "PLUGIN.MISSING_EXPORT",
+            Self::ContractVersion { .. } => "PLUGIN.CONTRACT_VERSION",
+            Self::UnknownImport { .. } => "PLUGIN.UNKNOWN_IMPORT",
+            Self::TypeMismatch { .. } => "PLUGIN.TYPE_MISMATCH",
+            Self::Compile { .. } => "PLUGIN.COMPILE",
+            Self::Cache { .. } => "PLUGIN.CACHE",
+            Self::Config { .. } => "PLUGIN.CONFIG",
+            Self::Grant { .. } => "PLUGIN.GRANT",
+            Self::Open { .. } => "PLUGIN.OPEN_FAILED",
+        }
+    }
+
+    /// Whether the same act may succeed later without a change.
+    pub fn retryable(&self) -> bool {
+        match self {
+            Self::Open { kind, .. } => matches!(kind, ErrorKind::Unavailable | ErrorKind::Throttled),
+            Self::Read { .. } => true,
+            _ => false,
+        }
+    }
+}
+
+/// The chain of causes of a wasmtime error in one line, without its backtrace.
+pub(crate) fn one_line(error: &wasmtime::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain() {
+        let cause = cause.to_string();
+        let first = cause.lines().next().unwrap_or_default().trim();
+        if first.is_empty() || text.ends_with(first) {
+            continue;
+        }
+        if !text.is_empty() {
+            text.push_str(": ");
+        }
+        text.push_str(first);
+    }
+    text
+}

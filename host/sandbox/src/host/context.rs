@@ -1,0 +1,92 @@
+//! What all instances of one endpoint share: who it is, what it may reach, where its log and measurements go.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+use waybill_core::port::kv::{KvQuota, KvStore};
+
+use super::log::LogGate;
+use super::metrics::GuestMetrics;
+use super::redact::Redactor;
+use super::secrets::SecretProvider;
+use crate::grants::{EgressPolicy, Grants};
+use crate::http::HttpClient;
+use crate::limits::PluginLimits;
+use crate::load::Loaded;
+use crate::meters::Meters;
+
+/// Shared by the instances of one generation of one endpoint.
+pub(crate) struct EndpointContext {
+    /// Endpoint, e.g. `orders-nats`.
+    pub(crate) name: Arc<str>,
+    /// Plugin, for messages.
+    pub(crate) plugin: Arc<str>,
+    /// Generation, from 1.
+    pub(crate) generation: u32,
+    pub(crate) limits: PluginLimits,
+    pub(crate) policy: Arc<EgressPolicy>,
+    pub(crate) http: HttpClient,
+    /// The manifest asks for `wasi:http`.
+    pub(crate) wasi_http: bool,
+    /// Secrets both asked for and granted: name -> source.
+    pub(crate) secrets: BTreeMap<String, String>,
+    pub(crate) secret_provider: Arc<dyn SecretProvider>,
+    /// Durable state, when both asked for and granted.
+    pub(crate) kv: Option<(Arc<dyn KvStore>, KvQuota)>,
+    pub(crate) log: LogGate,
+    pub(crate) redactor: Redactor,
+    pub(crate) guest_metrics: GuestMetrics,
+    pub(crate) meters: Meters,
+    /// Cancelled when the endpoint is to end.
+    pub(crate) closing: CancellationToken,
+}
+
+/// What a context is made of.
+pub(crate) struct ContextParts<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) generation: u32,
+    pub(crate) plugin: &'a Loaded,
+    pub(crate) grants: Grants,
+    pub(crate) limits: PluginLimits,
+    pub(crate) secret_provider: Arc<dyn SecretProvider>,
+    pub(crate) kv: Option<Arc<dyn KvStore>>,
+}
+
+impl EndpointContext {
+    pub(crate) fn new(parts: ContextParts<'_>) -> Self {
+        let ContextParts { name, generation, plugin, grants, limits, secret_provider, kv } = parts;
+        let manifest = &plugin.inspection.manifest;
+        let limits = limits.with_memory(&manifest.ask, grants.memory_bytes);
+        let ask = manifest.ask.net.iter().chain(&manifest.ask.http).cloned().collect();
+        let shared = &plugin.sandbox.0;
+        let policy = Arc::new(EgressPolicy::new(name, ask, grants.peers, Arc::clone(&shared.resolver)));
+        let asked = |secret: &String| manifest.ask.secrets.contains(secret);
+        let meters = Meters::new(name, &manifest.name, generation);
+        Self {
+            name: Arc::from(name),
+            plugin: Arc::from(manifest.name.as_str()),
+            generation,
+            http: HttpClient::new(Arc::clone(&policy), &shared.tls, &limits),
+            policy,
+            wasi_http: manifest.ask.wasi_http,
+            secrets: grants.secrets.into_iter().filter(|(secret, _)| asked(secret)).collect(),
+            secret_provider,
+            kv: kv.zip(grants.kv).filter(|_| manifest.ask.kv),
+            log: LogGate::new(limits.log_per_second),
+            redactor: Redactor::default(),
+            guest_metrics: GuestMetrics::new(name),
+            meters,
+            limits,
+            closing: CancellationToken::new(),
+        }
+    }
+
+    /// Notes that something was refused: counted, and logged within the log rate.
+    pub(crate) fn denied(&self, why: &str) {
+        self.meters.denied.increment(1);
+        if self.log.admit() {
+            tracing::warn!(target: "waybill::plugin", transport = %self.name, plugin = %self.plugin, generation = self.generation, "denied: {why}");
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! stdout and stderr of a guest, line by line into its log.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio::io::AsyncWrite;
+use tracing::Level;
+use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
+use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult};
+
+use super::context::EndpointContext;
+use crate::limits::STDIO_LINE_BYTES_MAX;
+
+/// One of the two streams. Bound: one line of [`STDIO_LINE_BYTES_MAX`] is held.
+#[derive(Clone)]
+pub(super) struct LineLog {
+    context: Arc<EndpointContext>,
+    instance: u32,
+    level: Level,
+    line: Arc<Mutex<Vec<u8>>>,
+}
+
+impl LineLog {
+    pub(super) fn new(context: Arc<EndpointContext>, instance: u32, level: Level) -> Self {
+        Self { context, instance, level, line: Arc::default() }
+    }
+
+    fn take(&self, bytes: &[u8]) {
+        let mut line = self.line.lock();
+        for byte in bytes {
+            if *byte == b'\n' || line.len() >= STDIO_LINE_BYTES_MAX {
+                self.entry(&std::mem::take(&mut *line));
+            }
+            if *byte != b'\n' {
+                line.push(*byte);
+            }
+        }
+    }
+
+    fn entry(&self, line: &[u8]) {
+        let text = String::from_utf8_lossy(line);
+        let text = text.trim_end();
+        if text.is_empty() {
+            return;
+        }
+        if self.context.log.admit() {
+            let text = self.context.redactor.clean(text);
+            super::log::write(&self.context, self.instance, self.level, &text, "");
+        } else {
+            self.context.meters.log_dropped.increment(1);
+        }
+    }
+}
+
+impl Drop for LineLog {
+    fn drop(&mut self) {
+        // The last words of a guest that panicked may lack their line break.
+        if Arc::strong_count(&self.line) == 1 {
+            let rest = std::mem::take(&mut *self.line.lock());
+            self.entry(&rest);
+        }
+    }
+}
+
+impl IsTerminal for LineLog {
+    fn is_terminal(&self) -> bool {
+        false
+    }
+}
+
+impl StdoutStream for LineLog {
+    fn async_stream(&self) -> Box<dyn AsyncWrite + Send + Sync> {
+        // Only WASI 0.3 would use it, which isn't linked.
+        Box::new(tokio::io::sink())
+    }
+
+    fn p2_stream(&self) -> Box<dyn OutputStream> {
+        Box::new(self.clone())
+    }
+}
+
+#[async_trait::async_trait]
+impl Pollable for LineLog {
+    async fn ready(&mut self) {}
+}
+
+impl OutputStream for LineLog {
+    fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
+        self.take(&bytes);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> StreamResult<()> {
+        Ok(())
+    }
+
+    fn check_write(&mut self) -> StreamResult<usize> {
+        Ok(64 * 1024)
+    }
+}

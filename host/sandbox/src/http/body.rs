@@ -1,0 +1,93 @@
+//! Bodies: what is sent, and what is read back within bounds.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Instant, Sleep};
+use wasmtime_wasi_http::WasiBody;
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// A body on its way out.
+pub(super) enum OutBody {
+    /// All of it at once.
+    Whole(Full<Bytes>),
+    /// As a `wasi:http` guest writes it.
+    Streamed(WasiBody),
+}
+
+impl Body for OutBody {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        match self.get_mut() {
+            Self::Whole(body) => Pin::new(body).poll_frame(cx).map_err(|never| match never {}),
+            Self::Streamed(body) => Pin::new(body).poll_frame(cx).map_err(Into::into),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Whole(body) => body.is_end_stream(),
+            Self::Streamed(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Whole(body) => body.size_hint(),
+            Self::Streamed(body) => body.size_hint(),
+        }
+    }
+}
+
+/// An answer's body as a `wasi:http` guest reads it: bounded in bytes and in time between two pieces. It holds the permits
+/// of its exchange until it is read or dropped.
+pub(super) struct BoundedBody {
+    pub(super) incoming: Incoming,
+    pub(super) left: u64,
+    pub(super) between: Duration,
+    pub(super) timer: Pin<Box<Sleep>>,
+    pub(super) _permits: [OwnedSemaphorePermit; 2],
+}
+
+impl Body for BoundedBody {
+    type Data = Bytes;
+    type Error = wasmtime_wasi_http::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        let this = self.get_mut();
+        match Pin::new(&mut this.incoming).poll_frame(cx) {
+            Poll::Pending => {
+                ready!(this.timer.as_mut().poll(cx));
+                Poll::Ready(Some(Err(wasmtime_wasi_http::Error::ConnectionReadTimeout)))
+            }
+            Poll::Ready(None) => Poll::Ready(None),
+            Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(error.into()))),
+            Poll::Ready(Some(Ok(frame))) => {
+                let bytes = frame.data_ref().map_or(0, Bytes::len) as u64;
+                let Some(left) = this.left.checked_sub(bytes) else {
+                    return Poll::Ready(Some(Err(wasmtime_wasi_http::Error::HttpResponseBodySize(None))));
+                };
+                this.left = left;
+                this.timer.as_mut().reset(Instant::now() + this.between);
+                Poll::Ready(Some(Ok(frame)))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.incoming.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.incoming.size_hint()
+    }
+}

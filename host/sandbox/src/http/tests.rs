@@ -1,0 +1,256 @@
+//! The client against servers that misbehave.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use waybill_bindings::api::http_types::{Request, Response};
+use waybill_bindings::api::net_types::NetError;
+
+use super::failure::Failure;
+use super::{HttpClient, TlsRoots};
+use crate::grants::{EgressPolicy, Pattern, SystemResolver};
+use crate::limits::PluginLimits;
+
+/// A server that runs `serve` for each connection, with its number.
+fn server(serve: impl Fn(TcpStream, usize) + Send + Sync + 'static) -> (SocketAddr, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let connects = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&connects);
+    let serve = Arc::new(serve);
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let number = count.fetch_add(1, Ordering::SeqCst);
+            let serve = Arc::clone(&serve);
+            let stream = stream.unwrap();
+            thread::spawn(move || serve(stream, number));
+        }
+    });
+    (address, connects)
+}
+
+/// Reads one request's head; none at the end of the connection.
+fn head(stream: &mut TcpStream) -> Option<String> {
+    let mut bytes = Vec::new();
+    let mut byte = [0_u8];
+    while !bytes.ends_with(b"\r\n\r\n") {
+        if stream.read(&mut byte).unwrap_or(0) == 0 {
+            return None;
+        }
+        bytes.push(byte[0]);
+    }
+    Some(String::from_utf8(bytes).unwrap())
+}
+
+fn answering(answer: &'static [u8]) -> (SocketAddr, Arc<AtomicUsize>) {
+    server(move |mut stream, _| {
+        while head(&mut stream).is_some() {
+            if stream.write_all(answer).is_err() {
+                return;
+            }
+        }
+    })
+}
+
+fn client_with(limits: PluginLimits, grants: &[String]) -> HttpClient {
+    let pattern = |text: &str| Pattern::parse(text).unwrap();
+    let ask = vec![pattern("http://*:*"), pattern("https://*:*")];
+    let grants = grants.iter().map(|text| pattern(text)).collect();
+    let policy = EgressPolicy::new("t", ask, grants, Arc::new(SystemResolver::default()));
+    HttpClient::new(Arc::new(policy), &TlsRoots::default(), &limits)
+}
+
+fn client(address: SocketAddr) -> HttpClient {
+    client_with(PluginLimits::default(), &[format!("http://{address}"), format!("https://{address}")])
+}
+
+fn get(url: String, timeout: u32) -> Request {
+    Request {
+        method: "GET".to_owned(),
+        url,
+        headers: vec![("x-a".to_owned(), "1".to_owned())],
+        body: Vec::new(),
+        timeout,
+        tls: None,
+        attributes: Vec::new(),
+    }
+}
+
+async fn fetch(address: SocketAddr) -> Result<Response, Failure> {
+    client(address).exchange(get(format!("http://{address}/"), 10_000)).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_redirect_is_an_answer_and_is_not_followed() {
+    let (inside, reached) = answering(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
+    let (address, _) = server(move |mut stream, _| {
+        head(&mut stream);
+        let answer =
+            format!("HTTP/1.1 302 Found\r\nlocation: http://{inside}/latest/meta-data\r\ncontent-length: 0\r\n\r\n");
+        stream.write_all(answer.as_bytes()).unwrap();
+    });
+    let response = fetch(address).await.expect("an answer");
+    assert_eq!(response.status, 302);
+    assert!(response.headers.iter().any(|(name, _)| name == "location"));
+    assert_eq!(reached.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_are_kept() {
+    let (address, connects) = answering(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
+    let client = client(address);
+    for _ in 0..50 {
+        let response = client.exchange(get(format!("http://{address}/"), 10_000)).await.expect("an answer");
+        assert_eq!((response.status, response.body.as_slice(), response.truncated), (200, &b"ok"[..], false));
+    }
+    // A connection comes back to the pool a moment after its answer, so the next request may be faster than that.
+    assert!(connects.load(Ordering::SeqCst) < 10, "{connects:?} connections for fifty requests");
+}
+
+/// One endpoint's kept connection is nothing to another that wasn't granted its peer.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kept_connection_serves_only_its_own_endpoint() {
+    let (address, connects) = answering(b"HTTP/1.1 204 No Content\r\n\r\n");
+    assert!(fetch(address).await.is_ok());
+    let stranger = client_with(PluginLimits::default(), &["http://*:*".to_owned()]);
+    let refused = stranger.exchange(get(format!("http://{address}/"), 10_000)).await.expect_err("denied");
+    assert!(matches!(refused.error, NetError::Denied(_)), "{refused:?}");
+    assert!(!refused.maybe_delivered);
+    assert_eq!(connects.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_answer_is_cut_at_the_granted_size() {
+    let (address, _) = server(|mut stream, _| {
+        head(&mut stream);
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n");
+        while stream
+            .write_all(b"1000\r\n")
+            .and_then(|()| stream.write_all(&[b'x'; 4096]))
+            .and_then(|()| stream.write_all(b"\r\n"))
+            .is_ok()
+        {}
+    });
+    let limits = PluginLimits { http_response_bytes: 10_000, ..PluginLimits::default() };
+    let response = client_with(limits, &[format!("http://{address}")])
+        .exchange(get(format!("http://{address}/"), 10_000))
+        .await
+        .expect("an answer");
+    assert_eq!((response.body.len(), response.truncated), (10_000, true));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn too_many_headers_are_refused() {
+    let (address, _) = server(|mut stream, _| {
+        head(&mut stream);
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n");
+        for number in 0..100_000 {
+            if stream.write_all(format!("x-{number}: yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy\r\n").as_bytes()).is_err() {
+                return;
+            }
+        }
+    });
+    assert!(fetch(address).await.is_err());
+}
+
+/// Refused before it was sent: not delivered. Everything after the connection: maybe.
+#[tokio::test(flavor = "multi_thread")]
+async fn failures_say_whether_the_peer_may_have_it() {
+    let unused = TcpListener::bind("127.0.0.1:0").unwrap();
+    let nobody = unused.local_addr().unwrap();
+    drop(unused);
+    let failure = fetch(nobody).await.expect_err("nobody listens");
+    assert!(matches!(failure.error, NetError::Refused) && !failure.maybe_delivered, "{failure:?}");
+
+    let (hangs_up, _) = server(|mut stream, _| {
+        head(&mut stream);
+    });
+    let failure = fetch(hangs_up).await.expect_err("hangs up");
+    assert!(matches!(failure.error, NetError::Reset(_)) && failure.maybe_delivered, "{failure:?}");
+
+    let (half, _) = server(|mut stream, _| {
+        head(&mut stream);
+        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf").unwrap();
+    });
+    let failure = fetch(half).await.expect_err("half an answer");
+    assert!(matches!(failure.error, NetError::Reset(_)) && failure.maybe_delivered, "{failure:?}");
+
+    let (silent, _) = server(|mut stream, _| {
+        head(&mut stream);
+        let _ = stream.read(&mut [0]);
+    });
+    let failure = client(silent).exchange(get(format!("http://{silent}/"), 200)).await.expect_err("silent");
+    assert!(matches!(failure.error, NetError::Timeout) && failure.maybe_delivered, "{failure:?}");
+
+    let failure = client(silent).exchange(get(format!("http://{silent}/"), 0)).await.expect_err("no time at all");
+    assert!(matches!(failure.error, NetError::Timeout) && !failure.maybe_delivered, "{failure:?}");
+
+    let (plain, _) = server(|mut stream, _| {
+        let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+        let _ = stream.read_to_end(&mut Vec::new());
+    });
+    let failure = client(plain).exchange(get(format!("https://{plain}/"), 10_000)).await.expect_err("not TLS");
+    assert!(matches!(failure.error, NetError::Tls(_)) && !failure.maybe_delivered, "{failure:?}");
+}
+
+/// No more at once to one peer than granted; the others wait their turn.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_peer_gets_no_more_at_once_than_granted() {
+    let now = Arc::new(AtomicUsize::new(0));
+    let most = Arc::new(AtomicUsize::new(0));
+    let (address, _) = {
+        let (now, most) = (Arc::clone(&now), Arc::clone(&most));
+        server(move |mut stream, _| {
+            while head(&mut stream).is_some() {
+                most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                thread::yield_now();
+                now.fetch_sub(1, Ordering::SeqCst);
+                stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").unwrap();
+            }
+        })
+    };
+    let limits = PluginLimits { http_per_peer: 3, ..PluginLimits::default() };
+    let client = client_with(limits, &[format!("http://{address}")]);
+    let all = (0..60).map(|_| client.exchange(get(format!("http://{address}/"), 20_000)));
+    for answer in futures::future::join_all(all).await {
+        assert_eq!(answer.expect("an answer").status, 200);
+    }
+    assert!((1..=3).contains(&most.load(Ordering::SeqCst)), "{most:?}");
+}
+
+/// Names in use by the host are left out; what the guest sends otherwise arrives.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_request_arrives_as_sent() {
+    let (address, _) = server(|mut stream, _| {
+        let head = head(&mut stream).unwrap();
+        let mut body = vec![0; 5];
+        stream.read_exact(&mut body).unwrap();
+        let echo = format!("{}|{}", head.replace("\r\n", "|"), String::from_utf8(body).unwrap());
+        stream
+            .write_all(format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{echo}", echo.len()).as_bytes())
+            .unwrap();
+    });
+    let request = Request {
+        method: "POST".to_owned(),
+        headers: vec![
+            ("X-A".to_owned(), "1".to_owned()),
+            ("host".to_owned(), "evil".to_owned()),
+            ("x-a".to_owned(), "2".to_owned()),
+        ],
+        body: b"hello".to_vec(),
+        ..get(format!("http://{address}/hook?a=b"), 10_000)
+    };
+    let response = client(address).exchange(request).await.expect("an answer");
+    let echo = String::from_utf8(response.body).unwrap();
+    assert!(echo.starts_with("POST /hook?a=b HTTP/1.1|"), "{echo}");
+    assert!(echo.contains(&format!("|host: {address}|")) && !echo.contains("evil"), "{echo}");
+    assert!(
+        echo.contains("|x-a: 1|x-a: 2|") && echo.contains("|content-length: 5|") && echo.ends_with("|hello"),
+        "{echo}"
+    );
+    assert!(echo.contains("|user-agent: waybill/"), "{echo}");
+}

@@ -1,0 +1,134 @@
+//! One lane: the place of one instance, over all the instances that come and go in it.
+
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use waybill_bindings::api::types::Opened;
+use waybill_core::port::transport::{CallError, ErrorKind, Fault};
+
+use crate::convert::millis;
+use crate::host::Reported;
+use crate::limits::PluginLimits;
+
+/// Shortest time between two ticks: a guest can't make the host spin.
+const TICK_EVERY_MIN: Duration = Duration::from_millis(100);
+
+/// What an instance said of itself at `open`, within the host's limits.
+#[derive(Clone, Debug)]
+pub(crate) struct Facts {
+    pub(crate) peer: Option<String>,
+    pub(crate) max_batch: u32,
+    pub(crate) max_payload_bytes: Option<u32>,
+    pub(crate) calls: u32,
+    pub(crate) tick_every: Option<Duration>,
+}
+
+impl Facts {
+    /// The smaller of what it wants and what it may.
+    pub(crate) fn new(opened: &Opened, limits: &PluginLimits) -> Self {
+        Self {
+            peer: opened.peer.as_deref().map(|peer| crate::text::cut(peer, 256).to_owned()),
+            max_batch: opened.max_batch.unwrap_or(u32::MAX).clamp(1, limits.max_batch.max(1)),
+            max_payload_bytes: opened.max_payload_bytes,
+            calls: opened.max_concurrent_calls.clamp(1, limits.calls_per_instance.max(1)),
+            tick_every: opened.tick_every.map(|ms| millis(ms).max(TICK_EVERY_MIN)),
+        }
+    }
+}
+
+/// How a lane is.
+#[derive(Clone, Debug)]
+pub(crate) enum LaneStatus {
+    /// An instance is being opened; calls wait for it.
+    Opening,
+    /// Serving.
+    Serving,
+    /// The breaker is open, or `open` found nobody: nothing is tried until then.
+    Waiting {
+        /// When the next try is.
+        until: Instant,
+        /// Why.
+        fault: Fault,
+    },
+    /// `open` was refused for good: nothing is tried until somebody asks for it.
+    Refused {
+        /// Class.
+        kind: ErrorKind,
+        /// Why.
+        fault: Fault,
+    },
+    /// Ended.
+    Closed,
+}
+
+/// What callers and the supervisor of one lane share.
+pub(crate) struct Lane {
+    pub(crate) number: u32,
+    pub(super) status: Mutex<LaneStatus>,
+    pub(crate) facts: Mutex<Option<Facts>>,
+    pub(crate) reported: Reported,
+    /// Asks for another `open` after it was refused.
+    pub(crate) reopen: Notify,
+    /// Ends the lane at once, whatever runs in it.
+    pub(crate) abort: CancellationToken,
+}
+
+impl Lane {
+    pub(crate) fn new(number: u32) -> Self {
+        Self {
+            number,
+            status: Mutex::new(LaneStatus::Opening),
+            facts: Mutex::new(None),
+            reported: Reported::default(),
+            reopen: Notify::new(),
+            abort: CancellationToken::new(),
+        }
+    }
+
+    pub(crate) fn status(&self) -> LaneStatus {
+        self.status.lock().clone()
+    }
+
+    pub(super) fn set(&self, status: LaneStatus) {
+        *self.status.lock() = status;
+    }
+
+    /// Why a call can't be taken now; none when it can.
+    pub(crate) fn refusal(&self) -> Option<CallError> {
+        match &*self.status.lock() {
+            LaneStatus::Opening => None,
+            LaneStatus::Serving => self.peer_blocked(),
+            LaneStatus::Waiting { until, fault } => {
+                let mut fault = fault.clone();
+                fault.after = Some(until.saturating_duration_since(Instant::now()));
+                fault.maybe_delivered = false;
+                Some(CallError { kind: ErrorKind::Unavailable, fault })
+            }
+            LaneStatus::Refused { kind, fault } => {
+                Some(CallError { kind: *kind, fault: Fault { maybe_delivered: false, ..fault.clone() } })
+            }
+            LaneStatus::Closed => Some(closed()),
+        }
+    }
+
+    /// The peer asked to wait (`blocked`).
+    fn peer_blocked(&self) -> Option<CallError> {
+        let (left, why) = self.reported.blocked()?;
+        let fault = Fault { after: Some(left), ..Fault::new("PLUGIN.PEER_BLOCKED", why) };
+        Some(CallError { kind: ErrorKind::Throttled, fault })
+    }
+}
+
+/// The answer when no instance was free in the time given: nothing was handed to a guest.
+pub(crate) fn busy() -> CallError {
+    let fault = Fault::new("PLUGIN.BUSY", "no instance was free in the time given: allow more instances, or send less");
+    CallError { kind: ErrorKind::Unavailable, fault }
+}
+
+/// The answer of a transport that has ended.
+pub(crate) fn closed() -> CallError {
+    CallError { kind: ErrorKind::Cancelled, fault: Fault::new("PLUGIN.CLOSED", "the transport has ended") }
+}

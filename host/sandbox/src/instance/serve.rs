@@ -1,0 +1,345 @@
+//! Serves one open instance: takes commands, runs calls beside each other, ticks when idle, says goodbye.
+//!
+//! The loop runs inside the Store's event loop and stands still while a guest holds the Store, so deadlines are watched
+//! from outside it.
+
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use futures::stream::{FuturesUnordered, StreamExt};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until};
+use wasmtime::component::Accessor;
+use waybill_bindings::api::types::{CallInfo, HealthReport, Outcome, PluginError};
+use waybill_bindings::services::exports::waybill::plugin::transport_api::Guest;
+use waybill_core::port::transport::{CallError, ErrorKind, Fault, OutcomeSink};
+
+use super::board::{Board, InFlight};
+use super::budget::RestartBudget;
+use super::command::{Answer, Command, Reply, Work};
+use super::crash::Crash;
+use super::lane::{Facts, Lane};
+use super::open::Live;
+use crate::convert;
+use crate::cpu::CpuMeter;
+use crate::host::{CallRecord, EndpointContext, InstanceState};
+use crate::limits::UNAVAILABLE_STREAK_MAX;
+
+/// Time for `close`, within the time the whole transport has to end.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How serving ended.
+pub(super) enum Ended {
+    /// In good order, or at the host's wish.
+    Closed,
+    /// The instance asked for a fresh one (fenced, unavailable again and again).
+    Recycled(Fault),
+    /// It was lost.
+    Crashed(Crash),
+}
+
+/// What serving needs beside the instance.
+pub(super) struct Serving<'a> {
+    pub(super) context: &'a EndpointContext,
+    pub(super) lane: &'a Lane,
+    pub(super) inbox: &'a mut mpsc::Receiver<Command>,
+    pub(super) budget: &'a mut RestartBudget,
+}
+
+/// Serves until the end, and answers every call that was under way then.
+pub(super) async fn serve(live: Live, serving: Serving<'_>) -> Ended {
+    let Live { mut store, guest, cpu, facts } = live;
+    let Serving { context, lane, inbox, budget } = serving;
+    let board = Board::default();
+    let ended = {
+        let mut driver = Driver { context, inbox, budget, guest: &guest, facts: &facts, board: &board, cpu: &cpu };
+        let run = cpu.charge(store.run_concurrent(async |accessor| driver.drive(accessor).await));
+        tokio::select! {
+            biased;
+            late = board.overdue() => End::Late(late),
+            () = lane.abort.cancelled() => End::Aborted,
+            run = AssertUnwindSafe(run).catch_unwind() => match run {
+                Ok(Ok(ended)) => End::Told(ended),
+                Ok(Err(trap)) => End::Trapped(trap),
+                Err(_) => End::Panicked,
+            },
+        }
+    };
+    let out_of_memory = store.data().limiter.refused();
+    // Nothing enters the Store any more.
+    drop(store);
+    let (ended, culprit) = match ended {
+        End::Told(ended) => (ended, None),
+        End::Trapped(trap) => (Ended::Crashed(Crash::from_trap(&trap, out_of_memory)), None),
+        End::Panicked => (Ended::Crashed(Crash::host_panic()), None),
+        End::Aborted => (Ended::Closed, None),
+        End::Late(id) => (
+            Ended::Crashed(Crash::new(ErrorKind::TimedOut, "PLUGIN.TIMED_OUT", "the call took longer than its time")),
+            Some(id),
+        ),
+    };
+    answer_all(context, &board, &ended, culprit);
+    ended
+}
+
+/// How the Store's event loop ended.
+enum End {
+    Told(Ended),
+    Trapped(wasmtime::Error),
+    Panicked,
+    Late(u32),
+    Aborted,
+}
+
+/// Tells everybody who still waits.
+fn answer_all(context: &EndpointContext, board: &Board, ended: &Ended, culprit: Option<u32>) {
+    for (id, call) in board.end_all() {
+        let error = match ended {
+            Ended::Crashed(crash) if culprit.is_none_or(|culprit| culprit == id) => crash.call_error(),
+            Ended::Crashed(crash) => crash.sibling_error(),
+            Ended::Closed | Ended::Recycled(_) => CallError {
+                kind: ErrorKind::TimedOut,
+                fault: Fault {
+                    maybe_delivered: true,
+                    ..Fault::new("PLUGIN.CLOSED", "the transport ended before the call did")
+                },
+            },
+        };
+        context.meters.call(call.started.elapsed(), Some(error.kind));
+        if let Some(reply) = call.reply {
+            // A caller that has gone away needs no answer.
+            let _ = reply.send(Err(error));
+        }
+    }
+}
+
+/// What a guest answered.
+enum Replied {
+    Sent(Result<Vec<Outcome>, PluginError>),
+    Health(HealthReport),
+    Ticked(Result<(), PluginError>),
+    Closed,
+}
+
+struct Finished {
+    id: u32,
+    replied: wasmtime::Result<Replied>,
+}
+
+/// Why no more work is taken.
+enum Stop {
+    Closing,
+    Recycle(Fault),
+}
+
+struct Driver<'a> {
+    context: &'a EndpointContext,
+    inbox: &'a mut mpsc::Receiver<Command>,
+    budget: &'a mut RestartBudget,
+    guest: &'a Guest,
+    facts: &'a Facts,
+    board: &'a Board,
+    cpu: &'a CpuMeter,
+}
+
+impl Driver<'_> {
+    async fn drive(&mut self, accessor: &Accessor<InstanceState>) -> Ended {
+        let mut calls: FuturesUnordered<BoxFuture<'_, Finished>> = FuturesUnordered::new();
+        let guest = self.guest;
+        let mut next_id = 1_u32;
+        let mut stop: Option<Stop> = None;
+        let mut unavailable = 0_u32;
+        let mut idle_since = Instant::now();
+        let mut saying_goodbye = false;
+        loop {
+            if let Some(why) = &stop
+                && calls.is_empty()
+                && !saying_goodbye
+            {
+                tracing::debug!(transport = %self.context.name, recycle = matches!(why, Stop::Recycle(_)), "closing an instance");
+                let info = self.begin(accessor, &mut next_id, "close", Instant::now() + CLOSE_TIMEOUT, None, 0, None);
+                calls.push(finish(
+                    info.id,
+                    async move { guest.call_close(accessor, info).await.map(|()| Replied::Closed) },
+                ));
+                saying_goodbye = true;
+            }
+            let limit = if self.budget.half_open() { 1 } else { self.facts.calls as usize };
+            let takes = stop.is_none() && calls.len() < limit;
+            let tick_at = self.facts.tick_every.map(|every| idle_since + every);
+            tokio::select! {
+                biased;
+                Some(finished) = calls.next(), if !calls.is_empty() => {
+                    idle_since = Instant::now();
+                    accessor.with(|mut access| access.get().calls.remove(&finished.id));
+                    let replied = match finished.replied {
+                        Ok(replied) => replied,
+                        Err(trap) => {
+                            let out_of_memory = accessor.with(|mut access| access.get().limiter.refused());
+                            return Ended::Crashed(Crash::from_trap(&trap, out_of_memory));
+                        }
+                    };
+                    match self.finished(finished.id, replied) {
+                        Verdict::Proved => {
+                            unavailable = 0;
+                            self.budget.proved();
+                        }
+                        Verdict::Fine => unavailable = 0,
+                        Verdict::Failed(error) => {
+                            unavailable = if error.kind == ErrorKind::Unavailable { unavailable + 1 } else { 0 };
+                            // A fresh instance has a new identity and reads its secrets again.
+                            let renew = matches!(error.kind, ErrorKind::Fenced | ErrorKind::Denied);
+                            if stop.is_none() && (renew || unavailable >= UNAVAILABLE_STREAK_MAX) {
+                                stop = Some(Stop::Recycle(error.fault));
+                            }
+                        }
+                        Verdict::Breach(crash) => return Ended::Crashed(crash),
+                        Verdict::Goodbye => return match stop {
+                            Some(Stop::Recycle(fault)) => Ended::Recycled(fault),
+                            Some(Stop::Closing) | None => Ended::Closed,
+                        },
+                    }
+                }
+                () = self.context.closing.cancelled(), if !matches!(stop, Some(Stop::Closing)) => {
+                    stop = Some(Stop::Closing);
+                }
+                command = self.inbox.recv(), if takes => match command {
+                    None => stop = Some(Stop::Closing),
+                    Some(command) => {
+                        let Some(command) = ready(command) else { continue };
+                        let Command { work, deadline, reply, .. } = command;
+                        match work {
+                            Work::Send { batch, sink } => {
+                                let size = batch.len();
+                                let info = self.begin(accessor, &mut next_id, "send-batch", deadline, Some(reply), size, Some(sink));
+                                calls.push(finish(info.id, async move {
+                                    guest.call_send_batch(accessor, info, batch).await.map(Replied::Sent)
+                                }));
+                            }
+                            Work::Health => {
+                                let info = self.begin(accessor, &mut next_id, "health", deadline, Some(reply), 0, None);
+                                calls.push(finish(info.id, async move {
+                                    guest.call_health(accessor, info).await.map(Replied::Health)
+                                }));
+                            }
+                        }
+                    }
+                },
+                () = until(tick_at), if calls.is_empty() && stop.is_none() => {
+                    let deadline = Instant::now() + self.context.limits.tick_timeout;
+                    let info = self.begin(accessor, &mut next_id, "tick", deadline, None, 0, None);
+                    calls.push(finish(info.id, async move { guest.call_tick(accessor, info).await.map(Replied::Ticked) }));
+                }
+            }
+        }
+    }
+
+    /// Notes a call on the board and in the Store, and makes what the guest is told about it.
+    #[expect(clippy::too_many_arguments, reason = "one place that begins every call; each is a plain value")]
+    fn begin(
+        &self,
+        accessor: &Accessor<InstanceState>,
+        next_id: &mut u32,
+        function: &'static str,
+        deadline: Instant,
+        reply: Option<Reply>,
+        size: usize,
+        sink: Option<Arc<dyn OutcomeSink>>,
+    ) -> CallInfo {
+        let id = *next_id;
+        *next_id = next_id.checked_add(1).unwrap_or(1);
+        let started = Instant::now();
+        self.cpu.credit(self.context.limits.cpu_per_call);
+        let told = vec![false; if sink.is_some() { size } else { 0 }];
+        accessor.with(|mut access| access.get().calls.insert(id, CallRecord { started, deadline, sink, told }));
+        self.board.begin(id, InFlight { function, started, deadline, size, reply });
+        CallInfo {
+            id,
+            timeout: convert::to_millis(deadline.saturating_duration_since(started)),
+            traceparent: None,
+            attributes: Vec::new(),
+        }
+    }
+
+    /// Checks an answer and hands it to who waits.
+    fn finished(&self, id: u32, replied: Replied) -> Verdict {
+        let Some(call) = self.board.end(id) else {
+            // Its deadline was found past at the same moment; the watch ends this instance.
+            return Verdict::Fine;
+        };
+        let took = call.started.elapsed();
+        let (answer, verdict) = match replied {
+            Replied::Sent(Ok(outcomes)) if outcomes.len() == call.size => {
+                let outcomes = outcomes.into_iter().map(|outcome| convert::outcome(self.context, outcome)).collect();
+                (Some(Ok(Answer::Outcomes(outcomes))), Verdict::Proved)
+            }
+            Replied::Sent(Ok(outcomes)) => {
+                let why = format!("{} answered {} outcomes for {} messages", call.function, outcomes.len(), call.size);
+                let crash = Crash::new(ErrorKind::Contract, "PLUGIN.CONTRACT", why);
+                (Some(Err(crash.call_error())), Verdict::Breach(crash))
+            }
+            Replied::Sent(Err(told)) => {
+                let error = convert::call_error(self.context, told);
+                (Some(Err(error.clone())), Verdict::Failed(error))
+            }
+            Replied::Health(report) => {
+                (Some(Ok(Answer::Health(convert::health_report(self.context, report)))), Verdict::Fine)
+            }
+            Replied::Ticked(Ok(())) => (None, Verdict::Fine),
+            Replied::Ticked(Err(told)) => {
+                let error = convert::call_error(self.context, told);
+                tracing::warn!(target: "waybill::plugin", transport = %self.context.name, code = %error.fault.code, reason = %error.fault.reason, "tick failed");
+                (None, Verdict::Failed(error))
+            }
+            Replied::Closed => (None, Verdict::Goodbye),
+        };
+        let failed = match &verdict {
+            Verdict::Failed(error) => Some(error.kind),
+            Verdict::Breach(crash) => Some(crash.kind),
+            _ => None,
+        };
+        self.context.meters.call(took, failed);
+        if let (Some(reply), Some(answer)) = (call.reply, answer) {
+            // A caller that has gone away needs no answer.
+            let _ = reply.send(answer);
+        }
+        verdict
+    }
+}
+
+enum Verdict {
+    /// A batch was answered: what a lane on trial has to show.
+    Proved,
+    Fine,
+    Failed(CallError),
+    Breach(Crash),
+    Goodbye,
+}
+
+/// A call's future that remembers its id.
+fn finish<'f>(id: u32, call: impl Future<Output = wasmtime::Result<Replied>> + Send + 'f) -> BoxFuture<'f, Finished> {
+    Box::pin(async move { Finished { id, replied: call.await } })
+}
+
+/// The command, if its caller still waits and there is time left.
+fn ready(command: Command) -> Option<Command> {
+    if !command.claim.take() {
+        return None;
+    }
+    if command.deadline <= Instant::now() {
+        let _ = command.reply.send(Err(super::lane::busy()));
+        return None;
+    }
+    Some(command)
+}
+
+async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,196 @@
+//! Keeps a lane alive: opens, serves, replaces, waits.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, sleep_until};
+use waybill_bindings::api::types::OpenPurpose;
+use waybill_core::port::transport::{CallError, ErrorKind, Fault};
+
+use super::budget::{Restart, RestartBudget};
+use super::command::Command;
+use super::crash::Crash;
+use super::lane::{Lane, LaneStatus, closed};
+use super::open::{Endpoint, OpenFailure, open};
+use super::serve::{Ended, Serving, serve};
+
+/// Tells how the first `open` went.
+pub(crate) type FirstOpen = oneshot::Sender<Result<(), CallError>>;
+
+/// Runs a lane until its endpoint ends.
+pub(crate) async fn supervise(
+    endpoint: Arc<Endpoint>,
+    lane: Arc<Lane>,
+    mut inbox: mpsc::Receiver<Command>,
+    first: FirstOpen,
+) {
+    let mut keeper = Keeper {
+        endpoint: &endpoint,
+        lane: &lane,
+        inbox: &mut inbox,
+        budget: RestartBudget::default(),
+        first: Some(first),
+    };
+    keeper.run().await;
+    lane.set(LaneStatus::Closed);
+    inbox.close();
+    while let Some(command) = inbox.recv().await {
+        refuse(command, closed());
+    }
+}
+
+struct Keeper<'a> {
+    endpoint: &'a Endpoint,
+    lane: &'a Lane,
+    inbox: &'a mut mpsc::Receiver<Command>,
+    budget: RestartBudget,
+    first: Option<FirstOpen>,
+}
+
+impl Keeper<'_> {
+    async fn run(&mut self) {
+        let context = &self.endpoint.context;
+        let mut opened_before = false;
+        loop {
+            self.lane.set(LaneStatus::Opening);
+            let opening = open(self.endpoint, self.lane.number, OpenPurpose::Serve, self.lane.reported.clone());
+            let opened = tokio::select! {
+                opened = opening => opened,
+                () = context.closing.cancelled() => return,
+            };
+            let live = match opened {
+                Ok(live) => live,
+                Err(failure) => {
+                    if self.open_failed(failure).await.is_break() {
+                        return;
+                    }
+                    continue;
+                }
+            };
+            if std::mem::replace(&mut opened_before, true) {
+                context.meters.restarts.increment(1);
+            }
+            if let Some(peer) = &live.facts.peer {
+                tracing::debug!(transport = %context.name, instance = self.lane.number, %peer, "open");
+            }
+            *self.lane.facts.lock() = Some(live.facts.clone());
+            self.lane.set(LaneStatus::Serving);
+            self.told_first(Ok(()));
+            context.meters.instances_open.increment(1.0);
+            let serving = Serving { context, lane: self.lane, inbox: self.inbox, budget: &mut self.budget };
+            let ended = serve(live, serving).await;
+            context.meters.instances_open.decrement(1.0);
+            let fault = match ended {
+                Ended::Closed => return,
+                Ended::Recycled(fault) => fault,
+                Ended::Crashed(crash) => self.note(crash),
+            };
+            if self.lost(fault).await.is_break() {
+                return;
+            }
+        }
+    }
+
+    /// Logs and counts a crash.
+    fn note(&self, crash: Crash) -> Fault {
+        let context = &self.endpoint.context;
+        context.meters.trap(crash.kind);
+        tracing::warn!(
+            target: "waybill::plugin", transport = %context.name, plugin = %context.plugin, generation = context.generation,
+            instance = self.lane.number, code = %crash.fault.code, reason = %crash.fault.reason, "an instance was lost"
+        );
+        crash.fault
+    }
+
+    /// After a lost instance: at once, or when the breaker lets another try.
+    async fn lost(&mut self, fault: Fault) -> Flow {
+        match self.budget.lost(Instant::now()) {
+            Restart::AtOnce => Flow::Continue(()),
+            Restart::After(delay) => {
+                let reason =
+                    format!("the breaker is open after repeated failures, the last: {}: {}", fault.code, fault.reason);
+                self.wait(delay, Fault::new("PLUGIN.BREAKER_OPEN", reason)).await
+            }
+        }
+    }
+
+    async fn open_failed(&mut self, failure: OpenFailure) -> Flow {
+        let context = &self.endpoint.context;
+        match failure {
+            OpenFailure::Crashed(crash) => {
+                self.told_first(Err(crash.call_error()));
+                let fault = self.note(crash);
+                self.lost(fault).await
+            }
+            OpenFailure::Told(error) => {
+                self.told_first(Err(error.clone()));
+                tracing::warn!(
+                    target: "waybill::plugin", transport = %context.name, plugin = %context.plugin, instance = self.lane.number,
+                    kind = ?error.kind, code = %error.fault.code, reason = %error.fault.reason, "open failed"
+                );
+                match error.kind {
+                    ErrorKind::InvalidConfig | ErrorKind::Denied | ErrorKind::Unsupported => {
+                        self.lane.set(LaneStatus::Refused { kind: error.kind, fault: error.fault });
+                        self.idle(None).await
+                    }
+                    _ => {
+                        let delay = self.budget.reopen_after(error.fault.after);
+                        self.wait(delay, error.fault).await
+                    }
+                }
+            }
+        }
+    }
+
+    async fn wait(&mut self, delay: Duration, fault: Fault) -> Flow {
+        let until = Instant::now() + delay;
+        self.lane.set(LaneStatus::Waiting { until, fault });
+        let breaker = &self.endpoint.context.meters.breaker;
+        breaker.increment(1.0);
+        let flow = self.idle(Some(until)).await;
+        self.endpoint.context.meters.breaker.decrement(1.0);
+        flow
+    }
+
+    /// Answers what comes meanwhile, until the time is there, somebody asks for another try, or it all ends.
+    async fn idle(&mut self, until: Option<Instant>) -> Flow {
+        let context = &self.endpoint.context;
+        loop {
+            tokio::select! {
+                biased;
+                () = context.closing.cancelled() => return Flow::Break(()),
+                () = self.lane.abort.cancelled() => return Flow::Break(()),
+                () = self.lane.reopen.notified() => return Flow::Continue(()),
+                () = at(until) => return Flow::Continue(()),
+                command = self.inbox.recv() => match command {
+                    None => return Flow::Break(()),
+                    Some(command) => refuse(command, self.lane.refusal().unwrap_or_else(closed)),
+                },
+            }
+        }
+    }
+
+    fn told_first(&mut self, result: Result<(), CallError>) {
+        if let Some(first) = self.first.take() {
+            // Nobody waits for it when the transport is kept supervised whatever happens.
+            let _ = first.send(result);
+        }
+    }
+}
+
+type Flow = std::ops::ControlFlow<()>;
+
+/// Answers a command that no instance will take.
+fn refuse(command: Command, error: CallError) {
+    if command.claim.take() {
+        let _ = command.reply.send(Err(error));
+    }
+}
+
+async fn at(until: Option<Instant>) {
+    match until {
+        Some(until) => sleep_until(until).await,
+        None => std::future::pending().await,
+    }
+}

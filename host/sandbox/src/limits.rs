@@ -1,0 +1,214 @@
+//! Every bound of the sandbox with its unit, its default and the reason for it.
+//!
+//! [`PluginLimits`] holds what may differ from one endpoint to the next; the constants hold for all.
+
+use std::time::Duration;
+
+use crate::manifest::Ask;
+
+/// Largest component taken, in bytes: a Python component has about 20 MB.
+pub const COMPONENT_BYTES_MAX: usize = 48 * 1024 * 1024;
+/// Largest manifest, in bytes.
+pub const MANIFEST_BYTES_MAX: usize = 64 * 1024;
+/// Period of the epoch ticker: how soon a busy guest gives its thread back.
+pub const EPOCH_TICK: Duration = Duration::from_millis(10);
+/// Linear memory of one instance where the manifest asks for no size, in bytes.
+pub const MEMORY_BYTES_DEFAULT: usize = 64 * 1024 * 1024;
+/// Linear memory a plugin gets by asking alone, without a grant that names a size, in bytes: enough for a Python component.
+pub const MEMORY_BYTES_UNGRANTED_MAX: usize = 128 * 1024 * 1024;
+/// Table elements of one instance, all tables together: CPython's function table has about 15,000.
+pub const TABLE_ELEMENTS_MAX: usize = 100_000;
+/// Core instances inside one component instance: Python components have about 30.
+pub const CORE_INSTANCES_MAX: usize = 100;
+/// Tables inside one component instance.
+pub const TABLES_MAX: usize = 100;
+/// Linear memories inside one component instance.
+pub const MEMORIES_MAX: usize = 32;
+/// Live handles and host resources of one instance (wasmtime's default is 100,000).
+pub const HANDLES_MAX: usize = 1_000;
+/// Bytes a guest may hand over in one call beyond the batch itself (wasmtime's default is 128 MiB).
+pub const HOSTCALL_BYTES_MIN: usize = 4 * 1024 * 1024;
+/// Most random bytes in one call: more is no key and no seed.
+pub const RANDOM_BYTES_MAX: u64 = 64 * 1024;
+/// Header fields of one `wasi:http` message, in bytes, in-memory overhead included.
+pub const WASI_HTTP_FIELD_BYTES_MAX: usize = 32 * 1024;
+
+/// CPU time for instantiation and `open` together: starting a Python interpreter takes seconds.
+pub const CPU_OPEN: Duration = Duration::from_secs(10);
+/// Commands waiting for one instance: more would only wait past their deadline.
+pub const LANE_QUEUE: usize = 64;
+/// A call counts as cancelled for `control.cancelled` when this is left of it, at most a fifth of its timeout.
+pub const CANCEL_MARGIN_MAX: Duration = Duration::from_secs(1);
+/// `unavailable` answers in a row after which an instance is replaced.
+pub const UNAVAILABLE_STREAK_MAX: u32 = 3;
+
+/// How long a guest's word that its peer asked to wait (`blocked`) holds back sending; then a call is tried, so that a
+/// guest that never takes it back isn't stuck for ever.
+pub const PEER_BLOCKED_TRUST: Duration = Duration::from_secs(5);
+
+/// Restarts within [`RESTART_WINDOW`] that happen at once; the next one opens the breaker.
+pub const RESTARTS_MAX: usize = 5;
+/// Window in which restarts are counted.
+pub const RESTART_WINDOW: Duration = Duration::from_secs(60);
+/// First time the breaker stays open; doubles with each failed try.
+pub const BREAKER_DELAY_MIN: Duration = Duration::from_secs(1);
+/// Longest time the breaker stays open.
+pub const BREAKER_DELAY_MAX: Duration = Duration::from_secs(60);
+/// First delay after an `open` that found nobody; doubles.
+pub const REOPEN_DELAY_MIN: Duration = Duration::from_millis(200);
+/// Longest delay between two `open`s; also cuts a guest's wish.
+pub const REOPEN_DELAY_MAX: Duration = Duration::from_secs(30);
+
+/// Longest code of a fault, in bytes.
+pub const FAULT_CODE_BYTES_MAX: usize = 64;
+/// Longest reason of a fault, in bytes.
+pub const FAULT_REASON_BYTES_MAX: usize = 1_024;
+/// Most attributes of a receipt or fault.
+pub const ATTRIBUTES_MAX: usize = 32;
+/// Longest name or value of an attribute, in bytes.
+pub const ATTRIBUTE_BYTES_MAX: usize = 256;
+
+/// Longest log message, in bytes.
+pub const LOG_MESSAGE_BYTES_MAX: usize = 4 * 1024;
+/// Most fields of one log entry.
+pub const LOG_FIELDS_MAX: usize = 32;
+/// Longest line taken from stdout or stderr, in bytes; longer ones are cut into several.
+pub const STDIO_LINE_BYTES_MAX: usize = 2 * 1024;
+
+/// Metric series (name and labels) of one endpoint.
+pub const METRIC_SERIES_MAX: usize = 256;
+/// Longest metric or label name, in bytes.
+pub const METRIC_NAME_BYTES_MAX: usize = 64;
+/// Longest label value, in bytes.
+pub const METRIC_LABEL_BYTES_MAX: usize = 64;
+/// Most labels of one metric.
+pub const METRIC_LABELS_MAX: usize = 8;
+
+/// Largest secret, in bytes: a certificate chain fits.
+pub const SECRET_BYTES_MAX: usize = 64 * 1024;
+/// Most keys one `kv.keys` answers.
+pub const KV_KEYS_MAX: u32 = 1_000;
+
+/// Most bytes one `net` read answers.
+pub const NET_READ_BYTES_MAX: usize = 1024 * 1024;
+/// Most addresses of one name that are looked at.
+pub const ADDRESSES_MAX: usize = 32;
+/// Time for one name to be resolved, within the caller's own timeout.
+pub const RESOLVE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Name lookups under way in the whole host: each takes a thread of the blocking pool.
+pub const RESOLVES_IN_FLIGHT_MAX: usize = 32;
+
+/// Most requests in one `http.send`.
+pub const HTTP_REQUESTS_PER_SEND_MAX: usize = 2_000;
+/// Longest exchange, whatever the guest asks for.
+pub const HTTP_TIMEOUT_MAX: Duration = Duration::from_secs(120);
+/// Idle connections kept for one peer.
+pub const HTTP_IDLE_PER_PEER_MAX: usize = 64;
+/// How long an idle connection is kept: below the 60 s of common servers and balancers.
+pub const HTTP_IDLE_TIMEOUT: Duration = Duration::from_secs(45);
+/// Header fields of one answer.
+pub const HTTP_HEADERS_MAX: usize = 100;
+/// Header bytes of one answer (the read buffer of HTTP/1, the header list of HTTP/2).
+pub const HTTP_HEADER_BYTES_MAX: usize = 64 * 1024;
+/// Peers whose concurrency is tracked for one endpoint; idle ones are forgotten first.
+pub const HTTP_PEERS_MAX: usize = 1_024;
+
+/// Fuel of one decision of a retry policy, in instructions: about 10 ms. Fuel, not time, so that the same arguments always
+/// get the same answer.
+pub const BACKOFF_FUEL: u64 = 20_000_000;
+/// Fuel to instantiate a policy and check its configuration, in instructions.
+pub const BACKOFF_VALIDATE_FUEL: u64 = 500_000_000;
+/// Ticks after which a decision is stopped whatever its fuel: a backstop for what fuel doesn't count.
+pub const BACKOFF_TICKS: u64 = 100;
+/// Linear memory of a policy, in bytes.
+pub const BACKOFF_MEMORY_BYTES: usize = 16 * 1024 * 1024;
+/// Longest delay a policy may answer; a longer one is cut.
+pub const BACKOFF_DELAY_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// Bounds of one endpoint. Effective = the smaller of what the plugin asks, what the operator grants and these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PluginLimits {
+    /// Linear memory of one instance, all memories together, in bytes.
+    pub memory_bytes: usize,
+    /// CPU time of one call. Calls that run at once share what they bring.
+    pub cpu_per_call: Duration,
+    /// Calls one instance runs at once, at most.
+    pub calls_per_instance: u32,
+    /// Messages in one call, at most.
+    pub max_batch: u32,
+    /// Payload bytes in one call, at most; a single larger message still goes alone.
+    pub max_batch_bytes: u32,
+    /// `net` connections of one instance.
+    pub connections: usize,
+    /// HTTP requests of one endpoint under way at once, over all its instances.
+    pub http_in_flight: usize,
+    /// HTTP requests of one endpoint to one peer under way at once.
+    pub http_per_peer: usize,
+    /// Body bytes of one HTTP answer; the rest is cut and `truncated` set.
+    pub http_response_bytes: usize,
+    /// Log entries a second of one endpoint; ten times as many in a burst.
+    pub log_per_second: u32,
+    /// Time for `open`, instantiation included.
+    pub open_timeout: Duration,
+    /// Time for `tick`.
+    pub tick_timeout: Duration,
+    /// Time for `health`.
+    pub health_timeout: Duration,
+}
+
+impl Default for PluginLimits {
+    fn default() -> Self {
+        Self {
+            memory_bytes: MEMORY_BYTES_DEFAULT,
+            cpu_per_call: Duration::from_secs(2),
+            calls_per_instance: 64,
+            max_batch: 1_000,
+            max_batch_bytes: 1024 * 1024,
+            connections: 16,
+            http_in_flight: 512,
+            http_per_peer: 64,
+            http_response_bytes: 256 * 1024,
+            log_per_second: 20,
+            open_timeout: Duration::from_secs(15),
+            tick_timeout: Duration::from_secs(10),
+            health_timeout: Duration::from_secs(5),
+        }
+    }
+}
+
+impl PluginLimits {
+    /// These limits with the memory that `ask` and the operator's `grant` (bytes) lead to.
+    #[must_use]
+    pub fn with_memory(mut self, ask: &Ask, grant: Option<usize>) -> Self {
+        let asked = ask.memory.unwrap_or(MEMORY_BYTES_DEFAULT);
+        self.memory_bytes = asked.min(grant.unwrap_or(MEMORY_BYTES_UNGRANTED_MAX));
+        self
+    }
+
+    /// Bytes a guest may hand over in one call: a whole batch with its headers must fit.
+    pub fn hostcall_bytes(&self) -> usize {
+        HOSTCALL_BYTES_MIN.max((self.max_batch_bytes as usize).saturating_mul(2).saturating_add(1024 * 1024))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_the_smaller_of_ask_and_grant() {
+        let limits = PluginLimits::default();
+        let ask = |memory| Ask { memory, ..Ask::default() };
+        assert_eq!(limits.with_memory(&ask(None), None).memory_bytes, MEMORY_BYTES_DEFAULT);
+        assert_eq!(limits.with_memory(&ask(Some(1 << 30)), None).memory_bytes, MEMORY_BYTES_UNGRANTED_MAX);
+        assert_eq!(limits.with_memory(&ask(Some(1 << 30)), Some(1 << 29)).memory_bytes, 1 << 29);
+        assert_eq!(limits.with_memory(&ask(Some(1 << 20)), Some(1 << 29)).memory_bytes, 1 << 20);
+    }
+
+    #[test]
+    fn a_whole_batch_fits_into_one_host_call() {
+        let limits = PluginLimits { max_batch_bytes: 16 * 1024 * 1024, ..PluginLimits::default() };
+        assert!(limits.hostcall_bytes() > 16 * 1024 * 1024);
+        assert_eq!(PluginLimits::default().hostcall_bytes(), HOSTCALL_BYTES_MIN);
+    }
+}

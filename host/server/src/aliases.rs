@@ -1,0 +1,153 @@
+//! The names of the five source documents beside ours, as far as the HTTP API takes them (`product.md`, Sources).
+//!
+//! One table: input is read by it, and `docs/aliases.md` is checked against it. States are in
+//! [`waybill_core::outbox::filter::STATE_ALIASES`]; names of settings belong to the configuration.
+
+pub use waybill_core::outbox::filter::STATE_ALIASES;
+
+/// How a value under another name becomes ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Meaning {
+    /// The same value.
+    Same,
+    /// A bus subject: `orders.created` is the topic `bus:orders.created`.
+    Subject,
+    /// A named target: `memory` is the topic `custom:memory`.
+    Target,
+}
+
+/// Another name of a field of the message object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Alias {
+    /// Name in the source document.
+    pub theirs: &'static str,
+    /// Our field.
+    pub ours: Field,
+    /// How the value is taken.
+    pub meaning: Meaning,
+    /// Source documents that use it, numbered as in `product.md`.
+    pub sources: &'static [u8],
+}
+
+const fn alias(theirs: &'static str, ours: Field, meaning: Meaning, sources: &'static [u8]) -> Alias {
+    Alias { theirs, ours, meaning, sources }
+}
+
+/// Other names of message fields.
+pub const MESSAGE_ALIASES: [Alias; 10] = [
+    alias("dispatch_key", Field::Key, Meaning::Same, &[1]),
+    alias("outbox_id", Field::Id, Meaning::Same, &[2]),
+    alias("payload_md", Field::Payload, Meaning::Same, &[2]),
+    alias("next_attempt_at", Field::NotBefore, Meaning::Same, &[2]),
+    alias("target_space", Field::Topic, Meaning::Target, &[2]),
+    alias("ts_ms", Field::OccurredAt, Meaning::Same, &[3]),
+    alias("available_at", Field::NotBefore, Meaning::Same, &[4]),
+    alias("routing_key", Field::Topic, Meaning::Subject, &[4]),
+    alias("message_id", Field::Id, Meaning::Same, &[5]),
+    alias("subject", Field::Topic, Meaning::Subject, &[5]),
+];
+
+/// Columns of the sources' outbox rows that the host keeps by itself: refused on input, with this explanation.
+pub const HOST_KEPT: [&str; 20] = [
+    "status",
+    "state",
+    "attempts",
+    "retry_count",
+    "publish_attempts",
+    "last_error",
+    "publish_error",
+    "lease_until",
+    "worker",
+    "locked_by",
+    "locked_at",
+    "created_at",
+    "updated_at",
+    "published_at",
+    "payload_sha",
+    "payload_sha256",
+    "seq",
+    "shard",
+    "token",
+    "suspect",
+];
+
+/// Other names of query parameters: (theirs, ours).
+pub const QUERY_ALIASES: [(&str, &str); 1] = [("resume_token", "cursor")];
+
+macro_rules! fields {
+    ($($variant:ident = $name:literal),+ $(,)?) => {
+        /// A field of the message object (`surface.md`).
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[expect(missing_docs, reason = "each is the field of the message object with that name")]
+        pub enum Field { $($variant),+ }
+
+        impl Field {
+            /// Every field.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+            /// Every field's name.
+            pub const NAMES: &'static [&'static str] = &[$($name),+];
+            /// Every field's name, and what may stand in a request in their place.
+            pub const NAMES_OR_MESSAGES: &'static [&'static str] = &[$($name,)+ "messages"];
+            /// Its name.
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name),+ }
+            }
+            /// The field of a name of ours.
+            pub fn named(name: &str) -> Option<Self> {
+                match name { $($name => Some(Self::$variant),)+ _ => None }
+            }
+            /// Its bit in a set of fields.
+            pub fn bit(self) -> u32 {
+                1 << (self as u32)
+            }
+        }
+    };
+}
+
+fields! {
+    Topic = "topic",
+    Payload = "payload",
+    PayloadBase64 = "payload_base64",
+    Key = "key",
+    Tenant = "tenant",
+    Headers = "headers",
+    Id = "id",
+    NotBefore = "not_before",
+    ExpiresAt = "expires_at",
+    EnvelopeId = "envelope_id",
+    CorrelationId = "correlation_id",
+    CausationId = "causation_id",
+    ReplyTo = "reply_to",
+    ContentType = "content_type",
+    OccurredAt = "occurred_at",
+    EventType = "event_type",
+    EventVersion = "event_version",
+    AggregateType = "aggregate_type",
+    AggregateId = "aggregate_id",
+    Traceparent = "traceparent",
+}
+
+/// The field that a name of ours or of a source means, and how its value is taken.
+pub fn resolve(name: &str) -> Option<(Field, Meaning)> {
+    match Field::named(name) {
+        Some(field) => Some((field, Meaning::Same)),
+        None => MESSAGE_ALIASES.iter().find(|alias| alias.theirs == name).map(|alias| (alias.ours, alias.meaning)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_alias_is_never_a_name_of_ours_or_of_the_host() {
+        for alias in MESSAGE_ALIASES {
+            assert!(Field::named(alias.theirs).is_none() && !HOST_KEPT.contains(&alias.theirs), "{}", alias.theirs);
+            assert!(alias.sources.iter().all(|source| (1..=5).contains(source)));
+        }
+        for name in Field::NAMES {
+            assert_eq!(resolve(name).map(|(field, _)| field.name()), Some(*name));
+            assert!(!HOST_KEPT.contains(name));
+        }
+    }
+}

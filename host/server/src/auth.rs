@@ -1,0 +1,266 @@
+//! Who calls, and what they may do.
+//!
+//! Tokens are compared by their SHA-256, all of them each time and without an early exit, so that the time taken tells
+//! nothing. No token is ever stored or logged; what rests in the configuration is its hash.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use waybill_core::ids::Tenant;
+
+use crate::error::ServerError;
+
+/// Tells who a bearer token belongs to.
+pub trait Authenticator: Send + Sync + 'static {
+    /// The principal of a token; none when it isn't valid. Called with every request: it must not block.
+    fn authenticate(&self, token: &str) -> Option<Arc<Principal>>;
+}
+
+/// Somebody who calls.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Principal {
+    /// Name for the audit.
+    pub name: String,
+    /// Whose data.
+    pub tenants: Tenants,
+    /// What they may do.
+    pub roles: Vec<Role>,
+}
+
+impl Principal {
+    /// The caller of a host without [auth], which listens on loopback only.
+    pub fn local() -> Self {
+        Self { name: "local".to_owned(), tenants: Tenants::All, roles: vec![Role::Admin] }
+    }
+
+    /// Whether it may do this.
+    pub fn may(&self, permission: Permission) -> bool {
+        (!permission.needs_all_tenants() || self.tenants == Tenants::All)
+            && (permission == Permission::Any || self.roles.iter().any(|role| role.grants(permission)))
+    }
+}
+
+/// Tenants of a credential.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Tenants {
+    /// Every tenant.
+    All,
+    /// These.
+    Only(Vec<Tenant>),
+}
+
+impl Tenants {
+    /// Whether a tenant is among them.
+    pub fn include(&self, tenant: &Tenant) -> bool {
+        match self {
+            Self::All => true,
+            Self::Only(list) => list.contains(tenant),
+        }
+    }
+}
+
+/// What a credential is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Looks at messages, dead letters and depths.
+    Viewer,
+    /// Enqueues messages, and looks at them.
+    Sender,
+    /// Enqueues messages with statements of its own in one transaction. The statements reach every table that isn't
+    /// Waybill's, whatever the tenant.
+    Transactor,
+    /// Cancels, replays, quarantines, edits; sees the audit trail.
+    Operator,
+    /// Everything, transports included.
+    Admin,
+}
+
+impl Role {
+    /// Every role.
+    pub const ALL: [Self; 5] = [Self::Viewer, Self::Sender, Self::Transactor, Self::Operator, Self::Admin];
+
+    /// Whether it grants a permission.
+    pub fn grants(self, permission: Permission) -> bool {
+        use Permission::{Any, Metrics, Operate, Public, Read, Send, Transact};
+        match self {
+            Self::Viewer => matches!(permission, Public | Any | Read | Metrics),
+            Self::Sender => matches!(permission, Public | Any | Read | Send),
+            Self::Transactor => matches!(permission, Public | Any | Read | Send | Transact),
+            Self::Operator => matches!(permission, Public | Any | Read | Metrics | Operate),
+            Self::Admin => true,
+        }
+    }
+
+    /// As configured and shown.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Viewer => "viewer",
+            Self::Sender => "sender",
+            Self::Transactor => "transactor",
+            Self::Operator => "operator",
+            Self::Admin => "admin",
+        }
+    }
+}
+
+/// What a route needs. Written with every route as `x-waybill-permission` in the OpenAPI document, which is also what
+/// the edge enforces; a route without one is closed to everybody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Permission {
+    /// Nothing: probes and documents.
+    Public,
+    /// Any valid credential.
+    Any,
+    /// Looking at data of one's tenants.
+    Read,
+    /// Looking at metrics, which name tenants.
+    Metrics,
+    /// Enqueueing.
+    Send,
+    /// Running statements.
+    Transact,
+    /// Acting on messages and dead letters.
+    Operate,
+    /// Acting on transports, which serve all tenants.
+    Manage,
+}
+
+impl Permission {
+    /// Reads the word of the OpenAPI document.
+    pub fn parse(word: &str) -> Option<Self> {
+        serde_json::from_value(serde_json::Value::String(word.to_owned())).ok()
+    }
+
+    /// It concerns everybody, so a credential of some tenants isn't enough.
+    pub fn needs_all_tenants(self) -> bool {
+        matches!(self, Self::Metrics | Self::Manage)
+    }
+
+    /// Roles that grant it, for the error text.
+    pub fn granted_by(self) -> String {
+        let roles: Vec<&str> = Role::ALL.into_iter().filter(|role| role.grants(self)).map(Role::as_str).collect();
+        roles.join(", ")
+    }
+}
+
+/// One configured token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenRecord {
+    /// Name for the audit.
+    pub name: String,
+    /// SHA-256 of the token, 64 hex digits, with or without `sha256:` before it.
+    pub sha256: String,
+    /// Whose data.
+    pub tenants: Tenants,
+    /// What it may do.
+    pub roles: Vec<Role>,
+}
+
+/// Tokens from the configuration.
+pub struct StaticTokens {
+    tokens: Vec<([u8; 32], Arc<Principal>)>,
+}
+
+impl StaticTokens {
+    /// Checks the records: names and hashes are unique, every token has a role and a tenant.
+    pub fn new(records: Vec<TokenRecord>) -> Result<Self, ServerError> {
+        let mut tokens: Vec<([u8; 32], Arc<Principal>)> = Vec::with_capacity(records.len());
+        for record in records {
+            let refuse = |cause: &str| ServerError::Token { name: record.name.clone(), cause: cause.to_owned() };
+            if record.name.is_empty() {
+                return Err(refuse("it has no name: give it one, the audit trail shows it"));
+            }
+            let hash = parse_hash(&record.sha256).ok_or_else(|| {
+                refuse("sha256 isn't 64 hex digits: write the output of `printf %s TOKEN | sha256sum`")
+            })?;
+            if record.roles.is_empty() {
+                return Err(refuse("it has no role: give it viewer, sender, transactor, operator or admin"));
+            }
+            if record.tenants == Tenants::Only(Vec::new()) {
+                return Err(refuse("it has no tenant: name some, or \"*\" for all"));
+            }
+            if tokens.iter().any(|(other, principal)| *other == hash || principal.name == record.name) {
+                return Err(refuse("another token has the same name or the same hash"));
+            }
+            tokens
+                .push((hash, Arc::new(Principal { name: record.name, tenants: record.tenants, roles: record.roles })));
+        }
+        Ok(Self { tokens })
+    }
+}
+
+impl Authenticator for StaticTokens {
+    fn authenticate(&self, token: &str) -> Option<Arc<Principal>> {
+        let hash: [u8; 32] = Sha256::digest(token.as_bytes()).into();
+        let mut found = None;
+        for (stored, principal) in &self.tokens {
+            let differs = stored.iter().zip(&hash).fold(0_u8, |acc, (a, b)| acc | (a ^ b));
+            if std::hint::black_box(differs) == 0 {
+                found = Some(principal);
+            }
+        }
+        found.cloned()
+    }
+}
+
+fn parse_hash(text: &str) -> Option<[u8; 32]> {
+    let hex = text.strip_prefix("sha256:").unwrap_or(text).as_bytes();
+    if hex.len() != 64 {
+        return None;
+    }
+    let mut hash = [0_u8; 32];
+    for (byte, pair) in hash.iter_mut().zip(hex.chunks_exact(2)) {
+        let [high, low] = pair else { return None };
+        let digit = |c: &u8| char::from(*c).to_digit(16);
+        *byte = u8::try_from(digit(high)? * 16 + digit(low)?).ok()?;
+    }
+    Some(hash)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // printf %s sesame | sha256sum
+    const SESAME: &str = "d0c04f4b1951e4aeaaec8223ed2039e542f3aae805a6fa7f6d794e5afff5d272";
+
+    fn record(name: &str, sha256: &str) -> TokenRecord {
+        TokenRecord { name: name.into(), sha256: sha256.into(), tenants: Tenants::All, roles: vec![Role::Viewer] }
+    }
+
+    #[test]
+    fn a_token_is_known_by_its_hash() {
+        let hash: [u8; 32] = Sha256::digest(b"sesame").into();
+        assert_eq!(parse_hash(SESAME), Some(hash));
+        let tokens = StaticTokens::new(vec![record("ci", SESAME)]).unwrap();
+        assert_eq!(tokens.authenticate("sesame").unwrap().name, "ci");
+        for wrong in ["", "sesam", "sesamee", SESAME] {
+            assert!(tokens.authenticate(wrong).is_none());
+        }
+    }
+
+    #[test]
+    fn unusable_records_are_refused_with_the_fix() {
+        for (records, word) in [
+            (vec![record("ci", "abc")], "sha256sum"),
+            (vec![record("", SESAME)], "name"),
+            (vec![record("a", SESAME), record("b", &format!("sha256:{SESAME}"))], "same hash"),
+            (vec![TokenRecord { roles: vec![], ..record("a", SESAME) }], "operator"),
+            (vec![TokenRecord { tenants: Tenants::Only(vec![]), ..record("a", SESAME) }], "tenant"),
+        ] {
+            let error = StaticTokens::new(records).err().unwrap();
+            assert!(error.to_string().contains(word) && error.code() == "CONFIG.TOKEN", "{error}");
+        }
+    }
+
+    #[test]
+    fn what_concerns_everybody_needs_every_tenant() {
+        let some = Tenants::Only(vec![Tenant::unnamed()]);
+        let admin = Principal { tenants: some, roles: vec![Role::Admin], name: "a".into() };
+        assert!(admin.may(Permission::Operate) && !admin.may(Permission::Manage) && !admin.may(Permission::Metrics));
+        assert!(Principal::local().may(Permission::Manage));
+    }
+}

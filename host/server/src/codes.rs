@@ -1,0 +1,212 @@
+//! The one table from error code to HTTP status, served at `/errors/{code}` and the source of `docs/errors/`.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// What an error code means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Code {
+    /// Stable code.
+    pub code: &'static str,
+    /// HTTP status it is answered with.
+    pub status: u16,
+    /// The same for every occurrence.
+    pub title: &'static str,
+    /// The same request may succeed later.
+    pub retryable: bool,
+    /// What to do.
+    pub fix: &'static str,
+}
+
+impl Code {
+    /// Address of its page: relative, so that it works on every host.
+    pub fn uri(&self) -> String {
+        format!("/errors/{}", self.code)
+    }
+}
+
+/// An error code as served.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ErrorPage {
+    /// Stable code.
+    pub code: String,
+    /// HTTP status it is answered with.
+    pub status: u16,
+    /// The same for every occurrence.
+    pub title: String,
+    /// The same request may succeed later.
+    pub retryable: bool,
+    /// What to do.
+    pub fix: String,
+}
+
+impl From<&Code> for ErrorPage {
+    fn from(code: &Code) -> Self {
+        Self {
+            code: code.code.to_owned(),
+            status: code.status,
+            title: code.title.to_owned(),
+            retryable: code.retryable,
+            fix: code.fix.to_owned(),
+        }
+    }
+}
+
+const fn no(code: &'static str, status: u16, title: &'static str, fix: &'static str) -> Code {
+    Code { code, status, title, retryable: false, fix }
+}
+
+const fn again(code: &'static str, status: u16, title: &'static str, fix: &'static str) -> Code {
+    Code { code, status, title, retryable: true, fix }
+}
+
+/// What isn't in the table: a defect, answered without details.
+pub const INTERNAL: Code = again(
+    "UNKNOWN.INTERNAL",
+    500,
+    "Something went wrong in the host",
+    "Look for the request_id in the host's log. Enqueue with an id of your own, then sending again is safe.",
+);
+
+/// Every code an HTTP answer may carry.
+pub const CODES: [Code; 31] = [
+    no("SCHEMA.JSON", 400, "The body isn't JSON", "Correct the text at the line and column given."),
+    no(
+        "SCHEMA.VALIDATION_FAILED",
+        400,
+        "The request isn't usable",
+        "Correct what `path` and `detail` name; /openapi.json has the shapes.",
+    ),
+    no("SCHEMA.UNSUPPORTED", 400, "This part of the request isn't supported", "Leave out what `path` names."),
+    no("INVALID_OUTBOX", 400, "The message has no event type", "Give event_type."),
+    no(
+        "FUTURE_EVENT",
+        400,
+        "The event lies in the future",
+        "Check the sender's clock; occurred_at may be one minute ahead.",
+    ),
+    no("OUTBOX.TOPIC", 400, "The topic isn't usable", "Write http:<url>, https://..., bus:<subject> or custom:<name>."),
+    no("OUTBOX.NO_ROUTE", 400, "No route takes the topic", "Add a [[route]] whose match covers it."),
+    no(
+        "STORAGE.STATEMENT",
+        400,
+        "A statement of the transaction failed",
+        "Correct the SurrealQL; nothing was committed.",
+    ),
+    no(
+        "AUTH.REQUIRED",
+        401,
+        "A valid token is needed",
+        "Send `authorization: Bearer <token>`; see [auth] in the configuration.",
+    ),
+    no("AUTH.ROLE", 403, "The token's roles don't allow this", "Use a token with the role that `detail` names."),
+    no("AUTH.TENANT", 403, "The token isn't for this tenant", "Name a tenant of the token, or use another token."),
+    no(
+        "AUTH.TABLE",
+        403,
+        "The statement touches Waybill's own tables",
+        "Use the API for messages, and tables of your own.",
+    ),
+    no("AUTH.ORIGIN", 403, "A browser page of another site asked", "Call the API from a program, or configure [auth]."),
+    no("OUTBOX.NOT_FOUND", 404, "There is no such thing", "Check the id and the tenant."),
+    no("HTTP.NOT_FOUND", 404, "There is no such address", "/openapi.json lists the addresses."),
+    no("HTTP.METHOD", 405, "The address doesn't take this method", "Use a method of the `allow` header."),
+    no(
+        "STORAGE.CONFLICT",
+        409,
+        "It conflicts with what is stored",
+        "Choose another id, or send exactly the same content; a conflicting transaction may be sent again.",
+    ),
+    no("OUTBOX.STATE", 409, "Its state doesn't allow this", "Do what `detail` says."),
+    no(
+        "OUTBOX.PAYLOAD_TOO_LARGE",
+        413,
+        "The payload is too large",
+        "Send a reference, or raise outbox.max_payload_bytes.",
+    ),
+    no("OUTBOX.TOO_MANY", 413, "Too many messages in one request", "Split the request."),
+    no("HTTP.TOO_LARGE", 413, "The body is too large", "Split the request."),
+    no("HTTP.MEDIA_TYPE", 415, "The body's media type isn't taken", "Send `content-type: application/json`."),
+    no(
+        "AUTH.HOST",
+        421,
+        "The Host header names another host",
+        "Address the host as localhost, 127.0.0.1 or [::1], or configure [auth].",
+    ),
+    again("OUTBOX.BUSY", 429, "Too much is waiting", "Try again after `retry_after_ms`."),
+    INTERNAL,
+    no("STORAGE.CORRUPT", 500, "A stored record can't be read", "Look for the request_id in the host's log."),
+    no(
+        "STORAGE.NEWER_DATA",
+        500,
+        "The data was written by a newer Waybill",
+        "Start that version, or restore a backup.",
+    ),
+    again(
+        "PROVIDER.UNAVAILABLE",
+        503,
+        "The host doesn't take this now",
+        "Try again after `retry_after_ms`; /readyz tells what is missing.",
+    ),
+    again("HTTP.OVERLOADED", 503, "Too many requests at once", "Try again after `retry_after_ms`."),
+    again("TX.TIMEOUT", 504, "The outcome isn't known", "Send the same messages with the same ids again."),
+    again(
+        "STORAGE.DISK_FULL",
+        507,
+        "The disk is full",
+        "Free space in the data directory's file system; the host goes on by itself.",
+    ),
+];
+
+/// The entry of a code; [`INTERNAL`] for one that isn't in the table.
+pub fn lookup(code: &str) -> &'static Code {
+    find(code).unwrap_or(&INTERNAL)
+}
+
+/// The entry of a code.
+pub fn find(code: &str) -> Option<&'static Code> {
+    CODES.iter().find(|entry| entry.code == code)
+}
+
+/// The code for an answer that only has a status (made by the router, not by us).
+pub fn of_status(status: u16) -> &'static Code {
+    let code = match status {
+        401 => "AUTH.REQUIRED",
+        403 => "AUTH.ROLE",
+        404 => "HTTP.NOT_FOUND",
+        405 => "HTTP.METHOD",
+        413 => "HTTP.TOO_LARGE",
+        415 => "HTTP.MEDIA_TYPE",
+        503 => "HTTP.OVERLOADED",
+        400..500 => "SCHEMA.VALIDATION_FAILED",
+        _ => INTERNAL.code,
+    };
+    lookup(code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_unique_sorted_by_status_and_well_formed() {
+        let mut seen = std::collections::BTreeSet::new();
+        let mut status = 0;
+        for code in &CODES {
+            assert!(seen.insert(code.code), "{} twice", code.code);
+            assert!(code.status >= status, "{} is out of order", code.code);
+            status = code.status;
+            assert!(
+                (400..600).contains(&code.status) && !code.title.ends_with('.') && code.fix.ends_with('.'),
+                "{code:?}"
+            );
+            assert!(code.code.bytes().all(|b| b.is_ascii_uppercase() || b == b'.' || b == b'_'));
+        }
+    }
+
+    #[test]
+    fn an_unknown_code_is_an_internal_error() {
+        assert_eq!(lookup("NOPE").status, 500);
+        assert!(of_status(418).status == 400 && of_status(502).status == 500);
+    }
+}

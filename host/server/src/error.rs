@@ -1,0 +1,54 @@
+//! Why the server can't be started.
+
+use std::io;
+use std::net::SocketAddr;
+
+use thiserror::Error;
+
+/// A failure before or outside of any request.
+#[derive(Debug, Error)]
+pub enum ServerError {
+    /// Listening where others reach it, with nothing that keeps them out.
+    #[error(
+        "listening on {address} would let anybody on the network in, because no [auth] is configured: \
+         configure a token under [auth], or listen on loopback (127.0.0.1:{port} or [::1]:{port})",
+        port = address.port()
+    )]
+    Listen {
+        /// As configured.
+        address: SocketAddr,
+    },
+    /// The address can't be bound.
+    #[error(
+        "can't listen on {address}: {cause}; choose another address with --listen or [server] listen, or end the program that holds it"
+    )]
+    Bind {
+        /// As configured.
+        address: String,
+        /// What the system said.
+        cause: io::Error,
+    },
+    /// A token's record is unusable.
+    #[error("token {name:?} isn't usable: {cause}")]
+    Token {
+        /// Its name.
+        name: String,
+        /// What is wrong, and what to write.
+        cause: String,
+    },
+    /// A metrics recorder is installed already, or a bucket list is unusable.
+    #[error("metrics can't be set up: {0}")]
+    Metrics(String),
+}
+
+impl ServerError {
+    /// Stable code.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Listen { .. } => "CONFIG.LISTEN",
+            Self::Bind { .. } => "CONFIG.BIND",
+            Self::Token { .. } => "CONFIG.TOKEN",
+            Self::Metrics(_) => "UNKNOWN.INTERNAL",
+        }
+    }
+}

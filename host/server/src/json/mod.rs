@@ -1,0 +1,15 @@
+//! JSON in and out.
+//!
+//! Input is read in one pass from the body's text into the core's types, without a tree of values; a payload keeps the
+//! caller's bytes, so that numbers and the order of members survive. Only when that fails, it is read a second time to
+//! learn the path of the fault.
+
+pub mod decode;
+pub mod headers;
+pub mod instant;
+pub mod message;
+pub mod message_out;
+pub mod out;
+pub mod post;
+pub mod requests;
+mod scalars;

@@ -1,0 +1,27 @@
+//! The HTTP API of Waybill (`surface.md`, HTTP API): routes, JSON, problems, authentication, limits, metrics, OpenAPI.
+//!
+//! It knows the port [`waybill_core::port::service::OutboxService`] and nothing of stores, dispatchers and plugins. It
+//! holds no state of its own but counters: what a request changes, the service changed durably before it was answered.
+//!
+//! A composition root builds a [`server::Server`] from a service, an [`auth::Authenticator`] (or none, on loopback) and
+//! [`limits::Limits`], and runs it on listeners that passed [`listen::check_listen`].
+
+pub mod aliases;
+mod app;
+pub mod auth;
+mod body;
+mod caller;
+pub mod codes;
+mod cursor;
+mod edge;
+pub mod error;
+pub mod json;
+pub mod limits;
+pub mod listen;
+pub mod metrics;
+pub mod openapi;
+pub mod problem;
+mod routes;
+mod run;
+mod scrape;
+pub mod server;

@@ -1,0 +1,84 @@
+//! Every bound of the HTTP server with its unit, its default and the reason for it.
+
+use std::time::Duration;
+
+/// Largest body of the calls that take many messages (`surface.md`, `POST /v1/messages`). Bytes.
+pub const BULK_BODY_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Largest body of any other call: notes, filters, one edited message. Bytes.
+pub const BODY_BYTES_MAX: usize = 1024 * 1024;
+/// Bodies larger than this are counted against [`Limits::bodies_bytes_max`]; smaller ones are bounded by
+/// [`Limits::requests_max`] alone (1,024 of them are 64 MiB). Bytes.
+pub const SMALL_BODY_BYTES: usize = 64 * 1024;
+/// Most statements of one business transaction: it holds locks while it runs.
+pub const STATEMENTS_MAX: usize = 1_000;
+/// Most items of one page of a list (`surface.md`).
+pub const PAGE_MAX: usize = 1_000;
+/// Items of a page when the caller names no limit.
+pub const PAGE_DEFAULT: usize = 100;
+/// Dead letters shown by a dry run.
+pub const SAMPLE_MAX: usize = 10;
+/// Fastest bulk act, in acts a second.
+pub const OPERATION_RATE_MAX: u32 = 10_000;
+/// Longest note or reason, in bytes: one is kept with every dead letter it concerns.
+pub const NOTE_BYTES_MAX: usize = 2_000;
+/// Longest filter, in bytes.
+pub const FILTER_BYTES_MAX: usize = 4_096;
+/// Deepest nesting of a JSON payload: what common JSON readers take (serde_json stops at 128 too).
+pub const JSON_DEPTH_MAX: usize = 128;
+/// Longest bearer token that is looked at, in bytes.
+pub const TOKEN_BYTES_MAX: usize = 4_096;
+/// Longest `x-request-id` that is taken over from the caller, in bytes.
+pub const REQUEST_ID_BYTES_MAX: usize = 128;
+/// Tenants with label values of their own at `/metrics`; the others are summed up as `_other`.
+pub const TENANT_LABELS_MAX: usize = 100;
+/// `/readyz` and `/metrics` wait this long for the service's answer: probes commonly give up after a second or two.
+pub const PROBE_TIMEOUT: Duration = Duration::from_millis(900);
+/// How often histograms are drained into their buckets when nobody scrapes, so that memory stays flat.
+pub const METRICS_UPKEEP: Duration = Duration::from_secs(5);
+/// Pause after a failed `accept` (no file descriptors left), so that it doesn't spin.
+pub const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// What a caller is told to wait after 429, and after 503 because of load.
+pub const RETRY_AFTER_BUSY: Duration = Duration::from_secs(1);
+/// What a caller is told to wait when the disk is full: an operator has to act.
+pub const RETRY_AFTER_DISK: Duration = Duration::from_secs(10);
+
+/// Bounds that an operator may change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Requests at work at once; further ones are answered 503 at once. Probes and `/metrics` aren't counted.
+    pub requests_max: usize,
+    /// Bytes of large bodies held at once; further ones are answered 429.
+    pub bodies_bytes_max: usize,
+    /// Open connections; further ones wait in the listener's backlog.
+    pub connections_max: usize,
+    /// A request, its body included, is answered within this time.
+    pub request_timeout: Duration,
+    /// The first request of a connection has to be there within this time: who only connects is cut.
+    pub first_request_timeout: Duration,
+    /// An HTTP/1 connection waits this long for the whole head of its next request, idle time included. Longer than
+    /// the pools of common proxies keep connections (60 s), so that the client closes first and no request falls into
+    /// the gap; short enough that slow senders of heads, bounded by `connections_max`, go away.
+    pub idle_timeout: Duration,
+    /// Most headers of a request.
+    pub headers_max: usize,
+    /// Bytes of a request's head.
+    pub header_bytes_max: usize,
+    /// HTTP/2 streams of one connection.
+    pub streams_max: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            requests_max: 1_024,
+            bodies_bytes_max: 256 * 1024 * 1024,
+            connections_max: 4_096,
+            request_timeout: Duration::from_secs(60),
+            first_request_timeout: Duration::from_secs(10),
+            idle_timeout: Duration::from_secs(75),
+            headers_max: 100,
+            header_bytes_max: 32 * 1024,
+            streams_max: 256,
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! The metrics recorder, tables of metrics with their help, and the server's own metrics.
+//!
+//! Label values are bounded: routes by template, methods and statuses by what HTTP knows, tenants by
+//! [`crate::limits::TENANT_LABELS_MAX`] at scrape time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Method, StatusCode};
+use metrics::{Unit, counter, gauge, histogram};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
+
+use crate::edge::method_label;
+use crate::error::ServerError;
+
+/// Upper bounds of histograms in milliseconds: from a commit group to a retry an hour later.
+const BUCKETS_MS: [f64; 19] = [
+    1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1e3, 2e3, 5e3, 10e3, 30e3, 60e3, 300e3, 900e3, 3600e3,
+    86400e3,
+];
+/// Upper bounds of histograms in seconds: from a cached answer to the longest call.
+const BUCKETS_SECONDS: [f64; 16] =
+    [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 15.0, 60.0];
+/// Upper bounds of histograms in bytes.
+const BUCKETS_BYTES: [f64; 9] = [256.0, 1024.0, 4096.0, 16384.0, 65536.0, 262144.0, 1048576.0, 4194304.0, 67108864.0];
+/// Upper bounds of histograms that count things (changes of a commit).
+const BUCKETS_COUNT: [f64; 12] = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1e3, 5e3, 20e3];
+
+/// Names and help of a crate's metrics. Kinds follow from names: `_total` is a counter, a unit at the end of what is
+/// recorded many times a histogram, anything else a gauge.
+pub type Table = [(&'static str, &'static str)];
+
+/// Metrics of this server, counted as they happen.
+pub const METRICS: &Table = &[
+    ("waybill_http_requests_total", "Requests answered, by route template, method and status."),
+    (
+        "waybill_http_request_duration_seconds",
+        "Time from a request's head to its answer, by route template and method, in seconds.",
+    ),
+    ("waybill_http_connections", "Open connections."),
+    ("waybill_http_connections_cut_total", "Connections closed by the host, by reason."),
+];
+
+/// Gauges that are counted when somebody scrapes.
+pub const SCRAPED: &Table = &[
+    ("waybill_build_info", "1, with the version as label."),
+    ("waybill_ready", "1 while no check of /readyz fails."),
+    ("waybill_scrape_complete", "0 when the outbox didn't answer in time and its depths are missing from this scrape."),
+    ("waybill_outbox_depth", "Messages by tenant, transport and state."),
+    ("waybill_outbox_oldest_ready_seconds", "Age of the oldest message that could be sent, by tenant and transport."),
+    ("waybill_outbox_blocked", "Things that hold messages back, by kind."),
+    ("waybill_transport_breaker_state", "Breaker of a transport: 0 closed, 1 half-open, 2 open."),
+    ("waybill_transport_paused", "1 while an operator has paused the transport."),
+    ("waybill_transport_in_flight", "Messages being sent by the transport."),
+];
+
+/// Metrics of plugins, recorded by the sandbox.
+pub const PLUGIN_METRICS: &Table = &[
+    ("waybill_plugin_calls_total", "Calls into a plugin, by transport, plugin, generation and result."),
+    ("waybill_plugin_call_seconds", "Time of calls into a plugin, in seconds."),
+    ("waybill_plugin_traps_total", "Calls that trapped or ran out of time, by kind."),
+    ("waybill_plugin_restarts_total", "Instances opened again after a failure."),
+    ("waybill_plugin_memory_bytes", "Linear memory of a plugin's instances."),
+    ("waybill_plugin_instances_open", "Instances that serve."),
+    ("waybill_plugin_breaker_state", "Instances whose breaker is open because they kept failing."),
+    ("waybill_plugin_denied_total", "Host calls refused because the grant doesn't cover them."),
+    ("waybill_plugin_log_dropped_total", "Log lines dropped at the plugin's rate limit."),
+    ("waybill_plugin_metrics_dropped_total", "Metrics of a plugin dropped at its limit of names and labels."),
+    ("waybill_plugin_late_progress_total", "Outcomes told after their call was over."),
+    ("waybill_backoff_decisions_total", "Delays asked of a backoff plugin."),
+    ("waybill_backoff_failures_total", "Answers of a backoff plugin that weren't usable; the built-in policy decided."),
+    ("waybill_backoff_memory_bytes", "Linear memory of a backoff plugin."),
+];
+
+/// Where metrics are recorded and rendered.
+#[derive(Clone)]
+pub struct MetricsHandle(PrometheusHandle);
+
+impl MetricsHandle {
+    /// Everything recorded, as Prometheus text.
+    pub fn render(&self) -> String {
+        self.0.render()
+    }
+
+    /// Drains histograms into their buckets. To be called now and then, so that memory stays flat without scrapes.
+    pub fn upkeep(&self) {
+        self.0.run_upkeep();
+    }
+}
+
+/// Installs the process's recorder with the right buckets and describes the metrics of this crate and of `others` (the
+/// engine's table, ...). Once a process, before anything takes a handle of a metric.
+pub fn install(others: &[&Table]) -> Result<MetricsHandle, ServerError> {
+    let recorder = recorder()?;
+    let handle = MetricsHandle(recorder.handle());
+    metrics::set_global_recorder(recorder).map_err(|cause| ServerError::Metrics(cause.to_string()))?;
+    describe(&[METRICS, PLUGIN_METRICS]);
+    describe(others);
+    Ok(handle)
+}
+
+fn recorder() -> Result<PrometheusRecorder, ServerError> {
+    let by_suffix = [
+        ("_ms", BUCKETS_MS.as_slice()),
+        ("_seconds", BUCKETS_SECONDS.as_slice()),
+        ("_bytes", BUCKETS_BYTES.as_slice()),
+        ("_writes", BUCKETS_COUNT.as_slice()),
+    ];
+    let mut builder = PrometheusBuilder::new();
+    for (suffix, buckets) in by_suffix {
+        builder = builder
+            .set_buckets_for_metric(Matcher::Suffix(suffix.to_owned()), buckets)
+            .map_err(|cause| ServerError::Metrics(cause.to_string()))?;
+    }
+    Ok(builder.build_recorder())
+}
+
+fn describe(tables: &[&Table]) {
+    for (name, help) in tables.iter().copied().flatten() {
+        // The recorder keeps the text by name alone; the type comes from what is recorded.
+        metrics::describe_counter!(*name, Unit::Count, *help);
+    }
+}
+
+/// One request answered.
+pub(crate) fn request(template: Arc<str>, method: &Method, status: StatusCode, took: Duration) {
+    let method = method_label(method);
+    counter!("waybill_http_requests_total", "route" => template.clone(), "method" => method, "status" => status.as_str().to_owned())
+        .increment(1);
+    histogram!("waybill_http_request_duration_seconds", "route" => template, "method" => method).record(took);
+}
+
+/// A connection opened (1.0) or closed (-1.0).
+pub(crate) fn connections(change: f64) {
+    gauge!("waybill_http_connections").increment(change);
+}
+
+/// A connection closed by us.
+pub(crate) fn cut(reason: &'static str) {
+    counter!("waybill_http_connections_cut_total", "reason" => reason).increment(1);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    #[test]
+    fn names_are_unique_and_helped() {
+        let mut seen = BTreeSet::new();
+        for (name, help) in [METRICS, SCRAPED, PLUGIN_METRICS].into_iter().flatten() {
+            assert!(seen.insert(name), "{name} twice");
+            assert!(help.ends_with('.'), "{name}");
+        }
+        assert!(SCRAPED.iter().all(|(name, _)| !name.ends_with("_total")), "what is scraped is a gauge");
+    }
+
+    #[test]
+    fn histograms_have_buckets_of_their_unit() {
+        let recorder = recorder().unwrap();
+        let handle = recorder.handle();
+        metrics::with_local_recorder(&recorder, || {
+            describe(&[METRICS, &[("tx_outbox_latency_ms", "Time from enqueue.")]]);
+            histogram!("tx_outbox_latency_ms", "tenant" => "a").record(7.0);
+            request(Arc::from("/v1/messages"), &Method::POST, StatusCode::CREATED, Duration::from_millis(3));
+        });
+        let text = handle.render();
+        assert!(text.contains("tx_outbox_latency_ms_bucket{tenant=\"a\",le=\"10\"} 1"), "{text}");
+        assert!(text.contains(
+            "waybill_http_request_duration_seconds_bucket{route=\"/v1/messages\",method=\"POST\",le=\"0.005\"} 1"
+        ));
+        assert!(text.contains("waybill_http_requests_total{route=\"/v1/messages\",method=\"POST\",status=\"201\"} 1"));
+        assert!(text.contains("# HELP tx_outbox_latency_ms Time from enqueue"));
+    }
+
+    /// Every metric name written in the host's code is in a table: one of ours, or one of `("name", "help")` pairs.
+    #[test]
+    fn every_recorded_metric_is_described() {
+        let host = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let mut sources = Vec::new();
+        for krate in std::fs::read_dir(host).unwrap() {
+            collect(&krate.unwrap().path().join("src"), &mut sources);
+        }
+        assert!(sources.len() > 20, "the sources weren't found");
+        let texts: Vec<String> = sources.iter().map(|source| std::fs::read_to_string(source).unwrap()).collect();
+        let described = |name: &str| texts.iter().any(|text| text.contains(&format!("(\"{name}\", \"")));
+        let mut missing = BTreeSet::new();
+        for (source, text) in sources.iter().zip(&texts) {
+            for name in macro_names(text).into_iter().filter(|name| !described(name)) {
+                missing.insert(format!("{name} ({})", source.strip_prefix(host).unwrap().display()));
+            }
+        }
+        assert!(missing.is_empty(), "in no table: {missing:#?}");
+    }
+
+    fn collect(folder: &Path, sources: &mut Vec<std::path::PathBuf>) {
+        let Ok(entries) = std::fs::read_dir(folder) else { return };
+        for entry in entries {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                collect(&path, sources);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                sources.push(path);
+            }
+        }
+    }
+
+    /// The first string in each `counter!(`, `gauge!(` and `histogram!(`.
+    fn macro_names(source: &str) -> Vec<String> {
+        let mut names = Vec::new();
+        for kind in ["counter", "gauge", "histogram"] {
+            for rest in source.split(&format!("{kind}!(")).skip(1) {
+                if let Some(text) = rest.trim_start().strip_prefix('"')
+                    && let Some((name, _)) = text.split_once('"')
+                {
+                    names.push(name.to_owned());
+                }
+            }
+        }
+        names
+    }
+}

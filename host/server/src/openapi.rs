@@ -1,0 +1,105 @@
+//! The OpenAPI document, made from the routes themselves.
+
+use std::collections::BTreeMap;
+
+use http::Method;
+use utoipa::openapi::path::Operation;
+use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityRequirement, SecurityScheme};
+use utoipa::openapi::{Content, InfoBuilder, OpenApi, OpenApiBuilder, Ref, RefOr, Response, ResponseBuilder};
+use utoipa::{IntoResponses, PartialSchema, ToSchema};
+
+use crate::auth::Permission;
+use crate::problem::{PROBLEM_JSON, ProblemOut};
+
+/// Member of an operation that says what it needs.
+pub const PERMISSION: &str = "x-waybill-permission";
+
+/// The document without paths.
+pub(crate) fn base() -> OpenApi {
+    let info = InfoBuilder::new()
+        .title("Waybill")
+        .version(env!("CARGO_PKG_VERSION"))
+        .description(Some(
+            "A transactional outbox that delivers through sandboxed plugins. Errors are RFC 9457 problems; lists are paged by an \
+             opaque cursor; durations are `_ms` numbers; instants are RFC 3339 text (or epoch milliseconds in requests); unknown \
+             fields are refused.",
+        ))
+        .build();
+    // A token, or none where the host asks for none.
+    let security = [SecurityRequirement::new::<_, [&str; 0], &str>("bearer", []), SecurityRequirement::default()];
+    let mut api = OpenApiBuilder::new().info(info).security(Some(security)).build();
+    let components = api.components.get_or_insert_default();
+    let bearer =
+        Http::builder().scheme(HttpAuthScheme::Bearer).description(Some("A token configured under [auth].")).build();
+    components.add_security_scheme("bearer", SecurityScheme::Http(bearer));
+    components.schemas.insert(ProblemOut::name().into_owned(), ProblemOut::schema());
+    api
+}
+
+/// The document as clients get it, for the golden file and for `waybill` itself.
+pub fn document() -> OpenApi {
+    crate::routes::all().split_for_parts().1
+}
+
+/// The problems of any operation.
+pub(crate) struct Problems;
+
+impl IntoResponses for Problems {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        let schema = RefOr::Ref(Ref::from_schema_name(ProblemOut::name()));
+        let response = ResponseBuilder::new()
+            .description("What is wrong, why, and what to do; `code` is stable and has a page at `type`.")
+            .content(PROBLEM_JSON, Content::new(Some(schema)))
+            .build();
+        BTreeMap::from([("default".to_owned(), response.into())])
+    }
+}
+
+/// One operation of the document.
+pub(crate) struct OperationRef<'a> {
+    /// Path template.
+    pub path: &'a str,
+    /// Method.
+    pub method: Method,
+    /// What it needs; none = it doesn't say, so nobody may.
+    pub permission: Option<Permission>,
+}
+
+/// Every operation of a document.
+pub(crate) fn operations(api: &OpenApi) -> Vec<OperationRef<'_>> {
+    let mut list = Vec::new();
+    for (path, item) in &api.paths.paths {
+        let methods: [(Method, &Option<Operation>); 5] = [
+            (Method::GET, &item.get),
+            (Method::POST, &item.post),
+            (Method::PUT, &item.put),
+            (Method::PATCH, &item.patch),
+            (Method::DELETE, &item.delete),
+        ];
+        for (method, operation) in methods {
+            let Some(operation) = operation else { continue };
+            let word = operation
+                .extensions
+                .as_ref()
+                .and_then(|extensions| extensions.get(PERMISSION))
+                .and_then(|value| value.as_str());
+            list.push(OperationRef { path, method, permission: word.and_then(Permission::parse) });
+        }
+    }
+    list
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_operation_says_what_it_needs() {
+        let api = document();
+        let operations = operations(&api);
+        assert!(operations.len() > 25);
+        for operation in operations {
+            assert!(operation.permission.is_some(), "{} {} has no {PERMISSION}", operation.method, operation.path);
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! `/v1/messages`.
+
+use axum::extract::{Path, Request, State};
+use axum::response::Response;
+use http::{StatusCode, Uri};
+
+use super::query::{Cursors, ListQuery, TenantQuery, page, query};
+use super::{json, ok};
+use crate::app::App;
+use crate::body::{self, Media, Received};
+use crate::caller::{Caller, traceparent};
+use crate::json::message_out::MessageOut;
+use crate::json::out::{EnqueuedOut, List};
+use crate::json::requests::{PostMessagesJson, Reschedule};
+use crate::json::{decode, post};
+use crate::limits::BULK_BODY_BYTES_MAX;
+use crate::openapi::Problems;
+use crate::problem::Problem;
+
+/// Enqueue messages
+///
+/// All or nothing, up to 10,000 messages or 64 MiB, answered after the durable commit. As JSON lines, one message a line.
+#[utoipa::path(post, path = "/v1/messages", tag = "messages", operation_id = "enqueue",
+    request_body(content((PostMessagesJson = "application/json"), (String = "application/x-ndjson"))),
+    responses(
+        (status = 201, description = "Committed.", body = EnqueuedOut),
+        (status = 200, description = "All of them were there before with the same content.", body = EnqueuedOut),
+        Problems,
+    ),
+    extensions(("x-waybill-permission" = json!("send"))))]
+pub(crate) async fn enqueue(State(app): State<App>, caller: Caller, request: Request) -> Result<Response, Problem> {
+    let trace = traceparent(request.headers());
+    let Received { bytes, media, share } = body::read(&app, request, BULK_BODY_BYTES_MAX).await?;
+    let text = decode::utf8(&bytes)?;
+    let mut messages = match media {
+        Some(Media::Lines) => post::lines(text)?,
+        _ => post::json(text)?,
+    };
+    drop(bytes);
+    if messages.is_empty() {
+        return Err(Problem::invalid("there is no message in the request: send at least one"));
+    }
+    caller.admit(&mut messages, trace.as_deref())?;
+    let done = app.service.enqueue(messages).await?;
+    drop(share);
+    let status = if done.duplicates.len() == done.ids.len() { StatusCode::OK } else { StatusCode::CREATED };
+    json(status, &EnqueuedOut::from(done))
+}
+
+/// List messages
+///
+/// By filter: `state=` takes `pending`, `leased`, `done`, `cancelled`, `expired`; dead ones are at `/v1/dead-letters`.
+#[utoipa::path(get, path = "/v1/messages", tag = "messages", operation_id = "listMessages", params(ListQuery),
+    responses((status = 200, description = "A page, without payloads.", body = List<MessageOut>), Problems),
+    extensions(("x-waybill-permission" = json!("read"))))]
+pub(crate) async fn list(State(app): State<App>, caller: Caller, uri: Uri) -> Result<Response, Problem> {
+    let asked: ListQuery = query(&uri)?;
+    if asked.count {
+        return Err(Problem::invalid("count is for dead letters: /v1/outbox/stats counts the others").at("count"));
+    }
+    let limit = page(asked.limit)?;
+    let tenant = caller.scope(asked.tenant.as_deref(), &asked.filter)?;
+    let cursors = Cursors::of("messages", tenant.as_ref().map(|tenant| tenant.as_str()), &asked.filter);
+    let inner = cursors.read(asked.cursor.as_deref())?;
+    let found = app.service.messages(tenant.as_ref(), &asked.filter, inner.as_deref(), limit).await?;
+    let items = found.items.into_iter().map(MessageOut::from).collect();
+    ok(&List { items, next_cursor: cursors.write(found.next_cursor), count: None })
+}
+
+/// Show a message
+///
+/// State, attempts with outcome and plugin, receipt, payload, and what it waits for.
+#[utoipa::path(get, path = "/v1/messages/{id}", tag = "messages", operation_id = "showMessage",
+    params(("id" = String, Path, description = "Message id."), TenantQuery),
+    responses((status = 200, description = "The message.", body = MessageOut), Problems),
+    extensions(("x-waybill-permission" = json!("read"))))]
+pub(crate) async fn show(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<String>,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    let asked: TenantQuery = query(&uri)?;
+    let tenant = caller.tenant_of(asked.tenant.as_deref(), "message", &id)?;
+    let found = app.service.message(&tenant, &id).await;
+    ok(&MessageOut::from(found.map_err(|error| caller.missed(error, asked.tenant.as_deref(), &tenant))?))
+}
+
+/// Take a message back
+///
+/// Unless it is being sent or finished.
+#[utoipa::path(post, path = "/v1/messages/{id}/cancel", tag = "messages", operation_id = "cancelMessage",
+    params(("id" = String, Path, description = "Message id."), TenantQuery),
+    responses((status = 200, description = "The cancelled message.", body = MessageOut), Problems),
+    extensions(("x-waybill-permission" = json!("operate"))))]
+pub(crate) async fn cancel(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<String>,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    let asked: TenantQuery = query(&uri)?;
+    let tenant = caller.tenant_of(asked.tenant.as_deref(), "message", &id)?;
+    let found = app.service.cancel(&tenant, &id, caller.name()).await;
+    ok(&MessageOut::from(found.map_err(|error| caller.missed(error, asked.tenant.as_deref(), &tenant))?))
+}
+
+/// Move a waiting message to another instant
+#[utoipa::path(post, path = "/v1/messages/{id}/reschedule", tag = "messages", operation_id = "rescheduleMessage",
+    params(("id" = String, Path, description = "Message id."), TenantQuery), request_body = Reschedule,
+    responses((status = 200, description = "The message.", body = MessageOut), Problems),
+    extensions(("x-waybill-permission" = json!("operate"))))]
+pub(crate) async fn reschedule(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let asked: TenantQuery = query(request.uri())?;
+    let tenant = caller.tenant_of(asked.tenant.as_deref(), "message", &id)?;
+    let body: Reschedule = body::json(&app, request).await?;
+    let found = app.service.reschedule(&tenant, &id, body.not_before.0, caller.name()).await;
+    ok(&MessageOut::from(found.map_err(|error| caller.missed(error, asked.tenant.as_deref(), &tenant))?))
+}

@@ -1,0 +1,67 @@
+//! The routes, one file a family. Each handler decodes, asks the service, and encodes; it decides nothing else.
+
+mod dead_letters;
+mod messages;
+mod operations;
+mod outbox;
+mod query;
+mod system;
+mod transactions;
+mod transports;
+
+use axum::body::Body;
+use axum::response::Response;
+use http::{HeaderValue, StatusCode, header};
+use serde::Serialize;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::app::App;
+use crate::openapi;
+use crate::problem::Problem;
+
+/// Every route with its documentation.
+pub(crate) fn all() -> OpenApiRouter<App> {
+    OpenApiRouter::with_openapi(openapi::base())
+        .routes(routes!(messages::list, messages::enqueue))
+        .routes(routes!(messages::show))
+        .routes(routes!(messages::cancel))
+        .routes(routes!(messages::reschedule))
+        .routes(routes!(transactions::transact))
+        .routes(routes!(outbox::stats))
+        .routes(routes!(outbox::blocked))
+        .routes(routes!(dead_letters::list))
+        .routes(routes!(dead_letters::groups))
+        .routes(routes!(dead_letters::show))
+        .routes(routes!(dead_letters::replay))
+        .routes(routes!(dead_letters::quarantine))
+        .routes(routes!(dead_letters::edit))
+        .routes(routes!(operations::start))
+        .routes(routes!(operations::show))
+        .routes(routes!(operations::cancel))
+        .routes(routes!(transports::list))
+        .routes(routes!(transports::pause))
+        .routes(routes!(transports::resume))
+        .routes(routes!(transports::probe))
+        .routes(routes!(system::audit))
+        .routes(routes!(system::whoami))
+        .routes(routes!(system::livez))
+        .routes(routes!(system::readyz))
+        .routes(routes!(system::metrics))
+        .routes(routes!(system::openapi))
+        .routes(routes!(system::error_page))
+}
+
+/// An answer as JSON.
+fn json<T: Serialize>(status: StatusCode, value: &T) -> Result<Response, Problem> {
+    let bytes = serde_json::to_vec(value).map_err(Problem::internal)?;
+    let mut response = Response::new(Body::from(bytes));
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    Ok(response)
+}
+
+/// An answer of status 200 as JSON.
+fn ok<T: Serialize>(value: &T) -> Result<Response, Problem> {
+    json(StatusCode::OK, value)
+}

@@ -1,0 +1,134 @@
+//! `/v1/operations`: bulk acts on dead letters.
+
+use axum::extract::{Path, Request, State};
+use axum::response::Response;
+use http::{HeaderValue, StatusCode, header};
+use waybill_core::outbox::filter::Filter;
+use waybill_core::port::service::OperationRequest;
+use waybill_core::port::transact::Operation;
+
+use super::dead_letters::note;
+use super::{json, ok};
+use crate::app::App;
+use crate::body;
+use crate::caller::{Caller, now};
+use crate::json::message_out::MessageOut;
+use crate::json::out::{DryRun, OperationOut};
+use crate::json::requests::{OperationKind, StartOperation};
+use crate::limits::{OPERATION_RATE_MAX, SAMPLE_MAX};
+use crate::openapi::Problems;
+use crate::problem::Problem;
+
+/// Start a bulk act
+///
+/// On the dead letters that match now. It goes on after a crash, keeps the order of each key, and can be cancelled.
+#[utoipa::path(post, path = "/v1/operations", tag = "operations", operation_id = "startOperation", request_body = StartOperation,
+    responses(
+        (status = 202, description = "Started; `location` is its address.", body = OperationOut, headers(("location" = String))),
+        (status = 200, description = "Dry run: the count and a sample; nothing was changed.", body = DryRun),
+        Problems,
+    ),
+    extensions(("x-waybill-permission" = json!("operate"))))]
+pub(crate) async fn start(State(app): State<App>, caller: Caller, request: Request) -> Result<Response, Problem> {
+    let asked: StartOperation = body::json(&app, request).await?;
+    check(&asked)?;
+    let tenant = caller.scope(asked.tenant.as_deref(), &asked.filter)?;
+    let filter = effective_filter(asked.kind, &asked.filter)?;
+    if asked.dry_run {
+        let matched = app.service.count_dead(tenant.as_ref(), &filter).await?;
+        let page = app.service.dead_letters(tenant.as_ref(), &filter, None, SAMPLE_MAX).await?;
+        return ok(&DryRun { dry_run: true, matched, sample: page.items.into_iter().map(MessageOut::from).collect() });
+    }
+    let request = OperationRequest {
+        kind: asked.kind.as_str().to_owned(),
+        filter,
+        tenant,
+        rate: asked.rate,
+        reason: asked.reason,
+        actor: caller.name().to_owned(),
+    };
+    let started = OperationOut::from(app.service.start_operation(request).await?);
+    let mut response = json(StatusCode::ACCEPTED, &started)?;
+    let location = HeaderValue::from_str(&format!("/v1/operations/{}", started.id)).map_err(Problem::internal)?;
+    response.headers_mut().insert(header::LOCATION, location);
+    Ok(response)
+}
+
+/// Show a bulk act
+#[utoipa::path(get, path = "/v1/operations/{id}", tag = "operations", operation_id = "showOperation",
+    params(("id" = String, Path, description = "Operation id.")),
+    responses((status = 200, description = "How it stands.", body = OperationOut), Problems),
+    extensions(("x-waybill-permission" = json!("read"))))]
+pub(crate) async fn show(State(app): State<App>, caller: Caller, Path(id): Path<String>) -> Result<Response, Problem> {
+    ok(&OperationOut::from(visible(&app, &caller, &id).await?))
+}
+
+/// Stop a bulk act
+///
+/// What is done stays done.
+#[utoipa::path(post, path = "/v1/operations/{id}/cancel", tag = "operations", operation_id = "cancelOperation",
+    params(("id" = String, Path, description = "Operation id.")),
+    responses((status = 200, description = "How it ended.", body = OperationOut), Problems),
+    extensions(("x-waybill-permission" = json!("operate"))))]
+pub(crate) async fn cancel(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
+    visible(&app, &caller, &id).await?;
+    ok(&OperationOut::from(app.service.cancel_operation(&id, caller.name()).await?))
+}
+
+/// An operation of the caller's tenants; another doesn't exist for the caller.
+async fn visible(app: &App, caller: &Caller, id: &str) -> Result<Operation, Problem> {
+    let operation = app.service.operation(id).await?;
+    if caller.sees(operation.tenant.as_deref()) { Ok(operation) } else { Err(Problem::not_found("operation", id)) }
+}
+
+fn check(asked: &StartOperation) -> Result<(), Problem> {
+    note("reason", &asked.reason)?;
+    if asked.filter.trim().is_empty() {
+        return Err(Problem::invalid("filter is empty: to take every dead letter, write \"id=*\"").at("filter"));
+    }
+    if asked.kind == OperationKind::Quarantine && asked.reason.trim().is_empty() {
+        return Err(
+            Problem::invalid("reason is empty: it becomes the note of the quarantined dead letters").at("reason")
+        );
+    }
+    if asked.rate.is_some_and(|rate| !(1..=OPERATION_RATE_MAX).contains(&rate)) {
+        return Err(Problem::invalid(format!("rate is in acts a second: take 1 to {OPERATION_RATE_MAX}")).at("rate"));
+    }
+    Ok(())
+}
+
+/// The filter with what the kind implies: quarantined dead letters are replayed by their id only (`semantics.md` §2).
+fn effective_filter(kind: OperationKind, filter: &str) -> Result<String, Problem> {
+    if kind == OperationKind::Purge {
+        return Ok(filter.to_owned());
+    }
+    let parsed = Filter::parse(filter, now()).map_err(|error| Problem::invalid(error.to_string()).at("filter"))?;
+    match parsed.state.as_ref().map(|glob| glob.exact()) {
+        None => Ok(format!("{filter} state=dead")),
+        Some(Some("dead")) => Ok(filter.to_owned()),
+        Some(_) => Err(Problem::invalid(format!(
+            "a bulk {} takes dead letters that aren't quarantined: leave out state=, and act on quarantined ones by their id",
+            kind.as_str()
+        ))
+        .at("filter")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bulk_replay_leaves_quarantined_ones_alone() {
+        let of = |kind, filter| effective_filter(kind, filter).map_err(|problem| problem.code.status);
+        assert_eq!(of(OperationKind::Replay, "code=HTTP.*"), Ok("code=HTTP.* state=dead".into()));
+        assert_eq!(of(OperationKind::Replay, "state=failed"), Ok("state=failed".into()));
+        assert_eq!(of(OperationKind::Replay, "state=quarantined"), Err(400));
+        assert_eq!(of(OperationKind::Quarantine, "state=*"), Err(400));
+        assert_eq!(of(OperationKind::Purge, "state=quarantined"), Ok("state=quarantined".into()));
+    }
+}

@@ -1,0 +1,39 @@
+//! `/v1/outbox`.
+
+use axum::extract::State;
+use axum::response::Response;
+use http::Uri;
+
+use super::ok;
+use super::query::{TenantQuery, query};
+use crate::app::App;
+use crate::caller::Caller;
+use crate::json::out::{BlockedOut, List, StatsOut};
+use crate::openapi::Problems;
+use crate::problem::Problem;
+
+/// Depths and ages
+///
+/// By tenant and transport.
+#[utoipa::path(get, path = "/v1/outbox/stats", tag = "outbox", operation_id = "outboxStats", params(TenantQuery),
+    responses((status = 200, description = "A row a tenant and transport.", body = List<StatsOut>), Problems),
+    extensions(("x-waybill-permission" = json!("read"))))]
+pub(crate) async fn stats(State(app): State<App>, caller: Caller, uri: Uri) -> Result<Response, Problem> {
+    let asked: TenantQuery = query(&uri)?;
+    let tenant = caller.scope(asked.tenant.as_deref(), "")?;
+    let rows = app.service.stats(tenant.as_ref()).await?;
+    ok(&List::whole(rows.into_iter().map(StatsOut::from).collect()))
+}
+
+/// What holds messages back
+///
+/// Keys, destinations, transports and topics without a route, with the reason and since when.
+#[utoipa::path(get, path = "/v1/outbox/blocked", tag = "outbox", operation_id = "outboxBlocked", params(TenantQuery),
+    responses((status = 200, description = "A row a hold.", body = List<BlockedOut>), Problems),
+    extensions(("x-waybill-permission" = json!("read"))))]
+pub(crate) async fn blocked(State(app): State<App>, caller: Caller, uri: Uri) -> Result<Response, Problem> {
+    let asked: TenantQuery = query(&uri)?;
+    let tenant = caller.scope(asked.tenant.as_deref(), "")?;
+    let rows = app.service.blocked(tenant.as_ref()).await?;
+    ok(&List::whole(rows.into_iter().map(BlockedOut::from).collect()))
+}

@@ -1,0 +1,145 @@
+//! Query strings.
+
+use axum::extract::Query;
+use http::Uri;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use utoipa::IntoParams;
+
+use crate::cursor;
+use crate::json::decode;
+use crate::limits::{PAGE_DEFAULT, PAGE_MAX};
+use crate::problem::Problem;
+
+/// Which tenant's object.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct TenantQuery {
+    /// Tenant; the credential's only one, else `default`, if absent.
+    pub tenant: Option<String>,
+}
+
+/// Which items of a list.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct ListQuery {
+    /// Only this tenant's.
+    pub tenant: Option<String>,
+    /// Conditions that all hold: `tenant=acme topic=bus:orders.* key=42 state=parked code=NATS.* age>1h`.
+    #[serde(default)]
+    pub filter: String,
+    /// `next_cursor` of the page before.
+    #[serde(alias = "resume_token")]
+    pub cursor: Option<String>,
+    /// Most items, 1 to 1,000; 100 if absent.
+    #[param(minimum = 1, maximum = 1000)]
+    pub limit: Option<usize>,
+    /// Also count what matches (dead letters only).
+    #[serde(default)]
+    pub count: bool,
+}
+
+/// Which dead letters to group.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct FilterQuery {
+    /// Only this tenant's.
+    pub tenant: Option<String>,
+    /// Conditions that all hold.
+    #[serde(default)]
+    pub filter: String,
+}
+
+/// The latest of something.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct TailQuery {
+    /// Only this tenant's.
+    pub tenant: Option<String>,
+    /// Most items, 1 to 1,000; 100 if absent.
+    #[param(minimum = 1, maximum = 1000)]
+    pub limit: Option<usize>,
+}
+
+/// No parameters.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NoQuery {}
+
+/// Reads the query string.
+pub(crate) fn query<T: DeserializeOwned>(uri: &Uri) -> Result<T, Problem> {
+    Query::<T>::try_from_uri(uri).map(|query| query.0).map_err(|rejection| {
+        let text = rejection.body_text();
+        let cause = text.rsplit_once("query string: ").map_or(text.as_str(), |(_, cause)| cause);
+        match cause.split_once(": ") {
+            // The reader names the parameter first: `limit: invalid digit found in string`.
+            Some((parameter, cause)) if !parameter.contains(' ') => {
+                Problem::invalid(format!("query parameter {parameter}: {}", decode::remedy(cause))).at(parameter)
+            }
+            _ => Problem::invalid(format!("query string: {}", decode::remedy(cause))),
+        }
+    })
+}
+
+/// The size of a page.
+pub(crate) fn page(limit: Option<usize>) -> Result<usize, Problem> {
+    match limit {
+        None => Ok(PAGE_DEFAULT),
+        Some(limit) if (1..=PAGE_MAX).contains(&limit) => Ok(limit),
+        Some(limit) => {
+            Err(Problem::invalid(format!("limit is {limit}: take 1 to {PAGE_MAX}, and go on with next_cursor"))
+                .at("limit"))
+        }
+    }
+}
+
+/// A list's cursors, bound to route, tenant and filter.
+pub(crate) struct Cursors<'a>([&'a str; 3]);
+
+impl<'a> Cursors<'a> {
+    /// Of one list.
+    pub fn of(route: &'static str, tenant: Option<&'a str>, filter: &'a str) -> Self {
+        Self([route, tenant.unwrap_or("*"), filter])
+    }
+
+    /// The store's cursor in the caller's.
+    pub fn read(&self, cursor: Option<&str>) -> Result<Option<String>, Problem> {
+        cursor.map(|cursor| cursor::unwrap(&self.0, cursor)).transpose()
+    }
+
+    /// The caller's cursor around the store's.
+    pub fn write(&self, inner: Option<String>) -> Option<String> {
+        inner.map(|inner| cursor::wrap(&self.0, &inner))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_read_and_unknown_ones_refused() {
+        let read = |text: &'static str| query::<ListQuery>(&Uri::from_static(text));
+        let list = read("/v1/messages?filter=key%3Da%20b&limit=5&resume_token=x&tenant=t").unwrap();
+        assert_eq!((list.filter.as_str(), list.limit, list.cursor.as_deref()), ("key=a b", Some(5), Some("x")));
+        let problem = read("/v1/messages?limt=5").unwrap_err();
+        assert!(problem.detail.contains("did you mean \"limit\""), "{}", problem.detail);
+        let problem = read("/v1/messages?limit=many").unwrap_err();
+        assert_eq!(problem.code.status, 400);
+        assert!(problem.detail.contains("limit"), "{}", problem.detail);
+        assert!(read("/v1/messages?limit=1&limit=2").is_err());
+    }
+
+    #[test]
+    fn a_page_is_bounded() {
+        assert_eq!(page(None), Ok(PAGE_DEFAULT));
+        assert_eq!(page(Some(1000)), Ok(1000));
+        for wrong in [0, 1001, usize::MAX] {
+            assert_eq!(page(Some(wrong)).unwrap_err().at.path.as_deref(), Some("limit"));
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Audit, identity, probes, metrics, documents.
+
+use std::sync::atomic::Ordering;
+
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::response::Response;
+use http::{HeaderValue, StatusCode, Uri, header};
+use waybill_core::port::service::Check;
+
+use super::query::{NoQuery, TailQuery, page, query};
+use super::{json, ok};
+use crate::app::App;
+use crate::auth::{Permission, Tenants};
+use crate::caller::Caller;
+use crate::codes::{self, ErrorPage};
+use crate::json::out::{AuditOut, CheckOut, List, Liveness, Readiness, WhoAmI};
+use crate::limits::PROBE_TIMEOUT;
+use crate::openapi::Problems;
+use crate::problem::Problem;
+use crate::scrape;
+
+/// Show the audit trail
+///
+/// Newest first.
+#[utoipa::path(get, path = "/v1/audit", tag = "system", operation_id = "listAudit", params(TailQuery),
+    responses((status = 200, description = "The latest events.", body = List<AuditOut>), Problems),
+    extensions(("x-waybill-permission" = json!("operate"))))]
+pub(crate) async fn audit(State(app): State<App>, caller: Caller, uri: Uri) -> Result<Response, Problem> {
+    let asked: TailQuery = query(&uri)?;
+    let limit = page(asked.limit)?;
+    let tenant = caller.scope(asked.tenant.as_deref(), "")?;
+    let events = app.service.audit(tenant.as_ref(), limit).await?;
+    ok(&List::whole(events.into_iter().map(AuditOut::from).collect()))
+}
+
+/// Tell who the caller is
+#[utoipa::path(get, path = "/v1/whoami", tag = "system", operation_id = "whoAmI",
+    responses((status = 200, description = "Name, tenants and roles.", body = WhoAmI), Problems),
+    extensions(("x-waybill-permission" = json!("any"))))]
+pub(crate) async fn whoami(State(app): State<App>, caller: Caller) -> Result<Response, Problem> {
+    let tenants = match &caller.0.tenants {
+        Tenants::All => vec!["*".to_owned()],
+        Tenants::Only(list) => list.iter().map(|tenant| tenant.as_str().to_owned()).collect(),
+    };
+    ok(&WhoAmI {
+        name: caller.name().to_owned(),
+        tenants,
+        roles: caller.0.roles.iter().map(|role| role.as_str().to_owned()).collect(),
+        auth: if app.auth.is_some() { "token" } else { "none" }.to_owned(),
+    })
+}
+
+/// Whether the process answers
+///
+/// It asks nothing of any dependency.
+#[utoipa::path(get, path = "/livez", tag = "system", operation_id = "livez",
+    responses((status = 200, description = "It does.", body = Liveness), Problems),
+    extensions(("x-waybill-permission" = json!("public"))))]
+pub(crate) async fn livez() -> Result<Response, Problem> {
+    ok(&Liveness { status: "ok".to_owned() })
+}
+
+/// Whether the host can do its work
+///
+/// Every check by name. Where tokens are configured, the details are for callers with one.
+#[utoipa::path(get, path = "/readyz", tag = "system", operation_id = "readyz",
+    responses((status = 200, description = "It can.", body = Readiness), (status = 503, description = "A check fails.", body = Readiness), Problems),
+    extensions(("x-waybill-permission" = json!("public"))))]
+pub(crate) async fn readyz(State(app): State<App>, caller: Caller) -> Result<Response, Problem> {
+    let check =
+        |name: &str, status: &str, detail: String| Check { name: name.to_owned(), status: status.to_owned(), detail };
+    let mut checks = match tokio::time::timeout(PROBE_TIMEOUT, app.service.ready()).await {
+        Ok(checks) => checks,
+        Err(_) => vec![check("outbox", "fail", format!("no answer within {} ms", PROBE_TIMEOUT.as_millis()))],
+    };
+    checks.push(match app.draining.load(Ordering::Acquire) {
+        true => check("server", "fail", "the host is draining: it finishes what it has and takes no more".to_owned()),
+        false => check("server", "ok", format!("waybill {}", app.version)),
+    });
+    let status = if checks.iter().any(|check| check.status == "fail") {
+        "fail"
+    } else if checks.iter().any(|check| check.status == "warn") {
+        "warn"
+    } else {
+        "ok"
+    };
+    let told = caller.0.may(Permission::Read);
+    let checks = checks.into_iter().map(|check| {
+        let mut check = CheckOut::from(check);
+        if !told {
+            check.detail.clear();
+        }
+        check
+    });
+    let body = Readiness { status: status.to_owned(), checks: checks.collect() };
+    json(if status == "fail" { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK }, &body)
+}
+
+/// Metrics in Prometheus text
+#[utoipa::path(get, path = "/metrics", tag = "system", operation_id = "metrics",
+    responses((status = 200, description = "The exposition.", body = String, content_type = "text/plain"), Problems),
+    extensions(("x-waybill-permission" = json!("metrics"))))]
+pub(crate) async fn metrics(State(app): State<App>) -> Response {
+    let mut response = Response::new(Body::from(scrape::render(&app).await));
+    let media = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    response.headers_mut().insert(header::CONTENT_TYPE, media);
+    response
+}
+
+/// This document
+#[utoipa::path(get, path = "/openapi.json", tag = "system", operation_id = "openapi",
+    responses((status = 200, description = "OpenAPI 3.1.", body = Object), Problems),
+    extensions(("x-waybill-permission" = json!("public"))))]
+pub(crate) async fn openapi(State(app): State<App>) -> Response {
+    let mut response = Response::new(Body::from(app.openapi.clone()));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// What an error code means
+///
+/// The address in `type` of every problem.
+#[utoipa::path(get, path = "/errors/{code}", tag = "system", operation_id = "errorPage",
+    params(("code" = String, Path, description = "Error code.")),
+    responses((status = 200, description = "Meaning and remedy.", body = ErrorPage), Problems),
+    extensions(("x-waybill-permission" = json!("public"))))]
+pub(crate) async fn error_page(Path(code): Path<String>, uri: Uri) -> Result<Response, Problem> {
+    let NoQuery {} = query(&uri)?;
+    let entry = codes::find(&code).ok_or_else(|| Problem::not_found("error code", &code))?;
+    ok(&ErrorPage::from(entry))
+}

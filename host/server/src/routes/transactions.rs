@@ -1,0 +1,57 @@
+//! `/v1/transactions`.
+
+use axum::extract::{Request, State};
+use axum::response::Response;
+use http::StatusCode;
+
+use super::json;
+use crate::app::App;
+use crate::body::{self, Received};
+use crate::caller::{Caller, traceparent};
+use crate::json::decode;
+use crate::json::out::TransactedOut;
+use crate::json::requests::{TransactionIn, TransactionJson};
+use crate::limits::{BULK_BODY_BYTES_MAX, STATEMENTS_MAX};
+use crate::openapi::Problems;
+use crate::problem::Problem;
+
+/// Commit statements and messages together
+///
+/// All or nothing; it commits alone. Statements reach tables of your own only.
+#[utoipa::path(post, path = "/v1/transactions", tag = "messages", operation_id = "transact", request_body = TransactionJson,
+    responses(
+        (status = 201, description = "Committed, with new messages.", body = TransactedOut),
+        (status = 200, description = "Committed; no message was new.", body = TransactedOut),
+        Problems,
+    ),
+    extensions(("x-waybill-permission" = json!("transact"))))]
+pub(crate) async fn transact(State(app): State<App>, caller: Caller, request: Request) -> Result<Response, Problem> {
+    let trace = traceparent(request.headers());
+    let Received { bytes, media, share } = body::read(&app, request, BULK_BODY_BYTES_MAX).await?;
+    body::only_json(media)?;
+    let asked: TransactionIn = decode::value(decode::utf8(&bytes)?)?;
+    drop(bytes);
+    if asked.events.is_some_and(|events| !events.is_empty()) {
+        return Err(Problem::new(
+            "SCHEMA.UNSUPPORTED",
+            "this host has no event streams yet: send messages and statements only",
+        )
+        .at("events"));
+    }
+    if asked.statements.len() > STATEMENTS_MAX {
+        return Err(Problem::invalid(format!(
+            "{} statements, at most {STATEMENTS_MAX} are taken",
+            asked.statements.len()
+        ))
+        .at("statements"));
+    }
+    let mut messages = asked.messages.bounded()?;
+    if asked.statements.is_empty() && messages.is_empty() {
+        return Err(Problem::invalid("the transaction is empty: give statements, messages or both"));
+    }
+    caller.admit(&mut messages, trace.as_deref())?;
+    let done = app.service.transact(asked.statements, messages).await?;
+    drop(share);
+    let status = if done.ids.len() > done.duplicates.len() { StatusCode::CREATED } else { StatusCode::OK };
+    json(status, &TransactedOut::from(done))
+}

@@ -1,0 +1,182 @@
+//! Gauges that are counted when somebody scrapes: depths, ages, breakers. Rendered here and not kept in the recorder, so
+//! that a tenant or transport that is gone leaves no stale line.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use waybill_core::port::service::{BlockedView, OutboxStats, TransportView};
+
+use crate::app::Inner;
+use crate::limits::{PROBE_TIMEOUT, TENANT_LABELS_MAX};
+use crate::metrics::SCRAPED;
+
+/// The whole exposition.
+pub(crate) async fn render(app: &Inner) -> String {
+    let mut text = app.metrics.as_ref().map(|metrics| metrics.render()).unwrap_or_default();
+    let counted = tokio::time::timeout(PROBE_TIMEOUT, async {
+        let (stats, blocked, transports, checks) = tokio::join!(
+            app.service.stats(None),
+            app.service.blocked(None),
+            app.service.transports(),
+            app.service.ready()
+        );
+        let ready = checks.iter().all(|check| check.status != "fail");
+        Some((stats.ok()?, blocked.ok()?, transports, ready))
+    })
+    .await
+    .ok()
+    .flatten();
+    let mut page = Page { text: &mut text };
+    page.family("waybill_build_info", [(vec![("version", app.version.as_str())], 1.0)]);
+    page.family("waybill_scrape_complete", [(vec![], f64::from(u8::from(counted.is_some())))]);
+    if let Some((stats, blocked, transports, ready)) = counted {
+        page.family("waybill_ready", [(vec![], f64::from(u8::from(ready)))]);
+        depths(&mut page, stats);
+        holds(&mut page, &blocked);
+        senders(&mut page, &transports);
+    }
+    text
+}
+
+struct Page<'a> {
+    text: &'a mut String,
+}
+
+impl Page<'_> {
+    /// Writes a family, unless the recorder has one of this name: two would make the page unreadable.
+    fn family<'l>(&mut self, name: &str, lines: impl IntoIterator<Item = (Vec<(&'l str, &'l str)>, f64)>) {
+        if self.text.contains(&format!("# TYPE {name} ")) {
+            return;
+        }
+        let help = SCRAPED.iter().find(|(known, _)| *known == name).map_or("", |(_, help)| help);
+        let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} gauge");
+        for (labels, value) in lines {
+            self.text.push_str(name);
+            for (index, (label, text)) in labels.iter().enumerate() {
+                let _ = write!(self.text, "{}{label}=\"{}\"", if index == 0 { '{' } else { ',' }, escape(text));
+            }
+            let _ = writeln!(self.text, "{} {value}", if labels.is_empty() { "" } else { "}" });
+        }
+        self.text.push('\n');
+    }
+}
+
+fn escape(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+/// Sums the tenants past the bound, smallest first, into `_other`.
+fn bounded(stats: Vec<OutboxStats>) -> Vec<OutboxStats> {
+    let mut load: BTreeMap<&str, u64> = BTreeMap::new();
+    for row in &stats {
+        *load.entry(&row.tenant).or_default() += row.ready + row.leased + row.parked + row.scheduled + row.dead;
+    }
+    let mut largest: Vec<(&str, u64)> = load.into_iter().collect();
+    largest.sort_by_key(|(_, messages)| std::cmp::Reverse(*messages));
+    let shown: BTreeSet<String> =
+        largest.into_iter().take(TENANT_LABELS_MAX).map(|(tenant, _)| tenant.to_owned()).collect();
+    let mut rows: BTreeMap<(String, String), OutboxStats> = BTreeMap::new();
+    for row in stats {
+        let tenant = if shown.contains(&row.tenant) { row.tenant.clone() } else { "_other".to_owned() };
+        let sum = rows.entry((tenant.clone(), row.transport.clone())).or_insert_with(|| OutboxStats {
+            tenant,
+            transport: row.transport.clone(),
+            ..OutboxStats::default()
+        });
+        sum.ready += row.ready;
+        sum.leased += row.leased;
+        sum.parked += row.parked;
+        sum.scheduled += row.scheduled;
+        sum.dead += row.dead;
+        sum.oldest_ready_ms = sum.oldest_ready_ms.max(row.oldest_ready_ms);
+    }
+    rows.into_values().collect()
+}
+
+fn depths(page: &mut Page<'_>, stats: Vec<OutboxStats>) {
+    let rows = bounded(stats);
+    let states = |row: &OutboxStats| {
+        [
+            ("ready", row.ready),
+            ("leased", row.leased),
+            ("parked", row.parked),
+            ("scheduled", row.scheduled),
+            ("dead", row.dead),
+        ]
+    };
+    page.family(
+        "waybill_outbox_depth",
+        rows.iter().flat_map(|row| {
+            states(row).map(|(state, count)| {
+                (
+                    vec![("tenant", row.tenant.as_str()), ("transport", row.transport.as_str()), ("state", state)],
+                    count as f64,
+                )
+            })
+        }),
+    );
+    page.family(
+        "waybill_outbox_oldest_ready_seconds",
+        rows.iter().filter_map(|row| {
+            let age = row.oldest_ready_ms? as f64 / 1000.0;
+            Some((vec![("tenant", row.tenant.as_str()), ("transport", row.transport.as_str())], age))
+        }),
+    );
+}
+
+fn holds(page: &mut Page<'_>, blocked: &[BlockedView]) {
+    let mut kinds: BTreeMap<&str, u64> =
+        ["key", "destination", "transport", "no_route", "paused"].into_iter().map(|kind| (kind, 0)).collect();
+    for hold in blocked {
+        *kinds.entry(&hold.kind).or_default() += 1;
+    }
+    page.family("waybill_outbox_blocked", kinds.into_iter().map(|(kind, count)| (vec![("kind", kind)], count as f64)));
+}
+
+fn senders(page: &mut Page<'_>, transports: &[TransportView]) {
+    let lines = |value: fn(&TransportView) -> f64| {
+        transports.iter().map(move |view| (vec![("transport", view.name.as_str())], value(view)))
+    };
+    page.family(
+        "waybill_transport_breaker_state",
+        lines(|view| match view.breaker.as_str() {
+            "closed" => 0.0,
+            "half-open" => 1.0,
+            _ => 2.0,
+        }),
+    );
+    page.family("waybill_transport_paused", lines(|view| f64::from(u8::from(view.paused))));
+    page.family("waybill_transport_in_flight", lines(|view| view.in_flight as f64));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tenants_past_the_bound_are_summed_up() {
+        let row = |index: usize, ready| OutboxStats {
+            tenant: format!("t{index}"),
+            transport: "web".into(),
+            ready,
+            oldest_ready_ms: Some(ready),
+            ..OutboxStats::default()
+        };
+        let stats: Vec<OutboxStats> = (0..TENANT_LABELS_MAX + 3).map(|index| row(index, index as u64 + 1)).collect();
+        let rows = bounded(stats);
+        assert_eq!(rows.len(), TENANT_LABELS_MAX + 1);
+        let other = rows.iter().find(|row| row.tenant == "_other").unwrap();
+        assert_eq!((other.ready, other.oldest_ready_ms), (1 + 2 + 3, Some(3)));
+    }
+
+    #[test]
+    fn label_values_are_escaped() {
+        let mut text = String::new();
+        let hostile = "a\"} 1\nx{b=\"\\";
+        Page { text: &mut text }.family("waybill_ready", [(vec![("tenant", hostile)], 2.0)]);
+        assert!(text.contains(r#"waybill_ready{tenant="a\"} 1\nx{b=\"\\"} 2"#), "{text}");
+        assert_eq!(text.lines().filter(|line| !line.is_empty()).count(), 3);
+        Page { text: &mut text }.family("waybill_ready", [(vec![], 1.0)]);
+        assert_eq!(text.matches("# TYPE waybill_ready gauge").count(), 1);
+    }
+}

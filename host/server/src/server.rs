@@ -1,0 +1,123 @@
+//! What a composition root builds and runs.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::middleware::from_fn_with_state;
+use bytes::Bytes;
+use http::StatusCode;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tower_http::catch_panic::CatchPanicLayer;
+use waybill_core::port::service::OutboxService;
+
+use crate::app::{App, Inner, Rules};
+use crate::auth::{Authenticator, Permission, Principal, Tenants};
+use crate::edge;
+use crate::error::ServerError;
+use crate::limits::{Limits, METRICS_UPKEEP};
+use crate::listen::check_listen;
+use crate::metrics::MetricsHandle;
+use crate::routes;
+pub use crate::run::Drained;
+
+/// What a server is made of.
+pub struct Parts {
+    /// The outbox.
+    pub service: Arc<dyn OutboxService>,
+    /// Who may call; none = loopback only, no tokens.
+    pub auth: Option<Arc<dyn Authenticator>>,
+    /// Bounds.
+    pub limits: Limits,
+    /// From [`crate::metrics::install`]; none = `/metrics` shows the outbox's depths only.
+    pub metrics: Option<MetricsHandle>,
+    /// Version of the host, as shown by `/readyz` and `/metrics`.
+    pub version: String,
+}
+
+/// The HTTP server.
+pub struct Server {
+    app: App,
+    router: Router,
+}
+
+impl Server {
+    /// Puts it together. Nothing listens yet.
+    pub fn new(parts: Parts) -> Self {
+        let (routes, api) = routes::all().split_for_parts();
+        let nobody = Principal { name: "anonymous".to_owned(), tenants: Tenants::Only(Vec::new()), roles: Vec::new() };
+        let app: App = Arc::new(Inner {
+            requests: Arc::new(Semaphore::new(parts.limits.requests_max.min(Semaphore::MAX_PERMITS))),
+            bodies: Arc::new(Semaphore::new((parts.limits.bodies_bytes_max / 1024).min(Semaphore::MAX_PERMITS))),
+            rules: Rules::of(&api),
+            openapi: Bytes::from(serde_json::to_vec(&api).unwrap_or_default()),
+            service: parts.service,
+            auth: parts.auth,
+            limits: parts.limits,
+            metrics: parts.metrics,
+            version: parts.version,
+            draining: AtomicBool::new(false),
+            local: Arc::new(Principal::local()),
+            anonymous: Arc::new(nobody),
+        });
+        let router = routes
+            .fallback(|| async { StatusCode::NOT_FOUND })
+            .layer(CatchPanicLayer::custom(edge::panicked))
+            .layer(from_fn_with_state(app.clone(), edge::edge))
+            .with_state(app.clone());
+        Self { app, router }
+    }
+
+    /// The routes behind the edge, as a service of one's own.
+    pub fn router(&self) -> Router {
+        self.router.clone()
+    }
+
+    /// Serves the listeners until `shutdown` ends; then takes no more connections, lets requests under way end for at
+    /// most `drain`, and cuts the rest. Refuses listeners beyond loopback while no authentication is configured.
+    pub async fn run(
+        self,
+        listeners: Vec<TcpListener>,
+        shutdown: impl Future<Output = ()>,
+        drain: Duration,
+    ) -> Result<Drained, ServerError> {
+        for listener in &listeners {
+            let address =
+                listener.local_addr().map_err(|cause| ServerError::Bind { address: "(unknown)".to_owned(), cause })?;
+            check_listen(address, self.app.auth.is_some())?;
+        }
+        let upkeep = self.app.metrics.clone().map(|metrics| {
+            tokio::spawn(async move {
+                let mut pulse = tokio::time::interval(METRICS_UPKEEP);
+                loop {
+                    pulse.tick().await;
+                    metrics.upkeep();
+                }
+            })
+        });
+        let app = self.app.clone();
+        let on_drain = move || app.draining.store(true, Ordering::Release);
+        let drained = crate::run::serve(self.router, listeners, &self.app.limits, shutdown, on_drain, drain).await;
+        if let Some(upkeep) = upkeep {
+            upkeep.abort();
+        }
+        Ok(drained)
+    }
+}
+
+/// Binds an address that [`check_listen`] allows.
+pub async fn bind(address: std::net::SocketAddr, auth_configured: bool) -> Result<TcpListener, ServerError> {
+    check_listen(address, auth_configured)?;
+    TcpListener::bind(address).await.map_err(|cause| ServerError::Bind { address: address.to_string(), cause })
+}
+
+/// What each operation needs, by method and path, as enforced: for tests and for `docs/`.
+pub fn permissions() -> Vec<(String, String, Option<Permission>)> {
+    let api = crate::openapi::document();
+    crate::openapi::operations(&api)
+        .into_iter()
+        .map(|operation| (operation.method.to_string(), operation.path.to_owned(), operation.permission))
+        .collect()
+}

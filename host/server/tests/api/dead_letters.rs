@@ -1,0 +1,68 @@
+//! `/v1/dead-letters`.
+
+use serde_json::json;
+use waybill_core::time::UnixMillis;
+
+use crate::support::{Api, NOW, post};
+
+#[tokio::test]
+async fn dead_letters_are_listed_counted_grouped_and_shown() {
+    let api = Api::open();
+    let list = api.get("/v1/dead-letters?filter=code%3DHTTP.*&count=true").await.json();
+    assert_eq!((list["count"].as_u64(), list["items"][0]["state"].as_str()), (Some(42), Some("dead")));
+    assert!(api.get("/v1/dead-letters").await.json().get("count").is_none());
+    let groups = api.get("/v1/dead-letters/groups").await.json();
+    assert_eq!(groups["items"][0]["latest_at"], "2026-09-21T14:13:20.123Z");
+    assert_eq!(api.get("/v1/dead-letters/d-1").await.json()["attempts"], 3);
+    assert_eq!(api.get("/v1/dead-letters/gone").await.problem().0, 404);
+    assert_eq!(
+        api.fake.calls()[..2],
+        ["dead_letters * [code=HTTP.*] None 100".to_owned(), "count_dead * [code=HTTP.*]".to_owned()]
+    );
+}
+
+#[tokio::test]
+async fn replay_takes_a_reason_or_nothing() {
+    let api = Api::open();
+    let bare = http::Request::post("/v1/dead-letters/d-1/replay")
+        .header("host", "localhost")
+        .body(axum::body::Body::empty())
+        .unwrap();
+    assert_eq!(api.send(bare).await.status, 200);
+    assert_eq!(api.post("/v1/dead-letters/d-1/replay?tenant=acme", r#"{"reason":"fixed"}"#).await.status, 200);
+    assert_eq!(api.post("/v1/dead-letters/d-1/quarantine", r#"{"note":"look at it"}"#).await.status, 200);
+    assert_eq!(
+        api.fake.calls(),
+        ["replay default d-1 [] local", "replay acme d-1 [fixed] local", "quarantine default d-1 [look at it] local"]
+    );
+}
+
+#[tokio::test]
+async fn an_edit_changes_what_it_names_and_links_to_the_original() {
+    let api = Api::open();
+    let body = r#"{"topic":"bus:repaired","payload":{"n": 2.50},"key":null,"not_before":1790000000999}"#;
+    let answer = api.send(post("/v1/dead-letters/d-1/edit", body)).await;
+    assert_eq!(answer.status.as_u16(), 201, "{}", answer.text);
+    let edited = api.fake.taken().remove(0);
+    assert_eq!(edited.topic, "bus:repaired");
+    assert_eq!(edited.payload, r#"{"n": 2.50}"#);
+    assert_eq!((edited.key, edited.id), (None, None));
+    assert_eq!(edited.causation_id.as_deref(), Some("d-1"));
+    assert_eq!(edited.content_type.as_deref(), Some("application/json"));
+    assert_eq!((edited.not_before, edited.expires_at), (Some(UnixMillis(1_790_000_000_999)), None));
+    assert_eq!(
+        (edited.event_type.as_deref(), edited.event_version, edited.occurred_at),
+        (Some("order_placed"), Some(2), Some(NOW))
+    );
+    assert_eq!(edited.headers, [("x-a".to_owned(), "1".to_owned()), ("x-a".to_owned(), "2".to_owned())]);
+    assert_eq!((edited.correlation_id.as_deref(), edited.tenant.as_deref()), (Some("c"), Some("default")));
+}
+
+#[tokio::test]
+async fn an_edit_of_nothing_is_the_same_message_again() {
+    let api = Api::open();
+    assert_eq!(api.post("/v1/dead-letters/d-1/edit", "{}").await.json(), json!({"ids": ["made-0"], "duplicates": []}));
+    let edited = api.fake.taken().remove(0);
+    assert_eq!(edited.payload, "{\"z\":1.10,\"a\":12345678901234567890}");
+    assert_eq!(edited.topic, "http:https://shop.example/hook");
+}

@@ -1,0 +1,196 @@
+//! Real connections: protocols, limits of heads and time, draining.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Notify, oneshot};
+use tokio::task::JoinHandle;
+use waybill_server::error::ServerError;
+use waybill_server::limits::Limits;
+use waybill_server::server::{Drained, bind};
+
+use crate::support::{Fake, get, send, server};
+
+struct Live {
+    fake: Arc<Fake>,
+    address: SocketAddr,
+    router: axum::Router,
+    stop: Option<oneshot::Sender<()>>,
+    ended: JoinHandle<Result<Drained, ServerError>>,
+}
+
+impl Live {
+    async fn start(limits: Limits, drain: Duration) -> Self {
+        let fake = Arc::new(Fake::default());
+        let listener = bind("127.0.0.1:0".parse().unwrap(), false).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let server = server(fake.clone(), None, limits);
+        let router = server.router();
+        let ended = tokio::spawn(server.run(vec![listener], async { drop(stopped.await) }, drain));
+        Self { fake, address, router, stop: Some(stop), ended }
+    }
+    fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+    fn stop(&mut self) {
+        self.stop.take().unwrap().send(()).unwrap();
+    }
+    async fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.address).await.unwrap()
+    }
+}
+
+const MESSAGE: &str = r#"{"topic":"bus:a","payload":1}"#;
+const PATIENCE: Duration = Duration::from_secs(20);
+
+async fn enqueue(url: String) -> reqwest::Result<reqwest::Response> {
+    reqwest::Client::new().post(url).header("content-type", "application/json").body(MESSAGE).send().await
+}
+
+async fn until(mut condition: impl FnMut() -> bool) {
+    while !condition() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[tokio::test]
+async fn http1_and_http2_in_clear_text_are_served() {
+    let mut live = Live::start(Limits::default(), PATIENCE).await;
+    let answer = enqueue(live.url("/v1/messages")).await.unwrap();
+    assert_eq!((answer.status().as_u16(), answer.version()), (201, http::Version::HTTP_11));
+    let io = hyper_util::rt::TokioIo::new(live.connect().await);
+    let (mut sender, connection) =
+        hyper::client::conn::http2::handshake(hyper_util::rt::TokioExecutor::new(), io).await.unwrap();
+    let driver = tokio::spawn(connection);
+    let request =
+        http::Request::get(live.url("/v1/whoami")).body(http_body_util::Empty::<bytes::Bytes>::new()).unwrap();
+    let answer = sender.send_request(request).await.unwrap();
+    assert_eq!((answer.status().as_u16(), answer.version()), (200, http::Version::HTTP_2));
+    drop((answer, sender));
+    live.stop();
+    assert_eq!(live.ended.await.unwrap().unwrap(), Drained { cut: 0 });
+    let _ = driver.await;
+}
+
+#[tokio::test]
+async fn draining_finishes_what_is_under_way_and_takes_no_more() {
+    let mut live = Live::start(Limits::default(), PATIENCE).await;
+    let gate = Arc::new(Notify::new());
+    *live.fake.gate.lock().unwrap() = Some(gate.clone());
+    let idle = live.connect().await;
+    let held = tokio::spawn(enqueue(live.url("/v1/messages")));
+    until(|| !live.fake.calls.lock().unwrap().is_empty()).await;
+    live.stop();
+    while TcpStream::connect(live.address).await.is_ok() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert!(!live.ended.is_finished());
+    gate.notify_one();
+    assert_eq!(held.await.unwrap().unwrap().status(), 201);
+    assert_eq!(live.ended.await.unwrap().unwrap(), Drained { cut: 0 });
+    drop(idle);
+}
+
+#[tokio::test]
+async fn what_does_not_end_by_the_deadline_is_cut() {
+    let mut live = Live::start(Limits::default(), Duration::from_millis(50)).await;
+    *live.fake.gate.lock().unwrap() = Some(Arc::new(Notify::new()));
+    let held = tokio::spawn(enqueue(live.url("/v1/messages")));
+    until(|| !live.fake.calls.lock().unwrap().is_empty()).await;
+    live.stop();
+    assert_eq!(live.ended.await.unwrap().unwrap(), Drained { cut: 1 });
+    assert!(held.await.unwrap().is_err());
+}
+
+#[tokio::test]
+async fn readyz_fails_while_draining() {
+    let mut live = Live::start(Limits::default(), PATIENCE).await;
+    let gate = Arc::new(Notify::new());
+    *live.fake.gate.lock().unwrap() = Some(gate.clone());
+    assert_eq!(send(&live.router, get("/readyz")).await.status, 200);
+    let held = tokio::spawn(enqueue(live.url("/v1/messages")));
+    until(|| !live.fake.calls.lock().unwrap().is_empty()).await;
+    live.stop();
+    while send(&live.router, get("/readyz")).await.status != 503 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(send(&live.router, get("/livez")).await.status, 200);
+    gate.notify_one();
+    assert_eq!(held.await.unwrap().unwrap().status(), 201);
+    live.ended.await.unwrap().unwrap();
+}
+
+/// Everything the server sends before it closes.
+async fn rest(mut stream: TcpStream) -> String {
+    let mut text = Vec::new();
+    let read = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut text)).await.expect("the connection stayed open");
+    drop(read);
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+#[tokio::test]
+async fn slow_senders_of_heads_are_cut() {
+    let limits = Limits {
+        first_request_timeout: Duration::from_millis(50),
+        idle_timeout: Duration::from_millis(50),
+        ..Limits::default()
+    };
+    let live = Live::start(limits, PATIENCE).await;
+    // Nothing at all, the beginning of an HTTP/2 preface, half a head.
+    for start in ["", "PRI * HT", "GET /livez HTTP/1.1\r\nhost: loc"] {
+        let mut stream = live.connect().await;
+        stream.write_all(start.as_bytes()).await.unwrap();
+        assert_eq!(rest(stream).await, "", "{start}");
+    }
+    // One request, then silence.
+    let limits = Limits { idle_timeout: Duration::from_secs(1), ..Limits::default() };
+    let live = Live::start(limits, PATIENCE).await;
+    let mut stream = live.connect().await;
+    stream.write_all(b"GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
+    assert!(rest(stream).await.starts_with("HTTP/1.1 200 OK"));
+}
+
+#[tokio::test]
+async fn large_heads_are_refused() {
+    let live = Live::start(Limits::default(), PATIENCE).await;
+    let many: String = (0..150).map(|n| format!("x-{n}: 1\r\n")).collect();
+    let long = format!("x-long: {}\r\n", "x".repeat(64 * 1024));
+    for headers in [many, long] {
+        let mut stream = live.connect().await;
+        let _ = stream.write_all(format!("GET /livez HTTP/1.1\r\nhost: localhost\r\n{headers}\r\n").as_bytes()).await;
+        let answer = rest(stream).await;
+        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 431"), "{answer}");
+    }
+    assert_eq!(reqwest::get(live.url("/livez")).await.unwrap().status(), 200);
+}
+
+#[tokio::test]
+async fn connections_past_the_bound_wait_for_a_place() {
+    let live = Live::start(Limits { connections_max: 1, ..Limits::default() }, PATIENCE).await;
+    let mut first = live.connect().await;
+    first.write_all(b"GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
+    let mut byte = [0; 1];
+    first.read_exact(&mut byte).await.unwrap();
+    let second = tokio::spawn(reqwest::get(live.url("/livez")));
+    tokio::task::yield_now().await;
+    assert!(!second.is_finished());
+    drop(first);
+    assert_eq!(second.await.unwrap().unwrap().status(), 200);
+}
+
+#[tokio::test]
+async fn listening_beyond_loopback_without_tokens_is_refused() {
+    let refused = bind("0.0.0.0:0".parse().unwrap(), false).await.unwrap_err();
+    assert_eq!(refused.code(), "CONFIG.LISTEN");
+    let open = TcpListener::bind("0.0.0.0:0").await.unwrap();
+    let server = server(Arc::new(Fake::default()), None, Limits::default());
+    let refused = server.run(vec![open], async {}, PATIENCE).await.unwrap_err();
+    assert_eq!(refused.code(), "CONFIG.LISTEN");
+    let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let error = bind(taken.local_addr().unwrap(), false).await.unwrap_err();
+    assert_eq!(error.code(), "CONFIG.BIND");
+}

@@ -1,0 +1,21 @@
+//! The HTTP API against a service made of recordings: what is decoded, refused, encoded and documented. What the
+//! outbox itself does is tested with the real one, in the workspace's `tests/`.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+mod auth;
+mod bad_input;
+mod bytes;
+mod dead_letters;
+mod live;
+mod messages;
+mod openapi;
+mod operations;
+mod support;
+mod system;

@@ -1,0 +1,201 @@
+//! The OpenAPI document: complete, in step with the committed file, and true about real answers.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use serde_json::{Value, json};
+use waybill_server::openapi::document;
+
+use crate::support::{Answer, Api, get, post};
+
+fn api_json() -> Value {
+    serde_json::to_value(document()).unwrap()
+}
+
+/// `host/server/openapi.json` is what clients are generated from. After an intended change, run this test with
+/// `UPDATE_OPENAPI=1` and commit the file.
+#[test]
+fn the_committed_document_is_the_one_of_the_code() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("openapi.json");
+    let text = serde_json::to_string_pretty(&api_json()).unwrap() + "\n";
+    if std::env::var_os("UPDATE_OPENAPI").is_some() {
+        std::fs::write(&file, &text).unwrap();
+    }
+    let committed = std::fs::read_to_string(&file).unwrap_or_default();
+    assert!(
+        committed == text,
+        "openapi.json is out of date: run this test with UPDATE_OPENAPI=1 and look at the difference"
+    );
+}
+
+#[test]
+fn every_call_of_the_surface_is_there() {
+    let api = api_json();
+    let mut found = BTreeSet::new();
+    for (path, item) in api["paths"].as_object().unwrap() {
+        for method in item.as_object().unwrap().keys() {
+            found.insert(format!("{} {path}", method.to_uppercase()));
+        }
+    }
+    let surface = [
+        "POST /v1/messages",
+        "GET /v1/messages",
+        "GET /v1/messages/{id}",
+        "POST /v1/messages/{id}/cancel",
+        "POST /v1/messages/{id}/reschedule",
+        "POST /v1/transactions",
+        "GET /v1/outbox/stats",
+        "GET /v1/outbox/blocked",
+        "GET /v1/dead-letters",
+        "GET /v1/dead-letters/groups",
+        "GET /v1/dead-letters/{id}",
+        "POST /v1/dead-letters/{id}/replay",
+        "POST /v1/dead-letters/{id}/quarantine",
+        "POST /v1/dead-letters/{id}/edit",
+        "POST /v1/operations",
+        "GET /v1/operations/{id}",
+        "POST /v1/operations/{id}/cancel",
+        "GET /v1/transports",
+        "POST /v1/transports/{name}/pause",
+        "POST /v1/transports/{name}/resume",
+        "POST /v1/transports/{name}/probe",
+        "GET /v1/audit",
+        "GET /v1/whoami",
+        "GET /livez",
+        "GET /readyz",
+        "GET /metrics",
+        "GET /openapi.json",
+        "GET /errors/{code}",
+    ];
+    assert_eq!(found, surface.iter().map(|call| (*call).to_owned()).collect());
+}
+
+#[test]
+fn the_document_is_well_formed() {
+    let api = api_json();
+    assert!(api["openapi"].as_str().unwrap().starts_with("3.1"));
+    let mut ids = BTreeSet::new();
+    for (path, item) in api["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap() {
+            let id = operation["operationId"].as_str().unwrap();
+            assert!(ids.insert(id.to_owned()), "{id} twice");
+            assert!(!operation["summary"].as_str().unwrap_or("").is_empty(), "{method} {path} has no summary");
+            let named: BTreeSet<&str> =
+                path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}')).collect();
+            let parameters = operation["parameters"].as_array().cloned().unwrap_or_default();
+            let documented: BTreeSet<&str> = parameters
+                .iter()
+                .filter(|parameter| parameter["in"] == "path")
+                .map(|parameter| parameter["name"].as_str().unwrap())
+                .collect();
+            assert_eq!(named, documented, "{method} {path}");
+            for (status, response) in operation["responses"].as_object().unwrap() {
+                let content = response["content"]
+                    .as_object()
+                    .unwrap_or_else(|| panic!("{method} {path} {status} has no content"));
+                assert!(content.values().all(|media| media.get("schema").is_some()), "{method} {path} {status}");
+            }
+            assert!(operation["responses"].get("default").is_some(), "{method} {path} doesn't document problems");
+        }
+    }
+    references(&api, &api);
+}
+
+fn references(api: &Value, node: &Value) {
+    match node {
+        Value::Object(map) => {
+            if let Some(Value::String(target)) = map.get("$ref") {
+                assert!(api.pointer(target.trim_start_matches('#')).is_some(), "{target} leads nowhere");
+            }
+            map.values().for_each(|value| references(api, value));
+        }
+        Value::Array(list) => list.iter().for_each(|value| references(api, value)),
+        _ => {}
+    }
+}
+
+/// Checks an answer against the schema that the document gives for its route and status.
+fn check(api: &Value, method: &str, template: &str, answer: &Answer) {
+    let responses = &api["paths"][template][method]["responses"];
+    let status = answer.status.as_u16().to_string();
+    let response = responses.get(&status).unwrap_or(&responses["default"]);
+    let media = answer.header("content-type").split(';').next().unwrap().to_owned();
+    let schema = response["content"]
+        .get(&media)
+        .unwrap_or_else(|| panic!("{method} {template} {status}: {media} isn't documented"))["schema"]
+        .clone();
+    if media == "text/plain" {
+        return;
+    }
+    let root = json!({"$schema": "https://json-schema.org/draft/2020-12/schema", "allOf": [schema], "components": api["components"]});
+    let validator = jsonschema::draft202012::new(&root).unwrap_or_else(|error| panic!("{template}: {error}"));
+    let body = answer.json();
+    let faults: Vec<String> =
+        validator.iter_errors(&body).map(|fault| format!("{}: {fault}", fault.instance_path())).collect();
+    assert!(faults.is_empty(), "{method} {template} {status}: {faults:#?}\n{body:#}");
+    if let (Some(Value::String(target)), Some(object)) = (schema.get("$ref"), body.as_object()) {
+        let known = api.pointer(&format!("{}/properties", target.trim_start_matches('#')));
+        for member in object.keys() {
+            assert!(
+                known.is_some_and(|known| known.get(member).is_some()),
+                "{method} {template}: {member} isn't documented"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn answers_are_as_documented() {
+    let document = api_json();
+    let api = Api::open();
+    let one = r#"{"topic":"bus:a","payload":1}"#;
+    let bodies = [
+        ("/v1/messages", one),
+        ("/v1/transactions", r#"{"statements":[{"query":"RETURN 1","bindings":{"a":1}}]}"#),
+        ("/v1/messages/{id}/reschedule", r#"{"not_before":1790000000123}"#),
+        ("/v1/dead-letters/{id}/quarantine", r#"{"note":"n"}"#),
+        ("/v1/operations", r#"{"kind":"replay","filter":"id=*"}"#),
+    ];
+    let mut checked = 0;
+    for (template, item) in document["paths"].as_object().unwrap() {
+        for method in item.as_object().unwrap().keys() {
+            let body = bodies.iter().find(|(path, _)| path == template).map_or("{}", |(_, body)| body);
+            let path = template.replace("{id}", "x").replace("{name}", "web").replace("{code}", "OUTBOX.BUSY");
+            let ask = |path: &str, body: &'static str| if method == "get" { get(path) } else { post(path, body) };
+            let good = api.send(ask(&path, body)).await;
+            assert!(good.status.is_success(), "{method} {template}: {}", good.text);
+            check(&document, method, template, &good);
+            let bad = api.send(ask(&format!("{path}?nonsense=1"), "][")).await;
+            check(&document, method, template, &bad);
+            checked += 1;
+        }
+    }
+    assert!(checked >= 28);
+    let dry = api.post("/v1/operations", r#"{"kind":"replay","filter":"id=*","dry_run":true}"#).await;
+    check(&document, "post", "/v1/operations", &dry);
+    let counted = api.get("/v1/dead-letters?count=true").await;
+    check(&document, "get", "/v1/dead-letters", &counted);
+}
+
+#[test]
+fn documented_requests_are_what_is_read() {
+    let document = api_json();
+    let schema = |name: &str| {
+        let root = json!({"$schema": "https://json-schema.org/draft/2020-12/schema", "$ref": format!("#/components/schemas/{name}"), "components": document["components"]});
+        jsonschema::draft202012::new(&root).unwrap()
+    };
+    let post = schema("PostMessages");
+    for good in [
+        json!({"topic": "bus:a", "payload": {"x": [1]}, "headers": {"a": "b", "c": ["d"]}, "not_before": "2026-09-21T14:13:20Z", "occurred_at": 1_790_000_000_123_u64}),
+        json!({"messages": [{"topic": "bus:a", "payload_base64": "AA=="}]}),
+    ] {
+        assert!(post.is_valid(&good), "{good}");
+        assert!(waybill_server::json::post::json(&good.to_string()).is_ok(), "{good}");
+    }
+    for bad in
+        [json!({"payload": 1}), json!({"topic": "bus:a", "payload": 1, "x": 1}), json!({"messages": 1}), json!([])]
+    {
+        assert!(!post.is_valid(&bad), "{bad}");
+        assert!(waybill_server::json::post::json(&bad.to_string()).is_err(), "{bad}");
+    }
+}

@@ -1,0 +1,442 @@
+//! A service made of recordings, and calls through the whole router.
+
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use axum::Router;
+use axum::body::Body;
+use bytes::Bytes;
+use http::{HeaderMap, Request, StatusCode};
+use http_body_util::BodyExt;
+use serde_json::Value;
+use tokio::sync::Notify;
+use tower::ServiceExt;
+use waybill_core::ids::Tenant;
+use waybill_core::new_message::NewMessage;
+use waybill_core::outbox::records::{AttemptOutcome, AttemptRecord};
+use waybill_core::port::query::{DeadGroup, Page};
+use waybill_core::port::service::*;
+use waybill_core::port::transact::{AuditEvent, Operation, OperationState, Statement};
+use waybill_core::port::transport::{Health, HealthReport, PluginIdentity, Receipt};
+use waybill_core::time::UnixMillis;
+use waybill_server::auth::{Role, StaticTokens, Tenants, TokenRecord};
+use waybill_server::limits::Limits;
+use waybill_server::server::{Parts, Server};
+
+pub const NOW: UnixMillis = UnixMillis(1_790_000_000_123);
+
+/// Records what it is asked and answers with examples, or fails as told.
+#[derive(Default)]
+pub struct Fake {
+    pub calls: Mutex<Vec<String>>,
+    pub enqueued: Mutex<Vec<NewMessage>>,
+    pub fails: Mutex<Option<ServiceError>>,
+    pub panics: Mutex<bool>,
+    /// Every message counts as a duplicate.
+    pub duplicates: Mutex<bool>,
+    /// Enqueues wait here when set.
+    pub gate: Mutex<Option<Arc<Notify>>>,
+    pub checks: Mutex<Vec<Check>>,
+    pub stuck: Mutex<bool>,
+}
+
+impl Fake {
+    fn told(&self, call: String) -> Result<(), ServiceError> {
+        self.calls.lock().unwrap().push(call);
+        assert!(!*self.panics.lock().unwrap(), "told to panic with a secret");
+        self.fails.lock().unwrap().clone().map_or(Ok(()), Err)
+    }
+    pub fn calls(&self) -> Vec<String> {
+        std::mem::take(&mut self.calls.lock().unwrap())
+    }
+    pub fn taken(&self) -> Vec<NewMessage> {
+        std::mem::take(&mut self.enqueued.lock().unwrap())
+    }
+    fn enqueued(&self, messages: Vec<NewMessage>) -> Enqueued {
+        let ids: Vec<String> = messages
+            .iter()
+            .enumerate()
+            .map(|(i, message)| message.id.clone().unwrap_or_else(|| format!("made-{i}")))
+            .collect();
+        self.enqueued.lock().unwrap().extend(messages);
+        let duplicates = if *self.duplicates.lock().unwrap() { ids.clone() } else { Vec::new() };
+        Enqueued { ids, duplicates }
+    }
+}
+
+pub fn view(tenant: &str, id: &str) -> MessageView {
+    let text = |text: &str| Some(text.to_owned());
+    let plugin = plugin();
+    MessageView {
+        id: id.to_owned(),
+        tenant: tenant.to_owned(),
+        state: MessageState::Dead,
+        topic: "http:https://shop.example/hook".into(),
+        transport: text("web"),
+        key: text("order-1"),
+        seq: Some(7 << 20),
+        shard: 0,
+        attempts: 3,
+        suspect: 0,
+        created_at: NOW,
+        occurred_at: NOW,
+        not_before: Some(NOW),
+        expires_at: Some(NOW),
+        ended_at: Some(NOW),
+        last_error: text("HTTP.500: no"),
+        receipt: Some(Receipt {
+            broker_ref: text("200"),
+            duplicate: false,
+            attributes: vec![("a".into(), "b".into())],
+        }),
+        waiting: Some(Waiting { on: "key".into(), reason: "an earlier one".into(), since: Some(NOW), until: None }),
+        history: vec![AttemptRecord {
+            at: NOW,
+            took_ms: 12,
+            outcome: AttemptOutcome::Retry,
+            worker: "host-1".into(),
+            transport: "web".into(),
+            plugin: Some(plugin.into()),
+            code: text("HTTP.500"),
+            reason: text("no"),
+            maybe_delivered: true,
+        }],
+        event_type: "order_placed".into(),
+        event_version: 2,
+        aggregate_type: text("order"),
+        aggregate_id: text("1"),
+        envelope_id: text("e"),
+        correlation_id: text("c"),
+        causation_id: text("s"),
+        reply_to: text("bus:replies"),
+        traceparent: text("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
+        headers: vec![("x-a".into(), "1".into()), ("x-a".into(), "2".into())],
+        content_type: text("application/json"),
+        payload_bytes: 17,
+        payload_sha256: text("ab"),
+        payload: Some(Bytes::from_static(b"{\"z\":1.10,\"a\":12345678901234567890}")),
+        note: None,
+    }
+}
+
+pub fn plugin() -> PluginIdentity {
+    PluginIdentity { plugin: "http".into(), version: "1.0.0".into(), digest: "sha256:ab".into(), generation: 1 }
+}
+
+fn transport(name: &str) -> TransportView {
+    TransportView {
+        name: name.to_owned(),
+        plugin: plugin(),
+        paused: false,
+        breaker: "closed".into(),
+        lanes: 1,
+        in_flight: 2,
+        health: HealthReport { health: Health::Ready, detail: Some("fine".into()) },
+    }
+}
+
+fn operation(id: &str, tenant: Option<String>) -> Operation {
+    Operation {
+        id: id.to_owned(),
+        kind: "replay".into(),
+        filter: "code=HTTP.* state=dead".into(),
+        tenant,
+        rate: 100,
+        reason: String::new(),
+        state: OperationState::Running,
+        matched: 5,
+        done: 1,
+        failed: 0,
+        cursor: None,
+        error: None,
+        created_at: NOW,
+        updated_at: NOW,
+    }
+}
+
+type Served<T> = Result<T, ServiceError>;
+
+fn name(tenant: Option<&Tenant>) -> String {
+    tenant.map_or("*".to_owned(), |tenant| tenant.to_string())
+}
+
+fn found(id: &str, what: &'static str, tenant: &Tenant) -> Served<MessageView> {
+    if id == "gone" { Err(ServiceError::NotFound { what, id: id.to_owned() }) } else { Ok(view(tenant.as_str(), id)) }
+}
+
+#[async_trait]
+impl OutboxService for Fake {
+    async fn enqueue(&self, messages: Vec<NewMessage>) -> Served<Enqueued> {
+        let gate = self.gate.lock().unwrap().clone();
+        self.told(format!("enqueue {}", messages.len()))?;
+        if let Some(gate) = gate {
+            gate.notified().await;
+        }
+        Ok(self.enqueued(messages))
+    }
+    async fn transact(&self, statements: Vec<Statement>, messages: Vec<NewMessage>) -> Served<TransactionDone> {
+        self.told(format!("transact {} {}", statements.len(), messages.len()))?;
+        let results = statements.into_iter().map(|statement| Value::Object(statement.bindings)).collect();
+        let done = self.enqueued(messages);
+        Ok(TransactionDone { ids: done.ids, duplicates: done.duplicates, results })
+    }
+    async fn message(&self, tenant: &Tenant, id: &str) -> Served<MessageView> {
+        self.told(format!("message {tenant} {id}"))?;
+        found(id, "message", tenant)
+    }
+    async fn messages(
+        &self,
+        tenant: Option<&Tenant>,
+        filter: &str,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Served<Page<MessageView>> {
+        self.told(format!("messages {} [{filter}] {cursor:?} {limit}", name(tenant)))?;
+        let bare = MessageView {
+            payload: None,
+            payload_sha256: None,
+            receipt: None,
+            waiting: None,
+            key: None,
+            ..view("default", "m-1")
+        };
+        Ok(Page { items: vec![bare], next_cursor: cursor.is_none().then(|| "0:17/ä".to_owned()) })
+    }
+    async fn cancel(&self, tenant: &Tenant, id: &str, actor: &str) -> Served<MessageView> {
+        self.told(format!("cancel {tenant} {id} {actor}"))?;
+        found(id, "message", tenant)
+    }
+    async fn reschedule(&self, tenant: &Tenant, id: &str, not_before: UnixMillis, actor: &str) -> Served<MessageView> {
+        self.told(format!("reschedule {tenant} {id} {} {actor}", not_before.0))?;
+        found(id, "message", tenant)
+    }
+    async fn stats(&self, tenant: Option<&Tenant>) -> Served<Vec<OutboxStats>> {
+        self.told(format!("stats {}", name(tenant)))?;
+        let row = OutboxStats {
+            tenant: "acme".into(),
+            transport: "web".into(),
+            ready: 3,
+            oldest_ready_ms: Some(1500),
+            ..Default::default()
+        };
+        Ok(vec![row])
+    }
+    async fn blocked(&self, tenant: Option<&Tenant>) -> Served<Vec<BlockedView>> {
+        self.told(format!("blocked {}", name(tenant)))?;
+        Ok(vec![BlockedView {
+            kind: "destination".into(),
+            tenant: Some("acme".into()),
+            transport: Some("web".into()),
+            subject: "https://shop.example".into(),
+            reason: "401".into(),
+            code: Some("HTTP.401".into()),
+            since: NOW,
+            until: None,
+            waiting: 4,
+        }])
+    }
+    async fn dead_letters(
+        &self,
+        tenant: Option<&Tenant>,
+        filter: &str,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Served<Page<MessageView>> {
+        self.told(format!("dead_letters {} [{filter}] {cursor:?} {limit}", name(tenant)))?;
+        Ok(Page { items: vec![view("default", "d-1")], next_cursor: None })
+    }
+    async fn count_dead(&self, tenant: Option<&Tenant>, filter: &str) -> Served<u64> {
+        self.told(format!("count_dead {} [{filter}]", name(tenant)))?;
+        Ok(42)
+    }
+    async fn dead_groups(&self, tenant: Option<&Tenant>, filter: &str) -> Served<Vec<DeadGroup>> {
+        self.told(format!("dead_groups {} [{filter}]", name(tenant)))?;
+        Ok(vec![DeadGroup {
+            tenant: "acme".into(),
+            code: "HTTP.500".into(),
+            signature: "HTTP #".into(),
+            topic: "bus:a".into(),
+            count: 2,
+            first_at: NOW.0,
+            latest_at: NOW.0,
+            example: "d-1".into(),
+        }])
+    }
+    async fn dead_letter(&self, tenant: &Tenant, id: &str) -> Served<MessageView> {
+        self.told(format!("dead_letter {tenant} {id}"))?;
+        found(id, "dead letter", tenant)
+    }
+    async fn replay(&self, tenant: &Tenant, id: &str, reason: &str, actor: &str) -> Served<MessageView> {
+        self.told(format!("replay {tenant} {id} [{reason}] {actor}"))?;
+        found(id, "dead letter", tenant)
+    }
+    async fn quarantine(&self, tenant: &Tenant, id: &str, note: &str, actor: &str) -> Served<MessageView> {
+        self.told(format!("quarantine {tenant} {id} [{note}] {actor}"))?;
+        found(id, "dead letter", tenant)
+    }
+    async fn edit(&self, tenant: &Tenant, id: &str, edited: NewMessage, actor: &str) -> Served<Enqueued> {
+        self.told(format!("edit {tenant} {id} {actor}"))?;
+        Ok(self.enqueued(vec![edited]))
+    }
+    async fn start_operation(&self, request: OperationRequest) -> Served<Operation> {
+        let OperationRequest { kind, filter, tenant, rate, reason, actor } = request;
+        self.told(format!("start {kind} [{filter}] {} {rate:?} [{reason}] {actor}", name(tenant.as_ref())))?;
+        Ok(operation("op-1", tenant.map(String::from)))
+    }
+    async fn operation(&self, id: &str) -> Served<Operation> {
+        self.told(format!("operation {id}"))?;
+        match id {
+            "gone" => Err(ServiceError::NotFound { what: "operation", id: id.to_owned() }),
+            "of-all" => Ok(operation(id, None)),
+            id => Ok(operation(id, Some("acme".into()))),
+        }
+    }
+    async fn cancel_operation(&self, id: &str, actor: &str) -> Served<Operation> {
+        self.told(format!("cancel_operation {id} {actor}"))?;
+        Ok(Operation { state: OperationState::Cancelled, ..operation(id, Some("acme".into())) })
+    }
+    async fn transports(&self) -> Vec<TransportView> {
+        vec![transport("web")]
+    }
+    async fn pause(&self, transport_name: &str, actor: &str) -> Served<TransportView> {
+        self.told(format!("pause {transport_name} {actor}"))?;
+        Ok(TransportView { paused: true, ..transport(transport_name) })
+    }
+    async fn resume(&self, transport_name: &str, actor: &str) -> Served<TransportView> {
+        self.told(format!("resume {transport_name} {actor}"))?;
+        Ok(transport(transport_name))
+    }
+    async fn probe(&self, transport_name: &str, actor: &str) -> Served<TransportView> {
+        self.told(format!("probe {transport_name} {actor}"))?;
+        match transport_name {
+            "gone" => Err(ServiceError::NotFound { what: "transport", id: transport_name.to_owned() }),
+            known => Ok(transport(known)),
+        }
+    }
+    async fn audit(&self, tenant: Option<&Tenant>, limit: usize) -> Served<Vec<AuditEvent>> {
+        self.told(format!("audit {} {limit}", name(tenant)))?;
+        Ok(vec![AuditEvent {
+            at: NOW,
+            kind: "TxReplayRequested".into(),
+            actor: "local".into(),
+            tenant: Some("acme".into()),
+            object: "d-1".into(),
+            detail: serde_json::json!({"reason": "x"}),
+        }])
+    }
+    async fn ready(&self) -> Vec<Check> {
+        if *self.stuck.lock().unwrap() {
+            std::future::pending::<()>().await;
+        }
+        self.checks.lock().unwrap().clone()
+    }
+}
+
+/// Tokens are their own names; the hash is made here.
+pub fn token(name: &str, tenants: &[&str], roles: &[Role]) -> TokenRecord {
+    use sha2::Digest as _;
+    let hash = sha2::Sha256::digest(name.as_bytes());
+    let tenants = match tenants {
+        ["*"] => Tenants::All,
+        list => Tenants::Only(list.iter().map(|tenant| Tenant::new(tenant).unwrap()).collect()),
+    };
+    TokenRecord {
+        name: name.to_owned(),
+        sha256: hash.iter().map(|byte| format!("{byte:02x}")).collect(),
+        tenants,
+        roles: roles.to_vec(),
+    }
+}
+
+/// A server over a fake.
+pub struct Api {
+    pub fake: Arc<Fake>,
+    pub router: Router,
+}
+
+/// An answer, read.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub text: String,
+}
+
+impl Answer {
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {:?}", self.text))
+    }
+    pub fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
+    }
+    /// Status and code of a problem; checks what every problem has.
+    #[track_caller]
+    pub fn problem(&self) -> (u16, String) {
+        assert_eq!(self.header("content-type"), "application/problem+json", "{self:?}");
+        let body = self.json();
+        assert_eq!(body["status"], self.status.as_u16(), "{body}");
+        assert_eq!(body["type"], format!("/errors/{}", body["code"].as_str().unwrap()), "{body}");
+        assert_eq!(body["request_id"], self.header("x-request-id"), "{body}");
+        for member in ["title", "detail", "instance"] {
+            assert!(!body[member].as_str().unwrap().is_empty(), "{member}: {body}");
+        }
+        (self.status.as_u16(), body["code"].as_str().unwrap().to_owned())
+    }
+}
+
+pub fn server(fake: Arc<Fake>, tokens: Option<Vec<TokenRecord>>, limits: Limits) -> Server {
+    let auth = tokens.map(|tokens| Arc::new(StaticTokens::new(tokens).unwrap()) as Arc<_>);
+    Server::new(Parts { service: fake, auth, limits, metrics: None, version: "9.9.9".into() })
+}
+
+impl Api {
+    /// On loopback, nobody asked for a token.
+    pub fn open() -> Self {
+        Self::with(None, Limits::default())
+    }
+    pub fn with(tokens: Option<Vec<TokenRecord>>, limits: Limits) -> Self {
+        let fake = Arc::new(Fake::default());
+        let router = server(fake.clone(), tokens, limits).router();
+        Self { fake, router }
+    }
+    pub async fn send(&self, request: Request<Body>) -> Answer {
+        send(&self.router, request).await
+    }
+    pub async fn get(&self, path: &str) -> Answer {
+        self.send(get(path)).await
+    }
+    pub async fn post(&self, path: &str, body: impl Into<Body>) -> Answer {
+        self.send(post(path, body)).await
+    }
+}
+
+pub async fn send(router: &Router, request: Request<Body>) -> Answer {
+    let response = router.clone().oneshot(request).await.unwrap();
+    let (head, body) = response.into_parts();
+    let bytes = body.collect().await.unwrap().to_bytes();
+    let answer =
+        Answer { status: head.status, headers: head.headers, text: String::from_utf8(bytes.to_vec()).unwrap() };
+    assert!(!answer.header("x-request-id").is_empty(), "{answer:?}");
+    assert_eq!(answer.header("x-content-type-options"), "nosniff");
+    assert_eq!(answer.header("cache-control"), "no-store");
+    assert!(!answer.headers.contains_key("access-control-allow-origin"));
+    answer
+}
+
+pub fn get(path: &str) -> Request<Body> {
+    Request::get(path).header("host", "localhost:7070").body(Body::empty()).unwrap()
+}
+
+pub fn post(path: &str, body: impl Into<Body>) -> Request<Body> {
+    Request::post(path)
+        .header("host", "localhost:7070")
+        .header("content-type", "application/json")
+        .body(body.into())
+        .unwrap()
+}
+
+/// The request with one more header.
+pub fn with(mut request: Request<Body>, name: &'static str, value: &str) -> Request<Body> {
+    request.headers_mut().insert(name, value.parse().unwrap());
+    request
+}

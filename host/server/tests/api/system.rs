@@ -1,0 +1,180 @@
+//! Probes, metrics, audit, identity, load and time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::sync::Notify;
+use waybill_core::port::service::Check;
+use waybill_server::auth::Role;
+use waybill_server::limits::Limits;
+use waybill_server::server::{Parts, Server};
+
+use crate::support::{Api, Fake, get, post, send, token, with};
+
+fn check(name: &str, status: &str) -> Check {
+    Check { name: name.into(), status: status.into(), detail: format!("{name} is {status}") }
+}
+
+#[tokio::test]
+async fn readyz_names_each_check_and_fails_with_any() {
+    let api = Api::open();
+    for (statuses, status, word) in
+        [(["ok", "ok"], 200, "ok"), (["ok", "warn"], 200, "warn"), (["fail", "warn"], 503, "fail")]
+    {
+        *api.fake.checks.lock().unwrap() = vec![check("store", statuses[0]), check("dead_letters", statuses[1])];
+        let answer = api.get("/readyz").await;
+        assert_eq!((answer.status.as_u16(), answer.json()["status"].as_str()), (status, Some(word)));
+        assert_eq!(
+            answer.json()["checks"][0],
+            json!({"name": "store", "status": statuses[0], "detail": format!("store is {}", statuses[0])})
+        );
+        assert_eq!(answer.json()["checks"][2]["name"], "server");
+    }
+    assert_eq!(api.get("/livez").await.json(), json!({"status": "ok"}));
+    assert!(api.fake.calls().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn readyz_fails_when_the_service_does_not_answer() {
+    let api = Api::open();
+    *api.fake.stuck.lock().unwrap() = true;
+    let answer = api.get("/readyz").await;
+    assert_eq!((answer.status.as_u16(), answer.json()["checks"][0]["status"].clone()), (503, json!("fail")));
+    assert!(api.get("/metrics").await.text.contains("waybill_scrape_complete 0"));
+    assert_eq!(api.get("/livez").await.status, 200);
+}
+
+#[tokio::test]
+async fn details_of_checks_are_for_callers_with_a_token() {
+    let api = Api::with(Some(vec![token("view", &["acme"], &[Role::Viewer])]), Limits::default());
+    *api.fake.checks.lock().unwrap() = vec![check("store", "ok")];
+    assert_eq!(api.get("/readyz").await.json()["checks"][0]["detail"], "");
+    let answer = api.send(with(get("/readyz"), "authorization", "Bearer view")).await;
+    assert_eq!(answer.json()["checks"][0]["detail"], "store is ok");
+}
+
+#[tokio::test]
+async fn metrics_show_depths_holds_and_transports() {
+    let api = Api::open();
+    let answer = api.get("/metrics").await;
+    assert_eq!(answer.header("content-type"), "text/plain; version=0.0.4; charset=utf-8");
+    for line in [
+        "waybill_outbox_depth{tenant=\"acme\",transport=\"web\",state=\"ready\"} 3",
+        "waybill_outbox_oldest_ready_seconds{tenant=\"acme\",transport=\"web\"} 1.5",
+        "waybill_outbox_blocked{kind=\"destination\"} 1",
+        "waybill_outbox_blocked{kind=\"key\"} 0",
+        "waybill_transport_breaker_state{transport=\"web\"} 0",
+        "waybill_build_info{version=\"9.9.9\"} 1",
+        "waybill_ready 1",
+        "waybill_scrape_complete 1",
+    ] {
+        assert!(answer.text.lines().any(|found| found == line), "{line} isn't in\n{}", answer.text);
+    }
+    for family in answer.text.lines().filter_map(|line| line.strip_prefix("# HELP ")) {
+        assert!(family.split_once(' ').is_some_and(|(_, help)| !help.is_empty()), "{family}");
+    }
+}
+
+#[tokio::test]
+async fn requests_are_counted_by_template_and_never_by_address() {
+    let handle = waybill_server::metrics::install(&[&[("tx_replay_total", "Dead letters replayed.")]]).unwrap();
+    assert!(waybill_server::metrics::install(&[]).is_err(), "a second recorder was installed");
+    let fake = Arc::new(Fake::default());
+    let parts =
+        Parts { service: fake, auth: None, limits: Limits::default(), metrics: Some(handle), version: "1".into() };
+    let router = Server::new(parts).router();
+    send(&router, get("/v1/messages/order-4711")).await;
+    send(&router, get("/secret/path")).await;
+    let mut odd = get("/livez");
+    *odd.method_mut() = http::Method::from_bytes(b"BREW").unwrap();
+    send(&router, odd).await;
+    let text = send(&router, get("/metrics")).await.text;
+    for line in [
+        "waybill_http_requests_total{route=\"/v1/messages/{id}\",method=\"GET\",status=\"200\"}",
+        "waybill_http_requests_total{route=\"unmatched\",method=\"GET\",status=\"404\"}",
+        "waybill_http_requests_total{route=\"/livez\",method=\"OTHER\",status=\"405\"}",
+        "# HELP waybill_http_requests_total Requests answered",
+    ] {
+        assert!(text.contains(line), "{line} isn't in\n{text}");
+    }
+    assert!(!text.contains("4711") && !text.contains("secret") && !text.contains("BREW"));
+    let families: Vec<&str> = text.lines().filter(|line| line.starts_with("# TYPE ")).collect();
+    let unique: std::collections::BTreeSet<&str> = families.iter().copied().collect();
+    assert_eq!(families.len(), unique.len(), "a family is there twice: {families:#?}");
+}
+
+#[tokio::test]
+async fn whoami_and_audit_tell_who() {
+    let open = Api::open();
+    assert_eq!(
+        open.get("/v1/whoami").await.json(),
+        json!({"name": "local", "tenants": ["*"], "roles": ["admin"], "auth": "none"})
+    );
+    assert_eq!(open.get("/v1/audit?limit=7&tenant=acme").await.json()["items"][0]["kind"], "TxReplayRequested");
+    assert_eq!(open.fake.calls(), ["audit acme 7"]);
+    let api = Api::with(Some(vec![token("ci", &["acme", "b"], &[Role::Sender])]), Limits::default());
+    assert_eq!(
+        api.send(with(get("/v1/whoami"), "authorization", "bearer ci")).await.json(),
+        json!({"name": "ci", "tenants": ["acme", "b"], "roles": ["sender"], "auth": "token"})
+    );
+}
+
+#[tokio::test]
+async fn a_sane_request_id_is_kept_and_another_is_replaced() {
+    let api = Api::open();
+    let answer = api.send(with(get("/nope"), "x-request-id", "abc-1.2:3_X")).await;
+    assert_eq!(
+        (answer.header("x-request-id"), answer.json()["request_id"].as_str()),
+        ("abc-1.2:3_X", Some("abc-1.2:3_X"))
+    );
+    for odd in ["a b", "<script>", &"x".repeat(129), ""] {
+        let answer = api.send(with(get("/livez"), "x-request-id", odd)).await;
+        assert_eq!(answer.header("x-request-id").len(), 26, "{odd}");
+    }
+}
+
+#[tokio::test]
+async fn load_past_the_bound_is_shed_and_probes_still_answer() {
+    let api = Api::with(None, Limits { requests_max: 1, ..Limits::default() });
+    let gate = Arc::new(Notify::new());
+    *api.fake.gate.lock().unwrap() = Some(gate.clone());
+    let router = api.router.clone();
+    let held =
+        tokio::spawn(async move { send(&router, post("/v1/messages", r#"{"topic":"bus:a","payload":1}"#)).await });
+    while api.fake.calls().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    let shed = api.get("/v1/outbox/stats").await;
+    assert_eq!(shed.problem(), (503, "HTTP.OVERLOADED".into()));
+    assert_eq!(shed.header("retry-after"), "1");
+    for open in ["/livez", "/readyz", "/metrics", "/openapi.json", "/errors/HTTP.OVERLOADED"] {
+        assert_eq!(api.get(open).await.status, 200, "{open}");
+    }
+    gate.notify_one();
+    assert_eq!(held.await.unwrap().status, 201);
+    assert_eq!(api.get("/v1/outbox/stats").await.status, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_takes_too_long_is_answered() {
+    let api = Api::with(None, Limits { request_timeout: Duration::from_secs(3), ..Limits::default() });
+    *api.fake.gate.lock().unwrap() = Some(Arc::new(Notify::new()));
+    let answer = api.post("/v1/messages", r#"{"topic":"bus:a","payload":1}"#).await;
+    assert_eq!(answer.problem(), (504, "TX.TIMEOUT".into()));
+    assert_eq!(answer.json()["retryable"], true);
+}
+
+#[tokio::test]
+async fn every_code_has_its_page() {
+    let api = Api::open();
+    for code in waybill_server::codes::CODES {
+        let page = api.get(&code.uri()).await;
+        assert_eq!(
+            (page.status.as_u16(), page.json()["status"].as_u64()),
+            (200, Some(u64::from(code.status))),
+            "{}",
+            code.code
+        );
+    }
+}

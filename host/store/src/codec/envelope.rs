@@ -1,0 +1,101 @@
+//! The header of everything encoded.
+
+use super::CodecError;
+
+const MAGIC: [u8; 2] = *b"WB";
+/// Version this host writes, and the newest it reads.
+pub const VERSION: u8 = 1;
+/// Length of the header, in bytes.
+const HEADER_BYTES: usize = 8;
+
+/// What a record holds. One letter each, so that a hex dump tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A segment of the outbox.
+    Segment = b'S' as isize,
+    /// Finished messages.
+    History = b'H' as isize,
+    /// A parked message.
+    Parked = b'P' as isize,
+    /// A scheduled message.
+    Scheduled = b'T' as isize,
+    /// A dead letter.
+    Dead = b'X' as isize,
+    /// A group of messages on a doorstep.
+    Door = b'G' as isize,
+    /// The claimed segments of a shard record.
+    Open = b'O' as isize,
+}
+
+fn checksum(kind: u8, version: u8, body: &[u8]) -> u32 {
+    let mut hash = crc32fast::Hasher::new();
+    hash.update(&[kind, version]);
+    hash.update(body);
+    hash.finalize()
+}
+
+/// Starts an encoding: the caller appends the body and calls [`seal`].
+pub fn begin(capacity: usize) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(HEADER_BYTES + capacity);
+    bytes.resize(HEADER_BYTES, 0);
+    bytes
+}
+
+/// Fills the header in.
+pub fn seal(kind: Kind, mut bytes: Vec<u8>) -> Vec<u8> {
+    let kind = kind as u8;
+    if let Some((header, body)) = bytes.split_first_chunk_mut::<HEADER_BYTES>() {
+        let [c0, c1, c2, c3] = checksum(kind, VERSION, body).to_le_bytes();
+        let [m0, m1] = MAGIC;
+        *header = [m0, m1, kind, VERSION, c0, c1, c2, c3];
+    }
+    bytes
+}
+
+/// The body, if the header is right.
+pub fn open(kind: Kind, bytes: &[u8]) -> Result<&[u8], CodecError> {
+    let damaged = |cause: &str| Err(CodecError::Damaged(cause.to_owned()));
+    let Some((&[m0, m1, found, version, c0, c1, c2, c3], body)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
+        return damaged("it is shorter than its header");
+    };
+    if [m0, m1] != MAGIC {
+        return damaged("it doesn't begin with WB");
+    }
+    if checksum(found, version, body) != u32::from_le_bytes([c0, c1, c2, c3]) {
+        return damaged("its checksum is wrong");
+    }
+    if version > VERSION {
+        return Err(CodecError::Newer(version));
+    }
+    if found != kind as u8 {
+        return damaged("it is a record of another kind");
+    }
+    Ok(body)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+    use super::*;
+
+    #[test]
+    fn newer_data_is_told_from_damaged_data() {
+        let mut bytes = begin(4);
+        bytes.extend_from_slice(b"body");
+        let mut bytes = seal(Kind::Segment, bytes);
+        assert_eq!(open(Kind::Segment, &bytes).unwrap(), b"body");
+        bytes[3] = VERSION + 1;
+        assert!(matches!(open(Kind::Segment, &bytes), Err(CodecError::Damaged(_))), "a flipped version byte is damage");
+        let crc = checksum(b'S', VERSION + 1, b"body").to_le_bytes();
+        bytes[4..8].copy_from_slice(&crc);
+        assert_eq!(open(Kind::Segment, &bytes), Err(CodecError::Newer(VERSION + 1)));
+    }
+
+    #[test]
+    fn a_record_of_another_kind_is_refused() {
+        let bytes = seal(Kind::Door, begin(0));
+        assert!(
+            matches!(open(Kind::Segment, &bytes), Err(CodecError::Damaged(cause)) if cause.contains("another kind"))
+        );
+    }
+}

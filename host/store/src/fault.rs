@@ -1,0 +1,16 @@
+//! Faults of the engine as errors of the port.
+
+use waybill_core::port::store::StoreError;
+use waybill_surreal::Fault;
+
+/// The port's error.
+pub fn store_error(fault: Fault) -> StoreError {
+    match fault {
+        Fault::Conflict(text) => StoreError::Conflict(text),
+        Fault::Exists(text) => StoreError::Exists(text),
+        Fault::DiskFull(text) => StoreError::DiskFull(text),
+        Fault::Unavailable(text) | Fault::Unknown(text) => StoreError::Unavailable(text),
+        Fault::Statement(text) => StoreError::Statement(text),
+        Fault::Other(text) => StoreError::Other(text),
+    }
+}

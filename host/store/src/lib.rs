@@ -1,0 +1,41 @@
+//! Waybill's store on SurrealDB: the ports of `waybill-core` over [`waybill_surreal`].
+//!
+//! | module | what |
+//! |---|---|
+//! | [`codec`] | encoding of segments, history and rows |
+//! | `schema` | migrations |
+//! | `owner` | the commit of a shard's owner, and what an owner reads |
+//! | `transact` | callers' transactions, operations, audit |
+//! | `guard` | which statements a caller may run |
+//! | `query` | reads for people |
+//! | `kv` | state of plugins |
+//! | `wal` | mends the log of the embedded database after a crash |
+//!
+//! The same conformance suite runs on this and on the in-memory reference store. What it doesn't do: decide anything about
+//! messages; own tasks besides those of the database.
+
+pub mod codec;
+mod config;
+mod fault;
+mod guard;
+mod kv;
+mod lock;
+mod owner;
+mod query;
+mod rows;
+mod schema;
+mod store;
+mod tables;
+mod target;
+#[cfg(test)]
+mod tests;
+mod transact;
+mod wal;
+
+pub use config::{
+    BLOCK_CACHE_BYTES, Durability, MEMTABLE_BYTES, OpenError, QUERY_TIMEOUT, SHARDS_EMBEDDED, SHARDS_MAX,
+    SHARDS_SHARED, StoreConfig,
+};
+pub use guard::{Checked, check as check_statement};
+pub use store::SurrealStore;
+pub use transact::{BusinessError, BusinessTransaction, enqueue_in_tx};

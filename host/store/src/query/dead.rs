@@ -1,0 +1,82 @@
+//! Dead letters by filter. The walk looks at the plain columns first and decodes only what may match.
+
+use std::sync::Arc;
+
+use waybill_core::glob::Glob;
+use waybill_core::outbox::filter::Filter;
+use waybill_core::outbox::records::DeadLetter;
+use waybill_core::port::query::Page;
+use waybill_core::port::store::StoreError;
+use waybill_surreal::{Bound, Row, Transaction, text_of};
+
+use super::cursor::{At, Filling};
+use super::{end_key, first_key};
+use crate::fault::store_error;
+use crate::rows::stopped;
+use crate::tables::{DEAD, part, part_shard, seq_key};
+
+/// Rows of one page of the walk.
+const WALK_PAGE: usize = 500;
+
+/// Whether the columns leave a match possible.
+fn may_match(filter: &Filter, row: &Row) -> bool {
+    let holds = |glob: &Option<Glob>, column: &str| {
+        glob.as_ref().is_none_or(|glob| glob.matches(text_of(row.fields.get(column)).unwrap_or("")))
+    };
+    holds(&filter.tenant, "tenant") && holds(&filter.code, "error_code") && holds(&filter.id, "message_id")
+}
+
+/// The dead letter in a row, if it matches.
+fn matching(filter: &Filter, row: &Row) -> Result<Option<Arc<DeadLetter>>, StoreError> {
+    if !may_match(filter, row) {
+        return Ok(None);
+    }
+    let dead = stopped::dead(row)?;
+    Ok(filter.takes_dead(&dead).then_some(dead))
+}
+
+/// One page.
+pub async fn dead_letters(
+    transaction: &dyn Transaction,
+    filter: &Filter,
+    cursor: Option<&str>,
+    limit: usize,
+) -> Result<Page<Arc<DeadLetter>>, StoreError> {
+    let after = cursor.map(|cursor| At::from_cursor(cursor, 2)).transpose()?;
+    let mut from = match &after {
+        Some(at) => Bound::Excluded(seq_key(at.shard(), at.seq())),
+        None => Bound::Included(first_key()),
+    };
+    let mut page = Filling::new(after, limit);
+    loop {
+        let rows = transaction.scan(DEAD, from, Bound::Excluded(end_key()), WALK_PAGE).await.map_err(store_error)?;
+        let Some(last) = rows.last() else { return Ok(page.end()) };
+        from = Bound::Excluded(last.key.clone());
+        for row in &rows {
+            if !page.has_room() {
+                return Ok(page.cut());
+            }
+            let (Some(shard), Some(seq)) = (part_shard(&row.key), part(&row.key, 1)) else { continue };
+            page.look(At::new(shard, &[seq], ""), matching(filter, row)?);
+        }
+    }
+}
+
+/// Calls `each` with every dead letter that matches, in key order.
+pub async fn each(
+    transaction: &dyn Transaction,
+    filter: &Filter,
+    mut each: impl FnMut(&DeadLetter) + Send,
+) -> Result<(), StoreError> {
+    let mut from = Bound::Included(first_key());
+    loop {
+        let rows = transaction.scan(DEAD, from, Bound::Excluded(end_key()), WALK_PAGE).await.map_err(store_error)?;
+        let Some(last) = rows.last() else { return Ok(()) };
+        from = Bound::Excluded(last.key.clone());
+        for row in &rows {
+            if let Some(dead) = matching(filter, row)? {
+                each(&dead);
+            }
+        }
+    }
+}

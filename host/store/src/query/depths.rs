@@ -1,0 +1,112 @@
+//! Depths of what stopped, counted by walking it. Embedded, where every commit passes through this process, the count is
+//! kept until something that stopped is written. A count that took long is kept for a while all the same, so that counting
+//! takes at most a twentieth of a core however much has stopped and however often it is asked for.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use waybill_core::ids::ShardId;
+use waybill_core::port::query::Depth;
+use waybill_core::port::store::StoreError;
+use waybill_surreal::{Bound, Row, Transaction, text_of};
+
+use super::{end_key, first_key};
+use crate::fault::store_error;
+use crate::store::SurrealStore;
+use crate::tables::{DEAD, SCHEDULED, part_shard};
+
+/// Rows of one page of the walk.
+const WALK_PAGE: usize = 1_000;
+
+/// A count that took no longer than this is made anew whenever something has changed.
+const QUICK: Duration = Duration::from_millis(5);
+/// A slower one is kept for so many times as long as it took.
+const KEPT_TIMES: u32 = 20;
+
+/// One count.
+#[derive(Clone, Debug)]
+struct Count {
+    depths: Vec<Depth>,
+    /// [`DepthCache::changes`] when it began.
+    changes: u64,
+    took: Duration,
+    ended: Instant,
+}
+
+/// The latest count and what it was made of.
+#[derive(Debug, Default)]
+pub struct DepthCache {
+    changes: AtomicU64,
+    counted: Mutex<Option<Count>>,
+}
+
+impl DepthCache {
+    /// Says that a dead letter or scheduled message is written or removed: before and after the commit that does it, so that a
+    /// count made in between isn't kept.
+    pub fn touch(&self) {
+        self.changes.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// How often something that stopped was written.
+    pub fn changes(&self) -> u64 {
+        self.changes.load(Ordering::SeqCst)
+    }
+
+    fn kept(&self, embedded: bool) -> Option<Vec<Depth>> {
+        let counted = self.counted.lock().ok()?;
+        let count = counted.as_ref()?;
+        let unchanged = embedded && count.changes == self.changes();
+        let dear = count.took > QUICK && count.ended.elapsed() < count.took * KEPT_TIMES;
+        (unchanged || dear).then(|| count.depths.clone())
+    }
+}
+
+/// Depths per shard and tenant.
+pub async fn depths(store: &SurrealStore) -> Result<Vec<Depth>, StoreError> {
+    let cache = store.depth_cache();
+    if let Some(depths) = cache.kept(store.is_embedded()) {
+        return Ok(depths);
+    }
+    let (changes, begun) = (cache.changes(), Instant::now());
+    let transaction = store.begin(false).await?;
+    let mut counted: BTreeMap<(ShardId, String), Depth> = BTreeMap::new();
+    walk(transaction.as_ref(), DEAD, |row, shard, tenant| {
+        let depth = entry(&mut counted, shard, tenant);
+        match text_of(row.fields.get("status")) {
+            Some("quarantined") => depth.quarantined += 1,
+            _ => depth.dead += 1,
+        }
+    })
+    .await?;
+    walk(transaction.as_ref(), SCHEDULED, |_, shard, tenant| entry(&mut counted, shard, tenant).scheduled += 1).await?;
+    let depths: Vec<Depth> = counted.into_values().collect();
+    if let Ok(mut kept) = cache.counted.lock() {
+        *kept = Some(Count { depths: depths.clone(), changes, took: begun.elapsed(), ended: Instant::now() });
+    }
+    Ok(depths)
+}
+
+fn entry<'c>(counted: &'c mut BTreeMap<(ShardId, String), Depth>, shard: ShardId, tenant: &str) -> &'c mut Depth {
+    let tenant = tenant.to_owned();
+    counted.entry((shard, tenant.clone())).or_insert_with(|| Depth { shard, tenant, ..Depth::default() })
+}
+
+async fn walk(
+    transaction: &dyn Transaction,
+    table: &'static str,
+    mut each: impl FnMut(&Row, ShardId, &str) + Send,
+) -> Result<(), StoreError> {
+    let mut from = Bound::Included(first_key());
+    loop {
+        let rows = transaction.scan(table, from, Bound::Excluded(end_key()), WALK_PAGE).await.map_err(store_error)?;
+        let Some(last) = rows.last() else { return Ok(()) };
+        from = Bound::Excluded(last.key.clone());
+        for row in &rows {
+            if let (Some(shard), Some(tenant)) = (part_shard(&row.key), text_of(row.fields.get("tenant"))) {
+                each(row, shard, tenant);
+            }
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Lists of messages that aren't dead.
+
+use std::collections::HashMap;
+
+use waybill_core::ids::{Place, Seq, ShardId};
+use waybill_core::outbox::filter::Filter;
+use waybill_core::outbox::records::{OpenSegment, ShardRecord};
+use waybill_core::port::query::{Found, ListKind, Page};
+use waybill_core::port::store::StoreError;
+use waybill_surreal::{Bound, RecordIdKey, Row, Transaction, int, key, text};
+
+use super::cursor::{At, Filling};
+use super::{end_key, first_key};
+use crate::fault::store_error;
+use crate::owner::read;
+use crate::rows::{segment, stopped};
+use crate::tables::{DONE, OUTBOX, PARKED, SCHEDULED, history_key, number, part, part_shard, part_text, seq_key};
+
+/// Rows read at once where a row holds many messages.
+const PACKED_PAGE: usize = 16;
+/// Rows read at once where a row is a message.
+const ROWS_PAGE: usize = 500;
+
+/// How the rows of one kind lie.
+struct Shape {
+    table: &'static str,
+    rows: usize,
+    /// Numbers in a cursor, the shard included.
+    numbers: usize,
+}
+
+fn shape(kind: ListKind) -> Shape {
+    match kind {
+        ListKind::Flowing => Shape { table: OUTBOX, rows: PACKED_PAGE, numbers: 3 },
+        ListKind::Parked => Shape { table: PARKED, rows: ROWS_PAGE, numbers: 2 },
+        ListKind::Scheduled => Shape { table: SCHEDULED, rows: ROWS_PAGE, numbers: 2 },
+        ListKind::Done => Shape { table: DONE, rows: PACKED_PAGE, numbers: 4 },
+    }
+}
+
+/// The row that a place lies in.
+fn row_key(kind: ListKind, at: &At) -> RecordIdKey {
+    match kind {
+        ListKind::Flowing | ListKind::Parked => seq_key(at.shard(), at.seq()),
+        ListKind::Scheduled => key([int(i64::from(at.shard().0)), number(at.number(0)), text(at.text())]),
+        ListKind::Done => history_key(at.shard(), at.seq(), at.number(1)),
+    }
+}
+
+/// One page.
+pub async fn list(
+    transaction: &dyn Transaction,
+    kind: ListKind,
+    filter: &Filter,
+    cursor: Option<&str>,
+    limit: usize,
+) -> Result<Page<Found>, StoreError> {
+    let shape = shape(kind);
+    let after = cursor.map(|cursor| At::from_cursor(cursor, shape.numbers)).transpose()?;
+    let mut from = Bound::Included(after.as_ref().map_or_else(first_key, |at| row_key(kind, at)));
+    let mut page = Filling::new(after, limit);
+    let mut open = OpenSegments::default();
+    loop {
+        let rows =
+            transaction.scan(shape.table, from, Bound::Excluded(end_key()), shape.rows).await.map_err(store_error)?;
+        let Some(last) = rows.last() else { return Ok(page.end()) };
+        from = Bound::Excluded(last.key.clone());
+        for row in rows {
+            for (at, found) in messages(transaction, kind, row, &mut open).await? {
+                if page.is_before(&at) {
+                    continue;
+                }
+                if !page.has_room() {
+                    return Ok(page.cut());
+                }
+                let item = filter.takes_found(&found).then_some(found);
+                page.look(at, item);
+            }
+        }
+    }
+}
+
+/// The messages of a row, each with its place in the list.
+async fn messages(
+    transaction: &dyn Transaction,
+    kind: ListKind,
+    row: Row,
+    open: &mut OpenSegments,
+) -> Result<Vec<(At, Found)>, StoreError> {
+    let (Some(shard), Some(seq)) = (part_shard(&row.key), part(&row.key, 1)) else { return Ok(Vec::new()) };
+    Ok(match kind {
+        ListKind::Parked => vec![(At::new(shard, &[seq], ""), Found::Parked(stopped::parked(&row)?))],
+        ListKind::Scheduled => {
+            let at = At::new(shard, &[seq], part_text(&row.key, 2).unwrap_or(""));
+            vec![(at, Found::Scheduled(stopped::scheduled(&row)?))]
+        }
+        ListKind::Done => {
+            let chunk = segment::history(&row)?;
+            let found = chunk.entries.iter().map(|done| {
+                let place = Place { shard, segment: chunk.segment, index: done.index };
+                let at = At::new(shard, &[seq, chunk.beat, u64::from(done.index)], "");
+                (at, Found::Done(place, done.clone()))
+            });
+            found.collect()
+        }
+        ListKind::Flowing => {
+            let stored = read::segments(transaction, shard, &[Seq(seq)]).await?;
+            // What can't be decoded is on its way to quarantine; it isn't a message to list.
+            let Some(Ok(segment)) = stored.into_iter().next().map(|stored| stored.segment) else {
+                return Ok(Vec::new());
+            };
+            let open = open.of(transaction, shard, Seq(seq)).await?;
+            let here = segment.entries.iter().filter(|entry| open.is_none_or(|open| !open.is_gone(entry.index)));
+            let found = here.map(|entry| {
+                let place = segment.place(shard, entry);
+                let found = Found::Flowing { place, entry: entry.clone(), claimed: open.is_some() };
+                (At::new(shard, &[seq, u64::from(entry.index)], ""), found)
+            });
+            found.collect()
+        }
+    })
+}
+
+/// Claims of the shards seen so far.
+#[derive(Default)]
+struct OpenSegments(HashMap<ShardId, ShardRecord>);
+
+impl OpenSegments {
+    async fn of(
+        &mut self,
+        transaction: &dyn Transaction,
+        shard: ShardId,
+        first: Seq,
+    ) -> Result<Option<&OpenSegment>, StoreError> {
+        if !self.0.contains_key(&shard) {
+            self.0.insert(shard, read::shard(transaction, shard).await?);
+        }
+        Ok(self.0.get(&shard).and_then(|record| record.open.get(&first)))
+    }
+}

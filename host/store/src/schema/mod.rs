@@ -1,0 +1,94 @@
+//! Migrations: texts in order, each applied once in a transaction of its own and remembered with its checksum.
+//!
+//! A store that has a migration this host doesn't know belongs to a newer host and is refused.
+
+use sha2::{Digest, Sha256};
+use waybill_core::port::store::StoreError;
+use waybill_surreal::{Engine, Fault, Value, int_of, text, text_of};
+
+use crate::fault::store_error;
+
+/// One migration.
+#[derive(Clone, Copy, Debug)]
+pub struct Migration {
+    /// Its number; they are applied in this order.
+    pub number: i64,
+    /// Its name.
+    pub name: &'static str,
+    /// SurrealQL statements.
+    pub text: &'static str,
+}
+
+/// All migrations.
+pub const MIGRATIONS: &[Migration] =
+    &[Migration { number: 1, name: "outbox", text: include_str!("0001_outbox.surql") }];
+
+/// Tries of one migration when hosts start together.
+const TRIES_MAX: u32 = 5;
+
+fn checksum(text: &str) -> String {
+    Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Applies what is missing.
+pub async fn migrate(engine: &dyn Engine, migrations: &[Migration]) -> Result<(), StoreError> {
+    engine
+        .run("DEFINE TABLE IF NOT EXISTS waybill_migration TYPE NORMAL SCHEMALESS", Vec::new())
+        .await
+        .map_err(store_error)?;
+    for try_number in 1..=TRIES_MAX + migrations.len() as u32 {
+        match missing(engine, migrations).await? {
+            None => return Ok(()),
+            Some(migration) => match apply(engine, migration).await {
+                // Another host did it meanwhile: look again.
+                Err(Fault::Conflict(_) | Fault::Exists(_)) if try_number < TRIES_MAX => {}
+                done => done.map_err(store_error)?,
+            },
+        }
+    }
+    match missing(engine, migrations).await? {
+        None => Ok(()),
+        Some(migration) => Err(StoreError::Conflict(format!("migration {} could not be applied", migration.number))),
+    }
+}
+
+/// The first one that isn't applied yet.
+async fn missing<'m>(engine: &dyn Engine, migrations: &'m [Migration]) -> Result<Option<&'m Migration>, StoreError> {
+    let text = "SELECT VALUE [number, checksum] FROM waybill_migration ORDER BY number";
+    let answers = engine.run(text, Vec::new()).await.map_err(store_error)?;
+    let applied: Vec<(i64, String)> = match answers.into_iter().next() {
+        Some(Value::Array(rows)) => rows.0.iter().filter_map(number_and_checksum).collect(),
+        _ => Vec::new(),
+    };
+    let known = migrations.last().map_or(0, |migration| migration.number);
+    if let Some((number, _)) = applied.iter().find(|(number, _)| *number > known) {
+        return Err(StoreError::NewerData(format!("it has migration {number}, this one knows {known}")));
+    }
+    for migration in migrations {
+        match applied.iter().find(|(number, _)| *number == migration.number) {
+            None => return Ok(Some(migration)),
+            Some((number, found)) if *found != checksum(migration.text) => {
+                return Err(StoreError::Corrupt(format!(
+                    "migration {number} was applied with another text than this host has: use the release that applied it"
+                )));
+            }
+            Some(_) => {}
+        }
+    }
+    Ok(None)
+}
+
+fn number_and_checksum(row: &Value) -> Option<(i64, String)> {
+    let Value::Array(pair) = row else { return None };
+    Some((int_of(pair.0.first())?, text_of(pair.0.get(1))?.to_owned()))
+}
+
+async fn apply(engine: &dyn Engine, migration: &Migration) -> Result<(), Fault> {
+    let text_of_all = format!(
+        "BEGIN;\n{}\nCREATE waybill_migration:{number} SET number = {number}, name = $name, checksum = $checksum, applied_at = time::now();\nCOMMIT;",
+        migration.text,
+        number = migration.number
+    );
+    let bindings = vec![("name".into(), text(migration.name)), ("checksum".into(), text(checksum(migration.text)))];
+    engine.run(&text_of_all, bindings).await.map(|_| ())
+}

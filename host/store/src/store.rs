@@ -1,0 +1,199 @@
+//! The store: opening, closing, and what it knows of itself.
+
+use std::sync::Arc;
+
+use waybill_core::port::store::StoreError;
+use waybill_surreal::{Embedded, EmbeddedOptions, Engine, Remote, RemoteOptions, Transaction, int, object};
+
+use crate::config::{Durability, OpenError, SHARDS_EMBEDDED, SHARDS_MAX, SHARDS_SHARED, StoreConfig};
+use crate::fault::store_error;
+use crate::lock::DirectoryLock;
+use crate::owner::DueFronts;
+use crate::query::DepthCache;
+use crate::schema::{MIGRATIONS, migrate};
+use crate::tables::META;
+use crate::target::{Target, target};
+use crate::wal;
+use waybill_surreal::RecordIdKey;
+
+/// Least write buffer: one commit of the outbox is cut at 4 MiB.
+const MEMTABLE_BYTES_MIN: u64 = 8 * 1024 * 1024;
+
+/// An open store. Clones share it; the directory is free again when the last one is gone or [`SurrealStore::close`] was called.
+#[derive(Clone)]
+pub struct SurrealStore {
+    pub(crate) engine: Arc<dyn Engine>,
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    durability: Durability,
+    shards: u16,
+    embedded: bool,
+    lock: std::sync::Mutex<Option<DirectoryLock>>,
+    depths: DepthCache,
+    due: DueFronts,
+}
+
+impl SurrealStore {
+    /// Opens the store, brings its tables up to date, and publishes the limits that `fn::waybill::enqueue` enforces.
+    pub async fn open(config: StoreConfig) -> Result<Self, OpenError> {
+        let bound = |setting, value: u64, min: u64, max: u64| {
+            let ok = (min..=max).contains(&value);
+            if ok { Ok(()) } else { Err(OpenError::Bound { setting, value, min, max }) }
+        };
+        bound("store.memtable_bytes", config.memtable_bytes, MEMTABLE_BYTES_MIN, u64::from(u32::MAX))?;
+        let place = target(&config.url)?;
+        let embedded = !matches!(place, Target::Server(_));
+        let shards = config.shards.unwrap_or(if embedded { SHARDS_EMBEDDED } else { SHARDS_SHARED });
+        bound("outbox.shards", u64::from(shards), 1, u64::from(SHARDS_MAX))?;
+
+        let (url, lock, durability) = match place {
+            Target::Directory { dir, url, durability } => {
+                let lock = DirectoryLock::take(&dir)?;
+                let cut_off = wal::mend(&dir)?;
+                if cut_off > 0 {
+                    tracing::info!(
+                        bytes = cut_off,
+                        "cut a commit off the log that a crash had left unfinished; nobody was told that it was done"
+                    );
+                }
+                (url, Some(lock), durability)
+            }
+            Target::Memory => ("mem://".to_owned(), None, Durability::Memory),
+            Target::Server(url) => (url, None, Durability::Server),
+        };
+        let engine: Arc<dyn Engine> = if embedded {
+            let options = EmbeddedOptions {
+                url,
+                namespace: config.namespace.clone(),
+                database: config.database.clone(),
+                memtable_bytes: config.memtable_bytes,
+                block_cache_bytes: config.block_cache_bytes,
+                query_timeout: config.query_timeout,
+                settings: Vec::new(),
+            };
+            Arc::new(Embedded::open(options).await.map_err(store_error)?)
+        } else {
+            Self::connect(&config, url).await?
+        };
+        let store = Self::over(engine, embedded, durability, shards, lock);
+        migrate(store.engine.as_ref(), MIGRATIONS).await?;
+        store.publish_limits(config.payload_bytes_max).await?;
+        Ok(store)
+    }
+
+    /// Opens the store through SurrealDB's client library instead of its transactions, as against a server. For tests: the
+    /// library's in-memory engine needs no server.
+    pub async fn open_through_client(config: StoreConfig) -> Result<Self, OpenError> {
+        let engine = Self::connect(&config, config.url.clone()).await?;
+        let shards = config.shards.unwrap_or(SHARDS_SHARED);
+        let store = Self::over(engine, false, Durability::Server, shards, None);
+        migrate(store.engine.as_ref(), MIGRATIONS).await?;
+        store.publish_limits(config.payload_bytes_max).await?;
+        Ok(store)
+    }
+
+    async fn connect(config: &StoreConfig, url: String) -> Result<Arc<dyn Engine>, StoreError> {
+        let options = RemoteOptions {
+            url,
+            namespace: config.namespace.clone(),
+            database: config.database.clone(),
+            user: config.user.clone(),
+            database_user: config.database_user,
+            query_timeout: config.query_timeout,
+        };
+        Ok(Arc::new(Remote::open(options).await.map_err(store_error)?))
+    }
+
+    fn over(
+        engine: Arc<dyn Engine>,
+        embedded: bool,
+        durability: Durability,
+        shards: u16,
+        lock: Option<DirectoryLock>,
+    ) -> Self {
+        let inner = Inner {
+            durability,
+            shards,
+            embedded,
+            lock: std::sync::Mutex::new(lock),
+            depths: DepthCache::default(),
+            due: DueFronts::default(),
+        };
+        Self { engine, inner: Arc::new(inner) }
+    }
+
+    /// When a commit is safe.
+    pub fn durability(&self) -> &Durability {
+        &self.inner.durability
+    }
+
+    /// Number of shards that the outbox of this store is spread over.
+    pub fn shards(&self) -> u16 {
+        self.inner.shards
+    }
+
+    /// Whether this process alone has the store: then no other host can own a shard of it.
+    pub fn is_embedded(&self) -> bool {
+        self.inner.embedded
+    }
+
+    /// Closes the database after what is running and frees its directory.
+    pub async fn close(&self) -> Result<(), StoreError> {
+        let closed = self.engine.close().await.map_err(store_error);
+        if let Ok(mut lock) = self.inner.lock.lock() {
+            *lock = None;
+        }
+        closed
+    }
+
+    /// Publishes what `fn::waybill::enqueue` has to know: call it again after a change of `outbox.max_payload_bytes`.
+    pub async fn publish_limits(&self, payload_bytes_max: usize) -> Result<(), StoreError> {
+        let transaction = self.begin(true).await?;
+        let limits = object([
+            ("shards", int(i64::from(self.inner.shards))),
+            ("payload_bytes_max", int(i64::try_from(payload_bytes_max).unwrap_or(i64::MAX))),
+        ]);
+        transaction.put(META, RecordIdKey::String("limits".into()), limits).await.map_err(store_error)?;
+        transaction.commit().await.map_err(store_error)
+    }
+
+    pub(crate) fn depth_cache(&self) -> &DepthCache {
+        &self.inner.depths
+    }
+
+    pub(crate) fn due_fronts(&self) -> &DueFronts {
+        &self.inner.due
+    }
+
+    pub(crate) async fn begin(&self, write: bool) -> Result<Box<dyn Transaction>, StoreError> {
+        self.engine.begin(write).await.map_err(store_error)
+    }
+}
+
+impl std::fmt::Debug for SurrealStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SurrealStore")
+            .field("durability", &self.inner.durability)
+            .field("shards", &self.inner.shards)
+            .finish()
+    }
+}
+
+/// Ends a transaction: commits it if its work succeeded, else undoes it and says why.
+pub(crate) async fn finish<T>(
+    transaction: Box<dyn Transaction>,
+    worked: Result<T, StoreError>,
+) -> Result<T, StoreError> {
+    match worked {
+        Ok(value) => transaction.commit().await.map(|()| value).map_err(store_error),
+        Err(error) => {
+            // What went wrong first is what counts; the transaction is undone at the latest when it is dropped.
+            if let Err(fault) = transaction.cancel().await {
+                tracing::debug!(%fault, "a failed transaction could not be undone by hand");
+            }
+            Err(error)
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Opening, closing, migrations.
+
+use std::sync::Arc;
+
+use waybill_core::port::store::{OwnerStore, StoreError, Write};
+use waybill_testkit::conformance::samples::{Owner, SHARD, segment_of, seq};
+
+use super::{memory, sql};
+use crate::schema::{MIGRATIONS, Migration, migrate};
+use crate::{Durability, OpenError, StoreConfig, SurrealStore};
+
+fn at(dir: &std::path::Path) -> StoreConfig {
+    StoreConfig::new(format!("surrealkv://{}", dir.display()))
+}
+
+#[tokio::test]
+async fn what_was_committed_is_there_after_opening_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let written = segment_of(seq(0, 0), 200, 100);
+    let store = SurrealStore::open(at(dir.path())).await.unwrap();
+    assert_eq!(*store.durability(), Durability::EveryCommit);
+    Owner::new().commit(&store, vec![Write::PutSegment(Arc::new(written.clone()))]).await;
+    store.close().await.unwrap();
+    drop(store);
+    let store = SurrealStore::open(at(dir.path())).await.unwrap();
+    let found = store.segments(SHARD, &[seq(0, 0)]).await.unwrap();
+    assert_eq!(found[0].segment.clone().unwrap().as_ref(), &written);
+    store.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_directory_in_use_names_its_holder() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = SurrealStore::open(at(dir.path())).await.unwrap();
+    let error = SurrealStore::open(at(dir.path())).await.unwrap_err();
+    assert!(
+        matches!(&error, OpenError::Locked { holder, .. } if holder.contains(&std::process::id().to_string())),
+        "{error}"
+    );
+    assert_eq!(error.code(), "STORAGE.LOCKED");
+    store.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn data_of_a_newer_host_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = SurrealStore::open(at(dir.path())).await.unwrap();
+    sql(&store, "CREATE waybill_migration:99 SET number = 99, checksum = 'x', name = 'later'").await.unwrap();
+    store.close().await.unwrap();
+    drop(store);
+    let error = SurrealStore::open(at(dir.path())).await.unwrap_err();
+    assert_eq!(error.code(), "STORAGE.NEWER_DATA", "{error}");
+}
+
+#[tokio::test]
+async fn a_migration_is_applied_once_and_its_text_may_not_change() {
+    let store = memory().await;
+    migrate(store.engine.as_ref(), MIGRATIONS).await.unwrap();
+    let next = Migration { number: 1000, name: "next", text: "CREATE note:1 SET n = 1;" };
+    let all: Vec<Migration> = MIGRATIONS.iter().copied().chain([next]).collect();
+    migrate(store.engine.as_ref(), &all).await.unwrap();
+    migrate(store.engine.as_ref(), &all).await.unwrap();
+    let changed: Vec<Migration> =
+        MIGRATIONS.iter().copied().chain([Migration { text: "CREATE note:2 SET n = 2;", ..next }]).collect();
+    let error = migrate(store.engine.as_ref(), &changed).await.unwrap_err();
+    assert!(matches!(&error, StoreError::Corrupt(text) if text.contains("1000")), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_migration_that_fails_leaves_nothing_behind() {
+    let store = memory().await;
+    let bad = Migration { number: 1000, name: "bad", text: "CREATE note:1 SET n = 1; THROW 'no';" };
+    let all: Vec<Migration> = MIGRATIONS.iter().copied().chain([bad]).collect();
+    migrate(store.engine.as_ref(), &all).await.unwrap_err();
+    let left = sql(&store, "SELECT VALUE n FROM note; SELECT VALUE number FROM waybill_migration:1000").await;
+    let empty = match left {
+        Ok(answers) => {
+            answers.iter().all(|answer| matches!(answer, waybill_surreal::Value::Array(rows) if rows.is_empty()))
+        }
+        Err(fault) => fault.to_string().contains("does not exist"),
+    };
+    assert!(empty);
+}
+
+#[tokio::test]
+async fn bounds_of_the_configuration_are_checked() {
+    for config in [
+        StoreConfig { shards: Some(0), ..StoreConfig::new("mem://") },
+        StoreConfig { shards: Some(257), ..StoreConfig::new("mem://") },
+        StoreConfig { memtable_bytes: 1, ..StoreConfig::new("mem://") },
+        StoreConfig::new("tikv://pd:2379"),
+    ] {
+        assert_eq!(SurrealStore::open(config).await.unwrap_err().code(), "CONFIG.STORE");
+    }
+}
+
+#[tokio::test]
+async fn a_transaction_may_fill_the_largest_request() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = SurrealStore::open(at(dir.path())).await.unwrap();
+    let writes = (0..128).map(|n| Write::PutSegment(Arc::new(segment_of(seq(n, 0), 4, 128 * 1024))));
+    let mut owner = Owner::new();
+    owner.commit(&store, writes.collect()).await;
+    let refused = (0..256).map(|n| Write::PutSegment(Arc::new(segment_of(seq(1_000 + n, 0), 4, 128 * 1024))));
+    let error = owner.try_commit(&store, refused.collect()).await.unwrap_err();
+    assert!(error.to_string().to_lowercase().contains("memtable") || error.to_string().contains("large"), "{error}");
+    owner.commit(&store, Vec::new()).await;
+    assert_eq!(store.directory(SHARD, seq(0, 0), 1_000).await.unwrap().len(), 128);
+    store.close().await.unwrap();
+}

@@ -1,0 +1,75 @@
+//! Writes of callers and operators.
+
+mod audit;
+mod run;
+mod session;
+
+pub use session::{BusinessError, BusinessTransaction, enqueue_in_tx};
+
+use async_trait::async_trait;
+use waybill_core::ids::Tenant;
+use waybill_core::port::store::StoreError;
+use waybill_core::port::transact::{AuditEvent, DoorGroup, Operation, Statement, TransactStore, Transacted};
+use waybill_surreal::{Bound, RecordIdKey, text_of};
+
+use crate::fault::store_error;
+use crate::rows::small;
+use crate::store::{SurrealStore, finish};
+use crate::tables::OPERATIONS;
+
+/// Operations read in one page.
+const OPERATIONS_PAGE: usize = 200;
+
+#[async_trait]
+impl TransactStore for SurrealStore {
+    async fn transact(&self, statements: Vec<Statement>, messages: Vec<DoorGroup>) -> Result<Transacted, StoreError> {
+        run::transact(self, &statements, &messages).await
+    }
+
+    async fn put_operation(&self, operation: &Operation) -> Result<(), StoreError> {
+        let fields = small::of_json(operation)?;
+        let transaction = self.begin(true).await?;
+        let worked = transaction.put(OPERATIONS, RecordIdKey::String(operation.id.as_str().into()), fields).await;
+        finish(transaction, worked.map_err(store_error)).await
+    }
+
+    async fn operation(&self, id: &str) -> Result<Option<Operation>, StoreError> {
+        let transaction = self.begin(false).await?;
+        let found = transaction.get(OPERATIONS, RecordIdKey::String(id.into())).await.map_err(store_error)?;
+        found.map(|fields| operation(id, fields)).transpose()
+    }
+
+    async fn running_operations(&self) -> Result<Vec<Operation>, StoreError> {
+        let transaction = self.begin(false).await?;
+        let mut running = Vec::new();
+        let mut from = Bound::Included(RecordIdKey::String("".into()));
+        loop {
+            // Ids are ULIDs: nothing of theirs comes behind a tilde.
+            let until = Bound::Excluded(RecordIdKey::String("~".into()));
+            let rows = transaction.scan(OPERATIONS, from, until, OPERATIONS_PAGE).await.map_err(store_error)?;
+            let Some(last) = rows.last() else { return Ok(running) };
+            from = Bound::Excluded(last.key.clone());
+            for row in rows {
+                if text_of(row.fields.get("state")) == Some("running")
+                    && let RecordIdKey::String(id) = &row.key
+                {
+                    running.push(operation(id.as_str(), row.fields)?);
+                }
+            }
+        }
+    }
+
+    async fn audit(&self, event: &AuditEvent) -> Result<(), StoreError> {
+        audit::append(self, event).await
+    }
+
+    async fn audit_tail(&self, tenant: Option<&Tenant>, limit: usize) -> Result<Vec<AuditEvent>, StoreError> {
+        audit::tail(self, tenant, limit).await
+    }
+}
+
+/// An operation. The record's id is the operation's, so its field is put back under the name.
+fn operation(id: &str, mut fields: waybill_surreal::Object) -> Result<Operation, StoreError> {
+    fields.insert("id", waybill_surreal::text(id));
+    small::json(OPERATIONS, fields)
+}

@@ -1,0 +1,140 @@
+//! A caller's transaction: statements, then the messages on their doorsteps, committed together.
+
+use std::collections::{HashMap, HashSet};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use ulid::Ulid;
+use waybill_core::ids::ShardId;
+use waybill_core::outbox::records::DoorKey;
+use waybill_core::port::store::StoreError;
+use waybill_core::port::transact::{DoorGroup, Statement, Transacted};
+use waybill_surreal::{Bindings, Fault, Object, Principal, Transaction, Value, from_json, int_of, to_json};
+
+use crate::fault::store_error;
+use crate::guard::{Checked, check};
+use crate::rows::door::{cut, of_group};
+use crate::store::{SurrealStore, finish};
+use crate::tables::{DOOR, ID, door_key, id_key};
+
+/// Runs a transaction.
+pub async fn transact(
+    store: &SurrealStore,
+    statements: &[Statement],
+    groups: &[DoorGroup],
+) -> Result<Transacted, StoreError> {
+    let mut lets = HashSet::new();
+    let mut checked = Vec::with_capacity(statements.len());
+    for (number, statement) in (1..).zip(statements) {
+        let kind = check(statement, number, &lets)?;
+        if let Checked::Let(name) = &kind {
+            lets.insert(name.clone());
+        }
+        checked.push((number, statement, kind));
+    }
+    // Encoded beforehand: the transaction's snapshot should be young.
+    let rows = door_rows(groups)?;
+
+    let transaction = store.begin(true).await?;
+    let worked = work(store, transaction.as_ref(), &checked, groups, rows).await;
+    finish(transaction, worked).await
+}
+
+async fn work(
+    store: &SurrealStore,
+    transaction: &dyn Transaction,
+    checked: &[(usize, &Statement, Checked)],
+    groups: &[DoorGroup],
+    rows: Vec<(DoorGroupAt, Object)>,
+) -> Result<Transacted, StoreError> {
+    refuse_taken_ids(transaction, groups).await?;
+    let mut lets: HashMap<&str, Value> = HashMap::new();
+    let mut results = Vec::with_capacity(checked.len());
+    for (number, statement, kind) in checked {
+        let value = run(transaction, *number, statement, kind, &lets).await?;
+        results.push(match kind {
+            Checked::Let(name) => {
+                lets.insert(name, value);
+                serde_json::Value::Null
+            }
+            Checked::Plain => to_json(value).map_err(store_error)?,
+        });
+    }
+    if !rows.is_empty() {
+        // Stamped at the end: a row's stamp shouldn't be older than its commit by the time its statements took.
+        let nanos = store.door_nanos().await?;
+        for (at, fields) in rows {
+            let key = DoorKey { nanos, ordinal: at.ordinal, ulid: Ulid::new().to_string() };
+            transaction.put(DOOR, door_key(at.shard, &key), fields).await.map_err(store_error)?;
+        }
+    }
+    Ok(Transacted { results })
+}
+
+/// Runs one statement. A LET is run together with a RETURN of its name, because each statement has a scope of its own here.
+pub(super) async fn run(
+    transaction: &dyn Transaction,
+    number: usize,
+    statement: &Statement,
+    kind: &Checked,
+    lets: &HashMap<&str, Value>,
+) -> Result<Value, StoreError> {
+    let given = statement.bindings.iter().filter(|(name, _)| !lets.contains_key(name.as_str()));
+    let mut bindings: Bindings = given.map(|(name, value)| (name.clone(), from_json(value.clone()))).collect();
+    bindings.extend(lets.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
+    let text = match kind {
+        Checked::Let(name) => format!("{};\nRETURN ${name}", statement.query.trim_end().trim_end_matches(';')),
+        Checked::Plain => statement.query.clone(),
+    };
+    transaction.run(Principal::Caller, &text, bindings).await.map_err(|fault| match fault {
+        Fault::Statement(cause) | Fault::Other(cause) => StoreError::Statement(format!("statement {number}: {cause}")),
+        // A record of the caller's own that exists already: their statement failed, no message's id is taken.
+        Fault::Exists(cause) => StoreError::Statement(format!("statement {number}: {cause}")),
+        fault => store_error(fault),
+    })
+}
+
+pub(super) async fn refuse_taken_ids(transaction: &dyn Transaction, groups: &[DoorGroup]) -> Result<(), StoreError> {
+    for message in groups.iter().flat_map(|group| &group.messages).filter(|message| message.caller_id) {
+        let found = transaction.get(ID, id_key(&message.tenant, &message.id)).await.map_err(store_error)?;
+        if found.is_some() {
+            return Err(StoreError::Exists(format!(
+                "id {:?} of tenant {:?}",
+                message.id.as_str(),
+                message.tenant.as_str()
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Shard and ordinal of a row.
+struct DoorGroupAt {
+    shard: ShardId,
+    ordinal: u32,
+}
+
+fn door_rows(groups: &[DoorGroup]) -> Result<Vec<(DoorGroupAt, Object)>, StoreError> {
+    let mut rows = Vec::new();
+    let mut ordinals: HashMap<ShardId, u32> = HashMap::new();
+    for group in groups {
+        for messages in cut(&group.messages) {
+            let ordinal = ordinals.entry(group.shard).or_default();
+            rows.push((DoorGroupAt { shard: group.shard, ordinal: *ordinal }, of_group(messages)?));
+            *ordinal += 1;
+        }
+    }
+    Ok(rows)
+}
+
+impl SurrealStore {
+    /// The clock that stamps doorstep rows: this process's own where the database is in it, else the server's.
+    pub(crate) async fn door_nanos(&self) -> Result<u64, StoreError> {
+        if self.is_embedded() {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            return Ok(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX));
+        }
+        let answers = self.engine.run("RETURN time::nano(time::now())", Vec::new()).await.map_err(store_error)?;
+        let nanos = int_of(answers.first()).and_then(|nanos| u64::try_from(nanos).ok());
+        nanos.ok_or_else(|| StoreError::Other("the server didn't tell its time".into()))
+    }
+}

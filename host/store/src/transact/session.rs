@@ -1,0 +1,121 @@
+//! A business transaction of a Rust application that holds the store itself: statements and messages, committed together.
+
+use std::collections::{HashMap, HashSet};
+
+use ulid::Ulid;
+use waybill_core::error::InputError;
+use waybill_core::ids::{MessageId, ShardId};
+use waybill_core::new_message::NewMessage;
+use waybill_core::outbox::records::DoorKey;
+use waybill_core::port::store::StoreError;
+use waybill_core::port::transact::{DoorGroup, Statement};
+use waybill_core::time::UnixMillis;
+use waybill_surreal::{Transaction, Value, to_json};
+
+use super::run::{refuse_taken_ids, run};
+use crate::fault::store_error;
+use crate::guard::{Checked, check};
+use crate::rows::door::of_group;
+use crate::store::SurrealStore;
+use crate::tables::{DOOR, door_key};
+
+/// Why a message or statement wasn't taken into a [`BusinessTransaction`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BusinessError {
+    /// The message is wrong.
+    #[error(transparent)]
+    Message(#[from] InputError),
+    /// The statement or the store failed. The transaction can only be cancelled after it.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// An open transaction. Dropping it undoes everything.
+///
+/// It takes the same statements as `POST /v1/transactions` and keeps Waybill's own tables closed. Messages go to the doorstep of
+/// their shard; a host in this process looks there when [`BusinessTransaction::commit`] is followed by the engine's `knock`, any other
+/// host at its next look. Topics aren't checked against routes here: a message that no route takes waits, visibly.
+pub struct BusinessTransaction {
+    store: SurrealStore,
+    transaction: Box<dyn Transaction>,
+    lets: HashSet<String>,
+    values: HashMap<String, Value>,
+    statements: usize,
+    /// Stamp of all its messages: that of the first, so that they stay in order whatever the clock does.
+    stamp: Option<u64>,
+    ordinals: HashMap<ShardId, u32>,
+    spread: u64,
+}
+
+impl SurrealStore {
+    /// Begins a business transaction.
+    pub async fn begin_business(&self) -> Result<BusinessTransaction, StoreError> {
+        let transaction = self.begin(true).await?;
+        Ok(BusinessTransaction {
+            store: self.clone(),
+            transaction,
+            lets: HashSet::new(),
+            values: HashMap::new(),
+            statements: 0,
+            stamp: None,
+            ordinals: HashMap::new(),
+            spread: self.door_nanos().await?,
+        })
+    }
+}
+
+impl BusinessTransaction {
+    /// Runs one statement and answers its result as JSON; null for a LET.
+    pub async fn run(&mut self, statement: &Statement) -> Result<serde_json::Value, BusinessError> {
+        self.statements += 1;
+        let kind = check(statement, self.statements, &self.lets)?;
+        let lets = self.values.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
+        let value = run(self.transaction.as_ref(), self.statements, statement, &kind, &lets).await?;
+        match kind {
+            Checked::Let(name) => {
+                self.lets.insert(name.clone());
+                self.values.insert(name, value);
+                Ok(serde_json::Value::Null)
+            }
+            Checked::Plain => Ok(to_json(value).map_err(store_error)?),
+        }
+    }
+
+    /// Commits statements and messages together. [`StoreError::Conflict`] proves that nothing was written: run it all again.
+    pub async fn commit(self) -> Result<(), StoreError> {
+        self.transaction.commit().await.map_err(store_error)
+    }
+
+    /// Undoes everything.
+    pub async fn cancel(self) -> Result<(), StoreError> {
+        self.transaction.cancel().await.map_err(store_error)
+    }
+}
+
+/// Puts a message into a business transaction and answers its id (`semantics.md` §1, Enqueue (a)). A caller's id that is taken is
+/// [`StoreError::Exists`].
+pub async fn enqueue_in_tx(
+    tx: &mut BusinessTransaction,
+    message: NewMessage,
+    payload_bytes_max: usize,
+) -> Result<MessageId, BusinessError> {
+    let nanos = match tx.stamp {
+        Some(nanos) => nanos,
+        None => tx.store.door_nanos().await?,
+    };
+    tx.stamp = Some(nanos);
+    let draft = message.check(UnixMillis(nanos / 1_000_000), payload_bytes_max)?;
+    let id = MessageId::new(Ulid::new().to_string())?;
+    let message = draft.finish(|| id);
+    let caller_id = message.caller_id.then_some(&message.id);
+    let shard = ShardId::of(&message.tenant, message.key.as_ref(), caller_id, tx.spread, tx.store.shards());
+    let id = message.id.clone();
+    let group = DoorGroup { shard, messages: vec![message] };
+    refuse_taken_ids(tx.transaction.as_ref(), std::slice::from_ref(&group)).await?;
+    let ordinal = tx.ordinals.entry(shard).or_default();
+    let key = DoorKey { nanos, ordinal: *ordinal, ulid: Ulid::new().to_string() };
+    *ordinal += 1;
+    let fields = of_group(&group.messages)?;
+    tx.transaction.put(DOOR, door_key(shard, &key), fields).await.map_err(store_error)?;
+    Ok(id)
+}

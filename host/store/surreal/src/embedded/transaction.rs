@@ -1,0 +1,180 @@
+//! A transaction on records of an embedded database.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use surrealdb_core::kvs::QueryRequest;
+use surrealdb_datastore::catalog::Record;
+use surrealdb_datastore::key::schema::RecordKey;
+use surrealdb_datastore::tx::Transaction as Inner;
+use surrealdb_datastore::val::{RecordId, Strand, TableName};
+use surrealdb_kvs::key::{KVKey, KVKeyDecode, RawRange};
+use surrealdb_kvs::value::KVValue;
+
+use super::{Core, Held};
+use crate::{Bindings, Bound, Fault, Object, Principal, RecordIdKey, Row, Transaction, Value, value};
+
+pub(super) struct EmbeddedTransaction {
+    core: Arc<Core>,
+    held: Held,
+    inner: Arc<Inner>,
+}
+
+fn fault(error: anyhow::Error) -> Fault {
+    Fault::of_storage(&error)
+}
+
+fn name(table: &'static str) -> TableName {
+    TableName::new(Strand::new_static(table))
+}
+
+/// The fields of a record, the id left out.
+fn fields(data: Value) -> Object {
+    match data {
+        Value::Object(mut object) => {
+            object.remove("id");
+            object
+        }
+        _ => Object::default(),
+    }
+}
+
+impl EmbeddedTransaction {
+    pub(super) fn new(core: Arc<Core>, held: Held, inner: Inner) -> Self {
+        Self { core, held, inner: Arc::new(inner) }
+    }
+
+    fn key<'a>(&self, table: &'a TableName, id: &'a RecordIdKey) -> RecordKey<'a> {
+        RecordKey {
+            ns: self.held.home.namespace,
+            db: self.held.home.database,
+            tb: Cow::Borrowed(table),
+            id: Cow::Borrowed(id),
+        }
+    }
+
+    /// First byte string of a range, and the first behind it.
+    fn range(&self, table: &TableName, from: &Bound, until: &Bound) -> Result<RawRange, Fault> {
+        let encode =
+            |id: &RecordIdKey| self.key(table, id).encode_key().map(|key| key.as_slice().to_vec()).map_err(fault);
+        let just_after = |mut key: Vec<u8>| {
+            key.push(0);
+            key
+        };
+        let start = match from {
+            Bound::Included(id) => encode(id)?,
+            Bound::Excluded(id) => just_after(encode(id)?),
+        };
+        let end = match until {
+            Bound::Included(id) => just_after(encode(id)?),
+            Bound::Excluded(id) => encode(id)?,
+        };
+        Ok(RawRange::of_bytes(&start, &end))
+    }
+
+    fn rows(&self, table: &TableName, stored: Vec<(Vec<u8>, Vec<u8>)>) -> Result<Vec<Row>, Fault> {
+        let mut rows = Vec::with_capacity(stored.len());
+        for (key, bytes) in stored {
+            let key = RecordKey::decode_key(&key).map_err(fault)?.id.into_owned();
+            let record =
+                Record::kv_decode_value(&bytes, RecordId { table: table.clone(), key: key.clone() }).map_err(fault)?;
+            rows.push(Row { key, fields: fields(record.data) });
+        }
+        Ok(rows)
+    }
+}
+
+/// A range that is upside down reads nothing.
+fn is_empty(range: &RawRange) -> bool {
+    range.start().as_slice() >= range.end().as_slice()
+}
+
+fn limit(rows: usize) -> u32 {
+    u32::try_from(rows).unwrap_or(u32::MAX)
+}
+
+#[async_trait]
+impl Transaction for EmbeddedTransaction {
+    async fn get(&self, table: &'static str, key: RecordIdKey) -> Result<Option<Object>, Fault> {
+        let table = name(table);
+        let record = self.inner.get_key(&self.key(&table, &key), None).await.map_err(fault)?;
+        Ok(record.map(|record| fields(record.data)))
+    }
+
+    async fn scan(&self, table: &'static str, from: Bound, until: Bound, rows: usize) -> Result<Vec<Row>, Fault> {
+        let table = name(table);
+        let range = self.range(&table, &from, &until)?;
+        if is_empty(&range) || rows == 0 {
+            return Ok(Vec::new());
+        }
+        let stored = self.inner.scan_raw(range, limit(rows), 0, None).await.map_err(fault)?;
+        self.rows(&table, stored)
+    }
+
+    async fn scan_back(&self, table: &'static str, from: Bound, until: Bound, rows: usize) -> Result<Vec<Row>, Fault> {
+        let table = name(table);
+        let range = self.range(&table, &from, &until)?;
+        if is_empty(&range) || rows == 0 {
+            return Ok(Vec::new());
+        }
+        let stored = self.inner.scanr_raw(range, limit(rows), 0, None).await.map_err(fault)?;
+        self.rows(&table, stored)
+    }
+
+    async fn create(&self, table: &'static str, key: RecordIdKey, fields: Object) -> Result<(), Fault> {
+        let table = name(table);
+        self.inner.put_key(&self.key(&table, &key), &Record::new(Value::Object(fields))).await.map_err(fault)
+    }
+
+    async fn put(&self, table: &'static str, key: RecordIdKey, fields: Object) -> Result<(), Fault> {
+        let table = name(table);
+        self.inner.set_key(&self.key(&table, &key), &Record::new(Value::Object(fields))).await.map_err(fault)
+    }
+
+    async fn delete(&self, table: &'static str, key: RecordIdKey) -> Result<(), Fault> {
+        let table = name(table);
+        self.inner.del_key(&self.key(&table, &key)).await.map_err(fault)
+    }
+
+    async fn run(&self, principal: Principal, text: &str, bindings: Bindings) -> Result<Value, Fault> {
+        let request = QueryRequest::new(text, self.held.home.session(principal))
+            .with_variables(Some(value::variables(bindings)?))
+            .with_transaction(Arc::clone(&self.inner));
+        let answers = self.held.datastore.run(request).await.map_err(|error| Fault::of_query(&error))?;
+        let mut last = Value::None;
+        for answer in answers {
+            last = Value::from(answer.result.map_err(|error| Fault::of_query(&error))?);
+        }
+        Ok(last)
+    }
+
+    async fn commit(self: Box<Self>) -> Result<(), Fault> {
+        let core = Arc::clone(&self.core);
+        let before = core.newest_segment();
+        self.inner.commit().await.map_err(fault)?;
+        let rotated = self.inner.writeable() && core.newest_segment() != before;
+        drop(self);
+        if rotated { core.make_safe(before).await } else { Ok(()) }
+    }
+
+    async fn cancel(self: Box<Self>) -> Result<(), Fault> {
+        self.inner.cancel().await.map_err(fault)
+    }
+}
+
+impl Drop for EmbeddedTransaction {
+    fn drop(&mut self) {
+        if self.inner.writeable() && !self.inner.closed() {
+            let inner = Arc::clone(&self.inner);
+            // Undone in the background: a transaction left open keeps old versions alive.
+            if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+                runtime.spawn(async move {
+                    if let Err(error) = inner.cancel().await {
+                        tracing::debug!(%error, "a dropped transaction could not be undone");
+                    }
+                });
+            }
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! The two traits.
+
+use async_trait::async_trait;
+
+use crate::{Bindings, Fault, Object, RecordIdKey, Value};
+
+/// A record as read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// Key within its table.
+    pub key: RecordIdKey,
+    /// Fields, the id left out.
+    pub fields: Object,
+}
+
+/// One end of a range of keys.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Bound {
+    /// This key and what lies inside.
+    Included(RecordIdKey),
+    /// What lies inside of this key.
+    Excluded(RecordIdKey),
+}
+
+/// Whose rights a statement runs with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Principal {
+    /// The host: everything.
+    Host,
+    /// A caller: may change data of the database, not users, access or other databases.
+    Caller,
+}
+
+/// An open database.
+#[async_trait]
+pub trait Engine: Send + Sync + 'static {
+    /// Begins a transaction at the state of now. One that only reads needs no end: dropping it costs nothing.
+    async fn begin(&self, write: bool) -> Result<Box<dyn Transaction>, Fault>;
+    /// Runs a text as the host, with its own transactions; answers the value of each statement.
+    async fn run(&self, text: &str, bindings: Bindings) -> Result<Vec<Value>, Fault>;
+    /// Closes the database after what is running.
+    async fn close(&self) -> Result<(), Fault>;
+}
+
+/// A transaction with a snapshot of its own. Dropping it undoes it; one that writes should be ended by hand all the same.
+///
+/// Reads don't see the writes of the same transaction before [`Transaction::run`] or commit: read first, then write.
+#[async_trait]
+pub trait Transaction: Send + Sync {
+    /// Reads a record.
+    async fn get(&self, table: &'static str, key: RecordIdKey) -> Result<Option<Object>, Fault>;
+    /// Reads records between two keys in order, at most `limit`.
+    async fn scan(&self, table: &'static str, from: Bound, until: Bound, limit: usize) -> Result<Vec<Row>, Fault>;
+    /// The same, the highest key first.
+    async fn scan_back(&self, table: &'static str, from: Bound, until: Bound, limit: usize) -> Result<Vec<Row>, Fault>;
+    /// Writes a record that must be new; [`Fault::Exists`] comes here or at the commit.
+    async fn create(&self, table: &'static str, key: RecordIdKey, fields: Object) -> Result<(), Fault>;
+    /// Writes a record, whatever was there.
+    async fn put(&self, table: &'static str, key: RecordIdKey, fields: Object) -> Result<(), Fault>;
+    /// Removes a record if it is there.
+    async fn delete(&self, table: &'static str, key: RecordIdKey) -> Result<(), Fault>;
+    /// Runs one statement inside this transaction. After a failure the transaction must be cancelled.
+    async fn run(&self, principal: Principal, text: &str, bindings: Bindings) -> Result<Value, Fault>;
+    /// Commits. [`Fault::Conflict`] and [`Fault::Exists`] prove that nothing was written.
+    async fn commit(self: Box<Self>) -> Result<(), Fault>;
+    /// Undoes everything.
+    async fn cancel(self: Box<Self>) -> Result<(), Fault>;
+}

@@ -1,0 +1,28 @@
+//! SurrealDB behind two small traits, [`Engine`] and [`Transaction`]: embedded (surrealkv, memory) or a server.
+//!
+//! Embedded, records are read and written through SurrealDB's own transactions, with its own record encoding, without
+//! passing the query pipeline: a record write costs 2 to 4 us of CPU instead of 50 to 100, a range read really stops at its
+//! limit, and conflicts are values instead of texts. SurrealQL reads and writes the same records, and runs inside the same
+//! transaction ([`Transaction::run`]). What that leaves out, and so what may not be defined on tables written here: events,
+//! indexes, fields, changefeeds, live queries.
+//!
+//! Against a server the same traits are SurrealQL over a WebSocket.
+//!
+//! What it doesn't do: know Waybill's tables.
+#![recursion_limit = "512"]
+
+mod embedded;
+mod engine;
+mod fault;
+mod remote;
+mod value;
+
+pub use embedded::{Embedded, EmbeddedOptions};
+pub use engine::{Bound, Engine, Principal, Row, Transaction};
+pub use fault::Fault;
+pub use remote::{Remote, RemoteOptions};
+pub use surrealdb_datastore::val::{Array, Number, Object, RecordIdKey, Value};
+pub use value::{
+    Bindings, array, bool_of, bytes, bytes_of, from_json, int, int_of, key, millis, millis_of, object, table, text,
+    text_of, to_json,
+};

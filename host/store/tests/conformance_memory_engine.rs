@@ -1,0 +1,9 @@
+//! The conformance suite on SurrealDB in memory.
+
+use waybill_store::{StoreConfig, SurrealStore};
+
+async fn open() -> ((), SurrealStore) {
+    ((), SurrealStore::open(StoreConfig::new("mem://")).await.unwrap_or_else(|error| unreachable!("{error}")))
+}
+
+waybill_testkit::store_conformance!(open);

@@ -1,0 +1,124 @@
+//! Crashes at the bad moments of the embedded database: in the middle of a write to the log, and after its write buffer was
+//! full. What was acknowledged stays.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::json;
+use waybill_core::port::transact::{Statement, TransactStore};
+use waybill_store::{OpenError, StoreConfig, SurrealStore};
+
+/// The log's block size: a record over several blocks is written in several pieces.
+const BLOCK: usize = 32 * 1024;
+/// The only log of a young store.
+const LOG: &str = "wal/00000000000000000000.wal";
+
+async fn open(dir: &Path) -> Result<SurrealStore, OpenError> {
+    SurrealStore::open(StoreConfig::new(format!("surrealkv://{}", dir.display()))).await
+}
+
+async fn write(store: &SurrealStore, id: &str, bytes: usize) {
+    let row = json!({ "id": id, "text": "x".repeat(bytes) });
+    let bindings = json!({ "row": row }).as_object().cloned().unwrap();
+    store.transact(vec![Statement { query: "CREATE item CONTENT $row".into(), bindings }], Vec::new()).await.unwrap();
+}
+
+async fn ids(store: &SurrealStore) -> Vec<String> {
+    let query = "SELECT VALUE record::id(id) FROM item ORDER BY id".to_owned();
+    let done = store.transact(vec![Statement { query, bindings: serde_json::Map::new() }], Vec::new()).await.unwrap();
+    serde_json::from_value(done.results[0].clone()).unwrap()
+}
+
+/// The files as a process that dies now would leave them.
+fn crash_image(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let (path, to) = (entry.as_ref().unwrap().path(), to.join(entry.as_ref().unwrap().file_name()));
+        if path.is_dir() { crash_image(&path, &to) } else { fs::copy(path, to).map(drop).unwrap() }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_torn_by_a_crash_takes_nothing_acknowledged_with_it() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = |name: &str| root.path().join(name);
+    let store = open(&dir("living")).await.unwrap();
+    write(&store, "before", 100).await;
+    let whole = usize::try_from(fs::metadata(dir("living").join(LOG)).unwrap().len()).unwrap();
+    // The commit that the crash tears: its record spans several blocks.
+    write(&store, "torn", 3 * BLOCK).await;
+    crash_image(&dir("living"), &dir("after"));
+    let log = fs::read(dir("after").join(LOG)).unwrap();
+    drop(store);
+    assert!(log.len() > whole + 3 * BLOCK, "the record went elsewhere: {} bytes of log", log.len());
+
+    let boundary = whole.next_multiple_of(BLOCK);
+    for cut in [whole + 3, whole + 50, boundary - 4, boundary, boundary + 3, boundary + BLOCK, log.len() - 1] {
+        let torn = dir(&format!("torn-{cut}"));
+        crash_image(&dir("after"), &torn);
+        fs::write(torn.join(LOG), &log[..cut]).unwrap();
+
+        let store = open(&torn).await.unwrap();
+        assert_eq!(ids(&store).await, ["before"], "cut at {cut}");
+        write(&store, "later", 100).await;
+        write(&store, "later-and-long", 2 * BLOCK).await;
+        let second = dir(&format!("second-{cut}"));
+        crash_image(&torn, &second);
+        drop(store);
+
+        let store = open(&second).await.unwrap();
+        assert_eq!(ids(&store).await, ["before", "later", "later-and-long"], "cut at {cut}, after the next crash");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_damaged_in_the_middle_is_refused_with_its_name_and_left_alone() {
+    let root = tempfile::tempdir().unwrap();
+    let (living, damaged) = (root.path().join("living"), root.path().join("damaged"));
+    let store = open(&living).await.unwrap();
+    write(&store, "a", 100).await;
+    write(&store, "b", 100).await;
+    crash_image(&living, &damaged);
+    drop(store);
+    let mut log = fs::read(damaged.join(LOG)).unwrap();
+    let middle = log.len() / 2;
+    log[middle] ^= 0x40;
+    fs::write(damaged.join(LOG), &log).unwrap();
+
+    let error = open(&damaged).await.err().unwrap();
+    assert_eq!(error.code(), "STORAGE.CORRUPT");
+    assert!(error.to_string().contains("00000000000000000000.wal"), "{error}");
+    assert_eq!(fs::read(damaged.join(LOG)).unwrap(), log);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_commit_that_fills_the_write_buffer_survives_a_crash() {
+    const BUFFER: u64 = 8 * 1024 * 1024;
+    const ROW: usize = 40_000;
+    let root = tempfile::tempdir().unwrap();
+    let (living, image) = (root.path().join("living"), root.path().join("image"));
+    let config = |dir: &Path| StoreConfig {
+        memtable_bytes: BUFFER,
+        ..StoreConfig::new(format!("surrealkv://{}", dir.display()))
+    };
+    let store = SurrealStore::open(config(&living)).await.unwrap();
+    let mut written = Vec::new();
+    // Twice as much as the buffer holds, so that it was full at least once; a crash after every commit from there on.
+    while (written.len() * ROW) as u64 <= 2 * BUFFER {
+        let id = format!("{:04}", written.len());
+        write(&store, &id, ROW).await;
+        written.push(id);
+        if (written.len() * ROW) as u64 > BUFFER - BUFFER / 8 && written.len() % 8 == 0 {
+            let image = root.path().join(format!("image-{}", written.len()));
+            crash_image(&living, &image);
+            let after = SurrealStore::open(config(&image)).await.unwrap();
+            assert_eq!(ids(&after).await, written);
+        }
+    }
+    crash_image(&living, &image);
+    drop(store);
+    let store = SurrealStore::open(config(&image)).await.unwrap();
+    assert_eq!(ids(&store).await, written);
+}

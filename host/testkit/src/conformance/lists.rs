@@ -1,0 +1,201 @@
+//! Reads for people.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use waybill_core::ids::{Seq, ShardId};
+use waybill_core::outbox::filter::Filter;
+use waybill_core::outbox::records::{DeadState, DoneEnd, OpenSegment};
+use waybill_core::port::query::{Depth, Found, ListKind, Page};
+use waybill_core::port::store::Write;
+
+use super::Store;
+use super::samples::{Owner, T0, chunk, dead, done, message, parked, place, scheduled, segment, segment_of, seq};
+
+fn filter(text: &str) -> Filter {
+    Filter::parse(text, T0.plus(std::time::Duration::from_secs(1))).unwrap()
+}
+
+/// A first segment of four of which 0 is delivered and 1 has moved, and a second of two that isn't claimed.
+async fn flowing(store: &impl Store) -> Owner {
+    let mut owner = Owner::new();
+    let mut open = OpenSegment::default();
+    open.acked.insert(0);
+    open.moved.insert(1);
+    owner.record.open = BTreeMap::from([(seq(0, 0), open)]);
+    owner.record.last = seq(1, 1);
+    let writes = vec![
+        Write::PutSegment(Arc::new(segment(seq(0, 0), 4))),
+        Write::PutSegment(Arc::new(segment_of(seq(1, 0), 2, 4_000))),
+        Write::PutHistory(Arc::new(chunk(seq(0, 0), 1, T0, vec![done(0, message("done"), DoneEnd::Delivered)]))),
+        Write::PutParked(Arc::new(parked(seq(0, 0), 1))),
+    ];
+    owner.commit(store, writes).await;
+    owner
+}
+
+pub async fn a_place_finds_its_message_in_whatever_state(store: &impl Store) {
+    let mut owner = flowing(store).await;
+    owner.commit(store, vec![Write::PutDead(Arc::new(dead(seq(0, 0), 9, "acme", "X")))]).await;
+    assert!(matches!(store.at(place(seq(0, 0), 0)).await.unwrap(), Some(Found::Done(_, done)) if done.index == 0));
+    assert!(
+        matches!(store.at(place(seq(0, 0), 1)).await.unwrap(), Some(Found::Parked(parked)) if parked.place.index == 1)
+    );
+    assert!(matches!(
+        store.at(place(seq(0, 0), 2)).await.unwrap(),
+        Some(Found::Flowing { claimed: true, entry, .. }) if entry.index == 2
+    ));
+    assert!(matches!(store.at(place(seq(1, 0), 1)).await.unwrap(), Some(Found::Flowing { claimed: false, .. })));
+    assert!(matches!(store.at(place(seq(0, 0), 9)).await.unwrap(), Some(Found::Dead(_))));
+    assert_eq!(store.at(place(seq(0, 0), 7)).await.unwrap(), None);
+    assert_eq!(store.at(place(seq(7, 0), 0)).await.unwrap(), None);
+}
+
+fn indices(page: &Page<Found>) -> Vec<(Seq, u16, bool)> {
+    let found = page.items.iter().map(|found| match found {
+        Found::Flowing { place, claimed, .. } => (place.segment, place.index, *claimed),
+        other => unreachable!("{other:?}"),
+    });
+    found.collect()
+}
+
+pub async fn flowing_lists_leave_out_what_is_gone(store: &impl Store) {
+    flowing(store).await;
+    let page = store.list(ListKind::Flowing, &Filter::default(), None, 10).await.unwrap();
+    let expected = [(seq(0, 0), 2, true), (seq(0, 0), 3, true), (seq(1, 0), 0, false), (seq(1, 0), 1, false)];
+    assert_eq!(indices(&page), expected);
+    assert_eq!(page.next_cursor, None);
+    let pending = store.list(ListKind::Flowing, &filter("state=pending tenant=acme"), None, 10).await.unwrap();
+    assert_eq!(indices(&pending), expected[2..]);
+    let none = store.list(ListKind::Flowing, &filter("tenant=other"), None, 10).await.unwrap();
+    assert!(none.items.is_empty());
+}
+
+pub async fn a_list_is_paged_to_its_end_without_repeats(store: &impl Store) {
+    let mut owner = Owner::new();
+    let writes = (0..40).map(|n| Write::PutSegment(Arc::new(segment(seq(n, 0), 3))));
+    owner.commit(store, writes.collect()).await;
+    let mut found = Vec::new();
+    let mut cursor: Option<String> = None;
+    loop {
+        let page = store.list(ListKind::Flowing, &filter("id=*-1"), cursor.as_deref(), 7).await.unwrap();
+        assert!(page.items.len() <= 7);
+        found.extend(indices(&page));
+        match page.next_cursor {
+            Some(next) => cursor = Some(next),
+            None => break,
+        }
+    }
+    assert_eq!(found, (0..40).map(|n| (seq(n, 0), 1, false)).collect::<Vec<_>>());
+}
+
+async fn letters(store: &impl Store) -> Owner {
+    let mut owner = Owner::new();
+    let writes = (0..30_u16).map(|index| {
+        let tenant = if index % 3 == 0 { "acme" } else { "zeta" };
+        let code = if index % 2 == 0 { "HTTP.400" } else { "HTTP.500" };
+        let mut letter = dead(seq(0, 0), index, tenant, code);
+        if index == 29 {
+            letter.state = DeadState::Quarantined { note: "n".into(), at: T0 };
+        }
+        Write::PutDead(Arc::new(letter))
+    });
+    owner.commit(store, writes.collect()).await;
+    owner
+}
+
+pub async fn dead_letters_are_filtered_and_paged_in_key_order(store: &impl Store) {
+    letters(store).await;
+    let mut found = Vec::new();
+    let mut cursor: Option<String> = None;
+    loop {
+        let page = store.dead_letters(&filter("tenant=acme code=HTTP.4*"), cursor.as_deref(), 2).await.unwrap();
+        found.extend(page.items.iter().map(|letter| letter.place.index));
+        match page.next_cursor {
+            Some(next) => cursor = Some(next),
+            None => break,
+        }
+    }
+    assert_eq!(found, [0, 6, 12, 18, 24]);
+    let all = store.dead_letters(&Filter::default(), None, 100).await.unwrap();
+    assert_eq!((all.items.len(), all.next_cursor), (30, None));
+    let fenced = store.dead_letters(&filter("state=quarantined"), None, 100).await.unwrap();
+    assert_eq!(fenced.items.len(), 1);
+    let one = store.dead_letters(&filter(&format!("id=dead-{}-4", seq(0, 0))), None, 100).await.unwrap();
+    assert_eq!(one.items.len(), 1);
+}
+
+pub async fn paging_goes_on_behind_a_dead_letter_that_is_gone(store: &impl Store) {
+    let mut owner = letters(store).await;
+    let page = store.dead_letters(&Filter::default(), None, 10).await.unwrap();
+    let cursor = page.next_cursor.unwrap();
+    owner.commit(store, page.items.iter().map(|letter| Write::DeleteDead(letter.place.seq())).collect()).await;
+    let rest = store.dead_letters(&Filter::default(), Some(&cursor), 100).await.unwrap();
+    assert_eq!(rest.items.first().unwrap().place.index, 10);
+    assert_eq!(rest.items.len(), 20);
+}
+
+pub async fn a_bad_cursor_is_refused(store: &impl Store) {
+    for cursor in ["", "x", "1.2.3", "1.x/"] {
+        store.dead_letters(&Filter::default(), Some(cursor), 10).await.unwrap_err();
+        store.list(ListKind::Done, &Filter::default(), Some(cursor), 10).await.unwrap_err();
+    }
+}
+
+pub async fn dead_letters_are_counted_and_grouped(store: &impl Store) {
+    letters(store).await;
+    assert_eq!(store.count_dead(&Filter::default()).await.unwrap(), 30);
+    assert_eq!(store.count_dead(&filter("tenant=zeta state=dead")).await.unwrap(), 19);
+    assert_eq!(store.count_dead(&filter("code=NONE")).await.unwrap(), 0);
+    let groups = store.dead_groups(&Filter::default()).await.unwrap();
+    let counts: Vec<_> = groups.iter().map(|group| (group.tenant.as_str(), group.code.as_str(), group.count)).collect();
+    let expected =
+        [("zeta", "HTTP.400", 10), ("zeta", "HTTP.500", 10), ("acme", "HTTP.400", 5), ("acme", "HTTP.500", 5)];
+    assert_eq!(counts, expected);
+    assert_eq!((groups[0].first_at, groups[0].latest_at), (T0.0 + 2, T0.0 + 28));
+    assert_eq!(groups[0].signature, "answered # to \"…\"");
+    assert_eq!(store.dead_groups(&filter("tenant=acme")).await.unwrap().len(), 2);
+}
+
+pub async fn depths_follow_what_is_written(store: &impl Store) {
+    assert!(store.depths().await.unwrap().is_empty());
+    let mut owner = letters(store).await;
+    let mut other = Owner::of(ShardId(2));
+    let depth = |shard, tenant: &str, dead, quarantined, scheduled| Depth {
+        shard: ShardId(shard),
+        tenant: tenant.into(),
+        dead,
+        quarantined,
+        scheduled,
+    };
+    assert_eq!(store.depths().await.unwrap(), [depth(0, "acme", 10, 0, 0), depth(0, "zeta", 19, 1, 0)]);
+    owner.commit(store, vec![Write::DeleteDead(seq(0, 0)), Write::PutScheduled(Arc::new(scheduled(T0, "s")))]).await;
+    other.commit(store, vec![Write::PutScheduled(Arc::new(scheduled(T0, "s")))]).await;
+    let expected = [depth(0, "acme", 9, 0, 1), depth(0, "zeta", 19, 1, 0), depth(2, "acme", 0, 0, 1)];
+    assert_eq!(store.depths().await.unwrap(), expected);
+    assert_eq!(store.depths().await.unwrap(), expected);
+}
+
+pub async fn scheduled_parked_and_done_messages_are_listed(store: &impl Store) {
+    let mut owner = flowing(store).await;
+    let writes = (0..3).map(|n| Write::PutScheduled(Arc::new(scheduled(T0, &format!("s{n}")))));
+    owner.commit(store, writes.collect()).await;
+    for (kind, count) in [(ListKind::Scheduled, 3), (ListKind::Parked, 1), (ListKind::Done, 1)] {
+        let mut found = Vec::new();
+        let mut cursor: Option<String> = None;
+        loop {
+            let page = store.list(kind, &Filter::default(), cursor.as_deref(), 1).await.unwrap();
+            found.extend(page.items);
+            match page.next_cursor {
+                Some(next) => cursor = Some(next),
+                None => break,
+            }
+        }
+        assert_eq!(found.len(), count, "{kind:?}");
+    }
+    let failed = store.list(ListKind::Parked, &filter("code=NATS.*"), None, 10).await.unwrap();
+    assert!(failed.items.is_empty(), "its latest attempt had no code");
+    let sent = store.list(ListKind::Done, &filter("state=sent"), None, 10).await.unwrap();
+    assert_eq!(sent.items.len(), 1);
+    assert_eq!(store.list(ListKind::Done, &filter("state=expired"), None, 10).await.unwrap().items.len(), 0);
+}

@@ -1,0 +1,118 @@
+//! The sentences that every store has to make true. The in-memory reference store and the SurrealDB store run all of them.
+//!
+//! A sentence gets a fresh store and panics when it doesn't hold. [`store_conformance!`](crate::store_conformance) makes a
+//! test of each. What it doesn't cover: SurrealQL statements, durability, several hosts on one store, speed.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a sentence fails by panicking")]
+#![allow(missing_docs, reason = "the names are the sentences")]
+
+pub mod door;
+pub mod guard;
+pub mod history;
+pub mod ids;
+pub mod kv;
+pub mod lists;
+pub mod operations;
+pub mod samples;
+pub mod segments;
+pub mod stopped;
+
+use waybill_core::port::kv::KvStore;
+use waybill_core::port::query::QueryStore;
+use waybill_core::port::store::OwnerStore;
+use waybill_core::port::transact::TransactStore;
+
+/// All ports of a store.
+pub trait Store: OwnerStore + TransactStore + QueryStore + KvStore {}
+impl<T: OwnerStore + TransactStore + QueryStore + KvStore> Store for T {}
+
+/// Makes one test of each sentence. `$open` is an expression that awaits nothing and is called for each: an async function
+/// that answers a guard (a directory, or `()`) and a store.
+#[macro_export]
+macro_rules! store_conformance {
+    ($open:path) => {
+        $crate::store_conformance!(@tests $open;
+            guard: a_shard_without_a_record_is_the_default_record
+            guard: the_first_commit_makes_the_record
+            guard: a_record_comes_back_as_it_was_written
+            guard: a_commit_with_a_stale_token_changes_nothing
+            guard: a_commit_with_a_stale_beat_changes_nothing
+            guard: a_commit_has_to_raise_the_beat
+            guard: of_two_commits_at_once_exactly_one_goes_in
+            guard: of_two_first_commits_at_once_exactly_one_goes_in
+            guard: shards_do_not_disturb_each_other
+            segments: segments_come_back_as_they_were_written
+            segments: a_large_segment_comes_back_as_it_was_written
+            segments: a_rewritten_segment_replaces_the_old_one_whatever_their_sizes
+            segments: a_deleted_segment_is_gone_from_directory_and_data
+            segments: the_directory_lists_in_order_and_in_pages
+            segments: the_directory_tells_count_and_weight
+            segments: asked_segments_come_in_the_order_asked_without_the_missing
+            segments: a_quarantined_segment_leaves_the_order_and_is_listed
+            segments: writes_of_one_commit_apply_in_order
+            stopped: parked_messages_come_back_as_they_were_written
+            stopped: parked_messages_are_paged_by_seq
+            stopped: a_parked_message_is_replaced_and_removed
+            stopped: scheduled_messages_are_due_in_order_with_the_next_instant
+            stopped: a_limit_on_scheduled_messages_tells_the_next_instant
+            stopped: dead_letters_come_back_as_they_were_written
+            stopped: held_keys_are_the_dead_letters_that_hold_one
+            stopped: blobs_come_and_go
+            door: a_group_comes_back_in_order_with_all_fields
+            door: rows_come_in_key_order_and_in_pages
+            door: the_range_of_stamps_is_inclusive
+            door: a_deleted_row_is_gone
+            door: a_forwarded_row_lies_on_the_other_shard
+            door: stamps_do_not_run_ahead_of_the_door_clock
+            door: a_taken_id_refuses_the_whole_transaction
+            door: groups_of_several_shards_commit_together
+            door: a_hundred_transactions_at_once_all_arrive
+            ids: id_rows_come_back_slot_by_slot
+            ids: a_taken_id_fails_the_whole_commit
+            ids: an_id_row_may_be_written_over_without_create
+            ids: ids_of_two_tenants_are_two_ids
+            history: chunks_come_back_as_they_were_written
+            history: only_chunks_written_before_the_instant_are_old
+            history: old_chunks_are_paged
+            history: purging_takes_chunks_ids_and_blobs
+            history: purging_spares_an_id_that_went_back_into_the_order
+            lists: a_place_finds_its_message_in_whatever_state
+            lists: flowing_lists_leave_out_what_is_gone
+            lists: a_list_is_paged_to_its_end_without_repeats
+            lists: dead_letters_are_filtered_and_paged_in_key_order
+            lists: paging_goes_on_behind_a_dead_letter_that_is_gone
+            lists: a_bad_cursor_is_refused
+            lists: dead_letters_are_counted_and_grouped
+            lists: depths_follow_what_is_written
+            lists: scheduled_parked_and_done_messages_are_listed
+            operations: operations_are_kept_and_found
+            operations: only_running_operations_are_to_be_resumed
+            operations: the_audit_trail_is_read_from_its_end
+            operations: a_tenant_reads_its_own_audit_trail
+            kv: an_entry_comes_back_with_its_revision
+            kv: expectations_are_held
+            kv: quotas_are_kept
+            kv: keys_are_listed_in_order_by_prefix
+            kv: scopes_are_apart
+        );
+    };
+    (@tests $open:path; $($module:ident: $name:ident)*) => {
+        $(
+            #[tokio::test]
+            async fn $name() {
+                let (_guard, store) = $open().await;
+                $crate::conformance::$module::$name(&store).await;
+            }
+        )*
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::memory_store::MemoryStore;
+
+    async fn open() -> ((), MemoryStore) {
+        ((), MemoryStore::new())
+    }
+
+    crate::store_conformance!(open);
+}

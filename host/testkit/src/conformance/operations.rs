@@ -1,0 +1,85 @@
+//! Bulk acts and the audit trail.
+
+use waybill_core::port::transact::{AuditEvent, Operation, OperationState};
+use waybill_core::time::UnixMillis;
+
+use super::Store;
+use super::samples::{T0, tenant};
+
+fn operation(id: &str, state: OperationState) -> Operation {
+    Operation {
+        id: id.into(),
+        kind: "replay".into(),
+        filter: "code=HTTP.* age>1h".into(),
+        tenant: Some("acme".into()),
+        rate: 100,
+        reason: "fixed the receiver".into(),
+        state,
+        matched: 5_000_000_000,
+        done: 17,
+        failed: 1,
+        cursor: Some("0.17/".into()),
+        error: None,
+        created_at: T0,
+        updated_at: UnixMillis(T0.0 + 5),
+    }
+}
+
+pub async fn operations_are_kept_and_found(store: &impl Store) {
+    let mut written = operation("01J0000000000000000000000A", OperationState::Running);
+    assert_eq!(store.operation(&written.id).await.unwrap(), None);
+    store.put_operation(&written).await.unwrap();
+    assert_eq!(store.operation(&written.id).await.unwrap().as_ref(), Some(&written));
+    written.state = OperationState::Failed;
+    written.error = Some("the shard moved".into());
+    written.tenant = None;
+    store.put_operation(&written).await.unwrap();
+    assert_eq!(store.operation(&written.id).await.unwrap(), Some(written));
+}
+
+pub async fn only_running_operations_are_to_be_resumed(store: &impl Store) {
+    let states = [
+        OperationState::Running,
+        OperationState::Done,
+        OperationState::Cancelled,
+        OperationState::Running,
+        OperationState::Failed,
+    ];
+    for (n, state) in states.into_iter().enumerate() {
+        store.put_operation(&operation(&format!("01J000000000000000000000{n:02}"), state)).await.unwrap();
+    }
+    let running = store.running_operations().await.unwrap();
+    assert_eq!(
+        running.iter().map(|operation| operation.id.as_str()).collect::<Vec<_>>(),
+        ["01J00000000000000000000000", "01J00000000000000000000003"]
+    );
+    assert_eq!(running[0], operation("01J00000000000000000000000", OperationState::Running));
+}
+
+fn event(n: u64, of: Option<&str>) -> AuditEvent {
+    AuditEvent {
+        at: UnixMillis(T0.0 + n / 2),
+        kind: "TxReplayRequested".into(),
+        actor: "ann".into(),
+        tenant: of.map(str::to_owned),
+        object: format!("m-{n}"),
+        detail: serde_json::json!({ "n": n, "deep": { "list": [1, null, "x"] } }),
+    }
+}
+
+pub async fn the_audit_trail_is_read_from_its_end(store: &impl Store) {
+    for n in 0..9 {
+        store.audit(&event(n, None)).await.unwrap();
+    }
+    let tail = store.audit_tail(None, 4).await.unwrap();
+    assert_eq!(tail, [8, 7, 6, 5].map(|n| event(n, None)));
+    assert_eq!(store.audit_tail(None, 100).await.unwrap().len(), 9);
+}
+
+pub async fn a_tenant_reads_its_own_audit_trail(store: &impl Store) {
+    for n in 0..9 {
+        store.audit(&event(n, [None, Some("acme"), Some("other")][n as usize % 3])).await.unwrap();
+    }
+    let tail = store.audit_tail(Some(&tenant("acme")), 2).await.unwrap();
+    assert_eq!(tail, [7, 4].map(|n| event(n, Some("acme"))));
+}

@@ -1,0 +1,22 @@
+//! What the tests of Waybill share; a dev-dependency only.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`api`] | a small client of the HTTP API |
+//! | [`conformance`] | the sentences that every store has to make true |
+//! | [`fake_transport`] | a transport whose answers a test writes |
+//! | [`kill`] | the kill -9 harness |
+//! | [`ledger`] | what clients did, in their own words |
+//! | [`memory_store`] | the in-memory reference store, with faults to inject |
+//! | [`process`] | the release binary as a process |
+//! | [`receiver`] | a local HTTP receiver that remembers everything |
+
+pub mod api;
+pub mod conformance;
+pub mod fake_transport;
+pub mod kill;
+pub mod ledger;
+pub mod memory_store;
+pub mod model;
+pub mod process;
+pub mod receiver;

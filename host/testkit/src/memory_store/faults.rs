@@ -1,0 +1,29 @@
+//! Faults to inject: what a commit's caller hears, and what happens to the commit.
+
+use std::collections::VecDeque;
+
+use waybill_core::port::store::{OwnerCommit, StoreError};
+
+/// What happens to one commit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It is applied and the caller hears the truth.
+    Apply,
+    /// Nothing is applied and the caller hears this error (`Conflict`, `DiskFull`, ...).
+    Refuse(StoreError),
+    /// It is applied if its guard holds, but the caller hears only that the connection broke.
+    ApplyUnknown,
+    /// It never happens, and the caller hears only that the connection broke.
+    Lose,
+    /// The caller hears that the connection broke; the commit waits until [`super::MemoryStore::release`] and is applied then if
+    /// its guard still holds.
+    Hold,
+}
+
+/// The plan of faults.
+#[derive(Debug, Default)]
+pub(super) struct Faults {
+    pub(super) planned: VecDeque<Fate>,
+    pub(super) held: VecDeque<OwnerCommit>,
+    pub(super) all: Option<StoreError>,
+}

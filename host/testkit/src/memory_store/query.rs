@@ -1,0 +1,213 @@
+//! Reads for people.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use waybill_core::ids::{MessageId, Place, Seq, ShardId, Tenant};
+use waybill_core::outbox::dead_groups::DeadGroups;
+use waybill_core::outbox::filter::Filter;
+use waybill_core::outbox::records::{DeadLetter, DeadState, IdRecord, Scheduled};
+use waybill_core::port::query::{DeadGroup, Depth, Found, ListKind, Page, QueryStore};
+use waybill_core::port::store::StoreError;
+use waybill_core::time::UnixMillis;
+
+use super::tables::{SegmentContent, id_key};
+use super::{MemoryStore, Tables};
+
+/// Most records looked at for one page.
+const PAGE_READS_MAX: usize = 2_000;
+
+/// Where an item lies in its list: the numbers of its key, then its text. A cursor is one of these, so paging goes on behind it
+/// even when its record is gone.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct At(Vec<u64>, String);
+
+impl At {
+    fn seq(shard: ShardId, seq: Seq) -> Self {
+        Self(vec![u64::from(shard.0), seq.0], String::new())
+    }
+    fn to_cursor(&self) -> String {
+        let numbers: Vec<String> = self.0.iter().map(u64::to_string).collect();
+        format!("{}/{}", numbers.join("."), self.1)
+    }
+    fn from_cursor(cursor: &str) -> Option<Self> {
+        let (numbers, text) = cursor.split_once('/')?;
+        let numbers: Result<Vec<u64>, _> = numbers.split('.').map(str::parse).collect();
+        Some(Self(numbers.ok()?, text.to_owned()))
+    }
+}
+
+/// Turns all items of a list, in key order, into one page.
+fn page<T>(
+    items: impl Iterator<Item = (At, T)>,
+    takes: impl Fn(&T) -> bool,
+    cursor: Option<&str>,
+    limit: usize,
+) -> Result<Page<T>, StoreError> {
+    let bad = || StoreError::Statement("the cursor isn't one of this list: begin without one".into());
+    let after = cursor.map(|cursor| At::from_cursor(cursor).ok_or_else(bad)).transpose()?;
+    let mut items = items.skip_while(|(at, _)| after.as_ref().is_some_and(|after| at <= after)).peekable();
+    let mut page = Page { items: Vec::new(), next_cursor: None };
+    let mut last = None;
+    for _ in 0..PAGE_READS_MAX {
+        if page.items.len() >= limit {
+            break;
+        }
+        let Some((at, item)) = items.next() else { return Ok(page) };
+        last = Some(at);
+        if takes(&item) {
+            page.items.push(item);
+        }
+    }
+    if items.peek().is_some() {
+        page.next_cursor = last.map(|at| at.to_cursor());
+    }
+    Ok(page)
+}
+
+impl Tables {
+    fn flowing(&self) -> impl Iterator<Item = (At, Found)> {
+        self.segments.iter().flat_map(|((shard, first), content)| {
+            let SegmentContent::Segment(segment) = content else { return Vec::new() };
+            let open = self.shards.get(shard).and_then(|record| record.open.get(first));
+            let here = segment.entries.iter().filter(|entry| open.is_none_or(|open| !open.is_gone(entry.index)));
+            here.map(|entry| {
+                let place = segment.place(*shard, entry);
+                let found = Found::Flowing { place, entry: entry.clone(), claimed: open.is_some() };
+                (At(vec![u64::from(shard.0), first.0, u64::from(entry.index)], String::new()), found)
+            })
+            .collect::<Vec<_>>()
+        })
+    }
+
+    fn all(&self, kind: ListKind) -> Box<dyn Iterator<Item = (At, Found)> + '_> {
+        match kind {
+            ListKind::Flowing => Box::new(self.flowing()),
+            ListKind::Parked => Box::new(
+                self.parked.iter().map(|((shard, seq), row)| (At::seq(*shard, *seq), Found::Parked(Arc::clone(row)))),
+            ),
+            ListKind::Scheduled => Box::new(self.scheduled.iter().map(|((shard, due, id), row)| {
+                (At(vec![u64::from(shard.0), due.0], id.clone()), Found::Scheduled(Arc::clone(row)))
+            })),
+            ListKind::Done => Box::new(self.history.iter().flat_map(|((shard, segment, beat), chunk)| {
+                chunk.entries.iter().map(move |done| {
+                    let place = Place { shard: *shard, segment: *segment, index: done.index };
+                    (
+                        At(vec![u64::from(shard.0), segment.0, *beat, u64::from(done.index)], String::new()),
+                        Found::Done(place, done.clone()),
+                    )
+                })
+            })),
+        }
+    }
+
+    fn at(&self, place: Place) -> Option<Found> {
+        let key = (place.shard, place.seq());
+        if let Some(parked) = self.parked.get(&key) {
+            return Some(Found::Parked(Arc::clone(parked)));
+        }
+        if let Some(dead) = self.dead.get(&key) {
+            return Some(Found::Dead(Arc::clone(dead)));
+        }
+        let flowing =
+            self.flowing().find(|(_, found)| matches!(found, Found::Flowing { place: at, .. } if *at == place));
+        if let Some((_, found)) = flowing {
+            return Some(found);
+        }
+        let done = self.all(ListKind::Done).find(|(_, found)| matches!(found, Found::Done(at, _) if *at == place));
+        done.map(|(_, found)| found)
+    }
+
+    fn depths(&self) -> Vec<Depth> {
+        let mut depths: BTreeMap<(ShardId, String), Depth> = BTreeMap::new();
+        let mut of = |shard: ShardId, tenant: &Tenant, count: fn(&mut Depth) -> &mut u64| {
+            let tenant = tenant.as_str().to_owned();
+            let depth = depths.entry((shard, tenant.clone())).or_insert(Depth { shard, tenant, ..Depth::default() });
+            *count(depth) += 1;
+        };
+        for ((shard, _), dead) in &self.dead {
+            match dead.state {
+                DeadState::Dead => of(*shard, &dead.message.tenant, |depth| &mut depth.dead),
+                DeadState::Quarantined { .. } => of(*shard, &dead.message.tenant, |depth| &mut depth.quarantined),
+            }
+        }
+        for ((shard, _, _), scheduled) in &self.scheduled {
+            of(*shard, &scheduled.message.tenant, |depth| &mut depth.scheduled);
+        }
+        depths.into_values().collect()
+    }
+}
+
+#[async_trait]
+impl QueryStore for MemoryStore {
+    async fn id(&self, tenant: &Tenant, id: &MessageId) -> Result<Option<IdRecord>, StoreError> {
+        self.check()?;
+        Ok(self.read(|tables| tables.ids.get(&id_key(tenant, id)).cloned()))
+    }
+
+    async fn at(&self, place: Place) -> Result<Option<Found>, StoreError> {
+        self.check()?;
+        Ok(self.read(|tables| tables.at(place)))
+    }
+
+    async fn scheduled(
+        &self,
+        shard: ShardId,
+        due: UnixMillis,
+        id: &MessageId,
+    ) -> Result<Option<Arc<Scheduled>>, StoreError> {
+        self.check()?;
+        Ok(self.read(|tables| tables.scheduled.get(&(shard, due, id.as_str().to_owned())).cloned()))
+    }
+
+    async fn list(
+        &self,
+        kind: ListKind,
+        filter: &Filter,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<Found>, StoreError> {
+        self.check()?;
+        self.read(|tables| page(tables.all(kind), |found| filter.takes_found(found), cursor, limit))
+    }
+
+    async fn dead_letters(
+        &self,
+        filter: &Filter,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<Arc<DeadLetter>>, StoreError> {
+        self.check()?;
+        self.read(|tables| {
+            let rows = tables.dead.iter().map(|((shard, seq), dead)| (At::seq(*shard, *seq), Arc::clone(dead)));
+            page(rows, |dead| filter.takes_dead(dead), cursor, limit)
+        })
+    }
+
+    async fn count_dead(&self, filter: &Filter) -> Result<u64, StoreError> {
+        self.check()?;
+        Ok(self.read(|tables| tables.dead.values().filter(|dead| filter.takes_dead(dead)).count() as u64))
+    }
+
+    async fn dead_groups(&self, filter: &Filter) -> Result<Vec<DeadGroup>, StoreError> {
+        self.check()?;
+        Ok(self.read(|tables| {
+            let mut groups = DeadGroups::default();
+            tables.dead.values().filter(|dead| filter.takes_dead(dead)).for_each(|dead| groups.add(dead));
+            groups.finish()
+        }))
+    }
+
+    async fn depths(&self) -> Result<Vec<Depth>, StoreError> {
+        self.check()?;
+        Ok(self.read(Tables::depths))
+    }
+
+    async fn quarantined_segments(&self) -> Result<Vec<(ShardId, Seq, String)>, StoreError> {
+        self.check()?;
+        Ok(self.read(|tables| {
+            tables.quarantine.iter().map(|((shard, first), (reason, _))| (*shard, *first, reason.clone())).collect()
+        }))
+    }
+}

@@ -1,0 +1,130 @@
+//! The end of a run: everything has come to its end, and the store holds what the ledger says.
+
+use std::collections::BTreeMap;
+
+use waybill_core::ids::{Place, Seq, place_of};
+use waybill_core::outbox::records::IdState;
+
+use super::known::{End, Spot};
+use super::ledger::number_of;
+use super::store::{ModelStore, SHARD};
+use super::world::World;
+
+impl<S: ModelStore> World<S> {
+    pub(super) fn audit(&mut self) {
+        self.audit_ends();
+        self.audit_store();
+        self.audit_ids();
+        self.audit_history();
+    }
+
+    fn audit_ends(&mut self) {
+        let stuck: Vec<String> = self
+            .ledger
+            .known
+            .iter()
+            .enumerate()
+            .filter(|(_, known)| known.is_live())
+            .map(|(number, known)| {
+                format!(
+                    "LOST or stuck: msg {number} tenant {} key {:?} poison {} at {:?}, {} attempts",
+                    known.tenant,
+                    known.key,
+                    known.poison,
+                    known.spot,
+                    known.attempts.len()
+                )
+            })
+            .collect();
+        for text in stuck {
+            self.violation(text);
+        }
+    }
+
+    fn audit_store(&mut self) {
+        let segments = self.store.directory(Seq(0), usize::MAX);
+        if !segments.is_empty() || !self.ledger.segments.is_empty() {
+            self.violation(format!("finished segments were left behind: {segments:?}"));
+        }
+        let parked: BTreeMap<Seq, usize> =
+            self.store.parked().iter().map(|parked| (parked.place.seq(), number_of(&parked.message))).collect();
+        if parked != self.ledger.parked.iter().map(|(seq, (number, _))| (*seq, *number)).collect() {
+            self.violation(format!("parked rows {parked:?} differ from the ledger's"));
+        }
+        let door = self.store.door(0, u64::MAX, None, usize::MAX).len();
+        if door != self.ledger.door.len() {
+            self.violation(format!("{door} doorstep rows, the ledger has {}", self.ledger.door.len()));
+        }
+        let record = self.store.shard();
+        if record != self.ledger.record {
+            self.violation("the shard record isn't the one that was committed last".to_owned());
+        }
+        let dead: Vec<(Seq, usize)> = self.ledger.dead.iter().map(|(seq, number)| (*seq, *number)).collect();
+        for (seq, number) in dead {
+            let stored = self.store.dead_letter(seq).map(|dead| number_of(&dead.message));
+            if stored != Some(number) {
+                self.violation(format!("dead letter {seq} holds {stored:?}, not msg {number}"));
+            }
+        }
+    }
+
+    /// Every id of a committed message leads to its place.
+    fn audit_ids(&mut self) {
+        let all: Vec<_> = self
+            .ledger
+            .known
+            .iter()
+            .enumerate()
+            .filter(|(_, known)| known.commit.is_some() && known.end != Some(End::Repeat))
+            .filter_map(|(number, known)| {
+                Some((number, known.tenant.clone(), known.id.clone()?, known.spot.clone(), known.place))
+            })
+            .collect();
+        for (number, tenant, id, spot, place) in all {
+            if self.ledger.holder(&tenant, &id) != Some(number) {
+                continue;
+            }
+            let row = self.store.ids(&[(tenant, id.clone())]).into_iter().next().flatten();
+            let found: Option<Place> = match &row {
+                Some(row) => match row.state {
+                    IdState::At(place) => Some(place),
+                    IdState::Scheduled { .. } => None,
+                },
+                None => place_of(id.as_str()).filter(|place| place.shard == SHARD),
+            };
+            let is_right = match (&spot, &row) {
+                (Spot::Scheduled(due), Some(row)) => row.state == IdState::Scheduled { shard: SHARD, due: *due },
+                (Spot::Door(_), _) => true,
+                _ => found.is_some() && found == place,
+            };
+            if !is_right {
+                self.violation(format!("id {id} of msg {number} at {spot:?} leads to {row:?} {found:?}"));
+            }
+        }
+    }
+
+    /// What was delivered is in the history exactly once, nothing else is.
+    fn audit_history(&mut self) {
+        let mut seen: BTreeMap<usize, u32> = BTreeMap::new();
+        for chunk in self.store.history() {
+            for done in &chunk.entries {
+                *seen.entry(number_of(&done.message)).or_default() += 1;
+            }
+        }
+        let wrong: Vec<String> = self
+            .ledger
+            .known
+            .iter()
+            .enumerate()
+            .filter_map(|(number, known)| {
+                let expected = u32::from(matches!(known.end, Some(End::Finished(_))));
+                let found = seen.get(&number).copied().unwrap_or(0);
+                (found != expected || known.in_history != expected)
+                    .then(|| format!("msg {number} ended as {:?} and is in the history {found} times", known.end))
+            })
+            .collect();
+        for text in wrong {
+            self.violation(text);
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Clients: foreign transactions that stamp early and commit late, and requests straight to a host.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use waybill_core::ids::{MessageId, Tenant};
+use waybill_core::message::Message;
+use waybill_core::new_message::{Draft, NewMessage};
+use waybill_core::outbox::records::DoorKey;
+use waybill_core::time::UnixMillis;
+
+use super::host::DirectAsk;
+use super::known::{Known, Spot};
+use super::store::ModelStore;
+use super::world::{ClientTransaction, TOPICS, WALL_START, World};
+
+/// Messages of one run.
+const MESSAGES_MAX: usize = 100;
+/// Largest payload of the model.
+const PAYLOAD_BYTES_MAX: usize = 1 << 20;
+
+impl<S: ModelStore> World<S> {
+    /// A new message of a transaction whose statement for it runs at `begin`.
+    fn new_draft(&mut self, transaction: u64, index: u64, begin: u64) -> Option<Draft> {
+        let number = self.ledger.known.len();
+        let wall = WALL_START + begin;
+        let mut tenant = ["big", "mid", "small"]
+            .get([0, 0, 0, 1, 1, 2].get(usize::try_from(self.rng.below(6)).ok()?).copied()?)?
+            .to_string();
+        let mut key = self.rng.percent(85).then(|| if self.rng.percent(50) { 0 } else { self.rng.below(5) });
+        let mut topic = TOPICS.get(usize::try_from(self.rng.below(3)).ok()?)?.to_string();
+        let mut content = number as u64;
+        let mut id = None;
+        if self.rng.percent(12) {
+            id = Some(format!("caller-{number}"));
+            // Now and then somebody repeats an id, with the same message or with another.
+            let earlier: Vec<usize> = (0..number).filter(|n| self.callers_id(*n).is_some()).collect();
+            if self.rng.percent(40)
+                && let Some(other) = self.rng.pick(&earlier).copied()
+            {
+                id = self.callers_id(other).map(|id| id.as_str().to_owned());
+                let known = self.ledger.get(other)?;
+                tenant = known.tenant.as_str().to_owned();
+                key = known.key;
+                if self.rng.percent(70) {
+                    content = self.ledger.get(other)?.content;
+                }
+            }
+        }
+        if id.is_some() {
+            topic = TOPICS.first()?.to_string();
+        }
+        let scheduled = self.rng.percent(8).then(|| self.rng.below(200));
+        let expires = self.rng.percent(4).then(|| scheduled.unwrap_or(0) + 20 + self.rng.below(150));
+        let draft = NewMessage {
+            topic,
+            payload: Bytes::from(format!("content {content}")),
+            id: id.clone(),
+            tenant: Some(tenant),
+            key: key.map(|key| format!("key-{key}")),
+            not_before: scheduled.map(|after| UnixMillis(wall + after)),
+            expires_at: expires.map(|after| UnixMillis(wall + after)),
+            correlation_id: Some(number.to_string()),
+            ..NewMessage::default()
+        }
+        .check(UnixMillis(wall), PAYLOAD_BYTES_MAX)
+        .ok()?;
+        self.ledger.known.push(Known {
+            tenant: Tenant::new(draft.message.tenant.as_str()).ok()?,
+            id: id.and_then(|id| MessageId::new(id).ok()),
+            key,
+            begin,
+            commit: None,
+            transaction,
+            index,
+            joins_late: draft.message.not_before.is_some(),
+            poison: self.rng.one_in(40),
+            content,
+            spot: Spot::Nowhere,
+            place: None,
+            end: None,
+            attempts: Vec::new(),
+            replays: 0,
+            in_history: 0,
+            via_door: false,
+        });
+        self.stats.messages += 1;
+        Some(draft)
+    }
+
+    /// The id that a client chose for a message.
+    fn callers_id(&self, number: usize) -> Option<MessageId> {
+        self.ledger.get(number).and_then(|known| known.id.clone()).filter(|id| id.as_str().starts_with("caller-"))
+    }
+
+    pub(super) fn clients_act(&mut self) {
+        if self.ledger.known.len() >= MESSAGES_MAX {
+            return;
+        }
+        if self.rng.one_in(12) {
+            self.foreign_transaction();
+        }
+        if self.rng.one_in(15) {
+            let transaction = self.fresh();
+            let count = 1 + self.rng.below(2);
+            let drafts = (0..count).filter_map(|index| self.new_draft(transaction, index, self.now)).collect();
+            self.ask(drafts);
+        }
+    }
+
+    /// Stamps now and in a moment, commits later: in between others overtake it.
+    fn foreign_transaction(&mut self) {
+        let transaction = self.fresh();
+        let mut at = self.now;
+        let mut rows: Vec<(DoorKey, Vec<Arc<Message>>)> = Vec::new();
+        let skew = self.rng.below(self.setup.skew_ms.max(1));
+        let statements = 1 + self.rng.below(3);
+        let mut index = 0;
+        for _ in 0..statements {
+            let group = if self.rng.percent(20) { 2 } else { 1 };
+            let mut messages = Vec::new();
+            for _ in 0..group {
+                let Some(draft) = self.new_draft(transaction, index, at) else { return };
+                index += 1;
+                let unique = self.fresh();
+                messages.push(draft.finish(|| door_id(unique)));
+            }
+            let nanos = Self::nanos(at + skew);
+            let ordinal = rows.iter().filter(|(key, _)| key.nanos == nanos).count();
+            let (random, unique) = (self.rng.next(), self.fresh());
+            let ulid = format!("{random:016x}{unique}");
+            rows.push((DoorKey { nanos, ordinal: u32::try_from(ordinal).unwrap_or(0), ulid }, messages));
+            if self.rng.percent(30) {
+                at += self.rng.below(15);
+            }
+        }
+        let late = if self.rng.percent(30) { self.rng.below(250) } else { self.rng.below(6) };
+        self.clients.push(ClientTransaction { rows, commit_at: at + late });
+    }
+
+    /// A request to some host: the owner takes it into its next commit, any other puts it on the doorstep.
+    fn ask(&mut self, drafts: Vec<Draft>) {
+        let index = usize::try_from(self.rng.below(self.hosts.len() as u64)).unwrap_or(0);
+        let now = self.now;
+        let Some(host) = self.hosts.get_mut(index).filter(|host| host.up && host.pause_until <= now) else { return };
+        if host.is_owning() {
+            host.mail.push(DirectAsk { drafts });
+            return;
+        }
+        let nanos = Self::nanos(now);
+        let mut messages = Vec::new();
+        for draft in drafts {
+            let unique = self.fresh();
+            messages.push(draft.finish(|| door_id(unique)));
+        }
+        let (random, unique) = (self.rng.next(), self.fresh());
+        let key = DoorKey { nanos, ordinal: 0, ulid: format!("{random:016x}{unique}") };
+        let commit_at = now + self.rng.below(30);
+        self.clients.push(ClientTransaction { rows: vec![(key, messages)], commit_at });
+    }
+
+    /// A pause of the model in the clocks' unit.
+    pub(super) fn millis(steps: u64) -> Duration {
+        Duration::from_millis(steps)
+    }
+}
+
+/// What an enqueuer that isn't the owner calls a message.
+fn door_id(unique: u64) -> MessageId {
+    match MessageId::new(format!("door-{unique}")) {
+        Ok(id) => id,
+        Err(_) => waybill_core::ids::host_made_id(waybill_core::ids::Place {
+            shard: super::store::SHARD,
+            segment: waybill_core::ids::Seq(unique),
+            index: 0,
+        }),
+    }
+}

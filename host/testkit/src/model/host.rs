@@ -1,0 +1,204 @@
+//! A host: it watches the shard, takes it over, owns it, dies.
+
+use std::fmt;
+
+use waybill_core::new_message::Draft;
+use waybill_core::outbox::owner::{Adopted, Owner, OwnerConfig, TakeoverInput, takeover};
+use waybill_core::outbox::records::ShardRecord;
+use waybill_core::port::store::OwnerCommit;
+use waybill_core::time::Now;
+
+use super::driver::{Driver, Phase};
+use super::rng::Rng;
+use super::sends::Send;
+use super::store::{ModelStore, SHARD};
+use super::world::{OBSERVER_TTL, World};
+
+/// A request in a host's mail.
+#[derive(Debug)]
+pub(super) struct DirectAsk {
+    pub drafts: Vec<Draft>,
+}
+
+/// What a host is about.
+#[derive(Default)]
+pub(super) enum Role {
+    #[default]
+    Watching,
+    /// It has read the record and reads what is claimed next.
+    Reading(ShardRecord),
+    /// Its takeover commit is on its way.
+    Taking {
+        commit: OwnerCommit,
+        began: Now,
+        arrives: u64,
+    },
+    /// Its takeover went in; it reads what it needs.
+    Adopting {
+        record: ShardRecord,
+        began: Now,
+    },
+    Owning(Box<Driver>),
+}
+
+/// A host.
+#[derive(Default)]
+pub(super) struct Host {
+    pub up: bool,
+    pub pause_until: u64,
+    /// Difference of its boot-time clock to the others'.
+    pub boot: u64,
+    /// Error of its wall clock.
+    pub skew: i64,
+    seen: Option<(u64, u64)>,
+    seen_at: u64,
+    pub role: Role,
+    /// Sends of this process, also of ownerships that are over.
+    pub sends: Vec<Send>,
+    pub mail: Vec<DirectAsk>,
+}
+
+impl fmt::Debug for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "host up {} paused until {} sends {:?} ", self.up, self.pause_until, self.sends)?;
+        match &self.role {
+            Role::Watching => f.write_str("watching"),
+            Role::Reading(_) => f.write_str("reading"),
+            Role::Taking { .. } => f.write_str("taking"),
+            Role::Adopting { .. } => f.write_str("adopting"),
+            Role::Owning(driver) => write!(f, "owning {driver:?}"),
+        }
+    }
+}
+
+impl Host {
+    pub fn new(rng: &mut Rng, skewed: bool) -> Self {
+        let skew = if skewed { rng.below(41).cast_signed() - 20 } else { 0 };
+        Self { up: true, boot: rng.below(1_000_000), skew, ..Self::default() }
+    }
+
+    pub fn is_owning(&self) -> bool {
+        matches!(self.role, Role::Owning(_))
+    }
+
+    /// Forgets what it knew of the shard.
+    pub fn watch(&mut self) {
+        self.role = Role::Watching;
+        self.seen = None;
+    }
+}
+
+impl<S: ModelStore> World<S> {
+    pub(super) fn host_acts(&mut self, host: &mut Host) {
+        if host.pause_until > self.now {
+            return;
+        }
+        if !host.up {
+            host.up = true;
+            host.watch();
+        }
+        if !self.calm {
+            if self.rng.one_in(900) {
+                return self.crash(host);
+            }
+            if self.rng.one_in(300) {
+                host.pause_until = self.now + self.rng.below(400);
+                return;
+            }
+        }
+        match std::mem::take(&mut host.role) {
+            Role::Owning(driver) => self.owner_acts(host, driver),
+            role => {
+                host.mail.clear();
+                host.role = self.rival_acts(host, role);
+                // What an earlier ownership of this process had begun to send goes on.
+                self.sends_act(host, None);
+            }
+        }
+    }
+
+    /// The process dies; its commit may go in all the same.
+    pub(super) fn crash(&mut self, host: &mut Host) {
+        self.stats.crashes += 1;
+        self.note(|_| "crash".to_owned());
+        match std::mem::take(&mut host.role) {
+            Role::Owning(driver) => {
+                if let Phase::Out { commit, .. } | Phase::Barrier { commit, .. } = driver.phase {
+                    self.give_up(commit);
+                }
+            }
+            Role::Taking { commit, .. } => self.give_up(commit),
+            _ => {}
+        }
+        host.up = false;
+        host.sends.clear();
+        host.mail.clear();
+        host.pause_until = self.now + 20 + self.rng.below(150);
+    }
+
+    fn rival_acts(&mut self, host: &mut Host, role: Role) -> Role {
+        match role {
+            Role::Owning(_) | Role::Watching => {
+                let record = self.store.shard();
+                let seen = (record.token, record.beat);
+                if host.seen != Some(seen) {
+                    host.seen = Some(seen);
+                    host.seen_at = self.now;
+                }
+                let free = self.setup.exclusive || record.released || record.token == 0;
+                if free || self.now - host.seen_at >= OBSERVER_TTL { Role::Reading(record) } else { Role::Watching }
+            }
+            Role::Reading(record) => self.begin_takeover(host, record),
+            Role::Taking { commit, began, arrives } if arrives > self.now => Role::Taking { commit, began, arrives },
+            Role::Taking { commit, began, .. } => self.take_over(host, commit, began),
+            Role::Adopting { record, began } => self.adopt(host, record, began),
+        }
+    }
+
+    fn begin_takeover(&mut self, host: &Host, record: ShardRecord) -> Role {
+        let firsts: Vec<_> = record.open.keys().copied().collect();
+        let open = self.store.segments(&firsts);
+        let claimed = self.store.parked().into_iter().filter(|parked| parked.claimed).collect();
+        let began = self.now_at(host);
+        let input = TakeoverInput {
+            shard: SHARD,
+            host: self.setup.config.host.clone(),
+            record,
+            open,
+            claimed,
+            dead_holds_key: self.setup.config.dead_holds_key,
+        };
+        let nonce = self.fresh();
+        let commit = takeover(input, began.wall, nonce);
+        let arrives = self.now + if self.calm { 1 } else { self.rng.below(20) };
+        Role::Taking { commit, began, arrives }
+    }
+
+    fn take_over(&mut self, host: &mut Host, commit: OwnerCommit, began: Now) -> Role {
+        let record = commit.record.clone();
+        if !self.calm && self.rng.percent(10) {
+            self.stats.unknown += 1;
+            self.give_up(commit);
+            if self.store.shard().nonce == record.nonce {
+                self.stats.found_applied += 1;
+                return Role::Adopting { record, began };
+            }
+            host.watch();
+            host.seen_at = self.now;
+            return Role::Watching;
+        }
+        match self.apply(&commit) {
+            Ok(()) => Role::Adopting { record, began },
+            Err(_) => Role::Watching,
+        }
+    }
+
+    fn adopt(&mut self, host: &Host, record: ShardRecord, began: Now) -> Role {
+        let adopted = Adopted { record, parked: self.store.parked(), held: self.store.held_keys() };
+        self.stats.takeovers += 1;
+        self.note(|_| format!("takeover, token {}", adopted.record.token));
+        let config: OwnerConfig = self.setup.config.clone();
+        let owner = Owner::new(config, adopted, began.mono, self.now_at(host));
+        Role::Owning(Box::new(Driver::new(owner)))
+    }
+}

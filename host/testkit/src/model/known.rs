@@ -1,0 +1,86 @@
+//! What the model knows of each message, from the client's side and from what was committed.
+
+use waybill_core::ids::{MessageId, Place, Tenant};
+use waybill_core::outbox::records::{DoneEnd, DoorKey};
+use waybill_core::time::UnixMillis;
+
+/// Where a message lies in the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Spot {
+    /// Not committed.
+    Nowhere,
+    Door(DoorKey),
+    Scheduled(UnixMillis),
+    Segment(Place),
+    /// Its done bit is set; its segment is still claimed.
+    Acked(Place),
+    Parked(Place),
+    Dead(Place),
+    /// In the history.
+    Done(Place),
+    /// A repeat of another message.
+    Dropped,
+}
+
+/// How a message ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    Finished(DoneEnd),
+    Dead,
+    /// A repeat of another message.
+    Repeat,
+}
+
+/// The receiver's word on an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Word {
+    Ack,
+    Retry,
+    Dead,
+    Blocked,
+    Released,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Attempt {
+    pub token: u64,
+    /// None while it is under way, or when nobody heard it.
+    pub word: Option<Word>,
+}
+
+/// One message.
+#[derive(Clone, Debug)]
+pub(super) struct Known {
+    pub tenant: Tenant,
+    pub id: Option<MessageId>,
+    pub key: Option<u64>,
+    /// When its enqueue began.
+    pub begin: u64,
+    /// When it was committed.
+    pub commit: Option<u64>,
+    /// Its transaction, and its number there.
+    pub transaction: u64,
+    pub index: u64,
+    /// It joins the order of its key later than it was committed: scheduled, or replayed.
+    pub joins_late: bool,
+    pub poison: bool,
+    /// What makes a repeat of the same id the same message.
+    pub content: u64,
+    pub spot: Spot,
+    /// Its place in the order, once it has one.
+    pub place: Option<Place>,
+    pub end: Option<End>,
+    pub attempts: Vec<Attempt>,
+    /// Times it was replayed from the dead letters.
+    pub replays: u32,
+    /// Times it appears in the history.
+    pub in_history: u32,
+    pub via_door: bool,
+}
+
+impl Known {
+    /// Committed and not at its end.
+    pub fn is_live(&self) -> bool {
+        self.commit.is_some() && self.end.is_none()
+    }
+}

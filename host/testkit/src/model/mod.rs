@@ -1,0 +1,79 @@
+//! The randomised check of the outbox protocol, on the real owner and a real store.
+//!
+//! A simulated world of one to three hosts, clients, receivers and operators runs one shard: processes die and pause,
+//! commits come late, get lost or have unknown outcomes, clients' transactions stamp early and commit late, poison
+//! messages kill whoever sends them. Every choice comes from the seed. Each host drives an
+//! [`Owner`](waybill_core::outbox::owner::Owner) as the engine does; every commit is booked message by message, every
+//! send is judged, and after a calm phase everything has to have come to its end.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `world` | time, and everything that is on its way |
+//! | `clients` | what is enqueued |
+//! | `host` | watching, takeover, death |
+//! | `driver` | what an engine does for its owner |
+//! | `sends` | what receivers see and answer |
+//! | `operators` | commands |
+//! | `ledger` | double entry of commits |
+//! | `audit` | what has to hold at the end |
+//!
+//! It says nothing about speed, transports or the engine's tasks. The protocol's rules can be left out one by one
+//! ([`Mutation`]), to prove that the checks would notice.
+
+mod audit;
+mod clients;
+mod driver;
+mod host;
+mod known;
+mod ledger;
+mod operators;
+mod options;
+mod rng;
+mod sends;
+mod stats;
+mod store;
+mod world;
+
+pub use options::{Mutation, Options, Outcome, Report};
+pub use stats::Stats;
+pub use store::ModelStore;
+
+use crate::memory_store::MemoryStore;
+use world::World;
+
+/// Runs one seed on the in-memory store.
+pub fn run(seed: u64, options: &Options) -> Outcome {
+    run_on(MemoryStore::new(), seed, options)
+}
+
+/// Runs one seed on an empty store.
+pub fn run_on<S: ModelStore>(store: S, seed: u64, options: &Options) -> Outcome {
+    World::new(store, seed, options).run(seed)
+}
+
+/// Runs `count` seeds from `first_seed` on, on all processors.
+pub fn run_many(first_seed: u64, count: u64, options: &Options) -> Report {
+    let threads = std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads)
+            .map(|thread| {
+                scope.spawn(move || {
+                    let mut report = Report::default();
+                    for seed in (first_seed + thread..first_seed + count).step_by(usize::try_from(threads).unwrap_or(1))
+                    {
+                        report.add(&run(seed, options));
+                    }
+                    report
+                })
+            })
+            .collect();
+        let mut report = Report::default();
+        for worker in workers {
+            match worker.join() {
+                Ok(part) => report.join(part),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        report
+    })
+}

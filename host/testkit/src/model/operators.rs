@@ -1,0 +1,74 @@
+//! Operators: commands now and then, and in the calm phase the way out of held keys.
+
+use waybill_core::outbox::owner::Command;
+
+use super::driver::Driver;
+use super::host::Host;
+use super::known::Spot;
+use super::store::ModelStore;
+use super::world::World;
+
+impl<S: ModelStore> World<S> {
+    /// Reads up and queues commands while no commit is out, as the contract says.
+    pub(super) fn operators_act(&mut self, host: &Host, driver: &mut Driver) {
+        if self.calm {
+            // Nothing else frees a key that a dead letter holds.
+            if self.rng.one_in(20)
+                && let Some((seq, ..)) = self.ledger.held.values().next().cloned()
+                && let Some(dead) = self.store.dead_letter(seq)
+            {
+                self.command(driver, Command::Purge(dead));
+            }
+            return;
+        }
+        if !self.rng.one_in(25) {
+            return;
+        }
+        for _ in 0..1 + self.rng.below(2) {
+            let number = usize::try_from(self.rng.below(self.ledger.known.len() as u64)).unwrap_or(0);
+            if let Some(command) = self.wish(host, number) {
+                self.command(driver, command);
+            }
+        }
+    }
+
+    fn command(&mut self, driver: &mut Driver, command: Command) {
+        let ticket = driver.ticket();
+        self.note(|_| format!("command {command:?}"));
+        if driver.owner.command(ticket, command).is_err() {
+            self.stats.refused += 1;
+        }
+    }
+
+    fn wish(&mut self, host: &Host, number: usize) -> Option<Command> {
+        let known = self.ledger.get(number)?.clone();
+        let later = self.now_at(host).wall.plus(Self::millis(self.rng.below(60)));
+        match known.spot {
+            Spot::Segment(place) => {
+                let segment =
+                    self.store.segments(&[place.segment]).into_iter().next().and_then(|stored| stored.segment.ok());
+                Some(Command::Cancel { place, segment })
+            }
+            Spot::Parked(place) if self.rng.percent(50) => Some(Command::Cancel { place, segment: None }),
+            Spot::Parked(place) => Some(Command::RescheduleParked { place, due: later }),
+            Spot::Scheduled(due) => {
+                let id = known.id.as_ref()?.as_str();
+                let rows = self.store.scheduled_due(due, usize::MAX);
+                let scheduled = rows.due.into_iter().find(|scheduled| scheduled.message.id.as_str() == id)?;
+                Some(match self.rng.percent(50) {
+                    true => Command::CancelScheduled(scheduled),
+                    false => Command::Reschedule { scheduled, due: later },
+                })
+            }
+            Spot::Dead(place) => {
+                let dead = self.store.dead_letter(place.seq())?;
+                match self.rng.below(3) {
+                    0 if known.replays < 2 => Some(Command::Replay(dead)),
+                    1 => Some(Command::Quarantine { dead, note: "by hand".to_owned() }),
+                    _ => Some(Command::Purge(dead)),
+                }
+            }
+            _ => None,
+        }
+    }
+}

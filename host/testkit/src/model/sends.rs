@@ -1,0 +1,243 @@
+//! Sends: armed by an owner, emitted a little later, heard of later still; and what a receiver may see.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use waybill_core::limits::SUSPECT_SOLO_AT;
+use waybill_core::outbox::owner::{HoldKey, Settlement, TransportId, Verdict};
+use waybill_core::outbox::records::{AttemptOutcome, AttemptRecord};
+use waybill_core::port::transport::{Fault, Receipt};
+use waybill_core::time::UnixMillis;
+
+use super::driver::Driver;
+use super::host::Host;
+use super::known::{Attempt, Word};
+use super::ledger::number_of;
+use super::store::ModelStore;
+use super::world::{TOPICS, World};
+
+/// Definite failures after which a message is dead.
+const ATTEMPTS_MAX: u32 = 4;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Begun by the owner, not at the receiver yet.
+    Armed,
+    /// At the receiver, whose word comes then.
+    Flying { until: u64 },
+}
+
+/// A send of one process.
+#[derive(Clone, Debug)]
+pub(super) struct Send {
+    pub seq: waybill_core::ids::Seq,
+    pub token: u64,
+    pub number: usize,
+    attempt: u32,
+    destination: usize,
+    stage: Stage,
+}
+
+impl<S: ModelStore> World<S> {
+    /// Emits what is armed, takes the receivers' words, and begins new sends if the host owns the shard.
+    pub(super) fn sends_act(&mut self, host: &mut Host, mut driver: Option<&mut Driver>) {
+        let mut sends = std::mem::take(&mut host.sends);
+        for send in &mut sends {
+            if send.stage == Stage::Armed && self.rng.percent(70) {
+                if self.emit(send) {
+                    return self.crash(host);
+                }
+                let slow = self.rng.one_in(7);
+                send.stage = Stage::Flying { until: self.now + 1 + self.rng.below(if slow { 90 } else { 8 }) };
+            }
+        }
+        let now = self.now;
+        let (done, going): (Vec<_>, Vec<_>) =
+            sends.into_iter().partition(|send| matches!(send.stage, Stage::Flying { until } if until <= now));
+        host.sends = going;
+        for send in done {
+            self.hear(host, driver.as_deref_mut(), &send);
+        }
+        if let Some(driver) = driver {
+            self.begin_sends(host, driver);
+        }
+    }
+
+    fn begin_sends(&mut self, host: &mut Host, driver: &mut Driver) {
+        let now = self.now_at(host);
+        if !self.calm && self.rng.one_in(800) {
+            let key = HoldKey { tenant: None, transport: Some(TransportId(0)), scope: Arc::from("") };
+            driver.owner.hold(key, "PROVIDER.UNAVAILABLE", "the broker is away", None, now.wall);
+        }
+        for (transport, lane) in [(0, 0), (0, 1), (1, 0)] {
+            if self.rng.percent(20) {
+                continue;
+            }
+            let count = 1 + usize::try_from(self.rng.below(4)).unwrap_or(0);
+            for sending in driver.owner.take(TransportId(transport), lane, count, 200, now) {
+                let subject = sending.message.topic.as_str();
+                let destination = TOPICS.iter().position(|topic| *topic == subject).unwrap_or(0);
+                let number = number_of(&sending.message);
+                self.note(|_| format!("begin msg {number} seq {} token {}", sending.seq, sending.epoch));
+                host.sends.push(Send {
+                    seq: sending.seq,
+                    token: sending.epoch,
+                    number,
+                    attempt: sending.attempt,
+                    destination,
+                    stage: Stage::Armed,
+                });
+                if sending.alone && self.ledger.suspect(number) >= SUSPECT_SOLO_AT {
+                    self.stats.solo_sends += 1;
+                    if host.sends.iter().any(|other| other.token == sending.epoch && other.seq != sending.seq) {
+                        self.violation(format!("msg {number} is sent alone, and others are being sent"));
+                    }
+                }
+            }
+        }
+    }
+
+    /// The receiver gets it. True when the process dies of it.
+    fn emit(&mut self, send: &Send) -> bool {
+        let current = self.ledger.record.token;
+        let number = send.number;
+        self.stats.attempts += 1;
+        self.note(|_| format!("send msg {number} seq {} token {}", send.seq, send.token));
+        let Some(known) = self.ledger.get(number).cloned() else { return false };
+        if known.commit.is_none() {
+            self.violation(format!("msg {number} delivered before commit"));
+        }
+        if send.token == current {
+            self.check_current_send(send, &known);
+        } else {
+            self.stats.stale_sends += 1;
+        }
+        if let Some(last) = known.attempts.last() {
+            self.stats.repeats += 1;
+            let told = matches!(last.word, Some(Word::Retry | Word::Blocked | Word::Released))
+                || last.word == Some(Word::Dead) && known.replays > 0;
+            if last.token == send.token && !told {
+                self.violation(format!("msg {number} attempted twice under token {}", send.token));
+            }
+        }
+        self.check_key_order(number);
+        if let Some(known) = self.ledger.known.get_mut(number) {
+            known.attempts.push(Attempt { token: send.token, word: None });
+        }
+        known.poison
+    }
+
+    fn check_current_send(&mut self, send: &Send, known: &super::known::Known) {
+        let number = send.number;
+        if let Some(end) = known.end {
+            self.violation(format!("msg {number} sent by the current owner after settlement: {end:?}"));
+        } else if !self.ledger.is_claimed(number) {
+            self.violation(format!("msg {number} sent without a durable claim: {:?}", known.spot));
+        }
+        if self.ledger.suspect(number) >= SUSPECT_SOLO_AT && self.ledger.record.solo != Some(send.seq) {
+            self.violation(format!("msg {number} is suspect and was sent beside others"));
+        }
+        let key = known.key;
+        let held = self
+            .ledger
+            .held
+            .values()
+            .any(|(seq, tenant, held)| key == Some(*held) && known.tenant == *tenant && *seq < send.seq);
+        if held {
+            self.violation(format!("msg {number} sent though a dead letter holds its key"));
+        }
+    }
+
+    /// Promise 4: what was committed before a message's enqueue began, or comes before it in its transaction, is done.
+    fn check_key_order(&mut self, number: usize) {
+        let Some(later) = self.ledger.get(number) else { return };
+        if later.key.is_none() || later.joins_late {
+            return;
+        }
+        let earlier = self.ledger.known.iter().enumerate().find(|(_, earlier)| {
+            earlier.key == later.key
+                && earlier.tenant == later.tenant
+                && !earlier.joins_late
+                && earlier.is_live()
+                && (earlier.commit.is_some_and(|commit| commit + self.setup.skew_ms < later.begin)
+                    || earlier.transaction == later.transaction && earlier.index < later.index)
+        });
+        if let Some((other, _)) = earlier {
+            self.violation(format!(
+                "ORDER key {:?}: msg {number} attempted while earlier msg {other} is unsettled",
+                later.key
+            ));
+        }
+    }
+
+    fn word(&mut self, send: &Send) -> Word {
+        if self.blocked_until.get(send.destination).is_some_and(|until| *until > self.now) {
+            return Word::Blocked;
+        }
+        match self.rng.below(20) {
+            0 => Word::Dead,
+            1..=3 => Word::Retry,
+            4 => Word::Released,
+            _ => Word::Ack,
+        }
+    }
+
+    /// The receiver's word comes back.
+    fn hear(&mut self, host: &Host, driver: Option<&mut Driver>, send: &Send) {
+        let word = self.word(send);
+        if let Some(known) = self.ledger.known.get_mut(send.number)
+            && let Some(attempt) = known.attempts.iter_mut().rev().find(|attempt| attempt.token == send.token)
+        {
+            attempt.word = Some(word);
+        }
+        match word {
+            Word::Retry => self.stats.retries += 1,
+            Word::Blocked => self.stats.blocked += 1,
+            Word::Released => self.stats.released += 1,
+            Word::Ack | Word::Dead => {}
+        }
+        self.note(|_| format!("word on msg {}: {word:?}", send.number));
+        let now = self.now_at(host);
+        let settlement = self.settlement(send, word, now.wall);
+        let taken = driver.is_some_and(|driver| driver.owner.settle(send.seq, send.token, settlement, now));
+        self.stats.stale_settlements += u64::from(!taken);
+        if !taken && send.token == self.ledger.record.token && host.is_owning() {
+            self.violation(format!("msg {}: its own owner refused the settlement", send.number));
+        }
+    }
+
+    fn settlement(&mut self, send: &Send, word: Word, wall: UnixMillis) -> Settlement {
+        let delay = Self::millis(5 + self.rng.below(40));
+        let (verdict, outcome) = match word {
+            Word::Ack => (Verdict::Ack(Receipt::default()), AttemptOutcome::Delivered),
+            Word::Dead => (Verdict::Dead(Fault::new("HTTP.400", "refused")), AttemptOutcome::Dead),
+            Word::Retry if send.attempt >= ATTEMPTS_MAX => {
+                (Verdict::Dead(Fault::new("HTTP.500", "too often")), AttemptOutcome::Dead)
+            }
+            Word::Retry => {
+                let outcome = if self.rng.one_in(10) { AttemptOutcome::Unknown } else { AttemptOutcome::Retry };
+                (Verdict::Retry { due: wall.plus(delay), delay, fault: Fault::new("HTTP.500", "failed") }, outcome)
+            }
+            Word::Blocked => {
+                let fault = Fault::new("HTTP.401", "refused");
+                (Verdict::Blocked { scope: String::new(), fault }, AttemptOutcome::Blocked)
+            }
+            Word::Released => {
+                let due = self.rng.percent(50).then(|| wall.plus(Duration::from_millis(10)));
+                (Verdict::Release { due }, AttemptOutcome::Released)
+            }
+        };
+        let attempt = AttemptRecord {
+            at: wall,
+            took_ms: 1,
+            outcome,
+            worker: "model".into(),
+            transport: "a".into(),
+            plugin: None,
+            code: None,
+            reason: None,
+            maybe_delivered: false,
+        };
+        Settlement { verdict, attempt }
+    }
+}

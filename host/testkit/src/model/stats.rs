@@ -1,0 +1,110 @@
+//! What a run did, so that one that did nothing of interest doesn't count as a proof.
+
+use std::fmt;
+
+macro_rules! stats {
+    ($($(#[$doc:meta])* $name:ident: $text:literal, $must:literal;)*) => {
+        /// Counts over one run or many.
+        #[derive(Clone, Debug, Default, PartialEq, Eq)]
+        pub struct Stats {
+            $($(#[$doc])* pub $name: u64,)*
+        }
+
+        impl Stats {
+            /// Adds another run's counts.
+            pub fn add(&mut self, other: &Self) {
+                $(self.$name += other.$name;)*
+            }
+            /// What never happened though it should have, over a run of many seeds.
+            pub fn missing(&self) -> Vec<&'static str> {
+                let mut missing = Vec::new();
+                $(if $must && self.$name == 0 { missing.push($text); })*
+                missing
+            }
+        }
+
+        impl fmt::Display for Stats {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                let counts = [$(format!("{} {}", $text, self.$name)),*];
+                f.write_str(&counts.join(", "))
+            }
+        }
+    };
+}
+
+stats! {
+    /// Messages that clients began to enqueue.
+    messages: "messages", true;
+    /// Those that were committed.
+    committed: "committed", true;
+    /// Sends that reached the receiver.
+    attempts: "attempts", true;
+    /// Sends of a message that had been sent before.
+    repeats: "re-attempts", true;
+    /// Commits of owners and rivals that went in.
+    commits: "commits", true;
+    /// Commits that were refused because another came first.
+    conflicts: "conflicts", true;
+    /// Commits whose outcome the owner wasn't told.
+    unknown: "unknown outcomes", true;
+    /// Of those, found to have gone in.
+    found_applied: "found applied", true;
+    /// Of those, proved by a barrier never to go in.
+    proved_undone: "proved undone by a barrier", true;
+    /// Commits that went in long after their sender had given them up.
+    late: "late commits applied", true;
+    /// Ownerships begun.
+    takeovers: "takeovers", true;
+    /// Shards given back in good order.
+    releases: "releases", true;
+    /// Processes that died.
+    crashes: "crashes", true;
+    /// Owners that found another in their place.
+    lost_leases: "leases lost", true;
+    /// Sends emitted under an old token.
+    stale_sends: "stale sends", true;
+    /// Settlements that came after their lease was lost.
+    stale_settlements: "stale settlements", true;
+    /// Claimed segments rewritten to make room.
+    evictions: "evictions", true;
+    /// Reads of skipped keys from their resume point.
+    resumes: "key resumes", true;
+    /// Reads of skipped destinations.
+    scope_resumes: "destination resumes", true;
+    /// Messages sent alone.
+    solo_sends: "solo sends", true;
+    /// Messages convicted of killing their process.
+    convicted: "convicted", true;
+    /// Of those, such as didn't.
+    innocent: "of them innocent", false;
+    /// Settlements by an answer that blames the destination.
+    blocked: "blocked", true;
+    /// Messages given back untried.
+    released: "given back", true;
+    /// Failed attempts.
+    retries: "retries", true;
+    /// Dead letters written.
+    dead: "dead letters", true;
+    /// Messages that expired.
+    expired: "expired", true;
+    /// Scheduled messages that joined.
+    joined: "scheduled joined", true;
+    /// Repeated ids recognised.
+    repeated_ids: "repeated ids", true;
+    /// Ids that belonged to another message.
+    taken_ids: "taken ids", true;
+    /// Commits that failed because an id had been taken meanwhile.
+    id_races: "id races", false;
+    /// Commands done.
+    commands: "commands", true;
+    /// Commands refused.
+    refused: "commands refused", true;
+    /// Doorstep passes of more than one page.
+    long_passes: "passes of several pages", true;
+    /// Steps in which messages waited because too many of their tenant waited for retries.
+    stalls: "stalled steps", true;
+    /// Dead letters that held their key.
+    held_keys: "held keys", true;
+    /// Steps of simulated time.
+    steps: "steps", true;
+}

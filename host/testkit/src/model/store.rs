@@ -1,0 +1,138 @@
+//! The store under the model: any owner store, called synchronously.
+
+use std::sync::Arc;
+
+use futures::FutureExt;
+use waybill_core::ids::{MessageId, Seq, ShardId, Tenant};
+use waybill_core::message::Message;
+use waybill_core::outbox::records::{DeadLetter, DoorKey, DoorRow, HistoryChunk, IdRecord, Parked, ShardRecord};
+use waybill_core::port::store::{DueScheduled, OwnerCommit, OwnerStore, SegmentInfo, StoreError, StoredSegment, Write};
+use waybill_core::time::UnixMillis;
+
+use crate::memory_store::MemoryStore;
+
+/// The shard that the model is about.
+pub(super) const SHARD: ShardId = ShardId(0);
+/// A shard that nobody owns: its commits carry doorstep rows of clients with stamps of the model's choice.
+const CLIENTS: ShardId = ShardId(1);
+/// Read pages large enough for everything a run makes.
+const ALL: usize = 100_000;
+
+/// A store whose calls the model can wait for.
+pub trait ModelStore {
+    /// The port.
+    type Port: OwnerStore;
+    /// The port.
+    fn port(&self) -> &Self::Port;
+    /// Runs one call to its end.
+    fn wait<T>(&self, call: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError>;
+    /// Applies a commit that leaves the beat as it is: only a mutation of the protocol makes one.
+    fn commit_without_beat(&self, commit: &OwnerCommit) -> Result<(), StoreError> {
+        Err(StoreError::Other(format!("shard {}: a commit has to raise the beat", commit.shard)))
+    }
+}
+
+impl ModelStore for MemoryStore {
+    type Port = Self;
+    fn port(&self) -> &Self {
+        self
+    }
+    fn wait<T>(&self, call: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+        call.now_or_never().unwrap_or_else(|| Err(StoreError::Other("the in-memory store made its caller wait".into())))
+    }
+    fn commit_without_beat(&self, commit: &OwnerCommit) -> Result<(), StoreError> {
+        self.write(|tables| {
+            let stored = tables.shard(commit.shard);
+            if (stored.token, stored.beat) != (commit.expect_token, commit.expect_beat) {
+                return Err(StoreError::Conflict("token or beat moved".into()));
+            }
+            tables.shards.insert(commit.shard, commit.record.clone());
+            Ok(())
+        })
+    }
+}
+
+/// The calls that the model makes, all on its one shard. A failing read is a defect of the store: it is kept and ends the
+/// run.
+pub(super) struct Store<S> {
+    inner: S,
+    pub failure: Option<StoreError>,
+}
+
+impl<S: ModelStore> Store<S> {
+    pub fn new(inner: S) -> Self {
+        Self { inner, failure: None }
+    }
+
+    fn read<T: Default>(&mut self, result: Result<T, StoreError>) -> T {
+        match result {
+            Ok(value) => value,
+            Err(error) => {
+                self.failure.get_or_insert(error);
+                T::default()
+            }
+        }
+    }
+
+    pub fn commit(&mut self, commit: &OwnerCommit) -> Result<(), StoreError> {
+        if commit.record.beat <= commit.expect_beat {
+            return self.inner.commit_without_beat(commit);
+        }
+        self.inner.wait(self.inner.port().commit(commit.clone()))
+    }
+
+    /// Puts the rows of one client's transaction on the doorstep.
+    pub fn put_door(&mut self, rows: Vec<(DoorKey, Vec<Arc<Message>>)>) {
+        let result = self.inner.wait(self.inner.port().shard(CLIENTS));
+        let before: ShardRecord = self.read(result);
+        let record = ShardRecord { beat: before.beat + 1, nonce: before.beat + 1, ..before.clone() };
+        let writes =
+            rows.into_iter().map(|(key, messages)| Write::ForwardDoor { shard: SHARD, key, messages }).collect();
+        let commit =
+            OwnerCommit { shard: CLIENTS, expect_token: before.token, expect_beat: before.beat, record, writes };
+        let result = self.inner.wait(self.inner.port().commit(commit));
+        self.read(result);
+    }
+
+    pub fn shard(&mut self) -> ShardRecord {
+        let result = self.inner.wait(self.inner.port().shard(SHARD));
+        self.read(result)
+    }
+    pub fn directory(&mut self, from: Seq, limit: usize) -> Vec<SegmentInfo> {
+        let result = self.inner.wait(self.inner.port().directory(SHARD, from, limit));
+        self.read(result)
+    }
+    pub fn segments(&mut self, firsts: &[Seq]) -> Vec<StoredSegment> {
+        let result = self.inner.wait(self.inner.port().segments(SHARD, firsts));
+        self.read(result)
+    }
+    pub fn parked(&mut self) -> Vec<Arc<Parked>> {
+        let result = self.inner.wait(self.inner.port().parked(SHARD, None, ALL));
+        self.read(result)
+    }
+    pub fn scheduled_due(&mut self, now: UnixMillis, limit: usize) -> DueScheduled {
+        let result = self.inner.wait(self.inner.port().scheduled_due(SHARD, now, limit));
+        self.read(result)
+    }
+    pub fn door(&mut self, from: u64, until: u64, after: Option<DoorKey>, limit: usize) -> Vec<DoorRow> {
+        let result = self.inner.wait(self.inner.port().door(SHARD, from, until, after, limit));
+        self.read(result)
+    }
+    pub fn ids(&mut self, ids: &[(Tenant, MessageId)]) -> Vec<Option<IdRecord>> {
+        let result = self.inner.wait(self.inner.port().ids(ids));
+        self.read(result)
+    }
+    pub fn dead_letter(&mut self, seq: Seq) -> Option<Arc<DeadLetter>> {
+        let result = self.inner.wait(self.inner.port().dead_letter(SHARD, seq));
+        self.read(result)
+    }
+    pub fn held_keys(&mut self) -> Vec<Arc<DeadLetter>> {
+        let result = self.inner.wait(self.inner.port().held_keys(SHARD));
+        self.read(result)
+    }
+    pub fn history(&mut self) -> Vec<Arc<HistoryChunk>> {
+        let result =
+            self.inner.wait(self.inner.port().history_before(SHARD, None, UnixMillis(i64::MAX as u64 / 2), ALL));
+        self.read(result)
+    }
+}

@@ -1,0 +1,113 @@
+//! Running cargo and its relatives, and knowing where things are.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+
+/// The repository: where its root is and where cargo puts what it builds.
+#[derive(Clone, Debug)]
+pub struct Repository {
+    /// Folder of the workspace's `Cargo.toml`.
+    pub root: PathBuf,
+    /// Cargo's target folder.
+    pub target: PathBuf,
+    /// Packages of the host's workspace.
+    pub packages: Vec<Package>,
+}
+
+/// A package of the workspace as `cargo metadata` tells it.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Package {
+    /// Name.
+    pub name: String,
+    /// What it depends on, as its `Cargo.toml` says.
+    pub dependencies: Vec<Dependency>,
+}
+
+/// A dependency as a `Cargo.toml` says.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Dependency {
+    /// Package name.
+    pub name: String,
+    /// `dev`, `build` or none for a normal one.
+    pub kind: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Metadata {
+    packages: Vec<Package>,
+    workspace_root: PathBuf,
+    target_directory: PathBuf,
+}
+
+impl Repository {
+    /// Asks cargo, from the folder that this program is run in.
+    pub fn find() -> Result<Self> {
+        let output = cargo().args(["metadata", "--no-deps", "--format-version", "1"]).stderr(Stdio::inherit()).output();
+        let output = output.context("starting cargo")?;
+        if !output.status.success() {
+            bail!("`cargo metadata` ended with {}: run this inside the Waybill repository", output.status);
+        }
+        let metadata: Metadata =
+            serde_json::from_slice(&output.stdout).context("reading what `cargo metadata` says")?;
+        Ok(Self { root: metadata.workspace_root, target: metadata.target_directory, packages: metadata.packages })
+    }
+
+    /// The release binary, built or not.
+    pub fn binary(&self) -> PathBuf {
+        self.target.join("release").join(format!("waybill{}", std::env::consts::EXE_SUFFIX))
+    }
+
+    /// A command of cargo, run in the root.
+    pub fn cargo<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> Command {
+        let mut command = cargo();
+        command.current_dir(&self.root).args(arguments);
+        command
+    }
+
+    /// Builds the binary as the product, the tests and the demo use it.
+    pub fn build_binary(&self) -> Result<PathBuf> {
+        run(&mut self.cargo(["build", "--release", "--locked", "--package", "waybill"]))?;
+        let binary = self.binary();
+        if !binary.is_file() {
+            bail!("the build ended well, but there is no {}", binary.display());
+        }
+        Ok(binary)
+    }
+}
+
+/// The cargo that runs us, else the one on the path.
+pub fn cargo() -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    // `cargo run` tells these to us; they say nothing about what we start.
+    for (name, _) in std::env::vars_os() {
+        let name_text = name.to_string_lossy();
+        if name_text.starts_with("CARGO_PKG_") || name_text.starts_with("CARGO_MANIFEST_") {
+            command.env_remove(&name);
+        }
+    }
+    command
+}
+
+/// Runs to the end with our own terminal; anything but success is an error that shows the command.
+pub fn run(command: &mut Command) -> Result<()> {
+    let status = command.status().with_context(|| format!("starting {}", shown(command)))?;
+    if !status.success() {
+        bail!("{} ended with {status}", shown(command));
+    }
+    Ok(())
+}
+
+/// The command as one would type it.
+pub fn shown(command: &Command) -> String {
+    let program = Path::new(command.get_program()).file_name().unwrap_or(command.get_program());
+    let mut text = format!("`{}", program.to_string_lossy());
+    for argument in command.get_args() {
+        text.push(' ');
+        text.push_str(&argument.to_string_lossy());
+    }
+    text + "`"
+}

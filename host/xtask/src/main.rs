@@ -1,0 +1,79 @@
+//! `cargo xtask`: one command each for what people do with this repository.
+//!
+//! | command | what |
+//! |---|---|
+//! | `demo` | sets up, builds, and shows orders on their way through a real host |
+//! | `test` | everything that proves Waybill; what CI runs |
+//! | `chaos kill`, `chaos model` | the kill -9 harness and the protocol model, as long as you like |
+//! | `lint` | clippy, formatting, licences |
+//! | `tidy` | rules about the sources that no compiler checks |
+//! | `plugins` | builds the plugins and shows their sizes |
+//!
+//! Exit status: 0 done, 1 failed, 2 wrong usage.
+
+mod cargo;
+mod chaos;
+mod demo;
+mod features;
+mod lint;
+mod plugins;
+mod setup;
+mod stage;
+mod test;
+mod tidy;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Tasks of the Waybill repository.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Debug, Subcommand)]
+enum Task {
+    /// Commit orders with their messages, deliver them to a receiver that fails now and then, and check every one
+    Demo(demo::Arguments),
+    /// Run all tests and checks, or the tests whose names contain FILTER
+    Test(test::Arguments),
+    /// Break things on purpose, again and again
+    #[command(subcommand)]
+    Chaos(chaos::Chaos),
+    /// Clippy with warnings as errors, formatting, and `cargo deny` where it is installed
+    Lint(lint::Arguments),
+    /// Check the rules about the sources that no compiler checks
+    Tidy,
+    /// Build the plugins and show their sizes
+    Plugins,
+}
+
+fn main() -> ExitCode {
+    let runtime = match tokio::runtime::Runtime::new() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("error: starting the runtime: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let done = runtime.block_on(async {
+        match Cli::parse().task {
+            Task::Demo(arguments) => demo::run(&arguments).await,
+            Task::Test(arguments) => test::run(&arguments).await,
+            Task::Chaos(chaos) => chaos::run(&chaos).await,
+            Task::Lint(arguments) => lint::run(&arguments).await,
+            Task::Tidy => tidy::run(),
+            Task::Plugins => plugins::run(),
+        }
+    });
+    match done {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("\nerror: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

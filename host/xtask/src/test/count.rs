@@ -1,0 +1,75 @@
+//! Reading the last line of a test program.
+
+/// Tests of all suites together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Tests that passed.
+    pub passed: usize,
+    /// Tests that failed; a suite that died counts as one.
+    pub failed: usize,
+    /// Suites with a failure, one sentence each.
+    pub failed_suites: Vec<String>,
+}
+
+/// What one test program said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// Tests that passed.
+    pub passed: usize,
+    /// Tests that failed.
+    pub failed: usize,
+    /// Tests marked as to be ignored.
+    pub ignored: usize,
+    /// It wrote its last line.
+    pub complete: bool,
+}
+
+impl Outcome {
+    /// Takes one line of output into account: `test result: ok. 3 passed; 0 failed; 0 ignored; ...`.
+    pub fn read(&mut self, line: &str) {
+        // A colour may stand around the word in the middle.
+        let Some((_, rest)) = line.split_once("test result: ") else { return };
+        let Some((_, rest)) = rest.split_once(". ") else { return };
+        self.complete = true;
+        for part in rest.split(';') {
+            let mut words = part.split_whitespace();
+            let (Some(Ok(number)), Some(what)) = (words.next().map(str::parse::<usize>), words.next()) else {
+                continue;
+            };
+            match what {
+                "passed" => self.passed += number,
+                "failed" => self.failed += number,
+                "ignored" => self.ignored += number,
+                _ => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_line_is_read_with_and_without_colour() {
+        let read = |line| {
+            let mut outcome = Outcome::default();
+            outcome.read(line);
+            outcome
+        };
+        let line = "test result: ok. 20 passed; 0 failed; 1 ignored; 0 measured; 3 filtered out; finished in 0.07s";
+        assert_eq!(read(line), Outcome { passed: 20, failed: 0, ignored: 1, complete: true });
+        let line =
+            "test result: \u{1b}[31mFAILED\u{1b}(B\u{1b}[m. 20 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out";
+        assert_eq!(read(line), Outcome { passed: 20, failed: 2, ignored: 0, complete: true });
+        assert_eq!(read("test kill::tests::x ... ok"), Outcome::default());
+    }
+
+    #[test]
+    fn several_programs_add_up() {
+        let mut outcome = Outcome::default();
+        outcome.read("test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out");
+        outcome.read("test result: ok. 2 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out");
+        assert_eq!((outcome.passed, outcome.failed), (3, 1));
+    }
+}

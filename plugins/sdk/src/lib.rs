@@ -1,0 +1,39 @@
+//! Write a Waybill plugin: implement one trait, export it, embed the manifest.
+//!
+//! ```ignore
+//! use waybill_plugin::transport::{CallInfo, Message, OpenArgs, Opened, Outcome, PluginError, Receipt, Transport};
+//!
+//! waybill_plugin::manifest!();
+//! waybill_plugin::export_transport!(Noop);
+//!
+//! struct Noop;
+//!
+//! impl Transport for Noop {
+//!     type Config = waybill_plugin::config::Empty;
+//!     async fn open(_: &CallInfo, _: &OpenArgs, _: Self::Config) -> Result<(Self, Opened), PluginError> {
+//!         Ok((Self, Opened::new()))
+//!     }
+//!     async fn send_batch(&self, _: &CallInfo, batch: Vec<Message>) -> Result<Vec<Outcome>, PluginError> {
+//!         Ok(batch.iter().map(|_| Outcome::Ack(Receipt::new())).collect())
+//!     }
+//! }
+//! ```
+//!
+//! - [`transport`]: the trait [`transport::Transport`], its types, [`export_transport!`]
+//! - [`backoff`]: the trait [`backoff::Backoff`], its types, [`export_backoff!`]
+//! - [`host`]: what the host lends: `http`, `net`, `kv`, `secrets`, `metrics`
+//! - [`config`]: typed configuration, with the place of an error
+//! - [`info!`], [`warn!`], ...: the host's log
+//! - [`manifest!`]: embeds `waybill-plugin.toml`
+//!
+//! Everything but the host's functions also compiles for the machine you sit at, so the pure parts of a plugin are tested with
+//! a plain `cargo test`. What it doesn't do: it hides no part of the contract; `bindings` are public where a helper is in the way.
+
+pub mod backoff;
+pub mod config;
+mod error;
+pub mod host;
+pub mod log;
+mod manifest;
+mod outcome;
+pub mod transport;

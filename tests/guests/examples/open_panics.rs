@@ -1,0 +1,2 @@
+//! Traps in `open`.
+guests::on_open!(_config => { panic!("open panics") });

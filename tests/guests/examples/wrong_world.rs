@@ -1,0 +1,14 @@
+//! Its manifest says transport; it is a backoff policy.
+use waybill_plugin::backoff::{Attempt, Backoff, Decision};
+
+waybill_plugin::manifest!("manifests/transport.toml");
+waybill_plugin::export_backoff!(Fixture);
+
+struct Fixture;
+
+impl Backoff for Fixture {
+    type Config = guests::Config;
+    fn decide(_: &guests::Config, _: &Attempt) -> Decision {
+        Decision::Fallback
+    }
+}

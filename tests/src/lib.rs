@@ -1,0 +1,3 @@
+//! waybill-tests
+
+pub mod guests;

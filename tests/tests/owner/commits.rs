@@ -1,0 +1,125 @@
+//! The fate of commits, and giving the shard back.
+
+use super::bench::*;
+use waybill_core::outbox::owner::Resolution;
+use waybill_core::port::store::OwnerStore;
+
+#[test]
+fn an_unknown_commit_that_went_in_is_applied() {
+    let mut bench = Bench::new();
+    let ticket = bench.ask(vec![message("one")]);
+    bench.prepare();
+    let commit = bench.build().commit.unwrap();
+    bench.store.apply(&commit).unwrap();
+    bench.owner.commit_failed();
+    let record = now_or(bench.store.shard(SHARD));
+    let Resolution::Applied(applied) = bench.owner.resolve(&record, bench.now(), 7) else { panic!() };
+    assert_eq!(applied.enqueued[0].0, ticket);
+    assert_eq!(bench.take_names(1), ["one"]);
+}
+
+#[test]
+fn a_commit_is_given_up_only_after_a_barrier() {
+    let mut bench = Bench::new();
+    bench.ask(vec![message("one")]);
+    bench.prepare();
+    let late = bench.build().commit.unwrap();
+    bench.owner.commit_failed();
+    let record = now_or(bench.store.shard(SHARD));
+    let Resolution::Barrier(barrier) = bench.owner.resolve(&record, bench.now(), 7) else { panic!() };
+    bench.store.apply(&barrier).unwrap();
+    let record = now_or(bench.store.shard(SHARD));
+    assert!(matches!(bench.owner.resolve(&record, bench.now(), 8), Resolution::NotApplied));
+    assert!(bench.store.apply(&late).is_err(), "it comes too late");
+    // The request is still there and is done once.
+    assert_eq!(bench.commit().enqueued.len(), 1);
+    assert_eq!(bench.take_names(10), ["one"]);
+}
+
+#[test]
+fn callers_of_an_unknown_commit_are_told_so_once_and_nothing_is_redone_for_them() {
+    let mut bench = Bench::new();
+    let ticket = bench.ask(vec![message("one")]);
+    bench.prepare();
+    bench.build().commit.unwrap();
+    bench.owner.commit_failed();
+    assert_eq!(bench.owner.abandon_requests(), [ticket]);
+    assert!(bench.owner.abandon_requests().is_empty());
+    let record = now_or(bench.store.shard(SHARD));
+    let Resolution::Barrier(barrier) = bench.owner.resolve(&record, bench.now(), 7) else { panic!() };
+    bench.store.apply(&barrier).unwrap();
+    let record = now_or(bench.store.shard(SHARD));
+    assert!(matches!(bench.owner.resolve(&record, bench.now(), 8), Resolution::NotApplied));
+    bench.commit();
+    assert!(bench.take(1).is_empty());
+}
+
+#[test]
+fn a_pass_whose_commit_came_to_nothing_is_owed() {
+    let mut bench = Bench::new();
+    bench.door(vec![message("one")]);
+    bench.prepare();
+    bench.build().commit.unwrap();
+    bench.owner.commit_failed();
+    let record = now_or(bench.store.shard(SHARD));
+    let Resolution::Barrier(barrier) = bench.owner.resolve(&record, bench.now(), 7) else { panic!() };
+    bench.store.apply(&barrier).unwrap();
+    let record = now_or(bench.store.shard(SHARD));
+    assert!(matches!(bench.owner.resolve(&record, bench.now(), 8), Resolution::NotApplied));
+    assert!(bench.owner.in_door_pass());
+    bench.owner.door_is_empty(bench.now());
+    bench.commit();
+    assert_eq!(bench.take_names(1), ["one"]);
+}
+
+#[test]
+fn an_owner_that_was_replaced_is_lost() {
+    let mut bench = Bench::new();
+    bench.ask(vec![message("one")]);
+    bench.prepare();
+    bench.build().commit.unwrap();
+    bench.owner.commit_failed();
+    let mut record = now_or(bench.store.shard(SHARD));
+    record.token += 1;
+    assert!(matches!(bench.owner.resolve(&record, bench.now(), 7), Resolution::Lost));
+}
+
+#[test]
+fn a_release_waits_for_sends_and_closes_everything() {
+    let mut bench = Bench::new();
+    bench.enqueue((0..4).map(|n| message(&format!("m{n}"))).collect());
+    let retry = bench.retry_in(1);
+    bench.send_one("m0", retry);
+    bench.commit();
+    bench.pass_time(1);
+    bench.commit();
+    assert!(bench.parked()[0].claimed);
+    let sending = bench.take(2);
+    bench.owner.begin_release();
+    assert!(bench.take(10).is_empty(), "nothing new is sent");
+    bench.commit();
+    assert!(!bench.owner.is_released(), "two are still being sent");
+    for sending in &sending {
+        assert!(bench.settle(sending, ack()));
+    }
+    bench.commit_one();
+    let record = now_or(bench.store.shard(SHARD));
+    assert!(record.released && record.open.is_empty() && record.solo.is_none());
+    assert!(bench.parked().iter().all(|parked| !parked.claimed));
+    // Whoever takes it next finds no suspects.
+    bench.crash();
+    bench.commit();
+    let rest = bench.take(10);
+    assert_eq!(rest.len(), 2);
+    assert!(rest.iter().all(|sending| !sending.alone));
+}
+
+#[test]
+fn an_idle_owner_renews_its_lease_and_nothing_else() {
+    let mut bench = Bench::new();
+    assert!(bench.commit_one().0.is_none());
+    bench.pass_time(8_000);
+    let commit = bench.commit_one().0.unwrap();
+    assert!(commit.writes.is_empty());
+    assert_eq!(commit.record.beat, commit.expect_beat + 1);
+}

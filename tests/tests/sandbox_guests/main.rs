@@ -1,0 +1,23 @@
+//! Every misbehaving guest of `tests/guests`, run in the real sandbox: what each does harms its own deliveries and nobody
+//! else's. A fixture without a test of its name fails the build.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, missing_docs)]
+
+mod contained;
+mod floods;
+mod loading;
+mod opening;
+mod policies;
+mod reaching;
+mod serving;
+mod support;
+
+#[allow(unused_imports, reason = "named so that the check below finds them")]
+use {contained::*, floods::*, loading::*, opening::*, policies::*, reaching::*, serving::*};
+
+macro_rules! has_a_test {
+    ($name:ident) => {
+        #[allow(unused_imports)]
+        use self::$name as _;
+    };
+}
+waybill_tests::for_each_guest!(has_a_test);
