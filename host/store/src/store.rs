@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use waybill_core::port::store::StoreError;
-use waybill_surreal::{Embedded, EmbeddedOptions, Engine, Remote, RemoteOptions, Transaction, int, object};
+use waybill_surreal::{Embedded, EmbeddedOptions, Engine, Fault, Remote, RemoteOptions, Transaction, int, object};
 
 use crate::config::{Durability, OpenError, SHARDS_EMBEDDED, SHARDS_MAX, SHARDS_SHARED, StoreConfig};
 use crate::fault::store_error;
@@ -48,30 +48,30 @@ impl SurrealStore {
         let shards = config.shards.unwrap_or(if embedded { SHARDS_EMBEDDED } else { SHARDS_SHARED });
         bound("outbox.shards", u64::from(shards), 1, u64::from(SHARDS_MAX))?;
 
-        let (url, lock, durability) = match place {
+        let (url, directory, durability) = match place {
             Target::Directory { dir, url, durability } => {
                 let lock = DirectoryLock::take(&dir)?;
-                let cut_off = wal::mend(&dir)?;
-                if cut_off > 0 {
-                    tracing::info!(
-                        bytes = cut_off,
-                        "cut a commit off the log that a crash had left unfinished; nobody was told that it was done"
-                    );
-                }
-                (url, Some(lock), durability)
+                wal::mend(&dir)?;
+                (url, Some((dir, lock)), durability)
             }
             Target::Memory => ("mem://".to_owned(), None, Durability::Memory),
             Target::Server(url) => (url, None, Durability::Server),
         };
+        let (directory, lock) = directory.unzip();
         let engine: Arc<dyn Engine> = if embedded {
+            let log_of = directory.clone();
             let options = EmbeddedOptions {
                 url,
+                directory,
                 namespace: config.namespace.clone(),
                 database: config.database.clone(),
                 memtable_bytes: config.memtable_bytes,
                 block_cache_bytes: config.block_cache_bytes,
                 query_timeout: config.query_timeout,
-                settings: Vec::new(),
+                before_reopening: Arc::new(move || {
+                    let mended = log_of.as_deref().map_or(Ok(()), wal::mend);
+                    mended.map_err(|error| Fault::Unavailable(error.to_string()))
+                }),
             };
             Arc::new(Embedded::open(options).await.map_err(store_error)?)
         } else {

@@ -36,12 +36,23 @@ const LAST: u8 = 4;
 /// How the records are compressed: a note of its own.
 const COMPRESSION: u8 = 9;
 
-/// Cuts a torn record off the end of the log in a data directory. The directory's lock has to be held. Answers how many
-/// bytes were cut off.
-pub fn mend(directory: &Path) -> Result<u64, OpenError> {
-    let folder = directory.join(FOLDER);
-    let refuse = |error: std::io::Error| OpenError::Directory { dir: folder.clone(), cause: error.to_string() };
-    let mut logs = match fs::read_dir(&folder) {
+/// Cuts a torn record off the end of the log in a data directory. The directory's lock has to be held, and nothing may have
+/// the log open.
+pub fn mend(directory: &Path) -> Result<(), OpenError> {
+    let cut_off = mend_newest(&directory.join(FOLDER))?;
+    if cut_off > 0 {
+        tracing::info!(
+            bytes = cut_off,
+            "cut a commit off the log that had been left unfinished; nobody was told that it was done"
+        );
+    }
+    Ok(())
+}
+
+/// Answers how many bytes were cut off.
+fn mend_newest(folder: &Path) -> Result<u64, OpenError> {
+    let refuse = |error: std::io::Error| OpenError::Directory { dir: folder.to_owned(), cause: error.to_string() };
+    let mut logs = match fs::read_dir(folder) {
         Ok(entries) => {
             entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<Vec<_>, _>>().map_err(refuse)?
         }
@@ -203,7 +214,7 @@ mod tests {
         fs::write(dir.path().join("wal/00000000000000000003.wal"), "old").unwrap();
         let path = dir.path().join("wal/00000000000000000012.wal");
         fs::write(&path, log).unwrap();
-        let result = mend(dir.path());
+        let result = mend_newest(&dir.path().join(FOLDER));
         (result, fs::read(path).unwrap())
     }
 
@@ -266,9 +277,9 @@ mod tests {
     #[test]
     fn a_directory_without_a_log_is_fine() {
         let dir = tempfile::tempdir().unwrap();
-        assert_eq!(mend(dir.path()).unwrap(), 0);
+        assert_eq!(mend_newest(&dir.path().join(FOLDER)).unwrap(), 0);
         fs::create_dir(dir.path().join(FOLDER)).unwrap();
-        assert_eq!(mend(dir.path()).unwrap(), 0);
+        assert_eq!(mend_newest(&dir.path().join(FOLDER)).unwrap(), 0);
         assert_eq!(mended(b"").0.unwrap(), 0);
     }
 }

@@ -213,3 +213,34 @@ fn a_held_destination_is_tried_with_a_retry_when_its_tenant_has_too_many_of_thos
     bench.commit();
     assert_eq!(bench.take_names(10), ["m1"]);
 }
+
+#[test]
+fn a_message_under_two_holds_tries_both_when_both_are_due() {
+    let mut bench = Bench::with(waybill_core::outbox::owner::OwnerConfig { parked_per_tenant: 1, ..config() });
+    let to = |name: &str, topic: &str| {
+        let mut new = message(topic);
+        new.correlation_id = Some(name.to_owned());
+        new
+    };
+    bench.enqueue(vec![to("m0", "shop"), to("m1", "shop"), to("other", "else")]);
+    let sending = bench.take(2);
+    assert!(bench.settle(&sending[0], blocked()));
+    let retry = bench.retry_in(100);
+    assert!(bench.settle(&sending[1], retry));
+    bench.commit();
+    let whole = waybill_core::outbox::owner::HoldKey {
+        tenant: None,
+        transport: Some(waybill_core::outbox::owner::TransportId(0)),
+        scope: std::sync::Arc::from(""),
+    };
+    let wall = bench.now().wall;
+    bench.owner.hold(whole, "PROVIDER.UNAVAILABLE", "the broker is away", None, wall);
+    bench.pass_time(2_000);
+    bench.commit();
+    // Only the retry may be sent, and it waits for the shop.
+    bench.send_one("m1", ack());
+    bench.commit();
+    let mut rest = bench.take_names(10);
+    rest.sort();
+    assert_eq!(rest, ["m0", "other"]);
+}

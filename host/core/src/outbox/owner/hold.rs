@@ -159,7 +159,7 @@ impl Owner {
 
     /// Lets one message through a hold whose time is up. With nobody waiting in memory the hold ends.
     pub(super) fn begin_probe(&mut self, key: &HoldKey, now: UnixMillis) {
-        let Some(hold) = self.holds.get(key) else { return };
+        let Some(hold) = self.holds.get(key).filter(|hold| hold.probe.is_none()) else { return };
         if hold.waiting.is_empty() {
             let skipped = self.windows.values().any(|window| {
                 window.scopes.contains_key(key)
@@ -176,22 +176,43 @@ impl Owner {
             }
             return;
         }
-        // Of a tenant with too many retries waiting only those can be sent, and they may be what waits here.
-        let may_try = |seq: &&Seq| {
-            self.slots
-                .get(seq)
-                .is_some_and(|slot| slot.origin == Origin::Parked || !self.is_stalled(&slot.message.tenant))
-        };
-        let probe = hold.waiting.iter().find(may_try).copied();
-        if let Some(hold) = self.holds.get_mut(key) {
-            hold.probe = probe;
-            if probe.is_none() {
-                hold.until = Some(now.plus(HOLD_RETRY_MIN));
-            }
+        let own = hold.waiting.iter();
+        // Those that wait for a part of the same may be the only ones that can be sent.
+        let parts = self.holds.iter().filter(|(other, _)| *other != key && key.covers(other));
+        let probe = own.chain(parts.flat_map(|(_, part)| part.waiting.iter())).copied().find(|seq| self.may_try(*seq));
+        match probe {
+            Some(seq) => self.let_through(key, seq, now),
+            None => self.postpone_probe(key, now.plus(HOLD_RETRY_MIN)),
         }
-        if let Some(seq) = probe {
+    }
+
+    /// Of a tenant with too many retries waiting only those can be sent.
+    fn may_try(&self, seq: Seq) -> bool {
+        let slot = self.slots.get(&seq);
+        slot.is_some_and(|slot| slot.origin == Origin::Parked || !self.is_stalled(&slot.message.tenant))
+    }
+
+    /// Lets a message try a hold, and every other one that it falls under: it can go only when all of them are due.
+    fn let_through(&mut self, key: &HoldKey, seq: Seq, now: UnixMillis) {
+        let mut next = Some(key.clone());
+        while let Some(tried) = next {
+            let Some(hold) = self.holds.get_mut(&tried) else { return };
+            let is_due = hold.probe.is_none() && hold.until.is_some_and(|until| until <= now);
+            if !is_due {
+                let until = hold.until.filter(|until| *until > now).unwrap_or(now.plus(HOLD_RETRY_MIN));
+                self.holds.end_probe(seq);
+                return self.postpone_probe(key, until);
+            }
+            hold.probe = Some(seq);
             self.holds.note_probe(seq);
-            self.consider(seq, now);
+            next = self.hold_of(seq);
+        }
+        self.consider(seq, now);
+    }
+
+    fn postpone_probe(&mut self, key: &HoldKey, until: UnixMillis) {
+        if let Some(hold) = self.holds.get_mut(key) {
+            hold.until = Some(until);
         }
     }
 

@@ -1,22 +1,50 @@
 //! The write-ahead log of a database on disk, as far as its folder shows: which segments there are, and how large they are.
 
-use std::fs;
+use std::fs::{self, File, TryLockError};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::EmbeddedOptions;
+use crate::Fault;
+
+/// SurrealKV's own lock on the directory: it ends when the last write to the log is done.
+const LOCK_FILE: &str = "LOCK";
+/// Between two looks at the lock.
+const LOCK_POLL: Duration = Duration::from_millis(5);
+/// Looks at the lock: ten seconds.
+const LOCK_POLLS: usize = 2_000;
 
 /// The folder of segments, named by ascending numbers.
 pub(super) struct Log {
+    directory: PathBuf,
     folder: PathBuf,
     /// Every commit that saw a segment below this one as its newest is in tables.
     safe: AtomicU64,
 }
 
 impl Log {
-    /// Of a `surrealkv://` URL; none for any other.
-    pub(super) fn of_url(url: &str) -> Option<Self> {
-        let path = url.strip_prefix("surrealkv://")?;
-        let path = path.split_once('?').map_or(path, |(path, _)| path);
-        Some(Self { folder: PathBuf::from(path).join("wal"), safe: AtomicU64::new(0) })
+    /// Of a database on disk; none for any other.
+    pub(super) fn of(options: &EmbeddedOptions) -> Option<Self> {
+        let directory = options.directory.clone()?;
+        Some(Self { folder: directory.join("wal"), directory, safe: AtomicU64::new(0) })
+    }
+
+    /// Waits until whoever had the database open is done with its log.
+    pub(super) async fn released(&self) -> Result<(), Fault> {
+        let refuse = |error: std::io::Error| Fault::Unavailable(format!("{}: {error}", self.directory.display()));
+        let file = match File::open(self.directory.join(LOCK_FILE)) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            file => file.map_err(refuse)?,
+        };
+        for _ in 0..LOCK_POLLS {
+            match file.try_lock() {
+                Ok(()) => return Ok(()),
+                Err(TryLockError::WouldBlock) => tokio::time::sleep(LOCK_POLL).await,
+                Err(TryLockError::Error(error)) => return Err(refuse(error)),
+            }
+        }
+        Err(Fault::Unavailable("the embedded database is still being closed".into()))
     }
 
     fn segments(&self) -> impl Iterator<Item = (u64, fs::DirEntry)> {

@@ -12,7 +12,7 @@ use surrealdb_datastore::val::{RecordId, Strand, TableName};
 use surrealdb_kvs::key::{KVKey, KVKeyDecode, RawRange};
 use surrealdb_kvs::value::KVValue;
 
-use super::{Core, Held};
+use super::shared::{Core, Held};
 use crate::{Bindings, Bound, Fault, Object, Principal, RecordIdKey, Row, Transaction, Value, value};
 
 pub(super) struct EmbeddedTransaction {
@@ -152,10 +152,17 @@ impl Transaction for EmbeddedTransaction {
     async fn commit(self: Box<Self>) -> Result<(), Fault> {
         let core = Arc::clone(&self.core);
         let before = core.newest_segment();
-        self.inner.commit().await.map_err(fault)?;
-        let rotated = self.inner.writeable() && core.newest_segment() != before;
+        let committed = self.inner.commit().await.map_err(fault);
+        let wrote = self.inner.writeable();
+        if wrote && let Err(fault) = &committed {
+            core.note(fault);
+        }
         drop(self);
-        if rotated { core.make_safe(before).await } else { Ok(()) }
+        committed?;
+        if wrote && core.is_broken() {
+            return Err(Fault::Unknown("another commit failed at the same time".into()));
+        }
+        if wrote && core.newest_segment() != before { core.make_safe(before).await } else { Ok(()) }
     }
 
     async fn cancel(self: Box<Self>) -> Result<(), Fault> {
