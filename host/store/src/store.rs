@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use waybill_core::port::store::StoreError;
-use waybill_surreal::{Embedded, EmbeddedOptions, Engine, Fault, Remote, RemoteOptions, Transaction, int, object};
+use waybill_surreal::{Embedded, EmbeddedOptions, Engine, LogKeeper, Remote, RemoteOptions, Transaction, int, object};
 
 use crate::config::{Durability, OpenError, SHARDS_EMBEDDED, SHARDS_MAX, SHARDS_SHARED, StoreConfig};
 use crate::fault::store_error;
@@ -13,7 +13,7 @@ use crate::query::DepthCache;
 use crate::schema::{MIGRATIONS, migrate};
 use crate::tables::META;
 use crate::target::{Target, target};
-use crate::wal;
+use crate::wal::LogFolder;
 use waybill_surreal::RecordIdKey;
 
 /// Least write buffer: one commit of the outbox is cut at 4 MiB.
@@ -48,30 +48,26 @@ impl SurrealStore {
         let shards = config.shards.unwrap_or(if embedded { SHARDS_EMBEDDED } else { SHARDS_SHARED });
         bound("outbox.shards", u64::from(shards), 1, u64::from(SHARDS_MAX))?;
 
-        let (url, directory, durability) = match place {
+        let (url, on_disk, durability) = match place {
             Target::Directory { dir, url, durability } => {
                 let lock = DirectoryLock::take(&dir)?;
-                wal::mend(&dir)?;
-                (url, Some((dir, lock)), durability)
+                let log = LogFolder::new(dir);
+                log.mend()?;
+                (url, Some((Arc::new(log) as Arc<dyn LogKeeper>, lock)), durability)
             }
             Target::Memory => ("mem://".to_owned(), None, Durability::Memory),
             Target::Server(url) => (url, None, Durability::Server),
         };
-        let (directory, lock) = directory.unzip();
+        let (log, lock) = on_disk.unzip();
         let engine: Arc<dyn Engine> = if embedded {
-            let log_of = directory.clone();
             let options = EmbeddedOptions {
                 url,
-                directory,
+                log,
                 namespace: config.namespace.clone(),
                 database: config.database.clone(),
                 memtable_bytes: config.memtable_bytes,
                 block_cache_bytes: config.block_cache_bytes,
                 query_timeout: config.query_timeout,
-                before_reopening: Arc::new(move || {
-                    let mended = log_of.as_deref().map_or(Ok(()), wal::mend);
-                    mended.map_err(|error| Fault::Unavailable(error.to_string()))
-                }),
             };
             Arc::new(Embedded::open(options).await.map_err(store_error)?)
         } else {

@@ -7,7 +7,9 @@
 //! record, which was never acknowledged, is cut off here, and SurrealKV meets a whole log.
 //!
 //! Damage in the middle, with whole records behind it, is no crash's doing and isn't touched: the store isn't opened, and
-//! the error says where. What this doesn't do: look into records; check tables or value logs.
+//! the error says where. But for one case: after a commit that failed in the middle, on a full disk say, SurrealKV may write
+//! records behind the torn one. The host acknowledges none of them and removes a mark from the directory, so a log without
+//! the mark is cut off at its first damage. What this doesn't do: look into records; check tables or value logs.
 //!
 //! The format: blocks of 32 KiB; records in fragments that never cross a block: checksum (4, CRC-32 of type and data),
 //! length (2), type (1), data; all big-endian; less than a header's room at a block's end is padding.
@@ -16,10 +18,14 @@ use std::fs::{self, File, OpenOptions};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use waybill_surreal::{Fault, LogKeeper};
+
 use crate::config::OpenError;
 
 /// Folder of the log in the data directory.
 const FOLDER: &str = "wal";
+/// There while every commit succeeded. A new directory has no log to distrust.
+const MARK: &str = "waybill.log-trusted";
 /// Size of a block, in bytes.
 const BLOCK: usize = 32 * 1024;
 /// Size of a fragment's header, in bytes.
@@ -36,21 +42,54 @@ const LAST: u8 = 4;
 /// How the records are compressed: a note of its own.
 const COMPRESSION: u8 = 9;
 
-/// Cuts a torn record off the end of the log in a data directory. The directory's lock has to be held, and nothing may have
-/// the log open.
-pub fn mend(directory: &Path) -> Result<(), OpenError> {
-    let cut_off = mend_newest(&directory.join(FOLDER))?;
-    if cut_off > 0 {
-        tracing::info!(
-            bytes = cut_off,
-            "cut a commit off the log that had been left unfinished; nobody was told that it was done"
-        );
+/// The log of a data directory. The directory's lock has to be held.
+pub struct LogFolder {
+    directory: PathBuf,
+}
+
+impl LogFolder {
+    /// Of this data directory.
+    pub fn new(directory: PathBuf) -> Self {
+        Self { directory }
     }
-    Ok(())
+
+    /// Cuts off what was acknowledged to nobody, and marks the log as trusted. Nothing may have it open.
+    pub fn mend(&self) -> Result<(), OpenError> {
+        let mark = self.directory.join(MARK);
+        let cut_off = mend_newest(&self.directory.join(FOLDER), mark.exists())?;
+        if cut_off > 0 {
+            tracing::info!(
+                bytes = cut_off,
+                "cut off the log what had been left unfinished; nobody was told that it was committed"
+            );
+        }
+        let refuse = |error: std::io::Error| OpenError::Directory { dir: mark.clone(), cause: error.to_string() };
+        File::create(&mark).map(drop).map_err(refuse)
+    }
+}
+
+impl LogKeeper for LogFolder {
+    fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    fn doubt(&self) {
+        // Without a mark already, or not to be removed: then damage in the middle is refused at the next start.
+        if let Err(error) = fs::remove_file(self.directory.join(MARK)) {
+            tracing::debug!(%error, "{MARK} could not be removed");
+        }
+    }
+
+    fn mend(&self) -> Result<(), Fault> {
+        LogFolder::mend(self).map_err(|error| match error {
+            OpenError::Directory { .. } => Fault::DiskFull(error.to_string()),
+            error => Fault::Unavailable(error.to_string()),
+        })
+    }
 }
 
 /// Answers how many bytes were cut off.
-fn mend_newest(folder: &Path) -> Result<u64, OpenError> {
+fn mend_newest(folder: &Path, trusted: bool) -> Result<u64, OpenError> {
     let refuse = |error: std::io::Error| OpenError::Directory { dir: folder.to_owned(), cause: error.to_string() };
     let mut logs = match fs::read_dir(folder) {
         Ok(entries) => {
@@ -63,16 +102,17 @@ fn mend_newest(folder: &Path) -> Result<u64, OpenError> {
     // Names are numbers of twenty digits; only the newest log was being written to.
     logs.sort();
     let Some(newest) = logs.pop() else { return Ok(0) };
-    mend_log(newest)
+    mend_log(newest, trusted)
 }
 
-fn mend_log(path: PathBuf) -> Result<u64, OpenError> {
+fn mend_log(path: PathBuf, trusted: bool) -> Result<u64, OpenError> {
     let refuse = |error: std::io::Error| OpenError::Directory { dir: path.clone(), cause: error.to_string() };
     let mut file = OpenOptions::new().read(true).write(true).open(&path).map_err(refuse)?;
     let length = file.metadata().map_err(refuse)?.len();
     let whole = match scan(&mut file).map_err(refuse)? {
         Scan::Whole => return Ok(0),
         Scan::Torn { whole } => whole,
+        Scan::Damaged { whole, .. } if !trusted => whole,
         Scan::Damaged { whole, next } => return Err(OpenError::Log { path, whole, next }),
     };
     file.set_len(whole).and_then(|()| file.sync_all()).map_err(refuse)?;
@@ -214,7 +254,7 @@ mod tests {
         fs::write(dir.path().join("wal/00000000000000000003.wal"), "old").unwrap();
         let path = dir.path().join("wal/00000000000000000012.wal");
         fs::write(&path, log).unwrap();
-        let result = mend_newest(&dir.path().join(FOLDER));
+        let result = mend_newest(&dir.path().join(FOLDER), true);
         (result, fs::read(path).unwrap())
     }
 
@@ -275,11 +315,31 @@ mod tests {
     }
 
     #[test]
+    fn after_a_failed_commit_the_log_is_cut_off_at_its_first_damage_and_trusted_again() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join(FOLDER)).unwrap();
+        let path = dir.path().join("wal/00000000000000000000.wal");
+        let keeper = LogFolder::new(dir.path().to_owned());
+        LogFolder::mend(&keeper).unwrap();
+        let (mut log, ends) = log(&[100, 2 * BLOCK]);
+        log.truncate(ends[1] - 50);
+        append(&mut log, b"acknowledged to nobody");
+        fs::write(&path, &log).unwrap();
+        assert!(matches!(LogFolder::mend(&keeper), Err(OpenError::Log { .. })));
+
+        keeper.doubt();
+        LogFolder::mend(&keeper).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), log[..ends[0]]);
+        fs::write(&path, &log).unwrap();
+        assert!(matches!(LogFolder::mend(&keeper), Err(OpenError::Log { .. })), "trusted again");
+    }
+
+    #[test]
     fn a_directory_without_a_log_is_fine() {
         let dir = tempfile::tempdir().unwrap();
-        assert_eq!(mend_newest(&dir.path().join(FOLDER)).unwrap(), 0);
+        assert_eq!(mend_newest(&dir.path().join(FOLDER), true).unwrap(), 0);
         fs::create_dir(dir.path().join(FOLDER)).unwrap();
-        assert_eq!(mend_newest(&dir.path().join(FOLDER)).unwrap(), 0);
+        assert_eq!(mend_newest(&dir.path().join(FOLDER), true).unwrap(), 0);
         assert_eq!(mended(b"").0.unwrap(), 0);
     }
 }

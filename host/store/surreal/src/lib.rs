@@ -17,7 +17,7 @@ mod fault;
 mod remote;
 mod value;
 
-pub use embedded::{Embedded, EmbeddedOptions};
+pub use embedded::{Embedded, EmbeddedOptions, LogKeeper};
 pub use engine::{Bound, Engine, Principal, Row, Transaction};
 pub use fault::Fault;
 pub use remote::{Remote, RemoteOptions};

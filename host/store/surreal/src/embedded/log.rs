@@ -2,10 +2,13 @@
 
 use std::fs::{self, File, TryLockError};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::EmbeddedOptions;
+use rustix::fs::statvfs;
+
+use super::{EmbeddedOptions, LogKeeper};
 use crate::Fault;
 
 /// SurrealKV's own lock on the directory: it ends when the last write to the log is done.
@@ -17,7 +20,7 @@ const LOCK_POLLS: usize = 2_000;
 
 /// The folder of segments, named by ascending numbers.
 pub(super) struct Log {
-    directory: PathBuf,
+    keeper: Arc<dyn LogKeeper>,
     folder: PathBuf,
     /// Every commit that saw a segment below this one as its newest is in tables.
     safe: AtomicU64,
@@ -26,14 +29,15 @@ pub(super) struct Log {
 impl Log {
     /// Of a database on disk; none for any other.
     pub(super) fn of(options: &EmbeddedOptions) -> Option<Self> {
-        let directory = options.directory.clone()?;
-        Some(Self { folder: directory.join("wal"), directory, safe: AtomicU64::new(0) })
+        let keeper = options.log.clone()?;
+        Some(Self { folder: keeper.directory().join("wal"), keeper, safe: AtomicU64::new(0) })
     }
 
     /// Waits until whoever had the database open is done with its log.
     pub(super) async fn released(&self) -> Result<(), Fault> {
-        let refuse = |error: std::io::Error| Fault::Unavailable(format!("{}: {error}", self.directory.display()));
-        let file = match File::open(self.directory.join(LOCK_FILE)) {
+        let refuse =
+            |error: std::io::Error| Fault::Unavailable(format!("{}: {error}", self.keeper.directory().display()));
+        let file = match File::open(self.keeper.directory().join(LOCK_FILE)) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
             file => file.map_err(refuse)?,
         };
@@ -45,6 +49,21 @@ impl Log {
             }
         }
         Err(Fault::Unavailable("the embedded database is still being closed".into()))
+    }
+
+    pub(super) fn doubt(&self) {
+        self.keeper.doubt();
+    }
+
+    pub(super) fn mend(&self) -> Result<(), Fault> {
+        self.keeper.mend()
+    }
+
+    /// Whether all buffers can be written into tables.
+    pub(super) fn has_room(&self, memtable_bytes: u64) -> bool {
+        let needed = self.bytes().saturating_add(memtable_bytes);
+        // One that can't be asked is tried.
+        statvfs(self.keeper.directory()).map_or(true, |disk| disk.f_bavail.saturating_mul(disk.f_frsize) >= needed)
     }
 
     fn segments(&self) -> impl Iterator<Item = (u64, fs::DirEntry)> {

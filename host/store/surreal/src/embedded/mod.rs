@@ -5,7 +5,7 @@ mod open;
 mod shared;
 mod transaction;
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,8 +25,8 @@ use transaction::EmbeddedTransaction;
 pub struct EmbeddedOptions {
     /// `mem://`, or `surrealkv://DIR?sync=...`.
     pub url: String,
-    /// The directory of a database on disk.
-    pub directory: Option<PathBuf>,
+    /// Of a database on disk: its log, and who looks after it.
+    pub log: Option<Arc<dyn LogKeeper>>,
     /// Namespace; made when it isn't there.
     pub namespace: String,
     /// Database; made when it isn't there.
@@ -37,8 +37,16 @@ pub struct EmbeddedOptions {
     pub block_cache_bytes: u64,
     /// Longest run of one statement.
     pub query_timeout: Duration,
-    /// Called before the database is opened again after a commit failed, while nothing has it open.
-    pub before_reopening: Arc<dyn Fn() -> Result<(), Fault> + Send + Sync>,
+}
+
+/// Looks after the log of a database on disk.
+pub trait LogKeeper: Send + Sync {
+    /// The database's directory; its log is in `wal` there.
+    fn directory(&self) -> &Path;
+    /// A commit failed in the middle: what is in the log behind those that succeeded before it was acknowledged to nobody.
+    fn doubt(&self);
+    /// Makes the log whole before the database is opened. Nothing has it open.
+    fn mend(&self) -> Result<(), Fault>;
 }
 
 /// An embedded database.
