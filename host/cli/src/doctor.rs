@@ -12,6 +12,7 @@ use crate::args::rest::Doctor;
 use crate::commands::configuration::load_plugins;
 use crate::config::kinds::format_size;
 use crate::config::{Config, StoreKind};
+use crate::data;
 use crate::exit::CliError;
 use crate::output::{self, View, column, text};
 use crate::setup;
@@ -50,7 +51,7 @@ const VIEW: View<'_> = View {
 
 /// Runs every check and writes them. Fails when one failed.
 pub async fn run(args: &Doctor, format: Format, term: &mut Term) -> Result<(), CliError> {
-    let checks = match setup::configuration(&args.config, args.config.flags(), term) {
+    let checks = match setup::configuration(&args.config, Vec::new(), term) {
         Ok(config) => {
             let from = config.file.as_ref().map_or("no file: defaults".into(), |file| file.display().to_string());
             let mut checks = vec![check("configuration", Ok(from))];
@@ -98,12 +99,7 @@ async fn of_config(config: &Config) -> Vec<Check> {
 
 /// Whether the store's folder can be written, and nobody holds it.
 fn data_folder(path: &Path) -> Result<String, String> {
-    std::fs::create_dir_all(path)
-        .map_err(|error| format!("{} can't be made: {error}: choose another with --data", path.display()))?;
-    let probe = path.join(format!(".waybill-doctor-{}", std::process::id()));
-    std::fs::write(&probe, b"")
-        .map_err(|error| format!("{} can't be written: {error}: check its owner", path.display()))?;
-    std::fs::remove_file(&probe).map_err(|error| format!("{}: {error}", probe.display()))?;
+    data::usable(path)?;
     match holder(path) {
         Some(holder) => {
             Err(format!("{} is held by {holder}: end it, or choose another folder with --data", path.display()))
@@ -114,6 +110,7 @@ fn data_folder(path: &Path) -> Result<String, String> {
 
 fn disk_space(path: &Path) -> Check {
     let name = "disk space";
+    let path = data::there(path);
     match rustix::fs::statvfs(path) {
         Ok(stat) => {
             let free = stat.f_bavail.saturating_mul(stat.f_frsize);

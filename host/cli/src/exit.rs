@@ -72,6 +72,14 @@ pub enum CliError {
         /// Exit code.
         exit: Exit,
     },
+    /// A list of messages broke off after some of them were committed.
+    #[error("{cause}\n  but {committed} before this")]
+    BrokeOff {
+        /// What stopped it.
+        cause: Box<Self>,
+        /// How many were committed, and up to where.
+        committed: String,
+    },
     /// Some were done, some weren't; all told already.
     #[error("{done} done, {failed} failed")]
     Partly {
@@ -119,7 +127,7 @@ impl CliError {
             Self::Config(_) | Self::Usage { .. } => Exit::Usage,
             Self::Client(error) => error.exit(),
             Self::Host { exit, .. } | Self::NoneDone { exit, .. } => *exit,
-            Self::Partly { .. } => Exit::Partly,
+            Self::Partly { .. } | Self::BrokeOff { .. } => Exit::Partly,
             Self::Io { .. } | Self::Checks { .. } | Self::Declined => Exit::Failed,
         }
     }

@@ -11,6 +11,7 @@ pub mod args;
 pub mod client;
 pub mod commands;
 pub mod config;
+mod data;
 pub mod doctor;
 pub mod exit;
 pub mod output;

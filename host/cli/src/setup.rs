@@ -7,7 +7,7 @@ use crate::config::{Config, Inputs, cache_folder, data_folder, find_file, load};
 use crate::term::Term;
 
 /// What a configuration is read from, given the flags.
-pub fn inputs(args: &ConfigArgs, flags: Vec<Flag>, term: &Term) -> Inputs {
+fn inputs(args: &ConfigArgs, flags: Vec<Flag>, term: &Term) -> Inputs {
     let cache = match &args.data {
         // A host with a folder of its own keeps everything there.
         Some(data) => Some(data.join("cache")),
@@ -23,7 +23,10 @@ pub fn inputs(args: &ConfigArgs, flags: Vec<Flag>, term: &Term) -> Inputs {
     }
 }
 
-/// Reads the configuration that the flags choose.
-pub fn configuration(args: &ConfigArgs, flags: Vec<Flag>, term: &Term) -> Result<Config, ConfigError> {
-    load(&inputs(args, flags, term))
+/// Reads the configuration that the flags and the environment choose, with further settings given by flags.
+pub fn configuration(args: &ConfigArgs, further: Vec<Flag>, term: &Term) -> Result<Config, ConfigError> {
+    let args = args.or_env(&term.env);
+    let mut flags = args.flags();
+    flags.extend(further);
+    load(&inputs(&args, flags, term))
 }

@@ -50,11 +50,6 @@ impl RetryPolicy {
     }
 }
 
-/// When to try again: the later of the policy's delay and the peer's wish, the wish cut at `retry_after_max`.
-pub fn with_hint(delay: Duration, after: Option<Duration>, retry_after_max: Duration) -> Duration {
-    after.map_or(delay, |after| delay.max(after.min(retry_after_max)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -73,13 +68,6 @@ mod tests {
         assert_eq!(policy.delay(1, 0.0).as_millis(), 500);
         let low = RetryPolicy { floor_ms: Some(10), ..policy };
         assert_eq!(low.delay(1, 0.0).as_millis(), 250);
-    }
-
-    #[test]
-    fn a_hint_wins_when_later_and_is_cut() {
-        let hour = Duration::from_secs(3600);
-        assert_eq!(with_hint(Duration::from_secs(5), Some(Duration::from_secs(2)), hour), Duration::from_secs(5));
-        assert_eq!(with_hint(Duration::from_secs(5), Some(Duration::from_secs(99_999)), hour), hour);
     }
 
     #[test]

@@ -83,6 +83,12 @@ pub enum InputError {
     /// Neither an event type nor a way to derive one (source document 5, POL-047-001).
     #[error("event_type is empty and can't be taken from the topic: give event_type")]
     NoEventType,
+    /// An id twice in one request.
+    #[error("it has the same id as message {first} of this request: leave one of them out")]
+    IdTwice {
+        /// The one before it, from 0.
+        first: usize,
+    },
     /// `occurred_at` lies in the future (source document 5, POL-047-002).
     #[error(
         "occurred_at is {ahead:?} ahead of the store's clock, at most {ahead_max:?} is taken: check the sender's clock"

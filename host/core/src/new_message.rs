@@ -105,10 +105,10 @@ impl NewMessage {
             return Err(InputError::TraceParent { text: text.to_owned() });
         }
         let (derived_type, derived_version) = event_of(&topic);
-        let event_type = short("event_type", self.event_type)?.unwrap_or(derived_type);
-        if event_type.is_empty() {
+        if self.event_type.as_deref().is_some_and(str::is_empty) {
             return Err(InputError::NoEventType);
         }
+        let event_type = short("event_type", self.event_type)?.unwrap_or(derived_type);
         let id = self.id.map(MessageId::new).transpose()?;
         let needs_id = id.is_none();
         let message = Message {

@@ -59,7 +59,7 @@ impl Engine {
             context: Arc::clone(&context),
             shards: handles,
             admission,
-            operations: Operations::default(),
+            operations: Arc::new(Operations::default()),
             spread: std::sync::atomic::AtomicU64::new(0),
             draining: std::sync::atomic::AtomicBool::new(false),
         });
@@ -96,6 +96,7 @@ impl Engine {
         for task in background {
             let _late = tokio::time::timeout(BACKGROUND_TIMEOUT, task).await;
         }
+        let deadline = tokio::time::Instant::now() + timeout;
         let releases = self.outbox.shards.iter().map(|shard| shard.release(timeout));
         futures::future::join_all(releases).await;
         let tasks: Vec<JoinHandle<()>> = self.tasks.lock().drain(..).collect();
@@ -104,7 +105,9 @@ impl Engine {
             orderly &= tokio::time::timeout(BACKGROUND_TIMEOUT, task).await.is_ok();
         }
         let context = &self.outbox.context;
-        futures::future::join_all(context.transports.iter().map(|(_, line)| line.transport.close(CLOSE_TIMEOUT))).await;
+        // What is still being sent can't be settled any more.
+        let close = deadline.saturating_duration_since(tokio::time::Instant::now()).min(CLOSE_TIMEOUT);
+        futures::future::join_all(context.transports.iter().map(|(_, line)| line.transport.close(close))).await;
         orderly
             && context.transports.iter().all(|(_, line)| line.in_flight.load(std::sync::atomic::Ordering::Acquire) == 0)
     }

@@ -20,11 +20,12 @@ pub const METRICS: &[(&str, &str)] = &[
     ("tx_outbox_dispatched_total", "Messages delivered."),
     ("tx_outbox_retry_total", "Failed attempts that are tried again."),
     ("tx_outbox_dead_total", "Messages that became dead letters."),
+    ("waybill_outbox_expired_total", "Messages whose expires_at passed before they could be sent."),
     ("tx_outbox_latency_ms", "Time from enqueue to the first delivery, in milliseconds."),
     ("tx_replay_total", "Dead letters replayed."),
     (
         "waybill_outbox_flush_total",
-        "Settlements by result code (outbox_flush_success, _retry, _dead, _conflict, _db_error).",
+        "Settlements by result code (outbox_flush_success, _retry, _dead, _conflict, _db_error, _db_timeout).",
     ),
     ("waybill_outbox_leases_lost_total", "Settlements that came after the lease had gone to another owner."),
     ("waybill_commit_seconds", "Time of one owner commit."),
@@ -50,6 +51,7 @@ pub(crate) struct Meter {
     flush_success: Counter,
     flush_retry: Counter,
     flush_dead: Counter,
+    expired: Counter,
     commit_seconds: Histogram,
     commit_writes: Histogram,
 }
@@ -104,6 +106,7 @@ impl Meter {
             flush_success: flush("outbox_flush_success"),
             flush_retry: flush("outbox_flush_retry"),
             flush_dead: flush("outbox_flush_dead"),
+            expired: counter!("waybill_outbox_expired_total"),
             commit_seconds: histogram!("waybill_commit_seconds"),
             commit_writes: histogram!("waybill_commit_writes"),
         }
@@ -122,6 +125,11 @@ impl Meter {
 
     fn label(&self, tenant: &Tenant) -> String {
         self.of(tenant.as_str()).label.clone()
+    }
+
+    /// Messages that expired.
+    pub fn expired(&self, count: usize) {
+        self.expired.increment(count as u64);
     }
 
     /// Messages that were committed.

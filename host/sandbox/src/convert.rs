@@ -9,7 +9,6 @@ use waybill_core::port::transport::{CallError, ErrorKind, Fault, Health, HealthR
 
 use crate::host::EndpointContext;
 use crate::limits::{ATTRIBUTE_BYTES_MAX, ATTRIBUTES_MAX, FAULT_CODE_BYTES_MAX, FAULT_REASON_BYTES_MAX};
-use crate::text::cut_owned;
 
 const TRACEPARENT: &str = "traceparent";
 
@@ -77,7 +76,7 @@ pub(crate) fn outcome(context: &EndpointContext, outcome: wit::Outcome) -> Outco
 pub(crate) fn fault(context: &EndpointContext, cause: wit::Fault) -> Fault {
     let code = if cause.code.trim().is_empty() { "PLUGIN.NO_CODE".to_owned() } else { cause.code };
     Fault {
-        code: cut_owned(code, FAULT_CODE_BYTES_MAX),
+        code: context.redactor.clean_and_cut(code, FAULT_CODE_BYTES_MAX),
         reason: context.redactor.clean_and_cut(cause.reason, FAULT_REASON_BYTES_MAX),
         after: cause.after.map(millis),
         maybe_delivered: cause.maybe_delivered,

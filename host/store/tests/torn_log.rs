@@ -5,10 +5,12 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use serde_json::json;
+use waybill_core::port::store::StoreError;
 use waybill_core::port::transact::{Statement, TransactStore};
-use waybill_store::{OpenError, StoreConfig, SurrealStore};
+use waybill_store::{BusinessError, OpenError, StoreConfig, SurrealStore};
 
 /// The log's block size: a record over several blocks is written in several pieces.
 const BLOCK: usize = 32 * 1024;
@@ -121,4 +123,60 @@ async fn the_commit_that_fills_the_write_buffer_survives_a_crash() {
     drop(store);
     let store = SurrealStore::open(config(&image)).await.unwrap();
     assert_eq!(ids(&store).await, written);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn callers_who_go_away_while_the_write_buffer_is_full_take_nothing_with_them() {
+    const BUFFER: u64 = 8 * 1024 * 1024;
+    const ROW: usize = 40_000;
+    let root = tempfile::tempdir().unwrap();
+    let (living, image) = (root.path().join("living"), root.path().join("image"));
+    let config = |dir: &Path| StoreConfig {
+        memtable_bytes: BUFFER,
+        ..StoreConfig::new(format!("surrealkv://{}", dir.display()))
+    };
+    let store = SurrealStore::open(config(&living)).await.unwrap();
+    let mut acknowledged = Vec::new();
+    for number in 0..600_u64 {
+        let id = format!("{number:04}");
+        // Some wait for the end, some go away at the beginning, some in the middle.
+        let patience = [10_000_000, 20, 200, 900][(number % 4) as usize];
+        let write = write(&store, &id, ROW);
+        if tokio::time::timeout(Duration::from_micros(patience), write).await.is_ok() {
+            acknowledged.push(id);
+        }
+    }
+    let all = tokio::time::timeout(Duration::from_secs(20), ids(&store)).await.expect("the store still answers");
+    assert!(acknowledged.len() >= 150 && acknowledged.iter().all(|id| all.contains(id)));
+    crash_image(&living, &image);
+    let after = SurrealStore::open(config(&image)).await.unwrap();
+    assert_eq!(ids(&after).await, all, "what was read before a crash is there after it");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_transaction_left_open_gives_way_when_the_write_buffer_is_full() {
+    const BUFFER: u64 = 8 * 1024 * 1024;
+    const ROW: usize = 40_000;
+    let root = tempfile::tempdir().unwrap();
+    let config =
+        StoreConfig { memtable_bytes: BUFFER, ..StoreConfig::new(format!("surrealkv://{}", root.path().display())) };
+    let store = SurrealStore::open(config).await.unwrap();
+    let mut long = store.begin_business().await.unwrap();
+    let long = tokio::spawn(async move {
+        loop {
+            let nothing = Statement { query: "RETURN 1".into(), bindings: serde_json::Map::new() };
+            if let Err(error) = long.run(&nothing).await {
+                return error;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    });
+    let fill = async {
+        for number in 0..300 {
+            write(&store, &format!("{number:04}"), ROW).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), fill).await.expect("nobody waits for the long one");
+    let gave_way = long.await.unwrap();
+    assert!(matches!(gave_way, BusinessError::Store(StoreError::Conflict(_))), "{gave_way:?}");
 }

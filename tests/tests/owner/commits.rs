@@ -123,3 +123,33 @@ fn an_idle_owner_renews_its_lease_and_nothing_else() {
     assert!(commit.writes.is_empty());
     assert_eq!(commit.record.beat, commit.expect_beat + 1);
 }
+
+#[test]
+fn due_messages_that_a_failed_commit_had_no_room_for_join_after_it() {
+    let mut bench = Bench::new();
+    // More than one commit takes.
+    let large = |index: usize| {
+        let mut new = message(&format!("m{index}"));
+        new.payload = vec![b'x'; 60_000].into();
+        new.not_before = Some(waybill_core::time::UnixMillis(WALL + 1_000));
+        new
+    };
+    bench.enqueue((0..100).map(large).collect());
+    bench.pass_time(1_000);
+    bench.prepare();
+    let lost = bench.build().commit.unwrap();
+    bench.owner.commit_failed();
+    let record = now_or(bench.store.shard(SHARD));
+    let Resolution::Barrier(barrier) = bench.owner.resolve(&record, bench.now(), 7) else { panic!() };
+    bench.store.apply(&barrier).unwrap();
+    let record = now_or(bench.store.shard(SHARD));
+    assert!(matches!(bench.owner.resolve(&record, bench.now(), 8), Resolution::NotApplied));
+    assert!(bench.store.apply(&lost).is_err());
+    bench.commit();
+    assert_eq!(bench.read(|tables| tables.scheduled.len()), 0);
+    let mut taken = 0;
+    while let more @ 1.. = bench.take(1_000).len() {
+        taken += more;
+    }
+    assert_eq!(taken, 100);
+}

@@ -83,6 +83,25 @@ fn a_blocked_destination_burns_no_attempt_and_is_tried_with_one_message() {
 }
 
 #[test]
+fn a_message_that_is_always_refused_doesnt_speak_for_its_destination() {
+    let mut bench = Bench::new();
+    let to = |n: usize| {
+        let mut new = message("shop");
+        new.correlation_id = Some(format!("m{n}"));
+        new
+    };
+    bench.enqueue((0..3).map(to).collect());
+    bench.send_one("m0", blocked());
+    for (name, pause) in [("m0", 1_000), ("m1", 2_000)] {
+        bench.pass_time(pause);
+        bench.send_one(name, blocked());
+    }
+    bench.pass_time(4_000);
+    bench.send_one("m2", ack());
+    assert_eq!(bench.take_names(10), ["m0", "m1"], "the destination is back");
+}
+
+#[test]
 fn a_probe_that_expires_or_is_cancelled_lets_the_next_one_try() {
     let mut bench = Bench::new();
     let to = |n: usize| {

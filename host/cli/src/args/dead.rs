@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand};
 
 use super::bulk::Bulk;
 use super::outbox::One;
@@ -13,6 +13,9 @@ pub enum Dead {
     /// Dead letters, by filter
     List(List),
     /// One dead letter: why it died, every attempt, payload
+    #[command(
+        after_help = "Examples:\n  waybill dead show 01JD8Q6H3ZK7W5V0N2T4R6Y8BC\n  waybill dead show order-17 --tenant acme -o json"
+    )]
     Show(One),
     /// Dead letters by error
     Groups(Groups),
@@ -20,7 +23,7 @@ pub enum Dead {
     Replay(Replay),
     /// Fence dead letters off with a note; only `replay ID` brings them back
     Quarantine(Quarantine),
-    /// Send an edited copy as a new message that names the original
+    /// Send an edited copy as a new message that names the original, and quarantine the original
     Edit(Box<Edit>),
     /// Delete dead letters for good
     Purge(Purge),
@@ -57,16 +60,17 @@ pub struct Groups {
 /// Which dead letters: by id or by filter.
 #[derive(Clone, Debug, Args)]
 #[group(skip)]
+#[command(group(ArgGroup::new("which").args(["ids", "filter"]).required(true)))]
 pub struct Which {
     /// Ids; `-` reads them from stdin, one a line
-    #[arg(required_unless_present = "filter", value_name = "ID")]
+    #[arg(value_name = "ID")]
     pub ids: Vec<String>,
     /// All that match; '' for all there are
-    #[arg(long, conflicts_with = "ids")]
+    #[arg(long)]
     pub filter: Option<String>,
-    /// Tenant of the ids
-    #[arg(long, default_value = "default")]
-    pub tenant: String,
+    /// Tenant of the ids [default: the token's only one, else default]
+    #[arg(long)]
+    pub tenant: Option<String>,
 }
 
 /// Put back.
@@ -107,7 +111,8 @@ pub struct Quarantine {
 #[command(after_help = "Examples:\n  \
     waybill dead edit 01JD8Q6H3ZK7W5V0N2T4R6Y8BC --payload '{\"order\":17,\"total\":\"10.00\"}'\n  \
     waybill dead edit order-17 --tenant acme --topic bus:orders.v2\n\n\
-    What isn't given is taken from the original. The original stays a dead letter.")]
+    What isn't given is taken from the original. The original is quarantined with a note that names the copy, so that a \
+    replay by filter doesn't send both; `waybill dead replay ID` still brings it back.")]
 pub struct Edit {
     /// Which.
     #[command(flatten)]

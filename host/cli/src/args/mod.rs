@@ -44,16 +44,10 @@ pub struct Cli {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Global options")]
 pub struct Global {
-    /// Address of the host
-    #[arg(
-        long,
-        global = true,
-        env = "WAYBILL_URL",
-        hide_env_values = true,
-        default_value = "http://127.0.0.1:7070",
-        value_name = "URL"
-    )]
-    pub url: String,
+    /// Address of the host [env: WAYBILL_URL] [default: http://127.0.0.1:7070]
+    // The environment is read by the client: a usage line would show a flag set by it as one that has to be given.
+    #[arg(long, global = true, value_name = "URL")]
+    pub url: Option<String>,
     /// File that holds the token; without it WAYBILL_TOKEN is used
     #[arg(long, global = true, value_name = "FILE")]
     pub token_file: Option<PathBuf>,

@@ -1,6 +1,6 @@
 //! `waybill outbox ...`.
 
-use clap::{Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand};
 
 /// Messages on their way.
 #[derive(Debug, Subcommand)]
@@ -8,12 +8,18 @@ pub enum Outbox {
     /// Messages, by filter
     List(List),
     /// One message: state, attempts, payload, and what it waits for
+    #[command(
+        after_help = "Examples:\n  waybill outbox show 01JD8Q6H3ZK7W5V0N2T4R6Y8BC\n  waybill outbox show order-17 --tenant acme -o json"
+    )]
     Show(One),
     /// Depths and ages per tenant and transport
     Stats(Stats),
     /// What holds messages back, since when and why
     Blocked(Blocked),
     /// Take a message back before it is sent
+    #[command(
+        after_help = "Examples:\n  waybill outbox cancel 01JD8Q6H3ZK7W5V0N2T4R6Y8BC\n  waybill outbox cancel order-17 --tenant acme\n\nOne that is being sent can't be taken back."
+    )]
     Cancel(One),
     /// Move a waiting message to another time
     Reschedule(Reschedule),
@@ -39,15 +45,12 @@ pub struct List {
 
 /// One message.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Examples:\n  waybill outbox show 01JD8Q6H3ZK7W5V0N2T4R6Y8BC\n  waybill outbox show order-17 --tenant acme -o json"
-)]
 pub struct One {
     /// Its id
     pub id: String,
-    /// Its tenant
-    #[arg(long, default_value = "default")]
-    pub tenant: String,
+    /// Its tenant [default: the token's only one, else default]
+    #[arg(long)]
+    pub tenant: Option<String>,
 }
 
 /// Depths and ages.
@@ -74,14 +77,15 @@ pub struct Blocked {
     waybill outbox reschedule order-17 --in 10m\n  \
     waybill outbox reschedule order-17 --at 2026-12-01T08:00:00Z\n  \
     waybill outbox reschedule order-17 --in 0s         try again now")]
+#[command(group(ArgGroup::new("when").args(["at", "in_"]).required(true)))]
 pub struct Reschedule {
     /// Which.
     #[command(flatten)]
     pub one: One,
     /// Instant, RFC 3339
-    #[arg(long, value_name = "WHEN", required_unless_present = "in_")]
+    #[arg(long, value_name = "WHEN")]
     pub at: Option<String>,
     /// Time from now, e.g. 10m
-    #[arg(long = "in", value_name = "TIME", conflicts_with = "at", value_parser = super::duration)]
+    #[arg(long = "in", value_name = "TIME", value_parser = super::duration)]
     pub in_: Option<std::time::Duration>,
 }

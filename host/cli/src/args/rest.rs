@@ -106,18 +106,19 @@ pub struct ConfigPath {
 #[derive(Debug, Subcommand)]
 pub enum Audit {
     /// Latest events, oldest first
-    Tail(AuditTail),
+    #[command(visible_alias = "tail")]
+    List(AuditList),
 }
 
 /// Latest events.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  waybill audit tail\n  waybill audit tail --limit 500 -o jsonl\n  waybill audit tail -f"
+    after_help = "Examples:\n  waybill audit list\n  waybill audit list --limit 500 -o jsonl\n  waybill audit tail -f"
 )]
-pub struct AuditTail {
-    /// Most events
-    #[arg(long, default_value_t = 50, value_name = "N")]
-    pub limit: usize,
+pub struct AuditList {
+    /// Most events, up to 1,000
+    #[arg(long, default_value_t = 50, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1_000))]
+    pub limit: u16,
     /// Only this tenant
     #[arg(long)]
     pub tenant: Option<String>,

@@ -12,8 +12,9 @@ use clap::Args;
     waybill send --file orders.jsonl                   message objects, one a line\n  \
     produce | waybill send -                           the same from stdin\n  \
     waybill send --topic bus:files --raw --content-type image/png --file logo.png\n\n\
-    Lines are sent in groups; each group is committed as a whole and answered with its ids. Give messages ids of your \
-    own if you want to send the same file twice without doubling it.")]
+    Lines are sent in groups; each group is committed as a whole and answered with its ids. A bad line ends it: groups \
+    before it stay committed, and the exit code is then 7. Give messages ids of your own if you want to send the same \
+    file twice without doubling it.")]
 pub struct Send {
     /// `-` for message objects from stdin, one a line
     #[arg(value_name = "-", value_parser = ["-"])]

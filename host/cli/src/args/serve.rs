@@ -1,19 +1,20 @@
 //! `waybill serve`, and the flags that choose a configuration.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::Args;
 
 use crate::config::reader::Flag;
 
-/// Which configuration.
+/// Which configuration. The environment is laid under the flags by [`ConfigArgs::or_env`].
 #[derive(Clone, Debug, Default, Args)]
 pub struct ConfigArgs {
-    /// Configuration file [default: ./waybill.toml if it exists, then the platform's]
-    #[arg(long, env = "WAYBILL_CONFIG", hide_env_values = true, value_name = "FILE")]
+    /// Configuration file [env: WAYBILL_CONFIG] [default: ./waybill.toml if it exists, then the platform's]
+    #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Folder for the store; overrides store.url
-    #[arg(long, env = "WAYBILL_DATA", hide_env_values = true, value_name = "DIR")]
+    /// Folder for the store; overrides store.url [env: WAYBILL_DATA]
+    #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
 }
 
@@ -45,6 +46,16 @@ pub struct Serve {
 }
 
 impl ConfigArgs {
+    /// With what the environment names where no flag does.
+    #[must_use]
+    pub fn or_env(&self, env: &BTreeMap<String, String>) -> Self {
+        let named = |name: &str| env.get(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        Self {
+            config: self.config.clone().or_else(|| named("WAYBILL_CONFIG")),
+            data: self.data.clone().or_else(|| named("WAYBILL_DATA")),
+        }
+    }
+
     /// Settings given by these flags.
     pub fn flags(&self) -> Vec<Flag> {
         let data = self.data.as_ref().map(|data| Flag {
@@ -57,7 +68,7 @@ impl ConfigArgs {
 }
 
 impl Serve {
-    /// Settings given by these flags.
+    /// Settings given by these flags, but for those of [`ConfigArgs`].
     pub fn flags(&self) -> Vec<Flag> {
         let given = [
             ("server.listen", "--listen", &self.listen),
@@ -65,10 +76,9 @@ impl Serve {
             ("log.level", "--log-level", &self.log_level),
             ("log.format", "--log-format", &self.log_format),
         ];
-        let mut flags = self.config.flags();
-        flags.extend(
-            given.into_iter().filter_map(|(path, flag, value)| value.clone().map(|value| Flag { path, flag, value })),
-        );
-        flags
+        given
+            .into_iter()
+            .filter_map(|(path, flag, value)| value.clone().map(|value| Flag { path, flag, value }))
+            .collect()
     }
 }

@@ -19,6 +19,10 @@ pub use problem::Refusal;
 const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Longest wait for a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Where a host is when nothing says otherwise.
+const DEFAULT_URL: &str = "http://127.0.0.1:7070";
+/// Environment variable that holds the address.
+const URL_VARIABLE: &str = "WAYBILL_URL";
 /// Environment variable that holds the token.
 const TOKEN_VARIABLE: &str = "WAYBILL_TOKEN";
 
@@ -94,12 +98,25 @@ impl ClientError {
 /// An answer: status and JSON.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
+    /// Who gave it.
+    url: String,
     /// HTTP status.
     pub status: u16,
-    /// The body; null when there was none.
+    /// The body.
     pub body: Value,
     /// The body as it came: payloads in it are byte for byte what was sent.
     pub text: String,
+}
+
+impl Answer {
+    /// A member that each host's answer has: without it, it is some other server's.
+    pub fn need<'a, T>(&'a self, name: &str, read: impl FnOnce(&'a Value) -> Option<T>) -> Result<T, ClientError> {
+        self.body.get(name).and_then(read).ok_or_else(|| ClientError::Answer {
+            url: self.url.clone(),
+            status: self.status,
+            cause: format!("its answer has no usable {name:?}"),
+        })
+    }
 }
 
 /// A connection to one host.
@@ -113,8 +130,10 @@ pub struct Client {
 impl Client {
     /// For the host that the flags name.
     pub fn new(global: &Global, term: &Term) -> Result<Self, ClientError> {
-        let refuse = |cause: String| ClientError::Url { url: global.url.clone(), cause };
-        let base = Url::parse(&global.url).map_err(|error| refuse(error.to_string()))?;
+        let of_env = || term.env.get(URL_VARIABLE).filter(|url| !url.is_empty()).cloned();
+        let url = global.url.clone().or_else(of_env).unwrap_or_else(|| DEFAULT_URL.to_owned());
+        let refuse = |cause: String| ClientError::Url { url: url.clone(), cause };
+        let base = Url::parse(&url).map_err(|error| refuse(error.to_string()))?;
         if !matches!(base.scheme(), "http" | "https") || base.cannot_be_a_base() {
             return Err(refuse("it must begin with http:// or https://".into()));
         }
@@ -162,12 +181,10 @@ impl Client {
     /// Gets an answer whose status is part of it (`/readyz` says 503 with a body of its own).
     pub async fn get_any(&self, path: &[&str]) -> Result<Answer, ClientError> {
         let (status, url, bytes) = self.send(self.request(Method::GET, path, &[])?).await?;
-        match serde_json::from_slice(&bytes) {
-            Ok(body) => {
-                Ok(Answer { status: status.as_u16(), body, text: String::from_utf8_lossy(&bytes).into_owned() })
-            }
-            Err(error) => Err(ClientError::Answer { url, status: status.as_u16(), cause: error.to_string() }),
+        if let (false, Some(refusal)) = (status.is_success(), problem::read(status.as_u16(), &bytes)) {
+            return Err(refusal.into());
         }
+        answered(status, url, &bytes)
     }
 
     /// Gets a text that isn't JSON.
@@ -203,16 +220,7 @@ impl Client {
         if !status.is_success() {
             return Err(problem::refusal(status.as_u16(), url, &bytes));
         }
-        let body = if bytes.is_empty() {
-            Value::Null
-        } else {
-            serde_json::from_slice(&bytes).map_err(|error| ClientError::Answer {
-                url,
-                status: status.as_u16(),
-                cause: format!("its body isn't JSON ({error})"),
-            })?
-        };
-        Ok(Answer { status: status.as_u16(), body, text: String::from_utf8_lossy(&bytes).into_owned() })
+        answered(status, url, &bytes)
     }
 
     async fn send(&self, request: RequestBuilder) -> Result<(StatusCode, String, Vec<u8>), ClientError> {
@@ -235,6 +243,15 @@ impl Client {
             bytes.extend_from_slice(&chunk);
         }
         Ok((status, url, bytes))
+    }
+}
+
+/// Reads an answer's body.
+fn answered(status: StatusCode, url: String, bytes: &[u8]) -> Result<Answer, ClientError> {
+    let status = status.as_u16();
+    match serde_json::from_slice(bytes) {
+        Ok(body) => Ok(Answer { url, status, body, text: String::from_utf8_lossy(bytes).into_owned() }),
+        Err(error) => Err(ClientError::Answer { url, status, cause: format!("its body isn't JSON ({error})") }),
     }
 }
 

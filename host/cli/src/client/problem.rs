@@ -22,6 +22,12 @@ pub struct Refusal {
     /// In the host's log too.
     #[serde(default)]
     pub request_id: Option<String>,
+    /// Message of the request that is wrong, from 0.
+    #[serde(default)]
+    pub index: Option<usize>,
+    /// File and line that the message was read from; added here.
+    #[serde(skip)]
+    pub source: Option<String>,
     /// Field that is wrong.
     #[serde(default)]
     pub path: Option<String>,
@@ -51,13 +57,61 @@ impl Refusal {
     }
 }
 
+/// The host's texts are for callers of its API; here they speak of flags and commands.
+impl Refusal {
+    /// What is wrong; none where the title says it all.
+    fn detail(&self) -> Option<String> {
+        let tenant = match self.code.as_str() {
+            // The host tells how a header is written.
+            "AUTH.REQUIRED" => return None,
+            "OUTBOX.NOT_FOUND" => "--tenant",
+            _ => "--tenant, or tenant= in --filter",
+        };
+        Some(self.detail.replace("?tenant=", tenant)).filter(|detail| !detail.is_empty())
+    }
+
+    /// What to do; none where the detail says it all.
+    fn fix(&self) -> Option<&str> {
+        Some(match self.code.as_str() {
+            "SCHEMA.VALIDATION_FAILED" | "SCHEMA.UNSUPPORTED" | "OUTBOX.STATE" => return None,
+            // The wait is told in a line of its own.
+            "OUTBOX.BUSY" | "HTTP.OVERLOADED" if self.retry_after_ms.is_some() => return None,
+            "OUTBOX.BUSY" | "HTTP.OVERLOADED" => "try again in a moment",
+            "PROVIDER.UNAVAILABLE" => "`waybill status` tells what is missing",
+            "AUTH.REQUIRED" => "give --token-file FILE, or set WAYBILL_TOKEN",
+            "AUTH.ROLE" => "use a token with the role named above: --token-file FILE, or WAYBILL_TOKEN",
+            "AUTH.TENANT" => "name a tenant of the token, or use another token: --token-file FILE, or WAYBILL_TOKEN",
+            "AUTH.HOST" => "give --url with localhost, 127.0.0.1 or [::1], or configure [auth] at the host",
+            "OUTBOX.NOT_FOUND" if self.detail.starts_with("there is no transport ") => {
+                "`waybill transport list` shows the names"
+            }
+            "OUTBOX.NOT_FOUND" if self.detail.starts_with("there is no message ") => {
+                "`waybill outbox list` shows ids and tenants"
+            }
+            "OUTBOX.NOT_FOUND" if self.detail.starts_with("there is no dead letter ") => {
+                "`waybill dead list` shows ids and tenants"
+            }
+            "OUTBOX.NOT_FOUND" => return None,
+            "HTTP.NOT_FOUND" | "HTTP.METHOD" | "HTTP.MEDIA_TYPE" => {
+                "compare `waybill version` with the version that `waybill status -o json` tells"
+            }
+            "UNKNOWN.INTERNAL" => {
+                "look for the request in the host's log; messages with ids of your own can be sent again"
+            }
+            "STORAGE.CORRUPT" => "look for the request in the host's log",
+            code => return waybill_server::codes::find(code).map(|code| code.fix),
+        })
+    }
+}
+
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.code, self.title)?;
-        if !self.detail.is_empty() {
-            write!(f, "\n  why {}", self.detail)?;
+        if let Some(detail) = self.detail() {
+            write!(f, "\n  why {detail}")?;
         }
         let place: Vec<String> = [
+            self.source.clone(),
             self.path.clone(),
             self.line.map(|line| format!("line {line}")),
             self.column.map(|column| format!("column {column}")),
@@ -68,8 +122,8 @@ impl fmt::Display for Refusal {
         if !place.is_empty() {
             write!(f, "\n  at  {}", place.join(", "))?;
         }
-        if let Some(code) = waybill_server::codes::find(&self.code) {
-            write!(f, "\n  fix {}", code.fix)?;
+        if let Some(fix) = self.fix() {
+            write!(f, "\n  fix {fix}")?;
         }
         if let Some(wait) = self.retry_after_ms {
             write!(f, "\n  try again after {wait} ms")?;
@@ -85,8 +139,14 @@ impl std::error::Error for Refusal {}
 
 /// Reads a refusal; what isn't one is some other server's answer.
 pub(super) fn refusal(status: u16, url: String, body: &[u8]) -> ClientError {
-    match serde_json::from_slice::<Refusal>(body) {
-        Ok(refusal) => ClientError::Refused(Box::new(Refusal { status, ..refusal })),
-        Err(_) => ClientError::Answer { url, status, cause: "its body isn't problem details".into() },
+    match read(status, body) {
+        Some(refusal) => refusal.into(),
+        None => ClientError::Answer { url, status, cause: "its body isn't problem details".into() },
     }
+}
+
+/// Reads problem details, if that is what they are.
+pub(super) fn read(status: u16, body: &[u8]) -> Option<Box<Refusal>> {
+    let refusal: Refusal = serde_json::from_slice(body).ok()?;
+    Some(Box::new(Refusal { status, ..refusal }))
 }

@@ -1,4 +1,4 @@
-//! `waybill audit tail`.
+//! `waybill audit list`.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{Context, lists};
 use crate::args::Format;
-use crate::args::rest::{Audit, AuditTail};
+use crate::args::rest::{Audit, AuditList};
 use crate::exit::CliError;
 use crate::output::{self, View, column, instant, text};
 
@@ -31,7 +31,7 @@ const VIEW: View<'_> = View {
 
 /// Writes the latest events, oldest first.
 pub(super) async fn run(command: &Audit, context: &mut Context<'_>) -> Result<(), CliError> {
-    let Audit::Tail(args) = command;
+    let Audit::List(args) = command;
     let limit = args.limit.to_string();
     let mut query = lists::tenant_query(args.tenant.as_deref());
     query.push(("limit", &limit));
@@ -42,7 +42,7 @@ pub(super) async fn run(command: &Audit, context: &mut Context<'_>) -> Result<()
 }
 
 /// The trail has no numbers, so what was shown is remembered by content, as far back as one question reaches.
-async fn follow(args: &AuditTail, context: &mut Context<'_>, shown: Vec<Value>) -> Result<(), CliError> {
+async fn follow(args: &AuditList, context: &mut Context<'_>, shown: Vec<Value>) -> Result<(), CliError> {
     let mut seen: BTreeSet<String> = shown.iter().map(Value::to_string).collect();
     let mut query = lists::tenant_query(args.tenant.as_deref());
     query.push(("limit", FOLLOW_LIMIT));

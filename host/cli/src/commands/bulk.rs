@@ -6,7 +6,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
 
-use super::{Context, dead, messages};
+use super::{Context, dead, messages, one};
 use crate::args::Format;
 use crate::args::bulk::Bulk;
 use crate::args::dead::Which;
@@ -43,7 +43,7 @@ pub(super) async fn by_filter(context: &mut Context<'_>, act: &Act, filter: &str
     if how.dry_run {
         return dry_run(context, &counted, act);
     }
-    let matched = counted.body.get("matched").and_then(Value::as_u64).unwrap_or(0);
+    let matched = counted.need("matched", Value::as_u64)?;
     if matched == 0 {
         context.term.say("no dead letter matches: nothing to do");
         return Ok(());
@@ -64,14 +64,14 @@ pub(super) async fn by_filter(context: &mut Context<'_>, act: &Act, filter: &str
         request.remove("dry_run");
     }
     let started = context.client.post(&["v1", "operations"], &[], &request).await?;
-    let id = started.body.get("id").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let id = started.need("id", Value::as_str)?.to_owned();
     if how.detach {
         context.term.say(&format!("operation {id} is under way on the host"));
         return output::one(context.term, context.format, &started.text, &id, rows(&started.body));
     }
     let ended = watch(context, act, &id, matched).await?;
     output::one(context.term, context.format, &ended.text, &id, rows(&ended.body))?;
-    verdict(&ended.body)
+    verdict(&ended)
 }
 
 fn dry_run(context: &mut Context<'_>, counted: &Answer, act: &Act) -> Result<(), CliError> {
@@ -83,7 +83,7 @@ fn dry_run(context: &mut Context<'_>, counted: &Answer, act: &Act) -> Result<(),
         Format::Json | Format::Jsonl => context.term.line(counted.text.trim_end()),
         Format::Ids => output::list(context.term, Format::Ids, &sample, &messages::DEAD_VIEW),
         Format::Table => {
-            let matched = counted.body.get("matched").and_then(Value::as_u64).unwrap_or(0);
+            let matched = counted.need("matched", Value::as_u64)?;
             context.term.line(&format!("would {} {}", act.verb, number(matched, "dead letter", "dead letters")))?;
             if !sample.is_empty() {
                 context.term.line("the first of them:")?;
@@ -109,7 +109,7 @@ async fn watch(context: &mut Context<'_>, act: &Act, id: &str, matched: u64) -> 
         };
         let count = |name: &str| answer.body.get(name).and_then(Value::as_u64).unwrap_or(0);
         bar.set_position(count("done") + count("failed"));
-        if answer.body.get("state").and_then(Value::as_str) != Some("running") {
+        if answer.need("state", Value::as_str)? != "running" {
             bar.finish_and_clear();
             return Ok(answer);
         }
@@ -142,10 +142,9 @@ fn rows(operation: &Value) -> Vec<(String, String)> {
     rows
 }
 
-fn verdict(operation: &Value) -> Result<(), CliError> {
-    let count = |name: &str| operation.get(name).and_then(Value::as_u64).unwrap_or(0);
-    let (done, failed) = (count("done"), count("failed"));
-    let finished = operation.get("state").and_then(Value::as_str) == Some("done");
+fn verdict(operation: &Answer) -> Result<(), CliError> {
+    let (done, failed) = (operation.need("done", Value::as_u64)?, operation.need("failed", Value::as_u64)?);
+    let finished = operation.need("state", Value::as_str)? == "done";
     match (done, failed, finished) {
         (_, 0, true) => Ok(()),
         (0, failed, _) => Err(CliError::NoneDone { failed, exit: Exit::Failed }),
@@ -169,10 +168,9 @@ pub(super) async fn by_ids(context: &mut Context<'_>, act: &Act, which: &Which, 
             pace.tick().await;
         }
         let result = if how.dry_run {
-            let path = ["v1", "dead-letters", id];
-            context.client.get(&path, &[("tenant", tenant)]).await.map_err(CliError::from)
+            one::look(context, "dead-letters", id, tenant.as_deref()).await
         } else {
-            dead::act_on(context, act, tenant, id).await
+            dead::act_on(context, act, tenant.as_deref(), id).await
         };
         bar.inc(1);
         match result {
@@ -210,8 +208,8 @@ pub(super) async fn by_ids(context: &mut Context<'_>, act: &Act, which: &Which, 
     }
 }
 
-/// Ids with their tenants. A line of stdin is an id, or tenant, tab, id, as `-o ids` writes them.
-fn read_ids(context: &mut Context<'_>, which: &Which) -> Result<Vec<(String, String)>, CliError> {
+/// Ids with their tenants, where they are named. A line of stdin is an id, or tenant, tab, id, as `-o ids` writes them.
+fn read_ids(context: &mut Context<'_>, which: &Which) -> Result<Vec<(Option<String>, String)>, CliError> {
     let mut ids = Vec::new();
     for given in &which.ids {
         if given != "-" {
@@ -226,9 +224,12 @@ fn read_ids(context: &mut Context<'_>, which: &Which) -> Result<Vec<(String, Str
                 break;
             }
             let line = line.trim_end_matches(['\n', '\r']);
-            let (tenant, id) = line.split_once('\t').unwrap_or((&which.tenant, line));
+            let (tenant, id) = match line.split_once('\t') {
+                Some((tenant, id)) => (Some(tenant.to_owned()), id),
+                None => (which.tenant.clone(), line),
+            };
             if !id.is_empty() {
-                ids.push((tenant.to_owned(), id.to_owned()));
+                ids.push((tenant, id.to_owned()));
             }
             if ids.len() > IDS_MAX {
                 return Err(CliError::usage(format!("more than {IDS_MAX} ids"), "use --filter for so many"));

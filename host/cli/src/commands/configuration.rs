@@ -1,11 +1,14 @@
 //! `waybill config check`, `show` and `path`.
 
+use std::path::Path;
+
 use serde_json::{Value, json};
 use waybill_sandbox::{Sandbox, SandboxOptions};
 
 use crate::args::Format;
 use crate::args::rest::{Config as Command, ConfigCheck, ConfigPath, ConfigShow};
-use crate::config::{Config, StoreKind};
+use crate::config::{Config, FILE_NAME, StoreKind};
+use crate::data;
 use crate::exit::{CliError, Exit};
 use crate::output::{self, number, plain};
 use crate::plugins;
@@ -22,7 +25,7 @@ pub async fn run(command: &Command, format: Format, term: &mut Term) -> Result<(
 }
 
 async fn check(args: &ConfigCheck, format: Format, term: &mut Term) -> Result<(), CliError> {
-    let config = setup::configuration(&args.config, args.config.flags(), term)?;
+    let config = setup::configuration(&args.config, Vec::new(), term)?;
     let mut warnings = config.warnings.clone();
     if !args.no_plugins {
         warnings.extend(load_plugins(&config).await?);
@@ -49,7 +52,11 @@ async fn check(args: &ConfigCheck, format: Format, term: &mut Term) -> Result<()
 /// Loads the plugins of a configuration as `serve` would; answers warnings.
 pub async fn load_plugins(config: &Config) -> Result<Vec<String>, CliError> {
     let sandbox = Sandbox::new(SandboxOptions { cache_dir: config.plugins.cache.clone(), ..SandboxOptions::default() })
-        .map_err(|error| CliError::Host { code: error.code(), what: error.to_string(), exit: Exit::Usage })?;
+        .map_err(|error| {
+            // The cache is often beside the data: what is wrong with that folder is the better reason.
+            let of_cache = CliError::Host { code: error.code(), what: error.to_string(), exit: Exit::Usage };
+            data::check(config).err().unwrap_or(of_cache)
+        })?;
     match plugins::prepare(&sandbox, config).await {
         Ok(prepared) => Ok(plugins::warnings(&prepared)),
         Err(errors) => Err(plugins_failed(&errors)),
@@ -73,7 +80,7 @@ pub fn plugins_failed(errors: &[plugins::PluginError]) -> CliError {
 }
 
 fn show(args: &ConfigShow, format: Format, term: &mut Term) -> Result<(), CliError> {
-    let config = setup::configuration(&args.config, args.config.flags(), term)?;
+    let config = setup::configuration(&args.config, Vec::new(), term)?;
     let items: Vec<Value> = config
         .shown
         .iter()
@@ -113,11 +120,9 @@ fn show(args: &ConfigShow, format: Format, term: &mut Term) -> Result<(), CliErr
 }
 
 fn path(args: &ConfigPath, format: Format, term: &mut Term) -> Result<(), CliError> {
-    let config = setup::configuration(&args.config, args.config.flags(), term)?;
-    let file = config
-        .file
-        .as_ref()
-        .map(|file| std::path::absolute(file).unwrap_or_else(|_| file.clone()).display().to_string());
+    let config = setup::configuration(&args.config, Vec::new(), term)?;
+    let absolute = |file: &Path| std::path::absolute(file).unwrap_or_else(|_| file.to_owned()).display().to_string();
+    let file = config.file.as_deref().map(absolute);
     let data = match &config.store.kind {
         StoreKind::Disk(path) => Some(path.display().to_string()),
         StoreKind::Memory | StoreKind::Server => None,
@@ -125,9 +130,11 @@ fn path(args: &ConfigPath, format: Format, term: &mut Term) -> Result<(), CliErr
     let cache = config.plugins.cache.as_ref().map(|path| path.display().to_string());
     let all = json!({ "file": file, "store": config.store.url, "data": data, "plugin_cache": cache });
     let or_none = |value: Option<String>, none: &str| value.unwrap_or_else(|| none.to_owned());
-    let id = file.clone().unwrap_or_default();
+    let first = absolute(Path::new(FILE_NAME));
+    let id = file.clone().unwrap_or_else(|| first.clone());
+    let none = format!("{first} isn't there: defaults, environment and flags");
     let rows = vec![
-        ("configuration".to_owned(), or_none(file, "none: defaults, environment and flags")),
+        ("configuration".to_owned(), or_none(file, &none)),
         ("store".to_owned(), config.store.url.clone()),
         ("plugin cache".to_owned(), or_none(cache, "off")),
     ];

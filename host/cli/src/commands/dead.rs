@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::bulk::{self, Act};
-use super::{Context, edit, lists, messages, outbox};
+use super::{Context, edit, lists, messages, one, outbox};
 use crate::args::dead::{Dead, List, Which};
 use crate::args::outbox::One;
 use crate::exit::CliError;
@@ -62,7 +62,7 @@ async fn list(args: &List, context: &mut Context<'_>) -> Result<(), CliError> {
 }
 
 async fn show(one: &One, context: &mut Context<'_>) -> Result<(), CliError> {
-    let answer = context.client.get(&["v1", "dead-letters", &one.id], &[("tenant", &one.tenant)]).await?;
+    let answer = one::look(context, "dead-letters", &one.id, one.tenant.as_deref()).await?;
     messages::show(context, &answer)
 }
 
@@ -89,13 +89,13 @@ const GROUPS: View<'_> = View {
 
 /// Acts on one dead letter.
 pub(super) async fn act_on(
-    context: &mut Context<'_>,
+    context: &Context<'_>,
     act: &Act,
-    tenant: &str,
+    tenant: Option<&str>,
     id: &str,
 ) -> Result<crate::client::Answer, CliError> {
     let body = if act.kind == "quarantine" { json!({ "note": act.text }) } else { json!({ "reason": act.text }) };
-    Ok(context.client.post(&["v1", "dead-letters", id, act.kind], &[("tenant", tenant)], &body).await?)
+    one::act(context, "dead-letters", id, tenant, act.kind, &body).await
 }
 
 /// Shows the outcome of an act on one.

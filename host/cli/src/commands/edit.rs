@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::Context;
+use super::{Context, lists, one};
 use crate::args::Format;
 use crate::args::dead::Edit;
 use crate::exit::CliError;
@@ -40,11 +40,11 @@ pub(super) async fn run(args: &Edit, context: &mut Context<'_>) -> Result<(), Cl
     }
     let body = serde_json::to_vec(&fields).map_err(|error| CliError::usage(error.to_string(), "correct the fields"))?;
     let path = ["v1", "dead-letters", &args.one.id, "edit"];
-    let query = [("tenant", args.one.tenant.as_str())];
-    let answer = context.client.post_bytes(&path, &query, "application/json", body).await?;
-    let ids: Vec<&str> =
-        answer.body.get("ids").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
-    context.term.say(&format!("sent as a new message; {} stays a dead letter", args.one.id));
+    let tenant = args.one.tenant.as_deref();
+    let answer = context.client.post_bytes(&path, &lists::tenant_query(tenant), "application/json", body).await;
+    let answer = answer.map_err(|error| one::missed(error, tenant))?;
+    let ids: Vec<&str> = answer.need("ids", Value::as_array)?.iter().filter_map(Value::as_str).collect();
+    context.term.say(&format!("sent as a new message; {} is quarantined with a note that names it", args.one.id));
     match context.format {
         Format::Json | Format::Jsonl => context.term.line(answer.text.trim_end()),
         Format::Table | Format::Ids => ids.iter().try_for_each(|id| context.term.line(id)),

@@ -24,10 +24,8 @@ pub(super) async fn fetch(
         if let Some(cursor) = &cursor {
             query.push(("cursor", cursor));
         }
-        let mut answer = context.client.get(path, &query).await?;
-        if let Some(Value::Array(page)) = answer.body.get_mut("items").map(Value::take) {
-            items.extend(page);
-        }
+        let answer = context.client.get(path, &query).await?;
+        items.extend_from_slice(answer.need("items", Value::as_array)?);
         cursor = answer.body.get("next_cursor").and_then(Value::as_str).map(str::to_owned);
         if cursor.is_none() || items.len() >= limit {
             let more = cursor.is_some() || items.len() > limit;
@@ -43,11 +41,8 @@ pub(super) async fn whole(
     path: &[&str],
     query: &[(&str, &str)],
 ) -> Result<Vec<Value>, CliError> {
-    let mut answer = context.client.get(path, query).await?;
-    match answer.body.get_mut("items").map(Value::take) {
-        Some(Value::Array(items)) => Ok(items),
-        _ => Ok(Vec::new()),
-    }
+    let answer = context.client.get(path, query).await?;
+    Ok(answer.need("items", Value::as_array)?.clone())
 }
 
 /// `[("tenant", t)]` if there is one.

@@ -8,6 +8,7 @@ mod dead;
 mod edit;
 mod lists;
 mod messages;
+mod one;
 mod outbox;
 mod send;
 mod status;

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::{Context, lists, messages};
+use super::{Context, lists, messages, one};
 use crate::args::Format;
 use crate::args::outbox::{List, One, Outbox, Reschedule};
 use crate::exit::CliError;
@@ -30,7 +30,7 @@ async fn list(args: &List, context: &mut Context<'_>) -> Result<(), CliError> {
 }
 
 async fn show(one: &One, context: &mut Context<'_>) -> Result<(), CliError> {
-    let answer = context.client.get(&["v1", "messages", &one.id], &[("tenant", &one.tenant)]).await?;
+    let answer = one::look(context, "messages", &one.id, one.tenant.as_deref()).await?;
     messages::show(context, &answer)
 }
 
@@ -77,8 +77,7 @@ pub(super) const BLOCKED: View<'_> = View {
 };
 
 async fn cancel(one: &One, context: &mut Context<'_>) -> Result<(), CliError> {
-    let path = ["v1", "messages", &one.id, "cancel"];
-    let answer = context.client.post(&path, &[("tenant", &one.tenant)], &json!({})).await?;
+    let answer = one::act(context, "messages", &one.id, one.tenant.as_deref(), "cancel", &json!({})).await?;
     context.term.say(&format!("cancelled {}", one.id));
     after_act(context, &answer)
 }
@@ -90,10 +89,10 @@ async fn reschedule(args: &Reschedule, context: &mut Context<'_>) -> Result<(), 
         })?,
         (None, after) => Timestamp::now() + after.unwrap_or_default(),
     };
-    let path = ["v1", "messages", &args.one.id, "reschedule"];
+    let One { id, tenant } = &args.one;
     let body = json!({ "not_before": format!("{at:.3}") });
-    let answer = context.client.post(&path, &[("tenant", &args.one.tenant)], &body).await?;
-    context.term.say(&format!("{} waits until {at:.0}", args.one.id));
+    let answer = one::act(context, "messages", id, tenant.as_deref(), "reschedule", &body).await?;
+    context.term.say(&format!("{id} waits until {at:.0}"));
     after_act(context, &answer)
 }
 

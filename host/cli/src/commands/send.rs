@@ -11,6 +11,7 @@ use waybill_server::aliases::{Field, resolve};
 use super::Context;
 use crate::args::Format;
 use crate::args::send::Send;
+use crate::client::ClientError;
 use crate::exit::CliError;
 use crate::output::number;
 
@@ -26,30 +27,31 @@ type Fields = BTreeMap<String, Box<RawValue>>;
 pub(super) async fn run(args: Send, context: &mut Context<'_>) -> Result<(), CliError> {
     let defaults = defaults(&args)?;
     let mut sender = Sender::default();
-    match (&args.payload, &args.file, &args.stdin) {
+    let sent = match (&args.payload, &args.file, &args.stdin) {
         (Some(payload), _, _) => {
             let mut fields = defaults;
             fields.insert("payload".into(), raw_json(payload.clone(), "--payload")?);
             need_topic(&fields)?;
-            sender.push(context, &fields).await?;
+            sender.one(context, &fields).await
         }
         (None, Some(path), _) if args.raw => {
             let bytes = std::fs::read(path).map_err(CliError::io(format!("reading {}", path.display())))?;
             let mut fields = defaults;
             fields.insert("payload_base64".into(), raw_text(&base64(&bytes))?);
-            sender.push(context, &fields).await?;
+            sender.one(context, &fields).await
         }
         (None, Some(path), _) => {
             let file = std::fs::File::open(path).map_err(CliError::io(format!("opening {}", path.display())))?;
-            let mut lines = std::io::BufReader::new(file);
-            sender.lines(context, &mut lines, &path.display().to_string(), &defaults).await?;
+            sender.source = path.display().to_string();
+            sender.lines(context, &mut std::io::BufReader::new(file), &defaults).await
         }
         (None, None, Some(_)) => {
+            sender.source = "stdin".to_owned();
             // Taken out while it is read, because the sender writes to the same terminal.
             let mut input = std::mem::replace(&mut context.term.input, Box::new(std::io::empty()));
-            let sent = sender.lines(context, &mut input, "stdin", &defaults).await;
+            let sent = sender.lines(context, &mut input, &defaults).await;
             context.term.input = input;
-            sent?;
+            sent
         }
         (None, None, None) => {
             return Err(CliError::usage(
@@ -57,8 +59,8 @@ pub(super) async fn run(args: Send, context: &mut Context<'_>) -> Result<(), Cli
                 "give --payload JSON, --file FILE, or - for stdin",
             ));
         }
-    }
-    sender.finish(context).await
+    };
+    sender.finish(context, sent)
 }
 
 /// Fields that the flags give: of the one message, or of every line that hasn't its own.
@@ -117,19 +119,31 @@ fn need_topic(fields: &Fields) -> Result<(), CliError> {
 /// Groups messages into requests and counts what came of them.
 #[derive(Default)]
 struct Sender {
+    /// Where the lines come from; empty for a message of the flags.
+    source: String,
+    /// Objects of the next request, one a line.
     group: Vec<u8>,
-    messages: usize,
+    /// Line of the source that each of them stands in.
+    lines: Vec<u64>,
     accepted: u64,
-    duplicates: u64,
+    repeated: u64,
+    /// Last line that is committed.
+    reached: u64,
+    /// Ids and those of them that were there before, kept for one JSON document.
     ids: Vec<Value>,
+    duplicates: Vec<Value>,
 }
 
 impl Sender {
+    async fn one(&mut self, context: &mut Context<'_>, fields: &Fields) -> Result<(), CliError> {
+        self.push(context, fields, 1).await?;
+        self.flush(context).await
+    }
+
     async fn lines(
         &mut self,
         context: &mut Context<'_>,
         input: &mut (dyn BufRead + std::marker::Send),
-        name: &str,
         defaults: &Fields,
     ) -> Result<(), CliError> {
         let mut line = String::new();
@@ -137,62 +151,55 @@ impl Sender {
         loop {
             line.clear();
             number += 1;
-            if input.read_line(&mut line).map_err(CliError::io(format!("reading {name}")))? == 0 {
-                return Ok(());
+            let at = format!("{}:{number}", self.source);
+            if input.read_line(&mut line).map_err(CliError::io(format!("reading {at}")))? == 0 {
+                return self.flush(context).await;
             }
-            if line.trim().is_empty() {
+            let object = line.trim();
+            if object.is_empty() {
                 continue;
             }
-            let wrong =
-                |cause: String| CliError::usage(format!("{name}:{number}: {cause}"), "write one message object a line");
-            let mut fields: Fields =
-                serde_json::from_str(&line).map_err(|error| wrong(format!("this isn't a JSON object ({error})")))?;
+            let mut fields: Fields = serde_json::from_str(object).map_err(|error| {
+                // The parser calls every line the first.
+                let text = error.to_string();
+                let cause = text.split(" at line ").next().unwrap_or_default();
+                let what = format!("{at}: this isn't a JSON object: {cause}, at column {}", error.column());
+                CliError::usage(what, "write one message object a line")
+            })?;
             let given: Vec<Field> = fields.keys().filter_map(|name| resolve(name)).map(|(field, _)| field).collect();
             for (name, value) in defaults {
                 if resolve(name).is_none_or(|(field, _)| !given.contains(&field)) {
                     fields.insert(name.clone(), value.clone());
                 }
             }
-            if let Err(error) = self.push(context, &fields).await {
-                context.term.complain(&format!("{name}: stopped before or at line {number}"));
-                return Err(error);
-            }
+            self.push(context, &fields, number).await?;
         }
     }
 
-    async fn push(&mut self, context: &mut Context<'_>, fields: &Fields) -> Result<(), CliError> {
+    async fn push(&mut self, context: &mut Context<'_>, fields: &Fields, line: u64) -> Result<(), CliError> {
         let object =
             serde_json::to_vec(fields).map_err(|error| CliError::usage(error.to_string(), "correct the message"))?;
-        if self.messages > 0 && (self.messages == GROUP_MESSAGES || self.group.len() + object.len() > GROUP_BYTES) {
+        let full = self.lines.len() == GROUP_MESSAGES || self.group.len() + object.len() > GROUP_BYTES;
+        if full && !self.lines.is_empty() {
             self.flush(context).await?;
         }
         self.group.extend_from_slice(&object);
         self.group.push(b'\n');
-        self.messages += 1;
+        self.lines.push(line);
         Ok(())
     }
 
     async fn flush(&mut self, context: &mut Context<'_>) -> Result<(), CliError> {
-        if self.messages == 0 {
-            return Ok(());
-        }
+        let lines = std::mem::take(&mut self.lines);
+        let Some(last) = lines.last() else { return Ok(()) };
         let body = std::mem::take(&mut self.group);
-        self.messages = 0;
-        let result = context.client.post_bytes(&["v1", "messages"], &[], "application/x-ndjson", body).await;
-        let answer = match result {
-            Ok(answer) => answer,
-            Err(error) => {
-                if self.accepted > 0 {
-                    let before = number(self.accepted, "message was", "messages were");
-                    context.term.complain(&format!("{before} committed before this; nothing of the group that failed"));
-                }
-                return Err(error.into());
-            }
-        };
-        let list = |name: &str| answer.body.get(name).and_then(Value::as_array).cloned().unwrap_or_default();
-        let ids = list("ids");
+        let answer = context.client.post_bytes(&["v1", "messages"], &[], "application/x-ndjson", body).await;
+        let answer = answer.map_err(|error| self.placed(error, &lines))?;
+        let ids = answer.need("ids", Value::as_array)?;
+        let duplicates = answer.need("duplicates", Value::as_array)?;
         self.accepted += ids.len() as u64;
-        self.duplicates += list("duplicates").len() as u64;
+        self.repeated += duplicates.len() as u64;
+        self.reached = *last;
         match context.format {
             Format::Ids | Format::Table => {
                 for id in ids.iter().filter_map(Value::as_str) {
@@ -200,23 +207,54 @@ impl Sender {
                 }
             }
             Format::Jsonl => context.term.line(&answer.body.to_string())?,
-            Format::Json => self.ids.extend(ids),
+            Format::Json => {
+                self.ids.extend_from_slice(ids);
+                self.duplicates.extend_from_slice(duplicates);
+            }
         }
         Ok(())
     }
 
-    async fn finish(mut self, context: &mut Context<'_>) -> Result<(), CliError> {
-        self.flush(context).await?;
+    /// The host's lines and columns are those of a body that was made here: what counts is the line of the source.
+    fn placed(&self, error: ClientError, lines: &[u64]) -> CliError {
+        let ClientError::Refused(mut refusal) = error else { return error.into() };
+        (refusal.line, refusal.column) = (None, None);
+        let line = refusal.index.and_then(|index| lines.get(index));
+        refusal.source = line.filter(|_| !self.source.is_empty()).map(|line| format!("{}:{line}", self.source));
+        ClientError::Refused(refusal).into()
+    }
+
+    /// Tells what is committed, also when the list broke off.
+    fn finish(self, context: &mut Context<'_>, sent: Result<(), CliError>) -> Result<(), CliError> {
+        if let (Err(_), 0) = (&sent, self.accepted) {
+            return sent;
+        }
         if context.format == Format::Json {
             let all = serde_json::json!({ "ids": self.ids, "duplicates": self.duplicates });
             context.term.line(&all.to_string())?;
         }
-        let mut told = number(self.accepted, "message", "messages") + " committed";
-        if self.duplicates > 0 {
-            told += &format!(", {} of them there before", self.duplicates);
+        match sent {
+            Ok(()) => context.term.say(&told(self.accepted.saturating_sub(self.repeated), self.repeated)),
+            // There is only the one message, and its id couldn't be told.
+            Err(cause) if self.source.is_empty() => return Err(cause),
+            Err(cause) => {
+                let messages = number(self.accepted, "message was", "messages were");
+                let committed = format!("{messages} committed, up to {}:{},", self.source, self.reached);
+                return Err(CliError::BrokeOff { cause: Box::new(cause), committed });
+            }
         }
-        context.term.say(&told);
         Ok(())
+    }
+}
+
+fn told(new: u64, repeated: u64) -> String {
+    let committed = number(new, "message", "messages") + " committed";
+    match (new, repeated) {
+        (_, 0) => committed,
+        (0, repeated) => {
+            format!("nothing new: {}", number(repeated, "message was there before", "messages were there before"))
+        }
+        (_, repeated) => format!("{committed}, {}", number(repeated, "was there before", "were there before")),
     }
 }
 

@@ -17,6 +17,7 @@ const COUNTERS: [&str; 2] = ["tx_outbox_enqueued_total", "tx_outbox_dispatched_t
 /// Writes the screen. Fails when the host isn't ready.
 pub(super) async fn run(context: &mut Context<'_>) -> Result<(), CliError> {
     let ready = context.client.get_any(&["readyz"]).await?;
+    let checks = ready.need("checks", Value::as_array)?.clone();
     let before = counters(context).await;
     let began = Instant::now();
     let stats = lists::whole(context, &["v1", "outbox", "stats"], &[]).await?;
@@ -29,7 +30,6 @@ pub(super) async fn run(context: &mut Context<'_>) -> Result<(), CliError> {
         }
         None => None,
     };
-    let checks = ready.body.get("checks").and_then(Value::as_array).cloned().unwrap_or_default();
     let failed = checks.iter().filter(|check| text(check, "status") == "fail").count();
     match context.format {
         Format::Table => screen(context, &checks, rates, &stats, &transports, &blocked)?,

@@ -1,6 +1,6 @@
 //! `waybill transport ...`.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{Context, lists};
 use crate::args::Format;
@@ -13,7 +13,7 @@ pub(super) const VIEW: View<'_> = View {
     columns: &[
         column("NAME", |item| text(item, "name")),
         column("STATE", |item| {
-            let paused = item.get("paused") == Some(&serde_json::Value::Bool(true));
+            let paused = item.get("paused") == Some(&Value::Bool(true));
             if paused { "paused".into() } else { text(item, "health") }
         }),
         column("BREAKER", |item| text(item, "breaker")),
@@ -41,6 +41,7 @@ pub(super) async fn run(command: &Transport, context: &mut Context<'_>) -> Resul
         Transport::Probe(name) => (&name.name, "probe", "was asked, and held destinations are tried again"),
     };
     let answer = context.client.post(&["v1", "transports", name, act], &[], &json!({})).await?;
+    answer.need("name", Value::as_str)?;
     context.term.say(&format!("{name} {told}"));
     match context.format {
         Format::Json | Format::Jsonl => context.term.line(answer.text.trim_end()),

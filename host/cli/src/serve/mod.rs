@@ -20,6 +20,7 @@ use waybill_server::server::{Parts, Server, bind};
 
 use crate::args::serve::Serve;
 use crate::config::{AuthToken, Config, ServerSettings};
+use crate::data;
 use crate::exit::{CliError, Exit};
 use crate::plugins;
 use crate::setup;
@@ -56,6 +57,8 @@ async fn host(config: Config, term: &mut Term) -> Result<(), CliError> {
     let metrics = waybill_server::metrics::install(&[waybill_engine::METRICS]).map_err(of_server)?;
     let auth = authenticator(&config.tokens)?;
     let listener = bind(config.server.listen, auth.is_some()).await.map_err(of_server)?;
+    // Compiled plugins are often kept beside the data: what is wrong with the folder is told as such.
+    data::check(&config)?;
     let sandbox = compose::sandbox(&config)?;
     let prepared = plugins::prepare(&sandbox, &config)
         .await

@@ -40,7 +40,7 @@ fn what_the_commands_write() {
         ("dead-edit", vec!["dead", "edit", "d-1", "--payload", "{\"order\": 18}"]),
         ("transport-list", vec!["transport", "list"]),
         ("transport-pause", vec!["transport", "pause", "http"]),
-        ("audit-tail", vec!["audit", "tail"]),
+        ("audit-list", vec!["audit", "list"]),
     ] {
         snapshot(name, &ask(&host, &arguments).run());
     }
@@ -68,6 +68,7 @@ fn errors_are_told_with_code_why_and_fix() {
         ("error-filter", vec!["dead", "list", "--filter", "colour=red"]),
         ("error-conflict", vec!["outbox", "cancel", "m-leased"]),
         ("error-no-route", vec!["send", "--topic", "bus:nowhere", "--payload", "1"]),
+        ("error-other-tenant", vec!["dead", "show", "d-1", "--tenant", "acme"]),
         ("error-transport", vec!["transport", "pause", "gone"]),
         ("error-payload", vec!["send", "--topic", "bus:a", "--payload", "{order: 1}"]),
         ("error-nothing-to-send", vec!["send", "--topic", "bus:a"]),
@@ -92,7 +93,7 @@ fn exit_codes_tell_what_happened() {
     assert_eq!(exit(&["outbox", "reschedule", "m-1", "--at", "tomorrow"]), Exit::Usage);
     assert_eq!(exit(&["plugin", "inspect", "gone"]), Exit::NotFound);
     let locked = FakeHost::start(Mood { auth: true, ..Mood::default() });
-    assert_eq!(ask(&locked, &["outbox", "stats"]).run().exit, Exit::NotAllowed);
+    snapshot("error-no-token", &ask(&locked, &["outbox", "stats"]).run());
     let viewer = |arguments: &[&str]| ask(&locked, arguments).env("WAYBILL_TOKEN", "sesame-sesame-sesame").run();
     assert_eq!(viewer(&["outbox", "stats"]).exit, Exit::Done);
     assert_eq!(viewer(&["dead", "replay", "d-1"]).exit, Exit::NotAllowed);
@@ -104,6 +105,74 @@ fn exit_codes_tell_what_happened() {
     let waited = ask(&slow, &["send", "--topic", "bus:a", "--payload", "1", "--timeout", "200ms"]).run();
     assert_eq!(waited.exit, Exit::TimedOut);
     assert!(waited.err.contains("CLIENT.TIMEOUT"), "{}", waited.err);
+}
+
+#[test]
+fn what_answers_but_is_no_host_passes_for_none() {
+    let url = any_json();
+    for arguments in [
+        vec!["status"],
+        vec!["outbox", "list"],
+        vec!["outbox", "show", "m-1"],
+        vec!["outbox", "stats"],
+        vec!["outbox", "blocked"],
+        vec!["outbox", "cancel", "m-1"],
+        vec!["dead", "list"],
+        vec!["dead", "groups"],
+        vec!["dead", "replay", "d-1"],
+        vec!["dead", "replay", "--filter", "", "--yes"],
+        vec!["dead", "edit", "d-1", "--payload", "1"],
+        vec!["transport", "list"],
+        vec!["transport", "pause", "http"],
+        vec!["audit", "list"],
+        vec!["send", "--topic", "bus:a", "--payload", "1"],
+    ] {
+        let done = waybill(&arguments).arg("--url").arg(&url).run();
+        assert_eq!((done.exit, done.out.as_str()), (Exit::Failed, ""), "{arguments:?}: {}", done.err);
+        assert!(done.err.contains("CLIENT.ANSWER"), "{arguments:?}: {}", done.err);
+    }
+}
+
+/// A server that answers everything with `{"status":"ok"}`; it ends with the test's process.
+fn any_json() -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            std::thread::spawn(move || {
+                use std::io::{Read, Write};
+                let (mut stream, mut request) = (stream, [0; 4096]);
+                while stream.read(&mut request).is_ok_and(|read| read > 0) {
+                    let answer =
+                        b"HTTP/1.1 200 OK\r\ncontent-length: 15\r\nconnection: close\r\n\r\n{\"status\":\"ok\"}";
+                    if stream.write_all(answer).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    url
+}
+
+#[test]
+fn a_token_of_one_tenant_needs_no_tenant_named() {
+    let host = FakeHost::start(Mood { auth: true, ..Mood::default() });
+    let acme = |arguments: &[&str]| ask(&host, arguments).env("WAYBILL_TOKEN", "acme-acme-acme-acme").run();
+    let done = acme(&["dead", "show", "d-3", "-o", "ids"]);
+    assert_eq!((done.exit, done.out.as_str()), (Exit::Done, "acme\td-3\n"), "{}", done.err);
+    let missed = acme(&["dead", "show", "gone"]);
+    assert!(missed.err.contains("in tenant \"acme\": name another with --tenant\n"), "{}", missed.err);
+}
+
+#[test]
+fn the_environment_names_the_host_and_no_usage_line_asks_for_it() {
+    let host = FakeHost::start(Mood::default());
+    let of_env = |arguments: &[&str]| waybill(arguments).env("WAYBILL_URL", &host.url).run();
+    let done = of_env(&["outbox", "stats"]);
+    assert_eq!(done.exit, Exit::Done, "{}", done.err);
+    snapshot("error-which-letters", &of_env(&["dead", "replay"]));
+    snapshot("error-which-time", &of_env(&["outbox", "reschedule", "m-1"]));
 }
 
 #[test]
@@ -192,7 +261,7 @@ fn lines_are_sent_in_order_with_their_bytes() {
         .run();
     assert_eq!(done.exit, Exit::Done, "{}", done.err);
     assert_eq!(done.out, "id-0\nid-1\nagain\n");
-    assert!(done.err.contains("3 messages committed, 1 of them there before"), "{}", done.err);
+    assert!(done.err.contains("2 messages committed, 1 was there before"), "{}", done.err);
     let seen = host.seen.lock().unwrap();
     let sent: Vec<(&str, &[u8], Option<&str>)> = seen
         .enqueued
@@ -222,6 +291,39 @@ fn many_lines_go_in_groups_and_a_bad_one_is_named() {
     assert_eq!(bad.exit, Exit::Usage);
     assert!(bad.err.contains("stdin:2"), "{}", bad.err);
     assert_eq!(host.seen.lock().unwrap().enqueued.len(), 1201, "nothing of the group is sent");
+}
+
+#[test]
+fn a_line_that_stops_a_list_is_named_and_what_went_before_is_told() {
+    let host = FakeHost::start(Mood::default());
+    let good = "{\"topic\":\"bus:a\",\"payload\":1}\n";
+    let bad = "{\"topic\":\"bus:nowhere\",\"payload\":2}\n";
+    let send = |lines: &str, format: &str| ask(&host, &["send", "-", "-o", format]).input(lines).run();
+    let none = send(&format!("{good}\n\n{bad}"), "table");
+    assert_eq!((none.exit, none.out.as_str()), (Exit::Usage, ""), "{}", none.err);
+    assert!(none.err.contains("OUTBOX.NO_ROUTE") && none.err.contains("  at  stdin:4\n"), "{}", none.err);
+    let field = send(&format!("{good}\n{{\"topic\":\"bus:a\",\"payload\":2,\"kee\":3}}\n"), "table");
+    assert!(field.err.contains("  at  stdin:3, kee\n"), "{}", field.err);
+    for last in [bad, "no json\n"] {
+        let some = send(&format!("{}\n{good}{last}", good.repeat(500)), "json");
+        assert_eq!(some.exit, Exit::Partly, "{}", some.err);
+        assert!(some.err.contains("stdin:503"), "{}", some.err);
+        assert!(some.err.contains("500 messages were committed, up to stdin:500, before this"), "{}", some.err);
+        let told: serde_json::Value = serde_json::from_str(&some.out).unwrap();
+        assert_eq!(told["ids"].as_array().unwrap().len(), 500);
+    }
+}
+
+#[test]
+fn a_repeat_is_told_alike_in_each_format_and_commits_nothing() {
+    let host = FakeHost::start(Mood::default());
+    for format in ["json", "jsonl"] {
+        let done = ask(&host, &["send", "--topic", "bus:a", "--payload", "1", "--id", "again", "-o", format]).run();
+        assert_eq!(done.exit, Exit::Done, "{}", done.err);
+        assert_eq!(done.err, "nothing new: 1 message was there before\n");
+        let told: serde_json::Value = serde_json::from_str(&done.out).unwrap();
+        assert_eq!(told, serde_json::json!({ "ids": ["again"], "duplicates": ["again"] }));
+    }
 }
 
 #[test]
@@ -330,6 +432,37 @@ fn settings_are_shown_with_their_origin_and_without_secrets() {
     assert!(line("store.password").contains("env:DB_PASSWORD"), "{}", done.out);
     assert!(line("outbox.max_attempts").contains("default"), "{}", done.out);
     assert!(!done.out.contains("hunter2"));
+}
+
+#[test]
+fn the_path_of_a_file_to_be_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |format: &str| {
+        waybill(&["config", "path", "-o", format]).env("WAYBILL_DATA", dir.path().to_str().unwrap()).run()
+    };
+    let here = std::env::current_dir().unwrap().join("waybill.toml").display().to_string();
+    assert_eq!(path("ids").out, format!("{here}\n"));
+    let table = path("table").out;
+    assert!(table.contains(&format!("{here} isn't there")) && table.contains(dir.path().to_str().unwrap()), "{table}");
+}
+
+#[test]
+fn a_data_folder_that_cannot_be_used_is_told_as_such() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let data = file.to_str().unwrap();
+    let check = waybill(&["config", "check", "--data", data]).run();
+    assert!(
+        check.err.contains("STORAGE.DIRECTORY") && check.err.contains("is a file: choose another"),
+        "{}",
+        check.err
+    );
+    let doctor = waybill(&["doctor", "--data", data]).run();
+    assert!(doctor.out.contains("is a file: choose another") && !doctor.out.contains("cache"), "{}", doctor.out);
+    let fresh = dir.path().join("fresh");
+    let doctor = waybill(&["doctor", "--data", fresh.to_str().unwrap(), "-o", "jsonl"]).run();
+    assert!(!fresh.join("store").exists(), "the doctor only looks: {}", doctor.out);
 }
 
 #[test]

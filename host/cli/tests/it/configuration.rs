@@ -49,7 +49,7 @@ impl Case {
     }
     /// The text of the error, with the folder taken out.
     fn error(&self) -> String {
-        let error = self.load().err().expect("it should be refused").to_string();
+        let error = self.load().map(drop).expect_err("it should be refused").to_string();
         error.replace(&format!("{}/", self.dir.path().display()), "")
     }
 }

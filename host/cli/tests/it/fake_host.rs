@@ -44,7 +44,7 @@ pub struct FakeHost {
 pub struct Mood {
     /// `/readyz` fails.
     pub unready: bool,
-    /// Tokens are asked for; `sesame-sesame-sesame` is a viewer.
+    /// Tokens are asked for; `sesame-sesame-sesame` is a viewer, `acme-acme-acme-acme` one of tenant acme.
     pub auth: bool,
     /// Some acts of an operation fail.
     pub half: bool,
@@ -95,15 +95,19 @@ impl Drop for FakeHost {
 }
 
 fn tokens() -> StaticTokens {
-    // printf %s sesame-sesame-sesame | sha256sum
     use sha2::{Digest, Sha256};
-    let hash = Sha256::digest(b"sesame-sesame-sesame").iter().map(|byte| format!("{byte:02x}")).collect();
-    StaticTokens::new(vec![TokenRecord {
-        name: "looker".into(),
-        sha256: hash,
-        tenants: Tenants::All,
+    let record = |name: &str, token: &str, tenants| TokenRecord {
+        name: name.into(),
+        // printf %s TOKEN | sha256sum
+        sha256: Sha256::digest(token).iter().map(|byte| format!("{byte:02x}")).collect(),
+        tenants,
         roles: vec![Role::Viewer],
-    }])
+    };
+    let acme = Tenants::Only(vec![Tenant::new("acme").unwrap()]);
+    StaticTokens::new(vec![
+        record("looker", "sesame-sesame-sesame", Tenants::All),
+        record("acme", "acme-acme-acme-acme", acme),
+    ])
     .unwrap()
 }
 

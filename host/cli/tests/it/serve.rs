@@ -152,7 +152,7 @@ fn what_was_committed_is_there_after_a_restart() {
     let second: serde_json::Value = serde_json::from_str(&second.out).unwrap();
     assert_eq!((second["state"].as_str(), second["waiting"]["on"].as_str()), (Some("pending"), Some("schedule")));
     let again = ask(&url, &["send", "--topic", "bus:orders.created", "--id", "order-1", "--payload", "{\"order\":1}"]);
-    assert!(again.err.contains("1 of them there before"), "{}", again.err);
+    assert!(again.err.contains("nothing new: 1 message was there before"), "{}", again.err);
 }
 
 #[test]
@@ -200,6 +200,19 @@ fn a_wrong_configuration_or_plugin_keeps_it_from_starting_with_exit_2() {
         assert_eq!(status.code(), Some(Exit::Usage as i32), "{told}");
         assert!(told.contains(code), "{told}");
         assert!(!dir.path().join("data").exists(), "{code}: the store was touched");
+    }
+}
+
+#[test]
+fn a_data_folder_that_cannot_be_used_is_told_before_anything_is_made() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    for data in [file.to_str().unwrap(), "/proc/waybill"] {
+        let (status, told) = Host::start(dir.path(), &["--data", data, "--listen", "127.0.0.1:0"]).ended();
+        assert_eq!(status.code(), Some(Exit::Failed as i32), "{told}");
+        assert!(told.contains("STORAGE.DIRECTORY") && told.contains("choose another folder with --data"), "{told}");
+        assert!(!told.contains("PLUGIN.CACHE"), "{told}");
     }
 }
 

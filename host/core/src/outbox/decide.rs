@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::backoff::{RetryPolicy, with_hint};
+use crate::backoff::RetryPolicy;
 use crate::outbox::owner::Verdict;
 use crate::outbox::records::AttemptOutcome;
 use crate::port::backoff::{BackoffDecision, FailureKind};
@@ -40,8 +40,16 @@ pub enum Next {
     TransportDown(Fault),
 }
 
-/// Sorts out one fate.
-pub fn classify(fate: Fate, now: UnixMillis) -> Next {
+/// Sorts out one fate. What a receiver or a plugin asks to wait is cut to `after_max`.
+pub fn classify(mut fate: Fate, after_max: Duration, now: UnixMillis) -> Next {
+    let fault = match &mut fate {
+        Fate::Told(Outcome::Ack(_)) => None,
+        Fate::Told(Outcome::Retryable(fault) | Outcome::Permanent(fault) | Outcome::Release(fault)) => Some(fault),
+        Fate::Told(Outcome::Blocked { fault, .. }) | Fate::CallFailed(CallError { fault, .. }) => Some(fault),
+    };
+    if let Some(fault) = fault {
+        fault.after = fault.after.map(|after| after.min(after_max));
+    }
     match fate {
         Fate::Told(Outcome::Ack(receipt)) => Next::Verdict(Verdict::Ack(receipt)),
         Fate::Told(Outcome::Retryable(fault)) => Next::Failed { kind: FailureKind::Retryable, fault, unknown: false },
@@ -65,11 +73,9 @@ pub fn classify(fate: Fate, now: UnixMillis) -> Next {
 
 /// The verdict on a failed attempt. `number` is the attempt that failed, from 1; `decision` is a policy component's
 /// opinion, if there is one; `random` is uniform in [0, 1).
-#[expect(clippy::too_many_arguments, reason = "each is an independent input of a pure decision")]
 pub fn after_failure(
     policy: &RetryPolicy,
     decision: Option<BackoffDecision>,
-    retry_after_max: Duration,
     kind: FailureKind,
     mut fault: Fault,
     number: u32,
@@ -92,7 +98,7 @@ pub fn after_failure(
     if !policy.allowed(number) {
         return Verdict::Dead(fault);
     }
-    let delay = with_hint(delay, fault.after, retry_after_max);
+    let delay = delay.max(fault.after.unwrap_or_default());
     Verdict::Retry { due: now.plus(delay), delay, fault }
 }
 
@@ -118,16 +124,8 @@ mod tests {
     const HOUR: Duration = Duration::from_secs(3600);
 
     fn fail(kind: FailureKind, fault: Fault, number: u32, decision: Option<BackoffDecision>) -> Verdict {
-        after_failure(
-            &RetryPolicy { jitter: 0.0, ..RetryPolicy::default() },
-            decision,
-            HOUR,
-            kind,
-            fault,
-            number,
-            0.5,
-            NOW,
-        )
+        let policy = RetryPolicy { jitter: 0.0, ..RetryPolicy::default() };
+        after_failure(&policy, decision, kind, fault, number, 0.5, NOW)
     }
 
     #[test]
@@ -155,19 +153,43 @@ mod tests {
     #[test]
     fn a_trap_counts_and_a_transport_that_is_away_does_not() {
         let error = |kind| Fate::CallFailed(CallError { kind, fault: Fault::new("X", "x") });
-        assert!(matches!(classify(error(ErrorKind::Trapped), NOW), Next::Failed { unknown: true, .. }));
-        assert!(matches!(classify(error(ErrorKind::Unavailable), NOW), Next::TransportDown(_)));
+        assert!(matches!(classify(error(ErrorKind::Trapped), HOUR, NOW), Next::Failed { unknown: true, .. }));
+        assert!(matches!(classify(error(ErrorKind::Unavailable), HOUR, NOW), Next::TransportDown(_)));
         let mut fault = Fault::new("X", "x");
         fault.maybe_delivered = true;
         let lost = Fate::CallFailed(CallError { kind: ErrorKind::Unavailable, fault });
-        assert!(matches!(classify(lost, NOW), Next::Failed { unknown: true, .. }));
+        assert!(matches!(classify(lost, HOUR, NOW), Next::Failed { unknown: true, .. }));
         let ack = Fate::Told(Outcome::Ack(Receipt::default()));
-        assert!(matches!(classify(ack, NOW), Next::Verdict(Verdict::Ack(_))));
+        assert!(matches!(classify(ack, HOUR, NOW), Next::Verdict(Verdict::Ack(_))));
+    }
+
+    #[test]
+    fn nobody_asks_for_more_time_than_the_host_allows() {
+        let ages = || Fault { after: Some(100 * HOUR), ..Fault::new("HTTP.404", "gone") };
+        let after = |next| match next {
+            Next::Verdict(Verdict::Blocked { fault, .. }) | Next::Failed { fault, .. } | Next::TransportDown(fault) => {
+                fault.after
+            }
+            other => panic!("{other:?}"),
+        };
+        let words = [
+            Fate::Told(Outcome::Blocked { scope: String::new(), fault: ages() }),
+            Fate::Told(Outcome::Retryable(ages())),
+            Fate::CallFailed(CallError { kind: ErrorKind::Unavailable, fault: ages() }),
+        ];
+        for word in words {
+            assert_eq!(after(classify(word, HOUR, NOW)), Some(HOUR));
+        }
+        let release = classify(Fate::Told(Outcome::Release(ages())), HOUR, NOW);
+        assert_eq!(release, Next::Verdict(Verdict::Release { due: Some(NOW.plus(HOUR)) }));
     }
 
     #[test]
     fn what_is_released_waits_a_moment() {
         let release = Fate::Told(Outcome::Release(Fault::new("X", "x")));
-        assert_eq!(classify(release, NOW), Next::Verdict(Verdict::Release { due: Some(NOW.plus(RELEASE_PAUSE)) }));
+        assert_eq!(
+            classify(release, HOUR, NOW),
+            Next::Verdict(Verdict::Release { due: Some(NOW.plus(RELEASE_PAUSE)) })
+        );
     }
 }

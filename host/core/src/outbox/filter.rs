@@ -54,6 +54,9 @@ const FIELDS: &str =
 pub const STATE_ALIASES: [(&str, &str); 4] =
     [("sent", "done"), ("published", "done"), ("processing", "leased"), ("failed", "dead")];
 
+/// Every state of a message.
+const STATES: [&str; 8] = ["pending", "leased", "done", "dead", "quarantined", "cancelled", "expired", "purged"];
+
 /// Our word for a state.
 fn state_word(word: &str) -> &str {
     STATE_ALIASES.iter().find(|(theirs, _)| *theirs == word).map_or(word, |(_, ours)| ours)
@@ -96,7 +99,12 @@ impl Filter {
                 "kind" => &mut filter.kind,
                 _ => return Err(refuse(format!("there is no field {field:?}; write one of {FIELDS}"))),
             };
-            *slot = Some(Glob::new(if field == "state" || field == "status" { state_word(value) } else { value }));
+            let is_state = field == "state" || field == "status";
+            let glob = Glob::new(if is_state { state_word(value) } else { value });
+            if is_state && !STATES.iter().any(|state| glob.matches(state)) {
+                return Err(refuse(format!("there is no such state; write one of {}", STATES.join(", "))));
+            }
+            *slot = Some(glob);
         }
         Ok(filter)
     }

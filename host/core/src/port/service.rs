@@ -95,7 +95,7 @@ impl ServiceError {
             Self::State { .. } => "OUTBOX.STATE",
             Self::Busy { .. } => "OUTBOX.BUSY",
             Self::Unavailable(_) => "PROVIDER.UNAVAILABLE",
-            Self::OutcomeUnknown(error) if matches!(error, StoreError::DiskFull(_)) => "STORAGE.DISK_FULL",
+            Self::OutcomeUnknown(StoreError::DiskFull(_)) => "STORAGE.DISK_FULL",
             Self::OutcomeUnknown(_) => "TX.TIMEOUT",
             Self::Store(error) => error.code(),
         }
@@ -140,6 +140,8 @@ pub enum MessageState {
     Cancelled,
     /// Over before it could be sent.
     Expired,
+    /// A dead letter that was deleted for good.
+    Purged,
 }
 
 /// Why a message waits.

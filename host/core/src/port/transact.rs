@@ -31,7 +31,7 @@ pub struct DoorGroup {
 }
 
 /// What a transaction answered.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Transacted {
     /// Result of each statement, in order, as JSON.
     pub results: Vec<serde_json::Value>,

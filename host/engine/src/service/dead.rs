@@ -29,7 +29,9 @@ impl Outbox {
     async fn find_dead(&self, tenant: &Tenant, id: &str) -> Result<Found, ServiceError> {
         match self.find(tenant, id).await? {
             Some(found @ Found::Dead(_)) => Ok(found),
-            Some(found) => Err(self.wrong_state(&found, "only dead letters can be replayed, edited or quarantined")),
+            Some(found) => {
+                Err(self.wrong_state(&found, "only dead letters can be replayed, edited or quarantined").await)
+            }
             None => Err(ServiceError::NotFound { what: "dead letter", id: id.to_owned() }),
         }
     }
@@ -51,11 +53,11 @@ impl Outbox {
         let Found::Dead(dead) = self.find_dead(tenant, id).await? else {
             return Err(ServiceError::NotFound { what: "dead letter", id: id.to_owned() });
         };
-        let wish = Wish::Replay { place: dead.place, quarantined_too: true };
-        self.shard(dead.place.shard)?.command(wish).await.map_err(|error| named(error, id))?;
-        metrics::counter!("tx_replay_total", "kind" => "outbox").increment(1);
         let detail = serde_json::json!({ "kind": "outbox", "reason": reason, "code": dead.code });
-        self.audit_event("TxReplayRequested", actor, Some(tenant.as_str()), id, detail).await?;
+        let event = self.event("TxReplayRequested", actor, Some(tenant.as_str()), id, detail);
+        let wish = Wish::Replay { place: dead.place, quarantined_too: true };
+        self.audited_act(dead.place.shard, wish, event).await.map_err(|error| named(error, id))?;
+        metrics::counter!("tx_replay_total", "kind" => "outbox").increment(1);
         self.show_message(tenant, id).await
     }
 
@@ -69,16 +71,10 @@ impl Outbox {
         let Found::Dead(dead) = self.find_dead(tenant, id).await? else {
             return Err(ServiceError::NotFound { what: "dead letter", id: id.to_owned() });
         };
+        let detail = serde_json::json!({ "note": note });
+        let event = self.event("DeadLetterQuarantined", actor, Some(tenant.as_str()), id, detail);
         let wish = Wish::Quarantine { place: dead.place, note: note.to_owned() };
-        self.shard(dead.place.shard)?.command(wish).await.map_err(|error| named(error, id))?;
-        self.audit_event(
-            "DeadLetterQuarantined",
-            actor,
-            Some(tenant.as_str()),
-            id,
-            serde_json::json!({ "note": note }),
-        )
-        .await?;
+        self.audited_act(dead.place.shard, wish, event).await.map_err(|error| named(error, id))?;
         self.show_message(tenant, id).await
     }
 
@@ -124,11 +120,11 @@ impl Outbox {
         let enqueued = self.enqueue_messages(vec![copy]).await?;
         let new_id = enqueued.ids.first().cloned().unwrap_or_default();
         let note = format!("edited and sent again as {new_id}");
-        let wish = Wish::Quarantine { place: dead.place, note };
-        self.shard(dead.place.shard)?.command(wish).await.map_err(|error| named(error, id))?;
-        metrics::counter!("tx_replay_total", "kind" => "outbox").increment(1);
         let detail = serde_json::json!({ "kind": "outbox", "edited_as": new_id });
-        self.audit_event("TxReplayRequested", actor, Some(tenant.as_str()), id, detail).await?;
+        let event = self.event("TxReplayRequested", actor, Some(tenant.as_str()), id, detail);
+        let wish = Wish::Quarantine { place: dead.place, note };
+        self.audited_act(dead.place.shard, wish, event).await.map_err(|error| named(error, id))?;
+        metrics::counter!("tx_replay_total", "kind" => "outbox").increment(1);
         Ok(enqueued)
     }
 }

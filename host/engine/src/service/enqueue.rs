@@ -39,13 +39,11 @@ impl Outbox {
             if !alike && self.context.transports.routing.routes.find(&draft.message.topic).is_none() {
                 return Err(refuse(InputError::NoRoute { topic: draft.message.topic.to_string() }));
             }
+            let identity = || (draft.message.tenant.clone(), draft.message.id.clone());
             if !draft.needs_id
-                && named.insert((draft.message.tenant.clone(), draft.message.id.clone()), index).is_some()
+                && let Some(first) = named.insert(identity(), index)
             {
-                return Err(ServiceError::IdTaken {
-                    tenant: draft.message.tenant.to_string(),
-                    id: draft.message.id.to_string(),
-                });
+                return Err(refuse(InputError::IdTwice { first }));
             }
             drafts.push(draft);
         }
@@ -137,12 +135,11 @@ impl Outbox {
         loop {
             tries += 1;
             let (answers, groups) = self.sort_out(&drafts, shards).await?;
-            let knock = !groups.is_empty();
-            let result = self.context.stores.transact.transact(statements.clone(), groups).await;
-            if knock {
-                self.knock();
+            if groups.is_empty() && !drafts.is_empty() {
+                // All of it was there before: it is a repeat, and its statements ran with the first.
+                return Ok((answers, Transacted::default()));
             }
-            match result {
+            match self.transact(statements.clone(), groups).await {
                 Ok(transacted) => return Ok((answers, transacted)),
                 Err(StoreError::Conflict(_) | StoreError::Exists(_)) if tries < CONFLICT_TRIES => {
                     let pause = std::time::Duration::from_micros(200 << tries).mul_f64(1.0 + rand::random::<f64>());
@@ -154,6 +151,18 @@ impl Outbox {
                 Err(error) => return Err(ServiceError::Store(error)),
             }
         }
+    }
+
+    /// In a task of its own: a caller who goes away may leave messages on the doorstep, and somebody has to knock.
+    async fn transact(&self, statements: Vec<Statement>, groups: Vec<DoorGroup>) -> Result<Transacted, StoreError> {
+        let (context, shards) = (Arc::clone(&self.context), self.shards.clone());
+        let work = tokio::spawn(async move {
+            let result = context.stores.transact.transact(statements, groups).await;
+            // A statement may have left some too, through a function of the caller's own.
+            super::knock(&context, &shards);
+            result
+        });
+        work.await.unwrap_or_else(|ended| Err(StoreError::Unavailable(ended.to_string())))
     }
 
     async fn sort_out(

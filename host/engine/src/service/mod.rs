@@ -16,8 +16,10 @@ mod views;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::time::Duration;
 
 use async_trait::async_trait;
+use serde_json::Value;
 use waybill_core::ids::{MessageId, ShardId, Tenant};
 use waybill_core::new_message::NewMessage;
 use waybill_core::outbox::filter::Filter;
@@ -30,15 +32,18 @@ use waybill_core::port::transact::{AuditEvent, Operation, Statement};
 use waybill_core::time::UnixMillis;
 
 use crate::admission::Admission;
-use crate::shard::{Context, ShardHandle};
+use crate::shard::{Context, ShardHandle, Wish};
 use operations::Operations;
+
+/// Pauses between attempts to write an audit event.
+const AUDIT_PAUSES: [Duration; 3] = [Duration::from_millis(50), Duration::from_millis(500), Duration::from_secs(5)];
 
 /// The outbox of this host.
 pub(crate) struct Outbox {
     pub context: Arc<Context>,
     pub shards: Vec<ShardHandle>,
     pub admission: Arc<Admission>,
-    pub operations: Operations,
+    pub operations: Arc<Operations>,
     pub spread: AtomicU64,
     pub draining: AtomicBool,
 }
@@ -56,12 +61,17 @@ pub(crate) fn door_id() -> MessageId {
     })
 }
 
+/// Says that something may lie on a doorstep.
+fn knock(context: &Context, shards: &[ShardHandle]) {
+    context.door.ring();
+    for shard in shards {
+        shard.knock();
+    }
+}
+
 impl Outbox {
     pub fn knock(&self) {
-        self.context.door.ring();
-        for shard in &self.shards {
-            shard.knock();
-        }
+        knock(&self.context, &self.shards);
     }
 
     fn now(&self) -> UnixMillis {
@@ -80,23 +90,47 @@ impl Outbox {
         Ok(possible.then_some(filter))
     }
 
-    async fn audit_event(
-        &self,
-        kind: &str,
-        actor: &str,
-        tenant: Option<&str>,
-        object: &str,
-        detail: serde_json::Value,
-    ) -> Result<(), ServiceError> {
-        let event = AuditEvent {
+    /// Has an operator's act done and audited. In a task of its own: an act whose caller went away is audited all the same.
+    async fn audited_act(&self, shard: ShardId, wish: Wish, event: AuditEvent) -> Result<(), ServiceError> {
+        let (context, shard) = (Arc::clone(&self.context), self.shard(shard)?.clone());
+        let work = tokio::spawn(async move {
+            shard.command(wish).await?;
+            audit(&context, &event).await;
+            Ok(())
+        });
+        work.await.unwrap_or_else(|ended| Err(ServiceError::Unavailable(ended.to_string())))
+    }
+
+    /// Writes to the audit trail what has been done.
+    async fn audit_event(&self, event: AuditEvent) {
+        let context = Arc::clone(&self.context);
+        // It ends whether or not anybody waits.
+        let _ended = tokio::spawn(async move { audit(&context, &event).await }).await;
+    }
+
+    fn event(&self, kind: &str, actor: &str, tenant: Option<&str>, object: &str, detail: Value) -> AuditEvent {
+        AuditEvent {
             at: self.now(),
             kind: kind.to_owned(),
             actor: actor.to_owned(),
             tenant: tenant.map(str::to_owned),
             object: object.to_owned(),
             detail,
-        };
-        Ok(self.context.stores.transact.audit(&event).await?)
+        }
+    }
+}
+
+/// An act that is done can't be refused any more because its audit failed: that is tried again, and at last goes to the log.
+async fn audit(context: &Context, event: &AuditEvent) {
+    for pause in AUDIT_PAUSES {
+        match context.stores.transact.audit(event).await {
+            Ok(()) => return,
+            Err(error) => tracing::debug!(code = error.code(), %error, "an audit event could not be written yet"),
+        }
+        tokio::time::sleep(pause).await;
+    }
+    if let Err(error) = context.stores.transact.audit(event).await {
+        tracing::error!(code = error.code(), %error, ?event, "an operator's act could not be written to the audit trail");
     }
 }
 

@@ -69,11 +69,21 @@ impl Outbox {
         if let Some(filter) = operation_filter(&operation)? {
             operation.matched = self.context.stores.query.count_dead(&filter).await?;
         }
-        self.context.stores.transact.put_operation(&operation).await?;
-        let detail = serde_json::json!({ "filter": operation.filter, "matched": operation.matched, "rate": operation.rate, "reason": operation.reason });
+        let detail = serde_json::json!({
+            "kind": operation.kind, "filter": operation.filter, "matched": operation.matched, "rate": operation.rate,
+            "reason": operation.reason,
+        });
         let kind = if operation.kind == "replay" { "TxReplayRequested" } else { "OperationStarted" };
-        self.audit_event(kind, &request.actor, operation.tenant.as_deref(), &operation.id, detail).await?;
-        self.operations.started(&operation.id);
+        let event = self.event(kind, &request.actor, operation.tenant.as_deref(), &operation.id, detail);
+        let (context, operations, noted) = (Arc::clone(&self.context), Arc::clone(&self.operations), operation.clone());
+        // In a task of its own: an operation that is in the store is worked on, whether or not its caller waits.
+        let begin = tokio::spawn(async move {
+            context.stores.transact.put_operation(&noted).await?;
+            operations.started(&noted.id);
+            super::audit(&context, &event).await;
+            Ok(())
+        });
+        begin.await.unwrap_or_else(|ended| Err(ServiceError::Unavailable(ended.to_string())))?;
         Ok(operation)
     }
 
@@ -93,7 +103,8 @@ impl Outbox {
                 fix: "only running operations can be cancelled",
             });
         }
-        self.audit_event("OperationCancelled", actor, operation.tenant.as_deref(), id, serde_json::Value::Null).await?;
+        let event = self.event("OperationCancelled", actor, operation.tenant.as_deref(), id, serde_json::Value::Null);
+        self.audit_event(event).await;
         let stop = self.operations.running.lock().get(id).cloned();
         match stop {
             Some(stop) => stop.store(true, Ordering::Release),

@@ -153,7 +153,7 @@ impl Outbox {
             shard.pause(id, paused);
         }
         let kind = if paused { "TransportPaused" } else { "TransportResumed" };
-        self.audit_event(kind, actor, None, name, serde_json::Value::Null).await?;
+        self.audit_event(self.event(kind, actor, None, name, serde_json::Value::Null)).await;
         self.transport_view(name).await.ok_or_else(|| Self::no_transport(name))
     }
 
@@ -162,7 +162,7 @@ impl Outbox {
         for shard in &self.shards {
             shard.visit(move |owner, now| owner.retry_holds(id, now.wall)).await;
         }
-        self.audit_event("TransportProbed", actor, None, name, serde_json::Value::Null).await?;
+        self.audit_event(self.event("TransportProbed", actor, None, name, serde_json::Value::Null)).await;
         self.transport_view(name).await.ok_or_else(|| Self::no_transport(name))
     }
 

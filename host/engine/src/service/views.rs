@@ -1,6 +1,6 @@
 //! Messages as people see them.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use waybill_core::ids::{MessageId, Place, Seq, Tenant, place_of};
@@ -120,14 +120,6 @@ impl Outbox {
             view.state = if why == Some(WhyWaiting::Sending) { MessageState::Leased } else { MessageState::Pending };
             view.waiting = self.waiting(why);
         }
-        if let Found::Scheduled(scheduled) = found {
-            view.waiting = Some(Waiting {
-                on: "schedule".to_owned(),
-                reason: "its time hasn't come".to_owned(),
-                since: None,
-                until: Some(scheduled.due),
-            });
-        }
         self.add_payload(&mut view, message_of(found)).await?;
         Ok(view)
     }
@@ -175,7 +167,8 @@ impl Outbox {
     pub(super) fn view(&self, found: &Found) -> MessageView {
         let message = message_of(found);
         let condition = condition_of(found);
-        let last = condition.history.last();
+        // None since a replay: it begins anew.
+        let last = condition.history.last().filter(|_| condition.attempts > 0);
         let last_error = condition.error.clone().or_else(|| {
             let last = last.filter(|attempt| attempt.code.is_some())?;
             Some(format!("{}: {}", last.code.as_deref().unwrap_or(""), last.reason.as_deref().unwrap_or("")))
@@ -198,7 +191,15 @@ impl Outbox {
             ended_at: condition.ended_at,
             last_error,
             receipt: condition.receipt,
-            waiting: None,
+            waiting: match found {
+                Found::Scheduled(scheduled) => Some(Waiting {
+                    on: "schedule".to_owned(),
+                    reason: "its time hasn't come".to_owned(),
+                    since: None,
+                    until: Some(scheduled.due),
+                }),
+                _ => None,
+            },
             history: condition.history,
             event_type: message.event_type.clone(),
             event_version: message.event_version,
@@ -236,7 +237,7 @@ impl Outbox {
             (
                 "d",
                 ListKind::Done,
-                takes("done") || takes("sent") || takes("published") || takes("cancelled") || takes("expired"),
+                ["done", "sent", "published", "cancelled", "expired", "purged"].into_iter().any(takes),
             ),
         ]
         .into_iter()
@@ -265,7 +266,7 @@ impl Outbox {
                 |view: &MessageView| filter.state.as_ref().is_none_or(|state| state_matches(state, view.state));
             let mut views: Vec<MessageView> = page.items.iter().map(|found| self.view(found)).collect();
             if waits {
-                self.ask_what_is_sent(&mut views).await;
+                self.ask_owners(&mut views).await;
             }
             items.extend(views.into_iter().filter(wanted));
             if let Some(next) = page.next_cursor {
@@ -281,26 +282,25 @@ impl Outbox {
         Ok(Page { items, next_cursor })
     }
 
-    /// Sets the state of listed messages that wait or are being sent, as far as their owners are here.
-    async fn ask_what_is_sent(&self, views: &mut [MessageView]) {
+    /// Sets the state of listed messages that wait or are being sent, and what they wait for, as far as their owners are here.
+    async fn ask_owners(&self, views: &mut [MessageView]) {
         for shard in &self.shards {
-            let of_shard = |view: &&MessageView| view.shard == shard.shard.0 && view.state == MessageState::Leased;
-            let seqs: Vec<Seq> = views.iter().filter(of_shard).filter_map(|view| view.seq.map(Seq)).collect();
+            let is_here = |view: &MessageView| view.shard == shard.shard.0;
+            let seqs: Vec<Seq> =
+                views.iter().filter(|view| is_here(view)).filter_map(|view| view.seq.map(Seq)).collect();
             if seqs.is_empty() {
                 continue;
             }
-            let sent = shard.visit(move |owner, _| {
-                seqs.into_iter()
-                    .filter(|seq| owner.why_waiting(*seq) == Some(WhyWaiting::Sending))
-                    .collect::<BTreeSet<Seq>>()
+            let asked = shard.visit(move |owner, _| {
+                let whys = seqs.into_iter().map(|seq| (seq, owner.why_waiting(seq)));
+                whys.collect::<BTreeMap<Seq, Option<WhyWaiting>>>()
             });
-            let Some(sent) = sent.await else { continue };
-            for view in
-                views.iter_mut().filter(|view| view.shard == shard.shard.0 && view.state == MessageState::Leased)
-            {
-                if !view.seq.is_some_and(|seq| sent.contains(&Seq(seq))) {
-                    view.state = MessageState::Pending;
-                }
+            let Some(mut whys) = asked.await else { continue };
+            for view in views.iter_mut().filter(|view| is_here(view)) {
+                let Some(why) = view.seq.and_then(|seq| whys.remove(&Seq(seq))) else { continue };
+                let sent = why == Some(WhyWaiting::Sending);
+                view.state = if sent { MessageState::Leased } else { MessageState::Pending };
+                view.waiting = self.waiting(why);
             }
         }
     }
@@ -319,11 +319,13 @@ impl Outbox {
             Found::Scheduled(scheduled) => {
                 (scheduled.shard, Wish::CancelScheduled { due: scheduled.due, id: scheduled.message.id.clone() })
             }
-            Found::Dead(_) => return Err(self.wrong_state(&found, "quarantine or purge the dead letter instead")),
-            Found::Done(..) => return Err(self.wrong_state(&found, "it is finished: nothing is left to cancel")),
+            Found::Dead(_) => {
+                return Err(self.wrong_state(&found, "quarantine or purge the dead letter instead").await);
+            }
+            Found::Done(..) => return Err(self.wrong_state(&found, "it is finished: nothing is left to cancel").await),
         };
-        self.shard(shard)?.command(wish).await.map_err(|error| named(error, id))?;
-        self.audit_event("MessageCancelled", actor, Some(tenant.as_str()), id, serde_json::Value::Null).await?;
+        let event = self.event("MessageCancelled", actor, Some(tenant.as_str()), id, serde_json::Value::Null);
+        self.audited_act(shard, wish, event).await.map_err(|error| named(error, id))?;
         self.show_message(tenant, id).await
     }
 
@@ -342,19 +344,21 @@ impl Outbox {
                 (scheduled.shard, Wish::Reschedule { old: scheduled.due, id: scheduled.message.id.clone(), due })
             }
             _ => {
-                return Err(
-                    self.wrong_state(&found, "only messages that wait for a retry or for their time can be moved")
-                );
+                let fix = "only messages that wait for a retry or for their time can be moved";
+                return Err(self.wrong_state(&found, fix).await);
             }
         };
-        self.shard(shard)?.command(wish).await.map_err(|error| named(error, id))?;
         let detail = serde_json::json!({ "not_before": due.0 });
-        self.audit_event("MessageRescheduled", actor, Some(tenant.as_str()), id, detail).await?;
+        let event = self.event("MessageRescheduled", actor, Some(tenant.as_str()), id, detail);
+        self.audited_act(shard, wish, event).await.map_err(|error| named(error, id))?;
         self.show_message(tenant, id).await
     }
 
-    pub(super) fn wrong_state(&self, found: &Found, fix: &'static str) -> ServiceError {
-        let view = self.view(found);
+    pub(super) async fn wrong_state(&self, found: &Found, fix: &'static str) -> ServiceError {
+        let mut view = self.view(found);
+        if matches!(found, Found::Flowing { .. } | Found::Parked(_)) {
+            self.ask_owners(std::slice::from_mut(&mut view)).await;
+        }
         ServiceError::State { what: "message", id: view.id, state: state_word(view.state).to_owned(), fix }
     }
 }
@@ -376,6 +380,7 @@ fn state_word(state: MessageState) -> &'static str {
         MessageState::Quarantined => "quarantined",
         MessageState::Cancelled => "cancelled",
         MessageState::Expired => "expired",
+        MessageState::Purged => "purged",
     }
 }
 
@@ -443,7 +448,8 @@ fn dead_condition(dead: &DeadLetter) -> Condition {
 fn done_condition(place: Place, done: &Done) -> Condition {
     let state = match done.end {
         DoneEnd::Delivered => MessageState::Done,
-        DoneEnd::Cancelled | DoneEnd::Purged => MessageState::Cancelled,
+        DoneEnd::Cancelled => MessageState::Cancelled,
+        DoneEnd::Purged => MessageState::Purged,
         DoneEnd::Expired => MessageState::Expired,
     };
     Condition {

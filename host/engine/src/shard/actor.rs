@@ -61,6 +61,8 @@ pub(super) struct Actor {
     pub wishes: VecDeque<CommandAsk>,
     pub pending: Option<Pending>,
     pub commit_began: Instant,
+    /// The commit that is out carries messages to other doorsteps.
+    pub forwards: bool,
     load: Option<Load>,
     load_again_at: Option<Instant>,
     pub calls: BTreeMap<(TransportId, u32), Calls>,
@@ -91,6 +93,7 @@ impl Actor {
             wishes: VecDeque::new(),
             pending: None,
             commit_began: now,
+            forwards: false,
             load: None,
             load_again_at: None,
             calls: BTreeMap::new(),
@@ -136,7 +139,7 @@ impl Actor {
             self.try_load();
             self.dispatch();
             self.meter();
-            if self.pending.is_none() && self.is_release_over() {
+            if self.is_release_over() {
                 return self.finish();
             }
             if let Some(end) = self.wait(mailbox).await {
@@ -345,12 +348,17 @@ impl Actor {
         self.trouble = error;
     }
 
+    /// Everything is given back, or the time for it is over. Then what a commit that is still out did is found out at the
+    /// next start, as after a crash.
     fn is_release_over(&self) -> bool {
         let Some((until, _)) = &self.release else { return false };
-        self.owner.is_released() || Instant::now() >= *until
+        (self.owner.is_released() && self.pending.is_none()) || Instant::now() >= *until
     }
 
     fn finish(mut self) -> End {
+        if self.pending.is_some() {
+            self.abandon(&StoreError::Unavailable("the host ended before the store said".to_owned()));
+        }
         if let Some((_, reply)) = self.release.take() {
             if !self.owner.is_released() {
                 tracing::warn!(

@@ -95,6 +95,7 @@ impl Actor {
     }
 
     pub(super) fn answer(&mut self, applied: Applied) {
+        self.context.meter.expired(applied.expired);
         for (ticket, ids) in applied.enqueued {
             if let Some(Caller::Enqueue { caller, slots }) = self.callers.remove(&ticket) {
                 caller.answer(Ok(fill(slots, ids)));

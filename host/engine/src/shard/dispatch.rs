@@ -160,7 +160,8 @@ impl Call {
         tracing::warn!(transport = line.transport.name(), kind = ?error.kind, code = error.fault.code, reason = error.fault.reason, "a call to a transport failed");
         let failed = Fate::CallFailed(error);
         told.extend(indices.into_iter().filter_map(|index| self.first_word(index, failed.clone())));
-        match classify(failed, self.context.clock.now().wall) {
+        let retry_after_max = self.context.config.retries.retry_after_max;
+        match classify(failed, retry_after_max, self.context.clock.now().wall) {
             Next::TransportDown(fault) => Some(fault),
             _ => None,
         }

@@ -17,8 +17,8 @@ use super::actor::Actor;
 const LATE_WINDOW: Duration = Duration::from_secs(2);
 /// A full pass follows this often.
 const FULL_PASS_EVERY: Duration = Duration::from_secs(1);
-/// An exclusive owner's sleep while it knows that nothing lies on the doorstep.
-const NOTHING_TO_SEE: Duration = Duration::from_secs(3600);
+/// And this often while this process knows of nothing that lies there: a client of the same database may know more.
+const QUIET_PASS_EVERY: Duration = Duration::from_secs(30);
 
 /// When the doorstep is to be looked at.
 #[derive(Debug, Default)]
@@ -65,11 +65,8 @@ impl DoorWatch {
             at.map_or(Duration::ZERO, |at| (at + every).saturating_duration_since(Instant::now()))
         };
         if context.config.exclusive {
-            if self.full_covered == Some(context.door.count()) {
-                NOTHING_TO_SEE
-            } else {
-                until(self.full_at, FULL_PASS_EVERY)
-            }
+            let is_quiet = self.full_covered == Some(context.door.count());
+            until(self.full_at, if is_quiet { QUIET_PASS_EVERY } else { FULL_PASS_EVERY })
         } else {
             until(self.polled_at, context.config.poll_interval)
         }

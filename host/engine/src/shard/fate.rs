@@ -16,7 +16,7 @@ use super::mail::{Mail, Told};
 pub(super) fn decide(call: &Arc<Call>, index: usize, word: Fate) -> Option<Told> {
     let now = call.context.clock.now().wall;
     let sending = call.sending.get(index)?;
-    match classify(word, now) {
+    match classify(word, call.context.config.retries.retry_after_max, now) {
         Next::Verdict(verdict) => Some(told(call, sending, verdict, false)),
         Next::TransportDown(_) => Some(told(call, sending, Verdict::Release { due: None }, false)),
         Next::Failed { kind, fault, unknown } => match &call.context.config.retries.component {
@@ -62,7 +62,7 @@ fn judge(
 ) -> Verdict {
     let retries = &call.context.config.retries;
     let now = call.context.clock.now().wall;
-    after_failure(&retries.policy, decision, retries.retry_after_max, kind, fault, sending.attempt, rand::random(), now)
+    after_failure(&retries.policy, decision, kind, fault, sending.attempt, rand::random(), now)
 }
 
 fn failed_attempt(call: &Call, sending: &Sending, kind: FailureKind, fault: &Fault) -> FailedAttempt {

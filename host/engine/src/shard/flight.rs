@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use waybill_core::outbox::owner::Resolution;
 use waybill_core::outbox::records::ShardRecord;
-use waybill_core::port::store::{OwnerCommit, StoreError};
+use waybill_core::port::store::{OwnerCommit, StoreError, Write};
 
 use super::actor::{Actor, End};
 
@@ -32,6 +32,7 @@ impl Actor {
     pub(super) fn send_commit(&mut self, commit: OwnerCommit) {
         let store = Arc::clone(&self.context.stores.owner);
         let writes = commit.writes.len();
+        self.forwards = commit.writes.iter().any(|write| matches!(write, Write::ForwardDoor { .. }));
         self.commit_began = Instant::now();
         self.pending = Some(Box::pin(async move { Event::Committed { result: store.commit(commit).await, writes } }));
     }
@@ -46,6 +47,10 @@ impl Actor {
     }
 
     pub(super) fn take_event(&mut self, event: Event) -> Option<End> {
+        if std::mem::take(&mut self.forwards) {
+            // It may have gone in: the doorsteps that messages were carried to are looked at.
+            self.context.door.ring();
+        }
         match event {
             Event::Committed { result: Ok(()), writes } => {
                 self.context.meter.commit(self.commit_began.elapsed(), writes);

@@ -94,6 +94,7 @@ pub(crate) enum Condition {
 }
 
 /// The way to a shard's actor.
+#[derive(Clone)]
 pub(crate) struct ShardHandle {
     pub shard: ShardId,
     mail: mpsc::UnboundedSender<Mail>,

@@ -160,3 +160,27 @@ async fn direct_messages_that_begin_after_a_transaction_come_after_it() {
     let log = world.main.until_sent(50).await;
     assert_eq!(log.texts(), wanted);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_repeat_of_a_whole_transaction_answers_duplicates_and_runs_nothing() {
+    let world = World::new();
+    let host = world.start().await;
+    let send = || host.outbox.transact(vec![statement("UPDATE account:1 SET n += 1")], vec![named("a", "order-1")]);
+    let first = send().await.unwrap();
+    host.until_done(&first.ids).await;
+    let again = send().await.unwrap();
+    assert_eq!((again.ids, again.duplicates), (first.ids.clone(), first.ids));
+    assert_eq!(world.shim.statements.lock().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_transaction_whose_caller_went_away_is_delivered_all_the_same() {
+    let world = World::new();
+    let host = world.start().await;
+    pass(seconds(10)).await;
+    world.shim.on(|call| if matches!(call, Call::Transact) { Act::Slow(seconds(1)) } else { Act::Pass });
+    let send = host.outbox.transact(vec![statement("CREATE a")], vec![message("a")]);
+    assert!(tokio::time::timeout(millis(500), send).await.is_err());
+    pass(seconds(5)).await;
+    assert_eq!(world.main.log().texts(), ["a"]);
+}

@@ -249,3 +249,19 @@ async fn a_request_that_has_to_be_tried_again_answers_for_every_message_in_order
     pass(seconds(60)).await;
     assert_eq!(world.main.log().sent.len(), 4);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_host_whose_store_is_away_ends_within_its_drain_time() {
+    let world = World::new();
+    let host = world.start().await;
+    world.shim.on(|_| Act::Fail(StoreError::DiskFull("test".into())));
+    assert!(host.try_send([message("a")]).await.is_err());
+    let asked = world.clock.wall();
+    host.engine.drain(seconds(5)).await;
+    assert!(world.clock.wall().since(asked) < seconds(15));
+    drop(host);
+    world.shim.calm();
+    let host = world.start().await;
+    let id = host.send_one(message("b")).await;
+    host.until_state(&id, MessageState::Done).await;
+}

@@ -105,10 +105,11 @@ impl Connection {
         let min = (min as usize).min(max);
         within(timeout, reader.fill(min, max)).await.unwrap_or(Err(NetError::Timeout))?;
         let reader = &mut *reader;
-        if reader.buffer.is_empty() && max > 0 {
-            if let Some(ended) = &reader.ended {
-                return Err(ended.clone());
-            }
+        if reader.buffer.is_empty()
+            && max > 0
+            && let Some(ended) = &reader.ended
+        {
+            return Err(ended.clone());
         }
         let take = reader.buffer.len().min(max);
         Ok(reader.buffer.split_to(take).freeze())

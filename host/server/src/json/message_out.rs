@@ -114,6 +114,8 @@ pub enum StateOut {
     Cancelled,
     /// Over before it could be sent.
     Expired,
+    /// A dead letter that was deleted for good.
+    Purged,
 }
 
 /// Why a message waits.
@@ -264,6 +266,7 @@ impl From<MessageState> for StateOut {
             MessageState::Quarantined => Self::Quarantined,
             MessageState::Cancelled => Self::Cancelled,
             MessageState::Expired => Self::Expired,
+            MessageState::Purged => Self::Purged,
         }
     }
 }

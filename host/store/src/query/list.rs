@@ -1,6 +1,7 @@
 //! Lists of messages that aren't dead.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use waybill_core::ids::{Place, Seq, ShardId};
 use waybill_core::outbox::filter::Filter;
@@ -132,9 +133,10 @@ impl OpenSegments {
         shard: ShardId,
         first: Seq,
     ) -> Result<Option<&OpenSegment>, StoreError> {
-        if !self.0.contains_key(&shard) {
-            self.0.insert(shard, read::shard(transaction, shard).await?);
-        }
-        Ok(self.0.get(&shard).and_then(|record| record.open.get(&first)))
+        let record = match self.0.entry(shard) {
+            Entry::Occupied(seen) => seen.into_mut(),
+            Entry::Vacant(new) => new.insert(read::shard(transaction, shard).await?),
+        };
+        Ok(record.open.get(&first))
     }
 }

@@ -1,6 +1,7 @@
 //! Destinations, transports and missing routes that hold messages back, and the tries that end a hold.
 
 use std::collections::BTreeSet;
+use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -69,8 +70,20 @@ pub struct Hold {
     pub tries: u32,
     /// The message that is being tried.
     pub probe: Option<Seq>,
+    /// The latest that was tried and found it held still: the next try takes the one behind it, so that one message that is
+    /// always refused can't speak for all.
+    pub tried: Option<Seq>,
     /// Messages in memory that wait for it.
     pub waiting: BTreeSet<Seq>,
+}
+
+impl Hold {
+    /// Those that wait, in the order in which they are tried.
+    pub(super) fn turns(&self) -> impl Iterator<Item = Seq> {
+        let behind = self.tried.map_or(Bound::Unbounded, Bound::Excluded);
+        let before = self.tried.into_iter().flat_map(|tried| self.waiting.range(..=tried));
+        self.waiting.range((behind, Bound::Unbounded)).chain(before).copied()
+    }
 }
 
 impl Owner {
@@ -85,10 +98,12 @@ impl Owner {
             until: None,
             tries: 0,
             probe: None,
+            tried: None,
             waiting: BTreeSet::new(),
         });
         // What was under way when the hold began also comes back blocked: only a failed probe lengthens the pause.
         let probe = hold.probe.take();
+        hold.tried = probe.or(hold.tried);
         if hold.tries == 0 || probe.is_some() {
             hold.tries = hold.tries.saturating_add(1);
             let grown =
@@ -153,6 +168,7 @@ impl Owner {
             until: None,
             tries: 0,
             probe: None,
+            tried: None,
             waiting: BTreeSet::new(),
         });
     }
@@ -176,10 +192,15 @@ impl Owner {
             }
             return;
         }
-        let own = hold.waiting.iter();
+        let (own, only) = (hold.turns(), hold.waiting.len() == 1);
+        let was_tried = only && hold.tried.is_some_and(|tried| hold.waiting.contains(&tried));
         // Those that wait for a part of the same may be the only ones that can be sent.
         let parts = self.holds.iter().filter(|(other, _)| *other != key && key.covers(other));
-        let probe = own.chain(parts.flat_map(|(_, part)| part.waiting.iter())).copied().find(|seq| self.may_try(*seq));
+        let probe = own.chain(parts.flat_map(|(_, part)| part.turns())).find(|seq| self.may_try(*seq));
+        if was_tried {
+            // Others may know better: have them in memory by the next try.
+            self.resume_after_hold(key);
+        }
         match probe {
             Some(seq) => self.let_through(key, seq, now),
             None => self.postpone_probe(key, now.plus(HOLD_RETRY_MIN)),

@@ -12,11 +12,14 @@ use super::hold::{Hold, HoldKey};
 use crate::ids::{Seq, Tenant};
 use crate::time::UnixMillis;
 
+/// Whose messages through which transport; none = all of them.
+type Group = (Option<Tenant>, Option<TransportId>);
+
 /// The holds with their indexes. Reads go to the map itself.
 #[derive(Debug, Default)]
 pub(super) struct Holds {
     map: BTreeMap<HoldKey, Hold>,
-    scopes: BTreeMap<(Option<Tenant>, Option<TransportId>), BTreeSet<Arc<str>>>,
+    scopes: BTreeMap<Group, BTreeSet<Arc<str>>>,
     /// Messages that may be trying a held destination: those that are, and some that were.
     probes: BTreeSet<Seq>,
     /// The instant of the next try, if it is known; forgotten whenever a hold is touched.
@@ -103,11 +106,11 @@ impl Holds {
         [Some(tenant.clone()), None].into_iter().find_map(|whose| {
             let group = (whose, transport);
             let scopes = self.scopes.get(&group)?;
-            let held = prefixes(destination).filter_map(|prefix| scopes.get(prefix)).find_map(|scope| {
+            let mut held = prefixes(destination).filter_map(|prefix| scopes.get(prefix));
+            held.find_map(|scope| {
                 let key = HoldKey { tenant: group.0.clone(), transport, scope: Arc::clone(scope) };
                 self.map.get(&key).is_some_and(|hold| hold.probe != Some(seq)).then_some(key)
-            });
-            held
+            })
         })
     }
 

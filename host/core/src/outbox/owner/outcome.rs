@@ -19,6 +19,8 @@ pub struct Applied {
     pub commands: Vec<CommandId>,
     /// Settlements that are durable now.
     pub settled: usize,
+    /// Messages whose `expires_at` passed before they could be sent.
+    pub expired: usize,
 }
 
 /// What follows from reading the shard record after a failed commit.
@@ -85,7 +87,7 @@ impl Owner {
     }
 
     fn apply(&mut self, flight: InFlight, now: Now) -> Applied {
-        let mut applied = Applied { settled: flight.settled.len(), ..Applied::default() };
+        let mut applied = Applied { settled: flight.settled.len(), expired: flight.expired, ..Applied::default() };
         let opened: Vec<Seq> =
             flight.record.open.keys().filter(|first| !self.record.open.contains_key(first)).copied().collect();
         let closed: Vec<Seq> =
@@ -198,7 +200,8 @@ impl Owner {
     /// The commit never went in: everything it would have done is queued again.
     fn undo(&mut self, flight: InFlight, now: Now) {
         self.door.owed = self.door.pass.take().is_some() || flight.page_end.is_some();
-        self.scheduled.due = flight.scheduled_taken;
+        let untaken = std::mem::replace(&mut self.scheduled.due, flight.scheduled_taken);
+        self.scheduled.due.extend(untaken);
         for (seq, _) in flight.settled.iter().rev() {
             let Some(slot) = self.slots.get_mut(seq) else { continue };
             let SlotState::Settling(settlement) = std::mem::replace(&mut slot.state, SlotState::Waiting) else {

@@ -151,7 +151,7 @@ impl Owner {
     }
 
     fn is_next_probe(&self, hold: &HoldKey, seq: Seq) -> bool {
-        self.holds.get(hold).is_some_and(|hold| hold.waiting.first() == Some(&seq))
+        self.holds.get(hold).is_some_and(|hold| hold.turns().next() == Some(seq))
     }
 
     /// Forgets messages of one key, all later than what stays of it in memory.

@@ -102,35 +102,50 @@ impl Engine for Embedded {
     }
 
     async fn run(&self, text: &str, bindings: Bindings) -> Result<Vec<Value>, Fault> {
-        let before = self.core.newest_segment();
-        let held = self.core.hold().await?;
-        let request = QueryRequest::new(text, &held.home.host).with_variables(Some(value::variables(bindings)?));
-        let answers = held.datastore.run(request).await.map_err(|error| Fault::of_query(&error))?;
-        // In a BEGIN ... COMMIT text the first error may only say that its statement didn't run: the telling one comes later.
-        let mut values = Vec::with_capacity(answers.len());
-        let mut fault: Option<Fault> = None;
-        for answer in answers {
-            match answer.result {
-                Ok(value) => values.push(Value::from(value)),
-                Err(error) => {
-                    let dull = matches!(error.query_details(), Some(surrealdb::types::QueryError::NotExecuted));
-                    if fault.is_none() || !dull {
-                        fault = Some(Fault::of_query(&error));
-                    }
-                }
-            }
-        }
-        drop(held);
-        if let Some(fault) = &fault {
-            self.core.note(fault);
-        }
-        if self.core.newest_segment() != before {
-            self.core.make_safe(before).await?;
-        }
-        fault.map_or(Ok(values), Err)
+        let (core, text) = (Arc::clone(&self.core), text.to_owned());
+        to_its_end(async move { run(&core, &text, bindings).await }).await
     }
 
     async fn close(&self) -> Result<(), Fault> {
         self.core.end().await
     }
+}
+
+/// In a task of its own: whoever waits for it may go away, and what has to follow a commit follows it all the same.
+async fn to_its_end<T: Send + 'static>(
+    work: impl Future<Output = Result<T, Fault>> + Send + 'static,
+) -> Result<T, Fault> {
+    match tokio::spawn(work).await {
+        Ok(result) => result,
+        Err(ended) => Err(Fault::Unknown(format!("the process is ending: {ended}"))),
+    }
+}
+
+async fn run(core: &Arc<Core>, text: &str, bindings: Bindings) -> Result<Vec<Value>, Fault> {
+    let before = core.newest_segment();
+    let held = core.hold().await?;
+    let request = QueryRequest::new(text, &held.home.host).with_variables(Some(value::variables(bindings)?));
+    let answers = held.datastore.run(request).await.map_err(|error| Fault::of_query(&error))?;
+    // In a BEGIN ... COMMIT text the first error may only say that its statement didn't run: the telling one comes later.
+    let mut values = Vec::with_capacity(answers.len());
+    let mut fault: Option<Fault> = None;
+    for answer in answers {
+        match answer.result {
+            Ok(value) => values.push(Value::from(value)),
+            Err(error) => {
+                let dull = matches!(error.query_details(), Some(surrealdb::types::QueryError::NotExecuted));
+                if fault.is_none() || !dull {
+                    fault = Some(Fault::of_query(&error));
+                }
+            }
+        }
+    }
+    if let Some(fault) = &fault {
+        core.note(fault);
+    }
+    drop(held);
+    if core.newest_segment() != before {
+        core.make_safe(before).await?;
+    }
+    fault.map_or(Ok(values), Err)
 }

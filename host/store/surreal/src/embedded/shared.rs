@@ -12,8 +12,8 @@ use super::open::{close, open_recovered};
 use super::{EmbeddedOptions, Opened};
 use crate::Fault;
 
-/// How long a reopening waits for transactions to end before it lets others begin and tries again: a transaction may wait for one
-/// that begins after it.
+/// How long a reopening waits for transactions to end before those that are still open have to give way. Others may begin then: a
+/// transaction may wait for one that begins after it.
 const ALONE_WAIT: Duration = Duration::from_secs(1);
 /// How long a transaction waits for a repair before it is told why there is one.
 const REPAIR_WAIT: Duration = Duration::from_millis(500);
@@ -34,6 +34,8 @@ pub(super) struct Core {
     open: Arc<RwLock<Option<Opened>>>,
     /// Why nothing may be read or written before the database was opened again.
     broken: watch::Sender<Option<Fault>>,
+    /// Counts the times that open transactions had to give way to a reopening.
+    turns: watch::Sender<u64>,
     /// Closed for good.
     ended: AtomicBool,
 }
@@ -43,11 +45,12 @@ impl Core {
         let log = Log::of(&options);
         let opened = open_recovered(&options, log.as_ref()).await?;
         let open = Arc::new(RwLock::new(Some(opened)));
-        Ok(Self { options, log, open, broken: watch::Sender::new(None), ended: AtomicBool::new(false) })
+        let (broken, turns) = (watch::Sender::new(None), watch::Sender::new(0));
+        Ok(Self { options, log, open, broken, turns, ended: AtomicBool::new(false) })
     }
 
     /// The open database, for as long as the answer is kept.
-    pub(super) async fn hold(&self) -> Result<Held, Fault> {
+    pub(super) async fn hold(self: &Arc<Self>) -> Result<Held, Fault> {
         loop {
             let mut broken = self.broken.subscribe();
             if timeout(REPAIR_WAIT, broken.wait_for(Option::is_none)).await.is_err() {
@@ -57,10 +60,14 @@ impl Core {
             if self.ended.load(Ordering::Acquire) {
                 return Err(closed());
             }
-            let held = if self.is_broken() { None } else { OwnedRwLockReadGuard::try_map(guard, Option::as_ref).ok() };
-            if let Some(held) = held {
-                return Ok(held);
+            if self.is_broken() {
+                continue;
             }
+            match OwnedRwLockReadGuard::try_map(guard, Option::as_ref) {
+                Ok(held) => return Ok(held),
+                Err(guard) => drop(guard),
+            }
+            self.broke(&Fault::Unavailable("the embedded database is being opened again".into()));
         }
     }
 
@@ -75,15 +82,22 @@ impl Core {
     /// It also stops for good when a buffer could not be written into a table. So nothing is read or written any more until
     /// there is room; then the database is closed, which writes what was committed into tables, and opened again.
     pub(super) fn note(self: &Arc<Self>, fault: &Fault) {
-        let harmless = matches!(fault, Fault::Conflict(_) | Fault::Exists(_) | Fault::Statement(_));
-        let Some(log) = self.log.as_ref().filter(|_| !harmless) else { return };
+        if self.log.is_some() && !matches!(fault, Fault::Conflict(_) | Fault::Exists(_) | Fault::Statement(_)) {
+            self.broke(fault);
+        }
+    }
+
+    /// Stops everything until the database has been opened again.
+    fn broke(self: &Arc<Self>, fault: &Fault) {
         let first = self.broken.send_if_modified(|broken| {
             let first = broken.is_none();
             broken.get_or_insert_with(|| fault.clone());
             first
         });
         if first {
-            log.doubt();
+            if let Some(log) = &self.log {
+                log.doubt();
+            }
             tracing::warn!(%fault, "a commit failed: the embedded database is opened again as soon as it can be");
             tokio::spawn(Arc::clone(self).repair());
         }
@@ -98,6 +112,9 @@ impl Core {
         while !self.ended.load(Ordering::Acquire) {
             if self.log.as_ref().is_none_or(|log| log.has_room(self.options.memtable_bytes)) {
                 let mut open = self.alone().await;
+                if self.ended.load(Ordering::Acquire) {
+                    return;
+                }
                 match self.reopen(&mut open).await {
                     Ok(()) => {
                         tracing::info!("the embedded database is open again");
@@ -120,6 +137,7 @@ impl Core {
     /// old buffer. Killed before the new buffer is in a table, an acknowledged commit would be gone; the kill -9 harness found
     /// it. So whoever commits while a segment begins closes the database, which writes all buffers into tables, and opens it
     /// again, before the commit is acknowledged. That is once for every full buffer, and takes some tens of milliseconds.
+    /// An error says nothing of the commit: it went in.
     pub(super) async fn make_safe(self: &Arc<Self>, seen: Option<u64>) -> Result<(), Fault> {
         let mut open = self.alone().await;
         // Another commit of the same rotation was here first.
@@ -131,12 +149,19 @@ impl Core {
         }
         let reopened = self.reopen(&mut open).await;
         drop(open);
-        match (&reopened, &self.log) {
-            (Ok(()), Some(log)) => log.made_safe(seen),
-            (Err(fault), _) => self.note(fault),
-            _ => {}
+        if let Err(fault) = reopened {
+            self.broke(&fault);
+            return Err(Fault::Unknown(fault.to_string()));
         }
-        reopened
+        if let Some(log) = &self.log {
+            log.made_safe(seen);
+        }
+        Ok(())
+    }
+
+    /// What a transaction watches while it works: once it changed, the transaction has to end.
+    pub(super) fn turn(&self) -> watch::Receiver<u64> {
+        self.turns.subscribe()
     }
 
     /// Waits until no transaction is open.
@@ -145,6 +170,7 @@ impl Core {
             if let Ok(open) = timeout(ALONE_WAIT, Arc::clone(&self.open).write_owned()).await {
                 return open;
             }
+            self.turns.send_modify(|turn| *turn += 1);
         }
     }
 

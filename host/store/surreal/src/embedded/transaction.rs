@@ -11,14 +11,19 @@ use surrealdb_datastore::tx::Transaction as Inner;
 use surrealdb_datastore::val::{RecordId, Strand, TableName};
 use surrealdb_kvs::key::{KVKey, KVKeyDecode, RawRange};
 use surrealdb_kvs::value::KVValue;
+use tokio::sync::watch;
 
 use super::shared::{Core, Held};
+use super::to_its_end;
 use crate::{Bindings, Bound, Fault, Object, Principal, RecordIdKey, Row, Transaction, Value, value};
 
 pub(super) struct EmbeddedTransaction {
-    core: Arc<Core>,
-    held: Held,
     inner: Arc<Inner>,
+    core: Arc<Core>,
+    /// Changes when the database has to be closed: this transaction then gives way.
+    turn: watch::Receiver<u64>,
+    /// Let go last: while it is held, the database stays open.
+    held: Arc<Held>,
 }
 
 fn fault(error: anyhow::Error) -> Fault {
@@ -42,7 +47,24 @@ fn fields(data: Value) -> Object {
 
 impl EmbeddedTransaction {
     pub(super) fn new(core: Arc<Core>, held: Held, inner: Inner) -> Self {
-        Self { core, held, inner: Arc::new(inner) }
+        Self { inner: Arc::new(inner), turn: core.turn(), core, held: Arc::new(held) }
+    }
+
+    fn gave_way() -> Fault {
+        Fault::Conflict("the transaction was open for too long while the store had to be opened again".into())
+    }
+
+    /// Works as long as this transaction may stay open.
+    async fn in_turn<T>(&self, work: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
+        if self.turn.has_changed().unwrap_or(true) {
+            return Err(Self::gave_way());
+        }
+        let mut turn = self.turn.clone();
+        tokio::select! {
+            biased;
+            result = work => result,
+            _ = turn.changed() => Err(Self::gave_way()),
+        }
     }
 
     fn key<'a>(&self, table: &'a TableName, id: &'a RecordIdKey) -> RecordKey<'a> {
@@ -108,7 +130,8 @@ impl Transaction for EmbeddedTransaction {
         if is_empty(&range) || rows == 0 {
             return Ok(Vec::new());
         }
-        let stored = self.inner.scan_raw(range, limit(rows), 0, None).await.map_err(fault)?;
+        let read = async { self.inner.scan_raw(range, limit(rows), 0, None).await.map_err(fault) };
+        let stored = self.in_turn(read).await?;
         self.rows(&table, stored)
     }
 
@@ -118,7 +141,8 @@ impl Transaction for EmbeddedTransaction {
         if is_empty(&range) || rows == 0 {
             return Ok(Vec::new());
         }
-        let stored = self.inner.scanr_raw(range, limit(rows), 0, None).await.map_err(fault)?;
+        let read = async { self.inner.scanr_raw(range, limit(rows), 0, None).await.map_err(fault) };
+        let stored = self.in_turn(read).await?;
         self.rows(&table, stored)
     }
 
@@ -141,28 +165,22 @@ impl Transaction for EmbeddedTransaction {
         let request = QueryRequest::new(text, self.held.home.session(principal))
             .with_variables(Some(value::variables(bindings)?))
             .with_transaction(Arc::clone(&self.inner));
-        let answers = self.held.datastore.run(request).await.map_err(|error| Fault::of_query(&error))?;
-        let mut last = Value::None;
-        for answer in answers {
-            last = Value::from(answer.result.map_err(|error| Fault::of_query(&error))?);
-        }
-        Ok(last)
+        let work = async {
+            let answers = self.held.datastore.run(request).await.map_err(|error| Fault::of_query(&error))?;
+            let mut last = Value::None;
+            for answer in answers {
+                last = Value::from(answer.result.map_err(|error| Fault::of_query(&error))?);
+            }
+            Ok(last)
+        };
+        self.in_turn(work).await
     }
 
     async fn commit(self: Box<Self>) -> Result<(), Fault> {
-        let core = Arc::clone(&self.core);
-        let before = core.newest_segment();
-        let committed = self.inner.commit().await.map_err(fault);
-        let wrote = self.inner.writeable();
-        if wrote && let Err(fault) = &committed {
-            core.note(fault);
+        if self.turn.has_changed().unwrap_or(true) {
+            return Err(Self::gave_way());
         }
-        drop(self);
-        committed?;
-        if wrote && core.is_broken() {
-            return Err(Fault::Unknown("another commit failed at the same time".into()));
-        }
-        if wrote && core.newest_segment() != before { core.make_safe(before).await } else { Ok(()) }
+        to_its_end(commit(self)).await
     }
 
     async fn cancel(self: Box<Self>) -> Result<(), Fault> {
@@ -170,16 +188,34 @@ impl Transaction for EmbeddedTransaction {
     }
 }
 
+async fn commit(transaction: Box<EmbeddedTransaction>) -> Result<(), Fault> {
+    let core = Arc::clone(&transaction.core);
+    let before = core.newest_segment();
+    let committed = transaction.inner.commit().await.map_err(fault);
+    let wrote = transaction.inner.writeable();
+    if wrote && let Err(fault) = &committed {
+        core.note(fault);
+    }
+    drop(transaction);
+    committed?;
+    if wrote && core.is_broken() {
+        return Err(Fault::Unknown("another commit failed at the same time".into()));
+    }
+    if wrote && core.newest_segment() != before { core.make_safe(before).await } else { Ok(()) }
+}
+
 impl Drop for EmbeddedTransaction {
     fn drop(&mut self) {
         if self.inner.writeable() && !self.inner.closed() {
-            let inner = Arc::clone(&self.inner);
+            let (inner, held) = (Arc::clone(&self.inner), Arc::clone(&self.held));
             // Undone in the background: a transaction left open keeps old versions alive.
             if let Ok(runtime) = tokio::runtime::Handle::try_current() {
                 runtime.spawn(async move {
                     if let Err(error) = inner.cancel().await {
                         tracing::debug!(%error, "a dropped transaction could not be undone");
                     }
+                    drop(inner);
+                    drop(held);
                 });
             }
         }

@@ -3,11 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
+
 use super::super::commands::{Command, CommandError};
 use super::super::settle::Verdict;
 use super::super::slots::{Origin, SlotState};
 use super::{Draftsman, without_attempt};
 use crate::ids::Place;
+use crate::message::{Message, Payload};
 use crate::outbox::records::{DeadLetter, DeadState, Done, DoneEnd, IdState, Parked, Scheduled, Segment};
 use crate::port::store::Write;
 
@@ -106,15 +109,21 @@ impl Draftsman<'_> {
                 self.flight.key_released.push(Arc::clone(dead));
             }
             Command::Purge(dead) => {
+                // Only that it was there stays, for as long as the history does.
+                if let Payload::Blob { blob, .. } = &dead.message.payload {
+                    self.writes.push(Write::DeleteBlob(blob.clone()));
+                }
+                let nothing = Payload::Inline(Bytes::new());
+                let message = Message { payload: nothing, headers: Vec::new(), ..(*dead.message).clone() };
                 self.writes.push(Write::DeleteDead(dead.place.seq()));
                 let done = Done {
                     index: dead.place.index,
-                    message: Arc::clone(&dead.message),
+                    message: Arc::new(message),
                     end: DoneEnd::Purged,
                     at: self.now.wall,
                     attempts: dead.attempts,
                     receipt: None,
-                    history: dead.history.clone(),
+                    history: Vec::new(),
                 };
                 self.history.entry(dead.place.segment).or_default().push(done);
                 self.flight.key_released.push(Arc::clone(dead));

@@ -36,6 +36,8 @@ pub(super) struct InFlight {
     /// Settled messages; a parked one with its new row.
     pub settled: Vec<(Seq, Option<Arc<Parked>>)>,
     pub parked_claims: Vec<Seq>,
+    /// Messages that expired.
+    pub expired: usize,
     /// New segments; true = bring to memory.
     pub new_segments: Vec<(Arc<Segment>, bool)>,
     /// Rewritten segments (evicted, or a message cancelled).
@@ -160,6 +162,7 @@ impl Owner {
                 began: now.mono,
                 settled: Vec::new(),
                 parked_claims: Vec::new(),
+                expired: 0,
                 new_segments: Vec::new(),
                 rewritten: Vec::new(),
                 finished: Vec::new(),

@@ -73,7 +73,9 @@ impl Draftsman<'_> {
                 self.die(place, message, fault, attempts, history, seq, origin);
             }
             Verdict::Expired | Verdict::Cancelled => {
-                let end = if matches!(verdict, Verdict::Expired) { DoneEnd::Expired } else { DoneEnd::Cancelled };
+                let is_over = matches!(verdict, Verdict::Expired);
+                let end = if is_over { DoneEnd::Expired } else { DoneEnd::Cancelled };
+                self.flight.expired += usize::from(is_over);
                 let done = Done {
                     index: place.index,
                     end,

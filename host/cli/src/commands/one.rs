@@ -1,0 +1,46 @@
+//! Requests about one message or dead letter.
+
+use serde_json::Value;
+
+use super::{Context, lists};
+use crate::client::{Answer, ClientError};
+use crate::exit::CliError;
+
+/// Asks for one of a list. Without a tenant the host takes the token's only one, else `default`.
+pub(super) async fn look(
+    context: &Context<'_>,
+    list: &str,
+    id: &str,
+    tenant: Option<&str>,
+) -> Result<Answer, CliError> {
+    checked(context.client.get(&["v1", list, id], &lists::tenant_query(tenant)).await, tenant)
+}
+
+/// Acts on one of a list.
+pub(super) async fn act(
+    context: &Context<'_>,
+    list: &str,
+    id: &str,
+    tenant: Option<&str>,
+    act: &str,
+    body: &Value,
+) -> Result<Answer, CliError> {
+    checked(context.client.post(&["v1", list, id, act], &lists::tenant_query(tenant), body).await, tenant)
+}
+
+fn checked(answer: Result<Answer, ClientError>, tenant: Option<&str>) -> Result<Answer, CliError> {
+    let answer = answer.map_err(|error| missed(error, tenant))?;
+    answer.need("id", Value::as_str)?;
+    Ok(answer)
+}
+
+/// Says where was looked. When no tenant was named the host says it.
+pub(super) fn missed(error: ClientError, tenant: Option<&str>) -> CliError {
+    match (error, tenant) {
+        (ClientError::Refused(mut refusal), Some(tenant)) if refusal.code == "OUTBOX.NOT_FOUND" => {
+            refusal.detail.push_str(&format!(" in tenant {tenant:?}"));
+            ClientError::Refused(refusal).into()
+        }
+        (error, _) => error.into(),
+    }
+}
