@@ -24,7 +24,7 @@ pub enum SandboxError {
     },
     /// Neither a component nor a module.
     #[error(
-        "it isn't a WebAssembly component ({cause}): give the .wasm file that `waybill plugin build` or `cargo build --target wasm32-wasip2` made"
+        "it isn't a WebAssembly component ({cause}): give the .wasm file that `cargo build --target wasm32-wasip2` made"
     )]
     NotAComponent {
         /// What the parser says.
@@ -47,9 +47,7 @@ pub enum SandboxError {
         bytes_max: usize,
     },
     /// No manifest inside.
-    #[error(
-        "it has no manifest: put waybill-plugin.toml beside Cargo.toml and call waybill_plugin::manifest!(), or build it with `waybill plugin build`"
-    )]
+    #[error("it has no manifest: put waybill-plugin.toml beside Cargo.toml and call waybill_plugin::manifest!()")]
     NoManifest,
     /// The manifest is wrong.
     #[error("its manifest isn't usable: {cause}")]

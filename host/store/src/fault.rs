@@ -10,6 +10,7 @@ pub fn store_error(fault: Fault) -> StoreError {
         Fault::Exists(text) => StoreError::Exists(text),
         Fault::DiskFull(text) => StoreError::DiskFull(text),
         Fault::Unavailable(text) | Fault::Unknown(text) => StoreError::Unavailable(text),
+        Fault::Corrupt(text) => StoreError::Corrupt(text),
         Fault::Statement(text) => StoreError::Statement(text),
         Fault::Other(text) => StoreError::Other(text),
     }

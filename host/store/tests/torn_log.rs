@@ -96,6 +96,21 @@ async fn a_log_damaged_in_the_middle_is_refused_with_its_name_and_left_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_table_is_refused_and_not_waited_for() {
+    let root = tempfile::tempdir().unwrap();
+    let store = open(root.path()).await.unwrap();
+    write(&store, "a", 100).await;
+    store.close().await.unwrap();
+    let table = fs::read_dir(root.path().join("sstables")).unwrap().next().unwrap().unwrap().path();
+    let mut bytes = fs::read(&table).unwrap();
+    bytes[100..107].fill(b'X');
+    fs::write(&table, bytes).unwrap();
+
+    let error = open(root.path()).await.err().unwrap();
+    assert_eq!(error.code(), "STORAGE.CORRUPT");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_commit_that_fills_the_write_buffer_survives_a_crash() {
     const BUFFER: u64 = 8 * 1024 * 1024;
     const ROW: usize = 40_000;

@@ -115,6 +115,10 @@ pub trait TransactStore: Send + Sync + 'static {
     async fn operation(&self, id: &str) -> Result<Option<Operation>, StoreError>;
     /// Operations that are to be resumed.
     async fn running_operations(&self) -> Result<Vec<Operation>, StoreError>;
+    /// Notes whether an operator has paused a transport: it stays so over restarts.
+    async fn set_paused(&self, transport: &str, paused: bool) -> Result<(), StoreError>;
+    /// Names of the transports that are paused.
+    async fn paused(&self) -> Result<Vec<String>, StoreError>;
     /// Appends to the audit trail.
     async fn audit(&self, event: &AuditEvent) -> Result<(), StoreError>;
     /// Latest audit events, newest first.

@@ -204,6 +204,14 @@ async fn work(outbox: &Outbox, id: &str, stop: &AtomicBool) -> Result<(), Servic
         progress.operation.state = *state;
     }
     progress.note().await?;
+    if let Ok(Some(state)) = &ended {
+        let operation = &progress.operation;
+        let detail = serde_json::json!({
+            "kind": operation.kind, "state": state, "done": operation.done, "failed": operation.failed,
+        });
+        let event = outbox.event("OperationEnded", "host", operation.tenant.as_deref(), id, detail);
+        outbox.audit_event(event).await;
+    }
     ended.map(|_| ())
 }
 

@@ -152,6 +152,7 @@ impl Outbox {
         for shard in &self.shards {
             shard.pause(id, paused);
         }
+        self.context.stores.transact.set_paused(name, paused).await?;
         let kind = if paused { "TransportPaused" } else { "TransportResumed" };
         self.audit_event(self.event(kind, actor, None, name, serde_json::Value::Null)).await;
         self.transport_view(name).await.ok_or_else(|| Self::no_transport(name))

@@ -1,6 +1,7 @@
 //! Takes a shard over, watches it while another host owns it, and takes it over from itself after a panic.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -164,6 +165,12 @@ async fn try_take(shard: ShardId, context: &Context, observer: &mut Observer) ->
         }
     }
     let adopted = adopt(store.as_ref(), shard, taken).await?;
+    // Before anything is sent.
+    for name in context.stores.transact.paused().await? {
+        if let Some((_, line)) = context.transports.find(&name) {
+            line.paused.store(true, Ordering::Release);
+        }
+    }
     let now = context.clock.now();
     Ok(Take::Done(Box::new(Owner::new(owner_config(shard, context), adopted, began.mono, now))))
 }

@@ -141,6 +141,23 @@ async fn a_paused_transport_sends_nothing_until_it_is_resumed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pause_outlives_the_process_and_ends_when_it_is_lifted() {
+    let world = World::new();
+    let host = world.start().await;
+    host.outbox.pause("main", "ops").await.unwrap();
+    let id = host.send_one(message("a")).await;
+    drop(host);
+    let host = world.start().await;
+    pass(seconds(60)).await;
+    assert_eq!(world.main.log().sent.len(), 0);
+    assert!(host.outbox.transports().await[0].paused);
+    host.outbox.resume("main", "ops").await.unwrap();
+    host.until_state(&id, MessageState::Done).await;
+    drop(host);
+    assert!(!world.start().await.outbox.transports().await[0].paused);
+}
+
+#[tokio::test(start_paused = true)]
 async fn messages_whose_route_is_gone_wait_and_are_shown_until_it_is_back() {
     let world = World::new();
     world.main.tell(|_| retryable("LATER"));
@@ -161,6 +178,7 @@ async fn messages_whose_route_is_gone_wait_and_are_shown_until_it_is_back() {
 
     world.main.tell(|_| ack());
     let host = world.start().await;
+    host.outbox.resume("main", "ops").await.unwrap();
     host.until_done(&[parked, flowing]).await;
 }
 

@@ -10,13 +10,19 @@ use async_trait::async_trait;
 use waybill_core::ids::Tenant;
 use waybill_core::port::store::StoreError;
 use waybill_core::port::transact::{AuditEvent, DoorGroup, Operation, Statement, TransactStore, Transacted};
-use waybill_surreal::{Bound, RecordIdKey, text_of};
+use waybill_surreal::{Bound, RecordIdKey, object, text, text_of};
 
 use crate::fault::store_error;
 use crate::rows::small;
 use crate::store::{SurrealStore, finish};
-use crate::tables::OPERATIONS;
+use crate::tables::{META, OPERATIONS};
 
+/// Paused transports are noted under this and their name.
+const PAUSED: &str = "paused/";
+/// Behind all of them.
+const PAUSED_END: &str = "paused0";
+/// Far more transports than a host has.
+const PAUSED_MAX: usize = 10_000;
 /// Operations read in one page.
 const OPERATIONS_PAGE: usize = 200;
 
@@ -57,6 +63,24 @@ impl TransactStore for SurrealStore {
                 }
             }
         }
+    }
+
+    async fn set_paused(&self, transport: &str, paused: bool) -> Result<(), StoreError> {
+        let key = RecordIdKey::String(format!("{PAUSED}{transport}").into());
+        let transaction = self.begin(true).await?;
+        let worked = match paused {
+            true => transaction.put(META, key, object([("transport", text(transport))])).await,
+            false => transaction.delete(META, key).await,
+        };
+        finish(transaction, worked.map_err(store_error)).await
+    }
+
+    async fn paused(&self) -> Result<Vec<String>, StoreError> {
+        let transaction = self.begin(false).await?;
+        let from = Bound::Included(RecordIdKey::String(PAUSED.into()));
+        let until = Bound::Excluded(RecordIdKey::String(PAUSED_END.into()));
+        let rows = transaction.scan(META, from, until, PAUSED_MAX).await.map_err(store_error)?;
+        Ok(rows.iter().filter_map(|row| text_of(row.fields.get("transport"))).map(str::to_owned).collect())
     }
 
     async fn audit(&self, event: &AuditEvent) -> Result<(), StoreError> {

@@ -26,6 +26,9 @@ pub enum Fault {
     /// The commit may or may not have gone in.
     #[error("it isn't known whether the commit went in: {0}")]
     Unknown(String),
+    /// What is on the disk can't be read.
+    #[error("what is on the disk can't be read: {0}")]
+    Corrupt(String),
     /// The statement is wrong or failed.
     #[error("{0}")]
     Statement(String),
@@ -37,6 +40,8 @@ pub enum Fault {
 /// Texts of a full disk, as the operating system and SurrealDB write them.
 const DISK_FULL: [&str; 4] =
     ["No space left on device", "os error 28", "StorageFull", "read-and-deletion-only mode due to disk space"];
+/// Texts of damaged files.
+const CORRUPT: [&str; 2] = ["checksum verification failed", "Corrupted"];
 /// Texts of a conflict where its kind is lost.
 const CONFLICT: [&str; 3] = [
     "This transaction can be retried",
@@ -53,6 +58,8 @@ impl Fault {
     fn of_text(text: String) -> Self {
         if any(&text, &DISK_FULL) {
             Self::DiskFull(text)
+        } else if any(&text, &CORRUPT) {
+            Self::Corrupt(text)
         } else if any(&text, &CONFLICT) {
             Self::Conflict(text)
         } else if text.contains("commit outcome is unknown") {

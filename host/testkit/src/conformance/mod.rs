@@ -88,6 +88,7 @@ macro_rules! store_conformance {
             operations: only_running_operations_are_to_be_resumed
             operations: the_audit_trail_is_read_from_its_end
             operations: a_tenant_reads_its_own_audit_trail
+            operations: a_pause_stays_until_it_is_lifted
             kv: an_entry_comes_back_with_its_revision
             kv: expectations_are_held
             kv: quotas_are_kept

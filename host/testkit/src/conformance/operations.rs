@@ -83,3 +83,15 @@ pub async fn a_tenant_reads_its_own_audit_trail(store: &impl Store) {
     let tail = store.audit_tail(Some(&tenant("acme")), 2).await.unwrap();
     assert_eq!(tail, [7, 4].map(|n| event(n, Some("acme"))));
 }
+
+pub async fn a_pause_stays_until_it_is_lifted(store: &impl Store) {
+    assert!(store.paused().await.unwrap().is_empty());
+    for name in ["webhooks", "nats", "nats"] {
+        store.set_paused(name, true).await.unwrap();
+    }
+    assert_eq!(store.paused().await.unwrap(), ["nats", "webhooks"]);
+    for name in ["nats", "never"] {
+        store.set_paused(name, false).await.unwrap();
+    }
+    assert_eq!(store.paused().await.unwrap(), ["webhooks"]);
+}

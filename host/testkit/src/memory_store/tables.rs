@@ -1,6 +1,6 @@
 //! The tables, and the one function that changes them on behalf of an owner.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -71,6 +71,8 @@ pub struct Tables {
     pub door: BTreeMap<(ShardId, DoorKey), DoorContent>,
     /// `outbox_quarantine`: why, and what lay there.
     pub quarantine: BTreeMap<(ShardId, Seq), (String, Option<SegmentContent>)>,
+    /// Paused transports.
+    pub paused: BTreeSet<String>,
     /// `operations`.
     pub operations: BTreeMap<String, Operation>,
     /// `audit`, oldest first.

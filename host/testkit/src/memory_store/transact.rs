@@ -53,6 +53,20 @@ impl TransactStore for MemoryStore {
         }))
     }
 
+    async fn set_paused(&self, transport: &str, paused: bool) -> Result<(), StoreError> {
+        self.check()?;
+        self.write(|tables| match paused {
+            true => tables.paused.insert(transport.to_owned()),
+            false => tables.paused.remove(transport),
+        });
+        Ok(())
+    }
+
+    async fn paused(&self) -> Result<Vec<String>, StoreError> {
+        self.check()?;
+        Ok(self.read(|tables| tables.paused.iter().cloned().collect()))
+    }
+
     async fn audit(&self, event: &AuditEvent) -> Result<(), StoreError> {
         self.check()?;
         self.write(|tables| tables.audit.push(event.clone()));

@@ -167,6 +167,12 @@ impl TransactStore for Shim {
     async fn running_operations(&self) -> Result<Vec<Operation>, StoreError> {
         self.inner.running_operations().await
     }
+    async fn set_paused(&self, transport: &str, paused: bool) -> Result<(), StoreError> {
+        self.inner.set_paused(transport, paused).await
+    }
+    async fn paused(&self) -> Result<Vec<String>, StoreError> {
+        self.inner.paused().await
+    }
     async fn audit(&self, event: &AuditEvent) -> Result<(), StoreError> {
         self.inner.audit(event).await
     }

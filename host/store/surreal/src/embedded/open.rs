@@ -1,6 +1,7 @@
 //! Opening a database, and what has to be true of its log before.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use surrealdb_cnf::ConfigMap;
 use surrealdb_core::dbs::Session;
@@ -8,10 +9,15 @@ use surrealdb_core::kvs::{Datastore, QueryRequest};
 use surrealdb_datastore::catalog::providers::DatabaseProvider;
 use surrealdb_iam::{Level, Role};
 use surrealdb_kvs::TransactionType;
+use surrealdb_kvs::key::RawRange;
+use tokio::time::timeout;
 
 use super::log::Log;
 use super::{EmbeddedOptions, Home, Opened};
 use crate::Fault;
+
+/// Reading and writing what little there is to write at a start takes milliseconds.
+const START_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// Opens it, after a log that a crash left long is in tables.
 ///
@@ -61,6 +67,20 @@ async fn open(options: &EmbeddedOptions) -> Result<Opened, Fault> {
         .without_maintenance_tasks()
         .build_with_path(&options.url);
     let datastore = built.await.map_err(|error| Fault::of_storage(&error))?;
+    let started = timeout(START_TIME_MAX, start(&datastore, options)).await.unwrap_or_else(|_| {
+        let within = START_TIME_MAX.as_secs();
+        Err(Fault::Unavailable(format!("the database was opened and then didn't answer within {within} s")))
+    });
+    Ok(Opened { home: started?, datastore })
+}
+
+/// Makes it ready for work.
+async fn start(datastore: &Arc<Datastore>, options: &EmbeddedOptions) -> Result<Home, Fault> {
+    // What can't be read is found here and said: SurrealDB would try for minutes to write to it.
+    let reader = datastore.transaction(TransactionType::Read).await.map_err(|error| Fault::of_storage(&error))?;
+    let first = reader.scan_raw(RawRange::of_bytes(&[0], &[u8::MAX]), 1, 0, None).await;
+    reader.cancel().await.map_err(|error| Fault::of_storage(&error))?;
+    first.map_err(|error| Fault::of_storage(&error))?;
     datastore.check_version().await.map_err(|error| Fault::of_storage(&error))?;
     datastore.bootstrap().await.map_err(|error| Fault::of_storage(&error))?;
     datastore.start_maintenance_tasks();
@@ -79,7 +99,7 @@ async fn open(options: &EmbeddedOptions) -> Result<Opened, Fault> {
     let found = reader.expect_db_by_name(&options.namespace, &options.database).await;
     reader.cancel().await.map_err(|error| Fault::of_storage(&error))?;
     let found = found.map_err(|error| Fault::of_storage(&error))?;
-    let home = Home {
+    Ok(Home {
         namespace: found.namespace_id,
         database: found.database_id,
         host: Arc::new(Session::owner().with_ns(&options.namespace).with_db(&options.database)),
@@ -87,8 +107,7 @@ async fn open(options: &EmbeddedOptions) -> Result<Opened, Fault> {
             Level::Database(options.namespace.clone(), options.database.clone()),
             Role::Editor,
         )),
-    };
-    Ok(Opened { datastore, home })
+    })
 }
 
 /// A name between backticks.

@@ -110,7 +110,8 @@ impl Core {
 
     async fn repair(self: Arc<Self>) {
         while !self.ended.load(Ordering::Acquire) {
-            if self.log.as_ref().is_none_or(|log| log.has_room(self.options.memtable_bytes)) {
+            let is_full = matches!(&*self.broken.borrow(), Some(Fault::DiskFull(_)));
+            if !is_full || self.log.as_ref().is_none_or(|log| log.has_room(self.options.memtable_bytes)) {
                 let mut open = self.alone().await;
                 if self.ended.load(Ordering::Acquire) {
                     return;
