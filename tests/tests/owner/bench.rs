@@ -11,7 +11,8 @@ use waybill_core::limits::SchedulerLimits;
 use waybill_core::new_message::{Draft, NewMessage};
 use waybill_core::outbox::owner::{
     Adopted, Applied, Built, Command, CommandError, DirectRequest, DoorPage, ExistingId, LoadRequest, Owner,
-    OwnerConfig, Routing, Rules, Sending, Settlement, TakeoverInput, Ticket, TransportId, Verdict, takeover,
+    OwnerConfig, Resolution, Routing, Rules, Sending, Settlement, TakeoverInput, Ticket, TransportId, Verdict,
+    takeover,
 };
 use waybill_core::outbox::records::{AttemptOutcome, AttemptRecord, DeadLetter, Done, DoorKey, Parked, content_digest};
 use waybill_core::port::store::{OwnerCommit, OwnerStore, StoreError};
@@ -195,6 +196,21 @@ impl Bench {
         let applied = self.owner.committed(self.now());
         self.owner.check_invariants().unwrap();
         (Some(commit), applied)
+    }
+
+    /// The commit that is out never goes in, and a barrier proves it.
+    pub fn give_up(&mut self) {
+        self.owner.commit_failed();
+        self.prove_not_applied();
+    }
+
+    /// What follows a failed commit until it is known that it didn't go in.
+    pub fn prove_not_applied(&mut self) {
+        let record = now_or(self.store.shard(SHARD));
+        let Resolution::Barrier(barrier) = self.owner.resolve(&record, self.now(), 7) else { panic!() };
+        self.store.apply(&barrier).unwrap();
+        let record = now_or(self.store.shard(SHARD));
+        assert!(matches!(self.owner.resolve(&record, self.now(), 8), Resolution::NotApplied));
     }
 
     /// Commits until there is nothing more to commit; what callers are told.

@@ -24,12 +24,7 @@ fn a_commit_is_given_up_only_after_a_barrier() {
     bench.ask(vec![message("one")]);
     bench.prepare();
     let late = bench.build().commit.unwrap();
-    bench.owner.commit_failed();
-    let record = now_or(bench.store.shard(SHARD));
-    let Resolution::Barrier(barrier) = bench.owner.resolve(&record, bench.now(), 7) else { panic!() };
-    bench.store.apply(&barrier).unwrap();
-    let record = now_or(bench.store.shard(SHARD));
-    assert!(matches!(bench.owner.resolve(&record, bench.now(), 8), Resolution::NotApplied));
+    bench.give_up();
     assert!(bench.store.apply(&late).is_err(), "it comes too late");
     // The request is still there and is done once.
     assert_eq!(bench.commit().enqueued.len(), 1);
@@ -45,11 +40,7 @@ fn callers_of_an_unknown_commit_are_told_so_once_and_nothing_is_redone_for_them(
     bench.owner.commit_failed();
     assert_eq!(bench.owner.abandon_requests(), [ticket]);
     assert!(bench.owner.abandon_requests().is_empty());
-    let record = now_or(bench.store.shard(SHARD));
-    let Resolution::Barrier(barrier) = bench.owner.resolve(&record, bench.now(), 7) else { panic!() };
-    bench.store.apply(&barrier).unwrap();
-    let record = now_or(bench.store.shard(SHARD));
-    assert!(matches!(bench.owner.resolve(&record, bench.now(), 8), Resolution::NotApplied));
+    bench.prove_not_applied();
     bench.commit();
     assert!(bench.take(1).is_empty());
 }
@@ -60,12 +51,7 @@ fn a_pass_whose_commit_came_to_nothing_is_owed() {
     bench.door(vec![message("one")]);
     bench.prepare();
     bench.build().commit.unwrap();
-    bench.owner.commit_failed();
-    let record = now_or(bench.store.shard(SHARD));
-    let Resolution::Barrier(barrier) = bench.owner.resolve(&record, bench.now(), 7) else { panic!() };
-    bench.store.apply(&barrier).unwrap();
-    let record = now_or(bench.store.shard(SHARD));
-    assert!(matches!(bench.owner.resolve(&record, bench.now(), 8), Resolution::NotApplied));
+    bench.give_up();
     assert!(bench.owner.in_door_pass());
     bench.owner.door_is_empty(bench.now());
     bench.commit();
@@ -138,12 +124,7 @@ fn due_messages_that_a_failed_commit_had_no_room_for_join_after_it() {
     bench.pass_time(1_000);
     bench.prepare();
     let lost = bench.build().commit.unwrap();
-    bench.owner.commit_failed();
-    let record = now_or(bench.store.shard(SHARD));
-    let Resolution::Barrier(barrier) = bench.owner.resolve(&record, bench.now(), 7) else { panic!() };
-    bench.store.apply(&barrier).unwrap();
-    let record = now_or(bench.store.shard(SHARD));
-    assert!(matches!(bench.owner.resolve(&record, bench.now(), 8), Resolution::NotApplied));
+    bench.give_up();
     assert!(bench.store.apply(&lost).is_err());
     bench.commit();
     assert_eq!(bench.read(|tables| tables.scheduled.len()), 0);

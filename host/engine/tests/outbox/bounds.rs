@@ -52,6 +52,7 @@ async fn a_segment_that_cannot_be_read_is_set_aside_and_shown_and_the_rest_goes_
     let malformed = waybill_core::outbox::records::Malformed { reason: "bad checksum".into(), raw: "AAAA".into() };
     world.memory.spoil_segment(shard, first, malformed);
     let host = world.start().await;
+    host.outbox.resume("main", "ops").await.unwrap();
     host.until_done(&fine).await;
     let check = host.outbox.ready().await.into_iter().find(|check| check.name == "segments").unwrap();
     assert!(check.status == "warn" && check.detail.contains("bad checksum"));

@@ -77,6 +77,7 @@ async fn a_backlog_larger_than_memory_is_counted_whole() {
     assert_eq!(count(host.outbox.stats(None).await.unwrap()), 1_000);
     host.drain().await;
     let host = world.start_with(|config| config.limits.window_messages = 100).await;
+    host.outbox.resume("main", "ops").await.unwrap();
     world.main.until_sent(1_000).await;
     eventually("none is left", async || count(host.outbox.stats(None).await.unwrap()) == 0).await;
 }

@@ -4,6 +4,7 @@ use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use http::{StatusCode, Uri};
 
+use super::one::One;
 use super::query::{Cursors, FilterQuery, ListQuery, TenantQuery, page, query};
 use super::{json, ok};
 use crate::app::App;
@@ -58,10 +59,9 @@ pub(crate) async fn show(
     Path(id): Path<String>,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    let asked: TenantQuery = query(&uri)?;
-    let tenant = caller.tenant_of(asked.tenant.as_deref(), "dead letter", &id)?;
-    let found = app.service.dead_letter(&tenant, &id).await;
-    ok(&MessageOut::from(found.map_err(|error| caller.missed(error, asked.tenant.as_deref(), &tenant))?))
+    let one = One::read(caller, id, &uri, "dead letter")?;
+    let found = app.service.dead_letter(&one.tenant, &one.id).await;
+    one.answer(found)
 }
 
 /// Put a dead letter back
@@ -77,12 +77,11 @@ pub(crate) async fn replay(
     Path(id): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let asked: TenantQuery = query(request.uri())?;
-    let tenant = caller.tenant_of(asked.tenant.as_deref(), "dead letter", &id)?;
+    let one = One::read(caller, id, request.uri(), "dead letter")?;
     let body: Replay = body::json_or_default(&app, request).await?;
     note("reason", &body.reason)?;
-    let found = app.service.replay(&tenant, &id, &body.reason, caller.name()).await;
-    ok(&MessageOut::from(found.map_err(|error| caller.missed(error, asked.tenant.as_deref(), &tenant))?))
+    let found = app.service.replay(&one.tenant, &one.id, &body.reason, one.caller.name()).await;
+    one.answer(found)
 }
 
 /// Fence a dead letter off
@@ -98,15 +97,14 @@ pub(crate) async fn quarantine(
     Path(id): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let asked: TenantQuery = query(request.uri())?;
-    let tenant = caller.tenant_of(asked.tenant.as_deref(), "dead letter", &id)?;
+    let one = One::read(caller, id, request.uri(), "dead letter")?;
     let body: Quarantine = body::json(&app, request).await?;
     note("note", &body.note)?;
     if body.note.trim().is_empty() {
         return Err(Problem::invalid("note is empty: say why it is fenced off").at("note"));
     }
-    let found = app.service.quarantine(&tenant, &id, &body.note, caller.name()).await;
-    ok(&MessageOut::from(found.map_err(|error| caller.missed(error, asked.tenant.as_deref(), &tenant))?))
+    let found = app.service.quarantine(&one.tenant, &one.id, &body.note, one.caller.name()).await;
+    one.answer(found)
 }
 
 /// Send an edited copy of a dead letter
@@ -124,17 +122,16 @@ pub(crate) async fn edit(
     Path(id): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let asked: TenantQuery = query(request.uri())?;
-    let tenant = caller.tenant_of(asked.tenant.as_deref(), "dead letter", &id)?;
+    let one = One::read(caller, id, request.uri(), "dead letter")?;
     let Received { bytes, media, share } = body::read(&app, request, BULK_BODY_BYTES_MAX).await?;
     body::only_json(media)?;
     let fields: MessageFields = decode::value(decode::utf8(&bytes)?)?;
-    let found = app.service.dead_letter(&tenant, &id).await;
-    let original = found.map_err(|error| caller.missed(error, asked.tenant.as_deref(), &tenant))?;
+    let found = app.service.dead_letter(&one.tenant, &one.id).await;
+    let original = one.found(found)?;
     let mut edited = [fields.over(original).map_err(Problem::invalid)?];
-    caller.admit(&mut edited, None)?;
+    one.caller.admit(&mut edited, None)?;
     let [edited] = edited;
-    let done = app.service.edit(&tenant, &id, edited, caller.name()).await?;
+    let done = app.service.edit(&one.tenant, &one.id, edited, one.caller.name()).await?;
     drop(share);
     let status = if done.duplicates.len() == done.ids.len() { StatusCode::OK } else { StatusCode::CREATED };
     json(status, &EnqueuedOut::from(done))

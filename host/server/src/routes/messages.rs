@@ -4,6 +4,7 @@ use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use http::{StatusCode, Uri};
 
+use super::one::One;
 use super::query::{Cursors, ListQuery, TenantQuery, page, query};
 use super::{json, ok};
 use crate::app::App;
@@ -80,10 +81,9 @@ pub(crate) async fn show(
     Path(id): Path<String>,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    let asked: TenantQuery = query(&uri)?;
-    let tenant = caller.tenant_of(asked.tenant.as_deref(), "message", &id)?;
-    let found = app.service.message(&tenant, &id).await;
-    ok(&MessageOut::from(found.map_err(|error| caller.missed(error, asked.tenant.as_deref(), &tenant))?))
+    let one = One::read(caller, id, &uri, "message")?;
+    let found = app.service.message(&one.tenant, &one.id).await;
+    one.answer(found)
 }
 
 /// Take a message back
@@ -99,10 +99,9 @@ pub(crate) async fn cancel(
     Path(id): Path<String>,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    let asked: TenantQuery = query(&uri)?;
-    let tenant = caller.tenant_of(asked.tenant.as_deref(), "message", &id)?;
-    let found = app.service.cancel(&tenant, &id, caller.name()).await;
-    ok(&MessageOut::from(found.map_err(|error| caller.missed(error, asked.tenant.as_deref(), &tenant))?))
+    let one = One::read(caller, id, &uri, "message")?;
+    let found = app.service.cancel(&one.tenant, &one.id, one.caller.name()).await;
+    one.answer(found)
 }
 
 /// Move a waiting message to another instant
@@ -116,9 +115,8 @@ pub(crate) async fn reschedule(
     Path(id): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let asked: TenantQuery = query(request.uri())?;
-    let tenant = caller.tenant_of(asked.tenant.as_deref(), "message", &id)?;
+    let one = One::read(caller, id, request.uri(), "message")?;
     let body: Reschedule = body::json(&app, request).await?;
-    let found = app.service.reschedule(&tenant, &id, body.not_before.0, caller.name()).await;
-    ok(&MessageOut::from(found.map_err(|error| caller.missed(error, asked.tenant.as_deref(), &tenant))?))
+    let found = app.service.reschedule(&one.tenant, &one.id, body.not_before.0, one.caller.name()).await;
+    one.answer(found)
 }

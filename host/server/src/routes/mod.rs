@@ -2,6 +2,7 @@
 
 mod dead_letters;
 mod messages;
+mod one;
 mod operations;
 mod outbox;
 mod query;
