@@ -187,7 +187,7 @@ fn check_headers(headers: &Headers) -> InputResult<()> {
 }
 
 /// Event type and version of a subject shaped `{context}.event.{name}.v{n}` (source document 5), else the topic and 1.
-fn event_of(topic: &Topic) -> (String, u32) {
+pub fn event_of(topic: &Topic) -> (String, u32) {
     if topic.scheme() == Scheme::Bus {
         let parts: Vec<&str> = topic.subject().split('.').collect();
         if let [_, "event", name @ .., version] = parts.as_slice()

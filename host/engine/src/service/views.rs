@@ -125,16 +125,15 @@ impl Outbox {
     }
 
     fn waiting(&self, why: Option<WhyWaiting>) -> Option<Waiting> {
-        let id_at = |seq: Seq| format!("the message at seq {seq}");
         let waiting =
             |on: &str, reason: String, since, until| Some(Waiting { on: on.to_owned(), reason, since, until });
         match why {
             Some(WhyWaiting::Sending) => None,
             Some(WhyWaiting::Key(head)) => {
-                waiting("key", format!("{} of its key isn't finished", id_at(head)), None, None)
+                waiting("key", format!("message {head} of its key isn't finished"), None, None)
             }
             Some(WhyWaiting::DeadKey(head)) => {
-                waiting("key", format!("{} of its key is a dead letter that holds the key", id_at(head)), None, None)
+                waiting("key", format!("dead letter {head} of its key holds the key"), None, None)
             }
             Some(WhyWaiting::Retry(due)) => waiting("retry", "its last attempt failed".to_owned(), None, Some(due)),
             Some(WhyWaiting::Held(key, hold)) => {

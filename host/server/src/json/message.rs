@@ -3,8 +3,9 @@
 use std::fmt;
 
 use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, MapAccess, Visitor};
-use waybill_core::new_message::NewMessage;
+use waybill_core::new_message::{NewMessage, event_of};
 use waybill_core::port::service::MessageView;
+use waybill_core::topic::Topic;
 
 use super::headers::HeadersJson;
 use super::instant::Instant;
@@ -127,6 +128,10 @@ impl MessageFields {
         let untouched = !(self.given | self.cleared);
         let edited = &mut self.message;
         let stays = |field: Field| untouched & field.bit() != 0;
+        // What was made from the topic follows it.
+        let derived = Topic::parse(&original.topic).map(|topic| event_of(&topic));
+        let follows = !stays(Field::Topic)
+            && derived.is_ok_and(|(event, version)| event == original.event_type && version == original.event_version);
         macro_rules! inherit {
             ($($field:ident: $slot:ident),+ $(,)?) => { $(if stays(Field::$field) { edited.$slot = original.$slot; })+ };
         }
@@ -138,10 +143,10 @@ impl MessageFields {
         if stays(Field::OccurredAt) {
             edited.occurred_at = Some(original.occurred_at);
         }
-        if stays(Field::EventType) {
+        if stays(Field::EventType) && !follows {
             edited.event_type = Some(original.event_type);
         }
-        if stays(Field::EventVersion) {
+        if stays(Field::EventVersion) && !follows {
             edited.event_version = Some(original.event_version);
         }
         if stays(Field::Tenant) {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::slots::SlotState;
 use super::{Hold, HoldKey, Owner, TransportId};
-use crate::ids::{KeyHash, Seq, Tenant};
+use crate::ids::{KeyHash, MessageId, Seq, Tenant};
 use crate::time::UnixMillis;
 
 /// How much of a tenant waits for a transport.
@@ -23,10 +23,10 @@ pub struct Depths {
 /// What an idle message waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WhyWaiting {
-    /// An earlier message of its key, here.
-    Key(Seq),
-    /// A dead letter that holds its key, here.
-    DeadKey(Seq),
+    /// This earlier message of its key.
+    Key(MessageId),
+    /// This dead letter, which holds its key.
+    DeadKey(MessageId),
     /// Its retry, due then.
     Retry(UnixMillis),
     /// A held destination, transport or missing route.
@@ -172,15 +172,13 @@ impl Owner {
             },
             SlotState::Waiting => {
                 if let Some(key) = slot.key {
-                    if let Some(dead) =
-                        self.held_keys.get(&key).and_then(|holders| holders.keys().next()).filter(|dead| **dead < seq)
-                    {
-                        return Some(WhyWaiting::DeadKey(*dead));
+                    let holder = self.held_keys.get(&key).and_then(|holders| holders.first_key_value());
+                    if let Some((_, dead)) = holder.filter(|(dead, _)| **dead < seq) {
+                        return Some(WhyWaiting::DeadKey(dead.message.id.clone()));
                     }
-                    if let Some(head) =
-                        self.keys.get(&key).and_then(|queue| queue.busy.or(queue.head())).filter(|head| *head != seq)
-                    {
-                        return Some(WhyWaiting::Key(head));
+                    let head = self.keys.get(&key).and_then(|queue| queue.busy.or(queue.head()));
+                    if let Some(head) = head.filter(|head| *head != seq).and_then(|head| self.slots.get(&head)) {
+                        return Some(WhyWaiting::Key(head.message.id.clone()));
                     }
                 }
                 WhyWaiting::Retry(slot.due)
