@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::judge::checksum;
-use super::plan::{BATCH_MAX, KEYS, TABLE, TENANTS, TRANSACTION_MAX};
+use super::plan::{BATCH_MAX, KEYS, PRODUCER_PAUSE, TABLE, TENANTS, TRANSACTION_MAX};
 use crate::api::{Api, NoReply, Reply};
 use crate::ledger::{ClientLedger, Fate, Kind, Sent};
 
@@ -97,6 +97,7 @@ pub(super) async fn produce(
         if host.last {
             return Ok(());
         }
+        tokio::time::sleep(PRODUCER_PAUSE).await;
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a run does, and what it must have shown to count as proof.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Producers. Each has keys of its own, so that the order of a key is the order in which one client was answered.
 pub const PRODUCERS: usize = 4;
@@ -21,6 +22,9 @@ pub const EARLY_ONE_IN: u32 = 8;
 pub const BACKLOG_MAX: usize = 5_000;
 /// How far it catches up.
 pub const BACKLOG_LOW: usize = 1_000;
+/// A producer's pause between two requests. Faster, and most of the run would be the delivery of what crashes have made suspect,
+/// one message at a time.
+pub const PRODUCER_PAUSE: Duration = Duration::from_millis(2);
 /// Business rows.
 pub const TABLE: &str = "kill_rows";
 
