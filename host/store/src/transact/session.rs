@@ -32,6 +32,9 @@ pub enum BusinessError {
 
 /// An open transaction. Dropping it undoes everything.
 ///
+/// Keep it short: the store can't be opened again while it is open, which it has to be whenever its write buffer is full, and
+/// everybody else waits for that. After a second its next call fails with a conflict; one that makes no call isn't interrupted.
+///
 /// It takes the same statements as `POST /v1/transactions` and keeps Waybill's own tables closed. Messages go to the doorstep of
 /// their shard; a host in this process looks there when [`BusinessTransaction::commit`] is followed by the engine's `knock`, any other
 /// host at its next look. Topics aren't checked against routes here: a message that no route takes waits, visibly.
