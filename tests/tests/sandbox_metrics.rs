@@ -33,6 +33,7 @@ async fn calls_traps_memory_and_refusals_are_measured() {
     let read = |name: &str, label: &str| value(&handle, name, &[&labels[..], &[label]].concat());
     assert_eq!(read("waybill_plugin_instances_open", ""), 1.0);
     assert!(read("waybill_plugin_memory_bytes", "") >= 65_536.0);
+    assert!(read("waybill_plugin_cpu_microseconds_total", "") > 0.0, "opening took some");
     for payload in ["fine", "poison", "fine", "fine"] {
         let _ = send(&transport, vec![delivery(1, payload)]).await;
     }

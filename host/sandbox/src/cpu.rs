@@ -9,6 +9,8 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
+use metrics::Counter;
+
 /// One part in this many of the time that passes is credited without a call: what a guest does between calls (reading a
 /// connection, heartbeats) costs little, and one that spins uses ten times as much.
 const BACKGROUND_PART: i64 = 10;
@@ -21,16 +23,19 @@ pub(crate) struct CpuMeter {
     start: Instant,
     /// When time was last credited, since `start`.
     credited: AtomicI64,
+    /// All that was ever used.
+    used: Counter,
 }
 
 impl CpuMeter {
-    /// An account that starts with `first` and holds at most `most` once it is open.
-    pub(crate) fn new(first: Duration, most: Duration) -> Self {
+    /// An account that starts with `first` and holds at most `most` once it is open. What is used is counted in `used`.
+    pub(crate) fn new(first: Duration, most: Duration, used: Counter) -> Self {
         Self {
             left: AtomicI64::new(micros(first)),
             most: micros(most),
             start: Instant::now(),
             credited: AtomicI64::new(0),
+            used,
         }
     }
 
@@ -61,7 +66,9 @@ impl CpuMeter {
     }
 
     fn spend(&self, used: Duration) {
-        self.left.fetch_sub(micros(used), Ordering::Relaxed);
+        let used = micros(used);
+        self.left.fetch_sub(used, Ordering::Relaxed);
+        self.used.increment(used.unsigned_abs());
     }
 
     /// Runs `work` on this account.
@@ -102,7 +109,7 @@ mod tests {
 
     #[test]
     fn credit_is_capped_and_forgives_debt() {
-        let meter = CpuMeter::new(Duration::from_millis(1), Duration::from_millis(3));
+        let meter = CpuMeter::new(Duration::from_millis(1), Duration::from_millis(3), Counter::noop());
         meter.spend(Duration::from_secs(3600));
         assert!(meter.is_overdrawn());
         meter.credit(Duration::from_millis(2));
@@ -113,7 +120,7 @@ mod tests {
 
     #[test]
     fn a_little_work_between_calls_is_no_debt() {
-        let meter = CpuMeter::new(Duration::ZERO, Duration::from_millis(3));
+        let meter = CpuMeter::new(Duration::ZERO, Duration::from_millis(3), Counter::noop());
         meter.credited.store(-1_000_000, Ordering::Relaxed);
         meter.spend(Duration::from_millis(50));
         assert!(!meter.is_overdrawn(), "a second has passed");
@@ -123,7 +130,7 @@ mod tests {
 
     #[tokio::test]
     async fn waiting_is_free_and_work_is_not() {
-        let meter = CpuMeter::new(Duration::from_secs(1), Duration::from_secs(1));
+        let meter = CpuMeter::new(Duration::from_secs(1), Duration::from_secs(1), Counter::noop());
         meter
             .charge(async {
                 tokio::time::sleep(Duration::from_millis(5)).await;

@@ -13,6 +13,8 @@ pub(crate) struct Meters {
     call_ok: Counter,
     call_seconds: Histogram,
     pub(crate) restarts: Counter,
+    /// CPU time, in microseconds.
+    pub(crate) cpu: Counter,
     pub(crate) memory: Gauge,
     pub(crate) instances_open: Gauge,
     /// Instances whose breaker is open.
@@ -35,6 +37,7 @@ impl Meters {
             call_ok: counter!("waybill_plugin_calls_total", &ok),
             call_seconds: histogram!("waybill_plugin_call_seconds", &labels),
             restarts: counter!("waybill_plugin_restarts_total", &labels),
+            cpu: counter!("waybill_plugin_cpu_microseconds_total", &labels),
             memory: gauge!("waybill_plugin_memory_bytes", &labels),
             instances_open: gauge!("waybill_plugin_instances_open", &labels),
             breaker: gauge!("waybill_plugin_breaker_state", &labels),

@@ -60,6 +60,7 @@ pub const PLUGIN_METRICS: &Table = &[
     ("waybill_plugin_call_seconds", "Time of calls into a plugin, in seconds."),
     ("waybill_plugin_traps_total", "Calls that trapped or ran out of time, by kind."),
     ("waybill_plugin_restarts_total", "Instances opened again after a failure."),
+    ("waybill_plugin_cpu_microseconds_total", "CPU time of a plugin's instances, in microseconds."),
     ("waybill_plugin_memory_bytes", "Linear memory of a plugin's instances."),
     ("waybill_plugin_instances_open", "Instances that serve."),
     ("waybill_plugin_breaker_state", "Instances whose breaker is open because they kept failing."),

@@ -71,7 +71,7 @@ pub(crate) async fn open(
     let deadline = started + limits.open_timeout;
     reported.forget();
     let most = limits.cpu_per_call * limits.calls_per_instance.clamp(1, CPU_CALLS_MAX);
-    let cpu = Arc::new(CpuMeter::new(CPU_OPEN, most));
+    let cpu = Arc::new(CpuMeter::new(CPU_OPEN, most, endpoint.context.meters.cpu.clone()));
     let mut store = store(endpoint, number, Arc::clone(&cpu), reported);
     store.data_mut().calls.insert(OPEN_CALL, CallRecord { started, deadline, sink: None, told: Vec::new() });
 
