@@ -5,7 +5,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::slots::{Origin, SlotState};
+use super::slots::SlotState;
 use super::{Owner, TransportId};
 use crate::ids::{Seq, Tenant};
 use crate::time::UnixMillis;
@@ -209,8 +209,7 @@ impl Owner {
 
     /// Of a tenant with too many retries waiting only those can be sent.
     fn may_try(&self, seq: Seq) -> bool {
-        let slot = self.slots.get(&seq);
-        slot.is_some_and(|slot| slot.origin == Origin::Parked || !self.is_stalled(&slot.message.tenant))
+        self.slots.contains_key(&seq) && !self.is_stalled(seq)
     }
 
     /// Lets a message try a hold, and every other one that it falls under: it can go only when all of them are due.

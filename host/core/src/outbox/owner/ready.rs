@@ -1,6 +1,6 @@
 //! What an idle message waits for: an earlier one of its key, its time, a hold, a claim, its turn.
 
-use super::slots::{Origin, SlotState};
+use super::slots::{Origin, Slot, SlotState};
 use super::{Owner, Rule};
 use crate::ids::{KeyHash, Seq, Tenant};
 use crate::limits::SUSPECT_SOLO_AT;
@@ -100,7 +100,7 @@ impl Owner {
         if let Some(hold) = self.hold_of(seq) {
             return Some(Wish::State(SlotState::Held(hold)));
         }
-        if slot.origin == Origin::Segment && self.is_stalled(&slot.message.tenant) {
+        if self.is_stalled(seq) {
             return Some(Wish::State(SlotState::Stalled));
         }
         if slot.suspect >= SUSPECT_SOLO_AT && !self.is_solo(seq) {
@@ -217,18 +217,26 @@ impl Owner {
         [timer, self.holds.next_try(), self.scheduled.next].into_iter().flatten().min()
     }
 
-    pub(super) fn is_stalled(&self, tenant: &Tenant) -> bool {
+    pub(super) fn has_too_many_retries(&self, tenant: &Tenant) -> bool {
         self.parked_count.get(tenant).is_some_and(|count| *count >= self.config.parked_per_tenant)
+    }
+
+    /// Whether a message has to wait until some of its tenant's retries are through: every fresh one, but for those that
+    /// hold a retry of their key up.
+    pub(super) fn is_stalled(&self, seq: Seq) -> bool {
+        let stalled = |slot: &Slot| slot.origin == Origin::Segment && self.has_too_many_retries(&slot.message.tenant);
+        self.slots.get(&seq).is_some_and(|slot| stalled(slot) && !slot.key.is_some_and(|key| self.has_retry(key)))
+    }
+
+    /// Whether a retry waits in the queue of this key.
+    pub(super) fn has_retry(&self, key: KeyHash) -> bool {
+        let is_retry = |seq: &Seq| self.slots.get(seq).is_some_and(|slot| slot.origin == Origin::Parked);
+        self.keys.get(&key).is_some_and(|queue| queue.seqs.iter().any(is_retry))
     }
 
     /// Looks again at tenants that were stalled by their retries.
     pub(super) fn reconsider_stalled(&mut self, now: UnixMillis) {
-        let again: Vec<Seq> = self
-            .stalled
-            .iter()
-            .copied()
-            .filter(|seq| self.slots.get(seq).is_none_or(|slot| !self.is_stalled(&slot.message.tenant)))
-            .collect();
+        let again: Vec<Seq> = self.stalled.iter().copied().filter(|seq| !self.is_stalled(*seq)).collect();
         for seq in again {
             self.stalled.remove(&seq);
             self.consider(seq, now);

@@ -240,6 +240,11 @@ impl Owner {
                     if let Some(old) = head {
                         self.consider(old, now);
                     }
+                } else if let Some(head) = head
+                    && self.slots.get(&seq).is_some_and(|slot| slot.origin == Origin::Parked)
+                {
+                    // It may go, stalled or not, now that it holds a retry up.
+                    self.consider(head, now);
                 }
             }
         }

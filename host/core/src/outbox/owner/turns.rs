@@ -150,8 +150,12 @@ impl Owner {
             || last.and_then(|last| queue.tenants.range::<Tenant, _>((Bound::Excluded(last), Bound::Unbounded)).next());
         let (tenant, ready) = goes_on.or_else(after).or_else(|| queue.tenants.iter().next())?;
         let quantum = if goes_on.is_some() { queue.left } else { TURN_MESSAGES * self.weight_of(tenant) as usize };
-        let seqs = if self.is_stalled(tenant) { &ready.retries } else { &ready.all };
-        let seqs = seqs.iter().take(quantum).copied().collect();
+        let seqs = match self.has_too_many_retries(tenant) {
+            false => ready.all.iter().take(quantum).copied().collect(),
+            true if !ready.retries.is_empty() => ready.retries.iter().take(quantum).copied().collect(),
+            // Those that hold retries up.
+            true => ready.all.iter().filter(|seq| !self.is_stalled(**seq)).take(quantum).copied().collect(),
+        };
         let (tenant, tenants) = (tenant.clone(), queue.tenants.len());
         let queue = self.ready.get_mut(&(transport, lane))?;
         let before = (queue.turn.replace(tenant), std::mem::take(&mut queue.left));
