@@ -9,6 +9,7 @@ use thiserror::Error;
 use crate::glob::Glob;
 use crate::message::Message;
 use crate::outbox::records::{DeadLetter, DeadState};
+use crate::port::service::MessageState;
 use crate::time::UnixMillis;
 
 /// A filter that can't be read.
@@ -54,9 +55,6 @@ const FIELDS: &str =
 pub const STATE_ALIASES: [(&str, &str); 4] =
     [("sent", "done"), ("published", "done"), ("processing", "leased"), ("failed", "dead")];
 
-/// Every state of a message.
-const STATES: [&str; 8] = ["pending", "leased", "done", "dead", "quarantined", "cancelled", "expired", "purged"];
-
 /// Our word for a state.
 fn state_word(word: &str) -> &str {
     STATE_ALIASES.iter().find(|(theirs, _)| *theirs == word).map_or(word, |(_, ours)| ours)
@@ -101,8 +99,9 @@ impl Filter {
             };
             let is_state = field == "state" || field == "status";
             let glob = Glob::new(if is_state { state_word(value) } else { value });
-            if is_state && !STATES.iter().any(|state| glob.matches(state)) {
-                return Err(refuse(format!("there is no such state; write one of {}", STATES.join(", "))));
+            let states = MessageState::ALL.map(MessageState::word);
+            if is_state && !states.iter().any(|state| glob.matches(state)) {
+                return Err(refuse(format!("there is no such state; write one of {}", states.join(", "))));
             }
             *slot = Some(glob);
         }

@@ -144,6 +144,34 @@ pub enum MessageState {
     Purged,
 }
 
+impl MessageState {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::Pending,
+        Self::Leased,
+        Self::Done,
+        Self::Dead,
+        Self::Quarantined,
+        Self::Cancelled,
+        Self::Expired,
+        Self::Purged,
+    ];
+
+    /// In a word, as in filters and JSON.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Leased => "leased",
+            Self::Done => "done",
+            Self::Dead => "dead",
+            Self::Quarantined => "quarantined",
+            Self::Cancelled => "cancelled",
+            Self::Expired => "expired",
+            Self::Purged => "purged",
+        }
+    }
+}
+
 /// Why a message waits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waiting {

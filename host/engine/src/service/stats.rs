@@ -72,14 +72,9 @@ impl Outbox {
     }
 
     fn hold_view(&self, info: HoldInfo) -> BlockedView {
-        let HoldInfo { key, hold } = info;
+        let kind = info.kind();
+        let HoldInfo { key, code, reason, since, until, waiting, .. } = info;
         let transport = key.transport.and_then(|id| self.context.transports.routing.name(id)).map(str::to_owned);
-        let kind = match &transport {
-            None => "no_route",
-            Some(_) if hold.code == "OUTBOX.PAUSED" => "paused",
-            Some(_) if key.scope.is_empty() => "transport",
-            Some(_) => "destination",
-        };
         BlockedView {
             kind: kind.to_owned(),
             tenant: key.tenant.map(|tenant| tenant.to_string()),
@@ -89,11 +84,11 @@ impl Outbox {
                 key.scope.to_string()
             },
             transport,
-            reason: hold.reason,
-            code: Some(hold.code),
-            since: hold.since,
-            until: hold.until,
-            waiting: hold.waiting.len() as u64,
+            reason,
+            code: Some(code),
+            since,
+            until,
+            waiting: waiting as u64,
         }
     }
 
@@ -118,7 +113,7 @@ impl Outbox {
                 .await
                 .flatten();
             if let Some(info) = whole {
-                breaker = if info.hold.probe.is_some() { "half-open" } else { "open" };
+                breaker = if info.probing { "half-open" } else { "open" };
             }
         }
         let health =

@@ -136,14 +136,8 @@ impl Outbox {
                 waiting("key", format!("dead letter {head} of its key holds the key"), None, None)
             }
             Some(WhyWaiting::Retry(due)) => waiting("retry", "its last attempt failed".to_owned(), None, Some(due)),
-            Some(WhyWaiting::Held(key, hold)) => {
-                let on = match key.transport {
-                    None => "no_route",
-                    Some(_) if hold.code == "OUTBOX.PAUSED" => "paused",
-                    Some(_) if key.scope.is_empty() => "transport",
-                    Some(_) => "destination",
-                };
-                waiting(on, format!("{}: {}", hold.code, hold.reason), Some(hold.since), hold.until)
+            Some(WhyWaiting::Held(hold)) => {
+                waiting(hold.kind(), format!("{}: {}", hold.code, hold.reason), Some(hold.since), hold.until)
             }
             Some(WhyWaiting::Turn) => {
                 waiting("turn", "it goes as soon as its tenant has a turn".to_owned(), None, None)
@@ -358,7 +352,7 @@ impl Outbox {
         if matches!(found, Found::Flowing { .. } | Found::Parked(_)) {
             self.ask_owners(std::slice::from_mut(&mut view)).await;
         }
-        ServiceError::State { what: "message", id: view.id, state: state_word(view.state).to_owned(), fix }
+        ServiceError::State { what: "message", id: view.id, state: view.state.word().to_owned(), fix }
     }
 }
 
@@ -370,19 +364,6 @@ pub(super) fn named(error: ServiceError, id: &str) -> ServiceError {
     }
 }
 
-fn state_word(state: MessageState) -> &'static str {
-    match state {
-        MessageState::Pending => "pending",
-        MessageState::Leased => "leased",
-        MessageState::Done => "done",
-        MessageState::Dead => "dead",
-        MessageState::Quarantined => "quarantined",
-        MessageState::Cancelled => "cancelled",
-        MessageState::Expired => "expired",
-        MessageState::Purged => "purged",
-    }
-}
-
 /// Our word for a state, or a source document's (`docs/aliases.md`).
 fn state_matches(wanted: &waybill_core::glob::Glob, state: MessageState) -> bool {
     let aliases: &[&str] = match state {
@@ -391,7 +372,7 @@ fn state_matches(wanted: &waybill_core::glob::Glob, state: MessageState) -> bool
         MessageState::Dead => &["failed"],
         _ => &[],
     };
-    wanted.matches(state_word(state)) || aliases.iter().any(|alias| wanted.matches(alias))
+    wanted.matches(state.word()) || aliases.iter().any(|alias| wanted.matches(alias))
 }
 
 pub(super) fn message_of(found: &Found) -> &Message {

@@ -1,5 +1,6 @@
 //! Enqueue, delivery, and what the history says.
 
+use waybill_core::error::InputError;
 use waybill_core::port::service::{MessageState, ServiceError};
 use waybill_core::port::transport::{Outcome, Receipt};
 use waybill_testkit::fake_transport::{Answer, ack};
@@ -165,4 +166,16 @@ async fn what_the_host_cannot_take_is_refused_before_anything_is_written() {
     assert_eq!(many.code(), "OUTBOX.TOO_MANY");
     pass(seconds(10)).await;
     assert_eq!(world.main.log().texts(), ["x"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_id_twice_in_one_request_is_refused_and_says_which_and_nothing_is_taken() {
+    let world = World::new();
+    let host = world.start().await;
+    let error = host.try_send([message("x"), named("a", "order-1"), named("a", "order-1")]).await.unwrap_err();
+    let ServiceError::Message { index: 2, error: InputError::IdTwice { first: 1 } } = error else {
+        panic!("{error:?}");
+    };
+    pass(seconds(60)).await;
+    assert_eq!(world.main.log().sent.len(), 0);
 }

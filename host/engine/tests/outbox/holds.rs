@@ -150,6 +150,8 @@ async fn a_pause_outlives_the_process_and_ends_when_it_is_lifted() {
     let host = world.start().await;
     pass(seconds(60)).await;
     assert_eq!(world.main.log().sent.len(), 0);
+    let listed = host.outbox.messages(None, "", None, 10).await.unwrap();
+    assert_eq!(listed.items[0].waiting.as_ref().unwrap().on, "paused", "lists say what a message waits for");
     assert!(host.outbox.transports().await[0].paused);
     host.outbox.resume("main", "ops").await.unwrap();
     host.until_state(&id, MessageState::Done).await;

@@ -123,6 +123,11 @@ async fn bulk_quarantine_and_purge_do_what_they_say() {
     let purged = host.view(&ids[0]).await;
     assert_eq!(purged.state, MessageState::Purged, "that it was there stays in the history for its time");
     assert_eq!((purged.payload.unwrap_or_default().len(), purged.history.len()), (0, 0), "what it said doesn't");
+    let ended = host.audit_of("OperationEnded").await;
+    assert_eq!(
+        (ended.len(), &ended[1].detail["kind"], &ended[1].detail["done"]),
+        (2, &serde_json::json!("purge"), &serde_json::json!(20))
+    );
     let unknown = host.outbox.start_operation(request("explode", "", 1)).await.unwrap_err();
     assert_eq!(unknown.code(), "OUTBOX.NOT_FOUND");
     assert_eq!(host.outbox.operation("nobody").await.unwrap_err().code(), "OUTBOX.NOT_FOUND");

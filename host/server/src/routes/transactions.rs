@@ -17,7 +17,8 @@ use crate::problem::Problem;
 
 /// Commit statements and messages together
 ///
-/// All or nothing; it commits alone. Statements reach tables of your own only.
+/// All or nothing; it commits alone. Statements reach tables of your own only. When all of its messages were there before, it is a
+/// repeat: they are answered as duplicates, and the statements don't run, so there are no results.
 #[utoipa::path(post, path = "/v1/transactions", tag = "messages", operation_id = "transact", request_body = TransactionJson,
     responses(
         (status = 201, description = "Committed, with new messages.", body = TransactedOut),

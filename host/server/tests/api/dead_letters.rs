@@ -3,7 +3,7 @@
 use serde_json::json;
 use waybill_core::time::UnixMillis;
 
-use crate::support::{Api, NOW, post};
+use crate::support::{Api, NOW, PLAIN, post};
 
 #[tokio::test]
 async fn dead_letters_are_listed_counted_grouped_and_shown() {
@@ -65,4 +65,14 @@ async fn an_edit_of_nothing_is_the_same_message_again() {
     let edited = api.fake.taken().remove(0);
     assert_eq!(edited.payload, "{\"z\":1.10,\"a\":12345678901234567890}");
     assert_eq!(edited.topic, "http:https://shop.example/hook");
+}
+
+#[tokio::test]
+async fn an_event_type_made_from_the_topic_follows_an_edited_topic_and_a_chosen_one_stays() {
+    for (id, wanted) in [(PLAIN, None), ("d-1", Some("order_placed"))] {
+        let api = Api::open();
+        let answer = api.post(&format!("/v1/dead-letters/{id}/edit"), r#"{"topic":"bus:other"}"#).await;
+        assert_eq!(answer.status.as_u16(), 201, "{}", answer.text);
+        assert_eq!(api.fake.taken().remove(0).event_type.as_deref(), wanted);
+    }
 }

@@ -64,14 +64,19 @@ impl Fake {
     }
 }
 
+/// A message whose event type was made from its topic.
+pub const PLAIN: &str = "plain";
+
 pub fn view(tenant: &str, id: &str) -> MessageView {
+    let topic = "http:https://shop.example/hook".to_owned();
+    let is_plain = id == PLAIN;
     let text = |text: &str| Some(text.to_owned());
     let plugin = plugin();
     MessageView {
         id: id.to_owned(),
         tenant: tenant.to_owned(),
         state: MessageState::Dead,
-        topic: "http:https://shop.example/hook".into(),
+        topic: topic.clone(),
         transport: text("web"),
         key: text("order-1"),
         seq: Some(7 << 20),
@@ -101,8 +106,8 @@ pub fn view(tenant: &str, id: &str) -> MessageView {
             reason: text("no"),
             maybe_delivered: true,
         }],
-        event_type: "order_placed".into(),
-        event_version: 2,
+        event_type: if is_plain { topic } else { "order_placed".into() },
+        event_version: if is_plain { 1 } else { 2 },
         aggregate_type: text("order"),
         aggregate_id: text("1"),
         envelope_id: text("e"),

@@ -15,7 +15,7 @@ const HOLD_RETRY_MAX: Duration = Duration::from_secs(60);
 /// First pause of a held destination.
 const HOLD_RETRY_MIN: Duration = Duration::from_secs(1);
 /// Code of a transport that an operator paused.
-const PAUSED: &str = "OUTBOX.PAUSED";
+pub(super) const PAUSED: &str = "OUTBOX.PAUSED";
 
 /// What a hold is about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -207,7 +207,7 @@ impl Owner {
         }
     }
 
-    /// Of a tenant with too many retries waiting only those can be sent.
+    /// Of a tenant with too many retries waiting only those can be sent, and what holds them up.
     fn may_try(&self, seq: Seq) -> bool {
         self.slots.contains_key(&seq) && !self.is_stalled(seq)
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::hold::PAUSED;
 use super::slots::SlotState;
 use super::{Hold, HoldKey, Owner, TransportId};
 use crate::ids::{KeyHash, MessageId, Seq, Tenant};
@@ -30,20 +31,54 @@ pub enum WhyWaiting {
     /// Its retry, due then.
     Retry(UnixMillis),
     /// A held destination, transport or missing route.
-    Held(HoldKey, Hold),
+    Held(HoldInfo),
     /// Its turn.
     Turn,
     /// A send is under way.
     Sending,
 }
 
-/// A hold with what is known to wait for it.
+/// A hold as people see it. It doesn't name the messages that wait: they may be many.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HoldInfo {
     /// What is held.
     pub key: HoldKey,
-    /// Why, since when, until when.
-    pub hold: Hold,
+    /// Stable code.
+    pub code: String,
+    /// Why.
+    pub reason: String,
+    /// Since when.
+    pub since: UnixMillis,
+    /// When one message is tried; none = not by itself.
+    pub until: Option<UnixMillis>,
+    /// One message is being tried.
+    pub probing: bool,
+    /// Messages in memory that wait for it.
+    pub waiting: usize,
+}
+
+impl HoldInfo {
+    fn of(key: &HoldKey, hold: &Hold) -> Self {
+        Self {
+            key: key.clone(),
+            code: hold.code.clone(),
+            reason: hold.reason.clone(),
+            since: hold.since,
+            until: hold.until,
+            probing: hold.probe.is_some(),
+            waiting: hold.waiting.len(),
+        }
+    }
+
+    /// What is held, in a word: `no_route`, `paused`, `transport`, `destination`.
+    pub fn kind(&self) -> &'static str {
+        match self.key.transport {
+            None => "no_route",
+            Some(_) if self.code == PAUSED => "paused",
+            Some(_) if self.key.scope.is_empty() => "transport",
+            Some(_) => "destination",
+        }
+    }
 }
 
 /// A key whose head failed and waits for a retry, or that a dead letter holds.
@@ -121,7 +156,7 @@ impl Owner {
         self.holds
             .iter()
             .filter(|(key, hold)| key.transport.is_some() || !hold.waiting.is_empty())
-            .map(|(key, hold)| HoldInfo { key: key.clone(), hold: hold.clone() })
+            .map(|(key, hold)| HoldInfo::of(key, hold))
             .collect()
     }
 
@@ -167,7 +202,7 @@ impl Owner {
         Some(match &slot.state {
             SlotState::Sending | SlotState::Out(_) | SlotState::Settling(_) => WhyWaiting::Sending,
             SlotState::Held(key) => match self.holds.get(key) {
-                Some(hold) => WhyWaiting::Held(key.clone(), hold.clone()),
+                Some(hold) => WhyWaiting::Held(HoldInfo::of(key, hold)),
                 None => WhyWaiting::Turn,
             },
             SlotState::Waiting => {

@@ -229,14 +229,16 @@ impl Owner {
     }
 
     /// Whether a retry waits in the queue of this key.
-    pub(super) fn has_retry(&self, key: KeyHash) -> bool {
+    fn has_retry(&self, key: KeyHash) -> bool {
         let is_retry = |seq: &Seq| self.slots.get(seq).is_some_and(|slot| slot.origin == Origin::Parked);
         self.keys.get(&key).is_some_and(|queue| queue.seqs.iter().any(is_retry))
     }
 
     /// Looks again at tenants that were stalled by their retries.
     pub(super) fn reconsider_stalled(&mut self, now: UnixMillis) {
-        let again: Vec<Seq> = self.stalled.iter().copied().filter(|seq| !self.is_stalled(*seq)).collect();
+        // One that holds a retry up is looked at when that comes to wait behind it.
+        let waits = |seq: &Seq| self.slots.get(seq).is_some_and(|slot| self.has_too_many_retries(&slot.message.tenant));
+        let again: Vec<Seq> = self.stalled.iter().copied().filter(|seq| !waits(seq)).collect();
         for seq in again {
             self.stalled.remove(&seq);
             self.consider(seq, now);
