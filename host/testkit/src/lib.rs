@@ -16,6 +16,7 @@ pub mod conformance;
 pub mod fake_transport;
 pub mod kill;
 pub mod ledger;
+pub mod load;
 pub mod memory_store;
 pub mod model;
 pub mod process;

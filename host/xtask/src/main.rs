@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `demo` | sets up, builds, and shows orders on their way through a real host |
 //! | `test` | everything that proves Waybill; what CI runs |
+//! | `bench` | the workloads of the outbox beside native references |
 //! | `chaos kill`, `chaos model` | the kill -9 harness and the protocol model, as long as you like |
 //! | `lint` | clippy, formatting, licences |
 //! | `tidy` | rules about the sources that no compiler checks |
@@ -11,6 +12,7 @@
 //!
 //! Exit status: 0 done, 1 failed, 2 wrong usage.
 
+mod bench;
 mod cargo;
 mod chaos;
 mod demo;
@@ -40,6 +42,8 @@ enum Task {
     Demo(demo::Arguments),
     /// Run all tests and checks, or the tests whose names contain FILTER
     Test(test::Arguments),
+    /// Measure the workloads of the outbox, each beside a native reference in the same run
+    Bench(bench::Arguments),
     /// Break things on purpose, again and again
     #[command(subcommand)]
     Chaos(chaos::Chaos),
@@ -63,6 +67,7 @@ fn main() -> ExitCode {
         match Cli::parse().task {
             Task::Demo(arguments) => demo::run(&arguments).await,
             Task::Test(arguments) => test::run(&arguments).await,
+            Task::Bench(arguments) => bench::run(&arguments).await,
             Task::Chaos(chaos) => chaos::run(&chaos).await,
             Task::Lint(arguments) => lint::run(&arguments).await,
             Task::Tidy => tidy::run(),

@@ -1,0 +1,82 @@
+//! The release binary under measurement: its own folder, its defaults, its CPU time and memory.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use tempfile::TempDir;
+use waybill_testkit::api::{Api, Depth};
+use waybill_testkit::load::{Usage, usage};
+use waybill_testkit::process::{Host, Launch};
+
+use super::Bench;
+use super::figure::Figure;
+
+const TERMINATE_WITHIN: Duration = Duration::from_secs(60);
+const POLL: Duration = Duration::from_millis(10);
+
+/// A host that is measured.
+pub struct Measured {
+    host: Host,
+    /// Its API.
+    pub api: Api,
+    ready: Duration,
+    before: Usage,
+    // Last: the folder goes when the host is gone.
+    _folder: TempDir,
+}
+
+impl Measured {
+    /// Starts one with this configuration, which names no store.
+    pub async fn start(bench: &Bench, config: &str) -> Result<Self> {
+        let folder = bench.folder()?;
+        let mut store = toml::Table::new();
+        let url = format!("surrealkv://{}", folder.path().join("data").display());
+        store.insert("url".into(), toml::Value::String(url));
+        let mut document = toml::Table::new();
+        document.insert("store".into(), toml::Value::Table(store));
+        let launch = Launch::prepare(bench.binary.clone(), folder.path(), &format!("{document}\n{config}"))?;
+        let (host, api) = Host::ready(&launch).await?;
+        let ready = host.started().elapsed();
+        let before = used(&host)?;
+        Ok(Self { host, api, ready, before, _folder: folder })
+    }
+
+    /// Counts CPU time from here on.
+    pub fn mark(&mut self) -> Result<()> {
+        self.before = used(&self.host)?;
+        Ok(())
+    }
+
+    /// Waits until nothing is on its way.
+    pub async fn drained(&self) -> Result<()> {
+        while self.api.depths().await?.iter().map(Depth::on_the_way).sum::<u64>() > 0 {
+            tokio::time::sleep(POLL).await;
+        }
+        Ok(())
+    }
+
+    /// Adds what it used to a figure.
+    pub fn used(&self, figure: Figure) -> Result<Figure> {
+        let now = used(&self.host)?;
+        let figure = figure.with_cpu(now.cpu.saturating_sub(self.before.cpu));
+        Ok(Figure {
+            resident_peak_mib: Some(now.resident_peak as f64 / 1_048_576.0),
+            ready_ms: Some(self.ready.as_secs_f64() * 1e3),
+            ..figure
+        })
+    }
+
+    /// Ends it in good order; a host that doesn't is no figure.
+    pub async fn end(self) -> Result<()> {
+        let status = self.host.terminate(TERMINATE_WITHIN).await?;
+        if !status.success() {
+            bail!("the host was asked to end and ended with {status}");
+        }
+        Ok(())
+    }
+}
+
+fn used(host: &Host) -> Result<Usage> {
+    let pid = host.id().context("the host has ended by itself")?;
+    usage(pid).context("reading what the host used")
+}

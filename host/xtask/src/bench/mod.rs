@@ -1,0 +1,148 @@
+//! `cargo xtask bench`: the workloads of the outbox, each beside a native reference in the same run.
+//!
+//! A machine's speed changes by the minute, so a figure alone says little: both sides of a workload run in turn (A B A B), and
+//! what counts is the ratio of their medians, with the CPU time beside it. Nothing here asserts a time.
+//!
+//! - `figure`: what one run measured, and medians over several
+//! - `host`: the release binary under measurement
+//! - `table`: what one sees, and the JSON lines
+//! - one file a workload
+
+mod delivery;
+mod figure;
+mod host;
+mod latency;
+mod native;
+mod table;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, ValueEnum};
+
+use crate::cargo::Repository;
+use crate::setup;
+use figure::{Figure, Side};
+use table::Report;
+
+/// What to measure.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  cargo xtask bench                      every workload, five alternations\n  \
+    cargo xtask bench w1b w1s --rounds 7   two of them\n  cargo xtask bench w1r --json bench.jsonl")]
+pub struct Arguments {
+    /// Workloads; all if none is named
+    #[arg(value_enum)]
+    workloads: Vec<Workload>,
+    /// Alternations of each workload and its reference; medians are shown
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=101))]
+    rounds: u32,
+    /// Messages of one run, instead of each workload's own number
+    #[arg(long)]
+    messages: Option<u64>,
+    /// Append every run as a JSON line to this file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Don't build first: measure the binary as it is
+    #[arg(long)]
+    no_build: bool,
+    /// Run a reference by itself, in this process (that is how its CPU time is told apart)
+    #[arg(long, hide = true, value_names = ["KIND", "TARGET", "MESSAGES"], num_args = 3)]
+    reference: Option<Vec<String>>,
+}
+
+/// The workloads of the outbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Workload {
+    /// Enqueue in batches of 100, deliver each by HTTP POST, settle
+    W1b,
+    /// The same, single enqueues from 16 clients at once
+    W1s,
+    /// 200 messages a second: how long from the enqueue to the receiver
+    W1r,
+}
+
+impl Workload {
+    fn name(self) -> &'static str {
+        match self {
+            Self::W1b => "W1b",
+            Self::W1s => "W1s",
+            Self::W1r => "W1r",
+        }
+    }
+
+    /// Messages of one run: some seconds on two cores.
+    fn messages(self) -> u64 {
+        match self {
+            Self::W1b => 200_000,
+            Self::W1s => 100_000,
+            Self::W1r => 2_000,
+        }
+    }
+}
+
+/// What the runs share.
+pub struct Bench {
+    repository: Repository,
+    binary: PathBuf,
+}
+
+/// Measures.
+pub async fn run(arguments: &Arguments) -> Result<ExitCode> {
+    if let Some([kind, target, messages]) = arguments.reference.as_deref() {
+        let messages = messages.parse().context("the number of messages")?;
+        native::here(kind, target, messages).await?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let repository = Repository::find()?;
+    let binary = if arguments.no_build {
+        repository.binary()
+    } else {
+        setup::guest_target()?;
+        repository.build_binary()?
+    };
+    let bench = Bench { repository, binary };
+    let workloads =
+        if arguments.workloads.is_empty() { Workload::value_variants() } else { arguments.workloads.as_slice() };
+    let mut report = Report::new(arguments.json.as_deref())?;
+    for workload in workloads {
+        let messages = arguments.messages.unwrap_or(workload.messages());
+        for round in 1..=arguments.rounds {
+            for side in [Side::Waybill, Side::Native] {
+                eprintln!("{} {side}, round {round} of {}", workload.name(), arguments.rounds);
+                if let Some(figure) = bench.measure(*workload, side, messages).await? {
+                    report.take(workload.name(), side, &figure)?;
+                }
+            }
+        }
+    }
+    print!("{report}");
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Bench {
+    /// One run of one side; none where a workload has no such side.
+    async fn measure(&self, workload: Workload, side: Side, messages: u64) -> Result<Option<Figure>> {
+        Ok(match (workload, side) {
+            (Workload::W1b, Side::Waybill) => Some(delivery::in_batches(self, messages).await?),
+            (Workload::W1s, Side::Waybill) => Some(delivery::one_by_one(self, messages).await?),
+            (Workload::W1r, Side::Waybill) => Some(latency::trickle(self, messages).await?),
+            (Workload::W1b | Workload::W1s, Side::Native) => Some(native::post(self, messages).await?),
+            (Workload::W1r, Side::Native) => Some(latency::direct(messages).await?),
+        })
+    }
+
+    /// Where a run keeps its data: on the disk that the repository is on.
+    fn folder(&self) -> Result<tempfile::TempDir> {
+        let parent = self.repository.target.join("bench");
+        std::fs::create_dir_all(&parent).with_context(|| format!("making {}", parent.display()))?;
+        tempfile::tempdir_in(&parent).with_context(|| format!("making a folder in {}", parent.display()))
+    }
+}
+
+fn all_arrived(arrived: bool, sink: u64, wanted: u64) -> Result<()> {
+    if !arrived {
+        bail!("{sink} of {wanted} messages arrived, and then nothing for a while");
+    }
+    Ok(())
+}

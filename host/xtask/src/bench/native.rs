@@ -1,0 +1,73 @@
+//! References, each in a process of its own so that its CPU time is told apart from the sink's.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+use tokio::process::Command;
+use waybill_testkit::load::{Sink, post_all, usage};
+
+use super::Bench;
+use super::figure::Figure;
+
+/// Requests at once, as many as the host has under way to one peer.
+const AT_ONCE: u64 = 64;
+const PAYLOAD: usize = 300;
+
+/// What a reference tells on its standard output.
+#[derive(Serialize, Deserialize)]
+struct Told {
+    delivered: u64,
+    failed: u64,
+    took_ms: f64,
+    cpu_ms: f64,
+    resident_peak: u64,
+}
+
+/// A plain pooled HTTP client that posts to the same kind of sink.
+pub async fn post(_: &Bench, messages: u64) -> Result<Figure> {
+    let sink = Sink::start(false).await.context("starting the sink")?;
+    apart("http", &sink.url("orders"), messages).await
+}
+
+/// Runs a reference in a process of its own.
+async fn apart(kind: &str, target: &str, messages: u64) -> Result<Figure> {
+    let program = std::env::current_exe().context("finding this program")?;
+    let output = Command::new(program)
+        .args(["bench", "--reference", kind, target, &messages.to_string()])
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .kill_on_drop(true)
+        .output()
+        .await
+        .context("starting the reference")?;
+    if !output.status.success() {
+        bail!("the reference {kind} ended with {}", output.status);
+    }
+    let told: Told = serde_json::from_slice(&output.stdout).context("reading what the reference told")?;
+    if told.failed > 0 || told.delivered != messages {
+        bail!("the reference delivered {} of {messages} messages, {} failed", told.delivered, told.failed);
+    }
+    let took = Duration::from_secs_f64(told.took_ms / 1e3);
+    let figure = Figure::of_rate(messages, took).with_cpu(Duration::from_secs_f64(told.cpu_ms / 1e3));
+    Ok(Figure { resident_peak_mib: Some(told.resident_peak as f64 / 1_048_576.0), ..figure })
+}
+
+/// Runs a reference in this process and tells about it.
+pub async fn here(kind: &str, target: &str, messages: u64) -> Result<()> {
+    let posted = match kind {
+        "http" => post_all(target, messages, PAYLOAD, AT_ONCE).await.context("making the client")?,
+        other => bail!("there is no reference `{other}`"),
+    };
+    let used = usage(std::process::id()).context("reading what this process used")?;
+    let told = Told {
+        delivered: posted.delivered,
+        failed: posted.failed,
+        took_ms: posted.took.as_secs_f64() * 1e3,
+        cpu_ms: used.cpu.as_secs_f64() * 1e3,
+        resident_peak: used.resident_peak,
+    };
+    println!("{}", serde_json::to_string(&told)?);
+    Ok(())
+}

@@ -1,0 +1,98 @@
+//! What one sees at the end: a line for each side of each workload, and the ratio of the two; and every run as a JSON line.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use comfy_table::{CellAlignment, Table, presets};
+use serde::Serialize;
+
+use super::figure::{Figure, Side};
+
+/// All runs so far.
+pub struct Report {
+    runs: BTreeMap<(String, Side), Vec<Figure>>,
+    json: Option<File>,
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    workload: &'a str,
+    side: Side,
+    #[serde(flatten)]
+    figure: &'a Figure,
+}
+
+impl Report {
+    /// With a file for the JSON lines, appended to.
+    pub fn new(json: Option<&Path>) -> Result<Self> {
+        let json = json
+            .map(|path| {
+                let file = File::options().create(true).append(true).open(path);
+                file.with_context(|| format!("opening {}", path.display()))
+            })
+            .transpose()?;
+        Ok(Self { runs: BTreeMap::new(), json })
+    }
+
+    /// Takes one run.
+    pub fn take(&mut self, workload: &str, side: Side, figure: &Figure) -> Result<()> {
+        if let Some(file) = &mut self.json {
+            let line = serde_json::to_string(&Line { workload, side, figure })?;
+            writeln!(file, "{line}").context("writing the JSON line")?;
+        }
+        eprintln!("  {}", one_line(figure));
+        self.runs.entry((workload.to_owned(), side)).or_default().push(figure.clone());
+        Ok(())
+    }
+}
+
+fn one_line(figure: &Figure) -> String {
+    let parts = [
+        figure.rate.map(|rate| format!("{rate:.0} msg/s")),
+        figure.cpu_s_per_10k.map(|cpu| format!("{cpu:.3} CPU s / 10,000")),
+        figure.resident_peak_mib.map(|mib| format!("{mib:.0} MiB")),
+        figure.p50_ms.zip(figure.p99_ms).map(|(half, most)| format!("p50 {half:.2} ms, p99 {most:.2} ms")),
+        figure.ready_ms.map(|ready| format!("ready in {ready:.0} ms")),
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut table = Table::new();
+        table.load_style(presets::UTF8_BORDERS_ONLY);
+        table.set_header([
+            "workload", "side", "runs", "msg/s", "CPU s / 10k", "peak MiB", "p50 ms", "p99 ms", "ready ms", "of native",
+        ]);
+        for column in table.column_iter_mut().skip(2) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        for ((workload, side), runs) in &self.runs {
+            let figure = Figure::median(runs);
+            let native = self.runs.get(&(workload.clone(), Side::Native)).map(|runs| Figure::median(runs));
+            let ratio = match (side, figure.rate, native.and_then(|native| native.rate)) {
+                (Side::Waybill, Some(ours), Some(theirs)) => format!("{:.2}", ours / theirs),
+                _ => String::new(),
+            };
+            let cell = |value: Option<f64>, places: usize| value.map(|value| format!("{value:.places$}")).unwrap_or_default();
+            table.add_row([
+                workload.clone(),
+                side.to_string(),
+                runs.len().to_string(),
+                cell(figure.rate, 0),
+                cell(figure.cpu_s_per_10k, 3),
+                cell(figure.resident_peak_mib, 0),
+                cell(figure.p50_ms, 2),
+                cell(figure.p99_ms, 2),
+                cell(figure.ready_ms, 0),
+                ratio,
+            ]);
+        }
+        writeln!(f, "{table}")?;
+        writeln!(f, "medians; CPU and memory are those of the measured process alone; p50 and p99 are of requests (W1b, W1s) or of messages (W1r)")
+    }
+}
