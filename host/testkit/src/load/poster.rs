@@ -23,7 +23,10 @@ pub struct Posted {
 /// # Errors
 /// The client can't be made.
 pub async fn post_all(url: &str, count: u64, bytes: usize, at_once: u64) -> Result<Posted, reqwest::Error> {
-    let client = reqwest::Client::builder().pool_max_idle_per_host(usize::try_from(at_once).unwrap_or(64)).tcp_nodelay(true).build()?;
+    let client = reqwest::Client::builder()
+        .pool_max_idle_per_host(usize::try_from(at_once).unwrap_or(64))
+        .tcp_nodelay(true)
+        .build()?;
     let payload = Bytes::from("x".repeat(bytes));
     let (next, failed) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let began = Instant::now();

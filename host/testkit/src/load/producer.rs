@@ -103,8 +103,11 @@ impl Plan {
     pub fn message(&self, number: u64) -> String {
         let tenant = self.tenant.as_ref().map(|tenant| format!("\"tenant\":\"{tenant}\",")).unwrap_or_default();
         let key = number.checked_rem(self.keys).map(|key| format!("\"key\":\"customer-{key}\",")).unwrap_or_default();
-        let made = self.timed.map(|start| format!("{LATENCY_FIELD}{},", start.elapsed().as_nanos())).unwrap_or_default();
-        let order = format!("{{{made}\"order\":{number},\"customer\":\"customer-{number}\",\"currency\":\"EUR\",\"note\":\"\"}}");
+        let made =
+            self.timed.map(|start| format!("{LATENCY_FIELD}{},", start.elapsed().as_nanos())).unwrap_or_default();
+        let order = format!(
+            "{{{made}\"order\":{number},\"customer\":\"customer-{number}\",\"currency\":\"EUR\",\"note\":\"\"}}"
+        );
         let note = "x".repeat(self.payload.saturating_sub(order.len()));
         let order = order.trim_end_matches("\"}");
         format!("{{\"topic\":\"{}\",{tenant}{key}\"payload\":{order}{note}\"}}}}", self.topic)

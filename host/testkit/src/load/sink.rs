@@ -160,7 +160,8 @@ fn request(bytes: &[u8]) -> Option<(&str, &[u8], usize)> {
         _ => return None,
     };
     let length = request.headers.iter().find(|header| header.name.eq_ignore_ascii_case("content-length"));
-    let length: usize = length.and_then(|header| std::str::from_utf8(header.value).ok()?.trim().parse().ok()).unwrap_or(0);
+    let length: usize =
+        length.and_then(|header| std::str::from_utf8(header.value).ok()?.trim().parse().ok()).unwrap_or(0);
     let body = bytes.get(head..head.checked_add(length)?)?;
     Some((request.path.unwrap_or("/"), body, head + length))
 }

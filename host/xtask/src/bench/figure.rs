@@ -3,10 +3,11 @@
 use std::fmt;
 use std::time::Duration;
 
+use clap::ValueEnum;
 use serde::Serialize;
 
 /// Who is measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Side {
     /// The release binary.

@@ -29,12 +29,17 @@ impl Measured {
     /// Starts one with this configuration, which names no store.
     pub async fn start(bench: &Bench, config: &str) -> Result<Self> {
         let folder = bench.folder()?;
-        let mut store = toml::Table::new();
+        // What was asked for on the command line comes over what the workload needs.
+        let mut document: toml::Table = config.parse().context("the workload's configuration")?;
+        for (name, section) in bench.config.parse::<toml::Table>().context("--config")? {
+            let section = section.as_table().cloned().with_context(|| format!("--config: `{name}` is no section"))?;
+            let place = document.entry(name).or_insert_with(|| toml::Table::new().into());
+            place.as_table_mut().context("--config")?.extend(section);
+        }
+        let store = document.entry("store").or_insert_with(|| toml::Table::new().into());
         let url = format!("surrealkv://{}", folder.path().join("data").display());
-        store.insert("url".into(), toml::Value::String(url));
-        let mut document = toml::Table::new();
-        document.insert("store".into(), toml::Value::Table(store));
-        let launch = Launch::prepare(bench.binary.clone(), folder.path(), &format!("{document}\n{config}"))?;
+        store.as_table_mut().context("the section [store]")?.insert("url".into(), url.into());
+        let launch = Launch::prepare(bench.binary.clone(), folder.path(), &document.to_string())?;
         let (host, api) = Host::ready(&launch).await?;
         let ready = host.started().elapsed();
         let before = used(&host)?;

@@ -43,9 +43,15 @@ pub struct Arguments {
     /// Append every run as a JSON line to this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Don't build first: measure the binary as it is
-    #[arg(long)]
-    no_build: bool,
+    /// Measure this binary instead of building one
+    #[arg(long, value_name = "FILE")]
+    binary: Option<PathBuf>,
+    /// Lines of configuration for the host, e.g. '[outbox]\nbatch = 100'
+    #[arg(long, value_name = "TOML", default_value = "")]
+    config: String,
+    /// One side only
+    #[arg(long, value_enum)]
+    only: Option<Side>,
     /// Run a reference by itself, in this process (that is how its CPU time is told apart)
     #[arg(long, hide = true, value_names = ["KIND", "TARGET", "MESSAGES"], num_args = 3)]
     reference: Option<Vec<String>>,
@@ -85,6 +91,7 @@ impl Workload {
 pub struct Bench {
     repository: Repository,
     binary: PathBuf,
+    config: String,
 }
 
 /// Measures.
@@ -95,20 +102,23 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let repository = Repository::find()?;
-    let binary = if arguments.no_build {
-        repository.binary()
-    } else {
-        setup::guest_target()?;
-        repository.build_binary()?
+    let binary = match &arguments.binary {
+        Some(binary) => binary.clone(),
+        None => {
+            setup::guest_target()?;
+            repository.build_binary()?
+        }
     };
-    let bench = Bench { repository, binary };
+    let bench = Bench { repository, binary, config: arguments.config.clone() };
     let workloads =
         if arguments.workloads.is_empty() { Workload::value_variants() } else { arguments.workloads.as_slice() };
     let mut report = Report::new(arguments.json.as_deref())?;
     for workload in workloads {
         let messages = arguments.messages.unwrap_or(workload.messages());
         for round in 1..=arguments.rounds {
-            for side in [Side::Waybill, Side::Native] {
+            for side in
+                [Side::Waybill, Side::Native].into_iter().filter(|side| arguments.only.is_none_or(|only| only == *side))
+            {
                 eprintln!("{} {side}, round {round} of {}", workload.name(), arguments.rounds);
                 if let Some(figure) = bench.measure(*workload, side, messages).await? {
                     report.take(workload.name(), side, &figure)?;

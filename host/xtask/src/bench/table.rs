@@ -66,7 +66,16 @@ impl fmt::Display for Report {
         let mut table = Table::new();
         table.load_style(presets::UTF8_BORDERS_ONLY);
         table.set_header([
-            "workload", "side", "runs", "msg/s", "CPU s / 10k", "peak MiB", "p50 ms", "p99 ms", "ready ms", "of native",
+            "workload",
+            "side",
+            "runs",
+            "msg/s",
+            "CPU s / 10k",
+            "peak MiB",
+            "p50 ms",
+            "p99 ms",
+            "ready ms",
+            "of native",
         ]);
         for column in table.column_iter_mut().skip(2) {
             column.set_cell_alignment(CellAlignment::Right);
@@ -78,7 +87,8 @@ impl fmt::Display for Report {
                 (Side::Waybill, Some(ours), Some(theirs)) => format!("{:.2}", ours / theirs),
                 _ => String::new(),
             };
-            let cell = |value: Option<f64>, places: usize| value.map(|value| format!("{value:.places$}")).unwrap_or_default();
+            let cell =
+                |value: Option<f64>, places: usize| value.map(|value| format!("{value:.places$}")).unwrap_or_default();
             table.add_row([
                 workload.clone(),
                 side.to_string(),
@@ -93,6 +103,9 @@ impl fmt::Display for Report {
             ]);
         }
         writeln!(f, "{table}")?;
-        writeln!(f, "medians; CPU and memory are those of the measured process alone; p50 and p99 are of requests (W1b, W1s) or of messages (W1r)")
+        writeln!(
+            f,
+            "medians; CPU and memory are those of the measured process alone; p50 and p99 are of requests (W1b, W1s) or of messages (W1r)"
+        )
     }
 }
