@@ -16,9 +16,9 @@ use crate::cache::CompileCache;
 use crate::error::{SandboxError, one_line};
 use crate::grants::{Resolve, SystemResolver};
 use crate::host::{InstanceState, add_services};
-use crate::http::TlsRoots;
 use crate::limits::EPOCH_TICK;
 use crate::pure::{PureState, add_inert_wasi};
+use crate::tls::TlsRoots;
 
 /// Address space reserved for a linear memory: with 4 GiB no access needs a bounds check, and nothing of it is used until
 /// it is touched. 47 bits hold 32,000 of them.

@@ -7,7 +7,7 @@
 //! Bounds are in [`limits`]. A plugin reaches what its manifest asks for *and* the operator grants ([`grants`]); one that
 //! traps, loops, leaks or lies loses its instance and nothing else. It knows `waybill-core` only; nobody else names wasmtime.
 //!
-//! What it doesn't do yet: TLS in `net`, worlds other than transport and backoff, swapping generations while they serve.
+//! What it doesn't do yet: worlds other than transport and backoff, swapping generations while they serve.
 
 mod backoff;
 mod cache;
@@ -28,6 +28,7 @@ mod meters;
 mod net;
 mod pure;
 mod text;
+mod tls;
 mod transport;
 
 pub use backoff::WasmBackoff;

@@ -10,9 +10,10 @@ mod policies;
 mod reaching;
 mod serving;
 mod support;
+mod tls;
 
 #[allow(unused_imports, reason = "named so that the check below finds them")]
-use {contained::*, floods::*, loading::*, opening::*, policies::*, reaching::*, serving::*};
+use {contained::*, floods::*, loading::*, opening::*, policies::*, reaching::*, serving::*, tls::*};
 
 macro_rules! has_a_test {
     ($name:ident) => {

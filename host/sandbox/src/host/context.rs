@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use rustls::ClientConfig;
 use tokio_util::sync::CancellationToken;
 use waybill_core::port::kv::{KvQuota, KvStore};
 
@@ -27,6 +28,8 @@ pub(crate) struct EndpointContext {
     pub(crate) limits: PluginLimits,
     pub(crate) policy: Arc<EgressPolicy>,
     pub(crate) http: HttpClient,
+    /// TLS settings with the platform's roots.
+    pub(crate) tls: Arc<ClientConfig>,
     /// The manifest asks for `wasi:http`.
     pub(crate) wasi_http: bool,
     /// Secrets both asked for and granted: name -> source.
@@ -68,6 +71,7 @@ impl EndpointContext {
             plugin: Arc::from(manifest.name.as_str()),
             generation,
             http: HttpClient::new(Arc::clone(&policy), &shared.tls, &limits),
+            tls: shared.tls.platform(),
             policy,
             wasi_http: manifest.ask.wasi_http,
             secrets: grants.secrets.into_iter().filter(|(secret, _)| asked(secret)).collect(),

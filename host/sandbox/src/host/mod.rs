@@ -16,6 +16,7 @@ mod redact;
 mod secrets;
 mod state;
 mod stdio;
+mod tls;
 mod wasi;
 
 use wasmtime::component::{HasSelf, Linker};

@@ -9,7 +9,8 @@ use waybill_bindings::api::{net, net_blocking, net_types};
 
 use super::context::EndpointContext;
 use super::state::InstanceState;
-use crate::net::Connection;
+use super::tls::tls_client;
+use crate::net::{Connection, time_to_connect};
 
 type Answer<T> = wasmtime::Result<Result<T, NetError>>;
 
@@ -36,19 +37,36 @@ async fn connect(
     to: &str,
     options: &ConnectOptions,
 ) -> Result<Connection, NetError> {
+    let deadline = time_to_connect(Some(options.timeout));
     // Refused, not waited for: an instance that waits for itself to close a connection would wait for ever.
     let permit = slots.try_acquire_owned().map_err(|_| {
         NetError::Limit(format!("an instance may have {} connections: close one first", context.limits.connections))
     })?;
-    Connection::connect(&context.policy, to, options, permit).await.inspect_err(|error| {
-        if let NetError::Denied(why) = error {
-            context.denied(why);
-        }
-    })
+    let connected = async {
+        let tls = match &options.tls {
+            Some(tls) => Some(tls_client(context, tls, deadline).await?),
+            None => None,
+        };
+        Connection::connect(&context.policy, to, options, tls, deadline, permit).await
+    };
+    connected.await.inspect_err(|error| note(context, error))
 }
 
-fn no_tls() -> NetError {
-    NetError::Unsupported("start-tls isn't supported by this host yet".to_owned())
+async fn start_tls(
+    context: &EndpointContext,
+    connection: &Connection,
+    options: &TlsOptions,
+    timeout: Option<u32>,
+) -> Result<(), NetError> {
+    let deadline = time_to_connect(timeout);
+    let started = async { connection.start_tls(tls_client(context, options, deadline).await?, deadline).await };
+    started.await.inspect_err(|error| note(context, error))
+}
+
+fn note(context: &EndpointContext, error: &NetError) {
+    if let NetError::Denied(why) = error {
+        context.denied(why);
+    }
 }
 
 impl net_types::Host for InstanceState {}
@@ -93,12 +111,16 @@ impl net::HostConnectionWithStore<InstanceState> for HasSelf<InstanceState> {
     }
 
     async fn start_tls(
-        _: &Accessor<InstanceState, Self>,
-        _: Resource<net::Connection>,
-        _: TlsOptions,
-        _: Option<u32>,
+        accessor: &Accessor<InstanceState, Self>,
+        handle: Resource<net::Connection>,
+        tls: TlsOptions,
+        timeout: Option<u32>,
     ) -> Answer<()> {
-        Ok(Err(no_tls()))
+        let (connection, context) = accessor.with(|mut access| {
+            let state = access.get();
+            get(&state.table, &handle).map(|connection| (connection, Arc::clone(&state.context)))
+        })?;
+        Ok(start_tls(&context, &connection, &tls, timeout).await)
     }
 
     async fn finish(accessor: &Accessor<InstanceState, Self>, handle: Resource<net::Connection>) -> Answer<()> {
@@ -146,8 +168,14 @@ impl net_blocking::HostConnection for InstanceState {
         Ok(get(&self.table, &handle)?.read(min, max, timeout).await.map(Into::into))
     }
 
-    async fn start_tls(&mut self, _: Resource<net_blocking::Connection>, _: TlsOptions, _: Option<u32>) -> Answer<()> {
-        Ok(Err(no_tls()))
+    async fn start_tls(
+        &mut self,
+        handle: Resource<net_blocking::Connection>,
+        tls: TlsOptions,
+        timeout: Option<u32>,
+    ) -> Answer<()> {
+        let connection = get(&self.table, &handle)?;
+        Ok(start_tls(&self.context, &connection, &tls, timeout).await)
     }
 
     async fn finish(&mut self, handle: Resource<net_blocking::Connection>) -> Answer<()> {

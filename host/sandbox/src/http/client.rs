@@ -15,7 +15,6 @@ use tokio::time::{Instant, timeout_at};
 use waybill_bindings::api::http_types;
 use waybill_bindings::api::net_types::NetError;
 
-use super::TlsRoots;
 use super::body::OutBody;
 use super::connector::GuardedConnector;
 use super::failure::{Failure, classify};
@@ -25,6 +24,7 @@ use crate::grants::{EgressPolicy, Target};
 use crate::limits::{
     HTTP_HEADER_BYTES_MAX, HTTP_HEADERS_MAX, HTTP_IDLE_PER_PEER_MAX, HTTP_IDLE_TIMEOUT, HTTP_TIMEOUT_MAX, PluginLimits,
 };
+use crate::tls::TlsRoots;
 
 /// The HTTP client of one endpoint, shared by its instances. Cheap to clone.
 #[derive(Clone)]

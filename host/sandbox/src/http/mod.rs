@@ -12,10 +12,8 @@ mod peers;
 mod request;
 #[cfg(test)]
 mod tests;
-mod tls;
 mod wasi;
 
 pub(crate) use client::HttpClient;
 pub(crate) use failure::net_error;
-pub(crate) use tls::TlsRoots;
 pub(crate) use wasi::HttpGate;

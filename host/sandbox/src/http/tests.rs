@@ -10,10 +10,11 @@ use std::thread;
 use waybill_bindings::api::http_types::{Request, Response};
 use waybill_bindings::api::net_types::NetError;
 
+use super::HttpClient;
 use super::failure::Failure;
-use super::{HttpClient, TlsRoots};
 use crate::grants::{EgressPolicy, Pattern, SystemResolver};
 use crate::limits::PluginLimits;
+use crate::tls::TlsRoots;
 
 /// A server that runs `serve` for each connection, with its number.
 fn server(serve: impl Fn(TcpStream, usize) + Send + Sync + 'static) -> (SocketAddr, Arc<AtomicUsize>) {

@@ -1,5 +1,6 @@
 //! Byte streams for guests: one [`Connection`] behind `net.connection` and `net-blocking.connection`.
 
 mod connection;
+mod stream;
 
-pub(crate) use connection::Connection;
+pub(crate) use connection::{Connection, time_to_connect};
