@@ -12,8 +12,10 @@ use serde::Serialize;
 pub enum Side {
     /// The release binary.
     Waybill,
-    /// The reference.
+    /// The reference: the same work without Waybill.
     Native,
+    /// The store's writes alone.
+    Store,
 }
 
 impl fmt::Display for Side {
@@ -21,6 +23,7 @@ impl fmt::Display for Side {
         f.pad(match self {
             Self::Waybill => "waybill",
             Self::Native => "native",
+            Self::Store => "store",
         })
     }
 }
@@ -78,6 +81,19 @@ impl Figure {
             p99_ms: of(|run| run.p99_ms),
             ready_ms: of(|run| run.ready_ms),
         }
+    }
+}
+
+impl fmt::Display for Figure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parts = [
+            self.rate.map(|rate| format!("{rate:.0} msg/s")),
+            self.cpu_s_per_10k.map(|cpu| format!("{cpu:.3} CPU s / 10,000")),
+            self.resident_peak_mib.map(|mib| format!("{mib:.0} MiB")),
+            self.p50_ms.zip(self.p99_ms).map(|(half, most)| format!("p50 {half:.2} ms, p99 {most:.2} ms")),
+            self.ready_ms.map(|ready| format!("ready in {ready:.0} ms")),
+        ];
+        f.write_str(&parts.into_iter().flatten().collect::<Vec<_>>().join(", "))
     }
 }
 

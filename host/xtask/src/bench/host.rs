@@ -1,5 +1,6 @@
 //! The release binary under measurement: its own folder, its defaults, its CPU time and memory.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -12,6 +13,8 @@ use super::Bench;
 use super::figure::Figure;
 
 const TERMINATE_WITHIN: Duration = Duration::from_secs(60);
+/// Name of the data directory.
+const DATA: &str = "data";
 const POLL: Duration = Duration::from_millis(10);
 
 /// A host that is measured.
@@ -22,7 +25,7 @@ pub struct Measured {
     ready: Duration,
     before: Usage,
     // Last: the folder goes when the host is gone.
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl Measured {
@@ -37,19 +40,24 @@ impl Measured {
             place.as_table_mut().context("--config")?.extend(section);
         }
         let store = document.entry("store").or_insert_with(|| toml::Table::new().into());
-        let url = format!("surrealkv://{}", folder.path().join("data").display());
+        let url = format!("surrealkv://{}", folder.path().join(DATA).display());
         store.as_table_mut().context("the section [store]")?.insert("url".into(), url.into());
         let launch = Launch::prepare(bench.binary.clone(), folder.path(), &document.to_string())?;
         let (host, api) = Host::ready(&launch).await?;
         let ready = host.started().elapsed();
         let before = used(&host)?;
-        Ok(Self { host, api, ready, before, _folder: folder })
+        Ok(Self { host, api, ready, before, folder })
     }
 
     /// Counts CPU time from here on.
     pub fn mark(&mut self) -> Result<()> {
         self.before = used(&self.host)?;
         Ok(())
+    }
+
+    /// Its data directory.
+    pub fn data(&self) -> PathBuf {
+        self.folder.path().join(DATA)
     }
 
     /// Waits until nothing is on its way.

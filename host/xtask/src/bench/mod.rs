@@ -8,7 +8,9 @@
 //! - `table`: what one sees, and the JSON lines
 //! - one file a workload
 
+mod backlog;
 mod delivery;
+mod endurance;
 mod figure;
 mod host;
 mod latency;
@@ -66,14 +68,27 @@ pub enum Workload {
     W1s,
     /// 200 messages a second: how long from the enqueue to the receiver
     W1r,
+    /// The engine alone: store in memory, no-op component
+    W4,
+    /// A million messages wait over 1,000 keys and 10 tenants: claims, memory, fairness
+    W6,
+    /// Ten million messages through one data directory (only when named: it takes minutes)
+    Endurance,
 }
 
 impl Workload {
-    fn name(self) -> &'static str {
+    /// What is measured when none is named.
+    const USUAL: [Self; 5] = [Self::W1b, Self::W1s, Self::W1r, Self::W4, Self::W6];
+
+    /// Its measurements, in the order in which they are run in turn.
+    fn parts(self) -> &'static [(&'static str, Side)] {
         match self {
-            Self::W1b => "W1b",
-            Self::W1s => "W1s",
-            Self::W1r => "W1r",
+            Self::W1b => &[("W1b", Side::Waybill), ("W1b", Side::Native), ("W1b", Side::Store)],
+            Self::W1s => &[("W1s", Side::Waybill), ("W1s", Side::Native)],
+            Self::W1r => &[("W1r", Side::Waybill), ("W1r", Side::Native)],
+            Self::W4 => &[("W4", Side::Waybill), ("W4", Side::Native)],
+            Self::W6 => &[("W6 10k", Side::Waybill), ("W6 1M", Side::Waybill), ("W6 fair", Side::Waybill)],
+            Self::Endurance => &[],
         }
     }
 
@@ -83,6 +98,9 @@ impl Workload {
             Self::W1b => 200_000,
             Self::W1s => 100_000,
             Self::W1r => 2_000,
+            Self::W4 => 1_000_000,
+            Self::W6 => 1_000_000,
+            Self::Endurance => 10_000_000,
         }
     }
 }
@@ -91,6 +109,8 @@ impl Workload {
 pub struct Bench {
     repository: Repository,
     binary: PathBuf,
+    /// Parts of Waybill by themselves: `tests/examples/alone.rs`.
+    alone: PathBuf,
     config: String,
 }
 
@@ -109,20 +129,29 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode> {
             repository.build_binary()?
         }
     };
-    let bench = Bench { repository, binary, config: arguments.config.clone() };
-    let workloads =
-        if arguments.workloads.is_empty() { Workload::value_variants() } else { arguments.workloads.as_slice() };
+    let workloads = if arguments.workloads.is_empty() { &Workload::USUAL } else { arguments.workloads.as_slice() };
+    let chosen = |side: Side| arguments.only.is_none_or(|only| only == side);
+    let runs_parts =
+        |workload: &Workload| *workload == Workload::W4 || *workload == Workload::W1b && chosen(Side::Store);
+    let alone = if workloads.iter().any(runs_parts) { native::alone(&repository)? } else { PathBuf::new() };
+    let bench = Bench { repository, binary, alone, config: arguments.config.clone() };
     let mut report = Report::new(arguments.json.as_deref())?;
     for workload in workloads {
         let messages = arguments.messages.unwrap_or(workload.messages());
+        if *workload == Workload::Endurance {
+            eprintln!("endurance: {messages} messages");
+            let endurance = endurance::run(&bench, messages).await?;
+            report.keep(&endurance.lines()?)?;
+            print!("{endurance}");
+        }
         for round in 1..=arguments.rounds {
-            for side in
-                [Side::Waybill, Side::Native].into_iter().filter(|side| arguments.only.is_none_or(|only| only == *side))
-            {
-                eprintln!("{} {side}, round {round} of {}", workload.name(), arguments.rounds);
-                if let Some(figure) = bench.measure(*workload, side, messages).await? {
-                    report.take(workload.name(), side, &figure)?;
+            for (name, side) in workload.parts() {
+                if !chosen(*side) {
+                    continue;
                 }
+                eprintln!("{name} {side}, round {round} of {}", arguments.rounds);
+                let figure = bench.measure(name, *side, messages).await?;
+                report.take(name, *side, &figure)?;
             }
         }
     }
@@ -131,15 +160,22 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode> {
 }
 
 impl Bench {
-    /// One run of one side; none where a workload has no such side.
-    async fn measure(&self, workload: Workload, side: Side, messages: u64) -> Result<Option<Figure>> {
-        Ok(match (workload, side) {
-            (Workload::W1b, Side::Waybill) => Some(delivery::in_batches(self, messages).await?),
-            (Workload::W1s, Side::Waybill) => Some(delivery::one_by_one(self, messages).await?),
-            (Workload::W1r, Side::Waybill) => Some(latency::trickle(self, messages).await?),
-            (Workload::W1b | Workload::W1s, Side::Native) => Some(native::post(self, messages).await?),
-            (Workload::W1r, Side::Native) => Some(latency::direct(messages).await?),
-        })
+    /// One run of one side.
+    async fn measure(&self, name: &str, side: Side, messages: u64) -> Result<Figure> {
+        match (name, side) {
+            ("W1b", Side::Waybill) => delivery::in_batches(self, messages).await,
+            ("W1s", Side::Waybill) => delivery::one_by_one(self, messages).await,
+            ("W1r", Side::Waybill) => latency::trickle(self, messages).await,
+            ("W1b" | "W1s", Side::Native) => native::post(messages).await,
+            ("W1b", Side::Store) => native::segments(self, messages).await,
+            ("W1r", Side::Native) => latency::direct(messages).await,
+            ("W4", Side::Waybill) => native::part(self, "engine", messages).await,
+            ("W4", Side::Native) => native::part(self, "boundary", messages).await,
+            ("W6 10k", _) => backlog::claims(self, 10_000).await,
+            ("W6 1M", _) => backlog::claims(self, messages).await,
+            ("W6 fair", _) => backlog::fairness(self, messages).await,
+            (name, side) => bail!("{name} has no side {side}"),
+        }
     }
 
     /// Where a run keeps its data: on the disk that the repository is on.

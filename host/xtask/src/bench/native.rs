@@ -1,5 +1,6 @@
 //! References, each in a process of its own so that its CPU time is told apart from the sink's.
 
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use waybill_testkit::load::{Sink, post_all, usage};
 
 use super::Bench;
 use super::figure::Figure;
+use crate::cargo::{Repository, run};
 
 /// Requests at once, as many as the host has under way to one peer.
 const AT_ONCE: u64 = 64;
@@ -26,16 +28,39 @@ struct Told {
 }
 
 /// A plain pooled HTTP client that posts to the same kind of sink.
-pub async fn post(_: &Bench, messages: u64) -> Result<Figure> {
+pub async fn post(messages: u64) -> Result<Figure> {
     let sink = Sink::start(false).await.context("starting the sink")?;
     apart("http", &sink.url("orders"), messages).await
+}
+
+/// Builds the program that runs parts of Waybill by themselves.
+pub fn alone(repository: &Repository) -> Result<PathBuf> {
+    run(&mut repository.cargo(["build", "--release", "--locked", "--workspace", "--example", "alone"]))?;
+    Ok(repository.target.join("release").join("examples").join(format!("alone{}", std::env::consts::EXE_SUFFIX)))
+}
+
+/// A part of Waybill by itself.
+pub async fn part(bench: &Bench, part: &str, messages: u64) -> Result<Figure> {
+    told(Command::new(&bench.alone).args([part, &messages.to_string()]), part, messages).await
+}
+
+/// The store's segment writes alone.
+pub async fn segments(bench: &Bench, messages: u64) -> Result<Figure> {
+    let folder = bench.folder()?;
+    let mut command = Command::new(&bench.alone);
+    told(command.args(["segments", &messages.to_string()]).arg(folder.path().join("data")), "segments", messages).await
 }
 
 /// Runs a reference in a process of its own.
 async fn apart(kind: &str, target: &str, messages: u64) -> Result<Figure> {
     let program = std::env::current_exe().context("finding this program")?;
-    let output = Command::new(program)
-        .args(["bench", "--reference", kind, target, &messages.to_string()])
+    let mut command = Command::new(program);
+    told(command.args(["bench", "--reference", kind, target, &messages.to_string()]), kind, messages).await
+}
+
+/// Runs a program that tells what it measured.
+async fn told(command: &mut Command, kind: &str, messages: u64) -> Result<Figure> {
+    let output = command
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())
         .kill_on_drop(true)

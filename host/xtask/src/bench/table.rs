@@ -38,31 +38,30 @@ impl Report {
         Ok(Self { runs: BTreeMap::new(), json })
     }
 
+    /// Writes JSON lines, if there is a file for them.
+    pub fn keep(&mut self, lines: &[String]) -> Result<()> {
+        if let Some(file) = &mut self.json {
+            for line in lines {
+                writeln!(file, "{line}").context("writing the JSON lines")?;
+            }
+        }
+        Ok(())
+    }
+
     /// Takes one run.
     pub fn take(&mut self, workload: &str, side: Side, figure: &Figure) -> Result<()> {
-        if let Some(file) = &mut self.json {
-            let line = serde_json::to_string(&Line { workload, side, figure })?;
-            writeln!(file, "{line}").context("writing the JSON line")?;
-        }
-        eprintln!("  {}", one_line(figure));
+        self.keep(&[serde_json::to_string(&Line { workload, side, figure })?])?;
+        eprintln!("  {figure}");
         self.runs.entry((workload.to_owned(), side)).or_default().push(figure.clone());
         Ok(())
     }
 }
 
-fn one_line(figure: &Figure) -> String {
-    let parts = [
-        figure.rate.map(|rate| format!("{rate:.0} msg/s")),
-        figure.cpu_s_per_10k.map(|cpu| format!("{cpu:.3} CPU s / 10,000")),
-        figure.resident_peak_mib.map(|mib| format!("{mib:.0} MiB")),
-        figure.p50_ms.zip(figure.p99_ms).map(|(half, most)| format!("p50 {half:.2} ms, p99 {most:.2} ms")),
-        figure.ready_ms.map(|ready| format!("ready in {ready:.0} ms")),
-    ];
-    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
-}
-
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.runs.is_empty() {
+            return Ok(());
+        }
         let mut table = Table::new();
         table.load_style(presets::UTF8_BORDERS_ONLY);
         table.set_header([
@@ -105,7 +104,7 @@ impl fmt::Display for Report {
         writeln!(f, "{table}")?;
         writeln!(
             f,
-            "medians; CPU and memory are those of the measured process alone; p50 and p99 are of requests (W1b, W1s) or of messages (W1r)"
+            "medians; CPU and memory are those of the measured process alone; p50 and p99 are of requests (W1b, W1s), of messages (W1r), of claims (W6),\nof the small tenants' first messages (W6 fair)"
         )
     }
 }

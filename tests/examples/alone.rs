@@ -1,0 +1,201 @@
+//! Parts of Waybill by themselves, for `cargo xtask bench`: what they cost without API, sockets and receivers.
+//!
+//! `alone engine MESSAGES`: the engine over an in-memory SurrealDB and the bundled no-op component (W4).
+//! `alone boundary MESSAGES`: the same component called with batches of 100, without an engine.
+//! `alone segments MESSAGES DIR`: the store's segment writes of a commit a batch of 100, synced to a disk.
+//!
+//! It prints one JSON line, and asserts no time.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use waybill_core::ids::{MessageId, Seq, Tenant};
+use waybill_core::message::{Delivery, Message, Payload};
+use waybill_core::new_message::NewMessage;
+use waybill_core::outbox::records::{Entry, Segment};
+use waybill_core::port::service::OutboxService;
+use waybill_core::port::store::{OwnerStore, Write};
+use waybill_core::port::transport::{Outcome, OutcomeSink, Transport};
+use waybill_core::route::{Pattern, Route, Routes};
+use waybill_core::time::UnixMillis;
+use waybill_core::topic::Topic;
+use waybill_engine::{Engine, EngineConfig, Stores, SystemClock};
+use waybill_sandbox::{PluginSource, Sandbox, SandboxOptions, TransportSettings, WasmTransport, World};
+use waybill_store::{StoreConfig, SurrealStore};
+use waybill_testkit::conformance::samples::{self, Owner, SHARD, seq};
+use waybill_testkit::load::usage;
+
+/// Messages of a request, a call or a commit.
+const BATCH: u64 = 100;
+/// Bytes of a payload.
+const PAYLOAD: usize = 300;
+/// Requests at once.
+const PRODUCERS: u64 = 8;
+
+#[tokio::main]
+async fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let messages: u64 = arguments.get(1).and_then(|text| text.parse().ok()).expect("alone PART MESSAGES [DIR]");
+    let rounds = messages.div_ceil(BATCH);
+    let (took, cpu) = match arguments[0].as_str() {
+        "engine" => engine(rounds).await,
+        "boundary" => boundary(rounds).await,
+        "segments" => segments(rounds, arguments.get(2).expect("a folder")).await,
+        other => panic!("there is no part `{other}`"),
+    };
+    let peak = usage(std::process::id()).unwrap().resident_peak;
+    println!(
+        "{{\"delivered\":{},\"failed\":0,\"took_ms\":{},\"cpu_ms\":{},\"resident_peak\":{peak}}}",
+        messages,
+        took.as_secs_f64() * 1e3,
+        cpu.as_secs_f64() * 1e3
+    );
+}
+
+fn cpu() -> Duration {
+    usage(std::process::id()).unwrap().cpu
+}
+
+async fn noop() -> Arc<WasmTransport> {
+    let sandbox = Sandbox::new(SandboxOptions::default()).unwrap();
+    let bundled = waybill_bundled::find("noop").expect("is bundled");
+    let plugin = sandbox.load(PluginSource::Embedded(bundled.component), World::Transport).await.unwrap();
+    WasmTransport::start(plugin, TransportSettings::new("noop")).await.unwrap()
+}
+
+async fn engine(rounds: u64) -> (Duration, Duration) {
+    let store = Arc::new(SurrealStore::open(StoreConfig::new("mem://")).await.unwrap());
+    let mut config = EngineConfig::new("bench");
+    config.exclusive = true;
+    config.routes = Routes(vec![Route { pattern: Pattern::parse("bus:**").unwrap(), transport: "noop".into() }]);
+    config.transports = vec![noop().await];
+    config.batch = u32::try_from(BATCH).unwrap();
+    // What is kept of finished messages is no part of the engine's own speed, and memory isn't the place for it.
+    config.keep_done = Duration::from_millis(200);
+    let stores = Stores { owner: store.clone(), query: store.clone(), transact: store };
+    let engine = Engine::start(config, stores, Arc::new(SystemClock));
+    let outbox = engine.outbox();
+    while outbox.ready().await.iter().any(|check| check.status == "fail") {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let payload = Bytes::from(format!("\"{}\"", "x".repeat(PAYLOAD - 2)));
+    let (began, before) = (Instant::now(), cpu());
+    let producers: Vec<_> = (0..PRODUCERS)
+        .map(|producer| {
+            let (outbox, payload) = (Arc::clone(&outbox), payload.clone());
+            tokio::spawn(async move {
+                for round in (producer..rounds).step_by(PRODUCERS as usize) {
+                    let batch = (0..BATCH).map(|index| message(round * BATCH + index, &payload)).collect();
+                    outbox.enqueue(batch).await.unwrap();
+                }
+            })
+        })
+        .collect();
+    for producer in producers {
+        producer.await.unwrap();
+    }
+    loop {
+        let depths = outbox.stats(None).await.unwrap();
+        if depths.iter().all(|depth| depth.ready + depth.leased + depth.parked == 0) {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let figures = (began.elapsed(), cpu() - before);
+    assert!(engine.drain(Duration::from_secs(10)).await, "the engine drains");
+    figures
+}
+
+fn message(number: u64, payload: &Bytes) -> NewMessage {
+    NewMessage {
+        topic: "bus:orders.created".into(),
+        payload: payload.clone(),
+        content_type: Some("application/json".into()),
+        key: Some(format!("customer-{}", number % 1_000)),
+        ..NewMessage::default()
+    }
+}
+
+struct Nobody;
+
+impl OutcomeSink for Nobody {
+    fn settled(&self, _: usize, _: Outcome) {}
+}
+
+async fn boundary(rounds: u64) -> (Duration, Duration) {
+    let transport = noop().await;
+    let payload = Bytes::from(vec![b'x'; PAYLOAD]);
+    let batch: Vec<Delivery> = (0..BATCH).map(|number| delivery(number, &payload)).collect();
+    let (began, before) = (Instant::now(), cpu());
+    let callers: Vec<_> = (0..2)
+        .map(|caller| {
+            let (transport, batch) = (Arc::clone(&transport), batch.clone());
+            tokio::spawn(async move {
+                for _ in (caller..rounds).step_by(2) {
+                    let sent = transport.send_batch(0, batch.clone(), Duration::from_secs(30), Arc::new(Nobody));
+                    assert_eq!(sent.await.unwrap().len(), batch.len());
+                }
+            })
+        })
+        .collect();
+    for caller in callers {
+        caller.await.unwrap();
+    }
+    let figures = (began.elapsed(), cpu() - before);
+    transport.close(Duration::from_secs(5)).await;
+    figures
+}
+
+fn delivery(number: u64, payload: &Bytes) -> Delivery {
+    let mut message: Message = samples::message(&format!("m{number:024}"));
+    message.id = MessageId::new(format!("m{number:024}")).unwrap();
+    message.tenant = Tenant::new("default").unwrap();
+    message.topic = Topic::parse("bus:orders.created").unwrap();
+    message.payload = Payload::Inline(payload.clone());
+    message.created_at = UnixMillis(1_700_000_000_000);
+    Delivery {
+        message: Arc::new(message),
+        payload: payload.clone(),
+        destination: "orders.created".to_owned(),
+        attempt: 1,
+        lease_epoch: 1,
+        seq: Seq(number),
+    }
+}
+
+/// Each commit writes the shard record, a new segment, and removes the one before: what a batch costs the store at least.
+async fn segments(rounds: u64, dir: &str) -> (Duration, Duration) {
+    let store = SurrealStore::open(StoreConfig::new(format!("surrealkv://{dir}"))).await.unwrap();
+    let mut owner = Owner::new();
+    owner.record = store.shard(SHARD).await.unwrap();
+    let base = owner.record.last.0.max(seq(0, 0).0) + 1;
+    let (began, before) = (Instant::now(), cpu());
+    for round in 0..rounds {
+        let first = Seq(base + round * 5_000);
+        let mut writes = vec![Write::PutSegment(Arc::new(segment(first)))];
+        if round > 0 {
+            writes.push(Write::DeleteSegment(Seq(first.0 - 5_000)));
+        }
+        let mut commit = owner.next(writes);
+        commit.record.last = Seq(first.0 + BATCH);
+        let record = commit.record.clone();
+        store.commit(commit).await.unwrap();
+        owner.record = record;
+    }
+    let figures = (began.elapsed(), cpu() - before);
+    store.close().await.unwrap();
+    figures
+}
+
+fn segment(first: Seq) -> Segment {
+    let payload = Bytes::from(vec![b'x'; PAYLOAD]);
+    let entries = (0..BATCH).map(|index| {
+        let mut message = samples::message(&format!("01J0000000000000000000{index:04}"));
+        message.payload = Payload::Inline(payload.clone());
+        Entry { index: u16::try_from(index).unwrap(), message: Arc::new(message), suspect: 0, solo_crashes: 0 }
+    });
+    Segment { first, tenant: samples::tenant("acme"), entries: entries.collect() }
+}
