@@ -8,6 +8,7 @@
 //! | [`kill`] | the kill -9 harness |
 //! | [`ledger`] | what clients did, in their own words |
 //! | [`memory_store`] | the in-memory reference store, with faults to inject |
+//! | [`nats`] | a real nats-server, and a small client of it |
 //! | [`process`] | the release binary as a process |
 //! | [`receiver`] | a local HTTP receiver that remembers everything |
 
@@ -19,5 +20,6 @@ pub mod ledger;
 pub mod load;
 pub mod memory_store;
 pub mod model;
+pub mod nats;
 pub mod process;
 pub mod receiver;

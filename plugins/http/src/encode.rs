@@ -1,4 +1,4 @@
-//! Text forms: header values, path segments, instants.
+//! Text forms: header values, path segments.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -40,29 +40,6 @@ fn percent(text: &str, kept: impl Fn(u8) -> bool) -> Cow<'_, str> {
     Cow::Owned(encoded)
 }
 
-/// An instant (milliseconds since 1970) as RFC 3339 in UTC with milliseconds.
-pub(crate) fn rfc3339(millis: u64) -> String {
-    let (seconds, fraction) = (millis / 1_000, millis % 1_000);
-    let (days, second) = (seconds / 86_400, seconds % 86_400);
-    let (year, month, day) = civil(days);
-    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{fraction:03}Z")
-}
-
-/// Year, month and day of a day counted from 1970-01-01, in the proleptic Gregorian calendar: Howard Hinnant's
-/// `civil_from_days`, whose years start in March so that the leap day comes last.
-fn civil(days: u64) -> (u64, u64, u64) {
-    let shifted = days + 719_468;
-    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    (year, month, day)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -85,20 +62,5 @@ mod tests {
     fn a_segment_holds_no_slash_and_a_webhook_id_no_dot() {
         assert_eq!(path_segment("a/b c?d"), "a%2Fb%20c%3Fd");
         assert_eq!(webhook_id("order.7-a/b"), "order%2E7-a/b");
-    }
-
-    #[test]
-    fn instants_are_rfc_3339() {
-        for (millis, expected) in [
-            (0, "1970-01-01T00:00:00.000Z"),
-            (951_782_399_999, "2000-02-28T23:59:59.999Z"),
-            (951_782_400_000, "2000-02-29T00:00:00.000Z"),
-            (951_868_800_000, "2000-03-01T00:00:00.000Z"),
-            (1_614_265_330_001, "2021-02-25T15:02:10.001Z"),
-            (4_107_542_400_000, "2100-03-01T00:00:00.000Z"),
-            (253_402_300_799_999, "9999-12-31T23:59:59.999Z"),
-        ] {
-            assert_eq!(rfc3339(millis), expected);
-        }
     }
 }

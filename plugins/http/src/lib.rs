@@ -17,7 +17,8 @@ mod signature;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
-use waybill_plugin::host::{http, secrets};
+use waybill_plugin::host::http;
+use waybill_plugin::secret;
 use waybill_plugin::transport::{CallInfo, Fault, Message, OpenArgs, Opened, Outcome, PluginError, Transport};
 
 use crate::config::{Config, Signing};
@@ -28,6 +29,8 @@ waybill_plugin::export_transport!(Http);
 
 /// Name of the secret that holds the signing keys.
 const SIGNING_SECRET: &str = "signing";
+/// Code of a failure to get them.
+const SIGNING_CODE: &str = "HTTP.SIGNING";
 
 /// Milliseconds of a call's time that are kept back, so that the answer of the slowest request still reaches the host
 /// before it gives the instance up.
@@ -91,19 +94,15 @@ impl Http {
 
 /// The signer, if there are keys.
 fn signer(signing: Signing) -> Result<Option<Signer>, PluginError> {
-    let denied = |reason: &str| Err(PluginError::denied("HTTP.SIGNING", reason));
-    match secrets::get(SIGNING_SECRET) {
-        Ok(secret) => match Signer::from_secret(&secret.value) {
+    let denied = |reason: &str| Err(PluginError::denied(SIGNING_CODE, reason));
+    match secret::bytes(SIGNING_SECRET, SIGNING_CODE)? {
+        Some(value) => match Signer::from_secret(&value) {
             Ok(signer) => Ok(Some(signer)),
             Err(reason) => denied(&format!("secret `{SIGNING_SECRET}`: {reason}")),
         },
-        Err(secrets::SecretError::Denied) if signing == Signing::Auto => Ok(None),
-        Err(secrets::SecretError::Denied) => {
+        None if signing == Signing::Auto => Ok(None),
+        None => {
             denied("signing is required and the secret `signing` is not granted: add it to the transport's secrets")
-        }
-        Err(secrets::SecretError::NotFound) => denied("the secret `signing` is granted but has no value: set it"),
-        Err(secrets::SecretError::Unavailable) => {
-            Err(PluginError::unavailable("HTTP.SIGNING", "the secret `signing` can't be read now"))
         }
     }
 }

@@ -1,6 +1,7 @@
 //! A message as a request: CloudEvents 1.0 HTTP binding, binary mode, beside Waybill's own headers.
 
 use waybill_plugin::host::http_types::Request;
+use waybill_plugin::time::rfc3339;
 use waybill_plugin::transport::{Fault, Message};
 
 use crate::config::Config;
@@ -98,8 +99,8 @@ pub(crate) fn build(
 /// The event's attributes: those that every delivery has, and extensions for what the message has besides.
 fn event_headers(message: &Message) -> Vec<(String, String)> {
     let source = format!("/waybill/{}", encode::path_segment(&message.tenant));
-    let expiry = message.expires_at.map(encode::rfc3339);
-    let occurred = encode::rfc3339(message.occurred_at);
+    let expiry = message.expires_at.map(rfc3339);
+    let occurred = rfc3339(message.occurred_at);
     let attributes: [(&str, Option<&str>); 13] = [
         ("ce-specversion", Some("1.0")),
         ("ce-id", Some(&message.id)),

@@ -22,6 +22,7 @@
 //! - [`transport`]: the trait [`transport::Transport`], its types, [`export_transport!`]
 //! - [`backoff`]: the trait [`backoff::Backoff`], its types, [`export_backoff!`]
 //! - [`host`]: what the host lends: `http`, `net`, `kv`, `secrets`, `metrics`
+//! - [`net`]: byte streams for protocols of one's own; [`secret`]: granted secrets as text; [`time`]: instants as text
 //! - [`config`]: typed configuration, with the place of an error
 //! - [`info!`], [`warn!`], ...: the host's log
 //! - [`manifest!`]: embeds `waybill-plugin.toml`
@@ -35,5 +36,8 @@ mod error;
 pub mod host;
 pub mod log;
 mod manifest;
+pub mod net;
 mod outcome;
+pub mod secret;
+pub mod time;
 pub mod transport;

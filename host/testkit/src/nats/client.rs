@@ -1,0 +1,220 @@
+//! A small native client: JetStream's API, publishing with a window, and reading a stream as a consumer does.
+
+use std::io;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufStream};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+/// Longest wait for one answer.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(20);
+
+/// Who the client is.
+#[derive(Clone, Debug, Default)]
+pub struct Login {
+    /// User and password.
+    pub user: Option<(String, String)>,
+    /// Token.
+    pub token: Option<String>,
+}
+
+/// A message as a consumer reads it from a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// Place in the stream.
+    pub sequence: u64,
+    /// Subject.
+    pub subject: String,
+    /// Headers in order, names as sent.
+    pub headers: Vec<(String, String)>,
+    /// Payload.
+    pub payload: Vec<u8>,
+}
+
+impl Stored {
+    /// A header by its exact name.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
+    }
+}
+
+/// A connected client.
+pub struct Client {
+    stream: BufStream<TcpStream>,
+    next: u64,
+}
+
+struct Raw {
+    subject: String,
+    reply: String,
+    headers: Vec<u8>,
+    payload: Vec<u8>,
+}
+
+impl Client {
+    /// Connects to a server on loopback.
+    ///
+    /// # Errors
+    /// It doesn't answer, or refuses.
+    pub async fn connect(port: u16, login: &Login) -> io::Result<Self> {
+        let socket = TcpStream::connect(("127.0.0.1", port)).await?;
+        socket.set_nodelay(true)?;
+        let mut client =
+            Self { stream: BufStream::with_capacity(256 * 1024, 256 * 1024, socket), next: 0 };
+        let mut connect =
+            json!({ "verbose": false, "pedantic": false, "headers": true, "no_responders": true, "protocol": 1 });
+        if let (Some((user, password)), Some(fields)) = (&login.user, connect.as_object_mut()) {
+            fields.insert("user".to_owned(), user.as_str().into());
+            fields.insert("pass".to_owned(), password.as_str().into());
+        }
+        if let (Some(token), Some(fields)) = (&login.token, connect.as_object_mut()) {
+            fields.insert("auth_token".to_owned(), token.as_str().into());
+        }
+        let hello = format!("CONNECT {connect}\r\nSUB _INBOX.testkit.* 1\r\nPING\r\n");
+        client.stream.write_all(hello.as_bytes()).await?;
+        client.stream.flush().await?;
+        let greeted = async {
+            loop {
+                let line = client.line().await?;
+                if line == "PONG" {
+                    return Ok::<(), io::Error>(());
+                }
+                refuse(&line)?;
+            }
+        };
+        timeout(ANSWER_TIME_MAX, greeted).await.map_err(|_| late())??;
+        Ok(client)
+    }
+
+    /// Asks JetStream's API (`$JS.API.` and `subject`) and answers its JSON.
+    ///
+    /// # Errors
+    /// No answer, or one with an error.
+    pub async fn api(&mut self, subject: &str, request: &Value) -> io::Result<Value> {
+        let inbox = self.ask(subject, request).await?;
+        loop {
+            let answer = self.message().await?;
+            if answer.subject == inbox {
+                let answer: Value = serde_json::from_slice(&answer.payload)
+                    .map_err(|_| io::Error::other(format!("$JS.API.{subject} has no answer")))?;
+                return match answer.get("error") {
+                    Some(error) => Err(io::Error::other(format!("$JS.API.{subject}: {error}"))),
+                    None => Ok(answer),
+                };
+            }
+        }
+    }
+
+    /// Makes a stream on file with these subjects, and further settings.
+    ///
+    /// # Errors
+    /// JetStream refuses.
+    pub async fn create_stream(&mut self, name: &str, subjects: &[&str], more: &Value) -> io::Result<()> {
+        let mut request = json!({ "name": name, "subjects": subjects, "storage": "file", "num_replicas": 1 });
+        if let (Some(request), Some(more)) = (request.as_object_mut(), more.as_object()) {
+            request.extend(more.clone());
+        }
+        self.api(&format!("STREAM.CREATE.{name}"), &request).await.map(|_| ())
+    }
+
+    /// Everything in a stream, in its order, as a consumer gets it.
+    ///
+    /// # Errors
+    /// There is no such stream.
+    pub async fn read_all(&mut self, stream: &str) -> io::Result<Vec<Stored>> {
+        let info = self.api(&format!("STREAM.INFO.{stream}"), &json!({})).await?;
+        let held = info.pointer("/state/messages").and_then(Value::as_u64).unwrap_or_default();
+        let mut all = Vec::new();
+        if held == 0 {
+            return Ok(all);
+        }
+        let consumer = json!({ "stream_name": stream, "config": { "deliver_policy": "all", "ack_policy": "none" } });
+        let made = self.api(&format!("CONSUMER.CREATE.{stream}"), &consumer).await?;
+        let name = made.get("name").and_then(Value::as_str).unwrap_or_default();
+        self.ask(&format!("CONSUMER.MSG.NEXT.{stream}.{name}"), &json!({ "batch": held, "no_wait": true })).await?;
+        while (all.len() as u64) < held {
+            let message = self.message().await?;
+            if let Some(sequence) = stream_sequence(&message.reply) {
+                let headers = headers(&message.headers);
+                all.push(Stored { sequence, subject: message.subject, headers, payload: message.payload });
+            }
+        }
+        self.api(&format!("CONSUMER.DELETE.{stream}.{name}"), &json!({})).await?;
+        Ok(all)
+    }
+
+    /// Sends a request and answers the inbox that its answer comes to.
+    async fn ask(&mut self, subject: &str, request: &Value) -> io::Result<String> {
+        self.next += 1;
+        let (inbox, body) = (format!("_INBOX.testkit.{}", self.next), request.to_string());
+        let line = format!("PUB $JS.API.{subject} {inbox} {}\r\n{body}\r\n", body.len());
+        self.stream.write_all(line.as_bytes()).await?;
+        self.stream.flush().await?;
+        Ok(inbox)
+    }
+
+    async fn message(&mut self) -> io::Result<Raw> {
+        timeout(ANSWER_TIME_MAX, self.next_message()).await.map_err(|_| late())?
+    }
+
+    async fn next_message(&mut self) -> io::Result<Raw> {
+        loop {
+            let line = self.line().await?;
+            refuse(&line)?;
+            if line == "PING" {
+                self.stream.write_all(b"PONG\r\n").await?;
+                self.stream.flush().await?;
+            }
+            let Some((verb @ ("MSG" | "HMSG"), rest)) = line.split_once(' ') else { continue };
+            let words: Vec<&str> = rest.split_ascii_whitespace().collect();
+            let number = |from_end: usize| {
+                let word = words.len().checked_sub(from_end).and_then(|place| words.get(place));
+                word.and_then(|word| word.parse::<usize>().ok()).ok_or_else(|| io::Error::other(line.clone()))
+            };
+            let total = number(1)?;
+            let head = if verb == "HMSG" { number(2)? } else { 0 };
+            let reply = if words.len() > if verb == "HMSG" { 4 } else { 3 } { words.get(2) } else { None };
+            let mut body = vec![0; total + 2];
+            self.stream.read_exact(&mut body).await?;
+            body.truncate(total);
+            let payload = body.split_off(head.min(total));
+            return Ok(Raw {
+                subject: words.first().copied().unwrap_or_default().to_owned(),
+                reply: reply.copied().unwrap_or_default().to_owned(),
+                headers: body,
+                payload,
+            });
+        }
+    }
+
+    async fn line(&mut self) -> io::Result<String> {
+        let mut line = String::new();
+        if self.stream.read_line(&mut line).await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        line.truncate(line.trim_end().len());
+        Ok(line)
+    }
+}
+
+fn late() -> io::Error {
+    io::Error::other("nats-server didn't answer in time")
+}
+
+fn refuse(line: &str) -> io::Result<()> {
+    if line.starts_with("-ERR") { Err(io::Error::other(line.to_owned())) } else { Ok(()) }
+}
+
+/// From `$JS.ACK.<stream>.<consumer>.<delivered>.<stream sequence>.<consumer sequence>.<time>.<pending>`.
+fn stream_sequence(reply: &str) -> Option<u64> {
+    let mut tokens = reply.strip_prefix("$JS.ACK.")?.split('.');
+    tokens.nth(3)?.parse().ok()
+}
+
+fn headers(block: &[u8]) -> Vec<(String, String)> {
+    let text = String::from_utf8_lossy(block);
+    let lines = text.split("\r\n").skip(1).filter_map(|line| line.split_once(':'));
+    lines.map(|(name, value)| (name.to_owned(), value.trim_start().to_owned())).collect()
+}

@@ -1,0 +1,177 @@
+//! What an operator may set. The manifest's schema says the same for the host; here it becomes types.
+
+use serde::Deserialize;
+use waybill_plugin::transport::PluginError;
+
+use crate::servers::Address;
+use crate::subject;
+
+/// The configuration document.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Config {
+    /// Where the servers are.
+    servers: Vec<String>,
+    /// In which order they are tried.
+    pub(crate) order: Order,
+    /// Whether servers that a server tells about are tried as well.
+    pub(crate) discover: bool,
+    /// The stream that every message has to land in.
+    pub(crate) stream: Option<String>,
+    /// Which credentials are used.
+    pub(crate) auth: Auth,
+    /// Whether and when TLS begins.
+    pub(crate) tls: Tls,
+    /// Name to verify in the server's certificate; none = the host of its address.
+    pub(crate) tls_server_name: Option<String>,
+    /// Connections of one instance: as many calls run at once.
+    pub(crate) connections: u32,
+    /// Messages without acknowledgement on one connection.
+    pub(crate) window: u32,
+    /// Milliseconds for connecting to one server.
+    #[serde(deserialize_with = "waybill_plugin::config::millis")]
+    pub(crate) connect_timeout: u32,
+    /// Milliseconds of silence after which what isn't acknowledged is given up for this time.
+    #[serde(deserialize_with = "waybill_plugin::config::millis")]
+    pub(crate) ack_timeout: u32,
+    /// Milliseconds between two pings of an idle connection.
+    #[serde(deserialize_with = "waybill_plugin::config::millis")]
+    pub(crate) ping_every: u32,
+    /// First tokens of the subjects that answers come to.
+    pub(crate) inbox_prefix: String,
+}
+
+/// In which order servers are tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Order {
+    /// Spreads the load.
+    Random,
+    /// The first one that answers.
+    Listed,
+}
+
+/// Which credentials are used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Auth {
+    /// What is granted.
+    Auto,
+    None,
+    Token,
+    Password,
+    Nkey,
+    Creds,
+}
+
+/// Whether and when TLS begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Tls {
+    /// After INFO where the server requires it, the address is `tls://` or a CA or client certificate is granted.
+    Auto,
+    /// After INFO, always.
+    Required,
+    /// From the first byte (`handshake_first` of the server).
+    First,
+    /// Never.
+    Off,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            servers: vec!["nats://127.0.0.1:4222".to_owned()],
+            order: Order::Random,
+            discover: true,
+            stream: None,
+            auth: Auth::Auto,
+            tls: Tls::Auto,
+            tls_server_name: None,
+            connections: 2,
+            window: 256,
+            connect_timeout: 5_000,
+            ack_timeout: 5_000,
+            ping_every: 30_000,
+            inbox_prefix: "_INBOX".to_owned(),
+        }
+    }
+}
+
+impl Config {
+    /// Checks what the types can't say.
+    pub(crate) fn check(&self) -> Result<(), PluginError> {
+        self.addresses()?;
+        for (path, value) in [
+            ("connections", self.connections),
+            ("window", self.window),
+            ("connect_timeout", self.connect_timeout),
+            ("ack_timeout", self.ack_timeout),
+            ("ping_every", self.ping_every),
+        ] {
+            if value == 0 {
+                return Err(PluginError::invalid_config(path, "is 0: write more than that"));
+            }
+        }
+        if let Some(stream) = &self.stream {
+            let wrong = |letter: char| letter.is_whitespace() || letter.is_control() || ".*>/\\".contains(letter);
+            if stream.is_empty() || stream.contains(wrong) {
+                return Err(PluginError::invalid_config("stream", "is no name of a stream"));
+            }
+        }
+        let inbox = self.inbox_prefix.as_str();
+        if inbox != "_INBOX" && !inbox.starts_with("_INBOX.") {
+            subject::check(inbox).map_err(|why| PluginError::invalid_config("inbox_prefix", why))?;
+        }
+        Ok(())
+    }
+
+    /// Where the servers are.
+    pub(crate) fn addresses(&self) -> Result<Vec<Address>, PluginError> {
+        if self.servers.is_empty() {
+            return Err(PluginError::invalid_config("servers", "is empty: name at least one server"));
+        }
+        let parsed = self.servers.iter().enumerate().map(|(place, text)| {
+            Address::parse(text).map_err(|why| PluginError::invalid_config(&format!("servers[{place}]"), why))
+        });
+        parsed.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn checked(json: &str) -> Result<Config, String> {
+        let config: Config = waybill_plugin::config::parse(json).map_err(|error| error.path)?;
+        config.check().map_err(|error| error.fault.attributes.into_iter().map(|(_, path)| path).collect::<String>())?;
+        Ok(config)
+    }
+
+    #[test]
+    fn an_empty_document_is_the_defaults() {
+        let config = checked("{}").unwrap();
+        assert_eq!((config.connections, config.window, config.ack_timeout), (2, 256, 5_000));
+        assert_eq!(config.addresses().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn what_can_not_work_is_refused_with_its_place() {
+        for (json, path) in [
+            (r#"{"servers":[]}"#, "servers"),
+            (r#"{"servers":["nats://a:1","nats://user:secret@a:1"]}"#, "servers[1]"),
+            (r#"{"window":0}"#, "window"),
+            (r#"{"connections":0}"#, "connections"),
+            (r#"{"ack_timeout":"0s"}"#, "ack_timeout"),
+            (r#"{"stream":"a.b"}"#, "stream"),
+            (r#"{"stream":""}"#, "stream"),
+            (r#"{"inbox_prefix":"a b"}"#, "inbox_prefix"),
+            (r#"{"auth":"magic"}"#, "auth"),
+            (r#"{"tls":"maybe"}"#, "tls"),
+            (r#"{"server":"a"}"#, "server"),
+        ] {
+            assert_eq!(checked(json).unwrap_err(), path, "{json}");
+        }
+    }
+}

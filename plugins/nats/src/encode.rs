@@ -1,0 +1,176 @@
+//! A message as `HPUB`: its envelope in headers, its payload as it is.
+
+use std::fmt::Write as _;
+
+use waybill_plugin::time::rfc3339;
+use waybill_plugin::transport::{Fault, Message};
+
+use crate::subject;
+
+/// Version line of a header block.
+const VERSION: &str = "NATS/1.0\r\n";
+
+/// Prefix of headers that command JetStream (`Nats-Rollup` purges a subject): a caller's are left out.
+const COMMANDS: &str = "nats-";
+
+/// Headers that are the envelope's: a caller's of the same name are left out.
+const ENVELOPE: &[&str] = &[
+    "x-aggregate-id",
+    "x-aggregate-type",
+    "x-attempt",
+    "x-causation-id",
+    "x-correlation-id",
+    "x-created-at",
+    "x-envelope-id",
+    "x-event-type",
+    "x-event-version",
+    "x-expires-at",
+    "x-key",
+    "x-lease-epoch",
+    "x-occurred-at",
+    "x-reply-to",
+    "x-seq",
+    "x-tenant",
+    "x-topic",
+];
+
+/// What goes into every message.
+pub(crate) struct Encoder {
+    /// Subject prefix of replies, with its final dot.
+    pub(crate) inbox: String,
+    /// The stream that has to take it.
+    pub(crate) stream: Option<String>,
+    /// Most bytes of headers and payload together.
+    pub(crate) max_payload: usize,
+    /// Header block of the message at hand; kept for its allocation.
+    scratch: String,
+}
+
+impl Encoder {
+    pub(crate) fn new(inbox: String, stream: Option<String>, max_payload: usize) -> Self {
+        Self { inbox, stream, max_payload, scratch: String::with_capacity(1024) }
+    }
+
+    /// Adds one message to `out`; its acknowledgement comes to the inbox with this number.
+    ///
+    /// # Errors
+    /// It can never be sent so; `out` is as it was.
+    pub(crate) fn publish(&mut self, out: &mut Vec<u8>, message: &Message, number: u64) -> Result<(), Fault> {
+        subject::check(&message.destination)
+            .map_err(|why| Fault::new("NATS.SUBJECT", format!("subject `{}` {why}", shown(&message.destination))))?;
+        self.headers(message)?;
+        let total = self.scratch.len() + message.payload.len();
+        if total > self.max_payload {
+            let reason = format!("headers and payload have {total} bytes, the server takes {}", self.max_payload);
+            return Err(Fault::new("NATS.MAX_PAYLOAD", reason));
+        }
+        out.reserve(message.destination.len() + self.inbox.len() + total + 64);
+        out.extend_from_slice(b"HPUB ");
+        out.extend_from_slice(message.destination.as_bytes());
+        out.push(b' ');
+        out.extend_from_slice(self.inbox.as_bytes());
+        for part in [number, self.scratch.len() as u64, total as u64] {
+            push_number(out, part);
+            out.push(b' ');
+        }
+        out.pop();
+        out.extend_from_slice(b"\r\n");
+        out.extend_from_slice(self.scratch.as_bytes());
+        out.extend_from_slice(&message.payload);
+        out.extend_from_slice(b"\r\n");
+        Ok(())
+    }
+
+    fn headers(&mut self, message: &Message) -> Result<(), Fault> {
+        self.scratch.clear();
+        self.scratch.push_str(VERSION);
+        self.header("Nats-Msg-Id", &message.id)?;
+        if let Some(stream) = self.stream.take() {
+            let added = self.header("Nats-Expected-Stream", &stream);
+            self.stream = Some(stream);
+            added?;
+        }
+        self.envelope(message)?;
+        for (name, value) in &message.headers {
+            let lower = name.to_ascii_lowercase();
+            let has_own = message.content_type.is_some() && lower == "content-type";
+            if !has_own && !lower.starts_with(COMMANDS) && ENVELOPE.binary_search(&lower.as_str()).is_err() {
+                self.header(name, value)?;
+            }
+        }
+        self.scratch.push_str("\r\n");
+        Ok(())
+    }
+
+    fn envelope(&mut self, message: &Message) -> Result<(), Fault> {
+        self.header("x-tenant", &message.tenant)?;
+        self.header("x-topic", &message.topic)?;
+        let attribute = |name: &str| message.attributes.iter().find(|(other, _)| other == name).map(|(_, value)| value);
+        for (name, value) in [
+            ("x-key", message.key.as_ref()),
+            ("x-event-type", message.event_type.as_ref()),
+            ("x-event-version", attribute("event-version")),
+            ("x-aggregate-type", attribute("aggregate-type")),
+            ("x-aggregate-id", attribute("aggregate-id")),
+            ("x-envelope-id", message.envelope_id.as_ref()),
+            ("x-correlation-id", message.correlation_id.as_ref()),
+            ("x-causation-id", message.causation_id.as_ref()),
+            ("x-reply-to", message.reply_to.as_ref()),
+            ("x-seq", attribute("seq")),
+            ("content-type", message.content_type.as_ref()),
+        ] {
+            if let Some(value) = value {
+                self.header(name, value)?;
+            }
+        }
+        self.header("x-occurred-at", &rfc3339(message.occurred_at))?;
+        self.header("x-created-at", &rfc3339(message.created_at))?;
+        if let Some(expires) = message.expires_at {
+            self.header("x-expires-at", &rfc3339(expires))?;
+        }
+        // Writing to a String can't fail.
+        let _ = write!(self.scratch, "x-attempt: {}\r\nx-lease-epoch: {}\r\n", message.attempt, message.lease_epoch);
+        Ok(())
+    }
+
+    fn header(&mut self, name: &str, value: &str) -> Result<(), Fault> {
+        if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_graphic() && byte != b':') {
+            let reason = format!("`{}` is no header name: letters, digits and signs but `:`", shown(name));
+            return Err(Fault::new("NATS.HEADER", reason));
+        }
+        if value.bytes().any(|byte| matches!(byte, b'\r' | b'\n' | 0)) {
+            let reason = format!("the value of header `{}` holds a line break", shown(name));
+            return Err(Fault::new("NATS.HEADER", reason));
+        }
+        for part in [name, ": ", value, "\r\n"] {
+            self.scratch.push_str(part);
+        }
+        Ok(())
+    }
+}
+
+/// Decimal digits, without the machinery of formatting: this runs three times a message.
+fn push_number(out: &mut Vec<u8>, mut number: u64) {
+    let start = out.len();
+    loop {
+        // A digit fits into a byte.
+        out.push(b'0' + (number % 10) as u8);
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+    }
+    if let Some(digits) = out.get_mut(start..) {
+        digits.reverse();
+    }
+}
+
+/// A text as an operator may see it: short, on one line.
+pub(crate) fn shown(text: &str) -> String {
+    const CHARS: usize = 100;
+    text.chars().take(CHARS).map(|letter| if letter.is_control() { '?' } else { letter }).collect()
+}
+
+#[cfg(test)]
+#[path = "encode_tests.rs"]
+mod tests;

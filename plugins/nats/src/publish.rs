@@ -1,0 +1,211 @@
+//! One batch over one connection: messages go out in large writes while at most `window` of them wait for JetStream's word.
+//!
+//! Reading and writing overlap, and each fate is told to the host early where the batch goes on for longer. When the
+//! connection ends, what was written and not acknowledged may be there all the same and says so; what wasn't written is
+//! given back untried. What this doesn't do: send anything twice. That is the host's part, with the next attempt's number.
+
+use std::future::{Future as _, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use futures_util::future::{Fuse, FusedFuture as _, FutureExt as _};
+use waybill_plugin::host::net_types::NetError;
+use waybill_plugin::transport::{CallInfo, Fault, Message, Outcome, PluginError};
+
+use crate::answer;
+use crate::connection::{Connection, Event, Incoming, PONG, lost};
+use crate::deadline::Deadline;
+use crate::encode::Encoder;
+use crate::refusal::no_publish;
+
+/// Bytes after which a write begins. A larger message goes out in a write of its own.
+const CHUNK_BYTES: usize = 60 * 1024;
+/// Fates of a batch that ends sooner are told at its end only: each early word is a crossing into the host.
+const EARLY_AFTER: Duration = Duration::from_millis(2);
+
+/// Bounds of a batch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    /// Messages without acknowledgement.
+    pub(crate) window: usize,
+    /// Milliseconds of silence after which the rest is given up.
+    pub(crate) ack_timeout: u32,
+    /// When the call has to end.
+    pub(crate) deadline: Deadline,
+}
+
+/// What became of the batch, and why the connection is of no more use if it isn't.
+pub(crate) struct Sent {
+    pub(crate) outcomes: Vec<Outcome>,
+    pub(crate) lost: Option<PluginError>,
+}
+
+/// Sends a batch and waits for the last word on it.
+pub(crate) async fn publish(connection: &mut Connection, call: &CallInfo, batch: &[Message], bounds: Bounds) -> Sent {
+    let mut flight = Flight::new(call, batch, connection.next);
+    connection.next += batch.len() as u64;
+    let (stream, encoder, incoming) = connection.split();
+    let ended = {
+        let mut writing = pin!(Fuse::terminated());
+        let mut reading = pin!(Fuse::terminated());
+        loop {
+            if writing.is_terminated() {
+                let chunk = flight.chunk(encoder, incoming, bounds);
+                if !chunk.is_empty() {
+                    let Some(time) = bounds.deadline.left() else { break Some(lost(NetError::Timeout)) };
+                    writing.set(stream.write(chunk, time).fuse());
+                } else if flight.waiting == 0 {
+                    break None;
+                }
+            }
+            // A write that is done at once costs no read in vain; a read stays under way over many writes.
+            match poll_fn(|context| Poll::Ready(writing.as_mut().poll(context))).await {
+                Poll::Ready(Ok(())) => continue,
+                Poll::Ready(Err(error)) => break Some(lost(error)),
+                Poll::Pending => {}
+            }
+            if reading.is_terminated() {
+                let Some(time) = bounds.deadline.at_most(bounds.ack_timeout).left() else {
+                    break Some(silent());
+                };
+                reading.set(stream.receive(time).fuse());
+            }
+            let step = poll_fn(|context| match writing.as_mut().poll(context) {
+                Poll::Ready(written) => Poll::Ready(Step::Written(written)),
+                Poll::Pending => reading.as_mut().poll(context).map(Step::Received),
+            });
+            match step.await {
+                Step::Written(Ok(())) => {}
+                Step::Received(Ok(bytes)) => {
+                    incoming.push(bytes);
+                    if let Err(error) = incoming.drain(|event| flight.take(event)) {
+                        break Some(error);
+                    }
+                    flight.tell_early();
+                }
+                Step::Received(Err(NetError::Timeout)) => break Some(silent()),
+                Step::Written(Err(error)) | Step::Received(Err(error)) => break Some(lost(error)),
+            }
+        }
+    };
+    Sent { outcomes: flight.end(ended.as_ref()), lost: ended }
+}
+
+enum Step {
+    Written(Result<(), NetError>),
+    Received(Result<Vec<u8>, NetError>),
+}
+
+fn silent() -> PluginError {
+    PluginError::unavailable("NATS.ACK_TIMEOUT", "the server didn't acknowledge the message in time")
+}
+
+/// Where each message of the batch is.
+struct Flight<'a> {
+    call: &'a CallInfo,
+    batch: &'a [Message],
+    /// Number of the batch's first message in the inbox.
+    base: u64,
+    /// The first message that wasn't written yet.
+    next: usize,
+    /// Written, and without a fate.
+    waiting: usize,
+    outcomes: Vec<Option<Outcome>>,
+    began: Instant,
+    /// Fates known and not told early.
+    untold: Vec<usize>,
+}
+
+impl<'a> Flight<'a> {
+    fn new(call: &'a CallInfo, batch: &'a [Message], base: u64) -> Self {
+        let outcomes = vec![None; batch.len()];
+        Self { call, batch, base, next: 0, waiting: 0, outcomes, began: Instant::now(), untold: Vec::new() }
+    }
+
+    /// The next bytes to write: as many messages as window and chunk let out, and the answer to a ping.
+    fn chunk(&mut self, encoder: &mut Encoder, incoming: &mut Incoming, bounds: Bounds) -> Vec<u8> {
+        let mut chunk = Vec::new();
+        if incoming.take_pong_due() {
+            chunk.extend_from_slice(PONG);
+        }
+        encoder.max_payload = incoming.max_payload();
+        while chunk.len() < CHUNK_BYTES
+            && self.waiting < bounds.window
+            && let Some(message) = self.batch.get(self.next)
+        {
+            match encoder.publish(&mut chunk, message, self.base + self.next as u64) {
+                Ok(()) => self.waiting += 1,
+                Err(fault) => self.settle(self.next, Outcome::Permanent(fault)),
+            }
+            self.next += 1;
+        }
+        chunk
+    }
+
+    fn take(&mut self, event: Event<'_>) {
+        match event {
+            Event::Answer(number, message) => {
+                let place = number.checked_sub(self.base).and_then(|place| usize::try_from(place).ok());
+                if let Some(place) = place.filter(|place| self.is_waiting(*place)) {
+                    self.waiting -= 1;
+                    self.settle(place, answer::outcome(&message));
+                }
+            }
+            Event::NoPublish(subject) => self.no_publish(&subject),
+            Event::Pong => {}
+        }
+    }
+
+    /// The server drops every message to this subject without another word.
+    fn no_publish(&mut self, subject: &str) {
+        for place in 0..self.next {
+            if self.is_waiting(place) && self.batch.get(place).is_some_and(|message| message.destination == subject) {
+                self.waiting -= 1;
+                self.settle(place, Fault::new("NATS.PERMISSIONS", no_publish(subject)).blocking(""));
+            }
+        }
+    }
+
+    fn is_waiting(&self, place: usize) -> bool {
+        place < self.next && self.outcomes.get(place).is_some_and(Option::is_none)
+    }
+
+    fn settle(&mut self, place: usize, outcome: Outcome) {
+        if let Some(slot) = self.outcomes.get_mut(place) {
+            *slot = Some(outcome);
+            self.untold.push(place);
+        }
+    }
+
+    fn tell_early(&mut self) {
+        let goes_on = self.waiting > 0 || self.next < self.batch.len();
+        if !goes_on || self.untold.is_empty() || self.began.elapsed() < EARLY_AFTER {
+            return;
+        }
+        for place in self.untold.drain(..) {
+            if let Some(Some(outcome)) = self.outcomes.get(place) {
+                self.call.settled(place, outcome);
+            }
+        }
+    }
+
+    /// One outcome a message.
+    fn end(self, lost: Option<&PluginError>) -> Vec<Outcome> {
+        let (code, reason) = lost.map_or(("NATS.LOST", "the connection ended"), |error| {
+            (error.fault.code.as_str(), error.fault.reason.as_str())
+        });
+        let next = self.next;
+        let fates = self.outcomes.into_iter().enumerate().map(|(place, outcome)| {
+            outcome.unwrap_or_else(|| {
+                let fault = Fault::new(code, reason);
+                if place < next {
+                    Outcome::Retryable(fault.with_maybe_delivered(true))
+                } else {
+                    Outcome::Release(fault)
+                }
+            })
+        });
+        fates.collect()
+    }
+}

@@ -1,0 +1,11 @@
+//! The bundled `nats` transport in the real sandbox against a real nats-server: what arrives, what each refusal means, what
+//! becomes of messages when the server goes.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, missing_docs)]
+
+mod credentials;
+mod delivering;
+mod failing;
+mod fake;
+mod refusing;
+mod servers;
+mod support;
