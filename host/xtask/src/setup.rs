@@ -1,4 +1,5 @@
-//! What a fresh clone lacks: the target that plugins are compiled for, and the tools that checks use.
+//! What a fresh clone lacks: the target that plugins are compiled for, the tools that checks use, the servers that tests
+//! and demos run against.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -33,6 +34,66 @@ pub fn component(name: &str, subcommand: &str) -> Result<()> {
     }
     eprintln!("{name} is missing: adding it with rustup");
     rustup(&["component", "add", name])
+}
+
+/// Makes sure that a program is there: installed with apt where that is possible without asking, else an error that says how.
+pub fn program(name: &str, package: &str) -> Result<()> {
+    if found(name) {
+        return Ok(());
+    }
+    let by_hand = format!(
+        "`{name}` is missing and needed here: install it, e.g. `apt-get install {package}` on Debian or Ubuntu"
+    );
+    if !rustix::process::geteuid().is_root() || !found("apt-get") {
+        bail!("{by_hand}");
+    }
+    eprintln!("{name} is missing: installing the package {package}");
+    let _kept_down = KeptDown::new()?;
+    for arguments in [&["update", "--quiet"][..], &["install", "--yes", "--quiet", "--no-install-recommends", package]]
+    {
+        let mut command = Command::new("apt-get");
+        command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive").stdout(Stdio::null());
+        let status = command.status().context("starting apt-get")?;
+        if !status.success() {
+            bail!("apt-get {} ended with {status}. {by_hand}", arguments.join(" "));
+        }
+    }
+    if found(name) { Ok(()) } else { bail!("the package {package} brought no `{name}`. {by_hand}") }
+}
+
+/// While it lives, packages start no services: tests start servers of their own, with folders and ports of their own.
+struct KeptDown {
+    policy: Option<&'static Path>,
+}
+
+impl KeptDown {
+    /// Debian asks this program before it starts a service; 101 means no.
+    const POLICY: &str = "/usr/sbin/policy-rc.d";
+
+    fn new() -> Result<Self> {
+        use std::os::unix::fs::PermissionsExt as _;
+        let path = Path::new(Self::POLICY);
+        if path.exists() {
+            return Ok(Self { policy: None });
+        }
+        std::fs::write(path, "#!/bin/sh\nexit 101\n").with_context(|| format!("writing {}", path.display()))?;
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755))?;
+        Ok(Self { policy: Some(path) })
+    }
+}
+
+impl Drop for KeptDown {
+    fn drop(&mut self) {
+        if let Some(path) = self.policy {
+            // What stays behind only keeps services down.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// Whether a program is in the search path.
+fn found(name: &str) -> bool {
+    std::env::var_os("PATH").is_some_and(|path| std::env::split_paths(&path).any(|folder| folder.join(name).is_file()))
 }
 
 fn has_guest_target() -> Result<bool> {

@@ -12,8 +12,8 @@ use waybill_core::port::transport::{CallError, Health, HealthReport, Outcome, Ou
 use waybill_core::time::UnixMillis;
 use waybill_core::topic::Topic;
 use waybill_sandbox::{
-    Grants, LoadedPlugin, PluginSource, Sandbox, SandboxError, SandboxOptions, SecretFailure, SecretProvider, SecretValue,
-    TransportSettings, WasmTransport, World,
+    Grants, LoadedPlugin, PluginSource, Sandbox, SandboxError, SandboxOptions, SecretFailure, SecretProvider,
+    SecretValue, TransportSettings, WasmTransport, World,
 };
 use waybill_testkit::nats::Server;
 

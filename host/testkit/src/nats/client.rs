@@ -61,8 +61,7 @@ impl Client {
     pub async fn connect(port: u16, login: &Login) -> io::Result<Self> {
         let socket = TcpStream::connect(("127.0.0.1", port)).await?;
         socket.set_nodelay(true)?;
-        let mut client =
-            Self { stream: BufStream::with_capacity(256 * 1024, 256 * 1024, socket), next: 0 };
+        let mut client = Self { stream: BufStream::with_capacity(256 * 1024, 256 * 1024, socket), next: 0 };
         let mut connect =
             json!({ "verbose": false, "pedantic": false, "headers": true, "no_responders": true, "protocol": 1 });
         if let (Some((user, password)), Some(fields)) = (&login.user, connect.as_object_mut()) {

@@ -42,7 +42,7 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode> {
     let mut stages = Stages::of(if whole { STAGES[1] } else { STAGES[0] });
     let mut counts = Counts::default();
 
-    if stages.run("setting up", async { setup::guest_target() }).await.is_none() {
+    if stages.run("setting up", async { set_up() }).await.is_none() {
         return Ok(finish(&stages, &counts));
     }
     if whole {
@@ -72,6 +72,12 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode> {
         }
     }
     Ok(finish(&stages, &counts))
+}
+
+fn set_up() -> Result<()> {
+    setup::guest_target()?;
+    // Real brokers, not stand-ins.
+    setup::program("nats-server", "nats-server")
 }
 
 fn finish(stages: &Stages, counts: &Counts) -> ExitCode {
