@@ -91,7 +91,7 @@ impl NewMessage {
         if self.payload.len() > payload_bytes_max {
             return Err(InputError::PayloadTooLarge { bytes: self.payload.len(), bytes_max: payload_bytes_max });
         }
-        let alike = before.filter(|before| before.topic.as_str() == self.topic);
+        let alike = before.filter(|before| before.topic.is_written(&self.topic));
         let topic = alike.map_or_else(|| Topic::parse(&self.topic), |before| Ok(before.topic.clone()))?;
         check_headers(&self.headers)?;
         let occurred_at = self.occurred_at.unwrap_or(now);

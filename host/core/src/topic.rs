@@ -73,6 +73,11 @@ impl Topic {
         }
     }
 
+    /// Whether this is what [`Topic::parse`] makes of a text, as far as that is seen without reading a URL again.
+    pub(crate) fn is_written(&self, text: &str) -> bool {
+        *self.0 == *text || self.0.strip_prefix("http:").is_some_and(|url| url == text)
+    }
+
     /// The whole topic.
     pub fn as_str(&self) -> &str {
         &self.0

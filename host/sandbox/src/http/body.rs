@@ -1,6 +1,8 @@
 //! Bodies: what is sent, and what is read back within bounds.
 
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -14,10 +16,25 @@ use wasmtime_wasi_http::WasiBody;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
+/// Whether a connection has taken a request: before, nothing of it can have reached the peer.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sent(Arc<AtomicBool>);
+
+impl Sent {
+    /// Whether it has.
+    pub(super) fn get(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+
+    fn set(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
 /// A body on its way out.
 pub(super) enum OutBody {
-    /// All of it at once.
-    Whole(Full<Bytes>),
+    /// All of it at once. A connection that sends it looks first whether it is empty.
+    Whole(Full<Bytes>, Sent),
     /// As a `wasi:http` guest writes it.
     Streamed(WasiBody),
 }
@@ -28,21 +45,24 @@ impl Body for OutBody {
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         match self.get_mut() {
-            Self::Whole(body) => Pin::new(body).poll_frame(cx).map_err(|never| match never {}),
+            Self::Whole(body, _) => Pin::new(body).poll_frame(cx).map_err(|never| match never {}),
             Self::Streamed(body) => Pin::new(body).poll_frame(cx).map_err(Into::into),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
-            Self::Whole(body) => body.is_end_stream(),
+            Self::Whole(body, sent) => {
+                sent.set();
+                body.is_end_stream()
+            }
             Self::Streamed(body) => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Self::Whole(body) => body.size_hint(),
+            Self::Whole(body, _) => body.size_hint(),
             Self::Streamed(body) => body.size_hint(),
         }
     }

@@ -7,17 +7,17 @@ use http::{Request, Response};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper_rustls::{DefaultServerNameResolver, HttpsConnector};
-use hyper_util::client::legacy::connect::capture_connection;
 use hyper_util::client::legacy::{Client, Error};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 use waybill_bindings::api::http_types;
 use waybill_bindings::api::net_types::NetError;
 
-use super::body::OutBody;
+use super::body::{OutBody, Sent};
 use super::connector::GuardedConnector;
 use super::failure::{Failure, classify};
+use super::known::KnownUrls;
 use super::peers::PeerGates;
 use super::request::prepare;
 use crate::grants::{EgressPolicy, Target};
@@ -35,6 +35,7 @@ struct Inner {
     policy: Arc<EgressPolicy>,
     in_flight: Arc<Semaphore>,
     peers: PeerGates,
+    known: KnownUrls,
     response_bytes_max: usize,
 }
 
@@ -60,6 +61,7 @@ impl HttpClient {
             policy,
             in_flight: Arc::new(Semaphore::new(limits.http_in_flight.max(1))),
             peers: PeerGates::new(limits.http_per_peer),
+            known: KnownUrls::default(),
             response_bytes_max: limits.http_response_bytes,
         }))
     }
@@ -67,61 +69,62 @@ impl HttpClient {
     /// Sends a guest's request and answers the whole response.
     pub(crate) async fn exchange(&self, request: http_types::Request) -> Result<http_types::Response, Failure> {
         let time = Duration::from_millis(u64::from(request.timeout)).min(HTTP_TIMEOUT_MAX);
-        let deadline = Instant::now() + time;
-        let (target, request) = prepare(request).map_err(Failure::unsent)?;
+        let sent = Sent::default();
+        let (target, request) = prepare(&self.0.known, request, &sent).map_err(Failure::unsent)?;
         if time.is_zero() {
             return Err(Failure::unsent(NetError::Timeout));
         }
-        let (response, _permits) = self.send(&target, request, deadline).await?;
-        self.read(response, deadline).await
+        let whole = async {
+            let (response, _permits) = self.open(&target, request).await?;
+            self.read(response).await
+        };
+        match timeout(time, whole).await {
+            Ok(answer) => answer,
+            Err(_) => Err(Failure { error: NetError::Timeout, maybe_delivered: sent.get() }),
+        }
     }
 
-    /// Sends a request once policy and gates let it through; answers the response's head.
+    /// Sends a request and answers the response's head, before `deadline`.
     pub(super) async fn send(
         &self,
         target: &Target,
-        mut request: Request<OutBody>,
+        request: Request<OutBody>,
         deadline: Instant,
     ) -> Result<(Response<Incoming>, [OwnedSemaphorePermit; 2]), Failure> {
-        self.0.policy.admit(target)?;
-        let permits = self.permits(target, deadline).await?;
-        let connection = capture_connection(&mut request);
-        match timeout_at(deadline, self.0.pool.request(request)).await {
-            Ok(Ok(response)) => Ok((response, permits)),
-            Ok(Err(error)) => Err(failed(&error)),
-            // Without a connection nothing can have been sent.
-            Err(_) => {
-                let maybe_delivered = connection.connection_metadata().is_some();
-                Err(Failure { error: NetError::Timeout, maybe_delivered })
-            }
+        match timeout_at(deadline, self.open(target, request)).await {
+            Ok(answer) => answer,
+            Err(_) => Err(Failure { error: NetError::Timeout, maybe_delivered: true }),
         }
     }
 
-    async fn permits(&self, target: &Target, deadline: Instant) -> Result<[OwnedSemaphorePermit; 2], Failure> {
+    /// Sends a request once policy and gates let it through.
+    async fn open(
+        &self,
+        target: &Target,
+        request: Request<OutBody>,
+    ) -> Result<(Response<Incoming>, [OwnedSemaphorePermit; 2]), Failure> {
+        self.0.policy.admit(target)?;
+        let permits = self.permits(target).await?;
+        let response = self.0.pool.request(request).await.map_err(|error| failed(&error))?;
+        Ok((response, permits))
+    }
+
+    async fn permits(&self, target: &Target) -> Result<[OwnedSemaphorePermit; 2], Failure> {
         let peer = self.0.peers.gate(target).ok_or_else(|| {
             Failure::unsent(NetError::Limit("too many peers are being called at once: send to fewer".to_owned()))
         })?;
-        let both = async {
-            // Peer first: who waits for a slow peer must not hold what others could use.
-            let peer = peer.acquire_owned().await?;
-            let any = Arc::clone(&self.0.in_flight).acquire_owned().await?;
-            Ok::<_, tokio::sync::AcquireError>([peer, any])
-        };
-        match timeout_at(deadline, both).await {
-            Ok(Ok(permits)) => Ok(permits),
-            Ok(Err(_)) => Err(Failure::unsent(NetError::Cancelled)),
-            Err(_) => Err(Failure::unsent(NetError::Timeout)),
-        }
+        let closed = |_| Failure::unsent(NetError::Cancelled);
+        // Peer first: who waits for a slow peer must not hold what others could use.
+        let peer = peer.acquire_owned().await.map_err(closed)?;
+        let any = Arc::clone(&self.0.in_flight).acquire_owned().await.map_err(closed)?;
+        Ok([peer, any])
     }
 
-    async fn read(&self, response: Response<Incoming>, deadline: Instant) -> Result<http_types::Response, Failure> {
+    async fn read(&self, response: Response<Incoming>) -> Result<http_types::Response, Failure> {
         let (head, mut incoming) = response.into_parts();
         let mut body = Vec::new();
         let mut truncated = false;
-        while let Some(frame) = timeout_at(deadline, incoming.frame())
-            .await
-            .map_err(|_| Failure { error: NetError::Timeout, maybe_delivered: true })?
-        {
+        while let Some(frame) = incoming.frame().await {
             let frame = frame.map_err(|error| Failure { error: classify(&error), maybe_delivered: true })?;
             let Ok(data) = frame.into_data() else { continue };
             let room = self.0.response_bytes_max.saturating_sub(body.len());

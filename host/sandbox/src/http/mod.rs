@@ -8,6 +8,7 @@ mod body;
 mod client;
 mod connector;
 mod failure;
+mod known;
 mod peers;
 mod request;
 #[cfg(test)]

@@ -1,17 +1,15 @@
 //! From the contract's request to one that can be sent: everything a guest says is checked here.
 
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue, Method, Request, Uri, header};
+use http::{HeaderName, HeaderValue, Method, Request, header};
 use http_body_util::Full;
-use url::Url;
 use waybill_bindings::api::http_types;
 use waybill_bindings::api::net_types::{NetError, TlsOptions};
 
-use super::body::OutBody;
+use super::body::{OutBody, Sent};
+use super::known::KnownUrls;
 use crate::grants::Target;
 
-/// Longest URL, in bytes: above what common servers take.
-const URL_BYTES_MAX: usize = 16 * 1024;
 /// Header names and values of one request together, in bytes.
 const HEADER_BYTES_MAX: usize = 32 * 1024;
 
@@ -33,26 +31,21 @@ const HOSTS_OWN: [HeaderName; 10] = [
 pub(super) const USER_AGENT: &str = concat!("waybill/", env!("CARGO_PKG_VERSION"));
 
 /// Checks a guest's request and makes it sendable.
-pub(super) fn prepare(request: http_types::Request) -> Result<(Target, Request<OutBody>), NetError> {
-    if request.url.len() > URL_BYTES_MAX {
-        return Err(NetError::Limit(format!(
-            "the URL has {} bytes, at most {URL_BYTES_MAX} are taken",
-            request.url.len()
-        )));
-    }
+pub(super) fn prepare(
+    known: &KnownUrls,
+    request: http_types::Request,
+    sent: &Sent,
+) -> Result<(Target, Request<OutBody>), NetError> {
     if request.tls.as_ref().is_some_and(asks_for_something) {
         return Err(NetError::Unsupported("TLS options of a request aren't supported by this host".to_owned()));
     }
-    let mut url = Url::parse(&request.url).map_err(|error| NetError::Unsupported(format!("URL: {error}")))?;
-    let target = Target::from_url(&url).map_err(super::failure::net_error)?;
-    url.set_fragment(None);
-    let uri: Uri = url.as_str().parse().map_err(|error| NetError::Unsupported(format!("URL: {error}")))?;
+    let (target, uri) = known.destination(&request.url)?;
     let method = Method::from_bytes(request.method.as_bytes())
         .ok()
         .filter(|method| *method != Method::CONNECT)
         .ok_or_else(|| NetError::Unsupported(format!("method {:?}", shorten(&request.method))))?;
 
-    let mut made = Request::new(OutBody::Whole(Full::new(Bytes::from(request.body))));
+    let mut made = Request::new(OutBody::Whole(Full::new(Bytes::from(request.body)), sent.clone()));
     *made.method_mut() = method;
     *made.uri_mut() = uri;
     let headers = made.headers_mut();
@@ -94,6 +87,10 @@ fn shorten(text: &str) -> String {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+
+    fn prepare(request: http_types::Request) -> Result<(Target, Request<OutBody>), NetError> {
+        super::prepare(&KnownUrls::default(), request, &Sent::default())
+    }
 
     fn request(url: &str, headers: &[(&str, &str)]) -> http_types::Request {
         http_types::Request {
