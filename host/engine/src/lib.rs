@@ -7,6 +7,7 @@ mod admission;
 mod clock;
 mod config;
 mod engine;
+mod external;
 mod janitor;
 mod meter;
 mod service;

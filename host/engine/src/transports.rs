@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use waybill_core::outbox::owner::{Routing, TransportId};
 use waybill_core::port::transport::Transport;
+use waybill_core::port::workers::EXTERNAL;
 
 use crate::config::EngineConfig;
+use crate::external::External;
 
 /// One transport.
 pub(crate) struct Line {
@@ -28,9 +30,12 @@ pub(crate) struct Transports {
 
 impl Transports {
     pub fn new(config: &EngineConfig) -> Self {
+        let is_external = config.routes.0.iter().any(|route| route.transport == EXTERNAL);
+        let external: Option<Arc<dyn Transport>> = is_external.then(|| Arc::new(External) as _);
         let lines: Vec<Line> = config
             .transports
             .iter()
+            .chain(&external)
             .map(|transport| Line {
                 name: Arc::from(transport.name()),
                 send_timeout: config.send_timeouts.get(transport.name()).copied().unwrap_or(config.send_timeout),
@@ -43,6 +48,7 @@ impl Transports {
         let routing = Routing {
             routes: config.routes.clone(),
             transports: lines.iter().map(|line| line.transport.name().to_owned()).collect(),
+            external: external.and_then(|_| u16::try_from(lines.len().checked_sub(1)?).ok()).map(TransportId),
             lanes: lines.iter().map(|line| line.transport.limits().lanes.max(1)).collect(),
         };
         Self { lines, routing: Arc::new(routing) }

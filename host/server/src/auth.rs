@@ -71,6 +71,8 @@ pub enum Role {
     /// Enqueues messages with statements of its own in one transaction. The statements reach every table that isn't
     /// Waybill's, whatever the tenant.
     Transactor,
+    /// Claims and settles messages of the transport `external`, and looks at messages.
+    Worker,
     /// Cancels, replays, quarantines, edits; sees the audit trail.
     Operator,
     /// Everything, transports included.
@@ -79,15 +81,17 @@ pub enum Role {
 
 impl Role {
     /// Every role.
-    pub const ALL: [Self; 5] = [Self::Viewer, Self::Sender, Self::Transactor, Self::Operator, Self::Admin];
+    pub const ALL: [Self; 6] =
+        [Self::Viewer, Self::Sender, Self::Transactor, Self::Worker, Self::Operator, Self::Admin];
 
     /// Whether it grants a permission.
     pub fn grants(self, permission: Permission) -> bool {
-        use Permission::{Any, Metrics, Operate, Public, Read, Send, Transact};
+        use Permission::{Any, Metrics, Operate, Public, Read, Send, Transact, Work};
         match self {
             Self::Viewer => matches!(permission, Public | Any | Read | Metrics),
             Self::Sender => matches!(permission, Public | Any | Read | Send),
             Self::Transactor => matches!(permission, Public | Any | Read | Send | Transact),
+            Self::Worker => matches!(permission, Public | Any | Read | Work),
             Self::Operator => matches!(permission, Public | Any | Read | Metrics | Operate),
             Self::Admin => true,
         }
@@ -99,6 +103,7 @@ impl Role {
             Self::Viewer => "viewer",
             Self::Sender => "sender",
             Self::Transactor => "transactor",
+            Self::Worker => "worker",
             Self::Operator => "operator",
             Self::Admin => "admin",
         }
@@ -122,6 +127,8 @@ pub enum Permission {
     Send,
     /// Running statements.
     Transact,
+    /// Claiming and settling messages from outside.
+    Work,
     /// Acting on messages and dead letters.
     Operate,
     /// Acting on transports, which serve all tenants.
@@ -177,7 +184,7 @@ impl StaticTokens {
                 refuse("sha256 isn't 64 hex digits: write the output of `printf %s TOKEN | sha256sum`")
             })?;
             if record.roles.is_empty() {
-                return Err(refuse("it has no role: give it viewer, sender, transactor, operator or admin"));
+                return Err(refuse("it has no role: give it viewer, sender, transactor, worker, operator or admin"));
             }
             if record.tenants == Tenants::Only(Vec::new()) {
                 return Err(refuse("it has no tenant: name some, or \"*\" for all"));

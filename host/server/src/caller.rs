@@ -98,6 +98,15 @@ impl Caller {
         Ok(())
     }
 
+    /// The tenants that an act concerns: the one asked for, else all of the caller; none = all there are.
+    pub fn tenants(&self, asked: Option<&str>) -> Result<Option<Vec<Tenant>>, Problem> {
+        match (asked, &self.0.tenants) {
+            (Some(_), _) => Ok(self.scope(asked, "")?.map(|tenant| vec![tenant])),
+            (None, Tenants::All) => Ok(None),
+            (None, Tenants::Only(list)) => Ok(Some(list.clone())),
+        }
+    }
+
     /// Whether it may see something of a tenant; none = of all of them.
     pub fn sees(&self, tenant: Option<&str>) -> bool {
         match (&self.0.tenants, tenant) {

@@ -11,6 +11,22 @@ pub const BODY_BYTES_MAX: usize = 1024 * 1024;
 pub const SMALL_BODY_BYTES: usize = 64 * 1024;
 /// Most statements of one business transaction: it holds locks while it runs.
 pub const STATEMENTS_MAX: usize = 1_000;
+/// Messages of a claim when the worker names no limit.
+pub const CLAIM_DEFAULT: usize = 10;
+/// A worker's lease when it names no time.
+pub const LEASE_DEFAULT: Duration = Duration::from_secs(60);
+/// Shortest lease: a shorter one could end before its answer arrived.
+pub const LEASE_MIN: Duration = Duration::from_millis(100);
+/// Longest lease: a worker that takes longer renews.
+pub const LEASE_MAX: Duration = Duration::from_secs(24 * 3600);
+/// Longest wait of a claim: well below the time that a request gets.
+pub const CLAIM_WAIT_MAX: Duration = Duration::from_secs(20);
+/// Longest name of a worker, in bytes.
+pub const WORKER_BYTES_MAX: usize = 128;
+/// Longest receipt of a worker, in bytes: one is kept with every message for `keep_done`.
+pub const RECEIPT_BYTES_MAX: usize = 1_024;
+/// Longest error code of a worker, in bytes.
+pub const FAULT_CODE_BYTES_MAX: usize = 64;
 /// Most items of one page of a list (`surface.md`).
 pub const PAGE_MAX: usize = 1_000;
 /// Items of a page when the caller names no limit.

@@ -58,7 +58,7 @@ impl Bench {
             parked_per_tenant: 10_000,
             dead_holds_key: false,
             weights: BTreeMap::new(),
-            routing: Arc::new(Routing { routes, transports: vec!["t".to_owned()], lanes: vec![1] }),
+            routing: Arc::new(Routing { routes, transports: vec!["t".to_owned()], lanes: vec![1], external: None }),
             rules: Rules::default(),
         };
         let input = TakeoverInput {

@@ -66,7 +66,7 @@ pub fn config() -> OwnerConfig {
         parked_per_tenant: 100,
         dead_holds_key: false,
         weights: BTreeMap::new(),
-        routing: Arc::new(Routing { routes, transports: vec!["t".to_owned()], lanes: vec![1] }),
+        routing: Arc::new(Routing { routes, transports: vec!["t".to_owned()], lanes: vec![1], external: None }),
         rules: Rules::default(),
     }
 }
@@ -224,7 +224,7 @@ impl Bench {
             }
             all.enqueued.extend(applied.enqueued);
             all.commands.extend(applied.commands);
-            all.settled += applied.settled;
+            all.settled.extend(applied.settled);
         }
     }
 

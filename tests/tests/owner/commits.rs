@@ -81,7 +81,7 @@ fn a_release_waits_for_sends_and_closes_everything() {
     bench.commit();
     assert!(bench.parked()[0].claimed);
     let sending = bench.take(2);
-    bench.owner.begin_release();
+    bench.owner.begin_release(bench.now());
     assert!(bench.take(10).is_empty(), "nothing new is sent");
     bench.commit();
     assert!(!bench.owner.is_released(), "two are still being sent");

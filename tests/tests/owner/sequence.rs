@@ -172,7 +172,7 @@ fn a_segment_that_cant_be_decoded_goes_to_quarantine_and_the_scan_goes_on() {
     bench.enqueue(vec![message("next")]);
     let first = bench.read(|tables| tables.segments.keys().next().copied()).unwrap().1;
     // Its owner goes in good order, so that nothing is claimed.
-    bench.owner.begin_release();
+    bench.owner.begin_release(bench.now());
     bench.commit();
     bench.store.spoil_segment(SHARD, first, Malformed { reason: "a bad checksum".to_owned(), raw: "AA".to_owned() });
     bench.crash();

@@ -16,7 +16,7 @@ fn a_finished_segment_goes_to_the_history_and_away_in_one_commit() {
     }
     let (commit, applied) = bench.commit_one();
     let writes = commit.unwrap().writes;
-    assert_eq!(applied.settled, 2);
+    assert_eq!(applied.settled.len(), 2);
     assert!(
         matches!(writes.as_slice(), [Write::DeleteSegment(_), Write::PutHistory(chunk)] if chunk.entries.len() == 2),
         "{writes:?}"

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use directories::ProjectDirs;
+use waybill_core::port::workers::EXTERNAL;
 use waybill_core::route::{Pattern, Route, Routes};
 
 use super::document::{self, Entry, Table, Value};
@@ -229,6 +230,15 @@ fn transports_and_routes<'d>(
     let mut names: Vec<&str> = Vec::new();
     let named = root.entry("transport").and_then(|entry| table_of(reader, entry, "transport"));
     for entry in named.iter().flat_map(|(table, _)| &table.entries) {
+        if entry.name == EXTERNAL {
+            let problem = Problem::Duplicate {
+                what: format!("the transport {EXTERNAL:?} is built in: workers claim its messages through the API"),
+                fix: format!("give this one another name; a [[route]] names {EXTERNAL:?} without a section"),
+            };
+            let at = reader.in_file(entry.name_at);
+            reader.problem(problem, at);
+            continue;
+        }
         names.push(&entry.name);
         let path = format!("transport.{}", entry.name);
         let Some(table) = table_of(reader, entry, &path) else { continue };
@@ -248,10 +258,10 @@ fn transports_and_routes<'d>(
             };
             reader.problem(problem, route.origin.clone());
         }
-        if !names.contains(&route.value.transport.as_str()) {
+        if route.value.transport != EXTERNAL && !names.contains(&route.value.transport.as_str()) {
             let problem = Problem::UnknownTransport {
                 pattern: route.value.pattern.as_str().to_owned(),
-                suggestion: nearest(&route.value.transport, names.iter().copied()),
+                suggestion: nearest(&route.value.transport, names.iter().copied().chain([EXTERNAL])),
                 transport: route.value.transport.clone(),
             };
             reader.problem(problem, transport_origin);

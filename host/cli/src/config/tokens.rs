@@ -22,7 +22,7 @@ pub fn read(mut section: Section<'_, '_>, file: &Path) -> Option<(Set<String>, A
     let tenants = section.texts("tenants", "an array of tenants, [\"*\"] for all", &["*"]);
     let roles = section.texts(
         "roles",
-        "an array of \"viewer\", \"sender\", \"transactor\", \"operator\", \"admin\"",
+        "an array of \"viewer\", \"sender\", \"transactor\", \"worker\", \"operator\", \"admin\"",
         &["sender"],
     );
     let sha256 = match (&hash, &token_file) {
@@ -62,7 +62,7 @@ pub fn read(mut section: Section<'_, '_>, file: &Path) -> Option<(Set<String>, A
                 section.refuse(
                     "roles",
                     role,
-                    "it takes \"viewer\", \"sender\", \"transactor\", \"operator\" and \"admin\"",
+                    "it takes \"viewer\", \"sender\", \"transactor\", \"worker\", \"operator\" and \"admin\"",
                 );
             }
         }

@@ -16,6 +16,7 @@ use waybill_core::port::service::{
 };
 use waybill_core::port::transact::{AuditEvent, Operation, OperationState, Statement};
 use waybill_core::port::transport::{Health, HealthReport, PluginIdentity};
+use waybill_core::port::workers::{ClaimRequest, ClaimedMessage, SettleAnswer, SettleRequest};
 use waybill_core::time::UnixMillis;
 use waybill_server::auth::{Authenticator, Role, StaticTokens, Tenants, TokenRecord};
 use waybill_server::limits::Limits;
@@ -145,6 +146,7 @@ fn view(id: &str, tenant: &str, state: MessageState) -> MessageView {
         last_error: None,
         receipt: None,
         waiting: None,
+        lease: None,
         history: Vec::new(),
         event_type: "order.created".into(),
         event_version: 1,
@@ -401,6 +403,12 @@ impl OutboxService for Outbox {
     async fn probe(&self, name: &str, _: &str) -> Result<TransportView, ServiceError> {
         self.act(format!("probe {name}"));
         Ok(transport(false))
+    }
+    async fn claim(&self, _request: ClaimRequest) -> Result<Vec<ClaimedMessage>, ServiceError> {
+        Ok(Vec::new())
+    }
+    async fn settle(&self, _request: SettleRequest) -> Result<Vec<SettleAnswer>, ServiceError> {
+        Ok(Vec::new())
     }
     async fn audit(&self, _: Option<&Tenant>, _: usize) -> Result<Vec<AuditEvent>, ServiceError> {
         let event = |at, object: &str| AuditEvent {

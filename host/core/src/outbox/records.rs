@@ -95,7 +95,7 @@ pub struct AttemptRecord {
     pub took_ms: u64,
     /// `delivered`, `retry`, `dead`, `blocked`, `released`, `unknown`.
     pub outcome: AttemptOutcome,
-    /// Host that tried.
+    /// Host that tried, or the worker outside.
     pub worker: Arc<str>,
     /// Transport it went through.
     pub transport: Arc<str>,

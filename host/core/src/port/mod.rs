@@ -8,3 +8,4 @@ pub mod service;
 pub mod store;
 pub mod transact;
 pub mod transport;
+pub mod workers;

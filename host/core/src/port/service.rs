@@ -14,6 +14,7 @@ use crate::port::query::{DeadGroup, Page};
 use crate::port::store::StoreError;
 use crate::port::transact::{AuditEvent, Operation, Statement};
 use crate::port::transport::{HealthReport, PluginIdentity, Receipt};
+use crate::port::workers::{ClaimRequest, ClaimedMessage, SettleAnswer, SettleRequest};
 use crate::time::UnixMillis;
 
 /// Why a request failed.
@@ -175,7 +176,7 @@ impl MessageState {
 /// Why a message waits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waiting {
-    /// `key`, `retry`, `schedule`, `destination`, `transport`, `no_route`, `paused`, `turn`.
+    /// `key`, `retry`, `schedule`, `destination`, `transport`, `no_route`, `paused`, `unclaimed`, `turn`.
     pub on: String,
     /// One sentence.
     pub reason: String,
@@ -185,6 +186,15 @@ pub struct Waiting {
     /// Until when, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<UnixMillis>,
+}
+
+/// Who has a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaseView {
+    /// Worker.
+    pub worker: String,
+    /// Until when; past it, the next claim may take it.
+    pub until: UnixMillis,
 }
 
 /// A message as shown. Its JSON is the server's business (`waybill_server::json`).
@@ -226,6 +236,8 @@ pub struct MessageView {
     pub receipt: Option<Receipt>,
     /// What it waits for.
     pub waiting: Option<Waiting>,
+    /// The worker outside that has it.
+    pub lease: Option<LeaseView>,
     /// Attempts, oldest first.
     pub history: Vec<AttemptRecord>,
     /// Event type.
@@ -284,7 +296,7 @@ pub struct OutboxStats {
 /// Something that holds messages back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockedView {
-    /// `key`, `destination`, `transport`, `no_route`, `paused`.
+    /// `key`, `destination`, `transport`, `no_route`, `paused`, `unclaimed`.
     pub kind: String,
     /// Tenant; none = all.
     pub tenant: Option<String>,
@@ -421,6 +433,10 @@ pub trait OutboxService: Send + Sync + 'static {
     async fn resume(&self, transport: &str, actor: &str) -> Result<TransportView, ServiceError>;
     /// Asks a transport how it is, and tries its held destinations again now.
     async fn probe(&self, transport: &str, actor: &str) -> Result<TransportView, ServiceError>;
+    /// Hands messages of the transport `external` to a worker.
+    async fn claim(&self, request: ClaimRequest) -> Result<Vec<ClaimedMessage>, ServiceError>;
+    /// Does what a worker wants with messages it claimed: an answer for each, in order.
+    async fn settle(&self, request: SettleRequest) -> Result<Vec<SettleAnswer>, ServiceError>;
     /// Latest audit events.
     async fn audit(&self, tenant: Option<&Tenant>, limit: usize) -> Result<Vec<AuditEvent>, ServiceError>;
     /// Checks for `/readyz`; ready when none is `fail`.

@@ -6,6 +6,7 @@
 //! | `views` | one message or a list of them, as people see them |
 //! | `dead` | dead letters |
 //! | `operations` | bulk acts that survive a crash |
+//! | `workers` | claims and settlements of workers outside |
 //! | `stats` | depths, what is blocked, transports, readiness |
 
 mod dead;
@@ -13,6 +14,7 @@ mod enqueue;
 pub(crate) mod operations;
 mod stats;
 mod views;
+mod workers;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -29,6 +31,7 @@ use waybill_core::port::service::{
     TransactionDone, TransportView,
 };
 use waybill_core::port::transact::{AuditEvent, Operation, Statement};
+use waybill_core::port::workers::{ClaimRequest, ClaimedMessage, SettleAnswer, SettleRequest};
 use waybill_core::time::UnixMillis;
 
 use crate::admission::Admission;
@@ -235,6 +238,12 @@ impl OutboxService for Outbox {
     }
     async fn probe(&self, transport: &str, actor: &str) -> Result<TransportView, ServiceError> {
         self.probe_transport(transport, actor).await
+    }
+    async fn claim(&self, request: ClaimRequest) -> Result<Vec<ClaimedMessage>, ServiceError> {
+        self.claim_messages(request).await
+    }
+    async fn settle(&self, request: SettleRequest) -> Result<Vec<SettleAnswer>, ServiceError> {
+        self.settle_claimed(request).await
     }
     async fn audit(&self, tenant: Option<&Tenant>, limit: usize) -> Result<Vec<AuditEvent>, ServiceError> {
         Ok(self.context.stores.transact.audit_tail(tenant, limit).await?)

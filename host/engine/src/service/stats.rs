@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use waybill_core::ids::Tenant;
-use waybill_core::outbox::owner::{HeldKey, HoldInfo};
+use waybill_core::outbox::owner::{HeldKey, HoldInfo, TransportId};
 use waybill_core::port::service::{BlockedView, Check, OutboxStats, ServiceError, TransportView};
 use waybill_core::port::transport::{Health, HealthReport};
 
@@ -112,10 +112,11 @@ impl Outbox {
                 })
                 .await
                 .flatten();
-            if let Some(info) = whole {
+            if let Some(info) = whole.filter(|info| info.kind() != "unclaimed") {
                 breaker = if info.probing { "half-open" } else { "open" };
             }
         }
+        let leases = self.leases_of(id).await;
         let health =
             tokio::time::timeout(HEALTH_TIMEOUT, line.transport.health()).await.unwrap_or_else(|_| HealthReport {
                 health: Health::Degraded,
@@ -127,9 +128,20 @@ impl Outbox {
             paused: line.paused.load(Ordering::Acquire),
             breaker: breaker.to_owned(),
             lanes: line.transport.limits().lanes,
-            in_flight: line.in_flight.load(Ordering::Relaxed),
+            in_flight: line.in_flight.load(Ordering::Relaxed) + leases,
             health,
         })
+    }
+
+    /// Messages of a transport that workers outside have.
+    async fn leases_of(&self, id: TransportId) -> u64 {
+        let mut leases = 0;
+        if self.context.transports.routing.external == Some(id) {
+            for shard in &self.shards {
+                leases += shard.visit(|owner, _| owner.leases() as u64).await.unwrap_or(0);
+            }
+        }
+        leases
     }
 
     fn no_transport(name: &str) -> ServiceError {

@@ -9,7 +9,7 @@ use waybill_core::outbox::filter::Filter;
 use waybill_core::outbox::owner::WhyWaiting;
 use waybill_core::outbox::records::{AttemptRecord, DeadLetter, DeadState, Done, DoneEnd, IdState, payload_sha256};
 use waybill_core::port::query::{Found, ListKind, Page};
-use waybill_core::port::service::{MessageState, MessageView, ServiceError, Waiting};
+use waybill_core::port::service::{LeaseView, MessageState, MessageView, ServiceError, Waiting};
 use waybill_core::port::transport::Receipt;
 use waybill_core::time::UnixMillis;
 
@@ -117,18 +117,27 @@ impl Outbox {
         {
             let shard = waybill_core::ids::ShardId(view.shard);
             let why = self.shard(shard)?.visit(move |owner, _| owner.why_waiting(seq)).await.flatten();
-            view.state = if why == Some(WhyWaiting::Sending) { MessageState::Leased } else { MessageState::Pending };
-            view.waiting = self.waiting(why);
+            self.add_wait(&mut view, why);
         }
         self.add_payload(&mut view, message_of(found)).await?;
         Ok(view)
+    }
+
+    /// Says what a message that isn't finished waits for, or who has it.
+    fn add_wait(&self, view: &mut MessageView, why: Option<WhyWaiting>) {
+        if let Some(WhyWaiting::Leased(lease)) = &why {
+            view.lease = Some(LeaseView { worker: lease.worker.to_string(), until: lease.until });
+        }
+        let is_sent = matches!(why, Some(WhyWaiting::Sending | WhyWaiting::Leased(_)));
+        view.state = if is_sent { MessageState::Leased } else { MessageState::Pending };
+        view.waiting = self.waiting(why);
     }
 
     fn waiting(&self, why: Option<WhyWaiting>) -> Option<Waiting> {
         let waiting =
             |on: &str, reason: String, since, until| Some(Waiting { on: on.to_owned(), reason, since, until });
         match why {
-            Some(WhyWaiting::Sending) => None,
+            Some(WhyWaiting::Sending | WhyWaiting::Leased(_)) => None,
             Some(WhyWaiting::Key(head)) => {
                 waiting("key", format!("message {head} of its key isn't finished"), None, None)
             }
@@ -146,7 +155,7 @@ impl Outbox {
         }
     }
 
-    async fn add_payload(&self, view: &mut MessageView, message: &Message) -> Result<(), ServiceError> {
+    pub(super) async fn add_payload(&self, view: &mut MessageView, message: &Message) -> Result<(), ServiceError> {
         view.payload_sha256 = Some(payload_sha256(&message.payload));
         let bytes = match &message.payload {
             Payload::Inline(bytes) => Some(bytes.clone()),
@@ -193,6 +202,7 @@ impl Outbox {
                 }),
                 _ => None,
             },
+            lease: None,
             history: condition.history,
             event_type: message.event_type.clone(),
             event_version: message.event_version,
@@ -291,9 +301,7 @@ impl Outbox {
             let Some(mut whys) = asked.await else { continue };
             for view in views.iter_mut().filter(|view| is_here(view)) {
                 let Some(why) = view.seq.and_then(|seq| whys.remove(&Seq(seq))) else { continue };
-                let sent = why == Some(WhyWaiting::Sending);
-                view.state = if sent { MessageState::Leased } else { MessageState::Pending };
-                view.waiting = self.waiting(why);
+                self.add_wait(view, why);
             }
         }
     }

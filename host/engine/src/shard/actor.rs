@@ -9,6 +9,7 @@ use futures::FutureExt;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
+use waybill_core::ids::Seq;
 use waybill_core::outbox::owner::{LoadRequest, Owner, Ticket, TransportId};
 use waybill_core::port::service::ServiceError;
 use waybill_core::port::store::{SegmentInfo, StoreError, StoredSegment};
@@ -20,12 +21,13 @@ use super::dispatch::Calls;
 use super::door::DoorWatch;
 use super::flight::{Event, Pending};
 use super::mail::{CallEnd, CommandAsk, EnqueueAsk, Mail, Told};
+use super::outside::Settler;
 use super::{Condition, Context};
 
 /// Mail taken in one go before the loop looks at its other work.
 const MAIL_AT_ONCE: usize = 4_096;
 /// Settlements wait this long for company when nothing else needs a commit.
-const SETTLE_LINGER: Duration = Duration::from_millis(2);
+pub(super) const SETTLE_LINGER: Duration = Duration::from_millis(2);
 /// Longest sleep of the loop.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
 /// Pause after a read failed that the next commit needs.
@@ -69,7 +71,9 @@ pub(super) struct Actor {
     pub door: DoorWatch,
     pub trouble: Option<StoreError>,
     prepare_again_at: Option<Instant>,
-    linger_until: Option<Instant>,
+    pub linger_until: Option<Instant>,
+    /// Workers outside that wait for their settlement's commit.
+    pub settlers: BTreeMap<Seq, Settler>,
     pub release: Option<(Instant, oneshot::Sender<()>)>,
     metered_at: Instant,
 }
@@ -101,6 +105,7 @@ impl Actor {
             trouble: None,
             prepare_again_at: None,
             linger_until: None,
+            settlers: BTreeMap::new(),
             release: None,
             metered_at: now,
         };
@@ -197,11 +202,12 @@ impl Actor {
                     self.owner.lift(&super::dispatch::whole(transport), now.wall);
                 }
             }
+            Mail::Outside(ask) => self.take_outside(*ask, now),
             Mail::Door => self.door.knock(),
             Mail::DoorSync(reply) => self.door.wait(reply),
             Mail::Visit(visit) => visit(&mut self.owner, now),
             Mail::Release { timeout, reply } => {
-                self.owner.begin_release();
+                self.owner.begin_release(now);
                 self.release = Some((Instant::now() + timeout, reply));
                 self.refuse_unsequenced();
             }

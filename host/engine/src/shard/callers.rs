@@ -44,6 +44,7 @@ impl Actor {
         for ask in self.wishes.drain(..) {
             let _gone = ask.reply.send(Err(refusal()));
         }
+        self.abandon_settlers(&StoreError::Unavailable(reason.to_owned()));
         for (_, caller) in self.callers.drain() {
             match caller {
                 Caller::Enqueue { caller, .. } => caller.answer(Err(refusal())),
@@ -85,6 +86,7 @@ impl Actor {
 
     /// Tells the callers in the commit that is out that its outcome isn't known.
     pub(super) fn abandon(&mut self, error: &StoreError) {
+        self.abandon_settlers(error);
         for ticket in self.owner.abandon_requests() {
             match self.callers.remove(&ticket) {
                 Some(Caller::Enqueue { caller, .. }) => caller.answer(Err(ServiceError::OutcomeUnknown(error.clone()))),
@@ -96,6 +98,7 @@ impl Actor {
 
     pub(super) fn answer(&mut self, applied: Applied) {
         self.context.meter.expired(applied.expired);
+        self.answer_settlers(&applied.settled);
         for (ticket, ids) in applied.enqueued {
             if let Some(Caller::Enqueue { caller, slots }) = self.callers.remove(&ticket) {
                 caller.answer(Ok(fill(slots, ids)));

@@ -52,6 +52,9 @@ impl Actor {
         let now = self.now();
         let context = Arc::clone(&self.context);
         for (id, line) in context.transports.iter() {
+            if context.transports.routing.external == Some(id) {
+                continue;
+            }
             let limits = line.transport.limits();
             let batch = line.batch.min(limits.max_batch).max(1) as usize;
             let bytes = context.config.batch_bytes.min(limits.max_batch_bytes) as usize;

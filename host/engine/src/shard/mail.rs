@@ -12,6 +12,7 @@ use waybill_core::port::service::ServiceError;
 use waybill_core::port::transport::Fault;
 use waybill_core::time::{Now, UnixMillis};
 
+use super::outside::OutsideAsk;
 use crate::admission::Admitted;
 
 /// The fate of one enqueued message.
@@ -154,6 +155,8 @@ pub(crate) enum Mail {
         transport: TransportId,
         paused: bool,
     },
+    /// A worker outside settles a message.
+    Outside(Box<OutsideAsk>),
     /// Something may lie on the doorstep.
     Door,
     /// The same; answered when everything that lies there now has been taken in.

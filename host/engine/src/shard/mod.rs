@@ -11,6 +11,7 @@
 //! | `flight` | the one outstanding commit and its fate |
 //! | `dispatch` | batches through transports |
 //! | `fate` | from a transport's word to a settlement |
+//! | `outside` | what workers outside want to become of messages |
 //! | `conflict` | settlements that came after their lease was lost |
 
 mod actor;
@@ -21,6 +22,7 @@ mod door;
 mod fate;
 mod flight;
 mod mail;
+mod outside;
 mod prepare;
 mod supervise;
 
@@ -39,6 +41,7 @@ use waybill_core::port::store::StoreError;
 use waybill_core::time::Now;
 
 pub(crate) use mail::{CommandAsk, EnqueueAsk, EnqueueCaller, EnqueuedOne, Mail, Taken, Wish};
+pub(crate) use outside::{OutsideAsk, OutsideDone};
 
 use crate::admission::Admitted;
 use crate::clock::Clock;
@@ -145,6 +148,11 @@ impl ShardHandle {
         });
         self.post(Mail::Visit(visit)).ok()?;
         answer.await.ok()
+    }
+
+    /// Does what a worker outside wants with a message; the answer comes to `ask.reply`.
+    pub fn settle_outside(&self, ask: OutsideAsk) -> Result<(), ServiceError> {
+        self.post(Mail::Outside(Box::new(ask)))
     }
 
     /// Something may lie on the doorstep.

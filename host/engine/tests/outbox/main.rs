@@ -19,3 +19,4 @@ mod support;
 mod transact;
 mod trouble;
 mod views;
+mod workers;

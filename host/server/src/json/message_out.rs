@@ -54,6 +54,9 @@ pub struct MessageOut {
     pub receipt: Option<ReceiptOut>,
     /// What it waits for.
     pub waiting: Option<WaitingOut>,
+    /// The worker outside that has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease: Option<LeaseOut>,
     /// Attempts, oldest first.
     pub history: Vec<AttemptOut>,
     /// Event type.
@@ -122,7 +125,7 @@ pub enum StateOut {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Waiting)]
 pub struct WaitingOut {
-    /// `key`, `retry`, `schedule`, `destination`, `transport`, `no_route`, `paused` or `turn`.
+    /// `key`, `retry`, `schedule`, `destination`, `transport`, `no_route`, `paused`, `unclaimed` or `turn`.
     pub on: String,
     /// One sentence.
     pub reason: String,
@@ -130,6 +133,16 @@ pub struct WaitingOut {
     pub since: Option<Instant>,
     /// Until when, if known.
     pub until: Option<Instant>,
+}
+
+/// The worker outside that has a message.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Lease)]
+pub struct LeaseOut {
+    /// Its name.
+    pub worker: String,
+    /// Until when; past it, the next claim may take the message.
+    pub until: Instant,
 }
 
 /// What the receiver gave back.
@@ -154,7 +167,7 @@ pub struct AttemptOut {
     pub took_ms: u64,
     /// How it ended.
     pub outcome: OutcomeOut,
-    /// Host that tried.
+    /// Host that tried, or the worker outside.
     pub worker: String,
     /// Transport it went through.
     pub transport: String,
@@ -235,6 +248,7 @@ impl From<MessageView> for MessageOut {
             last_error: view.last_error,
             receipt: view.receipt.map(Into::into),
             waiting: view.waiting.map(Into::into),
+            lease: view.lease.map(|lease| LeaseOut { worker: lease.worker, until: lease.until.into() }),
             history: view.history.into_iter().map(Into::into).collect(),
             event_type: view.event_type,
             event_version: view.event_version,

@@ -13,3 +13,4 @@ pub mod out;
 pub mod post;
 pub mod requests;
 mod scalars;
+pub mod workers;

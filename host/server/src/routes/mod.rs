@@ -9,6 +9,7 @@ mod query;
 mod system;
 mod transactions;
 mod transports;
+mod workers;
 
 use axum::body::Body;
 use axum::response::Response;
@@ -31,6 +32,8 @@ pub(crate) fn all() -> OpenApiRouter<App> {
         .routes(routes!(transactions::transact))
         .routes(routes!(outbox::stats))
         .routes(routes!(outbox::blocked))
+        .routes(routes!(workers::claim))
+        .routes(routes!(workers::settle))
         .routes(routes!(dead_letters::list))
         .routes(routes!(dead_letters::groups))
         .routes(routes!(dead_letters::show))

@@ -15,6 +15,8 @@ fn example(method: &str, path: &str) -> Request<Body> {
         "/v1/messages" => r#"{"topic":"bus:a","payload":1,"tenant":"acme"}"#,
         "/v1/transactions" => r#"{"statements":[{"query":"RETURN 1"}]}"#,
         "/v1/operations" => r#"{"kind":"purge","filter":"id=*"}"#,
+        "/v1/outbox/claim" => r#"{"worker_id":"w"}"#,
+        "/v1/outbox/settle" => r#"{"items":[{"id":"x","token":"t","result":"ack"}]}"#,
         "/v1/messages/x/reschedule" => r#"{"not_before":1790000000123}"#,
         "/v1/dead-letters/x/quarantine" => r#"{"note":"x"}"#,
         _ => "{}",
@@ -32,12 +34,13 @@ fn as_caller(request: Request<Body>, token: &str) -> Request<Body> {
 
 /// The table: which roles a permission is open to.
 fn expected(permission: Permission, role: Role) -> bool {
-    use Role::{Admin, Operator, Sender, Transactor, Viewer};
+    use Role::{Admin, Operator, Sender, Transactor, Viewer, Worker};
     match permission {
         Permission::Public | Permission::Any | Permission::Read => true,
         Permission::Metrics => matches!(role, Viewer | Operator | Admin),
         Permission::Send => matches!(role, Sender | Transactor | Admin),
         Permission::Transact => matches!(role, Transactor | Admin),
+        Permission::Work => matches!(role, Worker | Admin),
         Permission::Operate => matches!(role, Operator | Admin),
         Permission::Manage => role == Admin,
     }
@@ -48,7 +51,7 @@ async fn every_route_is_closed_without_a_token_and_open_to_its_roles() {
     let tokens = Role::ALL.map(|role| token(role.as_str(), &["*"], &[role])).to_vec();
     let api = Api::with(Some(tokens), Limits::default());
     let routes = permissions();
-    assert!(routes.len() >= 28, "{}", routes.len());
+    assert!(routes.len() >= 30, "{}", routes.len());
     for (method, path, permission) in routes {
         let permission = permission.unwrap_or_else(|| panic!("{method} {path} says nothing about its permission"));
         for bad in [None, Some("wrong"), Some("viewer2")] {

@@ -19,3 +19,4 @@ mod openapi;
 mod operations;
 mod support;
 mod system;
+mod workers;

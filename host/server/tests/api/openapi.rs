@@ -46,6 +46,8 @@ fn every_call_of_the_surface_is_there() {
         "POST /v1/transactions",
         "GET /v1/outbox/stats",
         "GET /v1/outbox/blocked",
+        "POST /v1/outbox/claim",
+        "POST /v1/outbox/settle",
         "GET /v1/dead-letters",
         "GET /v1/dead-letters/groups",
         "GET /v1/dead-letters/{id}",
@@ -155,6 +157,11 @@ async fn answers_are_as_documented() {
         ("/v1/messages/{id}/reschedule", r#"{"not_before":1790000000123}"#),
         ("/v1/dead-letters/{id}/quarantine", r#"{"note":"n"}"#),
         ("/v1/operations", r#"{"kind":"replay","filter":"id=*"}"#),
+        ("/v1/outbox/claim", r#"{"worker_id":"w"}"#),
+        (
+            "/v1/outbox/settle",
+            r#"{"items":[{"id":"a","token":"t","result":"nack"},{"id":"b","token":"old","result":"ack"}]}"#,
+        ),
     ];
     let mut checked = 0;
     for (template, item) in document["paths"].as_object().unwrap() {
@@ -170,7 +177,7 @@ async fn answers_are_as_documented() {
             checked += 1;
         }
     }
-    assert!(checked >= 28);
+    assert!(checked >= 30);
     let dry = api.post("/v1/operations", r#"{"kind":"replay","filter":"id=*","dry_run":true}"#).await;
     check(&document, "post", "/v1/operations", &dry);
     let counted = api.get("/v1/dead-letters?count=true").await;

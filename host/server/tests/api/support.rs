@@ -18,6 +18,7 @@ use waybill_core::port::query::{DeadGroup, Page};
 use waybill_core::port::service::*;
 use waybill_core::port::transact::{AuditEvent, Operation, OperationState, Statement};
 use waybill_core::port::transport::{Health, HealthReport, PluginIdentity, Receipt};
+use waybill_core::port::workers::*;
 use waybill_core::time::UnixMillis;
 use waybill_server::auth::{Role, StaticTokens, Tenants, TokenRecord};
 use waybill_server::limits::Limits;
@@ -95,6 +96,7 @@ pub fn view(tenant: &str, id: &str) -> MessageView {
             attributes: vec![("a".into(), "b".into())],
         }),
         waiting: Some(Waiting { on: "key".into(), reason: "an earlier one".into(), since: Some(NOW), until: None }),
+        lease: None,
         history: vec![AttemptRecord {
             at: NOW,
             took_ms: 12,
@@ -317,6 +319,39 @@ impl OutboxService for Fake {
             "gone" => Err(ServiceError::NotFound { what: "transport", id: transport_name.to_owned() }),
             known => Ok(transport(known)),
         }
+    }
+    async fn claim(&self, request: ClaimRequest) -> Served<Vec<ClaimedMessage>> {
+        let ClaimRequest { worker, limit, lease, topic, tenants, wait } = request;
+        let topic = topic.map(|topic| topic.as_str().to_owned());
+        self.told(format!("claim {worker} {limit} {lease:?} {topic:?} {tenants:?} {wait:?}"))?;
+        let lease = Some(LeaseView { worker, until: NOW });
+        let message = MessageView { state: MessageState::Leased, lease, ..view("acme", "m-1") };
+        Ok(vec![ClaimedMessage {
+            message,
+            token: "t-1".into(),
+            lease_until: NOW,
+            attempt: 4,
+            claims: 2,
+            target: "out.memory".into(),
+        }])
+    }
+    async fn settle(&self, request: SettleRequest) -> Served<Vec<SettleAnswer>> {
+        let SettleRequest { worker, actor, tenants, items } = request;
+        self.told(format!("settle {worker:?} {actor} {tenants:?} {items:?}"))?;
+        let answer = |item: SettleItem| {
+            let lost = item.token == "old";
+            SettleAnswer {
+                id: item.id,
+                applied: !lost,
+                result: if lost { FlushResult::Conflict } else { FlushResult::Retry },
+                code: lost.then(|| "TX.LEASE_LOST".to_owned()),
+                reason: lost.then(|| "somebody else has it".to_owned()),
+                state: lost.then_some(MessageState::Leased),
+                next_attempt_at: (!lost).then_some(NOW),
+                lease_until: None,
+            }
+        };
+        Ok(items.into_iter().map(answer).collect())
     }
     async fn audit(&self, tenant: Option<&Tenant>, limit: usize) -> Served<Vec<AuditEvent>> {
         self.told(format!("audit {} {limit}", name(tenant)))?;

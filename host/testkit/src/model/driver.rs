@@ -117,7 +117,9 @@ impl<S: ModelStore> World<S> {
         let now = self.now_at(host);
         driver.owner.tick(now);
         if !self.calm && driver.release_until.is_none() && self.rng.one_in(700) {
-            driver.owner.begin_release();
+            driver.owner.begin_release(now);
+            let mine = driver.owner.token();
+            self.leases.retain(|_, (token, _)| *token != mine);
             driver.release_until = Some(self.now + RELEASE_TIMEOUT);
             driver.asks.clear();
         }

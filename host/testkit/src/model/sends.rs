@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use waybill_core::limits::SUSPECT_SOLO_AT;
-use waybill_core::outbox::owner::{HoldKey, Settlement, TransportId, Verdict};
+use waybill_core::outbox::owner::{Claim, HoldKey, Settlement, TransportId, Verdict};
 use waybill_core::outbox::records::{AttemptOutcome, AttemptRecord};
 use waybill_core::port::transport::{Fault, Receipt};
 use waybill_core::time::UnixMillis;
@@ -35,6 +35,10 @@ pub(super) struct Send {
     pub number: usize,
     attempt: u32,
     destination: usize,
+    /// A worker outside claimed it, under this nonce.
+    lease: Option<u64>,
+    /// Past it, its lease may have been ended because it is of no use any more.
+    expires_at: Option<UnixMillis>,
     stage: Stage,
 }
 
@@ -69,11 +73,16 @@ impl<S: ModelStore> World<S> {
             let key = HoldKey { tenant: None, transport: Some(TransportId(0)), scope: Arc::from("") };
             driver.owner.hold(key, "PROVIDER.UNAVAILABLE", "the broker is away", None, now.wall);
         }
+        self.renew_outside(host, driver);
         for (transport, lane) in [(0, 0), (0, 1), (1, 0)] {
             if self.rng.percent(20) {
                 continue;
             }
             let count = 1 + usize::try_from(self.rng.below(4)).unwrap_or(0);
+            if self.setup.config.routing.external == Some(TransportId(transport)) {
+                self.claim_outside(host, driver, count);
+                continue;
+            }
             for sending in driver.owner.take(TransportId(transport), lane, count, 200, now) {
                 let subject = sending.message.topic.as_str();
                 let destination = TOPICS.iter().position(|topic| *topic == subject).unwrap_or(0);
@@ -85,15 +94,79 @@ impl<S: ModelStore> World<S> {
                     number,
                     attempt: sending.attempt,
                     destination,
+                    lease: None,
+                    expires_at: None,
                     stage: Stage::Armed,
                 });
                 if sending.alone && self.ledger.suspect(number) >= SUSPECT_SOLO_AT {
                     self.stats.solo_sends += 1;
-                    if host.sends.iter().any(|other| other.token == sending.epoch && other.seq != sending.seq) {
+                    let is_other = |other: &Send| other.token == sending.epoch && other.seq != sending.seq;
+                    if host.sends.iter().any(|other| other.lease.is_none() && is_other(other)) {
                         self.violation(format!("msg {number} is sent alone, and others are being sent"));
                     }
                 }
             }
+        }
+    }
+
+    /// A worker renews a lease: that works exactly as long as nobody else has it.
+    fn renew_outside(&mut self, host: &mut Host, driver: &mut Driver) {
+        let now = self.now_at(host);
+        let token = driver.owner.token();
+        let mine: Vec<(Send, u64)> = host
+            .sends
+            .iter()
+            .filter_map(|send| Some((send.clone(), send.lease?)))
+            .filter(|(send, _)| send.token == token)
+            .collect();
+        for (send, nonce) in mine {
+            if !self.rng.one_in(4) {
+                continue;
+            }
+            let renewed = driver.owner.renew_outside(send.seq, nonce, Self::millis(20), now).is_some();
+            let may = self.is_current_lease(&send) && driver.owner.may_send(now.mono);
+            let is_over = send.expires_at.is_some_and(|end| end <= now.wall);
+            if renewed != may && (renewed || !is_over) {
+                self.violation(format!("msg {}: a lease was renewed: {renewed}, and it isn't so", send.number));
+            }
+        }
+    }
+
+    /// A worker claims, for so short a time that it often loses its lease.
+    fn claim_outside(&mut self, host: &mut Host, driver: &mut Driver, count: usize) {
+        let ask = Claim {
+            worker: "worker".into(),
+            time: Self::millis(self.rng.below(40)),
+            messages: count,
+            bytes: 200,
+            tenants: None,
+            topic: None,
+        };
+        let (nonce, now) = (self.fresh(), self.now_at(host));
+        let token = driver.owner.token();
+        for claimed in driver.owner.claim_outside(&ask, nonce, now) {
+            let number = number_of(&claimed.row.message);
+            let seq = claimed.place.seq();
+            self.note(|_| format!("claim msg {number} seq {seq} nonce {nonce}, {} times", claimed.claims));
+            let taken_over = self.leases.get(&seq).is_some_and(|(of, _)| *of == token);
+            if taken_over != (claimed.claims > 1) {
+                self.violation(format!("msg {number} was claimed {} times, and it isn't so", claimed.claims));
+            }
+            self.leases.insert(seq, (token, nonce));
+            self.stats.claims += 1;
+            self.stats.claims_lost += u64::from(taken_over);
+            let (attempt, expires_at) = (claimed.attempt, claimed.row.message.expires_at);
+            let send = Send {
+                seq,
+                token,
+                number,
+                attempt,
+                destination: 2,
+                lease: Some(nonce),
+                expires_at,
+                stage: Stage::Armed,
+            };
+            host.sends.push(send);
         }
     }
 
@@ -107,7 +180,7 @@ impl<S: ModelStore> World<S> {
         if known.commit.is_none() {
             self.violation(format!("msg {number} delivered before commit"));
         }
-        if send.token == current {
+        if send.token == current && self.is_current_lease(send) {
             self.check_current_send(send, &known);
         } else {
             self.stats.stale_sends += 1;
@@ -116,7 +189,7 @@ impl<S: ModelStore> World<S> {
             self.stats.repeats += 1;
             let told = matches!(last.word, Some(Word::Retry | Word::Blocked | Word::Released))
                 || last.word == Some(Word::Dead) && known.replays > 0;
-            if last.token == send.token && !told {
+            if last.token == send.token && !told && send.lease.is_none() {
                 self.violation(format!("msg {number} attempted twice under token {}", send.token));
             }
         }
@@ -124,17 +197,24 @@ impl<S: ModelStore> World<S> {
         if let Some(known) = self.ledger.known.get_mut(number) {
             known.attempts.push(Attempt { token: send.token, word: None });
         }
-        known.poison
+        // What a worker outside dies of doesn't kill the host.
+        known.poison && send.lease.is_none()
+    }
+
+    /// Whether nobody else was given the message since. True for one that isn't claimed from outside.
+    fn is_current_lease(&self, send: &Send) -> bool {
+        send.lease.is_none_or(|nonce| self.leases.get(&send.seq) == Some(&(send.token, nonce)))
     }
 
     fn check_current_send(&mut self, send: &Send, known: &super::known::Known) {
         let number = send.number;
         if let Some(end) = known.end {
             self.violation(format!("msg {number} sent by the current owner after settlement: {end:?}"));
-        } else if !self.ledger.is_claimed(number) {
+        } else if send.lease.is_none() && !self.ledger.is_claimed(number) {
             self.violation(format!("msg {number} sent without a durable claim: {:?}", known.spot));
         }
-        if self.ledger.suspect(number) >= SUSPECT_SOLO_AT && self.ledger.record.solo != Some(send.seq) {
+        let alone = send.lease.is_none() && self.ledger.suspect(number) >= SUSPECT_SOLO_AT;
+        if alone && self.ledger.record.solo != Some(send.seq) {
             self.violation(format!("msg {number} is suspect and was sent beside others"));
         }
         let key = known.key;
@@ -184,7 +264,10 @@ impl<S: ModelStore> World<S> {
 
     /// The receiver's word comes back.
     fn hear(&mut self, host: &Host, driver: Option<&mut Driver>, send: &Send) {
-        let word = self.word(send);
+        let mut word = self.word(send);
+        if send.lease.is_some() && word == Word::Blocked {
+            word = Word::Released;
+        }
         if let Some(known) = self.ledger.known.get_mut(send.number)
             && let Some(attempt) = known.attempts.iter_mut().rev().find(|attempt| attempt.token == send.token)
         {
@@ -199,9 +282,22 @@ impl<S: ModelStore> World<S> {
         self.note(|_| format!("word on msg {}: {word:?}", send.number));
         let now = self.now_at(host);
         let settlement = self.settlement(send, word, now.wall);
-        let taken = driver.is_some_and(|driver| driver.owner.settle(send.seq, send.token, settlement, now));
+        let is_current = self.is_current_lease(send);
+        let taken = driver.is_some_and(|driver| match send.lease {
+            None => driver.owner.settle(send.seq, send.token, settlement, now),
+            Some(_) if send.token != driver.owner.token() => false,
+            Some(nonce) => driver.owner.settle_outside(send.seq, nonce, settlement, now),
+        });
+        let is_owner = send.token == self.ledger.record.token;
+        if taken && is_owner && !is_current {
+            self.violation(format!("msg {}: a lease that another worker has was settled", send.number));
+        }
+        if taken && is_current {
+            self.leases.remove(&send.seq);
+        }
         self.stats.stale_settlements += u64::from(!taken);
-        if !taken && send.token == self.ledger.record.token && host.is_owning() {
+        let is_over = send.expires_at.is_some_and(|end| end <= now.wall);
+        if !taken && is_current && !is_over && send.token == self.ledger.record.token && host.is_owning() {
             self.violation(format!("msg {}: its own owner refused the settlement", send.number));
         }
     }

@@ -73,6 +73,10 @@ stats! {
     scope_resumes: "destination resumes", true;
     /// Messages sent alone.
     solo_sends: "solo sends", true;
+    /// Messages claimed from outside.
+    claims: "claims from outside", true;
+    /// Of those, such as another worker had let go.
+    claims_lost: "claims of ended leases", true;
     /// Messages convicted of killing their process.
     convicted: "convicted", true;
     /// Of those, such as didn't.

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use waybill_core::ids::Seq;
 use waybill_core::limits::SchedulerLimits;
 use waybill_core::message::Message;
-use waybill_core::outbox::owner::{OwnerConfig, Routing};
+use waybill_core::outbox::owner::{OwnerConfig, Routing, TransportId};
 use waybill_core::outbox::records::DoorKey;
 use waybill_core::port::store::{OwnerCommit, StoreError};
 use waybill_core::route::{Pattern, Route, Routes};
@@ -63,6 +64,8 @@ pub(super) struct World<S> {
     /// Doorstep commits that have ended.
     pub bell: u64,
     pub unique: u64,
+    /// The current token of what is claimed from outside: of the owner, and of the lease.
+    pub leases: BTreeMap<Seq, (u64, u64)>,
     pub stats: Stats,
     pub calm: bool,
     tracing: bool,
@@ -77,6 +80,7 @@ pub(super) fn routing() -> Routing {
         routes: Routes([route("bus:a.**", "a"), route("bus:b.**", "b")].into_iter().flatten().collect()),
         transports: vec!["a".to_owned(), "b".to_owned()],
         lanes: vec![2, 1],
+        external: None,
     }
 }
 
@@ -84,6 +88,8 @@ impl<S: ModelStore> World<S> {
     pub fn new(store: S, seed: u64, options: &Options) -> Self {
         let mut rng = Rng::new(seed);
         let hosts = 1 + rng.below(3);
+        // Not drawn, so that the schedules of other seeds stay what they are.
+        let external = (seed % 3 == 1).then_some(TransportId(1));
         let limits = SchedulerLimits {
             window_messages: 10,
             window_bytes: 1 << 20,
@@ -103,7 +109,7 @@ impl<S: ModelStore> World<S> {
             parked_per_tenant: 2 + usize::try_from(rng.below(4)).unwrap_or(0),
             dead_holds_key: rng.percent(25),
             weights: BTreeMap::new(),
-            routing: Arc::new(routing()),
+            routing: Arc::new(Routing { external, ..routing() }),
             rules: options.rules(),
         };
         let setup = Setup {
@@ -126,6 +132,7 @@ impl<S: ModelStore> World<S> {
             blocked_until: [0; TOPICS.len()],
             bell: 0,
             unique: 0,
+            leases: BTreeMap::new(),
             stats: Stats::default(),
             calm: false,
             tracing: options.trace,

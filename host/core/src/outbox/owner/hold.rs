@@ -16,6 +16,8 @@ const HOLD_RETRY_MAX: Duration = Duration::from_secs(60);
 const HOLD_RETRY_MIN: Duration = Duration::from_secs(1);
 /// Code of a transport that an operator paused.
 pub(super) const PAUSED: &str = "OUTBOX.PAUSED";
+/// Code of messages that no worker asks for.
+pub(super) const UNCLAIMED: &str = "OUTBOX.UNCLAIMED";
 
 /// What a hold is about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -152,7 +154,7 @@ impl Owner {
     /// Tries every held destination of a transport again now.
     pub fn retry_holds(&mut self, transport: TransportId, now: UnixMillis) {
         for (key, hold) in self.holds.iter_mut() {
-            if key.transport == Some(transport) && hold.code != PAUSED {
+            if key.transport == Some(transport) && hold.code != PAUSED && hold.code != UNCLAIMED {
                 hold.until = Some(now);
             }
         }

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::hold::PAUSED;
+use super::hold::{PAUSED, UNCLAIMED};
 use super::slots::SlotState;
-use super::{Hold, HoldKey, Owner, TransportId};
+use super::{Hold, HoldKey, LeaseInfo, Owner, TransportId};
 use crate::ids::{KeyHash, MessageId, Seq, Tenant};
 use crate::time::UnixMillis;
 
@@ -36,6 +36,8 @@ pub enum WhyWaiting {
     Turn,
     /// A send is under way.
     Sending,
+    /// A worker outside has it.
+    Leased(LeaseInfo),
 }
 
 /// A hold as people see it. It doesn't name the messages that wait: they may be many.
@@ -70,11 +72,12 @@ impl HoldInfo {
         }
     }
 
-    /// What is held, in a word: `no_route`, `paused`, `transport`, `destination`.
+    /// What is held, in a word: `no_route`, `paused`, `unclaimed`, `transport`, `destination`.
     pub fn kind(&self) -> &'static str {
         match self.key.transport {
             None => "no_route",
             Some(_) if self.code == PAUSED => "paused",
+            Some(_) if self.code == UNCLAIMED => "unclaimed",
             Some(_) if self.key.scope.is_empty() => "transport",
             Some(_) => "destination",
         }
@@ -200,6 +203,7 @@ impl Owner {
     pub fn why_waiting(&self, seq: Seq) -> Option<WhyWaiting> {
         let slot = self.slots.get(&seq)?;
         Some(match &slot.state {
+            SlotState::Sending if slot.outside => self.lease(seq).map_or(WhyWaiting::Sending, WhyWaiting::Leased),
             SlotState::Sending | SlotState::Out(_) | SlotState::Settling(_) => WhyWaiting::Sending,
             SlotState::Held(key) => match self.holds.get(key) {
                 Some(hold) => WhyWaiting::Held(HoldInfo::of(key, hold)),

@@ -23,7 +23,7 @@ impl Owner {
             ("want_claim", count(|state| *state == SlotState::WantClaim), self.want_claim_count()),
             ("want_solo", count(|state| *state == SlotState::WantSolo), self.want_solo.len()),
             ("stalled", count(|state| *state == SlotState::Stalled), self.stalled.len()),
-            ("sending", count(|state| *state == SlotState::Sending), self.flying),
+            ("sending", count(|state| *state == SlotState::Sending), self.flying + self.outside.leases.len()),
             ("outs", count(|state| matches!(state, SlotState::Out(_))), self.outs.len()),
             (
                 "held",
@@ -86,7 +86,8 @@ impl Owner {
             }
             let of = slots.entry(slot.place.segment).or_default();
             of.0 += 1;
-            of.1 += usize::from(!slot.is_idle() || matches!(slot.state, SlotState::Ready { .. }));
+            let is_active = !slot.is_idle() || matches!(slot.state, SlotState::Ready { .. });
+            of.1 += usize::from(slot.pins_segment() && is_active);
             *tenants.entry(tenant).or_default() += 1;
         }
         for (tenant, window) in &self.windows {

@@ -16,6 +16,7 @@
 //! | `holds` | all of them, found without going through them |
 //! | `hold` | destinations, transports and missing routes that hold messages back |
 //! | `turns` | who may send next: tenants in weighted turn |
+//! | `outside` | messages that workers claim and settle from outside |
 //! | `settle` | what became of a send |
 //! | `commands` | what operators ask: cancel, reschedule, replay, quarantine, purge |
 //! | `build` | the next commit |
@@ -33,6 +34,7 @@ mod holds;
 mod inspect;
 mod invariants;
 mod outcome;
+mod outside;
 mod ready;
 mod resume;
 mod rules;
@@ -54,6 +56,7 @@ pub use enqueue::{DirectRequest, DoorPage, DoorPassRequest, ExistingId, Ticket};
 pub use hold::{Hold, HoldKey};
 pub use inspect::{Depths, HeldKey, HoldInfo, WhyWaiting};
 pub use outcome::{Applied, Resolution};
+pub use outside::{Claim, Claimed, Lease, LeaseInfo};
 pub use rules::{Rule, Rules};
 pub use settle::{Settlement, Verdict};
 pub use takeover::{TakeoverInput, takeover};
@@ -87,6 +90,8 @@ pub struct Routing {
     pub transports: Vec<String>,
     /// Lanes of each transport; missing = 1.
     pub lanes: Vec<u32>,
+    /// The one whose messages workers claim from outside.
+    pub external: Option<TransportId>,
 }
 
 impl Routing {
@@ -191,6 +196,7 @@ pub struct Owner {
     holds: Holds,
     /// Sends begun and not settled.
     flying: usize,
+    outside: outside::Outside,
     /// Slots whose settlement waits for a commit, oldest first.
     outs: VecDeque<Seq>,
     directs: VecDeque<enqueue::WaitingDirect>,
@@ -236,6 +242,7 @@ impl Owner {
             timers: BTreeSet::new(),
             holds: Holds::default(),
             flying: 0,
+            outside: outside::Outside::default(),
             outs: VecDeque::new(),
             directs: VecDeque::new(),
             direct_bytes: 0,
@@ -245,6 +252,7 @@ impl Owner {
             parked_count: BTreeMap::new(),
             releasing: false,
         };
+        owner.hold_unclaimed(now);
         for dead in adopted.held {
             owner.hold_key(dead);
         }

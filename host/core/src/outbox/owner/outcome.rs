@@ -3,7 +3,7 @@
 use super::build::{Flight, InFlight};
 use super::commands::CommandId;
 use super::settle::Verdict;
-use super::slots::{Origin, SlotState};
+use super::slots::SlotState;
 use super::{Owner, Rule, Ticket};
 use crate::ids::{KeyHash, MessageId, Seq};
 use crate::outbox::records::ShardRecord;
@@ -17,8 +17,8 @@ pub struct Applied {
     pub enqueued: Vec<(Ticket, Vec<MessageId>)>,
     /// Commands that are done.
     pub commands: Vec<CommandId>,
-    /// Settlements that are durable now.
-    pub settled: usize,
+    /// Messages whose settlements are durable now.
+    pub settled: Vec<Seq>,
     /// Messages whose `expires_at` passed before they could be sent.
     pub expired: usize,
 }
@@ -87,7 +87,11 @@ impl Owner {
     }
 
     fn apply(&mut self, flight: InFlight, now: Now) -> Applied {
-        let mut applied = Applied { settled: flight.settled.len(), expired: flight.expired, ..Applied::default() };
+        let mut applied = Applied {
+            settled: flight.settled.iter().map(|(seq, _)| *seq).collect(),
+            expired: flight.expired,
+            ..Applied::default()
+        };
         let opened: Vec<Seq> =
             flight.record.open.keys().filter(|first| !self.record.open.contains_key(first)).copied().collect();
         let closed: Vec<Seq> =
@@ -121,9 +125,9 @@ impl Owner {
         for (seq, parked) in flight.settled {
             let Some(slot) = self.slots.get(&seq) else { continue };
             freed.push((slot.key, seq));
-            let (origin, first, was_active) =
-                (slot.origin, slot.place.segment, matches!(slot.state, SlotState::Settling(_)));
-            if origin == Origin::Segment && was_active {
+            let (pins, first, was_active) =
+                (slot.pins_segment(), slot.place.segment, matches!(slot.state, SlotState::Settling(_)));
+            if pins && was_active {
                 self.deactivate(first);
             }
             self.drop_slot(seq);
@@ -209,9 +213,9 @@ impl Owner {
             };
             match settlement.verdict {
                 Verdict::Cancelled | Verdict::Release { .. } => {
-                    let (origin, first, cancelled) =
-                        (slot.origin, slot.place.segment, matches!(settlement.verdict, Verdict::Cancelled));
-                    if origin == Origin::Segment && cancelled {
+                    let (pins, first, cancelled) =
+                        (slot.pins_segment(), slot.place.segment, matches!(settlement.verdict, Verdict::Cancelled));
+                    if pins && cancelled {
                         self.deactivate(first);
                     }
                     self.consider(*seq, now.wall);

@@ -103,10 +103,11 @@ impl Owner {
         if self.is_stalled(seq) {
             return Some(Wish::State(SlotState::Stalled));
         }
-        if slot.suspect >= SUSPECT_SOLO_AT && !self.is_solo(seq) {
+        if slot.suspect >= SUSPECT_SOLO_AT && !slot.outside && !self.is_solo(seq) {
             return Some(Wish::State(SlotState::WantSolo));
         }
         let claimed = match slot.origin {
+            _ if slot.outside => true,
             Origin::Parked => slot.claimed,
             Origin::Segment => self.is_claimed(slot.place.segment),
         } || !self.is_rule_kept(Rule::ClaimBeforeSend);
@@ -179,10 +180,10 @@ impl Owner {
                 }
             }
             SlotState::Ready { lane } => {
-                let (tenant, transport, first, origin) =
-                    (slot.message.tenant.clone(), slot.transport, slot.place.segment, slot.origin);
+                let (tenant, transport, first, pins) =
+                    (slot.message.tenant.clone(), slot.transport, slot.place.segment, slot.pins_segment());
                 self.unlist_ready(seq, &tenant, transport, lane);
-                if origin == Origin::Segment {
+                if pins {
                     self.deactivate(first);
                 }
             }
@@ -209,6 +210,7 @@ impl Owner {
         for key in self.holds.due(now.wall) {
             self.begin_probe(&key, now.wall);
         }
+        self.hold_unclaimed(now);
     }
 
     /// The instant at which [`Owner::tick`] next has something to do, by the wall clock.

@@ -161,12 +161,14 @@ impl Owner {
             window.messages += 1;
         }
         let transport = self.transport_of(&entry.message.topic);
+        let outside = self.is_outside(transport);
         self.insert_slot(
             Slot {
                 place,
                 message: Arc::clone(&entry.message),
                 key,
                 transport,
+                outside,
                 origin: Origin::Segment,
                 attempts: 0,
                 suspect: entry.suspect,
@@ -202,11 +204,13 @@ impl Owner {
             window.may_free = true;
         }
         *self.parked_count.entry(message.tenant.clone()).or_default() += 1;
+        let transport = self.transport_of(&message.topic);
         let slot = Slot {
             place: parked.place,
             message: Arc::clone(message),
             key: message.key.as_ref().map(|key| KeyHash::of(&message.tenant, key)),
-            transport: self.transport_of(&message.topic),
+            transport,
+            outside: self.is_outside(transport),
             origin: Origin::Parked,
             attempts: parked.attempts,
             suspect: parked.suspect,

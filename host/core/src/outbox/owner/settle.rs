@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::slots::{Origin, SlotState};
+use super::slots::SlotState;
 use super::{HoldKey, Owner, Rule};
 use crate::ids::Seq;
 use crate::outbox::records::AttemptRecord;
@@ -64,7 +64,9 @@ impl Owner {
             Some(slot) if slot.state == SlotState::Sending => {}
             _ => return false,
         }
-        self.flying = self.flying.saturating_sub(1);
+        if self.outside.leases.remove(&seq).is_none() {
+            self.flying = self.flying.saturating_sub(1);
+        }
         self.note_probe(seq, &settlement.verdict, now.wall);
         match settlement.verdict {
             Verdict::Blocked { scope, fault } => self.block(seq, &scope, &fault, now.wall),
@@ -118,14 +120,14 @@ impl Owner {
     }
 
     /// Gives a message back untried.
-    fn put_back(&mut self, seq: Seq, due: Option<UnixMillis>, now: UnixMillis) {
+    pub(super) fn put_back(&mut self, seq: Seq, due: Option<UnixMillis>, now: UnixMillis) {
         let Some(slot) = self.slots.get_mut(&seq) else { return };
         slot.state = SlotState::Waiting;
         if let Some(due) = due {
             slot.due = due;
         }
-        let (key, first, origin) = (slot.key, slot.place.segment, slot.origin);
-        if origin == Origin::Segment {
+        let (key, first, pins) = (slot.key, slot.place.segment, slot.pins_segment());
+        if pins {
             self.deactivate(first);
         }
         if let Some(queue) = key.and_then(|key| self.keys.get_mut(&key)) {

@@ -50,6 +50,8 @@ pub(super) struct Slot {
     pub message: Arc<Message>,
     pub key: Option<KeyHash>,
     pub transport: Option<TransportId>,
+    /// Workers claim it from outside. A crash of this host says nothing about it, so it needs no durable claim.
+    pub outside: bool,
     pub origin: Origin,
     pub attempts: u32,
     pub suspect: u32,
@@ -71,9 +73,14 @@ impl Slot {
     pub fn is_idle(&self) -> bool {
         !matches!(self.state, SlotState::Sending | SlotState::Out(_) | SlotState::Settling(_))
     }
+    /// It keeps its segment claimed while it is ready, being sent or settled.
+    pub fn pins_segment(&self) -> bool {
+        self.origin == Origin::Segment && !self.outside
+    }
     /// Goes alone in its batch: its last call ended with an unknown fate, or a process died with it.
     pub fn goes_alone(&self) -> bool {
-        self.suspect > 0 || self.history.last().is_some_and(|last| last.outcome == AttemptOutcome::Unknown)
+        let unknown = self.history.last().is_some_and(|last| last.outcome == AttemptOutcome::Unknown);
+        !self.outside && (self.suspect > 0 || unknown)
     }
     /// The row of this message, parked until `due`.
     pub fn parked(&self, claimed: bool) -> Parked {
@@ -130,7 +137,7 @@ pub(super) struct DoneInfo {
 pub(super) struct LoadedSegment {
     /// As stored.
     pub segment: Arc<Segment>,
-    /// Messages of it that are ready, being sent or settling: such a segment is not evicted.
+    /// Messages of it that are ready, being sent or settling and aren't claimed from outside: such a segment is not evicted.
     pub active: usize,
     /// Messages of it in memory.
     pub slots: usize,

@@ -12,7 +12,7 @@ use crate::message::Message;
 use crate::time::{Monotonic, Now, UnixMillis};
 
 /// Messages a tenant of weight 1 gets in one turn.
-const TURN_MESSAGES: usize = 8;
+pub(super) const TURN_MESSAGES: usize = 8;
 
 /// Ready messages of one tenant in one lane.
 #[derive(Debug, Default)]
@@ -174,7 +174,7 @@ impl Owner {
         }
     }
 
-    fn begin_send(&mut self, seq: Seq, now: UnixMillis) -> Option<Sending> {
+    pub(super) fn begin_send(&mut self, seq: Seq, now: UnixMillis) -> Option<Sending> {
         let epoch = self.record.token;
         let slot = self.slots.get_mut(&seq)?;
         let SlotState::Ready { lane } = slot.state else { return None };
@@ -190,17 +190,27 @@ impl Owner {
             previous_delay: (slot.attempts > 0).then_some(slot.delay),
             first_attempt_at,
         };
-        let (tenant, transport, key) = (slot.message.tenant.clone(), slot.transport, slot.key);
+        let (tenant, transport, key, outside) = (slot.message.tenant.clone(), slot.transport, slot.key, slot.outside);
         if let Some(queue) = key.and_then(|key| self.keys.get_mut(&key)) {
             queue.busy = Some(seq);
         }
         self.unlist_ready(seq, &tenant, transport, lane);
-        self.flying += 1;
+        self.flying += usize::from(!outside);
         Some(sending)
     }
 
+    /// Ready messages of a lane, tenant by tenant.
+    pub(super) fn ready_in(
+        &self,
+        transport: TransportId,
+        lane: u32,
+    ) -> impl Iterator<Item = (&Tenant, impl Iterator<Item = Seq>)> {
+        let tenants = self.ready.get(&(transport, lane)).into_iter().flat_map(|queue| &queue.tenants);
+        tenants.map(|(tenant, ready)| (tenant, ready.all.iter().copied()))
+    }
+
     /// Whether a message is over before it could be sent; if so, that is its settlement.
-    fn expires(&mut self, seq: Seq, now: UnixMillis) -> bool {
+    pub(super) fn expires(&mut self, seq: Seq, now: UnixMillis) -> bool {
         let is_over = self.slots.get(&seq).is_some_and(|slot| slot.message.expires_at.is_some_and(|end| end <= now));
         if is_over {
             self.expire(seq, now);
@@ -212,10 +222,8 @@ impl Owner {
         self.unlist(seq);
         self.end_probe(seq);
         let Some(slot) = self.slots.get(&seq) else { return };
-        let (key, first, origin) = (slot.key, slot.place.segment, slot.origin);
-        if origin == Origin::Segment
-            && let Some(loaded) = self.segments.get_mut(&first)
-        {
+        let (key, first, pins) = (slot.key, slot.place.segment, slot.pins_segment());
+        if pins && let Some(loaded) = self.segments.get_mut(&first) {
             loaded.active += 1;
         }
         if let Some(queue) = key.and_then(|key| self.keys.get_mut(&key)) {
@@ -239,7 +247,7 @@ impl Owner {
         let lane = u32::try_from(spread % lanes).unwrap_or(0);
         slot.state = SlotState::Ready { lane };
         let (tenant, slot_origin) = (slot.message.tenant.clone(), slot.origin);
-        if slot_origin == Origin::Segment {
+        if slot.pins_segment() {
             let first = slot.place.segment;
             if let Some(loaded) = self.segments.get_mut(&first) {
                 loaded.active += 1;

@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::super::commands::{Command, CommandError};
 use super::super::settle::Verdict;
-use super::super::slots::{Origin, SlotState};
+use super::super::slots::SlotState;
 use super::{Draftsman, without_attempt};
 use crate::ids::Place;
 use crate::message::{Message, Payload};
@@ -139,7 +139,7 @@ impl Draftsman<'_> {
             let settlement = without_attempt(Verdict::Cancelled, self.now.wall);
             if let Some(slot) = self.owner.slots.get_mut(&seq) {
                 slot.state = SlotState::Settling(Box::new(settlement.clone()));
-                if slot.origin == Origin::Segment
+                if slot.pins_segment()
                     && let Some(loaded) = self.owner.segments.get_mut(&place.segment)
                 {
                     loaded.active += 1;

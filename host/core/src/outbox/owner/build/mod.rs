@@ -328,7 +328,7 @@ impl Owner {
     }
 
     fn is_sending_from(&self, first: Seq) -> bool {
-        self.slots.values().any(|slot| slot.place.segment == first && slot.origin == Origin::Segment && !slot.is_idle())
+        self.slots.values().any(|slot| slot.place.segment == first && slot.pins_segment() && !slot.is_idle())
     }
 
     /// Tells the requests in the commit that is out that its outcome isn't known; they get no other answer.
@@ -346,8 +346,9 @@ impl Owner {
     }
 
     /// Begins to give the shard back: no new sends, claims or messages. Once nothing is being sent, the next commit
-    /// closes everything and says so in the record.
-    pub fn begin_release(&mut self) {
+    /// closes everything and says so in the record. What workers have claimed is taken back.
+    pub fn begin_release(&mut self, now: Now) {
+        self.end_leases(now);
         self.releasing = true;
     }
 

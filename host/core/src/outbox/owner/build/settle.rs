@@ -34,7 +34,7 @@ impl Draftsman<'_> {
         let mut parked = None;
         match verdict {
             Verdict::Ack(receipt) => match origin {
-                Origin::Segment => {
+                Origin::Segment if self.keeps_bits(place.segment) => {
                     self.record.open.entry(place.segment).or_default().acked.insert(place.index);
                     self.flight.gone.push((message.tenant.clone(), place.segment, place.index));
                     self.touched.insert(place.segment);
@@ -42,12 +42,11 @@ impl Draftsman<'_> {
                         loaded.done.insert(place.index, DoneInfo { at: attempt.at, attempt, receipt });
                     }
                 }
-                Origin::Parked => {
-                    self.writes.push(Write::DeleteParked(seq));
+                _ => {
                     let history = with_attempt(&slot.history, attempt.clone());
                     let done = Done {
                         index: place.index,
-                        message,
+                        message: Arc::clone(&message),
                         end: DoneEnd::Delivered,
                         at: attempt.at,
                         attempts,
@@ -55,6 +54,10 @@ impl Draftsman<'_> {
                         history,
                     };
                     self.history.entry(place.segment).or_default().push(done);
+                    if origin == Origin::Parked {
+                        self.writes.push(Write::DeleteParked(seq));
+                    }
+                    self.leave(origin, place, &message.tenant);
                 }
             },
             Verdict::Retry { due, delay, .. } => {
@@ -96,7 +99,15 @@ impl Draftsman<'_> {
         self.flight.settled.push((seq, parked));
     }
 
-    /// A message leaves its segment other than delivered.
+    /// Whether what is delivered of a segment is noted in its claim. One whose messages are claimed from outside may have
+    /// none, and gets one as long as there is room.
+    fn keeps_bits(&self, first: Seq) -> bool {
+        let is_rewritten = self.flight.rewritten.iter().any(|segment| segment.first == first);
+        let has_room = self.record.open.len() < self.owner.config.limits.open_segments;
+        self.record.open.contains_key(&first) || has_room && !is_rewritten
+    }
+
+    /// A message leaves its segment, not by a bit for what was delivered.
     pub(super) fn leave(&mut self, origin: Origin, place: Place, tenant: &Tenant) {
         if origin != Origin::Segment {
             return;

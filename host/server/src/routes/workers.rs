@@ -1,0 +1,93 @@
+//! `/v1/outbox/claim` and `/v1/outbox/settle`: workers outside.
+
+use std::time::Duration;
+
+use axum::extract::{Request, State};
+use axum::response::Response;
+use waybill_core::port::workers::{ClaimRequest, SettleItem, SettleRequest};
+use waybill_core::route::Pattern;
+
+use super::ok;
+use crate::app::App;
+use crate::body;
+use crate::caller::Caller;
+use crate::json::workers::{ClaimIn, ClaimOut, ClaimedOut, SettleIn, SettledItemOut, SettledOut, lease};
+use crate::limits::{CLAIM_DEFAULT, CLAIM_WAIT_MAX, LEASE_DEFAULT, PAGE_MAX, WORKER_BYTES_MAX};
+use crate::openapi::Problems;
+use crate::problem::Problem;
+
+/// Claim messages
+///
+/// Of topics routed to the transport `external`, the first unsettled one of each key, tenants in turn. Each is the worker's
+/// until it settles it or the lease ends; then the next claim may get it. The answer may be empty.
+#[utoipa::path(post, path = "/v1/outbox/claim", tag = "outbox", operation_id = "claimMessages", request_body = ClaimIn,
+    responses((status = 200, description = "The messages, each with the token to settle it.", body = ClaimOut), Problems),
+    extensions(("x-waybill-permission" = json!("work"))))]
+pub(crate) async fn claim(State(app): State<App>, caller: Caller, request: Request) -> Result<Response, Problem> {
+    let asked: ClaimIn = body::json(&app, request).await?;
+    worker(&asked.worker_id)?;
+    let wait = Duration::from_millis(asked.wait_ms.unwrap_or(0));
+    if wait > CLAIM_WAIT_MAX {
+        let most = CLAIM_WAIT_MAX.as_millis();
+        return Err(Problem::invalid(format!("wait_ms is {}: take up to {most}", wait.as_millis())).at("wait_ms"));
+    }
+    let topic = asked.topic.map(|text| Pattern::parse(&text)).transpose();
+    let request = ClaimRequest {
+        limit: count("limit", asked.limit.unwrap_or(CLAIM_DEFAULT))?,
+        lease: asked.lease_ms.map(lease).transpose()?.unwrap_or(LEASE_DEFAULT),
+        topic: topic.map_err(|error| Problem::invalid(error.to_string()).at("topic"))?,
+        tenants: caller.tenants(asked.tenant.as_deref())?,
+        worker: asked.worker_id,
+        wait,
+    };
+    let items = app.service.claim(request).await?.into_iter().map(ClaimedOut::from).collect();
+    ok(&ClaimOut { items })
+}
+
+/// Settle claimed messages
+///
+/// Each item is answered on its own, `applied` once it is durable. Not applied with code `TX.LEASE_LOST` means that the token
+/// isn't the message's current one: nothing changed, an audit event `outbox_flush_conflict` was written, and the worker
+/// drops the message.
+#[utoipa::path(post, path = "/v1/outbox/settle", tag = "outbox", operation_id = "settleMessages", request_body = SettleIn,
+    responses((status = 200, description = "An answer for each item, in order.", body = SettledOut), Problems),
+    extensions(("x-waybill-permission" = json!("work"))))]
+pub(crate) async fn settle(State(app): State<App>, caller: Caller, request: Request) -> Result<Response, Problem> {
+    let asked: SettleIn = body::json(&app, request).await?;
+    if let Some(name) = &asked.worker_id {
+        worker(name)?;
+    }
+    count("items", asked.items.len())?;
+    let mut items: Vec<SettleItem> = Vec::with_capacity(asked.items.len());
+    for (index, item) in asked.items.into_iter().enumerate() {
+        let whose = item.tenant.as_deref().or(asked.tenant.as_deref());
+        let tenant = caller.tenant_of(whose, "message", &item.id)?;
+        items.push(item.read(tenant).map_err(|mut problem| {
+            problem.at.index = Some(index);
+            problem
+        })?);
+    }
+    let request = SettleRequest {
+        worker: asked.worker_id,
+        actor: caller.name().to_owned(),
+        tenants: caller.tenants(None)?,
+        items,
+    };
+    let items = app.service.settle(request).await?.into_iter().map(SettledItemOut::from).collect();
+    ok(&SettledOut { items })
+}
+
+fn count(field: &'static str, count: usize) -> Result<usize, Problem> {
+    if (1..=PAGE_MAX).contains(&count) {
+        return Ok(count);
+    }
+    Err(Problem::invalid(format!("{field} is {count}: take 1 to {PAGE_MAX}")).at(field))
+}
+
+fn worker(name: &str) -> Result<(), Problem> {
+    if !name.is_empty() && name.len() <= WORKER_BYTES_MAX && !name.chars().any(char::is_control) {
+        return Ok(());
+    }
+    Err(Problem::invalid(format!("worker_id isn't usable: give a name of 1 to {WORKER_BYTES_MAX} bytes"))
+        .at("worker_id"))
+}
