@@ -2,6 +2,8 @@
 //!
 //! `alone engine MESSAGES`: the engine over an in-memory SurrealDB and the bundled no-op component (W4).
 //! `alone boundary MESSAGES`: the same component called with batches of 100, without an engine.
+//! `alone nats MESSAGES URL`: the nats component called so, one connection with a window of 64 to a server that has a stream
+//! for `orders.>` (W5).
 //! `alone segments MESSAGES DIR`: the store's segment writes of a commit a batch of 100, synced to a disk.
 //!
 //! It prints one JSON line, and asserts no time.
@@ -12,7 +14,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use waybill_core::ids::{MessageId, Seq, Tenant};
+use serde_json::json;
+use waybill_core::ids::{Key, MessageId, Seq, Tenant};
 use waybill_core::message::{Delivery, Message, Payload};
 use waybill_core::new_message::NewMessage;
 use waybill_core::outbox::records::{Entry, Segment};
@@ -23,7 +26,7 @@ use waybill_core::route::{Pattern, Route, Routes};
 use waybill_core::time::UnixMillis;
 use waybill_core::topic::Topic;
 use waybill_engine::{Engine, EngineConfig, Stores, SystemClock};
-use waybill_sandbox::{PluginSource, Sandbox, SandboxOptions, TransportSettings, WasmTransport, World};
+use waybill_sandbox::{Grants, PluginSource, Sandbox, SandboxOptions, TransportSettings, WasmTransport, World};
 use waybill_store::{StoreConfig, SurrealStore};
 use waybill_testkit::conformance::samples::{self, Owner, SHARD, seq};
 use waybill_testkit::load::usage;
@@ -42,7 +45,8 @@ async fn main() {
     let rounds = messages.div_ceil(BATCH);
     let (took, cpu) = match arguments[0].as_str() {
         "engine" => engine(rounds).await,
-        "boundary" => boundary(rounds).await,
+        "boundary" => drive(noop().await, rounds).await,
+        "nats" => drive(nats(arguments.get(2).expect("a URL")).await, rounds).await,
         "segments" => segments(rounds, arguments.get(2).expect("a folder")).await,
         other => panic!("there is no part `{other}`"),
     };
@@ -60,10 +64,24 @@ fn cpu() -> Duration {
 }
 
 async fn noop() -> Arc<WasmTransport> {
+    transport("noop", |settings| settings).await
+}
+
+async fn nats(url: &str) -> Arc<WasmTransport> {
+    let peer = url.replace("nats://", "tcp://");
+    transport("nats", |settings| TransportSettings {
+        config: json!({ "servers": [url], "connections": 1, "window": 64 }),
+        grants: Grants::none().allow([peer.as_str()]).unwrap(),
+        ..settings
+    })
+    .await
+}
+
+async fn transport(name: &str, settings: impl FnOnce(TransportSettings) -> TransportSettings) -> Arc<WasmTransport> {
     let sandbox = Sandbox::new(SandboxOptions::default()).unwrap();
-    let bundled = waybill_bundled::find("noop").expect("is bundled");
+    let bundled = waybill_bundled::find(name).expect("is bundled");
     let plugin = sandbox.load(PluginSource::Embedded(bundled.component), World::Transport).await.unwrap();
-    WasmTransport::start(plugin, TransportSettings::new("noop")).await.unwrap()
+    WasmTransport::start(plugin, settings(TransportSettings::new(name))).await.unwrap()
 }
 
 async fn engine(rounds: u64) -> (Duration, Duration) {
@@ -125,18 +143,24 @@ impl OutcomeSink for Nobody {
     fn settled(&self, _: usize, _: Outcome) {}
 }
 
-async fn boundary(rounds: u64) -> (Duration, Duration) {
-    let transport = noop().await;
+/// Calls a transport with batches, two callers at a time.
+async fn drive(transport: Arc<WasmTransport>, rounds: u64) -> (Duration, Duration) {
     let payload = Bytes::from(vec![b'x'; PAYLOAD]);
-    let batch: Vec<Delivery> = (0..BATCH).map(|number| delivery(number, &payload)).collect();
     let (began, before) = (Instant::now(), cpu());
     let callers: Vec<_> = (0..2)
         .map(|caller| {
-            let (transport, batch) = (Arc::clone(&transport), batch.clone());
+            let (transport, payload) = (Arc::clone(&transport), payload.clone());
             tokio::spawn(async move {
-                for _ in (caller..rounds).step_by(2) {
-                    let sent = transport.send_batch(0, batch.clone(), Duration::from_secs(30), Arc::new(Nobody));
-                    assert_eq!(sent.await.unwrap().len(), batch.len());
+                let sample = samples::message("sample");
+                for round in (caller..rounds).step_by(2) {
+                    let batch = (0..BATCH).map(|index| delivery(&sample, round * BATCH + index, &payload)).collect();
+                    let outcomes =
+                        transport.send_batch(0, batch, Duration::from_secs(30), Arc::new(Nobody)).await.unwrap();
+                    assert!(
+                        outcomes.iter().all(|outcome| matches!(outcome, Outcome::Ack(_))),
+                        "{:?}",
+                        outcomes.first()
+                    );
                 }
             })
         })
@@ -149,11 +173,13 @@ async fn boundary(rounds: u64) -> (Duration, Duration) {
     figures
 }
 
-fn delivery(number: u64, payload: &Bytes) -> Delivery {
-    let mut message: Message = samples::message(&format!("m{number:024}"));
-    message.id = MessageId::new(format!("m{number:024}")).unwrap();
+fn delivery(sample: &Message, number: u64, payload: &Bytes) -> Delivery {
+    let mut message = sample.clone();
+    message.id = MessageId::new(format!("01K{number:023}")).unwrap();
+    message.key = Some(Key::new(format!("customer-{}", number % 1_000)).unwrap());
     message.tenant = Tenant::new("default").unwrap();
     message.topic = Topic::parse("bus:orders.created").unwrap();
+    message.headers.clear();
     message.payload = Payload::Inline(payload.clone());
     message.created_at = UnixMillis(1_700_000_000_000);
     Delivery {

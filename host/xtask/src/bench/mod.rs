@@ -9,6 +9,7 @@
 //! - one file a workload
 
 mod backlog;
+mod broker;
 mod delivery;
 mod endurance;
 mod figure;
@@ -70,6 +71,8 @@ pub enum Workload {
     W1r,
     /// The engine alone: store in memory, no-op component
     W4,
+    /// NATS JetStream with acknowledgements, a window of 64 on one connection; and through a whole host
+    W5,
     /// A million messages wait over 1,000 keys and 10 tenants: claims, memory, fairness
     W6,
     /// Ten million messages through one data directory (only when named: it takes minutes)
@@ -78,7 +81,7 @@ pub enum Workload {
 
 impl Workload {
     /// What is measured when none is named.
-    const USUAL: [Self; 5] = [Self::W1b, Self::W1s, Self::W1r, Self::W4, Self::W6];
+    const USUAL: [Self; 6] = [Self::W1b, Self::W1s, Self::W1r, Self::W4, Self::W5, Self::W6];
 
     /// Its measurements, in the order in which they are run in turn.
     fn parts(self) -> &'static [(&'static str, Side)] {
@@ -87,6 +90,7 @@ impl Workload {
             Self::W1s => &[("W1s", Side::Waybill), ("W1s", Side::Native)],
             Self::W1r => &[("W1r", Side::Waybill), ("W1r", Side::Native)],
             Self::W4 => &[("W4", Side::Waybill), ("W4", Side::Native)],
+            Self::W5 => &[("W5 nats", Side::Waybill), ("W5 nats", Side::Native), ("W5 host", Side::Waybill)],
             Self::W6 => &[("W6 10k", Side::Waybill), ("W6 1M", Side::Waybill), ("W6 fair", Side::Waybill)],
             Self::Endurance => &[],
         }
@@ -99,6 +103,7 @@ impl Workload {
             Self::W1s => 100_000,
             Self::W1r => 2_000,
             Self::W4 => 1_000_000,
+            Self::W5 => 200_000,
             Self::W6 => 1_000_000,
             Self::Endurance => 10_000_000,
         }
@@ -111,6 +116,8 @@ pub struct Bench {
     binary: PathBuf,
     /// Parts of Waybill by themselves: `tests/examples/alone.rs`.
     alone: PathBuf,
+    /// Native clients of brokers: `tests/natives`.
+    natives: PathBuf,
     config: String,
 }
 
@@ -131,10 +138,14 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode> {
     };
     let workloads = if arguments.workloads.is_empty() { &Workload::USUAL } else { arguments.workloads.as_slice() };
     let chosen = |side: Side| arguments.only.is_none_or(|only| only == side);
-    let runs_parts =
-        |workload: &Workload| *workload == Workload::W4 || *workload == Workload::W1b && chosen(Side::Store);
+    let runs_parts = |workload: &Workload| match workload {
+        Workload::W4 | Workload::W5 => true,
+        Workload::W1b => chosen(Side::Store),
+        _ => false,
+    };
     let alone = if workloads.iter().any(runs_parts) { native::alone(&repository)? } else { PathBuf::new() };
-    let bench = Bench { repository, binary, alone, config: arguments.config.clone() };
+    let natives = if workloads.contains(&Workload::W5) { native::clients(&repository)? } else { PathBuf::new() };
+    let bench = Bench { natives, repository, binary, alone, config: arguments.config.clone() };
     let mut report = Report::new(arguments.json.as_deref())?;
     for workload in workloads {
         let messages = arguments.messages.unwrap_or(workload.messages());
@@ -171,6 +182,9 @@ impl Bench {
             ("W1r", Side::Native) => latency::direct(messages).await,
             ("W4", Side::Waybill) => native::part(self, "engine", messages).await,
             ("W4", Side::Native) => native::part(self, "boundary", messages).await,
+            ("W5 nats", Side::Waybill) => broker::component(self, messages).await,
+            ("W5 nats", Side::Native) => broker::native(self, messages).await,
+            ("W5 host", _) => broker::through(self, messages).await,
             ("W6 10k", _) => backlog::claims(self, 10_000).await,
             ("W6 1M", _) => backlog::claims(self, messages).await,
             ("W6 fair", _) => backlog::fairness(self, messages).await,

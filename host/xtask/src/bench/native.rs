@@ -39,6 +39,14 @@ pub fn alone(repository: &Repository) -> Result<PathBuf> {
     Ok(repository.target.join("release").join("examples").join(format!("alone{}", std::env::consts::EXE_SUFFIX)))
 }
 
+/// Builds the native clients of brokers.
+pub fn clients(repository: &Repository) -> Result<PathBuf> {
+    let target = repository.target.join("natives");
+    let mut build = repository.cargo(["build", "--release", "--locked", "--manifest-path", "tests/natives/Cargo.toml"]);
+    run(build.arg("--target-dir").arg(&target))?;
+    Ok(target.join("release").join(format!("waybill-natives{}", std::env::consts::EXE_SUFFIX)))
+}
+
 /// A part of Waybill by itself.
 pub async fn part(bench: &Bench, part: &str, messages: u64) -> Result<Figure> {
     told(Command::new(&bench.alone).args([part, &messages.to_string()]), part, messages).await
@@ -59,7 +67,7 @@ async fn apart(kind: &str, target: &str, messages: u64) -> Result<Figure> {
 }
 
 /// Runs a program that tells what it measured.
-async fn told(command: &mut Command, kind: &str, messages: u64) -> Result<Figure> {
+pub async fn told(command: &mut Command, kind: &str, messages: u64) -> Result<Figure> {
     let output = command
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())
