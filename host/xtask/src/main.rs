@@ -3,6 +3,7 @@
 //! | command | what |
 //! |---|---|
 //! | `demo` | sets up, builds, and shows orders on their way through a real host |
+//! | `demo nats` | the same to NATS JetStream, whose server is killed meanwhile |
 //! | `test` | everything that proves Waybill; what CI runs |
 //! | `bench` | the workloads of the outbox beside native references |
 //! | `chaos kill`, `chaos model` | the kill -9 harness and the protocol model, as long as you like |

@@ -9,3 +9,4 @@ mod fake;
 mod refusing;
 mod servers;
 mod support;
+mod tls;

@@ -4,6 +4,7 @@
 //! `nats-server` isn't installed it fails loudly: a test that skips itself proves nothing.
 
 mod client;
+pub mod outage;
 mod server;
 
 pub use client::{Client, Login, Stored};

@@ -7,6 +7,7 @@
 mod commit;
 mod evidence;
 mod judge;
+mod nats;
 mod orders;
 mod result;
 
@@ -15,7 +16,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use clap::Args;
+use clap::{Args, Subcommand};
 use waybill_testkit::api::{Api, Depth};
 use waybill_testkit::process::{Host, Launch};
 use waybill_testkit::receiver::Receiver;
@@ -37,7 +38,10 @@ const STALLED_AFTER: Duration = Duration::from_secs(60);
 
 /// What to show.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct Arguments {
+    #[command(subcommand)]
+    other: Option<Other>,
     /// JSON-lines file with one order a line; the key is its `customer`, `customer_id` or `key`
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
@@ -46,17 +50,23 @@ pub struct Arguments {
     keep: bool,
 }
 
+/// Demos beside the first one.
+#[derive(Debug, Subcommand)]
+enum Other {
+    /// Deliver to NATS JetStream while its server is killed and started again, and check every message in the stream
+    Nats(nats::Arguments),
+}
+
 /// Runs it.
 pub async fn run(arguments: &Arguments) -> Result<ExitCode> {
     let repository = Repository::find()?;
+    if let Some(Other::Nats(arguments)) = &arguments.other {
+        return nats::run(&repository, arguments).await;
+    }
     let file = arguments.file.clone().unwrap_or_else(|| repository.root.join(ORDERS));
     // Before the long build, so that a bad file is known at once.
     let orders = orders::read(&file)?;
-    setup::guest_target()?;
-    if !repository.binary().is_file() {
-        eprintln!("building waybill: the first time takes 20 to 25 minutes on two cores, afterwards seconds");
-    }
-    let binary = repository.build_binary()?;
+    let binary = built(&repository)?;
     let dir = tempfile::Builder::new().prefix("waybill-demo-").tempdir().context("making a temporary folder")?;
     let launch = Launch::prepare(binary.clone(), dir.path(), &config(&dir.path().join("data")))?;
     let shown = tokio::select! {
@@ -76,6 +86,15 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode> {
         }
     }
     Ok(if shown.passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The binary, with what its build needs.
+fn built(repository: &Repository) -> Result<PathBuf> {
+    setup::guest_target()?;
+    if !repository.binary().is_file() {
+        eprintln!("building waybill: the first time takes 20 to 25 minutes on two cores, afterwards seconds");
+    }
+    repository.build_binary()
 }
 
 /// What is left when all orders are through.

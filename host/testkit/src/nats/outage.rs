@@ -1,0 +1,284 @@
+//! A real host that delivers to a real nats-server which is killed and started again under load; then the stream is read as
+//! a consumer reads it, and compared with what was enqueued.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
+
+use super::client::Stored;
+use super::server::Server;
+use crate::api::{Api, Depth};
+use crate::process::{Host, Launch};
+
+/// Name of the stream.
+pub const STREAM: &str = "ORDERS";
+/// Subject of every message.
+const SUBJECT: &str = "orders.created";
+/// Messages of one request.
+const REQUEST: usize = 100;
+/// Requests under way at once; each producer has keys of its own, so their order is known.
+const PRODUCERS: usize = 4;
+/// How long the server stays away: shorter and longer than what a call waits for it.
+const AWAY_MS: [u64; 4] = [20, 200, 900, 3_000];
+/// When nothing has moved for this long, something is wrong.
+const STALLED_AFTER: Duration = Duration::from_secs(60);
+/// Between two looks at the outbox.
+const POLL: Duration = Duration::from_millis(50);
+/// What the host gets to end in good order.
+const TERMINATE_WITHIN: Duration = Duration::from_secs(40);
+
+/// What is done.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// Messages.
+    pub messages: usize,
+    /// Keys that they have.
+    pub keys: usize,
+    /// Times the server is killed, spread over the load.
+    pub kills: usize,
+}
+
+/// How far it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Messages that the host has acknowledged to us.
+    pub enqueued: usize,
+    /// Times the server was killed.
+    pub kills: usize,
+}
+
+/// What was found.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// What was to be done.
+    pub plan: Plan,
+    /// Messages in the stream.
+    pub stored: usize,
+    /// Messages in the stream whose id is there more than once.
+    pub doubled: usize,
+    /// Messages that came by a second attempt or a later one.
+    pub repeated: usize,
+    /// Messages that the host accepted and the stream doesn't have.
+    pub missing: Vec<String>,
+    /// Places where a key's order is broken.
+    pub disorder: Vec<String>,
+    /// Messages that nobody enqueued, or another one under a known id.
+    pub foreign: Vec<String>,
+    /// Dead letters.
+    pub dead: usize,
+    /// From the first request to the last acknowledgement.
+    pub took: Duration,
+}
+
+impl Report {
+    /// Whether every promise held. A message may be there twice, under one id.
+    pub fn passed(&self) -> bool {
+        self.missing.is_empty() && self.disorder.is_empty() && self.foreign.is_empty() && self.dead == 0
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Plan { messages, keys, kills } = self.plan;
+        writeln!(f, "{messages} messages over {keys} keys, nats-server killed {kills} times, {:.1?}", self.took)?;
+        writeln!(f, "  in the stream          {}", self.stored)?;
+        writeln!(f, "  by a later attempt     {}", self.repeated)?;
+        writeln!(f, "  twice, under one id    {}", self.doubled)?;
+        writeln!(f, "  dead letters           {}", self.dead)?;
+        for (what, list) in [("missing", &self.missing), ("out of order", &self.disorder), ("foreign", &self.foreign)] {
+            writeln!(f, "  {what:<22} {}", list.len())?;
+            for line in list.iter().take(10) {
+                writeln!(f, "    {line}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Runs it with its files in `dir`. The host is `binary`.
+///
+/// # Errors
+/// Host or server don't start or don't end, or nothing moves any more.
+pub async fn run(plan: Plan, binary: &Path, dir: &Path, progress: &watch::Sender<Progress>) -> io::Result<Report> {
+    let mut server = Server::start().await?;
+    server.client().await?.create_stream(STREAM, &["orders.>"], &json!({})).await?;
+    let launch =
+        Launch::prepare(binary.to_owned(), dir, &config(&dir.join("data"), server.port())).map_err(io::Error::other)?;
+    let (host, api) = Host::ready(&launch).await.map_err(io::Error::other)?;
+    let began = Instant::now();
+    let (sent, ()) = tokio::try_join!(enqueue(&api, plan, progress), disturb(&mut server, plan, progress))?;
+    drain(&api).await?;
+    let took = began.elapsed();
+    let dead = api.dead_letters().await.map_err(io::Error::other)?.len();
+    let stored = server.client().await?.read_all(STREAM).await?;
+    let status = host.terminate(TERMINATE_WITHIN).await.map_err(io::Error::other)?;
+    if !status.success() {
+        return Err(io::Error::other(format!("the host was asked to end and ended with {status}")));
+    }
+    Ok(Report { dead, took, ..compare(plan, &sent, &stored) })
+}
+
+fn config(data: &Path, port: u16) -> String {
+    format!(
+        r#"[store]
+url = "surrealkv://{}"
+
+[outbox]
+max_attempts = 100
+backoff = {{ base_ms = 50, factor = 2.0, jitter = 0.3, cap_ms = 500 }}
+
+[transport.orders-nats]
+plugin = "nats"
+config = {{ servers = ["nats://127.0.0.1:{port}"], stream = "{STREAM}" }}
+allow = {{ net = ["tcp://127.0.0.1:{port}"] }}
+
+[[route]]
+match = "bus:orders.**"
+transport = "orders-nats"
+"#,
+        data.display()
+    )
+}
+
+/// Enqueues everything, several requests at once; answers ids with their payloads.
+async fn enqueue(api: &Api, plan: Plan, progress: &watch::Sender<Progress>) -> io::Result<Vec<(String, Value)>> {
+    let producers = (0..PRODUCERS).map(|producer| {
+        let numbers: Vec<usize> =
+            (0..plan.messages).filter(|number| number % plan.keys.max(1) % PRODUCERS == producer).collect();
+        produce(api, numbers, plan.keys, progress)
+    });
+    Ok(futures::future::try_join_all(producers).await?.concat())
+}
+
+/// Enqueues these, in their order.
+async fn produce(
+    api: &Api,
+    numbers: Vec<usize>,
+    keys: usize,
+    progress: &watch::Sender<Progress>,
+) -> io::Result<Vec<(String, Value)>> {
+    let mut sent = Vec::new();
+    for part in numbers.chunks(REQUEST) {
+        let payloads: Vec<Value> =
+            part.iter().map(|number| json!({ "key": key(*number, keys), "number": number })).collect();
+        let message = |payload: &Value| json!({ "topic": format!("bus:{SUBJECT}"), "key": payload.get("key"), "payload": payload });
+        let messages: Vec<Value> = payloads.iter().map(message).collect();
+        let reply = api.post("/v1/messages", &json!({ "messages": messages })).await;
+        let reply = reply.map_err(|error| io::Error::other(format!("{error:?}")))?;
+        let ids = reply.body.get("ids").and_then(Value::as_array).filter(|ids| ids.len() == part.len());
+        let ids = ids.ok_or_else(|| io::Error::other(format!("the host answered {} {}", reply.status, reply.body)))?;
+        sent.extend(ids.iter().filter_map(Value::as_str).map(str::to_owned).zip(payloads));
+        progress.send_modify(|progress| progress.enqueued += part.len());
+    }
+    Ok(sent)
+}
+
+fn key(number: usize, keys: usize) -> String {
+    format!("k{}", number % keys.max(1))
+}
+
+/// Kills the server and starts it again, each time when another part of the messages is enqueued.
+async fn disturb(server: &mut Server, plan: Plan, progress: &watch::Sender<Progress>) -> io::Result<()> {
+    let mut seen = progress.subscribe();
+    for kill in 0..plan.kills {
+        let from = plan.messages * (kill + 1) / (plan.kills + 1);
+        seen.wait_for(|progress| progress.enqueued >= from).await.map_err(io::Error::other)?;
+        server.kill().await?;
+        progress.send_modify(|progress| progress.kills += 1);
+        sleep(Duration::from_millis(AWAY_MS.get(kill % AWAY_MS.len()).copied().unwrap_or_default())).await;
+        server.restart().await?;
+    }
+    Ok(())
+}
+
+/// Waits until nothing is on its way.
+async fn drain(api: &Api) -> io::Result<()> {
+    let (mut seen, mut moved) = (u64::MAX, Instant::now());
+    loop {
+        let depths = api.depths().await.map_err(io::Error::other)?;
+        let left: u64 = depths.iter().map(Depth::on_the_way).sum();
+        if left == 0 {
+            return Ok(());
+        }
+        if left != seen {
+            (seen, moved) = (left, Instant::now());
+        } else if moved.elapsed() > STALLED_AFTER {
+            return Err(io::Error::other(format!("{left} messages wait and nothing moves: {depths:?}")));
+        }
+        sleep(POLL).await;
+    }
+}
+
+/// What the stream has against what was enqueued.
+fn compare(plan: Plan, sent: &[(String, Value)], stored: &[Stored]) -> Report {
+    let payloads: BTreeMap<&str, &Value> = sent.iter().map(|(id, payload)| (id.as_str(), payload)).collect();
+    let (mut seen, mut latest) = (BTreeSet::new(), BTreeMap::<String, u64>::new());
+    let (mut doubled, mut repeated) = (0, 0);
+    let (mut disorder, mut foreign) = (Vec::new(), Vec::new());
+    for message in stored {
+        let id = message.header("Nats-Msg-Id").unwrap_or_default();
+        let payload: Value = serde_json::from_slice(&message.payload).unwrap_or_default();
+        if payloads.get(id).copied() != Some(&payload) {
+            foreign.push(format!("{} {id} {payload}", message.sequence));
+            continue;
+        }
+        repeated += usize::from(message.header("x-attempt") != Some("1"));
+        if !seen.insert(id) {
+            doubled += 1;
+            continue;
+        }
+        let number = payload.get("number").and_then(Value::as_u64).unwrap_or_default();
+        let key = payload.get("key").and_then(Value::as_str).unwrap_or_default().to_owned();
+        if let Some(before) = latest.insert(key.clone(), number).filter(|before| *before >= number) {
+            disorder.push(format!("{key}: {number} came after {before}, at {}", message.sequence));
+        }
+    }
+    let missing =
+        sent.iter().filter(|(id, _)| !seen.contains(id.as_str())).map(|(id, payload)| format!("{id} {payload}"));
+    let missing = missing.collect();
+    Report { plan, stored: stored.len(), doubled, repeated, missing, disorder, foreign, dead: 0, took: Duration::ZERO }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLAN: Plan = Plan { messages: 3, keys: 1, kills: 0 };
+
+    fn sent() -> Vec<(String, Value)> {
+        (0..3).map(|number| (format!("m{number}"), json!({ "key": "k0", "number": number }))).collect()
+    }
+
+    fn stored(numbers: &[usize]) -> Vec<Stored> {
+        let message = |number: &usize| Stored {
+            sequence: 1,
+            subject: SUBJECT.to_owned(),
+            headers: vec![("Nats-Msg-Id".to_owned(), format!("m{number}")), ("x-attempt".to_owned(), "1".to_owned())],
+            payload: json!({ "key": "k0", "number": number }).to_string().into_bytes(),
+        };
+        numbers.iter().map(message).collect()
+    }
+
+    #[test]
+    fn everything_in_order_passes_and_a_double_is_counted() {
+        let report = compare(PLAN, &sent(), &stored(&[0, 1, 1, 2]));
+        assert!(report.passed(), "{report}");
+        assert_eq!((report.stored, report.doubled), (4, 1));
+    }
+
+    #[test]
+    fn a_loss_a_broken_order_and_a_stranger_are_noticed() {
+        assert_eq!(compare(PLAN, &sent(), &stored(&[0, 2])).missing.len(), 1);
+        assert_eq!(compare(PLAN, &sent(), &stored(&[0, 2, 1])).disorder.len(), 1);
+        assert_eq!(compare(PLAN, &sent(), &stored(&[0, 1, 2, 7])).foreign.len(), 1);
+        let mut dead = compare(PLAN, &sent(), &stored(&[0, 1, 2]));
+        dead.dead = 1;
+        assert!(!dead.passed());
+    }
+}
