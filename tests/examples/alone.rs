@@ -19,7 +19,6 @@ use waybill_core::ids::{Key, MessageId, Seq, Tenant};
 use waybill_core::message::{Delivery, Message, Payload};
 use waybill_core::new_message::NewMessage;
 use waybill_core::outbox::records::{Entry, Segment};
-use waybill_core::port::service::OutboxService;
 use waybill_core::port::store::{OwnerStore, Write};
 use waybill_core::port::transport::{Outcome, OutcomeSink, Transport};
 use waybill_core::route::{Pattern, Route, Routes};
