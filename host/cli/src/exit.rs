@@ -96,6 +96,12 @@ pub enum CliError {
         /// Exit code of the last failure.
         exit: Exit,
     },
+    /// Things at a transport's peer that nobody but a person may change; told already.
+    #[error("{conflicts} in conflict, left alone: change them by hand, or correct the transport's config")]
+    Conflicts {
+        /// How many.
+        conflicts: usize,
+    },
     /// Checks failed; told already.
     #[error("{failed} of {count} checks failed")]
     Checks {
@@ -128,6 +134,7 @@ impl CliError {
             Self::Client(error) => error.exit(),
             Self::Host { exit, .. } | Self::NoneDone { exit, .. } => *exit,
             Self::Partly { .. } | Self::BrokeOff { .. } => Exit::Partly,
+            Self::Conflicts { .. } => Exit::Conflict,
             Self::Io { .. } | Self::Checks { .. } | Self::Declined => Exit::Failed,
         }
     }

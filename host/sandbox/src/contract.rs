@@ -6,6 +6,7 @@ use wasmtime::component::{ComponentNamedList, InstancePre, Lift, Lower};
 
 use waybill_bindings::api::types::{CallInfo, HealthReport, Message, OpenArgs, Opened, Outcome, PluginError};
 use waybill_bindings::backoff::exports::waybill::plugin::backoff_api::{Attempt, Decision};
+use waybill_bindings::services::exports::waybill::plugin::provision_api::Change;
 
 use crate::error::SandboxError;
 use crate::load::Inspection;
@@ -31,6 +32,8 @@ const SERVICES: [&str; 13] = [
     "http",
     "http-blocking",
 ];
+/// The optional export of transports that creates what is missing at the peer.
+const PROVISION: &str = "provision-api";
 /// Packages of WASI that are linked, in any 0.2 version.
 const WASI: [&str; 7] =
     ["wasi:cli", "wasi:clocks", "wasi:random", "wasi:io", "wasi:filesystem", "wasi:sockets", "wasi:http"];
@@ -39,6 +42,7 @@ const WASI: [&str; 7] =
 pub(crate) fn check(inspection: &Inspection) -> Result<(), SandboxError> {
     check_version(&inspection.manifest.contract)?;
     check_export(inspection)?;
+    fits(&versions(inspection, PROVISION))?;
     inspection.imports.iter().try_for_each(|import| check_import(inspection.manifest.world, import))
 }
 
@@ -59,17 +63,33 @@ fn check_version(found: &str) -> Result<(), SandboxError> {
 
 fn check_export(inspection: &Inspection) -> Result<(), SandboxError> {
     let world = inspection.manifest.world;
-    let wanted = format!("{PACKAGE}/{}", world.export());
-    let versions: Vec<&str> = inspection
+    let versions = versions(inspection, world.export());
+    if versions.is_empty() {
+        let interface = format!("{PACKAGE}/{}@{CONTRACT_VERSION}", world.export());
+        return Err(SandboxError::MissingExport { world, interface });
+    }
+    fits(&versions)
+}
+
+/// Whether it can create what is missing at its peer.
+pub(crate) fn provisions(inspection: &Inspection) -> bool {
+    !versions(inspection, PROVISION).is_empty()
+}
+
+/// Versions in which an interface of ours is exported.
+fn versions<'a>(inspection: &'a Inspection, interface: &str) -> Vec<&'a str> {
+    let wanted = format!("{PACKAGE}/{interface}");
+    inspection
         .exports
         .iter()
         .filter_map(|export| export.split_once('@'))
         .filter(|(name, _)| *name == wanted)
         .map(|(_, version)| version)
-        .collect();
-    if versions.is_empty() {
-        return Err(SandboxError::MissingExport { world, interface: format!("{wanted}@{CONTRACT_VERSION}") });
-    }
+        .collect()
+}
+
+/// One of the versions must be served, if there are any.
+fn fits(versions: &[&str]) -> Result<(), SandboxError> {
     if versions.iter().any(|version| check_version(version).is_ok()) {
         return Ok(());
     }
@@ -120,6 +140,12 @@ pub(crate) fn check_transport_types<T>(pre: &InstancePre<T>) -> wasmtime::Result
     typed::<(CallInfo,), (HealthReport,), T>(pre, api, "health")?;
     typed::<(CallInfo,), Answer<()>, T>(pre, api, "tick")?;
     typed::<(CallInfo,), (), T>(pre, api, "close")
+}
+
+/// Checks the types of `provision-api`.
+pub(crate) fn check_provision_types<T>(pre: &InstancePre<T>) -> wasmtime::Result<()> {
+    typed::<(CallInfo, OpenArgs), Answer<Vec<Change>>, T>(pre, PROVISION, "plan")?;
+    typed::<(CallInfo, OpenArgs), Answer<Vec<Change>>, T>(pre, PROVISION, "apply")
 }
 
 /// Checks the types of `backoff-api`.

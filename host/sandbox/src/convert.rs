@@ -4,11 +4,15 @@
 use std::time::Duration;
 
 use waybill_bindings::api::types as wit;
+use waybill_bindings::services::exports::waybill::plugin::provision_api::{Action, Change};
 use waybill_core::message::Delivery;
+use waybill_core::port::provision::{ProvisionAction, ProvisionChange};
 use waybill_core::port::transport::{CallError, ErrorKind, Fault, Health, HealthReport, Outcome, Receipt};
 
 use crate::host::EndpointContext;
-use crate::limits::{ATTRIBUTE_BYTES_MAX, ATTRIBUTES_MAX, FAULT_CODE_BYTES_MAX, FAULT_REASON_BYTES_MAX};
+use crate::limits::{
+    ATTRIBUTE_BYTES_MAX, ATTRIBUTES_MAX, FAULT_CODE_BYTES_MAX, FAULT_REASON_BYTES_MAX, PROVISION_CHANGES_MAX,
+};
 
 const TRACEPARENT: &str = "traceparent";
 
@@ -100,6 +104,22 @@ pub(crate) fn health_report(context: &EndpointContext, report: wit::HealthReport
         },
         detail: report.detail.map(|text| context.redactor.clean_and_cut(text, FAULT_REASON_BYTES_MAX)),
     }
+}
+
+/// What a guest would do at its peer, or did.
+pub(crate) fn provision_changes(context: &EndpointContext, mut changes: Vec<Change>) -> Vec<ProvisionChange> {
+    changes.truncate(PROVISION_CHANGES_MAX);
+    let change = |change: Change| ProvisionChange {
+        target: context.redactor.clean_and_cut(change.target, ATTRIBUTE_BYTES_MAX),
+        action: match change.action {
+            Action::Keep => ProvisionAction::Keep,
+            Action::Create => ProvisionAction::Create,
+            Action::Change => ProvisionAction::Change,
+            Action::Conflict => ProvisionAction::Conflict,
+        },
+        detail: context.redactor.clean_and_cut(change.detail, FAULT_REASON_BYTES_MAX),
+    };
+    changes.into_iter().map(change).collect()
 }
 
 fn error_kind(kind: wit::ErrorKind) -> ErrorKind {

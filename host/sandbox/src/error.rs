@@ -123,6 +123,16 @@ pub enum SandboxError {
         /// What is wrong.
         cause: String,
     },
+    /// `provision = true`, and the plugin can't.
+    #[error(
+        "provision is true for {endpoint:?}, but its plugin {plugin:?} has nothing to provision: leave the key out"
+    )]
+    NoProvisioning {
+        /// Endpoint.
+        endpoint: String,
+        /// Plugin.
+        plugin: String,
+    },
     /// A grant or an ask isn't a pattern.
     #[error("{pattern:?} isn't a pattern for `allow`: {cause}")]
     Grant {
@@ -176,6 +186,7 @@ impl SandboxError {
             Self::Cache { .. } => "PLUGIN.CACHE",
             Self::Config { .. } => "PLUGIN.CONFIG",
             Self::Grant { .. } => "PLUGIN.GRANT",
+            Self::NoProvisioning { .. } => "PLUGIN.NO_PROVISIONING",
             Self::Open { .. } => "PLUGIN.OPEN_FAILED",
         }
     }

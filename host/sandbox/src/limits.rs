@@ -35,6 +35,8 @@ pub const WASI_HTTP_FIELD_BYTES_MAX: usize = 32 * 1024;
 
 /// CPU time for instantiation and `open` together: starting a Python interpreter takes seconds.
 pub const CPU_OPEN: Duration = Duration::from_secs(10);
+/// Most changes one provisioning call may answer; more are cut.
+pub const PROVISION_CHANGES_MAX: usize = 1_000;
 /// Commands waiting for one instance: more would only wait past their deadline.
 pub const LANE_QUEUE: usize = 64;
 /// A call counts as cancelled for `control.cancelled` when this is left of it, at most a fifth of its timeout.
@@ -154,6 +156,8 @@ pub struct PluginLimits {
     pub tick_timeout: Duration,
     /// Time for `health`.
     pub health_timeout: Duration,
+    /// Time for one provisioning call, instantiation included: below what `waybill` waits for an answer by default.
+    pub provision_timeout: Duration,
 }
 
 impl Default for PluginLimits {
@@ -172,6 +176,7 @@ impl Default for PluginLimits {
             open_timeout: Duration::from_secs(15),
             tick_timeout: Duration::from_secs(10),
             health_timeout: Duration::from_secs(5),
+            provision_timeout: Duration::from_secs(25),
         }
     }
 }

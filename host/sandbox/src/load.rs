@@ -12,7 +12,7 @@ use wasmtime::Engine;
 use wasmtime::component::{Component, InstancePre};
 
 use waybill_bindings::backoff::exports::waybill::plugin::backoff_api;
-use waybill_bindings::services::exports::waybill::plugin::transport_api;
+use waybill_bindings::services::exports::waybill::plugin::{provision_api, transport_api};
 
 use crate::cache::CodeOrigin;
 use crate::contract;
@@ -65,8 +65,16 @@ pub(crate) struct Loaded {
 }
 
 pub(crate) enum Code {
-    Transport { pre: InstancePre<InstanceState>, guest: transport_api::GuestIndices },
-    Backoff { pre: InstancePre<PureState>, guest: backoff_api::GuestIndices },
+    Transport {
+        pre: InstancePre<InstanceState>,
+        guest: transport_api::GuestIndices,
+        /// Only of plugins that can provision.
+        provision: Option<provision_api::GuestIndices>,
+    },
+    Backoff {
+        pre: InstancePre<PureState>,
+        guest: backoff_api::GuestIndices,
+    },
 }
 
 impl std::fmt::Debug for LoadedPlugin {
@@ -87,6 +95,10 @@ impl LoadedPlugin {
     /// What it says of itself.
     pub fn inspection(&self) -> &Inspection {
         &self.0.inspection
+    }
+    /// Whether it can create what is missing at its peer.
+    pub fn provisions(&self) -> bool {
+        matches!(self.0.code, Code::Transport { provision: Some(_), .. })
     }
     /// Whether it was compiled now or came from the cache.
     pub fn origin(&self) -> CodeOrigin {
@@ -126,7 +138,7 @@ impl Sandbox {
         contract::check(&inspection)?;
         let engine = if world == World::Backoff { &self.0.pure } else { &self.0.services };
         let (component, origin) = self.compile(engine, bytes, &inspection.digest)?;
-        let code = self.link(&component, world)?;
+        let code = self.link(&component, &inspection, world)?;
         Ok(LoadedPlugin(Arc::new(Loaded { inspection, code, origin, sandbox: self.clone() })))
     }
 
@@ -145,7 +157,7 @@ impl Sandbox {
         Ok((component, CodeOrigin::Compiled))
     }
 
-    fn link(&self, component: &Component, world: World) -> Result<Code, SandboxError> {
+    fn link(&self, component: &Component, inspection: &Inspection, world: World) -> Result<Code, SandboxError> {
         let mismatch = |error: wasmtime::Error| SandboxError::TypeMismatch { cause: one_line(&error) };
         if world == World::Backoff {
             let pre = self.0.pure_linker.instantiate_pre(component).map_err(mismatch)?;
@@ -156,7 +168,12 @@ impl Sandbox {
         let pre = self.0.services_linker.instantiate_pre(component).map_err(mismatch)?;
         let guest = transport_api::GuestIndices::new(&pre).map_err(mismatch)?;
         contract::check_transport_types(&pre).map_err(mismatch)?;
-        Ok(Code::Transport { pre, guest })
+        let mut provision = None;
+        if contract::provisions(inspection) {
+            provision = Some(provision_api::GuestIndices::new(&pre).map_err(mismatch)?);
+            contract::check_provision_types(&pre).map_err(mismatch)?;
+        }
+        Ok(Code::Transport { pre, guest, provision })
     }
 }
 

@@ -6,12 +6,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use serde_json::Value;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Mutex as AsyncMutex, OnceCell, mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 use waybill_bindings::api::types::OpenPurpose;
 use waybill_core::message::Delivery;
 use waybill_core::port::kv::KvStore;
+use waybill_core::port::provision::{ProvisionChange, ProvisionError};
 use waybill_core::port::transport::{
     CallError, ErrorKind, Fault, Health, HealthReport, Outcome, OutcomeSink, PluginIdentity, Transport, TransportLimits,
 };
@@ -21,7 +22,9 @@ use crate::convert;
 use crate::error::SandboxError;
 use crate::grants::Grants;
 use crate::host::{ContextParts, EndpointContext, ProcessSecrets, Reported, SecretProvider};
-use crate::instance::{Answer, Claim, Command, Endpoint, Lane, LaneStatus, Work, busy, closed, open, supervise};
+use crate::instance::{
+    Answer, Claim, Command, Endpoint, Lane, LaneStatus, Work, busy, closed, open, provision, supervise,
+};
 use crate::limits::{LANE_QUEUE, PluginLimits};
 use crate::load::LoadedPlugin;
 use crate::manifest::World;
@@ -50,6 +53,8 @@ pub struct TransportSettings {
     pub generation: u32,
     /// Bounds before ask and grant.
     pub limits: PluginLimits,
+    /// Create what is missing at the peer before the first instance serves. A conflict keeps the transport from opening.
+    pub provision: bool,
 }
 
 impl TransportSettings {
@@ -65,6 +70,7 @@ impl TransportSettings {
             host_id: "unnamed".to_owned(),
             generation: 1,
             limits: PluginLimits::default(),
+            provision: false,
         }
     }
 }
@@ -83,6 +89,8 @@ impl std::fmt::Debug for TransportSettings {
 pub struct WasmTransport {
     endpoint: Arc<Endpoint>,
     lanes: Vec<Handle>,
+    /// Held while a provisioning call runs: one at a time.
+    provisioning: AsyncMutex<()>,
 }
 
 struct Handle {
@@ -107,6 +115,10 @@ fn endpoint(plugin: LoadedPlugin, settings: TransportSettings) -> Result<Endpoin
         return Err(SandboxError::OtherWorld { plugin, found, asked: World::Transport });
     }
     let config = check_config(manifest, &settings.name, &settings.config)?;
+    if settings.provision && !plugin.provisions() {
+        let (endpoint, plugin) = (settings.name, manifest.name.clone());
+        return Err(SandboxError::NoProvisioning { endpoint, plugin });
+    }
     let context = EndpointContext::new(ContextParts {
         name: &settings.name,
         generation: settings.generation,
@@ -117,7 +129,8 @@ fn endpoint(plugin: LoadedPlugin, settings: TransportSettings) -> Result<Endpoin
         kv: settings.kv,
     });
     let (host_id, instances) = (settings.host_id, settings.instances.max(1));
-    Ok(Endpoint { context: Arc::new(context), config, host_id, instances, plugin })
+    let (provision, provisioned) = (settings.provision, OnceCell::new());
+    Ok(Endpoint { context: Arc::new(context), config, host_id, instances, plugin, provision, provisioned })
 }
 
 fn open_error(endpoint: &str, error: CallError) -> SandboxError {
@@ -161,7 +174,7 @@ impl WasmTransport {
                 result = Err(open_error(&endpoint.context.name, error));
             }
         }
-        Ok((Arc::new(Self { endpoint, lanes }), result))
+        Ok((Arc::new(Self { endpoint, lanes, provisioning: AsyncMutex::default() }), result))
     }
 
     /// Opens one instance with purpose `probe`, asks for its health, and closes it: whether a transport would work, while
@@ -306,6 +319,16 @@ impl Transport for WasmTransport {
             .into_iter()
             .max_by_key(|report| severity(report.health))
             .unwrap_or(HealthReport { health: Health::Down, detail: Some("no instances".to_owned()) })
+    }
+
+    async fn provision(&self, apply: bool) -> Result<Vec<ProvisionChange>, ProvisionError> {
+        let _alone = self.provisioning.lock().await;
+        let changes = provision(&self.endpoint, apply).await?;
+        if apply {
+            // What kept it from opening may be there now.
+            self.reopen();
+        }
+        Ok(changes)
     }
 
     async fn close(&self, timeout: Duration) {

@@ -69,7 +69,7 @@ pub const INTERNAL: Code = again(
 );
 
 /// Every code an HTTP answer may carry.
-pub const CODES: [Code; 31] = [
+pub const CODES: [Code; 33] = [
     no("SCHEMA.JSON", 400, "The body isn't JSON", "Correct the text at the line and column given."),
     no(
         "SCHEMA.VALIDATION_FAILED",
@@ -92,6 +92,12 @@ pub const CODES: [Code; 31] = [
         400,
         "A statement of the transaction failed",
         "Correct the SurrealQL; nothing was committed.",
+    ),
+    no(
+        "PLUGIN.NO_PROVISIONING",
+        400,
+        "The transport's plugin has nothing to provision",
+        "Create what is missing at the peer by hand.",
     ),
     no(
         "AUTH.REQUIRED",
@@ -141,6 +147,12 @@ pub const CODES: [Code; 31] = [
         500,
         "The data was written by a newer Waybill",
         "Start that version, or restore a backup.",
+    ),
+    again(
+        "PLUGIN.PROVISION_FAILED",
+        502,
+        "Provisioning failed",
+        "Do what `detail` says; part of it may be in place, and the same request goes on from there.",
     ),
     again(
         "PROVIDER.UNAVAILABLE",

@@ -220,6 +220,7 @@ mod tests {
     fn every_error_of_the_service_has_its_own_entry() {
         let store = |error| ServiceError::Store(error);
         let text = String::new;
+        let not_offered = waybill_core::port::provision::ProvisionError::NotOffered { plugin: text() };
         let errors = [
             ServiceError::Message { index: 0, error: InputError::NoEventType },
             ServiceError::Input(InputError::Expired),
@@ -232,6 +233,8 @@ mod tests {
             ServiceError::NotFound { what: "message", id: text() },
             ServiceError::State { what: "message", id: text(), state: text(), fix: "" },
             ServiceError::Busy { what: "queue", count: 1, count_max: 1 },
+            ServiceError::NoProvisioning { transport: text(), error: not_offered.clone() },
+            ServiceError::ProvisionFailed { transport: text(), error: not_offered },
             ServiceError::Unavailable(text()),
             ServiceError::OutcomeUnknown(StoreError::Other(text())),
             ServiceError::OutcomeUnknown(StoreError::DiskFull(text())),

@@ -7,13 +7,14 @@ mod floods;
 mod loading;
 mod opening;
 mod policies;
+mod provisioning;
 mod reaching;
 mod serving;
 mod support;
 mod tls;
 
 #[allow(unused_imports, reason = "named so that the check below finds them")]
-use {contained::*, floods::*, loading::*, opening::*, policies::*, reaching::*, serving::*, tls::*};
+use {contained::*, floods::*, loading::*, opening::*, policies::*, provisioning::*, reaching::*, serving::*, tls::*};
 
 macro_rules! has_a_test {
     ($name:ident) => {

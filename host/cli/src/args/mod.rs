@@ -93,7 +93,7 @@ pub enum Command {
     /// Dead letters: list, show, groups, replay, quarantine, edit, purge
     #[command(subcommand)]
     Dead(dead::Dead),
-    /// Transports: list, pause, resume, probe
+    /// Transports: list, pause, resume, probe, provision
     #[command(subcommand)]
     Transport(rest::Transport),
     /// Plugins: list the bundled ones, inspect any

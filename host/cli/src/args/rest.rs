@@ -15,7 +15,7 @@ pub struct Status {}
 /// Transports.
 #[derive(Debug, Subcommand)]
 #[command(
-    after_help = "Examples:\n  waybill transport list\n  waybill transport pause orders-nats\n  waybill transport resume orders-nats"
+    after_help = "Examples:\n  waybill transport list\n  waybill transport pause orders-nats\n  waybill transport resume orders-nats\n  waybill transport provision orders-nats --dry-run"
 )]
 pub enum Transport {
     /// All, with plugin, breaker and health
@@ -26,6 +26,24 @@ pub enum Transport {
     Resume(Name),
     /// Ask it how it is, and try its held destinations again now
     Probe(Name),
+    /// Create what is missing at its peer: streams, queues, topics
+    Provision(Provision),
+}
+
+/// How a transport's peer is provisioned.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  waybill transport provision orders-nats --dry-run\n  waybill transport provision orders-nats --yes -o json\n\nWhat would lose data is never changed; if there is any of it, the exit code is 4."
+)]
+pub struct Provision {
+    /// Its name in the configuration
+    pub name: String,
+    /// Only show what would be done
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Don't ask; needed where there is no terminal to ask on
+    #[arg(short, long)]
+    pub yes: bool,
 }
 
 /// Which transport.

@@ -10,6 +10,7 @@ mod lists;
 mod messages;
 mod one;
 mod outbox;
+mod provision;
 mod send;
 mod status;
 mod transport;

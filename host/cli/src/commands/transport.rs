@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Context, lists};
+use super::{Context, lists, provision};
 use crate::args::Format;
 use crate::args::rest::Transport;
 use crate::exit::CliError;
@@ -39,6 +39,7 @@ pub(super) async fn run(command: &Transport, context: &mut Context<'_>) -> Resul
         Transport::Pause(name) => (&name.name, "pause", "is paused: its messages wait"),
         Transport::Resume(name) => (&name.name, "resume", "goes on sending"),
         Transport::Probe(name) => (&name.name, "probe", "was asked, and held destinations are tried again"),
+        Transport::Provision(args) => return provision::run(args, context).await,
     };
     let answer = context.client.post(&["v1", "transports", name, act], &[], &json!({})).await?;
     answer.need("name", Value::as_str)?;

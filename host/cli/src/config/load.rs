@@ -304,6 +304,7 @@ fn default_http(bundled: &[&str]) -> (Vec<TransportSettings>, Routes) {
         send_timeout: None,
         http_in_flight: None,
         http_per_peer: None,
+        provision: false,
     };
     (vec![transport], Routes(vec![Route { pattern, transport: "http".into() }]))
 }

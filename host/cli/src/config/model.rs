@@ -194,6 +194,8 @@ pub struct TransportSettings {
     pub http_in_flight: Option<u64>,
     /// HTTP requests under way at once to one peer.
     pub http_per_peer: Option<u64>,
+    /// Create what is missing at the peer before it serves.
+    pub provision: bool,
 }
 
 /// `[[tenant]]`.

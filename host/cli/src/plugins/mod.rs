@@ -92,6 +92,10 @@ pub async fn prepare(sandbox: &Sandbox, config: &Config) -> Result<Plugins, Vec<
 async fn prepare_one(sandbox: &Sandbox, settings: &TransportSettings) -> Result<Prepared, SandboxError> {
     let plugin = load(sandbox, &settings.plugin, World::Transport).await?;
     check_config(plugin.manifest(), &settings.name, &settings.config)?;
+    if settings.provision && !plugin.provisions() {
+        let (endpoint, plugin) = (settings.name.clone(), plugin.manifest().name.clone());
+        return Err(SandboxError::NoProvisioning { endpoint, plugin });
+    }
     let mut grants = Grants::none().allow(settings.allow.iter().map(String::as_str))?;
     grants.secrets = settings.secrets.iter().cloned().collect();
     grants.memory_bytes = settings.memory.and_then(|bytes| usize::try_from(bytes).ok());

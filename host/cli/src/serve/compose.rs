@@ -157,6 +157,7 @@ async fn transport(
             kv: Some(Arc::clone(store) as _),
             host_id: host.to_owned(),
             limits,
+            provision: settings.provision,
             ..TransportSettings::new(settings.name.clone())
         },
     )

@@ -40,6 +40,9 @@ fn what_the_commands_write() {
         ("dead-edit", vec!["dead", "edit", "d-1", "--payload", "{\"order\": 18}"]),
         ("transport-list", vec!["transport", "list"]),
         ("transport-pause", vec!["transport", "pause", "http"]),
+        ("transport-provision-dry-run", vec!["transport", "provision", "mixed", "--dry-run"]),
+        ("transport-provision", vec!["transport", "provision", "nats", "--yes"]),
+        ("transport-provision-nothing", vec!["transport", "provision", "ready"]),
         ("audit-list", vec!["audit", "list"]),
     ] {
         snapshot(name, &ask(&host, &arguments).run());
@@ -70,6 +73,7 @@ fn errors_are_told_with_code_why_and_fix() {
         ("error-no-route", vec!["send", "--topic", "bus:nowhere", "--payload", "1"]),
         ("error-other-tenant", vec!["dead", "show", "d-1", "--tenant", "acme"]),
         ("error-transport", vec!["transport", "pause", "gone"]),
+        ("error-no-provisioning", vec!["transport", "provision", "http"]),
         ("error-payload", vec!["send", "--topic", "bus:a", "--payload", "{order: 1}"]),
         ("error-nothing-to-send", vec!["send", "--topic", "bus:a"]),
         ("error-no-topic", vec!["send", "--payload", "1"]),
@@ -124,6 +128,7 @@ fn what_answers_but_is_no_host_passes_for_none() {
         vec!["dead", "edit", "d-1", "--payload", "1"],
         vec!["transport", "list"],
         vec!["transport", "pause", "http"],
+        vec!["transport", "provision", "nats"],
         vec!["audit", "list"],
         vec!["send", "--topic", "bus:a", "--payload", "1"],
     ] {
@@ -250,6 +255,34 @@ fn a_bulk_act_is_counted_asked_for_and_watched() {
     let purge = ask(&host, &["dead", "purge", "--filter", "", "--yes"]).run();
     assert_eq!(purge.exit, Exit::Done, "{}", purge.err);
     assert!(host.acts().iter().any(|act| act.starts_with("operation purge id=*")), "{:?}", host.acts());
+}
+
+/// The plan first; nothing is applied without a yes, and a conflict is exit 4 whatever else was done.
+#[test]
+fn provisioning_is_planned_asked_for_and_applied() {
+    let host = FakeHost::start(Mood::default());
+    let refused = ask(&host, &["transport", "provision", "nats"]).run();
+    assert_eq!(refused.exit, Exit::Usage);
+    assert!(refused.err.contains("apply 1 change") && refused.err.contains("--yes"), "{}", refused.err);
+    let dry = ask(&host, &["transport", "provision", "mixed", "--dry-run"]).run();
+    assert_eq!(dry.exit, Exit::Conflict, "{}", dry.err);
+    let declined = ask(&host, &["transport", "provision", "nats"]).interactive().input("n\n").run();
+    assert_eq!(declined.exit, Exit::Failed);
+    assert!(declined.out.contains("stream ORDERS"), "the plan is shown: {}", declined.out);
+    assert!(!host.acts().iter().any(|act| act.ends_with("true")), "{:?}", host.acts());
+
+    let done = ask(&host, &["transport", "provision", "nats"]).interactive().input("y\n").run();
+    assert_eq!(done.exit, Exit::Done, "{}", done.err);
+    let mixed = ask(&host, &["transport", "provision", "mixed", "--yes", "-o", "json"]).run();
+    assert_eq!(mixed.exit, Exit::Conflict, "{}", mixed.err);
+    let told: serde_json::Value = serde_json::from_str(&mixed.out).unwrap();
+    assert_eq!((&told["applied"], &told["changes"][2]["action"]), (&true.into(), &"conflict".into()));
+    let applied: Vec<String> = host.acts().into_iter().filter(|act| act.ends_with("true")).collect();
+    assert_eq!(applied, ["provision nats true", "provision mixed true"]);
+    let ids = ask(&host, &["transport", "provision", "nats", "--dry-run", "-o", "ids"]).run();
+    assert_eq!(ids.out, "stream EVENTS\nstream ORDERS\n");
+    let lines = ask(&host, &["transport", "provision", "nats", "--dry-run", "-o", "jsonl"]).run();
+    assert_eq!(lines.out.lines().count(), 2, "{}", lines.out);
 }
 
 #[test]

@@ -9,6 +9,7 @@ use waybill_core::ids::Tenant;
 use waybill_core::new_message::NewMessage;
 use waybill_core::outbox::filter::Filter;
 use waybill_core::outbox::records::{AttemptOutcome, AttemptRecord};
+use waybill_core::port::provision::{ProvisionAction, ProvisionChange, ProvisionError};
 use waybill_core::port::query::{DeadGroup, Page};
 use waybill_core::port::service::{
     BlockedView, Check, Enqueued, MessageState, MessageView, OperationRequest, OutboxService, OutboxStats,
@@ -409,6 +410,27 @@ impl OutboxService for Outbox {
     }
     async fn settle(&self, _request: SettleRequest) -> Result<Vec<SettleAnswer>, ServiceError> {
         Ok(Vec::new())
+    }
+    async fn provision(&self, name: &str, apply: bool, _: &str) -> Result<Vec<ProvisionChange>, ServiceError> {
+        let change = |target: &str, action, detail: &str| ProvisionChange {
+            target: target.into(),
+            action,
+            detail: detail.into(),
+        };
+        let keep = change("stream EVENTS", ProvisionAction::Keep, "");
+        let create = change("stream ORDERS", ProvisionAction::Create, "subjects orders.>, 3 replicas");
+        let conflict =
+            change("queue mail", ProvisionAction::Conflict, "it is classic, wanted is quorum: move it by hand");
+        self.act(format!("provision {name} {apply}"));
+        match name {
+            "nats" => Ok(vec![keep, create]),
+            "ready" => Ok(vec![keep]),
+            "mixed" => Ok(vec![keep, create, conflict]),
+            _ => Err(ServiceError::NoProvisioning {
+                transport: name.into(),
+                error: ProvisionError::NotOffered { plugin: "http".into() },
+            }),
+        }
     }
     async fn audit(&self, _: Option<&Tenant>, _: usize) -> Result<Vec<AuditEvent>, ServiceError> {
         let event = |at, object: &str| AuditEvent {

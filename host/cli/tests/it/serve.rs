@@ -191,6 +191,10 @@ fn a_wrong_configuration_or_plugin_keeps_it_from_starting_with_exit_2() {
         ("[outbox]\nbach = 1\n", "CONFIG.UNKNOWN_KEY"),
         ("[transport.a]\nplugin = \"backoff-fibonacci\"\n[plugins]\ncache = \"./cache\"\n", "PLUGIN.OTHER_WORLD"),
         ("[transport.a]\nplugin = \"noop\"\nconfig = { x = 1 }\n[plugins]\ncache = \"./cache\"\n", "PLUGIN.CONFIG"),
+        (
+            "[transport.a]\nplugin = \"noop\"\nprovision = true\n[plugins]\ncache = \"./cache\"\n",
+            "PLUGIN.NO_PROVISIONING",
+        ),
         ("[server]\nlisten = \"0.0.0.0:0\"\n", "CONFIG.LISTEN"),
     ] {
         std::fs::write(&config, format!("{text}[store]\nurl = \"surrealkv://./data\"\n")).unwrap();

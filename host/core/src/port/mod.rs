@@ -3,6 +3,7 @@
 
 pub mod backoff;
 pub mod kv;
+pub mod provision;
 pub mod query;
 pub mod service;
 pub mod store;

@@ -10,6 +10,7 @@ use crate::ids::Tenant;
 use crate::new_message::NewMessage;
 use crate::outbox::filter::FilterError;
 use crate::outbox::records::AttemptRecord;
+use crate::port::provision::{ProvisionChange, ProvisionError};
 use crate::port::query::{DeadGroup, Page};
 use crate::port::store::StoreError;
 use crate::port::transact::{AuditEvent, Operation, Statement};
@@ -74,6 +75,22 @@ pub enum ServiceError {
         /// Its bound.
         count_max: usize,
     },
+    /// The plugin of a transport has no provisioning.
+    #[error("transport {transport:?}: {error}")]
+    NoProvisioning {
+        /// Transport.
+        transport: String,
+        /// Whose plugin it is, and what to do.
+        error: ProvisionError,
+    },
+    /// Provisioning failed.
+    #[error("transport {transport:?}: {error}")]
+    ProvisionFailed {
+        /// Transport.
+        transport: String,
+        /// What the plugin said, or what became of it.
+        error: ProvisionError,
+    },
     /// The host drains or has lost the shard.
     #[error("this host doesn't take messages now: {0}")]
     Unavailable(String),
@@ -95,6 +112,8 @@ impl ServiceError {
             Self::NotFound { .. } => "OUTBOX.NOT_FOUND",
             Self::State { .. } => "OUTBOX.STATE",
             Self::Busy { .. } => "OUTBOX.BUSY",
+            Self::NoProvisioning { .. } => "PLUGIN.NO_PROVISIONING",
+            Self::ProvisionFailed { .. } => "PLUGIN.PROVISION_FAILED",
             Self::Unavailable(_) => "PROVIDER.UNAVAILABLE",
             Self::OutcomeUnknown(StoreError::DiskFull(_)) => "STORAGE.DISK_FULL",
             Self::OutcomeUnknown(_) => "TX.TIMEOUT",
@@ -437,6 +456,8 @@ pub trait OutboxService: Send + Sync + 'static {
     async fn claim(&self, request: ClaimRequest) -> Result<Vec<ClaimedMessage>, ServiceError>;
     /// Does what a worker wants with messages it claimed: an answer for each, in order.
     async fn settle(&self, request: SettleRequest) -> Result<Vec<SettleAnswer>, ServiceError>;
+    /// What is missing at a transport's peer; with `apply`, creates it and answers what was done.
+    async fn provision(&self, transport: &str, apply: bool, actor: &str) -> Result<Vec<ProvisionChange>, ServiceError>;
     /// Latest audit events.
     async fn audit(&self, tenant: Option<&Tenant>, limit: usize) -> Result<Vec<AuditEvent>, ServiceError>;
     /// Checks for `/readyz`; ready when none is `fail`.

@@ -9,6 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
+use super::provision::{ProvisionChange, ProvisionError};
 use crate::message::Delivery;
 
 /// What the receiver gave back for a delivered message. Kept in the history.
@@ -185,6 +186,11 @@ pub trait Transport: Send + Sync + 'static {
     ) -> Result<Vec<Outcome>, CallError>;
     /// How it is.
     async fn health(&self) -> HealthReport;
+    /// What is missing at the peer; with `apply` it is created and changed, and the answer is what was done. Never takes part
+    /// in sending. Conflicts are told and left alone.
+    async fn provision(&self, _apply: bool) -> Result<Vec<ProvisionChange>, ProvisionError> {
+        Err(ProvisionError::NotOffered { plugin: self.identity().plugin })
+    }
     /// Ends all instances in good order, within `timeout`.
     async fn close(&self, timeout: Duration);
 }

@@ -7,11 +7,13 @@
 //! | `dead` | dead letters |
 //! | `operations` | bulk acts that survive a crash |
 //! | `workers` | claims and settlements of workers outside |
+//! | `provision` | what is missing at a transport's peer |
 //! | `stats` | depths, what is blocked, transports, readiness |
 
 mod dead;
 mod enqueue;
 pub(crate) mod operations;
+mod provision;
 mod stats;
 mod views;
 mod workers;
@@ -25,6 +27,7 @@ use serde_json::Value;
 use waybill_core::ids::{MessageId, ShardId, Tenant};
 use waybill_core::new_message::NewMessage;
 use waybill_core::outbox::filter::Filter;
+use waybill_core::port::provision::ProvisionChange;
 use waybill_core::port::query::{DeadGroup, Page};
 use waybill_core::port::service::{
     BlockedView, Check, Enqueued, MessageView, OperationRequest, OutboxService, OutboxStats, ServiceError,
@@ -244,6 +247,9 @@ impl OutboxService for Outbox {
     }
     async fn settle(&self, request: SettleRequest) -> Result<Vec<SettleAnswer>, ServiceError> {
         self.settle_claimed(request).await
+    }
+    async fn provision(&self, transport: &str, apply: bool, actor: &str) -> Result<Vec<ProvisionChange>, ServiceError> {
+        self.provision_transport(transport, apply, actor).await
     }
     async fn audit(&self, tenant: Option<&Tenant>, limit: usize) -> Result<Vec<AuditEvent>, ServiceError> {
         Ok(self.context.stores.transact.audit_tail(tenant, limit).await?)

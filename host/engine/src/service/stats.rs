@@ -144,7 +144,7 @@ impl Outbox {
         leases
     }
 
-    fn no_transport(name: &str) -> ServiceError {
+    pub(super) fn no_transport(name: &str) -> ServiceError {
         ServiceError::NotFound { what: "transport", id: name.to_owned() }
     }
 

@@ -1,7 +1,9 @@
-//! Bulk acts on dead letters.
+//! Bulk acts on dead letters, and provisioning.
 
+use waybill_core::port::provision::{ProvisionAction, ProvisionChange, ProvisionError};
 use waybill_core::port::service::{MessageState, OperationRequest, ServiceError};
 use waybill_core::port::transact::{Operation, OperationState};
+use waybill_core::port::transport::{CallError, ErrorKind, Fault};
 use waybill_testkit::fake_transport::{ack, permanent};
 
 use crate::support::*;
@@ -153,4 +155,35 @@ async fn a_bulk_act_survives_trouble_of_the_store_and_counts_right() {
     let over = until_over(&host, &operation.id).await;
     assert_eq!((over.state, over.done + over.failed), (OperationState::Done, 60));
     host.until_done(&ids).await;
+}
+
+/// A plan leaves no trace; what was applied, or tried, does.
+#[tokio::test(start_paused = true)]
+async fn what_was_provisioned_is_in_the_audit() {
+    let world = World::new();
+    let host = world.start().await;
+    let bare = host.outbox.provision("main", true, "ops").await;
+    assert!(matches!(bare, Err(ServiceError::NoProvisioning { .. })), "{bare:?}");
+    let gone = host.outbox.provision("gone", true, "ops").await;
+    assert!(matches!(gone, Err(ServiceError::NotFound { .. })), "{gone:?}");
+
+    let change = |target: &str, action| ProvisionChange { target: target.into(), action, detail: String::new() };
+    let changes = vec![change("stream A", ProvisionAction::Create), change("stream B", ProvisionAction::Conflict)];
+    world.main.set_provisioned(Ok(changes.clone()));
+    assert_eq!(host.outbox.provision("main", false, "ops").await, Ok(changes.clone()));
+    assert!(host.audit_of("TransportProvisioned").await.is_empty());
+    assert_eq!(host.outbox.provision("main", true, "ops").await, Ok(changes));
+
+    let fault = Fault::new("NATS.GONE", "nobody listens");
+    world.main.set_provisioned(Err(ProvisionError::Failed(CallError { kind: ErrorKind::Unavailable, fault })));
+    let failed = host.outbox.provision("main", true, "ops").await;
+    assert!(matches!(failed, Err(ServiceError::ProvisionFailed { .. })), "{failed:?}");
+
+    let events = host.audit_of("TransportProvisioned").await;
+    let told: Vec<_> = events.iter().map(|event| (event.actor.as_str(), event.object.as_str())).collect();
+    assert_eq!(told, [("ops", "main"), ("ops", "main")]);
+    let mut details: Vec<String> = events.iter().map(|event| event.detail.to_string()).collect();
+    details.sort();
+    assert!(details[0].contains("stream A") && details[0].contains("conflicts"), "{details:?}");
+    assert!(details[1].contains("NATS.GONE"), "{details:?}");
 }

@@ -15,6 +15,7 @@ mod crash;
 mod lane;
 mod open;
 mod probe;
+mod provision;
 mod serve;
 mod supervise;
 
@@ -22,4 +23,5 @@ pub(crate) use command::{Answer, Claim, Command, Work};
 pub(crate) use lane::{Lane, LaneStatus, busy, closed};
 pub(crate) use open::{Endpoint, open};
 pub(crate) use probe::probe;
+pub(crate) use provision::provision;
 pub(crate) use supervise::supervise;

@@ -4,6 +4,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use futures::FutureExt;
+use tokio::sync::OnceCell;
 use tokio::time::{Instant, timeout_at};
 use wasmtime::{Store, UpdateDeadline};
 use waybill_bindings::api::types::{CallInfo, OpenArgs, OpenPurpose, Opened, PluginError};
@@ -12,6 +13,7 @@ use waybill_core::port::transport::{CallError, ErrorKind};
 
 use super::crash::{CpuExhausted, Crash};
 use super::lane::Facts;
+use super::provision::provision_at_start;
 use crate::convert::{call_error, to_millis};
 use crate::cpu::CpuMeter;
 use crate::host::{CallRecord, EndpointContext, InstanceState, Reported};
@@ -31,6 +33,10 @@ pub(crate) struct Endpoint {
     pub(crate) config: String,
     pub(crate) host_id: String,
     pub(crate) instances: u32,
+    /// Provision before the first instance serves.
+    pub(crate) provision: bool,
+    /// That is done.
+    pub(crate) provisioned: OnceCell<()>,
 }
 
 /// An open instance.
@@ -66,6 +72,10 @@ pub(crate) async fn open(
     purpose: OpenPurpose,
     reported: Reported,
 ) -> Result<Live, OpenFailure> {
+    if endpoint.provision && purpose == OpenPurpose::Serve {
+        // The instances wait for one of them; if it fails, the next try of any begins anew.
+        endpoint.provisioned.get_or_try_init(|| provision_at_start(endpoint)).await.map_err(OpenFailure::Told)?;
+    }
     let limits = &endpoint.context.limits;
     let started = Instant::now();
     let deadline = started + limits.open_timeout;
@@ -100,7 +110,7 @@ pub(crate) async fn open(
     }
 }
 
-fn store(endpoint: &Endpoint, number: u32, cpu: Arc<CpuMeter>, reported: Reported) -> Store<InstanceState> {
+pub(super) fn store(endpoint: &Endpoint, number: u32, cpu: Arc<CpuMeter>, reported: Reported) -> Store<InstanceState> {
     let context = Arc::clone(&endpoint.context);
     let fuel = context.limits.hostcall_bytes();
     let state = InstanceState::new(context, number, cpu, reported);
@@ -124,16 +134,25 @@ async fn enter(
     purpose: OpenPurpose,
     store: &mut Store<InstanceState>,
 ) -> wasmtime::Result<(Guest, Result<Opened, PluginError>)> {
-    let Code::Transport { pre, guest } = &endpoint.plugin.0.code else {
+    let Code::Transport { pre, guest, .. } = &endpoint.plugin.0.code else {
         return Err(wasmtime::format_err!("the plugin isn't a transport"));
     };
     let instance = pre.instantiate_async(&mut *store).await?;
     let guest = guest.load(&mut *store, &instance)?;
+    let timeout = to_millis(endpoint.context.limits.open_timeout);
+    let call = CallInfo { id: OPEN_CALL, timeout, traceparent: None, attributes: Vec::new() };
+    let args = open_args(endpoint, number, purpose);
+    let opened = {
+        let guest = guest.clone();
+        store.run_concurrent(async move |accessor| guest.call_open(accessor, call, args).await).await??
+    };
+    Ok((guest, opened))
+}
+
+/// What an instance is told at its start.
+pub(super) fn open_args(endpoint: &Endpoint, number: u32, purpose: OpenPurpose) -> OpenArgs {
     let context = &endpoint.context;
-    let limits = &context.limits;
-    let call =
-        CallInfo { id: OPEN_CALL, timeout: to_millis(limits.open_timeout), traceparent: None, attributes: Vec::new() };
-    let args = OpenArgs {
+    OpenArgs {
         name: context.name.to_string(),
         config: endpoint.config.clone(),
         purpose,
@@ -141,13 +160,8 @@ async fn enter(
         instances: endpoint.instances,
         host_id: endpoint.host_id.clone(),
         generation: context.generation.to_string(),
-        max_batch: limits.max_batch,
-        max_batch_bytes: limits.max_batch_bytes,
+        max_batch: context.limits.max_batch,
+        max_batch_bytes: context.limits.max_batch_bytes,
         attributes: vec![("host-version".to_owned(), env!("CARGO_PKG_VERSION").to_owned())],
-    };
-    let opened = {
-        let guest = guest.clone();
-        store.run_concurrent(async move |accessor| guest.call_open(accessor, call, args).await).await??
-    };
-    Ok((guest, opened))
+    }
 }

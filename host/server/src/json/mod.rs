@@ -11,6 +11,7 @@ pub mod message;
 pub mod message_out;
 pub mod out;
 pub mod post;
+pub mod provision;
 pub mod requests;
 mod scalars;
 pub mod workers;

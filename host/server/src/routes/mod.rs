@@ -47,6 +47,7 @@ pub(crate) fn all() -> OpenApiRouter<App> {
         .routes(routes!(transports::pause))
         .routes(routes!(transports::resume))
         .routes(routes!(transports::probe))
+        .routes(routes!(transports::provision))
         .routes(routes!(system::audit))
         .routes(routes!(system::whoami))
         .routes(routes!(system::livez))

@@ -1,12 +1,14 @@
 //! `/v1/transports`.
 
-use axum::extract::{Path, State};
+use axum::extract::{Path, Request, State};
 use axum::response::Response;
 
 use super::ok;
 use crate::app::App;
+use crate::body;
 use crate::caller::Caller;
 use crate::json::out::{List, TransportOut};
+use crate::json::provision::{ProvisionIn, ProvisionOut};
 use crate::openapi::Problems;
 use crate::problem::Problem;
 
@@ -61,4 +63,23 @@ pub(crate) async fn probe(
     Path(name): Path<String>,
 ) -> Result<Response, Problem> {
     ok(&TransportOut::from(app.service.probe(&name, caller.name()).await?))
+}
+
+/// Provision a transport's peer
+///
+/// Without `apply` it answers a plan and changes nothing. With it, what is missing is created, what differs is changed, and what
+/// would lose data (`conflict`) is left alone. Safe to repeat.
+#[utoipa::path(post, path = "/v1/transports/{name}/provision", tag = "transports", operation_id = "provisionTransport",
+    params(("name" = String, Path, description = "Transport.")), request_body = ProvisionIn,
+    responses((status = 200, description = "What would be done, or was done.", body = ProvisionOut), Problems),
+    extensions(("x-waybill-permission" = json!("manage"))))]
+pub(crate) async fn provision(
+    State(app): State<App>,
+    caller: Caller,
+    Path(name): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let asked: ProvisionIn = body::json(&app, request).await?;
+    let changes = app.service.provision(&name, asked.apply, caller.name()).await?;
+    ok(&ProvisionOut::new(name, asked.apply, changes))
 }

@@ -17,6 +17,7 @@ fn example(method: &str, path: &str) -> Request<Body> {
         "/v1/operations" => r#"{"kind":"purge","filter":"id=*"}"#,
         "/v1/outbox/claim" => r#"{"worker_id":"w"}"#,
         "/v1/outbox/settle" => r#"{"items":[{"id":"x","token":"t","result":"ack"}]}"#,
+        "/v1/transports/web/provision" => r#"{"apply":true}"#,
         "/v1/messages/x/reschedule" => r#"{"not_before":1790000000123}"#,
         "/v1/dead-letters/x/quarantine" => r#"{"note":"x"}"#,
         _ => "{}",

@@ -61,6 +61,7 @@ fn every_call_of_the_surface_is_there() {
         "POST /v1/transports/{name}/pause",
         "POST /v1/transports/{name}/resume",
         "POST /v1/transports/{name}/probe",
+        "POST /v1/transports/{name}/provision",
         "GET /v1/audit",
         "GET /v1/whoami",
         "GET /livez",
@@ -162,6 +163,7 @@ async fn answers_are_as_documented() {
             "/v1/outbox/settle",
             r#"{"items":[{"id":"a","token":"t","result":"nack"},{"id":"b","token":"old","result":"ack"}]}"#,
         ),
+        ("/v1/transports/{name}/provision", r#"{"apply":false}"#),
     ];
     let mut checked = 0;
     for (template, item) in document["paths"].as_object().unwrap() {

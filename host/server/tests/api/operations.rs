@@ -65,3 +65,24 @@ async fn transports_are_listed_paused_resumed_and_probed() {
     assert_eq!(api.post("/v1/transports/gone/probe", "").await.problem().0, 404);
     assert_eq!(api.fake.calls(), ["pause web local", "resume web local", "probe web local", "probe gone local"]);
 }
+
+#[tokio::test]
+async fn provisioning_is_planned_and_applied() {
+    let api = Api::open();
+    let plan = api.post("/v1/transports/web/provision", r#"{"apply":false}"#).await.json();
+    assert_eq!((&plan["applied"], &plan["changes"][0]["action"]), (&json!(false), &json!("create")));
+    let done = api.post("/v1/transports/web/provision", r#"{"apply":true}"#).await.json();
+    assert_eq!((&done["applied"], &done["changes"][0]["target"]), (&json!(true), &json!("stream ORDERS")));
+    for (name, body, problem) in [
+        ("gone", r#"{"apply":true}"#, (404, "OUTBOX.NOT_FOUND")),
+        ("bare", r#"{"apply":true}"#, (400, "PLUGIN.NO_PROVISIONING")),
+        ("down", r#"{"apply":false}"#, (502, "PLUGIN.PROVISION_FAILED")),
+        // Whether to change something is never guessed.
+        ("web", "{}", (400, "SCHEMA.VALIDATION_FAILED")),
+        ("web", r#"{"apply":true,"force":true}"#, (400, "SCHEMA.VALIDATION_FAILED")),
+    ] {
+        let answer = api.post(&format!("/v1/transports/{name}/provision"), body).await;
+        assert_eq!(answer.problem(), (problem.0, problem.1.to_owned()), "{name} {body}");
+    }
+    assert_eq!(api.fake.calls()[..2], ["provision web false local", "provision web true local"]);
+}

@@ -14,10 +14,11 @@ use tower::ServiceExt;
 use waybill_core::ids::Tenant;
 use waybill_core::new_message::NewMessage;
 use waybill_core::outbox::records::{AttemptOutcome, AttemptRecord};
+use waybill_core::port::provision::{ProvisionAction, ProvisionChange, ProvisionError};
 use waybill_core::port::query::{DeadGroup, Page};
 use waybill_core::port::service::*;
 use waybill_core::port::transact::{AuditEvent, Operation, OperationState, Statement};
-use waybill_core::port::transport::{Health, HealthReport, PluginIdentity, Receipt};
+use waybill_core::port::transport::{CallError, ErrorKind, Fault, Health, HealthReport, PluginIdentity, Receipt};
 use waybill_core::port::workers::*;
 use waybill_core::time::UnixMillis;
 use waybill_server::auth::{Role, StaticTokens, Tenants, TokenRecord};
@@ -352,6 +353,27 @@ impl OutboxService for Fake {
             }
         };
         Ok(items.into_iter().map(answer).collect())
+    }
+    async fn provision(&self, transport_name: &str, apply: bool, actor: &str) -> Served<Vec<ProvisionChange>> {
+        self.told(format!("provision {transport_name} {apply} {actor}"))?;
+        let transport = transport_name.to_owned();
+        match transport_name {
+            "gone" => Err(ServiceError::NotFound { what: "transport", id: transport }),
+            "bare" => {
+                let error = ProvisionError::NotOffered { plugin: "http".to_owned() };
+                Err(ServiceError::NoProvisioning { transport, error })
+            }
+            "down" => {
+                let fault = Fault::new("NATS.CONNECT", "nobody listens");
+                let error = ProvisionError::Failed(CallError { kind: ErrorKind::Unavailable, fault });
+                Err(ServiceError::ProvisionFailed { transport, error })
+            }
+            _ => Ok(vec![ProvisionChange {
+                target: "stream ORDERS".to_owned(),
+                action: ProvisionAction::Create,
+                detail: "subjects orders.>".to_owned(),
+            }]),
+        }
     }
     async fn audit(&self, tenant: Option<&Tenant>, limit: usize) -> Served<Vec<AuditEvent>> {
         self.told(format!("audit {} {limit}", name(tenant)))?;

@@ -20,6 +20,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 use waybill_core::message::Delivery;
+use waybill_core::port::provision::{ProvisionChange, ProvisionError};
 use waybill_core::port::transport::{
     CallError, ErrorKind, Fault, Health, HealthReport, Outcome, OutcomeSink, PluginIdentity, Transport, TransportLimits,
 };
@@ -35,6 +36,7 @@ pub struct FakeTransport {
     limits: Mutex<TransportLimits>,
     identity: Mutex<PluginIdentity>,
     health: Mutex<HealthReport>,
+    provisioned: Mutex<Result<Vec<ProvisionChange>, ProvisionError>>,
     script: Mutex<Arc<Script>>,
     log: Mutex<Log>,
     /// Rung after every change of the log.
@@ -55,8 +57,10 @@ impl FakeTransport {
             digest: format!("sha256:{}", "ab".repeat(32)),
             generation: 1,
         };
+        let not_offered = ProvisionError::NotOffered { plugin: identity.plugin.clone() };
         Arc::new(Self {
             name,
+            provisioned: Mutex::new(Err(not_offered)),
             limits: Mutex::new(TransportLimits {
                 lanes: 1,
                 calls_per_lane: 1,
@@ -99,6 +103,11 @@ impl FakeTransport {
     /// Changes how it says it is.
     pub fn set_health(&self, health: Health, detail: Option<&str>) {
         *self.health.lock() = HealthReport { health, detail: detail.map(str::to_owned) };
+    }
+
+    /// Changes what comes of provisioning.
+    pub fn set_provisioned(&self, result: Result<Vec<ProvisionChange>, ProvisionError>) {
+        *self.provisioned.lock() = result;
     }
 
     /// Forgets deliveries instead of keeping them: for measurements.
@@ -230,6 +239,9 @@ impl Transport for FakeTransport {
     }
     async fn health(&self) -> HealthReport {
         self.health.lock().clone()
+    }
+    async fn provision(&self, _apply: bool) -> Result<Vec<ProvisionChange>, ProvisionError> {
+        self.provisioned.lock().clone()
     }
     async fn close(&self, _timeout: Duration) {
         self.closed.store(true, Ordering::Release);

@@ -179,6 +179,34 @@ async fn an_unknown_issuer_is_refused() {
     is_tls_error(&talk(address, &["connect tls"]).await, &["unknown issuer", "set ca-secret"]);
 }
 
+/// Where the server of [`the_platforms_roots_count`] is, in the process that it starts.
+const OWN_PROCESS: &str = "WAYBILL_TEST_TLS_SERVER";
+
+/// The platform's roots are read once a process, so one of its own is told of others: this test, once more.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_platforms_roots_count() {
+    if let Ok(address) = std::env::var(OWN_PROCESS) {
+        let seen = talk(address.parse().unwrap(), &["connect tls", "write hello", "read 5 5"]).await;
+        return println!("seen: {seen}");
+    }
+    let address = tls(Terms::default(), echo).await;
+    let roots = tempfile::NamedTempFile::new().unwrap();
+    let asks = async |ca: &str| {
+        std::fs::write(roots.path(), ca).unwrap();
+        let child = tokio::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "tls::the_platforms_roots_count", "--nocapture"])
+            .env("SSL_CERT_FILE", roots.path())
+            .env_remove("SSL_CERT_DIR")
+            .env(OWN_PROCESS, address.to_string())
+            .output();
+        String::from_utf8(child.await.unwrap().stdout).unwrap()
+    };
+    let trusting = asks(&CA.pem).await;
+    assert!(trusting.contains("seen: connected; written; got \"hello\""), "{trusting}");
+    let stranger = asks(&OTHER_CA.pem).await;
+    assert!(stranger.contains("seen: NetError::Tls(") && stranger.contains("set ca-secret"), "{stranger}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_certificate_must_have_the_name() {
     let address = tls(Terms::with(CA.server(&["broker.example", "localhost"])), echo).await;

@@ -47,6 +47,7 @@ pub fn transport(
     let send_timeout = section.optional_duration("send_timeout", None, Duration::from_millis(100));
     let http_in_flight = section.optional_integer("http_in_flight", None, 1..=100_000);
     let http_per_peer = section.optional_integer("http_per_peer", None, 1..=100_000);
+    let provision = section.boolean("provision", false);
     section.done();
     Some(TransportSettings {
         name: name.to_owned(),
@@ -61,6 +62,7 @@ pub fn transport(
         send_timeout,
         http_in_flight,
         http_per_peer,
+        provision,
     })
 }
 

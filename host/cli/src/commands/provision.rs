@@ -1,0 +1,92 @@
+//! `waybill transport provision`: plan, ask, apply.
+
+use serde_json::{Value, json};
+
+use super::Context;
+use crate::args::Format;
+use crate::args::rest::Provision;
+use crate::client::Answer;
+use crate::exit::CliError;
+use crate::output::{self, View, column, number, text};
+
+/// How a plan is shown.
+const VIEW: View<'_> = View {
+    columns: &[
+        column("ACTION", |item| text(item, "action")),
+        column("TARGET", |item| text(item, "target")),
+        column("DETAIL", |item| Some(text(item, "detail")).filter(|detail| !detail.is_empty()).unwrap_or("-".into())),
+    ],
+    id: |item| text(item, "target"),
+    none: "the plugin names nothing that it needs at the peer",
+};
+
+/// What would be done to the peer of a transport, or was done.
+struct Changes {
+    answer: Answer,
+    list: Vec<Value>,
+}
+
+impl Changes {
+    async fn ask(context: &Context<'_>, name: &str, apply: bool) -> Result<Self, CliError> {
+        let answer =
+            context.client.post(&["v1", "transports", name, "provision"], &[], &json!({ "apply": apply })).await?;
+        let list = answer.need("changes", Value::as_array)?.clone();
+        Ok(Self { answer, list })
+    }
+
+    fn of(&self, action: &str) -> usize {
+        self.list.iter().filter(|change| change.get("action").and_then(Value::as_str) == Some(action)).count()
+    }
+
+    /// How many things aren't as they should be and can be made so.
+    fn to_do(&self) -> usize {
+        self.of("create") + self.of("change")
+    }
+
+    fn show(&self, context: &mut Context<'_>) -> Result<(), CliError> {
+        match context.format {
+            Format::Json => context.term.line(self.answer.text.trim_end()),
+            format => output::list(context.term, format, &self.list, &VIEW),
+        }
+    }
+
+    /// Conflicts need somebody's decision, so they are no success.
+    fn verdict(&self) -> Result<(), CliError> {
+        match self.of("conflict") {
+            0 => Ok(()),
+            conflicts => Err(CliError::Conflicts { conflicts }),
+        }
+    }
+}
+
+/// Runs it.
+pub(super) async fn run(args: &Provision, context: &mut Context<'_>) -> Result<(), CliError> {
+    let name = &args.name;
+    let plan = Changes::ask(context, name, false).await?;
+    let what = number(plan.to_do() as u64, "change", "changes");
+    if args.dry_run || plan.to_do() == 0 {
+        plan.show(context)?;
+        if plan.to_do() == 0 {
+            context.term.say("nothing to do");
+        }
+        return plan.verdict();
+    }
+    if !args.yes {
+        if !context.term.interactive {
+            return Err(CliError::usage(
+                format!("this would apply {what} to the peer of {name}, and there is no terminal to ask on"),
+                "look with --dry-run, then add --yes",
+            ));
+        }
+        if context.format == Format::Table {
+            plan.show(context)?;
+        }
+        if !context.term.confirm(&format!("apply {what} to the peer of {name}?"))? {
+            return Err(CliError::Declined);
+        }
+    }
+    let done = Changes::ask(context, name, true).await?;
+    done.show(context)?;
+    context.term.say(&format!("applied {} to the peer of {name}", number(done.to_do() as u64, "change", "changes")));
+    done.verdict()
+}
