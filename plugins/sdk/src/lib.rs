@@ -20,6 +20,7 @@
 //! ```
 //!
 //! - [`transport`]: the trait [`transport::Transport`], its types, [`export_transport!`]
+//! - [`provision`]: the trait [`provision::Provision`] of transports that create what is missing at their peer, [`export_provision!`]
 //! - [`backoff`]: the trait [`backoff::Backoff`], its types, [`export_backoff!`]
 //! - [`host`]: what the host lends: `http`, `net`, `kv`, `secrets`, `metrics`
 //! - [`net`]: byte streams for protocols of one's own; [`secret`]: granted secrets as text; [`time`]: instants as text
@@ -38,6 +39,7 @@ pub mod log;
 mod manifest;
 pub mod net;
 mod outcome;
+pub mod provision;
 pub mod secret;
 pub mod time;
 pub mod transport;

@@ -2,19 +2,11 @@
 //! another value; `name!` can't be changed. `address` is the way a plan fails, if it isn't empty. Sends report the things that are there.
 use guests::{CallInfo, Config, ErrorKind, Fault, Message, OpenArgs, Opened, Outcome, PluginError, Transport};
 use waybill_plugin::host::kv;
+use waybill_plugin::provision::{Action, Change, Provision};
 
 waybill_plugin::manifest!("manifests/transport.toml");
 waybill_plugin::export_transport!(Things);
-
-mod provisioning {
-    wit_bindgen::generate!({
-        path: "../../wit",
-        inline: "package fixture:provisions; world provisions { export waybill:plugin/provision-api@0.1.0; }",
-        world: "fixture:provisions/provisions",
-        with: { "waybill:plugin/types@0.1.0": waybill_plugin::transport::bindings::waybill::plugin::types },
-    });
-}
-use provisioning::exports::waybill::plugin::provision_api::{Action, Change, Guest};
+waybill_plugin::export_provision!(Things);
 
 struct Things;
 
@@ -63,15 +55,14 @@ fn look(config: &Config) -> Result<Vec<Change>, PluginError> {
     Ok(changes)
 }
 
-struct Provisioning;
+impl Provision for Things {
+    type Config = Config;
 
-impl Guest for Provisioning {
-    async fn plan(_: CallInfo, args: OpenArgs) -> Result<Vec<Change>, PluginError> {
-        look(&waybill_plugin::config::parse(&args.config)?)
+    async fn plan(_: &CallInfo, _: &OpenArgs, config: Config) -> Result<Vec<Change>, PluginError> {
+        look(&config)
     }
 
-    async fn apply(_: CallInfo, args: OpenArgs) -> Result<Vec<Change>, PluginError> {
-        let config: Config = waybill_plugin::config::parse(&args.config)?;
+    async fn apply(_: &CallInfo, _: &OpenArgs, config: Config) -> Result<Vec<Change>, PluginError> {
         let changes = look(&config)?;
         for (change, name) in changes.iter().zip(&config.names) {
             if matches!(change.action, Action::Create | Action::Change) {
@@ -83,6 +74,3 @@ impl Guest for Provisioning {
         Ok(changes)
     }
 }
-
-#[cfg(target_family = "wasm")]
-provisioning::export!(Provisioning with_types_in provisioning);

@@ -410,7 +410,7 @@ async fn time_runs_out_without_loss() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_peer_without_tls_is_recognised() {
+async fn a_peer_without_tls_or_with_an_old_one_is_recognised() {
     for garbage in ["HTTP/1.1 400 Bad Request\r\n\r\n", "INFO {}\r\n", "\0\0\0\0\0\0\0\0\0\0"] {
         let address = tcp(move |mut stream| async move {
             stream.write_all(garbage.as_bytes()).await.unwrap();
@@ -419,6 +419,13 @@ async fn a_peer_without_tls_is_recognised() {
         .await;
         is_tls_error(&talk(address, &["connect tls ca=ca"]).await, &["doesn't speak TLS there"]);
     }
+    // A fatal alert of TLS 1.0: protocol_version.
+    let address = tcp(|mut stream| async move {
+        stream.write_all(&[0x15, 3, 1, 0, 2, 2, 70]).await.unwrap();
+        let _ = stream.read_to_end(&mut Vec::new()).await;
+    })
+    .await;
+    is_tls_error(&talk(address, &["connect tls ca=ca"]).await, &["neither TLS 1.2 nor 1.3"]);
     // One that hangs up may only be restarting.
     let address = tcp(|stream| async move { drop(stream) }).await;
     let seen = talk(address, &["connect tls ca=ca"]).await;
