@@ -261,7 +261,7 @@ impl<S: ModelStore> World<S> {
             LoadRequest::Directory { from, limit } => Page::Directory(self.store.directory(*from, *limit)),
             LoadRequest::Segments { firsts, purpose, .. } => {
                 match purpose {
-                    LoadPurpose::Key(_) => self.stats.resumes += 1,
+                    LoadPurpose::Keys => self.stats.resumes += 1,
                     LoadPurpose::Scope(_) => self.stats.scope_resumes += 1,
                     LoadPurpose::Scan => {}
                 }

@@ -142,10 +142,12 @@ impl Owner {
             if wants && !self.load_wanted.contains(tenant) {
                 return Err(format!("tenant {tenant} has something to read and isn't listed"));
             }
-            let ready = |key: &crate::ids::KeyHash| {
-                self.keys.contains_key(key) || !self.is_readable(window, *key) || window.resume_ready.contains(key)
+            let ready = |(key, resume): (&crate::ids::KeyHash, &super::window::Resume)| {
+                self.keys.contains_key(key)
+                    || !self.is_readable(window, *key)
+                    || window.resume_ready.contains(&(resume.from, *key))
             };
-            if !window.resume.keys().all(ready) {
+            if !window.resume.iter().all(ready) {
                 return Err(format!("a skipped key of tenant {tenant} could be read again and isn't listed"));
             }
         }

@@ -1,66 +1,104 @@
 //! Skipped messages: reading them again from their resume points, and forgetting what can't be sent for now.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use super::slots::{Origin, Slot, SlotState};
 use super::window::Resume;
 use super::{HoldKey, Owner};
-use crate::ids::{Key, KeyHash, Seq, Tenant};
+use crate::ids::{KeyHash, Seq, Tenant};
+use crate::limits::SEGMENT_MESSAGES_MAX;
 use crate::outbox::records::Segment;
 use crate::time::UnixMillis;
 
+/// A skipped key that is being read.
+struct Reading {
+    /// From here on it was skipped.
+    from: Seq,
+    /// Messages of it taken so far.
+    taken: usize,
+}
+
 impl Owner {
-    pub(super) fn resume_key(
+    /// Goes on with all skipped keys at once that are ready and whose resume points lie in these segments: after an outage
+    /// that is all of a backlog's keys, and to read the segments for each by itself would cost as many times as much.
+    pub(super) fn resume_keys(
         &mut self,
         tenant: &Tenant,
-        key: KeyHash,
         firsts: &[Seq],
         found: &BTreeMap<Seq, Arc<Segment>>,
         now: UnixMillis,
     ) {
-        let Some(from) = self.windows.get(tenant).and_then(|window| window.resume.get(&key)).map(|resume| resume.from)
-        else {
-            return;
-        };
-        let mut room = self.room(tenant).min(self.config.limits.key_messages);
-        let mut next = firsts.last().map_or(from, |last| last.next());
+        let (Some(start), Some(last)) = (firsts.first().copied(), firsts.last().copied()) else { return };
+        let Some(window) = self.windows.get(tenant) else { return };
+        // All that lies in the last of them is before the next one.
+        let next = window.directory.range((Bound::Excluded(last), Bound::Unbounded)).next();
+        let mut end = next.map_or_else(|| last.plus(SEGMENT_MESSAGES_MAX), |(first, _)| *first);
+        // Keys whose points lie before the first segment that there is go on with it.
+        let start = window.directory.range(..start).next().map_or(Seq(0), |_| start);
+        let mut group = self.take_ready_keys(tenant, start, end);
+        let mut room = self.room(tenant);
         let mut full = false;
-        let mut name: Option<Key> = None;
         'segments: for first in firsts {
             let Some(segment) = self.in_memory_or(tenant, *first, found) else { continue };
             for entry in &segment.entries {
+                let Some(text) = entry.message.key.as_ref() else { continue };
                 let seq = segment.first.plus(usize::from(entry.index));
-                let Some(text) = entry.message.key.as_ref().filter(|_| seq >= from) else { continue };
-                // The digest is taken until the key's name is known.
-                let mine = name.as_ref().map_or_else(|| KeyHash::of(tenant, text) == key, |name| name == text);
-                if !mine {
-                    continue;
-                }
-                name.get_or_insert_with(|| text.clone());
+                let key = KeyHash::of(tenant, text);
+                let Some(reading) = group.get_mut(&key).filter(|reading| seq >= reading.from) else { continue };
                 if self.slots.contains_key(&seq) || self.is_gone(tenant, *first, entry.index) {
                     continue;
                 }
                 if room == 0 {
-                    next = seq;
+                    end = seq;
                     full = true;
                     break 'segments;
                 }
+                if reading.taken >= self.config.limits.key_messages {
+                    group.remove(&key);
+                    self.move_resume(tenant, key, Some(seq));
+                    continue;
+                }
+                reading.taken += 1;
                 room -= 1;
                 self.insert_entry(&segment, entry, Some(key), now);
             }
         }
+        let Some(window) = self.windows.get(tenant) else { return };
+        let more = full || window.directory.range(end..window.read_until().max(end)).next().is_some();
+        for (key, reading) in group {
+            self.move_resume(tenant, key, more.then_some(end.max(reading.from)));
+        }
+    }
+
+    /// Takes the keys off the list of ready ones that go on between two places.
+    fn take_ready_keys(&mut self, tenant: &Tenant, start: Seq, end: Seq) -> HashMap<KeyHash, Reading> {
+        let Some(window) = self.windows.get_mut(tenant) else { return HashMap::new() };
+        let listed: Vec<(Seq, KeyHash)> =
+            window.resume_ready.range((start, KeyHash(0))..(end, KeyHash(0))).copied().collect();
+        for one in &listed {
+            window.resume_ready.remove(one);
+        }
+        let ready = listed.into_iter().filter(|(from, key)| self.is_ready_key(tenant, *key, *from));
+        ready.map(|(from, key)| (key, Reading { from, taken: 0 })).collect()
+    }
+
+    /// Where a skipped key goes on from now; none = nothing of it is skipped any more.
+    fn move_resume(&mut self, tenant: &Tenant, key: KeyHash, to: Option<Seq>) {
         let Some(window) = self.windows.get_mut(tenant) else { return };
-        if full || window.directory.range(next..window.read_until().max(next)).next().is_some() {
-            if let Some(resume) = window.resume.get_mut(&key) {
-                resume.from = next;
+        match to {
+            None => {
+                window.resume.remove(&key);
             }
-            if !self.keys.contains_key(&key) {
-                self.key_is_empty(tenant, key);
+            Some(to) => {
+                if let Some(resume) = window.resume.get_mut(&key) {
+                    resume.from = to;
+                }
+                if !self.keys.contains_key(&key) {
+                    self.key_is_empty(tenant, key);
+                }
             }
-        } else {
-            window.resume.remove(&key);
-            window.resume_ready.remove(&key);
         }
     }
 
@@ -200,7 +238,7 @@ impl Owner {
             }
             for (key, resume) in window.resume.iter_mut().filter(|(_, resume)| resume.hold.as_ref() == Some(hold)) {
                 resume.hold = None;
-                window.resume_ready.insert(*key);
+                window.resume_ready.insert((resume.from, *key));
                 found = true;
             }
             if found {

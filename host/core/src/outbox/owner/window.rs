@@ -49,8 +49,8 @@ pub enum LoadRequest {
 pub enum LoadPurpose {
     /// To go on with the tenant's scan.
     Scan,
-    /// To go on with a key from its resume point.
-    Key(KeyHash),
+    /// To go on with skipped keys from their resume points.
+    Keys,
     /// To go on with the keyless messages of a destination that was held.
     Scope(HoldKey),
 }
@@ -76,8 +76,12 @@ pub(super) struct TenantWindow {
     pub messages: usize,
     /// Skipped keys.
     pub resume: BTreeMap<KeyHash, Resume>,
-    /// Of those, such as may have nothing in memory any more: to be read again.
-    pub resume_ready: BTreeSet<KeyHash>,
+    /// Of those, such as may have nothing in memory any more: to be read again, in the order in which they lie. What no longer
+    /// holds is found when its turn comes.
+    pub resume_ready: BTreeSet<(Seq, KeyHash)>,
+    /// Where the last read of skipped keys began: the next begins behind it, so that one key with much to do doesn't keep
+    /// the others waiting.
+    pub resume_turn: Seq,
     /// Keyless messages of held destinations, skipped from this seq on; and whether they may be read again.
     pub scopes: BTreeMap<HoldKey, (Seq, bool)>,
     /// Messages may be in memory that can't be sent for now and would make room for others.
@@ -101,10 +105,17 @@ impl TenantWindow {
     fn wants(&self) -> bool {
         !self.resume_ready.is_empty() || self.scopes.values().any(|(_, ready)| *ready) || !self.caught_up()
     }
-    /// The segments that may hold messages from `from` on, up to the scan.
-    fn segments_from(&self, from: Seq) -> Vec<Seq> {
+    /// The segments that may hold messages from `from` on, up to the scan, until they hold `enough` messages.
+    fn segments_from(&self, from: Seq, enough: usize) -> Vec<Seq> {
         let start = self.directory.range(..=from).next_back().map_or(from, |(first, _)| *first);
-        self.directory.range(start..self.read_until().max(start)).take(LOAD_SEGMENTS).map(|(first, _)| *first).collect()
+        let mut messages = 0;
+        let known = self.directory.range(start..self.read_until().max(start)).take(LOAD_SEGMENTS);
+        let wanted = known.take_while(|(_, entry)| {
+            let wanted = messages < enough;
+            messages += (entry.messages as usize).saturating_sub(entry.gone.len());
+            wanted
+        });
+        wanted.map(|(first, _)| *first).collect()
     }
 }
 
@@ -163,13 +174,13 @@ impl Owner {
         let scan = !window.caught_up() && window.resume.len() < resume_max;
         let request = |purpose, firsts| Some(LoadRequest::Segments { tenant: tenant.clone(), purpose, firsts });
         if !scan || !window.key_was_read {
-            if let Some((key, firsts)) = self.ready_key(tenant) {
+            if let Some(firsts) = self.ready_keys(tenant) {
                 self.windows.get_mut(tenant)?.key_was_read = true;
-                return request(LoadPurpose::Key(key), firsts);
+                return request(LoadPurpose::Keys, firsts);
             }
             let window = self.windows.get(tenant)?;
             if let Some((scope, (from, _))) = window.scopes.iter().find(|(_, (_, ready))| *ready) {
-                return request(LoadPurpose::Scope(scope.clone()), window.segments_from(*from));
+                return request(LoadPurpose::Scope(scope.clone()), window.segments_from(*from, usize::MAX));
             }
         }
         let window = self.windows.get_mut(tenant)?;
@@ -190,29 +201,44 @@ impl Owner {
         request(LoadPurpose::Scan, firsts)
     }
 
-    /// A skipped key of which nothing is in memory and that isn't held back by a dead letter.
-    fn ready_key(&mut self, tenant: &Tenant) -> Option<(KeyHash, Vec<Seq>)> {
+    /// Segments to read for skipped keys of which nothing is in memory and that no dead letter holds back.
+    fn ready_keys(&mut self, tenant: &Tenant) -> Option<Vec<Seq>> {
+        let room = self.room(tenant);
         loop {
             let window = self.windows.get(tenant)?;
-            let key = *window.resume_ready.first()?;
-            let resume = window.resume.get(&key).filter(|resume| resume.hold.is_none());
-            match resume {
-                Some(resume) if !self.keys.contains_key(&key) && !self.is_fenced(key, resume.from) => {
-                    return Some((key, window.segments_from(resume.from)));
+            let behind = (Bound::Excluded((window.resume_turn, KeyHash(u128::MAX))), Bound::Unbounded);
+            let next = window.resume_ready.range(behind).next().or_else(|| window.resume_ready.first());
+            let (from, key) = *next?;
+            let is_ready = self.is_ready_key(tenant, key, from);
+            let window = self.windows.get_mut(tenant)?;
+            if is_ready {
+                window.resume_turn = from;
+                // When most of what was skipped is wanted, more segments than there is room for are read in vain.
+                let enough = if window.resume_ready.len() * 2 >= window.resume.len() { room } else { usize::MAX };
+                let firsts = window.segments_from(from, enough);
+                if !firsts.is_empty() {
+                    return Some(firsts);
                 }
-                _ => {
-                    self.windows.get_mut(tenant)?.resume_ready.remove(&key);
-                }
+                window.resume.remove(&key);
             }
+            window.resume_ready.remove(&(from, key));
         }
+    }
+
+    /// Whether a key was skipped from this place on and is to be read again from there.
+    pub(super) fn is_ready_key(&self, tenant: &Tenant, key: KeyHash, from: Seq) -> bool {
+        let resume = self.windows.get(tenant).and_then(|window| window.resume.get(&key));
+        resume.is_some_and(|resume| resume.from == from && resume.hold.is_none())
+            && !self.keys.contains_key(&key)
+            && !self.is_fenced(key, from)
     }
 
     /// Nothing of a key is in memory any more.
     pub(super) fn key_is_empty(&mut self, tenant: &Tenant, key: KeyHash) {
         if let Some(window) = self.windows.get_mut(tenant)
-            && window.resume.contains_key(&key)
+            && let Some(resume) = window.resume.get(&key)
         {
-            window.resume_ready.insert(key);
+            window.resume_ready.insert((resume.from, key));
             self.want_load(tenant);
         }
     }
@@ -325,7 +351,7 @@ impl Owner {
         }
         match purpose {
             LoadPurpose::Scan => self.scan(tenant, firsts, &found, now.wall),
-            LoadPurpose::Key(key) => self.resume_key(tenant, *key, firsts, &found, now.wall),
+            LoadPurpose::Keys => self.resume_keys(tenant, firsts, &found, now.wall),
             LoadPurpose::Scope(scope) => self.resume_scope(tenant, scope, firsts, &found, now.wall),
         }
     }
