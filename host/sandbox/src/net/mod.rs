@@ -2,5 +2,7 @@
 
 mod connection;
 mod stream;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use connection::{Connection, time_to_connect};
