@@ -3,6 +3,7 @@
 use serde::Deserialize;
 use waybill_plugin::transport::PluginError;
 
+use crate::provision::Wanted;
 use crate::servers::Address;
 use crate::subject;
 
@@ -39,6 +40,8 @@ pub(crate) struct Config {
     pub(crate) ping_every: u32,
     /// First tokens of the subjects that answers come to.
     pub(crate) inbox_prefix: String,
+    /// What is created at the server when the operator asks for it.
+    pub(crate) provision: Option<Wanted>,
 }
 
 /// In which order servers are tried.
@@ -94,6 +97,7 @@ impl Default for Config {
             ack_timeout: 5_000,
             ping_every: 30_000,
             inbox_prefix: "_INBOX".to_owned(),
+            provision: None,
         }
     }
 }
@@ -113,11 +117,15 @@ impl Config {
                 return Err(PluginError::invalid_config(path, "is 0: write more than that"));
             }
         }
-        if let Some(stream) = &self.stream {
+        let named = self.provision.as_ref().and_then(|wanted| wanted.stream.name.as_ref());
+        for (path, stream) in [("stream", self.stream.as_ref()), ("provision.stream.name", named)] {
             let wrong = |letter: char| letter.is_whitespace() || letter.is_control() || ".*>/\\".contains(letter);
-            if stream.is_empty() || stream.contains(wrong) {
-                return Err(PluginError::invalid_config("stream", "is no name of a stream"));
+            if stream.is_some_and(|stream| stream.is_empty() || stream.contains(wrong)) {
+                return Err(PluginError::invalid_config(path, "is no name of a stream"));
             }
+        }
+        if self.provision.is_some() && named.or(self.stream.as_ref()).is_none() {
+            return Err(PluginError::invalid_config("provision.stream.name", "is missing: name it, or set `stream`"));
         }
         let inbox = self.inbox_prefix.as_str();
         if inbox != "_INBOX" && !inbox.starts_with("_INBOX.") {
@@ -170,6 +178,11 @@ mod tests {
             (r#"{"auth":"magic"}"#, "auth"),
             (r#"{"tls":"maybe"}"#, "tls"),
             (r#"{"server":"a"}"#, "server"),
+            (r#"{"provision":{"stream":{"subjects":["a"]}}}"#, "provision.stream.name"),
+            (
+                r#"{"stream":"A","provision":{"stream":{"subjects":["a"],"max_age":"soon"}}}"#,
+                "provision.stream.max_age",
+            ),
         ] {
             assert_eq!(checked(json).unwrap_err(), path, "{json}");
         }

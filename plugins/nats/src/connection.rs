@@ -17,6 +17,9 @@ use crate::servers::Address;
 /// Number of our one subscription.
 const SUBSCRIPTION: &str = "1";
 
+/// Subject prefix of JetStream's API.
+const API: &str = "$JS.API.";
+
 const PING: &[u8] = b"PING\r\n";
 pub(crate) const PONG: &[u8] = b"PONG\r\n";
 
@@ -181,6 +184,40 @@ impl Connection {
         self.catch_up(deadline).await?;
         self.stream.write(PING.to_vec(), left(deadline)?).await.map_err(lost)?;
         self.until_pong(deadline).await
+    }
+
+    /// Asks JetStream's API and answers its JSON, an error of it included.
+    ///
+    /// # Errors
+    /// We may not ask, nobody answers, or the connection is gone.
+    pub(crate) async fn ask(&mut self, request: &str, body: &str, deadline: Deadline) -> Result<Vec<u8>, PluginError> {
+        let (number, subject) = (self.next, format!("{API}{request}"));
+        self.next += 1;
+        let line = format!("PUB {subject} {}{number} {}\r\n{body}\r\n", self.incoming.inbox, body.len());
+        self.stream.write(line.into_bytes(), left(deadline)?).await.map_err(lost)?;
+        let mut answer = None;
+        loop {
+            self.incoming.drain(|event| match event {
+                Event::Answer(other, message) if other == number => {
+                    let nobody = || {
+                        PluginError::unavailable(
+                            "NATS.JETSTREAM_OFF",
+                            "JetStream doesn't answer: enable it at the server",
+                        )
+                    };
+                    answer =
+                        Some(if message.status().is_some() { Err(nobody()) } else { Ok(message.payload.to_vec()) });
+                }
+                Event::NoPublish(refused) if refused == subject => {
+                    answer = Some(Err(PluginError::denied("NATS.PERMISSIONS", refusal::no_publish(&refused))));
+                }
+                _ => {}
+            })?;
+            if let Some(answer) = answer {
+                return answer;
+            }
+            self.incoming.receive(&self.stream, deadline).await?;
+        }
     }
 
     async fn until_pong(&mut self, deadline: Deadline) -> Result<(), PluginError> {

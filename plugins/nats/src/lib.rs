@@ -7,6 +7,7 @@
 //! - `config`: what an operator may set; `credentials`: who we are
 //! - `codec`, `info`, `refusal`: what a server says; `encode`, `subject`: what is written for a message
 //! - `connection`, `servers`, `pool`: one connection, where to, how many
+//! - `provision`: the stream, created or changed when the operator asks for it
 //! - `publish`: a batch over a connection; `answer`: JetStream's word as the fate of a message
 
 mod answer;
@@ -18,6 +19,7 @@ mod deadline;
 mod encode;
 mod info;
 mod pool;
+mod provision;
 mod publish;
 mod refusal;
 mod servers;
@@ -39,6 +41,7 @@ use crate::servers::Servers;
 
 waybill_plugin::manifest!();
 waybill_plugin::export_transport!(Nats);
+waybill_plugin::export_provision!(Nats);
 
 /// Names of the secrets for TLS.
 const TLS_CA: &str = "tls_ca";
@@ -53,20 +56,20 @@ impl Transport for Nats {
     type Config = Config;
 
     async fn open(call: &CallInfo, args: &OpenArgs, config: Config) -> Result<(Self, Opened), PluginError> {
-        config.check()?;
         let deadline = Deadline::of_call(call.timeout);
-        let addresses = config.addresses()?;
-        let servers = Servers::new(addresses, config.order, || getrandom::u64().unwrap_or_default());
-        let (credentials, tls) = (Credentials::read(config.auth)?, tls_options(&config)?);
-        let (calls, tick_every) = (config.connections, config.ping_every);
-        let name = format!("waybill {}", args.name);
-        let pool = Pool::new(Settings { config, credentials, tls, name }, servers);
-        let connection = pool.round(deadline).await?;
+        let (calls, tick_every, stream) = (config.connections, config.ping_every, config.stream.clone());
+        let pool = pool(args, config)?;
+        let mut connection = pool.round(deadline).await?;
+        let dedup_window = match stream {
+            Some(stream) => provision::dedup_window(&mut connection, &stream, deadline).await,
+            None => None,
+        };
         let opened = Opened {
             peer: Some(format!("nats-server {}", connection.info().version)),
             max_payload_bytes: u32::try_from(connection.info().max_payload).ok(),
             max_concurrent_calls: calls,
             tick_every: Some(tick_every),
+            dedup_window,
             ..Opened::new()
         };
         pool.put(connection);
@@ -97,6 +100,14 @@ impl Transport for Nats {
     async fn close(&self, _: &CallInfo) {
         self.pool.close().await;
     }
+}
+
+/// Connections to be made by a configuration.
+fn pool(args: &OpenArgs, config: Config) -> Result<Pool, PluginError> {
+    config.check()?;
+    let servers = Servers::new(config.addresses()?, config.order, || getrandom::u64().unwrap_or_default());
+    let (credentials, tls) = (Credentials::read(config.auth)?, tls_options(&config)?);
+    Ok(Pool::new(Settings { config, credentials, tls, name: format!("waybill {}", args.name) }, servers))
 }
 
 /// TLS by the secrets that are granted. Their values stay with the host; asking for them only tells which there are.

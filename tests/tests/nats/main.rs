@@ -6,6 +6,7 @@ mod credentials;
 mod delivering;
 mod failing;
 mod fake;
+mod provisioning;
 mod refusing;
 mod servers;
 mod support;
