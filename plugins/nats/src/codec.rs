@@ -93,8 +93,8 @@ fn message<'a>(
     let mut words = line.split(|byte| *byte == b' ' || *byte == b'\t').filter(|word| !word.is_empty());
     let subject = words.next().ok_or(BAD)?;
     let _subscription = words.next().ok_or(BAD)?;
-    let total = words.next_back().and_then(number).ok_or(BAD)?;
-    let headers = if with_headers { words.next_back().and_then(number).ok_or(BAD)? } else { 0 };
+    let total = words.next_back().and_then(length).ok_or(BAD)?;
+    let headers = if with_headers { words.next_back().and_then(length).ok_or(BAD)? } else { 0 };
     let _reply = words.next();
     if words.next().is_some() || headers > total {
         return Err(BAD);
@@ -124,14 +124,20 @@ fn text(bytes: &[u8]) -> Result<&str, Garbage> {
     Ok(text.trim().trim_matches('\''))
 }
 
-/// A decimal number of at most nine digits.
-pub(crate) fn number(digits: &[u8]) -> Option<usize> {
-    if digits.is_empty() || digits.len() > 9 {
+/// A decimal number.
+pub(crate) fn number(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() {
         return None;
     }
-    digits
-        .iter()
-        .try_fold(0_usize, |value, digit| digit.is_ascii_digit().then(|| value * 10 + usize::from(digit - b'0')))
+    digits.iter().try_fold(0_u64, |value, digit| {
+        let digit = digit.is_ascii_digit().then(|| u64::from(digit - b'0'))?;
+        value.checked_mul(10)?.checked_add(digit)
+    })
+}
+
+/// A number of bytes; what is larger than any is the largest.
+fn length(digits: &[u8]) -> Option<usize> {
+    number(digits).map(|length| usize::try_from(length).unwrap_or(usize::MAX))
 }
 
 #[cfg(test)]

@@ -42,6 +42,16 @@ fn a_status_is_read_from_the_version_line() {
     }
 }
 
+/// The counter of a connection that lives long.
+#[test]
+fn numbers_have_as_many_digits_as_a_connection_needs() {
+    assert_eq!(number(b"0"), Some(0));
+    assert_eq!(number(b"18446744073709551615"), Some(u64::MAX));
+    for text in [&b""[..], b"18446744073709551616", b"1a", b"-1", b"+1", b" 1"] {
+        assert_eq!(number(text), None);
+    }
+}
+
 #[test]
 fn what_is_not_nats_is_refused() {
     for bytes in [

@@ -285,7 +285,7 @@ impl Incoming {
             match operation {
                 Operation::Message(message) => {
                     if let Some(number) = message.subject.strip_prefix(inbox.as_bytes()).and_then(codec::number) {
-                        on(Event::Answer(number as u64, message));
+                        on(Event::Answer(number, message));
                     }
                 }
                 Operation::Info(json) => {

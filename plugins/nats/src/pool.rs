@@ -99,18 +99,20 @@ impl Pool {
     pub(crate) async fn round(&self, deadline: Deadline) -> Result<Connection, PluginError> {
         let mut failed: Option<PluginError> = None;
         let round = self.servers.borrow().round();
-        for address in round {
-            let time = deadline.at_most(self.settings.config.connect_timeout);
-            match Connection::open(&address, &self.settings, time).await {
+        for (tried, address) in round.iter().enumerate() {
+            // A silent server leaves time for those behind it.
+            let share = deadline.left().unwrap_or(0) / u32::try_from(round.len() - tried).unwrap_or(u32::MAX);
+            let time = deadline.at_most(self.settings.config.connect_timeout.min(share));
+            match Connection::open(address, &self.settings, time).await {
                 Ok(mut connection) => {
                     self.learn(&mut connection);
                     return Ok(connection);
                 }
-                Err(error) if self.servers.borrow().is_configured(&address) => failed = Some(worse(failed, error)),
+                Err(error) if self.servers.borrow().is_configured(address) => failed = Some(worse(failed, error)),
                 Err(error) => {
                     waybill_plugin::debug!([("server", address)], "not used: {}", error.fault.reason);
                     if error.kind == ErrorKind::Denied {
-                        self.servers.borrow_mut().forget(&address);
+                        self.servers.borrow_mut().forget(address);
                     }
                 }
             }

@@ -130,6 +130,9 @@ impl<'a> Flight<'a> {
             chunk.extend_from_slice(PONG);
         }
         encoder.max_payload = incoming.max_payload();
+        if self.call.cancelled() {
+            return chunk;
+        }
         while chunk.len() < CHUNK_BYTES
             && self.waiting < bounds.window
             && let Some(message) = self.batch.get(self.next)
@@ -192,7 +195,7 @@ impl<'a> Flight<'a> {
 
     /// One outcome a message.
     fn end(self, lost: Option<&PluginError>) -> Vec<Outcome> {
-        let (code, reason) = lost.map_or(("NATS.LOST", "the connection ended"), |error| {
+        let (code, reason) = lost.map_or(("NATS.CANCELLED", "the host ended the call"), |error| {
             (error.fault.code.as_str(), error.fault.reason.as_str())
         });
         let next = self.next;

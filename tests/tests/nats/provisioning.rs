@@ -28,7 +28,10 @@ async fn a_stream_is_created_changed_and_left_alone() {
     let first = json!({ "subjects": ["orders.>"], "max_age": "24h", "duplicate_window": "10m" });
     let planned = provision(config(&server, &first), false).await;
     assert_eq!((planned[0].target.as_str(), planned[0].action), ("stream ORDERS", ProvisionAction::Create));
-    assert!(server.client().await.unwrap().api("STREAM.INFO.ORDERS", &json!({})).await.is_err(), "a plan creates nothing");
+    assert!(
+        server.client().await.unwrap().api("STREAM.INFO.ORDERS", &json!({})).await.is_err(),
+        "a plan creates nothing"
+    );
 
     assert_eq!(provision(config(&server, &first), true).await[0].action, ProvisionAction::Create);
     assert_eq!(setting(&server, "max_age").await, json!(86_400_000_000_000_u64));

@@ -25,6 +25,18 @@ async fn another_server_takes_over_when_one_dies() {
     assert_eq!(second.client().await.unwrap().read_all("ORDERS").await.unwrap().len(), 7);
 }
 
+/// Servers that accept and say nothing don't use up the time of the one behind them.
+#[tokio::test(flavor = "multi_thread")]
+async fn silent_servers_leave_time_for_the_next() {
+    let silent: Vec<Fake> = (0..2).map(|_| Fake::start(|mut peer| peer.linger())).collect();
+    let server = Server::start().await.unwrap();
+    let servers = [silent[0].url(), silent[1].url(), server.url()];
+    let config = json!({ "servers": servers, "order": "listed", "connect_timeout": "1h" });
+    let mut settings = settings(config);
+    settings.limits.open_timeout = std::time::Duration::from_secs(3);
+    open(settings).await.unwrap();
+}
+
 /// The server says that it will shut down: what is under way ends there, the next goes elsewhere, nothing fails.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lame_duck_is_left_in_peace() {
