@@ -26,6 +26,8 @@ const REQUEST: usize = 100;
 const PRODUCERS: usize = 4;
 /// How long the server stays away: shorter and longer than what a call waits for it.
 const AWAY_MS: [u64; 4] = [20, 200, 900, 3_000];
+/// How long it stands still before every other kill.
+const FROZEN: Duration = Duration::from_millis(50);
 /// When nothing has moved for this long, something is wrong.
 const STALLED_AFTER: Duration = Duration::from_secs(60);
 /// Between two looks at the outbox.
@@ -112,7 +114,7 @@ pub async fn run(plan: Plan, binary: &Path, dir: &Path, progress: &watch::Sender
         Launch::prepare(binary.to_owned(), dir, &config(&dir.join("data"), server.port())).map_err(io::Error::other)?;
     let (host, api) = Host::ready(&launch).await.map_err(io::Error::other)?;
     let began = Instant::now();
-    let (sent, ()) = tokio::try_join!(enqueue(&api, plan, progress), disturb(&mut server, plan, progress))?;
+    let (sent, ()) = tokio::try_join!(enqueue(&api, plan, progress), disturb(&api, &mut server, plan, progress))?;
     drain(&api).await?;
     let took = began.elapsed();
     let dead = api.dead_letters().await.map_err(io::Error::other)?.len();
@@ -183,12 +185,18 @@ fn key(number: usize, keys: usize) -> String {
     format!("k{}", number % keys.max(1))
 }
 
-/// Kills the server and starts it again, each time when another part of the messages is enqueued.
-async fn disturb(server: &mut Server, plan: Plan, progress: &watch::Sender<Progress>) -> io::Result<()> {
+/// Kills the server and starts it again, each time when another part of the messages is enqueued and some are on their way.
+async fn disturb(api: &Api, server: &mut Server, plan: Plan, progress: &watch::Sender<Progress>) -> io::Result<()> {
     let mut seen = progress.subscribe();
     for kill in 0..plan.kills {
         let from = plan.messages * (kill + 1) / (plan.kills + 1);
         seen.wait_for(|progress| progress.enqueued >= from).await.map_err(io::Error::other)?;
+        flowing(api, plan, progress).await?;
+        if kill % 2 == 0 {
+            // What is sent now is never read: the kill finds messages under way for certain.
+            server.freeze()?;
+            sleep(FROZEN).await;
+        }
         server.kill().await?;
         progress.send_modify(|progress| progress.kills += 1);
         sleep(Duration::from_millis(AWAY_MS.get(kill % AWAY_MS.len()).copied().unwrap_or_default())).await;
@@ -197,19 +205,42 @@ async fn disturb(server: &mut Server, plan: Plan, progress: &watch::Sender<Progr
     Ok(())
 }
 
+/// Waits until the host delivers again after an outage, or has nothing left.
+async fn flowing(api: &Api, plan: Plan, progress: &watch::Sender<Progress>) -> io::Result<()> {
+    let settled = || async {
+        let enqueued = progress.borrow().enqueued as u64;
+        Ok::<u64, io::Error>(enqueued.saturating_sub(left(api).await?))
+    };
+    let (before, began) = (settled().await?, Instant::now());
+    loop {
+        let now = settled().await?;
+        if now >= before + REQUEST as u64 || now >= plan.messages as u64 {
+            return Ok(());
+        }
+        if began.elapsed() > STALLED_AFTER {
+            return Err(io::Error::other("nothing is delivered after an outage"));
+        }
+        sleep(Duration::from_millis(2)).await;
+    }
+}
+
+/// Messages on their way.
+async fn left(api: &Api) -> io::Result<u64> {
+    Ok(api.depths().await.map_err(io::Error::other)?.iter().map(Depth::on_the_way).sum())
+}
+
 /// Waits until nothing is on its way.
 async fn drain(api: &Api) -> io::Result<()> {
     let (mut seen, mut moved) = (u64::MAX, Instant::now());
     loop {
-        let depths = api.depths().await.map_err(io::Error::other)?;
-        let left: u64 = depths.iter().map(Depth::on_the_way).sum();
+        let left = left(api).await?;
         if left == 0 {
             return Ok(());
         }
         if left != seen {
             (seen, moved) = (left, Instant::now());
         } else if moved.elapsed() > STALLED_AFTER {
-            return Err(io::Error::other(format!("{left} messages wait and nothing moves: {depths:?}")));
+            return Err(io::Error::other(format!("{left} messages wait and nothing moves")));
         }
         sleep(POLL).await;
     }

@@ -120,10 +120,22 @@ impl Server {
     /// # Errors
     /// It has ended.
     pub fn lame_duck(&self) -> io::Result<()> {
+        // What `nats-server --signal ldm=PID` sends.
+        self.signal(Signal::USR2)
+    }
+
+    /// Stops it where it is: connections stay, nothing is read or answered. [`Server::kill`] ends it all the same.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn freeze(&self) -> io::Result<()> {
+        self.signal(Signal::STOP)
+    }
+
+    fn signal(&self, signal: Signal) -> io::Result<()> {
         let pid = self.child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
         let pid = pid.ok_or_else(|| io::Error::other("nats-server has ended"))?;
-        // What `nats-server --signal ldm=PID` sends.
-        rustix::process::kill_process(pid, Signal::USR2).map_err(Into::into)
+        rustix::process::kill_process(pid, signal).map_err(Into::into)
     }
 
     /// Waits for its end.
