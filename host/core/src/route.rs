@@ -1,5 +1,7 @@
 //! Routes: which transport takes a topic. The first match wins.
 
+use std::time::Duration;
+
 use thiserror::Error;
 
 use crate::glob::Glob;
@@ -92,6 +94,15 @@ pub struct Route {
     pub pattern: Pattern,
     /// Name of the transport that takes them.
     pub transport: String,
+    /// A payload that was delivered to the same destination within this time isn't sent again; none = it is.
+    pub dedup: Option<Duration>,
+}
+
+impl Route {
+    /// A route without payload dedup.
+    pub fn new(pattern: Pattern, transport: impl Into<String>) -> Self {
+        Self { pattern, transport: transport.into(), dedup: None }
+    }
 }
 
 /// All routes in order.

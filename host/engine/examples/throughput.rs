@@ -66,12 +66,13 @@ async fn run(wanted: Wanted) {
         Answer::each(batch, |delivery| if is_held(delivery) { blocked("", "HTTP.404") } else { ack() })
     });
     let mut config = EngineConfig::new("bench");
-    let route = |pattern: &str| Route { pattern: Pattern::parse(pattern).unwrap(), transport: "noop".into() };
+    let route = |pattern: &str| Route::new(Pattern::parse(pattern).unwrap(), "noop");
     config.routes = Routes(vec![route("bus:**"), route("http:**")]);
     config.transports = vec![transport];
     config.batch = 100;
     config.keep_done = Duration::from_millis(200);
-    let stores = Stores { owner: memory.clone(), query: memory.clone(), transact: memory.clone() };
+    let stores =
+        Stores { owner: memory.clone(), query: memory.clone(), transact: memory.clone(), dedup: memory.clone() };
     let engine = Engine::start(config, stores, Arc::new(SystemClock));
     let outbox = engine.outbox();
     while outbox.ready().await.iter().any(|check| check.status == "fail") {

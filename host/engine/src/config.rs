@@ -8,6 +8,7 @@ use waybill_core::backoff::RetryPolicy;
 use waybill_core::ids::Tenant;
 use waybill_core::limits::SchedulerLimits;
 use waybill_core::port::backoff::BackoffPolicy;
+use waybill_core::port::dedup::DedupStore;
 use waybill_core::port::query::QueryStore;
 use waybill_core::port::store::OwnerStore;
 use waybill_core::port::transact::TransactStore;
@@ -23,6 +24,8 @@ pub struct Stores {
     pub query: Arc<dyn QueryStore>,
     /// For business transactions, operations and the audit.
     pub transact: Arc<dyn TransactStore>,
+    /// For payload dedup.
+    pub dedup: Arc<dyn DedupStore>,
 }
 
 /// What follows failures.

@@ -21,7 +21,7 @@ const RETIRE_PAGE: usize = 100;
 /// Pause between two pages, so that retirement never takes the store for itself.
 const RETIRE_PAUSE: Duration = Duration::from_millis(5);
 
-/// Removes history after `keep_done` and dead letters after `dead.keep`.
+/// Removes history after `keep_done`, dead letters after `dead.keep`, and payload dedup after its window.
 pub(crate) async fn retire(outbox: Arc<Outbox>) {
     let closing = outbox.context.closing.clone();
     closing.run_until_cancelled(retire_for_ever(&outbox)).await;
@@ -31,6 +31,9 @@ async fn retire_for_ever(outbox: &Outbox) {
     loop {
         if let Err(error) = retire_history(outbox).await {
             tracing::warn!(code = error.code(), %error, "can't retire finished messages now");
+        }
+        if let Err(error) = retire_dedup(outbox).await {
+            tracing::warn!(code = error.code(), %error, "can't retire entries of payload dedup now");
         }
         if let Err(error) = retire_dead(outbox).await {
             tracing::warn!(%error, "can't retire dead letters now");
@@ -61,6 +64,20 @@ async fn retire_history(outbox: &Outbox) -> Result<(), StoreError> {
         }
     }
     Ok(())
+}
+
+/// Entries belong to no shard: whichever host comes first removes them.
+async fn retire_dedup(outbox: &Outbox) -> Result<(), StoreError> {
+    if outbox.context.config.routes.0.iter().all(|route| route.dedup.is_none()) {
+        return Ok(());
+    }
+    loop {
+        let now = outbox.context.clock.now().wall;
+        if outbox.context.stores.dedup.purge_dedup(now, RETIRE_PAGE).await? < RETIRE_PAGE {
+            return Ok(());
+        }
+        sleep(RETIRE_PAUSE).await;
+    }
 }
 
 async fn retire_dead(outbox: &Outbox) -> Result<(), ServiceError> {

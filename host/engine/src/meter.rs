@@ -25,7 +25,7 @@ pub const METRICS: &[(&str, &str)] = &[
     ("tx_replay_total", "Dead letters replayed."),
     (
         "waybill_outbox_flush_total",
-        "Settlements by result code (outbox_flush_success, _retry, _dead, _conflict, _db_error, _db_timeout).",
+        "Settlements by result code (outbox_flush_success, _retry, _dead, _conflict, _dedup_hit, _db_error, _db_timeout).",
     ),
     ("waybill_outbox_leases_lost_total", "Settlements that came after the lease had gone to another owner."),
     ("waybill_commit_seconds", "Time of one owner commit."),
@@ -51,6 +51,7 @@ pub(crate) struct Meter {
     flush_success: Counter,
     flush_retry: Counter,
     flush_dead: Counter,
+    flush_dedup: Counter,
     expired: Counter,
     commit_seconds: Histogram,
     commit_writes: Histogram,
@@ -106,6 +107,7 @@ impl Meter {
             flush_success: flush("outbox_flush_success"),
             flush_retry: flush("outbox_flush_retry"),
             flush_dead: flush("outbox_flush_dead"),
+            flush_dedup: flush("outbox_flush_dedup_hit"),
             expired: counter!("waybill_outbox_expired_total"),
             commit_seconds: histogram!("waybill_commit_seconds"),
             commit_writes: histogram!("waybill_commit_writes"),
@@ -193,6 +195,11 @@ impl Meter {
     pub fn died(&self, tenant: &Tenant, fault: &Fault) {
         counter!("tx_outbox_dead_total", "tenant" => self.label(tenant), "code" => fault.code.clone()).increment(1);
         self.flush_dead.increment(1);
+    }
+
+    /// A payload that was delivered before.
+    pub fn dedup_hit(&self) {
+        self.flush_dedup.increment(1);
     }
 
     pub fn lease_lost(&self) {

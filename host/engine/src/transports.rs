@@ -18,6 +18,8 @@ pub(crate) struct Line {
     pub transport: Arc<dyn Transport>,
     pub send_timeout: Duration,
     pub batch: u32,
+    /// Some of its routes want payload dedup.
+    pub dedup: bool,
     pub paused: AtomicBool,
     pub in_flight: AtomicU64,
 }
@@ -40,6 +42,7 @@ impl Transports {
                 name: Arc::from(transport.name()),
                 send_timeout: config.send_timeouts.get(transport.name()).copied().unwrap_or(config.send_timeout),
                 batch: config.batches.get(transport.name()).copied().unwrap_or(config.batch).max(1),
+                dedup: config.routes.0.iter().any(|route| route.transport == transport.name() && route.dedup.is_some()),
                 transport: Arc::clone(transport),
                 paused: AtomicBool::new(false),
                 in_flight: AtomicU64::new(0),

@@ -16,6 +16,7 @@
 
 pub mod codec;
 mod config;
+mod dedup;
 mod fault;
 mod guard;
 mod kv;

@@ -25,6 +25,10 @@ pub const DONE: &str = "outbox_done";
 pub const ID: &str = "outbox_id";
 /// Large payloads: name.
 pub const BLOB: &str = "outbox_blob";
+/// What was delivered where, by payload: `[tenant, transport, target, sha256]`.
+pub const DEDUP: &str = "outbox_dedup";
+/// The same by the end of their windows: `[until, tenant, transport, target, sha256]`.
+pub const DEDUP_DUE: &str = "outbox_dedup_due";
 /// Segments that can't be decoded: `[shard, first]`.
 pub const QUARANTINE: &str = "outbox_quarantine";
 /// Bulk acts: ULID.
@@ -41,9 +45,9 @@ pub const META: &str = "waybill_meta";
 pub const MIGRATION: &str = "waybill_migration";
 
 /// All of them: no caller's statement may touch one.
-pub const OWN: [&str; 17] = [
-    OUTBOX, DATA, DOOR, SHARD, PARKED, SCHEDULED, DEAD, DONE, ID, BLOB, QUARANTINE, OPERATIONS, AUDIT, KV, KV_SCOPE,
-    META, MIGRATION,
+pub const OWN: [&str; 19] = [
+    OUTBOX, DATA, DOOR, SHARD, PARKED, SCHEDULED, DEAD, DONE, ID, BLOB, DEDUP, DEDUP_DUE, QUARANTINE, OPERATIONS,
+    AUDIT, KV, KV_SCOPE, META, MIGRATION,
 ];
 
 /// A number of the domain as the database's signed integer. Orders are kept; what is past the end is the end.

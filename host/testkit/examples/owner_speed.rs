@@ -48,7 +48,7 @@ struct Bench {
 impl Bench {
     fn new() -> Result<Self, Box<dyn Error>> {
         let store = MemoryStore::new();
-        let routes = Routes(vec![Route { pattern: Pattern::parse("bus:**")?, transport: "t".into() }]);
+        let routes = Routes(vec![Route::new(Pattern::parse("bus:**")?, "t")]);
         let config = OwnerConfig {
             shard: SHARD,
             host: "speed".to_owned(),

@@ -56,7 +56,7 @@ pub struct Bench {
 }
 
 pub fn config() -> OwnerConfig {
-    let routes = Routes(vec![Route { pattern: Pattern::parse("bus:**").unwrap(), transport: "t".to_owned() }]);
+    let routes = Routes(vec![Route::new(Pattern::parse("bus:**").unwrap(), "t")]);
     OwnerConfig {
         shard: SHARD,
         host: "host".to_owned(),

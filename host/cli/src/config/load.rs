@@ -306,7 +306,7 @@ fn default_http(bundled: &[&str]) -> (Vec<TransportSettings>, Routes) {
         http_per_peer: None,
         provision: false,
     };
-    (vec![transport], Routes(vec![Route { pattern, transport: "http".into() }]))
+    (vec![transport], Routes(vec![Route::new(pattern, "http")]))
 }
 
 fn tenants<'d>(reader: &mut Reader<'d>, root: &'d Table) -> Vec<TenantSettings> {

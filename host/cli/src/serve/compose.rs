@@ -124,8 +124,12 @@ pub async fn engine(config: &Config, plugins: Plugins, store: &Arc<SurrealStore>
         batches,
         ..EngineConfig::new(format!("{host}-{}", std::process::id()))
     };
-    let stores =
-        Stores { owner: Arc::clone(store) as _, query: Arc::clone(store) as _, transact: Arc::clone(store) as _ };
+    let stores = Stores {
+        owner: Arc::clone(store) as _,
+        query: Arc::clone(store) as _,
+        transact: Arc::clone(store) as _,
+        dedup: Arc::clone(store) as _,
+    };
     Ok(Engine::start(engine, stores, Arc::new(SystemClock)))
 }
 

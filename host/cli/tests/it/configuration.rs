@@ -420,3 +420,30 @@ fn a_missing_file_is_named() {
     assert_eq!(error.code(), "CONFIG.FILE");
     assert!(error.to_string().contains("/nonexistent/waybill.toml"), "{error}");
 }
+
+#[test]
+fn a_route_may_lead_to_workers_outside_and_remember_payloads() {
+    let config = case(
+        "[[route]]\nmatch = \"bus:memory.**\"\ntransport = \"external\"\ndedup = \"payload\"\n\
+         [[route]]\nmatch = \"bus:**\"\ntransport = \"external\"\ndedup = \"payload\"\ndedup_window = \"90s\"\n\
+         [[route]]\nmatch = \"custom:**\"\ntransport = \"external\"\n",
+    )
+    .load()
+    .unwrap();
+    assert!(config.transports.is_empty());
+    let windows: Vec<_> = config.routes.0.iter().map(|route| route.dedup).collect();
+    assert_eq!(windows, [Some(Duration::from_secs(24 * 3_600)), Some(Duration::from_secs(90)), None]);
+    for (toml, code, words) in [
+        ("[transport.external]\nplugin = \"noop\"\n", "CONFIG.DUPLICATE", "built in"),
+        ("[[route]]\nmatch = \"bus:**\"\ntransport = \"externl\"\n", "CONFIG.UNKNOWN_TRANSPORT", "external"),
+        (
+            "[[route]]\nmatch = \"bus:**\"\ntransport = \"external\"\ndedup_window = \"1h\"\n",
+            "CONFIG.BAD_VALUE",
+            "no effect",
+        ),
+        ("[[route]]\nmatch = \"bus:**\"\ntransport = \"external\"\ndedup = \"id\"\n", "CONFIG.BAD_VALUE", "payload"),
+    ] {
+        let error = refused(toml);
+        assert!(error.contains(code) && error.contains(words), "{error}");
+    }
+}

@@ -9,6 +9,7 @@ use waybill_core::ids::Tenant;
 use waybill_core::new_message::NewMessage;
 use waybill_core::outbox::filter::Filter;
 use waybill_core::outbox::records::{AttemptOutcome, AttemptRecord};
+use waybill_core::port::dedup::FirstDelivery;
 use waybill_core::port::provision::{ProvisionAction, ProvisionChange, ProvisionError};
 use waybill_core::port::query::{DeadGroup, Page};
 use waybill_core::port::service::{
@@ -431,6 +432,14 @@ impl OutboxService for Outbox {
                 error: ProvisionError::NotOffered { plugin: "http".into() },
             }),
         }
+    }
+    async fn check_dedup(
+        &self,
+        _tenant: &Tenant,
+        _target: &str,
+        _sha256: &str,
+    ) -> Result<Option<FirstDelivery>, ServiceError> {
+        Ok(None)
     }
     async fn audit(&self, _: Option<&Tenant>, _: usize) -> Result<Vec<AuditEvent>, ServiceError> {
         let event = |at, object: &str| AuditEvent {

@@ -2,6 +2,7 @@
 //! suites (`waybill_testkit::conformance`).
 
 pub mod backoff;
+pub mod dedup;
 pub mod kv;
 pub mod provision;
 pub mod query;

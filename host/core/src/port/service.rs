@@ -10,6 +10,7 @@ use crate::ids::Tenant;
 use crate::new_message::NewMessage;
 use crate::outbox::filter::FilterError;
 use crate::outbox::records::AttemptRecord;
+use crate::port::dedup::FirstDelivery;
 use crate::port::provision::{ProvisionChange, ProvisionError};
 use crate::port::query::{DeadGroup, Page};
 use crate::port::store::StoreError;
@@ -458,6 +459,13 @@ pub trait OutboxService: Send + Sync + 'static {
     async fn settle(&self, request: SettleRequest) -> Result<Vec<SettleAnswer>, ServiceError>;
     /// What is missing at a transport's peer; with `apply`, creates it and answers what was done.
     async fn provision(&self, transport: &str, apply: bool, actor: &str) -> Result<Vec<ProvisionChange>, ServiceError>;
+    /// The first delivery of a payload by a worker outside, within the window of its route.
+    async fn check_dedup(
+        &self,
+        tenant: &Tenant,
+        target: &str,
+        sha256: &str,
+    ) -> Result<Option<FirstDelivery>, ServiceError>;
     /// Latest audit events.
     async fn audit(&self, tenant: Option<&Tenant>, limit: usize) -> Result<Vec<AuditEvent>, ServiceError>;
     /// Checks for `/readyz`; ready when none is `fail`.

@@ -27,6 +27,7 @@ use serde_json::Value;
 use waybill_core::ids::{MessageId, ShardId, Tenant};
 use waybill_core::new_message::NewMessage;
 use waybill_core::outbox::filter::Filter;
+use waybill_core::port::dedup::FirstDelivery;
 use waybill_core::port::provision::ProvisionChange;
 use waybill_core::port::query::{DeadGroup, Page};
 use waybill_core::port::service::{
@@ -250,6 +251,14 @@ impl OutboxService for Outbox {
     }
     async fn provision(&self, transport: &str, apply: bool, actor: &str) -> Result<Vec<ProvisionChange>, ServiceError> {
         self.provision_transport(transport, apply, actor).await
+    }
+    async fn check_dedup(
+        &self,
+        tenant: &Tenant,
+        target: &str,
+        sha256: &str,
+    ) -> Result<Option<FirstDelivery>, ServiceError> {
+        self.find_delivery(tenant, target, sha256).await
     }
     async fn audit(&self, tenant: Option<&Tenant>, limit: usize) -> Result<Vec<AuditEvent>, ServiceError> {
         Ok(self.context.stores.transact.audit_tail(tenant, limit).await?)

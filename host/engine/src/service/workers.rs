@@ -5,18 +5,19 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use waybill_core::ids::{Seq, ShardId};
+use waybill_core::ids::{Seq, ShardId, Tenant};
 use waybill_core::outbox::owner::{Claim, Claimed};
+use waybill_core::port::dedup::{DedupEnd, DedupKey, FirstDelivery};
 use waybill_core::port::query::Found;
 use waybill_core::port::service::{LeaseView, ServiceError};
 use waybill_core::port::store::StoreError;
-use waybill_core::port::transport::Fault;
+use waybill_core::port::transport::{Fault, Receipt};
 use waybill_core::port::workers::{
     ClaimRequest, ClaimedMessage, EXTERNAL, FlushResult, SettleAnswer, SettleItem, SettleRequest, SettleWish,
 };
 
 use super::Outbox;
-use crate::shard::{OutsideAsk, OutsideDone};
+use crate::shard::{OutsideAsk, OutsideDone, dedup};
 
 /// A claim that finds nothing looks again after this, and then after twice as long each time.
 const LOOK_PAUSE_MIN: Duration = Duration::from_millis(10);
@@ -131,7 +132,10 @@ impl Outbox {
     async fn settle_item(&self, request: &SettleRequest, item: &SettleItem) -> SettleAnswer {
         let done = match Token::parse(&item.token) {
             None => Ok(OutsideDone { result: FlushResult::Conflict, at: None }),
-            Some(token) => self.settle_one(&token, &item.id, request.tenants.clone(), item.wish.clone()).await,
+            Some(token) => {
+                self.note_delivery(&token, request, item).await;
+                self.settle_one(&token, &item.id, request.tenants.clone(), item.wish.clone()).await
+            }
         };
         let answer = SettleAnswer {
             id: item.id.clone(),
@@ -162,11 +166,51 @@ impl Outbox {
         }
     }
 
+    /// Notes a worker's delivery where its route wants payload dedup, before the settlement is told.
+    async fn note_delivery(&self, token: &Token, request: &SettleRequest, item: &SettleItem) {
+        let SettleWish::Ack { receipt } = &item.wish else { return };
+        let is_wanted = self.context.transports.find(EXTERNAL).is_some_and(|(_, line)| line.dedup);
+        let Some(shard) = self.shards.get(usize::from(token.shard.0)).filter(|_| is_wanted) else { return };
+        let Token { seq, owner: lender, nonce, .. } = *token;
+        let message = shard.visit(move |owner, _| {
+            let lease = owner.leased(seq, nonce).filter(|_| owner.token() == lender)?;
+            Some(Arc::clone(&lease.sending.message))
+        });
+        let Some(message) = message.await.flatten().filter(|message| message.id.as_str() == item.id) else { return };
+        if request.tenants.as_ref().is_some_and(|allowed| !allowed.contains(&message.tenant)) {
+            return;
+        }
+        if let Some(ask) = dedup::ask_of(&self.context, &message) {
+            let receipt = Receipt { broker_ref: receipt.clone(), ..Receipt::default() };
+            dedup::conclude(&self.context, &[DedupEnd { ask, receipt: Some(receipt) }]).await;
+        }
+    }
+
+    pub(super) async fn find_delivery(
+        &self,
+        tenant: &Tenant,
+        target: &str,
+        sha256: &str,
+    ) -> Result<Option<FirstDelivery>, ServiceError> {
+        self.require_external()?;
+        let key = DedupKey {
+            tenant: tenant.clone(),
+            transport: EXTERNAL.to_owned(),
+            target: target.to_owned(),
+            sha256: sha256.to_owned(),
+        };
+        let found = self.context.stores.dedup.delivered(&key, self.now()).await?;
+        if found.is_some() {
+            self.context.meter.dedup_hit();
+        }
+        Ok(found)
+    }
+
     async fn settle_one(
         &self,
         token: &Token,
         id: &str,
-        tenants: Option<Vec<waybill_core::ids::Tenant>>,
+        tenants: Option<Vec<Tenant>>,
         wish: SettleWish,
     ) -> Result<OutsideDone, ServiceError> {
         let Some(shard) = self.shards.get(usize::from(token.shard.0)) else {

@@ -14,6 +14,7 @@ use waybill_core::time::Now;
 
 use super::Context;
 use super::actor::Actor;
+use super::dedup::Reserved;
 use super::fate;
 use super::mail::{CallEnd, Mail, Told};
 
@@ -122,32 +123,43 @@ impl Call {
     }
 
     async fn deliver(self: &Arc<Self>) -> (Vec<Told>, Option<Fault>) {
-        let mut told = Vec::with_capacity(self.sending.len());
+        let (reserved, mut words) = self.reserve().await;
         let mut indices = Vec::with_capacity(self.sending.len());
         let mut batch = Vec::with_capacity(self.sending.len());
         for (index, sending) in self.sending.iter().enumerate() {
+            if words.iter().any(|(answered, _)| *answered == index) {
+                continue;
+            }
             match self.delivery(sending).await {
                 Ok(delivery) => {
                     indices.push(index);
                     batch.push(delivery);
                 }
-                Err(outcome) => told.extend(self.first_word(index, Fate::Told(outcome))),
+                Err(outcome) => words.push((index, Fate::Told(outcome))),
             }
         }
-        let down = if batch.is_empty() { None } else { self.call(batch, indices, &mut told).await };
+        let down =
+            if batch.is_empty() { None } else { self.call(batch, indices, Arc::clone(&reserved), &mut words).await };
+        self.conclude(&reserved, &mut words).await;
+        let told: Vec<Told> = words.into_iter().filter_map(|(index, word)| self.first_word(index, word)).collect();
         fate::meter(self, &told);
         (told, down)
     }
 
-    async fn call(self: &Arc<Self>, batch: Vec<Delivery>, indices: Vec<usize>, told: &mut Vec<Told>) -> Option<Fault> {
+    async fn call(
+        self: &Arc<Self>,
+        batch: Vec<Delivery>,
+        indices: Vec<usize>,
+        reserved: Arc<Reserved>,
+        words: &mut Vec<(usize, Fate)>,
+    ) -> Option<Fault> {
         let line = self.context.transports.get(self.transport)?;
         let count = batch.len();
-        let sink = Arc::new(Sink { call: Arc::clone(self), indices: indices.clone() });
+        let sink = Arc::new(Sink { call: Arc::clone(self), indices: indices.clone(), reserved });
         let sent = line.transport.send_batch(self.lane, batch, line.send_timeout, sink);
         let error = match timeout(line.send_timeout.saturating_add(GIVE_UP_AFTER), sent).await {
             Ok(Ok(outcomes)) if outcomes.len() == count => {
-                let words = indices.into_iter().zip(outcomes);
-                told.extend(words.filter_map(|(index, outcome)| self.first_word(index, Fate::Told(outcome))));
+                words.extend(indices.into_iter().zip(outcomes.into_iter().map(Fate::Told)));
                 return None;
             }
             Ok(Ok(outcomes)) => {
@@ -162,7 +174,7 @@ impl Call {
         };
         tracing::warn!(transport = line.transport.name(), kind = ?error.kind, code = error.fault.code, reason = error.fault.reason, "a call to a transport failed");
         let failed = Fate::CallFailed(error);
-        told.extend(indices.into_iter().filter_map(|index| self.first_word(index, failed.clone())));
+        words.extend(indices.into_iter().map(|index| (index, failed.clone())));
         let retry_after_max = self.context.config.retries.retry_after_max;
         match classify(failed, retry_after_max, self.context.clock.now().wall) {
             Next::TransportDown(fault) => Some(fault),
@@ -212,12 +224,14 @@ struct Sink {
     call: Arc<Call>,
     /// Index in the batch to index in the call.
     indices: Vec<usize>,
+    reserved: Arc<Reserved>,
 }
 
 impl OutcomeSink for Sink {
     fn settled(&self, index: usize, outcome: Outcome) {
-        let told = self.indices.get(index).and_then(|index| self.call.first_word(*index, Fate::Told(outcome)));
-        if let Some(told) = told {
+        let Some(index) = self.indices.get(index).copied() else { return };
+        let Some(outcome) = self.reserved.keep_early(index, outcome) else { return };
+        if let Some(told) = self.call.first_word(index, Fate::Told(outcome)) {
             fate::meter(&self.call, std::slice::from_ref(&told));
             let _ended = self.call.mail.send(Mail::Told(Box::new(told)));
         }

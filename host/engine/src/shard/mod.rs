@@ -10,6 +10,7 @@
 //! | `door` | the doorstep: when to look, and what a look reads |
 //! | `flight` | the one outstanding commit and its fate |
 //! | `dispatch` | batches through transports |
+//! | `dedup` | what was delivered already isn't sent again |
 //! | `fate` | from a transport's word to a settlement |
 //! | `outside` | what workers outside want to become of messages |
 //! | `conflict` | settlements that came after their lease was lost |
@@ -17,6 +18,7 @@
 mod actor;
 mod callers;
 mod conflict;
+pub(crate) mod dedup;
 mod dispatch;
 mod door;
 mod fate;

@@ -5,6 +5,7 @@
 
 mod bounds;
 mod dead_letters;
+mod dedup;
 mod delivery;
 mod fairness;
 mod holds;

@@ -94,7 +94,7 @@ async fn a_full_disk_is_said_at_once_and_the_host_goes_on_by_itself() {
     let before = host.send_one(message("before")).await;
     host.until_state(&before, MessageState::Done).await;
     world.shim.on(|call| match call {
-        Call::Commit(_) | Call::Transact => Act::Fail(StoreError::DiskFull("test".into())),
+        Call::Commit(_) | Call::Transact | Call::Dedup(_) => Act::Fail(StoreError::DiskFull("test".into())),
         Call::Read(_) => Act::Pass,
     });
     for text in ["a", "b"] {

@@ -22,7 +22,7 @@ use crate::support::*;
 
 /// Topics `bus:out.**` are for workers, the rest as in every test.
 fn with_workers(config: &mut EngineConfig) {
-    let route = Route { pattern: Pattern::parse("bus:out.**").unwrap(), transport: "external".to_owned() };
+    let route = Route::new(Pattern::parse("bus:out.**").unwrap(), "external");
     config.routes.0.insert(0, route);
 }
 
@@ -523,7 +523,7 @@ async fn when_the_store_doesnt_say_the_worker_hears_that_and_the_message_is_sett
     world.shim.on(|call| match call {
         Call::Commit(_) => Act::FailAfter(StoreError::Unavailable("the line broke".to_owned())),
         Call::Read(_) => Act::Fail(StoreError::Unavailable("the line is down".to_owned())),
-        Call::Transact => Act::Pass,
+        Call::Transact | Call::Dedup(_) => Act::Pass,
     });
     let answer = host.settle(&claimed, acked()).await;
     assert_eq!((answer.applied, answer.result), (false, FlushResult::DbTimeout));
@@ -592,4 +592,35 @@ async fn a_host_that_lost_its_shard_promises_nothing() {
     assert!(!renewed.applied, "{renewed:?}");
     assert!(!first.settle(&claimed, acked()).await.applied);
     assert!(first.claim("w").await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_worker_delivered_is_found_by_the_next_one() {
+    let world = World::new();
+    let host = world
+        .start_with(|config| {
+            with_workers(config);
+            config.routes.0[0].dedup = Some(seconds(3_600));
+        })
+        .await;
+    let first = host.send_one(out("a")).await;
+    let claimed = host.claim_one("w").await;
+    let sha = claimed.message.payload_sha256.clone().unwrap();
+    let check = async |target: &str| host.outbox.check_dedup(&tenant("default"), target, &sha).await.unwrap();
+    assert_eq!(check("out.memory").await, None);
+    // One that failed, or that a stale token says was delivered, isn't there.
+    host.settle_as(&first, &claimed.token.replace(&claimed.token[40..], "0123456789ab"), acked()).await;
+    assert!(host.settle(&claimed, failed()).await.applied);
+    assert_eq!(check("out.memory").await, None);
+    pass(seconds(1)).await;
+    assert!(host.settle(&host.claim_one("w").await, acked()).await.applied);
+    let found = check("out.memory").await.unwrap();
+    assert_eq!((found.id.as_str(), found.receipt.broker_ref.as_deref()), (&*first, Some("memory-1")));
+    assert_eq!(check("out.mail").await, None);
+    assert_eq!(host.outbox.check_dedup(&tenant("acme"), "out.memory", &sha).await.unwrap(), None);
+    // The host sends and settles nothing of it by itself.
+    host.send_one(out("a")).await;
+    assert_eq!(host.claim("w").await.len(), 1);
+    pass(seconds(3_600)).await;
+    assert_eq!(check("out.memory").await, None);
 }

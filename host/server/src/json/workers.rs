@@ -5,11 +5,12 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use waybill_core::ids::Tenant;
+use waybill_core::port::dedup::FirstDelivery;
 use waybill_core::port::transport::Fault;
 use waybill_core::port::workers::{ClaimedMessage, SettleAnswer, SettleItem, SettleWish};
 
 use super::instant::Instant;
-use super::message_out::{MessageOut, StateOut};
+use super::message_out::{MessageOut, ReceiptOut, StateOut};
 use crate::limits::{FAULT_CODE_BYTES_MAX, LEASE_MAX, LEASE_MIN, NOTE_BYTES_MAX, RECEIPT_BYTES_MAX};
 use crate::problem::Problem;
 
@@ -212,6 +213,48 @@ impl From<SettleAnswer> for SettledItemOut {
             next_attempt_at: answer.next_attempt_at.map(Instant),
             lease_until: answer.lease_until.map(Instant),
         }
+    }
+}
+
+/// A worker asks whether a payload was delivered before.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = CheckDedup)]
+pub struct CheckDedupIn {
+    /// `target` of the claimed message.
+    #[serde(alias = "target_space")]
+    pub target: String,
+    /// `payload_sha256` of the claimed message.
+    #[serde(alias = "payload_sha256")]
+    pub payload_sha: String,
+    /// Whose; the credential's only tenant, else `default`, if absent.
+    #[serde(default)]
+    pub tenant: Option<String>,
+}
+
+/// Whether a payload was delivered before.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[schema(as = DedupChecked)]
+pub struct CheckDedupOut {
+    /// The first delivery; null = none within the window.
+    pub first: Option<FirstDeliveryOut>,
+}
+
+/// The first delivery of a payload.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[schema(as = FirstDelivery)]
+pub struct FirstDeliveryOut {
+    /// The message that was delivered.
+    pub id: String,
+    /// What the receiver gave back.
+    pub receipt: ReceiptOut,
+    /// When.
+    pub delivered_at: Instant,
+}
+
+impl From<FirstDelivery> for FirstDeliveryOut {
+    fn from(first: FirstDelivery) -> Self {
+        Self { id: first.id, receipt: first.receipt.into(), delivered_at: first.at.into() }
     }
 }
 

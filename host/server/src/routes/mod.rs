@@ -34,6 +34,7 @@ pub(crate) fn all() -> OpenApiRouter<App> {
         .routes(routes!(outbox::blocked))
         .routes(routes!(workers::claim))
         .routes(routes!(workers::settle))
+        .routes(routes!(workers::check_dedup))
         .routes(routes!(dead_letters::list))
         .routes(routes!(dead_letters::groups))
         .routes(routes!(dead_letters::show))

@@ -1,4 +1,4 @@
-//! `/v1/outbox/claim` and `/v1/outbox/settle`: workers outside.
+//! `/v1/outbox/claim`, `/settle` and `/check-dedup`: workers outside.
 
 use std::time::Duration;
 
@@ -11,7 +11,10 @@ use super::ok;
 use crate::app::App;
 use crate::body;
 use crate::caller::Caller;
-use crate::json::workers::{ClaimIn, ClaimOut, ClaimedOut, SettleIn, SettledItemOut, SettledOut, lease};
+use crate::json::workers::{
+    CheckDedupIn, CheckDedupOut, ClaimIn, ClaimOut, ClaimedOut, FirstDeliveryOut, SettleIn, SettledItemOut, SettledOut,
+    lease,
+};
 use crate::limits::{CLAIM_DEFAULT, CLAIM_WAIT_MAX, LEASE_DEFAULT, PAGE_MAX, WORKER_BYTES_MAX};
 use crate::openapi::Problems;
 use crate::problem::Problem;
@@ -75,6 +78,25 @@ pub(crate) async fn settle(State(app): State<App>, caller: Caller, request: Requ
     };
     let items = app.service.settle(request).await?.into_iter().map(SettledItemOut::from).collect();
     ok(&SettledOut { items })
+}
+
+/// Look for an earlier delivery
+///
+/// Whether a worker delivered a payload to a target within the window of its route, which has to have `dedup = "payload"`.
+/// A worker then acknowledges its own message with the first receipt, and doesn't deliver it again.
+#[utoipa::path(post, path = "/v1/outbox/check-dedup", tag = "outbox", operation_id = "checkDedup", request_body = CheckDedupIn,
+    responses((status = 200, description = "The first delivery, or null.", body = CheckDedupOut), Problems),
+    extensions(("x-waybill-permission" = json!("work"))))]
+pub(crate) async fn check_dedup(State(app): State<App>, caller: Caller, request: Request) -> Result<Response, Problem> {
+    let asked: CheckDedupIn = body::json(&app, request).await?;
+    let tenant = caller.tenant_of(asked.tenant.as_deref(), "tenant", asked.tenant.as_deref().unwrap_or(""))?;
+    let sha256 = asked.payload_sha.to_ascii_lowercase();
+    if sha256.len() != 64 || !sha256.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        let text = "payload_sha isn't a sha-256 in hex: take payload_sha256 of the claimed message";
+        return Err(Problem::invalid(text).at("payload_sha"));
+    }
+    let first = app.service.check_dedup(&tenant, &asked.target, &sha256).await?;
+    ok(&CheckDedupOut { first: first.map(FirstDeliveryOut::from) })
 }
 
 fn count(field: &'static str, count: usize) -> Result<usize, Problem> {

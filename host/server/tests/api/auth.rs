@@ -8,6 +8,10 @@ use waybill_server::server::permissions;
 
 use crate::support::{Api, get, post, token, with};
 
+/// A question that is right.
+const CHECK_DEDUP: &str =
+    r#"{"target":"a","payload_sha":"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"}"#;
+
 /// A request that is right but for the credential.
 fn example(method: &str, path: &str) -> Request<Body> {
     let path = path.replace("{id}", "x").replace("{name}", "web").replace("{code}", "OUTBOX.BUSY");
@@ -16,6 +20,7 @@ fn example(method: &str, path: &str) -> Request<Body> {
         "/v1/transactions" => r#"{"statements":[{"query":"RETURN 1"}]}"#,
         "/v1/operations" => r#"{"kind":"purge","filter":"id=*"}"#,
         "/v1/outbox/claim" => r#"{"worker_id":"w"}"#,
+        "/v1/outbox/check-dedup" => CHECK_DEDUP,
         "/v1/outbox/settle" => r#"{"items":[{"id":"x","token":"t","result":"ack"}]}"#,
         "/v1/transports/web/provision" => r#"{"apply":true}"#,
         "/v1/messages/x/reschedule" => r#"{"not_before":1790000000123}"#,
@@ -52,7 +57,7 @@ async fn every_route_is_closed_without_a_token_and_open_to_its_roles() {
     let tokens = Role::ALL.map(|role| token(role.as_str(), &["*"], &[role])).to_vec();
     let api = Api::with(Some(tokens), Limits::default());
     let routes = permissions();
-    assert!(routes.len() >= 30, "{}", routes.len());
+    assert!(routes.len() >= 31, "{}", routes.len());
     for (method, path, permission) in routes {
         let permission = permission.unwrap_or_else(|| panic!("{method} {path} says nothing about its permission"));
         for bad in [None, Some("wrong"), Some("viewer2")] {

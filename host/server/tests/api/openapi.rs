@@ -48,6 +48,7 @@ fn every_call_of_the_surface_is_there() {
         "GET /v1/outbox/blocked",
         "POST /v1/outbox/claim",
         "POST /v1/outbox/settle",
+        "POST /v1/outbox/check-dedup",
         "GET /v1/dead-letters",
         "GET /v1/dead-letters/groups",
         "GET /v1/dead-letters/{id}",
@@ -160,6 +161,10 @@ async fn answers_are_as_documented() {
         ("/v1/operations", r#"{"kind":"replay","filter":"id=*"}"#),
         ("/v1/outbox/claim", r#"{"worker_id":"w"}"#),
         (
+            "/v1/outbox/check-dedup",
+            r#"{"target":"out.memory","payload_sha":"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"}"#,
+        ),
+        (
             "/v1/outbox/settle",
             r#"{"items":[{"id":"a","token":"t","result":"nack"},{"id":"b","token":"old","result":"ack"}]}"#,
         ),
@@ -179,7 +184,7 @@ async fn answers_are_as_documented() {
             checked += 1;
         }
     }
-    assert!(checked >= 30);
+    assert!(checked >= 31);
     let dry = api.post("/v1/operations", r#"{"kind":"replay","filter":"id=*","dry_run":true}"#).await;
     check(&document, "post", "/v1/operations", &dry);
     let counted = api.get("/v1/dead-letters?count=true").await;

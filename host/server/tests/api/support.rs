@@ -14,6 +14,7 @@ use tower::ServiceExt;
 use waybill_core::ids::Tenant;
 use waybill_core::new_message::NewMessage;
 use waybill_core::outbox::records::{AttemptOutcome, AttemptRecord};
+use waybill_core::port::dedup::FirstDelivery;
 use waybill_core::port::provision::{ProvisionAction, ProvisionChange, ProvisionError};
 use waybill_core::port::query::{DeadGroup, Page};
 use waybill_core::port::service::*;
@@ -374,6 +375,11 @@ impl OutboxService for Fake {
                 detail: "subjects orders.>".to_owned(),
             }]),
         }
+    }
+    async fn check_dedup(&self, tenant: &Tenant, target: &str, sha256: &str) -> Served<Option<FirstDelivery>> {
+        self.told(format!("check_dedup {tenant} {target} {sha256}"))?;
+        let receipt = Receipt { broker_ref: Some("memory-1".into()), ..Receipt::default() };
+        Ok((target == "out.memory").then(|| FirstDelivery { id: "m-0".into(), receipt, at: NOW }))
     }
     async fn audit(&self, tenant: Option<&Tenant>, limit: usize) -> Served<Vec<AuditEvent>> {
         self.told(format!("audit {} {limit}", name(tenant)))?;

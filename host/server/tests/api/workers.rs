@@ -102,3 +102,21 @@ async fn a_worker_stays_within_the_tenants_of_its_token() {
     assert_eq!(api.send(ask("both", "/v1/outbox/settle", body)).await.problem(), (404, "OUTBOX.NOT_FOUND".into()));
     assert!(api.fake.calls().is_empty());
 }
+
+#[tokio::test]
+async fn an_earlier_delivery_is_found_by_target_and_payload() {
+    let api = Api::open();
+    let sha = "0123456789ABCDEF".repeat(4);
+    let found = api.post("/v1/outbox/check-dedup", format!(r#"{{"target":"out.memory","payload_sha":"{sha}"}}"#)).await;
+    let first = found.json()["first"].clone();
+    assert_eq!((&first["id"], &first["receipt"]["broker_ref"]), (&json!("m-0"), &json!("memory-1")));
+    let none = api.post("/v1/outbox/check-dedup", format!(r#"{{"target":"x","payload_sha":"{sha}"}}"#)).await;
+    assert_eq!(none.json(), json!({"first": null}));
+    let sha = sha.to_lowercase();
+    assert_eq!(
+        api.fake.calls(),
+        [format!("check_dedup default out.memory {sha}"), format!("check_dedup default x {sha}")]
+    );
+    let bad = api.post("/v1/outbox/check-dedup", r#"{"target":"x","payload_sha":"abc"}"#).await;
+    assert_eq!((bad.problem().0, &bad.json()["path"]), (400, &json!("payload_sha")));
+}

@@ -20,8 +20,10 @@ pub struct Migration {
 }
 
 /// All migrations.
-pub const MIGRATIONS: &[Migration] =
-    &[Migration { number: 1, name: "outbox", text: include_str!("0001_outbox.surql") }];
+pub const MIGRATIONS: &[Migration] = &[
+    Migration { number: 1, name: "outbox", text: include_str!("0001_outbox.surql") },
+    Migration { number: 2, name: "dedup", text: include_str!("0002_dedup.surql") },
+];
 
 /// Tries of one migration when hosts start together.
 const TRIES_MAX: u32 = 5;

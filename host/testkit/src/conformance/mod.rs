@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a sentence fails by panicking")]
 #![allow(missing_docs, reason = "the names are the sentences")]
 
+pub mod dedup;
 pub mod door;
 pub mod guard;
 pub mod history;
@@ -16,14 +17,15 @@ pub mod samples;
 pub mod segments;
 pub mod stopped;
 
+use waybill_core::port::dedup::DedupStore;
 use waybill_core::port::kv::KvStore;
 use waybill_core::port::query::QueryStore;
 use waybill_core::port::store::OwnerStore;
 use waybill_core::port::transact::TransactStore;
 
 /// All ports of a store.
-pub trait Store: OwnerStore + TransactStore + QueryStore + KvStore {}
-impl<T: OwnerStore + TransactStore + QueryStore + KvStore> Store for T {}
+pub trait Store: OwnerStore + TransactStore + QueryStore + KvStore + DedupStore {}
+impl<T: OwnerStore + TransactStore + QueryStore + KvStore + DedupStore> Store for T {}
 
 /// Makes one test of each sentence. `$open` is an expression that awaits nothing and is called for each: an async function
 /// that answers a guard (a directory, or `()`) and a store.
@@ -94,6 +96,13 @@ macro_rules! store_conformance {
             kv: quotas_are_kept
             kv: keys_are_listed_in_order_by_prefix
             kv: scopes_are_apart
+            dedup: the_first_reserves_the_next_is_held_and_then_hears_of_the_delivery
+            dedup: two_of_one_call_are_a_first_and_a_held
+            dedup: what_failed_lets_the_next_one_go
+            dedup: a_reservation_that_nobody_decided_is_taken_over_when_it_is_stale
+            dedup: a_delivery_is_remembered_for_its_window_and_then_collected
+            dedup: an_entry_that_began_anew_outlives_the_old_ones_end
+            dedup: tenants_transports_targets_and_payloads_are_apart
         );
     };
     (@tests $open:path; $($module:ident: $name:ident)*) => {

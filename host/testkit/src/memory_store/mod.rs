@@ -6,6 +6,7 @@
 //! reads a clock unless [`MemoryStore::set_clock`] was left alone, so runs are deterministic. What it doesn't do: SurrealQL
 //! statements (a transaction with any is refused), durability, bounds on memory.
 
+mod dedup;
 mod faults;
 mod kv;
 mod owner;

@@ -9,9 +9,12 @@ use waybill_core::message::Message;
 use waybill_core::outbox::records::{
     DeadLetter, DoorKey, HistoryChunk, IdRecord, Malformed, Parked, Scheduled, Segment, ShardRecord,
 };
+use waybill_core::port::dedup::DedupKey;
 use waybill_core::port::store::{OwnerCommit, SegmentInfo, StoreError, Write};
 use waybill_core::port::transact::{AuditEvent, Operation};
 use waybill_core::time::UnixMillis;
+
+use super::dedup::DedupEntry;
 
 /// A doorstep row's messages, or why it can't be read.
 pub type DoorContent = Result<Vec<Arc<Message>>, Malformed>;
@@ -77,6 +80,8 @@ pub struct Tables {
     pub operations: BTreeMap<String, Operation>,
     /// `audit`, oldest first.
     pub audit: Vec<AuditEvent>,
+    /// `outbox_dedup`.
+    pub dedup: BTreeMap<DedupKey, DedupEntry>,
     /// `plugin_kv`: value and revision.
     pub kv: BTreeMap<(String, String), (Bytes, u64)>,
     /// Latest revision given out in `plugin_kv`.

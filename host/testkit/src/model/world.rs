@@ -73,9 +73,8 @@ pub(super) struct World<S> {
 }
 
 pub(super) fn routing() -> Routing {
-    let route = |pattern: &str, transport: &str| {
-        Pattern::parse(pattern).ok().map(|pattern| Route { pattern, transport: transport.to_owned() })
-    };
+    let route =
+        |pattern: &str, transport: &str| Pattern::parse(pattern).ok().map(|pattern| Route::new(pattern, transport));
     Routing {
         routes: Routes([route("bus:a.**", "a"), route("bus:b.**", "b")].into_iter().flatten().collect()),
         transports: vec!["a".to_owned(), "b".to_owned()],

@@ -77,7 +77,14 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode> {
 fn set_up() -> Result<()> {
     setup::guest_target()?;
     // Real brokers, not stand-ins.
-    setup::program("nats-server", "nats-server")
+    setup::program("nats-server", "nats-server")?;
+    // The worker of examples/worker-python.
+    setup::program("python3", "python3")?;
+    if cfg!(target_os = "linux") {
+        // Holds up the syncs of a host.
+        setup::program("strace", "strace")?;
+    }
+    Ok(())
 }
 
 fn finish(stages: &Stages, counts: &Counts) -> ExitCode {

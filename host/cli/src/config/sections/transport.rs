@@ -5,7 +5,7 @@ use std::time::Duration;
 use waybill_core::limits::REQUEST_MESSAGES_MAX;
 use waybill_core::route::{Pattern, Route};
 
-use super::{SIZE_MAX, u32_of};
+use super::{DAY, SIZE_MAX, u32_of};
 use crate::config::kinds::Set;
 use crate::config::model::TransportSettings;
 use crate::config::plugins;
@@ -80,6 +80,19 @@ fn allow(mut section: Section<'_, '_>) -> (Vec<String>, Option<u64>) {
     (peers, kv)
 }
 
+/// How long a route remembers payloads; none = not at all.
+fn dedup(section: &mut Section<'_, '_>) -> Option<Duration> {
+    let wanted = section.choice("dedup", "off", &[("off", false), ("payload", true)])?;
+    let window = section.optional_duration("dedup_window", wanted.then_some(DAY), Duration::from_secs(1))?;
+    if wanted {
+        return Some(window);
+    }
+    let at = section.at.clone();
+    let set = Set { value: humantime::format_duration(window), origin: at };
+    section.refuse("dedup_window", &set, "it has no effect without dedup = \"payload\"".to_owned());
+    None
+}
+
 /// Reads one `[[route]]`; the transport's origin is answered for the check that it exists.
 pub fn route(mut section: Section<'_, '_>) -> Option<(Set<Route>, Origin)> {
     let pattern = section.required_text("match", "a topic pattern", "\"bus:orders.**\"");
@@ -91,8 +104,9 @@ pub fn route(mut section: Section<'_, '_>) -> Option<(Set<Route>, Origin)> {
             None
         }
     });
+    let dedup = dedup(&mut section);
     section.done();
     let (pattern, transport) = (pattern?, transport?);
-    let route = Route { pattern: parsed?, transport: transport.value };
+    let route = Route { pattern: parsed?, transport: transport.value, dedup };
     Some((Set { value: route, origin: pattern.origin }, transport.origin))
 }

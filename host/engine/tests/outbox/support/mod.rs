@@ -58,17 +58,19 @@ impl World {
     pub fn config(&self, host: &str) -> EngineConfig {
         let mut config = EngineConfig::new(host);
         config.retries.policy = RetryPolicy { jitter: 0.0, ..RetryPolicy::default() };
-        let route = |pattern: &str, transport: &str| Route {
-            pattern: Pattern::parse(pattern).unwrap(),
-            transport: transport.to_owned(),
-        };
+        let route = |pattern: &str, transport: &str| Route::new(Pattern::parse(pattern).unwrap(), transport);
         config.routes = Routes(vec![route("bus:**", "main"), route("custom:**", "other"), route("http:**", "main")]);
         config.transports = vec![self.main.clone(), self.other.clone()];
         config
     }
 
     pub fn stores(&self) -> Stores {
-        Stores { owner: self.shim.clone(), query: self.memory.clone(), transact: self.shim.clone() }
+        Stores {
+            owner: self.shim.clone(),
+            query: self.memory.clone(),
+            transact: self.shim.clone(),
+            dedup: self.shim.clone(),
+        }
     }
 
     /// Starts a host and waits until it owns its shards.

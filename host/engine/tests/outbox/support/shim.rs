@@ -8,6 +8,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use waybill_core::ids::{MessageId, Seq, ShardId, Tenant};
 use waybill_core::outbox::records::{DeadLetter, DoorKey, DoorRow, HistoryChunk, IdRecord, Parked, ShardRecord};
+use waybill_core::port::dedup::{DedupAsk, DedupEnd, DedupKey, DedupStore, FirstDelivery, Reservation};
 use waybill_core::port::store::{DueScheduled, OwnerCommit, OwnerStore, SegmentInfo, StoreError, StoredSegment};
 use waybill_core::port::transact::{AuditEvent, DoorGroup, Operation, Statement, TransactStore, Transacted};
 use waybill_core::time::UnixMillis;
@@ -20,6 +21,8 @@ pub enum Call<'a> {
     /// Any read, by name.
     Read(&'static str),
     Transact,
+    /// A call of payload dedup, by name.
+    Dedup(&'static str),
 }
 
 /// What happens to a call.
@@ -71,6 +74,31 @@ impl Shim {
     }
     async fn read(&self, name: &'static str) -> Result<(), StoreError> {
         self.act(Call::Read(name)).await.map(|_| ())
+    }
+}
+
+#[async_trait]
+impl DedupStore for Shim {
+    async fn reserve(
+        &self,
+        asks: &[DedupAsk],
+        now: UnixMillis,
+        stale: UnixMillis,
+    ) -> Result<Vec<Reservation>, StoreError> {
+        let after = self.act(Call::Dedup("reserve")).await?;
+        let done = self.inner.reserve(asks, now, stale).await?;
+        after.map_or(Ok(done), Err)
+    }
+    async fn conclude(&self, ends: &[DedupEnd], now: UnixMillis) -> Result<(), StoreError> {
+        let after = self.act(Call::Dedup("conclude")).await?;
+        self.inner.conclude(ends, now).await?;
+        after.map_or(Ok(()), Err)
+    }
+    async fn delivered(&self, key: &DedupKey, now: UnixMillis) -> Result<Option<FirstDelivery>, StoreError> {
+        self.inner.delivered(key, now).await
+    }
+    async fn purge_dedup(&self, now: UnixMillis, limit: usize) -> Result<usize, StoreError> {
+        self.inner.purge_dedup(now, limit).await
     }
 }
 

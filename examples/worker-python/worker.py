@@ -1,0 +1,164 @@
+#!/usr/bin/env python3
+"""A worker outside: claims messages, writes each to a store over HTTP, and settles it. Standard library only.
+
+    worker.py --store http://127.0.0.1:9000/memories [--url http://127.0.0.1:7070] [--worker-id NAME] ...
+
+For each message: check-dedup, renew, write, renew, then ack, retry with a backoff of its own, or dead letter. When a
+settlement isn't applied, somebody else has the message: it is dropped, and the host has written the audit event.
+Every message it is done with is a line of JSON on stdout.
+"""
+
+import argparse
+import base64
+import json
+import os
+import random
+import signal
+import socket
+import sys
+import time
+import urllib.error
+import urllib.request
+from datetime import datetime, timedelta, timezone
+
+
+class Waybill:
+    """The three calls of a worker."""
+
+    def __init__(self, url, token, worker_id):
+        self.url, self.token, self.worker_id = url.rstrip("/"), token, worker_id
+
+    def call(self, path, body):
+        headers = {"content-type": "application/json"}
+        if self.token:
+            headers["authorization"] = "Bearer " + self.token
+        request = urllib.request.Request(self.url + path, json.dumps(body).encode(), headers)
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return json.load(answer)
+
+    def claim(self, limit, lease_ms, topic, wait_ms):
+        ask = {"worker_id": self.worker_id, "limit": limit, "lease_ms": lease_ms, "wait_ms": wait_ms}
+        return self.call("/v1/outbox/claim", {**ask, **({"topic": topic} if topic else {})})["items"]
+
+    def check_dedup(self, item):
+        ask = {"target": item["target"], "payload_sha": item["payload_sha256"], "tenant": item["tenant"]}
+        return self.call("/v1/outbox/check-dedup", ask)["first"]
+
+    def settle(self, item, result, **more):
+        """What became of it. A settlement that the store didn't answer is tried again: it is applied at most once."""
+        one = {"id": item["id"], "tenant": item["tenant"], "token": item["token"], "result": result, **more}
+        for pause in (0.2, 1, 5, None):
+            answer = self.call("/v1/outbox/settle", {"worker_id": self.worker_id, "items": [one]})["items"][0]
+            if answer["result"] != "outbox_flush_db_error" or pause is None:
+                return answer
+            time.sleep(pause)
+
+
+class StoreError(Exception):
+    """The store didn't take it."""
+
+    def __init__(self, code, reason, permanent):
+        super().__init__(reason)
+        self.code, self.reason, self.permanent = code, reason, permanent
+
+
+def write(store, item):
+    """Writes a message to the store; the memory's id. The message's id makes a second write of it harmless."""
+    if "payload" in item:
+        body = json.dumps(item["payload"]).encode()
+    else:
+        body = base64.b64decode(item["payload_base64"])
+    headers = {"content-type": item.get("content_type") or "application/json", "idempotency-key": item["id"]}
+    try:
+        with urllib.request.urlopen(urllib.request.Request(store, body, headers), timeout=300) as answer:
+            return json.load(answer)["memory_id"]
+    except urllib.error.HTTPError as error:
+        permanent = 400 <= error.code < 500 and error.code not in (408, 425, 429)
+        raise StoreError(f"MEMORY.{error.code}", f"the store answered {error.code}", permanent) from error
+    except (urllib.error.URLError, OSError, ValueError, KeyError) as error:
+        raise StoreError("MEMORY.UNREACHABLE", f"the store gave no answer: {error}", False) from error
+
+
+def backoff_seconds(retry_count, base, most, jitter):
+    """min(base * 2^retry, most) * (1 + random(-jitter, +jitter))"""
+    return max(0.001, min(base * 2**retry_count, most) * (1 + random.uniform(-jitter, jitter)))
+
+
+def handle(waybill, args, item):
+    """Delivers one message; its result code and more, for the log."""
+    first = waybill.check_dedup(item)
+    if first:
+        answer = waybill.settle(item, "ack", receipt=first["receipt"]["broker_ref"])
+        return ("outbox_flush_dedup_hit" if answer["applied"] else answer["result"]), {"first": first["id"]}
+    renewed = waybill.settle(item, "renew")
+    if not renewed["applied"]:
+        return renewed["result"], {"state": renewed.get("state")}
+    try:
+        memory_id = write(args.store, item)
+    except StoreError as error:
+        fault = {"code": error.code, "reason": error.reason}
+        retry = item["retry_count"] + 1
+        if error.permanent or retry >= args.max_retries:
+            answer = waybill.settle(item, "dead", error=fault)
+        else:
+            wait = backoff_seconds(retry, args.base_seconds, args.max_seconds, args.jitter)
+            at = datetime.now(timezone.utc) + timedelta(seconds=wait)
+            answer = waybill.settle(item, "nack", error=fault, next_attempt_at=at.isoformat())
+        return answer["result"], {"error": error.reason}
+    # So that the ack doesn't come after the end of the lease.
+    renewed = waybill.settle(item, "renew")
+    if not renewed["applied"]:
+        return renewed["result"], {"state": renewed.get("state"), "memory_id": memory_id}
+    answer = waybill.settle(item, "ack", receipt=memory_id)
+    return answer["result"], {"memory_id": memory_id, "state": answer.get("state")}
+
+
+def run(waybill, args):
+    stopping = []
+    signal.signal(signal.SIGTERM, lambda *_: stopping.append(True))
+    while not stopping:
+        try:
+            items = waybill.claim(args.limit, args.lease_ms, args.topic, args.wait_ms)
+        except (urllib.error.URLError, OSError) as error:
+            if isinstance(error, urllib.error.HTTPError) and error.code < 500 and error.code != 429:
+                sys.exit(f"the host refuses: {error.code} {error.read().decode(errors='replace')}")
+            print(f"the host isn't there: {error}", file=sys.stderr)
+            time.sleep(1)
+            continue
+        for item in items:
+            if stopping:
+                waybill.settle(item, "release")
+                continue
+            try:
+                result, more = handle(waybill, args, item)
+            except (urllib.error.URLError, OSError) as error:
+                # Nobody knows; the lease ends and the message comes again.
+                result, more = "outbox_flush_db_timeout", {"error": str(error)}
+            line = {"worker": waybill.worker_id, "id": item["id"], "attempt": item["attempt"], "result": result, **more}
+            print(json.dumps(line), flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Claims messages from Waybill and writes them to a store.")
+    parser.add_argument("--url", default=os.environ.get("WAYBILL_URL", "http://127.0.0.1:7070"))
+    parser.add_argument("--token-file", help="file with a token of the role worker")
+    parser.add_argument("--store", required=True, help="URL that takes a POST a message")
+    parser.add_argument("--worker-id", default=f"{socket.gethostname()}-{os.getpid()}")
+    parser.add_argument("--topic", help="only such topics, e.g. bus:memory.**")
+    parser.add_argument("--limit", type=int, default=10)
+    parser.add_argument("--lease-ms", type=int, default=120_000)
+    parser.add_argument("--wait-ms", type=int, default=10_000)
+    parser.add_argument("--max-retries", type=int, default=5)
+    parser.add_argument("--base-seconds", type=float, default=60)
+    parser.add_argument("--max-seconds", type=float, default=3600)
+    parser.add_argument("--jitter", type=float, default=0.3)
+    args = parser.parse_args()
+    token = None
+    if args.token_file:
+        with open(args.token_file, encoding="utf-8") as file:
+            token = file.read().strip()
+    run(Waybill(args.url, token, args.worker_id), args)
+
+
+if __name__ == "__main__":
+    main()
