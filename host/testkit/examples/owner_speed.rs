@@ -68,6 +68,7 @@ impl Bench {
             open: Vec::new(),
             claimed: Vec::new(),
             dead_holds_key: false,
+            routing: Arc::default(),
         };
         let commit = takeover(input, UnixMillis(1_700_000_000_000), 1);
         store.apply(&commit)?;

@@ -83,6 +83,7 @@ fn take_over(store: &MemoryStore, config: &OwnerConfig, now: Now, nonce: u64) ->
         open,
         claimed,
         dead_holds_key: config.dead_holds_key,
+        routing: Arc::clone(&config.routing),
     };
     let commit = takeover(input, now.wall, nonce);
     store.apply(&commit).unwrap();

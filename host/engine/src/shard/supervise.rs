@@ -159,6 +159,7 @@ async fn try_take(shard: ShardId, context: &Context, observer: &mut Observer) ->
         open,
         claimed,
         dead_holds_key: context.config.dead_holds_key,
+        routing: Arc::clone(&context.transports.routing),
     };
     let began = context.clock.now();
     let commit = takeover(input, began.wall, rand::random());

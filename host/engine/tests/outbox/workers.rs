@@ -476,6 +476,7 @@ async fn crashes_of_the_host_never_make_a_claimed_message_suspect() {
         }
         let claimed = host.claim("w").await;
         assert_eq!(texts(&claimed), ["b", "c"], "after {crash} crashes");
+        assert!(claimed.iter().all(|one| one.message.suspect == 0));
         claims.extend(claimed);
         drop(host);
     }

@@ -1,6 +1,7 @@
 //! A host: it watches the shard, takes it over, owns it, dies.
 
 use std::fmt;
+use std::sync::Arc;
 
 use waybill_core::new_message::Draft;
 use waybill_core::outbox::owner::{Adopted, Owner, OwnerConfig, TakeoverInput, takeover};
@@ -167,6 +168,7 @@ impl<S: ModelStore> World<S> {
             open,
             claimed,
             dead_holds_key: self.setup.config.dead_holds_key,
+            routing: Arc::clone(&self.setup.config.routing),
         };
         let nonce = self.fresh();
         let commit = takeover(input, began.wall, nonce);

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::Routing;
 use crate::ids::Place;
 use crate::ids::{Seq, ShardId};
 use crate::limits::SOLO_CRASHES_MAX;
@@ -28,12 +29,14 @@ pub struct TakeoverInput {
     pub claimed: Vec<Arc<Parked>>,
     /// A dead letter keeps its key.
     pub dead_holds_key: bool,
+    /// Routes: what workers claim from outside is no suspect.
+    pub routing: Arc<Routing>,
 }
 
 /// The commit that takes a shard over. `nonce` is fresh and random. It goes in only if the last owner wrote nothing
 /// since the record was read.
 pub fn takeover(input: TakeoverInput, now: UnixMillis, nonce: u64) -> OwnerCommit {
-    let TakeoverInput { shard, host, record: before, open, claimed, dead_holds_key } = input;
+    let TakeoverInput { shard, host, record: before, open, claimed, dead_holds_key, routing } = input;
     let mut record = before.clone();
     record.owner = host;
     record.token += 1;
@@ -42,7 +45,8 @@ pub fn takeover(input: TakeoverInput, now: UnixMillis, nonce: u64) -> OwnerCommi
     record.open.clear();
     record.solo = None;
     record.released = false;
-    let mut work = Takeover { shard, before: &before, now, beat: record.beat, dead_holds_key, writes: Vec::new() };
+    let mut work =
+        Takeover { shard, before: &before, now, beat: record.beat, dead_holds_key, routing, writes: Vec::new() };
     for stored in open {
         match stored.segment {
             Ok(segment) => work.segment(&segment),
@@ -63,6 +67,7 @@ struct Takeover<'a> {
     now: UnixMillis,
     beat: u64,
     dead_holds_key: bool,
+    routing: Arc<Routing>,
     writes: Vec<Write>,
 }
 
@@ -76,7 +81,8 @@ impl Takeover<'_> {
                 delivered.push(self.delivered(entry));
             } else if !open.moved.contains(entry.index) {
                 let place = Place { shard: self.shard, segment: segment.first, index: entry.index };
-                let (suspect, solo_crashes) = self.crashed(place.seq(), entry.suspect, entry.solo_crashes);
+                let (suspect, solo_crashes) =
+                    self.crashed(&entry.message, place.seq(), entry.suspect, entry.solo_crashes);
                 if solo_crashes >= SOLO_CRASHES_MAX {
                     self.convict(place, &entry.message, suspect, 0, Vec::new());
                 } else {
@@ -116,7 +122,8 @@ impl Takeover<'_> {
     }
 
     fn parked(&mut self, parked: &Parked) {
-        let (suspect, solo_crashes) = self.crashed(parked.place.seq(), parked.suspect, parked.solo_crashes);
+        let (suspect, solo_crashes) =
+            self.crashed(&parked.message, parked.place.seq(), parked.suspect, parked.solo_crashes);
         if solo_crashes >= SOLO_CRASHES_MAX {
             self.writes.push(Write::DeleteParked(parked.place.seq()));
             self.convict(parked.place, &parked.message, suspect, parked.attempts, parked.history.clone());
@@ -126,7 +133,11 @@ impl Takeover<'_> {
         }
     }
 
-    fn crashed(&self, seq: Seq, suspect: u32, solo_crashes: u32) -> (u32, u32) {
+    /// What a message is suspected of after another crash. The host can't have died of what a worker outside had.
+    fn crashed(&self, message: &Message, seq: Seq, suspect: u32, solo_crashes: u32) -> (u32, u32) {
+        if self.routing.external.is_some() && self.routing.transport_of(&message.topic) == self.routing.external {
+            return (suspect, solo_crashes);
+        }
         let solo = u32::from(self.before.solo == Some(seq));
         (suspect.saturating_add(1), solo_crashes.saturating_add(solo))
     }

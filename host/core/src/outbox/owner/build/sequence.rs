@@ -361,7 +361,17 @@ impl Draftsman<'_> {
         let mine = self.open_by_tenant.entry(tenant.clone()).or_default();
         // Those that wait for a claim go first.
         let open = self.record.open.len() + self.owner.want_segments.len();
-        if load && !solo && open < self.owner.config.limits.open_segments && *mine < self.owner.open_share() {
+        let wants_claim = self.owner.config.routing.external.is_none()
+            || segment
+                .entries
+                .iter()
+                .any(|entry| !self.owner.is_outside(self.owner.transport_of(&entry.message.topic)));
+        if load
+            && !solo
+            && wants_claim
+            && open < self.owner.config.limits.open_segments
+            && *mine < self.owner.open_share()
+        {
             *mine += 1;
             self.record.open.insert(first, OpenSegment::default());
         }
