@@ -15,7 +15,7 @@ use crate::janitor;
 use crate::meter::Meter;
 use crate::service::Outbox;
 use crate::service::operations::{self, Operations};
-use crate::shard::{Context, DoorBell, ShardHandle};
+use crate::shard::{Commits, Context, DoorBell, ShardHandle};
 use crate::transports::Transports;
 
 /// Background work gets this long to come to a safe point when the host drains.
@@ -45,6 +45,7 @@ impl Engine {
             transports,
             clock,
             door: DoorBell::default(),
+            commits: Commits::default(),
             closing: CancellationToken::new(),
             stop: CancellationToken::new(),
         });

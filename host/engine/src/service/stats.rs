@@ -14,6 +14,8 @@ use crate::shard::Condition;
 
 /// Blocked keys shown of each shard.
 const HELD_KEYS_MAX: usize = 1_000;
+/// A commit that takes longer makes readiness warn.
+const SLOW_COMMIT: Duration = Duration::from_secs(1);
 /// A health check of a transport may take this long.
 const HEALTH_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -194,6 +196,12 @@ impl Outbox {
                 Condition::Released => worst = Some(("fail", format!("shard {} was given back", shard.shard))),
                 Condition::Trouble { error, .. } => worst = Some(("fail", format!("{}: {error}", error.code()))),
             }
+        }
+        let longest = self.context.commits.longest();
+        if longest >= SLOW_COMMIT && worst.is_none() {
+            let detail =
+                format!("a commit has been under way for {} s: the store, or its disk, is slow", longest.as_secs());
+            worst = Some(("warn", detail));
         }
         let (status, detail) = worst.unwrap_or(("ok", format!("owns {owned} of {} shards", self.shards.len())));
         checks.push(check("outbox", status, detail));

@@ -388,6 +388,13 @@ impl Actor {
     }
 }
 
+impl Drop for Actor {
+    /// Whatever ended it: nobody waits for its commit any more.
+    fn drop(&mut self) {
+        self.context.commits.ended(self.owner.shard());
+    }
+}
+
 enum Woken {
     Event(Event),
     Page((LoadRequest, Page)),

@@ -34,6 +34,7 @@ impl Actor {
         let writes = commit.writes.len();
         self.forwards = commit.writes.iter().any(|write| matches!(write, Write::ForwardDoor { .. }));
         self.commit_began = Instant::now();
+        self.context.commits.began(self.owner.shard());
         self.pending = Some(Box::pin(async move { Event::Committed { result: store.commit(commit).await, writes } }));
     }
 
@@ -51,6 +52,7 @@ impl Actor {
             // It may have gone in: the doorsteps that messages were carried to are looked at.
             self.context.door.ring();
         }
+        self.context.commits.ended(self.owner.shard());
         match event {
             Event::Committed { result: Ok(()), writes } => {
                 self.context.meter.commit(self.commit_began.elapsed(), writes);

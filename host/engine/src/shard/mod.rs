@@ -28,12 +28,14 @@ mod outside;
 mod prepare;
 mod supervise;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use waybill_core::ids::ShardId;
 use waybill_core::new_message::Draft;
@@ -61,6 +63,7 @@ pub(crate) struct Context {
     pub clock: Arc<dyn Clock>,
     pub meter: Meter,
     pub door: DoorBell,
+    pub commits: Commits,
     /// The host drains: background work ends at its next safe point.
     pub closing: CancellationToken,
     /// The engine is gone: everything ends where it is.
@@ -80,6 +83,23 @@ impl DoorBell {
     }
     pub fn count(&self) -> u64 {
         self.ended.load(Ordering::Acquire)
+    }
+}
+
+/// Since when each shard's commit has been under way.
+#[derive(Debug, Default)]
+pub(crate) struct Commits(Mutex<BTreeMap<ShardId, Instant>>);
+
+impl Commits {
+    fn began(&self, shard: ShardId) {
+        self.0.lock().insert(shard, Instant::now());
+    }
+    fn ended(&self, shard: ShardId) {
+        self.0.lock().remove(&shard);
+    }
+    /// How long the slowest of them has taken so far.
+    pub fn longest(&self) -> Duration {
+        self.0.lock().values().map(Instant::elapsed).max().unwrap_or_default()
     }
 }
 

@@ -16,6 +16,7 @@ mod retention;
 mod retries;
 mod schedule;
 mod shards;
+mod slow_disk;
 mod support;
 mod transact;
 mod trouble;
