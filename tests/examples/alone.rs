@@ -87,12 +87,12 @@ async fn engine(rounds: u64) -> (Duration, Duration) {
     let store = Arc::new(SurrealStore::open(StoreConfig::new("mem://")).await.unwrap());
     let mut config = EngineConfig::new("bench");
     config.exclusive = true;
-    config.routes = Routes(vec![Route { pattern: Pattern::parse("bus:**").unwrap(), transport: "noop".into() }]);
+    config.routes = Routes(vec![Route::new(Pattern::parse("bus:**").unwrap(), "noop")]);
     config.transports = vec![noop().await];
     config.batch = u32::try_from(BATCH).unwrap();
     // What is kept of finished messages is no part of the engine's own speed, and memory isn't the place for it.
     config.keep_done = Duration::from_millis(200);
-    let stores = Stores { owner: store.clone(), query: store.clone(), transact: store };
+    let stores = Stores { owner: store.clone(), query: store.clone(), transact: store.clone(), dedup: store };
     let engine = Engine::start(config, stores, Arc::new(SystemClock));
     let outbox = engine.outbox();
     while outbox.ready().await.iter().any(|check| check.status == "fail") {
