@@ -10,6 +10,7 @@ Every message it is done with is a line of JSON on stdout.
 
 import argparse
 import base64
+import http.client
 import json
 import os
 import random
@@ -20,6 +21,15 @@ import time
 import urllib.error
 import urllib.request
 from datetime import datetime, timedelta, timezone
+
+
+RECEIPT_BYTES_MAX = 1024
+# The host didn't answer, or nothing that can be read.
+HOST_FAILED = (OSError, http.client.HTTPException, ValueError, LookupError, TypeError)
+
+
+class Refused(Exception):
+    """The host doesn't take a request: it would refuse it again."""
 
 
 class Waybill:
@@ -33,8 +43,13 @@ class Waybill:
         if self.token:
             headers["authorization"] = "Bearer " + self.token
         request = urllib.request.Request(self.url + path, json.dumps(body).encode(), headers)
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            return json.load(answer)
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                return json.load(answer)
+        except urllib.error.HTTPError as error:
+            if 400 <= error.code < 500 and error.code not in (408, 425, 429):
+                raise Refused(f"{path}: {error.code} {error.read().decode(errors='replace')}") from error
+            raise
 
     def claim(self, limit, lease_ms, topic, wait_ms):
         ask = {"worker_id": self.worker_id, "limit": limit, "lease_ms": lease_ms, "wait_ms": wait_ms}
@@ -71,12 +86,19 @@ def write(store, item):
     headers = {"content-type": item.get("content_type") or "application/json", "idempotency-key": item["id"]}
     try:
         with urllib.request.urlopen(urllib.request.Request(store, body, headers), timeout=300) as answer:
-            return json.load(answer)["memory_id"]
+            memory_id = json.load(answer)["memory_id"]
+        if not isinstance(memory_id, str) or len(memory_id.encode()) > RECEIPT_BYTES_MAX:
+            raise ValueError(f"memory_id isn't a text of at most {RECEIPT_BYTES_MAX} bytes")
+        return memory_id
     except urllib.error.HTTPError as error:
         permanent = 400 <= error.code < 500 and error.code not in (408, 425, 429)
         raise StoreError(f"MEMORY.{error.code}", f"the store answered {error.code}", permanent) from error
-    except (urllib.error.URLError, OSError, ValueError, KeyError) as error:
+    except OSError as error:
         raise StoreError("MEMORY.UNREACHABLE", f"the store gave no answer: {error}", False) from error
+    except (http.client.HTTPException, ValueError, LookupError, TypeError, RecursionError) as error:
+        # It may have taken it; the message's id makes the next write harmless.
+        reason = f"the store's answer can't be used: {error!r}"
+        raise StoreError("MEMORY.UNUSABLE", reason[:500], False) from error
 
 
 def backoff_seconds(retry_count, base, most, jitter):
@@ -88,7 +110,7 @@ def handle(waybill, args, item):
     """Delivers one message; its result code and more, for the log."""
     first = waybill.check_dedup(item)
     if first:
-        answer = waybill.settle(item, "ack", receipt=first["receipt"]["broker_ref"])
+        answer = waybill.settle(item, "ack", receipt=first["receipt"].get("broker_ref"))
         return ("outbox_flush_dedup_hit" if answer["applied"] else answer["result"]), {"first": first["id"]}
     renewed = waybill.settle(item, "renew")
     if not renewed["applied"]:
@@ -113,27 +135,37 @@ def handle(waybill, args, item):
     return answer["result"], {"memory_id": memory_id, "state": answer.get("state")}
 
 
+def release(waybill, item):
+    """Gives a message back; if the host isn't there, the end of the lease does."""
+    try:
+        waybill.settle(item, "release")
+    except (Refused, *HOST_FAILED) as error:
+        print(f"{item['id']} isn't given back: {error!r}", file=sys.stderr)
+
+
 def run(waybill, args):
     stopping = []
     signal.signal(signal.SIGTERM, lambda *_: stopping.append(True))
     while not stopping:
         try:
             items = waybill.claim(args.limit, args.lease_ms, args.topic, args.wait_ms)
-        except (urllib.error.URLError, OSError) as error:
-            if isinstance(error, urllib.error.HTTPError) and error.code < 500 and error.code != 429:
-                sys.exit(f"the host refuses: {error.code} {error.read().decode(errors='replace')}")
-            print(f"the host isn't there: {error}", file=sys.stderr)
+        except Refused as error:
+            sys.exit(f"the host refuses {error}")
+        except HOST_FAILED as error:
+            print(f"the host isn't there: {error!r}", file=sys.stderr)
             time.sleep(1)
             continue
         for item in items:
             if stopping:
-                waybill.settle(item, "release")
+                release(waybill, item)
                 continue
             try:
                 result, more = handle(waybill, args, item)
-            except (urllib.error.URLError, OSError) as error:
+            except Refused as error:
+                result, more = "refused_by_host", {"error": str(error)}
+            except HOST_FAILED as error:
                 # Nobody knows; the lease ends and the message comes again.
-                result, more = "outbox_flush_db_timeout", {"error": str(error)}
+                result, more = "outbox_flush_db_timeout", {"error": repr(error)}
             line = {"worker": waybill.worker_id, "id": item["id"], "attempt": item["attempt"], "result": result, **more}
             print(json.dumps(line), flush=True)
 

@@ -41,7 +41,8 @@ const PRODUCERS: u64 = 8;
 async fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let messages: u64 = arguments.get(1).and_then(|text| text.parse().ok()).expect("alone PART MESSAGES [DIR]");
-    let rounds = messages.div_ceil(BATCH);
+    assert!(messages.is_multiple_of(BATCH), "MESSAGES is a multiple of {BATCH}");
+    let rounds = messages / BATCH;
     let (took, cpu) = match arguments[0].as_str() {
         "engine" => engine(rounds).await,
         "boundary" => drive(noop().await, rounds).await,

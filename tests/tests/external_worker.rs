@@ -180,6 +180,39 @@ async fn a_worker_delivers_retries_gives_up_and_finds_repeats() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_store_that_answers_garbage_fails_the_attempt_and_never_the_worker() {
+    let scene = Scene::open().await;
+    let long = json!({ "memory_id": "x".repeat(1_025) }).to_string();
+    let said = ["null", "[]", "\"ok\"", "certainly", "{}", "{\"memory_id\": 7}", "{\"memory_id\": \"\\ud800\"}", &long];
+    let mut messages: Vec<Value> = said
+        .iter()
+        .enumerate()
+        .map(|(number, text)| memory(&format!("said-{number}"), json!({ "say": text })))
+        .collect();
+    messages.extend([
+        memory("noise", json!({ "noise": "certainly\r\n\r\n" })),
+        memory("silence", json!({ "noise": "" })),
+        memory("cut", json!({ "cut": true })),
+    ]);
+    let ids: Vec<String> = messages.iter().map(|message| message["id"].as_str().unwrap().to_owned()).collect();
+    scene.send(messages).await;
+    let worker = scene.worker("w-1", &["--base-seconds", "0.05", "--max-seconds", "0.1", "--max-retries", "2"]);
+    let wanted: Vec<(&str, &str)> = ids.iter().map(|id| (id.as_str(), "dead")).collect();
+    scene.until_states(&wanted).await;
+    scene.send(vec![memory("after", json!({ "text": "a" }))]).await;
+    scene.until_states(&[("after", "done")]).await;
+    eventually("the worker has said all", async || worker.results().contains_key("after")).await;
+    let results = worker.results();
+    for id in &ids {
+        assert_eq!(results[id], ["outbox_flush_retry", "outbox_flush_dead"], "{id}");
+        let error = scene.message(id).await["last_error"].as_str().unwrap().to_owned();
+        assert!(error.starts_with("MEMORY.UN"), "{id}: {error}");
+    }
+    drop(worker);
+    assert!(scene.host.terminate(PATIENCE).await.unwrap().success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_worker_that_stalls_past_its_lease_hears_that_another_has_the_message() {
     let scene = Scene::open().await;
     scene.send(vec![memory("slow", json!({ "text": "a", "slow_s": 4 }))]).await;

@@ -66,11 +66,8 @@ async fn retire_history(outbox: &Outbox) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Entries belong to no shard: whichever host comes first removes them.
+/// Entries belong to no shard: whichever host comes first removes them, also those of routes that want no dedup any more.
 async fn retire_dedup(outbox: &Outbox) -> Result<(), StoreError> {
-    if outbox.context.config.routes.0.iter().all(|route| route.dedup.is_none()) {
-        return Ok(());
-    }
     loop {
         let now = outbox.context.clock.now().wall;
         if outbox.context.stores.dedup.purge_dedup(now, RETIRE_PAGE).await? < RETIRE_PAGE {

@@ -1,10 +1,13 @@
 //! What a fresh clone lacks: the target that plugins are compiled for, the tools that checks use, the servers that tests
 //! and demos run against.
 
+use std::ffi::{OsStr, OsString};
+use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
+use waybill_testkit::nats::find_program;
 
 /// What plugins are compiled for.
 pub const GUEST_TARGET: &str = "wasm32-wasip2";
@@ -36,29 +39,45 @@ pub fn component(name: &str, subcommand: &str) -> Result<()> {
     rustup(&["component", "add", name])
 }
 
-/// Makes sure that a program is there: installed with apt where that is possible without asking, else an error that says how.
+/// Makes sure that a program is there: installed with apt where that is possible without asking, as root or with sudo, else an
+/// error that says how.
 pub fn program(name: &str, package: &str) -> Result<()> {
-    if found(name) {
+    if find_program(name).is_some() {
         return Ok(());
     }
     let by_hand = format!(
         "`{name}` is missing and needed here: install it, e.g. `apt-get install {package}` on Debian or Ubuntu"
     );
-    if !rustix::process::geteuid().is_root() || !found("apt-get") {
+    if find_program("apt-get").is_none() || as_root(["true"]).is_err() {
         bail!("{by_hand}");
     }
     eprintln!("{name} is missing: installing the package {package}");
     let _kept_down = KeptDown::new()?;
     for arguments in [&["update", "--quiet"][..], &["install", "--yes", "--quiet", "--no-install-recommends", package]]
     {
-        let mut command = Command::new("apt-get");
-        command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive").stdout(Stdio::null());
-        let status = command.status().context("starting apt-get")?;
-        if !status.success() {
-            bail!("apt-get {} ended with {status}. {by_hand}", arguments.join(" "));
-        }
+        // sudo hands on no environment.
+        let command = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get"].iter().chain(arguments);
+        as_root(command).with_context(|| by_hand.clone())?;
     }
-    if found(name) { Ok(()) } else { bail!("the package {package} brought no `{name}`. {by_hand}") }
+    if find_program(name).is_some() { Ok(()) } else { bail!("the package {package} brought no `{name}`. {by_hand}") }
+}
+
+/// Runs a program as root: as it is, or with sudo where that asks for no password.
+fn as_root<Word: AsRef<OsStr>>(words: impl IntoIterator<Item = Word>) -> Result<()> {
+    let is_root = rustix::process::geteuid().is_root();
+    let mut words: Vec<OsString> = words.into_iter().map(|word| word.as_ref().to_owned()).collect();
+    if !is_root {
+        words.splice(..0, ["sudo".into(), "--non-interactive".into()]);
+    }
+    let line = words.join(OsStr::new(" ")).display().to_string();
+    let mut words = words.into_iter();
+    let status = Command::new(words.next().unwrap_or_default())
+        .args(words)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .status()
+        .with_context(|| format!("starting `{line}`"))?;
+    if status.success() { Ok(()) } else { bail!("`{line}` ended with {status}") }
 }
 
 /// While it lives, packages start no services: tests start servers of their own, with folders and ports of their own.
@@ -71,13 +90,13 @@ impl KeptDown {
     const POLICY: &str = "/usr/sbin/policy-rc.d";
 
     fn new() -> Result<Self> {
-        use std::os::unix::fs::PermissionsExt as _;
         let path = Path::new(Self::POLICY);
         if path.exists() {
             return Ok(Self { policy: None });
         }
-        std::fs::write(path, "#!/bin/sh\nexit 101\n").with_context(|| format!("writing {}", path.display()))?;
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755))?;
+        let mut draft = tempfile::NamedTempFile::new().context("making a temporary file")?;
+        draft.write_all(b"#!/bin/sh\nexit 101\n")?;
+        as_root([OsStr::new("install"), OsStr::new("--mode=755"), draft.path().as_os_str(), path.as_os_str()])?;
         Ok(Self { policy: Some(path) })
     }
 }
@@ -86,14 +105,9 @@ impl Drop for KeptDown {
     fn drop(&mut self) {
         if let Some(path) = self.policy {
             // What stays behind only keeps services down.
-            let _ = std::fs::remove_file(path);
+            let _ = as_root([OsStr::new("rm"), OsStr::new("--force"), path.as_os_str()]);
         }
     }
-}
-
-/// Whether a program is in the search path.
-fn found(name: &str) -> bool {
-    std::env::var_os("PATH").is_some_and(|path| std::env::split_paths(&path).any(|folder| folder.join(name).is_file()))
 }
 
 fn has_guest_target() -> Result<bool> {

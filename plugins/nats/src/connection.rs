@@ -57,7 +57,7 @@ impl Settings {
 
     fn tls_options(&self, address: &Address) -> TlsOptions {
         let mut options = self.tls.clone();
-        options.server_name.get_or_insert_with(|| address.host.clone());
+        options.server_name.get_or_insert_with(|| address.verified().to_owned());
         options
     }
 }
@@ -97,6 +97,8 @@ pub(crate) struct Connection {
     incoming: Incoming,
     /// Number of the next message, so that a late answer is never taken for another's.
     pub(crate) next: u64,
+    /// Its server is about to shut down, and no other took us when they were asked.
+    pub(crate) stays: bool,
 }
 
 impl Connection {
@@ -117,11 +119,17 @@ impl Connection {
         let options = Options { timeout: left(deadline)?, tls: first };
         let stream = Stream::connect(&address.uri(), options).await.map_err(lost)?;
         let mut incoming = Incoming::new(inbox(&settings.config.inbox_prefix)?);
+        let mut told = 0;
         while !incoming.has_news {
             incoming.receive(&stream, deadline).await?;
-            incoming.drain(|_| {})?;
+            told += incoming.drain(|_| {})?;
         }
         if !secure && settings.needs_tls(address, &incoming.info)? {
+            if told > 1 || !incoming.input.unread().is_empty() {
+                // It would be taken for the server's word, which nobody has proved to be one yet.
+                let reason = "there is more than INFO before TLS: somebody on the way may have put it in";
+                return Err(PluginError::denied("NATS.TLS", reason));
+            }
             stream.start_tls(settings.tls_options(address), left(deadline)?).await.map_err(lost)?;
             secure = true;
         }
@@ -132,7 +140,7 @@ impl Connection {
         let hello = hello(settings, &incoming, secure)?;
         stream.write(hello, left(deadline)?).await.map_err(lost)?;
         let encoder = Encoder::new(incoming.inbox.clone(), settings.config.stream.clone(), incoming.info.max_payload);
-        let mut connection = Self { stream, address: address.clone(), encoder, incoming, next: 0 };
+        let mut connection = Self { stream, address: address.clone(), encoder, incoming, next: 0, stays: false };
         // What is wrong with CONNECT is told before the answer to the ping behind it.
         connection.until_pong(deadline).await?;
         Ok(connection)
@@ -273,12 +281,13 @@ impl Incoming {
         Ok(())
     }
 
-    /// Goes through everything that is there whole.
+    /// Goes through everything that is there whole; answers how many operations that were.
     ///
     /// # Errors
     /// The server ended the connection, or speaks no NATS.
-    pub(crate) fn drain(&mut self, mut on: impl FnMut(Event<'_>)) -> Result<(), PluginError> {
+    pub(crate) fn drain(&mut self, mut on: impl FnMut(Event<'_>)) -> Result<usize, PluginError> {
         let Self { input, info, inbox, pong_due, has_news } = self;
+        let mut count = 0;
         while let Some((operation, length)) =
             codec::next(input.unread()).map_err(|codec::Garbage(what)| no_nats(what))?
         {
@@ -301,8 +310,9 @@ impl Incoming {
                 },
             }
             input.consume(length);
+            count += 1;
         }
-        Ok(())
+        Ok(count)
     }
 }
 

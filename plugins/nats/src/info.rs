@@ -9,22 +9,16 @@ const MAX_PAYLOAD_DEFAULT: usize = 1024 * 1024;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default)]
 pub(crate) struct Info {
-    /// Name of the server.
-    pub(crate) server_name: String,
-    /// Its version.
+    /// Version of the server.
     pub(crate) version: String,
     /// Most bytes of headers and payload of one message.
     pub(crate) max_payload: usize,
     /// Whether messages may have headers.
     pub(crate) headers: bool,
-    /// Whether JetStream is on.
-    pub(crate) jetstream: bool,
     /// Whether TLS has to follow.
     pub(crate) tls_required: bool,
     /// Whether TLS may follow.
     pub(crate) tls_available: bool,
-    /// Whether credentials are needed.
-    pub(crate) auth_required: bool,
     /// What a key has to sign.
     pub(crate) nonce: Option<String>,
     /// Addresses of the cluster.
@@ -36,14 +30,11 @@ pub(crate) struct Info {
 impl Default for Info {
     fn default() -> Self {
         Self {
-            server_name: String::new(),
             version: String::new(),
             max_payload: MAX_PAYLOAD_DEFAULT,
             headers: false,
-            jetstream: false,
             tls_required: false,
             tls_available: false,
-            auth_required: false,
             nonce: None,
             connect_urls: Vec::new(),
             ldm: false,

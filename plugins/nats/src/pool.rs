@@ -8,7 +8,7 @@ use waybill_plugin::transport::{CallInfo, ErrorKind, PluginError};
 
 use crate::connection::{Connection, Settings};
 use crate::deadline::Deadline;
-use crate::servers::Servers;
+use crate::servers::{Address, Servers};
 
 /// First pause between two rounds over all servers; doubles.
 const PAUSE_MIN: Duration = Duration::from_millis(25);
@@ -40,22 +40,34 @@ impl Pool {
     /// # Errors
     /// No server takes us.
     pub(crate) async fn take(&self, call: &CallInfo, deadline: Deadline) -> Result<Connection, PluginError> {
-        while let Some(mut connection) = self.pop() {
-            if self.is_good(&mut connection, deadline).await {
-                self.busy.set(self.busy.get() + 1);
-                return Ok(connection);
+        let time = deadline.at_most(RECONNECT_MS_MAX.min(call.timeout / 2));
+        let mut moved = None;
+        while let Some(mut connection) = moved.take().or_else(|| self.pop()) {
+            if let Err(error) = connection.catch_up(deadline).await {
+                self.drop_idle(&connection, &error);
+                continue;
             }
+            self.learn(&mut connection);
+            if connection.info().ldm && !connection.stays {
+                // Looked at once more: time has gone by.
+                moved = Some(self.elsewhere(connection, time).await);
+                continue;
+            }
+            return Ok(self.lend(connection));
         }
-        let connection = self.reconnect(call, deadline.at_most(RECONNECT_MS_MAX.min(call.timeout / 2))).await?;
+        self.reconnect(call, time).await.map(|connection| self.lend(connection))
+    }
+
+    fn lend(&self, connection: Connection) -> Connection {
         self.busy.set(self.busy.get() + 1);
-        Ok(connection)
+        connection
     }
 
     /// Gives back what [`Pool::take`] gave, with the reason if it is of no more use.
     pub(crate) fn give_back(&self, connection: Connection, lost: Option<&PluginError>) {
         self.busy.set(self.busy.get().saturating_sub(1));
         match lost {
-            None => self.idle.borrow_mut().push(connection),
+            None => self.put(connection),
             Some(error) => {
                 waybill_plugin::warn!(
                     [("server", connection.address()), ("code", error.fault.code)],
@@ -67,29 +79,32 @@ impl Pool {
         }
     }
 
-    /// Pings every idle connection; what doesn't answer is dropped. One is made if there is none.
+    /// Pings every idle connection, one after the other; what doesn't answer is dropped. One is made if there is none.
     ///
     /// # Errors
     /// No server takes us.
     pub(crate) async fn refresh(&self, deadline: Deadline) -> Result<String, PluginError> {
-        let mut kept = Vec::new();
-        while let Some(mut connection) = self.pop() {
-            if !self.is_good(&mut connection, deadline).await {
+        let count = self.idle.borrow().len();
+        for pinged in 0..count {
+            let Some(mut connection) = self.pop_first() else { break };
+            // A silent one leaves time for those behind it.
+            let time = deadline.at_most(self.settings.config.ack_timeout.min(share(deadline, count - pinged)));
+            if let Err(error) = connection.ping(time).await {
+                self.drop_idle(&connection, &error);
                 continue;
             }
-            match connection.ping(deadline).await {
-                Ok(()) => kept.push(connection),
-                Err(error) => self.drop_idle(&connection, &error),
+            self.learn(&mut connection);
+            if connection.info().ldm {
+                connection = self.elsewhere(connection, time).await;
             }
+            self.put(connection);
         }
-        if kept.is_empty() && self.busy.get() == 0 {
-            kept.push(self.round(deadline).await?);
+        if self.idle.borrow().is_empty() && self.busy.get() == 0 {
+            let connection = self.round(deadline).await?;
+            self.put(connection);
         }
-        let peer = kept
-            .first()
-            .map_or_else(|| "busy".to_owned(), |connection| format!("connected to {}", connection.address()));
-        self.idle.borrow_mut().extend(kept);
-        Ok(peer)
+        let peer = |connection: &Connection| format!("connected to {}", connection.address());
+        Ok(self.idle.borrow().first().map_or_else(|| "busy".to_owned(), peer))
     }
 
     /// Connects to the first server that takes us.
@@ -97,11 +112,16 @@ impl Pool {
     /// # Errors
     /// None does. `denied` only if each of the configured ones says so.
     pub(crate) async fn round(&self, deadline: Deadline) -> Result<Connection, PluginError> {
-        let mut failed: Option<PluginError> = None;
         let round = self.servers.borrow().round();
+        self.connect(&round, deadline).await
+    }
+
+    /// Connects to the first of these.
+    async fn connect(&self, round: &[Address], deadline: Deadline) -> Result<Connection, PluginError> {
+        let mut failed: Option<PluginError> = None;
         for (tried, address) in round.iter().enumerate() {
             // A silent server leaves time for those behind it.
-            let share = deadline.left().unwrap_or(0) / u32::try_from(round.len() - tried).unwrap_or(u32::MAX);
+            let share = share(deadline, round.len() - tried);
             let time = deadline.at_most(self.settings.config.connect_timeout.min(share));
             match Connection::open(address, &self.settings, time).await {
                 Ok(mut connection) => {
@@ -110,14 +130,19 @@ impl Pool {
                 }
                 Err(error) if self.servers.borrow().is_configured(address) => failed = Some(worse(failed, error)),
                 Err(error) => {
-                    waybill_plugin::debug!([("server", address)], "not used: {}", error.fault.reason);
+                    let why = &error.fault.reason;
+                    if error.fault.code == "NATS.TLS" {
+                        waybill_plugin::warn!([("server", address)], "another server told about it; not used: {why}");
+                    } else {
+                        waybill_plugin::debug!([("server", address)], "not used: {why}");
+                    }
                     if error.kind == ErrorKind::Denied {
                         self.servers.borrow_mut().forget(address);
                     }
                 }
             }
         }
-        Err(failed.unwrap_or_else(|| PluginError::internal("no server is configured")))
+        Err(failed.unwrap_or_else(|| PluginError::unavailable("NATS.REFUSED", "no other server takes us")))
     }
 
     /// Says goodbye on every idle connection.
@@ -127,9 +152,12 @@ impl Pool {
         }
     }
 
-    /// Keeps a connection that nobody has.
+    /// Keeps a connection that nobody has; what there are too many of is closed.
     pub(crate) fn put(&self, connection: Connection) {
-        self.idle.borrow_mut().push(connection);
+        let mut idle = self.idle.borrow_mut();
+        if idle.len() + self.busy.get() < self.settings.config.connections as usize {
+            idle.push(connection);
+        }
     }
 
     async fn reconnect(&self, call: &CallInfo, deadline: Deadline) -> Result<Connection, PluginError> {
@@ -150,22 +178,27 @@ impl Pool {
         }
     }
 
-    /// Whether an idle connection can be used: it is alive, and its server isn't about to go.
-    async fn is_good(&self, connection: &mut Connection, deadline: Deadline) -> bool {
-        if let Err(error) = connection.catch_up(deadline).await {
-            self.drop_idle(connection, &error);
-            return false;
+    /// A connection to another server for one whose server is about to shut down; the same one while no other takes us.
+    async fn elsewhere(&self, mut leaving: Connection, deadline: Deadline) -> Connection {
+        let address = leaving.address().clone();
+        self.servers.borrow_mut().shun(&address);
+        let others = self.servers.borrow().others(&address);
+        match self.connect(&others, deadline).await {
+            Ok(mut connection) => {
+                waybill_plugin::info!([("server", address)], "the server is about to shut down: gone elsewhere");
+                connection.stays = connection.info().ldm;
+                connection
+            }
+            Err(error) => {
+                let why = &error.fault.reason;
+                waybill_plugin::warn!(
+                    [("server", address)],
+                    "the server is about to shut down: used until then, {why}"
+                );
+                leaving.stays = true;
+                leaving
+            }
         }
-        self.learn(connection);
-        if connection.info().ldm {
-            waybill_plugin::info!(
-                [("server", connection.address())],
-                "the server is about to shut down: going elsewhere"
-            );
-            self.servers.borrow_mut().shun(connection.address());
-            return false;
-        }
-        true
     }
 
     fn drop_idle(&self, connection: &Connection, error: &PluginError) {
@@ -175,14 +208,24 @@ impl Pool {
 
     fn learn(&self, connection: &mut Connection) {
         if connection.take_news() && self.settings.config.discover {
-            let tls = connection.address().tls;
-            self.servers.borrow_mut().learn(&connection.info().connect_urls, tls);
+            self.servers.borrow_mut().learn(&connection.info().connect_urls, connection.address());
         }
     }
 
     fn pop(&self) -> Option<Connection> {
         self.idle.borrow_mut().pop()
     }
+
+    /// The one that was put back the longest time ago.
+    fn pop_first(&self) -> Option<Connection> {
+        let mut idle = self.idle.borrow_mut();
+        (!idle.is_empty()).then(|| idle.remove(0))
+    }
+}
+
+/// Milliseconds for each of those that are left.
+fn share(deadline: Deadline, left: usize) -> u32 {
+    deadline.left().unwrap_or(0) / u32::try_from(left.max(1)).unwrap_or(u32::MAX)
 }
 
 /// Of two failures the one that says more: weather outweighs refusals, because then trying again makes sense.

@@ -1,7 +1,7 @@
 //! The stream that messages land in: compared with what the operator wants, created, or changed in place.
 //!
-//! Only what the configuration names is compared. What would delete messages (a lower limit) or can't be changed (storage,
-//! retention) is a conflict and left to the operator.
+//! Only what the configuration names is compared. What would delete messages (a lower limit), lose those that others publish
+//! (a subject taken away) or can't be changed (storage, retention) is a conflict and left to the operator.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
@@ -22,8 +22,10 @@ const NO_STREAM: u64 = 10_059;
 const WINDOW_MS_MAX: u32 = 1_000;
 /// Settings that can't be changed once a stream is there.
 const FIXED: &[&str] = &["storage", "retention"];
-/// Settings whose lower value deletes messages; without a limit they are 0 or -1.
+/// Settings whose lower value deletes messages.
 const LIMITS: &[&str] = &["max_age", "max_bytes", "max_msgs", "max_msgs_per_subject"];
+/// The limit that only counts for what comes.
+const SIZE: &str = "max_msg_size";
 
 /// What is wanted at the server.
 #[derive(Clone, Debug, Deserialize)]
@@ -169,13 +171,15 @@ fn compare(name: &str, wanted: &Map<String, Value>, found: Option<&Map<String, V
     let (mut action, mut details) = (Action::Keep, Vec::new());
     for (setting, value) in wanted {
         let now = found.get(setting).unwrap_or(&Value::Null);
-        if same(value, now) {
+        if same(setting, value, now) {
             continue;
         }
         let why = if FIXED.contains(&setting.as_str()) {
             " (can't be changed)"
         } else if LIMITS.contains(&setting.as_str()) && is_lower(value, now) {
             " (would delete messages)"
+        } else if setting == "subjects" && takes_away(value, now) {
+            " (would lose what is published to a subject that isn't named)"
         } else {
             ""
         };
@@ -189,8 +193,12 @@ fn compare(name: &str, wanted: &Map<String, Value>, found: Option<&Map<String, V
     Change { target, action, detail: details.join("; ") }
 }
 
-/// Equal but for the order of lists: that of subjects means nothing. What JetStream leaves out is empty.
-fn same(wanted: &Value, now: &Value) -> bool {
+/// Equal but for the order of lists, that of subjects means nothing, and the ways to say "no limit". What JetStream leaves out
+/// is empty.
+fn same(setting: &str, wanted: &Value, now: &Value) -> bool {
+    if setting == SIZE || LIMITS.contains(&setting) {
+        return limit(wanted) == limit(now);
+    }
     match (wanted, now) {
         (Value::Array(wanted), Value::Array(now)) => {
             wanted.len() == now.len() && wanted.iter().all(|value| now.contains(value))
@@ -200,10 +208,36 @@ fn same(wanted: &Value, now: &Value) -> bool {
     }
 }
 
-/// Whether a limit lets through less than the one before. Zero and below: no limit.
+/// Whether a limit lets through less than the one before.
 fn is_lower(wanted: &Value, now: &Value) -> bool {
-    let limit = |value: &Value| value.as_i64().filter(|limit| *limit > 0).unwrap_or(i64::MAX);
     limit(wanted) < limit(now)
+}
+
+/// Zero, below, or absent: no limit.
+fn limit(value: &Value) -> i64 {
+    value.as_i64().filter(|limit| *limit > 0).unwrap_or(i64::MAX)
+}
+
+/// Whether the stream takes a subject now that none of the wanted ones covers.
+fn takes_away(wanted: &Value, now: &Value) -> bool {
+    let subjects = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let wanted = subjects(wanted);
+    let is_covered = |subject: &str| wanted.iter().filter_map(Value::as_str).any(|pattern| covers(pattern, subject));
+    subjects(now).iter().filter_map(Value::as_str).any(|subject| !is_covered(subject))
+}
+
+/// Whether a pattern takes everything that the other, pattern or subject, takes.
+fn covers(pattern: &str, other: &str) -> bool {
+    let mut rest = other.split('.');
+    for token in pattern.split('.') {
+        match (token, rest.next()) {
+            (_, None) => return false,
+            (">", Some(_)) => return true,
+            (token, Some(found)) if token == found || (token == "*" && found != ">") => {}
+            _ => return false,
+        }
+    }
+    rest.next().is_none()
 }
 
 #[cfg(test)]
@@ -235,7 +269,13 @@ mod tests {
         for (json, action, part) in [
             (r#"{"subjects":["a","orders.>"]}"#, Action::Keep, ""),
             (r#"{"subjects":["a","orders.>"],"duplicate_window":"2m","storage":"file"}"#, Action::Keep, ""),
-            (r#"{"subjects":["orders.>"]}"#, Action::Change, "subjects"),
+            (r#"{"subjects":["a","orders.>","b"]}"#, Action::Change, "subjects"),
+            (r#"{"subjects":["*","orders.>"]}"#, Action::Change, "subjects"),
+            (r#"{"subjects":["orders.>"]}"#, Action::Conflict, "would lose"),
+            (r#"{"subjects":["a","orders.*"]}"#, Action::Conflict, "would lose"),
+            (r#"{"subjects":["a","orders.>"],"max_bytes":0,"max_age":"0s"}"#, Action::Keep, ""),
+            (r#"{"subjects":["a","orders.>"],"max_msgs_per_subject":-1,"max_msg_size":0}"#, Action::Keep, ""),
+            (r#"{"subjects":["a","orders.>"],"max_msg_size":1000}"#, Action::Change, "max_msg_size"),
             (r#"{"subjects":["a","orders.>"],"duplicate_window":"10m"}"#, Action::Change, "duplicate_window"),
             (r#"{"subjects":["a","orders.>"],"max_msgs":2000}"#, Action::Change, "max_msgs"),
             (r#"{"subjects":["a","orders.>"],"max_msgs":-1}"#, Action::Change, "max_msgs"),
@@ -249,6 +289,24 @@ mod tests {
             assert!(change.detail.contains(part), "{json}: {}", change.detail);
         }
         assert_eq!(compare("ORDERS", &found(), None).action, Action::Create);
+    }
+
+    #[test]
+    fn a_pattern_covers_what_it_takes_whole() {
+        for (pattern, other, expected) in [
+            ("a.b", "a.b", true),
+            ("a.*", "a.b", true),
+            ("a.>", "a.b.c", true),
+            ("a.>", "a.*", true),
+            (">", "a", true),
+            ("a.b", "a.*", false),
+            ("a.*", "a.>", false),
+            ("a.*", "a.b.c", false),
+            ("a.*", "a", false),
+            ("a.>", "a", false),
+        ] {
+            assert_eq!(covers(pattern, other), expected, "{pattern} {other}");
+        }
     }
 
     #[test]

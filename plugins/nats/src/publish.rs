@@ -35,6 +35,13 @@ pub(crate) struct Bounds {
     pub(crate) deadline: Deadline,
 }
 
+impl Bounds {
+    /// When silence from now on is too long.
+    fn silence(&self) -> Deadline {
+        self.deadline.at_most(self.ack_timeout)
+    }
+}
+
 /// What became of the batch, and why the connection is of no more use if it isn't.
 pub(crate) struct Sent {
     pub(crate) outcomes: Vec<Outcome>,
@@ -49,6 +56,8 @@ pub(crate) async fn publish(connection: &mut Connection, call: &CallInfo, batch:
     let ended = {
         let mut writing = pin!(Fuse::terminated());
         let mut reading = pin!(Fuse::terminated());
+        // When silence is too long; it begins with the end of each write and read.
+        let mut silence = bounds.silence();
         loop {
             if writing.is_terminated() {
                 let chunk = flight.chunk(encoder, incoming, bounds);
@@ -61,14 +70,17 @@ pub(crate) async fn publish(connection: &mut Connection, call: &CallInfo, batch:
             }
             // A write that is done at once costs no read in vain; a read stays under way over many writes.
             match poll_fn(|context| Poll::Ready(writing.as_mut().poll(context))).await {
-                Poll::Ready(Ok(())) => continue,
+                Poll::Ready(Ok(())) => {
+                    silence = bounds.silence();
+                    continue;
+                }
                 Poll::Ready(Err(error)) => break Some(lost(error)),
                 Poll::Pending => {}
             }
-            if reading.is_terminated() {
-                let Some(time) = bounds.deadline.at_most(bounds.ack_timeout).left() else {
-                    break Some(silent());
-                };
+            // None is begun for nothing: what a read takes is lost when the batch ends before it.
+            if reading.is_terminated() && flight.waiting > 0 {
+                let until = if writing.is_terminated() { silence } else { bounds.silence() };
+                let Some(time) = until.left() else { break Some(silent()) };
                 reading.set(stream.receive(time).fuse());
             }
             let step = poll_fn(|context| match writing.as_mut().poll(context) {
@@ -76,14 +88,17 @@ pub(crate) async fn publish(connection: &mut Connection, call: &CallInfo, batch:
                 Poll::Pending => reading.as_mut().poll(context).map(Step::Received),
             });
             match step.await {
-                Step::Written(Ok(())) => {}
+                Step::Written(Ok(())) => silence = bounds.silence(),
                 Step::Received(Ok(bytes)) => {
+                    silence = bounds.silence();
                     incoming.push(bytes);
                     if let Err(error) = incoming.drain(|event| flight.take(event)) {
                         break Some(error);
                     }
                     flight.tell_early();
                 }
+                // While a write is under way the server has no reason to say anything yet.
+                Step::Received(Err(NetError::Timeout)) if !writing.is_terminated() || silence.left().is_some() => {}
                 Step::Received(Err(NetError::Timeout)) => break Some(silent()),
                 Step::Written(Err(error)) | Step::Received(Err(error)) => break Some(lost(error)),
             }

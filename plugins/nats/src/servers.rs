@@ -1,6 +1,7 @@
 //! Where the servers are, and which one is tried next.
 
 use std::fmt;
+use std::net::IpAddr;
 
 use crate::config::Order;
 
@@ -17,6 +18,8 @@ pub(crate) struct Address {
     port: u16,
     /// The operator wrote `tls://`.
     pub(crate) tls: bool,
+    /// Name to verify where the host is an IP address that another server told: certificates seldom hold those.
+    name: Option<String>,
 }
 
 impl Address {
@@ -51,12 +54,21 @@ impl Address {
         if host.is_empty() || !host.chars().all(known) {
             return Err("has no host");
         }
-        Ok(Self { host: host.to_owned(), port, tls })
+        Ok(Self { host: host.to_owned(), port, tls, name: None })
     }
 
     /// As `net` wants it.
     pub(crate) fn uri(&self) -> String {
         format!("tcp://{self}")
+    }
+
+    /// What the server's certificate has to hold.
+    pub(crate) fn verified(&self) -> &str {
+        self.name.as_deref().unwrap_or(&self.host)
+    }
+
+    fn is_ip(&self) -> bool {
+        self.host.parse::<IpAddr>().is_ok()
     }
 
     fn is_same_place(&self, other: &Self) -> bool {
@@ -105,13 +117,20 @@ impl Servers {
         round
     }
 
+    /// The same without this one.
+    pub(crate) fn others(&self, than: &Address) -> Vec<Address> {
+        let mut round = self.round();
+        round.retain(|address| !address.is_same_place(than));
+        round
+    }
+
     /// Tries this one after all others, until another is shunned.
     pub(crate) fn shun(&mut self, address: &Address) {
         self.shunned = Some(address.clone());
     }
 
-    /// Takes over what a server told; what it left out is forgotten.
-    pub(crate) fn learn(&mut self, told: &[String], tls: bool) {
+    /// Takes over what a server told; what it left out is forgotten. An IP address goes by the name of the server that told it.
+    pub(crate) fn learn(&mut self, told: &[String], by: &Address) {
         if told.is_empty() {
             return;
         }
@@ -119,7 +138,8 @@ impl Servers {
         for text in told.iter().take(DISCOVERED_MAX) {
             let Ok(address) = Address::parse(text) else { continue };
             if !self.all.iter().any(|known| known.is_same_place(&address)) {
-                self.all.push(Address { tls, ..address });
+                let name = address.is_ip().then(|| by.verified().to_owned());
+                self.all.push(Address { tls: by.tls, name, ..address });
             }
         }
     }
@@ -197,16 +217,35 @@ mod tests {
     #[test]
     fn what_servers_tell_comes_after_what_is_configured_and_can_be_forgotten() {
         let mut servers = Servers::new(addresses(&["a:1"]), Order::Listed, || 0);
-        servers.learn(&["A:1".to_owned(), "b:2".to_owned(), "not an address".to_owned()], false);
-        assert_eq!(shown(&servers.round()), ["a:1", "b:2"]);
         let (a, b) = (Address::parse("a:1").unwrap(), Address::parse("b:2").unwrap());
+        servers.learn(&["A:1".to_owned(), "b:2".to_owned(), "not an address".to_owned()], &a);
+        assert_eq!(shown(&servers.round()), ["a:1", "b:2"]);
+        assert_eq!(shown(&servers.others(&a)), ["b:2"]);
         assert!(servers.is_configured(&a) && !servers.is_configured(&b));
         servers.forget(&b);
         servers.forget(&a);
         assert_eq!(shown(&servers.round()), ["a:1"]);
-        servers.learn(&(0..200).map(|number| format!("c:{number}")).collect::<Vec<_>>(), false);
+        servers.learn(&(0..200).map(|number| format!("c:{number}")).collect::<Vec<_>>(), &a);
         assert_eq!(servers.round().len(), 1 + DISCOVERED_MAX);
-        servers.learn(&["d:1".to_owned()], true);
+        servers.learn(&["d:1".to_owned()], &b);
         assert_eq!(shown(&servers.round()), ["a:1", "d:1"]);
+    }
+
+    #[test]
+    fn an_ip_address_is_verified_by_the_name_of_the_server_that_told_it() {
+        let by = Address::parse("tls://nats.example:1").unwrap();
+        let mut servers = Servers::new(vec![by.clone()], Order::Listed, || 0);
+        let told = ["10.0.0.2:1", "[fe80::1]:1", "other.example:1"].map(str::to_owned);
+        let verified = |servers: &Servers| -> Vec<(String, bool)> {
+            servers.round().iter().map(|address| (address.verified().to_owned(), address.tls)).collect()
+        };
+        let expected = ["nats.example", "nats.example", "nats.example", "other.example"];
+        servers.learn(&told, &by);
+        assert_eq!(verified(&servers), expected.map(|name| (name.to_owned(), true)));
+        // The name is handed on.
+        let second = servers.round().into_iter().nth(1).unwrap();
+        servers.learn(&told, &second);
+        assert_eq!(verified(&servers), expected.map(|name| (name.to_owned(), true)));
+        assert_eq!(Address::parse("10.0.0.2:1").unwrap().verified(), "10.0.0.2");
     }
 }

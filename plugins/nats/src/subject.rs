@@ -20,6 +20,10 @@ pub(crate) fn check(subject: &str) -> Result<(), &'static str> {
     if subject.bytes().any(|byte| byte <= b' ' || byte == 0x7f) || subject.contains(char::is_whitespace) {
         return Err("holds a space or a control character");
     }
+    // A server quotes the subject that it refuses: with these in it, it would come back as another one.
+    if subject.contains(['"', '\\']) {
+        return Err("holds a quote or a backslash");
+    }
     for token in subject.split('.') {
         match token {
             "" => return Err("has an empty token (a dot too many)"),
@@ -65,6 +69,8 @@ mod tests {
             "_INBOX.a.1",
             "a\u{0}",
             "a\u{7f}",
+            "a\"b",
+            "a\\b",
         ] {
             assert!(check(subject).is_err(), "{subject:?}");
         }

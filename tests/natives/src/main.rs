@@ -24,27 +24,27 @@ async fn main() -> Result<()> {
         bail!("there is no native client `{kind}`");
     }
     let (messages, window): (u64, usize) = (messages.parse()?, window.parse()?);
-    let (took, acknowledged) = nats(url, subject, messages, window.max(1)).await?;
+    let (took, cpu, acknowledged) = nats(url, subject, messages, window.max(1)).await?;
     println!(
         "{}",
         serde_json::json!({
             "delivered": acknowledged,
             "failed": messages - acknowledged,
             "took_ms": took.as_secs_f64() * 1e3,
-            "cpu_ms": cpu()?.as_secs_f64() * 1e3,
-            "resident_peak": 0,
+            "cpu_ms": cpu.as_secs_f64() * 1e3,
+            "resident_peak": resident_peak()?,
         })
     );
     Ok(())
 }
 
-async fn nats(url: &str, subject: &str, messages: u64, window: usize) -> Result<(Duration, u64)> {
+async fn nats(url: &str, subject: &str, messages: u64, window: usize) -> Result<(Duration, Duration, u64)> {
     let client = async_nats::connect(url).await.context("connecting")?;
     let mut context = jetstream::new(client);
     context.set_timeout(Duration::from_secs(30));
     let payload = Bytes::from(vec![b'x'; PAYLOAD]);
     let mut pending = VecDeque::with_capacity(window);
-    let (began, mut acknowledged) = (Instant::now(), 0);
+    let (began, before, mut acknowledged) = (Instant::now(), cpu()?, 0);
     for number in 0..messages {
         if pending.len() >= window
             && let Some(oldest) = pending.pop_front()
@@ -57,7 +57,7 @@ async fn nats(url: &str, subject: &str, messages: u64, window: usize) -> Result<
     for sent in pending {
         acknowledged += u64::from(settled(sent).await);
     }
-    Ok((began.elapsed(), acknowledged))
+    Ok((began.elapsed(), cpu()?.saturating_sub(before), acknowledged))
 }
 
 async fn settled(sent: jetstream::context::PublishAckFuture) -> bool {
@@ -71,8 +71,13 @@ fn headers(number: u64) -> HeaderMap {
     headers.insert("x-tenant", "default");
     headers.insert("x-key", format!("customer-{}", number % 1_000));
     headers.insert("x-created-at", "2026-01-01T00:00:00.000Z");
-    headers.insert("x-attempt", "1");
+    headers.insert("x-occurred-at", "2026-01-01T00:00:00.000Z");
+    headers.insert("x-topic", "bus:orders.created");
     headers.insert("x-event-type", "orders.created");
+    headers.insert("x-event-version", "1");
+    headers.insert("x-attempt", "1");
+    headers.insert("x-lease-epoch", "1");
+    headers.insert("x-seq", number.to_string());
     headers.insert("content-type", "application/json");
     headers
 }
@@ -83,4 +88,12 @@ fn cpu() -> Result<Duration> {
     let (_, fields) = stat.rsplit_once(')').context("/proc/self/stat has no name")?;
     let times: Vec<u64> = fields.split_ascii_whitespace().skip(11).take(2).map(str::parse).collect::<Result<_, _>>()?;
     Ok(Duration::from_millis(times.iter().sum::<u64>() * 10))
+}
+
+/// The most memory that was resident, in bytes.
+fn resident_peak() -> Result<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").context("reading /proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("there is no VmHWM")?;
+    let kib: u64 = line.trim().trim_end_matches("kB").trim().parse()?;
+    Ok(kib * 1024)
 }

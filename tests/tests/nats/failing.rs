@@ -68,6 +68,30 @@ async fn silence_after_a_while_gives_up_what_is_not_acknowledged() {
     assert_eq!(acknowledged(&send(&transport, batch(4, 6, "orders.created")).await), 2);
 }
 
+/// A server that reads late has no reason to acknowledge yet: silence counts from the end of what is written.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_that_takes_long_is_no_silence() {
+    let fake = Fake::start(|mut peer| {
+        peer.greet(INFO);
+        // Three times `ack_timeout`, with more under way than the system's buffers take.
+        std::thread::sleep(std::time::Duration::from_millis(900));
+        let mut number = 0;
+        while let Some(message) = peer.published() {
+            number += 1;
+            peer.acknowledge(&message, number);
+        }
+    });
+    let mut settings = settings(quick(&[fake.url()]));
+    settings.limits.max_batch_bytes = 16 * 1024 * 1024;
+    let transport = open(settings).await.unwrap();
+    let mut all = batch(0, 8, "orders.created");
+    for delivery in &mut all {
+        delivery.payload = vec![b'x'; 1_000_000].into();
+    }
+    let outcomes = send(&transport, all).await;
+    assert_eq!(acknowledged(&outcomes), 8, "{outcomes:#?}");
+}
+
 /// With a window of two, the others were never written: they are given back untried.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_that_breaks_costs_an_attempt_only_to_what_was_sent() {

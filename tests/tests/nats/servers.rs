@@ -60,6 +60,24 @@ async fn a_lame_duck_is_left_in_peace() {
     assert_eq!(acknowledged(&send(&transport, batch(sent, sent + 5, "orders.created")).await), 5);
 }
 
+/// With nowhere else to go the connection serves until the server ends it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lame_duck_without_another_server_is_used_to_its_end() {
+    let greeted = Arc::new(AtomicUsize::new(0));
+    let (count, ldm) = (Arc::clone(&greeted), INFO.replace('}', r#","ldm":true}"#));
+    let alone = Fake::start(move |peer| {
+        // Only the first connection is taken, as by a server that listens no more.
+        if count.fetch_add(1, Ordering::SeqCst) == 0 {
+            serve(peer, INFO, &AtomicUsize::new(0), |peer| peer.say(&ldm));
+        }
+    });
+    let transport = open(settings(json!({ "servers": [alone.url()] }))).await.unwrap();
+    for number in 0..5 {
+        assert_eq!(acknowledged(&send(&transport, batch(number, number + 1, "orders.created")).await), 1);
+    }
+    assert_eq!(greeted.load(Ordering::SeqCst), 1);
+}
+
 fn serve(mut peer: Peer, info: &str, count: &AtomicUsize, after: impl Fn(&mut Peer)) {
     peer.greet(info);
     while let Some(message) = peer.published() {

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use waybill_core::port::transport::{ErrorKind, Outcome};
 use waybill_testkit::nats::{Options, Server};
 
+use crate::fake::{Fake, INFO};
 use crate::support::*;
 
 /// A CA and what it signs.
@@ -126,6 +127,21 @@ async fn tls_that_is_wanted_is_never_left_out() {
     }
     let reason = is_refused(json!({ "servers": [plain.url()] }), &[("tls_ca", &ca.pem())]).await;
     assert!(reason.contains("offers none"), "{reason}");
+}
+
+/// Whatever comes in plain text behind INFO would be taken for the word of the server that TLS proves later.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_put_in_before_tls_is_refused() {
+    let wants_tls = INFO.replace('}', r#","tls_required":true}"#);
+    for injected in ["PING", "+OK", "MSG _INBOX.x 1 5"] {
+        let info = wants_tls.clone();
+        let fake = Fake::start(move |mut peer| {
+            peer.say(&format!("{info}\r\n{injected}"));
+            peer.linger();
+        });
+        let reason = is_refused(json!({ "servers": [fake.url()] }), &[]).await;
+        assert!(reason.contains("before TLS"), "{injected}: {reason}");
+    }
 }
 
 /// What `handshake_first` of nats-server 2.10 does, in front of one that doesn't have it: TLS begins with the first byte.

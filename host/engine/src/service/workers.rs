@@ -76,16 +76,18 @@ impl Outbox {
     async fn claim_once(&self, claim: &Claim) -> Vec<(u64, Claimed)> {
         let count = self.shards.len().max(1);
         let first = usize::try_from(self.spread.fetch_add(1, Ordering::Relaxed)).unwrap_or(0) % count;
-        let mut all = Vec::new();
+        let (mut all, mut bytes) = (Vec::new(), claim.bytes);
         for shard in self.shards.iter().cycle().skip(first).take(self.shards.len()) {
             let messages = claim.messages.saturating_sub(all.len());
-            if messages == 0 {
+            if messages == 0 || (bytes == 0 && !all.is_empty()) {
                 break;
             }
-            let ask = Claim { messages, ..claim.clone() };
+            let ask = Claim { messages, bytes, ..claim.clone() };
             let nonce: u64 = rand::random();
             let asked = shard.visit(move |owner, now| (owner.token(), owner.claim_outside(&ask, nonce, now)));
             if let Some((token, claimed)) = asked.await {
+                let given: usize = claimed.iter().map(|one| one.row.message.payload.len().max(1)).sum();
+                bytes = bytes.saturating_sub(given);
                 all.extend(claimed.into_iter().map(|claimed| (token, claimed)));
             }
         }
@@ -133,8 +135,9 @@ impl Outbox {
         let done = match Token::parse(&item.token) {
             None => Ok(OutsideDone { result: FlushResult::Conflict, at: None }),
             Some(token) => {
-                self.note_delivery(&token, request, item).await;
-                self.settle_one(&token, &item.id, request.tenants.clone(), item.wish.clone()).await
+                let tenants = settled_tenants(request, item);
+                self.note_delivery(&token, tenants.as_deref(), item).await;
+                self.settle_one(&token, &item.id, tenants, item.wish.clone()).await
             }
         };
         let answer = SettleAnswer {
@@ -167,7 +170,7 @@ impl Outbox {
     }
 
     /// Notes a worker's delivery where its route wants payload dedup, before the settlement is told.
-    async fn note_delivery(&self, token: &Token, request: &SettleRequest, item: &SettleItem) {
+    async fn note_delivery(&self, token: &Token, tenants: Option<&[Tenant]>, item: &SettleItem) {
         let SettleWish::Ack { receipt } = &item.wish else { return };
         let is_wanted = self.context.transports.find(EXTERNAL).is_some_and(|(_, line)| line.dedup);
         let Some(shard) = self.shards.get(usize::from(token.shard.0)).filter(|_| is_wanted) else { return };
@@ -177,7 +180,7 @@ impl Outbox {
             Some(Arc::clone(&lease.sending.message))
         });
         let Some(message) = message.await.flatten().filter(|message| message.id.as_str() == item.id) else { return };
-        if request.tenants.as_ref().is_some_and(|allowed| !allowed.contains(&message.tenant)) {
+        if tenants.is_some_and(|allowed| !allowed.contains(&message.tenant)) {
             return;
         }
         if let Some(ask) = dedup::ask_of(&self.context, &message) {
@@ -261,6 +264,16 @@ impl Outbox {
             ..answer
         }
     }
+}
+
+/// Whose message an item may settle: the tenant's that it names. `default` also stands for none named, so there it is
+/// what the credential allows.
+fn settled_tenants(request: &SettleRequest, item: &SettleItem) -> Option<Vec<Tenant>> {
+    if item.tenant == Tenant::unnamed() {
+        return request.tenants.clone();
+    }
+    let is_allowed = request.tenants.as_ref().is_none_or(|allowed| allowed.contains(&item.tenant));
+    Some(is_allowed.then(|| item.tenant.clone()).into_iter().collect())
 }
 
 /// A lease as workers name it: where the message lies, which ownership lent it, and a random number.

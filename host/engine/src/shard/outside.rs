@@ -29,7 +29,7 @@ pub(crate) struct OutsideAsk {
     pub owner: u64,
     pub nonce: u64,
     pub id: String,
-    /// Tenants of the credential; none = all.
+    /// Whose messages it may settle; none = everybody's.
     pub tenants: Option<Vec<Tenant>>,
     pub wish: SettleWish,
     /// What a policy component said meanwhile.
@@ -85,16 +85,22 @@ impl Actor {
             }
             SettleWish::Nack { fault, next_attempt_at } => {
                 let retries = &self.context.config.retries;
+                let mut fault = fault.clone();
                 let decision = match (ask.decision.clone(), *next_attempt_at) {
+                    // Workers outside can't be held, and their attempt counts.
+                    (Some(BackoffDecision::Pause(reason)), _) => {
+                        fault.reason = format!("{reason} (after: {})", fault.reason);
+                        Some(BackoffDecision::Fallback)
+                    }
                     (Some(decision), _) => Some(decision),
                     (None, Some(at)) => Some(BackoffDecision::Delay(self.latest(at, now).since(now.wall))),
                     (None, None) if retries.component.is_some() => {
-                        let attempt = self.failed_attempt(&lease, fault, now);
+                        let attempt = self.failed_attempt(&lease, &fault, now);
                         return self.ask_policy(ask, attempt);
                     }
                     (None, None) => None,
                 };
-                let (fault, number, random) = (fault.clone(), lease.sending.attempt, rand::random());
+                let (number, random) = (lease.sending.attempt, rand::random());
                 let kind = FailureKind::Retryable;
                 let verdict = after_failure(&retries.policy, decision, kind, fault, number, random, now.wall);
                 self.settle_outside(ask, &lease, verdict, now);

@@ -12,12 +12,10 @@ use waybill_core::outbox::owner::{Adopted, Owner, OwnerConfig, Rules, TakeoverIn
 use waybill_core::outbox::records::{DeadLetter, Parked, ShardRecord};
 use waybill_core::port::service::ServiceError;
 use waybill_core::port::store::{OwnerStore, StoreError};
-use waybill_core::port::workers::FlushResult;
 use waybill_core::time::Monotonic;
 
 use super::actor::{Actor, End};
 use super::mail::Mail;
-use super::outside::OutsideDone;
 use super::{Condition, Context, conflict};
 
 /// Pause after a failed takeover or read.
@@ -107,8 +105,13 @@ fn answer_without_owner(shard: ShardId, context: &Arc<Context>, mail: Mail) -> O
             let _gone = ask.reply.send(Err(refusal));
         }
         Mail::Outside(ask) => {
-            // Whoever took the shard over knows nothing of this owner's leases.
-            let _gone = ask.reply.send(Ok(OutsideDone { result: FlushResult::Conflict, at: None }));
+            // Whether the token is worth anything, only the owner knows.
+            let refusal = ServiceError::Unavailable(
+                "another host owns the shard of this message, or it is being taken over: settle at the host that gave the \
+                 message out, or claim again"
+                    .to_owned(),
+            );
+            let _gone = ask.reply.send(Err(refusal));
         }
         Mail::Release { reply, .. } => {
             let _gone = reply.send(());

@@ -94,7 +94,12 @@ async fn after_the_window_it_is_sent_again_and_what_is_over_is_collected() {
     let after = host.send_one(message("a")).await;
     host.until_done(&[after]).await;
     assert_eq!(world.main.log().sent.len(), 2);
-    pass(seconds(3_700)).await;
+    // Also when no route wants it any more.
+    drop(host);
+    let _host = world.start().await;
+    pass(seconds(3_000)).await;
+    assert_eq!(world.memory.read(|tables| tables.dedup.len()), 1);
+    pass(seconds(700)).await;
     assert_eq!(world.memory.read(|tables| tables.dedup.len()), 0);
 }
 

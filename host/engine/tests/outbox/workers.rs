@@ -254,6 +254,13 @@ async fn a_worker_of_other_tenants_neither_gets_nor_settles() {
     let request = SettleRequest { worker: None, actor: "acme".to_owned(), tenants: acme(), items: vec![item] };
     assert!(!host.outbox.settle(request).await.unwrap()[0].applied);
     assert!(host.settle(&all[0], acked()).await.applied);
+    // Nor does one of all tenants that names another one.
+    for (name, applied) in [("shop", false), ("acme", true)] {
+        let ClaimedMessage { message, token, .. } = &claimed[0];
+        let item = SettleItem { id: message.id.clone(), tenant: tenant(name), token: token.clone(), wish: acked() };
+        let request = SettleRequest { worker: None, actor: "all".to_owned(), tenants: None, items: vec![item] };
+        assert_eq!(host.outbox.settle(request).await.unwrap()[0].applied, applied, "{name}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -324,7 +331,10 @@ impl BackoffPolicy for Stubborn {
     }
     async fn decide(&self, attempt: &FailedAttempt) -> BackoffDecision {
         assert_eq!((attempt.endpoint.as_str(), attempt.fault.code.as_str()), ("external", "MEMORY.DOWN"));
-        BackoffDecision::Delay(seconds(7 * u64::from(attempt.number)))
+        match attempt.number {
+            3 => BackoffDecision::Pause("ask somebody".to_owned()),
+            number => BackoffDecision::Delay(seconds(7 * u64::from(number))),
+        }
     }
 }
 
@@ -337,13 +347,17 @@ async fn a_policy_component_is_asked_when_a_worker_names_no_time() {
             config.retries.component = Some(Arc::new(Stubborn));
         })
         .await;
-    host.send_one(out("a")).await;
-    for number in 1..=2 {
+    let id = host.send_one(out("a")).await;
+    // A pause is a retry as the host's own backoff says: nothing is held, and the attempt counts.
+    for wanted in [seconds(7), seconds(14), seconds(2)] {
         let answer = host.settle(&host.claim_one("w").await, failed()).await;
+        assert_eq!((answer.applied, answer.result), (true, FlushResult::Retry));
         let wait = answer.next_attempt_at.unwrap().since(world.clock.wall());
-        assert!(wait.abs_diff(seconds(7 * number)) < millis(10), "{wait:?}");
-        pass(seconds(7 * number)).await;
+        assert!(wait.abs_diff(wanted) < millis(10), "{wait:?}");
+        pass(wanted).await;
     }
+    assert_eq!(host.view(&id).await.last_error.as_deref(), Some("MEMORY.DOWN: ask somebody (after: it is down)"));
+    assert_eq!(host.claim_one("w").await.attempt, 4);
 }
 
 #[tokio::test(start_paused = true)]
@@ -593,6 +607,61 @@ async fn a_host_that_lost_its_shard_promises_nothing() {
     assert!(!renewed.applied, "{renewed:?}");
     assert!(!first.settle(&claimed, acked()).await.applied);
     assert!(first.claim("w").await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_over_several_shards_ends_with_its_bytes() {
+    let world = World::new();
+    let host = world
+        .start_with(|config| {
+            with_workers(config);
+            (config.shards, config.batch_bytes) = (4, 100);
+        })
+        .await;
+    host.send((0..40).map(|n| out_keyed(&"x".repeat(60), &format!("k-{n}")))).await;
+    assert_eq!(host.claim("w").await.len(), 2, "one each of two shards");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_that_doesnt_own_the_shard_doesnt_say_that_a_lease_is_lost() {
+    let world = World::new();
+    let shared = |config: &mut EngineConfig| {
+        with_workers(config);
+        config.exclusive = false;
+    };
+    let owner = world.start_with(shared).await;
+    let other = world.launch("host-b", shared);
+    owner.send_one(out("a")).await;
+    let claimed = owner.claim_one("w").await;
+    let answer = other.settle(&claimed, acked()).await;
+    assert_eq!((answer.applied, answer.result), (false, FlushResult::DbTimeout), "{answer:?}");
+    assert_ne!(answer.code.as_deref(), Some("TX.LEASE_LOST"));
+    assert!(owner.audit_of("outbox_flush_conflict").await.is_empty());
+    assert!(owner.settle(&claimed, acked()).await.applied);
+}
+
+#[tokio::test(start_paused = true)]
+async fn leases_that_ended_keep_nobody_elses_messages_waiting() {
+    let world = World::new();
+    let host = world
+        .start_with(|config| {
+            with_workers(config);
+            config.limits.window_messages = 100;
+        })
+        .await;
+    let of = |name: &str, text: String| NewMessage { tenant: Some(name.to_owned()), ..out(&text) };
+    let claim = async |name: &str| {
+        let tenants = Some(vec![tenant(name)]);
+        host.outbox.claim(ClaimRequest { limit: 100, tenants, ..ask(name) }).await.unwrap()
+    };
+    host.send((0..40).map(|n| of("gone", format!("gone-{n}")))).await;
+    assert_eq!(claim("gone").await.len(), 25);
+    host.send([of("here", "a".to_owned())]).await;
+    assert!(claim("here").await.is_empty(), "a shard lends a quarter of its window");
+    pass(seconds(61)).await;
+    assert_eq!(texts(&claim("here").await), ["a"]);
+    // What is lent again counts again.
+    assert_eq!(claim("gone").await.len(), 24);
 }
 
 #[tokio::test(start_paused = true)]

@@ -101,10 +101,15 @@ impl Plan {
 
     /// One message as JSON.
     pub fn message(&self, number: u64) -> String {
+        self.message_at(number, Instant::now())
+    }
+
+    /// One message as JSON that says it was made at an instant.
+    pub fn message_at(&self, number: u64, made: Instant) -> String {
         let tenant = self.tenant.as_ref().map(|tenant| format!("\"tenant\":\"{tenant}\",")).unwrap_or_default();
         let key = number.checked_rem(self.keys).map(|key| format!("\"key\":\"customer-{key}\",")).unwrap_or_default();
-        let made =
-            self.timed.map(|start| format!("{LATENCY_FIELD}{},", start.elapsed().as_nanos())).unwrap_or_default();
+        let age = |start: Instant| made.saturating_duration_since(start).as_nanos();
+        let made = self.timed.map(|start| format!("{LATENCY_FIELD}{},", age(start))).unwrap_or_default();
         let order = format!(
             "{{{made}\"order\":{number},\"customer\":\"customer-{number}\",\"currency\":\"EUR\",\"note\":\"\"}}"
         );

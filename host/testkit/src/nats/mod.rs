@@ -8,4 +8,4 @@ pub mod outage;
 mod server;
 
 pub use client::{Client, Login, Stored};
-pub use server::{Options, Server};
+pub use server::{Options, Server, find_program};

@@ -70,7 +70,7 @@ pub struct Report {
     pub missing: Vec<String>,
     /// Places where a key's order is broken.
     pub disorder: Vec<String>,
-    /// Messages that nobody enqueued, or another one under a known id.
+    /// Messages that nobody enqueued, or that were altered: others under a known id.
     pub foreign: Vec<String>,
     /// Dead letters.
     pub dead: usize,
@@ -93,7 +93,9 @@ impl fmt::Display for Report {
         writeln!(f, "  by a later attempt     {}", self.repeated)?;
         writeln!(f, "  twice, under one id    {}", self.doubled)?;
         writeln!(f, "  dead letters           {}", self.dead)?;
-        for (what, list) in [("missing", &self.missing), ("out of order", &self.disorder), ("foreign", &self.foreign)] {
+        for (what, list) in
+            [("missing", &self.missing), ("out of order", &self.disorder), ("unknown or altered", &self.foreign)]
+        {
             writeln!(f, "  {what:<22} {}", list.len())?;
             for line in list.iter().take(10) {
                 writeln!(f, "    {line}")?;

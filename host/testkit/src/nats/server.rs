@@ -147,6 +147,13 @@ impl Server {
     }
 }
 
+/// Where a program is: in the search path, or where Debian puts servers, which the path of a normal user lacks.
+pub fn find_program(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let servers = ["/usr/local/sbin", "/usr/sbin"].map(PathBuf::from);
+    std::env::split_paths(&path).chain(servers).map(|folder| folder.join(name)).find(|program| program.is_file())
+}
+
 async fn spawn(folder: &Path, options: &Options, port: Option<u16>) -> io::Result<(Child, u16)> {
     let (config, ports) = (folder.join("server.conf"), folder.join("ports"));
     std::fs::write(&config, &options.config)?;
@@ -154,19 +161,19 @@ async fn spawn(folder: &Path, options: &Options, port: Option<u16>) -> io::Resul
         std::fs::remove_dir_all(&ports)?;
     }
     std::fs::create_dir(&ports)?;
-    let mut command = Command::new("nats-server");
+    let program = find_program("nats-server").ok_or_else(|| {
+        io::Error::other(
+            "nats-server is not installed: `apt-get install nats-server` (Debian, Ubuntu), or https://nats.io/download",
+        )
+    })?;
+    let mut command = Command::new(program);
     command.args(["-a", "127.0.0.1", "-p"]).arg(port.map_or("-1".to_owned(), |port| port.to_string()));
     command.arg("-c").arg(&config).arg("--ports_file_dir").arg(&ports).arg("-l").arg(folder.join("log"));
     if !options.core_only {
         command.arg("-js").arg("-sd").arg(folder.join("streams"));
     }
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
-    let mut child = command.spawn().map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => io::Error::other(
-            "nats-server is not installed: `apt-get install nats-server` (Debian, Ubuntu), or https://nats.io/download",
-        ),
-        _ => error,
-    })?;
+    let mut child = command.spawn()?;
     let asked = Instant::now();
     while asked.elapsed() < READY_TIME_MAX {
         if let Some(status) = child.try_wait()? {
@@ -191,4 +198,15 @@ fn told_port(folder: &Path) -> io::Result<Option<u16>> {
     // It may be half written: then the next look finds it whole.
     let Ok(ports) = serde_json::from_slice::<Ports>(&std::fs::read(file)?) else { return Ok(None) };
     Ok(ports.nats.first().and_then(|url| url.rsplit(':').next()).and_then(|port| port.parse().ok()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_found_in_the_search_path_and_nowhere_if_it_is_not_there() {
+        assert!(find_program("sh").is_some_and(|program| program.is_absolute() && program.ends_with("sh")));
+        assert_eq!(find_program("waybill-no-such-program"), None);
+    }
 }

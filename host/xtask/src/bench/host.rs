@@ -1,7 +1,7 @@
 //! The release binary under measurement: its own folder, its defaults, its CPU time and memory.
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use tempfile::TempDir;
@@ -13,6 +13,8 @@ use super::Bench;
 use super::figure::Figure;
 
 const TERMINATE_WITHIN: Duration = Duration::from_secs(60);
+/// A host in which nothing moves for this long is stuck.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// Name of the data directory.
 const DATA: &str = "data";
 const POLL: Duration = Duration::from_millis(10);
@@ -62,10 +64,19 @@ impl Measured {
 
     /// Waits until nothing is on its way.
     pub async fn drained(&self) -> Result<()> {
-        while self.api.depths().await?.iter().map(Depth::on_the_way).sum::<u64>() > 0 {
+        let (mut seen, mut moved) = (u64::MAX, Instant::now());
+        loop {
+            let left = self.api.depths().await?.iter().map(Depth::on_the_way).sum::<u64>();
+            if left == 0 {
+                return Ok(());
+            }
+            if left != seen {
+                (seen, moved) = (left, Instant::now());
+            } else if moved.elapsed() > PATIENCE {
+                bail!("{left} messages wait and nothing has moved for {} s", PATIENCE.as_secs());
+            }
             tokio::time::sleep(POLL).await;
         }
-        Ok(())
     }
 
     /// Adds what it used to a figure.

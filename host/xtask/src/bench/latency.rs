@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use bytes::Bytes;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::task::JoinSet;
+use tokio::time::sleep_until;
 use waybill_testkit::load::{Client, Plan, Sink};
 
 use super::figure::Figure;
@@ -13,6 +14,8 @@ use super::{Bench, all_arrived};
 
 /// Between two messages.
 const EVERY: Duration = Duration::from_millis(5);
+/// Connections that take turns, so that a slow answer doesn't hold up the messages behind it.
+const CLIENTS: usize = 8;
 /// Messages before those that count.
 const WARM_UP: u64 = 200;
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -22,13 +25,12 @@ pub async fn trickle(bench: &Bench, messages: u64) -> Result<Figure> {
     let sink = Sink::start(true).await.context("starting the sink")?;
     let mut host = Measured::start(bench, "").await?;
     let plan = Plan { timed: Some(sink.started()), ..Plan::new(sink.url("orders")) };
-    let mut client = Client::connect(host.api.base()).await?;
-    send(&mut client, "/v1/messages", WARM_UP, |number| plan.message(number)).await?;
+    send(host.api.base(), "/v1/messages", WARM_UP, &plan).await?;
     all_arrived(sink.wait_for(WARM_UP, PATIENCE).await, sink.arrived(), WARM_UP)?;
     let _warm = sink.take_latencies();
     host.mark()?;
     let began = Instant::now();
-    send(&mut client, "/v1/messages", messages, |number| plan.message(number)).await?;
+    send(host.api.base(), "/v1/messages", messages, &plan).await?;
     all_arrived(sink.wait_for(WARM_UP + messages, PATIENCE).await, sink.arrived(), WARM_UP + messages)?;
     let figure = Figure::of_rate(messages, began.elapsed()).with_times(sink.take_latencies());
     let figure = host.used(figure)?;
@@ -36,26 +38,37 @@ pub async fn trickle(bench: &Bench, messages: u64) -> Result<Figure> {
     Ok(figure)
 }
 
-/// The reference: the same client posts the payload to the sink itself.
+/// The reference: the same clients post the payload to the sink itself.
 pub async fn direct(messages: u64) -> Result<Figure> {
     let sink = Sink::start(true).await.context("starting the sink")?;
-    let plan = Plan { timed: Some(sink.started()), ..Plan::new("") };
-    let mut client = Client::connect(&sink.url("")).await?;
-    send(&mut client, "/orders", WARM_UP, |number| plan.message(number)).await?;
+    let plan = Plan { timed: Some(sink.started()), ..Plan::new("http://sink.example/") };
+    send(&sink.url(""), "/orders", WARM_UP, &plan).await?;
     let _warm = sink.take_latencies();
     let began = Instant::now();
-    send(&mut client, "/orders", messages, |number| plan.message(number)).await?;
+    send(&sink.url(""), "/orders", messages, &plan).await?;
     all_arrived(sink.wait_for(WARM_UP + messages, PATIENCE).await, sink.arrived(), WARM_UP + messages)?;
     Ok(Figure::of_rate(messages, began.elapsed()).with_times(sink.take_latencies()))
 }
 
-async fn send(client: &mut Client, path: &str, count: u64, message: impl Fn(u64) -> String) -> Result<()> {
-    let mut ticks = interval(EVERY);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    for number in 0..count {
-        ticks.tick().await;
-        // Made now: its age counts from here.
-        client.post(path, Bytes::from(message(number))).await?;
+/// Sends at fixed instants, whatever became of the messages before; each says when it was due, so that a message that had to
+/// wait for its turn counts that time too.
+async fn send(base: &str, path: &'static str, count: u64, plan: &Plan) -> Result<()> {
+    let begin = tokio::time::Instant::now() + EVERY;
+    let mut tasks = JoinSet::new();
+    for client in 0..CLIENTS as u64 {
+        let (base, plan) = (base.to_owned(), plan.clone());
+        tasks.spawn(async move {
+            let mut connection = Client::connect(&base).await?;
+            for number in (client..count).step_by(CLIENTS) {
+                let due = begin + EVERY * u32::try_from(number)?;
+                sleep_until(due).await;
+                connection.post(path, Bytes::from(plan.message_at(number, due.into_std()))).await?;
+            }
+            anyhow::Ok(())
+        });
+    }
+    while let Some(done) = tasks.join_next().await {
+        done.context("a client ended early")??;
     }
     Ok(())
 }

@@ -40,9 +40,9 @@ pub struct Arguments {
     /// Alternations of each workload and its reference; medians are shown
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=101))]
     rounds: u32,
-    /// Messages of one run, instead of each workload's own number
-    #[arg(long)]
-    messages: Option<u64>,
+    /// Thousands of messages of one run, instead of each workload's own number
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    thousands: Option<u64>,
     /// Append every run as a JSON line to this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -148,7 +148,7 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode> {
     let bench = Bench { natives, repository, binary, alone, config: arguments.config.clone() };
     let mut report = Report::new(arguments.json.as_deref())?;
     for workload in workloads {
-        let messages = arguments.messages.unwrap_or(workload.messages());
+        let messages = arguments.thousands.map_or(workload.messages(), |thousands| thousands * 1_000);
         if *workload == Workload::Endurance {
             eprintln!("endurance: {messages} messages");
             let endurance = endurance::run(&bench, messages).await?;

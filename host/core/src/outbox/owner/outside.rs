@@ -24,7 +24,7 @@ use crate::time::{Monotonic, Now, UnixMillis};
 
 /// Workers are taken to be there for this long after one asked.
 const DEMAND: Duration = Duration::from_secs(10);
-/// Leases take at most this part of the window, one of so many.
+/// Leases that haven't ended take at most this part of the window, one of so many.
 const WINDOW_PARTS: usize = 4;
 
 /// What a worker asks for.
@@ -117,7 +117,14 @@ impl Owner {
         if is_paused || self.releasing || now.mono >= self.deadline {
             return Vec::new();
         }
-        let mut hand = Hand { ask, nonce, now, left: ask.bytes, out: Vec::new() };
+        // One that has ended counts no more: its worker may never come again, and others want to be served.
+        let alive = self.outside.leases.values().filter(|lease| lease.ends > now.mono).count();
+        let leases_max = (self.config.limits.window_messages / WINDOW_PARTS).max(1);
+        let wanted = ask.messages.min(leases_max.saturating_sub(alive));
+        if wanted == 0 {
+            return Vec::new();
+        }
+        let mut hand = Hand { ask, nonce, now, wanted, left: ask.bytes, out: Vec::new() };
         self.claim_ended(&mut hand);
         self.claim_fresh(transport, &mut hand);
         hand.out
@@ -219,8 +226,10 @@ impl Owner {
 
     /// Ready ones: of each tenant in turn as many as its weight allows.
     fn claim_fresh(&mut self, transport: TransportId, hand: &mut Hand<'_>) {
-        let leases_max = (self.config.limits.window_messages / WINDOW_PARTS).max(1);
-        let wanted = hand.ask.messages.min(leases_max.saturating_sub(self.leases()) + hand.out.len());
+        let wanted = hand.wanted;
+        if hand.out.len() >= wanted {
+            return;
+        }
         let mut ready: BTreeMap<Tenant, std::vec::IntoIter<Seq>> = BTreeMap::new();
         for (tenant, seqs) in self.ready_in(transport, 0).filter(|(tenant, _)| hand.ask.takes_tenant(tenant)) {
             let takes = |seq: &Seq| {
@@ -280,13 +289,15 @@ struct Hand<'a> {
     ask: &'a Claim,
     nonce: u64,
     now: Now,
+    /// Messages at most.
+    wanted: usize,
     left: usize,
     out: Vec<Claimed>,
 }
 
 impl Hand<'_> {
     fn has_room(&self, message: &Message) -> bool {
-        self.out.len() < self.ask.messages && (self.out.is_empty() || message.payload.len() <= self.left)
+        self.out.len() < self.wanted && (self.out.is_empty() || message.payload.len() <= self.left)
     }
 }
 

@@ -55,8 +55,17 @@ pub(super) async fn close(opened: Opened, log: Option<&Log>) -> Result<(), Fault
     }
 }
 
+/// Values lie in tables, not in a log of their own: SurrealKV (0.21.4) removes such a log's file only when nothing in it is
+/// alive, and the schema's definitions in the first live for ever, so none would ever be removed. A directory that has
+/// one from an earlier build keeps it, because its values can't be read without.
+fn has_value_log(options: &EmbeddedOptions) -> bool {
+    let folder = options.log.as_ref().map(|log| log.directory().join("vlog"));
+    folder.and_then(|folder| std::fs::read_dir(folder).ok()).is_some_and(|mut files| files.next().is_some())
+}
+
 async fn open(options: &EmbeddedOptions) -> Result<Opened, Fault> {
     let config = ConfigMap::empty()
+        .with_key_value("surrealkv_enable_vlog", has_value_log(options).to_string())
         .with_key_value("surrealkv_max_memtable_size", options.memtable_bytes.to_string())
         .with_key_value("surrealkv_block_cache_capacity", options.block_cache_bytes.to_string());
     // Maintenance starts by hand, as SurrealDB's own client does it: its writes may not come before the version key.
