@@ -1,11 +1,11 @@
 //! Crashes at the bad moments of the embedded database: in the middle of a write to the log, and after its write buffer was
 //! full. What was acknowledged stays.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
 
 use std::fs;
-use std::path::Path;
-use std::time::Duration;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use serde_json::json;
 use waybill_core::port::store::StoreError;
@@ -43,13 +43,43 @@ async fn ids(store: &SurrealStore) -> Vec<String> {
     serde_json::from_value(done.results[0].clone()).unwrap()
 }
 
-/// The files as a process that dies now would leave them.
+/// The files as a process that dies now would leave them: copied again if tables were merged meanwhile.
 fn crash_image(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let (path, to) = (entry.as_ref().unwrap().path(), to.join(entry.as_ref().unwrap().file_name()));
-        if path.is_dir() { crash_image(&path, &to) } else { fs::copy(path, to).map(drop).unwrap() }
+    for _ in 0..200 {
+        let before = files(from);
+        if copy(from, to).is_ok() && files(from) == before {
+            return;
+        }
+        let _ = fs::remove_dir_all(to);
+        std::thread::sleep(Duration::from_millis(10));
     }
+    panic!("{} never stood still", from.display());
+}
+
+fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let (path, to) = (entry.path(), to.join(entry.file_name()));
+        if path.is_dir() { copy(&path, &to)? } else { fs::copy(path, to).map(drop)? }
+    }
+    Ok(())
+}
+
+/// Every file with its size and the time of its last change.
+fn files(folder: &Path) -> Vec<(PathBuf, Option<(u64, SystemTime)>)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            found.extend(files(&path));
+        } else {
+            let about = entry.metadata().and_then(|about| Ok((about.len(), about.modified()?)));
+            found.push((path, about.ok()));
+        }
+    }
+    found.sort();
+    found
 }
 
 #[tokio::test(flavor = "multi_thread")]
