@@ -1,11 +1,14 @@
 //! What an operator may set. The manifest's schema says the same for the host; here it becomes types.
 
 use serde::Deserialize;
+use waybill_plugin::servers::{Address, Scheme};
 use waybill_plugin::transport::PluginError;
 
 use crate::provision::Wanted;
-use crate::servers::Address;
 use crate::subject;
+
+/// How addresses are written.
+pub(crate) const SCHEME: Scheme = Scheme { plain: "nats", tls: "tls", port: 4222, tls_port: 4222 };
 
 /// The configuration document.
 #[derive(Clone, Debug, Deserialize)]
@@ -140,7 +143,7 @@ impl Config {
             return Err(PluginError::invalid_config("servers", "is empty: name at least one server"));
         }
         let parsed = self.servers.iter().enumerate().map(|(place, text)| {
-            Address::parse(text).map_err(|why| PluginError::invalid_config(&format!("servers[{place}]"), why))
+            Address::parse(text, &SCHEME).map_err(|why| PluginError::invalid_config(&format!("servers[{place}]"), why))
         });
         parsed.collect()
     }

@@ -1,18 +1,18 @@
 //! One connection: the greeting, pings, and what a server says between answers.
 
 use serde::Serialize;
+use waybill_plugin::deadline::Deadline;
 use waybill_plugin::host::net_types::{NetError, TlsOptions};
 use waybill_plugin::net::{Input, Options, Stream, failure};
+use waybill_plugin::servers::Address;
 use waybill_plugin::transport::{ErrorKind, Fault, PluginError};
 
 use crate::codec::{self, Operation};
 use crate::config::{Config, Tls};
 use crate::credentials::{Credentials, Login};
-use crate::deadline::Deadline;
 use crate::encode::Encoder;
 use crate::info::Info;
 use crate::refusal::{self, Refusal};
-use crate::servers::Address;
 
 /// Number of our one subscription.
 const SUBSCRIPTION: &str = "1";

@@ -6,7 +6,7 @@
 //!
 //! - `config`: what an operator may set; `credentials`: who we are
 //! - `codec`, `info`, `refusal`: what a server says; `encode`, `subject`: what is written for a message
-//! - `connection`, `servers`, `pool`: one connection, where to, how many
+//! - `connection`, `pool`: one connection, how many
 //! - `provision`: the stream, created or changed when the operator asks for it
 //! - `publish`: a batch over a connection; `answer`: JetStream's word as the fate of a message
 
@@ -15,29 +15,27 @@ mod codec;
 mod config;
 mod connection;
 mod credentials;
-mod deadline;
 mod encode;
 mod info;
 mod pool;
 mod provision;
 mod publish;
 mod refusal;
-mod servers;
 mod subject;
 
+use waybill_plugin::deadline::Deadline;
 use waybill_plugin::host::net_types::TlsOptions;
 use waybill_plugin::secret;
+use waybill_plugin::servers::Servers;
 use waybill_plugin::transport::{
     CallInfo, Health, HealthReport, Message, OpenArgs, Opened, Outcome, PluginError, Transport,
 };
 
-use crate::config::Config;
+use crate::config::{Config, Order, SCHEME};
 use crate::connection::Settings;
 use crate::credentials::Credentials;
-use crate::deadline::Deadline;
 use crate::pool::Pool;
 use crate::publish::{Bounds, publish};
-use crate::servers::Servers;
 
 waybill_plugin::manifest!();
 waybill_plugin::export_transport!(Nats);
@@ -105,7 +103,10 @@ impl Transport for Nats {
 /// Connections to be made by a configuration.
 fn pool(args: &OpenArgs, config: Config) -> Result<Pool, PluginError> {
     config.check()?;
-    let servers = Servers::new(config.addresses()?, config.order, || getrandom::u64().unwrap_or_default());
+    let mut servers = Servers::new(&SCHEME, config.addresses()?);
+    if config.order == Order::Random {
+        servers = servers.shuffled(|| getrandom::u64().unwrap_or_default());
+    }
     let (credentials, tls) = (Credentials::read(config.auth)?, tls_options(&config)?);
     Ok(Pool::new(Settings { config, credentials, tls, name: format!("waybill {}", args.name) }, servers))
 }

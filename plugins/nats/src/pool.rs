@@ -4,11 +4,11 @@ use std::cell::{Cell, RefCell};
 use std::thread;
 use std::time::Duration;
 
+use waybill_plugin::deadline::Deadline;
+use waybill_plugin::servers::{Address, Servers};
 use waybill_plugin::transport::{CallInfo, ErrorKind, PluginError};
 
 use crate::connection::{Connection, Settings};
-use crate::deadline::Deadline;
-use crate::servers::{Address, Servers};
 
 /// First pause between two rounds over all servers; doubles.
 const PAUSE_MIN: Duration = Duration::from_millis(25);

@@ -5,13 +5,13 @@
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
+use waybill_plugin::deadline::Deadline;
 use waybill_plugin::provision::{Action, Change, Provision};
 use waybill_plugin::transport::{CallInfo, ErrorKind, Fault, OpenArgs, PluginError};
 
 use crate::Nats;
 use crate::config::Config;
 use crate::connection::Connection;
-use crate::deadline::Deadline;
 use crate::encode::shown;
 
 /// Code of JetStream's refusals here.

@@ -10,12 +10,12 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use futures_util::future::{Fuse, FusedFuture as _, FutureExt as _};
+use waybill_plugin::deadline::Deadline;
 use waybill_plugin::host::net_types::NetError;
 use waybill_plugin::transport::{CallInfo, Fault, Message, Outcome, PluginError};
 
 use crate::answer;
 use crate::connection::{Connection, Event, Incoming, PONG, lost};
-use crate::deadline::Deadline;
 use crate::encode::Encoder;
 use crate::refusal::no_publish;
 

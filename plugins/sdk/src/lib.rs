@@ -23,7 +23,7 @@
 //! - [`provision`]: the trait [`provision::Provision`] of transports that create what is missing at their peer, [`export_provision!`]
 //! - [`backoff`]: the trait [`backoff::Backoff`], its types, [`export_backoff!`]
 //! - [`host`]: what the host lends: `http`, `net`, `kv`, `secrets`, `metrics`
-//! - [`net`]: byte streams for protocols of one's own; [`secret`]: granted secrets as text; [`time`]: instants as text
+//! - [`net`]: byte streams for protocols of one's own; [`servers`]: where to; [`deadline`]: the time a call has; [`secret`]: granted secrets as text; [`time`]: instants as text
 //! - [`config`]: typed configuration, with the place of an error
 //! - [`info!`], [`warn!`], ...: the host's log
 //! - [`manifest!`]: embeds `waybill-plugin.toml`
@@ -33,6 +33,7 @@
 
 pub mod backoff;
 pub mod config;
+pub mod deadline;
 mod error;
 pub mod host;
 pub mod log;
@@ -41,5 +42,6 @@ pub mod net;
 mod outcome;
 pub mod provision;
 pub mod secret;
+pub mod servers;
 pub mod time;
 pub mod transport;

@@ -1,37 +1,61 @@
-//! Where the servers are, and which one is tried next.
+//! Addresses of servers as an operator writes them, and which one is tried next: a failover list for a protocol of one's own.
+//!
+//! ```
+//! use waybill_plugin::servers::{Address, Scheme, Servers};
+//!
+//! const NATS: Scheme = Scheme { plain: "nats", tls: "tls", port: 4222, tls_port: 4222 };
+//! let addresses = ["nats://a.example", "tls://b.example:4333"].map(|text| Address::parse(text, &NATS));
+//! let mut servers = Servers::new(&NATS, addresses.into_iter().collect::<Result<Vec<_>, _>>()?);
+//! let round = servers.round();
+//! assert_eq!(round[0].uri(), "tcp://a.example:4222");
+//! servers.shun(&round[0]);
+//! assert_eq!(servers.round()[0].host, "b.example");
+//! # Ok::<(), &'static str>(())
+//! ```
+//!
+//! What this doesn't do: connect.
 
 use std::fmt;
 use std::net::IpAddr;
 
-use crate::config::Order;
-
-/// Port where none is written.
-const PORT_DEFAULT: u16 = 4222;
 /// Most servers kept that others told about.
 const DISCOVERED_MAX: usize = 64;
 
+/// How a protocol's addresses are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scheme {
+    /// In plain text, e.g. `nats` for `nats://host`; an address without a scheme is one too.
+    pub plain: &'static str,
+    /// In TLS.
+    pub tls: &'static str,
+    /// Port where none is written.
+    pub port: u16,
+    /// The same in TLS.
+    pub tls_port: u16,
+}
+
 /// Address of one server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Address {
+pub struct Address {
     /// Name or IP address; an IPv6 one without brackets.
-    pub(crate) host: String,
+    pub host: String,
     port: u16,
-    /// The operator wrote `tls://`.
-    pub(crate) tls: bool,
+    /// The operator wrote the scheme for TLS.
+    pub tls: bool,
     /// Name to verify where the host is an IP address that another server told: certificates seldom hold those.
     name: Option<String>,
 }
 
 impl Address {
-    /// Reads `nats://host:port`, `tls://host:port`, `host:port` or `host`.
+    /// Reads `scheme://host:port`, `scheme://host`, `host:port` or `host`.
     ///
     /// # Errors
     /// What is wrong with it; never with the text itself, which may hold a password.
-    pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
+    pub fn parse(text: &str, scheme: &Scheme) -> Result<Self, &'static str> {
         let (tls, rest) = match text.split_once("://") {
-            Some(("nats", rest)) => (false, rest),
-            Some(("tls", rest)) => (true, rest),
-            Some(_) => return Err("has another scheme than nats:// or tls://"),
+            Some((name, rest)) if name == scheme.plain => (false, rest),
+            Some((name, rest)) if name == scheme.tls => (true, rest),
+            Some(_) => return Err("has a scheme of another protocol"),
             None => (false, text),
         };
         if rest.contains('@') {
@@ -47,7 +71,13 @@ impl Address {
         };
         let port = match port.strip_prefix(':') {
             Some(digits) => digits.parse().map_err(|_| "has a wrong port")?,
-            None if port.is_empty() => PORT_DEFAULT,
+            None if port.is_empty() => {
+                if tls {
+                    scheme.tls_port
+                } else {
+                    scheme.port
+                }
+            }
             None => return Err("has something else than a port after its host"),
         };
         let known = |letter: char| letter.is_alphanumeric() || "-._:%".contains(letter);
@@ -58,12 +88,12 @@ impl Address {
     }
 
     /// As `net` wants it.
-    pub(crate) fn uri(&self) -> String {
+    pub fn uri(&self) -> String {
         format!("tcp://{self}")
     }
 
     /// What the server's certificate has to hold.
-    pub(crate) fn verified(&self) -> &str {
+    pub fn verified(&self) -> &str {
         self.name.as_deref().unwrap_or(&self.host)
     }
 
@@ -88,7 +118,8 @@ impl fmt::Display for Address {
 
 /// The servers known, in the order in which they are tried.
 #[derive(Debug)]
-pub(crate) struct Servers {
+pub struct Servers {
+    scheme: Scheme,
     /// The configured ones first, then what servers told.
     all: Vec<Address>,
     configured: usize,
@@ -97,20 +128,24 @@ pub(crate) struct Servers {
 }
 
 impl Servers {
-    /// `random` spreads the load where the order asks for it.
-    pub(crate) fn new(mut configured: Vec<Address>, order: Order, mut random: impl FnMut() -> u64) -> Self {
-        if order == Order::Random {
-            // Fisher and Yates.
-            for last in (1..configured.len()).rev() {
-                let bound = last as u64 + 1;
-                configured.swap(last, usize::try_from(random() % bound).unwrap_or(0));
-            }
+    /// Tried in this order.
+    pub fn new(scheme: &Scheme, configured: Vec<Address>) -> Self {
+        Self { scheme: *scheme, configured: configured.len(), all: configured, shunned: None }
+    }
+
+    /// Tried in a random order, which spreads the load. To be called before anything is learned.
+    #[must_use]
+    pub fn shuffled(mut self, mut random: impl FnMut() -> u64) -> Self {
+        // Fisher and Yates.
+        for last in (1..self.all.len()).rev() {
+            let bound = last as u64 + 1;
+            self.all.swap(last, usize::try_from(random() % bound).unwrap_or(0));
         }
-        Self { configured: configured.len(), all: configured, shunned: None }
+        self
     }
 
     /// One round: everybody once, the shunned one last.
-    pub(crate) fn round(&self) -> Vec<Address> {
+    pub fn round(&self) -> Vec<Address> {
         let shunned = |address: &Address| self.shunned.as_ref().is_some_and(|other| other.is_same_place(address));
         let mut round = self.all.clone();
         round.sort_by_key(shunned);
@@ -118,25 +153,25 @@ impl Servers {
     }
 
     /// The same without this one.
-    pub(crate) fn others(&self, than: &Address) -> Vec<Address> {
+    pub fn others(&self, than: &Address) -> Vec<Address> {
         let mut round = self.round();
         round.retain(|address| !address.is_same_place(than));
         round
     }
 
     /// Tries this one after all others, until another is shunned.
-    pub(crate) fn shun(&mut self, address: &Address) {
+    pub fn shun(&mut self, address: &Address) {
         self.shunned = Some(address.clone());
     }
 
     /// Takes over what a server told; what it left out is forgotten. An IP address goes by the name of the server that told it.
-    pub(crate) fn learn(&mut self, told: &[String], by: &Address) {
+    pub fn learn(&mut self, told: &[String], by: &Address) {
         if told.is_empty() {
             return;
         }
         self.all.truncate(self.configured);
         for text in told.iter().take(DISCOVERED_MAX) {
-            let Ok(address) = Address::parse(text) else { continue };
+            let Ok(address) = Address::parse(text, &self.scheme) else { continue };
             if !self.all.iter().any(|known| known.is_same_place(&address)) {
                 let name = address.is_ip().then(|| by.verified().to_owned());
                 self.all.push(Address { tls: by.tls, name, ..address });
@@ -145,7 +180,7 @@ impl Servers {
     }
 
     /// Forgets one that the grant doesn't reach, so that it isn't tried again. The configured ones stay.
-    pub(crate) fn forget(&mut self, address: &Address) {
+    pub fn forget(&mut self, address: &Address) {
         let mut place = 0;
         let configured = self.configured;
         self.all.retain(|known| {
@@ -155,7 +190,7 @@ impl Servers {
     }
 
     /// Whether an operator named it.
-    pub(crate) fn is_configured(&self, address: &Address) -> bool {
+    pub fn is_configured(&self, address: &Address) -> bool {
         self.all.iter().take(self.configured).any(|known| known.is_same_place(address))
     }
 }
@@ -165,8 +200,14 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    fn addresses(list: &[&str]) -> Vec<Address> {
-        list.iter().map(|text| Address::parse(text).unwrap()).collect()
+    const NATS: Scheme = Scheme { plain: "nats", tls: "tls", port: 4222, tls_port: 4333 };
+
+    fn parse(text: &str) -> Result<Address, &'static str> {
+        Address::parse(text, &NATS)
+    }
+
+    fn servers(list: &[&str]) -> Servers {
+        Servers::new(&NATS, list.iter().map(|text| parse(text).unwrap()).collect())
     }
 
     fn shown(list: &[Address]) -> Vec<String> {
@@ -177,27 +218,27 @@ mod tests {
     fn addresses_are_read() {
         for (text, uri, tls) in [
             ("nats://a.example:4223", "tcp://a.example:4223", false),
-            ("tls://a.example", "tcp://a.example:4222", true),
+            ("tls://a.example", "tcp://a.example:4333", true),
             ("127.0.0.1:1/", "tcp://127.0.0.1:1", false),
             ("nats://[::1]:7", "tcp://[::1]:7", false),
             ("[fe80::1]", "tcp://[fe80::1]:4222", false),
         ] {
-            let address = Address::parse(text).unwrap();
+            let address = parse(text).unwrap();
             assert_eq!((address.uri().as_str(), address.tls), (uri, tls), "{text}");
         }
         for text in
             ["", "nats://", "http://a", "nats://u:p@a", "a:b", "a:99999", "::1", "[::1", "[::1]7", "a b:1", "a/b"]
         {
-            assert!(Address::parse(text).is_err(), "{text}");
+            assert!(parse(text).is_err(), "{text}");
         }
     }
 
     #[test]
     fn a_round_names_everybody_once_and_the_shunned_one_last() {
-        let mut servers = Servers::new(addresses(&["a:1", "b:1", "c:1"]), Order::Listed, || 0);
-        servers.shun(&Address::parse("a:1").unwrap());
+        let mut servers = servers(&["a:1", "b:1", "c:1"]);
+        servers.shun(&parse("a:1").unwrap());
         assert_eq!(shown(&servers.round()), ["b:1", "c:1", "a:1"]);
-        servers.shun(&Address::parse("b:1").unwrap());
+        servers.shun(&parse("b:1").unwrap());
         assert_eq!(shown(&servers.round()), ["a:1", "c:1", "b:1"]);
     }
 
@@ -208,7 +249,7 @@ mod tests {
             next += 7;
             next
         };
-        let servers = Servers::new(addresses(&["a:1", "b:1", "c:1", "d:1"]), Order::Random, &mut random);
+        let servers = servers(&["a:1", "b:1", "c:1", "d:1"]).shuffled(&mut random);
         let mut names = shown(&servers.round());
         names.sort();
         assert_eq!(names, ["a:1", "b:1", "c:1", "d:1"]);
@@ -216,8 +257,8 @@ mod tests {
 
     #[test]
     fn what_servers_tell_comes_after_what_is_configured_and_can_be_forgotten() {
-        let mut servers = Servers::new(addresses(&["a:1"]), Order::Listed, || 0);
-        let (a, b) = (Address::parse("a:1").unwrap(), Address::parse("b:2").unwrap());
+        let mut servers = servers(&["a:1"]);
+        let (a, b) = (parse("a:1").unwrap(), parse("b:2").unwrap());
         servers.learn(&["A:1".to_owned(), "b:2".to_owned(), "not an address".to_owned()], &a);
         assert_eq!(shown(&servers.round()), ["a:1", "b:2"]);
         assert_eq!(shown(&servers.others(&a)), ["b:2"]);
@@ -233,8 +274,8 @@ mod tests {
 
     #[test]
     fn an_ip_address_is_verified_by_the_name_of_the_server_that_told_it() {
-        let by = Address::parse("tls://nats.example:1").unwrap();
-        let mut servers = Servers::new(vec![by.clone()], Order::Listed, || 0);
+        let by = parse("tls://nats.example:1").unwrap();
+        let mut servers = Servers::new(&NATS, vec![by.clone()]);
         let told = ["10.0.0.2:1", "[fe80::1]:1", "other.example:1"].map(str::to_owned);
         let verified = |servers: &Servers| -> Vec<(String, bool)> {
             servers.round().iter().map(|address| (address.verified().to_owned(), address.tls)).collect()
@@ -246,6 +287,6 @@ mod tests {
         let second = servers.round().into_iter().nth(1).unwrap();
         servers.learn(&told, &second);
         assert_eq!(verified(&servers), expected.map(|name| (name.to_owned(), true)));
-        assert_eq!(Address::parse("10.0.0.2:1").unwrap().verified(), "10.0.0.2");
+        assert_eq!(parse("10.0.0.2:1").unwrap().verified(), "10.0.0.2");
     }
 }

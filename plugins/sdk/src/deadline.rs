@@ -1,4 +1,4 @@
-//! The time a call has.
+//! The time a call has, for clients of protocols: each step gets what is left of it.
 
 use std::time::{Duration, Instant};
 
@@ -7,26 +7,27 @@ const MARGIN_MS: u32 = 250;
 
 /// The instant at which an answer has to be on its way.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Deadline(Instant);
+pub struct Deadline(Instant);
 
 impl Deadline {
-    /// That of a call with this many milliseconds left.
-    pub(crate) fn of_call(millis: u32) -> Self {
+    /// That of a call with this many milliseconds left ([`crate::transport::CallInfo::timeout`]), a little before its end.
+    pub fn of_call(millis: u32) -> Self {
         Self::after(millis.saturating_sub(MARGIN_MS.min(millis / 10)))
     }
 
     /// This many milliseconds from now.
-    pub(crate) fn after(millis: u32) -> Self {
+    pub fn after(millis: u32) -> Self {
         Self(Instant::now() + Duration::from_millis(u64::from(millis)))
     }
 
-    /// The earlier one of this and `millis` from now.
-    pub(crate) fn at_most(self, millis: u32) -> Self {
+    /// The earlier one of this and `millis` milliseconds from now.
+    #[must_use]
+    pub fn at_most(self, millis: u32) -> Self {
         Self(self.0.min(Self::after(millis).0))
     }
 
     /// Milliseconds left; none when it is over.
-    pub(crate) fn left(self) -> Option<u32> {
+    pub fn left(self) -> Option<u32> {
         let left = self.0.saturating_duration_since(Instant::now()).as_millis();
         u32::try_from(left).ok().filter(|left| *left > 0)
     }
