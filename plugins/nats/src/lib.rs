@@ -24,6 +24,7 @@ mod refusal;
 mod subject;
 
 use waybill_plugin::deadline::Deadline;
+use waybill_plugin::exchange::Bounds;
 use waybill_plugin::host::net_types::TlsOptions;
 use waybill_plugin::secret;
 use waybill_plugin::servers::Servers;
@@ -35,7 +36,7 @@ use crate::config::{Config, Order, SCHEME};
 use crate::connection::Settings;
 use crate::credentials::Credentials;
 use crate::pool::Pool;
-use crate::publish::{Bounds, publish};
+use crate::publish::publish;
 
 waybill_plugin::manifest!();
 waybill_plugin::export_transport!(Nats);
@@ -78,8 +79,8 @@ impl Transport for Nats {
         let deadline = Deadline::of_call(call.timeout);
         let mut connection = self.pool.take(call, deadline).await?;
         let config = &self.pool.settings().config;
-        let bounds = Bounds { window: config.window as usize, ack_timeout: config.ack_timeout, deadline };
-        let sent = publish(&mut connection, call, &batch, bounds).await;
+        let bounds = Bounds { silence: config.ack_timeout, deadline };
+        let sent = publish(&mut connection, call, &batch, config.window as usize, bounds).await;
         self.pool.give_back(connection, sent.lost.as_ref());
         Ok(sent.outcomes)
     }

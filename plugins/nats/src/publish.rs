@@ -4,14 +4,9 @@
 //! connection ends, what was written and not acknowledged may be there all the same and says so; what wasn't written is
 //! given back untried. What this doesn't do: send anything twice. That is the host's part, with the next attempt's number.
 
-use std::future::{Future as _, poll_fn};
-use std::pin::pin;
-use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use futures_util::future::{Fuse, FusedFuture as _, FutureExt as _};
-use waybill_plugin::deadline::Deadline;
-use waybill_plugin::host::net_types::NetError;
+use waybill_plugin::exchange::{self, Broken, Side, exchange};
 use waybill_plugin::transport::{CallInfo, Fault, Message, Outcome, PluginError};
 
 use crate::answer;
@@ -24,92 +19,56 @@ const CHUNK_BYTES: usize = 60 * 1024;
 /// Fates of a batch that ends sooner are told at its end only: each early word is a crossing into the host.
 const EARLY_AFTER: Duration = Duration::from_millis(2);
 
-/// Bounds of a batch.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Bounds {
-    /// Messages without acknowledgement.
-    pub(crate) window: usize,
-    /// Milliseconds of silence after which the rest is given up.
-    pub(crate) ack_timeout: u32,
-    /// When the call has to end.
-    pub(crate) deadline: Deadline,
-}
-
-impl Bounds {
-    /// When silence from now on is too long.
-    fn silence(&self) -> Deadline {
-        self.deadline.at_most(self.ack_timeout)
-    }
-}
-
 /// What became of the batch, and why the connection is of no more use if it isn't.
 pub(crate) struct Sent {
     pub(crate) outcomes: Vec<Outcome>,
     pub(crate) lost: Option<PluginError>,
 }
 
-/// Sends a batch and waits for the last word on it.
-pub(crate) async fn publish(connection: &mut Connection, call: &CallInfo, batch: &[Message], bounds: Bounds) -> Sent {
-    let mut flight = Flight::new(call, batch, connection.next);
+/// Sends a batch and waits for the last word on it: at most `window` messages are without one.
+pub(crate) async fn publish(
+    connection: &mut Connection,
+    call: &CallInfo,
+    batch: &[Message],
+    window: usize,
+    bounds: exchange::Bounds,
+) -> Sent {
+    let base = connection.next;
     connection.next += batch.len() as u64;
     let (stream, encoder, incoming) = connection.split();
-    let ended = {
-        let mut writing = pin!(Fuse::terminated());
-        let mut reading = pin!(Fuse::terminated());
-        // When silence is too long; it begins with the end of each write and read.
-        let mut silence = bounds.silence();
-        loop {
-            if writing.is_terminated() {
-                let chunk = flight.chunk(encoder, incoming, bounds);
-                if !chunk.is_empty() {
-                    let Some(time) = bounds.deadline.left() else { break Some(lost(NetError::Timeout)) };
-                    writing.set(stream.write(chunk, time).fuse());
-                } else if flight.waiting == 0 {
-                    break None;
-                }
-            }
-            // A write that is done at once costs no read in vain; a read stays under way over many writes.
-            match poll_fn(|context| Poll::Ready(writing.as_mut().poll(context))).await {
-                Poll::Ready(Ok(())) => {
-                    silence = bounds.silence();
-                    continue;
-                }
-                Poll::Ready(Err(error)) => break Some(lost(error)),
-                Poll::Pending => {}
-            }
-            // None is begun for nothing: what a read takes is lost when the batch ends before it.
-            if reading.is_terminated() && flight.waiting > 0 {
-                let until = if writing.is_terminated() { silence } else { bounds.silence() };
-                let Some(time) = until.left() else { break Some(silent()) };
-                reading.set(stream.receive(time).fuse());
-            }
-            let step = poll_fn(|context| match writing.as_mut().poll(context) {
-                Poll::Ready(written) => Poll::Ready(Step::Written(written)),
-                Poll::Pending => reading.as_mut().poll(context).map(Step::Received),
-            });
-            match step.await {
-                Step::Written(Ok(())) => silence = bounds.silence(),
-                Step::Received(Ok(bytes)) => {
-                    silence = bounds.silence();
-                    incoming.push(bytes);
-                    if let Err(error) = incoming.drain(|event| flight.take(event)) {
-                        break Some(error);
-                    }
-                    flight.tell_early();
-                }
-                // While a write is under way the server has no reason to say anything yet.
-                Step::Received(Err(NetError::Timeout)) if !writing.is_terminated() || silence.left().is_some() => {}
-                Step::Received(Err(NetError::Timeout)) => break Some(silent()),
-                Step::Written(Err(error)) | Step::Received(Err(error)) => break Some(lost(error)),
-            }
-        }
-    };
-    Sent { outcomes: flight.end(ended.as_ref()), lost: ended }
+    let mut publishing = Publishing { flight: Flight::new(call, batch, base), encoder, incoming, window };
+    let ended = exchange(stream, &mut publishing, bounds).await.err().map(|broken| match broken {
+        Broken::Silent => silent(),
+        Broken::Lost(error) => lost(error),
+        Broken::Refused(error) => error,
+    });
+    Sent { outcomes: publishing.flight.end(ended.as_ref()), lost: ended }
 }
 
-enum Step {
-    Written(Result<(), NetError>),
-    Received(Result<Vec<u8>, NetError>),
+/// A batch on its way over a connection.
+struct Publishing<'a> {
+    flight: Flight<'a>,
+    encoder: &'a mut Encoder,
+    incoming: &'a mut Incoming,
+    window: usize,
+}
+
+impl Side for Publishing<'_> {
+    fn outgoing(&mut self) -> Vec<u8> {
+        self.flight.chunk(self.encoder, self.incoming, self.window)
+    }
+
+    fn waits(&self) -> bool {
+        self.flight.waiting > 0
+    }
+
+    fn incoming(&mut self, bytes: Vec<u8>) -> Result<(), PluginError> {
+        self.incoming.push(bytes);
+        let flight = &mut self.flight;
+        self.incoming.drain(|event| flight.take(event))?;
+        flight.tell_early();
+        Ok(())
+    }
 }
 
 fn silent() -> PluginError {
@@ -139,7 +98,7 @@ impl<'a> Flight<'a> {
     }
 
     /// The next bytes to write: as many messages as window and chunk let out, and the answer to a ping.
-    fn chunk(&mut self, encoder: &mut Encoder, incoming: &mut Incoming, bounds: Bounds) -> Vec<u8> {
+    fn chunk(&mut self, encoder: &mut Encoder, incoming: &mut Incoming, window: usize) -> Vec<u8> {
         let mut chunk = Vec::new();
         if incoming.take_pong_due() {
             chunk.extend_from_slice(PONG);
@@ -149,7 +108,7 @@ impl<'a> Flight<'a> {
             return chunk;
         }
         while chunk.len() < CHUNK_BYTES
-            && self.waiting < bounds.window
+            && self.waiting < window
             && let Some(message) = self.batch.get(self.next)
         {
             match encoder.publish(&mut chunk, message, self.base + self.next as u64) {

@@ -23,7 +23,7 @@
 //! - [`provision`]: the trait [`provision::Provision`] of transports that create what is missing at their peer, [`export_provision!`]
 //! - [`backoff`]: the trait [`backoff::Backoff`], its types, [`export_backoff!`]
 //! - [`host`]: what the host lends: `http`, `net`, `kv`, `secrets`, `metrics`
-//! - [`net`]: byte streams for protocols of one's own; [`servers`]: where to; [`deadline`]: the time a call has; [`secret`]: granted secrets as text; [`time`]: instants as text
+//! - [`net`]: byte streams for protocols of one's own; [`exchange`]: requests in a window; [`servers`]: where to; [`deadline`]: the time a call has; [`secret`]: granted secrets as text; [`time`]: instants as text
 //! - [`config`]: typed configuration, with the place of an error
 //! - [`info!`], [`warn!`], ...: the host's log
 //! - [`manifest!`]: embeds `waybill-plugin.toml`
@@ -35,6 +35,7 @@ pub mod backoff;
 pub mod config;
 pub mod deadline;
 mod error;
+pub mod exchange;
 pub mod host;
 pub mod log;
 mod manifest;

@@ -1,0 +1,110 @@
+//! A conversation in which requests go out while answers to earlier ones come in: writing and reading overlap, in large
+//! pieces, and silence that lasts too long ends it. What is said, and how many requests may wait, is the [`Side`]'s.
+
+use std::future::{Future as _, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
+
+use futures_util::future::{Fuse, FusedFuture as _, FutureExt as _};
+
+use crate::deadline::Deadline;
+use crate::host::net_types::NetError;
+use crate::net::Stream;
+use crate::transport::PluginError;
+
+/// Our side of the conversation.
+pub trait Side {
+    /// The next bytes to write: a whole piece at once, each is a crossing into the host. Empty: nothing can go out before
+    /// something has come.
+    fn outgoing(&mut self) -> Vec<u8>;
+
+    /// Whether something is still to come.
+    fn waits(&self) -> bool;
+
+    /// Takes what has come.
+    ///
+    /// # Errors
+    /// The conversation can't go on.
+    fn incoming(&mut self, bytes: Vec<u8>) -> Result<(), PluginError>;
+}
+
+/// Bounds of a conversation.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Milliseconds of silence after which it is given up. Silence begins with the end of each write and each read.
+    pub silence: u32,
+    /// When it has to end.
+    pub deadline: Deadline,
+}
+
+impl Bounds {
+    fn silence(&self) -> Deadline {
+        self.deadline.at_most(self.silence)
+    }
+}
+
+/// Why a conversation ended before everything was said.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Broken {
+    /// Nothing came for too long.
+    Silent,
+    /// The stream ended or broke.
+    Lost(NetError),
+    /// What came ended it.
+    Refused(PluginError),
+}
+
+/// Talks until nothing is to be written and nothing is to come.
+///
+/// # Errors
+/// The stream is of no more use: what was read of an answer is lost.
+pub async fn exchange(stream: &Stream, side: &mut impl Side, bounds: Bounds) -> Result<(), Broken> {
+    let mut writing = pin!(Fuse::terminated());
+    let mut reading = pin!(Fuse::terminated());
+    let mut silence = bounds.silence();
+    loop {
+        if writing.is_terminated() {
+            let piece = side.outgoing();
+            if !piece.is_empty() {
+                let time = bounds.deadline.left().ok_or(Broken::Lost(NetError::Timeout))?;
+                writing.set(stream.write(piece, time).fuse());
+            } else if !side.waits() {
+                return Ok(());
+            }
+        }
+        // A write that is done at once costs no read in vain; a read stays under way over many writes.
+        match poll_fn(|context| Poll::Ready(writing.as_mut().poll(context))).await {
+            Poll::Ready(Ok(())) => {
+                silence = bounds.silence();
+                continue;
+            }
+            Poll::Ready(Err(error)) => return Err(Broken::Lost(error)),
+            Poll::Pending => {}
+        }
+        // None is begun for nothing: what a read takes is lost when the conversation ends before it.
+        if reading.is_terminated() && side.waits() {
+            let until = if writing.is_terminated() { silence } else { bounds.silence() };
+            reading.set(stream.receive(until.left().ok_or(Broken::Silent)?).fuse());
+        }
+        let step = poll_fn(|context| match writing.as_mut().poll(context) {
+            Poll::Ready(written) => Poll::Ready(Step::Written(written)),
+            Poll::Pending => reading.as_mut().poll(context).map(Step::Received),
+        });
+        match step.await {
+            Step::Written(Ok(())) => silence = bounds.silence(),
+            Step::Received(Ok(bytes)) => {
+                silence = bounds.silence();
+                side.incoming(bytes).map_err(Broken::Refused)?;
+            }
+            // While a write is under way the peer has no reason to say anything yet.
+            Step::Received(Err(NetError::Timeout)) if !writing.is_terminated() || silence.left().is_some() => {}
+            Step::Received(Err(NetError::Timeout)) => return Err(Broken::Silent),
+            Step::Written(Err(error)) | Step::Received(Err(error)) => return Err(Broken::Lost(error)),
+        }
+    }
+}
+
+enum Step {
+    Written(Result<(), NetError>),
+    Received(Result<Vec<u8>, NetError>),
+}
