@@ -9,8 +9,10 @@
 //! | [`ledger`] | what clients did, in their own words |
 //! | [`memory_store`] | the in-memory reference store, with faults to inject |
 //! | [`nats`] | a real nats-server, and a small client of it |
+//! | [`outage`] | a broker's server killed under load, and what it has then |
 //! | [`process`] | the release binary as a process |
 //! | [`receiver`] | a local HTTP receiver that remembers everything |
+//! | [`redis`] | a real redis-server, and a small client of it |
 
 pub mod api;
 pub mod conformance;
@@ -21,5 +23,7 @@ pub mod load;
 pub mod memory_store;
 pub mod model;
 pub mod nats;
+pub mod outage;
 pub mod process;
 pub mod receiver;
+pub mod redis;

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
-use waybill_testkit::nats::find_program;
+use waybill_testkit::process::find_program;
 
 /// What plugins are compiled for.
 pub const GUEST_TARGET: &str = "wasm32-wasip2";

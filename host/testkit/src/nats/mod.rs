@@ -3,9 +3,9 @@
 //! Each server has a folder and ports of its own, so parallel tests never meet. It is killed when dropped. Where
 //! `nats-server` isn't installed it fails loudly: a test that skips itself proves nothing.
 
+mod broker;
 mod client;
-pub mod outage;
 mod server;
 
 pub use client::{Client, Login, Stored};
-pub use server::{Options, Server, find_program};
+pub use server::{Options, Server};

@@ -11,6 +11,7 @@ use tempfile::TempDir;
 use tokio::process::{Child, Command};
 
 use super::client::{Client, Login};
+use crate::process::find_program;
 
 /// A cold start takes 50 ms; a loaded machine is slower.
 const READY_TIME_MAX: Duration = Duration::from_secs(30);
@@ -147,13 +148,6 @@ impl Server {
     }
 }
 
-/// Where a program is: in the search path, or where Debian puts servers, which the path of a normal user lacks.
-pub fn find_program(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let servers = ["/usr/local/sbin", "/usr/sbin"].map(PathBuf::from);
-    std::env::split_paths(&path).chain(servers).map(|folder| folder.join(name)).find(|program| program.is_file())
-}
-
 async fn spawn(folder: &Path, options: &Options, port: Option<u16>) -> io::Result<(Child, u16)> {
     let (config, ports) = (folder.join("server.conf"), folder.join("ports"));
     std::fs::write(&config, &options.config)?;
@@ -198,15 +192,4 @@ fn told_port(folder: &Path) -> io::Result<Option<u16>> {
     // It may be half written: then the next look finds it whole.
     let Ok(ports) = serde_json::from_slice::<Ports>(&std::fs::read(file)?) else { return Ok(None) };
     Ok(ports.nats.first().and_then(|url| url.rsplit(':').next()).and_then(|port| port.parse().ok()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_program_is_found_in_the_search_path_and_nowhere_if_it_is_not_there() {
-        assert!(find_program("sh").is_some_and(|program| program.is_absolute() && program.ends_with("sh")));
-        assert_eq!(find_program("waybill-no-such-program"), None);
-    }
 }

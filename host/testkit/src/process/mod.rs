@@ -5,6 +5,7 @@
 //! killed, so a failed test leaves none behind.
 
 mod output;
+mod program;
 
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
@@ -16,6 +17,7 @@ use tokio::process::{Child, Command};
 
 use crate::api::Api;
 use output::Output;
+pub use program::find_program;
 
 /// A cold start on a loaded machine with a store to recover; a host that takes longer is broken.
 pub const READY_TIME_MAX: Duration = Duration::from_secs(60);

@@ -1,6 +1,6 @@
 //! `cargo xtask demo nats`: messages through a real host to a real nats-server that is killed and started again meanwhile.
 //!
-//! The stream is read as a consumer reads it, and compared with what was enqueued (`waybill_testkit::nats::outage`).
+//! The stream is read as a consumer reads it, and compared with what was enqueued (`waybill_testkit::outage`).
 
 use std::process::ExitCode;
 
@@ -9,7 +9,8 @@ use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
 use indicatif::{ProgressBar, ProgressStyle};
 use tokio::sync::watch;
-use waybill_testkit::nats::outage::{self, Plan, Progress, Report};
+use waybill_testkit::nats::Server;
+use waybill_testkit::outage::{self, Plan, Progress, Report};
 
 use crate::cargo::Repository;
 use crate::setup;
@@ -41,8 +42,9 @@ pub async fn run(repository: &Repository, arguments: &Arguments) -> Result<ExitC
     let (progress, seen) = watch::channel(Progress::default());
     eprintln!("host      waybill serve with its store on disk in {}", dir.path().display());
     eprintln!("server    nats-server with JetStream, killed {kills} times while messages come in");
+    let mut server = Server::start().await.context("starting nats-server")?;
     let report = tokio::select! {
-        report = outage::run(Plan { messages, keys, kills }, &binary, dir.path(), &progress) => report?,
+        report = outage::run(Plan { messages, keys, kills }, &mut server, &binary, dir.path(), &progress) => report?,
         shown = follow(seen, messages) => { shown?; bail!("the run ended first") }
         _ = tokio::signal::ctrl_c() => bail!("interrupted; host, server and their files are gone"),
     };

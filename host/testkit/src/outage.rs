@@ -1,5 +1,5 @@
-//! A real host that delivers to a real nats-server which is killed and started again under load; then the stream is read as
-//! a consumer reads it, and compared with what was enqueued.
+//! A real host that delivers to a real broker whose server is killed and started again under load; then what the broker has is
+//! read as a consumer reads it, and compared with what was enqueued. Each broker says how it is run and read ([`Broker`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -7,19 +7,16 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
-use super::client::Stored;
-use super::server::Server;
 use crate::api::{Api, Depth};
 use crate::process::{Host, Launch};
 
-/// Name of the stream.
-pub const STREAM: &str = "ORDERS";
-/// Subject of every message.
-const SUBJECT: &str = "orders.created";
+/// Where every message goes, without its scheme.
+pub const DESTINATION: &str = "orders.created";
 /// Messages of one request.
 const REQUEST: usize = 100;
 /// Requests under way at once; each producer has keys of its own, so their order is known.
@@ -34,6 +31,44 @@ const STALLED_AFTER: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(50);
 /// What the host gets to end in good order.
 const TERMINATE_WITHIN: Duration = Duration::from_secs(40);
+
+/// A broker with a server that can be killed.
+#[async_trait]
+pub trait Broker: Send {
+    /// What its server is called, e.g. `nats-server`.
+    fn name(&self) -> &'static str;
+
+    /// The lines of a transport to it in the host's configuration: `plugin`, `config`, `allow`.
+    fn transport(&self) -> String;
+
+    /// Makes what takes messages to [`DESTINATION`].
+    async fn prepare(&mut self) -> io::Result<()>;
+
+    /// Stops the server where it is: connections stay, nothing is read or answered.
+    fn freeze(&self) -> io::Result<()>;
+
+    /// Kills the server (`kill -9`) and waits for its end.
+    async fn kill(&mut self) -> io::Result<()>;
+
+    /// Starts it again where it was, and waits until it answers.
+    async fn restart(&mut self) -> io::Result<()>;
+
+    /// Everything it has, in the order in which a consumer gets it.
+    async fn read_all(&mut self) -> io::Result<Vec<Stored>>;
+}
+
+/// A message as a consumer gets it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// Where the broker has it: for reports.
+    pub place: String,
+    /// The message's id, the same on every attempt.
+    pub id: String,
+    /// The attempt by which it came, as it says.
+    pub attempt: String,
+    /// Payload.
+    pub payload: Vec<u8>,
+}
 
 /// What is done.
 #[derive(Clone, Copy, Debug)]
@@ -58,15 +93,17 @@ pub struct Progress {
 /// What was found.
 #[derive(Clone, Debug)]
 pub struct Report {
+    /// What the server is called.
+    pub broker: &'static str,
     /// What was to be done.
     pub plan: Plan,
-    /// Messages in the stream.
+    /// Messages that the broker has.
     pub stored: usize,
-    /// Messages in the stream whose id is there more than once.
+    /// Messages of these whose id is there more than once.
     pub doubled: usize,
     /// Messages that came by a second attempt or a later one.
     pub repeated: usize,
-    /// Messages that the host accepted and the stream doesn't have.
+    /// Messages that the host accepted and the broker doesn't have.
     pub missing: Vec<String>,
     /// Places where a key's order is broken.
     pub disorder: Vec<String>,
@@ -88,8 +125,8 @@ impl Report {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Plan { messages, keys, kills } = self.plan;
-        writeln!(f, "{messages} messages over {keys} keys, nats-server killed {kills} times, {:.1?}", self.took)?;
-        writeln!(f, "  in the stream          {}", self.stored)?;
+        writeln!(f, "{messages} messages over {keys} keys, {} killed {kills} times, {:.1?}", self.broker, self.took)?;
+        writeln!(f, "  at the broker          {}", self.stored)?;
         writeln!(f, "  by a later attempt     {}", self.repeated)?;
         writeln!(f, "  twice, under one id    {}", self.doubled)?;
         writeln!(f, "  dead letters           {}", self.dead)?;
@@ -109,26 +146,31 @@ impl fmt::Display for Report {
 ///
 /// # Errors
 /// Host or server don't start or don't end, or nothing moves any more.
-pub async fn run(plan: Plan, binary: &Path, dir: &Path, progress: &watch::Sender<Progress>) -> io::Result<Report> {
-    let mut server = Server::start().await?;
-    server.client().await?.create_stream(STREAM, &["orders.>"], &json!({})).await?;
-    let launch =
-        Launch::prepare(binary.to_owned(), dir, &config(&dir.join("data"), server.port())).map_err(io::Error::other)?;
+pub async fn run(
+    plan: Plan,
+    broker: &mut dyn Broker,
+    binary: &Path,
+    dir: &Path,
+    progress: &watch::Sender<Progress>,
+) -> io::Result<Report> {
+    broker.prepare().await?;
+    let config = config(&dir.join("data"), &broker.transport());
+    let launch = Launch::prepare(binary.to_owned(), dir, &config).map_err(io::Error::other)?;
     let (host, api) = Host::ready(&launch).await.map_err(io::Error::other)?;
     let began = Instant::now();
-    let (sent, ()) = tokio::try_join!(enqueue(&api, plan, progress), disturb(&api, &mut server, plan, progress))?;
+    let (sent, ()) = tokio::try_join!(enqueue(&api, plan, progress), disturb(&api, broker, plan, progress))?;
     drain(&api).await?;
     let took = began.elapsed();
     let dead = api.dead_letters().await.map_err(io::Error::other)?.len();
-    let stored = server.client().await?.read_all(STREAM).await?;
+    let stored = broker.read_all().await?;
     let status = host.terminate(TERMINATE_WITHIN).await.map_err(io::Error::other)?;
     if !status.success() {
         return Err(io::Error::other(format!("the host was asked to end and ended with {status}")));
     }
-    Ok(Report { dead, took, ..compare(plan, &sent, &stored) })
+    Ok(Report { broker: broker.name(), dead, took, ..compare(plan, &sent, &stored) })
 }
 
-fn config(data: &Path, port: u16) -> String {
+fn config(data: &Path, transport: &str) -> String {
     format!(
         r#"[store]
 url = "surrealkv://{}"
@@ -137,14 +179,12 @@ url = "surrealkv://{}"
 max_attempts = 100
 backoff = {{ base_ms = 50, factor = 2.0, jitter = 0.3, cap_ms = 500 }}
 
-[transport.orders-nats]
-plugin = "nats"
-config = {{ servers = ["nats://127.0.0.1:{port}"], stream = "{STREAM}" }}
-allow = {{ net = ["tcp://127.0.0.1:{port}"] }}
+[transport.orders]
+{transport}
 
 [[route]]
 match = "bus:orders.**"
-transport = "orders-nats"
+transport = "orders"
 "#,
         data.display()
     )
@@ -171,7 +211,7 @@ async fn produce(
     for part in numbers.chunks(REQUEST) {
         let payloads: Vec<Value> =
             part.iter().map(|number| json!({ "key": key(*number, keys), "number": number })).collect();
-        let message = |payload: &Value| json!({ "topic": format!("bus:{SUBJECT}"), "key": payload.get("key"), "payload": payload });
+        let message = |payload: &Value| json!({ "topic": format!("bus:{DESTINATION}"), "key": payload.get("key"), "payload": payload });
         let messages: Vec<Value> = payloads.iter().map(message).collect();
         let reply = api.post("/v1/messages", &json!({ "messages": messages })).await;
         let reply = reply.map_err(|error| io::Error::other(format!("{error:?}")))?;
@@ -188,7 +228,7 @@ fn key(number: usize, keys: usize) -> String {
 }
 
 /// Kills the server and starts it again, each time when another part of the messages is enqueued and some are on their way.
-async fn disturb(api: &Api, server: &mut Server, plan: Plan, progress: &watch::Sender<Progress>) -> io::Result<()> {
+async fn disturb(api: &Api, broker: &mut dyn Broker, plan: Plan, progress: &watch::Sender<Progress>) -> io::Result<()> {
     let mut seen = progress.subscribe();
     for kill in 0..plan.kills {
         let from = plan.messages * (kill + 1) / (plan.kills + 1);
@@ -196,13 +236,13 @@ async fn disturb(api: &Api, server: &mut Server, plan: Plan, progress: &watch::S
         flowing(api, plan, progress).await?;
         if kill % 2 == 0 {
             // What is sent now is never read: the kill finds messages under way for certain.
-            server.freeze()?;
+            broker.freeze()?;
             sleep(FROZEN).await;
         }
-        server.kill().await?;
+        broker.kill().await?;
         progress.send_modify(|progress| progress.kills += 1);
         sleep(Duration::from_millis(AWAY_MS.get(kill % AWAY_MS.len()).copied().unwrap_or_default())).await;
-        server.restart().await?;
+        broker.restart().await?;
     }
     Ok(())
 }
@@ -248,20 +288,20 @@ async fn drain(api: &Api) -> io::Result<()> {
     }
 }
 
-/// What the stream has against what was enqueued.
+/// What the broker has against what was enqueued.
 fn compare(plan: Plan, sent: &[(String, Value)], stored: &[Stored]) -> Report {
     let payloads: BTreeMap<&str, &Value> = sent.iter().map(|(id, payload)| (id.as_str(), payload)).collect();
     let (mut seen, mut latest) = (BTreeSet::new(), BTreeMap::<String, u64>::new());
     let (mut doubled, mut repeated) = (0, 0);
     let (mut disorder, mut foreign) = (Vec::new(), Vec::new());
     for message in stored {
-        let id = message.header("Nats-Msg-Id").unwrap_or_default();
+        let id = message.id.as_str();
         let payload: Value = serde_json::from_slice(&message.payload).unwrap_or_default();
         if payloads.get(id).copied() != Some(&payload) {
-            foreign.push(format!("{} {id} {payload}", message.sequence));
+            foreign.push(format!("{} {id} {payload}", message.place));
             continue;
         }
-        repeated += usize::from(message.header("x-attempt") != Some("1"));
+        repeated += usize::from(message.attempt != "1");
         if !seen.insert(id) {
             doubled += 1;
             continue;
@@ -269,13 +309,24 @@ fn compare(plan: Plan, sent: &[(String, Value)], stored: &[Stored]) -> Report {
         let number = payload.get("number").and_then(Value::as_u64).unwrap_or_default();
         let key = payload.get("key").and_then(Value::as_str).unwrap_or_default().to_owned();
         if let Some(before) = latest.insert(key.clone(), number).filter(|before| *before >= number) {
-            disorder.push(format!("{key}: {number} came after {before}, at {}", message.sequence));
+            disorder.push(format!("{key}: {number} came after {before}, at {}", message.place));
         }
     }
     let missing =
         sent.iter().filter(|(id, _)| !seen.contains(id.as_str())).map(|(id, payload)| format!("{id} {payload}"));
     let missing = missing.collect();
-    Report { plan, stored: stored.len(), doubled, repeated, missing, disorder, foreign, dead: 0, took: Duration::ZERO }
+    Report {
+        broker: "",
+        plan,
+        stored: stored.len(),
+        doubled,
+        repeated,
+        missing,
+        disorder,
+        foreign,
+        dead: 0,
+        took: Duration::ZERO,
+    }
 }
 
 #[cfg(test)]
@@ -290,9 +341,9 @@ mod tests {
 
     fn stored(numbers: &[usize]) -> Vec<Stored> {
         let message = |number: &usize| Stored {
-            sequence: 1,
-            subject: SUBJECT.to_owned(),
-            headers: vec![("Nats-Msg-Id".to_owned(), format!("m{number}")), ("x-attempt".to_owned(), "1".to_owned())],
+            place: "1".to_owned(),
+            id: format!("m{number}"),
+            attempt: "1".to_owned(),
             payload: json!({ "key": "k0", "number": number }).to_string().into_bytes(),
         };
         numbers.iter().map(message).collect()
