@@ -123,6 +123,7 @@ impl<S: ModelStore> World<S> {
             driver.release_until = Some(self.now + RELEASE_TIMEOUT);
             driver.asks.clear();
         }
+        self.operators_reroute(host, &mut driver);
         if matches!(driver.phase, Phase::Idle | Phase::Out { .. } | Phase::Asking | Phase::Barrier { .. }) {
             self.take_mail(host, &mut driver);
         }

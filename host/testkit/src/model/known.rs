@@ -44,6 +44,8 @@ pub(super) enum Word {
 #[derive(Clone, Debug)]
 pub(super) struct Attempt {
     pub token: u64,
+    /// The lease under which a worker outside made it.
+    pub lease: Option<u64>,
     /// None while it is under way, or when nobody heard it.
     pub word: Option<Word>,
 }

@@ -1,12 +1,14 @@
 //! Operators: commands now and then, and in the calm phase the way out of held keys.
 
-use waybill_core::outbox::owner::Command;
+use std::sync::Arc;
+
+use waybill_core::outbox::owner::{Command, Routing};
 
 use super::driver::Driver;
 use super::host::Host;
 use super::known::Spot;
 use super::store::ModelStore;
-use super::world::World;
+use super::world::{ROUTES, World, routing};
 
 impl<S: ModelStore> World<S> {
     /// Reads up and queues commands while no commit is out, as the contract says.
@@ -30,6 +32,26 @@ impl<S: ModelStore> World<S> {
                 self.command(driver, command);
             }
         }
+    }
+
+    /// Puts other routes in force now and then, and those of the beginning in the calm phase.
+    pub(super) fn operators_reroute(&mut self, host: &Host, driver: &mut Driver) {
+        let number = match self.calm {
+            true => 0,
+            false if self.setup.reroutes && self.rng.one_in(150) => self.rng.below(ROUTES),
+            false => return,
+        };
+        let external = self.setup.config.routing.external;
+        let routing = Arc::new(Routing { external, ..routing(number) });
+        if routing == driver.owner.config().routing {
+            return;
+        }
+        self.note(|_| format!("routes {number}"));
+        self.stats.reroutes += 1;
+        self.setup.config.routing = Arc::clone(&routing);
+        driver.owner.reroute(routing, self.now_at(host));
+        let token = driver.owner.token();
+        self.leases.retain(|seq, (of, nonce)| *of != token || driver.owner.leased(*seq, *nonce).is_some());
     }
 
     fn command(&mut self, driver: &mut Driver, command: Command) {

@@ -161,7 +161,7 @@ impl<S: ModelStore> World<S> {
                 token,
                 number,
                 attempt,
-                destination: 2,
+                destination: TOPICS.iter().position(|topic| *topic == claimed.row.message.topic.as_str()).unwrap_or(2),
                 lease: Some(nonce),
                 expires_at,
                 stage: Stage::Armed,
@@ -189,13 +189,13 @@ impl<S: ModelStore> World<S> {
             self.stats.repeats += 1;
             let told = matches!(last.word, Some(Word::Retry | Word::Blocked | Word::Released))
                 || last.word == Some(Word::Dead) && known.replays > 0;
-            if last.token == send.token && !told && send.lease.is_none() {
+            if last.token == send.token && !told && send.lease.is_none() && last.lease.is_none() {
                 self.violation(format!("msg {number} attempted twice under token {}", send.token));
             }
         }
         self.check_key_order(number);
         if let Some(known) = self.ledger.known.get_mut(number) {
-            known.attempts.push(Attempt { token: send.token, word: None });
+            known.attempts.push(Attempt { token: send.token, lease: send.lease, word: None });
         }
         // What a worker outside dies of doesn't kill the host.
         known.poison && send.lease.is_none()
@@ -269,7 +269,7 @@ impl<S: ModelStore> World<S> {
             word = Word::Released;
         }
         if let Some(known) = self.ledger.known.get_mut(send.number)
-            && let Some(attempt) = known.attempts.iter_mut().rev().find(|attempt| attempt.token == send.token)
+            && let Some(attempt) = known.attempts.iter_mut().rev().find(|attempt| (attempt.token, attempt.lease) == (send.token, send.lease))
         {
             attempt.word = Some(word);
         }
@@ -292,7 +292,7 @@ impl<S: ModelStore> World<S> {
         if taken && is_owner && !is_current {
             self.violation(format!("msg {}: a lease that another worker has was settled", send.number));
         }
-        if taken && is_current {
+        if taken && is_current && self.leases.get(&send.seq).is_some_and(|(token, _)| *token == send.token) {
             self.leases.remove(&send.seq);
         }
         self.stats.stale_settlements += u64::from(!taken);

@@ -65,6 +65,8 @@ stats! {
     stale_sends: "stale sends", true;
     /// Settlements that came after their lease was lost.
     stale_settlements: "stale settlements", true;
+    /// Other routes put in force.
+    reroutes: "reroutes", true;
     /// Claimed segments rewritten to make room.
     evictions: "evictions", true;
     /// Reads of skipped keys from their resume point.

@@ -47,6 +47,8 @@ pub(super) struct Setup {
     /// Doorstep passes at a wake-up start this far back; none = every pass is a full one.
     pub late_window: Option<u64>,
     pub skew_ms: u64,
+    /// Operators change the routes.
+    pub reroutes: bool,
 }
 
 pub(super) struct World<S> {
@@ -72,13 +74,25 @@ pub(super) struct World<S> {
     trace: Vec<String>,
 }
 
-pub(super) fn routing() -> Routing {
+/// How many routings there are.
+pub(super) const ROUTES: u64 = 6;
+
+/// The routing of the beginning (0), and others: swapped, with a topic or all that nobody takes, with other lanes.
+pub(super) fn routing(number: u64) -> Routing {
     let route =
         |pattern: &str, transport: &str| Pattern::parse(pattern).ok().map(|pattern| Route::new(pattern, transport));
+    let (routes, lanes) = match number {
+        0 => (vec![route("bus:a.**", "a"), route("bus:b.**", "b")], vec![2, 1]),
+        1 => (vec![route("bus:a.**", "b"), route("bus:b.**", "a")], vec![2, 1]),
+        2 => (vec![route("bus:a.**", "a")], vec![1, 1]),
+        3 => (vec![route("bus:a.one", "b"), route("bus:a.**", "a"), route("bus:b.**", "b")], vec![2, 1]),
+        4 => (vec![route("bus:**", "a")], vec![2, 1]),
+        _ => (Vec::new(), vec![2, 1]),
+    };
     Routing {
-        routes: Routes([route("bus:a.**", "a"), route("bus:b.**", "b")].into_iter().flatten().collect()),
+        routes: Routes(routes.into_iter().flatten().collect()),
         transports: vec!["a".to_owned(), "b".to_owned()],
-        lanes: vec![2, 1],
+        lanes,
         external: None,
     }
 }
@@ -108,7 +122,7 @@ impl<S: ModelStore> World<S> {
             parked_per_tenant: 2 + usize::try_from(rng.below(4)).unwrap_or(0),
             dead_holds_key: rng.percent(25),
             weights: BTreeMap::new(),
-            routing: Arc::new(Routing { external, ..routing() }),
+            routing: Arc::new(Routing { external, ..routing(0) }),
             rules: options.rules(),
         };
         let setup = Setup {
@@ -116,6 +130,7 @@ impl<S: ModelStore> World<S> {
             exclusive: hosts == 1 && rng.percent(50),
             late_window: rng.percent(50).then_some(300),
             skew_ms: options.skew_ms(),
+            reroutes: seed % 4 >= 2,
         };
         let skewed = rng.percent(50);
         let hosts = (0..hosts).map(|_| Host::new(&mut rng, skewed)).collect();

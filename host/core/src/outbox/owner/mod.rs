@@ -13,6 +13,7 @@
 //! | `scan` | bringing messages to memory |
 //! | `resume` | skipped messages: reading them again, forgetting what can't be sent for now |
 //! | `ready` | what an idle message waits for: its key, a hold, a claim, its turn |
+//! | `reroute` | another set of routes and transports while messages wait |
 //! | `holds` | all of them, found without going through them |
 //! | `hold` | destinations, transports and missing routes that hold messages back |
 //! | `turns` | who may send next: tenants in weighted turn |
@@ -36,6 +37,7 @@ mod invariants;
 mod outcome;
 mod outside;
 mod ready;
+mod reroute;
 mod resume;
 mod rules;
 mod scan;
@@ -176,6 +178,10 @@ pub struct Owner {
     directory_until: Seq,
     directory_done: bool,
     loading: bool,
+    /// The read that is under way was asked for before the scan was set back: its page isn't taken.
+    page_is_stale: bool,
+    /// Counts routings: a message found by an earlier one is routed anew when it is idle.
+    routed: u32,
     window_messages: usize,
     window_bytes: usize,
     /// Segments that can't be decoded, to be moved to quarantine.
@@ -230,6 +236,8 @@ impl Owner {
             load_turn: None,
             directory_done: false,
             loading: false,
+            page_is_stale: false,
+            routed: 0,
             window_messages: 0,
             window_bytes: 0,
             corrupt: Vec::new(),

@@ -22,6 +22,7 @@ impl Owner {
             return;
         }
         self.unlist(seq);
+        self.route_anew(seq, now);
         let Some(mut wish) = self.wish(seq, now) else { return };
         let is_sendable =
             matches!(wish, Wish::State(SlotState::Ready { .. } | SlotState::WantClaim | SlotState::WantSolo));

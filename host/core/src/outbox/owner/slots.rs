@@ -50,6 +50,8 @@ pub(super) struct Slot {
     pub message: Arc<Message>,
     pub key: Option<KeyHash>,
     pub transport: Option<TransportId>,
+    /// Under which of the owner's routings that was found.
+    pub routed: u32,
     /// Workers claim it from outside. A crash of this host says nothing about it, so it needs no durable claim.
     pub outside: bool,
     pub origin: Origin,

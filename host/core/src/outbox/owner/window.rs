@@ -138,6 +138,7 @@ impl Owner {
     /// A read failed; nothing changed.
     pub fn load_failed(&mut self) {
         self.loading = false;
+        self.page_is_stale = false;
     }
 
     /// Tenants take turns, so that one with many skipped keys doesn't keep the others from being read.
@@ -284,6 +285,7 @@ impl Owner {
     /// Takes a page of the directory.
     pub fn directory_page(&mut self, page: Vec<SegmentInfo>, from: Seq, limit: usize) {
         self.loading = false;
+        self.page_is_stale = false;
         let complete = page.len() < limit;
         let mut until = from;
         for info in page {
@@ -331,8 +333,9 @@ impl Owner {
     /// Takes the segments asked for.
     pub fn segments_page(&mut self, request: &LoadRequest, page: Vec<StoredSegment>, now: Now) {
         self.loading = false;
+        let is_stale = std::mem::take(&mut self.page_is_stale);
         let LoadRequest::Segments { tenant, purpose, firsts } = request else { return };
-        if self.flight_cancels_unread() {
+        if is_stale || self.flight_cancels_unread() {
             // What the commit that is out takes back may be in this page; it is read again when its fate is known.
             return;
         }

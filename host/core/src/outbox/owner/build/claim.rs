@@ -16,7 +16,9 @@ impl Draftsman<'_> {
             return;
         }
         // A message whose destination is held, or that waits for its retry, doesn't keep the shard to itself.
-        let stuck = |slot: &Slot| matches!(slot.state, SlotState::Waiting | SlotState::Held(_) | SlotState::Stalled);
+        let stuck = |slot: &Slot| {
+            slot.outside || matches!(slot.state, SlotState::Waiting | SlotState::Held(_) | SlotState::Stalled)
+        };
         if self.record.solo.is_some_and(|solo| self.owner.slots.get(&solo).is_none_or(stuck)) {
             self.record.solo = None;
         }
