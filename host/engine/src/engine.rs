@@ -1,9 +1,12 @@
 //! The engine as a whole: start, service, drain.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use parking_lot::Mutex;
+use tokio::sync::Mutex as AsyncMutex;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use waybill_core::ids::ShardId;
@@ -12,16 +15,20 @@ use crate::admission::Admission;
 use crate::clock::Clock;
 use crate::config::{EngineConfig, Stores};
 use crate::janitor;
+use crate::live::{Line, Live};
 use crate::meter::Meter;
 use crate::service::Outbox;
 use crate::service::operations::{self, Operations};
 use crate::shard::{Commits, Context, DoorBell, ShardHandle};
-use crate::transports::Transports;
 
 /// Background work gets this long to come to a safe point when the host drains.
 const BACKGROUND_TIMEOUT: Duration = Duration::from_secs(5);
 /// Each transport gets this long to end in good order.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Shards get this long to say that they go by another configuration.
+const REROUTE_TIMEOUT: Duration = Duration::from_secs(5);
+/// How often a removed transport is asked whether its calls have ended.
+const END_PAUSE: Duration = Duration::from_millis(20);
 
 /// A running engine. Dropping it ends it where it is, as a crash would: what was being sent is suspect at the next start.
 /// [`Engine::drain`] ends it in good order.
@@ -29,6 +36,8 @@ pub struct Engine {
     outbox: Arc<Outbox>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
     background: Mutex<Vec<JoinHandle<()>>>,
+    /// Held while another configuration is put in force: one at a time.
+    reconfiguring: AsyncMutex<()>,
 }
 
 impl Engine {
@@ -36,13 +45,13 @@ impl Engine {
     pub fn start(config: EngineConfig, stores: Stores, clock: Arc<dyn Clock>) -> Self {
         let shards = config.shards.max(1);
         let admission = Admission::new(config.waiting_messages_max, config.waiting_bytes_max);
-        let transports = Transports::new(&config);
+        let live = Live::new(config.clone());
         let context = Arc::new(Context {
             host: Arc::from(config.host.as_str()),
-            meter: Meter::new(&transports.routing),
+            meter: Meter::new(),
             config,
             stores,
-            transports,
+            in_force: ArcSwap::from_pointee(live),
             clock,
             door: DoorBell::default(),
             commits: Commits::default(),
@@ -68,7 +77,12 @@ impl Engine {
             tokio::spawn(janitor::retire(Arc::clone(&outbox))),
             tokio::spawn(operations::run_all(Arc::clone(&outbox))),
         ];
-        Self { outbox, tasks: Mutex::new(tasks), background: Mutex::new(background) }
+        Self {
+            outbox,
+            tasks: Mutex::new(tasks),
+            background: Mutex::new(background),
+            reconfiguring: AsyncMutex::default(),
+        }
     }
 
     /// The outbox as a service.
@@ -80,6 +94,35 @@ impl Engine {
     /// `enqueue_in_tx`).
     pub fn knock(&self) {
         self.outbox.knock();
+    }
+
+    /// Puts another configuration in force, from each transport's next batch on: routes, transports, retries, weights, times for
+    /// calls and keeping. The rest of it is as at the start (shards, bounds of memory, the host's name). A transport that is
+    /// in it no more ends what it has, and is closed then. Returns when every shard goes by it, or hasn't answered in time.
+    pub async fn reconfigure(&self, config: EngineConfig) {
+        let _alone = self.reconfiguring.lock().await;
+        let context = &self.outbox.context;
+        let (next, left) = context.live().next(config);
+        let fresh: Vec<_> = next.iter().map(|(id, line)| (id, Arc::clone(line))).collect();
+        context.in_force.store(Arc::new(next));
+        match context.stores.transact.paused().await {
+            Ok(paused) => {
+                for (id, line) in fresh.iter().filter(|(_, line)| paused.iter().any(|name| *name == *line.name)) {
+                    if !line.state.paused.swap(true, Ordering::AcqRel) {
+                        self.outbox.shards.iter().for_each(|shard| shard.pause(*id, true));
+                    }
+                }
+            }
+            Err(error) => tracing::warn!(code = error.code(), %error, "can't read which transports are paused"),
+        }
+        let told = self.outbox.shards.iter().map(ShardHandle::reroute);
+        if tokio::time::timeout(REROUTE_TIMEOUT, futures::future::join_all(told)).await.is_err() {
+            tracing::warn!("a shard is busy; it goes by the new routes when it comes to it");
+        }
+        for line in left {
+            let stop = context.stop.clone();
+            tokio::spawn(async move { stop.run_until_cancelled(end(line)).await });
+        }
     }
 
     /// Readiness fails from now on; messages are still taken until [`Engine::drain`].
@@ -108,10 +151,20 @@ impl Engine {
         let context = &self.outbox.context;
         // What is still being sent can't be settled any more.
         let close = deadline.saturating_duration_since(tokio::time::Instant::now()).min(CLOSE_TIMEOUT);
-        futures::future::join_all(context.transports.iter().map(|(_, line)| line.transport.close(close))).await;
-        orderly
-            && context.transports.iter().all(|(_, line)| line.in_flight.load(std::sync::atomic::Ordering::Acquire) == 0)
+        let live = context.live();
+        futures::future::join_all(live.iter().map(|(_, line)| line.transport.close(close))).await;
+        orderly && live.iter().all(|(_, line)| line.state.in_flight.load(Ordering::Acquire) == 0)
     }
+}
+
+/// Closes a transport that was removed, when its calls have ended.
+async fn end(line: Arc<Line>) {
+    let until = tokio::time::Instant::now() + line.send_timeout + CLOSE_TIMEOUT;
+    while line.state.in_flight.load(Ordering::Acquire) > 0 && tokio::time::Instant::now() < until {
+        tokio::time::sleep(END_PAUSE).await;
+    }
+    line.transport.close(CLOSE_TIMEOUT).await;
+    tracing::info!(transport = &*line.name, "removed");
 }
 
 impl Drop for Engine {

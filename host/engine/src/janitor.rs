@@ -38,7 +38,8 @@ async fn retire_for_ever(outbox: &Outbox) {
         if let Err(error) = retire_dead(outbox).await {
             tracing::warn!(%error, "can't retire dead letters now");
         }
-        let keep = outbox.context.config.keep_done.min(outbox.context.config.keep_dead);
+        let live = outbox.context.live();
+        let keep = live.config.keep_done.min(live.config.keep_dead);
         sleep(RETIRE_EVERY.min(keep.max(Duration::from_millis(100)))).await;
     }
 }
@@ -51,7 +52,7 @@ fn before(outbox: &Outbox, keep: Duration) -> UnixMillis {
 async fn retire_history(outbox: &Outbox) -> Result<(), StoreError> {
     let store = &outbox.context.stores.owner;
     for shard in outbox.shards.iter().filter(|shard| shard.is_owned()) {
-        let limit = before(outbox, outbox.context.config.keep_done);
+        let limit = before(outbox, outbox.context.live().config.keep_done);
         let mut after: Option<(Seq, u64)> = None;
         loop {
             let page = store.history_before(shard.shard, after, limit, RETIRE_PAGE).await?;
@@ -78,7 +79,7 @@ async fn retire_dedup(outbox: &Outbox) -> Result<(), StoreError> {
 }
 
 async fn retire_dead(outbox: &Outbox) -> Result<(), ServiceError> {
-    let filter = Filter { before: Some(before(outbox, outbox.context.config.keep_dead)), ..Filter::default() };
+    let filter = Filter { before: Some(before(outbox, outbox.context.live().config.keep_dead)), ..Filter::default() };
     let mut cursor: Option<String> = None;
     loop {
         let page = outbox.context.stores.query.dead_letters(&filter, cursor.as_deref(), RETIRE_PAGE).await?;

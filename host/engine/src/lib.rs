@@ -9,10 +9,10 @@ mod config;
 mod engine;
 mod external;
 mod janitor;
+mod live;
 mod meter;
 mod service;
 mod shard;
-mod transports;
 
 pub use clock::{Clock, SystemClock};
 pub use config::{EngineConfig, Retries, Stores};

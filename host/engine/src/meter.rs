@@ -1,7 +1,7 @@
 //! Metrics of the outbox (`semantics.md` §8). Label values are bounded: tenants up to a number, routes instead of
 //! topics, codes as the plugins name them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -13,6 +13,8 @@ use waybill_core::outbox::owner::Routing;
 use waybill_core::port::transport::Fault;
 use waybill_core::time::UnixMillis;
 use waybill_core::topic::Topic;
+
+use crate::live::Live;
 
 /// Names and help of every metric that the engine writes.
 pub const METRICS: &[(&str, &str)] = &[
@@ -45,9 +47,8 @@ const OTHER: &str = "other";
 
 /// Cached handles, so that a message costs no formatting.
 pub(crate) struct Meter {
-    tenants: RwLock<HashMap<String, Arc<TenantMeters>>>,
-    other: Arc<TenantMeters>,
-    routes: usize,
+    /// Tenants with a label of their own.
+    labelled: RwLock<HashSet<String>>,
     flush_success: Counter,
     flush_retry: Counter,
     flush_dead: Counter,
@@ -55,6 +56,19 @@ pub(crate) struct Meter {
     expired: Counter,
     commit_seconds: Histogram,
     commit_writes: Histogram,
+}
+
+/// Handles by tenant and route. Each routing has its own, because routes are numbers here.
+pub(crate) struct RouteMeters {
+    tenants: RwLock<HashMap<String, Arc<TenantMeters>>>,
+    other: Arc<TenantMeters>,
+    routes: usize,
+}
+
+impl RouteMeters {
+    pub fn new(routes: usize) -> Self {
+        Self { tenants: RwLock::default(), other: TenantMeters::new(OTHER, routes), routes }
+    }
 }
 
 /// Handles of one tenant; by route, the last for topics that no route takes any more.
@@ -98,12 +112,9 @@ struct Run<'a> {
 }
 
 impl Meter {
-    pub fn new(routing: &Routing) -> Self {
-        let routes = routing.routes.0.len();
+    pub fn new() -> Self {
         Self {
-            tenants: RwLock::default(),
-            other: TenantMeters::new(OTHER, routes),
-            routes,
+            labelled: RwLock::default(),
             flush_success: flush("outbox_flush_success"),
             flush_retry: flush("outbox_flush_retry"),
             flush_dead: flush("outbox_flush_dead"),
@@ -114,19 +125,28 @@ impl Meter {
         }
     }
 
-    fn of(&self, tenant: &str) -> Arc<TenantMeters> {
-        if let Some(meters) = self.tenants.read().get(tenant) {
-            return Arc::clone(meters);
+    fn of(&self, meters: &RouteMeters, tenant: &str) -> Arc<TenantMeters> {
+        if let Some(mine) = meters.tenants.read().get(tenant) {
+            return Arc::clone(mine);
         }
-        let mut tenants = self.tenants.write();
-        if tenants.len() >= TENANT_LABELS_MAX && !tenants.contains_key(tenant) {
-            return Arc::clone(&self.other);
+        if !self.has_label(tenant) {
+            return Arc::clone(&meters.other);
         }
-        Arc::clone(tenants.entry(tenant.to_owned()).or_insert_with(|| TenantMeters::new(tenant, self.routes)))
+        let mut tenants = meters.tenants.write();
+        Arc::clone(tenants.entry(tenant.to_owned()).or_insert_with(|| TenantMeters::new(tenant, meters.routes)))
+    }
+
+    /// Whether a tenant has a label of its own; it gets one if there is room.
+    fn has_label(&self, tenant: &str) -> bool {
+        if self.labelled.read().contains(tenant) {
+            return true;
+        }
+        let mut labelled = self.labelled.write();
+        labelled.contains(tenant) || (labelled.len() < TENANT_LABELS_MAX && labelled.insert(tenant.to_owned()))
     }
 
     fn label(&self, tenant: &Tenant) -> String {
-        self.of(tenant.as_str()).label.clone()
+        if self.has_label(tenant.as_str()) { tenant.to_string() } else { OTHER.to_owned() }
     }
 
     /// Messages that expired.
@@ -135,10 +155,11 @@ impl Meter {
     }
 
     /// Messages that were committed.
-    pub fn enqueued<'a>(&self, routing: &Routing, messages: impl Iterator<Item = (&'a Tenant, &'a Topic)>) {
+    pub fn enqueued<'a>(&self, live: &Live, messages: impl Iterator<Item = (&'a Tenant, &'a Topic)>) {
+        let routing = &*live.routing;
         let mut run: Option<(&Tenant, &Topic, u64)> = None;
         let count = |(tenant, topic, count): (&Tenant, &Topic, u64)| {
-            let meters = self.of(tenant.as_str());
+            let meters = self.of(&live.meters, tenant.as_str());
             meters.count("tx_outbox_enqueued_total", &meters.enqueued, routing.routes.index_of(topic), routing, count);
         };
         for (tenant, topic) in messages {
@@ -151,7 +172,7 @@ impl Meter {
     }
 
     /// Messages that were delivered, with the instant at which that was known.
-    pub fn delivered<'a>(&self, routing: &Routing, messages: impl Iterator<Item = (&'a Message, UnixMillis)>) {
+    pub fn delivered<'a>(&self, live: &Live, messages: impl Iterator<Item = (&'a Message, UnixMillis)>) {
         let mut run: Option<Run<'_>> = None;
         for (message, at) in messages {
             let latency_ms = at.since(message.not_before.unwrap_or(message.created_at)).as_millis();
@@ -166,18 +187,18 @@ impl Meter {
                 _ => {
                     let route = match &run {
                         Some(run) if run.message.topic == message.topic => run.route,
-                        _ => routing.routes.index_of(&message.topic),
+                        _ => live.routing.routes.index_of(&message.topic),
                     };
                     let ended = run.replace(Run { message, route, latency_ms, count: 1 });
-                    ended.into_iter().for_each(|run| self.count_delivered(routing, &run));
+                    ended.into_iter().for_each(|run| self.count_delivered(live, &run));
                 }
             }
         }
-        run.into_iter().for_each(|run| self.count_delivered(routing, &run));
+        run.into_iter().for_each(|run| self.count_delivered(live, &run));
     }
 
-    fn count_delivered(&self, routing: &Routing, run: &Run<'_>) {
-        let meters = self.of(run.message.tenant.as_str());
+    fn count_delivered(&self, live: &Live, run: &Run<'_>) {
+        let (routing, meters) = (&*live.routing, self.of(&live.meters, run.message.tenant.as_str()));
         meters.count("tx_outbox_dispatched_total", &meters.delivered, run.route, routing, run.count as u64);
         self.flush_success.increment(run.count as u64);
         let latency = meters

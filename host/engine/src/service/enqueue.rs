@@ -28,7 +28,7 @@ impl Outbox {
         if messages.len() > REQUEST_MESSAGES_MAX {
             return Err(InputError::TooMany { count: messages.len(), count_max: REQUEST_MESSAGES_MAX }.into());
         }
-        let now = self.now();
+        let (now, live) = (self.now(), self.context.live());
         let mut drafts: Vec<Draft> = Vec::with_capacity(messages.len());
         let mut named: BTreeMap<(Tenant, MessageId), usize> = BTreeMap::new();
         for (index, message) in messages.into_iter().enumerate() {
@@ -36,7 +36,7 @@ impl Outbox {
             let draft =
                 message.check_after(drafts.last(), now, self.context.config.payload_bytes_max).map_err(refuse)?;
             let alike = drafts.last().is_some_and(|before| before.message.topic == draft.message.topic);
-            if !alike && self.context.transports.routing.routes.find(&draft.message.topic).is_none() {
+            if !alike && live.routing.routes.find(&draft.message.topic).is_none() {
                 return Err(refuse(InputError::NoRoute { topic: draft.message.topic.to_string() }));
             }
             let identity = || (draft.message.tenant.clone(), draft.message.id.clone());
@@ -89,7 +89,7 @@ impl Outbox {
             .zip(messages)
             .filter(|(answer, _)| !answer.duplicate)
             .map(|(_, (tenant, topic))| (tenant, topic));
-        self.context.meter.enqueued(&self.context.transports.routing, new);
+        self.context.meter.enqueued(&self.context.live(), new);
     }
 
     /// Hands messages to their shard's owner if that is here, else to its doorstep.

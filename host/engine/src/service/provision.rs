@@ -14,7 +14,8 @@ impl Outbox {
         apply: bool,
         actor: &str,
     ) -> Result<Vec<ProvisionChange>, ServiceError> {
-        let (_, line) = self.context.transports.find(name).ok_or_else(|| Self::no_transport(name))?;
+        let live = self.context.live();
+        let (_, line) = live.find(name).ok_or_else(|| Self::no_transport(name))?;
         let transport = Arc::clone(&line.transport);
         let failed = |error| of_provisioning(name, error);
         if !apply {

@@ -35,9 +35,10 @@ impl Outbox {
                 ..OutboxStats::default()
             })
         }
+        let live = self.context.live();
         for shard in &self.shards {
             for ((owner, transport), depth) in shard.visit(|owner, _| owner.depths()).await.unwrap_or_default() {
-                let name = transport.and_then(|id| self.context.transports.routing.name(id)).unwrap_or("-");
+                let name = transport.and_then(|id| live.routing.name(id)).unwrap_or("-");
                 let stats = slot(&mut all, owner.as_str(), name);
                 stats.ready += depth.ready;
                 stats.leased += depth.leased;
@@ -76,7 +77,8 @@ impl Outbox {
     fn hold_view(&self, info: HoldInfo) -> BlockedView {
         let kind = info.kind();
         let HoldInfo { key, code, reason, since, until, waiting, .. } = info;
-        let transport = key.transport.and_then(|id| self.context.transports.routing.name(id)).map(str::to_owned);
+        let live = self.context.live();
+        let transport = key.transport.and_then(|id| live.routing.name(id)).map(str::to_owned);
         BlockedView {
             kind: kind.to_owned(),
             tenant: key.tenant.map(|tenant| tenant.to_string()),
@@ -96,14 +98,15 @@ impl Outbox {
 
     pub(super) async fn transport_views(&self) -> Vec<TransportView> {
         let mut views = Vec::new();
-        for (_, line) in self.context.transports.iter() {
+        for (_, line) in self.context.live().iter() {
             views.extend(self.transport_view(line.transport.name()).await);
         }
         views
     }
 
     async fn transport_view(&self, name: &str) -> Option<TransportView> {
-        let (id, line) = self.context.transports.find(name)?;
+        let live = self.context.live();
+        let (id, line) = live.find(name)?;
         let mut breaker = "closed";
         for shard in &self.shards {
             let whole = shard
@@ -127,10 +130,10 @@ impl Outbox {
         Some(TransportView {
             name: name.to_owned(),
             plugin: line.transport.identity(),
-            paused: line.paused.load(Ordering::Acquire),
+            paused: line.state.paused.load(Ordering::Acquire),
             breaker: breaker.to_owned(),
             lanes: line.transport.limits().lanes,
-            in_flight: line.in_flight.load(Ordering::Relaxed) + leases,
+            in_flight: line.state.in_flight.load(Ordering::Relaxed) + leases,
             health,
         })
     }
@@ -138,7 +141,7 @@ impl Outbox {
     /// Messages of a transport that workers outside have.
     async fn leases_of(&self, id: TransportId) -> u64 {
         let mut leases = 0;
-        if self.context.transports.routing.external == Some(id) {
+        if self.context.live().routing.external == Some(id) {
             for shard in &self.shards {
                 leases += shard.visit(|owner, _| owner.leases() as u64).await.unwrap_or(0);
             }
@@ -156,8 +159,9 @@ impl Outbox {
         paused: bool,
         actor: &str,
     ) -> Result<TransportView, ServiceError> {
-        let (id, line) = self.context.transports.find(name).ok_or_else(|| Self::no_transport(name))?;
-        line.paused.store(paused, Ordering::Release);
+        let live = self.context.live();
+        let (id, line) = live.find(name).ok_or_else(|| Self::no_transport(name))?;
+        line.state.paused.store(paused, Ordering::Release);
         for shard in &self.shards {
             shard.pause(id, paused);
         }
@@ -168,7 +172,8 @@ impl Outbox {
     }
 
     pub(super) async fn probe_transport(&self, name: &str, actor: &str) -> Result<TransportView, ServiceError> {
-        let (id, _) = self.context.transports.find(name).ok_or_else(|| Self::no_transport(name))?;
+        let live = self.context.live();
+        let (id, _) = live.find(name).ok_or_else(|| Self::no_transport(name))?;
         for shard in &self.shards {
             shard.visit(move |owner, now| owner.retry_holds(id, now.wall)).await;
         }
@@ -206,7 +211,8 @@ impl Outbox {
         let (status, detail) = worst.unwrap_or(("ok", format!("owns {owned} of {} shards", self.shards.len())));
         checks.push(check("outbox", status, detail));
         checks.push(check("durability", "ok", self.context.config.durability.clone()));
-        for (_, line) in self.context.transports.iter() {
+        let live = self.context.live();
+        for (_, line) in live.iter() {
             let report = tokio::time::timeout(HEALTH_TIMEOUT, line.transport.health()).await;
             let (status, detail) = match report {
                 Ok(report) if matches!(report.health, Health::Ready) => {
@@ -219,7 +225,7 @@ impl Outbox {
             };
             checks.push(check(&format!("transport {}", line.transport.name()), status, detail));
         }
-        let alert_at = self.context.config.dead_alert_at;
+        let alert_at = live.config.dead_alert_at;
         if alert_at > 0 {
             let dead: u64 = match self.context.stores.query.depths().await {
                 Ok(depths) => depths.iter().map(|depth| depth.dead).sum(),

@@ -180,7 +180,7 @@ impl Outbox {
             tenant: message.tenant.to_string(),
             state: condition.state,
             topic: message.topic.to_string(),
-            transport: self.context.transports.routing.routes.find(&message.topic).map(|route| route.transport.clone()),
+            transport: self.context.live().routing.routes.find(&message.topic).map(|route| route.transport.clone()),
             key: message.key.as_ref().map(ToString::to_string),
             seq: condition.place.map(|place| place.seq().0),
             shard: condition.place.map_or(0, |place| place.shard.0),

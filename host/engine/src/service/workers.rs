@@ -35,7 +35,7 @@ impl Outbox {
             worker: Arc::from(request.worker.as_str()),
             time: request.lease,
             messages: request.limit,
-            bytes: self.context.config.batch_bytes as usize,
+            bytes: self.context.live().config.batch_bytes as usize,
             tenants: request.tenants,
             topic: request.topic,
         };
@@ -60,7 +60,7 @@ impl Outbox {
     }
 
     fn require_external(&self) -> Result<(), ServiceError> {
-        match self.context.transports.routing.external {
+        match self.context.live().routing.external {
             Some(_) => Ok(()),
             None => Err(ServiceError::NotFound { what: "route to the transport", id: EXTERNAL.to_owned() }),
         }
@@ -172,7 +172,7 @@ impl Outbox {
     /// Notes a worker's delivery where its route wants payload dedup, before the settlement is told.
     async fn note_delivery(&self, token: &Token, tenants: Option<&[Tenant]>, item: &SettleItem) {
         let SettleWish::Ack { receipt } = &item.wish else { return };
-        let is_wanted = self.context.transports.find(EXTERNAL).is_some_and(|(_, line)| line.dedup);
+        let is_wanted = self.context.live().find(EXTERNAL).is_some_and(|(_, line)| line.dedup);
         let Some(shard) = self.shards.get(usize::from(token.shard.0)).filter(|_| is_wanted) else { return };
         let Token { seq, owner: lender, nonce, .. } = *token;
         let message = shard.visit(move |owner, _| {

@@ -109,13 +109,8 @@ impl Actor {
             release: None,
             metered_at: now,
         };
-        let paused: Vec<TransportId> = actor
-            .context
-            .transports
-            .iter()
-            .map(|(id, _)| id)
-            .filter(|id| actor.context.transports.is_paused(*id))
-            .collect();
+        let live = actor.context.live();
+        let paused: Vec<TransportId> = live.iter().map(|(id, _)| id).filter(|id| live.is_paused(*id)).collect();
         for id in paused {
             actor.owner.pause(id, "an operator paused it", actor.context.clock.now().wall);
         }
@@ -201,6 +196,13 @@ impl Actor {
                 } else {
                     self.owner.lift(&super::dispatch::whole(transport), now.wall);
                 }
+            }
+            Mail::Reroute(reply) => {
+                let live = self.context.live();
+                if !Arc::ptr_eq(&live.routing, &self.owner.config().routing) {
+                    self.owner.reroute(Arc::clone(&live.routing), live.config.weights.clone(), now);
+                }
+                let _gone = reply.send(());
             }
             Mail::Outside(ask) => self.take_outside(*ask, now),
             Mail::Door => self.door.knock(),

@@ -52,7 +52,8 @@ impl Reserved {
 
 /// What a message asks of dedup, if its route wants that.
 pub(crate) fn ask_of(context: &Context, message: &Message) -> Option<DedupAsk> {
-    let route = context.transports.routing.routes.find(&message.topic)?;
+    let live = context.live();
+    let route = live.routing.routes.find(&message.topic)?;
     let key = DedupKey {
         tenant: message.tenant.clone(),
         transport: route.transport.clone(),
@@ -73,7 +74,7 @@ fn receipt_of(first: FirstDelivery) -> Receipt {
 impl Call {
     /// Reserves the entries of messages that want it. Also answers for those that aren't to be sent now.
     pub(super) async fn reserve(&self) -> (Arc<Reserved>, Vec<(usize, Fate)>) {
-        let is_wanted = self.context.transports.get(self.transport).is_some_and(|line| line.dedup);
+        let is_wanted = self.line.dedup;
         if !is_wanted {
             return (Arc::default(), Vec::new());
         }
@@ -84,7 +85,7 @@ impl Call {
             return (Arc::default(), Vec::new());
         }
         let now = self.context.clock.now().wall;
-        let longest = self.context.transports.get(self.transport).map_or(Duration::ZERO, |line| line.send_timeout);
+        let longest = self.line.send_timeout;
         let stale = UnixMillis(now.0.saturating_sub(millis(longest.saturating_add(STALE_AFTER))));
         let only: Vec<DedupAsk> = asks.iter().map(|(_, ask)| ask.clone()).collect();
         let answers = match self.context.stores.dedup.reserve(&only, now, stale).await {

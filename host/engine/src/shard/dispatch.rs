@@ -13,6 +13,7 @@ use waybill_core::port::transport::{CallError, ErrorKind, Fault, Outcome, Outcom
 use waybill_core::time::Now;
 
 use super::Context;
+use crate::live::{Line, Live};
 use super::actor::Actor;
 use super::dedup::Reserved;
 use super::fate;
@@ -52,22 +53,25 @@ impl Actor {
     pub(super) fn dispatch(&mut self) {
         let now = self.now();
         let context = Arc::clone(&self.context);
-        for (id, line) in context.transports.iter() {
-            if context.transports.routing.external == Some(id) {
+        let live = context.live();
+        for (id, line) in live.iter() {
+            if live.routing.external == Some(id) {
                 continue;
             }
             let limits = line.transport.limits();
             let batch = line.batch.min(limits.max_batch).max(1) as usize;
-            let bytes = context.config.batch_bytes.min(limits.max_batch_bytes) as usize;
+            let bytes = live.config.batch_bytes.min(limits.max_batch_bytes) as usize;
             for lane in 0..limits.lanes.max(1) {
                 let calls = self.calls.entry((id, lane)).or_default();
                 while calls.has_room(limits.calls_per_lane.max(1)) {
                     let sending = self.owner.take_beside(id, lane, batch, bytes, calls.count > 0, now);
                     let Some(first) = sending.first() else { break };
                     calls.begin(first.alone);
-                    line.in_flight.fetch_add(sending.len() as u64, Ordering::Relaxed);
+                    line.state.in_flight.fetch_add(sending.len() as u64, Ordering::Relaxed);
                     let call = Call {
                         context: Arc::clone(&context),
+                        live: Arc::clone(&live),
+                        line: Arc::clone(line),
                         mail: self.sender.clone(),
                         transport: id,
                         lane,
@@ -86,7 +90,7 @@ impl Actor {
     }
 
     pub(super) fn hold_transport(&mut self, transport: TransportId, fault: &Fault, now: Now) {
-        if !self.context.transports.is_paused(transport) {
+        if !self.context.live().is_paused(transport) {
             self.owner.hold(whole(transport), &fault.code, &fault.reason, fault.after, now.wall);
         }
     }
@@ -95,6 +99,9 @@ impl Actor {
 /// One call under way.
 pub(super) struct Call {
     pub context: Arc<Context>,
+    /// What was in force when it began.
+    pub live: Arc<Live>,
+    pub line: Arc<Line>,
     pub mail: mpsc::UnboundedSender<Mail>,
     pub transport: TransportId,
     pub lane: u32,
@@ -114,9 +121,7 @@ impl Call {
     async fn run(self: Arc<Self>) {
         let stop = self.context.stop.clone();
         let Some((told, down)) = stop.run_until_cancelled(self.deliver()).await else { return };
-        if let Some(line) = self.context.transports.get(self.transport) {
-            line.in_flight.fetch_sub(self.sending.len() as u64, Ordering::Relaxed);
-        }
+        self.line.state.in_flight.fetch_sub(self.sending.len() as u64, Ordering::Release);
         let end = CallEnd { epoch: self.epoch, transport: self.transport, lane: self.lane, told, down };
         // An owner that is gone needs no word: what was claimed is taken over as suspect.
         let _ended = self.mail.send(Mail::CallEnded(end));
@@ -153,7 +158,7 @@ impl Call {
         reserved: Arc<Reserved>,
         words: &mut Vec<(usize, Fate)>,
     ) -> Option<Fault> {
-        let line = self.context.transports.get(self.transport)?;
+        let line = &self.line;
         let count = batch.len();
         let sink = Arc::new(Sink { call: Arc::clone(self), indices: indices.clone(), reserved });
         let sent = line.transport.send_batch(self.lane, batch, line.send_timeout, sink);
@@ -175,7 +180,7 @@ impl Call {
         tracing::warn!(transport = line.transport.name(), kind = ?error.kind, code = error.fault.code, reason = error.fault.reason, "a call to a transport failed");
         let failed = Fate::CallFailed(error);
         words.extend(indices.into_iter().map(|index| (index, failed.clone())));
-        let retry_after_max = self.context.config.retries.retry_after_max;
+        let retry_after_max = self.live.config.retries.retry_after_max;
         match classify(failed, retry_after_max, self.context.clock.now().wall) {
             Next::TransportDown(fault) => Some(fault),
             _ => None,

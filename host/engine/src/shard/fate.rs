@@ -16,10 +16,10 @@ use super::mail::{Mail, Told};
 pub(super) fn decide(call: &Arc<Call>, index: usize, word: Fate) -> Option<Told> {
     let now = call.context.clock.now().wall;
     let sending = call.sending.get(index)?;
-    match classify(word, call.context.config.retries.retry_after_max, now) {
+    match classify(word, call.live.config.retries.retry_after_max, now) {
         Next::Verdict(verdict) => Some(told(call, sending, verdict, false)),
         Next::TransportDown(_) => Some(told(call, sending, Verdict::Release { due: None }, false)),
-        Next::Failed { kind, fault, unknown } => match &call.context.config.retries.component {
+        Next::Failed { kind, fault, unknown } => match &call.live.config.retries.component {
             None => {
                 let verdict = judge(call, sending, None, kind, fault);
                 Some(told(call, sending, verdict, unknown))
@@ -60,7 +60,7 @@ fn judge(
     kind: FailureKind,
     fault: Fault,
 ) -> Verdict {
-    let retries = &call.context.config.retries;
+    let retries = &call.live.config.retries;
     let now = call.context.clock.now().wall;
     after_failure(&retries.policy, decision, kind, fault, sending.attempt, rand::random(), now)
 }
@@ -72,7 +72,7 @@ fn failed_attempt(call: &Call, sending: &Sending, kind: FailureKind, fault: &Fau
         kind,
         fault: fault.clone(),
         number: sending.attempt,
-        max_attempts: call.context.config.retries.policy.max_attempts,
+        max_attempts: call.live.config.retries.policy.max_attempts,
         elapsed: sending.first_attempt_at.map_or(Duration::ZERO, |first| now.since(first)),
         age: now.since(sending.message.created_at),
         previous_delay: sending.previous_delay,
@@ -115,9 +115,8 @@ fn told(call: &Call, sending: &Sending, verdict: Verdict, unknown: bool) -> Told
 /// Counts what was told of a call.
 pub(super) fn meter(call: &Call, told: &[Told]) {
     let meter = &call.context.meter;
-    let routing = &call.context.transports.routing;
     let delivered = told.iter().filter(|told| matches!(told.settlement.verdict, Verdict::Ack(_)));
-    meter.delivered(routing, delivered.map(|told| (&*told.message, told.settlement.attempt.at)));
+    meter.delivered(&call.live, delivered.map(|told| (&*told.message, told.settlement.attempt.at)));
     for Told { settlement, message, .. } in told {
         match &settlement.verdict {
             Verdict::Retry { fault, .. } => meter.retried(&message.tenant, fault),

@@ -151,6 +151,8 @@ pub(crate) enum Mail {
     Told(Box<Told>),
     /// A call ended: its lane has room again.
     CallEnded(CallEnd),
+    /// Another configuration is in force.
+    Reroute(oneshot::Sender<()>),
     Pause {
         transport: TransportId,
         paused: bool,

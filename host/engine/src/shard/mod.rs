@@ -33,6 +33,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
@@ -50,16 +51,17 @@ pub(crate) use outside::{OutsideAsk, OutsideDone};
 use crate::admission::Admitted;
 use crate::clock::Clock;
 use crate::config::{EngineConfig, Stores};
+use crate::live::Live;
 use crate::meter::Meter;
-use crate::transports::Transports;
 
 /// What all shards and the service share.
 pub(crate) struct Context {
+    /// As at the start; what may change meanwhile is read from [`Context::live`].
     pub config: EngineConfig,
     /// Name of this host, as attempts are recorded with it.
     pub host: Arc<str>,
     pub stores: Stores,
-    pub transports: Transports,
+    pub in_force: ArcSwap<Live>,
     pub clock: Arc<dyn Clock>,
     pub meter: Meter,
     pub door: DoorBell,
@@ -68,6 +70,13 @@ pub(crate) struct Context {
     pub closing: CancellationToken,
     /// The engine is gone: everything ends where it is.
     pub stop: CancellationToken,
+}
+
+impl Context {
+    /// What is in force now.
+    pub fn live(&self) -> Arc<Live> {
+        self.in_force.load_full()
+    }
 }
 
 /// Counts doorstep commits of this process that have ended, so that an embedded store's doorstep is read only when
@@ -189,6 +198,15 @@ impl ShardHandle {
     }
 
     /// Holds or resumes a transport.
+    /// Has the actor go by what is in force now; returns when it does.
+    pub async fn reroute(&self) {
+        let (reply, answer) = oneshot::channel();
+        if self.mail.send(Mail::Reroute(reply)).is_ok() {
+            // An actor that ends in between reads what is in force when it begins again.
+            let _ended = answer.await;
+        }
+    }
+
     pub fn pause(&self, transport: TransportId, paused: bool) {
         let _gone = self.mail.send(Mail::Pause { transport, paused });
     }

@@ -84,7 +84,8 @@ impl Actor {
                 self.settle_outside(ask, &lease, Verdict::Release { due }, now);
             }
             SettleWish::Nack { fault, next_attempt_at } => {
-                let retries = &self.context.config.retries;
+                let live = self.context.live();
+                let retries = &live.config.retries;
                 let mut fault = fault.clone();
                 let decision = match (ask.decision.clone(), *next_attempt_at) {
                     // Workers outside can't be held, and their attempt counts.
@@ -110,7 +111,7 @@ impl Actor {
 
     /// An instant that a worker asks for, cut as other wishes to wait are.
     fn latest(&self, at: UnixMillis, now: Now) -> UnixMillis {
-        at.min(now.wall.plus(self.context.config.retries.retry_after_max))
+        at.min(now.wall.plus(self.context.live().config.retries.retry_after_max))
     }
 
     fn renew_outside(
@@ -162,8 +163,8 @@ impl Actor {
         let fault = Fault::new(FAULT_LABEL, "");
         match &settlement.verdict {
             Verdict::Ack(_) => {
-                let routing = &self.context.transports.routing;
-                meter.delivered(routing, std::iter::once((message, settlement.attempt.at)));
+                let live = self.context.live();
+                meter.delivered(&live, std::iter::once((message, settlement.attempt.at)));
             }
             Verdict::Retry { .. } => meter.retried(&message.tenant, &fault),
             Verdict::Dead(_) => meter.died(&message.tenant, &fault),
@@ -178,7 +179,7 @@ impl Actor {
             kind: FailureKind::Retryable,
             fault: fault.clone(),
             number: sending.attempt,
-            max_attempts: self.context.config.retries.policy.max_attempts,
+            max_attempts: self.context.live().config.retries.policy.max_attempts,
             elapsed: sending.first_attempt_at.map_or(Duration::ZERO, |first| now.wall.since(first)),
             age: now.wall.since(sending.message.created_at),
             previous_delay: sending.previous_delay,
@@ -193,7 +194,7 @@ impl Actor {
 
     /// Asks the policy component; the wish comes back with its decision.
     fn ask_policy(&self, mut ask: OutsideAsk, attempt: FailedAttempt) {
-        let Some(policy) = self.context.config.retries.component.clone() else { return };
+        let Some(policy) = self.context.live().config.retries.component.clone() else { return };
         let mail = self.sender.clone();
         tokio::spawn(async move {
             ask.decision = Some(policy.decide(&attempt).await);

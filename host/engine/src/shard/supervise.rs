@@ -119,6 +119,9 @@ fn answer_without_owner(shard: ShardId, context: &Arc<Context>, mail: Mail) -> O
         }
         Mail::Told(told) => conflict::audit(context, shard, [conflict::Stale::from(*told)]),
         Mail::CallEnded(end) => conflict::audit(context, shard, end.told.into_iter().map(conflict::Stale::from)),
+        Mail::Reroute(reply) => {
+            let _gone = reply.send(());
+        }
         // What they ask for needs an owner; a pause is seen by the next one.
         Mail::Pause { .. } | Mail::Door | Mail::DoorSync(_) | Mail::Visit(_) => {}
     }
@@ -162,7 +165,7 @@ async fn try_take(shard: ShardId, context: &Context, observer: &mut Observer) ->
         open,
         claimed,
         dead_holds_key: context.config.dead_holds_key,
-        routing: Arc::clone(&context.transports.routing),
+        routing: Arc::clone(&context.live().routing),
     };
     let began = context.clock.now();
     let commit = takeover(input, began.wall, rand::random());
@@ -177,8 +180,8 @@ async fn try_take(shard: ShardId, context: &Context, observer: &mut Observer) ->
     let adopted = adopt(store.as_ref(), shard, taken).await?;
     // Before anything is sent.
     for name in context.stores.transact.paused().await? {
-        if let Some((_, line)) = context.transports.find(&name) {
-            line.paused.store(true, Ordering::Release);
+        if let Some((_, line)) = context.live().find(&name) {
+            line.state.paused.store(true, Ordering::Release);
         }
     }
     let now = context.clock.now();
@@ -214,8 +217,8 @@ fn owner_config(shard: ShardId, context: &Context) -> OwnerConfig {
         owner_ttl: config.owner_ttl,
         parked_per_tenant: config.parked_per_tenant,
         dead_holds_key: config.dead_holds_key,
-        weights: config.weights.clone(),
-        routing: Arc::clone(&context.transports.routing),
+        weights: context.live().config.weights.clone(),
+        routing: Arc::clone(&context.live().routing),
         rules: Rules::default(),
     }
 }

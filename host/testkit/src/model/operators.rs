@@ -1,5 +1,6 @@
 //! Operators: commands now and then, and in the calm phase the way out of held keys.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use waybill_core::outbox::owner::{Command, Routing};
@@ -49,7 +50,7 @@ impl<S: ModelStore> World<S> {
         self.note(|_| format!("routes {number}"));
         self.stats.reroutes += 1;
         self.setup.config.routing = Arc::clone(&routing);
-        driver.owner.reroute(routing, self.now_at(host));
+        driver.owner.reroute(routing, BTreeMap::new(), self.now_at(host));
         let token = driver.owner.token();
         self.leases.retain(|seq, (of, nonce)| *of != token || driver.owner.leased(*seq, *nonce).is_some());
     }

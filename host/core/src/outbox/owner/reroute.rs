@@ -3,6 +3,7 @@
 //! What is being sent ends where it began; everything else goes by the new routes at once. Numbers of transports stay what
 //! they are: a new routing names the old ones first, in the same order, also those that no route names any more.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{HoldKey, Owner, Routing};
@@ -12,8 +13,10 @@ use crate::time::{Now, UnixMillis};
 impl Owner {
     /// Puts another routing in force. `routing` names every transport that the one before named, at the same place, and may
     /// name more. Messages that workers outside have and that go elsewhere now are taken back: their tokens are worth nothing.
-    pub fn reroute(&mut self, routing: Arc<Routing>, now: Now) {
+    /// `weights` are the tenants' new ones.
+    pub fn reroute(&mut self, routing: Arc<Routing>, weights: BTreeMap<Tenant, u32>, now: Now) {
         self.config.routing = routing;
+        self.config.weights = weights;
         self.routed = self.routed.wrapping_add(1);
         let elsewhere = |lease: &super::Lease| !self.is_outside(self.transport_of(&lease.sending.message.topic));
         let leased: Vec<Seq> =
