@@ -103,18 +103,8 @@ impl Engine {
         let _alone = self.reconfiguring.lock().await;
         let context = &self.outbox.context;
         let (next, left) = context.live().next(config);
-        let fresh: Vec<_> = next.iter().map(|(id, line)| (id, Arc::clone(line))).collect();
+        self.pause_again(&next).await;
         context.in_force.store(Arc::new(next));
-        match context.stores.transact.paused().await {
-            Ok(paused) => {
-                for (id, line) in fresh.iter().filter(|(_, line)| paused.iter().any(|name| *name == *line.name)) {
-                    if !line.state.paused.swap(true, Ordering::AcqRel) {
-                        self.outbox.shards.iter().for_each(|shard| shard.pause(*id, true));
-                    }
-                }
-            }
-            Err(error) => tracing::warn!(code = error.code(), %error, "can't read which transports are paused"),
-        }
         let told = self.outbox.shards.iter().map(ShardHandle::reroute);
         if tokio::time::timeout(REROUTE_TIMEOUT, futures::future::join_all(told)).await.is_err() {
             tracing::warn!("a shard is busy; it goes by the new routes when it comes to it");
@@ -122,6 +112,26 @@ impl Engine {
         for line in left {
             let stop = context.stop.clone();
             tokio::spawn(async move { stop.run_until_cancelled(end(line)).await });
+        }
+    }
+
+    /// Has what operators paused stay paused, also a transport that comes back: told to the shards before they hear of it.
+    async fn pause_again(&self, next: &Live) {
+        let context = &self.outbox.context;
+        let paused = match context.stores.transact.paused().await {
+            Ok(paused) => paused,
+            Err(error) => {
+                tracing::warn!(code = error.code(), %error, "can't read which transports are paused");
+                Vec::new()
+            }
+        };
+        for (id, line) in next.iter() {
+            if paused.iter().any(|name| **name == *line.name) {
+                line.state.paused.store(true, Ordering::Release);
+            }
+            if next.is_paused(id) {
+                self.outbox.shards.iter().for_each(|shard| shard.pause(id, true));
+            }
         }
     }
 

@@ -13,11 +13,11 @@ use waybill_core::port::transport::{CallError, ErrorKind, Fault, Outcome, Outcom
 use waybill_core::time::Now;
 
 use super::Context;
-use crate::live::{Line, Live};
 use super::actor::Actor;
 use super::dedup::Reserved;
 use super::fate;
 use super::mail::{CallEnd, Mail, Told};
+use crate::live::{Line, Live};
 
 /// A transport keeps its own time; one that is this much late has broken its contract and is given up.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(5);

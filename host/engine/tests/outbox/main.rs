@@ -12,6 +12,7 @@ mod holds;
 mod lifecycle;
 mod operations;
 mod order;
+mod reconfigure;
 mod retention;
 mod retries;
 mod schedule;

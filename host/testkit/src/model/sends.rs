@@ -269,7 +269,11 @@ impl<S: ModelStore> World<S> {
             word = Word::Released;
         }
         if let Some(known) = self.ledger.known.get_mut(send.number)
-            && let Some(attempt) = known.attempts.iter_mut().rev().find(|attempt| (attempt.token, attempt.lease) == (send.token, send.lease))
+            && let Some(attempt) = known
+                .attempts
+                .iter_mut()
+                .rev()
+                .find(|attempt| (attempt.token, attempt.lease) == (send.token, send.lease))
         {
             attempt.word = Some(word);
         }
