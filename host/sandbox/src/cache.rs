@@ -93,7 +93,7 @@ impl CompileCache {
     }
 }
 
-fn unique() -> u64 {
+pub(crate) fn unique() -> u64 {
     use std::sync::atomic::{AtomicU64, Ordering};
     static NEXT: AtomicU64 = AtomicU64::new(0);
     NEXT.fetch_add(1, Ordering::Relaxed)
@@ -121,7 +121,7 @@ impl Hasher for Fnv {
 }
 
 #[cfg(unix)]
-fn make_private(folder: &Path) -> std::io::Result<()> {
+pub(crate) fn make_private(folder: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
@@ -133,13 +133,13 @@ fn writable_by_others(metadata: &fs::Metadata) -> bool {
 }
 
 #[cfg(unix)]
-fn private_file(path: &Path) -> std::io::Result<fs::File> {
+pub(crate) fn private_file(path: &Path) -> std::io::Result<fs::File> {
     use std::os::unix::fs::OpenOptionsExt;
     fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }
 
 #[cfg(not(unix))]
-fn make_private(folder: &Path) -> std::io::Result<()> {
+pub(crate) fn make_private(folder: &Path) -> std::io::Result<()> {
     fs::create_dir_all(folder)
 }
 
@@ -149,6 +149,6 @@ fn writable_by_others(_: &fs::Metadata) -> bool {
 }
 
 #[cfg(not(unix))]
-fn private_file(path: &Path) -> std::io::Result<fs::File> {
+pub(crate) fn private_file(path: &Path) -> std::io::Result<fs::File> {
     fs::OpenOptions::new().write(true).create_new(true).open(path)
 }

@@ -22,6 +22,14 @@ pub enum SandboxError {
         /// What happened.
         cause: String,
     },
+    /// A component can't be put in its place.
+    #[error("can't write plugin {path}: {cause}: check the folder, its permissions and the free space")]
+    Write {
+        /// Path.
+        path: String,
+        /// What happened.
+        cause: String,
+    },
     /// Neither a component nor a module.
     #[error(
         "it isn't a WebAssembly component ({cause}): give the .wasm file that `cargo build --target wasm32-wasip2` made"
@@ -171,6 +179,7 @@ impl SandboxError {
         match self {
             Self::Engine { .. } => "PLUGIN.ENGINE",
             Self::Read { .. } => "PLUGIN.READ",
+            Self::Write { .. } => "PLUGIN.WRITE",
             Self::NotAComponent { .. } => "PLUGIN.NOT_A_COMPONENT",
             Self::CoreModule => "PLUGIN.CORE_MODULE",
             Self::Precompiled => "PLUGIN.PRECOMPILED",
@@ -195,7 +204,7 @@ impl SandboxError {
     pub fn retryable(&self) -> bool {
         match self {
             Self::Open { kind, .. } => matches!(kind, ErrorKind::Unavailable | ErrorKind::Throttled),
-            Self::Read { .. } => true,
+            Self::Read { .. } | Self::Write { .. } => true,
             _ => false,
         }
     }

@@ -2,12 +2,13 @@
 //!
 //! ```text
 //! Sandbox ──load──▶ LoadedPlugin ──start──▶ WasmTransport (port::transport::Transport)
-//!                                       └─▶ WasmBackoff   (port::backoff::BackoffPolicy)
+//!                │                      └─▶ WasmBackoff   (port::backoff::BackoffPolicy)
+//!                └──▶ Slot: a transport whose plugin can be replaced; Fleet: all of them, with their sources
 //! ```
 //! Bounds are in [`limits`]. A plugin reaches what its manifest asks for *and* the operator grants ([`grants`]); one that
 //! traps, loops, leaks or lies loses its instance and nothing else. It knows `waybill-core` only; nobody else names wasmtime.
 //!
-//! What it doesn't do yet: worlds other than transport and backoff, swapping generations while they serve.
+//! What it doesn't do yet: worlds other than transport and backoff.
 
 mod backoff;
 mod cache;
@@ -17,6 +18,7 @@ mod convert;
 mod cpu;
 mod engine;
 mod error;
+mod fleet;
 pub mod grants;
 mod host;
 mod http;
@@ -27,9 +29,11 @@ mod manifest;
 mod meters;
 mod net;
 mod pure;
+mod slot;
 mod text;
 mod tls;
 mod transport;
+mod verify;
 
 pub use backoff::WasmBackoff;
 pub use cache::CodeOrigin;
@@ -37,9 +41,21 @@ pub use config::check_config;
 pub use contract::CONTRACT_VERSION;
 pub use engine::{Sandbox, SandboxOptions};
 pub use error::SandboxError;
+pub use fleet::{
+    ComponentSource, Fleet, FleetOptions, ForStart, POLL_EVERY, Reload, Reloaded, StagedChange, StateFolder,
+    TransportSpec,
+};
 pub use grants::Grants;
 pub use host::{MemoryKv, ProcessSecrets, SecretFailure, SecretProvider, SecretValue};
 pub use limits::PluginLimits;
 pub use load::{Inspection, LoadedPlugin, PluginSource, inspect};
 pub use manifest::{Ask, Manifest, World};
+pub use slot::{
+    BAD_MAX, BadDigest, Forgetful, HISTORY_MAX, Life, Phase, Probation, Record, ReloadPolicy, RolledBack, Slot,
+    SlotMemory, SlotPolicy, StageOptions, Staged, SwapError, Swapped, Why,
+};
 pub use transport::{TransportSettings, WasmTransport};
+pub use verify::{
+    Fetched, PublicKey, SIGNATURE_FILE_BYTES_MAX, Signature, SignatureState, SigningKey, Trust, VerifyError,
+    signature_path, verify,
+};

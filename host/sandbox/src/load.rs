@@ -22,6 +22,8 @@ use crate::host::InstanceState;
 use crate::limits::COMPONENT_BYTES_MAX;
 use crate::manifest::{Manifest, World};
 use crate::pure::PureState;
+use crate::text::hex;
+use crate::verify::{Fetched, SignatureState};
 
 /// Section that holds the manifest.
 const MANIFEST_SECTION: &str = "waybill-plugin";
@@ -60,6 +62,9 @@ pub(crate) struct Loaded {
     pub(crate) inspection: Inspection,
     pub(crate) code: Code,
     origin: CodeOrigin,
+    /// What was loaded, and who vouches for it.
+    fetched: Fetched,
+    signature: SignatureState,
     /// Keeps engines and ticker alive.
     pub(crate) sandbox: Sandbox,
 }
@@ -100,6 +105,14 @@ impl LoadedPlugin {
     pub fn provisions(&self) -> bool {
         matches!(self.0.code, Code::Transport { provision: Some(_), .. })
     }
+    /// Who vouches for it.
+    pub fn signature(&self) -> &SignatureState {
+        &self.0.signature
+    }
+    /// The component it was loaded from.
+    pub fn component(&self) -> &Fetched {
+        &self.0.fetched
+    }
     /// Whether it was compiled now or came from the cache.
     pub fn origin(&self) -> CodeOrigin {
         self.0.origin
@@ -117,15 +130,22 @@ impl Sandbox {
 
     /// The same on this thread.
     pub fn load_blocking(&self, source: &PluginSource, world: World) -> Result<LoadedPlugin, SandboxError> {
-        let file;
-        let bytes: &[u8] = match source {
-            PluginSource::Bytes(bytes) => bytes,
-            PluginSource::Embedded(bytes) => bytes,
-            PluginSource::File(path) => {
-                file = read_file(path)?;
-                &file
-            }
+        let (fetched, signature) = match source {
+            PluginSource::Bytes(bytes) => (Fetched::new(Arc::clone(bytes), None), SignatureState::Unsigned),
+            PluginSource::Embedded(bytes) => (Fetched::bundled(bytes), SignatureState::Bundled),
+            PluginSource::File(path) => (Fetched::read(path)?, SignatureState::Unsigned),
         };
+        self.load_fetched(fetched, signature, world)
+    }
+
+    /// Loads exactly the bytes that were fetched and verified, on this thread.
+    pub fn load_fetched(
+        &self,
+        fetched: Fetched,
+        signature: SignatureState,
+        world: World,
+    ) -> Result<LoadedPlugin, SandboxError> {
+        let bytes = fetched.bytes();
         let inspection = inspect(bytes)?;
         let manifest = &inspection.manifest;
         if !manifest.world.serves(world) {
@@ -139,7 +159,7 @@ impl Sandbox {
         let engine = if world == World::Backoff { &self.0.pure } else { &self.0.services };
         let (component, origin) = self.compile(engine, bytes, &inspection.digest)?;
         let code = self.link(&component, &inspection, world)?;
-        Ok(LoadedPlugin(Arc::new(Loaded { inspection, code, origin, sandbox: self.clone() })))
+        Ok(LoadedPlugin(Arc::new(Loaded { inspection, code, origin, fetched, signature, sandbox: self.clone() })))
     }
 
     fn compile(&self, engine: &Engine, bytes: &[u8], digest: &str) -> Result<(Component, CodeOrigin), SandboxError> {
@@ -175,17 +195,6 @@ impl Sandbox {
         }
         Ok(Code::Transport { pre, guest, provision })
     }
-}
-
-fn read_file(path: &std::path::Path) -> Result<Vec<u8>, SandboxError> {
-    let failed =
-        |error: std::io::Error| SandboxError::Read { path: path.display().to_string(), cause: error.to_string() };
-    let bytes = std::fs::metadata(path).map_err(failed)?.len();
-    if bytes > COMPONENT_BYTES_MAX as u64 {
-        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-        return Err(SandboxError::TooLarge { bytes, bytes_max: COMPONENT_BYTES_MAX });
-    }
-    std::fs::read(path).map_err(failed)
 }
 
 /// Reads what a component says of itself. Parses all of it, so a truncated file is found here.
@@ -255,13 +264,4 @@ impl<'a> Manifests<'a> {
         }
         Ok(first)
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write;
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        // Writing to a String can't fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }

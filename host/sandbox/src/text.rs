@@ -19,6 +19,16 @@ pub(crate) fn cut_owned(mut text: String, bytes: usize) -> String {
     text
 }
 
+/// Bytes as lower-case hex digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        // Writing to a String can't fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

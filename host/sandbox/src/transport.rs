@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use serde_json::Value;
-use tokio::sync::{Mutex as AsyncMutex, OnceCell, mpsc, oneshot};
+use tokio::sync::{Mutex as AsyncMutex, OnceCell, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 use waybill_bindings::api::types::OpenPurpose;
@@ -21,7 +22,7 @@ use crate::config::check_config;
 use crate::convert;
 use crate::error::SandboxError;
 use crate::grants::Grants;
-use crate::host::{ContextParts, EndpointContext, ProcessSecrets, Reported, SecretProvider};
+use crate::host::{ContextParts, EndpointContext, Losses, ProcessSecrets, Reported, SecretProvider};
 use crate::instance::{
     Answer, Claim, Command, Endpoint, Lane, LaneStatus, Work, busy, closed, open, provision, supervise,
 };
@@ -93,6 +94,9 @@ pub struct WasmTransport {
     provisioning: AsyncMutex<()>,
 }
 
+/// How the first `open`s go.
+pub(crate) type Opening = BoxFuture<'static, Result<(), SandboxError>>;
+
 struct Handle {
     lane: Arc<Lane>,
     inbox: mpsc::Sender<Command>,
@@ -157,6 +161,17 @@ impl WasmTransport {
         plugin: LoadedPlugin,
         settings: TransportSettings,
     ) -> Result<(Arc<Self>, Result<(), SandboxError>), SandboxError> {
+        let (transport, opening) = Self::spawn(plugin, settings)?;
+        let opened = opening.await;
+        Ok((transport, opened))
+    }
+
+    /// The same without waiting for the first `open`s: calls wait in the lanes until one is open. The second part tells how
+    /// they went, and needn't be awaited.
+    pub(crate) fn spawn(
+        plugin: LoadedPlugin,
+        settings: TransportSettings,
+    ) -> Result<(Arc<Self>, Opening), SandboxError> {
         let endpoint = Arc::new(endpoint(plugin, settings)?);
         let mut lanes = Vec::new();
         let mut firsts = Vec::new();
@@ -168,13 +183,23 @@ impl WasmTransport {
             lanes.push(Handle { lane, inbox, task: Mutex::new(Some(task)) });
             firsts.push(opened);
         }
-        let mut result = Ok(());
-        for first in firsts {
-            if let Err(error) = first.await.unwrap_or_else(|_| Err(closed())) {
-                result = Err(open_error(&endpoint.context.name, error));
+        let name = Arc::clone(&endpoint.context.name);
+        let opening = async move {
+            let mut result = Ok(());
+            for first in firsts {
+                if let Err(error) = first.await.unwrap_or_else(|_| Err(closed())) {
+                    result = Err(open_error(&name, error));
+                }
             }
-        }
-        Ok((Arc::new(Self { endpoint, lanes, provisioning: AsyncMutex::default() }), result))
+            result
+        };
+        let transport = Arc::new(Self { endpoint, lanes, provisioning: AsyncMutex::default() });
+        Ok((transport, Box::pin(opening)))
+    }
+
+    /// Tells of each instance that is lost.
+    pub(crate) fn losses(&self) -> watch::Receiver<Losses> {
+        self.endpoint.context.losses.subscribe()
     }
 
     /// Opens one instance with purpose `probe`, asks for its health, and closes it: whether a transport would work, while

@@ -4,6 +4,7 @@
 pub mod backoff;
 pub mod dedup;
 pub mod kv;
+pub mod plugins;
 pub mod provision;
 pub mod query;
 pub mod service;

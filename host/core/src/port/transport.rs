@@ -175,6 +175,12 @@ pub trait Transport: Send + Sync + 'static {
     fn identity(&self) -> PluginIdentity;
     /// What it takes now.
     fn limits(&self) -> TransportLimits;
+    /// Who serves the next call, held fast: `identity` of what is answered is exactly the plugin that `send_batch` on it
+    /// reaches, whatever is swapped meanwhile, and it counts as under way until it is dropped. None: this transport's
+    /// plugin never changes, call it as it is.
+    fn serving(&self) -> Option<Arc<dyn Transport>> {
+        None
+    }
     /// Sends a batch through `lane` and waits at most `timeout`. On success there is exactly one outcome a message, in
     /// order; whatever was told to `sink` before stands (first told counts), also when the call fails.
     async fn send_batch(

@@ -1,7 +1,7 @@
 //! Batches through transports: fills each lane's free calls with messages that may be sent now.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout};
 use waybill_core::message::{Delivery, Payload};
 use waybill_core::outbox::decide::{Fate, Next, classify};
 use waybill_core::outbox::owner::{HoldKey, Sending, TransportId};
-use waybill_core::port::transport::{CallError, ErrorKind, Fault, Outcome, OutcomeSink, PluginIdentity};
+use waybill_core::port::transport::{CallError, ErrorKind, Fault, Outcome, OutcomeSink, PluginIdentity, Transport};
 use waybill_core::time::Now;
 
 use super::Context;
@@ -61,7 +61,8 @@ impl Actor {
             let limits = line.transport.limits();
             let batch = line.batch.min(limits.max_batch).max(1) as usize;
             let bytes = live.config.batch_bytes.min(limits.max_batch_bytes) as usize;
-            for lane in 0..limits.lanes.max(1) {
+            // Keys are spread over as many lanes as the owner knows of, also while a plugin with fewer serves.
+            for lane in 0..limits.lanes.max(live.routing.lanes_of(id)) {
                 let calls = self.calls.entry((id, lane)).or_default();
                 while calls.has_room(limits.calls_per_lane.max(1)) {
                     let sending = self.owner.take_beside(id, lane, batch, bytes, calls.count > 0, now);
@@ -69,6 +70,7 @@ impl Actor {
                     calls.begin(first.alone);
                     line.state.in_flight.fetch_add(sending.len() as u64, Ordering::Relaxed);
                     let call = Call {
+                        serving: line.transport.serving().unwrap_or_else(|| Arc::clone(&line.transport)),
                         context: Arc::clone(&context),
                         live: Arc::clone(&live),
                         line: Arc::clone(line),
@@ -77,7 +79,7 @@ impl Actor {
                         lane,
                         epoch: first.epoch,
                         name: Arc::clone(&line.name),
-                        identity: Arc::new(line.transport.identity()),
+                        identity: OnceLock::new(),
                         told: sending.iter().map(|_| AtomicBool::new(false)).collect(),
                         began: Instant::now(),
                         largest: limits.max_payload_bytes,
@@ -108,7 +110,9 @@ pub(super) struct Call {
     pub epoch: u64,
     /// Name of the transport.
     pub name: Arc<str>,
-    pub identity: Arc<PluginIdentity>,
+    /// What serves this call, held fast: it isn't swapped while the call is under way.
+    serving: Arc<dyn Transport>,
+    identity: OnceLock<Arc<PluginIdentity>>,
     pub sending: Vec<Sending>,
     /// Whose fate was told, by index; the first word counts.
     pub told: Vec<AtomicBool>,
@@ -118,6 +122,11 @@ pub(super) struct Call {
 }
 
 impl Call {
+    /// Who serves: told with every attempt.
+    pub fn identity(&self) -> Arc<PluginIdentity> {
+        Arc::clone(self.identity.get_or_init(|| Arc::new(self.serving.identity())))
+    }
+
     async fn run(self: Arc<Self>) {
         let stop = self.context.stop.clone();
         let Some((told, down)) = stop.run_until_cancelled(self.deliver()).await else { return };
@@ -161,7 +170,7 @@ impl Call {
         let line = &self.line;
         let count = batch.len();
         let sink = Arc::new(Sink { call: Arc::clone(self), indices: indices.clone(), reserved });
-        let sent = line.transport.send_batch(self.lane, batch, line.send_timeout, sink);
+        let sent = self.serving.send_batch(self.lane, batch, line.send_timeout, sink);
         let error = match timeout(line.send_timeout.saturating_add(GIVE_UP_AFTER), sent).await {
             Ok(Ok(outcomes)) if outcomes.len() == count => {
                 words.extend(indices.into_iter().zip(outcomes.into_iter().map(Fate::Told)));

@@ -98,7 +98,7 @@ fn told(call: &Call, sending: &Sending, verdict: Verdict, unknown: bool) -> Told
         outcome: attempt_outcome(&verdict, unknown),
         worker: Arc::clone(&call.context.host),
         transport: Arc::clone(&call.name),
-        plugin: Some(Arc::clone(&call.identity)),
+        plugin: Some(call.identity()),
         code: fault.map(|fault| fault.code.clone()),
         reason: fault.map(|fault| fault.reason.clone()),
         maybe_delivered: fault.is_some_and(|fault| fault.maybe_delivered) || unknown,

@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rustls::ClientConfig;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use waybill_core::port::kv::{KvQuota, KvStore};
+use waybill_core::port::transport::Fault;
 
 use super::log::LogGate;
 use super::metrics::GuestMetrics;
@@ -41,8 +43,19 @@ pub(crate) struct EndpointContext {
     pub(crate) redactor: Redactor,
     pub(crate) guest_metrics: GuestMetrics,
     pub(crate) meters: Meters,
+    /// Instances that were lost.
+    pub(crate) losses: watch::Sender<Losses>,
     /// Cancelled when the endpoint is to end.
     pub(crate) closing: CancellationToken,
+}
+
+/// Instances of an endpoint that trapped, ran out of time or broke the contract.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Losses {
+    /// How many.
+    pub(crate) count: u64,
+    /// What became of the last.
+    pub(crate) last: Option<Fault>,
 }
 
 /// What a context is made of.
@@ -82,8 +95,17 @@ impl EndpointContext {
             guest_metrics: GuestMetrics::new(name),
             meters,
             limits,
+            losses: watch::Sender::new(Losses::default()),
             closing: CancellationToken::new(),
         }
+    }
+
+    /// Notes that an instance was lost.
+    pub(crate) fn lost(&self, fault: &Fault) {
+        self.losses.send_modify(|losses| {
+            losses.count = losses.count.saturating_add(1);
+            losses.last = Some(fault.clone());
+        });
     }
 
     /// Notes that something was refused: counted, and logged within the log rate.

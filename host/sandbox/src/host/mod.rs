@@ -22,7 +22,7 @@ mod wasi;
 use wasmtime::component::{HasSelf, Linker};
 use waybill_bindings::services::HostAll;
 
-pub(crate) use context::{ContextParts, EndpointContext};
+pub(crate) use context::{ContextParts, EndpointContext, Losses};
 pub use kv::MemoryKv;
 pub(crate) use limiter::Limiter;
 pub use secrets::{ProcessSecrets, SecretFailure, SecretProvider, SecretValue};

@@ -96,6 +96,7 @@ impl Keeper<'_> {
     fn note(&self, crash: Crash) -> Fault {
         let context = &self.endpoint.context;
         context.meters.trap(crash.kind);
+        context.lost(&crash.fault);
         tracing::warn!(
             target: "waybill::plugin", transport = %context.name, plugin = %context.plugin, generation = context.generation,
             instance = self.lane.number, code = %crash.fault.code, reason = %crash.fault.reason, "an instance was lost"

@@ -107,7 +107,8 @@ impl Routing {
     pub fn name(&self, transport: TransportId) -> Option<&str> {
         self.transports.get(usize::from(transport.0)).map(String::as_str)
     }
-    fn lanes_of(&self, transport: TransportId) -> u32 {
+    /// Lanes over which a transport's keys are spread; at least 1.
+    pub fn lanes_of(&self, transport: TransportId) -> u32 {
         self.lanes.get(usize::from(transport.0)).copied().unwrap_or(1).max(1)
     }
 }

@@ -1,0 +1,191 @@
+//! The transports of a host with the sources of their plugins: loading, reloading, watching, and what is remembered.
+//!
+//! ```text
+//! source (bundled, file) ─▶ Fetched ─▶ verify ─▶ load ─▶ Slot::stage ─▶ Slot::swap
+//!    ▲ watch, API, upload                                   StateFolder: bad digests, last good components
+//! ```
+//! | file | holds |
+//! |---|---|
+//! | `source` | where a component comes from, and the plugins folder |
+//! | `reload` | from a source to a live generation |
+//! | `watch` | files that change |
+//! | `state` | what survives a restart |
+//! | `service` | the port that the API uses |
+
+mod reload;
+mod service;
+mod source;
+mod state;
+#[cfg(test)]
+mod state_tests;
+mod watch;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::Mutex as AsyncMutex;
+
+use crate::engine::Sandbox;
+use crate::error::SandboxError;
+use crate::load::LoadedPlugin;
+use crate::slot::{Forgetful, Slot, SlotMemory, SlotPolicy, StageOptions, Staged, SwapError, Swapped};
+use crate::transport::TransportSettings;
+use crate::verify::Trust;
+
+pub use reload::{Reload, Reloaded};
+pub use source::ComponentSource;
+pub use state::StateFolder;
+pub use watch::POLL_EVERY;
+
+/// How a fleet is set up.
+#[derive(Clone, Debug, Default)]
+pub struct FleetOptions {
+    /// Whose signatures count.
+    pub trust: Trust,
+    /// Folder of plugins that are named, not bundled: `acme` is `<folder>/acme.wasm`.
+    pub folder: Option<PathBuf>,
+    /// Folder for what survives a restart; none = nothing does. Made with mode 0700 if it is missing.
+    pub state: Option<PathBuf>,
+}
+
+/// A transport as configured.
+#[derive(Clone, Debug)]
+pub struct TransportSpec {
+    /// Where its plugin comes from.
+    pub source: ComponentSource,
+    /// Digest that the component must have, `sha256:<hex>` or the hex digits.
+    pub sha256: Option<String>,
+    /// A file that changes is loaded by itself.
+    pub watch: bool,
+    /// How its generations follow each other.
+    pub policy: SlotPolicy,
+    /// The rest. Its `name` is the transport's.
+    pub settings: TransportSettings,
+}
+
+/// A plugin loaded for the start of a transport.
+#[derive(Clone, Debug)]
+pub struct ForStart {
+    /// The plugin.
+    pub plugin: LoadedPlugin,
+    /// Why it isn't the one at its source.
+    pub fallback: Option<String>,
+}
+
+/// The transports of a host. Cheap to clone.
+#[derive(Clone)]
+pub struct Fleet(Arc<Inner>);
+
+struct Inner {
+    sandbox: Sandbox,
+    trust: RwLock<Trust>,
+    folder: RwLock<Option<PathBuf>>,
+    state: Option<Arc<StateFolder>>,
+    entries: RwLock<BTreeMap<String, Arc<Entry>>>,
+}
+
+/// One transport of it.
+struct Entry {
+    slot: Slot,
+    spec: Mutex<TransportSpec>,
+    fallback: Mutex<Option<String>>,
+    /// Held from reading a source to the end of the swap.
+    reloading: AsyncMutex<()>,
+}
+
+impl std::fmt::Debug for Fleet {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Fleet").field("transports", &self.0.entries.read().keys()).finish_non_exhaustive()
+    }
+}
+
+/// A change of one transport's plugin or settings that has been tried. Dropping it gives it up.
+#[derive(Debug)]
+pub struct StagedChange {
+    staged: Staged,
+    spec: TransportSpec,
+}
+
+impl Fleet {
+    /// A fleet without transports. Errors when the state folder can't be used.
+    pub fn new(sandbox: Sandbox, options: FleetOptions) -> Result<Self, SandboxError> {
+        let state = options.state.map(StateFolder::open).transpose()?.map(Arc::new);
+        let (trust, folder) = (RwLock::new(options.trust), RwLock::new(options.folder));
+        Ok(Self(Arc::new(Inner { sandbox, trust, folder, state, entries: RwLock::default() })))
+    }
+
+    /// Changes whose signatures count and which folder is looked into, from the next load.
+    pub fn configure(&self, trust: Trust, folder: Option<PathBuf>) {
+        *self.0.trust.write() = trust;
+        *self.0.folder.write() = folder;
+    }
+
+    /// Starts a transport with a plugin of [`Self::load_for_start`] and keeps it, however its first `open`s went. Errors only
+    /// when it can never serve.
+    pub async fn start(
+        &self,
+        spec: TransportSpec,
+        loaded: ForStart,
+    ) -> Result<(Slot, Result<(), SandboxError>), SandboxError> {
+        let memory: Arc<dyn SlotMemory> = match &self.0.state {
+            Some(state) => Arc::clone(state) as _,
+            None => Arc::new(Forgetful),
+        };
+        let (slot, opened) = Slot::start(loaded.plugin, spec.settings.clone(), spec.policy, memory).await?;
+        let entry = Arc::new(Entry {
+            slot: slot.clone(),
+            spec: Mutex::new(spec),
+            fallback: Mutex::new(loaded.fallback),
+            reloading: AsyncMutex::default(),
+        });
+        self.0.entries.write().insert(slot.name().to_owned(), entry);
+        Ok((slot, opened))
+    }
+
+    /// Tries a transport's plugin with other settings beside the one that serves; see [`Slot::stage`]. Several can be tried
+    /// before any is made live.
+    pub async fn stage(&self, spec: TransportSpec, plugin: LoadedPlugin) -> Result<StagedChange, SwapError> {
+        let entry = self.entry(&spec.settings.name)?;
+        // The order in which its generations follow is that of the new configuration.
+        let before = entry.slot.policy();
+        entry.slot.set_policy(spec.policy);
+        match entry.slot.stage(plugin, spec.settings.clone(), StageOptions::default()).await {
+            Ok(staged) => Ok(StagedChange { staged, spec }),
+            Err(error) => {
+                entry.slot.set_policy(before);
+                Err(error)
+            }
+        }
+    }
+
+    /// Makes a tried change live; see [`Slot::swap`].
+    pub async fn swap(&self, change: StagedChange) -> Result<Swapped, SwapError> {
+        let StagedChange { staged, spec } = change;
+        let entry = self.entry(&spec.settings.name)?;
+        *entry.spec.lock() = spec;
+        *entry.fallback.lock() = None;
+        entry.slot.swap(staged).await
+    }
+
+    /// Forgets a transport that was removed. Whoever has its slot closes it.
+    pub fn remove(&self, transport: &str) {
+        self.0.entries.write().remove(transport);
+    }
+
+    /// A transport's slot.
+    pub fn slot(&self, transport: &str) -> Option<Slot> {
+        self.0.entries.read().get(transport).map(|entry| entry.slot.clone())
+    }
+
+    /// A transport as it was configured last.
+    pub fn spec(&self, transport: &str) -> Option<TransportSpec> {
+        self.0.entries.read().get(transport).map(|entry| entry.spec.lock().clone())
+    }
+
+    fn entry(&self, transport: &str) -> Result<Arc<Entry>, SwapError> {
+        let entry = self.0.entries.read().get(transport).cloned();
+        entry.ok_or_else(|| SwapError::Closed { endpoint: transport.to_owned() })
+    }
+}

@@ -1,0 +1,204 @@
+//! From a source to a live generation.
+
+use std::path::{Path, PathBuf};
+
+use super::{ComponentSource, Entry, Fleet, ForStart};
+use crate::error::SandboxError;
+use crate::load::LoadedPlugin;
+use crate::manifest::World;
+use crate::slot::{Phase, RolledBack, Slot, StageOptions, Staged, SwapError, Swapped};
+use crate::verify::{Fetched, signature_path, verify};
+
+/// How a reload is asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reload {
+    /// Digest that is expected, beside the transport's own pin.
+    pub sha256: Option<String>,
+    /// Take a component that was rolled back before, one that finds its peer unreachable, and one that is live already.
+    pub force: bool,
+}
+
+/// What a reload led to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reloaded {
+    /// The very same component serves already.
+    Unchanged,
+    /// Another generation is live.
+    Live(Swapped),
+}
+
+impl Fleet {
+    /// Reads, verifies and compiles a component for use as `world`.
+    pub async fn load(
+        &self,
+        source: &ComponentSource,
+        sha256: Option<&str>,
+        world: World,
+    ) -> Result<LoadedPlugin, SwapError> {
+        let fetched = fetch(source).await?;
+        self.load_fetched(fetched, sha256, world).await
+    }
+
+    /// The same for the start of a transport: a component that was rolled back before gives way to the last good one.
+    pub async fn load_for_start(
+        &self,
+        transport: &str,
+        source: &ComponentSource,
+        sha256: Option<&str>,
+    ) -> Result<ForStart, SwapError> {
+        let fetched = fetch(source).await?;
+        let state = self.0.state.as_ref();
+        let bad = state.and_then(|state| state.find_bad(transport, fetched.digest()));
+        let Some(bad) = bad else {
+            let plugin = self.load_fetched(fetched, sha256, World::Transport).await?;
+            return Ok(ForStart { plugin, fallback: None });
+        };
+        let good = state.and_then(|state| state.read_good(transport));
+        let what = format!(
+            "the component at {} ({}) was rolled back on {} ({}: {})",
+            source.words(),
+            fetched.digest(),
+            bad.at,
+            bad.why.code,
+            bad.why.reason
+        );
+        // A pin is about what lies at the source; the last good one has been what was pinned then.
+        if let Some(good) = good
+            && let Ok(plugin) = self.load_fetched(good, None, World::Transport).await
+        {
+            let fallback = format!("{what}: the last good one ({}) serves instead", plugin.digest());
+            tracing::error!(%transport, code = "PLUGIN.REMEMBERED_BAD", "{fallback}");
+            return Ok(ForStart { plugin, fallback: Some(fallback) });
+        }
+        tracing::error!(%transport, code = "PLUGIN.REMEMBERED_BAD", "{what}, and there is no good one to serve instead: it is used all the same");
+        let plugin = self.load_fetched(fetched, sha256, World::Transport).await?;
+        Ok(ForStart { plugin, fallback: None })
+    }
+
+    /// Reads a transport's component from its source again and makes it live unless it is already.
+    pub async fn reload(&self, transport: &str, reload: Reload) -> Result<Reloaded, SwapError> {
+        let (fleet, entry) = (self.clone(), self.entry(transport)?);
+        // What was begun is ended, whether or not its caller waits.
+        let work = tokio::spawn(async move {
+            let _one = entry.reloading.lock().await;
+            let source = entry.spec.lock().source.clone();
+            let fetched = match fetch(&source).await {
+                Ok(fetched) => fetched,
+                Err(error) => {
+                    entry.slot.refuse(entry.slot.candidate(""), &error);
+                    return Err(error);
+                }
+            };
+            fleet.make_live(&entry, fetched, &reload, None).await
+        });
+        work.await.unwrap_or_else(|_| Err(SwapError::Closed { endpoint: transport.to_owned() }))
+    }
+
+    /// Tries a component, puts it where the transport's plugin comes from (a file of the plugins folder), and makes it live.
+    pub async fn upload(&self, transport: &str, fetched: Fetched, reload: Reload) -> Result<Reloaded, SwapError> {
+        let (fleet, entry) = (self.clone(), self.entry(transport)?);
+        let target = self.upload_target(transport, &entry)?;
+        let work = tokio::spawn(async move {
+            let _one = entry.reloading.lock().await;
+            fleet.make_live(&entry, fetched, &reload, Some(target)).await
+        });
+        work.await.unwrap_or_else(|_| Err(SwapError::Closed { endpoint: transport.to_owned() }))
+    }
+
+    /// Goes back to the generation before. What is configured stays configured: a later reload starts from it.
+    pub async fn roll_back(&self, transport: &str, reason: &str) -> Result<RolledBack, SwapError> {
+        let entry = self.entry(transport)?;
+        entry.slot.roll_back(reason).await
+    }
+
+    /// A file that nobody else may name: the source itself, when it lies in the plugins folder.
+    fn upload_target(&self, transport: &str, entry: &Entry) -> Result<PathBuf, SwapError> {
+        let folder = self.0.folder.read().clone();
+        let source = entry.spec.lock().source.clone();
+        match (source.path(), folder) {
+            (Some(path), Some(folder)) if path.parent() == Some(folder.as_path()) => Ok(path.to_owned()),
+            _ => Err(SwapError::NotInFolder { endpoint: transport.to_owned(), source_words: source.words() }),
+        }
+    }
+
+    async fn make_live(
+        &self,
+        entry: &Entry,
+        fetched: Fetched,
+        reload: &Reload,
+        put: Option<PathBuf>,
+    ) -> Result<Reloaded, SwapError> {
+        let slot = &entry.slot;
+        let pinned = entry.spec.lock().sha256.clone();
+        let trust = self.0.trust.read().clone();
+        let is_live = slot.plugin().digest() == fetched.digest();
+        let pins = [reload.sha256.as_deref(), pinned.as_deref()];
+        let verified = pins.iter().try_for_each(|pin| verify(&fetched, &trust, *pin).map(|_| ()));
+        if is_live && !reload.force && verified.is_ok() {
+            return Ok(Reloaded::Unchanged);
+        }
+        let number = slot.candidate(fetched.digest());
+        let staged = match verified {
+            Ok(()) => self.try_out(entry, number, fetched.clone(), reload.force).await,
+            Err(error) => Err(error.into()),
+        };
+        // A refusal by the slot itself has been noted; noting it again changes nothing.
+        let staged = staged.inspect_err(|error| slot.refuse(number, error))?;
+        if let Some(path) = put {
+            let written = tokio::task::spawn_blocking(move || put_in_place(&path, &fetched)).await;
+            let written = written.unwrap_or_else(|_| Err(SwapError::Closed { endpoint: slot.name().to_owned() }));
+            written.inspect_err(|error| slot.refuse(number, error))?;
+        }
+        let swapped = slot.swap(staged).await?;
+        *entry.fallback.lock() = None;
+        Ok(Reloaded::Live(swapped))
+    }
+
+    async fn try_out(&self, entry: &Entry, number: u32, fetched: Fetched, force: bool) -> Result<Staged, SwapError> {
+        let slot: &Slot = &entry.slot;
+        // Before it is compiled: that takes seconds.
+        slot.check_bad(fetched.digest(), force)?;
+        slot.advance(number, Phase::Verified);
+        let pin = entry.spec.lock().sha256.clone();
+        let plugin = self.load_fetched(fetched, pin.as_deref(), World::Transport).await?;
+        slot.advance(number, Phase::Linked);
+        let settings = entry.spec.lock().settings.clone();
+        slot.stage(plugin, settings, StageOptions { force, number: Some(number) }).await
+    }
+
+    async fn load_fetched(
+        &self,
+        fetched: Fetched,
+        sha256: Option<&str>,
+        world: World,
+    ) -> Result<LoadedPlugin, SwapError> {
+        let signature = verify(&fetched, &self.0.trust.read(), sha256)?;
+        let sandbox = self.0.sandbox.clone();
+        let loading = tokio::task::spawn_blocking(move || sandbox.load_fetched(fetched, signature, world));
+        loading.await.map_err(|error| SandboxError::Compile { cause: error.to_string() })?.map_err(SwapError::from)
+    }
+}
+
+async fn fetch(source: &ComponentSource) -> Result<Fetched, SwapError> {
+    let source = source.clone();
+    let fetching = tokio::task::spawn_blocking(move || source.fetch()).await;
+    let ended = |error: tokio::task::JoinError| SandboxError::Compile { cause: error.to_string() };
+    Ok(fetching.map_err(ended)??)
+}
+
+/// Writes a component and its signature beside their places and renames them into place: a reader sees all of one or the
+/// other. The signature goes first; a component that doesn't fit it yet is refused, not loaded.
+fn put_in_place(path: &Path, fetched: &Fetched) -> Result<(), SwapError> {
+    let failed =
+        |error: std::io::Error| SandboxError::Write { path: path.display().to_string(), cause: error.to_string() };
+    let signature = signature_path(path);
+    match fetched.signature() {
+        Some(text) => super::state::write_whole(&signature, text.as_bytes()).map_err(failed)?,
+        None => match std::fs::remove_file(&signature) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error).into()),
+            _ => {}
+        },
+    }
+    super::state::write_whole(path, fetched.bytes()).map_err(failed)?;
+    Ok(())
+}

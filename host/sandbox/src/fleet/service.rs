@@ -1,0 +1,128 @@
+//! The port that the API uses.
+
+use async_trait::async_trait;
+use waybill_core::port::plugins::{
+    BadView, GenerationView, PluginChange, PluginChanged, PluginService, PluginUpload, PluginView, PluginsError,
+    PluginsView, ProbationView,
+};
+
+use super::{Entry, Fleet, Reload, Reloaded};
+use crate::slot::{Phase, Record, SwapError};
+use crate::verify::Fetched;
+
+#[async_trait]
+impl PluginService for Fleet {
+    async fn plugins(&self) -> PluginsView {
+        let plugins = self.0.entries.read().values().map(|entry| view(entry)).collect();
+        PluginsView { plugins, refused: self.refused_files().await }
+    }
+
+    async fn reload(&self, transport: &str, change: PluginChange, actor: &str) -> Result<PluginChanged, PluginsError> {
+        self.known(transport)?;
+        tracing::info!(%transport, %actor, force = change.force, "a reload of the plugin is asked for");
+        let reloaded = Fleet::reload(self, transport, of(change)).await;
+        self.changed_to(transport, reloaded)
+    }
+
+    async fn roll_back(&self, transport: &str, reason: &str, actor: &str) -> Result<PluginChanged, PluginsError> {
+        self.known(transport)?;
+        let reason = if reason.is_empty() { "no reason given" } else { reason };
+        Fleet::roll_back(self, transport, &format!("by {actor}: {reason}")).await.map_err(refused)?;
+        Ok(PluginChanged { changed: true, plugin: self.known(transport)? })
+    }
+
+    async fn upload(&self, transport: &str, upload: PluginUpload, actor: &str) -> Result<PluginChanged, PluginsError> {
+        self.known(transport)?;
+        tracing::info!(%transport, %actor, bytes = upload.component.len(), "a component was handed over");
+        let fetched = Fetched::new(upload.component.to_vec(), upload.signature);
+        let reloaded = Fleet::upload(self, transport, fetched, of(upload.change)).await;
+        self.changed_to(transport, reloaded)
+    }
+}
+
+impl Fleet {
+    fn known(&self, transport: &str) -> Result<PluginView, PluginsError> {
+        let entry = self.0.entries.read().get(transport).cloned();
+        entry.map(|entry| view(&entry)).ok_or_else(|| PluginsError::NotFound(transport.to_owned()))
+    }
+
+    fn changed_to(
+        &self,
+        transport: &str,
+        reloaded: Result<Reloaded, SwapError>,
+    ) -> Result<PluginChanged, PluginsError> {
+        let changed = reloaded.map_err(refused)? != Reloaded::Unchanged;
+        Ok(PluginChanged { changed, plugin: self.known(transport)? })
+    }
+}
+
+fn of(change: PluginChange) -> Reload {
+    Reload { sha256: change.sha256, force: change.force }
+}
+
+fn refused(error: SwapError) -> PluginsError {
+    PluginsError::Refused { code: error.code(), reason: error.to_string() }
+}
+
+fn view(entry: &Entry) -> PluginView {
+    let (life, spec) = (entry.slot.life(), entry.spec.lock().clone());
+    let plugin = entry.slot.plugin();
+    let history: Vec<GenerationView> = life.records().map(generation).collect();
+    let find = |number: Option<u32>| history.iter().find(|view| Some(view.generation) == number).cloned();
+    let identity = waybill_core::port::transport::Transport::identity(&entry.slot);
+    // Between two, the one that serves the calls under way is told.
+    let live = find(life.live()).unwrap_or_else(|| GenerationView {
+        generation: identity.generation,
+        phase: Phase::Live.word().to_owned(),
+        digest: identity.digest,
+        plugin: Some(identity.plugin),
+        version: Some(identity.version),
+        signature: Some(plugin.signature().words()),
+        since: waybill_core::time::UnixMillis(0),
+        until: None,
+        code: None,
+        reason: None,
+    });
+    PluginView {
+        transport: entry.slot.name().to_owned(),
+        world: plugin.manifest().world.to_string(),
+        source: spec.source.words(),
+        watch: spec.watch && spec.source.path().is_some(),
+        reload: entry.slot.policy().reload.word().to_owned(),
+        live,
+        previous: find(life.previous()),
+        probation: life.probation().map(|probation| ProbationView {
+            until: probation.until_wall,
+            losses: probation.losses,
+            losses_before: probation.losses_before,
+        }),
+        refused: history.iter().rev().find(|view| view.phase == Phase::Rejected.word()).cloned(),
+        bad: life
+            .bad_digests()
+            .map(|bad| BadView {
+                digest: bad.digest.clone(),
+                code: bad.why.code.clone(),
+                reason: bad.why.reason.clone(),
+                at: bad.at,
+            })
+            .collect(),
+        history,
+        fallback: entry.fallback.lock().clone(),
+    }
+}
+
+fn generation(record: &Record) -> GenerationView {
+    let named = record.named.as_ref();
+    GenerationView {
+        generation: record.number,
+        phase: record.phase.word().to_owned(),
+        digest: record.digest.clone(),
+        plugin: named.map(|named| named.plugin.clone()),
+        version: named.map(|named| named.version.clone()),
+        signature: named.map(|named| named.signature.clone()),
+        since: record.since,
+        until: record.until,
+        code: record.why.as_ref().map(|why| why.code.clone()),
+        reason: record.why.as_ref().map(|why| why.reason.clone()),
+    }
+}

@@ -1,0 +1,104 @@
+//! Files that change: looked at by polling, which sees a change on every file system, also where events don't arrive
+//! (network mounts, bind mounts of containers). A look is two `stat`s a transport.
+//!
+//! A file is loaded when it has stood still for one period and its digest isn't the one that was looked at last, so that a
+//! build that writes in several steps is loaded once, and a file that is only touched isn't loaded at all. What is refused isn't tried again until
+//! the file changes.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use tokio_util::sync::CancellationToken;
+
+use super::{Fleet, Reload};
+use crate::verify::signature_path;
+
+/// How often files are looked at.
+pub const POLL_EVERY: Duration = Duration::from_millis(250);
+
+/// What a look at a file and its signature shows.
+type Look = [Option<(SystemTime, u64, u64)>; 2];
+
+/// What is known of one transport's file.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    /// The last look.
+    look: Look,
+    /// The look that was acted on.
+    done: Look,
+}
+
+impl Fleet {
+    /// Watches the files of transports that want it, until `stop`.
+    pub async fn watch(&self, stop: CancellationToken) {
+        let mut seen: BTreeMap<String, Seen> = BTreeMap::new();
+        loop {
+            for (name, look) in self.look().await {
+                let Some(look) = look else {
+                    seen.remove(&name);
+                    continue;
+                };
+                let Some(known) = seen.get_mut(&name) else {
+                    seen.insert(name, Seen { look, done: look });
+                    continue;
+                };
+                let stands_still = std::mem::replace(&mut known.look, look) == look;
+                if !stands_still || known.done == look || look.first().is_none_or(Option::is_none) {
+                    continue;
+                }
+                known.done = look;
+                let fleet = self.clone();
+                // Beside the watch: one transport's compilation holds up no other's.
+                tokio::spawn(async move { fleet.changed(&name).await });
+            }
+            tokio::select! {
+                () = tokio::time::sleep(POLL_EVERY) => {}
+                () = stop.cancelled() => return,
+            }
+        }
+    }
+
+    async fn changed(&self, transport: &str) {
+        match self.reload(transport, Reload::default()).await {
+            Ok(reloaded) => tracing::debug!(%transport, ?reloaded, "the plugin's file has changed"),
+            // The slot has said more where it got that far.
+            Err(error) => {
+                tracing::debug!(%transport, code = error.code(), %error, "the plugin's file has changed and is refused")
+            }
+        }
+    }
+
+    async fn look(&self) -> Vec<(String, Option<Look>)> {
+        let files: Vec<_> = {
+            let entries = self.0.entries.read();
+            let file = |entry: &super::Entry| {
+                let spec = entry.spec.lock();
+                spec.source.path().filter(|_| spec.watch).map(Path::to_owned)
+            };
+            entries.iter().map(|(name, entry)| (name.clone(), file(entry))).collect()
+        };
+        let look = move || files.into_iter().map(|(name, path)| (name, path.map(|path| look_at(&path)))).collect();
+        tokio::task::spawn_blocking(look).await.unwrap_or_default()
+    }
+}
+
+fn look_at(path: &Path) -> Look {
+    [stat(path), stat(&signature_path(path))]
+}
+
+/// Time, size and identity: a rename over the file changes the last even when nothing else differs.
+fn stat(path: &Path) -> Option<(SystemTime, u64, u64)> {
+    let metadata = std::fs::metadata(path).ok()?;
+    Some((metadata.modified().ok()?, metadata.len(), inode(&metadata)))
+}
+
+#[cfg(unix)]
+fn inode(metadata: &std::fs::Metadata) -> u64 {
+    std::os::unix::fs::MetadataExt::ino(metadata)
+}
+
+#[cfg(not(unix))]
+fn inode(_: &std::fs::Metadata) -> u64 {
+    0
+}

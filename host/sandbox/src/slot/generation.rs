@@ -1,0 +1,85 @@
+//! One generation of a slot while it has instances, and the calls under way on it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use crate::load::LoadedPlugin;
+use crate::transport::{TransportSettings, WasmTransport};
+
+/// A plugin with its settings: what a generation is started from, again if need be.
+#[derive(Clone)]
+pub(super) struct Recipe {
+    pub plugin: LoadedPlugin,
+    pub settings: TransportSettings,
+}
+
+/// A generation with its instances.
+pub(super) struct Generation {
+    pub number: u32,
+    pub recipe: Recipe,
+    pub transport: Arc<WasmTransport>,
+    /// Cancelled when it takes no more calls.
+    pub retired: CancellationToken,
+    under_way: AtomicUsize,
+    idle: Notify,
+}
+
+impl Generation {
+    pub fn new(number: u32, recipe: Recipe, transport: Arc<WasmTransport>) -> Arc<Self> {
+        Arc::new(Self {
+            number,
+            recipe,
+            transport,
+            retired: CancellationToken::new(),
+            under_way: AtomicUsize::new(0),
+            idle: Notify::new(),
+        })
+    }
+
+    /// Waits until no call is under way on it, at most this long. True: none is.
+    pub async fn drained(&self, within: Duration) -> bool {
+        let idle = async {
+            loop {
+                let rung = self.idle.notified();
+                tokio::pin!(rung);
+                // Before the look, so that a call that ends right after it isn't missed.
+                rung.as_mut().enable();
+                if self.under_way.load(Ordering::Acquire) == 0 {
+                    return;
+                }
+                rung.await;
+            }
+        };
+        tokio::time::timeout(within, idle).await.is_ok()
+    }
+}
+
+/// Holds a generation for one call. It is taken while the slot's place is read-locked, so that whoever exchanges the place
+/// sees every call that got the old one.
+pub(super) struct Hold(Arc<Generation>);
+
+impl Hold {
+    pub fn new(generation: &Arc<Generation>) -> Self {
+        generation.under_way.fetch_add(1, Ordering::AcqRel);
+        Self(Arc::clone(generation))
+    }
+}
+
+impl std::ops::Deref for Hold {
+    type Target = Generation;
+    fn deref(&self) -> &Generation {
+        &self.0
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        if self.0.under_way.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.0.idle.notify_waiters();
+        }
+    }
+}

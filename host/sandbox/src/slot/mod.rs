@@ -1,0 +1,363 @@
+//! A transport whose plugin can be replaced while messages flow.
+//!
+//! ```text
+//! Slot (port::transport::Transport) ── serving ──▶ Pinned: one call, one generation
+//!   │ stage ─▶ Staged ─▶ swap                        Generation: a plugin with its instances and calls under way
+//!   └ Life: the pure state machine; probation: what is seen of the live generation, and what follows
+//! ```
+//! | file | holds |
+//! |---|---|
+//! | `life` | the state machine: phases, probation, rollback, history |
+//! | `stage` | trying a new plugin or new settings beside what serves |
+//! | `swap` | making it live, draining the old one, going back |
+//! | `probation` | watching the live generation |
+//! | `pinned` | one call's transport |
+//! | `generation` | instances and the calls under way on them |
+//! | `memory` | what outlives the host |
+//!
+//! A refused change never touches what serves. Bounds: [`DRAINING_MAX`], and those of `life`.
+
+mod clock;
+mod error;
+mod generation;
+mod life;
+#[cfg(test)]
+mod life_tests;
+mod memory;
+mod pinned;
+mod probation;
+mod stage;
+mod swap;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use metrics::{counter, gauge};
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::{Mutex as AsyncMutex, Notify, Semaphore};
+use tokio::time::{Instant, timeout_at};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use waybill_core::message::Delivery;
+use waybill_core::port::provision::{ProvisionChange, ProvisionError};
+use waybill_core::port::transport::{
+    CallError, HealthReport, Outcome, OutcomeSink, PluginIdentity, Transport, TransportLimits,
+};
+
+use crate::error::SandboxError;
+use crate::instance::closed;
+use crate::load::LoadedPlugin;
+use crate::transport::{TransportSettings, WasmTransport};
+use generation::{Generation, Hold, Recipe};
+use life::Named;
+
+pub use error::SwapError;
+pub use life::{BAD_MAX, BadDigest, HISTORY_MAX, Life, Phase, Probation, Record, RolledBack, Why};
+pub use memory::{Forgetful, SlotMemory};
+pub use stage::{StageOptions, Staged};
+pub use swap::Swapped;
+
+/// Generations of one slot that may drain at once: another change waits until one of them has ended.
+pub const DRAINING_MAX: usize = 4;
+/// How long a new generation is watched, unless the configuration says otherwise.
+pub const PROBATION_DEFAULT: Duration = Duration::from_secs(60);
+/// How long calls under way on an old generation may take: more than the 30 s that a call has by default.
+pub const DRAIN_TIMEOUT_DEFAULT: Duration = Duration::from_secs(60);
+
+/// How a generation follows another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReloadPolicy {
+    /// The new one is open before the old one drains.
+    #[default]
+    Overlap,
+    /// The old one has ended before the new one is opened: for peers that take one client of an identity.
+    StopStart,
+}
+
+impl ReloadPolicy {
+    /// As in the configuration.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Overlap => "overlap",
+            Self::StopStart => "stop-start",
+        }
+    }
+}
+
+/// How a slot's generations follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlotPolicy {
+    /// In which order.
+    pub reload: ReloadPolicy,
+    /// How long a new generation is watched and rolled back if it does worse; zero = not at all.
+    pub probation: Duration,
+    /// How long calls under way on an old generation may take; then they are cut and their messages sent again.
+    pub drain_timeout: Duration,
+}
+
+impl Default for SlotPolicy {
+    fn default() -> Self {
+        Self { reload: ReloadPolicy::Overlap, probation: PROBATION_DEFAULT, drain_timeout: DRAIN_TIMEOUT_DEFAULT }
+    }
+}
+
+/// Who wanted a rollback.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// The probation.
+    Automatic,
+    /// An operator.
+    Manual,
+}
+
+impl Cause {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Automatic => "automatic",
+            Self::Manual => "manual",
+        }
+    }
+}
+
+/// A transport whose plugin can be replaced. Cheap to clone; the last clone ends it where it is.
+#[derive(Clone)]
+pub struct Slot(Arc<Shared>);
+
+/// Who takes calls.
+struct Place {
+    generation: Arc<Generation>,
+    /// False while an old generation ends before the new one is open: calls wait.
+    is_open: bool,
+}
+
+struct Shared {
+    name: String,
+    policy: Mutex<SlotPolicy>,
+    place: RwLock<Place>,
+    /// Rung when the place opens.
+    opened: Notify,
+    life: Mutex<Life>,
+    /// What generations that may come back are started from.
+    recipes: Mutex<BTreeMap<u32, Recipe>>,
+    /// Held while a generation takes another's place.
+    switching: AsyncMutex<()>,
+    /// Held while the earlier generation is asked whether it would do better.
+    asking: AsyncMutex<()>,
+    draining: Arc<Semaphore>,
+    memory: Arc<dyn SlotMemory>,
+    /// Drains, watches and rollbacks under way.
+    tasks: TaskTracker,
+    /// The slot ends.
+    closed: CancellationToken,
+}
+
+impl std::fmt::Debug for Slot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let generation = self.0.current().number;
+        f.debug_struct("Slot").field("name", &self.0.name).field("generation", &generation).finish_non_exhaustive()
+    }
+}
+
+impl Slot {
+    /// Starts a slot with its first generation and keeps it, however the first `open`s went, as
+    /// [`WasmTransport::start_supervised`] does. Errors only when it can never serve (world, configuration by schema).
+    pub async fn start(
+        plugin: LoadedPlugin,
+        settings: TransportSettings,
+        policy: SlotPolicy,
+        memory: Arc<dyn SlotMemory>,
+    ) -> Result<(Self, Result<(), SandboxError>), SandboxError> {
+        let name = settings.name.clone();
+        let mut life = Life::new(memory.bad(&name));
+        let number = life.begin(plugin.digest(), Some(named(&plugin)), Phase::Linked, clock::now());
+        let recipe = Recipe { plugin, settings: TransportSettings { generation: number, ..settings } };
+        let (transport, opened) =
+            WasmTransport::start_supervised(recipe.plugin.clone(), recipe.settings.clone()).await?;
+        life.go_live(number, policy.probation, clock::now());
+        let generation = Generation::new(number, recipe.clone(), transport);
+        let shared = Arc::new(Shared {
+            name,
+            policy: Mutex::new(policy),
+            place: RwLock::new(Place { generation: Arc::clone(&generation), is_open: true }),
+            opened: Notify::new(),
+            life: Mutex::new(life),
+            recipes: Mutex::new(BTreeMap::from([(number, recipe)])),
+            switching: AsyncMutex::default(),
+            asking: AsyncMutex::default(),
+            draining: Arc::new(Semaphore::new(DRAINING_MAX)),
+            memory,
+            tasks: TaskTracker::new(),
+            closed: CancellationToken::new(),
+        });
+        shared.note_live(number);
+        shared.watch(&generation);
+        if opened.is_ok() && policy.probation.is_zero() {
+            shared.confirmed(number);
+        }
+        Ok((Self(shared), opened))
+    }
+
+    /// Name of the transport.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// How its generations follow each other.
+    pub fn policy(&self) -> SlotPolicy {
+        *self.0.policy.lock()
+    }
+
+    /// Changes that, from the next change of plugin.
+    pub fn set_policy(&self, policy: SlotPolicy) {
+        *self.0.policy.lock() = policy;
+    }
+
+    /// Its generations as they stand.
+    pub fn life(&self) -> Life {
+        self.0.life.lock().clone()
+    }
+
+    /// The plugin that serves.
+    pub fn plugin(&self) -> LoadedPlugin {
+        self.0.current().recipe.plugin.clone()
+    }
+
+    /// The settings it serves with.
+    pub fn settings(&self) -> TransportSettings {
+        self.0.current().recipe.settings.clone()
+    }
+
+    /// Tries `open` again where it was refused, e.g. after a secret has changed.
+    pub fn reopen(&self) {
+        self.0.current().transport.reopen();
+    }
+}
+
+impl Shared {
+    /// Who serves now, or served last.
+    fn current(&self) -> Arc<Generation> {
+        Arc::clone(&self.place.read().generation)
+    }
+
+    /// Holds who serves; none while nobody does.
+    fn hold(&self) -> Option<Hold> {
+        let place = self.place.read();
+        place.is_open.then(|| Hold::new(&place.generation))
+    }
+
+    /// Holds who serves, and waits for it at most until the deadline.
+    async fn next_hold(&self, deadline: Instant) -> Result<Hold, CallError> {
+        loop {
+            let rung = self.opened.notified();
+            tokio::pin!(rung);
+            // Before the look, so that an opening right after it isn't missed.
+            rung.as_mut().enable();
+            if let Some(hold) = self.hold() {
+                return Ok(hold);
+            }
+            tokio::select! {
+                waited = timeout_at(deadline, rung) => waited.map_err(|_| pinned::swapping())?,
+                () = self.closed.cancelled() => return Err(closed()),
+            }
+        }
+    }
+
+    /// What would come back.
+    fn previous(&self) -> Option<Recipe> {
+        let number = self.life.lock().previous()?;
+        self.recipes.lock().get(&number).cloned()
+    }
+
+    /// How long a generation is still on probation.
+    fn trial_left(&self, number: u32) -> Option<Duration> {
+        let life = self.life.lock();
+        let probation = life.probation().filter(|_| life.live() == Some(number))?;
+        Some(probation.until - clock::now().mono)
+    }
+
+    fn note_live(&self, number: u32) {
+        gauge!("waybill_plugin_generation", "transport" => self.name.clone()).set(f64::from(number));
+    }
+
+    fn count_swap(&self, result: &'static str) {
+        counter!("waybill_plugin_swaps_total", "transport" => self.name.clone(), "result" => result).increment(1);
+    }
+
+    fn count_rollback(&self, cause: Cause) {
+        counter!("waybill_plugin_rollbacks_total", "transport" => self.name.clone(), "cause" => cause.word())
+            .increment(1);
+    }
+
+    /// Forgets what can't come back any more.
+    fn prune(&self) {
+        let (live, previous) = {
+            let life = self.life.lock();
+            (life.live(), life.previous())
+        };
+        self.recipes.lock().retain(|number, _| Some(*number) == live || Some(*number) == previous);
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // Who watches holds the instances.
+        self.closed.cancel();
+    }
+}
+
+/// What a plugin says of itself.
+fn named(plugin: &LoadedPlugin) -> Named {
+    let manifest = plugin.manifest();
+    let (plugin_name, version) = (manifest.name.clone(), manifest.version.clone());
+    Named { plugin: plugin_name, version, signature: plugin.signature().words() }
+}
+
+#[async_trait]
+impl Transport for Slot {
+    fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    fn identity(&self) -> PluginIdentity {
+        self.0.current().transport.identity()
+    }
+
+    fn limits(&self) -> TransportLimits {
+        self.0.current().transport.limits()
+    }
+
+    fn serving(&self) -> Option<Arc<dyn Transport>> {
+        Some(Arc::new(pinned::Pinned::new(Arc::clone(&self.0))))
+    }
+
+    async fn send_batch(
+        &self,
+        lane: u32,
+        batch: Vec<Delivery>,
+        timeout: Duration,
+        sink: Arc<dyn OutcomeSink>,
+    ) -> Result<Vec<Outcome>, CallError> {
+        pinned::Pinned::new(Arc::clone(&self.0)).send_batch(lane, batch, timeout, sink).await
+    }
+
+    async fn health(&self) -> HealthReport {
+        self.0.current().transport.health().await
+    }
+
+    async fn provision(&self, apply: bool) -> Result<Vec<ProvisionChange>, ProvisionError> {
+        self.0.current().transport.provision(apply).await
+    }
+
+    async fn close(&self, timeout: Duration) {
+        let deadline = Instant::now() + timeout;
+        self.0.closed.cancel();
+        self.0.tasks.close();
+        // Whoever is taking another's place is done first, so that the one that is live is the one that is closed.
+        let _switching = timeout_at(deadline, self.0.switching.lock()).await;
+        let left = deadline.saturating_duration_since(Instant::now());
+        self.0.current().transport.close(left).await;
+        let _late = timeout_at(deadline, self.0.tasks.wait()).await;
+    }
+}

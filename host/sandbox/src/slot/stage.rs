@@ -1,0 +1,190 @@
+//! Trying a new plugin, or new settings, beside what serves. Nothing here touches the live generation.
+
+use std::sync::Arc;
+
+use tokio::sync::OwnedSemaphorePermit;
+use waybill_core::port::transport::{ErrorKind, Health};
+
+use super::generation::Recipe;
+use super::life::{Phase, Why};
+use super::{ReloadPolicy, Shared, Slot, SwapError, clock, named};
+use crate::error::SandboxError;
+use crate::load::LoadedPlugin;
+use crate::transport::{TransportSettings, WasmTransport};
+
+/// How strict a change is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StageOptions {
+    /// Take a component that was rolled back before, and one that finds its peer unreachable.
+    pub force: bool,
+    /// The candidate that [`Slot::candidate`] began; none = begin one.
+    pub number: Option<u32>,
+}
+
+/// A generation that has been tried and waits to be made live by [`Slot::swap`]. Dropping it gives it up.
+pub struct Staged {
+    pub(super) slot: Arc<Shared>,
+    pub(super) number: u32,
+    pub(super) recipe: Recipe,
+    pub(super) force: bool,
+    /// Its instances, open; none with `stop-start`.
+    pub(super) transport: Option<Arc<WasmTransport>>,
+    /// Room for the one that will drain.
+    pub(super) room: Option<OwnedSemaphorePermit>,
+}
+
+impl std::fmt::Debug for Staged {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Staged").field("slot", &self.slot.name).field("number", &self.number).finish_non_exhaustive()
+    }
+}
+
+impl Staged {
+    /// Its number.
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+    /// Its plugin.
+    pub fn plugin(&self) -> &LoadedPlugin {
+        &self.recipe.plugin
+    }
+}
+
+impl Drop for Staged {
+    fn drop(&mut self) {
+        // Has no effect on one that became live.
+        let why = Why::new("PLUGIN.GIVEN_UP", "it was ready, and another part of the same change was refused");
+        self.slot.life.lock().reject(self.number, why, clock::now());
+    }
+}
+
+impl Slot {
+    /// Notes a candidate whose bytes are here, so that it is seen while it is checked and compiled. Answers its number for
+    /// [`Self::advance`], [`Self::refuse`] and [`StageOptions`].
+    pub fn candidate(&self, digest: &str) -> u32 {
+        self.0.life.lock().begin(digest, None, Phase::Fetched, clock::now())
+    }
+
+    /// Refuses a component that was rolled back before, unless forced.
+    pub fn check_bad(&self, digest: &str, force: bool) -> Result<(), SwapError> {
+        match self.0.life.lock().bad(digest) {
+            Some(bad) if !force => Err(SwapError::RememberedBad { endpoint: self.0.name.clone(), bad: bad.clone() }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Notes how far a candidate has come.
+    pub fn advance(&self, number: u32, phase: Phase) {
+        self.0.life.lock().advance(number, phase, clock::now());
+    }
+
+    /// Notes that a candidate was refused, and why.
+    pub fn refuse(&self, number: u32, error: &SwapError) {
+        self.0.refused(number, error);
+    }
+
+    /// Tries a plugin with settings: its configuration is checked, an instance is opened with purpose `probe` and asked for its
+    /// health, and with `overlap` all instances are opened to serve. What is live isn't touched. One that was rolled back
+    /// before is refused unless forced. Waits while [`super::DRAINING_MAX`] generations drain.
+    pub async fn stage(
+        &self,
+        plugin: LoadedPlugin,
+        settings: TransportSettings,
+        options: StageOptions,
+    ) -> Result<Staged, SwapError> {
+        let slot = Arc::clone(&self.0);
+        let number = match options.number {
+            Some(number) => number,
+            None => slot.life.lock().begin(plugin.digest(), Some(named(&plugin)), Phase::Linked, clock::now()),
+        };
+        let settings = TransportSettings { name: slot.name.clone(), generation: number, ..settings };
+        let mut staged = Staged {
+            slot,
+            number,
+            recipe: Recipe { plugin, settings },
+            force: options.force,
+            transport: None,
+            room: None,
+        };
+        match staged.prepare().await {
+            Ok(()) => Ok(staged),
+            Err(error) => {
+                staged.slot.refused(number, &error);
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Shared {
+    pub(super) fn refused(&self, number: u32, error: &SwapError) {
+        if self.life.lock().reject(number, error.why(), clock::now()) {
+            self.count_swap("rejected");
+            tracing::warn!(transport = %self.name, generation = number, code = error.code(), %error, "a new plugin was refused; the running generation goes on");
+        }
+    }
+}
+
+impl Staged {
+    async fn prepare(&mut self) -> Result<(), SwapError> {
+        let slot = Arc::clone(&self.slot);
+        let endpoint = slot.name.clone();
+        let digest = self.recipe.plugin.digest().to_owned();
+        {
+            let mut life = slot.life.lock();
+            life.named(self.number, named(&self.recipe.plugin));
+            life.advance(self.number, Phase::Linked, clock::now());
+        }
+        Slot(Arc::clone(&slot)).check_bad(&digest, self.force)?;
+        let room = Arc::clone(&slot.draining).acquire_owned();
+        self.room = tokio::select! {
+            room = room => room.ok(),
+            () = slot.closed.cancelled() => return Err(SwapError::Closed { endpoint }),
+        };
+        slot.life.lock().advance(self.number, Phase::Probing, clock::now());
+        let tried = tokio::select! {
+            tried = self.probe() => tried,
+            () = slot.closed.cancelled() => Err(SwapError::Closed { endpoint }),
+        };
+        tried?;
+        if self.force && slot.life.lock().forget_bad(&digest) {
+            slot.memory.bad_no_more(&slot.name, &digest);
+        }
+        Ok(())
+    }
+
+    async fn probe(&mut self) -> Result<(), SwapError> {
+        let (plugin, settings) = (self.recipe.plugin.clone(), self.recipe.settings.clone());
+        match WasmTransport::probe(plugin.clone(), settings.clone()).await {
+            Ok(report) if report.health != Health::Down => {}
+            Ok(_) if self.force => {}
+            Ok(report) => {
+                let detail = report.detail.unwrap_or_else(|| "without a reason".to_owned());
+                return Err(self.failed(Why::new("PLUGIN.DOWN", format!("it says that it is down: {detail}"))));
+            }
+            Err(error) => self.weigh(error)?,
+        }
+        if self.slot.policy.lock().reload == ReloadPolicy::StopStart {
+            return Ok(());
+        }
+        let (transport, opened) = WasmTransport::start_supervised(plugin, settings).await?;
+        if let Err(error) = opened {
+            self.weigh(error)?;
+        }
+        self.transport = Some(transport);
+        Ok(())
+    }
+
+    /// An `open` failed: with force, a peer that can't be reached is waited for.
+    fn weigh(&self, error: SandboxError) -> Result<(), SwapError> {
+        match error {
+            SandboxError::Open { kind: ErrorKind::Unavailable | ErrorKind::Throttled, .. } if self.force => Ok(()),
+            SandboxError::Open { fault, .. } => Err(self.failed(Why::new(fault.code, fault.reason))),
+            other => Err(other.into()),
+        }
+    }
+
+    fn failed(&self, why: Why) -> SwapError {
+        SwapError::ProbeFailed { endpoint: self.slot.name.clone(), why }
+    }
+}
