@@ -8,6 +8,7 @@ use bytes::Bytes;
 use http::Method;
 use tokio::sync::Semaphore;
 use utoipa::openapi::OpenApi;
+use waybill_core::port::plugins::PluginService;
 use waybill_core::port::service::OutboxService;
 
 use crate::auth::{Authenticator, Permission, Principal};
@@ -19,6 +20,8 @@ use crate::openapi::operations;
 pub(crate) struct Inner {
     /// The outbox.
     pub service: Arc<dyn OutboxService>,
+    /// The plugins; none = the host has none to change.
+    pub plugins: Option<Arc<dyn PluginService>>,
     /// Who may call; none = loopback only, no tokens.
     pub auth: Option<Arc<dyn Authenticator>>,
     /// Bounds.

@@ -68,6 +68,21 @@ pub(crate) async fn json_or_default<T: serde::de::DeserializeOwned + Default>(
     if received.bytes.is_empty() { Ok(T::default()) } else { decode::value(decode::utf8(&received.bytes)?) }
 }
 
+/// Reads a component of at most `bytes_max`: `application/wasm`, or bytes of no known kind.
+pub(crate) async fn component(app: &App, request: Request, bytes_max: usize) -> Result<Received, Problem> {
+    let (head, body) = request.into_parts();
+    let kind = head.headers.get(header::CONTENT_TYPE).map(|kind| kind.as_bytes().to_ascii_lowercase());
+    if !matches!(kind.as_deref(), None | Some(b"application/wasm" | b"application/octet-stream")) {
+        return Err(Problem::new("HTTP.MEDIA_TYPE", "a component is sent as `content-type: application/wasm`"));
+    }
+    let announced = length(&head.headers);
+    if announced.is_some_and(|bytes| bytes > bytes_max) {
+        return Err(too_large(bytes_max));
+    }
+    let (bytes, share) = collect(&app.bodies, body, announced, bytes_max).await?;
+    Ok(Received { bytes, media: None, share })
+}
+
 /// Refuses JSON lines where one object is expected.
 pub(crate) fn only_json(media: Option<Media>) -> Result<(), Problem> {
     match media {

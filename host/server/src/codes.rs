@@ -1,5 +1,6 @@
 //! The one table from error code to HTTP status, served at `/errors/{code}` and the source of `docs/errors/`.
 
+pub use crate::plugin_codes::PLUGIN_CODES;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -52,11 +53,11 @@ impl From<&Code> for ErrorPage {
     }
 }
 
-const fn no(code: &'static str, status: u16, title: &'static str, fix: &'static str) -> Code {
+pub(crate) const fn no(code: &'static str, status: u16, title: &'static str, fix: &'static str) -> Code {
     Code { code, status, title, retryable: false, fix }
 }
 
-const fn again(code: &'static str, status: u16, title: &'static str, fix: &'static str) -> Code {
+pub(crate) const fn again(code: &'static str, status: u16, title: &'static str, fix: &'static str) -> Code {
     Code { code, status, title, retryable: true, fix }
 }
 
@@ -68,7 +69,7 @@ pub const INTERNAL: Code = again(
     "Look for the request_id in the host's log. Enqueue with an id of your own, then sending again is safe.",
 );
 
-/// Every code an HTTP answer may carry.
+/// Every code an HTTP answer may carry, beside [`PLUGIN_CODES`].
 pub const CODES: [Code; 33] = [
     no("SCHEMA.JSON", 400, "The body isn't JSON", "Correct the text at the line and column given."),
     no(
@@ -177,7 +178,7 @@ pub fn lookup(code: &str) -> &'static Code {
 
 /// The entry of a code.
 pub fn find(code: &str) -> Option<&'static Code> {
-    CODES.iter().find(|entry| entry.code == code)
+    CODES.iter().chain(&PLUGIN_CODES).find(|entry| entry.code == code)
 }
 
 /// The code for an answer that only has a status (made by the router, not by us).
@@ -204,7 +205,8 @@ mod tests {
     fn codes_are_unique_sorted_by_status_and_well_formed() {
         let mut seen = std::collections::BTreeSet::new();
         let mut status = 0;
-        for code in &CODES {
+        for (index, code) in CODES.iter().chain(&PLUGIN_CODES).enumerate() {
+            status = if index == CODES.len() { 0 } else { status };
             assert!(seen.insert(code.code), "{} twice", code.code);
             assert!(code.status >= status, "{} is out of order", code.code);
             status = code.status;

@@ -20,6 +20,7 @@ pub mod limits;
 pub mod listen;
 pub mod metrics;
 pub mod openapi;
+mod plugin_codes;
 pub mod problem;
 mod routes;
 mod run;

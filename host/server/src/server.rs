@@ -11,6 +11,7 @@ use http::StatusCode;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tower_http::catch_panic::CatchPanicLayer;
+use waybill_core::port::plugins::PluginService;
 use waybill_core::port::service::OutboxService;
 
 use crate::app::{App, Inner, Rules};
@@ -27,6 +28,8 @@ pub use crate::run::Drained;
 pub struct Parts {
     /// The outbox.
     pub service: Arc<dyn OutboxService>,
+    /// The plugins; none = the host has none to change.
+    pub plugins: Option<Arc<dyn PluginService>>,
     /// Who may call; none = loopback only, no tokens.
     pub auth: Option<Arc<dyn Authenticator>>,
     /// Bounds.
@@ -54,6 +57,7 @@ impl Server {
             rules: Rules::of(&api),
             openapi: Bytes::from(serde_json::to_vec(&api).unwrap_or_default()),
             service: parts.service,
+            plugins: parts.plugins,
             auth: parts.auth,
             limits: parts.limits,
             metrics: parts.metrics,

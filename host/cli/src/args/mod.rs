@@ -2,6 +2,7 @@
 
 pub mod bulk;
 pub mod dead;
+pub mod generations;
 pub mod outbox;
 pub mod rest;
 pub mod send;
@@ -96,7 +97,7 @@ pub enum Command {
     /// Transports: list, pause, resume, probe, provision
     #[command(subcommand)]
     Transport(rest::Transport),
-    /// Plugins: list the bundled ones, inspect any
+    /// Plugins: list, load, reload, rollback, inspect, verify, sign
     #[command(subcommand)]
     Plugin(rest::Plugin),
     /// Configuration: check, show, path

@@ -3,6 +3,7 @@
 use clap::{Args, Subcommand};
 use clap_complete::Shell;
 
+use super::generations;
 use super::serve::ConfigArgs;
 
 /// One screen.
@@ -56,13 +57,36 @@ pub struct Name {
 /// Plugins.
 #[derive(Debug, Subcommand)]
 #[command(
-    after_help = "Examples:\n  waybill plugin list\n  waybill plugin inspect http\n  waybill plugin inspect ./my-transport.wasm -o json"
+    after_help = "Examples:\n  waybill plugin list\n  waybill plugin reload orders\n  waybill plugin inspect http\n  waybill plugin inspect ./my-transport.wasm -o json"
 )]
 pub enum Plugin {
-    /// The ones in this binary
-    List,
+    /// The plugins of a host, with generation, signature and state
+    List(generations::List),
+    /// Hand a component over to a host: tried, then live
+    Load(generations::Load),
+    /// Have a host read a plugin from its source again
+    Reload(generations::Reload),
+    /// Go back to the generation before
+    Rollback(generations::Rollback),
+    /// Is a component the one that was meant, and who signed it
+    Verify(generations::Verify),
+    /// Sign a component
+    Sign(generations::Sign),
+    /// Make a key to sign with
+    Keygen(generations::Keygen),
     /// What a plugin is and asks for: manifest, world, grants it wants, digest
     Inspect(Inspect),
+}
+
+impl Plugin {
+    /// Whether it is about a running host, not about files of this machine.
+    pub fn asks_a_host(&self) -> bool {
+        match self {
+            Self::List(args) => !args.bundled,
+            Self::Load(_) | Self::Reload(_) | Self::Rollback(_) => true,
+            Self::Verify(_) | Self::Sign(_) | Self::Keygen(_) | Self::Inspect(_) => false,
+        }
+    }
 }
 
 /// Which plugin.

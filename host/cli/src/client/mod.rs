@@ -178,6 +178,22 @@ impl Client {
         self.answer(request.body(body)).await
     }
 
+    /// Puts a component in its place.
+    pub async fn put_component(
+        &self,
+        path: &[&str],
+        query: &[(&str, &str)],
+        headers: &[(&str, &str)],
+        body: Vec<u8>,
+    ) -> Result<Answer, ClientError> {
+        let mut request = self.request(Method::PUT, path, query)?;
+        request = request.header(reqwest::header::CONTENT_TYPE, "application/wasm");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        self.answer(request.body(body)).await
+    }
+
     /// Gets an answer whose status is part of it (`/readyz` says 503 with a body of its own).
     pub async fn get_any(&self, path: &[&str]) -> Result<Answer, ClientError> {
         let (status, url, bytes) = self.send(self.request(Method::GET, path, &[])?).await?;

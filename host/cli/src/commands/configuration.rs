@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
-use waybill_sandbox::{Sandbox, SandboxOptions};
 
 use crate::args::Format;
 use crate::args::rest::{Config as Command, ConfigCheck, ConfigPath, ConfigShow};
@@ -51,13 +50,12 @@ async fn check(args: &ConfigCheck, format: Format, term: &mut Term) -> Result<()
 
 /// Loads the plugins of a configuration as `serve` would; answers warnings.
 pub async fn load_plugins(config: &Config) -> Result<Vec<String>, CliError> {
-    let sandbox = Sandbox::new(SandboxOptions { cache_dir: config.plugins.cache.clone(), ..SandboxOptions::default() })
-        .map_err(|error| {
-            // The cache is often beside the data: what is wrong with that folder is the better reason.
-            let of_cache = CliError::Host { code: error.code(), what: error.to_string(), exit: Exit::Usage };
-            data::check(config).err().unwrap_or(of_cache)
-        })?;
-    match plugins::prepare(&sandbox, config).await {
+    let fleet = crate::serve::compose::fleet(config).map_err(|error| {
+        // The cache is often beside the data: what is wrong with that folder is the better reason.
+        let of_cache = CliError::Host { code: error.code(), what: error.to_string(), exit: Exit::Usage };
+        data::check(config).err().unwrap_or(of_cache)
+    })?;
+    match plugins::prepare(&fleet, config).await {
         Ok(prepared) => Ok(plugins::warnings(&prepared)),
         Err(errors) => Err(plugins_failed(&errors)),
     }

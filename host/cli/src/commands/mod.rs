@@ -10,6 +10,7 @@ mod lists;
 mod messages;
 mod one;
 mod outbox;
+mod plugin;
 mod provision;
 mod send;
 mod status;
@@ -35,7 +36,9 @@ pub async fn run(cli: Cli, term: &mut Term) -> Result<(), CliError> {
         Command::Completions(args) => return completions::run(&args, term),
         Command::Version => return version::run(format, term),
         Command::Config(command) => return configuration::run(&command, format, term).await,
-        Command::Plugin(command) => return plugin(&command, format, term),
+        Command::Plugin(command) if !command.asks_a_host() => {
+            return crate::plugins::command::run(&command, format, term);
+        }
         Command::Doctor(args) => return crate::doctor::run(&args, format, term).await,
         _ => {}
     }
@@ -48,17 +51,11 @@ pub async fn run(cli: Cli, term: &mut Term) -> Result<(), CliError> {
         Command::Outbox(command) => outbox::run(&command, context).await,
         Command::Dead(command) => dead::run(command, context).await,
         Command::Transport(command) => transport::run(&command, context).await,
+        Command::Plugin(command) => plugin::run(&command, context).await,
         Command::Audit(command) => audit::run(&command, context).await,
         // Handled above, or by the program before this.
-        Command::Serve(_)
-        | Command::Plugin(_)
-        | Command::Config(_)
-        | Command::Doctor(_)
-        | Command::Completions(_)
-        | Command::Version => Ok(()),
+        Command::Serve(_) | Command::Config(_) | Command::Doctor(_) | Command::Completions(_) | Command::Version => {
+            Ok(())
+        }
     }
-}
-
-fn plugin(command: &crate::args::rest::Plugin, format: Format, term: &mut Term) -> Result<(), CliError> {
-    crate::plugins::command::run(command, format, term)
 }

@@ -6,10 +6,12 @@ use std::path::{Path, PathBuf};
 use directories::ProjectDirs;
 use waybill_core::port::workers::EXTERNAL;
 use waybill_core::route::{Pattern, Route, Routes};
+use waybill_sandbox::SlotPolicy;
 
 use super::document::{self, Entry, Table, Value};
 use super::later;
 use super::model::{AuthToken, Config, PluginSource, TenantSettings, TransportSettings};
+use super::plugins::Known;
 use super::problem::{ConfigError, Origin, Position, Problem, nearest};
 use super::reader::{Flag, KeyInfo, Reader, Section};
 use super::{sections, tokens};
@@ -96,13 +98,13 @@ fn read(text: &str, inputs: &Inputs) -> Result<Config, ConfigError> {
     let mut reader = Reader::new(&file, &inputs.env, &inputs.flags);
     check_sections(&mut reader, &root);
     let mut warnings = Vec::new();
-    let bundled = inputs.bundled.as_slice();
     let store = sections::store(fixed(&mut reader, &root, "store"), &file, inputs.data.as_deref());
     let (server, listen_origin) = sections::server(fixed(&mut reader, &root, "server"));
-    let outbox = sections::outbox(fixed(&mut reader, &root, "outbox"), bundled);
-    let dead = sections::dead(fixed(&mut reader, &root, "dead"));
     let plugins = sections::plugin_settings(fixed(&mut reader, &root, "plugins"), &file, inputs.cache.clone());
-    let (transports, routes) = transports_and_routes(&mut reader, &root, bundled, &mut warnings);
+    let known = Known { bundled: &inputs.bundled, folder: plugins.folder.as_deref() };
+    let outbox = sections::outbox(fixed(&mut reader, &root, "outbox"), &known);
+    let dead = sections::dead(fixed(&mut reader, &root, "dead"));
+    let (transports, routes) = transports_and_routes(&mut reader, &root, &known, &mut warnings);
     let tenants = tenants(&mut reader, &root);
     let tokens = auth(&mut reader, &root, &file);
     let limits = sections::limits(fixed(&mut reader, &root, "limits"));
@@ -223,7 +225,7 @@ fn tables_of<'d>(reader: &mut Reader<'_>, entry: Option<&'d Entry>, path: &str) 
 fn transports_and_routes<'d>(
     reader: &mut Reader<'d>,
     root: &'d Table,
-    bundled: &[&str],
+    known: &Known<'_>,
     warnings: &mut Vec<String>,
 ) -> (Vec<TransportSettings>, Routes) {
     let mut transports = Vec::new();
@@ -243,7 +245,7 @@ fn transports_and_routes<'d>(
         let path = format!("transport.{}", entry.name);
         let Some(table) = table_of(reader, entry, &path) else { continue };
         let section = Section::new(reader, path, "transport.NAME", Some(table), false);
-        transports.extend(sections::transport(section, &entry.name, bundled, warnings));
+        transports.extend(sections::transport(section, &entry.name, known));
     }
     let mut routes: Vec<Route> = Vec::new();
     let tables = tables_of(reader, root.entry("route"), "route");
@@ -269,7 +271,7 @@ fn transports_and_routes<'d>(
         routes.push(route.value);
     }
     if none {
-        return default_http(bundled);
+        return default_http(known.bundled);
     }
     for name in names.iter().filter(|name| !routes.iter().any(|route| route.transport == **name)) {
         warnings.push(format!("no [[route]] names transport {name:?}: it gets nothing to send"));
@@ -305,6 +307,9 @@ fn default_http(bundled: &[&str]) -> (Vec<TransportSettings>, Routes) {
         http_in_flight: None,
         http_per_peer: None,
         provision: false,
+        sha256: None,
+        watch: false,
+        policy: SlotPolicy::default(),
     };
     (vec![transport], Routes(vec![Route::new(pattern, "http")]))
 }

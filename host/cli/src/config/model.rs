@@ -7,6 +7,7 @@ use std::time::Duration;
 use waybill_core::backoff::RetryPolicy;
 use waybill_core::limits::SchedulerLimits;
 use waybill_core::route::Routes;
+use waybill_sandbox::{PublicKey, SlotPolicy};
 use waybill_server::auth::Role;
 
 use super::reader::{KeyInfo, Shown};
@@ -156,6 +157,12 @@ pub struct DeadSettings {
 pub struct PluginSettings {
     /// Folder for compiled components; none = compile at every start.
     pub cache: Option<PathBuf>,
+    /// Folder of components that are named without a path.
+    pub folder: Option<PathBuf>,
+    /// Keys whose signatures count, by name.
+    pub trusted_keys: Vec<(String, PublicKey)>,
+    /// A component that isn't bundled must be signed by one of them.
+    pub require_signature: bool,
 }
 
 /// Where a component comes from.
@@ -196,6 +203,12 @@ pub struct TransportSettings {
     pub http_per_peer: Option<u64>,
     /// Create what is missing at the peer before it serves.
     pub provision: bool,
+    /// Digest that the component must have.
+    pub sha256: Option<String>,
+    /// Load its file again when it changes.
+    pub watch: bool,
+    /// How a new version takes over.
+    pub policy: SlotPolicy,
 }
 
 /// `[[tenant]]`.

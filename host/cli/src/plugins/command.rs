@@ -13,8 +13,13 @@ use crate::term::Term;
 /// Runs one of them.
 pub fn run(command: &Plugin, format: Format, term: &mut Term) -> Result<(), CliError> {
     match command {
-        Plugin::List => list(format, term),
+        Plugin::List(_) => list(format, term),
+        Plugin::Verify(args) => super::keys::check(args, format, term),
+        Plugin::Sign(args) => super::keys::sign(args, format, term),
+        Plugin::Keygen(args) => super::keys::keygen(args, format, term),
         Plugin::Inspect(args) => show(&args.plugin, format, term),
+        // About a running host: asked there.
+        Plugin::Load(_) | Plugin::Reload(_) | Plugin::Rollback(_) => Ok(()),
     }
 }
 

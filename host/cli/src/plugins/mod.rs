@@ -1,12 +1,16 @@
 //! Plugins of a configuration: found, loaded, and checked against what the configuration says of them.
 
 pub mod command;
+mod keys;
+pub mod service;
 
 use serde_json::Value;
 use thiserror::Error;
-use waybill_sandbox::{Grants, LoadedPlugin, Sandbox, SandboxError, World, check_config};
+use waybill_sandbox::{
+    ComponentSource, Fleet, ForStart, Grants, LoadedPlugin, SandboxError, SwapError, Trust, World, check_config,
+};
 
-use crate::config::{Config, PluginSource, TransportSettings};
+use crate::config::{Config, PluginSettings, PluginSource, TransportSettings};
 
 /// Version of the plugin contract that this host serves.
 pub const CONTRACT: &str = waybill_sandbox::CONTRACT_VERSION;
@@ -18,15 +22,17 @@ pub struct PluginError {
     /// `[transport.x]` or `outbox.backoff`.
     pub endpoint: String,
     /// Why.
-    pub cause: SandboxError,
+    pub cause: SwapError,
 }
 
 /// A transport whose plugin is loaded and whose settings fit it.
 pub struct Prepared {
     /// As configured.
     pub settings: TransportSettings,
+    /// Where its plugin comes from.
+    pub source: ComponentSource,
     /// Its plugin.
-    pub plugin: LoadedPlugin,
+    pub loaded: ForStart,
     /// What it may do.
     pub grants: Grants,
 }
@@ -47,41 +53,36 @@ pub struct Plugins {
     pub backoff: Option<PreparedBackoff>,
 }
 
-/// Where the sandbox reads a plugin from.
-pub fn source(plugin: &PluginSource) -> Option<waybill_sandbox::PluginSource> {
+/// Where a plugin's component comes from.
+pub fn source(plugin: &PluginSource) -> Result<ComponentSource, SandboxError> {
     match plugin {
-        PluginSource::File(path) => Some(waybill_sandbox::PluginSource::File(path.clone())),
-        PluginSource::Bundled(name) => {
-            waybill_bundled::find(name).map(|bundled| waybill_sandbox::PluginSource::Embedded(bundled.component))
-        }
+        PluginSource::File(path) => Ok(ComponentSource::File(path.clone())),
+        PluginSource::Bundled(name) => match waybill_bundled::find(name) {
+            Some(bundled) => Ok(ComponentSource::Bundled { name: name.clone(), component: bundled.component }),
+            // The configuration has only names that are bundled.
+            None => Err(SandboxError::Read { path: name.clone(), cause: "it isn't bundled".into() }),
+        },
     }
 }
 
-/// Loads one plugin.
-async fn load(sandbox: &Sandbox, plugin: &PluginSource, world: World) -> Result<LoadedPlugin, SandboxError> {
-    match source(plugin) {
-        Some(source) => sandbox.load(source, world).await,
-        // The configuration has only names that are bundled.
-        None => Err(SandboxError::Read { path: format!("{plugin:?}"), cause: "it isn't bundled".into() }),
-    }
+/// Whose signatures count.
+pub fn trust(settings: &PluginSettings) -> Trust {
+    Trust { keys: settings.trusted_keys.iter().cloned().collect(), required: settings.require_signature }
 }
 
 /// Loads every plugin of a configuration and checks its settings; all that is wrong is answered.
-pub async fn prepare(sandbox: &Sandbox, config: &Config) -> Result<Plugins, Vec<PluginError>> {
+pub async fn prepare(fleet: &Fleet, config: &Config) -> Result<Plugins, Vec<PluginError>> {
     let mut errors = Vec::new();
     let mut transports = Vec::new();
     for settings in &config.transports {
-        match prepare_one(sandbox, settings).await {
+        match prepare_one(fleet, settings).await {
             Ok(prepared) => transports.push(prepared),
             Err(cause) => errors.push(PluginError { endpoint: format!("[transport.{}]", settings.name), cause }),
         }
     }
     let mut backoff = None;
     if let Some((plugin, document)) = &config.outbox.backoff.plugin {
-        let loaded = load(sandbox, plugin, World::Backoff).await;
-        let checked =
-            loaded.and_then(|plugin| check_config(plugin.manifest(), "outbox.backoff", document).map(|_| plugin));
-        match checked {
+        match load_backoff(fleet, plugin, document).await {
             Ok(plugin) => backoff = Some(PreparedBackoff { plugin, config: document.clone() }),
             Err(cause) => errors.push(PluginError { endpoint: "outbox.backoff".into(), cause }),
         }
@@ -89,18 +90,33 @@ pub async fn prepare(sandbox: &Sandbox, config: &Config) -> Result<Plugins, Vec<
     if errors.is_empty() { Ok(Plugins { transports, backoff }) } else { Err(errors) }
 }
 
-async fn prepare_one(sandbox: &Sandbox, settings: &TransportSettings) -> Result<Prepared, SandboxError> {
-    let plugin = load(sandbox, &settings.plugin, World::Transport).await?;
+async fn load_backoff(fleet: &Fleet, plugin: &PluginSource, document: &Value) -> Result<LoadedPlugin, SwapError> {
+    let plugin = fleet.load(&source(plugin)?, None, World::Backoff).await?;
+    check_config(plugin.manifest(), "outbox.backoff", document)?;
+    Ok(plugin)
+}
+
+/// Loads the plugin of one transport and checks its settings.
+pub async fn prepare_one(fleet: &Fleet, settings: &TransportSettings) -> Result<Prepared, SwapError> {
+    let source = source(&settings.plugin)?;
+    let loaded = fleet.load_for_start(&settings.name, &source, settings.sha256.as_deref()).await?;
+    let plugin = &loaded.plugin;
     check_config(plugin.manifest(), &settings.name, &settings.config)?;
     if settings.provision && !plugin.provisions() {
         let (endpoint, plugin) = (settings.name.clone(), plugin.manifest().name.clone());
-        return Err(SandboxError::NoProvisioning { endpoint, plugin });
+        return Err(SandboxError::NoProvisioning { endpoint, plugin }.into());
     }
+    let grants = grants(settings)?;
+    Ok(Prepared { settings: settings.clone(), source, loaded, grants })
+}
+
+/// What a transport's settings grant.
+fn grants(settings: &TransportSettings) -> Result<Grants, SandboxError> {
     let mut grants = Grants::none().allow(settings.allow.iter().map(String::as_str))?;
     grants.secrets = settings.secrets.iter().cloned().collect();
     grants.memory_bytes = settings.memory.and_then(|bytes| usize::try_from(bytes).ok());
     grants.kv = settings.kv.and_then(|bytes| usize::try_from(bytes).ok()).map(kv_quota);
-    Ok(Prepared { settings: settings.clone(), plugin, grants })
+    Ok(grants)
 }
 
 /// A quota of so many bytes in all.
@@ -111,8 +127,8 @@ fn kv_quota(bytes: usize) -> waybill_core::port::kv::KvQuota {
 /// What a configuration says of a plugin that the plugin doesn't ask for: it has no effect.
 pub fn warnings(plugins: &Plugins) -> Vec<String> {
     let mut warnings = Vec::new();
-    for Prepared { settings, plugin, grants } in &plugins.transports {
-        let ask = &plugin.manifest().ask;
+    for Prepared { settings, loaded, grants, .. } in &plugins.transports {
+        let ask = &loaded.plugin.manifest().ask;
         for (name, _) in settings.secrets.iter().filter(|(name, _)| !ask.secrets.contains(name)) {
             warnings.push(format!("[transport.{}]: the plugin asks for no secret {name:?}", settings.name));
         }

@@ -8,22 +8,29 @@ use waybill_core::ids::Tenant;
 use waybill_core::port::transport::{ErrorKind, Transport};
 use waybill_engine::{Engine, EngineConfig, Retries, Stores, SystemClock};
 use waybill_sandbox::{
-    PluginLimits, Sandbox, SandboxError, SandboxOptions, TransportSettings, WasmBackoff, WasmTransport,
+    Fleet, FleetOptions, ForStart, PluginLimits, Sandbox, SandboxError, SandboxOptions, TransportSettings,
+    TransportSpec, WasmBackoff,
 };
 use waybill_store::{OpenError, StoreConfig, SurrealStore};
 
 use crate::config::{Config, OnDead};
 use crate::exit::{CliError, Exit};
-use crate::plugins::{Plugins, Prepared, PreparedBackoff};
+use crate::plugins::{self, Plugins, Prepared, PreparedBackoff};
 use crate::term::Term;
 
-/// Builds the plugin host.
-pub fn sandbox(config: &Config) -> Result<Sandbox, CliError> {
-    let options = SandboxOptions { cache_dir: config.plugins.cache.clone(), ..SandboxOptions::default() };
-    Sandbox::new(options).map_err(|error| of_sandbox(&error))
+/// What plugins leave for the next start lies in this folder of the compile cache.
+const STATE_FOLDER: &str = "generations";
+
+/// Builds the plugin host and the fleet of its transports, with none in it yet.
+pub fn fleet(config: &Config) -> Result<Fleet, SandboxError> {
+    let settings = &config.plugins;
+    let options = SandboxOptions { cache_dir: settings.cache.clone(), ..SandboxOptions::default() };
+    let state = settings.cache.as_ref().map(|cache| cache.join(STATE_FOLDER));
+    let options_of_fleet = FleetOptions { trust: plugins::trust(settings), folder: settings.folder.clone(), state };
+    Fleet::new(Sandbox::new(options)?, options_of_fleet)
 }
 
-fn of_sandbox(error: &SandboxError) -> CliError {
+pub fn of_sandbox(error: &SandboxError) -> CliError {
     CliError::Host { code: error.code(), what: error.to_string(), exit: Exit::Usage }
 }
 
@@ -70,7 +77,12 @@ fn secret(reference: &str, term: &Term) -> Result<String, CliError> {
 }
 
 /// Starts transports and the engine over them.
-pub async fn engine(config: &Config, plugins: Plugins, store: &Arc<SurrealStore>) -> Result<Engine, CliError> {
+pub async fn engine(
+    config: &Config,
+    plugins: Plugins,
+    fleet: &Fleet,
+    store: &Arc<SurrealStore>,
+) -> Result<Engine, CliError> {
     let host = host_name();
     let mut transports: Vec<Arc<dyn Transport>> = Vec::new();
     let mut send_timeouts = BTreeMap::new();
@@ -83,7 +95,7 @@ pub async fn engine(config: &Config, plugins: Plugins, store: &Arc<SurrealStore>
         if let Some(batch) = prepared.settings.max_batch {
             batches.insert(name.clone(), batch);
         }
-        transports.push(transport(config, prepared, &host, store).await?);
+        transports.push(transport(config, prepared, fleet, &host, store).await?);
     }
     let component = match plugins.backoff {
         Some(PreparedBackoff { plugin, config }) => {
@@ -136,25 +148,42 @@ pub async fn engine(config: &Config, plugins: Plugins, store: &Arc<SurrealStore>
 async fn transport(
     config: &Config,
     prepared: Prepared,
+    fleet: &Fleet,
     host: &str,
     store: &Arc<SurrealStore>,
 ) -> Result<Arc<dyn Transport>, CliError> {
-    let Prepared { settings, plugin, grants } = prepared;
+    let (spec, loaded) = spec(config, prepared, host, store);
+    let name = spec.settings.name.clone();
+    let (slot, opened) = fleet.start(spec, loaded).await.map_err(|error| of_sandbox(&error))?;
+    if let Err(error) = opened {
+        if matches!(error, SandboxError::Open { kind: ErrorKind::InvalidConfig, .. }) {
+            slot.close(Duration::from_secs(1)).await;
+            return Err(of_sandbox(&error));
+        }
+        tracing::warn!(transport = %name, code = error.code(), %error, "a transport isn't open yet: its messages wait while it is tried again");
+    }
+    Ok(Arc::new(slot))
+}
+
+/// A prepared transport as the fleet takes it, and its plugin.
+fn spec(config: &Config, prepared: Prepared, host: &str, store: &Arc<SurrealStore>) -> (TransportSpec, ForStart) {
+    let Prepared { settings, source, loaded, grants } = prepared;
     let normal = PluginLimits::default();
     let count =
         |number: Option<u64>, normal: usize| number.and_then(|number| usize::try_from(number).ok()).unwrap_or(normal);
-    let memory = grants.memory_bytes;
     let limits = PluginLimits {
         max_batch: settings.max_batch.unwrap_or(config.outbox.batch),
         max_batch_bytes: config.outbox.batch_bytes,
         http_in_flight: count(settings.http_in_flight, normal.http_in_flight),
         http_per_peer: count(settings.http_per_peer, normal.http_per_peer),
         ..normal
-    }
-    .with_memory(&plugin.manifest().ask, memory);
-    let (transport, opened) = WasmTransport::start_supervised(
-        plugin,
-        TransportSettings {
+    };
+    let spec = TransportSpec {
+        source,
+        sha256: settings.sha256,
+        watch: settings.watch,
+        policy: settings.policy,
+        settings: TransportSettings {
             instances: settings.instances,
             config: settings.config,
             grants,
@@ -162,19 +191,10 @@ async fn transport(
             host_id: host.to_owned(),
             limits,
             provision: settings.provision,
-            ..TransportSettings::new(settings.name.clone())
+            ..TransportSettings::new(settings.name)
         },
-    )
-    .await
-    .map_err(|error| of_sandbox(&error))?;
-    if let Err(error) = opened {
-        if matches!(error, SandboxError::Open { kind: ErrorKind::InvalidConfig, .. }) {
-            transport.close(Duration::from_secs(1)).await;
-            return Err(of_sandbox(&error));
-        }
-        tracing::warn!(transport = %settings.name, code = error.code(), %error, "a transport isn't open yet: its messages wait while it is tried again");
-    }
-    Ok(transport)
+    };
+    (spec, loaded)
 }
 
 /// Name of this machine.

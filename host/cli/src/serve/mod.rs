@@ -4,7 +4,7 @@
 //! before the store is opened, and nothing is served before everything stands. A transport whose peer doesn't answer is no
 //! reason not to start: it stays supervised and its messages wait.
 
-mod compose;
+pub(crate) mod compose;
 mod logging;
 mod signals;
 
@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
 use waybill_engine::Engine;
 use waybill_server::auth::{Authenticator, StaticTokens, TokenRecord};
 use waybill_server::error::ServerError;
@@ -23,6 +24,7 @@ use crate::config::{AuthToken, Config, ServerSettings};
 use crate::data;
 use crate::exit::{CliError, Exit};
 use crate::plugins;
+use crate::plugins::service::Audited;
 use crate::setup;
 use crate::term::Term;
 use signals::Signals;
@@ -59,8 +61,8 @@ async fn host(config: Config, term: &mut Term) -> Result<(), CliError> {
     let listener = bind(config.server.listen, auth.is_some()).await.map_err(of_server)?;
     // Compiled plugins are often kept beside the data: what is wrong with the folder is told as such.
     data::check(&config)?;
-    let sandbox = compose::sandbox(&config)?;
-    let prepared = plugins::prepare(&sandbox, &config)
+    let fleet = compose::fleet(&config).map_err(|error| compose::of_sandbox(&error))?;
+    let prepared = plugins::prepare(&fleet, &config)
         .await
         .map_err(|errors| crate::commands::configuration::plugins_failed(&errors))?;
     for warning in plugins::warnings(&prepared) {
@@ -71,9 +73,15 @@ async fn host(config: Config, term: &mut Term) -> Result<(), CliError> {
         store = opened => store?,
         () = signals.end() => return Ok(()),
     };
-    let engine = Arc::new(compose::engine(&config, prepared, &store).await?);
+    let engine = Arc::new(compose::engine(&config, prepared, &fleet, &store).await?);
+    let watching = CancellationToken::new();
+    let watch = tokio::spawn({
+        let (fleet, watching) = (fleet.clone(), watching.clone());
+        async move { fleet.watch(watching).await }
+    });
     let server = Server::new(Parts {
         service: engine.outbox(),
+        plugins: Some(Arc::new(Audited::new(fleet, Arc::clone(&store) as _))),
         auth,
         limits: limits(&config.server),
         metrics: Some(metrics),
@@ -85,6 +93,9 @@ async fn host(config: Config, term: &mut Term) -> Result<(), CliError> {
     let shutdown = shutdown(signals, Arc::clone(&engine), drain);
     let drained = server.run(vec![listener], shutdown, CONNECTIONS_TIMEOUT).await.map_err(of_server)?;
     ready.abort();
+    watching.cancel();
+    // It does nothing by halves: what it began ends in tasks of its own.
+    let _ended = watch.await;
     // The tasks that hold the store are gone by now; what it says while closing is worth a line, not a failure.
     if let Err(error) = store.close().await {
         tracing::warn!(code = error.code(), %error, "the store didn't close in good order");

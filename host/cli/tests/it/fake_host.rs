@@ -68,6 +68,7 @@ impl FakeHost {
                 tell.send(listener.local_addr().unwrap()).unwrap();
                 let server = Server::new(Parts {
                     service,
+                    plugins: None,
                     auth,
                     limits: Limits::default(),
                     metrics: None,

@@ -116,6 +116,11 @@ impl Fleet {
         Ok(Self(Arc::new(Inner { sandbox, trust, folder, state, entries: RwLock::default() })))
     }
 
+    /// The plugin host that it loads with.
+    pub fn sandbox(&self) -> &Sandbox {
+        &self.0.sandbox
+    }
+
     /// Changes whose signatures count and which folder is looked into, from the next load.
     pub fn configure(&self, trust: Trust, folder: Option<PathBuf>) {
         *self.0.trust.write() = trust;
@@ -148,25 +153,19 @@ impl Fleet {
     /// before any is made live.
     pub async fn stage(&self, spec: TransportSpec, plugin: LoadedPlugin) -> Result<StagedChange, SwapError> {
         let entry = self.entry(&spec.settings.name)?;
-        // The order in which its generations follow is that of the new configuration.
-        let before = entry.slot.policy();
-        entry.slot.set_policy(spec.policy);
-        match entry.slot.stage(plugin, spec.settings.clone(), StageOptions::default()).await {
-            Ok(staged) => Ok(StagedChange { staged, spec }),
-            Err(error) => {
-                entry.slot.set_policy(before);
-                Err(error)
-            }
-        }
+        let options = StageOptions { policy: Some(spec.policy), ..StageOptions::default() };
+        let staged = entry.slot.stage(plugin, spec.settings.clone(), options).await?;
+        Ok(StagedChange { staged, spec })
     }
 
     /// Makes a tried change live; see [`Slot::swap`].
     pub async fn swap(&self, change: StagedChange) -> Result<Swapped, SwapError> {
         let StagedChange { staged, spec } = change;
         let entry = self.entry(&spec.settings.name)?;
+        let swapped = entry.slot.swap(staged).await?;
         *entry.spec.lock() = spec;
         *entry.fallback.lock() = None;
-        entry.slot.swap(staged).await
+        Ok(swapped)
     }
 
     /// Forgets a transport that was removed. Whoever has its slot closes it.

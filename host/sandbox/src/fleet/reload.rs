@@ -163,7 +163,7 @@ impl Fleet {
         let plugin = self.load_fetched(fetched, pin.as_deref(), World::Transport).await?;
         slot.advance(number, Phase::Linked);
         let settings = entry.spec.lock().settings.clone();
-        slot.stage(plugin, settings, StageOptions { force, number: Some(number) }).await
+        slot.stage(plugin, settings, StageOptions { force, number: Some(number), policy: None }).await
     }
 
     async fn load_fetched(

@@ -40,7 +40,8 @@ impl Fleet {
                     continue;
                 };
                 let Some(known) = seen.get_mut(&name) else {
-                    seen.insert(name, Seen { look, done: look });
+                    // Looked at once anew: it may have changed since it was loaded.
+                    seen.insert(name, Seen { look, done: [None; 2] });
                     continue;
                 };
                 let stands_still = std::mem::replace(&mut known.look, look) == look;

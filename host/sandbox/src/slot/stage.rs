@@ -7,7 +7,7 @@ use waybill_core::port::transport::{ErrorKind, Health};
 
 use super::generation::Recipe;
 use super::life::{Phase, Why};
-use super::{ReloadPolicy, Shared, Slot, SwapError, clock, named};
+use super::{ReloadPolicy, Shared, Slot, SlotPolicy, SwapError, clock, named};
 use crate::error::SandboxError;
 use crate::load::LoadedPlugin;
 use crate::transport::{TransportSettings, WasmTransport};
@@ -19,6 +19,8 @@ pub struct StageOptions {
     pub force: bool,
     /// The candidate that [`Slot::candidate`] began; none = begin one.
     pub number: Option<u32>,
+    /// How generations follow each other from this one on; none = as before.
+    pub policy: Option<SlotPolicy>,
 }
 
 /// A generation that has been tried and waits to be made live by [`Slot::swap`]. Dropping it gives it up.
@@ -27,6 +29,7 @@ pub struct Staged {
     pub(super) number: u32,
     pub(super) recipe: Recipe,
     pub(super) force: bool,
+    pub(super) policy: SlotPolicy,
     /// Its instances, open; none with `stop-start`.
     pub(super) transport: Option<Arc<WasmTransport>>,
     /// Room for the one that will drain.
@@ -98,14 +101,9 @@ impl Slot {
             None => slot.life.lock().begin(plugin.digest(), Some(named(&plugin)), Phase::Linked, clock::now()),
         };
         let settings = TransportSettings { name: slot.name.clone(), generation: number, ..settings };
-        let mut staged = Staged {
-            slot,
-            number,
-            recipe: Recipe { plugin, settings },
-            force: options.force,
-            transport: None,
-            room: None,
-        };
+        let policy = options.policy.unwrap_or_else(|| *slot.policy.lock());
+        let recipe = Recipe { plugin, settings };
+        let mut staged = Staged { slot, number, recipe, force: options.force, policy, transport: None, room: None };
         match staged.prepare().await {
             Ok(()) => Ok(staged),
             Err(error) => {
@@ -164,7 +162,7 @@ impl Staged {
             }
             Err(error) => self.weigh(error)?,
         }
-        if self.slot.policy.lock().reload == ReloadPolicy::StopStart {
+        if self.policy.reload == ReloadPolicy::StopStart {
             return Ok(());
         }
         let (transport, opened) = WasmTransport::start_supervised(plugin, settings).await?;

@@ -17,6 +17,9 @@ use crate::transport::{TransportSettings, WasmTransport};
 /// Time for a drained generation's instances to say goodbye to their peer.
 const GOODBYE: Duration = Duration::from_secs(5);
 
+/// Time for calls under way on a generation that is rolled back by itself, where its successor has to wait for them.
+const FAILED_DRAIN: Duration = Duration::from_secs(1);
+
 /// A generation is live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Swapped {
@@ -74,7 +77,8 @@ impl Shared {
             },
         };
         let generation = Generation::new(number, recipe, transport);
-        let probation = self.policy.lock().probation;
+        *self.policy.lock() = staged.policy;
+        let probation = staged.policy.probation;
         self.life.lock().go_live(number, probation, clock::now());
         let old = self.install(generation, room);
         self.count_swap("live");
@@ -105,7 +109,9 @@ impl Shared {
         let recipe = Recipe { plugin: earlier.plugin, settings };
         let opened = async {
             if self.policy.lock().reload == ReloadPolicy::StopStart {
-                self.stop().await;
+                let within = self.policy.lock().drain_timeout;
+                // What fails isn't waited for as long as what works.
+                self.stop(if cause == Cause::Automatic { within.min(FAILED_DRAIN) } else { within }).await;
             }
             // Not waited for: calls wait in its lanes while it opens, and if it can't, the one that failed couldn't either.
             WasmTransport::spawn(recipe.plugin.clone(), recipe.settings.clone())
@@ -145,15 +151,15 @@ impl Shared {
         self.prune();
         let (slot, number) = (Arc::clone(self), old.number);
         self.tasks.spawn(async move {
-            slot.drain(&old).await;
+            let within = slot.policy.lock().drain_timeout;
+            slot.drain(&old, within).await;
             drop(room);
         });
         number
     }
 
     /// Waits for the calls under way on a generation and ends its instances.
-    async fn drain(&self, old: &Generation) {
-        let within = self.policy.lock().drain_timeout;
+    async fn drain(&self, old: &Generation, within: Duration) {
         let drained = tokio::select! {
             drained = old.drained(within) => drained,
             () = self.closed.cancelled() => true,
@@ -166,18 +172,19 @@ impl Shared {
     }
 
     /// Closes the place to new calls and ends who serves.
-    async fn stop(&self) {
+    async fn stop(&self, within: Duration) {
         let old = {
             let mut place = self.place.write();
             place.is_open = false;
             Arc::clone(&place.generation)
         };
-        self.drain(&old).await;
+        self.drain(&old, within).await;
     }
 
     /// `stop-start`: the old one ends, the new one opens; or the old one again.
     async fn stop_and_open(self: &Arc<Self>, recipe: &Recipe, force: bool) -> Result<Arc<WasmTransport>, SwapError> {
-        self.stop().await;
+        let within = self.policy.lock().drain_timeout;
+        self.stop(within).await;
         let started = WasmTransport::start_supervised(recipe.plugin.clone(), recipe.settings.clone()).await;
         let (transport, opened) = match started {
             Ok(started) => started,

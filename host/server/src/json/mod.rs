@@ -10,6 +10,7 @@ pub mod instant;
 pub mod message;
 pub mod message_out;
 pub mod out;
+pub mod plugins;
 pub mod post;
 pub mod provision;
 pub mod requests;

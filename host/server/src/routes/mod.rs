@@ -5,6 +5,7 @@ mod messages;
 mod one;
 mod operations;
 mod outbox;
+mod plugins;
 mod query;
 mod system;
 mod transactions;
@@ -49,6 +50,10 @@ pub(crate) fn all() -> OpenApiRouter<App> {
         .routes(routes!(transports::resume))
         .routes(routes!(transports::probe))
         .routes(routes!(transports::provision))
+        .routes(routes!(plugins::list))
+        .routes(routes!(plugins::reload))
+        .routes(routes!(plugins::roll_back))
+        .routes(routes!(plugins::upload))
         .routes(routes!(system::audit))
         .routes(routes!(system::whoami))
         .routes(routes!(system::livez))

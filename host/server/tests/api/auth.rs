@@ -6,7 +6,7 @@ use waybill_server::auth::{Permission, Role};
 use waybill_server::limits::Limits;
 use waybill_server::server::permissions;
 
-use crate::support::{Api, get, post, token, with};
+use crate::support::{Api, get, post, put, token, with};
 
 /// A question that is right.
 const CHECK_DEDUP: &str =
@@ -30,6 +30,7 @@ fn example(method: &str, path: &str) -> Request<Body> {
     match method {
         "GET" => get(&path),
         "POST" => post(&path, body),
+        "PUT" => put(&path, body),
         other => panic!("no example for {other} {path}"),
     }
 }

@@ -17,6 +17,7 @@ mod live;
 mod messages;
 mod openapi;
 mod operations;
+mod plugins;
 mod support;
 mod system;
 mod workers;

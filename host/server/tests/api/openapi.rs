@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 use waybill_server::openapi::document;
 
-use crate::support::{Answer, Api, get, post};
+use crate::support::{Answer, Api, get, post, put};
 
 fn api_json() -> Value {
     serde_json::to_value(document()).unwrap()
@@ -63,6 +63,10 @@ fn every_call_of_the_surface_is_there() {
         "POST /v1/transports/{name}/resume",
         "POST /v1/transports/{name}/probe",
         "POST /v1/transports/{name}/provision",
+        "GET /v1/plugins",
+        "POST /v1/plugins/{name}/reload",
+        "POST /v1/plugins/{name}/rollback",
+        "PUT /v1/plugins/{name}/component",
         "GET /v1/audit",
         "GET /v1/whoami",
         "GET /livez",
@@ -175,7 +179,11 @@ async fn answers_are_as_documented() {
         for method in item.as_object().unwrap().keys() {
             let body = bodies.iter().find(|(path, _)| path == template).map_or("{}", |(_, body)| body);
             let path = template.replace("{id}", "x").replace("{name}", "web").replace("{code}", "OUTBOX.BUSY");
-            let ask = |path: &str, body: &'static str| if method == "get" { get(path) } else { post(path, body) };
+            let ask = |path: &str, body: &'static str| match method.as_str() {
+                "get" => get(path),
+                "put" => put(path, body),
+                _ => post(path, body),
+            };
             let good = api.send(ask(&path, body)).await;
             assert!(good.status.is_success(), "{method} {template}: {}", good.text);
             check(&document, method, template, &good);

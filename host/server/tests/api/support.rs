@@ -454,7 +454,8 @@ impl Answer {
 
 pub fn server(fake: Arc<Fake>, tokens: Option<Vec<TokenRecord>>, limits: Limits) -> Server {
     let auth = tokens.map(|tokens| Arc::new(StaticTokens::new(tokens).unwrap()) as Arc<_>);
-    Server::new(Parts { service: fake, auth, limits, metrics: None, version: "9.9.9".into() })
+    let plugins = Some(fake.clone() as Arc<_>);
+    Server::new(Parts { service: fake, plugins, auth, limits, metrics: None, version: "9.9.9".into() })
 }
 
 impl Api {
@@ -499,6 +500,15 @@ pub fn post(path: &str, body: impl Into<Body>) -> Request<Body> {
     Request::post(path)
         .header("host", "localhost:7070")
         .header("content-type", "application/json")
+        .body(body.into())
+        .unwrap()
+}
+
+/// A component in its place.
+pub fn put(path: &str, body: impl Into<Body>) -> Request<Body> {
+    Request::put(path)
+        .header("host", "localhost:7070")
+        .header("content-type", "application/wasm")
         .body(body.into())
         .unwrap()
 }

@@ -81,8 +81,14 @@ async fn requests_are_counted_by_template_and_never_by_address() {
     let handle = waybill_server::metrics::install(&[&[("tx_replay_total", "Dead letters replayed.")]]).unwrap();
     assert!(waybill_server::metrics::install(&[]).is_err(), "a second recorder was installed");
     let fake = Arc::new(Fake::default());
-    let parts =
-        Parts { service: fake, auth: None, limits: Limits::default(), metrics: Some(handle), version: "1".into() };
+    let parts = Parts {
+        service: fake,
+        plugins: None,
+        auth: None,
+        limits: Limits::default(),
+        metrics: Some(handle),
+        version: "1".into(),
+    };
     let router = Server::new(parts).router();
     send(&router, get("/v1/messages/order-4711")).await;
     send(&router, get("/secret/path")).await;

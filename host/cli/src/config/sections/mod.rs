@@ -1,23 +1,22 @@
 //! What each section of `waybill.toml` takes, with defaults and bounds.
 
 mod outbox;
+mod plugins;
 mod store;
 mod transport;
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use waybill_core::limits::SchedulerLimits;
 
-use super::kinds::{Set, beside};
-use super::model::{
-    DeadSettings, LimitSettings, LogFormat, LogSettings, OnDead, PluginSettings, ServerSettings, TenantSettings,
-};
+use super::kinds::Set;
+use super::model::{DeadSettings, LimitSettings, LogFormat, LogSettings, OnDead, ServerSettings, TenantSettings};
 use super::problem::Origin;
 use super::reader::Section;
 
 pub use outbox::outbox;
+pub use plugins::plugin_settings;
 pub use store::store;
 pub use transport::{route, transport};
 
@@ -69,22 +68,6 @@ pub fn dead(mut section: Section<'_, '_>) -> DeadSettings {
     let alert_at = section.integer("alert_at", 100, 0..=U32);
     section.done();
     DeadSettings { keep, on_dead: on_dead.unwrap_or(OnDead::FreeKey), alert_at }
-}
-
-/// Reads `[plugins]`.
-pub fn plugin_settings(mut section: Section<'_, '_>, file: &Path, default: Option<PathBuf>) -> PluginSettings {
-    let takes = "a folder, or \"off\"";
-    let written = match &default {
-        Some(default) => Some(section.text("cache", takes, &default.display().to_string())),
-        None => section.optional_text("cache", takes),
-    };
-    section.done();
-    let cache = written.and_then(|set| match set {
-        Set { value, .. } if value == "off" => None,
-        Set { value, origin: Origin::File { .. } } => Some(beside(file, &value)),
-        Set { value, .. } => Some(value.into()),
-    });
-    PluginSettings { cache }
 }
 
 /// Reads one `[[tenant]]`.

@@ -8,11 +8,11 @@ use waybill_core::limits::{PAYLOAD_BYTES_MAX_DEFAULT, REQUEST_MESSAGES_MAX};
 use super::{DAY, SECOND, U32, u32_of, usize_of};
 use crate::config::kinds::Set;
 use crate::config::model::{BackoffSettings, OutboxSettings};
-use crate::config::plugins;
+use crate::config::plugins::Known;
 use crate::config::reader::{Key, Section, same, times};
 
 /// Reads `[outbox]`.
-pub fn outbox(mut section: Section<'_, '_>, bundled: &[&str]) -> OutboxSettings {
+pub fn outbox(mut section: Section<'_, '_>, known: &Known<'_>) -> OutboxSettings {
     let max_attempts = section.integer(
         Key::new("max_attempts")
             .aliases(const { &[same("max_retries")] })
@@ -41,7 +41,7 @@ pub fn outbox(mut section: Section<'_, '_>, bundled: &[&str]) -> OutboxSettings 
     );
     let send_timeout = section.duration("send_timeout", Duration::from_secs(30), Duration::from_millis(100));
     let retry_after_max = section.duration("retry_after_max", Duration::from_secs(3600), Duration::ZERO);
-    let backoff = backoff(section.sub("backoff"), u32_of(max_attempts), bundled);
+    let backoff = backoff(section.sub("backoff"), u32_of(max_attempts), known);
     section.done();
     OutboxSettings {
         batch: u32_of(batch),
@@ -57,7 +57,7 @@ pub fn outbox(mut section: Section<'_, '_>, bundled: &[&str]) -> OutboxSettings 
     }
 }
 
-fn backoff(mut section: Section<'_, '_>, max_attempts: u32, bundled: &[&str]) -> BackoffSettings {
+fn backoff(mut section: Section<'_, '_>, max_attempts: u32, known: &Known<'_>) -> BackoffSettings {
     let normal = RetryPolicy::default();
     // Source documents 2 and 4 start their exponent one higher: base * 2^1 after the first failure.
     let base_ms = section.integer(
@@ -84,7 +84,7 @@ fn backoff(mut section: Section<'_, '_>, max_attempts: u32, bundled: &[&str]) ->
     }
     let plugin = section.optional_text("plugin", "a bundled policy, or the path of a .wasm");
     let config = section.document("config");
-    let source = plugin.and_then(|written| plugins::source(&mut section, &written, bundled));
+    let source = plugin.and_then(|written| known.source(&mut section, &written));
     section.done();
     BackoffSettings {
         policy: RetryPolicy { max_attempts, base_ms, factor, jitter, cap_ms, floor_ms },

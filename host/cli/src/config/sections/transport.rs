@@ -4,21 +4,17 @@ use std::time::Duration;
 
 use waybill_core::limits::REQUEST_MESSAGES_MAX;
 use waybill_core::route::{Pattern, Route};
+use waybill_sandbox::{ReloadPolicy, SlotPolicy};
 
 use super::{DAY, SIZE_MAX, u32_of};
 use crate::config::kinds::Set;
 use crate::config::model::TransportSettings;
-use crate::config::plugins;
+use crate::config::plugins::Known;
 use crate::config::problem::{Origin, Problem};
 use crate::config::reader::Section;
 
-/// Reads `[transport.NAME]`; warnings go to `warnings`.
-pub fn transport(
-    mut section: Section<'_, '_>,
-    name: &str,
-    bundled: &[&str],
-    warnings: &mut Vec<String>,
-) -> Option<TransportSettings> {
+/// Reads `[transport.NAME]`.
+pub fn transport(mut section: Section<'_, '_>, name: &str, plugins: &Known<'_>) -> Option<TransportSettings> {
     let good = !name.is_empty()
         && name.len() <= NAME_BYTES_MAX
         && name.bytes().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-' || c == b'_');
@@ -31,14 +27,11 @@ pub fn transport(
         section.problem_at(problem, section.at.clone());
     }
     let plugin = section.required_text("plugin", "a bundled plugin, or the path of a .wasm", "\"http\"");
-    let source = plugin.and_then(|written| plugins::source(&mut section, &written, bundled));
+    let source = plugin.and_then(|written| plugins.source(&mut section, &written));
     let instances = section.integer("instances", 1, 1..=64);
-    let reload = section.text("reload", "\"overlap\" or \"stop-start\"", "overlap");
-    if !matches!(reload.value.as_str(), "overlap" | "stop-start") {
-        section.refuse("reload", &reload, "it takes \"overlap\" or \"stop-start\"");
-    } else if reload.origin != Origin::Default {
-        warnings.push(format!("{}: reload has no effect yet: a change of plugin needs a restart", section.heading()));
-    }
+    let policy = policy(&mut section);
+    let sha256 = sha256(&mut section);
+    let watch = section.boolean("watch", false);
     let config = section.document("config");
     let (allow, kv) = allow(section.sub("allow"));
     let secrets = section.secrets("secrets");
@@ -63,7 +56,31 @@ pub fn transport(
         http_in_flight,
         http_per_peer,
         provision,
+        sha256,
+        watch,
+        policy,
     })
+}
+
+/// How a new version of the plugin takes over.
+fn policy(section: &mut Section<'_, '_>) -> SlotPolicy {
+    let normal = SlotPolicy::default();
+    let orders = [("overlap", ReloadPolicy::Overlap), ("stop-start", ReloadPolicy::StopStart)];
+    let reload = section.choice("reload", "overlap", &orders);
+    let probation = section.duration("probation", normal.probation, Duration::ZERO);
+    let drain_timeout = section.duration("drain_timeout", normal.drain_timeout, Duration::from_secs(1));
+    SlotPolicy { reload: reload.unwrap_or_default(), probation, drain_timeout }
+}
+
+/// The digest that the component must have: 64 hex digits, `sha256:` before them or not.
+fn sha256(section: &mut Section<'_, '_>) -> Option<String> {
+    let written = section.optional_text("sha256", "the sha-256 of the component, 64 hex digits")?;
+    let hex = written.value.strip_prefix("sha256:").unwrap_or(&written.value);
+    if hex.len() != 64 || !hex.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        section.refuse("sha256", &written, "it takes 64 hex digits, as `waybill plugin inspect FILE` shows them");
+        return None;
+    }
+    Some(format!("sha256:{}", hex.to_ascii_lowercase()))
 }
 
 /// Longest name of a transport, in bytes: it becomes a metric label.

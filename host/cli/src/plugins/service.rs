@@ -1,0 +1,83 @@
+//! The plugins of this host for the API: what operators do is written to the audit trail.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use async_trait::async_trait;
+use serde_json::{Value, json};
+use waybill_core::port::plugins::{
+    PluginChange, PluginChanged, PluginService, PluginUpload, PluginsError, PluginsView,
+};
+use waybill_core::port::transact::{AuditEvent, TransactStore};
+use waybill_core::time::UnixMillis;
+use waybill_sandbox::Fleet;
+
+/// A fleet whose changes are audited, refused ones too.
+pub struct Audited {
+    fleet: Fleet,
+    store: Arc<dyn TransactStore>,
+}
+
+impl Audited {
+    /// Over a fleet, with the store that keeps the trail.
+    pub fn new(fleet: Fleet, store: Arc<dyn TransactStore>) -> Self {
+        Self { fleet, store }
+    }
+
+    async fn note(
+        &self,
+        kind: &str,
+        transport: &str,
+        actor: &str,
+        mut detail: Value,
+        result: Result<PluginChanged, PluginsError>,
+    ) -> Result<PluginChanged, PluginsError> {
+        let led_to = match &result {
+            Ok(done) => {
+                json!({ "changed": done.changed, "generation": done.plugin.live.generation, "digest": done.plugin.live.digest })
+            }
+            Err(error) => json!({ "code": error.code(), "error": error.to_string() }),
+        };
+        if let (Value::Object(detail), Value::Object(led_to)) = (&mut detail, led_to) {
+            detail.extend(led_to);
+        }
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let event = AuditEvent {
+            at: UnixMillis(u64::try_from(wall.as_millis()).unwrap_or(u64::MAX)),
+            kind: kind.to_owned(),
+            actor: actor.to_owned(),
+            tenant: None,
+            object: transport.to_owned(),
+            detail,
+        };
+        // What is done is done: a trail that can't be written is told to the log.
+        if let Err(error) = self.store.audit(&event).await {
+            tracing::error!(code = error.code(), %error, ?event, "an operator's act could not be written to the audit trail");
+        }
+        result
+    }
+}
+
+#[async_trait]
+impl PluginService for Audited {
+    async fn plugins(&self) -> PluginsView {
+        self.fleet.plugins().await
+    }
+
+    async fn reload(&self, transport: &str, change: PluginChange, actor: &str) -> Result<PluginChanged, PluginsError> {
+        let detail = json!({ "force": change.force });
+        let result = PluginService::reload(&self.fleet, transport, change, actor).await;
+        self.note("PluginReloaded", transport, actor, detail, result).await
+    }
+
+    async fn roll_back(&self, transport: &str, reason: &str, actor: &str) -> Result<PluginChanged, PluginsError> {
+        let result = PluginService::roll_back(&self.fleet, transport, reason, actor).await;
+        self.note("PluginRolledBack", transport, actor, json!({ "reason": reason }), result).await
+    }
+
+    async fn upload(&self, transport: &str, upload: PluginUpload, actor: &str) -> Result<PluginChanged, PluginsError> {
+        let detail = json!({ "force": upload.change.force, "bytes": upload.component.len() });
+        let result = PluginService::upload(&self.fleet, transport, upload, actor).await;
+        self.note("PluginUploaded", transport, actor, detail, result).await
+    }
+}
