@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use waybill_core::ids::Tenant;
-use waybill_core::port::service::{MessageState, OutboxService};
+use waybill_core::port::service::{MessageState, MessageView, OutboxService};
 use waybill_sandbox::{Phase, Reload, Reloaded, SlotPolicy, SwapError, Trust};
 use waybill_tests::guests;
 
@@ -34,6 +34,20 @@ async fn load(outbox: Arc<dyn OutboxService>, stop: Arc<AtomicBool>) -> Vec<Stri
         ids.extend(outbox.enqueue(messages).await.unwrap().ids);
     }
     ids
+}
+
+/// A message once its settlement is committed.
+async fn done(outbox: &Arc<dyn OutboxService>, tenant: &Tenant, id: &str) -> MessageView {
+    let waiting = async {
+        loop {
+            let view = outbox.message(tenant, id).await.unwrap();
+            if view.state == MessageState::Done {
+                return view;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, waiting).await.unwrap_or_else(|_| panic!("{id} was lost"))
 }
 
 /// What happened.
@@ -62,6 +76,7 @@ async fn two_hundred_swaps_under_load_lose_nothing_and_keep_the_order_of_keys() 
     let stop = Arc::new(AtomicBool::new(false));
     let loading = tokio::spawn(load(outbox.clone(), Arc::clone(&stop)));
 
+    let began = Instant::now();
     let mut account = Account::default();
     let mut never_live = BTreeSet::new();
     let mut may_serve = BTreeSet::from([first]);
@@ -109,22 +124,15 @@ async fn two_hundred_swaps_under_load_lose_nothing_and_keep_the_order_of_keys() 
 
     stop.store(true, Ordering::Release);
     let ids = loading.await.unwrap();
+    let took = began.elapsed();
     let tenant = Tenant::new("default").unwrap();
-    let mut attempts = 0;
-    for id in &ids {
-        let waiting = async {
-            loop {
-                let view = outbox.message(&tenant, id).await.unwrap();
-                if view.state == MessageState::Done {
-                    return view;
-                }
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        };
-        let view = tokio::time::timeout(PATIENCE, waiting).await.unwrap_or_else(|_| panic!("{id} was lost"));
-        attempts += view.history.len();
-    }
-    println!("{} messages, {attempts} attempts, {account:?}", ids.len());
+    let all_acked = async {
+        while acked_by_key(&seen).values().map(Vec::len).sum::<usize>() < ids.len() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, all_acked).await.expect("nothing is lost");
+    println!("{} messages in {took:?}, {} attempts, {account:?}", ids.len(), seen.met().len());
 
     assert!(seen.out_of_turn().is_empty(), "out of order: {:?}", &seen.out_of_turn()[..3]);
     for (key, places) in acked_by_key(&seen) {
@@ -133,6 +141,8 @@ async fn two_hundred_swaps_under_load_lose_nothing_and_keep_the_order_of_keys() 
     }
     let acked: usize = acked_by_key(&seen).values().map(Vec::len).sum();
     assert_eq!(acked, ids.len(), "each was acknowledged once");
+    let acked: BTreeSet<String> = seen.met().into_iter().filter(|met| met.acked).map(|met| met.id).collect();
+    assert_eq!(acked, ids.iter().cloned().collect());
 
     // What the history says of each attempt is what served it.
     let mut served: BTreeMap<String, Vec<(u32, String)>> = BTreeMap::new();
@@ -141,8 +151,8 @@ async fn two_hundred_swaps_under_load_lose_nothing_and_keep_the_order_of_keys() 
         assert!(!never_live.contains(&met.digest), "a plugin that failed its probe served {met:?}");
         served.entry(met.id).or_default().push((met.attempt, met.digest));
     }
-    for id in ids.iter().step_by(7) {
-        let view = outbox.message(&tenant, id).await.unwrap();
+    for id in ids.iter().step_by(11) {
+        let view = done(&outbox, &tenant, id).await;
         let told: BTreeSet<String> =
             view.history.iter().map(|attempt| attempt.plugin.as_ref().unwrap().digest.clone()).collect();
         let really: BTreeSet<String> = served[id].iter().map(|(_, digest)| digest.clone()).collect();
