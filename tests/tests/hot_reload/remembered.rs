@@ -15,9 +15,9 @@ fn quick() -> SlotPolicy {
 async fn a_component_that_was_rolled_back_gives_way_to_the_last_good_one_at_the_next_start() {
     let place = Place::new(Trust::default());
     place.put(&good("1.0.0"));
-    // Without a probation it counts as good at once.
-    let slot = place.start(place.spec(quick())).await;
-    slot.set_policy(SlotPolicy::default());
+    // It is still on probation itself: that it is worth going back to makes it the last good one.
+    let slot = place.start(place.spec(SlotPolicy::default())).await;
+    assert_eq!(place.fleet.plugins().await.plugins[0].probation, None, "there is nothing to go back to");
     place.put(&component(guests::SEND_PANICS, "2.0.0"));
     place.fleet.reload("orders", Reload::default()).await.unwrap();
     while slot.life().live() == Some(2) {

@@ -91,7 +91,8 @@ fn view(entry: &Entry) -> PluginView {
         reload: entry.slot.policy().reload.word().to_owned(),
         live,
         previous: find(life.previous()),
-        probation: life.probation().map(|probation| ProbationView {
+        // Without one to go back to it only decides what a restart may go back to.
+        probation: life.probation().filter(|_| life.previous().is_some()).map(|probation| ProbationView {
             until: probation.until_wall,
             losses: probation.losses,
             losses_before: probation.losses_before,

@@ -126,6 +126,8 @@ impl Shared {
             }
         };
         let rolled = self.life.lock().roll_back(number, &why, clock::now()).ok_or_else(none)?;
+        // What was worth going back to is what a restart may go back to.
+        self.memory.good(name, &recipe.plugin);
         self.install(Generation::new(number, recipe, transport), None);
         if let Some(bad) = &rolled.bad {
             self.memory.now_bad(name, bad);
