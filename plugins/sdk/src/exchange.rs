@@ -26,6 +26,22 @@ pub trait Side {
     /// # Errors
     /// The conversation can't go on.
     fn incoming(&mut self, bytes: Vec<u8>) -> Result<(), PluginError>;
+
+    /// Milliseconds after which `outgoing` is asked again although nothing has come: for a protocol with heartbeats.
+    fn pulse(&self) -> Option<u32> {
+        None
+    }
+
+    /// Whether the peer has asked to wait: then silence isn't counted, only the deadline.
+    fn held(&self) -> bool {
+        false
+    }
+
+    /// Whether an answer has been missing for too long, whatever else was said: for a protocol with heartbeats, which break
+    /// the silence and answer nothing.
+    fn overdue(&self) -> bool {
+        false
+    }
 }
 
 /// Bounds of a conversation.
@@ -64,11 +80,14 @@ pub async fn exchange(stream: &Stream, side: &mut impl Side, bounds: Bounds) -> 
     let mut silence = bounds.silence();
     loop {
         if writing.is_terminated() {
+            if side.overdue() {
+                return Err(Broken::Silent);
+            }
             let piece = side.outgoing();
             if !piece.is_empty() {
                 let time = bounds.deadline.left().ok_or(Broken::Lost(NetError::Timeout))?;
                 writing.set(stream.write(piece, time).fuse());
-            } else if !side.waits() {
+            } else if !side.waits() && reading.is_terminated() {
                 return Ok(());
             }
         }
@@ -83,8 +102,12 @@ pub async fn exchange(stream: &Stream, side: &mut impl Side, bounds: Bounds) -> 
         }
         // None is begun for nothing: what a read takes is lost when the conversation ends before it.
         if reading.is_terminated() && side.waits() {
+            if side.held() {
+                silence = bounds.deadline;
+            }
             let until = if writing.is_terminated() { silence } else { bounds.silence() };
-            reading.set(stream.receive(until.left().ok_or(Broken::Silent)?).fuse());
+            let time = until.left().ok_or(Broken::Silent)?;
+            reading.set(stream.receive(side.pulse().map_or(time, |pulse| pulse.min(time))).fuse());
         }
         let step = poll_fn(|context| match writing.as_mut().poll(context) {
             Poll::Ready(written) => Poll::Ready(Step::Written(written)),

@@ -1,0 +1,210 @@
+//! What an operator may set. The manifest's schema says the same for the host; here it becomes types.
+
+use serde::Deserialize;
+use waybill_plugin::servers::{Address, Scheme};
+use waybill_plugin::transport::PluginError;
+
+use crate::credentials::Auth;
+use crate::provision::Wanted;
+use crate::routing::{Routing, Rule, Unroutable, name};
+
+/// How addresses are written.
+pub(crate) const SCHEME: Scheme = Scheme { plain: "amqp", tls: "amqps", port: 5672, tls_port: 5671 };
+
+/// Longest heartbeat: the protocol counts seconds in two bytes.
+const HEARTBEAT_MS_MAX: u32 = 65_535_000;
+
+/// The configuration document.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Config {
+    /// Where the servers are.
+    servers: Vec<String>,
+    /// In which order they are tried.
+    pub(crate) order: Order,
+    /// Virtual host.
+    pub(crate) vhost: String,
+    /// Where messages go; empty = the default exchange, whose routing keys are names of queues.
+    exchange: String,
+    /// Template of the routing key.
+    routing_key: String,
+    /// Other ways for some destinations; the first that takes one wins.
+    rules: Vec<Rule>,
+    /// What becomes of a message that no queue takes.
+    unroutable: Unroutable,
+    /// Whether the server keeps messages on disk.
+    pub(crate) persistent: bool,
+    /// How we log in.
+    pub(crate) auth: Auth,
+    /// Whether TLS is used.
+    pub(crate) tls: Tls,
+    /// Name to verify in the server's certificate; none = the host of its address.
+    pub(crate) tls_server_name: Option<String>,
+    /// Connections of one instance: as many calls run at once.
+    pub(crate) connections: u32,
+    /// Messages without confirm on one connection.
+    pub(crate) window: u32,
+    /// Largest payload that the server takes, in bytes; none = unknown.
+    pub(crate) max_message_bytes: Option<u32>,
+    /// Milliseconds for connecting to one server.
+    #[serde(deserialize_with = "waybill_plugin::config::millis")]
+    pub(crate) connect_timeout: u32,
+    /// Milliseconds without a confirm after which what isn't confirmed is given up for this time.
+    #[serde(deserialize_with = "waybill_plugin::config::millis")]
+    pub(crate) confirm_timeout: u32,
+    /// Milliseconds between two heartbeats, at most; 0 = none.
+    #[serde(deserialize_with = "waybill_plugin::config::millis")]
+    heartbeat: u32,
+    /// What is created at the server when the operator asks for it.
+    pub(crate) provision: Option<Wanted>,
+}
+
+/// In which order servers are tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Order {
+    /// Spreads the load.
+    Random,
+    /// The first one that answers.
+    Listed,
+}
+
+/// Whether TLS is used, always from the first byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Tls {
+    /// Where the address is `amqps://`, or a CA or client certificate is granted.
+    Auto,
+    /// Always.
+    Required,
+    /// Never.
+    Off,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            servers: vec!["amqp://127.0.0.1:5672".to_owned()],
+            order: Order::Random,
+            vhost: "/".to_owned(),
+            exchange: "amq.topic".to_owned(),
+            routing_key: "{destination}".to_owned(),
+            rules: Vec::new(),
+            unroutable: Unroutable::Block,
+            persistent: true,
+            auth: Auth::Auto,
+            tls: Tls::Auto,
+            tls_server_name: None,
+            connections: 2,
+            window: 256,
+            max_message_bytes: None,
+            connect_timeout: 5_000,
+            confirm_timeout: 20_000,
+            heartbeat: 30_000,
+            provision: None,
+        }
+    }
+}
+
+impl Config {
+    /// Checks what the types can't say.
+    pub(crate) fn check(&self) -> Result<(), PluginError> {
+        let wrong = |path: &str, why: &str| Err(PluginError::invalid_config(path, why));
+        self.addresses()?;
+        self.routing()?;
+        for (path, value) in [
+            ("connections", self.connections),
+            ("window", self.window),
+            ("connect_timeout", self.connect_timeout),
+            ("confirm_timeout", self.confirm_timeout),
+            ("max_message_bytes", self.max_message_bytes.unwrap_or(1)),
+        ] {
+            if value == 0 {
+                return wrong(path, "is 0: write more than that");
+            }
+        }
+        if self.heartbeat != 0 && self.heartbeat < 1_000 {
+            return wrong("heartbeat", "is less than a second, which AMQP can't say");
+        }
+        if self.heartbeat > HEARTBEAT_MS_MAX {
+            return wrong("heartbeat", "is more than 65535 seconds, which AMQP can't say");
+        }
+        if self.vhost.is_empty() {
+            return wrong("vhost", "is empty: the usual one is \"/\"");
+        }
+        name(&self.vhost).map_err(|why| PluginError::invalid_config("vhost", why))?;
+        match &self.provision {
+            Some(wanted) => wanted.check(&self.exchange),
+            None => Ok(()),
+        }
+    }
+
+    /// Where the servers are.
+    pub(crate) fn addresses(&self) -> Result<Vec<Address>, PluginError> {
+        if self.servers.is_empty() {
+            return Err(PluginError::invalid_config("servers", "is empty: name at least one server"));
+        }
+        let parsed = self.servers.iter().enumerate().map(|(place, text)| {
+            Address::parse(text, &SCHEME).map_err(|why| PluginError::invalid_config(&format!("servers[{place}]"), why))
+        });
+        parsed.collect()
+    }
+
+    /// Where messages go.
+    pub(crate) fn routing(&self) -> Result<Routing, PluginError> {
+        Routing::new(&self.rules, &self.exchange, &self.routing_key, self.unroutable)
+            .map_err(|(path, why)| PluginError::invalid_config(&path, why))
+    }
+
+    /// Seconds between two heartbeats that we propose; 0 = none.
+    pub(crate) fn heartbeat_seconds(&self) -> u16 {
+        u16::try_from(self.heartbeat / 1_000).unwrap_or(u16::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn checked(json: &str) -> Result<Config, String> {
+        let config: Config = waybill_plugin::config::parse(json).map_err(|error| error.path)?;
+        config.check().map_err(|error| error.fault.attributes.into_iter().map(|(_, path)| path).collect::<String>())?;
+        Ok(config)
+    }
+
+    #[test]
+    fn an_empty_document_is_the_defaults() {
+        let config = checked("{}").unwrap();
+        assert_eq!((config.connections, config.window, config.heartbeat_seconds()), (2, 256, 30));
+        assert_eq!((config.vhost.as_str(), config.routing().unwrap().exchange()), ("/", "amq.topic"));
+        assert_eq!(config.addresses().unwrap().len(), 1);
+        assert_eq!(checked(r#"{"heartbeat":0}"#).unwrap().heartbeat_seconds(), 0);
+    }
+
+    #[test]
+    fn what_can_not_work_is_refused_with_its_place() {
+        for (json, path) in [
+            (r#"{"servers":[]}"#, "servers"),
+            (r#"{"servers":["amqp://a:1","amqp://user:secret@a:1"]}"#, "servers[1]"),
+            (r#"{"servers":["amqp://a:1/vhost"]}"#, "servers[0]"),
+            (r#"{"window":0}"#, "window"),
+            (r#"{"connections":0}"#, "connections"),
+            (r#"{"confirm_timeout":"0s"}"#, "confirm_timeout"),
+            (r#"{"heartbeat":"500ms"}"#, "heartbeat"),
+            (r#"{"heartbeat":"20h"}"#, "heartbeat"),
+            (r#"{"vhost":""}"#, "vhost"),
+            (r#"{"exchange":"a\u0000"}"#, "exchange"),
+            (r#"{"routing_key":"{nothing}"}"#, "routing_key"),
+            (r#"{"rules":[{"match":"a."}]}"#, "rules[0].match"),
+            (r#"{"rules":[{"exchange":"a"}]}"#, "rules[0]"),
+            (r#"{"unroutable":"drop"}"#, "unroutable"),
+            (r#"{"auth":"magic"}"#, "auth"),
+            (r#"{"tls":"maybe"}"#, "tls"),
+            (r#"{"server":"a"}"#, "server"),
+            (r#"{"max_message_bytes":0}"#, "max_message_bytes"),
+        ] {
+            assert_eq!(checked(json).unwrap_err(), path, "{json}");
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! What a server says on a connection, and what of it concerns the connection itself: heartbeats, alarms, goodbyes.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use waybill_plugin::deadline::Deadline;
+use waybill_plugin::host::control;
+use waybill_plugin::host::net_types::NetError;
+use waybill_plugin::net::{Input, Stream, failure};
+use waybill_plugin::transport::{Health, HealthReport, PluginError};
+
+use crate::codec::{self, Content, HEADER, METHOD, Method};
+use crate::encode::{CHANNEL, shown};
+use crate::refusal::{Refusal, What};
+use crate::wire;
+
+const CHANNEL_FLOW_OK: (u16, u16) = (20, 21);
+
+/// How many connections the server has asked to wait; the host is told when it becomes one, and none. Each takes itself out
+/// again when it ends.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Alarms(Rc<Cell<usize>>);
+
+impl Alarms {
+    /// Whether any has.
+    pub(crate) fn any(&self) -> bool {
+        self.0.get() > 0
+    }
+
+    fn begin(&self, reason: &str) {
+        self.0.set(self.0.get() + 1);
+        if self.0.get() == 1 {
+            control::report_health(&HealthReport::new(Health::Blocked, format!("the server asks to wait: {reason}")));
+        }
+    }
+
+    fn end(&self) {
+        self.0.set(self.0.get().saturating_sub(1));
+        if self.0.get() == 0 {
+            control::report_health(&HealthReport::new(Health::Ready, "the server takes messages again"));
+        }
+    }
+}
+
+/// What a server said that its caller has to look at.
+pub(crate) enum Event<'a> {
+    /// A word on messages up to or with this number.
+    Confirm { tag: u64, multiple: bool, taken: bool },
+    /// No queue takes this message.
+    Returned(Content<'a>),
+    /// An answer to a question of the connection's own.
+    Reply(u16, Method<'a>),
+}
+
+/// What comes in, and what of it concerns the connection itself.
+pub(crate) struct Incoming {
+    input: Input,
+    pub(crate) beat: Beat,
+    alarms: Alarms,
+    blocked: Option<String>,
+    /// Why the server closed the connection or the channel for messages.
+    pub(crate) refusal: Option<Refusal>,
+    /// A returned message that isn't through: its content header, then bytes of its body, are to come.
+    returning: Returning,
+    /// Frames that answer the server.
+    pub(crate) due: Vec<u8>,
+}
+
+enum Returning {
+    Nothing,
+    Header,
+    Body(u64),
+}
+
+impl Drop for Incoming {
+    fn drop(&mut self) {
+        self.set_blocked(None);
+    }
+}
+
+impl Incoming {
+    pub(crate) fn new(alarms: Alarms) -> Self {
+        Self {
+            input: Input::new(),
+            beat: Beat::every(0),
+            alarms,
+            blocked: None,
+            refusal: None,
+            returning: Returning::Nothing,
+            due: Vec::new(),
+        }
+    }
+
+    /// Takes what was read.
+    pub(crate) fn push(&mut self, bytes: Vec<u8>) {
+        if !bytes.is_empty() {
+            self.beat.heard();
+            self.input.push(bytes);
+        }
+    }
+
+    /// Why the server has asked us to wait, if it has.
+    pub(crate) fn blocked(&self) -> Option<&str> {
+        self.blocked.as_deref()
+    }
+
+    /// What is to be written on the connection's own account: answers, and a heartbeat where one is due.
+    pub(crate) fn due(&mut self) -> Vec<u8> {
+        let mut due = std::mem::take(&mut self.due);
+        if due.is_empty() && self.beat.is_due() {
+            wire::heartbeat(&mut due);
+        }
+        if !due.is_empty() {
+            self.beat.spoke();
+        }
+        due
+    }
+
+    /// Goes through everything that is there whole.
+    ///
+    /// # Errors
+    /// The server closed the connection or the channel for messages (see `refusal`), or speaks no AMQP.
+    pub(crate) fn drain(&mut self, mut on: impl FnMut(Event<'_>)) -> Result<(), PluginError> {
+        let mut input = std::mem::take(&mut self.input);
+        let done = loop {
+            match codec::next(input.unread()) {
+                Ok(Some((frame, length))) => {
+                    if let Err(error) = self.frame(&frame, &mut on) {
+                        break Err(error);
+                    }
+                    input.consume(length);
+                }
+                Ok(None) => break Ok(()),
+                Err(garbage) => break Err(no_amqp(garbage)),
+            }
+        };
+        self.input = input;
+        done
+    }
+
+    fn frame(&mut self, frame: &codec::Frame<'_>, on: &mut impl FnMut(Event<'_>)) -> Result<(), PluginError> {
+        match (frame.kind, &self.returning) {
+            (codec::HEARTBEAT, _) => Ok(()),
+            (METHOD, Returning::Nothing) => {
+                let method = codec::method(frame.payload).map_err(no_amqp)?;
+                self.method(frame.channel, method, on)
+            }
+            (HEADER, Returning::Header) if frame.channel == CHANNEL => {
+                let content = codec::content(frame.payload).map_err(no_amqp)?;
+                self.returning = if content.body == 0 { Returning::Nothing } else { Returning::Body(content.body) };
+                on(Event::Returned(content));
+                Ok(())
+            }
+            (codec::BODY, Returning::Body(left)) if frame.channel == CHANNEL => {
+                let left = left.saturating_sub(frame.payload.len() as u64);
+                self.returning = if left == 0 { Returning::Nothing } else { Returning::Body(left) };
+                Ok(())
+            }
+            _ => Err(no_amqp(codec::Garbage("a frame out of place"))),
+        }
+    }
+
+    fn method(&mut self, channel: u16, method: Method<'_>, on: &mut impl FnMut(Event<'_>)) -> Result<(), PluginError> {
+        match method {
+            Method::Confirm { tag, multiple, taken } => on(Event::Confirm { tag, multiple, taken }),
+            Method::Return(_) => self.returning = Returning::Header,
+            Method::Blocked(reason) => self.set_blocked(Some(shown(&String::from_utf8_lossy(reason)))),
+            Method::Unblocked => self.set_blocked(None),
+            Method::Flow(active) => {
+                // What RabbitMQ did before `connection.blocked`, and other servers do.
+                self.set_blocked((!active).then(|| "flow control".to_owned()));
+                wire::method(&mut self.due, channel, CHANNEL_FLOW_OK, |out| out.push(u8::from(active)));
+            }
+            Method::Close(closing) => return Err(self.refuse(Refusal::new(What::Connection, &closing))),
+            Method::ChannelClose(closing) if channel == CHANNEL => {
+                return Err(self.refuse(Refusal::new(What::Channel, &closing)));
+            }
+            method => on(Event::Reply(channel, method)),
+        }
+        Ok(())
+    }
+
+    fn refuse(&mut self, refusal: Refusal) -> PluginError {
+        let error = refusal.error();
+        self.refusal = Some(refusal);
+        error
+    }
+
+    fn set_blocked(&mut self, reason: Option<String>) {
+        match (&self.blocked, &reason) {
+            (None, Some(reason)) => self.alarms.begin(reason),
+            (Some(_), None) => self.alarms.end(),
+            _ => {}
+        }
+        self.blocked = reason;
+    }
+
+    /// Reads until `pick` finds what it wants.
+    pub(crate) async fn wait<T>(
+        &mut self,
+        stream: &Stream,
+        deadline: Deadline,
+        mut pick: impl FnMut(u16, &Method<'_>) -> Option<T>,
+    ) -> Result<T, PluginError> {
+        loop {
+            let mut found = None;
+            self.drain(|event| {
+                if let (None, Event::Reply(channel, method)) = (&found, event) {
+                    found = pick(channel, &method);
+                }
+            })?;
+            if let Some(found) = found {
+                return Ok(found);
+            }
+            self.push(stream.receive(left(deadline)?).await.map_err(lost)?);
+        }
+    }
+}
+
+/// Signs of life of both sides.
+pub(crate) struct Beat {
+    /// Agreed; none = no heartbeats.
+    pub(crate) every: Option<Duration>,
+    spoke: Instant,
+    heard: Instant,
+}
+
+impl Beat {
+    pub(crate) fn every(seconds: u16) -> Self {
+        let every = (seconds > 0).then(|| Duration::from_secs(u64::from(seconds)));
+        Self { every, spoke: Instant::now(), heard: Instant::now() }
+    }
+
+    fn heard(&mut self) {
+        self.heard = Instant::now();
+    }
+
+    /// Something is about to be written.
+    pub(crate) fn spoke(&mut self) {
+        self.spoke = Instant::now();
+    }
+
+    fn is_due(&self) -> bool {
+        self.every.is_some_and(|every| self.spoke.elapsed() >= every / 2)
+    }
+
+    /// Two beats were missed (section 4.2.7).
+    pub(crate) fn is_dead(&self) -> bool {
+        self.every.is_some_and(|every| self.heard.elapsed() > every * 2)
+    }
+
+    /// Milliseconds until the next one is due.
+    pub(crate) fn next(&self) -> Option<u32> {
+        let left = (self.every? / 2).saturating_sub(self.spoke.elapsed()).as_millis();
+        Some(u32::try_from(left).unwrap_or(u32::MAX).max(1))
+    }
+}
+
+/// Milliseconds left.
+///
+/// # Errors
+/// None.
+pub(crate) fn left(deadline: Deadline) -> Result<u32, PluginError> {
+    deadline.left().ok_or_else(|| lost(NetError::Timeout))
+}
+
+/// A failure of the stream as that of the call.
+pub(crate) fn lost(error: NetError) -> PluginError {
+    let code = match error {
+        NetError::Denied(_) => "RABBITMQ.DENIED",
+        NetError::Tls(_) => "RABBITMQ.TLS",
+        NetError::Unsupported(_) => "RABBITMQ.UNSUPPORTED",
+        NetError::Resolve(_) => "RABBITMQ.RESOLVE",
+        NetError::Refused => "RABBITMQ.REFUSED",
+        NetError::Timeout => "RABBITMQ.TIMEOUT",
+        NetError::Cancelled => "RABBITMQ.CANCELLED",
+        NetError::Limit(_) => "RABBITMQ.LIMIT",
+        NetError::Closed | NetError::Reset(_) | NetError::Busy | NetError::Other(_) => "RABBITMQ.LOST",
+    };
+    failure(code, &error)
+}
+
+fn no_amqp(codec::Garbage(what): codec::Garbage) -> PluginError {
+    PluginError::unavailable("RABBITMQ.PROTOCOL", format!("who answers there speaks no AMQP 0-9-1: {what}"))
+}

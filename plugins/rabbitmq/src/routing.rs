@@ -1,0 +1,265 @@
+//! Where a message goes: exchange and routing key by the configuration, with rules for some destinations.
+
+use serde::Deserialize;
+use waybill_plugin::transport::{Fault, Message};
+
+use crate::wire::SHORT_BYTES_MAX;
+
+/// What becomes of a message that no queue takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Unroutable {
+    /// Its destination is blocked until somebody binds a queue.
+    Block,
+    /// It is a dead letter.
+    DeadLetter,
+    /// It counts as delivered: nobody wants it.
+    Accept,
+}
+
+/// A rule as an operator writes it: what is absent is as without the rule.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Rule {
+    /// Destinations: tokens between dots, `*` is one of them, `**` is the rest.
+    #[serde(rename = "match")]
+    pub(crate) pattern: String,
+    exchange: Option<String>,
+    routing_key: Option<String>,
+    unroutable: Option<Unroutable>,
+}
+
+/// Where one message goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Target<'a> {
+    pub(crate) exchange: &'a str,
+    pub(crate) routing_key: String,
+    pub(crate) unroutable: Unroutable,
+}
+
+/// The rules, read once.
+#[derive(Debug)]
+pub(crate) struct Routing {
+    /// The last one takes everything.
+    ways: Vec<Way>,
+}
+
+#[derive(Debug)]
+struct Way {
+    pattern: Vec<String>,
+    exchange: String,
+    routing_key: Vec<Part>,
+    unroutable: Unroutable,
+}
+
+/// A part of a routing key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Part {
+    Text(String),
+    Destination,
+    Topic,
+    Key,
+    Tenant,
+    EventType,
+}
+
+impl Routing {
+    /// Reads the rules and what holds without them.
+    ///
+    /// # Errors
+    /// The place in the configuration, and what is wrong there.
+    pub(crate) fn new(
+        rules: &[Rule],
+        exchange: &str,
+        routing_key: &str,
+        unroutable: Unroutable,
+    ) -> Result<Self, (String, &'static str)> {
+        let at = |place: &str| {
+            let place = place.to_owned();
+            move |why| (place, why)
+        };
+        let mut ways = Vec::new();
+        for (number, rule) in rules.iter().enumerate() {
+            ways.push(Way {
+                pattern: pattern(&rule.pattern).map_err(at(&format!("rules[{number}].match")))?,
+                exchange: match &rule.exchange {
+                    Some(exchange) => name(exchange).map_err(at(&format!("rules[{number}].exchange")))?,
+                    None => exchange.to_owned(),
+                },
+                routing_key: parts(rule.routing_key.as_deref().unwrap_or(routing_key))
+                    .map_err(at(&format!("rules[{number}].routing_key")))?,
+                unroutable: rule.unroutable.unwrap_or(unroutable),
+            });
+        }
+        ways.push(Way {
+            pattern: vec!["**".to_owned()],
+            exchange: name(exchange).map_err(at("exchange"))?,
+            routing_key: parts(routing_key).map_err(at("routing_key"))?,
+            unroutable,
+        });
+        Ok(Self { ways })
+    }
+
+    /// Where this message goes.
+    ///
+    /// # Errors
+    /// It lacks what its routing key is made of, or that is too long.
+    pub(crate) fn target(&self, message: &Message) -> Result<Target<'_>, Fault> {
+        let wrong = |reason: String| Fault::new("RABBITMQ.ROUTING_KEY", reason);
+        let way = self.ways.iter().find(|way| matches(&way.pattern, &message.destination));
+        let way = way.ok_or_else(|| wrong("no rule takes the destination".to_owned()))?;
+        let mut routing_key = String::with_capacity(message.destination.len());
+        for part in &way.routing_key {
+            routing_key.push_str(match part {
+                Part::Text(text) => text,
+                Part::Destination => &message.destination,
+                Part::Topic => &message.topic,
+                Part::Tenant => &message.tenant,
+                Part::Key => message
+                    .key
+                    .as_deref()
+                    .ok_or_else(|| wrong("`routing_key` wants the message's key, and it has none".to_owned()))?,
+                Part::EventType => message
+                    .event_type
+                    .as_deref()
+                    .ok_or_else(|| wrong("`routing_key` wants the message's event type, and it has none".to_owned()))?,
+            });
+        }
+        if routing_key.len() > SHORT_BYTES_MAX {
+            let reason = format!("the routing key has {} bytes, AMQP takes {SHORT_BYTES_MAX}", routing_key.len());
+            return Err(wrong(reason));
+        }
+        Ok(Target { exchange: &way.exchange, routing_key, unroutable: way.unroutable })
+    }
+
+    /// The exchange that everything goes to which no rule sends elsewhere.
+    pub(crate) fn exchange(&self) -> &str {
+        self.ways.last().map_or("", |way| way.exchange.as_str())
+    }
+}
+
+/// A name of an exchange or a queue.
+pub(crate) fn name(text: &str) -> Result<String, &'static str> {
+    if text.len() > SHORT_BYTES_MAX {
+        return Err("is longer than 255 bytes");
+    }
+    if text.chars().any(char::is_control) {
+        return Err("holds a control character");
+    }
+    Ok(text.to_owned())
+}
+
+fn pattern(text: &str) -> Result<Vec<String>, &'static str> {
+    let tokens: Vec<String> = text.split('.').map(str::to_owned).collect();
+    if tokens.iter().any(String::is_empty) {
+        return Err("has an empty token");
+    }
+    if tokens.iter().rev().skip(1).any(|token| token == "**") {
+        return Err("has something behind `**`, which is the rest");
+    }
+    Ok(tokens)
+}
+
+fn matches(pattern: &[String], destination: &str) -> bool {
+    let mut rest = destination.split('.');
+    for token in pattern {
+        match (token.as_str(), rest.next()) {
+            ("**", _) => return true,
+            (_, None) => return false,
+            ("*", Some(_)) => {}
+            (token, Some(found)) if token == found => {}
+            _ => return false,
+        }
+    }
+    rest.next().is_none()
+}
+
+fn parts(template: &str) -> Result<Vec<Part>, &'static str> {
+    let mut parts = Vec::new();
+    let mut rest = template;
+    while let Some((text, behind)) = rest.split_once('{') {
+        let (name, behind) = behind.split_once('}').ok_or("has a brace too few")?;
+        if !text.is_empty() {
+            parts.push(Part::Text(text.to_owned()));
+        }
+        parts.push(match name {
+            "destination" => Part::Destination,
+            "topic" => Part::Topic,
+            "key" => Part::Key,
+            "tenant" => Part::Tenant,
+            "event-type" => Part::EventType,
+            _ => return Err("knows {destination}, {topic}, {key}, {tenant} and {event-type}"),
+        });
+        rest = behind;
+    }
+    if rest.contains('}') {
+        return Err("has a brace too many");
+    }
+    if !rest.is_empty() {
+        parts.push(Part::Text(rest.to_owned()));
+    }
+    Ok(parts)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::encode::tests::message;
+
+    fn rule(json: &str) -> Rule {
+        waybill_plugin::config::parse(json).unwrap()
+    }
+
+    fn routing(rules: &[Rule], key: &str) -> Result<Routing, (String, &'static str)> {
+        Routing::new(rules, "amq.topic", key, Unroutable::Block)
+    }
+
+    #[test]
+    fn the_first_rule_that_takes_a_destination_wins_and_leaves_the_rest_as_it_is() {
+        let rules = [
+            rule(r#"{"match":"orders.*","exchange":"orders","unroutable":"dead-letter"}"#),
+            rule(r#"{"match":"orders.**","routing_key":"deep.{tenant}"}"#),
+            rule(r#"{"match":"jobs","exchange":"","routing_key":"queue-of-jobs","unroutable":"accept"}"#),
+        ];
+        let routing = routing(&rules, "{destination}").unwrap();
+        for (destination, exchange, key, unroutable) in [
+            ("orders.created", "orders", "orders.created", Unroutable::DeadLetter),
+            ("orders.eu.created", "amq.topic", "deep.acme", Unroutable::Block),
+            ("orders", "amq.topic", "deep.acme", Unroutable::Block),
+            ("jobs", "", "queue-of-jobs", Unroutable::Accept),
+            ("invoices", "amq.topic", "invoices", Unroutable::Block),
+        ] {
+            let message = Message { destination: destination.to_owned(), ..message() };
+            let expected = Target { exchange, routing_key: key.to_owned(), unroutable };
+            assert_eq!(routing.target(&message).unwrap(), expected, "{destination}");
+        }
+    }
+
+    #[test]
+    fn a_routing_key_is_made_of_the_message() {
+        let made = |key: &str| routing(&[], key).unwrap().target(&message()).unwrap().routing_key;
+        assert_eq!(made("a.{tenant}.{key}.z"), "a.acme.order-1.z");
+        assert_eq!(made("{topic}|{event-type}"), "bus:orders.created|order.created");
+        assert_eq!(made(""), "");
+        let without = Message { key: None, ..message() };
+        assert_eq!(routing(&[], "{key}").unwrap().target(&without).unwrap_err().code, "RABBITMQ.ROUTING_KEY");
+        let long = Message { destination: "a".repeat(256), ..message() };
+        assert_eq!(routing(&[], "{destination}").unwrap().target(&long).unwrap_err().code, "RABBITMQ.ROUTING_KEY");
+    }
+
+    #[test]
+    fn what_can_not_be_read_is_told_with_its_place() {
+        for (rules, key, place) in [
+            (vec![], "{nonsense}", "routing_key"),
+            (vec![], "{key", "routing_key"),
+            (vec![], "key}", "routing_key"),
+            (vec![rule(r#"{"match":"a..b"}"#)], "", "rules[0].match"),
+            (vec![rule(r#"{"match":"a"}"#), rule(r#"{"match":"**.b"}"#)], "", "rules[1].match"),
+            (vec![rule(r#"{"match":"a","routing_key":"{x}"}"#)], "", "rules[0].routing_key"),
+            (vec![rule(r#"{"match":"a","exchange":"a\nb"}"#)], "", "rules[0].exchange"),
+        ] {
+            assert_eq!(routing(&rules, key).unwrap_err().0, place);
+        }
+    }
+}
