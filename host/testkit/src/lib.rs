@@ -11,6 +11,7 @@
 //! | [`nats`] | a real nats-server, and a small client of it |
 //! | [`outage`] | a broker's server killed under load, and what it has then |
 //! | [`process`] | the release binary as a process |
+//! | [`rabbitmq`] | a real RabbitMQ, and a small client of it |
 //! | [`receiver`] | a local HTTP receiver that remembers everything |
 //! | [`redis`] | a real redis-server, and a small client of it |
 
@@ -25,5 +26,6 @@ pub mod model;
 pub mod nats;
 pub mod outage;
 pub mod process;
+pub mod rabbitmq;
 pub mod receiver;
 pub mod redis;

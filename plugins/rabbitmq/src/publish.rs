@@ -2,7 +2,8 @@
 //!
 //! Each fate is told to the host early where the batch goes on for longer. When the connection ends, what was written and not
 //! confirmed may be there all the same and says so; what wasn't written is given back untried. A connection that nothing was
-//! confirmed on begins with a single message: under an alarm the server takes that one and then asks to wait.
+//! confirmed on begins with a single message: under an alarm the server asks to wait at the first one, and no more are on
+//! their way then. It looks at that one when the alarm is over.
 //! What this doesn't do: send anything twice. That is the host's part, with the next attempt's number.
 
 use std::collections::HashMap;
@@ -67,7 +68,8 @@ pub(crate) async fn publish(
         Err(Broken::Lost(error)) => Some(lost(error)),
         Err(Broken::Refused(error)) => Some(error),
     };
-    let (held, refusal) = (alarms.any(), flight.incoming.refusal.take());
+    let why = flight.incoming.blocked().unwrap_or_default().to_owned();
+    let (held, refusal) = (alarms.any().then_some(why.as_str()), flight.incoming.refusal.take());
     let state = flight.state;
     let (count, proven) = (state.sent.len() as u64, state.proven);
     let outcomes = state.end(ended.as_ref(), refusal.as_ref(), held);
@@ -338,15 +340,17 @@ impl<'a> State<'a> {
         }
     }
 
-    /// One outcome a message. `held`: the server has asked to wait.
-    fn end(mut self, lost: Option<&PluginError>, refusal: Option<&Refusal>, held: bool) -> Vec<Outcome> {
+    /// One outcome a message. `held`: why the server has asked to wait, if it has.
+    fn end(mut self, lost: Option<&PluginError>, refusal: Option<&Refusal>, held: Option<&str>) -> Vec<Outcome> {
         if let Some(refusal) = refusal {
             self.blame(refusal);
         }
         let fault = match lost {
             Some(error) => Fault::new(error.fault.code.as_str(), error.fault.reason.as_str()),
-            None if held => asked_to_wait("").fault,
-            None => Fault::new("RABBITMQ.CANCELLED", "the host ended the call"),
+            None => match held {
+                Some(why) => asked_to_wait(why).fault,
+                None => Fault::new("RABBITMQ.CANCELLED", "the host ended the call"),
+            },
         };
         let mut written = vec![false; self.batch.len()];
         for place in &self.sent {

@@ -77,7 +77,7 @@ fn fates(outcomes: &[Outcome]) -> String {
 
 fn end(state: State<'_>, refusal: Option<&Refusal>) -> String {
     let lost = refusal.map(Refusal::error);
-    fates(&state.end(lost.as_ref(), refusal, false))
+    fates(&state.end(lost.as_ref(), refusal, None))
 }
 
 #[test]

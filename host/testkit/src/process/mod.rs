@@ -5,6 +5,7 @@
 //! killed, so a failed test leaves none behind.
 
 mod output;
+mod port;
 mod program;
 
 use std::path::{Path, PathBuf};
@@ -17,6 +18,7 @@ use tokio::process::{Child, Command};
 
 use crate::api::Api;
 use output::Output;
+pub use port::free_port;
 pub use program::find_program;
 
 /// A cold start on a loaded machine with a store to recover; a host that takes longer is broken.

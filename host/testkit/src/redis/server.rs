@@ -1,10 +1,8 @@
 //! `redis-server` as a process.
 
 use std::io;
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::Stdio;
-use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
@@ -12,14 +10,12 @@ use tempfile::TempDir;
 use tokio::process::{Child, Command};
 
 use super::client::Client;
-use crate::process::find_program;
+use crate::process::{find_program, free_port};
 
 /// A cold start takes 50 ms; a loaded machine is slower, and a log has to be read.
 const READY_TIME_MAX: Duration = Duration::from_secs(30);
 /// Between two questions whether it is ready.
 const READY_POLL: Duration = Duration::from_millis(5);
-/// Ports are looked for here, below those that the system gives to clients.
-const PORTS: std::ops::Range<u16> = 21_000..29_000;
 
 /// How to start one.
 #[derive(Clone, Debug, Default)]
@@ -140,21 +136,6 @@ impl Server {
     async fn answers(&self) -> io::Result<()> {
         self.client().await?.ask(&["PING"]).await.map(|_| ())
     }
-}
-
-/// A port that nobody listens on now, and that no other server of this process gets.
-fn free_port() -> io::Result<u16> {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    // Processes of parallel tests begin at different places.
-    let start = std::process::id() as usize;
-    for _ in PORTS {
-        let place = start + usize::from(NEXT.fetch_add(1, Ordering::Relaxed));
-        let port = PORTS.start + u16::try_from(place % PORTS.len()).unwrap_or_default();
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return Ok(port);
-        }
-    }
-    Err(io::Error::other("no port is free for redis-server"))
 }
 
 fn spawn(folder: &Path, options: &Options, port: u16) -> io::Result<Child> {

@@ -1,0 +1,57 @@
+//! RabbitMQ as the broker of an outage.
+
+use std::io;
+
+use async_trait::async_trait;
+
+use super::server::Server;
+use crate::outage::{Broker, DESTINATION, Stored};
+
+/// Name of the queue.
+const QUEUE: &str = "orders";
+/// Every server has it.
+const EXCHANGE: &str = "amq.topic";
+
+#[async_trait]
+impl Broker for Server {
+    fn name(&self) -> &'static str {
+        "rabbitmq-server"
+    }
+
+    fn transport(&self) -> String {
+        let port = self.port();
+        format!(
+            "plugin = \"rabbitmq\"\nconfig = {{ servers = [\"amqp://127.0.0.1:{port}\"], exchange = \"{EXCHANGE}\" }}\n\
+             allow = {{ net = [\"tcp://127.0.0.1:{port}\"] }}"
+        )
+    }
+
+    async fn prepare(&mut self) -> io::Result<()> {
+        let mut client = self.client().await?;
+        client.declare_queue(QUEUE, &[]).await?;
+        client.bind(QUEUE, EXCHANGE, DESTINATION).await
+    }
+
+    fn freeze(&self) -> io::Result<()> {
+        Server::freeze(self)
+    }
+
+    async fn kill(&mut self) -> io::Result<()> {
+        Server::kill(self).await
+    }
+
+    async fn restart(&mut self) -> io::Result<()> {
+        Server::restart(self).await
+    }
+
+    async fn read_all(&mut self) -> io::Result<Vec<Stored>> {
+        let all = self.client().await?.read_all(QUEUE).await?;
+        let stored = all.into_iter().enumerate().map(|(place, message)| Stored {
+            place: place.to_string(),
+            id: message.property("message-id").unwrap_or_default().to_owned(),
+            attempt: message.header("x-attempt").unwrap_or_default().to_owned(),
+            payload: message.payload,
+        });
+        Ok(stored.collect())
+    }
+}
