@@ -47,7 +47,7 @@ mod tests {
     fn the_standard_plugins_are_here_in_order() {
         let names: Vec<&str> = all().iter().map(|bundled| bundled.name).collect();
         assert!(names.is_sorted(), "{names:?}");
-        for name in ["backoff-fibonacci", "http", "nats", "noop"] {
+        for name in ["backoff-fibonacci", "http", "nats", "noop", "rabbitmq", "redis"] {
             assert!(names.contains(&name), "{name} is missing in {names:?}");
         }
     }

@@ -23,6 +23,8 @@ use crate::resp::Reply;
 const CHUNK_BYTES: usize = 60 * 1024;
 /// Fates of a batch that ends sooner are told at its end only: each early word is a crossing into the host.
 const EARLY_AFTER: Duration = Duration::from_millis(2);
+/// Times that a message is refused for want of the script, on average over a batch: one after each flush by somebody.
+const SCRIPTLESS_MAX: usize = 4;
 
 /// What became of the batch, and why the connection is of no more use if it isn't.
 pub(crate) struct Sent {
@@ -110,6 +112,8 @@ struct Flight<'a> {
     added: Vec<usize>,
     /// Why nothing more can be sent.
     held: Option<Refusal>,
+    /// Replies that were for want of the script.
+    scriptless: usize,
     /// Why ids couldn't be remembered.
     forgotten: Option<String>,
     began: Instant,
@@ -131,6 +135,7 @@ impl<'a> Flight<'a> {
             waiting: 0,
             added: Vec::new(),
             held: None,
+            scriptless: 0,
             forgotten: None,
             began: Instant::now(),
             untold: Vec::new(),
@@ -198,6 +203,11 @@ impl<'a> Flight<'a> {
                 self.waiting -= 1;
                 self.put(place, Place::Here);
                 self.again.push_back(place);
+                self.scriptless += 1;
+                if self.scriptless > SCRIPTLESS_MAX * self.batch.len() {
+                    let reason = "the server forgets the script of `dedup` as soon as it has it";
+                    return Err(PluginError::unavailable("REDIS.NO_SCRIPT", reason));
+                }
             }
             Answer::Held(refusal) => {
                 self.waiting -= 1;

@@ -398,7 +398,7 @@ fn lists_are_followed_page_by_page_and_cut_loudly() {
 fn bundled_plugins_are_listed_and_inspected_without_a_host() {
     let list = waybill(&["plugin", "list", "--bundled", "-o", "ids"]).run();
     assert_eq!(list.exit, Exit::Done, "{}", list.err);
-    for name in ["backoff-fibonacci", "http", "nats", "noop"] {
+    for name in ["backoff-fibonacci", "http", "nats", "noop", "rabbitmq", "redis"] {
         assert!(list.out.lines().any(|line| line == name), "{}", list.out);
     }
     let http = waybill(&["plugin", "inspect", "http", "-o", "json"]).run();

@@ -78,6 +78,8 @@ fn set_up() -> Result<()> {
     setup::guest_target()?;
     // Real brokers, not stand-ins.
     setup::program("nats-server", "nats-server")?;
+    setup::program("rabbitmq-server", "rabbitmq-server")?;
+    setup::program("redis-server", "redis-server")?;
     // The worker of examples/worker-python.
     setup::program("python3", "python3")?;
     if cfg!(target_os = "linux") {
