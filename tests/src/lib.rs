@@ -1,3 +1,5 @@
 //! waybill-tests
 
+pub mod certificates;
 pub mod guests;
+pub mod transport;

@@ -2,43 +2,14 @@
 
 use std::sync::Arc;
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd};
+use rcgen::date_time_ymd;
 use serde_json::{Value, json};
 use waybill_core::port::transport::{ErrorKind, Outcome};
 use waybill_testkit::nats::{Options, Server};
+use waybill_tests::certificates::{Authority, Identity};
 
 use crate::fake::{Fake, INFO};
 use crate::support::*;
-
-/// A CA and what it signs.
-struct Authority(CertifiedIssuer<'static, KeyPair>);
-
-/// PEM of a certificate and its key.
-struct Identity {
-    cert: String,
-    key: String,
-}
-
-impl Authority {
-    fn new(name: &str) -> Self {
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.distinguished_name.push(DnType::CommonName, name);
-        Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
-    }
-
-    fn pem(&self) -> String {
-        self.0.pem()
-    }
-
-    fn sign(&self, names: &[&str], change: impl FnOnce(&mut CertificateParams)) -> Identity {
-        let mut params =
-            CertificateParams::new(names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()).unwrap();
-        change(&mut params);
-        let key = KeyPair::generate().unwrap();
-        Identity { cert: params.signed_by(&key, &self.0).unwrap().pem(), key: key.serialize_pem() }
-    }
-}
 
 /// A server with this certificate; `more` goes into its `tls` block.
 async fn server(identity: &Identity, ca: &str, more: &str) -> (Server, tempfile::TempDir) {
