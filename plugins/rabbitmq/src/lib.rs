@@ -70,7 +70,7 @@ impl Transport for Rabbitmq {
             tick_every: Some(half.unwrap_or(TICK_MS_WITHOUT_HEARTBEATS)),
             ..Opened::new()
         };
-        pool.put(connection).await;
+        pool.put(connection, deadline).await;
         Ok((Self { pool }, opened))
     }
 
@@ -82,7 +82,7 @@ impl Transport for Rabbitmq {
             Ok(sent) => sent.lost.as_ref(),
             Err(error) => Some(error),
         };
-        self.pool.give_back(connection, lost).await;
+        self.pool.give_back(connection, lost, deadline).await;
         sent.map(|sent| sent.outcomes)
     }
 

@@ -78,9 +78,9 @@ impl Pool {
     }
 
     /// Gives back what [`Pool::take`] gave, with the reason if it is of no more use.
-    pub(crate) async fn give_back(&self, connection: Connection, lost: Option<&PluginError>) {
+    pub(crate) async fn give_back(&self, connection: Connection, lost: Option<&PluginError>, deadline: Deadline) {
         self.busy.set(self.busy.get().saturating_sub(1));
-        let Some(error) = lost else { return self.put(connection).await };
+        let Some(error) = lost else { return self.put(connection, deadline).await };
         waybill_plugin::warn!(
             [("server", connection.address()), ("code", error.fault.code)],
             "connection given up: {}",
@@ -88,7 +88,7 @@ impl Pool {
         );
         if connection.channel_closed {
             // The server is well, one message wasn't.
-            connection.close(Deadline::after(GOODBYE_MS_MAX)).await;
+            connection.close(deadline.at_most(GOODBYE_MS_MAX)).await;
         } else {
             self.servers.borrow_mut().shun(connection.address());
         }
@@ -107,17 +107,17 @@ impl Pool {
             // A silent one leaves time for those behind it.
             let time = deadline.at_most(self.settings.config.connect_timeout.min(share(deadline, count - asked)));
             match self.look_after(&mut connection, time).await {
-                Ok(Ok(())) => self.put(connection).await,
+                Ok(Ok(())) => self.put(connection, deadline).await,
                 Ok(Err(refusal)) => {
                     trouble = Some(refusal.error().fault.reason);
-                    self.put(connection).await;
+                    self.put(connection, deadline).await;
                 }
                 Err(error) => self.drop_idle(&connection, &error),
             }
         }
         if self.idle.borrow().is_empty() && self.busy.get() == 0 {
             let connection = self.round(deadline).await?;
-            self.put(connection).await;
+            self.put(connection, deadline).await;
         }
         if self.alarms.any() {
             return Ok(HealthReport::new(Health::Blocked, asked_to_wait(&self.why_blocked()).fault.reason));
@@ -157,10 +157,10 @@ impl Pool {
     }
 
     /// Keeps a connection that nobody has; what there are too many of is closed.
-    pub(crate) async fn put(&self, connection: Connection) {
+    pub(crate) async fn put(&self, connection: Connection, deadline: Deadline) {
         let full = self.idle.borrow().len() + self.busy.get() >= self.settings.config.connections as usize;
         if full {
-            connection.close(Deadline::after(GOODBYE_MS_MAX)).await;
+            connection.close(deadline.at_most(GOODBYE_MS_MAX)).await;
         } else {
             self.idle.borrow_mut().push(connection);
         }
