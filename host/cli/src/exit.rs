@@ -102,6 +102,18 @@ pub enum CliError {
         /// How many.
         conflicts: usize,
     },
+    /// A step that was called by hand didn't end well; its answer is told already.
+    #[error("{code}: {what}\n  the step ended as {result}")]
+    Step {
+        /// Stable code, the plugin's or the host's.
+        code: String,
+        /// Why.
+        what: String,
+        /// `retryable`, `permanent`, `blocked` or `release`.
+        result: &'static str,
+        /// Exit code.
+        exit: Exit,
+    },
     /// Checks failed; told already.
     #[error("{failed} of {count} checks failed")]
     Checks {
@@ -132,7 +144,7 @@ impl CliError {
         match self {
             Self::Config(_) | Self::Usage { .. } => Exit::Usage,
             Self::Client(error) => error.exit(),
-            Self::Host { exit, .. } | Self::NoneDone { exit, .. } => *exit,
+            Self::Host { exit, .. } | Self::NoneDone { exit, .. } | Self::Step { exit, .. } => *exit,
             Self::Partly { .. } | Self::BrokeOff { .. } => Exit::Partly,
             Self::Conflicts { .. } => Exit::Conflict,
             Self::Io { .. } | Self::Checks { .. } | Self::Declined => Exit::Failed,

@@ -13,5 +13,6 @@ pub mod new_message;
 pub mod outbox;
 pub mod port;
 pub mod route;
+pub mod step_address;
 pub mod time;
 pub mod topic;

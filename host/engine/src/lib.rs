@@ -11,6 +11,7 @@ mod external;
 mod janitor;
 mod live;
 mod meter;
+mod participants;
 mod service;
 mod shard;
 
@@ -18,3 +19,4 @@ pub use clock::{Clock, SystemClock};
 pub use config::{EngineConfig, Retries, Stores};
 pub use engine::Engine;
 pub use meter::METRICS;
+pub use participants::{Participants, StepLookupError};

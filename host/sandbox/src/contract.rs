@@ -6,7 +6,12 @@ use wasmtime::component::{ComponentNamedList, InstancePre, Lift, Lower};
 
 use waybill_bindings::api::types::{CallInfo, HealthReport, Message, OpenArgs, Opened, Outcome, PluginError};
 use waybill_bindings::backoff::exports::waybill::plugin::backoff_api::{Attempt, Decision};
+use waybill_bindings::services::exports::waybill::plugin::handler_api::{Inbound, Verdict};
+use waybill_bindings::services::exports::waybill::plugin::participant_api::{
+    StepContext, StepDone, StepError, StepInfo, StepOutput,
+};
 use waybill_bindings::services::exports::waybill::plugin::provision_api::Change;
+use waybill_bindings::services::exports::waybill::plugin::source_api::{Pulled, Settled, Settlement};
 
 use crate::error::SandboxError;
 use crate::load::Inspection;
@@ -63,12 +68,15 @@ fn check_version(found: &str) -> Result<(), SandboxError> {
 
 fn check_export(inspection: &Inspection) -> Result<(), SandboxError> {
     let world = inspection.manifest.world;
-    let versions = versions(inspection, world.export());
-    if versions.is_empty() {
-        let interface = format!("{PACKAGE}/{}@{CONTRACT_VERSION}", world.export());
-        return Err(SandboxError::MissingExport { world, interface });
+    for export in world.exports() {
+        let versions = versions(inspection, export);
+        if versions.is_empty() {
+            let interface = format!("{PACKAGE}/{export}@{CONTRACT_VERSION}");
+            return Err(SandboxError::MissingExport { world, interface });
+        }
+        fits(&versions)?;
     }
-    fits(&versions)
+    Ok(())
 }
 
 /// Whether it can create what is missing at its peer.
@@ -139,6 +147,36 @@ pub(crate) fn check_transport_types<T>(pre: &InstancePre<T>) -> wasmtime::Result
     typed::<(CallInfo, Vec<Message>), Answer<Vec<Outcome>>, T>(pre, api, "send-batch")?;
     typed::<(CallInfo,), (HealthReport,), T>(pre, api, "health")?;
     typed::<(CallInfo,), Answer<()>, T>(pre, api, "tick")?;
+    typed::<(CallInfo,), (), T>(pre, api, "close")
+}
+
+/// Checks the types of `source-api`.
+pub(crate) fn check_source_types<T>(pre: &InstancePre<T>) -> wasmtime::Result<()> {
+    let api = "source-api";
+    typed::<(CallInfo, OpenArgs), Answer<Opened>, T>(pre, api, "open")?;
+    typed::<(CallInfo, u32, u32, u32), Answer<Pulled>, T>(pre, api, "pull")?;
+    typed::<(CallInfo, Vec<Settlement>), Answer<Vec<Settled>>, T>(pre, api, "settle")?;
+    typed::<(CallInfo,), (HealthReport,), T>(pre, api, "health")?;
+    typed::<(CallInfo,), Answer<()>, T>(pre, api, "tick")?;
+    typed::<(CallInfo,), (), T>(pre, api, "close")
+}
+
+/// Checks the types of `handler-api`.
+pub(crate) fn check_handler_types<T>(pre: &InstancePre<T>) -> wasmtime::Result<()> {
+    let api = "handler-api";
+    typed::<(CallInfo, OpenArgs), Answer<Opened>, T>(pre, api, "open")?;
+    typed::<(CallInfo, Vec<Inbound>), Answer<Vec<Verdict>>, T>(pre, api, "handle")?;
+    typed::<(CallInfo,), (), T>(pre, api, "close")
+}
+
+/// Checks the types of `participant-api`.
+pub(crate) fn check_participant_types<T>(pre: &InstancePre<T>) -> wasmtime::Result<()> {
+    type Undo = (CallInfo, String, StepContext, Vec<u8>, Option<Vec<u8>>);
+    let api = "participant-api";
+    typed::<(), (Vec<StepInfo>,), T>(pre, api, "steps")?;
+    typed::<(CallInfo, OpenArgs), Answer<Opened>, T>(pre, api, "open")?;
+    typed::<(CallInfo, String, StepContext, Vec<u8>), (Result<StepDone, StepError>,), T>(pre, api, "execute")?;
+    typed::<Undo, (Result<StepOutput, StepError>,), T>(pre, api, "compensate")?;
     typed::<(CallInfo,), (), T>(pre, api, "close")
 }
 

@@ -141,6 +141,14 @@ pub enum SandboxError {
         /// Plugin.
         plugin: String,
     },
+    /// The steps that a participant describes can't be served.
+    #[error("the steps of participant plugin {plugin:?} can't be used: {cause}")]
+    Steps {
+        /// Plugin.
+        plugin: String,
+        /// What is wrong, with the fix.
+        cause: String,
+    },
     /// A grant or an ask isn't a pattern.
     #[error("{pattern:?} isn't a pattern for `allow`: {cause}")]
     Grant {
@@ -196,6 +204,7 @@ impl SandboxError {
             Self::Config { .. } => "PLUGIN.CONFIG",
             Self::Grant { .. } => "PLUGIN.GRANT",
             Self::NoProvisioning { .. } => "PLUGIN.NO_PROVISIONING",
+            Self::Steps { .. } => "PLUGIN.STEPS",
             Self::Open { .. } => "PLUGIN.OPEN_FAILED",
         }
     }

@@ -1,14 +1,15 @@
 //! The WebAssembly plugin host: engine, loading, grants, limits, and plugins behind the core's ports.
 //!
 //! ```text
-//! Sandbox ──load──▶ LoadedPlugin ──start──▶ WasmTransport (port::transport::Transport)
-//!                │                      └─▶ WasmBackoff   (port::backoff::BackoffPolicy)
+//! Sandbox ──load──▶ LoadedPlugin ──start──▶ WasmTransport   (port::transport::Transport)
+//!                                       ├─▶ WasmSource      (port::source::Source)
+//!                                       ├─▶ WasmHandler     (port::handler::Handler)
+//!                                       ├─▶ WasmParticipant (port::participant::Participant)
+//!                                       └─▶ WasmBackoff     (port::backoff::BackoffPolicy)
 //!                └──▶ Slot: a transport whose plugin can be replaced; Fleet: all of them, with their sources
 //! ```
 //! Bounds are in [`limits`]. A plugin reaches what its manifest asks for *and* the operator grants ([`grants`]); one that
 //! traps, loops, leaks or lies loses its instance and nothing else. It knows `waybill-core` only; nobody else names wasmtime.
-//!
-//! What it doesn't do yet: worlds other than transport and backoff.
 
 mod backoff;
 mod cache;
@@ -16,10 +17,12 @@ mod config;
 mod contract;
 mod convert;
 mod cpu;
+mod endpoint;
 mod engine;
 mod error;
 mod fleet;
 pub mod grants;
+mod handler;
 mod host;
 mod http;
 mod instance;
@@ -28,8 +31,10 @@ mod load;
 mod manifest;
 mod meters;
 mod net;
+mod participant;
 mod pure;
 mod slot;
+mod source;
 mod text;
 mod tls;
 mod transport;
@@ -39,6 +44,7 @@ pub use backoff::WasmBackoff;
 pub use cache::CodeOrigin;
 pub use config::check_config;
 pub use contract::CONTRACT_VERSION;
+pub use endpoint::EndpointSettings;
 pub use engine::{Sandbox, SandboxOptions};
 pub use error::SandboxError;
 pub use fleet::{
@@ -46,14 +52,17 @@ pub use fleet::{
     TransportSpec,
 };
 pub use grants::Grants;
+pub use handler::WasmHandler;
 pub use host::{MemoryKv, ProcessSecrets, SecretFailure, SecretProvider, SecretValue};
 pub use limits::PluginLimits;
 pub use load::{Inspection, LoadedPlugin, PluginSource, inspect};
 pub use manifest::{Ask, Manifest, World};
+pub use participant::{ParticipantLimits, WasmParticipant, participant_steps};
 pub use slot::{
     BAD_MAX, BadDigest, Forgetful, HISTORY_MAX, Life, Phase, Probation, Record, ReloadPolicy, RolledBack, Slot,
     SlotMemory, SlotPolicy, StageOptions, Staged, SwapError, Swapped, Why,
 };
+pub use source::WasmSource;
 pub use transport::{TransportSettings, WasmTransport};
 pub use verify::{
     Fetched, PublicKey, SIGNATURE_FILE_BYTES_MAX, Signature, SignatureState, SigningKey, Trust, VerifyError,

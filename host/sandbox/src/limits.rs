@@ -44,6 +44,36 @@ pub const CANCEL_MARGIN_MAX: Duration = Duration::from_secs(1);
 /// `unavailable` answers in a row after which an instance is replaced.
 pub const UNAVAILABLE_STREAK_MAX: u32 = 3;
 
+/// What a source's `pull` may take beyond the time it waits for the first delivery.
+pub const PULL_MARGIN: Duration = Duration::from_secs(10);
+
+/// Largest input of a saga step, in bytes: what mappings make of earlier outputs.
+pub const STEP_INPUT_BYTES_MAX: usize = 1024 * 1024;
+/// Largest output of a saga step, in bytes: it is kept with the saga.
+pub const STEP_OUTPUT_BYTES_MAX: usize = 256 * 1024;
+/// Most messages and events that one step or handled message leaves behind.
+pub const FOLLOWUPS_MAX: usize = 1_000;
+/// Their payloads and headers together, in bytes.
+pub const FOLLOWUP_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Most steps one participant serves.
+pub const STEPS_MAX: usize = 256;
+/// Longest name of a step, in bytes: it is part of `fn:` addresses.
+pub const STEP_NAME_BYTES_MAX: usize = 64;
+/// Instances of a participant that are kept warm between calls, at most.
+pub const PARTICIPANT_IDLE_INSTANCES_MAX: usize = 8;
+/// How long a warm instance of a participant is kept without a call.
+pub const PARTICIPANT_IDLE_TIME: Duration = Duration::from_secs(60);
+/// Calls after which an instance of a participant is replaced: what it leaks, it leaks so often at most.
+pub const PARTICIPANT_USES_MAX: u32 = 1_000;
+/// How long a call of a participant waits for a free instance.
+pub const PARTICIPANT_WAIT_MAX: Duration = Duration::from_secs(5);
+/// Calls of one participant that may wait for a free instance; more are told to come back.
+pub const PARTICIPANT_WAITERS_MAX: usize = 1_000;
+/// When to come back, told to a call that found no free instance.
+pub const PARTICIPANT_BUSY_AFTER: Duration = Duration::from_millis(500);
+/// Longest call of a participant where the configuration says nothing.
+pub const PARTICIPANT_CALL_TIME: Duration = Duration::from_secs(30);
+
 /// How long a guest's word that its peer asked to wait (`blocked`) holds back sending; then a call is tried, so that a
 /// guest that never takes it back isn't stuck for ever.
 pub const PEER_BLOCKED_TRUST: Duration = Duration::from_secs(5);

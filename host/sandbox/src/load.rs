@@ -12,13 +12,13 @@ use wasmtime::Engine;
 use wasmtime::component::{Component, InstancePre};
 
 use waybill_bindings::backoff::exports::waybill::plugin::backoff_api;
-use waybill_bindings::services::exports::waybill::plugin::{provision_api, transport_api};
 
 use crate::cache::CodeOrigin;
 use crate::contract;
 use crate::engine::Sandbox;
 use crate::error::{SandboxError, one_line};
 use crate::host::InstanceState;
+use crate::instance::Exports;
 use crate::limits::COMPONENT_BYTES_MAX;
 use crate::manifest::{Manifest, World};
 use crate::pure::PureState;
@@ -70,11 +70,10 @@ pub(crate) struct Loaded {
 }
 
 pub(crate) enum Code {
-    Transport {
+    /// A world that does I/O.
+    Services {
         pre: InstancePre<InstanceState>,
-        guest: transport_api::GuestIndices,
-        /// Only of plugins that can provision.
-        provision: Option<provision_api::GuestIndices>,
+        exports: Exports,
     },
     Backoff {
         pre: InstancePre<PureState>,
@@ -103,7 +102,7 @@ impl LoadedPlugin {
     }
     /// Whether it can create what is missing at its peer.
     pub fn provisions(&self) -> bool {
-        matches!(self.0.code, Code::Transport { provision: Some(_), .. })
+        matches!(&self.0.code, Code::Services { exports, .. } if exports.provisions())
     }
     /// Who vouches for it.
     pub fn signature(&self) -> &SignatureState {
@@ -186,14 +185,8 @@ impl Sandbox {
             return Ok(Code::Backoff { pre, guest });
         }
         let pre = self.0.services_linker.instantiate_pre(component).map_err(mismatch)?;
-        let guest = transport_api::GuestIndices::new(&pre).map_err(mismatch)?;
-        contract::check_transport_types(&pre).map_err(mismatch)?;
-        let mut provision = None;
-        if contract::provisions(inspection) {
-            provision = Some(provision_api::GuestIndices::new(&pre).map_err(mismatch)?);
-            contract::check_provision_types(&pre).map_err(mismatch)?;
-        }
-        Ok(Code::Transport { pre, guest, provision })
+        let exports = Exports::find(&pre, world, contract::provisions(inspection)).map_err(mismatch)?;
+        Ok(Code::Services { pre, exports })
     }
 }
 

@@ -59,14 +59,15 @@ impl World {
         self == asked || (self == Self::Broker && matches!(asked, Self::Transport | Self::Source))
     }
 
-    /// The interface that makes a component one of this world, without package and version.
-    pub fn export(self) -> &'static str {
+    /// The interfaces that make a component one of this world, without package and version.
+    pub fn exports(self) -> &'static [&'static str] {
         match self {
-            Self::Transport | Self::Broker => "transport-api",
-            Self::Source => "source-api",
-            Self::Participant => "participant-api",
-            Self::Handler => "handler-api",
-            Self::Backoff => "backoff-api",
+            Self::Transport => &["transport-api"],
+            Self::Source => &["source-api"],
+            Self::Broker => &["transport-api", "source-api"],
+            Self::Participant => &["participant-api"],
+            Self::Handler => &["handler-api"],
+            Self::Backoff => &["backoff-api"],
         }
     }
 }

@@ -4,34 +4,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures::future::BoxFuture;
-use parking_lot::Mutex;
 use serde_json::Value;
-use tokio::sync::{Mutex as AsyncMutex, OnceCell, mpsc, oneshot, watch};
-use tokio::task::JoinHandle;
-use tokio::time::{Instant, timeout_at};
+use tokio::sync::{Mutex as AsyncMutex, watch};
+use tokio::time::Instant;
 use waybill_bindings::api::types::OpenPurpose;
 use waybill_core::message::Delivery;
 use waybill_core::port::kv::KvStore;
 use waybill_core::port::provision::{ProvisionChange, ProvisionError};
 use waybill_core::port::transport::{
-    CallError, ErrorKind, Fault, Health, HealthReport, Outcome, OutcomeSink, PluginIdentity, Transport, TransportLimits,
+    CallError, Fault, HealthReport, Outcome, OutcomeSink, PluginIdentity, Transport, TransportLimits,
 };
 
-use crate::config::check_config;
 use crate::convert;
+use crate::endpoint::EndpointSettings;
 use crate::error::SandboxError;
 use crate::grants::Grants;
-use crate::host::{ContextParts, EndpointContext, Losses, ProcessSecrets, Reported, SecretProvider};
-use crate::instance::{
-    Answer, Claim, Command, Endpoint, Lane, LaneStatus, Work, busy, closed, open, provision, supervise,
-};
-use crate::limits::{LANE_QUEUE, PluginLimits};
+use crate::host::{Losses, ProcessSecrets, Reported, SecretProvider};
+use crate::instance::{Answer, Endpoint, Lanes, Opening, Work, open, other_question, provision};
+use crate::limits::PluginLimits;
 use crate::load::LoadedPlugin;
 use crate::manifest::World;
-
-/// What a caller waits beyond a call's deadline for the instance's own verdict on it.
-const VERDICT_GRACE: Duration = Duration::from_secs(5);
 
 /// How a transport is configured.
 #[derive(Clone)]
@@ -88,57 +80,30 @@ impl std::fmt::Debug for TransportSettings {
 
 /// A running transport plugin. Instances are replaced as they are lost; dropping it ends them at once, without `close`.
 pub struct WasmTransport {
-    endpoint: Arc<Endpoint>,
-    lanes: Vec<Handle>,
+    lanes: Lanes,
     /// Held while a provisioning call runs: one at a time.
     provisioning: AsyncMutex<()>,
-}
-
-/// How the first `open`s go.
-pub(crate) type Opening = BoxFuture<'static, Result<(), SandboxError>>;
-
-struct Handle {
-    lane: Arc<Lane>,
-    inbox: mpsc::Sender<Command>,
-    task: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl std::fmt::Debug for WasmTransport {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("WasmTransport")
-            .field("name", &self.endpoint.context.name)
+            .field("name", &self.lanes.endpoint.name)
             .field("lanes", &self.lanes.len())
             .finish_non_exhaustive()
     }
 }
 
 fn endpoint(plugin: LoadedPlugin, settings: TransportSettings) -> Result<Endpoint, SandboxError> {
-    let manifest = plugin.manifest();
-    if !manifest.world.serves(World::Transport) {
-        let (plugin, found) = (manifest.name.clone(), manifest.world);
-        return Err(SandboxError::OtherWorld { plugin, found, asked: World::Transport });
+    let TransportSettings { name, instances, config, grants, secrets, kv, host_id, generation, limits, provision } =
+        settings;
+    if provision && plugin.manifest().world.serves(World::Transport) && !plugin.provisions() {
+        let plugin = plugin.manifest().name.clone();
+        return Err(SandboxError::NoProvisioning { endpoint: name, plugin });
     }
-    let config = check_config(manifest, &settings.name, &settings.config)?;
-    if settings.provision && !plugin.provisions() {
-        let (endpoint, plugin) = (settings.name, manifest.name.clone());
-        return Err(SandboxError::NoProvisioning { endpoint, plugin });
-    }
-    let context = EndpointContext::new(ContextParts {
-        name: &settings.name,
-        generation: settings.generation,
-        plugin: &plugin.0,
-        grants: settings.grants,
-        limits: settings.limits,
-        secret_provider: settings.secrets,
-        kv: settings.kv,
-    });
-    let (host_id, instances) = (settings.host_id, settings.instances.max(1));
-    let (provision, provisioned) = (settings.provision, OnceCell::new());
-    Ok(Endpoint { context: Arc::new(context), config, host_id, instances, plugin, provision, provisioned })
-}
-
-fn open_error(endpoint: &str, error: CallError) -> SandboxError {
-    SandboxError::Open { endpoint: endpoint.to_owned(), kind: error.kind, fault: error.fault }
+    let settings = EndpointSettings { name, instances, config, grants, secrets, kv, host_id, generation, limits };
+    let endpoint = Endpoint::new(plugin, World::Transport, settings)?;
+    Ok(Endpoint { provision, ..endpoint })
 }
 
 impl WasmTransport {
@@ -172,42 +137,20 @@ impl WasmTransport {
         plugin: LoadedPlugin,
         settings: TransportSettings,
     ) -> Result<(Arc<Self>, Opening), SandboxError> {
-        let endpoint = Arc::new(endpoint(plugin, settings)?);
-        let mut lanes = Vec::new();
-        let mut firsts = Vec::new();
-        for number in 0..endpoint.instances {
-            let (inbox, commands) = mpsc::channel(LANE_QUEUE);
-            let (first, opened) = oneshot::channel();
-            let lane = Arc::new(Lane::new(number));
-            let task = tokio::spawn(supervise(Arc::clone(&endpoint), Arc::clone(&lane), commands, first));
-            lanes.push(Handle { lane, inbox, task: Mutex::new(Some(task)) });
-            firsts.push(opened);
-        }
-        let name = Arc::clone(&endpoint.context.name);
-        let opening = async move {
-            let mut result = Ok(());
-            for first in firsts {
-                if let Err(error) = first.await.unwrap_or_else(|_| Err(closed())) {
-                    result = Err(open_error(&name, error));
-                }
-            }
-            result
-        };
-        let transport = Arc::new(Self { endpoint, lanes, provisioning: AsyncMutex::default() });
-        Ok((transport, Box::pin(opening)))
+        let (lanes, opening) = Lanes::start(endpoint(plugin, settings)?);
+        Ok((Arc::new(Self { lanes, provisioning: AsyncMutex::default() }), opening))
     }
 
     /// Tells of each instance that is lost.
     pub(crate) fn losses(&self) -> watch::Receiver<Losses> {
-        self.endpoint.context.losses.subscribe()
+        self.lanes.endpoint.context.losses.subscribe()
     }
 
     /// Opens one instance with purpose `probe`, asks for its health, and closes it: whether a transport would work, while
     /// another generation serves.
     pub async fn probe(plugin: LoadedPlugin, settings: TransportSettings) -> Result<HealthReport, SandboxError> {
         let endpoint = endpoint(plugin, settings)?;
-        let name = Arc::clone(&endpoint.context.name);
-        let failed = |error| open_error(&name, error);
+        let failed = |error| endpoint.open_error(error);
         let live = open(&endpoint, 0, OpenPurpose::Probe, Reported::default())
             .await
             .map_err(|failure| failed(failure.into_call_error()))?;
@@ -216,97 +159,38 @@ impl WasmTransport {
 
     /// Tries `open` again on every lane that waits or was refused, e.g. after a secret has changed.
     pub fn reopen(&self) {
-        for handle in &self.lanes {
-            if matches!(handle.lane.status(), LaneStatus::Refused { .. } | LaneStatus::Waiting { .. }) {
-                handle.lane.reopen.notify_one();
-            }
-        }
+        self.lanes.reopen();
     }
 
     /// How each lane is, for `transport show`: a word and the reason.
     pub fn lanes(&self) -> Vec<(&'static str, Option<Fault>)> {
-        self.lanes
-            .iter()
-            .map(|handle| match handle.lane.status() {
-                LaneStatus::Opening => ("opening", None),
-                LaneStatus::Serving => ("serving", None),
-                LaneStatus::Waiting { fault, .. } => ("waiting", Some(fault)),
-                LaneStatus::Refused { fault, .. } => ("refused", Some(fault)),
-                LaneStatus::Closed => ("closed", None),
-            })
-            .collect()
+        self.lanes.statuses()
     }
-
-    fn handle(&self, lane: u32) -> Option<&Handle> {
-        let count = u32::try_from(self.lanes.len()).unwrap_or(u32::MAX).max(1);
-        self.lanes.get((lane % count) as usize)
-    }
-
-    /// Hands work to a lane and waits for the answer.
-    async fn ask(&self, lane: u32, work: Work, deadline: Instant) -> Result<Answer, CallError> {
-        let Some(handle) = self.handle(lane) else { return Err(closed()) };
-        if let Some(error) = handle.lane.refusal() {
-            return Err(error);
-        }
-        let claim = Arc::new(Claim::default());
-        let (reply, mut answer) = oneshot::channel();
-        let command = Command { work, deadline, claim: Arc::clone(&claim), reply };
-        match timeout_at(deadline, handle.inbox.send(command)).await {
-            Ok(Ok(())) => {}
-            Ok(Err(_)) => return Err(closed()),
-            Err(_) => return Err(busy()),
-        }
-        let answered = match timeout_at(deadline, &mut answer).await {
-            Ok(answered) => answered,
-            Err(_) if claim.give_up() => return Err(busy()),
-            // An instance has it: its verdict is due now, and knows more than we do.
-            Err(_) => match timeout_at(deadline + VERDICT_GRACE, answer).await {
-                Ok(answered) => answered,
-                Err(_) => return Err(lost("the instance gave no verdict in time")),
-            },
-        };
-        answered.unwrap_or_else(|_| Err(lost("the instance's task ended without a verdict")))
-    }
-}
-
-/// The answer when nothing is known.
-fn lost(why: &str) -> CallError {
-    let fault = Fault { maybe_delivered: true, ..Fault::new("PLUGIN.TRAPPED", why) };
-    CallError { kind: ErrorKind::Trapped, fault }
 }
 
 #[async_trait]
 impl Transport for WasmTransport {
     fn name(&self) -> &str {
-        &self.endpoint.context.name
+        &self.lanes.endpoint.name
     }
 
     fn identity(&self) -> PluginIdentity {
-        let manifest = self.endpoint.plugin.manifest();
-        PluginIdentity {
-            plugin: manifest.name.clone(),
-            version: manifest.version.clone(),
-            digest: self.endpoint.plugin.digest().to_owned(),
-            generation: self.endpoint.context.generation,
-        }
+        self.lanes.endpoint.identity()
     }
 
     fn limits(&self) -> TransportLimits {
-        let own = &self.endpoint.context.limits;
+        let own = &self.lanes.endpoint.context.limits;
         let mut limits = TransportLimits {
-            lanes: self.endpoint.instances,
+            lanes: self.lanes.endpoint.instances,
             calls_per_lane: own.calls_per_instance.max(1),
             max_batch: own.max_batch.max(1),
             max_batch_bytes: own.max_batch_bytes,
             max_payload_bytes: None,
         };
-        for handle in &self.lanes {
-            if let Some(facts) = &*handle.lane.facts.lock() {
-                limits.calls_per_lane = limits.calls_per_lane.min(facts.calls);
-                limits.max_batch = limits.max_batch.min(facts.max_batch);
-                limits.max_payload_bytes =
-                    [limits.max_payload_bytes, facts.max_payload_bytes].into_iter().flatten().min();
-            }
+        for facts in self.lanes.facts() {
+            limits.calls_per_lane = limits.calls_per_lane.min(facts.calls);
+            limits.max_batch = limits.max_batch.min(facts.max_batch);
+            limits.max_payload_bytes = [limits.max_payload_bytes, facts.max_payload_bytes].into_iter().flatten().min();
         }
         limits
     }
@@ -327,28 +211,22 @@ impl Transport for WasmTransport {
         // Made here, on the caller's task: the instance's own has enough to do.
         let messages = batch.iter().take(fits).map(convert::message).collect();
         drop(batch);
-        match self.ask(lane, Work::Send { batch: messages, sink }, deadline).await? {
+        match self.lanes.ask(lane, Work::Send { batch: messages, sink }, deadline).await? {
             Answer::Outcomes(mut outcomes) => {
                 outcomes.resize_with(count, || Outcome::Release(over_the_limit()));
                 Ok(outcomes)
             }
-            Answer::Health(_) => Err(lost("the instance answered another question")),
+            _ => Err(other_question()),
         }
     }
 
     async fn health(&self) -> HealthReport {
-        let deadline = Instant::now() + self.endpoint.context.limits.health_timeout;
-        let asks = self.lanes.iter().map(|handle| self.lane_health(handle, deadline));
-        let reports = futures::future::join_all(asks).await;
-        reports
-            .into_iter()
-            .max_by_key(|report| severity(report.health))
-            .unwrap_or(HealthReport { health: Health::Down, detail: Some("no instances".to_owned()) })
+        self.lanes.health().await
     }
 
     async fn provision(&self, apply: bool) -> Result<Vec<ProvisionChange>, ProvisionError> {
         let _alone = self.provisioning.lock().await;
-        let changes = provision(&self.endpoint, apply).await?;
+        let changes = provision(&self.lanes.endpoint, apply).await?;
         if apply {
             // What kept it from opening may be there now.
             self.reopen();
@@ -357,57 +235,7 @@ impl Transport for WasmTransport {
     }
 
     async fn close(&self, timeout: Duration) {
-        let deadline = Instant::now() + timeout;
-        self.endpoint.context.closing.cancel();
-        let tasks: Vec<_> = self.lanes.iter().filter_map(|handle| handle.task.lock().take()).collect();
-        let all = futures::future::join_all(tasks);
-        tokio::pin!(all);
-        if timeout_at(deadline, &mut all).await.is_err() {
-            for handle in &self.lanes {
-                handle.lane.abort.cancel();
-            }
-            // An aborted lane only drops its Store.
-            let _ = timeout_at(deadline + VERDICT_GRACE, all).await;
-        }
-    }
-}
-
-impl WasmTransport {
-    async fn lane_health(&self, handle: &Handle, deadline: Instant) -> HealthReport {
-        let number = handle.lane.number;
-        if let LaneStatus::Waiting { fault, .. } | LaneStatus::Refused { fault, .. } = handle.lane.status() {
-            return down(number, &fault);
-        }
-        match self.ask(number, Work::Health, deadline).await {
-            Ok(Answer::Health(report)) => {
-                handle.lane.reported.set(report.clone());
-                report
-            }
-            Ok(Answer::Outcomes(_)) => down(number, &lost("the instance answered another question").fault),
-            // A peer that asks to wait isn't down.
-            Err(error) if error.kind == ErrorKind::Throttled => {
-                HealthReport { health: Health::Blocked, detail: Some(error.fault.reason) }
-            }
-            // Every instance is at work: that is no trouble.
-            Err(error) if error.fault.code == busy().fault.code => {
-                HealthReport { health: Health::Degraded, detail: Some(error.fault.reason) }
-            }
-            Err(error) => down(number, &error.fault),
-        }
-    }
-}
-
-fn down(number: u32, fault: &Fault) -> HealthReport {
-    let detail = format!("instance {number}: {}: {}", fault.code, fault.reason);
-    HealthReport { health: Health::Down, detail: Some(detail) }
-}
-
-fn severity(health: Health) -> u8 {
-    match health {
-        Health::Ready => 0,
-        Health::Degraded => 1,
-        Health::Blocked => 2,
-        Health::Down => 3,
+        self.lanes.close(timeout).await;
     }
 }
 
@@ -428,13 +256,4 @@ fn fitting(batch: &[Delivery], limits: &TransportLimits) -> usize {
 /// For the rest of a batch that is larger than the instance takes: not tried.
 fn over_the_limit() -> Fault {
     Fault::new("PLUGIN.BATCH_LIMIT", "the batch was larger than the instance takes; this message waits for the next")
-}
-
-impl Drop for WasmTransport {
-    fn drop(&mut self) {
-        self.endpoint.context.closing.cancel();
-        for handle in &self.lanes {
-            handle.lane.abort.cancel();
-        }
-    }
 }

@@ -21,6 +21,9 @@
 //!
 //! - [`transport`]: the trait [`transport::Transport`], its types, [`export_transport!`]
 //! - [`provision`]: the trait [`provision::Provision`] of transports that create what is missing at their peer, [`export_provision!`]
+//! - [`participant`]: the traits [`participant::Participant`], [`participant::Step`] and [`participant::Undo`] of saga steps, [`export_participant!`]
+//! - [`handler`]: the trait [`handler::Handler`] of inbox handlers, [`export_handler!`]
+//! - [`source`]: the trait [`source::Source`] of what brings messages in, [`export_source!`]
 //! - [`backoff`]: the trait [`backoff::Backoff`], its types, [`export_backoff!`]
 //! - [`host`]: what the host lends: `http`, `net`, `kv`, `secrets`, `metrics`
 //! - [`net`]: byte streams for protocols of one's own; [`exchange`]: requests in a window; [`servers`]: where to; [`deadline`]: the time a call has; [`secret`]: granted secrets as text; [`time`]: instants as text
@@ -36,13 +39,19 @@ pub mod config;
 pub mod deadline;
 mod error;
 pub mod exchange;
+mod followup;
+pub mod handler;
 pub mod host;
 pub mod log;
 mod manifest;
 pub mod net;
 mod outcome;
+pub mod participant;
 pub mod provision;
 pub mod secret;
 pub mod servers;
+#[doc(hidden)]
+pub mod slot;
+pub mod source;
 pub mod time;
 pub mod transport;

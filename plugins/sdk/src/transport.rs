@@ -1,8 +1,5 @@
 //! A transport: delivers outbox messages to the outside.
 
-use std::cell::RefCell;
-use std::rc::Rc;
-
 use serde::de::DeserializeOwned;
 
 /// The contract as generated from `wit/`, world `transport`.
@@ -79,36 +76,6 @@ impl CallInfo {
     }
 }
 
-/// Holds the open transport of an instance. Made by [`crate::export_transport!`].
-#[doc(hidden)]
-pub struct Slot<T>(RefCell<Option<Rc<T>>>);
-
-impl<T: Transport> Slot<T> {
-    /// Not open yet.
-    #[allow(clippy::new_without_default, reason = "made in one place, by a macro, in a const")]
-    pub const fn new() -> Self {
-        Self(RefCell::new(None))
-    }
-
-    /// Keeps what `open` made.
-    pub fn put(&self, transport: T) {
-        self.0.replace(Some(Rc::new(transport)));
-    }
-
-    /// The open transport.
-    ///
-    /// # Errors
-    /// The host called before `open` or after `close`.
-    pub fn get(&self) -> Result<Rc<T>, PluginError> {
-        self.0.borrow().clone().ok_or_else(|| PluginError::internal("called while not open"))
-    }
-
-    /// Takes it out, for `close`.
-    pub fn take(&self) -> Option<Rc<T>> {
-        self.0.borrow_mut().take()
-    }
-}
-
 /// Makes a type that implements [`Transport`] the component's export. Call it once in a plugin.
 #[macro_export]
 macro_rules! export_transport {
@@ -117,7 +84,7 @@ macro_rules! export_transport {
         const _: () = {
             use $crate::transport as sdk;
             ::std::thread_local! {
-                static OPEN: sdk::Slot<$plugin> = const { sdk::Slot::new() };
+                static OPEN: $crate::slot::Slot<$plugin> = const { $crate::slot::Slot::new() };
             }
             struct Exported;
             impl sdk::Guest for Exported {
@@ -131,21 +98,21 @@ macro_rules! export_transport {
                     call: sdk::CallInfo,
                     batch: Vec<sdk::Message>,
                 ) -> Result<Vec<sdk::Outcome>, sdk::PluginError> {
-                    let plugin = OPEN.with(sdk::Slot::get)?;
+                    let plugin = OPEN.with(|slot| slot.get())?;
                     sdk::Transport::send_batch(&*plugin, &call, batch).await
                 }
                 async fn health(call: sdk::CallInfo) -> sdk::HealthReport {
-                    match OPEN.with(sdk::Slot::get) {
+                    match OPEN.with(|slot| slot.get()) {
                         Ok(plugin) => sdk::Transport::health(&*plugin, &call).await,
                         Err(error) => sdk::HealthReport::new(sdk::Health::Down, error.fault.reason),
                     }
                 }
                 async fn tick(call: sdk::CallInfo) -> Result<(), sdk::PluginError> {
-                    let plugin = OPEN.with(sdk::Slot::get)?;
+                    let plugin = OPEN.with(|slot| slot.get())?;
                     sdk::Transport::tick(&*plugin, &call).await
                 }
                 async fn close(call: sdk::CallInfo) {
-                    if let Some(plugin) = OPEN.with(sdk::Slot::take) {
+                    if let Some(plugin) = OPEN.with(|slot| slot.take()) {
                         sdk::Transport::close(&*plugin, &call).await;
                     }
                 }

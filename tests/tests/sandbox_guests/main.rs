@@ -4,17 +4,23 @@
 
 mod contained;
 mod floods;
+mod handlers;
 mod loading;
 mod opening;
+mod participants;
 mod policies;
 mod provisioning;
 mod reaching;
 mod serving;
+mod sources;
 mod support;
 mod tls;
 
 #[allow(unused_imports, reason = "named so that the check below finds them")]
-use {contained::*, floods::*, loading::*, opening::*, policies::*, provisioning::*, reaching::*, serving::*, tls::*};
+use {
+    contained::*, floods::*, handlers::*, loading::*, opening::*, participants::*, policies::*, provisioning::*,
+    reaching::*, serving::*, sources::*, tls::*,
+};
 
 macro_rules! has_a_test {
     ($name:ident) => {

@@ -1,6 +1,7 @@
 //! The command line: what may be written. What it does is in [`crate::commands`].
 
 pub mod bulk;
+pub mod call;
 pub mod dead;
 pub mod generations;
 pub mod outbox;
@@ -97,7 +98,7 @@ pub enum Command {
     /// Transports: list, pause, resume, probe, provision
     #[command(subcommand)]
     Transport(rest::Transport),
-    /// Plugins: list, load, reload, rollback, inspect, verify, sign
+    /// Plugins: list, load, reload, rollback, inspect, verify, sign, call
     #[command(subcommand)]
     Plugin(rest::Plugin),
     /// Configuration: check, show, path

@@ -76,6 +76,8 @@ pub enum Plugin {
     Keygen(generations::Keygen),
     /// What a plugin is and asks for: manifest, world, grants it wants, digest
     Inspect(Inspect),
+    /// Run one step of a participant by hand, in the real sandbox
+    Call(Box<super::call::Call>),
 }
 
 impl Plugin {
@@ -84,7 +86,7 @@ impl Plugin {
         match self {
             Self::List(args) => !args.bundled,
             Self::Load(_) | Self::Reload(_) | Self::Rollback(_) => true,
-            Self::Verify(_) | Self::Sign(_) | Self::Keygen(_) | Self::Inspect(_) => false,
+            Self::Verify(_) | Self::Sign(_) | Self::Keygen(_) | Self::Inspect(_) | Self::Call(_) => false,
         }
     }
 }

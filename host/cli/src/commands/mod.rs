@@ -37,7 +37,7 @@ pub async fn run(cli: Cli, term: &mut Term) -> Result<(), CliError> {
         Command::Version => return version::run(format, term),
         Command::Config(command) => return configuration::run(&command, format, term).await,
         Command::Plugin(command) if !command.asks_a_host() => {
-            return crate::plugins::command::run(&command, format, term);
+            return crate::plugins::command::run(&command, &cli.global, term).await;
         }
         Command::Doctor(args) => return crate::doctor::run(&args, format, term).await,
         _ => {}

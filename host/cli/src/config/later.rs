@@ -9,7 +9,6 @@ pub const LATER: &[(&str, &str)] = &[
     ("inbox", "the inbox"),
     ("source", "message sources"),
     ("consumer", "inbox consumers"),
-    ("participant", "saga participants"),
     ("events", "event streams"),
     ("stream", "event streams"),
     ("relay", "the event relay"),

@@ -10,7 +10,7 @@ use waybill_sandbox::SlotPolicy;
 
 use super::document::{self, Entry, Table, Value};
 use super::later;
-use super::model::{AuthToken, Config, PluginSource, TenantSettings, TransportSettings};
+use super::model::{AuthToken, Config, ParticipantSettings, PluginSource, TenantSettings, TransportSettings};
 use super::plugins::Known;
 use super::problem::{ConfigError, Origin, Position, Problem, nearest};
 use super::reader::{Flag, KeyInfo, Reader, Section};
@@ -22,7 +22,7 @@ pub const FILE_NAME: &str = "waybill.toml";
 /// Sections with fixed names.
 const FIXED: &[&str] = &["store", "server", "outbox", "dead", "plugins", "auth", "limits", "log"];
 /// Sections with names of their own.
-const NAMED: &[&str] = &["transport", "route", "tenant"];
+const NAMED: &[&str] = &["transport", "participant", "route", "tenant"];
 
 /// What a configuration is made of.
 #[derive(Clone, Debug, Default)]
@@ -75,7 +75,7 @@ pub fn load(inputs: &Inputs) -> Result<Config, ConfigError> {
 /// Every key there is: what a file that uses each section leads to.
 pub fn catalogue() -> Vec<KeyInfo> {
     let sample = "[store]\nurl = \"mem://\"\n[transport.sample]\nplugin = \"sample\"\n[[route]]\nmatch = \"bus:**\"\n\
-                  transport = \"sample\"\n[[tenant]]\nname = \"sample\"\n[[auth.token]]\nname = \"sample\"\nsha256 = \
+                  transport = \"sample\"\n[participant.sample]\nplugin = \"sample\"\n[[tenant]]\nname = \"sample\"\n[[auth.token]]\nname = \"sample\"\nsha256 = \
                   \"0000000000000000000000000000000000000000000000000000000000000000\"\n";
     let inputs = Inputs { bundled: vec!["sample"], ..Inputs::default() };
     read(sample, &inputs).map(|config| config.keys).unwrap_or_default()
@@ -105,6 +105,7 @@ fn read(text: &str, inputs: &Inputs) -> Result<Config, ConfigError> {
     let outbox = sections::outbox(fixed(&mut reader, &root, "outbox"), &known);
     let dead = sections::dead(fixed(&mut reader, &root, "dead"));
     let (transports, routes) = transports_and_routes(&mut reader, &root, &known, &mut warnings);
+    let participants = participants(&mut reader, &root, &known);
     let tenants = tenants(&mut reader, &root);
     let tokens = auth(&mut reader, &root, &file);
     let limits = sections::limits(fixed(&mut reader, &root, "limits"));
@@ -126,6 +127,7 @@ fn read(text: &str, inputs: &Inputs) -> Result<Config, ConfigError> {
         dead,
         plugins,
         transports,
+        participants,
         routes,
         tenants,
         tokens,
@@ -312,6 +314,18 @@ fn default_http(bundled: &[&str]) -> (Vec<TransportSettings>, Routes) {
         policy: SlotPolicy::default(),
     };
     (vec![transport], Routes(vec![Route::new(pattern, "http")]))
+}
+
+fn participants<'d>(reader: &mut Reader<'d>, root: &'d Table, plugins: &Known<'_>) -> Vec<ParticipantSettings> {
+    let mut participants = Vec::new();
+    let named = root.entry("participant").and_then(|entry| table_of(reader, entry, "participant"));
+    for entry in named.iter().flat_map(|(table, _)| &table.entries) {
+        let path = format!("participant.{}", entry.name);
+        let Some(table) = table_of(reader, entry, &path) else { continue };
+        let section = Section::new(reader, path, "participant.NAME", Some(table), false);
+        participants.extend(sections::participant(section, &entry.name, plugins));
+    }
+    participants
 }
 
 fn tenants<'d>(reader: &mut Reader<'d>, root: &'d Table) -> Vec<TenantSettings> {

@@ -20,5 +20,6 @@ mod tokens;
 pub use load::{FILE_NAME, Inputs, cache_folder, catalogue, data_folder, find_file, load};
 pub use model::{
     AuthToken, BackoffSettings, Config, DeadSettings, LimitSettings, LogFormat, LogSettings, OnDead, OutboxSettings,
-    PluginSettings, PluginSource, ServerSettings, StoreKind, StoreSettings, TenantSettings, TransportSettings,
+    ParticipantSettings, PluginSettings, PluginSource, ServerSettings, StoreKind, StoreSettings, TenantSettings,
+    TransportSettings,
 };

@@ -29,6 +29,8 @@ pub struct Config {
     pub plugins: PluginSettings,
     /// `[transport.NAME]`, in the order of the file.
     pub transports: Vec<TransportSettings>,
+    /// `[participant.NAME]`, in the order of the file.
+    pub participants: Vec<ParticipantSettings>,
     /// `[[route]]`.
     pub routes: Routes,
     /// `[[tenant]]`.
@@ -209,6 +211,29 @@ pub struct TransportSettings {
     pub watch: bool,
     /// How a new version takes over.
     pub policy: SlotPolicy,
+}
+
+/// `[participant.NAME]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ParticipantSettings {
+    /// Name.
+    pub name: String,
+    /// Its plugin.
+    pub plugin: PluginSource,
+    /// Instances at work at once, at most.
+    pub instances: u32,
+    /// Document for the plugin.
+    pub config: serde_json::Value,
+    /// Peers it may reach, as written.
+    pub allow: Vec<String>,
+    /// Durable state, in bytes; none = not granted.
+    pub kv: Option<u64>,
+    /// Secrets by the name the plugin asks for, each a reference.
+    pub secrets: Vec<(String, String)>,
+    /// Linear memory of one instance, in bytes; none = what the plugin asks for.
+    pub memory: Option<u64>,
+    /// Longest call.
+    pub call_time: Duration,
 }
 
 /// `[[tenant]]`.

@@ -3,15 +3,16 @@
 use serde_json::{Value, json};
 use waybill_sandbox::{Inspection, inspect};
 
-use crate::args::Format;
 use crate::args::rest::Plugin;
+use crate::args::{Format, Global};
 use crate::config::kinds::format_size;
 use crate::exit::{CliError, Exit};
 use crate::output::{self, View, column, short_digest, text};
 use crate::term::Term;
 
 /// Runs one of them.
-pub fn run(command: &Plugin, format: Format, term: &mut Term) -> Result<(), CliError> {
+pub async fn run(command: &Plugin, global: &Global, term: &mut Term) -> Result<(), CliError> {
+    let format = global.output;
     match command {
         Plugin::List(_) => list(format, term),
         Plugin::Verify(args) => super::keys::check(args, format, term),
@@ -20,6 +21,7 @@ pub fn run(command: &Plugin, format: Format, term: &mut Term) -> Result<(), CliE
         Plugin::Inspect(args) => show(&args.plugin, format, term),
         // About a running host: asked there.
         Plugin::Load(_) | Plugin::Reload(_) | Plugin::Rollback(_) => Ok(()),
+        Plugin::Call(args) => super::call::run(args, global, term).await,
     }
 }
 

@@ -1,5 +1,6 @@
 //! Plugins of a configuration: found, loaded, and checked against what the configuration says of them.
 
+mod call;
 pub mod command;
 mod keys;
 pub mod service;
@@ -8,9 +9,10 @@ use serde_json::Value;
 use thiserror::Error;
 use waybill_sandbox::{
     ComponentSource, Fleet, ForStart, Grants, LoadedPlugin, SandboxError, SwapError, Trust, World, check_config,
+    participant_steps,
 };
 
-use crate::config::{Config, PluginSettings, PluginSource, TransportSettings};
+use crate::config::{Config, ParticipantSettings, PluginSettings, PluginSource, TransportSettings};
 
 /// Version of the plugin contract that this host serves.
 pub const CONTRACT: &str = waybill_sandbox::CONTRACT_VERSION;
@@ -37,6 +39,16 @@ pub struct Prepared {
     pub grants: Grants,
 }
 
+/// A participant whose plugin is loaded, whose settings fit it, and whose steps can be served.
+pub struct PreparedParticipant {
+    /// As configured.
+    pub settings: ParticipantSettings,
+    /// Its plugin.
+    pub plugin: LoadedPlugin,
+    /// What it may do.
+    pub grants: Grants,
+}
+
 /// A retry policy whose plugin is loaded.
 pub struct PreparedBackoff {
     /// Its plugin.
@@ -49,6 +61,8 @@ pub struct PreparedBackoff {
 pub struct Plugins {
     /// Transports, in the order of the file.
     pub transports: Vec<Prepared>,
+    /// Participants, in the order of the file.
+    pub participants: Vec<PreparedParticipant>,
     /// Retry policy, if one is configured.
     pub backoff: Option<PreparedBackoff>,
 }
@@ -80,6 +94,13 @@ pub async fn prepare(fleet: &Fleet, config: &Config) -> Result<Plugins, Vec<Plug
             Err(cause) => errors.push(PluginError { endpoint: format!("[transport.{}]", settings.name), cause }),
         }
     }
+    let mut participants = Vec::new();
+    for settings in &config.participants {
+        match prepare_participant(fleet, settings).await {
+            Ok(prepared) => participants.push(prepared),
+            Err(cause) => errors.push(PluginError { endpoint: format!("[participant.{}]", settings.name), cause }),
+        }
+    }
     let mut backoff = None;
     if let Some((plugin, document)) = &config.outbox.backoff.plugin {
         match load_backoff(fleet, plugin, document).await {
@@ -87,7 +108,7 @@ pub async fn prepare(fleet: &Fleet, config: &Config) -> Result<Plugins, Vec<Plug
             Err(cause) => errors.push(PluginError { endpoint: "outbox.backoff".into(), cause }),
         }
     }
-    if errors.is_empty() { Ok(Plugins { transports, backoff }) } else { Err(errors) }
+    if errors.is_empty() { Ok(Plugins { transports, participants, backoff }) } else { Err(errors) }
 }
 
 async fn load_backoff(fleet: &Fleet, plugin: &PluginSource, document: &Value) -> Result<LoadedPlugin, SwapError> {
@@ -106,16 +127,30 @@ pub async fn prepare_one(fleet: &Fleet, settings: &TransportSettings) -> Result<
         let (endpoint, plugin) = (settings.name.clone(), plugin.manifest().name.clone());
         return Err(SandboxError::NoProvisioning { endpoint, plugin }.into());
     }
-    let grants = grants(settings)?;
+    let grants = grants(&settings.allow, &settings.secrets, settings.memory, settings.kv)?;
     Ok(Prepared { settings: settings.clone(), source, loaded, grants })
 }
 
-/// What a transport's settings grant.
-fn grants(settings: &TransportSettings) -> Result<Grants, SandboxError> {
-    let mut grants = Grants::none().allow(settings.allow.iter().map(String::as_str))?;
-    grants.secrets = settings.secrets.iter().cloned().collect();
-    grants.memory_bytes = settings.memory.and_then(|bytes| usize::try_from(bytes).ok());
-    grants.kv = settings.kv.and_then(|bytes| usize::try_from(bytes).ok()).map(kv_quota);
+/// Loads the plugin of one participant and checks its settings and steps.
+async fn prepare_participant(fleet: &Fleet, settings: &ParticipantSettings) -> Result<PreparedParticipant, SwapError> {
+    let plugin = fleet.load(&source(&settings.plugin)?, None, World::Participant).await?;
+    check_config(plugin.manifest(), &settings.name, &settings.config)?;
+    participant_steps(&plugin).await?;
+    let grants = grants(&settings.allow, &settings.secrets, settings.memory, settings.kv)?;
+    Ok(PreparedParticipant { settings: settings.clone(), plugin, grants })
+}
+
+/// What an operator grants, as written in the configuration.
+fn grants(
+    allow: &[String],
+    secrets: &[(String, String)],
+    memory: Option<u64>,
+    kv: Option<u64>,
+) -> Result<Grants, SandboxError> {
+    let mut grants = Grants::none().allow(allow.iter().map(String::as_str))?;
+    grants.secrets = secrets.iter().cloned().collect();
+    grants.memory_bytes = memory.and_then(|bytes| usize::try_from(bytes).ok());
+    grants.kv = kv.and_then(|bytes| usize::try_from(bytes).ok()).map(kv_quota);
     Ok(grants)
 }
 
@@ -128,17 +163,23 @@ fn kv_quota(bytes: usize) -> waybill_core::port::kv::KvQuota {
 pub fn warnings(plugins: &Plugins) -> Vec<String> {
     let mut warnings = Vec::new();
     for Prepared { settings, loaded, grants, .. } in &plugins.transports {
-        let ask = &loaded.plugin.manifest().ask;
-        for (name, _) in settings.secrets.iter().filter(|(name, _)| !ask.secrets.contains(name)) {
-            warnings.push(format!("[transport.{}]: the plugin asks for no secret {name:?}", settings.name));
-        }
-        if grants.kv.is_some() && !ask.kv {
-            warnings.push(format!("[transport.{}]: the plugin asks for no kv", settings.name));
-        }
-        if !settings.allow.is_empty() && ask.net.is_empty() && ask.http.is_empty() {
-            warnings
-                .push(format!("[transport.{}]: the plugin asks for no peers, so `allow` opens nothing", settings.name));
-        }
+        idle(&format!("[transport.{}]", settings.name), &settings.allow, &loaded.plugin, grants, &mut warnings);
+    }
+    for PreparedParticipant { settings, plugin, grants } in &plugins.participants {
+        idle(&format!("[participant.{}]", settings.name), &settings.allow, plugin, grants, &mut warnings);
     }
     warnings
+}
+
+fn idle(heading: &str, allow: &[String], plugin: &LoadedPlugin, grants: &Grants, warnings: &mut Vec<String>) {
+    let ask = &plugin.manifest().ask;
+    for name in grants.secrets.keys().filter(|name| !ask.secrets.contains(name)) {
+        warnings.push(format!("{heading}: the plugin asks for no secret {name:?}"));
+    }
+    if grants.kv.is_some() && !ask.kv {
+        warnings.push(format!("{heading}: the plugin asks for no kv"));
+    }
+    if !allow.is_empty() && ask.net.is_empty() && ask.http.is_empty() {
+        warnings.push(format!("{heading}: the plugin asks for no peers, so `allow` opens nothing"));
+    }
 }

@@ -5,17 +5,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use waybill_core::ids::Tenant;
+use waybill_core::port::kv::KvStore;
+use waybill_core::port::participant::Participant;
 use waybill_core::port::transport::{ErrorKind, Transport};
-use waybill_engine::{Engine, EngineConfig, Retries, Stores, SystemClock};
+use waybill_engine::{Engine, EngineConfig, Participants, Retries, Stores, SystemClock};
 use waybill_sandbox::{
-    Fleet, FleetOptions, ForStart, PluginLimits, Sandbox, SandboxError, SandboxOptions, TransportSettings,
-    TransportSpec, WasmBackoff,
+    EndpointSettings, Fleet, FleetOptions, ForStart, ParticipantLimits, PluginLimits, Sandbox, SandboxError,
+    SandboxOptions, TransportSettings, TransportSpec, WasmBackoff, WasmParticipant,
 };
 use waybill_store::{OpenError, StoreConfig, SurrealStore};
 
 use crate::config::{Config, OnDead};
 use crate::exit::{CliError, Exit};
-use crate::plugins::{self, Plugins, Prepared, PreparedBackoff};
+use crate::plugins::{self, Plugins, Prepared, PreparedBackoff, PreparedParticipant};
 use crate::term::Term;
 
 /// What plugins leave for the next start lies in this folder of the compile cache.
@@ -197,8 +199,47 @@ fn spec(config: &Config, prepared: Prepared, host: &str, store: &Arc<SurrealStor
     (spec, loaded)
 }
 
+/// Starts the participants. One whose first instance doesn't open is kept: calls try again by themselves.
+pub async fn participants(prepared: Vec<PreparedParticipant>, kv: &Arc<dyn KvStore>) -> Result<Participants, CliError> {
+    let mut all: Vec<Arc<dyn Participant>> = Vec::new();
+    for prepared in prepared {
+        let name = prepared.settings.name.clone();
+        let (participant, opened) =
+            participant(prepared, &host_name(), kv).await.map_err(|error| of_sandbox(&error))?;
+        if let Err(error) = opened {
+            if matches!(error, SandboxError::Open { kind: ErrorKind::InvalidConfig, .. }) {
+                return Err(of_sandbox(&error));
+            }
+            tracing::warn!(participant = %name, code = error.code(), %error, "a participant isn't open yet: its steps wait while it is tried again");
+        }
+        all.push(participant);
+    }
+    Ok(Participants::new(all))
+}
+
+/// Starts one participant.
+pub async fn participant(
+    prepared: PreparedParticipant,
+    host: &str,
+    kv: &Arc<dyn KvStore>,
+) -> Result<(Arc<WasmParticipant>, Result<(), SandboxError>), SandboxError> {
+    let PreparedParticipant { settings, plugin, grants } = prepared;
+    let limits = PluginLimits::default().with_memory(&plugin.manifest().ask, grants.memory_bytes);
+    let endpoint = EndpointSettings {
+        instances: settings.instances,
+        config: settings.config,
+        grants,
+        kv: Some(Arc::clone(kv)),
+        host_id: host.to_owned(),
+        limits,
+        ..EndpointSettings::new(settings.name)
+    };
+    let bounds = ParticipantLimits { call_time: settings.call_time, ..ParticipantLimits::default() };
+    WasmParticipant::start(plugin, endpoint, bounds).await
+}
+
 /// Name of this machine.
-fn host_name() -> String {
+pub fn host_name() -> String {
     let read =
         std::fs::read_to_string("/proc/sys/kernel/hostname").or_else(|_| std::fs::read_to_string("/etc/hostname"));
     match read {

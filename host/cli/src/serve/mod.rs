@@ -5,7 +5,7 @@
 //! reason not to start: it stays supervised and its messages wait.
 
 pub(crate) mod compose;
-mod logging;
+pub(crate) mod logging;
 mod signals;
 
 use std::sync::Arc;
@@ -31,6 +31,8 @@ use signals::Signals;
 
 /// Time for requests under way to end once the engine has drained, in addition to the drain itself.
 const CONNECTIONS_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time for calls of participants under way to end, and for their instances to say goodbye.
+const PARTICIPANTS_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time for tasks that don't end by themselves when the runtime is taken down.
 const RUNTIME_TIMEOUT: Duration = Duration::from_secs(2);
 /// How often readiness is looked at for the log until the host is ready.
@@ -62,7 +64,7 @@ async fn host(config: Config, term: &mut Term) -> Result<(), CliError> {
     // Compiled plugins are often kept beside the data: what is wrong with the folder is told as such.
     data::check(&config)?;
     let fleet = compose::fleet(&config).map_err(|error| compose::of_sandbox(&error))?;
-    let prepared = plugins::prepare(&fleet, &config)
+    let mut prepared = plugins::prepare(&fleet, &config)
         .await
         .map_err(|errors| crate::commands::configuration::plugins_failed(&errors))?;
     for warning in plugins::warnings(&prepared) {
@@ -73,6 +75,8 @@ async fn host(config: Config, term: &mut Term) -> Result<(), CliError> {
         store = opened => store?,
         () = signals.end() => return Ok(()),
     };
+    let kv: Arc<dyn waybill_core::port::kv::KvStore> = Arc::clone(&store) as _;
+    let participants = compose::participants(std::mem::take(&mut prepared.participants), &kv).await?;
     let engine = Arc::new(compose::engine(&config, prepared, &fleet, &store).await?);
     let watching = CancellationToken::new();
     let watch = tokio::spawn({
@@ -96,6 +100,7 @@ async fn host(config: Config, term: &mut Term) -> Result<(), CliError> {
     watching.cancel();
     // It does nothing by halves: what it began ends in tasks of its own.
     let _ended = watch.await;
+    participants.close(PARTICIPANTS_TIMEOUT).await;
     // The tasks that hold the store are gone by now; what it says while closing is worth a line, not a failure.
     if let Err(error) = store.close().await {
         tracing::warn!(code = error.code(), %error, "the store didn't close in good order");

@@ -3,11 +3,15 @@
 
 pub mod backoff;
 pub mod dedup;
+pub mod followup;
+pub mod handler;
 pub mod kv;
+pub mod participant;
 pub mod plugins;
 pub mod provision;
 pub mod query;
 pub mod service;
+pub mod source;
 pub mod store;
 pub mod transact;
 pub mod transport;

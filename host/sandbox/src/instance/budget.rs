@@ -13,7 +13,7 @@ use crate::limits::{
 
 /// What follows a lost instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Restart {
+pub(crate) enum Restart {
     /// A fresh one now.
     AtOnce,
     /// The breaker opens; after this a single call may try.
@@ -22,7 +22,7 @@ pub(super) enum Restart {
 
 /// The account of one lane.
 #[derive(Debug)]
-pub(super) struct RestartBudget {
+pub(crate) struct RestartBudget {
     recent: VecDeque<Instant>,
     breaker_delay: Duration,
     half_open: bool,
@@ -42,12 +42,12 @@ impl Default for RestartBudget {
 
 impl RestartBudget {
     /// Whether the next instance is on trial: one call at a time until one succeeds.
-    pub(super) fn half_open(&self) -> bool {
+    pub(crate) fn half_open(&self) -> bool {
         self.half_open
     }
 
     /// An instance was lost.
-    pub(super) fn lost(&mut self, now: Instant) -> Restart {
+    pub(crate) fn lost(&mut self, now: Instant) -> Restart {
         if self.half_open {
             return self.open_breaker();
         }
@@ -69,7 +69,7 @@ impl RestartBudget {
     }
 
     /// A call succeeded: the trial is over.
-    pub(super) fn proved(&mut self) {
+    pub(crate) fn proved(&mut self) {
         if self.half_open {
             self.half_open = false;
             self.breaker_delay = BREAKER_DELAY_MIN;
@@ -79,7 +79,7 @@ impl RestartBudget {
     }
 
     /// `open` found nobody: when to try again, at least after the peer's wish.
-    pub(super) fn reopen_after(&mut self, wish: Option<Duration>) -> Duration {
+    pub(crate) fn reopen_after(&mut self, wish: Option<Duration>) -> Duration {
         let delay = self.reopen_delay;
         self.reopen_delay = (delay * 2).min(REOPEN_DELAY_MAX);
         delay.max(wish.unwrap_or_default().min(REOPEN_DELAY_MAX))

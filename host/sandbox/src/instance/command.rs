@@ -5,29 +5,9 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use tokio::sync::oneshot;
 use tokio::time::Instant;
-use waybill_bindings::api::types::Message;
-use waybill_core::port::transport::{CallError, HealthReport, Outcome, OutcomeSink};
+use waybill_core::port::transport::CallError;
 
-/// What is to be done.
-pub(crate) enum Work {
-    /// A batch to send.
-    Send {
-        /// Messages as the guest gets them.
-        batch: Vec<Message>,
-        /// Takes early outcomes.
-        sink: Arc<dyn OutcomeSink>,
-    },
-    /// How it is.
-    Health,
-}
-
-/// What came of it.
-pub(crate) enum Answer {
-    /// One outcome a message.
-    Outcomes(Vec<Outcome>),
-    /// Its condition.
-    Health(HealthReport),
-}
+use super::work::{Answer, Work};
 
 /// Where the answer goes.
 pub(crate) type Reply = oneshot::Sender<Result<Answer, CallError>>;

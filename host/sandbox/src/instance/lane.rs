@@ -16,6 +16,9 @@ use crate::limits::PluginLimits;
 /// Shortest time between two ticks: a guest can't make the host spin.
 const TICK_EVERY_MIN: Duration = Duration::from_millis(100);
 
+/// Most abilities an instance may name.
+const FEATURES_MAX: usize = 32;
+
 /// What an instance said of itself at `open`, within the host's limits.
 #[derive(Clone, Debug)]
 pub(crate) struct Facts {
@@ -24,17 +27,22 @@ pub(crate) struct Facts {
     pub(crate) max_payload_bytes: Option<u32>,
     pub(crate) calls: u32,
     pub(crate) tick_every: Option<Duration>,
+    pub(crate) features: Vec<String>,
+    /// Tells this instance from every other of this process.
+    pub(crate) session: u64,
 }
 
 impl Facts {
     /// The smaller of what it wants and what it may.
-    pub(crate) fn new(opened: &Opened, limits: &PluginLimits) -> Self {
+    pub(crate) fn new(opened: &Opened, limits: &PluginLimits, session: u64) -> Self {
         Self {
             peer: opened.peer.as_deref().map(|peer| crate::text::cut(peer, 256).to_owned()),
             max_batch: opened.max_batch.unwrap_or(u32::MAX).clamp(1, limits.max_batch.max(1)),
             max_payload_bytes: opened.max_payload_bytes,
             calls: opened.max_concurrent_calls.clamp(1, limits.calls_per_instance.max(1)),
             tick_every: opened.tick_every.map(|ms| millis(ms).max(TICK_EVERY_MIN)),
+            features: opened.features.iter().take(FEATURES_MAX).cloned().collect(),
+            session,
         }
     }
 }
@@ -128,7 +136,13 @@ pub(crate) fn busy() -> CallError {
     CallError { kind: ErrorKind::Unavailable, fault }
 }
 
-/// The answer of a transport that has ended.
+/// The answer of an endpoint that has ended.
 pub(crate) fn closed() -> CallError {
-    CallError { kind: ErrorKind::Cancelled, fault: Fault::new("PLUGIN.CLOSED", "the transport has ended") }
+    CallError { kind: ErrorKind::Cancelled, fault: Fault::new("PLUGIN.CLOSED", "it has ended") }
+}
+
+/// The answer when nothing is known.
+pub(crate) fn lost(why: &str) -> CallError {
+    let fault = Fault { maybe_delivered: true, ..Fault::new("PLUGIN.TRAPPED", why) };
+    CallError { kind: ErrorKind::Trapped, fault }
 }

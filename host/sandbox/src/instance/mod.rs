@@ -5,23 +5,32 @@
 //!                                            │
 //!                  inbox of commands ────────┘  Board: calls in flight and their deadlines, outside the Store
 //! ```
+//! A participant's instances have no lane: each call takes one out of a pool and gives it back (`once`, `crate::participant`).
 //! One Store an instance, one task a Store. After a trap, a missed deadline or a breach of the contract the Store is
 //! dropped; it is never entered again.
 
+mod answer;
 mod board;
 mod budget;
 mod command;
 mod crash;
+mod guest;
 mod lane;
+mod lanes;
+mod once;
 mod open;
 mod probe;
 mod provision;
 mod serve;
 mod supervise;
+mod work;
 
-pub(crate) use command::{Answer, Claim, Command, Work};
-pub(crate) use lane::{Lane, LaneStatus, busy, closed};
-pub(crate) use open::{Endpoint, open};
+pub(crate) use budget::{Restart, RestartBudget};
+pub(crate) use crash::Crash;
+pub(crate) use guest::Exports;
+pub(crate) use lanes::{Lanes, Opening, other_question};
+pub(crate) use once::{call_once, close_once, read_steps};
+pub(crate) use open::{Endpoint, Live, OpenFailure, open, open_error};
 pub(crate) use probe::probe;
 pub(crate) use provision::provision;
-pub(crate) use supervise::supervise;
+pub(crate) use work::{Answer, Step, Work};

@@ -2,20 +2,22 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures::FutureExt;
 use tokio::sync::OnceCell;
 use tokio::time::{Instant, timeout_at};
 use wasmtime::{Store, UpdateDeadline};
 use waybill_bindings::api::types::{CallInfo, OpenArgs, OpenPurpose, Opened, PluginError};
-use waybill_bindings::services::exports::waybill::plugin::transport_api::Guest;
 use waybill_core::port::transport::{CallError, ErrorKind};
 
 use super::crash::{CpuExhausted, Crash};
+use super::guest::Guest;
 use super::lane::Facts;
 use super::provision::provision_at_start;
 use crate::convert::{call_error, to_millis};
 use crate::cpu::CpuMeter;
+use crate::error::SandboxError;
 use crate::host::{CallRecord, EndpointContext, InstanceState, Reported};
 use crate::limits::{CPU_OPEN, HANDLES_MAX};
 use crate::load::{Code, LoadedPlugin};
@@ -25,9 +27,14 @@ const CPU_CALLS_MAX: u32 = 4;
 /// Id of the `open` call.
 const OPEN_CALL: u32 = 0;
 
+/// Numbers the instances of this process.
+static NEXT_SESSION: AtomicU64 = AtomicU64::new(1);
+
 /// What every instance of an endpoint is made from.
 pub(crate) struct Endpoint {
     pub(crate) plugin: LoadedPlugin,
+    /// Name as configured.
+    pub(crate) name: String,
     pub(crate) context: Arc<EndpointContext>,
     /// Configuration as the guest gets it.
     pub(crate) config: String,
@@ -65,6 +72,11 @@ impl OpenFailure {
     }
 }
 
+/// A failed `open` of an endpoint.
+pub(crate) fn open_error(endpoint: &str, error: CallError) -> SandboxError {
+    SandboxError::Open { endpoint: endpoint.to_owned(), kind: error.kind, fault: error.fault }
+}
+
 /// Opens an instance.
 pub(crate) async fn open(
     endpoint: &Endpoint,
@@ -99,7 +111,7 @@ pub(crate) async fn open(
     match answer {
         Ok((guest, Ok(opened))) => {
             cpu.opened(limits.cpu_per_call);
-            let facts = Facts::new(&opened, limits);
+            let facts = Facts::new(&opened, limits, NEXT_SESSION.fetch_add(1, Ordering::Relaxed));
             Ok(Live { store, guest, cpu, facts })
         }
         Ok((_, Err(told))) => Err(OpenFailure::Told(call_error(&endpoint.context, told))),
@@ -134,26 +146,31 @@ async fn enter(
     purpose: OpenPurpose,
     store: &mut Store<InstanceState>,
 ) -> wasmtime::Result<(Guest, Result<Opened, PluginError>)> {
-    let Code::Transport { pre, guest, .. } = &endpoint.plugin.0.code else {
-        return Err(wasmtime::format_err!("the plugin isn't a transport"));
-    };
-    let instance = pre.instantiate_async(&mut *store).await?;
-    let guest = guest.load(&mut *store, &instance)?;
+    let guest = instantiate(endpoint, store).await?;
     let timeout = to_millis(endpoint.context.limits.open_timeout);
     let call = CallInfo { id: OPEN_CALL, timeout, traceparent: None, attributes: Vec::new() };
     let args = open_args(endpoint, number, purpose);
     let opened = {
         let guest = guest.clone();
-        store.run_concurrent(async move |accessor| guest.call_open(accessor, call, args).await).await??
+        store.run_concurrent(async move |accessor| guest.open(accessor, call, args).await).await??
     };
     Ok((guest, opened))
+}
+
+/// Makes an instance in a fresh Store.
+pub(super) async fn instantiate(endpoint: &Endpoint, store: &mut Store<InstanceState>) -> wasmtime::Result<Guest> {
+    let Code::Services { pre, exports } = &endpoint.plugin.0.code else {
+        return Err(wasmtime::format_err!("a retry policy has no services"));
+    };
+    let instance = pre.instantiate_async(&mut *store).await?;
+    exports.load(&mut *store, &instance)
 }
 
 /// What an instance is told at its start.
 pub(super) fn open_args(endpoint: &Endpoint, number: u32, purpose: OpenPurpose) -> OpenArgs {
     let context = &endpoint.context;
     OpenArgs {
-        name: context.name.to_string(),
+        name: endpoint.name.clone(),
         config: endpoint.config.clone(),
         purpose,
         instance: number,

@@ -20,8 +20,8 @@ pub(crate) async fn probe(live: Live, context: &EndpointContext) -> Result<Healt
     let call = |id| CallInfo { id, timeout: to_millis(time), traceparent: None, attributes: Vec::new() };
     cpu.credit(context.limits.cpu_per_call);
     let work = cpu.charge(store.run_concurrent(async |accessor| {
-        let report = guest.call_health(accessor, call(1)).await?;
-        guest.call_close(accessor, call(2)).await?;
+        let report = guest.health(accessor, call(1)).await?;
+        guest.close(accessor, call(2)).await?;
         wasmtime::error::Ok(report)
     }));
     let crash = match timeout_at(deadline, AssertUnwindSafe(work).catch_unwind()).await {

@@ -6,12 +6,14 @@ use std::sync::Arc;
 use futures::FutureExt;
 use tokio::time::{Instant, timeout_at};
 use wasmtime::Store;
+use wasmtime::component::InstancePre;
 use waybill_bindings::api::types::{CallInfo, OpenPurpose, PluginError};
 use waybill_bindings::services::exports::waybill::plugin::provision_api::{Change, GuestIndices};
 use waybill_core::port::provision::{ProvisionAction, ProvisionChange, ProvisionError};
 use waybill_core::port::transport::{CallError, ErrorKind, Fault};
 
 use super::crash::Crash;
+use super::guest::Exports;
 use super::open::{Endpoint, open_args, store};
 use crate::convert::{call_error, provision_changes, to_millis};
 use crate::cpu::CpuMeter;
@@ -24,7 +26,7 @@ const CALL: u32 = 1;
 
 /// What is missing at the peer; with `apply` it is created.
 pub(crate) async fn provision(endpoint: &Endpoint, apply: bool) -> Result<Vec<ProvisionChange>, ProvisionError> {
-    let Code::Transport { provision: Some(guest), .. } = &endpoint.plugin.0.code else {
+    let Code::Services { pre, exports: Exports { provision: Some(guest), .. } } = &endpoint.plugin.0.code else {
         return Err(ProvisionError::NotOffered { plugin: endpoint.context.plugin.to_string() });
     };
     let context = &endpoint.context;
@@ -34,7 +36,7 @@ pub(crate) async fn provision(endpoint: &Endpoint, apply: bool) -> Result<Vec<Pr
     let mut store = store(endpoint, 0, Arc::clone(&cpu), Reported::default());
     store.data_mut().calls.insert(CALL, CallRecord { started, deadline, sink: None, told: Vec::new() });
 
-    let work = cpu.charge(ask(endpoint, guest, apply, &mut store));
+    let work = cpu.charge(ask(endpoint, pre, guest, apply, &mut store));
     let answer = timeout_at(deadline, AssertUnwindSafe(work).catch_unwind()).await;
     let crash = match answer {
         Ok(Ok(Ok(Ok(changes)))) => return Ok(provision_changes(context, changes)),
@@ -52,13 +54,11 @@ pub(crate) async fn provision(endpoint: &Endpoint, apply: bool) -> Result<Vec<Pr
 
 async fn ask(
     endpoint: &Endpoint,
+    pre: &InstancePre<InstanceState>,
     guest: &GuestIndices,
     apply: bool,
     store: &mut Store<InstanceState>,
 ) -> wasmtime::Result<Result<Vec<Change>, PluginError>> {
-    let Code::Transport { pre, .. } = &endpoint.plugin.0.code else {
-        return Err(wasmtime::format_err!("the plugin isn't a transport"));
-    };
     let instance = pre.instantiate_async(&mut *store).await?;
     let guest = guest.load(&mut *store, &instance)?;
     let timeout = to_millis(endpoint.context.limits.provision_timeout);

@@ -14,23 +14,26 @@ use futures::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 use wasmtime::component::Accessor;
-use waybill_bindings::api::types::{CallInfo, HealthReport, Outcome, PluginError};
-use waybill_bindings::services::exports::waybill::plugin::transport_api::Guest;
+use waybill_bindings::api::types::CallInfo;
+use waybill_core::port::source::Settled;
 use waybill_core::port::transport::{CallError, ErrorKind, Fault, OutcomeSink};
 
+use super::answer::{Verdict, judge};
 use super::board::{Board, InFlight};
 use super::budget::RestartBudget;
-use super::command::{Answer, Command, Reply, Work};
+use super::command::{Command, Reply};
 use super::crash::Crash;
+use super::guest::{Guest, Replied};
 use super::lane::{Facts, Lane};
 use super::open::Live;
+use super::work::{Answer, Work};
 use crate::convert;
 use crate::cpu::CpuMeter;
 use crate::host::{CallRecord, EndpointContext, InstanceState};
 use crate::limits::UNAVAILABLE_STREAK_MAX;
 
-/// Time for `close`, within the time the whole transport has to end.
-const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time for `close`, within the time the whole endpoint has to end.
+pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How serving ended.
 pub(super) enum Ended {
@@ -103,10 +106,7 @@ fn answer_all(context: &EndpointContext, board: &Board, ended: &Ended, culprit: 
             Ended::Crashed(crash) => crash.sibling_error(),
             Ended::Closed | Ended::Recycled(_) => CallError {
                 kind: ErrorKind::TimedOut,
-                fault: Fault {
-                    maybe_delivered: true,
-                    ..Fault::new("PLUGIN.CLOSED", "the transport ended before the call did")
-                },
+                fault: Fault { maybe_delivered: true, ..Fault::new("PLUGIN.CLOSED", "it ended before the call did") },
             },
         };
         context.meters.call(call.started.elapsed(), Some(error.kind));
@@ -115,14 +115,6 @@ fn answer_all(context: &EndpointContext, board: &Board, ended: &Ended, culprit: 
             let _ = reply.send(Err(error));
         }
     }
-}
-
-/// What a guest answered.
-enum Replied {
-    Sent(Result<Vec<Outcome>, PluginError>),
-    Health(HealthReport),
-    Ticked(Result<(), PluginError>),
-    Closed,
 }
 
 struct Finished {
@@ -161,16 +153,13 @@ impl Driver<'_> {
                 && !saying_goodbye
             {
                 tracing::debug!(transport = %self.context.name, recycle = matches!(why, Stop::Recycle(_)), "closing an instance");
-                let info = self.begin(accessor, &mut next_id, "close", Instant::now() + CLOSE_TIMEOUT, None, 0, None);
-                calls.push(finish(
-                    info.id,
-                    async move { guest.call_close(accessor, info).await.map(|()| Replied::Closed) },
-                ));
+                let info = self.begin_own(accessor, &mut next_id, "close", Instant::now() + CLOSE_TIMEOUT);
+                calls.push(finish(info.id, async move { guest.close(accessor, info).await.map(|()| Replied::Closed) }));
                 saying_goodbye = true;
             }
             let limit = if self.budget.half_open() { 1 } else { self.facts.calls as usize };
             let takes = stop.is_none() && calls.len() < limit;
-            let tick_at = self.facts.tick_every.map(|every| idle_since + every);
+            let tick_at = self.facts.tick_every.filter(|_| guest.ticks()).map(|every| idle_since + every);
             tokio::select! {
                 biased;
                 Some(finished) = calls.next(), if !calls.is_empty() => {
@@ -212,57 +201,73 @@ impl Driver<'_> {
                     Some(command) => {
                         let Some(command) = ready(command) else { continue };
                         let Command { work, deadline, reply, .. } = command;
-                        match work {
-                            Work::Send { batch, sink } => {
-                                let size = batch.len();
-                                let info = self.begin(accessor, &mut next_id, "send-batch", deadline, Some(reply), size, Some(sink));
-                                calls.push(finish(info.id, async move {
-                                    guest.call_send_batch(accessor, info, batch).await.map(Replied::Sent)
-                                }));
-                            }
-                            Work::Health => {
-                                let info = self.begin(accessor, &mut next_id, "health", deadline, Some(reply), 0, None);
-                                calls.push(finish(info.id, async move {
-                                    guest.call_health(accessor, info).await.map(Replied::Health)
-                                }));
-                            }
+                        if self.of_another_session(&work) {
+                            // What an instance brought is lost with it: the peer delivers it again.
+                            let _ = reply.send(Ok(Answer::Settled(vec![Settled::Lost; work.size()])));
+                            continue;
                         }
+                        let info = self.begin(accessor, &mut next_id, &work, deadline, reply);
+                        calls.push(finish(info.id, guest.run(accessor, info, work)));
                     }
                 },
                 () = until(tick_at), if calls.is_empty() && stop.is_none() => {
                     let deadline = Instant::now() + self.context.limits.tick_timeout;
-                    let info = self.begin(accessor, &mut next_id, "tick", deadline, None, 0, None);
-                    calls.push(finish(info.id, async move { guest.call_tick(accessor, info).await.map(Replied::Ticked) }));
+                    let info = self.begin_own(accessor, &mut next_id, "tick", deadline);
+                    calls.push(finish(info.id, async move { guest.tick(accessor, info).await.map(Replied::Ticked) }));
                 }
             }
         }
     }
 
-    /// Notes a call on the board and in the Store, and makes what the guest is told about it.
-    #[expect(clippy::too_many_arguments, reason = "one place that begins every call; each is a plain value")]
+    /// Whether it settles what another instance brought.
+    fn of_another_session(&self, work: &Work) -> bool {
+        matches!(work, Work::Settle { session, .. } if *session != self.facts.session)
+    }
+
+    /// Begins a piece of work.
     fn begin(
+        &self,
+        accessor: &Accessor<InstanceState>,
+        next_id: &mut u32,
+        work: &Work,
+        deadline: Instant,
+        reply: Reply,
+    ) -> CallInfo {
+        let (function, size, reply) = (work.function(), work.size(), Some(reply));
+        let call = InFlight { function, started: Instant::now(), deadline, size, reply };
+        let info = self.note(accessor, next_id, call, work.sink());
+        CallInfo { traceparent: work.traceparent(), ..info }
+    }
+
+    /// Begins a call of the host's own.
+    fn begin_own(
         &self,
         accessor: &Accessor<InstanceState>,
         next_id: &mut u32,
         function: &'static str,
         deadline: Instant,
-        reply: Option<Reply>,
-        size: usize,
+    ) -> CallInfo {
+        let call = InFlight { function, started: Instant::now(), deadline, size: 0, reply: None };
+        self.note(accessor, next_id, call, None)
+    }
+
+    /// Notes a call on the board and in the Store, and makes what the guest is told about it.
+    fn note(
+        &self,
+        accessor: &Accessor<InstanceState>,
+        next_id: &mut u32,
+        call: InFlight,
         sink: Option<Arc<dyn OutcomeSink>>,
     ) -> CallInfo {
         let id = *next_id;
         *next_id = next_id.checked_add(1).unwrap_or(1);
-        let started = Instant::now();
+        let InFlight { started, deadline, size, .. } = call;
         self.cpu.credit(self.context.limits.cpu_per_call);
         let told = vec![false; if sink.is_some() { size } else { 0 }];
         accessor.with(|mut access| access.get().calls.insert(id, CallRecord { started, deadline, sink, told }));
-        self.board.begin(id, InFlight { function, started, deadline, size, reply });
-        CallInfo {
-            id,
-            timeout: convert::to_millis(deadline.saturating_duration_since(started)),
-            traceparent: None,
-            attributes: Vec::new(),
-        }
+        self.board.begin(id, call);
+        let timeout = convert::to_millis(deadline.saturating_duration_since(started));
+        CallInfo { id, timeout, traceparent: None, attributes: Vec::new() }
     }
 
     /// Checks an answer and hands it to who waits.
@@ -272,31 +277,7 @@ impl Driver<'_> {
             return Verdict::Fine;
         };
         let took = call.started.elapsed();
-        let (answer, verdict) = match replied {
-            Replied::Sent(Ok(outcomes)) if outcomes.len() == call.size => {
-                let outcomes = outcomes.into_iter().map(|outcome| convert::outcome(self.context, outcome)).collect();
-                (Some(Ok(Answer::Outcomes(outcomes))), Verdict::Proved)
-            }
-            Replied::Sent(Ok(outcomes)) => {
-                let why = format!("{} answered {} outcomes for {} messages", call.function, outcomes.len(), call.size);
-                let crash = Crash::new(ErrorKind::Contract, "PLUGIN.CONTRACT", why);
-                (Some(Err(crash.call_error())), Verdict::Breach(crash))
-            }
-            Replied::Sent(Err(told)) => {
-                let error = convert::call_error(self.context, told);
-                (Some(Err(error.clone())), Verdict::Failed(error))
-            }
-            Replied::Health(report) => {
-                (Some(Ok(Answer::Health(convert::health_report(self.context, report)))), Verdict::Fine)
-            }
-            Replied::Ticked(Ok(())) => (None, Verdict::Fine),
-            Replied::Ticked(Err(told)) => {
-                let error = convert::call_error(self.context, told);
-                tracing::warn!(target: "waybill::plugin", transport = %self.context.name, code = %error.fault.code, reason = %error.fault.reason, "tick failed");
-                (None, Verdict::Failed(error))
-            }
-            Replied::Closed => (None, Verdict::Goodbye),
-        };
+        let (answer, verdict) = judge(self.context, self.facts.session, call.function, call.size, replied);
         let failed = match &verdict {
             Verdict::Failed(error) => Some(error.kind),
             Verdict::Breach(crash) => Some(crash.kind),
@@ -309,15 +290,6 @@ impl Driver<'_> {
         }
         verdict
     }
-}
-
-enum Verdict {
-    /// A batch was answered: what a lane on trial has to show.
-    Proved,
-    Fine,
-    Failed(CallError),
-    Breach(Crash),
-    Goodbye,
 }
 
 /// A call's future that remembers its id.

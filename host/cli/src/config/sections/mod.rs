@@ -1,6 +1,7 @@
 //! What each section of `waybill.toml` takes, with defaults and bounds.
 
 mod outbox;
+mod participant;
 mod plugins;
 mod store;
 mod transport;
@@ -16,6 +17,7 @@ use super::problem::Origin;
 use super::reader::Section;
 
 pub use outbox::outbox;
+pub use participant::participant;
 pub use plugins::plugin_settings;
 pub use store::store;
 pub use transport::{route, transport};

@@ -15,17 +15,7 @@ use crate::config::reader::Section;
 
 /// Reads `[transport.NAME]`.
 pub fn transport(mut section: Section<'_, '_>, name: &str, plugins: &Known<'_>) -> Option<TransportSettings> {
-    let good = !name.is_empty()
-        && name.len() <= NAME_BYTES_MAX
-        && name.bytes().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-' || c == b'_');
-    if !good {
-        let problem = Problem::BadValue {
-            key: "the name of a transport".into(),
-            value: format!("{name:?}"),
-            cause: format!("it takes a-z, 0-9, - and _, at most {NAME_BYTES_MAX} of them"),
-        };
-        section.problem_at(problem, section.at.clone());
-    }
+    check_name(&mut section, "transport", name);
     let plugin = section.required_text("plugin", "a bundled plugin, or the path of a .wasm", "\"http\"");
     let source = plugin.and_then(|written| plugins.source(&mut section, &written));
     let instances = section.integer("instances", 1, 1..=64);
@@ -83,10 +73,26 @@ fn sha256(section: &mut Section<'_, '_>) -> Option<String> {
     Some(format!("sha256:{}", hex.to_ascii_lowercase()))
 }
 
-/// Longest name of a transport, in bytes: it becomes a metric label.
+/// Longest name of a transport or participant, in bytes: it becomes a metric label.
 const NAME_BYTES_MAX: usize = 64;
 
-fn allow(mut section: Section<'_, '_>) -> (Vec<String>, Option<u64>) {
+/// Refuses a name that can't be one.
+pub(super) fn check_name(section: &mut Section<'_, '_>, kind: &str, name: &str) {
+    let good = !name.is_empty()
+        && name.len() <= NAME_BYTES_MAX
+        && name.bytes().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-' || c == b'_');
+    if !good {
+        let problem = Problem::BadValue {
+            key: format!("the name of a {kind}"),
+            value: format!("{name:?}"),
+            cause: format!("it takes a-z, 0-9, - and _, at most {NAME_BYTES_MAX} of them"),
+        };
+        section.problem_at(problem, section.at.clone());
+    }
+}
+
+/// Peers, and the size of durable state, that a plugin may use.
+pub(super) fn allow(mut section: Section<'_, '_>) -> (Vec<String>, Option<u64>) {
     let mut peers = Vec::new();
     for key in ["net", "http"] {
         let takes = "an array of peers, e.g. [\"tcp://broker:4222\", \"https://*.example.com\"]";

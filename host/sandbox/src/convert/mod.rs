@@ -1,6 +1,11 @@
 //! Between the contract's types and the core's. What comes from a guest is bounded here: texts are cut, lists shortened,
 //! secrets it has read taken out.
 
+mod followup;
+pub(crate) mod handler;
+pub(crate) mod source;
+pub(crate) mod step;
+
 use std::time::Duration;
 
 use waybill_bindings::api::types as wit;
@@ -68,10 +73,10 @@ pub(crate) fn outcome(context: &EndpointContext, outcome: wit::Outcome) -> Outco
         }),
         wit::Outcome::Retryable(cause) => Outcome::Retryable(fault(context, cause)),
         wit::Outcome::Permanent(cause) => Outcome::Permanent(fault(context, cause)),
-        wit::Outcome::Blocked(block) => Outcome::Blocked {
-            scope: context.redactor.clean_and_cut(block.scope, FAULT_REASON_BYTES_MAX),
-            fault: fault(context, block.fault),
-        },
+        wit::Outcome::Blocked(cause) => {
+            let (scope, fault) = block(context, cause);
+            Outcome::Blocked { scope, fault }
+        }
         wit::Outcome::Release(cause) => Outcome::Release(fault(context, cause)),
     }
 }
@@ -86,6 +91,11 @@ pub(crate) fn fault(context: &EndpointContext, cause: wit::Fault) -> Fault {
         maybe_delivered: cause.maybe_delivered,
         attributes: attributes(context, cause.attributes),
     }
+}
+
+/// What a guest holds back: scope and cause.
+fn block(context: &EndpointContext, block: wit::Block) -> (String, Fault) {
+    (context.redactor.clean_and_cut(block.scope, FAULT_REASON_BYTES_MAX), fault(context, block.fault))
 }
 
 /// A guest's answer that a whole call failed.

@@ -1,0 +1,116 @@
+//! The handler port: one configured plugin that handles inbox messages. De-duplication is done before the call.
+//!
+//! An implementation supervises its instances like a transport does: after a trap or a missed deadline it opens a fresh one.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+
+use super::followup::{Outgoing, StreamEvent};
+use super::transport::{CallError, Fault, HealthReport, PluginIdentity};
+use crate::message::Headers;
+use crate::time::UnixMillis;
+
+/// One inbox message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inbound {
+    /// Unique with `consumer`.
+    pub id: String,
+    /// The configured consumer.
+    pub consumer: String,
+    /// The configured source.
+    pub source: String,
+    /// Tenant.
+    pub tenant: String,
+    /// Subject, topic or routing key.
+    pub topic: String,
+    /// Ordering key. A call never holds two messages of one (tenant, key).
+    pub key: Option<String>,
+    /// Headers.
+    pub headers: Headers,
+    /// Media type of the payload.
+    pub content_type: Option<String>,
+    /// Payload.
+    pub payload: Bytes,
+    /// Event type.
+    pub event_type: Option<String>,
+    /// Trace chain.
+    pub envelope_id: Option<String>,
+    /// Correlation id.
+    pub correlation_id: Option<String>,
+    /// Causation id.
+    pub causation_id: Option<String>,
+    /// Where a reply is expected.
+    pub reply_to: Option<String>,
+    /// When it happened, as far as known.
+    pub occurred_at: Option<UnixMillis>,
+    /// When the host received it.
+    pub received_at: UnixMillis,
+    /// 1 on the first try of this handler.
+    pub attempt: u32,
+    /// Registered extras: `position`, `group`, ...
+    pub attributes: Vec<(String, String)>,
+}
+
+/// What a handled message leaves behind, in the commit that marks it processed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Handled {
+    /// Messages to enqueue.
+    pub messages: Vec<Outgoing>,
+    /// Events to append.
+    pub events: Vec<StreamEvent>,
+    /// Registered extras: `saga-signal`, ...
+    pub attributes: Vec<(String, String)>,
+}
+
+/// What becomes of a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Done.
+    Processed(Handled),
+    /// The handler's own records say that it was done before.
+    Duplicate,
+    /// Never processable: dead letter.
+    Poison(Fault),
+    /// Not now; the attempt counts.
+    Retry(Fault),
+    /// What the handler needs is down: stop the consumer without settling. The attempt doesn't count.
+    Blocked {
+        /// What stops; empty = the whole consumer.
+        scope: String,
+        /// Why; `after` = when another try makes sense.
+        fault: Fault,
+    },
+}
+
+/// What a handler takes, as its instances told at `open`, within the host's limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HandlerLimits {
+    /// Independent instances. Messages of one key always go to one of them.
+    pub lanes: u32,
+    /// Calls one lane runs at once.
+    pub calls_per_lane: u32,
+    /// Most messages in one call.
+    pub max_batch: u32,
+    /// Most payload bytes in one call; a single larger message still goes alone.
+    pub max_batch_bytes: u32,
+}
+
+/// One configured handler.
+#[async_trait]
+pub trait Handler: Send + Sync + 'static {
+    /// Name from the configuration.
+    fn name(&self) -> &str;
+    /// Who serves.
+    fn identity(&self) -> PluginIdentity;
+    /// What it takes now.
+    fn limits(&self) -> HandlerLimits;
+    /// Handles a batch through `lane`, within `timeout`: one verdict a message, in order. An error says nothing of any of
+    /// them; a caller with several repeats them one by one.
+    async fn handle(&self, lane: u32, batch: Vec<Inbound>, timeout: Duration) -> Result<Vec<Verdict>, CallError>;
+    /// How it is, without calling a guest.
+    fn health(&self) -> HealthReport;
+    /// Ends all instances in good order, within `timeout`.
+    async fn close(&self, timeout: Duration);
+}

@@ -1,0 +1,68 @@
+//! Messages and events that a step or a handler leaves behind. Nothing of them is cut: past a bound the answer is refused.
+
+use bytes::Bytes;
+use waybill_bindings::api::types as wit;
+use waybill_core::port::followup::{Outgoing, StreamEvent};
+use waybill_core::port::transport::Fault;
+use waybill_core::time::UnixMillis;
+
+use crate::limits::{FOLLOWUP_BYTES_MAX, FOLLOWUPS_MAX};
+
+/// Both lists, or why they can't be taken.
+pub(super) fn followups(
+    messages: Vec<wit::Outgoing>,
+    events: Vec<wit::StreamEvent>,
+) -> Result<(Vec<Outgoing>, Vec<StreamEvent>), Fault> {
+    let count = messages.len() + events.len();
+    let bytes: usize = messages
+        .iter()
+        .map(|message| message.payload.len() + header_bytes(&message.headers))
+        .chain(events.iter().map(|event| event.payload.len() + header_bytes(&event.headers)))
+        .sum();
+    if count > FOLLOWUPS_MAX {
+        return Err(too_large(format!("{count} messages and events, at most {FOLLOWUPS_MAX} are taken")));
+    }
+    if bytes > FOLLOWUP_BYTES_MAX {
+        return Err(too_large(format!("messages and events of {bytes} bytes, at most {FOLLOWUP_BYTES_MAX} are taken")));
+    }
+    Ok((messages.into_iter().map(outgoing).collect(), events.into_iter().map(event).collect()))
+}
+
+/// An answer above a bound. What it did is done.
+pub(super) fn too_large(what: String) -> Fault {
+    let reason = format!("it answered {what}: answer less, or keep it elsewhere and answer where");
+    Fault { maybe_delivered: true, ..Fault::new("PLUGIN.OUTPUT_TOO_LARGE", reason) }
+}
+
+fn header_bytes(headers: &[(String, String)]) -> usize {
+    headers.iter().map(|(name, value)| name.len() + value.len()).sum()
+}
+
+fn outgoing(message: wit::Outgoing) -> Outgoing {
+    Outgoing {
+        id: message.id,
+        topic: message.topic,
+        key: message.key,
+        headers: message.headers,
+        content_type: message.content_type,
+        payload: Bytes::from(message.payload),
+        event_type: message.event_type,
+        correlation_id: message.correlation_id,
+        reply_to: message.reply_to,
+        not_before: message.not_before.map(UnixMillis),
+        attributes: message.attributes,
+    }
+}
+
+fn event(event: wit::StreamEvent) -> StreamEvent {
+    StreamEvent {
+        stream: event.stream_name,
+        resource_type: event.resource_type,
+        resource_id: event.resource_id,
+        op: event.op,
+        content_type: event.content_type,
+        payload: Bytes::from(event.payload),
+        headers: event.headers,
+        attributes: event.attributes,
+    }
+}

@@ -1,0 +1,77 @@
+//! Checks what a guest answered and says what it means for its instance.
+
+use waybill_core::port::transport::{CallError, ErrorKind};
+
+use super::crash::Crash;
+use super::guest::Replied;
+use super::work::Answer;
+use crate::convert;
+use crate::host::EndpointContext;
+
+/// What an answer means for the instance that gave it.
+pub(super) enum Verdict {
+    /// Work was answered: what a lane on trial has to show.
+    Proved,
+    /// Nothing.
+    Fine,
+    /// A whole call failed, by the guest's own word.
+    Failed(CallError),
+    /// It broke the contract: it is dropped.
+    Breach(Crash),
+    /// It was closed.
+    Goodbye,
+}
+
+/// An answer for who waits, none for the host's own calls, and the verdict. `function` and `size` are those of the work.
+pub(super) fn judge(
+    context: &EndpointContext,
+    session: u64,
+    function: &str,
+    size: usize,
+    replied: Replied,
+) -> (Option<Result<Answer, CallError>>, Verdict) {
+    let breach = |what: &str, count: usize| {
+        let why = format!("{function} answered {count} {what} for {size}");
+        let crash = Crash::new(ErrorKind::Contract, "PLUGIN.CONTRACT", why);
+        (Some(Err(crash.call_error())), Verdict::Breach(crash))
+    };
+    let failed = |told| {
+        let error = convert::call_error(context, told);
+        (Some(Err(error.clone())), Verdict::Failed(error))
+    };
+    let proved = |answer| (Some(Ok(answer)), Verdict::Proved);
+    match replied {
+        Replied::Sent(Ok(outcomes)) if outcomes.len() == size => {
+            proved(Answer::Outcomes(outcomes.into_iter().map(|outcome| convert::outcome(context, outcome)).collect()))
+        }
+        Replied::Sent(Ok(outcomes)) => breach("outcomes", outcomes.len()),
+        Replied::Handled(Ok(verdicts)) if verdicts.len() == size => {
+            let verdicts = verdicts.into_iter().map(|verdict| convert::handler::verdict(context, verdict)).collect();
+            proved(Answer::Verdicts(verdicts))
+        }
+        Replied::Handled(Ok(verdicts)) => breach("verdicts", verdicts.len()),
+        Replied::Pulled(Ok(pulled)) if pulled.deliveries.len() <= size => {
+            proved(Answer::Pulled(convert::source::pulled(context, session, pulled)))
+        }
+        Replied::Pulled(Ok(pulled)) => breach("deliveries", pulled.deliveries.len()),
+        Replied::Settled(Ok(settled)) if settled.len() == size => {
+            let settled = settled.into_iter().map(|settled| convert::source::settled(context, settled)).collect();
+            proved(Answer::Settled(settled))
+        }
+        Replied::Settled(Ok(settled)) => breach("results", settled.len()),
+        Replied::Executed(done) => proved(Answer::Executed(convert::step::done(context, done))),
+        Replied::Compensated(done) => proved(Answer::Compensated(convert::step::undone(context, done))),
+        Replied::Sent(Err(told))
+        | Replied::Handled(Err(told))
+        | Replied::Pulled(Err(told))
+        | Replied::Settled(Err(told)) => failed(told),
+        Replied::Health(report) => (Some(Ok(Answer::Health(convert::health_report(context, report)))), Verdict::Fine),
+        Replied::Ticked(Ok(())) => (None, Verdict::Fine),
+        Replied::Ticked(Err(told)) => {
+            let error = convert::call_error(context, told);
+            tracing::warn!(target: "waybill::plugin", transport = %context.name, code = %error.fault.code, reason = %error.fault.reason, "tick failed");
+            (None, Verdict::Failed(error))
+        }
+        Replied::Closed => (None, Verdict::Goodbye),
+    }
+}

@@ -1,0 +1,57 @@
+//! Well-behaved source: brings the numbers from 1 on, `amount` in all, each again until it is acknowledged; a nack puts it back, what is
+//! rejected is `failed`, and an `extend` traps.
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+
+use guests::{CallInfo, Config, OpenArgs, Opened, PluginError};
+use waybill_plugin::source::{Delivery, Disposition, Pulled, Settled, Settlement, Source};
+
+waybill_plugin::manifest!("manifests/source.toml");
+waybill_plugin::export_source!(Fixture);
+
+struct Fixture {
+    waiting: RefCell<BTreeSet<u64>>,
+    out: RefCell<BTreeSet<u64>>,
+}
+
+impl Source for Fixture {
+    type Config = Config;
+    async fn open(_: &CallInfo, _: &OpenArgs, config: Config) -> Result<(Self, Opened), PluginError> {
+        let waiting = RefCell::new((1..=config.amount as u64).collect());
+        let features = vec!["nack".to_owned(), "ordered-groups".to_owned()];
+        Ok((Self { waiting, out: RefCell::default() }, Opened { features, ..Opened::new() }))
+    }
+    async fn pull(&self, _: &CallInfo, max: u32, _: u32, wait: u32) -> Result<Pulled, PluginError> {
+        let mut deliveries = Vec::new();
+        while let Some(number) = self.waiting.borrow_mut().pop_first() {
+            self.out.borrow_mut().insert(number);
+            let delivery = Delivery::new(number.to_be_bytes(), "numbers", number.to_string());
+            deliveries.push(delivery.with_position(number.to_string()).with_id(format!("n-{number}")));
+            if deliveries.len() >= max as usize {
+                break;
+            }
+        }
+        if deliveries.is_empty() {
+            std::thread::sleep(std::time::Duration::from_millis(u64::from(wait)));
+        }
+        Ok(Pulled::new(deliveries))
+    }
+    async fn settle(&self, _: &CallInfo, items: Vec<Settlement>) -> Result<Vec<Settled>, PluginError> {
+        let settle = |item: &Settlement| {
+            let number = item.token.as_slice().try_into().map(u64::from_be_bytes).unwrap_or(0);
+            if !self.out.borrow_mut().remove(&number) {
+                return Settled::Lost;
+            }
+            match &item.disposition {
+                Disposition::Ack => Settled::Done,
+                Disposition::Nack(_) | Disposition::Release => {
+                    self.waiting.borrow_mut().insert(number);
+                    Settled::Done
+                }
+                Disposition::Reject(_) => Settled::unsupported(),
+                Disposition::Extend => panic!("as told"),
+            }
+        };
+        Ok(items.iter().map(settle).collect())
+    }
+}
