@@ -1,9 +1,11 @@
 //! Write a Waybill plugin: implement one trait, export it, embed the manifest.
 //!
-//! ```ignore
+//! ```
 //! use waybill_plugin::transport::{CallInfo, Message, OpenArgs, Opened, Outcome, PluginError, Receipt, Transport};
 //!
+//! # /*
 //! waybill_plugin::manifest!();
+//! # */
 //! waybill_plugin::export_transport!(Noop);
 //!
 //! struct Noop;
@@ -17,7 +19,9 @@
 //!         Ok(batch.iter().map(|_| Outcome::Ack(Receipt::new())).collect())
 //!     }
 //! }
+//! # fn main() {}
 //! ```
+//! Each world's module has a whole example.
 //!
 //! - [`transport`]: the trait [`transport::Transport`], its types, [`export_transport!`]
 //! - [`provision`]: the trait [`provision::Provision`] of transports that create what is missing at their peer, [`export_provision!`]
@@ -26,7 +30,7 @@
 //! - [`source`]: the trait [`source::Source`] of what brings messages in, [`export_source!`]
 //! - [`backoff`]: the trait [`backoff::Backoff`], its types, [`export_backoff!`]
 //! - [`host`]: what the host lends: `http`, `net`, `kv`, `secrets`, `metrics`
-//! - [`net`]: byte streams for protocols of one's own; [`exchange`]: requests in a window; [`servers`]: where to; [`deadline`]: the time a call has; [`secret`]: granted secrets as text; [`time`]: instants as text
+//! - [`net`]: byte streams for protocols of one's own; [`buffered`]: lines and frames; [`pipeline`]: many requests under way, answers in order or by number; [`exchange`]: any other conversation; [`servers`]: where to; [`deadline`]: the time a call has; [`secret`]: granted secrets as text; [`time`]: instants as text
 //! - [`config`]: typed configuration, with the place of an error
 //! - [`info!`], [`warn!`], ...: the host's log
 //! - [`manifest!`]: embeds `waybill-plugin.toml`
@@ -35,6 +39,7 @@
 //! a plain `cargo test`. What it doesn't do: it hides no part of the contract; `bindings` are public where a helper is in the way.
 
 pub mod backoff;
+pub mod buffered;
 pub mod config;
 pub mod deadline;
 mod error;
@@ -47,6 +52,7 @@ mod manifest;
 pub mod net;
 mod outcome;
 pub mod participant;
+pub mod pipeline;
 pub mod provision;
 pub mod secret;
 pub mod servers;

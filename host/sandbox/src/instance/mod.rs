@@ -28,6 +28,7 @@ mod work;
 pub(crate) use budget::{Restart, RestartBudget};
 pub(crate) use crash::Crash;
 pub(crate) use guest::Exports;
+pub(crate) use lane::closed;
 pub(crate) use lanes::{Lanes, Opening, other_question};
 pub(crate) use once::{call_once, close_once, read_steps};
 pub(crate) use open::{Endpoint, Live, OpenFailure, open, open_error};
