@@ -447,3 +447,25 @@ fn a_route_may_lead_to_workers_outside_and_remember_payloads() {
         assert!(error.contains(code) && error.contains(words), "{error}");
     }
 }
+
+#[test]
+fn a_participant_is_read_with_its_bounds_and_grants() {
+    let toml = "[store]\nurl = \"mem://\"\n[participant.shop]\nplugin = \"orders.wasm\"\ninstances = 3\ncall_time = \"5s\"\n\
+                config = { url = \"x\" }\nsecrets = { key = \"env:KEY\" }\nallow = { http = [\"https://a\"], kv = \"1MiB\" }\n";
+    let config = case(toml).file("orders.wasm", b"x").env("KEY", "v").load().unwrap();
+    let [shop] = config.participants.as_slice() else { panic!("{:?}", config.participants) };
+    assert_eq!((shop.name.as_str(), shop.instances, shop.call_time), ("shop", 3, Duration::from_secs(5)));
+    assert_eq!((shop.allow.as_slice(), shop.kv), (["https://a".to_owned()].as_slice(), Some(1 << 20)));
+    assert_eq!(shop.secrets, [("key".to_owned(), "env:KEY".to_owned())]);
+    assert_eq!(shop.config, serde_json::json!({ "url": "x" }));
+    for (section, says) in [
+        ("[participant.shop]\n", "plugin"),
+        ("[participant.Shop]\nplugin = \"noop\"\n", "the name of a participant"),
+        ("[participant.shop]\nplugin = \"noop\"\ninstances = 0\n", "instances"),
+        ("[participant.shop]\nplugin = \"noop\"\ncall_tim = \"1s\"\n", "did you mean \"call_time\""),
+        ("[participant.shop]\nplugin = \"gone.wasm\"\n", "CONFIG.PLUGIN_MISSING"),
+    ] {
+        let error = refused(&format!("[store]\nurl = \"mem://\"\n{section}"));
+        assert!(error.contains(says), "{section}: {error}");
+    }
+}

@@ -2,6 +2,7 @@
 #![recursion_limit = "512"]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic, missing_docs)]
 
+mod call;
 mod commands;
 mod configuration;
 mod documents;
