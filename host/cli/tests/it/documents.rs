@@ -175,6 +175,8 @@ fn every_other_name_of_a_field_state_or_parameter_is_in_the_page_and_the_code() 
 /// Codes in a source: what stands alone in quotes, or at the beginning of a message, as `"WORD.WORD"` or `"WORD.WORD: ...`.
 fn codes_in(source: &str) -> BTreeSet<String> {
     let code = source.split("#[cfg(test)]").next().unwrap_or_default();
+    // Examples in comments have codes of their own.
+    let code: String = code.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n");
     let mut found = BTreeSet::new();
     for piece in code.split('"') {
         let end = piece
