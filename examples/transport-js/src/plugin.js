@@ -16,7 +16,7 @@ let config;
 let peer;
 
 export const transportApi = {
-  open(call, args) {
+  async open(call, args) {
     // Valid by the schema in waybill-plugin.toml.
     config = { window: 64, silence_ms: 10_000, ...JSON.parse(args.config) };
     connect(call);
@@ -25,7 +25,7 @@ export const transportApi = {
   },
 
   // Exactly one outcome a message, in order.
-  sendBatch(call, batch) {
+  async sendBatch(call, batch) {
     const outcomes = [];
     talk(call, () => {
       for (let sent = 0; outcomes.length < batch.length; ) {
@@ -47,16 +47,16 @@ export const transportApi = {
     return outcomes;
   },
 
-  health(call) {
+  async health(call) {
     try {
-      transportApi.tick(call);
+      await transportApi.tick(call);
       return { status: "ready", attributes: [] };
     } catch (error) {
       return { status: "down", detail: (error.payload ?? error).fault?.reason ?? String(error), attributes: [] };
     }
   },
 
-  tick(call) {
+  async tick(call) {
     talk(call, () => {
       if (ask(call, "PING\n") !== "PONG") {
         throw failure("unavailable", "LEDGER.PROTOCOL", "the ledger doesn't answer PING with PONG");
@@ -64,7 +64,7 @@ export const transportApi = {
     });
   },
 
-  close(call) {
+  async close(call) {
     if (peer !== undefined) {
       try {
         write(call, bytesOf("BYE\n"));

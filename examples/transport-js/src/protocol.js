@@ -49,12 +49,19 @@ export function outcome(line) {
   }
 }
 
+// UTF-8 by hand: QuickJS has neither TextEncoder nor TextDecoder.
 export function bytesOf(text) {
-  return new TextEncoder().encode(text);
+  return Uint8Array.from(unescape(encodeURIComponent(text)), (letter) => letter.charCodeAt(0));
 }
 
 export function textOf(bytes) {
-  return new TextDecoder().decode(bytes);
+  const letters = Array.from(bytes, (byte) => String.fromCharCode(byte)).join("");
+  try {
+    return decodeURIComponent(escape(letters));
+  } catch {
+    // What isn't UTF-8 is read byte by byte: it ends up in a message for the operator.
+    return letters;
+  }
 }
 
 export function joined(pieces) {

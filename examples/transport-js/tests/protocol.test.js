@@ -14,6 +14,12 @@ test("lines are read when they are whole", () => {
   assert.deepEqual(lines(joined([rest, bytesOf("SY 5 x\n")])).whole, ["BUSY 5 x"]);
 });
 
+test("texts are UTF-8", () => {
+  assert.deepEqual([...bytesOf("é€😀")], [...new TextEncoder().encode("é€😀")]);
+  assert.equal(textOf(new TextEncoder().encode("é€😀")), "é€😀");
+  assert.equal(textOf(Uint8Array.of(0xff, 0x41)), "\u00ffA");
+});
+
 test("each answer has its outcome", () => {
   assert.deepEqual(outcome("KNOWN 7"), { tag: "ack", val: { brokerRef: "7", duplicate: true, attributes: [] } });
   const busy = outcome("BUSY 500 come back");
