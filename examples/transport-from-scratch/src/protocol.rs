@@ -69,7 +69,8 @@ pub fn reply(bytes: &[u8]) -> Result<Option<(usize, Reply)>, PluginError> {
         _ => None,
     };
     // Whatever follows can't be told apart: the connection is of no more use.
-    let reply = reply.ok_or_else(|| PluginError::unavailable("LEDGER.PROTOCOL", format!("the ledger answers {line:?}")))?;
+    let reply =
+        reply.ok_or_else(|| PluginError::unavailable("LEDGER.PROTOCOL", format!("the ledger answers {line:?}")))?;
     Ok(Some((end + 1, reply)))
 }
 
@@ -115,7 +116,9 @@ mod tests {
         assert_eq!((receipt.broker_ref.as_deref(), receipt.duplicate), (Some("7"), true));
         let busy = Reply::Busy { after: 500, why: String::new() };
         assert!(matches!(outcome(busy), Outcome::Retryable(fault) if fault.after == Some(500)));
-        assert!(matches!(outcome(Reply::No("too long".to_owned())), Outcome::Permanent(fault) if fault.reason == "too long"));
+        assert!(
+            matches!(outcome(Reply::No("too long".to_owned())), Outcome::Permanent(fault) if fault.reason == "too long")
+        );
         assert!(matches!(outcome(Reply::Closed(String::new())), Outcome::Blocked(block) if block.scope.is_empty()));
     }
 }
