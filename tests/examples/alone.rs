@@ -2,8 +2,8 @@
 //!
 //! `alone engine MESSAGES`: the engine over an in-memory SurrealDB and the bundled no-op component (W4).
 //! `alone boundary MESSAGES`: the same component called with batches of 100, without an engine.
-//! `alone nats MESSAGES URL`: the nats component called so, one connection with a window of 64 to a server that has a stream
-//! for `orders.>` (W5).
+//! `alone nats|rabbitmq|redis MESSAGES URL WINDOW`: a broker's component called so, one connection with a window of unacknowledged
+//! messages to a server that takes `orders.created` (W5); more messages in a call than in the window.
 //! `alone segments MESSAGES DIR`: the store's segment writes of a commit a batch of 100, synced to a disk.
 //!
 //! It prints one JSON line, and asserts no time.
@@ -40,13 +40,17 @@ const PRODUCERS: u64 = 8;
 #[tokio::main]
 async fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let messages: u64 = arguments.get(1).and_then(|text| text.parse().ok()).expect("alone PART MESSAGES [DIR]");
+    let messages: u64 =
+        arguments.get(1).and_then(|text| text.parse().ok()).expect("alone PART MESSAGES [DIR | URL WINDOW]");
     assert!(messages.is_multiple_of(BATCH), "MESSAGES is a multiple of {BATCH}");
     let rounds = messages / BATCH;
     let (took, cpu) = match arguments[0].as_str() {
         "engine" => engine(rounds).await,
-        "boundary" => drive(noop().await, rounds).await,
-        "nats" => drive(nats(arguments.get(2).expect("a URL")).await, rounds).await,
+        "boundary" => drive(noop().await, messages, BATCH).await,
+        name @ ("nats" | "rabbitmq" | "redis") => {
+            let window = arguments.get(3).and_then(|text| text.parse().ok()).expect("a window");
+            broker(name, arguments.get(2).expect("a URL"), window, messages).await
+        }
         "segments" => segments(rounds, arguments.get(2).expect("a folder")).await,
         other => panic!("there is no part `{other}`"),
     };
@@ -67,14 +71,16 @@ async fn noop() -> Arc<WasmTransport> {
     transport("noop", |settings| settings).await
 }
 
-async fn nats(url: &str) -> Arc<WasmTransport> {
-    let peer = url.replace("nats://", "tcp://");
-    transport("nats", |settings| TransportSettings {
-        config: json!({ "servers": [url], "connections": 1, "window": 64 }),
+async fn broker(name: &str, url: &str, window: u64, messages: u64) -> (Duration, Duration) {
+    let peer = format!("tcp://{}", url.split_once("://").expect("a scheme").1);
+    let transport = transport(name, |settings| TransportSettings {
+        config: json!({ "servers": [url], "connections": 1, "window": window }),
         grants: Grants::none().allow([peer.as_str()]).unwrap(),
         ..settings
     })
-    .await
+    .await;
+    // The window slides: a call has more than it takes at once.
+    drive(transport, messages, (window * 2).max(BATCH)).await
 }
 
 async fn transport(name: &str, settings: impl FnOnce(TransportSettings) -> TransportSettings) -> Arc<WasmTransport> {
@@ -144,7 +150,7 @@ impl OutcomeSink for Nobody {
 }
 
 /// Calls a transport with batches, two callers at a time.
-async fn drive(transport: Arc<WasmTransport>, rounds: u64) -> (Duration, Duration) {
+async fn drive(transport: Arc<WasmTransport>, messages: u64, batch: u64) -> (Duration, Duration) {
     let payload = Bytes::from(vec![b'x'; PAYLOAD]);
     let (began, before) = (Instant::now(), cpu());
     let callers: Vec<_> = (0..2)
@@ -152,8 +158,9 @@ async fn drive(transport: Arc<WasmTransport>, rounds: u64) -> (Duration, Duratio
             let (transport, payload) = (Arc::clone(&transport), payload.clone());
             tokio::spawn(async move {
                 let sample = samples::message("sample");
-                for round in (caller..rounds).step_by(2) {
-                    let batch = (0..BATCH).map(|index| delivery(&sample, round * BATCH + index, &payload)).collect();
+                for round in (caller..messages.div_ceil(batch)).step_by(2) {
+                    let numbers = round * batch..((round + 1) * batch).min(messages);
+                    let batch = numbers.map(|number| delivery(&sample, number, &payload)).collect();
                     let outcomes =
                         transport.send_batch(0, batch, Duration::from_secs(30), Arc::new(Nobody)).await.unwrap();
                     assert!(

@@ -26,6 +26,7 @@ use clap::{Args, ValueEnum};
 
 use crate::cargo::Repository;
 use crate::setup;
+use broker::Broker;
 use figure::{Figure, Side};
 use table::Report;
 
@@ -71,7 +72,7 @@ pub enum Workload {
     W1r,
     /// The engine alone: store in memory, no-op component
     W4,
-    /// NATS JetStream with acknowledgements, a window of 64 on one connection; and through a whole host
+    /// Brokers with acknowledgements on one connection: NATS JetStream with a window of 64, RabbitMQ and Redis Streams with 256; and through a whole host
     W5,
     /// A million messages wait over 1,000 keys and 10 tenants: claims, memory, fairness
     W6,
@@ -90,7 +91,15 @@ impl Workload {
             Self::W1s => &[("W1s", Side::Waybill), ("W1s", Side::Native)],
             Self::W1r => &[("W1r", Side::Waybill), ("W1r", Side::Native)],
             Self::W4 => &[("W4", Side::Waybill), ("W4", Side::Native)],
-            Self::W5 => &[("W5 nats", Side::Waybill), ("W5 nats", Side::Native), ("W5 host", Side::Waybill)],
+            Self::W5 => &[
+                ("W5 nats", Side::Waybill),
+                ("W5 nats", Side::Native),
+                ("W5 rabbitmq", Side::Waybill),
+                ("W5 rabbitmq", Side::Native),
+                ("W5 redis", Side::Waybill),
+                ("W5 redis", Side::Native),
+                ("W5 host", Side::Waybill),
+            ],
             Self::W6 => &[("W6 10k", Side::Waybill), ("W6 1M", Side::Waybill), ("W6 fair", Side::Waybill)],
             Self::Endurance => &[],
         }
@@ -182,8 +191,12 @@ impl Bench {
             ("W1r", Side::Native) => latency::direct(messages).await,
             ("W4", Side::Waybill) => native::part(self, "engine", messages).await,
             ("W4", Side::Native) => native::part(self, "boundary", messages).await,
-            ("W5 nats", Side::Waybill) => broker::component(self, messages).await,
-            ("W5 nats", Side::Native) => broker::native(self, messages).await,
+            ("W5 nats", Side::Waybill) => Broker::Nats.component(self, messages).await,
+            ("W5 nats", Side::Native) => Broker::Nats.native(self, messages).await,
+            ("W5 rabbitmq", Side::Waybill) => Broker::Rabbitmq.component(self, messages).await,
+            ("W5 rabbitmq", Side::Native) => Broker::Rabbitmq.native(self, messages).await,
+            ("W5 redis", Side::Waybill) => Broker::Redis.component(self, messages).await,
+            ("W5 redis", Side::Native) => Broker::Redis.native(self, messages).await,
             ("W5 host", _) => broker::through(self, messages).await,
             ("W6 10k", _) => backlog::claims(self, 10_000).await,
             ("W6 1M", _) => backlog::claims(self, messages).await,
