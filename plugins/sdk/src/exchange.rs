@@ -1,8 +1,8 @@
 //! A conversation in which requests go out while answers to earlier ones come in: writing and reading overlap, in large
 //! pieces, and silence that lasts too long ends it. What is said, and how many requests may wait, is the [`Side`]'s.
 
-use std::future::{Future as _, poll_fn};
-use std::pin::pin;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::task::Poll;
 
 use futures_util::future::{Fuse, FusedFuture as _, FutureExt as _};
@@ -11,6 +11,9 @@ use crate::deadline::Deadline;
 use crate::host::net_types::NetError;
 use crate::net::Stream;
 use crate::transport::PluginError;
+
+/// Longest look at what a peer said before it closed, in milliseconds.
+const LAST_WORDS_MS: u32 = 1_000;
 
 /// Our side of the conversation.
 pub trait Side {
@@ -97,7 +100,7 @@ pub async fn exchange(stream: &Stream, side: &mut impl Side, bounds: Bounds) -> 
                 silence = bounds.silence();
                 continue;
             }
-            Poll::Ready(Err(error)) => return Err(Broken::Lost(error)),
+            Poll::Ready(Err(error)) => return Err(last_words(stream, side, reading, error).await),
             Poll::Pending => {}
         }
         // None is begun for nothing: what a read takes is lost when the conversation ends before it.
@@ -122,8 +125,34 @@ pub async fn exchange(stream: &Stream, side: &mut impl Side, bounds: Bounds) -> 
             // While a write is under way the peer has no reason to say anything yet.
             Step::Received(Err(NetError::Timeout)) if !writing.is_terminated() || silence.left().is_some() => {}
             Step::Received(Err(NetError::Timeout)) => return Err(Broken::Silent),
-            Step::Written(Err(error)) | Step::Received(Err(error)) => return Err(Broken::Lost(error)),
+            Step::Written(Err(error)) => return Err(last_words(stream, side, reading, error).await),
+            Step::Received(Err(error)) => return Err(Broken::Lost(error)),
         }
+    }
+}
+
+/// A peer that takes no more may have answered, and said why it closes: that is there to be read after a write has failed.
+async fn last_words<Read: Future<Output = Result<Vec<u8>, NetError>>>(
+    stream: &Stream,
+    side: &mut impl Side,
+    reading: Pin<&mut Fuse<Read>>,
+    error: NetError,
+) -> Broken {
+    let end = Deadline::after(LAST_WORDS_MS);
+    let mut read = if reading.is_terminated() { Ok(Vec::new()) } else { reading.await };
+    loop {
+        match read {
+            Ok(bytes) => {
+                if let Err(refused) = side.incoming(bytes) {
+                    return Broken::Refused(refused);
+                }
+            }
+            Err(_) => return Broken::Lost(error),
+        }
+        read = match end.left() {
+            Some(time) if side.waits() => stream.receive(time).await,
+            _ => return Broken::Lost(error),
+        };
     }
 }
 
