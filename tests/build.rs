@@ -1,4 +1,4 @@
-//! Builds the misbehaving guests of `tests/guests` and writes `guests.rs`: a constant with the path of each, the list `ALL`, and a
+//! Builds the misbehaving guests of `tests/guests` and the example `transport-from-scratch`, and writes `examples.rs` and `guests.rs`: a constant with the path of each, the list `ALL`, and a
 //! macro that visits each, so that a test file can demand a test for every one of them.
 
 #[path = "../host/bundled/build/guests.rs"]
@@ -24,7 +24,16 @@ fn run() -> Result<(), String> {
     let built = guests::build(&workspace, "guests", &["--examples"])?.join("examples");
     let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("OUT_DIR is not set: cargo sets it for build scripts")?);
     let code = code(&names, &built)?;
-    fs::write(out.join("guests.rs"), code).map_err(|error| format!("failed to write guests.rs: {error}"))
+    fs::write(out.join("guests.rs"), code).map_err(|error| format!("failed to write guests.rs: {error}"))?;
+
+    let example = root.join("examples").join("transport-from-scratch");
+    guests::watch(&[&example.join("Cargo.toml"), &example.join("Cargo.lock"), &example.join("src")]);
+    guests::watch(&[&example.join("waybill-plugin.toml")]);
+    let ledger = guests::build(&example, "guests", &["--lib"])?.join("ledger.wasm");
+    let code = format!(
+        "/// Path of the component of `examples/transport-from-scratch`.\npub const LEDGER: &str = {ledger:?};\n"
+    );
+    fs::write(out.join("examples.rs"), code).map_err(|error| format!("failed to write examples.rs: {error}"))
 }
 
 /// Names of the fixtures, in order.

@@ -1,5 +1,6 @@
 //! waybill-tests
 
 pub mod certificates;
+pub mod examples;
 pub mod guests;
 pub mod transport;

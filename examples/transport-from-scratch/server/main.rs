@@ -25,9 +25,14 @@ fn main() -> Result<()> {
     let token = arguments.next().unwrap_or_default();
     let listener = TcpListener::bind(&address)?;
     println!("listening on {}", listener.local_addr()?);
+    serve(&listener, &token)
+}
+
+/// Serves until the listener breaks.
+pub fn serve(listener: &TcpListener, token: &str) -> Result<()> {
     let books = Arc::new(Mutex::new(Books::default()));
     for stream in listener.incoming() {
-        let (stream, books, token) = (stream?, Arc::clone(&books), token.clone());
+        let (stream, books, token) = (stream?, Arc::clone(&books), token.to_owned());
         std::thread::spawn(move || {
             if let Err(error) = talk(stream, &books, &token) {
                 eprintln!("a client is gone: {error}");
