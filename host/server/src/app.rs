@@ -8,6 +8,7 @@ use bytes::Bytes;
 use http::Method;
 use tokio::sync::Semaphore;
 use utoipa::openapi::OpenApi;
+use waybill_core::port::configuration::ConfigurationService;
 use waybill_core::port::plugins::PluginService;
 use waybill_core::port::service::OutboxService;
 
@@ -20,6 +21,8 @@ use crate::openapi::operations;
 pub(crate) struct Inner {
     /// The outbox.
     pub service: Arc<dyn OutboxService>,
+    /// Reads the configuration again; none = it can't.
+    pub configuration: Option<Arc<dyn ConfigurationService>>,
     /// The plugins; none = the host has none to change.
     pub plugins: Option<Arc<dyn PluginService>>,
     /// Who may call; none = loopback only, no tokens.

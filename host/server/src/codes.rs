@@ -70,7 +70,7 @@ pub const INTERNAL: Code = again(
 );
 
 /// Every code an HTTP answer may carry, beside [`PLUGIN_CODES`].
-pub const CODES: [Code; 33] = [
+pub const CODES: [Code; 34] = [
     no("SCHEMA.JSON", 400, "The body isn't JSON", "Correct the text at the line and column given."),
     no(
         "SCHEMA.VALIDATION_FAILED",
@@ -139,6 +139,12 @@ pub const CODES: [Code; 33] = [
         421,
         "The Host header names another host",
         "Address the host as localhost, 127.0.0.1 or [::1], or configure [auth].",
+    ),
+    no(
+        "CONFIG.RELOAD_REFUSED",
+        422,
+        "The configuration can't be put in force",
+        "Correct what `detail` names; the configuration before stays in force. `waybill config check` says the same.",
     ),
     again("OUTBOX.BUSY", 429, "Too much is waiting", "Try again after `retry_after_ms`."),
     INTERNAL,

@@ -11,6 +11,7 @@ use http::StatusCode;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tower_http::catch_panic::CatchPanicLayer;
+use waybill_core::port::configuration::ConfigurationService;
 use waybill_core::port::plugins::PluginService;
 use waybill_core::port::service::OutboxService;
 
@@ -28,6 +29,8 @@ pub use crate::run::Drained;
 pub struct Parts {
     /// The outbox.
     pub service: Arc<dyn OutboxService>,
+    /// Reads the configuration again; none = it can't.
+    pub configuration: Option<Arc<dyn ConfigurationService>>,
     /// The plugins; none = the host has none to change.
     pub plugins: Option<Arc<dyn PluginService>>,
     /// Who may call; none = loopback only, no tokens.
@@ -57,6 +60,7 @@ impl Server {
             rules: Rules::of(&api),
             openapi: Bytes::from(serde_json::to_vec(&api).unwrap_or_default()),
             service: parts.service,
+            configuration: parts.configuration,
             plugins: parts.plugins,
             auth: parts.auth,
             limits: parts.limits,

@@ -107,6 +107,36 @@ pub enum Config {
     Show(ConfigShow),
     /// Where the file and the data are
     Path(ConfigPath),
+    /// What differs between what a running host reads now and what is in force there
+    Diff(ConfigDiff),
+    /// Have a running host read its configuration again
+    Reload(ConfigReload),
+}
+
+impl Config {
+    /// Whether it is about a running host, not about files of this machine.
+    pub fn asks_a_host(&self) -> bool {
+        matches!(self, Self::Diff(_) | Self::Reload(_))
+    }
+}
+
+/// Diff.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  waybill config diff\n  waybill config diff -o ids        only the keys\n\nThe host reads its own file, environment and flags; plugins are loaded, nothing changes."
+)]
+pub struct ConfigDiff {}
+
+/// Reload.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  waybill config reload --dry-run\n  waybill config reload\n\nAll of what can change while a host runs is put in force, or nothing: transports and routes, retries, weights, times. \
+    What needs a restart is named. SIGHUP does the same, and so does a change of the file with server.watch = true."
+)]
+pub struct ConfigReload {
+    /// Only show what would change
+    #[arg(long)]
+    pub dry_run: bool,
 }
 
 /// Check.

@@ -20,6 +20,8 @@ pub async fn run(command: &Command, format: Format, term: &mut Term) -> Result<(
         Command::Check(args) => check(args, format, term).await,
         Command::Show(args) => show(args, format, term),
         Command::Path(args) => path(args, format, term),
+        // About a running host: asked there.
+        Command::Diff(_) | Command::Reload(_) => Ok(()),
     }
 }
 

@@ -12,11 +12,13 @@ mod one;
 mod outbox;
 mod plugin;
 mod provision;
+mod reload;
 mod send;
 mod status;
 mod transport;
 mod version;
 
+use crate::args::rest::Config as ConfigCommand;
 use crate::args::{Cli, Command, Format};
 use crate::client::Client;
 use crate::exit::CliError;
@@ -35,7 +37,9 @@ pub async fn run(cli: Cli, term: &mut Term) -> Result<(), CliError> {
     match cli.command {
         Command::Completions(args) => return completions::run(&args, term),
         Command::Version => return version::run(format, term),
-        Command::Config(command) => return configuration::run(&command, format, term).await,
+        Command::Config(command) if !command.asks_a_host() => {
+            return configuration::run(&command, format, term).await;
+        }
         Command::Plugin(command) if !command.asks_a_host() => {
             return crate::plugins::command::run(&command, &cli.global, term).await;
         }
@@ -53,6 +57,8 @@ pub async fn run(cli: Cli, term: &mut Term) -> Result<(), CliError> {
         Command::Transport(command) => transport::run(&command, context).await,
         Command::Plugin(command) => plugin::run(&command, context).await,
         Command::Audit(command) => audit::run(&command, context).await,
+        Command::Config(ConfigCommand::Diff(_)) => reload::run(false, context).await,
+        Command::Config(ConfigCommand::Reload(args)) => reload::run(!args.dry_run, context).await,
         // Handled above, or by the program before this.
         Command::Serve(_) | Command::Config(_) | Command::Doctor(_) | Command::Completions(_) | Command::Version => {
             Ok(())

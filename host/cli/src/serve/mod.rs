@@ -85,6 +85,7 @@ async fn host(config: Config, term: &mut Term) -> Result<(), CliError> {
     });
     let server = Server::new(Parts {
         service: engine.outbox(),
+        configuration: None,
         plugins: Some(Arc::new(Audited::new(fleet, Arc::clone(&store) as _))),
         auth,
         limits: limits(&config.server),

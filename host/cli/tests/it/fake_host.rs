@@ -67,6 +67,7 @@ impl FakeHost {
                 let listener = bind(SocketAddr::from(([127, 0, 0, 1], 0)), false).await.unwrap();
                 tell.send(listener.local_addr().unwrap()).unwrap();
                 let server = Server::new(Parts {
+                    configuration: None,
                     service,
                     plugins: None,
                     auth,

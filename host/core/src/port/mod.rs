@@ -2,6 +2,7 @@
 //! suites (`waybill_testkit::conformance`).
 
 pub mod backoff;
+pub mod configuration;
 pub mod dedup;
 pub mod followup;
 pub mod handler;

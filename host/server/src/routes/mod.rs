@@ -1,5 +1,6 @@
 //! The routes, one file a family. Each handler decodes, asks the service, and encodes; it decides nothing else.
 
+mod configuration;
 mod dead_letters;
 mod messages;
 mod one;
@@ -50,6 +51,7 @@ pub(crate) fn all() -> OpenApiRouter<App> {
         .routes(routes!(transports::resume))
         .routes(routes!(transports::probe))
         .routes(routes!(transports::provision))
+        .routes(routes!(configuration::reload))
         .routes(routes!(plugins::list))
         .routes(routes!(plugins::reload))
         .routes(routes!(plugins::roll_back))

@@ -455,7 +455,15 @@ impl Answer {
 pub fn server(fake: Arc<Fake>, tokens: Option<Vec<TokenRecord>>, limits: Limits) -> Server {
     let auth = tokens.map(|tokens| Arc::new(StaticTokens::new(tokens).unwrap()) as Arc<_>);
     let plugins = Some(fake.clone() as Arc<_>);
-    Server::new(Parts { service: fake, plugins, auth, limits, metrics: None, version: "9.9.9".into() })
+    Server::new(Parts {
+        service: fake,
+        plugins,
+        configuration: None,
+        auth,
+        limits,
+        metrics: None,
+        version: "9.9.9".into(),
+    })
 }
 
 impl Api {

@@ -83,6 +83,7 @@ async fn requests_are_counted_by_template_and_never_by_address() {
     let fake = Arc::new(Fake::default());
     let parts = Parts {
         service: fake,
+        configuration: None,
         plugins: None,
         auth: None,
         limits: Limits::default(),

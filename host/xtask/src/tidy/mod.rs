@@ -1,5 +1,6 @@
 //! Rules about the sources that no compiler checks. A test runs them, so a breach fails the suite and not a review.
 
+mod contract;
 mod direction;
 mod texts;
 
@@ -24,6 +25,7 @@ pub fn run() -> Result<ExitCode> {
 pub fn check(repository: &Repository) -> Result<()> {
     let mut breaches = direction::check(&repository.packages);
     breaches.extend(texts::check(&repository.root)?);
+    breaches.extend(contract::check(&repository.root)?);
     if breaches.is_empty() {
         return Ok(());
     }

@@ -1,0 +1,135 @@
+//! What differs between two configurations, and when it counts.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use waybill_core::port::configuration::{Effect, SettingChange};
+
+use crate::config::TransportSettings;
+use crate::config::reader::Shown;
+
+/// Settings that change while the host runs: these keys, and all below those that end with a dot or a bracket.
+const LIVE: &[&str] = &[
+    "transport.",
+    "route[",
+    "tenant[",
+    "outbox.batch",
+    "outbox.batch_bytes",
+    "outbox.send_timeout",
+    "outbox.keep_done",
+    "outbox.max_attempts",
+    "outbox.retry_after_max",
+    "outbox.backoff",
+    "outbox.backoff.",
+    "dead.keep",
+    "dead.alert_at",
+    "plugins.folder",
+    "plugins.trusted_keys",
+    "plugins.trusted_keys.",
+    "plugins.require_signature",
+];
+
+/// When a setting counts after it was changed.
+pub fn effect(key: &str) -> Effect {
+    let is_live = LIVE.iter().any(|live| match live.ends_with(['.', '[']) {
+        true => key.starts_with(live),
+        false => key == *live,
+    });
+    if is_live { Effect::Now } else { Effect::Restart }
+}
+
+/// Every setting that differs, by key.
+pub fn changes(old: &[Shown], new: &[Shown]) -> Vec<SettingChange> {
+    let values = |shown: &[Shown]| -> BTreeMap<String, Value> {
+        shown.iter().map(|shown| (shown.path.clone(), shown.value.clone())).collect()
+    };
+    let (old, new) = (values(old), values(new));
+    let keys: std::collections::BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+    let differs = keys.into_iter().filter(|key| old.get(*key) != new.get(*key));
+    differs
+        .map(|key| SettingChange {
+            key: key.clone(),
+            from: old.get(key).cloned(),
+            to: new.get(key).cloned(),
+            effect: effect(key),
+        })
+        .collect()
+}
+
+/// Transports of two configurations, by name.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Transports {
+    /// Only in the new one.
+    pub added: Vec<String>,
+    /// In both, with other settings.
+    pub changed: Vec<String>,
+    /// Only in the old one.
+    pub removed: Vec<String>,
+}
+
+/// Compares transports.
+pub fn transports(old: &[TransportSettings], new: &[TransportSettings]) -> Transports {
+    let find = |list: &'_ [TransportSettings], name: &str| list.iter().find(|one| one.name == name).cloned();
+    let mut found = Transports::default();
+    for one in new {
+        match find(old, &one.name) {
+            None => found.added.push(one.name.clone()),
+            Some(before) if before != *one => found.changed.push(one.name.clone()),
+            Some(_) => {}
+        }
+    }
+    found.removed =
+        old.iter().filter(|one| find(new, &one.name).is_none()).map(|one| one.name.clone()).collect();
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde_json::json;
+
+    use super::*;
+    use crate::config::problem::Origin;
+
+    fn shown(settings: &[(&str, Value)]) -> Vec<Shown> {
+        let one = |(path, value): &(&str, Value)| Shown {
+            path: (*path).to_owned(),
+            value: value.clone(),
+            origin: Origin::Default,
+        };
+        settings.iter().map(one).collect()
+    }
+
+    #[test]
+    fn what_differs_is_found_with_both_values_and_when_it_counts() {
+        let old = shown(&[("server.listen", json!("127.0.0.1:1")), ("route[0].match", json!("bus:**")), ("dead.keep", json!("30d"))]);
+        let new = shown(&[("server.listen", json!("127.0.0.1:2")), ("dead.keep", json!("30d")), ("outbox.batch", json!(10))]);
+        let found = changes(&old, &new);
+        let keys: Vec<(&str, Effect)> = found.iter().map(|change| (change.key.as_str(), change.effect)).collect();
+        assert_eq!(
+            keys,
+            [("outbox.batch", Effect::Now), ("route[0].match", Effect::Now), ("server.listen", Effect::Restart)]
+        );
+        assert_eq!((found[1].from.clone(), found[1].to.clone()), (Some(json!("bus:**")), None));
+    }
+
+    #[test]
+    fn a_key_is_live_as_a_whole_or_below_a_live_section() {
+        for (key, expected) in [
+            ("transport.orders.config.servers", Effect::Now),
+            ("tenant[0].weight", Effect::Now),
+            ("outbox.backoff.base_ms", Effect::Now),
+            ("outbox.batch", Effect::Now),
+            ("outbox.batches", Effect::Restart),
+            ("outbox.owner_ttl", Effect::Restart),
+            ("outbox.max_payload_bytes", Effect::Restart),
+            ("dead.on_dead", Effect::Restart),
+            ("store.url", Effect::Restart),
+            ("auth.token[0].name", Effect::Restart),
+            ("limits.window_messages", Effect::Restart),
+            ("plugins.cache", Effect::Restart),
+        ] {
+            assert_eq!(effect(key), expected, "{key}");
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! `/v1/config`.
+
+use axum::extract::{Request, State};
+use axum::response::Response;
+
+use super::ok;
+use crate::app::App;
+use crate::body;
+use crate::caller::Caller;
+use crate::json::configuration::{ReloadIn, ReloadOut};
+use crate::openapi::Problems;
+use crate::problem::Problem;
+
+/// Read the configuration again
+///
+/// From where the host read it: its file, its environment, its flags. All of what can change while it runs is put in force, or
+/// nothing is: transports and routes are added, changed and removed from the next batch on. With `dry_run` it is only compared
+/// and its plugins are loaded. A configuration that can't be put in force is 422 with every reason; the one before stays.
+#[utoipa::path(post, path = "/v1/config/reload", tag = "system", operation_id = "reloadConfiguration",
+    request_body = ReloadIn,
+    responses((status = 200, description = "What differs, and whether it is in force now.", body = ReloadOut), Problems),
+    extensions(("x-waybill-permission" = json!("manage"))))]
+pub(crate) async fn reload(State(app): State<App>, caller: Caller, request: Request) -> Result<Response, Problem> {
+    let asked: ReloadIn = body::json(&app, request).await?;
+    let Some(configuration) = &app.configuration else {
+        return Err(Problem::new("CONFIG.RELOAD_REFUSED", "this host was built without a configuration to read again"));
+    };
+    match configuration.reload(!asked.dry_run, caller.name()).await {
+        Ok(reloaded) => ok(&ReloadOut::from(reloaded)),
+        Err(refused) => Err(Problem::new("CONFIG.RELOAD_REFUSED", refused.to_string())),
+    }
+}
