@@ -25,6 +25,7 @@ pub struct ConfigArgs {
     waybill serve --config /etc/waybill/waybill.toml\n  \
     waybill serve --data ./data --listen 127.0.0.1:0    \"listening on\" tells the port taken\n\n\
     Without a configuration the store is in the platform's data folder, and http: topics reach this machine only.\n\n\
+    SIGHUP has the host read its configuration again: all of what can change is put in force, or nothing. \
     SIGTERM or Ctrl-C drains: no new work is taken, what is under way is finished or given back. A second signal ends \
     at once. Everything committed is on disk either way.")]
 pub struct Serve {
@@ -37,6 +38,9 @@ pub struct Serve {
     /// Time to finish what is under way at the end; overrides server.drain_timeout
     #[arg(long, value_name = "TIME")]
     pub drain_timeout: Option<String>,
+    /// Read the configuration again when its file changes; overrides server.watch
+    #[arg(long)]
+    pub watch: bool,
     /// Level of the log; overrides log.level
     #[arg(long, value_name = "LEVEL")]
     pub log_level: Option<String>,
@@ -76,9 +80,9 @@ impl Serve {
             ("log.level", "--log-level", &self.log_level),
             ("log.format", "--log-format", &self.log_format),
         ];
-        given
-            .into_iter()
-            .filter_map(|(path, flag, value)| value.clone().map(|value| Flag { path, flag, value }))
-            .collect()
+        let watch = self.watch.then(|| Flag { path: "server.watch", flag: "--watch", value: "true".to_owned() });
+        let texts =
+            given.into_iter().filter_map(|(path, flag, value)| value.clone().map(|value| Flag { path, flag, value }));
+        texts.chain(watch).collect()
     }
 }

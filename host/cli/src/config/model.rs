@@ -98,6 +98,8 @@ pub struct ServerSettings {
     pub max_connections: u64,
     /// Time to finish what is under way at the end.
     pub drain_timeout: Duration,
+    /// Read the configuration again when its file has changed.
+    pub watch: bool,
 }
 
 /// `[outbox]`.

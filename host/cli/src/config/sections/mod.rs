@@ -57,6 +57,7 @@ pub fn server(mut section: Section<'_, '_>) -> (ServerSettings, Origin) {
         max_requests: section.integer("max_requests", 1024, 1..=1_000_000),
         max_connections: section.integer("max_connections", 4096, 1..=1_000_000),
         drain_timeout: section.duration("drain_timeout", Duration::from_secs(30), Duration::ZERO),
+        watch: section.boolean("watch", false),
     };
     section.done();
     (settings, written.origin)

@@ -1,0 +1,193 @@
+//! The configuration of a running host, read again: by SIGHUP, by a change of its file, by the API.
+//!
+//! ```text
+//! source (file, environment, flags) ─▶ load and check ─▶ load plugins ─▶ try every change beside what serves
+//!                                                                             │ all of them, or nothing
+//!                                                   Engine::reconfigure ◀── swap ◀┘
+//! ```
+//! | file | holds |
+//! |---|---|
+//! | `diff` | what differs, and when it counts |
+//! | `apply` | trying transports and making them live |
+//! | `watch` | a file that changes |
+//!
+//! Until everything has been tried nothing has changed. What needs a restart is named in the answer and stays pending: the
+//! next reload names it again.
+
+mod apply;
+mod diff;
+mod watch;
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use async_trait::async_trait;
+use serde_json::json;
+use tokio::sync::Mutex;
+use waybill_core::port::configuration::{ConfigurationService, Effect, ReloadRefused, Reloaded};
+use waybill_core::port::transact::{AuditEvent, TransactStore};
+use waybill_core::time::UnixMillis;
+use waybill_engine::Engine;
+use waybill_sandbox::{Fleet, SwapError};
+use waybill_store::SurrealStore;
+
+use crate::config::Config;
+use crate::config::reader::Shown;
+use crate::exit::CliError;
+use crate::plugins::{self, PluginError};
+use crate::setup::Source;
+
+pub use watch::watch;
+
+/// What a reload works on.
+#[derive(Clone)]
+pub struct Host {
+    /// Where the configuration is read from.
+    pub source: Source,
+    /// Transports with their plugins.
+    pub fleet: Fleet,
+    /// Routes, retries, and what is sent.
+    pub engine: Arc<Engine>,
+    /// For plugins' state and the audit trail.
+    pub store: Arc<SurrealStore>,
+}
+
+/// A running host's configuration. Cheap to clone.
+#[derive(Clone)]
+pub struct Reloader {
+    host: Host,
+    /// What is in force. Held while it is changed: one reload at a time.
+    running: Arc<Mutex<Config>>,
+}
+
+impl Reloader {
+    /// Over a host that runs with this configuration.
+    pub fn new(host: Host, running: Config) -> Self {
+        Self { host, running: Arc::new(Mutex::new(running)) }
+    }
+
+    /// Reads the configuration again and logs what came of it.
+    pub async fn reload_and_log(&self, because: &str) {
+        match self.reload(true, because).await {
+            Ok(reloaded) if reloaded.changes.is_empty() => tracing::info!(because, "the configuration is as it was"),
+            Ok(reloaded) => {
+                for warning in &reloaded.warnings {
+                    tracing::warn!("{warning}");
+                }
+                let keys = |effect: Effect| -> Vec<&str> {
+                    let those = reloaded.changes.iter().filter(|change| change.effect == effect);
+                    those.map(|change| change.key.as_str()).collect()
+                };
+                let (now, restart) = (keys(Effect::Now), keys(Effect::Restart));
+                tracing::info!(because, changed = ?now, after_a_restart = ?restart, "another configuration is in force");
+            }
+            Err(refused) => {
+                tracing::error!(because, code = "CONFIG.RELOAD_REFUSED", "the configuration before stays in force: {refused}");
+            }
+        }
+    }
+
+    async fn reload_now(&self, apply: bool, actor: &str) -> Result<Reloaded, ReloadRefused> {
+        let mut running = self.running.lock().await;
+        let next = self.host.source.read().map_err(|error| refused(error.code(), error.to_string(), false))?;
+        let trust = |config: &Config| (plugins::trust(&config.plugins), config.plugins.folder.clone());
+        let (keys, folder) = trust(&next);
+        self.host.fleet.configure(keys, folder);
+        let reloaded = self.put_in_force(&mut running, next, apply).await;
+        if !apply || reloaded.is_err() {
+            let (keys, folder) = trust(&running);
+            self.host.fleet.configure(keys, folder);
+        }
+        if apply {
+            self.audit(actor, &reloaded).await;
+        }
+        reloaded
+    }
+
+    async fn put_in_force(
+        &self,
+        running: &mut Config,
+        mut next: Config,
+        apply: bool,
+    ) -> Result<Reloaded, ReloadRefused> {
+        let prepared = plugins::prepare(&self.host.fleet, &next).await.map_err(|errors| of_plugins(&errors))?;
+        let transports = diff::transports(&running.transports, &next.transports);
+        let mut reloaded = Reloaded {
+            applied: apply,
+            file: next.file.as_ref().map(|file| file.display().to_string()),
+            changes: diff::changes(&running.shown, &next.shown),
+            added: transports.added.clone(),
+            changed: transports.changed.clone(),
+            removed: transports.removed.clone(),
+            warnings: next.warnings.clone(),
+        };
+        reloaded.warnings.extend(plugins::warnings(&prepared));
+        if !apply {
+            return Ok(reloaded);
+        }
+        apply::apply(&self.host, &next, prepared, &transports).await?;
+        next.shown = still_pending(&running.shown, std::mem::take(&mut next.shown));
+        *running = next;
+        Ok(reloaded)
+    }
+
+    async fn audit(&self, actor: &str, result: &Result<Reloaded, ReloadRefused>) {
+        let detail = match result {
+            Ok(done) => json!({
+                "file": done.file, "added": done.added, "changed": done.changed, "removed": done.removed,
+                "settings": done.changes.iter().map(|change| &change.key).collect::<Vec<_>>(),
+            }),
+            Err(refused) => json!({ "code": refused.code, "error": refused.message }),
+        };
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let event = AuditEvent {
+            at: UnixMillis(u64::try_from(wall.as_millis()).unwrap_or(u64::MAX)),
+            kind: "ConfigurationReloaded".to_owned(),
+            actor: actor.to_owned(),
+            tenant: None,
+            object: "configuration".to_owned(),
+            detail,
+        };
+        // What is done is done: a trail that can't be written is told to the log.
+        if let Err(error) = self.host.store.audit(&event).await {
+            tracing::error!(code = error.code(), %error, ?event, "an operator's act could not be written to the audit trail");
+        }
+    }
+}
+
+#[async_trait]
+impl ConfigurationService for Reloader {
+    async fn reload(&self, apply: bool, actor: &str) -> Result<Reloaded, ReloadRefused> {
+        let (this, actor) = (self.clone(), actor.to_owned());
+        // In a task of its own: what was begun is ended, whether or not its caller waits.
+        let work = tokio::spawn(async move { this.reload_now(apply, &actor).await });
+        work.await.unwrap_or_else(|ended| Err(refused("UNKNOWN.INTERNAL", ended.to_string(), true)))
+    }
+}
+
+/// What is shown as in force: settings that count after a restart are still what they were.
+fn still_pending(before: &[Shown], read: Vec<Shown>) -> Vec<Shown> {
+    let waits = |shown: &Shown| diff::effect(&shown.path) == Effect::Restart;
+    let live = read.into_iter().filter(|shown| !waits(shown));
+    live.chain(before.iter().filter(|shown| waits(shown)).cloned()).collect()
+}
+
+fn refused(code: &str, message: String, retryable: bool) -> ReloadRefused {
+    ReloadRefused { code: code.to_owned(), message, retryable }
+}
+
+fn of_plugins(errors: &[PluginError]) -> ReloadRefused {
+    let code = errors.first().map_or("PLUGIN.READ", |error| error.cause.code());
+    let lines: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    refused(code, lines.join("\n"), errors.iter().all(|error| error.cause.retryable()))
+}
+
+fn of_swap(transport: &str, error: &SwapError) -> ReloadRefused {
+    refused(error.code(), format!("[transport.{transport}]: {error}"), error.retryable())
+}
+
+fn of_cli(error: &CliError) -> ReloadRefused {
+    let text = error.to_string();
+    let code = text.split_once(':').map_or("CONFIG.RELOAD_REFUSED", |(code, _)| code).to_owned();
+    ReloadRefused { code, message: text, retryable: false }
+}

@@ -1,0 +1,38 @@
+//! A configuration file that changes.
+//!
+//! The file is looked at, not listened to: that works on every file system and costs one `stat` a second. Editors write a file
+//! in several steps, so it is read when it has been still for a look.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use tokio_util::sync::CancellationToken;
+
+use super::Reloader;
+
+/// How often the file is looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Length and time of the last change; none = it isn't there.
+type Look = Option<(u64, Option<SystemTime>)>;
+
+/// Reloads whenever the file has changed, until `stop`.
+pub async fn watch(file: PathBuf, reloader: Reloader, stop: CancellationToken) {
+    let mut seen = look(&file).await;
+    let mut changed: Option<Look> = None;
+    while stop.run_until_cancelled(tokio::time::sleep(LOOK_EVERY)).await.is_some() {
+        let now = look(&file).await;
+        match changed {
+            Some(before) if before == now => {
+                (seen, changed) = (now, None);
+                reloader.reload_and_log("the file changed").await;
+            }
+            _ => changed = (now != seen).then_some(now),
+        }
+    }
+}
+
+async fn look(file: &Path) -> Look {
+    let metadata = tokio::fs::metadata(file).await.ok()?;
+    Some((metadata.len(), metadata.modified().ok()))
+}
