@@ -1,10 +1,10 @@
 //! Adapters of a configuration: sandbox, store, transports, retry policy, and the engine over them.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use waybill_core::ids::Tenant;
+use waybill_core::port::backoff::BackoffPolicy;
 use waybill_core::port::kv::KvStore;
 use waybill_core::port::participant::Participant;
 use waybill_core::port::transport::{ErrorKind, Transport};
@@ -85,30 +85,40 @@ pub async fn engine(
     fleet: &Fleet,
     store: &Arc<SurrealStore>,
 ) -> Result<Engine, CliError> {
-    let host = host_name();
     let mut transports: Vec<Arc<dyn Transport>> = Vec::new();
-    let mut send_timeouts = BTreeMap::new();
-    let mut batches = BTreeMap::new();
     for prepared in plugins.transports {
-        let name = prepared.settings.name.clone();
-        if let Some(timeout) = prepared.settings.send_timeout {
-            send_timeouts.insert(name.clone(), timeout);
-        }
-        if let Some(batch) = prepared.settings.max_batch {
-            batches.insert(name.clone(), batch);
-        }
-        transports.push(transport(config, prepared, fleet, &host, store).await?);
+        transports.push(transport(config, prepared, fleet, store).await?);
     }
-    let component = match plugins.backoff {
-        Some(PreparedBackoff { plugin, config }) => {
-            let policy =
-                WasmBackoff::start(plugin, "outbox.backoff", &config).await.map_err(|error| of_sandbox(&error))?;
-            Some(Arc::new(policy) as Arc<dyn waybill_core::port::backoff::BackoffPolicy>)
-        }
+    let policy = match plugins.backoff {
+        Some(backoff) => Some(retry_policy(backoff).await?),
         None => None,
     };
+    let stores = Stores {
+        owner: Arc::clone(store) as _,
+        query: Arc::clone(store) as _,
+        transact: Arc::clone(store) as _,
+        dedup: Arc::clone(store) as _,
+    };
+    Ok(Engine::start(engine_config(config, store, transports, policy), stores, Arc::new(SystemClock)))
+}
+
+/// Starts the policy component that decides on retries.
+pub async fn retry_policy(backoff: PreparedBackoff) -> Result<Arc<dyn BackoffPolicy>, CliError> {
+    let PreparedBackoff { plugin, config } = backoff;
+    let policy = WasmBackoff::start(plugin, "outbox.backoff", &config).await.map_err(|error| of_sandbox(&error))?;
+    Ok(Arc::new(policy))
+}
+
+/// The engine's settings by a configuration, with these transports.
+pub fn engine_config(
+    config: &Config,
+    store: &SurrealStore,
+    transports: Vec<Arc<dyn Transport>>,
+    component: Option<Arc<dyn BackoffPolicy>>,
+) -> EngineConfig {
     let outbox = &config.outbox;
-    let engine = EngineConfig {
+    let settings = || config.transports.iter();
+    EngineConfig {
         exclusive: store.is_embedded(),
         shards: store.shards(),
         batch: outbox.batch,
@@ -134,32 +144,26 @@ pub async fn engine(
             .collect(),
         routes: config.routes.clone(),
         transports,
-        send_timeouts,
-        batches,
-        ..EngineConfig::new(format!("{host}-{}", std::process::id()))
-    };
-    let stores = Stores {
-        owner: Arc::clone(store) as _,
-        query: Arc::clone(store) as _,
-        transact: Arc::clone(store) as _,
-        dedup: Arc::clone(store) as _,
-    };
-    Ok(Engine::start(engine, stores, Arc::new(SystemClock)))
+        send_timeouts: settings().filter_map(|one| Some((one.name.clone(), one.send_timeout?))).collect(),
+        batches: settings().filter_map(|one| Some((one.name.clone(), one.max_batch?))).collect(),
+        ..EngineConfig::new(format!("{}-{}", host_name(), std::process::id()))
+    }
 }
 
-async fn transport(
+/// Starts a transport. One whose peer doesn't answer is kept and tried again.
+pub async fn transport(
     config: &Config,
     prepared: Prepared,
     fleet: &Fleet,
-    host: &str,
     store: &Arc<SurrealStore>,
 ) -> Result<Arc<dyn Transport>, CliError> {
-    let (spec, loaded) = spec(config, prepared, host, store);
+    let (spec, loaded) = spec(config, prepared, store);
     let name = spec.settings.name.clone();
     let (slot, opened) = fleet.start(spec, loaded).await.map_err(|error| of_sandbox(&error))?;
     if let Err(error) = opened {
         if matches!(error, SandboxError::Open { kind: ErrorKind::InvalidConfig, .. }) {
             slot.close(Duration::from_secs(1)).await;
+            fleet.remove(&name);
             return Err(of_sandbox(&error));
         }
         tracing::warn!(transport = %name, code = error.code(), %error, "a transport isn't open yet: its messages wait while it is tried again");
@@ -168,7 +172,7 @@ async fn transport(
 }
 
 /// A prepared transport as the fleet takes it, and its plugin.
-fn spec(config: &Config, prepared: Prepared, host: &str, store: &Arc<SurrealStore>) -> (TransportSpec, ForStart) {
+pub fn spec(config: &Config, prepared: Prepared, store: &Arc<SurrealStore>) -> (TransportSpec, ForStart) {
     let Prepared { settings, source, loaded, grants } = prepared;
     let normal = PluginLimits::default();
     let count =
@@ -190,7 +194,7 @@ fn spec(config: &Config, prepared: Prepared, host: &str, store: &Arc<SurrealStor
             config: settings.config,
             grants,
             kv: Some(Arc::clone(store) as _),
-            host_id: host.to_owned(),
+            host_id: host_name(),
             limits,
             provision: settings.provision,
             ..TransportSettings::new(settings.name)

@@ -6,6 +6,7 @@
 
 pub(crate) mod compose;
 pub(crate) mod logging;
+mod reload;
 mod signals;
 
 use std::sync::Arc;
@@ -25,9 +26,10 @@ use crate::data;
 use crate::exit::{CliError, Exit};
 use crate::plugins;
 use crate::plugins::service::Audited;
-use crate::setup;
+use crate::setup::Source;
 use crate::term::Term;
-use signals::Signals;
+use reload::Reloader;
+use signals::{Hangups, Signals};
 
 /// Time for requests under way to end once the engine has drained, in addition to the drain itself.
 const CONNECTIONS_TIMEOUT: Duration = Duration::from_secs(5);
@@ -40,21 +42,22 @@ const READY_POLL: Duration = Duration::from_millis(50);
 
 /// Runs a host until a signal ends it.
 pub fn run(args: &Serve, term: &mut Term) -> Result<(), CliError> {
-    let config = setup::configuration(&args.config, args.flags(), term)?;
+    let source = Source::new(&args.config, args.flags(), term);
+    let config = source.read()?;
     logging::start(&config.log, term.color_errors());
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .thread_name("waybill")
         .build()
         .map_err(CliError::io("starting the runtime"))?;
-    let result = runtime.block_on(host(config, term));
+    let result = runtime.block_on(host(config, source, term));
     runtime.shutdown_timeout(RUNTIME_TIMEOUT);
     result
 }
 
-async fn host(config: Config, term: &mut Term) -> Result<(), CliError> {
+async fn host(config: Config, source: Source, term: &mut Term) -> Result<(), CliError> {
     // From here on a signal is ours, also while the store is being opened.
-    let mut signals = Signals::listen().map_err(CliError::io("listening for signals"))?;
+    let (mut signals, hangups) = Signals::listen().map_err(CliError::io("listening for signals"))?;
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }
@@ -83,9 +86,14 @@ async fn host(config: Config, term: &mut Term) -> Result<(), CliError> {
         let (fleet, watching) = (fleet.clone(), watching.clone());
         async move { fleet.watch(watching).await }
     });
+    let reloader = Reloader::new(
+        reload::Host { source, fleet: fleet.clone(), engine: Arc::clone(&engine), store: Arc::clone(&store) },
+        config.clone(),
+    );
+    let reloads = tokio::spawn(reload_when_asked(reloader.clone(), config.clone(), hangups, watching.clone()));
     let server = Server::new(Parts {
         service: engine.outbox(),
-        configuration: None,
+        configuration: Some(Arc::new(reloader.clone()) as _),
         plugins: Some(Arc::new(Audited::new(fleet, Arc::clone(&store) as _))),
         auth,
         limits: limits(&config.server),
@@ -100,7 +108,7 @@ async fn host(config: Config, term: &mut Term) -> Result<(), CliError> {
     ready.abort();
     watching.cancel();
     // It does nothing by halves: what it began ends in tasks of its own.
-    let _ended = watch.await;
+    let _ended = tokio::join!(watch, reloads);
     participants.close(PARTICIPANTS_TIMEOUT).await;
     // The tasks that hold the store are gone by now; what it says while closing is worth a line, not a failure.
     if let Err(error) = store.close().await {
@@ -111,6 +119,23 @@ async fn host(config: Config, term: &mut Term) -> Result<(), CliError> {
     }
     tracing::info!("ended");
     Ok(())
+}
+
+/// Reads the configuration again at every SIGHUP, and when its file changes if that is asked for, until `stop`.
+async fn reload_when_asked(reloader: Reloader, config: Config, mut hangups: Hangups, stop: CancellationToken) {
+    let watched = config.file.filter(|_| config.server.watch);
+    let watch = async {
+        match watched {
+            Some(file) => reload::watch(file, reloader.clone(), stop.clone()).await,
+            None => stop.cancelled().await,
+        }
+    };
+    let hang_up = async {
+        while stop.run_until_cancelled(hangups.next()).await.is_some() {
+            reloader.reload_and_log("SIGHUP").await;
+        }
+    };
+    tokio::join!(watch, hang_up);
 }
 
 /// Waits for a signal, then drains the engine while the API still answers.

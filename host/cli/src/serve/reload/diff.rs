@@ -67,14 +67,14 @@ pub struct Transports {
     pub removed: Vec<String>,
 }
 
-/// Compares transports.
-pub fn transports(old: &[TransportSettings], new: &[TransportSettings]) -> Transports {
+/// Compares transports. Without `same_calls` every one that is in both counts as changed.
+pub fn transports(old: &[TransportSettings], new: &[TransportSettings], same_calls: bool) -> Transports {
     let find = |list: &'_ [TransportSettings], name: &str| list.iter().find(|one| one.name == name).cloned();
     let mut found = Transports::default();
     for one in new {
         match find(old, &one.name) {
             None => found.added.push(one.name.clone()),
-            Some(before) if before != *one => found.changed.push(one.name.clone()),
+            Some(before) if before != *one || !same_calls => found.changed.push(one.name.clone()),
             Some(_) => {}
         }
     }

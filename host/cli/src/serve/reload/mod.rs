@@ -111,7 +111,9 @@ impl Reloader {
         apply: bool,
     ) -> Result<Reloaded, ReloadRefused> {
         let prepared = plugins::prepare(&self.host.fleet, &next).await.map_err(|errors| of_plugins(&errors))?;
-        let transports = diff::transports(&running.transports, &next.transports);
+        // What a call may hold is part of what an instance is opened with.
+        let same_calls = (running.outbox.batch, running.outbox.batch_bytes) == (next.outbox.batch, next.outbox.batch_bytes);
+        let transports = diff::transports(&running.transports, &next.transports, same_calls);
         let mut reloaded = Reloaded {
             applied: apply,
             file: next.file.as_ref().map(|file| file.display().to_string()),
