@@ -98,7 +98,7 @@ impl Engine {
 
     /// Puts another configuration in force, from each transport's next batch on: routes, transports, retries, weights, times for
     /// calls and keeping. The rest of it is as at the start (shards, bounds of memory, the host's name). A transport that is
-    /// in it no more ends what it has, and is closed then. Returns when every shard goes by it, or hasn't answered in time.
+    /// in it no more ends what it has, and is closed then; one of the same name is taken to be the same one. Returns when every shard goes by it, or hasn't answered in time.
     pub async fn reconfigure(&self, config: EngineConfig) {
         let _alone = self.reconfiguring.lock().await;
         let context = &self.outbox.context;

@@ -78,12 +78,11 @@ impl Live {
         Self::following(&[], config)
     }
 
-    /// The one that follows this one, and the transports that are in it no more, or as another one of the same name.
+    /// The one that follows this one, and the transports that are in it no more. A transport of the same name is the same one,
+    /// or its giver ends the one before.
     pub fn next(&self, config: EngineConfig) -> (Self, Vec<Arc<Line>>) {
         let next = Self::following(&self.lines, config);
-        let is_left = |(old, new): &(&Arc<Line>, &Arc<Line>)| {
-            !old.removed && (new.removed || !Arc::ptr_eq(&old.transport, &new.transport))
-        };
+        let is_left = |(old, new): &(&Arc<Line>, &Arc<Line>)| !old.removed && new.removed;
         // A built-in one has nothing to end.
         let left = self.lines.iter().zip(&next.lines).filter(|pair| is_left(pair) && &*pair.0.name != EXTERNAL);
         let left = left.map(|(old, _)| Arc::clone(old)).collect();

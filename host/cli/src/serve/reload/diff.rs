@@ -78,8 +78,7 @@ pub fn transports(old: &[TransportSettings], new: &[TransportSettings], same_cal
             Some(_) => {}
         }
     }
-    found.removed =
-        old.iter().filter(|one| find(new, &one.name).is_none()).map(|one| one.name.clone()).collect();
+    found.removed = old.iter().filter(|one| find(new, &one.name).is_none()).map(|one| one.name.clone()).collect();
     found
 }
 
@@ -102,8 +101,13 @@ mod tests {
 
     #[test]
     fn what_differs_is_found_with_both_values_and_when_it_counts() {
-        let old = shown(&[("server.listen", json!("127.0.0.1:1")), ("route[0].match", json!("bus:**")), ("dead.keep", json!("30d"))]);
-        let new = shown(&[("server.listen", json!("127.0.0.1:2")), ("dead.keep", json!("30d")), ("outbox.batch", json!(10))]);
+        let old = shown(&[
+            ("server.listen", json!("127.0.0.1:1")),
+            ("route[0].match", json!("bus:**")),
+            ("dead.keep", json!("30d")),
+        ]);
+        let new =
+            shown(&[("server.listen", json!("127.0.0.1:2")), ("dead.keep", json!("30d")), ("outbox.batch", json!(10))]);
         let found = changes(&old, &new);
         let keys: Vec<(&str, Effect)> = found.iter().map(|change| (change.key.as_str(), change.effect)).collect();
         assert_eq!(

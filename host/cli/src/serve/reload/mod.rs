@@ -82,7 +82,11 @@ impl Reloader {
                 tracing::info!(because, changed = ?now, after_a_restart = ?restart, "another configuration is in force");
             }
             Err(refused) => {
-                tracing::error!(because, code = "CONFIG.RELOAD_REFUSED", "the configuration before stays in force: {refused}");
+                tracing::error!(
+                    because,
+                    code = "CONFIG.RELOAD_REFUSED",
+                    "the configuration before stays in force: {refused}"
+                );
             }
         }
     }
@@ -112,7 +116,8 @@ impl Reloader {
     ) -> Result<Reloaded, ReloadRefused> {
         let prepared = plugins::prepare(&self.host.fleet, &next).await.map_err(|errors| of_plugins(&errors))?;
         // What a call may hold is part of what an instance is opened with.
-        let same_calls = (running.outbox.batch, running.outbox.batch_bytes) == (next.outbox.batch, next.outbox.batch_bytes);
+        let same_calls =
+            (running.outbox.batch, running.outbox.batch_bytes) == (next.outbox.batch, next.outbox.batch_bytes);
         let transports = diff::transports(&running.transports, &next.transports, same_calls);
         let mut reloaded = Reloaded {
             applied: apply,
