@@ -139,7 +139,11 @@ async fn transports_and_routes_come_and_go_under_load_and_keys_keep_their_order(
         };
         // With both, the routes lead to the second.
         let text = config(names, "");
-        running.write(&if names.len() == 2 { text.replace("transport = \"one\"", "transport = \"two\"") } else { text });
+        running.write(&if names.len() == 2 {
+            text.replace("transport = \"one\"", "transport = \"two\"")
+        } else {
+            text
+        });
         for n in 0..30 {
             let id = format!("m-{round:02}-{n:02}");
             running.send(&id, &topic, &format!("k{}", n % 4)).await;

@@ -12,6 +12,7 @@
 mod auth;
 mod bad_input;
 mod bytes;
+mod configuration;
 mod dead_letters;
 mod live;
 mod messages;

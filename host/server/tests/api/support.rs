@@ -455,10 +455,11 @@ impl Answer {
 pub fn server(fake: Arc<Fake>, tokens: Option<Vec<TokenRecord>>, limits: Limits) -> Server {
     let auth = tokens.map(|tokens| Arc::new(StaticTokens::new(tokens).unwrap()) as Arc<_>);
     let plugins = Some(fake.clone() as Arc<_>);
+    let configuration = Some(fake.clone() as Arc<_>);
     Server::new(Parts {
         service: fake,
         plugins,
-        configuration: None,
+        configuration,
         auth,
         limits,
         metrics: None,
