@@ -41,10 +41,10 @@ pub struct SettingChangeOut {
     /// Path, e.g. `transport.orders.plugin`.
     pub key: String,
     /// Value in force; null = it wasn't there.
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<serde_json::Value>)]
     pub from: Option<Value>,
     /// Value as read now; null = it is gone.
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<serde_json::Value>)]
     pub to: Option<Value>,
     /// When it counts.
     pub effect: EffectOut,
