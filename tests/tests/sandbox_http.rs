@@ -223,11 +223,12 @@ async fn what_isnt_granted_is_blocked_and_named() {
         assert_eq!(fault.code, "HTTP.DENIED");
         assert!(fault.reason.contains("allow.net of hooks"), "{}", fault.reason);
     }
-    let nothing = start(TransportSettings::new("hooks")).await;
-    let server = Server::start();
-    let outcomes = send(&nothing, &[server.url("/status/200")]).await;
-    assert!(matches!(outcomes.as_slice(), [Outcome::Blocked { .. }]), "{outcomes:#?}");
-    assert!(server.got.lock().unwrap().is_empty());
+    // With nothing granted at all it isn't started.
+    let http = waybill_bundled::find("http").expect("bundled").component;
+    let sandbox = Sandbox::new(SandboxOptions::default()).expect("engine");
+    let plugin = sandbox.load(PluginSource::Embedded(http), World::Transport).await.expect("loads");
+    let error = WasmTransport::start(plugin, TransportSettings::new("hooks")).await.expect_err("refused");
+    assert_eq!(error.code(), "PLUGIN.GRANT_MISSING");
 }
 
 /// Hundreds of messages over several instances arrive once each.

@@ -60,7 +60,7 @@ pub async fn run(args: &Doctor, format: Format, term: &mut Term) -> Result<(), C
                 status: "warn",
                 detail: warning.clone(),
             }));
-            checks.extend(of_config(&config).await);
+            checks.extend(of_config(&config, term).await);
             checks
         }
         Err(error) => vec![check("configuration", Err(error.to_string().replace('\n', "; ")))],
@@ -75,7 +75,7 @@ pub async fn run(args: &Doctor, format: Format, term: &mut Term) -> Result<(), C
     if failed == 0 { Ok(()) } else { Err(CliError::Checks { failed, count }) }
 }
 
-async fn of_config(config: &Config) -> Vec<Check> {
+async fn of_config(config: &Config, term: &Term) -> Vec<Check> {
     let mut checks = match &config.store.kind {
         StoreKind::Disk(path) => vec![check("data folder", data_folder(path)), disk_space(path)],
         StoreKind::Memory => vec![Check {
@@ -85,7 +85,7 @@ async fn of_config(config: &Config) -> Vec<Check> {
         }],
         StoreKind::Server => vec![check("store", reach(&config.store.url).await)],
     };
-    checks.push(match load_plugins(config).await {
+    checks.push(match load_plugins(config, term).await {
         Ok(warnings) if warnings.is_empty() => check(
             "plugins",
             Ok(format!("{} loaded", config.transports.len() + usize::from(config.outbox.backoff.plugin.is_some()))),

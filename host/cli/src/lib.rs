@@ -33,6 +33,11 @@ use crate::term::Term;
 
 /// The program: this process's arguments and streams.
 pub fn main() -> ExitCode {
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next().is_some_and(|word| word == plugins::COMPILE) {
+        // Untrusted input is read next: nothing else of the program is started.
+        return waybill_sandbox::compile_component(arguments);
+    }
     let mut term = Term::of_process();
     run(std::env::args_os(), &mut term).into()
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, IsTerminal, Write};
+use std::path::PathBuf;
 
 use crate::args::Global;
 use crate::exit::CliError;
@@ -26,6 +27,8 @@ pub struct Term {
     pub quiet: bool,
     /// The environment.
     pub env: BTreeMap<String, String>,
+    /// This program, for what it does in a process of its own; none = it does all of it in this one.
+    pub program: Option<PathBuf>,
 }
 
 impl Term {
@@ -48,6 +51,7 @@ impl Term {
             color_wanted: true,
             quiet: false,
             env,
+            program: own_program(),
         }
     }
 
@@ -89,6 +93,12 @@ impl Term {
         self.input.read_line(&mut answer).map_err(CliError::io("reading the answer"))?;
         Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
     }
+}
+
+/// Where this program can be run from again. On Linux that is what runs now, even if the file was replaced by an update.
+fn own_program() -> Option<PathBuf> {
+    let link = PathBuf::from("/proc/self/exe");
+    if cfg!(target_os = "linux") && link.exists() { Some(link) } else { std::env::current_exe().ok() }
 }
 
 /// Columns of the terminal behind stdout.

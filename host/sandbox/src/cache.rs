@@ -67,22 +67,19 @@ impl CompileCache {
             tracing::warn!(path = %path.display(), "a compiled plugin is damaged and is compiled again");
             return None;
         }
-        #[expect(unsafe_code, reason = "the only way to load machine code; see the safety comment")]
-        // SAFETY: `deserialize` must only get bytes that `serialize` made. The folder is writable by this user alone, is
-        // written by `write` below alone, and the checksum shows that the file is what was written.
-        let loaded = unsafe { Component::deserialize(engine, code) };
-        loaded.inspect_err(|error| tracing::debug!(%error, "a compiled plugin doesn't fit this engine")).ok()
+        machine_code(engine, code)
+            .inspect_err(|error| tracing::debug!(%error, "a compiled plugin doesn't fit this engine"))
+            .ok()
     }
 
     /// Writes an entry: to a temporary file first, then renamed, so that a reader sees all of it or nothing.
-    pub(crate) fn write(&self, engine: &Engine, digest: &str, component: &Component) -> std::io::Result<()> {
-        let code = component.serialize().map_err(std::io::Error::other)?;
+    pub(crate) fn write(&self, engine: &Engine, digest: &str, code: &[u8]) -> std::io::Result<()> {
         let path = self.path(engine, digest);
         let temporary = self.folder.join(format!(".{}-{:x}", std::process::id(), unique()));
         let written = (|| {
             let mut file = private_file(&temporary)?;
-            file.write_all(&Sha256::digest(&code))?;
-            file.write_all(&code)?;
+            file.write_all(&Sha256::digest(code))?;
+            file.write_all(code)?;
             // Not synced: after a power cut the checksum tells, and it is compiled again.
             fs::rename(&temporary, &path)
         })();
@@ -90,6 +87,18 @@ impl CompileCache {
             let _ = fs::remove_file(&temporary);
         }
         written
+    }
+}
+
+/// Loads machine code that this program made: out of the folder above, or answered by the child that it started to compile.
+/// Both callers have compared its checksum.
+pub(crate) fn machine_code(engine: &Engine, code: &[u8]) -> wasmtime::Result<Component> {
+    #[expect(unsafe_code, reason = "the only way to load machine code; see the safety comment")]
+    // SAFETY: `deserialize` must only get bytes that `serialize` or `precompile_component` made. The cache's folder is writable
+    // by this user alone and is written by `CompileCache::write` alone; a child is this same program, is fed by us, and answers
+    // through a pipe that nobody else holds. The checksum shows that what arrived is what was written.
+    unsafe {
+        Component::deserialize(engine, code)
     }
 }
 

@@ -6,7 +6,7 @@ use crate::error::SandboxError;
 use crate::manifest::Manifest;
 use crate::text::cut_owned;
 
-/// Longest explanation taken over from the schema's validator, in bytes: it quotes the value.
+/// Longest explanation taken over from the schema's validator, in bytes: it quotes the schema.
 const CAUSE_BYTES_MAX: usize = 512;
 
 /// Checks the configuration of `endpoint` and answers it as the text the guest gets. The first error is named with its
@@ -29,7 +29,8 @@ pub fn check_config(manifest: &Manifest, endpoint: &str, config: &Value) -> Resu
             let empty = Value::Object(serde_json::Map::new());
             let config = if config.is_null() { &empty } else { config };
             if let Err(error) = validator.validate(config) {
-                return Err(wrong(error.instance_path().as_str(), error.to_string()));
+                // Without the value: somebody may have written a secret where none belongs.
+                return Err(wrong(error.instance_path().as_str(), error.masked_with("the value").to_string()));
             }
         }
     }

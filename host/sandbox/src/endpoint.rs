@@ -9,7 +9,7 @@ use waybill_core::port::transport::{CallError, PluginIdentity};
 
 use crate::config::check_config;
 use crate::error::SandboxError;
-use crate::grants::Grants;
+use crate::grants::{Grants, check_grants};
 use crate::host::{ContextParts, EndpointContext, ProcessSecrets, SecretProvider};
 use crate::instance::{Endpoint, open_error};
 use crate::limits::PluginLimits;
@@ -75,6 +75,7 @@ impl Endpoint {
             return Err(SandboxError::OtherWorld { plugin, found, asked: world });
         }
         let config = check_config(manifest, &settings.name, &settings.config)?;
+        check_grants(manifest, &format!("{world}.{}", settings.name), &settings.grants, settings.instances)?;
         Ok(Self::unchecked(plugin, world, config, settings))
     }
 

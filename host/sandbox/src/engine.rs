@@ -13,10 +13,11 @@ use wasmtime::component::Linker;
 use wasmtime::{Config, Engine, EngineWeak, InstanceAllocationStrategy, Strategy};
 
 use crate::cache::CompileCache;
+use crate::compile::{Compiler, CompilerProcess};
 use crate::error::{SandboxError, one_line};
 use crate::grants::{Resolve, SystemResolver};
 use crate::host::{InstanceState, add_services};
-use crate::limits::EPOCH_TICK;
+use crate::limits::{EPOCH_TICK, STACK_BYTES_MAX};
 use crate::pure::{PureState, add_inert_wasi};
 use crate::tls::TlsRoots;
 
@@ -36,17 +37,23 @@ pub struct SandboxOptions {
     pub cache_dir: Option<PathBuf>,
     /// Resolver for every plugin's connections.
     pub resolver: Arc<dyn Resolve>,
+    /// Compiles components that aren't embedded, in a process of its own; none = this process does, which only fits components
+    /// that are trusted.
+    pub compiler: Option<CompilerProcess>,
 }
 
 impl Default for SandboxOptions {
     fn default() -> Self {
-        Self { cache_dir: None, resolver: Arc::new(SystemResolver::default()) }
+        Self { cache_dir: None, resolver: Arc::new(SystemResolver::default()), compiler: None }
     }
 }
 
 impl std::fmt::Debug for SandboxOptions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SandboxOptions").field("cache_dir", &self.cache_dir).finish_non_exhaustive()
+        f.debug_struct("SandboxOptions")
+            .field("cache_dir", &self.cache_dir)
+            .field("compiler", &self.compiler)
+            .finish_non_exhaustive()
     }
 }
 
@@ -60,6 +67,7 @@ pub(crate) struct Shared {
     pub(crate) pure: Engine,
     pub(crate) pure_linker: Linker<PureState>,
     pub(crate) cache: Option<CompileCache>,
+    pub(crate) compiler: Compiler,
     pub(crate) resolver: Arc<dyn Resolve>,
     pub(crate) tls: TlsRoots,
 }
@@ -88,18 +96,21 @@ impl Sandbox {
             pure,
             pure_linker,
             cache,
+            compiler: Compiler::new(options.compiler),
             resolver: options.resolver,
             tls: TlsRoots::default(),
         })))
     }
 }
 
-fn config(pure: bool) -> Config {
+/// The same in this process and in one that compiles for it: machine code fits only an equal engine.
+pub(crate) fn config(pure: bool) -> Config {
     let mut config = Config::new();
     config
         .strategy(Strategy::Cranelift)
         .allocation_strategy(InstanceAllocationStrategy::OnDemand)
         .epoch_interruption(true)
+        .max_wasm_stack(STACK_BYTES_MAX)
         .memory_reservation(if address_space_is_tight() { MEMORY_RESERVATION_TIGHT } else { MEMORY_RESERVATION })
         // Nothing that a component of our worlds needs, and each one more way to be surprised.
         .wasm_threads(false)

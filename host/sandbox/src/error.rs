@@ -113,6 +113,36 @@ pub enum SandboxError {
         /// What the compiler says.
         cause: String,
     },
+    /// It took too long to compile.
+    #[error(
+        "compiling it took more than {seconds} s of CPU time or far longer by the clock: build it smaller (opt-level \"s\"), or raise compile_cpu in [plugins]"
+    )]
+    CompileTimeout {
+        /// CPU time it may take.
+        seconds: u64,
+    },
+    /// Compiling it took too much memory.
+    #[error(
+        "compiling it took more than {bytes} bytes of memory: build it smaller (opt-level \"s\"), or raise compile_memory in [plugins]"
+    )]
+    CompileMemory {
+        /// Address space it may take.
+        bytes: u64,
+    },
+    /// The compiler crashed on it. The host didn't.
+    #[error(
+        "the compiler crashed on it ({how}): build it with another toolchain or version, and report it with the file"
+    )]
+    CompileCrashed {
+        /// How its process ended.
+        how: String,
+    },
+    /// The process that compiles doesn't work.
+    #[error("the process that compiles plugins doesn't work: {cause}")]
+    Compiler {
+        /// What is wrong.
+        cause: String,
+    },
     /// The compile cache can't be used.
     #[error("the compile cache at {path} isn't usable: {cause}")]
     Cache {
@@ -148,6 +178,32 @@ pub enum SandboxError {
         plugin: String,
         /// What is wrong, with the fix.
         cause: String,
+    },
+    /// What the plugin can't do without isn't granted.
+    #[error("plugin {plugin:?} can't do without {missing}, which isn't granted: add to [{section}]\n    {lines}")]
+    GrantMissing {
+        /// Plugin.
+        plugin: String,
+        /// Section of `waybill.toml` that lacks it.
+        section: String,
+        /// What is missing, in the manifest's words.
+        missing: String,
+        /// The lines to add.
+        lines: String,
+    },
+    /// More instances than the plugin can run.
+    #[error(
+        "[{section}] has instances = {instances}, and plugin {plugin:?} runs at most {most} side by side: write instances = {most}"
+    )]
+    Instances {
+        /// Plugin.
+        plugin: String,
+        /// Section of `waybill.toml`.
+        section: String,
+        /// As configured.
+        instances: u32,
+        /// What the manifest says.
+        most: u32,
     },
     /// A grant or an ask isn't a pattern.
     #[error("{pattern:?} isn't a pattern for `allow`: {cause}")]
@@ -200,9 +256,15 @@ impl SandboxError {
             Self::UnknownImport { .. } => "PLUGIN.UNKNOWN_IMPORT",
             Self::TypeMismatch { .. } => "PLUGIN.TYPE_MISMATCH",
             Self::Compile { .. } => "PLUGIN.COMPILE",
+            Self::CompileTimeout { .. } => "PLUGIN.COMPILE_TIMEOUT",
+            Self::CompileMemory { .. } => "PLUGIN.COMPILE_MEMORY",
+            Self::CompileCrashed { .. } => "PLUGIN.COMPILE_CRASHED",
+            Self::Compiler { .. } => "PLUGIN.COMPILER",
             Self::Cache { .. } => "PLUGIN.CACHE",
             Self::Config { .. } => "PLUGIN.CONFIG",
             Self::Grant { .. } => "PLUGIN.GRANT",
+            Self::GrantMissing { .. } => "PLUGIN.GRANT_MISSING",
+            Self::Instances { .. } => "PLUGIN.INSTANCES",
             Self::NoProvisioning { .. } => "PLUGIN.NO_PROVISIONING",
             Self::Steps { .. } => "PLUGIN.STEPS",
             Self::Open { .. } => "PLUGIN.OPEN_FAILED",
@@ -213,7 +275,7 @@ impl SandboxError {
     pub fn retryable(&self) -> bool {
         match self {
             Self::Open { kind, .. } => matches!(kind, ErrorKind::Unavailable | ErrorKind::Throttled),
-            Self::Read { .. } | Self::Write { .. } => true,
+            Self::Read { .. } | Self::Write { .. } | Self::Compiler { .. } => true,
             _ => false,
         }
     }

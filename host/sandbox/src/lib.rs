@@ -13,6 +13,7 @@
 
 mod backoff;
 mod cache;
+mod compile;
 mod config;
 mod contract;
 mod convert;
@@ -42,6 +43,7 @@ mod verify;
 
 pub use backoff::WasmBackoff;
 pub use cache::CodeOrigin;
+pub use compile::{CompileLimits, CompilerProcess, compile_component};
 pub use config::check_config;
 pub use contract::CONTRACT_VERSION;
 pub use endpoint::EndpointSettings;
@@ -51,10 +53,10 @@ pub use fleet::{
     ComponentSource, Fleet, FleetOptions, ForStart, POLL_EVERY, Reload, Reloaded, StagedChange, StateFolder,
     TransportSpec,
 };
-pub use grants::Grants;
+pub use grants::{Grants, check_grants};
 pub use handler::WasmHandler;
 pub use host::{MemoryKv, ProcessSecrets, SecretFailure, SecretProvider, SecretValue};
-pub use limits::PluginLimits;
+pub use limits::{LimitRow, LimitUnit, PluginLimits, limits_table};
 pub use load::{Inspection, LoadedPlugin, PluginSource, inspect};
 pub use manifest::{Ask, Manifest, World};
 pub use participant::{ParticipantLimits, WasmParticipant, participant_steps};

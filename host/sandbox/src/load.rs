@@ -5,6 +5,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use sha2::{Digest, Sha256};
 use wasmparser::{Parser, Payload};
@@ -14,6 +15,7 @@ use wasmtime::component::{Component, InstancePre};
 use waybill_bindings::backoff::exports::waybill::plugin::backoff_api;
 
 use crate::cache::CodeOrigin;
+use crate::compile::EngineKind;
 use crate::contract;
 use crate::engine::Sandbox;
 use crate::error::{SandboxError, one_line};
@@ -119,21 +121,23 @@ impl LoadedPlugin {
 }
 
 impl Sandbox {
-    /// Loads a plugin for use as `world`, on a thread of the blocking pool.
+    /// Loads a plugin for use as `world`, on a thread of the blocking pool. If the answer isn't waited for, a compiler that
+    /// runs in a process of its own is ended.
     pub async fn load(&self, source: PluginSource, world: World) -> Result<LoadedPlugin, SandboxError> {
         let sandbox = self.clone();
-        tokio::task::spawn_blocking(move || sandbox.load_blocking(&source, world))
-            .await
-            .map_err(|error| SandboxError::Compile { cause: error.to_string() })?
+        let waits = Waits::default();
+        let given_up = Arc::clone(&waits.0);
+        tokio::task::spawn_blocking(move || {
+            let (fetched, signature) = fetch(&source)?;
+            sandbox.load_until(fetched, signature, world, &given_up)
+        })
+        .await
+        .map_err(|error| SandboxError::Compile { cause: error.to_string() })?
     }
 
     /// The same on this thread.
     pub fn load_blocking(&self, source: &PluginSource, world: World) -> Result<LoadedPlugin, SandboxError> {
-        let (fetched, signature) = match source {
-            PluginSource::Bytes(bytes) => (Fetched::new(Arc::clone(bytes), None), SignatureState::Unsigned),
-            PluginSource::Embedded(bytes) => (Fetched::bundled(bytes), SignatureState::Bundled),
-            PluginSource::File(path) => (Fetched::read(path)?, SignatureState::Unsigned),
-        };
+        let (fetched, signature) = fetch(source)?;
         self.load_fetched(fetched, signature, world)
     }
 
@@ -143,6 +147,16 @@ impl Sandbox {
         fetched: Fetched,
         signature: SignatureState,
         world: World,
+    ) -> Result<LoadedPlugin, SandboxError> {
+        self.load_until(fetched, signature, world, &AtomicBool::new(false))
+    }
+
+    fn load_until(
+        &self,
+        fetched: Fetched,
+        signature: SignatureState,
+        world: World,
+        given_up: &AtomicBool,
     ) -> Result<LoadedPlugin, SandboxError> {
         let bytes = fetched.bytes();
         let inspection = inspect(bytes)?;
@@ -155,20 +169,32 @@ impl Sandbox {
             });
         }
         contract::check(&inspection)?;
-        let engine = if world == World::Backoff { &self.0.pure } else { &self.0.services };
-        let (component, origin) = self.compile(engine, bytes, &inspection.digest)?;
+        let kind = if world == World::Backoff { EngineKind::Pure } else { EngineKind::Services };
+        // What is in this binary is as trusted as the binary.
+        let trusted = matches!(signature, SignatureState::Bundled);
+        let (component, origin) = self.compile(kind, bytes, &inspection.digest, trusted, given_up)?;
         let code = self.link(&component, &inspection, world)?;
         Ok(LoadedPlugin(Arc::new(Loaded { inspection, code, origin, fetched, signature, sandbox: self.clone() })))
     }
 
-    fn compile(&self, engine: &Engine, bytes: &[u8], digest: &str) -> Result<(Component, CodeOrigin), SandboxError> {
+    fn compile(
+        &self,
+        kind: EngineKind,
+        bytes: &[u8],
+        digest: &str,
+        trusted: bool,
+        given_up: &AtomicBool,
+    ) -> Result<(Component, CodeOrigin), SandboxError> {
+        let engine = match kind {
+            EngineKind::Services => &self.0.services,
+            EngineKind::Pure => &self.0.pure,
+        };
         if let Some(component) = self.0.cache.as_ref().and_then(|cache| cache.read(engine, digest)) {
             return Ok((component, CodeOrigin::Cached));
         }
-        let component =
-            Component::from_binary(engine, bytes).map_err(|error| SandboxError::Compile { cause: one_line(&error) })?;
+        let (component, code) = self.0.compiler.compile(engine, kind, bytes, trusted, given_up)?;
         if let Some(cache) = &self.0.cache
-            && let Err(error) = cache.write(engine, digest, &component)
+            && let Err(error) = cache.write(engine, digest, &code)
         {
             // A full disk must not keep a plugin from serving.
             tracing::warn!(%error, "a compiled plugin couldn't be cached");
@@ -187,6 +213,25 @@ impl Sandbox {
         let pre = self.0.services_linker.instantiate_pre(component).map_err(mismatch)?;
         let exports = Exports::find(&pre, world, contract::provisions(inspection)).map_err(mismatch)?;
         Ok(Code::Services { pre, exports })
+    }
+}
+
+/// The bytes of a source, and who vouches for them.
+fn fetch(source: &PluginSource) -> Result<(Fetched, SignatureState), SandboxError> {
+    Ok(match source {
+        PluginSource::Bytes(bytes) => (Fetched::new(Arc::clone(bytes), None), SignatureState::Unsigned),
+        PluginSource::Embedded(bytes) => (Fetched::bundled(bytes), SignatureState::Bundled),
+        PluginSource::File(path) => (Fetched::read(path)?, SignatureState::Unsigned),
+    })
+}
+
+/// Says that nobody waits any more when it is dropped.
+#[derive(Default)]
+struct Waits(Arc<AtomicBool>);
+
+impl Drop for Waits {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
     }
 }
 

@@ -3,12 +3,13 @@
 //! Bounds: [`MANIFEST_BYTES_MAX`]. It is data: reading it runs nothing. It grants nothing; see [`crate::grants`].
 
 use std::fmt;
+use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::error::SandboxError;
-use crate::grants::Pattern;
+use crate::grants::{Need, Pattern};
 use crate::limits::MANIFEST_BYTES_MAX;
 
 /// Contract that a plugin implements. A `-basic` world differs only in its imports and counts as the one without it.
@@ -95,6 +96,16 @@ pub struct Ask {
     pub wasi_sockets: bool,
     /// Linear memory of one instance, in bytes.
     pub memory: Option<usize>,
+    /// Longest time one call needs.
+    pub call_time: Option<Duration>,
+    /// CPU time of one call.
+    pub cpu_per_call: Option<Duration>,
+    /// `net` connections of one instance.
+    pub connections: Option<usize>,
+    /// Most instances that can serve side by side, e.g. 1 for a client that its peer knows by name.
+    pub instances: Option<u32>,
+    /// What it can't do without; all of it is asked for.
+    pub required: Vec<Need>,
 }
 
 /// A checked manifest.
@@ -137,6 +148,11 @@ struct WrittenAsk {
     secrets: Vec<String>,
     features: Vec<String>,
     memory: Option<String>,
+    call_time: Option<String>,
+    cpu_per_call: Option<String>,
+    connections: Option<usize>,
+    instances: Option<u32>,
+    required: Vec<String>,
 }
 
 fn bad(cause: impl Into<String>) -> SandboxError {
@@ -211,7 +227,30 @@ fn ask(written: WrittenAsk) -> Result<Ask, SandboxError> {
         }
     }
     ask.memory = written.memory.as_deref().map(memory).transpose()?;
+    ask.call_time = written.call_time.as_deref().map(|text| duration("call_time", text)).transpose()?;
+    ask.cpu_per_call = written.cpu_per_call.as_deref().map(|text| duration("cpu_per_call", text)).transpose()?;
+    ask.connections = written.connections;
+    ask.instances = written.instances;
+    if ask.connections == Some(0) || ask.instances == Some(0) {
+        return Err(bad("ask.connections and ask.instances are at least 1"));
+    }
+    for text in &written.required {
+        let need = Need::parse(text).filter(|need| need.is_asked(&ask)).ok_or_else(|| {
+            bad(format!(
+                "ask.required: {text:?} isn't one of net, http, kv and secrets.NAME that the manifest asks for"
+            ))
+        })?;
+        ask.required.push(need);
+    }
     Ok(ask)
+}
+
+/// Reads a time: a number and `ms`, `s` or `m`.
+fn duration(key: &str, text: &str) -> Result<Duration, SandboxError> {
+    humantime::parse_duration(text)
+        .ok()
+        .filter(|time| !time.is_zero())
+        .ok_or_else(|| bad(format!("ask.{key}: {text:?} must be a number with ms, s or m, like \"500ms\"")))
 }
 
 /// Reads a size: a whole number and `KiB`, `MiB` or `GiB`.
@@ -270,6 +309,11 @@ mod tests {
         secrets = ["signing"]
         features = ["kv"]
         memory = "32MiB"
+        call_time = "5s"
+        cpu_per_call = "500ms"
+        connections = 2
+        instances = 1
+        required = ["net", "secrets.signing"]
     "#;
 
     fn cause(text: &str) -> String {
@@ -284,6 +328,10 @@ mod tests {
         assert_eq!((manifest.name.as_str(), manifest.world), ("http", World::Transport));
         assert_eq!(manifest.ask.memory, Some(32 << 20));
         assert!(manifest.ask.kv && !manifest.ask.wasi_http);
+        assert_eq!(manifest.ask.call_time, Some(Duration::from_secs(5)));
+        assert_eq!(manifest.ask.cpu_per_call, Some(Duration::from_millis(500)));
+        assert_eq!((manifest.ask.connections, manifest.ask.instances), (Some(2), Some(1)));
+        assert_eq!(manifest.ask.required, [Need::Net, Need::Secret("signing".to_owned())]);
         assert_eq!((manifest.ask.http.len(), manifest.ask.net.len()), (2, 1));
     }
 
@@ -299,6 +347,12 @@ mod tests {
             ("\"32MiB\"", "\"99999999999GiB\"", "KiB, MiB or GiB"),
             ("[\"kv\"]", "[\"sql\"]", "isn't one of kv"),
             ("tcp://*:4222", "tcp://*", "port"),
+            ("\"5s\"", "\"5\"", "call_time"),
+            ("\"500ms\"", "\"0s\"", "cpu_per_call"),
+            ("instances = 1", "instances = 0", "at least 1"),
+            ("connections = 2", "connections = -2", "connections"),
+            ("\"secrets.signing\"]", "\"secrets.other\"]", "secrets.other"),
+            ("required = [\"net\"", "required = [\"disk\"", "disk"),
             ("tcp://*:4222", "http://x", "ask.http"),
             ("secrets =", "secret =", "secret"),
         ] {

@@ -2,10 +2,73 @@
 //!
 //! The handles are taken from the recorder when the endpoint starts, so install the recorder first.
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 use waybill_core::port::transport::ErrorKind;
+
+/// A bound that a guest can meet; each time is counted in `waybill_plugin_limit_hits_total`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bound {
+    Memory,
+    Tables,
+    Handles,
+    HostcallBytes,
+    Stack,
+    Cpu,
+    CallTime,
+    Connections,
+    HttpRequests,
+    HttpHeaders,
+    HttpResponse,
+    Log,
+    Metrics,
+    Outcome,
+    Kv,
+}
+
+impl Bound {
+    /// All of them, in the order of their numbers.
+    pub(crate) const ALL: [Self; 15] = [
+        Self::Memory,
+        Self::Tables,
+        Self::Handles,
+        Self::HostcallBytes,
+        Self::Stack,
+        Self::Cpu,
+        Self::CallTime,
+        Self::Connections,
+        Self::HttpRequests,
+        Self::HttpHeaders,
+        Self::HttpResponse,
+        Self::Log,
+        Self::Metrics,
+        Self::Outcome,
+        Self::Kv,
+    ];
+
+    /// The label's value.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Tables => "tables",
+            Self::Handles => "handles",
+            Self::HostcallBytes => "hostcall-bytes",
+            Self::Stack => "stack",
+            Self::Cpu => "cpu",
+            Self::CallTime => "call-time",
+            Self::Connections => "connections",
+            Self::HttpRequests => "http-requests",
+            Self::HttpHeaders => "http-headers",
+            Self::HttpResponse => "http-response",
+            Self::Log => "log",
+            Self::Metrics => "metrics",
+            Self::Outcome => "outcome",
+            Self::Kv => "kv",
+        }
+    }
+}
 
 /// Handles of one endpoint.
 pub(crate) struct Meters {
@@ -23,6 +86,8 @@ pub(crate) struct Meters {
     pub(crate) log_dropped: Counter,
     pub(crate) metrics_dropped: Counter,
     pub(crate) late_progress: Counter,
+    /// Made when a bound is met first, so that what is never met makes no series.
+    hits: [OnceLock<Counter>; Bound::ALL.len()],
 }
 
 impl Meters {
@@ -45,7 +110,16 @@ impl Meters {
             log_dropped: counter!("waybill_plugin_log_dropped_total", &labels),
             metrics_dropped: counter!("waybill_plugin_metrics_dropped_total", &labels),
             late_progress: counter!("waybill_plugin_late_progress_total", &labels),
+            hits: std::array::from_fn(|_| OnceLock::new()),
             labels,
+        }
+    }
+
+    /// Counts that a guest met a bound.
+    pub(crate) fn hit(&self, bound: Bound) {
+        if let Some(counter) = self.hits.get(bound as usize) {
+            let made = || self.labelled("waybill_plugin_limit_hits_total", "limit", bound.as_str());
+            counter.get_or_init(made).increment(1);
         }
     }
 
@@ -83,5 +157,17 @@ fn kind_name(kind: ErrorKind) -> &'static str {
         ErrorKind::Trapped => "trapped",
         ErrorKind::TimedOut => "timed-out",
         ErrorKind::Contract => "contract",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_are_numbered_in_order() {
+        for (place, bound) in Bound::ALL.into_iter().enumerate() {
+            assert_eq!(bound as usize, place, "{}", bound.as_str());
+        }
     }
 }

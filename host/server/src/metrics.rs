@@ -65,6 +65,7 @@ pub const PLUGIN_METRICS: &Table = &[
     ("waybill_plugin_instances_open", "Instances that serve."),
     ("waybill_plugin_breaker_state", "Instances whose breaker is open because they kept failing."),
     ("waybill_plugin_denied_total", "Host calls refused because the grant doesn't cover them."),
+    ("waybill_plugin_limit_hits_total", "Times that a plugin met one of its limits, by limit."),
     ("waybill_plugin_log_dropped_total", "Log lines dropped at the plugin's rate limit."),
     ("waybill_plugin_metrics_dropped_total", "Metrics of a plugin dropped at its limit of names and labels."),
     ("waybill_plugin_late_progress_total", "Outcomes told after their call was over."),

@@ -29,7 +29,7 @@ async fn check(args: &ConfigCheck, format: Format, term: &mut Term) -> Result<()
     let config = setup::configuration(&args.config, Vec::new(), term)?;
     let mut warnings = config.warnings.clone();
     if !args.no_plugins {
-        warnings.extend(load_plugins(&config).await?);
+        warnings.extend(load_plugins(&config, term).await?);
     }
     let from = config.file.as_ref().map_or("no file: defaults".to_owned(), |file| file.display().to_string());
     for warning in &warnings {
@@ -51,8 +51,8 @@ async fn check(args: &ConfigCheck, format: Format, term: &mut Term) -> Result<()
 }
 
 /// Loads the plugins of a configuration as `serve` would; answers warnings.
-pub async fn load_plugins(config: &Config) -> Result<Vec<String>, CliError> {
-    let fleet = crate::serve::compose::fleet(config).map_err(|error| {
+pub async fn load_plugins(config: &Config, term: &Term) -> Result<Vec<String>, CliError> {
+    let fleet = crate::serve::compose::fleet(config, term).map_err(|error| {
         // The cache is often beside the data: what is wrong with that folder is the better reason.
         let of_cache = CliError::Host { code: error.code(), what: error.to_string(), exit: Exit::Usage };
         data::check(config).err().unwrap_or(of_cache)

@@ -167,6 +167,10 @@ pub struct PluginSettings {
     pub trusted_keys: Vec<(String, PublicKey)>,
     /// A component that isn't bundled must be signed by one of them.
     pub require_signature: bool,
+    /// CPU time of one compilation.
+    pub compile_cpu: Duration,
+    /// Address space of one compilation, in bytes.
+    pub compile_memory: u64,
 }
 
 /// Where a component comes from.
@@ -197,6 +201,12 @@ pub struct TransportSettings {
     pub secrets: Vec<(String, String)>,
     /// Linear memory of one instance, in bytes; none = what the plugin asks for.
     pub memory: Option<u64>,
+    /// CPU time of one call; none = what the plugin asks for.
+    pub cpu_per_call: Option<Duration>,
+    /// `net` connections of one instance; none = what the plugin asks for.
+    pub connections: Option<u64>,
+    /// Log entries a second; none = the host's default.
+    pub log_per_second: Option<u32>,
     /// Most messages of one call; none = `outbox.batch`.
     pub max_batch: Option<u32>,
     /// Time for one call; none = `outbox.send_timeout`.

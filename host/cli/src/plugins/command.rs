@@ -1,7 +1,9 @@
 //! `waybill plugin list` and `waybill plugin inspect`: what a plugin is, without compiling or running it.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
-use waybill_sandbox::{Inspection, inspect};
+use waybill_sandbox::{Grants, Inspection, LimitRow, LimitUnit, PluginLimits, inspect, limits_table};
 
 use crate::args::rest::Plugin;
 use crate::args::{Format, Global};
@@ -97,11 +99,46 @@ fn described(inspection: &Inspection) -> Value {
             "secrets": ask.secrets,
             "kv": ask.kv,
             "memory": ask.memory,
+            "call_time_ms": ask.call_time.map(millis),
+            "cpu_per_call_ms": ask.cpu_per_call.map(millis),
+            "connections": ask.connections,
+            "instances": ask.instances,
+            "required": ask.required.iter().map(ToString::to_string).collect::<Vec<_>>(),
         },
+        "limits": limits(inspection).iter().map(|limit| json!({
+            "name": limit.name,
+            "value": limit.value,
+            "unit": limit.unit.as_str(),
+            "setting": limit.setting,
+            "counted": limit.counted,
+            "what": limit.what,
+        })).collect::<Vec<_>>(),
         "config_schema": manifest.config_schema,
         "imports": inspection.imports,
         "exports": inspection.exports,
     })
+}
+
+/// Whole milliseconds; what doesn't fit isn't a time that a manifest takes.
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The bounds it gets with what it asks for and no grant of the operator.
+fn limits(inspection: &Inspection) -> Vec<LimitRow> {
+    limits_table(&PluginLimits::default().effective(&inspection.manifest.ask, &Grants::none()))
+}
+
+/// One line of the table of bounds.
+fn limit_line(limit: &LimitRow) -> String {
+    let value = match limit.unit {
+        LimitUnit::Bytes => format_size(limit.value),
+        LimitUnit::Milliseconds => humantime::format_duration(Duration::from_millis(limit.value)).to_string(),
+        LimitUnit::Count => limit.value.to_string(),
+        LimitUnit::PerSecond => format!("{}/s", limit.value),
+    };
+    let setting = limit.setting.map(|key| format!(" [{key}]")).unwrap_or_default();
+    format!("{} {value}: {}{setting}", limit.name, limit.what)
 }
 
 fn rows(item: &Value, inspection: &Inspection) -> Vec<(String, String)> {
@@ -121,8 +158,19 @@ fn rows(item: &Value, inspection: &Inspection) -> Vec<(String, String)> {
     if let Some(memory) = manifest.ask.memory {
         asks.push(format!("memory {}", format_size(memory as u64)));
     }
+    for (name, time) in [("call time", manifest.ask.call_time), ("CPU per call", manifest.ask.cpu_per_call)] {
+        asks.extend(time.map(|time| format!("{name} {}", humantime::format_duration(time))));
+    }
+    asks.extend(manifest.ask.connections.map(|number| format!("connections {number}")));
+    asks.extend(manifest.ask.instances.map(|number| format!("at most {number} instances")));
     rows.push(("asks for".into(), if asks.is_empty() { "nothing".into() } else { asks.join("\n") }));
+    if !manifest.ask.required.is_empty() {
+        let needs: Vec<String> = manifest.ask.required.iter().map(ToString::to_string).collect();
+        rows.push(("required".into(), needs.join("\n")));
+    }
     rows.push(("configuration".into(), config_keys(manifest.config_schema.as_ref())));
+    let bounds: Vec<String> = limits(inspection).iter().map(limit_line).collect();
+    rows.push(("limits".into(), bounds.join("\n")));
     rows.push(("imports".into(), inspection.imports.join("\n")));
     rows.push(("exports".into(), inspection.exports.join("\n")));
     rows

@@ -8,14 +8,25 @@ pub mod service;
 use serde_json::Value;
 use thiserror::Error;
 use waybill_sandbox::{
-    ComponentSource, Fleet, ForStart, Grants, LoadedPlugin, SandboxError, SwapError, Trust, World, check_config,
-    participant_steps,
+    CompileLimits, CompilerProcess, ComponentSource, Fleet, ForStart, Grants, LoadedPlugin, SandboxError, SwapError,
+    Trust, World, check_config, check_grants, participant_steps,
 };
 
 use crate::config::{Config, ParticipantSettings, PluginSettings, PluginSource, TransportSettings};
+use crate::term::Term;
 
 /// Version of the plugin contract that this host serves.
 pub const CONTRACT: &str = waybill_sandbox::CONTRACT_VERSION;
+
+/// First argument of this program when it is to compile a component for another one, and nothing else.
+pub const COMPILE: &str = "compile-component";
+
+/// The process that compiles plugins which aren't bundled: this program once more, if it can be run.
+pub fn compiler(settings: &PluginSettings, term: &Term) -> Option<CompilerProcess> {
+    let limits = CompileLimits { cpu: settings.compile_cpu, memory_bytes: settings.compile_memory };
+    let program = term.program.clone()?;
+    Some(CompilerProcess { program, arguments: vec![COMPILE.into()], limits })
+}
 
 /// A plugin can't be used where the configuration names it.
 #[derive(Debug, Error)]
@@ -127,7 +138,13 @@ pub async fn prepare_one(fleet: &Fleet, settings: &TransportSettings) -> Result<
         let (endpoint, plugin) = (settings.name.clone(), plugin.manifest().name.clone());
         return Err(SandboxError::NoProvisioning { endpoint, plugin }.into());
     }
-    let grants = grants(&settings.allow, &settings.secrets, settings.memory, settings.kv)?;
+    let grants = Grants {
+        cpu_per_call: settings.cpu_per_call,
+        connections: settings.connections.and_then(|number| usize::try_from(number).ok()),
+        log_per_second: settings.log_per_second,
+        ..grants(&settings.allow, &settings.secrets, settings.memory, settings.kv)?
+    };
+    check_grants(plugin.manifest(), &format!("transport.{}", settings.name), &grants, settings.instances)?;
     Ok(Prepared { settings: settings.clone(), source, loaded, grants })
 }
 
@@ -137,6 +154,7 @@ async fn prepare_participant(fleet: &Fleet, settings: &ParticipantSettings) -> R
     check_config(plugin.manifest(), &settings.name, &settings.config)?;
     participant_steps(&plugin).await?;
     let grants = grants(&settings.allow, &settings.secrets, settings.memory, settings.kv)?;
+    check_grants(plugin.manifest(), &format!("participant.{}", settings.name), &grants, settings.instances)?;
     Ok(PreparedParticipant { settings: settings.clone(), plugin, grants })
 }
 

@@ -66,7 +66,7 @@ async fn host(config: Config, source: Source, term: &mut Term) -> Result<(), Cli
     let listener = bind(config.server.listen, auth.is_some()).await.map_err(of_server)?;
     // Compiled plugins are often kept beside the data: what is wrong with the folder is told as such.
     data::check(&config)?;
-    let fleet = compose::fleet(&config).map_err(|error| compose::of_sandbox(&error))?;
+    let fleet = compose::fleet(&config, term).map_err(|error| compose::of_sandbox(&error))?;
     let mut prepared = plugins::prepare(&fleet, &config)
         .await
         .map_err(|errors| crate::commands::configuration::plugins_failed(&errors))?;

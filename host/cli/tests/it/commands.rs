@@ -405,6 +405,15 @@ fn bundled_plugins_are_listed_and_inspected_without_a_host() {
     let http: serde_json::Value = serde_json::from_str(&http.out).unwrap();
     assert_eq!((http["world"].as_str(), http["asks"]["secrets"][0].as_str()), (Some("transport"), Some("signing")));
     assert!(http["digest"].as_str().unwrap().starts_with("sha256:"));
+    assert_eq!(http["asks"]["required"], serde_json::json!(["http"]));
+    let limits = http["limits"].as_array().unwrap();
+    let limit =
+        |name: &str| limits.iter().find(|limit| limit["name"] == name).unwrap_or_else(|| panic!("no limit {name}"));
+    assert_eq!((limit("memory")["value"].as_u64(), limit("memory")["unit"].as_str()), (Some(64 << 20), Some("bytes")));
+    assert_eq!((limit("cpu")["value"].as_u64(), limit("cpu")["setting"].as_str()), (Some(2_000), Some("cpu_per_call")));
+    assert!(limits.iter().filter(|limit| limit["counted"] == true).count() >= 15);
+    let table = waybill(&["plugin", "inspect", "http"]).run();
+    assert!(table.out.contains("memory 64MiB") && table.out.contains("[cpu_per_call]"), "{}", table.out);
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("x.wasm");
     std::fs::write(&file, b"\0asm\x01\0\0\0").unwrap();
@@ -432,6 +441,11 @@ fn a_configuration_is_checked_with_its_plugins() {
         ("[transport.a]\nplugin = \"backoff-fibonacci\"\n".to_owned(), "PLUGIN.OTHER_WORLD", "[transport.a]"),
         ("[outbox.backoff]\nplugin = \"noop\"\n".to_owned(), "PLUGIN.OTHER_WORLD", "outbox.backoff"),
         ("[transport.a]\nplugin = \"http\"\nallow = { net = [\"tcp://broker\"] }\n".to_owned(), "PLUGIN.GRANT", "port"),
+        (
+            "[transport.a]\nplugin = \"http\"\n".to_owned(),
+            "PLUGIN.GRANT_MISSING",
+            "allow.http = [\"https://HOST:PORT\"]",
+        ),
         ("[transport.a]\nplugin = \"waybill.toml.wasm\"\n".to_owned(), "CONFIG.PLUGIN_MISSING", "No such file"),
     ] {
         let done = check(&text);

@@ -253,3 +253,34 @@ fn a_hangup_is_answered_in_the_log_and_a_second_signal_ends_at_once() {
     let shown = ask(&url, &["outbox", "show", "order-1"]);
     assert_eq!(shown.exit, Exit::Done, "nothing is lost: {}", shown.err);
 }
+
+/// Plugins from files are compiled by this program in a process of its own, which does that and nothing else.
+#[test]
+fn a_plugin_from_a_file_is_compiled_by_a_child_of_this_program() {
+    let dir = tempfile::tempdir().unwrap();
+    let component = waybill_bundled::find("noop").unwrap().component;
+    std::fs::write(dir.path().join("mine.wasm"), component).unwrap();
+    let text = "[store]\nurl = \"mem://\"\n[plugins]\ncache = \"./cache\"\n[transport.a]\nplugin = \"./mine.wasm\"\n";
+    std::fs::write(dir.path().join("waybill.toml"), text).unwrap();
+    let waybill = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_waybill"));
+        command.args(arguments).current_dir(dir.path()).env_clear().env("HOME", dir.path());
+        command
+    };
+    let checked = waybill(&["config", "check"]).output().unwrap();
+    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
+    let kept = std::fs::read_dir(dir.path().join("cache")).unwrap().map(|entry| entry.unwrap().path());
+    assert_eq!(kept.filter(|path| path.extension().is_some_and(|kind| kind == "cwasm")).count(), 1);
+
+    let mut child = waybill(&["compile-component", "services", "4294967296", "60"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::io::Write::write_all(&mut child.stdin.take().unwrap(), component).unwrap();
+    let answer = child.wait_with_output().unwrap();
+    assert!(answer.status.success() && answer.stdout.starts_with(b"waybill1"), "{:?}", answer.status);
+    let wrong = waybill(&["compile-component", "--help"]).output().unwrap();
+    assert!(!wrong.status.success() && wrong.stdout.is_empty());
+}

@@ -90,6 +90,7 @@ impl Command {
             color_wanted: false,
             quiet: false,
             env: self.env,
+            program: None,
         };
         let exit = waybill_cli::run(self.arguments.into_iter().map(Into::into), &mut term);
         Done { exit, out: out.text(), err: err.text() }

@@ -18,6 +18,7 @@ use crate::host::EndpointContext;
 use crate::limits::{
     ATTRIBUTE_BYTES_MAX, ATTRIBUTES_MAX, FAULT_CODE_BYTES_MAX, FAULT_REASON_BYTES_MAX, PROVISION_CHANGES_MAX,
 };
+use crate::meters::Bound;
 
 const TRACEPARENT: &str = "traceparent";
 
@@ -67,7 +68,7 @@ pub(crate) fn message(delivery: &Delivery) -> wit::Message {
 pub(crate) fn outcome(context: &EndpointContext, outcome: wit::Outcome) -> Outcome {
     match outcome {
         wit::Outcome::Ack(receipt) => Outcome::Ack(Receipt {
-            broker_ref: receipt.broker_ref.map(|text| context.redactor.clean_and_cut(text, ATTRIBUTE_BYTES_MAX)),
+            broker_ref: receipt.broker_ref.map(|text| bounded(context, text, ATTRIBUTE_BYTES_MAX)),
             duplicate: receipt.duplicate,
             attributes: attributes(context, receipt.attributes),
         }),
@@ -85,8 +86,8 @@ pub(crate) fn outcome(context: &EndpointContext, outcome: wit::Outcome) -> Outco
 pub(crate) fn fault(context: &EndpointContext, cause: wit::Fault) -> Fault {
     let code = if cause.code.trim().is_empty() { "PLUGIN.NO_CODE".to_owned() } else { cause.code };
     Fault {
-        code: context.redactor.clean_and_cut(code, FAULT_CODE_BYTES_MAX),
-        reason: context.redactor.clean_and_cut(cause.reason, FAULT_REASON_BYTES_MAX),
+        code: bounded(context, code, FAULT_CODE_BYTES_MAX),
+        reason: bounded(context, cause.reason, FAULT_REASON_BYTES_MAX),
         after: cause.after.map(millis),
         maybe_delivered: cause.maybe_delivered,
         attributes: attributes(context, cause.attributes),
@@ -95,7 +96,7 @@ pub(crate) fn fault(context: &EndpointContext, cause: wit::Fault) -> Fault {
 
 /// What a guest holds back: scope and cause.
 fn block(context: &EndpointContext, block: wit::Block) -> (String, Fault) {
-    (context.redactor.clean_and_cut(block.scope, FAULT_REASON_BYTES_MAX), fault(context, block.fault))
+    (bounded(context, block.scope, FAULT_REASON_BYTES_MAX), fault(context, block.fault))
 }
 
 /// A guest's answer that a whole call failed.
@@ -112,7 +113,7 @@ pub(crate) fn health_report(context: &EndpointContext, report: wit::HealthReport
             wit::Health::Blocked => Health::Blocked,
             wit::Health::Down => Health::Down,
         },
-        detail: report.detail.map(|text| context.redactor.clean_and_cut(text, FAULT_REASON_BYTES_MAX)),
+        detail: report.detail.map(|text| bounded(context, text, FAULT_REASON_BYTES_MAX)),
     }
 }
 
@@ -120,14 +121,14 @@ pub(crate) fn health_report(context: &EndpointContext, report: wit::HealthReport
 pub(crate) fn provision_changes(context: &EndpointContext, mut changes: Vec<Change>) -> Vec<ProvisionChange> {
     changes.truncate(PROVISION_CHANGES_MAX);
     let change = |change: Change| ProvisionChange {
-        target: context.redactor.clean_and_cut(change.target, ATTRIBUTE_BYTES_MAX),
+        target: bounded(context, change.target, ATTRIBUTE_BYTES_MAX),
         action: match change.action {
             Action::Keep => ProvisionAction::Keep,
             Action::Create => ProvisionAction::Create,
             Action::Change => ProvisionAction::Change,
             Action::Conflict => ProvisionAction::Conflict,
         },
-        detail: context.redactor.clean_and_cut(change.detail, FAULT_REASON_BYTES_MAX),
+        detail: bounded(context, change.detail, FAULT_REASON_BYTES_MAX),
     };
     changes.into_iter().map(change).collect()
 }
@@ -146,13 +147,24 @@ fn error_kind(kind: wit::ErrorKind) -> ErrorKind {
 }
 
 fn attributes(context: &EndpointContext, mut list: Vec<(String, String)>) -> Vec<(String, String)> {
-    list.truncate(ATTRIBUTES_MAX);
+    if list.len() > ATTRIBUTES_MAX {
+        context.meters.hit(Bound::Outcome);
+        list.truncate(ATTRIBUTES_MAX);
+    }
     for (name, value) in &mut list {
         for text in [name, value] {
-            *text = context.redactor.clean_and_cut(std::mem::take(text), ATTRIBUTE_BYTES_MAX);
+            *text = bounded(context, std::mem::take(text), ATTRIBUTE_BYTES_MAX);
         }
     }
     list
+}
+
+/// A guest's text without secrets, cut to `bytes`.
+fn bounded(context: &EndpointContext, text: String, bytes: usize) -> String {
+    if text.len() > bytes {
+        context.meters.hit(Bound::Outcome);
+    }
+    context.redactor.clean_and_cut(text, bytes)
 }
 
 /// Milliseconds of the contract as a duration.

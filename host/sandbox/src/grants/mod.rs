@@ -5,15 +5,18 @@
 mod address;
 mod pattern;
 mod policy;
+mod required;
 mod resolve;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use waybill_core::port::kv::KvQuota;
 
 pub use address::{AddressClass, classify};
 pub use pattern::{HostPattern, Pattern, PatternError, PortPattern, Scheme};
 pub use policy::{ConnectFailure, EgressPolicy, Target};
+pub use required::{Need, check_grants};
 pub use resolve::{Resolve, SystemResolver};
 
 use crate::error::SandboxError;
@@ -30,6 +33,12 @@ pub struct Grants {
     /// Linear memory of one instance, in bytes; none = what is asked, up to
     /// [`crate::limits::MEMORY_BYTES_UNGRANTED_MAX`].
     pub memory_bytes: Option<usize>,
+    /// CPU time of one call; none = what is asked, up to [`crate::limits::CPU_PER_CALL_UNGRANTED_MAX`].
+    pub cpu_per_call: Option<Duration>,
+    /// `net` connections of one instance; none = what is asked, up to [`crate::limits::CONNECTIONS_UNGRANTED_MAX`].
+    pub connections: Option<usize>,
+    /// Log entries a second; none = the host's default.
+    pub log_per_second: Option<u32>,
 }
 
 impl Grants {

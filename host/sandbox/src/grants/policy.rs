@@ -212,7 +212,7 @@ impl EgressPolicy {
             // A dead first address must not use up the time of the others.
             let share = deadline.saturating_duration_since(Instant::now()) / left.max(1);
             left = left.saturating_sub(1);
-            last = match tokio::time::timeout(share, TcpStream::connect(address)).await {
+            last = match tokio::time::timeout(share, self.resolver.connect(address)).await {
                 Ok(Ok(stream)) => {
                     stream.set_nodelay(true).map_err(|error| ConnectFailure::Other(error.to_string()))?;
                     return Ok(stream);

@@ -1,18 +1,25 @@
-//! Names to addresses: a port of its own, so that tests can answer what they like and the guard sees every answer.
+//! Names to addresses, and addresses to connections: a port of its own, so that tests can answer what they like, the guard sees
+//! every answer, and a test sees every connection that is tried.
 
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use async_trait::async_trait;
+use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 
 use crate::limits::RESOLVES_IN_FLIGHT_MAX;
 
-/// Resolves names.
+/// Resolves names and connects. Everything that a plugin reaches goes through here, after it was judged.
 #[async_trait]
 pub trait Resolve: Send + Sync + 'static {
     /// All addresses of a name, in order of preference. An empty answer counts as an unknown name.
     async fn resolve(&self, name: &str) -> io::Result<Vec<IpAddr>>;
+
+    /// Connects to an address that was judged. Proxies of the environment play no part.
+    async fn connect(&self, address: SocketAddr) -> io::Result<TcpStream> {
+        TcpStream::connect(address).await
+    }
 }
 
 /// The machine's resolver (`getaddrinfo`), at most [`RESOLVES_IN_FLIGHT_MAX`] lookups at once. It keeps nothing.

@@ -17,7 +17,7 @@ use crate::grants::{EgressPolicy, Grants};
 use crate::http::HttpClient;
 use crate::limits::PluginLimits;
 use crate::load::Loaded;
-use crate::meters::Meters;
+use crate::meters::{Bound, Meters};
 
 /// Shared by the instances of one generation of one endpoint.
 pub(crate) struct EndpointContext {
@@ -42,7 +42,7 @@ pub(crate) struct EndpointContext {
     pub(crate) log: LogGate,
     pub(crate) redactor: Redactor,
     pub(crate) guest_metrics: GuestMetrics,
-    pub(crate) meters: Meters,
+    pub(crate) meters: Arc<Meters>,
     /// Instances that were lost.
     pub(crate) losses: watch::Sender<Losses>,
     /// Cancelled when the endpoint is to end.
@@ -73,17 +73,17 @@ impl EndpointContext {
     pub(crate) fn new(parts: ContextParts<'_>) -> Self {
         let ContextParts { name, generation, plugin, grants, limits, secret_provider, kv } = parts;
         let manifest = &plugin.inspection.manifest;
-        let limits = limits.with_memory(&manifest.ask, grants.memory_bytes);
+        let limits = limits.effective(&manifest.ask, &grants);
         let ask = manifest.ask.net.iter().chain(&manifest.ask.http).cloned().collect();
         let shared = &plugin.sandbox.0;
         let policy = Arc::new(EgressPolicy::new(name, ask, grants.peers, Arc::clone(&shared.resolver)));
         let asked = |secret: &String| manifest.ask.secrets.contains(secret);
-        let meters = Meters::new(name, &manifest.name, generation);
+        let meters = Arc::new(Meters::new(name, &manifest.name, generation));
         Self {
             name: Arc::from(name),
             plugin: Arc::from(manifest.name.as_str()),
             generation,
-            http: HttpClient::new(Arc::clone(&policy), &shared.tls, &limits),
+            http: HttpClient::new(Arc::clone(&policy), &shared.tls, &limits, Arc::clone(&meters)),
             tls: shared.tls.platform(),
             policy,
             wasi_http: manifest.ask.wasi_http,
@@ -106,6 +106,12 @@ impl EndpointContext {
             losses.count = losses.count.saturating_add(1);
             losses.last = Some(fault.clone());
         });
+    }
+
+    /// Notes that a log entry was dropped for the rate.
+    pub(crate) fn log_dropped(&self) {
+        self.meters.log_dropped.increment(1);
+        self.meters.hit(Bound::Log);
     }
 
     /// Notes that something was refused: counted, and logged within the log rate.

@@ -11,6 +11,7 @@ use waybill_bindings::api::{http, http_blocking, http_types};
 use super::context::EndpointContext;
 use super::state::InstanceState;
 use crate::limits::HTTP_REQUESTS_PER_SEND_MAX;
+use crate::meters::Bound;
 
 type Answers = Vec<Result<Response, HttpError>>;
 
@@ -20,6 +21,7 @@ async fn send(context: Arc<EndpointContext>, requests: Vec<Request>) -> Answers 
         let context = Arc::clone(&context);
         async move {
             if place >= HTTP_REQUESTS_PER_SEND_MAX {
+                context.meters.hit(Bound::HttpRequests);
                 let why = format!("at most {HTTP_REQUESTS_PER_SEND_MAX} requests go in one call");
                 return Err(HttpError { error: NetError::Limit(why), maybe_delivered: false });
             }

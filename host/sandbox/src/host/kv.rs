@@ -11,6 +11,7 @@ use waybill_core::port::kv::{KV_KEY_BYTES_MAX, KvEntry, KvError as Failure, KvEx
 use super::context::EndpointContext;
 use super::state::InstanceState;
 use crate::limits::KV_KEYS_MAX;
+use crate::meters::Bound;
 
 type Access<'a> = (&'a dyn KvStore, KvQuota);
 
@@ -23,9 +24,14 @@ fn granted(context: &EndpointContext) -> Result<Access<'_>, KvError> {
     })
 }
 
-fn failure(error: Failure) -> KvError {
+fn too_large(context: &EndpointContext) -> KvError {
+    context.meters.hit(Bound::Kv);
+    KvError::TooLarge
+}
+
+fn failure(context: &EndpointContext, error: Failure) -> KvError {
     match error {
-        Failure::TooLarge { .. } => KvError::TooLarge,
+        Failure::TooLarge { .. } => too_large(context),
         Failure::Conflict => KvError::Conflict,
         Failure::Unavailable(why) => KvError::Unavailable(why),
     }
@@ -39,15 +45,18 @@ fn expectation(expect: Expectation) -> KvExpectation {
     }
 }
 
-fn checked(key: &str) -> Result<&str, KvError> {
-    if key.is_empty() || key.len() > KV_KEY_BYTES_MAX { Err(KvError::TooLarge) } else { Ok(key) }
+fn checked<'k>(context: &EndpointContext, key: &'k str) -> Result<&'k str, KvError> {
+    if key.is_empty() || key.len() > KV_KEY_BYTES_MAX { Err(too_large(context)) } else { Ok(key) }
 }
 
 impl Host for InstanceState {
     async fn get(&mut self, key: String) -> wasmtime::Result<Result<Option<Entry>, KvError>> {
         Ok(async {
             let (store, _) = granted(&self.context)?;
-            let found = store.get(&self.context.name, checked(&key)?).await.map_err(failure)?;
+            let found = store
+                .get(&self.context.name, checked(&self.context, &key)?)
+                .await
+                .map_err(|error| failure(&self.context, error))?;
             Ok(found.map(|entry| Entry { value: entry.value.into(), revision: entry.revision }))
         }
         .await)
@@ -62,10 +71,13 @@ impl Host for InstanceState {
         Ok(async {
             let (store, quota) = granted(&self.context)?;
             if value.len() > quota.value_bytes_max {
-                return Err(KvError::TooLarge);
+                return Err(too_large(&self.context));
             }
-            let key = checked(&key)?;
-            store.put(&self.context.name, key, value.into(), expectation(expect), quota).await.map_err(failure)
+            let key = checked(&self.context, &key)?;
+            store
+                .put(&self.context.name, key, value.into(), expectation(expect), quota)
+                .await
+                .map_err(|error| failure(&self.context, error))
         }
         .await)
     }
@@ -73,7 +85,10 @@ impl Host for InstanceState {
     async fn remove(&mut self, key: String, expect: Expectation) -> wasmtime::Result<Result<(), KvError>> {
         Ok(async {
             let (store, _) = granted(&self.context)?;
-            store.remove(&self.context.name, checked(&key)?, expectation(expect)).await.map_err(failure)
+            store
+                .remove(&self.context.name, checked(&self.context, &key)?, expectation(expect))
+                .await
+                .map_err(|error| failure(&self.context, error))
         }
         .await)
     }
@@ -87,7 +102,10 @@ impl Host for InstanceState {
         Ok(async {
             let (store, _) = granted(&self.context)?;
             let limit = limit.min(KV_KEYS_MAX);
-            store.keys(&self.context.name, &prefix, after.as_deref(), limit).await.map_err(failure)
+            store
+                .keys(&self.context.name, &prefix, after.as_deref(), limit)
+                .await
+                .map_err(|error| failure(&self.context, error))
         }
         .await)
     }

@@ -1,27 +1,48 @@
 //! Memory and tables of one instance, summed over all its memories and tables.
 
+use std::sync::Arc;
+
 use metrics::Gauge;
 use wasmtime::ResourceLimiter;
 
+use super::context::EndpointContext;
 use crate::limits::{CORE_INSTANCES_MAX, MEMORIES_MAX, TABLE_ELEMENTS_MAX, TABLES_MAX};
+use crate::meters::Bound;
 
 /// Counts what an instance holds and refuses more.
 pub(crate) struct Limiter {
     memory_bytes_max: usize,
     memory_bytes: usize,
     table_elements: usize,
-    refused: bool,
+    refused: Option<Bound>,
     gauge: Gauge,
+    /// Whose hits are counted; none where nobody looks.
+    context: Option<Arc<EndpointContext>>,
 }
 
 impl Limiter {
+    /// Nobody's in particular.
     pub(crate) fn new(memory_bytes_max: usize, gauge: Gauge) -> Self {
-        Self { memory_bytes_max, memory_bytes: 0, table_elements: 0, refused: false, gauge }
+        Self { memory_bytes_max, memory_bytes: 0, table_elements: 0, refused: None, gauge, context: None }
     }
 
-    /// Whether the guest ever asked for more than it may have: tells a trap for lack of memory from others.
-    pub(crate) fn refused(&self) -> bool {
+    /// Of an instance of this endpoint.
+    pub(crate) fn of(context: &Arc<EndpointContext>) -> Self {
+        let mut own = Self::new(context.limits.memory_bytes, context.meters.memory.clone());
+        own.context = Some(Arc::clone(context));
+        own
+    }
+
+    /// What the guest asked too much of, if it ever did: tells a trap for lack of memory from others.
+    pub(crate) fn refused(&self) -> Option<Bound> {
         self.refused
+    }
+
+    fn refuse(&mut self, bound: Bound) {
+        self.refused = Some(bound);
+        if let Some(context) = &self.context {
+            context.meters.hit(bound);
+        }
     }
 
     fn grow(total: &mut usize, current: usize, desired: usize, max: usize) -> Option<usize> {
@@ -41,7 +62,7 @@ impl ResourceLimiter for Limiter {
                 Ok(true)
             }
             None => {
-                self.refused = true;
+                self.refuse(Bound::Memory);
                 Ok(false)
             }
         }
@@ -49,7 +70,9 @@ impl ResourceLimiter for Limiter {
 
     fn table_growing(&mut self, current: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
         let grown = Self::grow(&mut self.table_elements, current, desired, TABLE_ELEMENTS_MAX).is_some();
-        self.refused |= !grown;
+        if !grown {
+            self.refuse(Bound::Tables);
+        }
         Ok(grown)
     }
 
@@ -83,7 +106,7 @@ mod tests {
         let mut limiter = Limiter::new(100, Gauge::noop());
         assert!(limiter.memory_growing(0, 60, None).unwrap());
         assert!(!limiter.memory_growing(0, 60, None).unwrap());
-        assert!(limiter.refused());
+        assert_eq!(limiter.refused(), Some(Bound::Memory));
         assert!(limiter.memory_growing(60, 100, None).unwrap());
         assert!(!limiter.memory_growing(100, 101, None).unwrap());
     }
@@ -93,5 +116,6 @@ mod tests {
         let mut limiter = Limiter::new(0, Gauge::noop());
         assert!(limiter.table_growing(0, TABLE_ELEMENTS_MAX, None).unwrap());
         assert!(!limiter.table_growing(0, 1, None).unwrap());
+        assert_eq!(limiter.refused(), Some(Bound::Tables));
     }
 }

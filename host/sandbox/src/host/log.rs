@@ -107,7 +107,7 @@ impl Host for InstanceState {
             return Ok(());
         }
         if !self.context.log.admit() {
-            self.context.meters.log_dropped.increment(1);
+            self.context.log_dropped();
             return Ok(());
         }
         let mut text = String::new();

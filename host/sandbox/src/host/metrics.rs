@@ -8,10 +8,11 @@ use waybill_bindings::api::metrics::Host;
 
 use super::state::InstanceState;
 use crate::limits::{METRIC_LABEL_BYTES_MAX, METRIC_LABELS_MAX, METRIC_NAME_BYTES_MAX, METRIC_SERIES_MAX};
+use crate::meters::Bound;
 
 const PREFIX: &str = "waybill_plugin_";
 /// Names (without prefix) that are the host's.
-const HOSTS_OWN: [&str; 11] = [
+const HOSTS_OWN: [&str; 12] = [
     "calls_total",
     "traps_total",
     "restarts_total",
@@ -23,6 +24,7 @@ const HOSTS_OWN: [&str; 11] = [
     "log_dropped_total",
     "late_progress_total",
     "metrics_dropped_total",
+    "limit_hits_total",
 ];
 const METADATA: Metadata<'static> = Metadata::new("waybill::plugin", Level::INFO, None);
 
@@ -116,6 +118,7 @@ impl InstanceState {
     fn record(&mut self, kind: Kind, name: String, value: f64, labels: Labels) {
         if !self.context.guest_metrics.record(kind, name, value, labels) {
             self.context.meters.metrics_dropped.increment(1);
+            self.context.meters.hit(Bound::Metrics);
         }
     }
 }

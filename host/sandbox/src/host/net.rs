@@ -10,6 +10,7 @@ use waybill_bindings::api::{net, net_blocking, net_types};
 use super::context::EndpointContext;
 use super::state::InstanceState;
 use super::tls::tls_client;
+use crate::meters::Bound;
 use crate::net::{Connection, time_to_connect};
 
 type Answer<T> = wasmtime::Result<Result<T, NetError>>;
@@ -19,10 +20,13 @@ fn get<R: 'static>(table: &ResourceTable, handle: &Resource<R>) -> wasmtime::Res
     Ok(table.get(&Resource::<Connection>::new_borrow(handle.rep()))?.clone())
 }
 
-fn put<R: 'static>(table: &mut ResourceTable, connection: Connection) -> Answer<Resource<R>> {
-    Ok(match table.push(connection) {
+fn put<R: 'static>(state: &mut InstanceState, connection: Connection) -> Answer<Resource<R>> {
+    Ok(match state.table.push(connection) {
         Ok(handle) => Ok(Resource::new_own(handle.rep())),
-        Err(_) => Err(NetError::Limit("too many open handles: drop some".to_owned())),
+        Err(_) => {
+            state.context.meters.hit(Bound::Handles);
+            Err(NetError::Limit("too many open handles: drop some".to_owned()))
+        }
     })
 }
 
@@ -40,6 +44,7 @@ async fn connect(
     let deadline = time_to_connect(Some(options.timeout));
     // Refused, not waited for: an instance that waits for itself to close a connection would wait for ever.
     let permit = slots.try_acquire_owned().map_err(|_| {
+        context.meters.hit(Bound::Connections);
         NetError::Limit(format!("an instance may have {} connections: close one first", context.limits.connections))
     })?;
     let connected = async {
@@ -84,7 +89,7 @@ impl net::HostConnectionWithStore<InstanceState> for HasSelf<InstanceState> {
             (Arc::clone(&state.context), Arc::clone(&state.connections))
         });
         match connect(&context, slots, &to, &options).await {
-            Ok(connection) => accessor.with(|mut access| put(&mut access.get().table, connection)),
+            Ok(connection) => accessor.with(|mut access| put(access.get(), connection)),
             Err(error) => Ok(Err(error)),
         }
     }
@@ -144,7 +149,7 @@ impl net_blocking::Host for InstanceState {}
 impl net_blocking::HostConnection for InstanceState {
     async fn connect(&mut self, to: String, options: ConnectOptions) -> Answer<Resource<net_blocking::Connection>> {
         match connect(&self.context, Arc::clone(&self.connections), &to, &options).await {
-            Ok(connection) => put(&mut self.table, connection),
+            Ok(connection) => put(self, connection),
             Err(error) => Ok(Err(error)),
         }
     }

@@ -89,7 +89,7 @@ impl InstanceState {
         Self {
             instance,
             table,
-            limiter: Limiter::new(context.limits.memory_bytes, context.meters.memory.clone()),
+            limiter: Limiter::of(&context),
             cpu,
             calls: HashMap::new(),
             connections: Arc::new(Semaphore::new(context.limits.connections)),

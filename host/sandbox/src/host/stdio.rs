@@ -48,7 +48,7 @@ impl LineLog {
             let text = self.context.redactor.clean(text);
             super::log::write(&self.context, self.instance, self.level, &text, "");
         } else {
-            self.context.meters.log_dropped.increment(1);
+            self.context.log_dropped();
         }
     }
 }

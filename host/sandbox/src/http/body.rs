@@ -14,6 +14,8 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep};
 use wasmtime_wasi_http::WasiBody;
 
+use crate::meters::{Bound, Meters};
+
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Whether a connection has taken a request: before, nothing of it can have reached the peer.
@@ -75,6 +77,7 @@ pub(super) struct BoundedBody {
     pub(super) left: u64,
     pub(super) between: Duration,
     pub(super) timer: Pin<Box<Sleep>>,
+    pub(super) meters: Arc<Meters>,
     pub(super) _permits: [OwnedSemaphorePermit; 2],
 }
 
@@ -94,6 +97,7 @@ impl Body for BoundedBody {
             Poll::Ready(Some(Ok(frame))) => {
                 let bytes = frame.data_ref().map_or(0, Bytes::len) as u64;
                 let Some(left) = this.left.checked_sub(bytes) else {
+                    this.meters.hit(Bound::HttpResponse);
                     return Poll::Ready(Some(Err(wasmtime_wasi_http::Error::HttpResponseBodySize(None))));
                 };
                 this.left = left;

@@ -24,6 +24,7 @@ use crate::grants::{EgressPolicy, Target};
 use crate::limits::{
     HTTP_HEADER_BYTES_MAX, HTTP_HEADERS_MAX, HTTP_IDLE_PER_PEER_MAX, HTTP_IDLE_TIMEOUT, HTTP_TIMEOUT_MAX, PluginLimits,
 };
+use crate::meters::{Bound, Meters};
 use crate::tls::TlsRoots;
 
 /// The HTTP client of one endpoint, shared by its instances. Cheap to clone.
@@ -37,10 +38,11 @@ struct Inner {
     peers: PeerGates,
     known: KnownUrls,
     response_bytes_max: usize,
+    meters: Arc<Meters>,
 }
 
 impl HttpClient {
-    pub(crate) fn new(policy: Arc<EgressPolicy>, tls: &TlsRoots, limits: &PluginLimits) -> Self {
+    pub(crate) fn new(policy: Arc<EgressPolicy>, tls: &TlsRoots, limits: &PluginLimits, meters: Arc<Meters>) -> Self {
         let connector = HttpsConnector::new(
             GuardedConnector::new(Arc::clone(&policy)),
             tls.https(),
@@ -63,6 +65,7 @@ impl HttpClient {
             peers: PeerGates::new(limits.http_per_peer),
             known: KnownUrls::default(),
             response_bytes_max: limits.http_response_bytes,
+            meters,
         }))
     }
 
@@ -70,7 +73,12 @@ impl HttpClient {
     pub(crate) async fn exchange(&self, request: http_types::Request) -> Result<http_types::Response, Failure> {
         let time = Duration::from_millis(u64::from(request.timeout)).min(HTTP_TIMEOUT_MAX);
         let sent = Sent::default();
-        let (target, request) = prepare(&self.0.known, request, &sent).map_err(Failure::unsent)?;
+        let (target, request) = prepare(&self.0.known, request, &sent).map_err(|error| {
+            if matches!(error, NetError::Limit(_)) {
+                self.0.meters.hit(Bound::HttpHeaders);
+            }
+            Failure::unsent(error)
+        })?;
         if time.is_zero() {
             return Err(Failure::unsent(NetError::Timeout));
         }
@@ -111,9 +119,13 @@ impl HttpClient {
 
     async fn permits(&self, target: &Target) -> Result<[OwnedSemaphorePermit; 2], Failure> {
         let peer = self.0.peers.gate(target).ok_or_else(|| {
+            self.0.meters.hit(Bound::HttpRequests);
             Failure::unsent(NetError::Limit("too many peers are being called at once: send to fewer".to_owned()))
         })?;
         let closed = |_| Failure::unsent(NetError::Cancelled);
+        if peer.available_permits() == 0 || self.0.in_flight.available_permits() == 0 {
+            self.0.meters.hit(Bound::HttpRequests);
+        }
         // Peer first: who waits for a slow peer must not hold what others could use.
         let peer = peer.acquire_owned().await.map_err(closed)?;
         let any = Arc::clone(&self.0.in_flight).acquire_owned().await.map_err(closed)?;
@@ -131,6 +143,7 @@ impl HttpClient {
             body.extend_from_slice(data.get(..room.min(data.len())).unwrap_or_default());
             if data.len() > room {
                 truncated = true;
+                self.0.meters.hit(Bound::HttpResponse);
                 break;
             }
         }

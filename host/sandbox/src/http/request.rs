@@ -9,9 +9,7 @@ use waybill_bindings::api::net_types::{NetError, TlsOptions};
 use super::body::{OutBody, Sent};
 use super::known::KnownUrls;
 use crate::grants::Target;
-
-/// Header names and values of one request together, in bytes.
-const HEADER_BYTES_MAX: usize = 32 * 1024;
+use crate::limits::REQUEST_HEADER_BYTES_MAX;
 
 /// Headers that belong to the connection or are made by the host; a guest's are left out.
 const HOSTS_OWN: [HeaderName; 10] = [
@@ -53,8 +51,8 @@ pub(super) fn prepare(
     let mut bytes = 0_usize;
     for (name, value) in request.headers {
         bytes = bytes.saturating_add(name.len()).saturating_add(value.len());
-        if bytes > HEADER_BYTES_MAX {
-            return Err(NetError::Limit(format!("the headers have more than {HEADER_BYTES_MAX} bytes")));
+        if bytes > REQUEST_HEADER_BYTES_MAX {
+            return Err(NetError::Limit(format!("the headers have more than {REQUEST_HEADER_BYTES_MAX} bytes")));
         }
         let name = HeaderName::from_bytes(name.as_bytes())
             .map_err(|_| NetError::Unsupported(format!("header name {:?}", shorten(&name))))?;
@@ -127,7 +125,7 @@ mod tests {
         assert!(prepare(request("http://a", &[("x y", "1")])).is_err());
         assert!(prepare(request("http://a", &[("x", "1\r\ny: 2")])).is_err());
         assert!(matches!(
-            prepare(request("http://a", &[("x", &"y".repeat(HEADER_BYTES_MAX))])),
+            prepare(request("http://a", &[("x", &"y".repeat(REQUEST_HEADER_BYTES_MAX))])),
             Err(NetError::Limit(_))
         ));
         let connect = http_types::Request { method: "CONNECT".to_owned(), ..request("http://a", &[]) };

@@ -14,6 +14,7 @@ use super::HttpClient;
 use super::failure::Failure;
 use crate::grants::{EgressPolicy, Pattern, SystemResolver};
 use crate::limits::PluginLimits;
+use crate::meters::Meters;
 use crate::tls::TlsRoots;
 
 /// A server that runs `serve` for each connection, with its number.
@@ -62,7 +63,7 @@ fn client_with(limits: PluginLimits, grants: &[String]) -> HttpClient {
     let ask = vec![pattern("http://*:*"), pattern("https://*:*")];
     let grants = grants.iter().map(|text| pattern(text)).collect();
     let policy = EgressPolicy::new("t", ask, grants, Arc::new(SystemResolver::default()));
-    HttpClient::new(Arc::new(policy), &TlsRoots::default(), &limits)
+    HttpClient::new(Arc::new(policy), &TlsRoots::default(), &limits, Arc::new(Meters::new("test", "test", 1)))
 }
 
 fn client(address: SocketAddr) -> HttpClient {

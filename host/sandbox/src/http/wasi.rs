@@ -70,7 +70,8 @@ async fn send(
     })?;
     let response = response.map(|incoming| {
         let timer = Box::pin(tokio::time::sleep(between));
-        BoundedBody { incoming, left: STREAM_BYTES_MAX, between, timer, _permits: permits }.boxed_unsync()
+        let meters = Arc::clone(&context.meters);
+        BoundedBody { incoming, left: STREAM_BYTES_MAX, between, timer, meters, _permits: permits }.boxed_unsync()
     });
     // The pool drives its connections itself, so there is nothing left to drive here.
     Ok((response, Box::new(async { Ok(()) })))

@@ -6,8 +6,9 @@ use wasmtime::Trap;
 use waybill_core::port::transport::{CallError, ErrorKind, Fault};
 
 use crate::error::one_line;
-use crate::host::ContractBreach;
+use crate::host::{ContractBreach, EndpointContext};
 use crate::limits::FAULT_REASON_BYTES_MAX;
+use crate::meters::Bound;
 use crate::text::cut_owned;
 
 /// The CPU budget of the running calls is used up.
@@ -22,6 +23,18 @@ impl fmt::Display for CpuExhausted {
 
 impl std::error::Error for CpuExhausted {}
 
+/// The bound that wasmtime names in its text: these errors have no type of their own.
+fn bound_of(text: &str) -> Option<Bound> {
+    let says = |words: &str| text.contains(words);
+    if says("fuel allocated for hostcalls") {
+        Some(Bound::HostcallBytes)
+    } else if says("handle limit exceeded") || says("no free keys") {
+        Some(Bound::Handles)
+    } else {
+        None
+    }
+}
+
 /// An instance was lost.
 #[derive(Clone, Debug)]
 pub(crate) struct Crash {
@@ -29,38 +42,61 @@ pub(crate) struct Crash {
     pub(crate) kind: ErrorKind,
     /// Details. Everything that was under way may have had its effect.
     pub(crate) fault: Fault,
+    /// The limit that ended it and isn't counted yet.
+    pub(crate) bound: Option<Bound>,
 }
 
 impl Crash {
     pub(super) fn new(kind: ErrorKind, code: &str, reason: impl Into<String>) -> Self {
         let mut fault = Fault::new(code, cut_owned(reason.into(), FAULT_REASON_BYTES_MAX));
         fault.maybe_delivered = true;
-        Self { kind, fault }
+        Self { kind, fault, bound: None }
     }
 
-    /// From what wasmtime says. `out_of_memory`: the guest had asked for more memory than it may have.
-    pub(super) fn from_trap(error: &wasmtime::Error, out_of_memory: bool) -> Self {
+    fn at(self, bound: Bound) -> Self {
+        Self { bound: Some(bound), ..self }
+    }
+
+    /// A call took longer than it may.
+    pub(super) fn late(reason: impl Into<String>) -> Self {
+        Self::new(ErrorKind::TimedOut, "PLUGIN.TIMED_OUT", reason).at(Bound::CallTime)
+    }
+
+    /// From what wasmtime says. `refused`: what the guest had asked too much of before.
+    pub(super) fn from_trap(error: &wasmtime::Error, refused: Option<Bound>) -> Self {
         let text = one_line(error);
         if error.downcast_ref::<ContractBreach>().is_some() {
             return Self::new(ErrorKind::Contract, "PLUGIN.CONTRACT", text);
         }
         if error.downcast_ref::<CpuExhausted>().is_some() {
-            return Self::new(ErrorKind::Trapped, "PLUGIN.CPU", text);
+            return Self::new(ErrorKind::Trapped, "PLUGIN.CPU", text).at(Bound::Cpu);
         }
-        if out_of_memory {
-            let reason = format!("the memory it may have is used up: {text}");
+        if let Some(bound) = refused {
+            let what = if bound == Bound::Tables { "table elements" } else { "memory" };
+            let reason = format!("the {what} it may have is used up: {text}");
             return Self::new(ErrorKind::Trapped, "PLUGIN.MEMORY", reason);
         }
-        let code = match error.downcast_ref::<Trap>() {
-            Some(Trap::StackOverflow) => "PLUGIN.STACK_OVERFLOW",
-            _ => "PLUGIN.TRAPPED",
-        };
-        Self::new(ErrorKind::Trapped, code, text)
+        if error.downcast_ref::<Trap>() == Some(&Trap::StackOverflow) {
+            return Self::new(ErrorKind::Trapped, "PLUGIN.STACK_OVERFLOW", text).at(Bound::Stack);
+        }
+        let crash = Self::new(ErrorKind::Trapped, "PLUGIN.TRAPPED", text);
+        match bound_of(&crash.fault.reason) {
+            Some(bound) => crash.at(bound),
+            None => crash,
+        }
     }
 
     /// A host function panicked on this instance's task.
     pub(super) fn host_panic() -> Self {
         Self::new(ErrorKind::Trapped, "PLUGIN.HOST_PANIC", "a host function panicked: see the host's log and report it")
+    }
+
+    /// Counts it, and the limit that led to it.
+    pub(crate) fn count(&self, context: &EndpointContext) {
+        context.meters.trap(self.kind);
+        if let Some(bound) = self.bound {
+            context.meters.hit(bound);
+        }
     }
 
     /// The answer to a call that was under way.

@@ -59,7 +59,7 @@ pub(crate) async fn call_once(
         }
         Ok(Ok(Ok(Err(trap)) | Err(trap))) => Crash::from_trap(&trap, store.data().limiter.refused()),
         Ok(Err(_)) => Crash::host_panic(),
-        Err(_) => Crash::new(ErrorKind::TimedOut, "PLUGIN.TIMED_OUT", "the call took longer than its time"),
+        Err(_) => Crash::late("the call took longer than its time"),
     };
     context.meters.call(started.elapsed(), Some(crash.kind));
     Err(crash)
@@ -97,7 +97,7 @@ pub(crate) async fn read_steps(endpoint: &Endpoint) -> Result<Vec<StepInfo>, Cra
         Ok(Err(_)) => Err(Crash::host_panic()),
         Err(_) => {
             let reason = format!("steps took longer than {:?}", context.limits.open_timeout);
-            Err(Crash::new(ErrorKind::TimedOut, "PLUGIN.TIMED_OUT", reason))
+            Err(Crash::late(reason))
         }
     }
 }

@@ -9,7 +9,7 @@ use tokio::sync::OnceCell;
 use tokio::time::{Instant, timeout_at};
 use wasmtime::{Store, UpdateDeadline};
 use waybill_bindings::api::types::{CallInfo, OpenArgs, OpenPurpose, Opened, PluginError};
-use waybill_core::port::transport::{CallError, ErrorKind};
+use waybill_core::port::transport::CallError;
 
 use super::crash::{CpuExhausted, Crash};
 use super::guest::Guest;
@@ -104,7 +104,7 @@ pub(crate) async fn open(
         Ok(Err(_)) => return Err(OpenFailure::Crashed(Crash::host_panic())),
         Err(_) => {
             let reason = format!("open took longer than {:?}", limits.open_timeout);
-            return Err(OpenFailure::Crashed(Crash::new(ErrorKind::TimedOut, "PLUGIN.TIMED_OUT", reason)));
+            return Err(OpenFailure::Crashed(Crash::late(reason)));
         }
     };
     store.data_mut().calls.remove(&OPEN_CALL);
@@ -116,8 +116,8 @@ pub(crate) async fn open(
         }
         Ok((_, Err(told))) => Err(OpenFailure::Told(call_error(&endpoint.context, told))),
         Err(trap) => {
-            let out_of_memory = store.data().limiter.refused();
-            Err(OpenFailure::Crashed(Crash::from_trap(&trap, out_of_memory)))
+            let refused = store.data().limiter.refused();
+            Err(OpenFailure::Crashed(Crash::from_trap(&trap, refused)))
         }
     }
 }

@@ -5,7 +5,7 @@ use std::panic::AssertUnwindSafe;
 use futures::FutureExt;
 use tokio::time::{Instant, timeout_at};
 use waybill_bindings::api::types::CallInfo;
-use waybill_core::port::transport::{CallError, ErrorKind, HealthReport};
+use waybill_core::port::transport::{CallError, HealthReport};
 
 use super::crash::Crash;
 use super::open::Live;
@@ -28,7 +28,7 @@ pub(crate) async fn probe(live: Live, context: &EndpointContext) -> Result<Healt
         Ok(Ok(Ok(Ok(report)))) => return Ok(health_report(context, report)),
         Ok(Ok(Ok(Err(trap)) | Err(trap))) => Crash::from_trap(&trap, store.data().limiter.refused()),
         Ok(Err(_)) => Crash::host_panic(),
-        Err(_) => Crash::new(ErrorKind::TimedOut, "PLUGIN.TIMED_OUT", format!("health took longer than {time:?}")),
+        Err(_) => Crash::late(format!("health took longer than {time:?}")),
     };
     Err(crash.call_error())
 }

@@ -45,10 +45,10 @@ pub(crate) async fn provision(endpoint: &Endpoint, apply: bool) -> Result<Vec<Pr
         Ok(Err(_)) => Crash::host_panic(),
         Err(_) => {
             let reason = format!("provisioning took longer than {:?}", context.limits.provision_timeout);
-            Crash::new(ErrorKind::TimedOut, "PLUGIN.TIMED_OUT", reason)
+            Crash::late(reason)
         }
     };
-    context.meters.trap(crash.kind);
+    crash.count(context);
     Err(ProvisionError::Failed(crash.call_error()))
 }
 

@@ -72,18 +72,15 @@ pub(super) async fn serve(live: Live, serving: Serving<'_>) -> Ended {
             },
         }
     };
-    let out_of_memory = store.data().limiter.refused();
+    let refused = store.data().limiter.refused();
     // Nothing enters the Store any more.
     drop(store);
     let (ended, culprit) = match ended {
         End::Told(ended) => (ended, None),
-        End::Trapped(trap) => (Ended::Crashed(Crash::from_trap(&trap, out_of_memory)), None),
+        End::Trapped(trap) => (Ended::Crashed(Crash::from_trap(&trap, refused)), None),
         End::Panicked => (Ended::Crashed(Crash::host_panic()), None),
         End::Aborted => (Ended::Closed, None),
-        End::Late(id) => (
-            Ended::Crashed(Crash::new(ErrorKind::TimedOut, "PLUGIN.TIMED_OUT", "the call took longer than its time")),
-            Some(id),
-        ),
+        End::Late(id) => (Ended::Crashed(Crash::late("the call took longer than its time")), Some(id)),
     };
     answer_all(context, &board, &ended, culprit);
     ended
@@ -168,8 +165,8 @@ impl Driver<'_> {
                     let replied = match finished.replied {
                         Ok(replied) => replied,
                         Err(trap) => {
-                            let out_of_memory = accessor.with(|mut access| access.get().limiter.refused());
-                            return Ended::Crashed(Crash::from_trap(&trap, out_of_memory));
+                            let refused = accessor.with(|mut access| access.get().limiter.refused());
+                            return Ended::Crashed(Crash::from_trap(&trap, refused));
                         }
                     };
                     match self.finished(finished.id, replied) {

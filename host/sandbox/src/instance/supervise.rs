@@ -95,7 +95,7 @@ impl Keeper<'_> {
     /// Logs and counts a crash.
     fn note(&self, crash: Crash) -> Fault {
         let context = &self.endpoint.context;
-        context.meters.trap(crash.kind);
+        crash.count(context);
         context.lost(&crash.fault);
         tracing::warn!(
             target: "waybill::plugin", transport = %context.name, plugin = %context.plugin, generation = context.generation,

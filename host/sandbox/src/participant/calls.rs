@@ -104,7 +104,7 @@ impl Calls {
         if let Some(fault) = self.gate.lock().closed(Instant::now()) {
             return Err(self.blocked(fault));
         }
-        let deadline = Instant::now() + timeout.min(self.limits.call_time);
+        let deadline = Instant::now() + timeout.min(self.limits.call_time).min(self.endpoint.context.limits.call_time);
         let permit = self.permit(deadline).await?;
         let admitted = self.gate.lock().admit(Instant::now()).map_err(|fault| self.blocked(fault))?;
         let trial = Trial { calls: Arc::clone(self), admitted };
@@ -210,7 +210,7 @@ impl Calls {
     /// Logs and counts a lost instance; answers why.
     fn lost(&self, crash: Crash) -> Fault {
         let context = &self.endpoint.context;
-        context.meters.trap(crash.kind);
+        crash.count(context);
         context.lost(&crash.fault);
         context.meters.restarts.increment(1);
         tracing::warn!(

@@ -1,8 +1,9 @@
 //! `[plugins]`.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use waybill_sandbox::PublicKey;
+use waybill_sandbox::{CompileLimits, PublicKey};
 
 use crate::config::document::Value;
 use crate::config::kinds::{Set, beside};
@@ -31,13 +32,16 @@ pub fn plugin_settings(mut section: Section<'_, '_>, file: &Path, default: Optio
         };
         section.problem_at(problem, section.at.clone());
     }
+    let normal = CompileLimits::default();
+    let compile_cpu = section.duration("compile_cpu", normal.cpu, Duration::from_secs(1));
+    let compile_memory = section.size("compile_memory", normal.memory_bytes, 256 << 20..=super::SIZE_MAX);
     section.done();
     let place = |set: Set<String>| match set {
         Set { value, origin: Origin::File { .. } } => beside(file, &value),
         Set { value, .. } => value.into(),
     };
     let cache = cache.filter(|set| set.value != "off").map(place);
-    PluginSettings { cache, folder: folder.map(place), trusted_keys, require_signature }
+    PluginSettings { cache, folder: folder.map(place), trusted_keys, require_signature, compile_cpu, compile_memory }
 }
 
 /// A table of public keys by the operator's name for them.

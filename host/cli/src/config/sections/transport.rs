@@ -26,6 +26,9 @@ pub fn transport(mut section: Section<'_, '_>, name: &str, plugins: &Known<'_>) 
     let (allow, kv) = allow(section.sub("allow"));
     let secrets = section.secrets("secrets");
     let memory = section.optional_size("memory", None, 1 << 16..=4 << 30);
+    let cpu_per_call = section.optional_duration("cpu_per_call", None, Duration::from_millis(10));
+    let connections = section.optional_integer("connections", None, 1..=10_000);
+    let log_per_second = section.optional_integer("log_per_second", None, 1..=10_000);
     let max_batch = section.optional_integer("max_batch", None, 1..=REQUEST_MESSAGES_MAX as u64);
     let send_timeout = section.optional_duration("send_timeout", None, Duration::from_millis(100));
     let http_in_flight = section.optional_integer("http_in_flight", None, 1..=100_000);
@@ -41,6 +44,9 @@ pub fn transport(mut section: Section<'_, '_>, name: &str, plugins: &Known<'_>) 
         kv,
         secrets,
         memory,
+        cpu_per_call,
+        connections,
+        log_per_second: log_per_second.map(u32_of),
         max_batch: max_batch.map(u32_of),
         send_timeout,
         http_in_flight,

@@ -2,12 +2,27 @@
 //!
 //! [`PluginLimits`] holds what may differ from one endpoint to the next; the constants hold for all.
 
+mod table;
+
 use std::time::Duration;
 
+pub use table::{LimitRow, LimitUnit, limits_table};
+
+use crate::grants::Grants;
 use crate::manifest::Ask;
 
 /// Largest component taken, in bytes: a Python component has about 20 MB.
 pub const COMPONENT_BYTES_MAX: usize = 48 * 1024 * 1024;
+/// CPU time of one compilation in a process of its own: a Python component takes 10 s.
+pub const COMPILE_CPU: Duration = Duration::from_secs(60);
+/// How many times its CPU time a compilation may take by the clock: its priority is low, and the machine may be busy.
+pub const COMPILE_CLOCK_FACTOR: u32 = 5;
+/// Address space of one compilation in a process of its own, in bytes.
+pub const COMPILE_MEMORY_BYTES: u64 = 4 << 30;
+/// Compilations in processes of their own at once; the others wait.
+pub const COMPILES_AT_ONCE_MAX: usize = 2;
+/// Largest machine code a compilation may answer, in bytes: a JavaScript component with its engine has 52 MB.
+pub const COMPILED_BYTES_MAX: u64 = 512 << 20;
 /// Largest manifest, in bytes.
 pub const MANIFEST_BYTES_MAX: usize = 64 * 1024;
 /// Period of the epoch ticker: how soon a busy guest gives its thread back.
@@ -28,10 +43,25 @@ pub const MEMORIES_MAX: usize = 32;
 pub const HANDLES_MAX: usize = 1_000;
 /// Bytes a guest may hand over in one call beyond the batch itself (wasmtime's default is 128 MiB).
 pub const HOSTCALL_BYTES_MIN: usize = 4 * 1024 * 1024;
+/// Stack of one call, in bytes (wasmtime's default).
+pub const STACK_BYTES_MAX: usize = 512 * 1024;
+/// Header names and values of one HTTP request together, in bytes.
+pub const REQUEST_HEADER_BYTES_MAX: usize = 32 * 1024;
 /// Most random bytes in one call: more is no key and no seed.
 pub const RANDOM_BYTES_MAX: u64 = 64 * 1024;
 /// Header fields of one `wasi:http` message, in bytes, in-memory overhead included.
 pub const WASI_HTTP_FIELD_BYTES_MAX: usize = 32 * 1024;
+
+/// Longest call, whatever is asked and granted.
+pub const CALL_TIME_MAX: Duration = Duration::from_secs(600);
+/// CPU time of one call where neither manifest nor operator says one.
+pub const CPU_PER_CALL_DEFAULT: Duration = Duration::from_secs(2);
+/// CPU time of one call that a plugin gets by asking alone.
+pub const CPU_PER_CALL_UNGRANTED_MAX: Duration = Duration::from_secs(10);
+/// `net` connections of one instance where neither manifest nor operator says a number.
+pub const CONNECTIONS_DEFAULT: usize = 16;
+/// `net` connections of one instance that a plugin gets by asking alone.
+pub const CONNECTIONS_UNGRANTED_MAX: usize = 64;
 
 /// CPU time for instantiation and `open` together: starting a Python interpreter takes seconds.
 pub const CPU_OPEN: Duration = Duration::from_secs(10);
@@ -162,6 +192,8 @@ pub const BACKOFF_DELAY_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
 pub struct PluginLimits {
     /// Linear memory of one instance, all memories together, in bytes.
     pub memory_bytes: usize,
+    /// Time for one batch; what the engine gives a call may be less.
+    pub call_time: Duration,
     /// CPU time of one call. Calls that run at once share what they bring.
     pub cpu_per_call: Duration,
     /// Calls one instance runs at once, at most.
@@ -194,11 +226,12 @@ impl Default for PluginLimits {
     fn default() -> Self {
         Self {
             memory_bytes: MEMORY_BYTES_DEFAULT,
-            cpu_per_call: Duration::from_secs(2),
+            call_time: CALL_TIME_MAX,
+            cpu_per_call: CPU_PER_CALL_DEFAULT,
             calls_per_instance: 64,
             max_batch: 1_000,
             max_batch_bytes: 1024 * 1024,
-            connections: 16,
+            connections: CONNECTIONS_DEFAULT,
             http_in_flight: 512,
             http_per_peer: 64,
             http_response_bytes: 256 * 1024,
@@ -212,11 +245,16 @@ impl Default for PluginLimits {
 }
 
 impl PluginLimits {
-    /// These limits with the memory that `ask` and the operator's `grant` (bytes) lead to.
+    /// These limits with what the manifest asks for and the operator grants: the smaller of the two where both say something;
+    /// by asking alone a plugin gets so much and no more; what nobody speaks of stays.
     #[must_use]
-    pub fn with_memory(mut self, ask: &Ask, grant: Option<usize>) -> Self {
-        let asked = ask.memory.unwrap_or(MEMORY_BYTES_DEFAULT);
-        self.memory_bytes = asked.min(grant.unwrap_or(MEMORY_BYTES_UNGRANTED_MAX));
+    pub fn effective(mut self, ask: &Ask, grants: &Grants) -> Self {
+        self.memory_bytes = smaller(ask.memory, grants.memory_bytes, self.memory_bytes, MEMORY_BYTES_UNGRANTED_MAX);
+        self.cpu_per_call =
+            smaller(ask.cpu_per_call, grants.cpu_per_call, self.cpu_per_call, CPU_PER_CALL_UNGRANTED_MAX);
+        self.connections = smaller(ask.connections, grants.connections, self.connections, CONNECTIONS_UNGRANTED_MAX);
+        self.call_time = self.call_time.min(ask.call_time.unwrap_or(CALL_TIME_MAX));
+        self.log_per_second = grants.log_per_second.unwrap_or(self.log_per_second);
         self
     }
 
@@ -226,18 +264,47 @@ impl PluginLimits {
     }
 }
 
+fn smaller<T: Ord>(ask: Option<T>, grant: Option<T>, normal: T, ungranted_max: T) -> T {
+    match (ask, grant) {
+        (Some(ask), grant) => ask.min(grant.unwrap_or(ungranted_max)),
+        (None, grant) => grant.unwrap_or(normal),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_the_smaller_of_ask_and_grant() {
-        let limits = PluginLimits::default();
-        let ask = |memory| Ask { memory, ..Ask::default() };
-        assert_eq!(limits.with_memory(&ask(None), None).memory_bytes, MEMORY_BYTES_DEFAULT);
-        assert_eq!(limits.with_memory(&ask(Some(1 << 30)), None).memory_bytes, MEMORY_BYTES_UNGRANTED_MAX);
-        assert_eq!(limits.with_memory(&ask(Some(1 << 30)), Some(1 << 29)).memory_bytes, 1 << 29);
-        assert_eq!(limits.with_memory(&ask(Some(1 << 20)), Some(1 << 29)).memory_bytes, 1 << 20);
+    fn a_limit_is_the_smaller_of_ask_and_grant() {
+        let memory = |ask, grant| {
+            let ask = Ask { memory: ask, ..Ask::default() };
+            let grants = Grants { memory_bytes: grant, ..Grants::none() };
+            PluginLimits::default().effective(&ask, &grants).memory_bytes
+        };
+        assert_eq!(memory(None, None), MEMORY_BYTES_DEFAULT);
+        assert_eq!(memory(Some(1 << 30), None), MEMORY_BYTES_UNGRANTED_MAX);
+        assert_eq!(memory(Some(1 << 30), Some(1 << 29)), 1 << 29);
+        assert_eq!(memory(Some(1 << 20), Some(1 << 29)), 1 << 20);
+        assert_eq!(memory(None, Some(1 << 29)), 1 << 29);
+    }
+
+    #[test]
+    fn each_limit_follows_the_same_rule() {
+        let second = Duration::from_secs(1);
+        let ask = Ask {
+            cpu_per_call: Some(3600 * second),
+            connections: Some(1_000),
+            call_time: Some(second),
+            ..Ask::default()
+        };
+        let asked = PluginLimits::default().effective(&ask, &Grants::none());
+        assert_eq!((asked.cpu_per_call, asked.connections), (CPU_PER_CALL_UNGRANTED_MAX, CONNECTIONS_UNGRANTED_MAX));
+        assert_eq!(asked.call_time, second);
+        let grants =
+            Grants { cpu_per_call: Some(second), connections: Some(3), log_per_second: Some(5), ..Grants::none() };
+        let granted = PluginLimits::default().effective(&ask, &grants);
+        assert_eq!((granted.cpu_per_call, granted.connections, granted.log_per_second), (second, 3, 5));
     }
 
     #[test]
