@@ -192,3 +192,42 @@ pub async fn fails_besides_sending() {
     transport.close(AMPLE).await;
     assert_eq!(send(&transport, batch(1)).await.expect_err("has ended").fault.code, "PLUGIN.CLOSED");
 }
+
+/// Nothing will ever wake it: it ends at its deadline, or as soon as the engine sees that it waits for nothing.
+#[tokio::test(flavor = "multi_thread")]
+pub async fn never_ready() {
+    let transport = start_plain(guests::NEVER_READY).await;
+    let error = transport.send_batch(0, batch(1), SHORT, Arc::new(Told::default())).await.expect_err("stops");
+    assert!(matches!(error.kind, ErrorKind::TimedOut | ErrorKind::Trapped), "{error:?}");
+    assert!(error.fault.maybe_delivered);
+    the_host_still_serves().await;
+}
+
+/// What it told before its time was over stands.
+#[tokio::test(flavor = "multi_thread")]
+pub async fn drips_outcomes() {
+    let transport = start(guests::DRIPS_OUTCOMES, settings(json!({ "amount": 150 }))).await;
+    let told = Arc::new(Told::default());
+    let error = transport.send_batch(0, batch(100), SHORT, told.clone()).await.expect_err("stops");
+    assert_eq!(error.kind, ErrorKind::TimedOut);
+    let places = told.places();
+    assert!(places.len() < 100 && places.iter().copied().eq(0..places.len()), "{places:?}");
+    the_host_still_serves().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+pub async fn panics_in_drop() {
+    let transport = start_plain(guests::PANICS_IN_DROP).await;
+    fails_each_time(&transport, ErrorKind::Trapped, "PLUGIN.TRAPPED").await;
+}
+
+/// The manifest's own word on the time of a call counts too.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_takes_no_longer_than_its_limit() {
+    let mut settings = settings(json!({}));
+    settings.limits.call_time = SHORT;
+    let transport = start(guests::SLEEPS_PAST_THE_DEADLINE, settings).await;
+    // The caller would wait for 20 s.
+    let error = send(&transport, batch(1)).await.expect_err("stops");
+    assert_eq!(error.kind, ErrorKind::TimedOut);
+}

@@ -2,6 +2,8 @@
 //! else's. A fixture without a test of its name fails the build.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, missing_docs)]
 
+mod bad_input;
+mod compiling;
 mod contained;
 mod floods;
 mod handlers;
