@@ -14,6 +14,7 @@ mod delivery;
 mod endurance;
 mod figure;
 mod host;
+mod hostile;
 mod latency;
 mod native;
 mod table;
@@ -78,6 +79,8 @@ pub enum Workload {
     W6,
     /// Ten million messages through one data directory (only when named: it takes minutes)
     Endurance,
+    /// A good transport beside each hostile behaviour of `tests/guests` (only when named)
+    Hostile,
 }
 
 impl Workload {
@@ -101,7 +104,7 @@ impl Workload {
                 ("W5 host", Side::Waybill),
             ],
             Self::W6 => &[("W6 10k", Side::Waybill), ("W6 1M", Side::Waybill), ("W6 fair", Side::Waybill)],
-            Self::Endurance => &[],
+            Self::Endurance | Self::Hostile => &[],
         }
     }
 
@@ -115,6 +118,8 @@ impl Workload {
             Self::W5 => 200_000,
             Self::W6 => 1_000_000,
             Self::Endurance => 10_000_000,
+            // By time, not by number.
+            Self::Hostile => 0,
         }
     }
 }
@@ -138,8 +143,10 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let repository = Repository::find()?;
+    let needs_host = |workload: &Workload| *workload != Workload::Hostile;
     let binary = match &arguments.binary {
         Some(binary) => binary.clone(),
+        None if !arguments.workloads.is_empty() && !arguments.workloads.iter().any(needs_host) => PathBuf::new(),
         None => {
             setup::guest_target()?;
             repository.build_binary()?
@@ -163,6 +170,12 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode> {
             let endurance = endurance::run(&bench, messages).await?;
             report.keep(&endurance.lines()?)?;
             print!("{endurance}");
+        }
+        if *workload == Workload::Hostile {
+            eprintln!("hostile: each behaviour for some seconds");
+            let hostile = hostile::run(&bench.repository).await?;
+            report.keep(&hostile.lines()?)?;
+            print!("{hostile}");
         }
         for round in 1..=arguments.rounds {
             for (name, side) in workload.parts() {
