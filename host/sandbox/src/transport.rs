@@ -202,7 +202,7 @@ impl Transport for WasmTransport {
         timeout: Duration,
         sink: Arc<dyn OutcomeSink>,
     ) -> Result<Vec<Outcome>, CallError> {
-        let deadline = Instant::now() + timeout.min(self.endpoint.context.limits.call_time);
+        let deadline = Instant::now() + timeout.min(self.lanes.endpoint.context.limits.call_time);
         let count = batch.len();
         if count == 0 {
             return Ok(Vec::new());

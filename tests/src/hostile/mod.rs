@@ -105,7 +105,7 @@ pub const BEHAVIOURS: [Behaviour; 20] = [
     delivers("trap in the middle of a batch", guests::SEND_PANICS_AFTER_PROGRESS, "{}", (TRAP, "kind=\"trapped\"")),
     waits("too few outcomes", guests::SEND_TOO_FEW_OUTCOMES, "{}", (TRAP, "kind=\"contract\"")),
     waits("outcomes of others", guests::PROGRESS_OF_OTHERS, "{}", (TRAP, "kind=\"contract\"")),
-    waits("never-ready future", guests::NEVER_READY, "{}", (TRAP, "kind=\"timed-out\"")),
+    waits("never-ready future", guests::NEVER_READY, "{}", (TRAP, "")),
     waits("sleeps for an hour", guests::SLEEPS_PAST_THE_DEADLINE, "{}", (LIMIT, "limit=\"call-time\"")),
     delivers("slow drip", guests::DRIPS_OUTCOMES, r#"{"amount":1500}"#, (LIMIT, "limit=\"call-time\"")),
     delivers("dial-out", guests::REACHES_BY_NET, r#"{"address":"127.0.0.1:9"}"#, ("waybill_plugin_denied_total", "")),

@@ -229,14 +229,12 @@ pub async fn participant(
     kv: &Arc<dyn KvStore>,
 ) -> Result<(Arc<WasmParticipant>, Result<(), SandboxError>), SandboxError> {
     let PreparedParticipant { settings, plugin, grants } = prepared;
-    let limits = PluginLimits::default().with_memory(&plugin.manifest().ask, grants.memory_bytes);
     let endpoint = EndpointSettings {
         instances: settings.instances,
         config: settings.config,
         grants,
         kv: Some(Arc::clone(kv)),
         host_id: host.to_owned(),
-        limits,
         ..EndpointSettings::new(settings.name)
     };
     let bounds = ParticipantLimits { call_time: settings.call_time, ..ParticipantLimits::default() };

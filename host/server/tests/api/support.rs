@@ -456,15 +456,7 @@ pub fn server(fake: Arc<Fake>, tokens: Option<Vec<TokenRecord>>, limits: Limits)
     let auth = tokens.map(|tokens| Arc::new(StaticTokens::new(tokens).unwrap()) as Arc<_>);
     let plugins = Some(fake.clone() as Arc<_>);
     let configuration = Some(fake.clone() as Arc<_>);
-    Server::new(Parts {
-        service: fake,
-        plugins,
-        configuration,
-        auth,
-        limits,
-        metrics: None,
-        version: "9.9.9".into(),
-    })
+    Server::new(Parts { service: fake, plugins, configuration, auth, limits, metrics: None, version: "9.9.9".into() })
 }
 
 impl Api {
