@@ -21,9 +21,13 @@ pub const CONTRACT: &str = waybill_sandbox::CONTRACT_VERSION;
 /// First argument of this program when it is to compile a component for another one, and nothing else.
 pub const COMPILE: &str = "compile-component";
 
+/// What one compilation may take.
+pub fn compile_limits(settings: &PluginSettings) -> CompileLimits {
+    CompileLimits { cpu: settings.compile_cpu, memory_bytes: settings.compile_memory }
+}
+
 /// The process that compiles plugins which aren't bundled: this program once more, if it can be run.
-pub fn compiler(settings: &PluginSettings, term: &Term) -> Option<CompilerProcess> {
-    let limits = CompileLimits { cpu: settings.compile_cpu, memory_bytes: settings.compile_memory };
+pub fn compiler(limits: CompileLimits, term: &Term) -> Option<CompilerProcess> {
     let program = term.program.clone()?;
     Some(CompilerProcess { program, arguments: vec![COMPILE.into()], limits })
 }

@@ -26,7 +26,7 @@ const STATE_FOLDER: &str = "generations";
 /// Builds the plugin host and the fleet of its transports, with none in it yet.
 pub fn fleet(config: &Config, term: &Term) -> Result<Fleet, SandboxError> {
     let settings = &config.plugins;
-    let compiler = plugins::compiler(settings, term);
+    let compiler = plugins::compiler(plugins::compile_limits(settings), term);
     let options = SandboxOptions { cache_dir: settings.cache.clone(), compiler, ..SandboxOptions::default() };
     let state = settings.cache.as_ref().map(|cache| cache.join(STATE_FOLDER));
     let options_of_fleet = FleetOptions { trust: plugins::trust(settings), folder: settings.folder.clone(), state };

@@ -15,7 +15,8 @@ use waybill_core::port::transport::ErrorKind;
 use waybill_core::step_address::StepAddress;
 use waybill_engine::{Participants, StepLookupError};
 use waybill_sandbox::{
-    Fleet, FleetOptions, MemoryKv, Sandbox, SandboxError, SandboxOptions, SwapError, limits, participant_steps,
+    CompileLimits, CompilerProcess, Fleet, FleetOptions, MemoryKv, Sandbox, SandboxError, SandboxOptions, SwapError,
+    limits, participant_steps,
 };
 
 use super::{PreparedParticipant, prepare_participant};
@@ -75,7 +76,7 @@ pub async fn run(args: &Call, global: &Global, term: &mut Term) -> Result<(), Cl
 /// The participant with its step's name, loaded.
 async fn find(args: &Call, term: &Term) -> Result<(PreparedParticipant, String), CliError> {
     if !args.target.starts_with("fn:") {
-        return from_file(args).await;
+        return from_file(args, term).await;
     }
     let only_with_path = [
         (args.step.is_some(), "STEP"),
@@ -97,7 +98,9 @@ async fn find(args: &Call, term: &Term) -> Result<(PreparedParticipant, String),
         // What a host keeps for its next start is its own.
         state: None,
     };
-    let fleet = fleet(config.plugins.cache.clone(), options).map_err(|error| of_sandbox(&args.target, &error))?;
+    let compiler = super::compiler(super::compile_limits(&config.plugins), term);
+    let fleet =
+        fleet(config.plugins.cache.clone(), compiler, options).map_err(|error| of_sandbox(&args.target, &error))?;
     let prepared = match &address.participant {
         Some(name) => configured(&fleet, &config, name).await?,
         None => serving(&fleet, &config, &address.step).await?,
@@ -134,7 +137,7 @@ async fn serving(fleet: &Fleet, config: &Config, step: &str) -> Result<PreparedP
 }
 
 /// A participant from a file, with what the flags say.
-async fn from_file(args: &Call) -> Result<(PreparedParticipant, String), CliError> {
+async fn from_file(args: &Call, term: &Term) -> Result<(PreparedParticipant, String), CliError> {
     let Some(step) = &args.step else {
         return Err(CliError::usage(
             format!("which step of {} is to be called isn't said", args.target),
@@ -152,7 +155,9 @@ async fn from_file(args: &Call) -> Result<(PreparedParticipant, String), CliErro
             exit: Exit::NotFound,
         });
     }
-    let fleet = fleet(cache_folder(), FleetOptions::default()).map_err(|error| of_sandbox(&args.target, &error))?;
+    let compiler = super::compiler(CompileLimits::default(), term);
+    let fleet =
+        fleet(cache_folder(), compiler, FleetOptions::default()).map_err(|error| of_sandbox(&args.target, &error))?;
     let config = match &args.plugin_config {
         Some(text) => serde_json::from_slice(&document("--plugin-config", text)?).unwrap_or(Value::Null),
         None => Value::Object(serde_json::Map::new()),
@@ -210,8 +215,12 @@ fn of_lookup(error: StepLookupError) -> CliError {
 }
 
 /// A plugin host for one call.
-fn fleet(cache_dir: Option<PathBuf>, options: FleetOptions) -> Result<Fleet, SandboxError> {
-    Fleet::new(Sandbox::new(SandboxOptions { cache_dir, ..SandboxOptions::default() })?, options)
+fn fleet(
+    cache_dir: Option<PathBuf>,
+    compiler: Option<CompilerProcess>,
+    options: FleetOptions,
+) -> Result<Fleet, SandboxError> {
+    Fleet::new(Sandbox::new(SandboxOptions { cache_dir, compiler, ..SandboxOptions::default() })?, options)
 }
 
 fn of_swap(name: &str, error: &SwapError) -> CliError {
