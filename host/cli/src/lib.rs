@@ -26,10 +26,14 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use clap::error::ErrorKind as ParseErrorKind;
+use tokio::runtime::Builder;
 
 use crate::args::{Cli, Command};
 use crate::exit::{CliError, Exit};
 use crate::term::Term;
+
+/// Threads of a command that runs plugins itself.
+const PLUGIN_WORKERS: usize = 4;
 
 /// The program: this process's arguments and streams.
 pub fn main() -> ExitCode {
@@ -51,7 +55,12 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, term: &mut Term) -> Ex
     term.configure(&cli.global);
     let result = match cli.command {
         Command::Serve(args) => serve::run(&args, term),
-        _ => block_on(commands::run(cli, term)),
+        // A guest that blocks mustn't block the peer that it talks to.
+        Command::Plugin(_) => {
+            block_on(Builder::new_multi_thread().worker_threads(PLUGIN_WORKERS), commands::run(cli, term))
+        }
+        // One thread is enough for a command that waits for a host.
+        _ => block_on(&mut Builder::new_current_thread(), commands::run(cli, term)),
     };
     let flushed = term.out.flush().map_err(CliError::io("writing the result"));
     match result.and(flushed) {
@@ -65,13 +74,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, term: &mut Term) -> Ex
     }
 }
 
-/// One thread is enough for a command that waits for a host.
-fn block_on<T>(work: impl Future<Output = Result<T, CliError>>) -> Result<T, CliError> {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(CliError::io("starting the runtime"))?
-        .block_on(work)
+fn block_on<T>(runtime: &mut Builder, work: impl Future<Output = Result<T, CliError>>) -> Result<T, CliError> {
+    runtime.enable_all().build().map_err(CliError::io("starting the runtime"))?.block_on(work)
 }
 
 /// Help and version are results; everything else is a usage error.

@@ -104,6 +104,15 @@ impl WasmBackoff {
         Ok((store, guest))
     }
 
+    /// Decides, or says why it didn't (a trap, no fuel left, no answer in time): what `decide` turns into `fallback`. For checks
+    /// of a policy.
+    pub async fn try_decide(&self, attempt: &FailedAttempt) -> Result<BackoffDecision, String> {
+        match tokio::time::timeout(DECISION_TIMEOUT, self.ask(attempt)).await {
+            Ok(decision) => decision.map_err(|error| one_line(&error)),
+            Err(_) => Err("no answer in time".to_owned()),
+        }
+    }
+
     async fn ask(&self, attempt: &FailedAttempt) -> wasmtime::Result<BackoffDecision> {
         let (mut store, guest) = self.instance(BACKOFF_FUEL).await?;
         let decision = guest.call_decide(&mut store, &self.config, &to_guest(attempt)).await?;
@@ -124,10 +133,9 @@ impl BackoffPolicy for WasmBackoff {
 
     async fn decide(&self, attempt: &FailedAttempt) -> BackoffDecision {
         self.decisions.increment(1);
-        let cause = match tokio::time::timeout(DECISION_TIMEOUT, self.ask(attempt)).await {
-            Ok(Ok(decision)) => return decision,
-            Ok(Err(error)) => one_line(&error),
-            Err(_) => "no answer in time".to_owned(),
+        let cause = match self.try_decide(attempt).await {
+            Ok(decision) => return decision,
+            Err(cause) => cause,
         };
         self.failures.increment(1);
         tracing::warn!(target: "waybill::plugin", policy = %self.name, %cause, "a retry policy failed; the built-in formula decides");

@@ -51,6 +51,14 @@ pub(crate) fn check(inspection: &Inspection) -> Result<(), SandboxError> {
     inspection.imports.iter().try_for_each(|import| check_import(inspection.manifest.world, import))
 }
 
+impl Inspection {
+    /// Whether it fits the contract by name: versions, the export that makes its world, imports. Its types are checked when it
+    /// is loaded.
+    pub fn check_contract(&self) -> Result<(), SandboxError> {
+        check(self)
+    }
+}
+
 /// Compatible when major and minor are ours: below 1.0 a minor version breaks.
 fn check_version(found: &str) -> Result<(), SandboxError> {
     let ours = semver(CONTRACT_VERSION).unwrap_or_default();

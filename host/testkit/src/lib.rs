@@ -14,6 +14,7 @@
 //! | [`rabbitmq`] | a real RabbitMQ, and a small client of it |
 //! | [`receiver`] | a local HTTP receiver that remembers everything |
 //! | [`redis`] | a real redis-server, and a small client of it |
+//! | [`toolchains`] | jco and componentize-py, installed once |
 
 pub mod api;
 pub mod conformance;
@@ -29,3 +30,4 @@ pub mod process;
 pub mod rabbitmq;
 pub mod receiver;
 pub mod redis;
+pub mod toolchains;

@@ -52,14 +52,32 @@ pub fn program(name: &str, package: &str) -> Result<()> {
         bail!("{by_hand}");
     }
     eprintln!("{name} is missing: installing the package {package}");
+    install(package).with_context(|| by_hand.clone())?;
+    if find_program(name).is_some() { Ok(()) } else { bail!("the package {package} brought no `{name}`. {by_hand}") }
+}
+
+/// Installs a package with apt, without starting what it brings.
+fn install(package: &str) -> Result<()> {
     let _kept_down = KeptDown::new()?;
     for arguments in [&["update", "--quiet"][..], &["install", "--yes", "--quiet", "--no-install-recommends", package]]
     {
         // sudo hands on no environment.
-        let command = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get"].iter().chain(arguments);
-        as_root(command).with_context(|| by_hand.clone())?;
+        as_root(["env", "DEBIAN_FRONTEND=noninteractive", "apt-get"].iter().chain(arguments))?;
     }
-    if find_program(name).is_some() { Ok(()) } else { bail!("the package {package} brought no `{name}`. {by_hand}") }
+    Ok(())
+}
+
+/// Makes sure that Python can make environments of its own, which Debian has as a package apart.
+pub fn python_venv() -> Result<()> {
+    let can = || Command::new("python3").args(["-c", "import ensurepip, venv"]).stderr(Stdio::null()).status();
+    if can().is_ok_and(|status| status.success()) {
+        return Ok(());
+    }
+    install("python3-venv").context("`python3` can't make environments: install the package python3-venv")?;
+    match can() {
+        Ok(status) if status.success() => Ok(()),
+        _ => bail!("the package python3-venv is installed, and `python3` still can't make environments"),
+    }
 }
 
 /// Runs a program as root: as it is, or with sudo where that asks for no password.

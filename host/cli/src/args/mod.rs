@@ -1,5 +1,6 @@
 //! The command line: what may be written. What it does is in [`crate::commands`].
 
+pub mod author;
 pub mod bulk;
 pub mod call;
 pub mod dead;
@@ -98,7 +99,7 @@ pub enum Command {
     /// Transports: list, pause, resume, probe, provision
     #[command(subcommand)]
     Transport(rest::Transport),
-    /// Plugins: list, load, reload, rollback, inspect, verify, sign, call
+    /// Plugins: new, build, test, check, dev, list, load, reload, rollback, inspect, verify, sign, call
     #[command(subcommand)]
     Plugin(rest::Plugin),
     /// Configuration: check, show, path

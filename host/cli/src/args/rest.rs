@@ -3,6 +3,7 @@
 use clap::{Args, Subcommand};
 use clap_complete::Shell;
 
+use super::author;
 use super::generations;
 use super::serve::ConfigArgs;
 
@@ -57,9 +58,19 @@ pub struct Name {
 /// Plugins.
 #[derive(Debug, Subcommand)]
 #[command(
-    after_help = "Examples:\n  waybill plugin list\n  waybill plugin reload orders\n  waybill plugin inspect http\n  waybill plugin inspect ./my-transport.wasm -o json"
+    after_help = "Examples:\n  waybill plugin new --world transport --lang rust my-broker\n  waybill plugin test\n  waybill plugin list\n  waybill plugin reload orders\n  waybill plugin inspect http\n  waybill plugin inspect ./my-transport.wasm -o json"
 )]
 pub enum Plugin {
+    /// Make a project that builds and passes its tests
+    New(author::New),
+    /// Build a project's component, with its manifest inside
+    Build(author::Build),
+    /// Does a plugin keep the contract: run the conformance suite on it
+    Test(author::Test),
+    /// Would this host load it, and if not, why
+    Check(author::Check),
+    /// Build and reload into a running host on every save
+    Dev(author::Dev),
     /// The plugins of a host, with generation, signature and state
     List(generations::List),
     /// Hand a component over to a host: tried, then live
@@ -87,6 +98,8 @@ impl Plugin {
             Self::List(args) => !args.bundled,
             Self::Load(_) | Self::Reload(_) | Self::Rollback(_) => true,
             Self::Verify(_) | Self::Sign(_) | Self::Keygen(_) | Self::Inspect(_) | Self::Call(_) => false,
+            // `dev` asks one too, after each build.
+            Self::New(_) | Self::Build(_) | Self::Test(_) | Self::Check(_) | Self::Dev(_) => false,
         }
     }
 }

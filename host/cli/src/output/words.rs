@@ -35,6 +35,15 @@ pub fn words(item: &Value, name: &str) -> String {
     item.get(name).and_then(Value::as_u64).map_or_else(|| text(item, name), group)
 }
 
+/// A size for people: three digits or so, and a unit.
+pub fn size(bytes: u64) -> String {
+    match bytes {
+        0..10_240 => format!("{} bytes", group(bytes)),
+        10_240..10_485_760 => format!("{} KiB", group(bytes.div_ceil(1 << 10))),
+        _ => format!("{} MiB", group(bytes.div_ceil(1 << 20))),
+    }
+}
+
 fn group(count: u64) -> String {
     let digits = count.to_string();
     let mut grouped = String::new();

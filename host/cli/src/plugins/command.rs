@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use waybill_sandbox::{Grants, Inspection, LimitRow, LimitUnit, PluginLimits, inspect, limits_table};
+use waybill_sandbox::{
+    Fetched, Grants, Inspection, LimitRow, LimitUnit, PluginLimits, Trust, inspect, limits_table, verify,
+};
 
 use crate::args::rest::Plugin;
 use crate::args::{Format, Global};
@@ -16,6 +18,11 @@ use crate::term::Term;
 pub async fn run(command: &Plugin, global: &Global, term: &mut Term) -> Result<(), CliError> {
     let format = global.output;
     match command {
+        Plugin::New(args) => super::new::run(args, format, term),
+        Plugin::Build(args) => super::build::run(args, format, term),
+        Plugin::Test(args) => super::test::run(args, format, term).await,
+        Plugin::Check(args) => super::check::run(args, format, term).await,
+        Plugin::Dev(args) => super::dev::run(args, global, term).await,
         Plugin::List(_) => list(format, term),
         Plugin::Verify(args) => super::keys::check(args, format, term),
         Plugin::Sign(args) => super::keys::sign(args, format, term),
@@ -48,16 +55,46 @@ fn list(format: Format, term: &mut Term) -> Result<(), CliError> {
 }
 
 fn show(plugin: &str, format: Format, term: &mut Term) -> Result<(), CliError> {
-    let inspection = match waybill_bundled::find(plugin) {
-        Some(bundled) => look(bundled.component, plugin)?,
-        None => {
-            let bytes = std::fs::read(plugin).map_err(|cause| missing(plugin, &cause))?;
-            look(&bytes, plugin)?
-        }
-    };
-    let item = described(&inspection);
+    let (fetched, inspection) = find(plugin)?;
+    let mut item = described(&inspection);
+    // Nobody is trusted here: who signed it is told by `plugin verify`, whether this host trusts them by `plugin check`.
+    let signature =
+        verify(&fetched, &Trust::default(), None).map_or_else(|error| error.to_string(), |state| state.words());
+    if let Value::Object(members) = &mut item {
+        members.insert("signature".to_owned(), json!(signature));
+        members.insert("language".to_owned(), json!(language(fetched.bytes())));
+    }
     let digest = inspection.digest.clone();
     output::one(term, format, &format!("{item:#}"), &digest, rows(&item, &inspection))
+}
+
+/// What it was written in, as far as that can be told from what is inside.
+fn language(component: &[u8]) -> Option<&'static str> {
+    let holds = |mark: &str| component.windows(mark.len()).any(|window| window == mark.as_bytes());
+    let marks = [
+        ("libpython", "Python"),
+        ("componentize-qjs", "JavaScript"),
+        ("StarlingMonkey", "JavaScript"),
+        ("wit-bindgen-rust", "Rust"),
+    ];
+    marks.into_iter().find_map(|(mark, language)| holds(mark).then_some(language))
+}
+
+/// A bundled plugin by its name, or a file by its path, with the signature beside it.
+pub(crate) fn find(plugin: &str) -> Result<(Fetched, Inspection), CliError> {
+    let fetched = match waybill_bundled::find(plugin) {
+        Some(bundled) => Fetched::bundled(bundled.component),
+        None => match std::fs::metadata(plugin) {
+            Ok(_) => Fetched::read(plugin.as_ref()).map_err(|error| CliError::Host {
+                code: error.code(),
+                what: error.to_string(),
+                exit: Exit::Failed,
+            })?,
+            Err(cause) => return Err(missing(plugin, &cause)),
+        },
+    };
+    let inspection = look(fetched.bytes(), plugin)?;
+    Ok((fetched, inspection))
 }
 
 fn missing(plugin: &str, cause: &std::io::Error) -> CliError {
@@ -143,9 +180,10 @@ fn limit_line(limit: &LimitRow) -> String {
 
 fn rows(item: &Value, inspection: &Inspection) -> Vec<(String, String)> {
     let manifest = &inspection.manifest;
-    let mut rows: Vec<(String, String)> = ["name", "version", "world", "contract", "description", "digest"]
-        .map(|name| (name.to_owned(), text(item, name)))
-        .into();
+    let mut rows: Vec<(String, String)> =
+        ["name", "version", "world", "contract", "description", "language", "digest", "signature"]
+            .map(|name| (name.to_owned(), text(item, name)))
+            .into();
     rows.push(("size".into(), format_size(inspection.bytes as u64)));
     let mut asks = Vec::new();
     for (name, patterns) in [("net", &manifest.ask.net), ("http", &manifest.ask.http)] {

@@ -1,9 +1,16 @@
 //! Plugins of a configuration: found, loaded, and checked against what the configuration says of them.
 
+pub mod build;
 mod call;
+mod check;
 pub mod command;
+mod dev;
 mod keys;
+mod new;
+mod project;
 pub mod service;
+mod test;
+mod tool;
 
 use serde_json::Value;
 use thiserror::Error;

@@ -42,7 +42,7 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode> {
     let mut stages = Stages::of(if whole { STAGES[1] } else { STAGES[0] });
     let mut counts = Counts::default();
 
-    if stages.run("setting up", async { set_up() }).await.is_none() {
+    if stages.run("setting up", async { set_up(&repository) }).await.is_none() {
         return Ok(finish(&stages, &counts));
     }
     if whole {
@@ -74,7 +74,7 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(finish(&stages, &counts))
 }
 
-fn set_up() -> Result<()> {
+fn set_up(repository: &Repository) -> Result<()> {
     setup::guest_target()?;
     // Real brokers, not stand-ins.
     setup::program("nats-server", "nats-server")?;
@@ -86,6 +86,9 @@ fn set_up() -> Result<()> {
         // Holds up the syncs of a host.
         setup::program("strace", "strace")?;
     }
+    // Makes components of JavaScript and Python.
+    setup::python_venv()?;
+    waybill_testkit::toolchains::install(&repository.target)?;
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 use crate::cargo::{Dependency, Package};
 
 /// What a package may depend on among ours, in its product code.
-const KNOWS: [(&str, &[&str]); 12] = [
+const KNOWS: [(&str, &[&str]); 13] = [
     ("waybill-core", &[]),
     ("waybill-bindings", &[]),
     ("waybill-bundled", &[]),
@@ -13,9 +13,18 @@ const KNOWS: [(&str, &[&str]); 12] = [
     ("waybill-store", &["waybill-core", "waybill-surreal"]),
     ("waybill-sandbox", &["waybill-core", "waybill-bindings"]),
     ("waybill-server", &["waybill-core"]),
+    ("waybill-conformance", &["waybill-core", "waybill-sandbox"]),
     (
         "waybill",
-        &["waybill-core", "waybill-engine", "waybill-store", "waybill-sandbox", "waybill-server", "waybill-bundled"],
+        &[
+            "waybill-core",
+            "waybill-engine",
+            "waybill-store",
+            "waybill-sandbox",
+            "waybill-server",
+            "waybill-bundled",
+            "waybill-conformance",
+        ],
     ),
     // Development only.
     ("waybill-testkit", &["waybill-core"]),
@@ -29,6 +38,7 @@ const KNOWS: [(&str, &[&str]); 12] = [
             "waybill-sandbox",
             "waybill-server",
             "waybill-bundled",
+            "waybill-conformance",
             "waybill-testkit",
         ],
     ),

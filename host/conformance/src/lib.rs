@@ -1,0 +1,64 @@
+//! The conformance suites of plugins: whether a component keeps the contract of its world, in the real sandbox, beside fakes
+//! of the outside.
+//!
+//! ```text
+//! component ──▶ Sandbox ──▶ instance ──▶ Outside (a switch that can be cut) ──▶ the case's peer (HTTP, lines, or a real one)
+//! ```
+//! [`run`] looks at the component's world, runs that world's checks and the author's own [`Case`]s, and answers a [`Report`]. A
+//! check that doesn't apply says why; one that fails says what to do. What it doesn't do: judge how fast a plugin is.
+
+mod backoff;
+mod case;
+mod limits;
+mod outside;
+mod report;
+mod sample;
+mod suite;
+mod transport;
+
+use serde_json::Value;
+use thiserror::Error;
+use waybill_sandbox::{PluginSource, Sandbox, SandboxError, World};
+
+pub use case::{Case, CaseError};
+pub use report::{Check, Report, Verdict};
+
+/// What a suite is given beside the component.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The author's cases. The suite's own checks run against the peer of the first one whose messages all end well.
+    pub cases: Vec<Case>,
+    /// Configuration for a plugin that has no such case.
+    pub config: Option<Value>,
+    /// Only whether it opens and does its first work.
+    pub smoke: bool,
+}
+
+/// Why there is no report.
+#[derive(Debug, Error)]
+pub enum SuiteError {
+    /// The component can't be loaded.
+    #[error(transparent)]
+    Load(#[from] SandboxError),
+    /// The fake of the outside couldn't be started.
+    #[error("the fake of the outside couldn't be started: {0}")]
+    Outside(#[from] std::io::Error),
+    /// There is no suite for this world.
+    #[error("there is no suite for a {0} plugin yet")]
+    NoSuite(World),
+}
+
+/// Runs the suite of a component's world. Needs a runtime with more than one thread: a guest that blocks mustn't block its
+/// peer.
+pub async fn run(
+    sandbox: &Sandbox,
+    source: &PluginSource,
+    world: World,
+    options: &Options,
+) -> Result<Report, SuiteError> {
+    match world {
+        World::Transport | World::Broker => transport::run(sandbox, source, options).await,
+        World::Backoff => backoff::run(sandbox, source, options).await,
+        other => Err(SuiteError::NoSuite(other)),
+    }
+}

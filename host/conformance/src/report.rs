@@ -1,0 +1,70 @@
+//! What a suite found out.
+
+use serde::Serialize;
+
+/// What became of a check.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "verdict", rename_all = "kebab-case")]
+pub enum Verdict {
+    /// The plugin keeps it.
+    Passed {
+        /// What was seen.
+        seen: String,
+    },
+    /// The plugin breaks it.
+    Failed {
+        /// What happened.
+        reason: String,
+        /// What to do.
+        fix: String,
+    },
+    /// It doesn't concern this plugin, or can't be seen.
+    NotApplicable {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// One check.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Check {
+    /// Stable name, e.g. `peer-silent`; `case: <name>` for an author's case.
+    pub name: String,
+    /// What has to hold, in one sentence.
+    pub promise: String,
+    /// What became of it.
+    #[serde(flatten)]
+    pub verdict: Verdict,
+}
+
+/// All checks of one component.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Report {
+    /// The plugin's name.
+    pub plugin: String,
+    /// Its version.
+    pub version: String,
+    /// Its world.
+    pub world: String,
+    /// `sha256:<hex>` of the component.
+    pub digest: String,
+    /// In the order in which they ran.
+    pub checks: Vec<Check>,
+}
+
+impl Report {
+    /// How many failed.
+    pub fn failed(&self) -> usize {
+        self.checks.iter().filter(|check| matches!(check.verdict, Verdict::Failed { .. })).count()
+    }
+
+    /// How many passed.
+    pub fn passed(&self) -> usize {
+        self.checks.iter().filter(|check| matches!(check.verdict, Verdict::Passed { .. })).count()
+    }
+
+    /// A check by its name.
+    pub fn check(&self, name: &str) -> Option<&Check> {
+        self.checks.iter().find(|check| check.name == name)
+    }
+}

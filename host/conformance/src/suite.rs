@@ -1,0 +1,66 @@
+//! Running checks one after the other, and writing down what came of each.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+
+use waybill_sandbox::Inspection;
+
+use crate::case::Case;
+use crate::limits::CHECK_TIMEOUT;
+use crate::report::{Check, Report, Verdict};
+
+/// What a check answers: what was seen, or how it ended otherwise.
+pub(crate) type Seen = Result<String, Verdict>;
+
+/// A failure with what to do about it.
+pub(crate) fn failed(reason: impl Display, fix: impl Display) -> Verdict {
+    Verdict::Failed { reason: reason.to_string(), fix: fix.to_string() }
+}
+
+/// A check that doesn't concern this plugin.
+pub(crate) fn not_applicable(reason: impl Display) -> Verdict {
+    Verdict::NotApplicable { reason: reason.to_string() }
+}
+
+/// A report in the making.
+pub(crate) struct Suite {
+    report: Report,
+    /// Checks that the author says don't apply, with the reason.
+    excused: BTreeMap<String, String>,
+}
+
+impl Suite {
+    pub(crate) fn new(inspection: &Inspection, cases: &[Case]) -> Self {
+        let manifest = &inspection.manifest;
+        Self {
+            report: Report {
+                plugin: manifest.name.clone(),
+                version: manifest.version.clone(),
+                world: manifest.world.to_string(),
+                digest: inspection.digest.clone(),
+                checks: Vec::new(),
+            },
+            excused: cases.iter().flat_map(|case| case.head.not_applicable.clone()).collect(),
+        }
+    }
+
+    /// Runs one check, unless the author excused it.
+    pub(crate) async fn check(&mut self, name: &str, promise: &str, work: impl Future<Output = Seen>) {
+        let verdict = match self.excused.get(name) {
+            Some(reason) => not_applicable(format!("{reason} (says the author)")),
+            None => match tokio::time::timeout(CHECK_TIMEOUT, work).await {
+                Ok(Ok(seen)) => Verdict::Passed { seen },
+                Ok(Err(verdict)) => verdict,
+                Err(_) => failed(
+                    format!("it didn't end within {} s", CHECK_TIMEOUT.as_secs()),
+                    "look for a wait without an end in the plugin",
+                ),
+            },
+        };
+        self.report.checks.push(Check { name: name.to_owned(), promise: promise.to_owned(), verdict });
+    }
+
+    pub(crate) fn done(self) -> Report {
+        self.report
+    }
+}

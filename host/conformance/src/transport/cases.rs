@@ -1,0 +1,90 @@
+//! The author's own cases, and the order of outcomes, which only a case with different ones can show.
+
+use waybill_core::message::Delivery;
+use waybill_core::port::transport::{CallError, Outcome};
+
+use super::bench::{Bench, call_failed, code, send_within, shown, word};
+use crate::case::{Case, CaseMessage};
+use crate::limits::CALL_TIMEOUT;
+use crate::report::Verdict;
+use crate::sample;
+use crate::suite::{Seen, Suite, failed, not_applicable};
+
+/// Runs each case, and the one with different outcomes also backwards.
+pub(super) async fn all(suite: &mut Suite, bench: &Bench, cases: &[Case]) {
+    let cases = cases.iter().filter(|case| !case.messages.is_empty());
+    for case in cases.clone() {
+        let name = format!("case: {}", case.head.name);
+        suite.check(&name, "what the author expects", run(&bench.with(case))).await;
+    }
+    let different = cases.clone().find(|case| {
+        let mut words = case.messages.iter().map(|message| &message.expect);
+        let first = words.next();
+        words.any(|word| Some(word) != first)
+    });
+    suite
+        .check("outcomes-in-order", "outcomes stand in the order of their messages", async {
+            let Some(case) = different else {
+                return Err(not_applicable("no case expects different outcomes in one batch: add one to tests/"));
+            };
+            let mut backwards = case.clone();
+            backwards.messages.reverse();
+            run(&bench.with(&backwards)).await.map(|seen| format!("backwards: {seen}"))
+        })
+        .await;
+}
+
+async fn run(bench: &Bench) -> Seen {
+    let expected = &bench.case.messages;
+    let whole_call = expected.iter().any(|message| message.expect == "error");
+    let outside = bench.outside().await?;
+    let transport = match bench.open(&outside, 1).await {
+        Ok(transport) => transport,
+        // A call that fails as a whole may well be `open`.
+        Err(Verdict::Failed { reason, .. }) if whole_call => return error_as_expected(&reason, expected),
+        Err(verdict) => return Err(verdict),
+    };
+    let batch: Option<Vec<Delivery>> =
+        (1..).zip(expected).map(|(number, message)| sample::delivery(message, number, &outside.address())).collect();
+    let batch =
+        batch.ok_or_else(|| failed("a message has an id, key or topic that can't be one", "correct the case"))?;
+    let (answer, _) = send_within(&transport, batch, CALL_TIMEOUT).await;
+    match answer {
+        Ok(outcomes) if !whole_call => compare(expected, &outcomes),
+        Ok(outcomes) => {
+            let shown: Vec<String> = outcomes.iter().map(shown).collect();
+            Err(failed(format!("the call was expected to fail, and answered {}", shown.join(", ")), FIX))
+        }
+        Err(error) if whole_call => error_as_expected(&in_words(&error), expected),
+        Err(error) => Err(call_failed(&error)),
+    }
+}
+
+/// What to do about a case that isn't met.
+const FIX: &str = "correct the plugin, or the case if it expects the wrong thing";
+
+fn in_words(error: &CallError) -> String {
+    format!("{:?}: {}", error.kind, sample::told(&error.fault))
+}
+
+fn error_as_expected(said: &str, expected: &[CaseMessage]) -> Seen {
+    match expected.iter().find_map(|message| message.code.as_ref()) {
+        Some(code) if !said.contains(code.as_str()) => {
+            Err(failed(format!("expected an error with code {code}, and it said {said}"), FIX))
+        }
+        _ => Ok(said.to_owned()),
+    }
+}
+
+fn compare(expected: &[CaseMessage], outcomes: &[Outcome]) -> Seen {
+    for ((number, message), outcome) in (1..).zip(expected).zip(outcomes) {
+        let word_fits = message.expect == word(outcome);
+        let code_fits = message.code.as_deref().is_none_or(|wanted| code(outcome) == Some(wanted));
+        if !word_fits || !code_fits {
+            let code = message.code.as_deref().map(|code| format!(" with code {code}")).unwrap_or_default();
+            let wanted = format!("{}{code}", message.expect);
+            return Err(failed(format!("message {number}: expected {wanted}, was {}", shown(outcome)), FIX));
+        }
+    }
+    Ok(outcomes.iter().map(word).collect::<Vec<_>>().join(", "))
+}

@@ -1,0 +1,125 @@
+//! `waybill plugin dev` beside a running host: every save becomes what serves, and what doesn't build or open never does.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
+
+use serde_json::Value;
+use waybill_testkit::process::{Host, Launch, binary};
+
+use crate::support::{project, waybill, well};
+
+/// Longest a build and a reload take on a busy machine.
+const AMPLE: Duration = Duration::from_secs(180);
+
+const CONFIG: &str = r#"
+[store]
+url = "mem://"
+
+[plugins]
+folder = "plugins"
+
+[transport.hook]
+plugin = "my-transport"
+config = { url = "http://127.0.0.1:9/in" }
+
+[[route]]
+match = "bus:**"
+transport = "hook"
+"#;
+
+/// The running command; killed when dropped.
+struct Dev {
+    child: Child,
+    lines: Receiver<String>,
+    said: Vec<String>,
+}
+
+impl Dev {
+    fn start(dir: &Path, url: &str) -> Self {
+        let mut child = waybill(&["plugin", "dev", "--transport", "hook", "--url", url])
+            .current_dir(dir)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        let (tell, lines) = channel();
+        std::thread::spawn(move || stderr.lines().map_while(Result::ok).try_for_each(|line| tell.send(line)));
+        Self { child, lines, said: Vec::new() }
+    }
+
+    /// Waits for a line that holds a text.
+    fn until(&mut self, text: &str) -> String {
+        loop {
+            match self.lines.recv_timeout(AMPLE) {
+                Ok(line) => {
+                    self.said.push(line.clone());
+                    if line.contains(text) {
+                        return line;
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => panic!("it never said {text:?}:\n{}", self.said.join("\n")),
+                Err(RecvTimeoutError::Disconnected) => panic!("it ended:\n{}", self.said.join("\n")),
+            }
+        }
+    }
+}
+
+impl Drop for Dev {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Digest of the component that serves.
+async fn live(api: &waybill_testkit::api::Api) -> String {
+    let reply = api.get("/v1/plugins", &[]).await.unwrap();
+    let plugins: &Value = &reply.body;
+    let hook = plugins["items"].as_array().unwrap().iter().find(|item| item["transport"] == "hook");
+    hook.unwrap_or_else(|| panic!("{plugins:#}"))["live"]["digest"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_save_becomes_what_serves() {
+    let dir = project("transport", "js", &[]).with_file_name("js-dev");
+    let _ = std::fs::remove_dir_all(&dir);
+    well(std::process::Command::new("cp").arg("-a").arg(dir.with_file_name("js-transport")).arg(&dir));
+    well(waybill(&["plugin", "build"]).current_dir(&dir));
+
+    let home = tempfile::tempdir().unwrap();
+    std::fs::create_dir(home.path().join("plugins")).unwrap();
+    std::fs::copy(dir.join("my-transport.wasm"), home.path().join("plugins/my-transport.wasm")).unwrap();
+    let launch = Launch::prepare(binary().unwrap(), home.path(), CONFIG).unwrap();
+    let (host, api) = Host::ready(&launch).await.unwrap();
+
+    let mut dev = Dev::start(&dir, api.base());
+    dev.until("hook serves it");
+    let first = live(&api).await;
+
+    let source = dir.join("src/outcome.js");
+    let good = std::fs::read_to_string(&source).unwrap();
+    dev.until("waiting for changes");
+    std::fs::write(&source, good.replace("the receiver answered", "it said")).unwrap();
+    dev.until("hook serves it");
+    let second = live(&api).await;
+    assert_ne!(first, second, "the save serves");
+
+    // What doesn't build, and what builds and doesn't do its work, never serves.
+    for broken in ["this is no JavaScript".to_owned(), good.replace("tag: \"ack\"", "tag: \"retryable\"")] {
+        dev.until("waiting for changes");
+        std::fs::write(&source, broken).unwrap();
+        dev.until("error: ");
+        assert_eq!(live(&api).await, second);
+    }
+    dev.until("waiting for changes");
+    std::fs::write(&source, &good).unwrap();
+    dev.until("hook serves it");
+    assert_ne!(live(&api).await, second, "what was mended serves");
+    drop(dev);
+    host.kill().await.unwrap();
+}

@@ -1,0 +1,84 @@
+//! Every world in every language: made, tested by its own tests, built, run through its suite, loaded.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::support::{json, program, project, waybill, well};
+
+/// The repository's author's crate: most Rust projects use it in place, so that it is compiled once.
+fn sdk() -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../plugins/sdk").canonicalize().unwrap().display().to_string()
+}
+
+/// The project's own tests, as its README says.
+fn own_tests(dir: &Path, language: &str) {
+    let mut command = match language {
+        "rust" => {
+            let mut cargo = program("cargo");
+            cargo.arg("test");
+            cargo
+        }
+        "js" => {
+            let mut node = program("node");
+            node.arg("--test");
+            node
+        }
+        _ => {
+            let mut python = program("python3");
+            python.args(["-m", "unittest", "discover", "tests"]);
+            python
+        }
+    };
+    let output = well(command.current_dir(dir));
+    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let ran = ["test result: ok. ", "# pass ", "Ran "]
+        .iter()
+        .any(|mark| said.split(mark).skip(1).any(|rest| rest.starts_with(|digit: char| ('1'..='9').contains(&digit))));
+    assert!(ran, "its tests ran: {said}");
+}
+
+fn whole_way(world: &str, language: &str, further: &[&str]) {
+    let dir = project(world, language, further);
+    own_tests(&dir, language);
+    let built = json(&well(waybill(&["plugin", "build", "-o", "json"]).current_dir(&dir)));
+    let component = built["file"].as_str().unwrap().to_owned();
+    assert_eq!(built["language"], language);
+    assert!(Path::new(&component).is_file());
+
+    let report = json(&well(waybill(&["plugin", "test", "--no-build", "-o", "json"]).current_dir(&dir)));
+    let checks = report["checks"].as_array().unwrap();
+    assert!(checks.iter().filter(|check| check["verdict"] == "passed").count() >= 4, "{report:#}");
+    assert!(checks.iter().any(|check| check["name"].as_str().unwrap().starts_with("case: ")), "{report:#}");
+    assert_eq!(report["digest"], built["digest"]);
+
+    let inspected = json(&well(&mut waybill(&["plugin", "inspect", &component, "-o", "json"])));
+    assert_eq!((&inspected["name"], &inspected["world"]), (&Value::from(format!("my-{world}")), &Value::from(world)));
+    well(&mut waybill(&["plugin", "check", &component]));
+}
+
+#[test]
+fn a_transport_in_rust() {
+    // With its own copy of the author's crate: nothing but the binary is needed.
+    whole_way("transport", "rust", &[]);
+}
+
+#[test]
+fn a_transport_in_javascript() {
+    whole_way("transport", "js", &[]);
+}
+
+#[test]
+fn a_transport_in_python() {
+    whole_way("transport", "python", &[]);
+}
+
+#[test]
+fn a_backoff_in_rust() {
+    whole_way("backoff", "rust", &["--sdk", &sdk()]);
+}
+
+#[test]
+fn a_backoff_in_javascript() {
+    whole_way("backoff", "js", &[]);
+}
