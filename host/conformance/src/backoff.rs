@@ -8,10 +8,10 @@ use waybill_core::port::transport::Fault;
 use waybill_core::time::UnixMillis;
 use waybill_sandbox::{LoadedPlugin, PluginSource, Sandbox, SandboxError, WasmBackoff, World, check_config};
 
+use crate::Options;
 use crate::case::{Case, CaseAttempt};
 use crate::report::{Report, Verdict};
 use crate::suite::{Seen, Suite, failed, not_applicable};
-use crate::{Options, SuiteError};
 
 /// Attempts whose delays are compared.
 const COMPARED: u32 = 20;
@@ -26,7 +26,7 @@ const KINDS: [(&str, FailureKind); 6] = [
 ];
 
 /// Runs all checks.
-pub(crate) async fn run(sandbox: &Sandbox, source: &PluginSource, options: &Options) -> Result<Report, SuiteError> {
+pub(crate) async fn run(sandbox: &Sandbox, source: &PluginSource, options: &Options) -> Result<Report, SandboxError> {
     let plugin = sandbox.load(source.clone(), World::Backoff).await?;
     let mut suite = Suite::new(plugin.inspection(), &options.cases);
     let config = options.config.clone().or_else(|| options.cases.first().map(|case| case.head.config.clone()));

@@ -37,6 +37,15 @@ pub struct Case {
     /// `[[attempt]]`: decisions of a retry policy.
     #[serde(rename = "attempt", default)]
     pub(crate) attempts: Vec<CaseAttempt>,
+    /// `[[step]]`: calls of a participant, in order.
+    #[serde(rename = "step", default)]
+    pub(crate) steps: Vec<CaseStep>,
+    /// `[[inbound]]`: one batch for a handler.
+    #[serde(default)]
+    pub(crate) inbound: Vec<CaseInbound>,
+    /// `[[delivery]]`: what a source has to bring, in order.
+    #[serde(rename = "delivery", default)]
+    pub(crate) deliveries: Vec<CaseDelivery>,
 }
 
 /// `[case]`.
@@ -176,10 +185,64 @@ pub(crate) struct CaseAttempt {
     pub(crate) delay_ms: Option<u64>,
 }
 
+/// A call of a step and how it ends.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct CaseStep {
+    pub(crate) name: String,
+    /// Undo it in place of doing it.
+    pub(crate) compensate: bool,
+    pub(crate) input: Value,
+    /// What `execute` answered, for a compensation; none = unknown.
+    pub(crate) output: Option<Value>,
+    pub(crate) tenant: Option<String>,
+    pub(crate) attempt: Option<u32>,
+    /// `output`, `pending`, `retryable`, `permanent`, `blocked`.
+    pub(crate) expect: String,
+    /// The fault's code.
+    pub(crate) code: Option<String>,
+    /// The result.
+    pub(crate) data: Option<Value>,
+}
+
+/// A message that came in and its verdict.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct CaseInbound {
+    pub(crate) id: Option<String>,
+    pub(crate) topic: Option<String>,
+    pub(crate) key: Option<String>,
+    pub(crate) headers: BTreeMap<String, String>,
+    pub(crate) content_type: Option<String>,
+    pub(crate) payload: Option<String>,
+    pub(crate) event_type: Option<String>,
+    pub(crate) attempt: Option<u32>,
+    /// `processed`, `duplicate`, `poison`, `retry`, `blocked`.
+    pub(crate) expect: String,
+    /// The fault's code.
+    pub(crate) code: Option<String>,
+    /// How many messages it leaves behind.
+    pub(crate) messages: Option<usize>,
+}
+
+/// A delivery that a source has to bring. What isn't named may be anything.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct CaseDelivery {
+    pub(crate) id: Option<String>,
+    pub(crate) topic: Option<String>,
+    pub(crate) key: Option<String>,
+    pub(crate) payload: Option<String>,
+}
+
 /// Outcomes a case may name.
 const OUTCOMES: [&str; 6] = ["ack", "retryable", "permanent", "blocked", "release", "error"];
 /// Decisions a case may name.
 const DECISIONS: [&str; 4] = ["delay", "dead", "pause", "fallback"];
+/// Ends of a step that a case may name.
+const ENDS: [&str; 5] = ["output", "pending", "retryable", "permanent", "blocked"];
+/// Verdicts a case may name.
+const VERDICTS: [&str; 5] = ["processed", "duplicate", "poison", "retry", "blocked"];
 
 impl Case {
     /// Reads a case. `file` is for messages.
@@ -188,13 +251,21 @@ impl Case {
         let case: Self = toml::from_str(text).map_err(|error| wrong(error.to_string().trim().to_owned()))?;
         let words = case.messages.iter().map(|message| (&message.expect, OUTCOMES.as_slice()));
         let words = words.chain(case.attempts.iter().map(|attempt| (&attempt.expect, DECISIONS.as_slice())));
+        let words = words.chain(case.steps.iter().map(|step| (&step.expect, ENDS.as_slice())));
+        let words = words.chain(case.inbound.iter().map(|message| (&message.expect, VERDICTS.as_slice())));
         for (word, known) in words {
             if !known.contains(&word.as_str()) {
                 return Err(wrong(format!("expect = {word:?} isn't one of {}", known.join(", "))));
             }
         }
-        if case.messages.is_empty() && case.attempts.is_empty() {
-            return Err(wrong("it has neither a [[message]] nor an [[attempt]]: add one".to_owned()));
+        let about_nothing = case.messages.is_empty()
+            && case.attempts.is_empty()
+            && case.steps.is_empty()
+            && case.inbound.is_empty()
+            && case.deliveries.is_empty();
+        if about_nothing {
+            let tables = "[[message]], [[attempt]], [[step]], [[inbound]] or [[delivery]]";
+            return Err(wrong(format!("it says nothing that has to happen: add a {tables}")));
         }
         Ok(case)
     }
@@ -271,7 +342,7 @@ mod tests {
     #[test]
     fn a_mistake_is_named() {
         for (text, says) in [
-            ("[case]\nname='x'", "neither"),
+            ("[case]\nname='x'", "[[message]]"),
             ("[case]\nname='x'\n[[message]]\nexpect='akc'", "isn't one of ack"),
             ("[case]\nname='x'\n[[message]]\nexpct='ack'", "expct"),
             ("[case]\nname='x'\n[peer]\nprotocol='smtp'\n[[message]]\nexpect='ack'", "smtp"),

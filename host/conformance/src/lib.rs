@@ -9,15 +9,18 @@
 
 mod backoff;
 mod case;
+mod endpoint;
+mod handler;
 mod limits;
 mod outside;
+mod participant;
 mod report;
 mod sample;
+mod source;
 mod suite;
 mod transport;
 
 use serde_json::Value;
-use thiserror::Error;
 use waybill_sandbox::{PluginSource, Sandbox, SandboxError, World};
 
 pub use case::{Case, CaseError};
@@ -34,31 +37,19 @@ pub struct Options {
     pub smoke: bool,
 }
 
-/// Why there is no report.
-#[derive(Debug, Error)]
-pub enum SuiteError {
-    /// The component can't be loaded.
-    #[error(transparent)]
-    Load(#[from] SandboxError),
-    /// The fake of the outside couldn't be started.
-    #[error("the fake of the outside couldn't be started: {0}")]
-    Outside(#[from] std::io::Error),
-    /// There is no suite for this world.
-    #[error("there is no suite for a {0} plugin yet")]
-    NoSuite(World),
-}
-
-/// Runs the suite of a component's world. Needs a runtime with more than one thread: a guest that blocks mustn't block its
+/// Runs the suite of a component's world; the error is why it can't be loaded. Needs a runtime with more than one thread: a guest that blocks mustn't block its
 /// peer.
 pub async fn run(
     sandbox: &Sandbox,
     source: &PluginSource,
     world: World,
     options: &Options,
-) -> Result<Report, SuiteError> {
+) -> Result<Report, SandboxError> {
     match world {
         World::Transport | World::Broker => transport::run(sandbox, source, options).await,
         World::Backoff => backoff::run(sandbox, source, options).await,
-        other => Err(SuiteError::NoSuite(other)),
+        World::Participant => participant::run(sandbox, source, options).await,
+        World::Handler => handler::run(sandbox, source, options).await,
+        World::Source => source::run(sandbox, source, options).await,
     }
 }

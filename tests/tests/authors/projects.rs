@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::support::{json, program, project, waybill, well};
+use crate::support::{copied, json, program, project, waybill, well};
 
 /// The repository's author's crate: most Rust projects use it in place, so that it is compiled once.
 fn sdk() -> String {
@@ -81,4 +81,80 @@ fn a_backoff_in_rust() {
 #[test]
 fn a_backoff_in_javascript() {
     whole_way("backoff", "js", &[]);
+}
+
+#[test]
+fn a_participant_in_rust() {
+    whole_way("participant", "rust", &["--sdk", &sdk()]);
+}
+
+#[test]
+fn a_participant_in_javascript() {
+    whole_way("participant", "js", &[]);
+}
+
+#[test]
+fn a_participant_in_python() {
+    whole_way("participant", "python", &[]);
+}
+
+#[test]
+fn a_handler_in_rust() {
+    whole_way("handler", "rust", &["--sdk", &sdk()]);
+}
+
+#[test]
+fn a_handler_in_javascript() {
+    whole_way("handler", "js", &[]);
+}
+
+#[test]
+fn a_handler_in_python() {
+    whole_way("handler", "python", &[]);
+}
+
+#[test]
+fn a_source_in_rust() {
+    whole_way("source", "rust", &["--sdk", &sdk()]);
+}
+
+#[test]
+fn a_source_in_javascript() {
+    whole_way("source", "js", &[]);
+}
+
+#[test]
+fn a_source_in_python() {
+    whole_way("source", "python", &[]);
+}
+
+/// An example of the repository, in a folder of its own: built by its language's tools as an author would.
+fn example(name: &str, language: &str) {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples").join(name);
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("authors").join(name);
+    copied(&source, &dir, language);
+    own_tests(&dir, language);
+    let built = json(&well(waybill(&["plugin", "build", "-o", "json"]).current_dir(&dir)));
+    well(&mut waybill(&["plugin", "check", built["file"].as_str().unwrap()]));
+    well(waybill(&["plugin", "test", "--no-build"]).current_dir(&dir));
+}
+
+#[test]
+fn the_example_from_scratch() {
+    // Where it lies: it uses the author's crate beside it.
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/transport-from-scratch");
+    let (dir, out) = (dir.to_str().unwrap(), Path::new(env!("CARGO_TARGET_TMPDIR")).join("authors/ledger.wasm"));
+    let out = out.to_str().unwrap();
+    well(&mut waybill(&["plugin", "build", dir, "--out", out]));
+    well(&mut waybill(&["plugin", "test", out, "--cases", &format!("{dir}/tests")]));
+}
+
+#[test]
+fn the_example_in_javascript() {
+    example("transport-js", "js");
+}
+
+#[test]
+fn the_example_in_python() {
+    example("step-python", "python");
 }

@@ -78,13 +78,18 @@ pub fn project(world: &str, language: &str, further: &[&str]) -> PathBuf {
     arguments.extend(further);
     well(&mut waybill(&arguments));
     let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join("authors").join(format!("{language}-{world}"));
-    sync(&dir, &kept);
+    copied(&dir, &kept, language);
+    kept
+}
+
+/// Makes `to` hold the files of a project, with the tools of its language.
+pub fn copied(from: &Path, to: &Path, language: &str) {
+    sync(from, to);
     if language == "js" {
-        let link = kept.join("node_modules");
+        let link = to.join("node_modules");
         let _ = std::fs::remove_file(&link);
         std::os::unix::fs::symlink(&tools().node_modules, link).unwrap();
     }
-    kept
 }
 
 /// Makes `to` hold the files of `from`; others in it, like what was built, stay.
@@ -93,7 +98,8 @@ fn sync(from: &Path, to: &Path) {
     for entry in std::fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();
         let target = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
+        // The examples link to the contract.
+        if entry.path().is_dir() {
             sync(&entry.path(), &target);
             continue;
         }

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 use waybill_sandbox::{
-    ComponentSource, LoadedPlugin, PluginSource, SandboxError, Trust, WasmTransport, World, check_config, inspect,
-    verify,
+    CompileLimits, ComponentSource, LoadedPlugin, PluginSource, SandboxError, Trust, WasmTransport, World,
+    check_config, check_grants, inspect, verify,
 };
 
 use super::{grants, test};
@@ -70,6 +70,8 @@ struct Subject {
     component: ComponentSource,
     settings: Option<TransportSettings>,
     trust: Trust,
+    /// Bounds of compiling.
+    compile: CompileLimits,
     /// Digest that the configuration pins.
     pin: Option<String>,
 }
@@ -77,6 +79,7 @@ struct Subject {
 fn subject(args: &Arguments, term: &Term) -> Result<Subject, CliError> {
     let config = setup::configuration(&args.config, Vec::new(), term)?;
     let trust = super::trust(&config.plugins);
+    let compile = super::compile_limits(&config.plugins);
     let named = waybill_bundled::find(&args.plugin);
     let component = || match named {
         Some(bundled) => ComponentSource::Bundled { name: args.plugin.clone(), component: bundled.component },
@@ -85,13 +88,13 @@ fn subject(args: &Arguments, term: &Term) -> Result<Subject, CliError> {
     let is_component = args.plugin.ends_with(".wasm") || named.is_some();
     match &args.transport {
         Some(name) => {
-            Ok(Subject { component: component(), settings: Some(transport(&config, name)?), trust, pin: None })
+            Ok(Subject { component: component(), settings: Some(transport(&config, name)?), trust, compile, pin: None })
         }
-        None if is_component => Ok(Subject { component: component(), settings: None, trust, pin: None }),
+        None if is_component => Ok(Subject { component: component(), settings: None, trust, compile, pin: None }),
         None => {
             let settings = transport(&config, &args.plugin)?;
             let component = super::source(&settings.plugin).map_err(|error| test::of_sandbox(&error))?;
-            Ok(Subject { component, pin: settings.sha256.clone(), settings: Some(settings), trust })
+            Ok(Subject { component, pin: settings.sha256.clone(), settings: Some(settings), trust, compile })
         }
     }
 }
@@ -116,7 +119,7 @@ async fn load(subject: &Subject, term: &Term, checks: &mut Vec<Check>) -> Result
         None => inspect(fetched.bytes()).map_or(World::Transport, |inspection| inspection.manifest.world),
     };
     let source = PluginSource::Bytes(fetched.bytes().into());
-    let loaded = test::sandbox(term)?.load(source, world).await;
+    let loaded = test::sandbox(term, subject.compile)?.load(source, world).await;
     loading(&loaded, checks);
     Ok(loaded.ok())
 }
@@ -173,7 +176,13 @@ async fn placed(plugin: &LoadedPlugin, settings: &TransportSettings, probe: bool
     });
     let granted = grants(&settings.allow, &settings.secrets, settings.memory, settings.kv);
     checks.push(match &granted {
-        Ok(_) => asks(plugin, settings),
+        Ok(granted) => {
+            let section = format!("transport.{}", settings.name);
+            match check_grants(plugin.manifest(), &section, granted, settings.instances) {
+                Ok(()) => asks(plugin, settings),
+                Err(error) => refused("grants", error.code(), &error),
+            }
+        }
         Err(error) => Check { name: "grants", status: "fail", detail: format!("{}: {error}", error.code()) },
     });
     let (Ok(_), Ok(granted), true) = (valid, granted, probe) else { return };

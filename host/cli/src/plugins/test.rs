@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use waybill_conformance::{Case, Check, Options, Report, SuiteError, Verdict};
-use waybill_sandbox::{PluginSource, Sandbox, SandboxError, SandboxOptions, World};
+use waybill_conformance::{Case, Check, Options, Report, Verdict};
+use waybill_sandbox::{CompileLimits, PluginSource, Sandbox, SandboxError, SandboxOptions, World};
 
 use super::project::{MANIFEST, Project};
 use super::{build, command};
@@ -29,12 +29,12 @@ pub async fn run(args: &Test, format: Format, term: &mut Term) -> Result<(), Cli
         })?,
         None => Vec::new(),
     };
-    let sandbox = sandbox(term)?;
+    let sandbox = sandbox(term, CompileLimits::default())?;
     term.say("running the suite; the first run of a component compiles it");
     let options = Options { cases, config, smoke: false };
     let report = waybill_conformance::run(&sandbox, &subject.source, subject.world, &options)
         .await
-        .map_err(|error| of_suite(&error))?;
+        .map_err(|error| of_sandbox(&error))?;
     show(&report, format, term)?;
     match report.failed() {
         0 => Ok(()),
@@ -43,24 +43,18 @@ pub async fn run(args: &Test, format: Format, term: &mut Term) -> Result<(), Cli
 }
 
 /// A sandbox for commands: the host's own cache is used, so that a component is compiled once. What plugins log is shown.
-pub(crate) fn sandbox(term: &Term) -> Result<Sandbox, CliError> {
+pub(crate) fn sandbox(term: &Term, limits: CompileLimits) -> Result<Sandbox, CliError> {
     if !term.quiet {
         let settings = LogSettings { level: LOG.into(), format: LogFormat::Text };
         logging::start(&settings, term.color_errors());
     }
-    Sandbox::new(SandboxOptions { cache_dir: cache_folder(), ..SandboxOptions::default() })
+    let compiler = super::compiler(limits, term);
+    Sandbox::new(SandboxOptions { cache_dir: cache_folder(), compiler, ..SandboxOptions::default() })
         .map_err(|error| of_sandbox(&error))
 }
 
 pub(crate) fn of_sandbox(error: &SandboxError) -> CliError {
     CliError::Host { code: error.code(), what: error.to_string(), exit: Exit::Failed }
-}
-
-pub(crate) fn of_suite(error: &SuiteError) -> CliError {
-    match error {
-        SuiteError::Load(error) => of_sandbox(error),
-        other => CliError::usage(other.to_string(), "see `waybill plugin test --help`"),
-    }
 }
 
 /// What is tested.

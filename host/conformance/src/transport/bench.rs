@@ -3,22 +3,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use parking_lot::Mutex;
 use waybill_core::message::Delivery;
-use waybill_core::port::kv::KvQuota;
 use waybill_core::port::transport::{CallError, ErrorKind, Outcome, OutcomeSink, Transport};
-use waybill_sandbox::{
-    Grants, LoadedPlugin, MemoryKv, SandboxError, SecretFailure, SecretProvider, SecretValue, TransportSettings,
-    WasmTransport,
-};
+use waybill_sandbox::{LoadedPlugin, MemoryKv, SandboxError, TransportSettings, WasmTransport};
 
 use crate::case::{Case, value_at_peer};
+use crate::endpoint::{CaseSecrets, grants};
 use crate::limits::{CALL_TIMEOUT, RECOVERY_PAUSE, RECOVERY_TRIES};
 use crate::outside::Outside;
 use crate::report::Verdict;
 use crate::sample;
 use crate::suite::failed;
+
+pub(super) use crate::endpoint::refused;
 
 /// The plugin under test and the case whose peer it talks to.
 pub(super) struct Bench {
@@ -30,16 +28,6 @@ pub(super) struct Bench {
 pub(super) struct Running {
     pub(super) transport: Arc<WasmTransport>,
     pub(super) outside: Outside,
-}
-
-/// Secrets of a case: the source is the value itself.
-struct CaseSecrets;
-
-#[async_trait]
-impl SecretProvider for CaseSecrets {
-    async fn read(&self, source: &str) -> Result<SecretValue, SecretFailure> {
-        Ok(SecretValue { bytes: source.as_bytes().to_vec(), expires_at: None })
-    }
 }
 
 /// Early results of a batch.
@@ -71,12 +59,9 @@ impl Bench {
     /// The case's settings with its peer at an address. Everything on loopback is granted, and what the case has of secrets.
     pub(super) fn settings(&self, peer: &str, generation: u32) -> Result<TransportSettings, SandboxError> {
         let head = &self.case.head;
-        let mut grants = Grants::none().allow(["tcp://127.0.0.1:*", "http://127.0.0.1:*", "https://127.0.0.1:*"])?;
-        grants.secrets = head.secrets.clone().into_iter().collect();
-        grants.kv = Some(KvQuota::default());
         Ok(TransportSettings {
             config: value_at_peer(&head.config, peer),
-            grants,
+            grants: grants(head, &self.plugin.manifest().ask)?,
             generation,
             secrets: Arc::new(CaseSecrets),
             kv: Some(Arc::new(MemoryKv::default())),
@@ -85,9 +70,7 @@ impl Bench {
     }
 
     pub(super) async fn outside(&self) -> Result<Outside, Verdict> {
-        Outside::start(self.case.peer.as_ref())
-            .await
-            .map_err(|error| failed(format!("the fake of the outside: {error}"), "free some ports and try again"))
+        crate::endpoint::outside(&self.case).await
     }
 
     /// Opens it with everything well outside.
@@ -121,11 +104,6 @@ impl Bench {
                 failed("a message of the case has an id, key or topic that can't be one", "correct the case")
             })
     }
-}
-
-/// `open` said no in a place where it should have said yes.
-pub(super) fn refused(error: SandboxError) -> Verdict {
-    failed(error, "make it open against the peer of the case, or correct the case")
 }
 
 /// Sends with a time.

@@ -12,17 +12,17 @@ mod life;
 mod sending;
 mod trouble;
 
-use waybill_sandbox::{PluginSource, Sandbox, World};
+use waybill_sandbox::{PluginSource, Sandbox, SandboxError, World};
 
+use crate::Options;
 use crate::case::{Case, CaseMessage, Head};
 use crate::report::Report;
 use crate::suite::Suite;
-use crate::{Options, SuiteError};
 
 use bench::Bench;
 
 /// Runs all checks.
-pub(crate) async fn run(sandbox: &Sandbox, source: &PluginSource, options: &Options) -> Result<Report, SuiteError> {
+pub(crate) async fn run(sandbox: &Sandbox, source: &PluginSource, options: &Options) -> Result<Report, SandboxError> {
     let plugin = sandbox.load(source.clone(), World::Transport).await?;
     let mut suite = Suite::new(plugin.inspection(), &options.cases);
     let case = options.cases.iter().find(|case| case.ends_well()).cloned();

@@ -4,7 +4,7 @@
 mod watch;
 
 use waybill_conformance::{Case, Options, Verdict};
-use waybill_sandbox::{PluginSource, Sandbox};
+use waybill_sandbox::{CompileLimits, PluginSource, Sandbox};
 
 use super::project::Project;
 use super::{build, test};
@@ -23,7 +23,7 @@ pub async fn run(args: &Dev, global: &Global, term: &mut Term) -> Result<(), Cli
     let root = Project::open(&args.dir)?.root;
     let host =
         args.transport.as_deref().map(|name| Client::new(global, term).map(|client| (client, name))).transpose()?;
-    let sandbox = test::sandbox(term)?;
+    let sandbox = test::sandbox(term, CompileLimits::default())?;
     let mut written = Written::default();
     loop {
         let before = Snapshot::of(&root, &written);
@@ -68,7 +68,7 @@ async fn smoke(project: &Project, sandbox: &Sandbox) -> Result<(), CliError> {
     let source = PluginSource::File(project.component());
     let report = waybill_conformance::run(sandbox, &source, project.manifest.world, &options)
         .await
-        .map_err(|error| test::of_suite(&error))?;
+        .map_err(|error| test::of_sandbox(&error))?;
     let failed = report.checks.iter().find_map(|check| match &check.verdict {
         Verdict::Failed { reason, fix } => Some(format!("{}: {reason}\n  fix {fix}", check.name)),
         Verdict::Passed { .. } | Verdict::NotApplicable { .. } => None,

@@ -1,0 +1,35 @@
+"""A handler: a paid order leaves a shipment. Change `shipment.py`."""
+
+import json
+from typing import List
+
+from wit_world import exports
+from wit_world.exports import handler_api as api
+from wit_world.imports import types
+
+from shipment import shipment
+
+
+class HandlerApi(exports.HandlerApi):
+    async def open(self, call: types.CallInfo, args: types.OpenArgs) -> types.Opened:
+        return types.Opened(None, None, None, 1, None, None, [], [])
+
+    async def handle(self, call: types.CallInfo, batch: List[api.Inbound]) -> List[api.Verdict]:
+        """One verdict a message, in order."""
+        return [handle_one(message) for message in batch]
+
+    async def close(self, call: types.CallInfo) -> None:
+        return None
+
+
+def handle_one(message: api.Inbound) -> api.Verdict:
+    try:
+        shipped = shipment(json.loads(message.payload.decode()))
+    except (ValueError, RecursionError) as error:
+        # Another try would read the same.
+        return api.Verdict_Poison(types.Fault("MY_PLUGIN.PAYLOAD", str(error), None, False, []))
+    payload = json.dumps(shipped).encode()
+    wanted = types.Outgoing(
+        None, "bus:shipments.wanted", None, [], "application/json", payload, None, None, None, None, []
+    )
+    return api.Verdict_Processed(api.Handled([wanted], [], []))

@@ -1,0 +1,94 @@
+"""A source: takes messages off a queue over HTTP. Change `queue_api.py` and the requests into what your sender speaks."""
+
+import json
+from typing import List
+
+from wit_world import exports
+from wit_world.exports import source_api as api
+from wit_world.imports import control, http, http_types, types
+from componentize_py_types import Err
+
+from queue_api import Unreadable, read, taken_off
+
+# Milliseconds of a call's time that are kept back, so that the last answer still reaches the host in time.
+MARGIN_MS = 250
+
+
+class State:
+    """What lives from `open` to `close`. Not in `SourceApi`: every call gets a fresh one of those."""
+
+    url = ""
+
+
+class SourceApi(exports.SourceApi):
+    async def open(self, call: types.CallInfo, args: types.OpenArgs) -> types.Opened:
+        # Valid by the schema in waybill-plugin.toml.
+        State.url = json.loads(args.config)["url"]
+        return types.Opened(None, None, None, 1, None, None, [], [])
+
+    async def pull(self, call: types.CallInfo, max: int, max_bytes: int, wait: int) -> api.Pulled:
+        [answer] = await http.send([request("GET", f"{State.url}?max={max}", call)])
+        status = getattr(answer.value, "status", 0)
+        try:
+            entries = read(status, getattr(answer.value, "body", b""))
+        except Unreadable as error:
+            fault = types.Fault("MY_PLUGIN.UNAVAILABLE", str(error), None, False, [])
+            raise Err(types.PluginError(types.ErrorKind.UNAVAILABLE, fault))
+        return api.Pulled([delivery(entry) for entry in entries], [], not entries, [])
+
+    async def settle(self, call: types.CallInfo, items: List[api.Settlement]) -> List[api.Settled]:
+        """One result an item, in order."""
+        return [await settle_one(call, item) for item in items]
+
+    async def health(self, call: types.CallInfo) -> types.HealthReport:
+        return types.HealthReport(types.Health.READY, None, [])
+
+    async def tick(self, call: types.CallInfo) -> None:
+        return None
+
+    async def close(self, call: types.CallInfo) -> None:
+        return None
+
+
+async def settle_one(call: types.CallInfo, item: api.Settlement) -> api.Settled:
+    if isinstance(item.disposition, api.Disposition_Ack):
+        [answer] = await http.send([request("DELETE", f"{State.url}/{item.token.decode()}", call)])
+        word, reason = taken_off(getattr(answer.value, "status", 0))
+        if word == "done":
+            return api.Settled_Done()
+        if word == "lost":
+            return api.Settled_Lost()
+        return api.Settled_Failed(types.Fault("MY_PLUGIN.SETTLE", reason, None, False, []))
+    if isinstance(item.disposition, api.Disposition_Release):
+        # It stays in the queue and comes again.
+        return api.Settled_Done()
+    return api.Settled_Failed(types.Fault("PLUGIN.UNSUPPORTED", "the queue can't do that", None, False, []))
+
+
+def request(method: str, url: str, call: types.CallInfo) -> http_types.Request:
+    timeout = max(1, control.remaining(call.id) - MARGIN_MS)
+    return http_types.Request(method, url, [], b"", timeout, None, [])
+
+
+def delivery(entry: dict) -> api.Delivery:
+    payload = json.dumps(entry["payload"], separators=(",", ":")).encode()
+    return api.Delivery(
+        token=entry["id"].encode(),
+        id=entry["id"],
+        position=None,
+        group=None,
+        topic=entry["topic"],
+        key=None,
+        headers=[],
+        content_type="application/json",
+        payload=payload,
+        tenant=None,
+        event_type=None,
+        correlation_id=None,
+        causation_id=None,
+        reply_to=None,
+        occurred_at=None,
+        delivery_count=None,
+        settle_within=None,
+        attributes=[],
+    )
