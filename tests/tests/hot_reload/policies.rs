@@ -148,13 +148,13 @@ async fn other_settings_go_the_same_way_and_several_slots_change_together_or_not
         (one.start(one.spec(SlotPolicy::default())).await, two.start(two.spec(SlotPolicy::default())).await);
     let mut changed = one.spec(SlotPolicy::default());
     changed.settings.instances = 3;
-    let staged = one.fleet.stage(changed.clone(), first.plugin()).await.unwrap();
+    let staged = one.fleet.stage(changed.clone(), first.plugin(), false).await.unwrap();
     let mut wrong = two.spec(SlotPolicy::default());
     wrong.settings.config = json!(7);
-    assert_eq!(two.fleet.stage(wrong, second.plugin()).await.unwrap_err().code(), "PLUGIN.CONFIG");
+    assert_eq!(two.fleet.stage(wrong, second.plugin(), false).await.unwrap_err().code(), "PLUGIN.CONFIG");
     drop(staged);
     assert_eq!((first.limits().lanes, first.life().live()), (1, Some(1)), "given up");
-    let staged = one.fleet.stage(changed, first.plugin()).await.unwrap();
+    let staged = one.fleet.stage(changed, first.plugin(), false).await.unwrap();
     one.fleet.swap(staged).await.unwrap();
     assert_eq!((first.limits().lanes, first.identity().generation), (3, 3));
 }

@@ -142,7 +142,15 @@ async fn load_backoff(fleet: &Fleet, plugin: &PluginSource, document: &Value) ->
 /// Loads the plugin of one transport and checks its settings.
 pub async fn prepare_one(fleet: &Fleet, settings: &TransportSettings) -> Result<Prepared, SwapError> {
     let source = source(&settings.plugin)?;
-    let loaded = fleet.load_for_start(&settings.name, &source, settings.sha256.as_deref()).await?;
+    let mut loaded = fleet.load_for_start(&settings.name, &source, settings.sha256.as_deref()).await?;
+    if let Some(fallback) = &loaded.fallback
+        && let Err(error) = check_config(loaded.plugin.manifest(), &settings.name, &settings.config)
+    {
+        // The configuration was written for the one that was rolled back: a transport that may fail beats a host that doesn't start.
+        tracing::error!(transport = %settings.name, code = "PLUGIN.REMEMBERED_BAD", %error, "{fallback}, but the configuration doesn't fit it: the one at its source is used all the same");
+        let plugin = fleet.load(&source, settings.sha256.as_deref(), World::Transport).await?;
+        loaded = ForStart { plugin, fallback: None };
+    }
     let plugin = &loaded.plugin;
     check_config(plugin.manifest(), &settings.name, &settings.config)?;
     if settings.provision && !plugin.provisions() {

@@ -12,7 +12,8 @@ use waybill_core::port::transact::{AuditEvent, TransactStore};
 use waybill_core::time::UnixMillis;
 use waybill_sandbox::Fleet;
 
-/// A fleet whose changes are audited, refused ones too.
+/// A fleet whose changes are audited, refused ones too. Cheap to clone.
+#[derive(Clone)]
 pub struct Audited {
     fleet: Fleet,
     store: Arc<dyn TransactStore>,
@@ -65,19 +66,41 @@ impl PluginService for Audited {
     }
 
     async fn reload(&self, transport: &str, change: PluginChange, actor: &str) -> Result<PluginChanged, PluginsError> {
-        let detail = json!({ "force": change.force });
-        let result = PluginService::reload(&self.fleet, transport, change, actor).await;
-        self.note("PluginReloaded", transport, actor, detail, result).await
+        let (this, transport, actor) = (self.clone(), transport.to_owned(), actor.to_owned());
+        to_the_end(async move {
+            let detail = json!({ "force": change.force });
+            let result = PluginService::reload(&this.fleet, &transport, change, &actor).await;
+            this.note("PluginReloaded", &transport, &actor, detail, result).await
+        })
+        .await
     }
 
     async fn roll_back(&self, transport: &str, reason: &str, actor: &str) -> Result<PluginChanged, PluginsError> {
-        let result = PluginService::roll_back(&self.fleet, transport, reason, actor).await;
-        self.note("PluginRolledBack", transport, actor, json!({ "reason": reason }), result).await
+        let (this, transport, reason, actor) =
+            (self.clone(), transport.to_owned(), reason.to_owned(), actor.to_owned());
+        to_the_end(async move {
+            let result = PluginService::roll_back(&this.fleet, &transport, &reason, &actor).await;
+            this.note("PluginRolledBack", &transport, &actor, json!({ "reason": reason }), result).await
+        })
+        .await
     }
 
     async fn upload(&self, transport: &str, upload: PluginUpload, actor: &str) -> Result<PluginChanged, PluginsError> {
-        let detail = json!({ "force": upload.change.force, "bytes": upload.component.len() });
-        let result = PluginService::upload(&self.fleet, transport, upload, actor).await;
-        self.note("PluginUploaded", transport, actor, detail, result).await
+        let (this, transport, actor) = (self.clone(), transport.to_owned(), actor.to_owned());
+        to_the_end(async move {
+            let detail = json!({ "force": upload.change.force, "bytes": upload.component.len() });
+            let result = PluginService::upload(&this.fleet, &transport, upload, &actor).await;
+            this.note("PluginUploaded", &transport, &actor, detail, result).await
+        })
+        .await
     }
+}
+
+/// Runs an act in a task of its own: what was begun is ended and audited, whether or not its caller waits.
+async fn to_the_end(
+    act: impl Future<Output = Result<PluginChanged, PluginsError>> + Send + 'static,
+) -> Result<PluginChanged, PluginsError> {
+    tokio::spawn(act)
+        .await
+        .unwrap_or_else(|ended| Err(PluginsError::Refused { code: "UNKNOWN.INTERNAL", reason: ended.to_string() }))
 }

@@ -10,8 +10,8 @@ use waybill_core::port::participant::Participant;
 use waybill_core::port::transport::{ErrorKind, Transport};
 use waybill_engine::{Engine, EngineConfig, Participants, Retries, Stores, SystemClock};
 use waybill_sandbox::{
-    EndpointSettings, Fleet, FleetOptions, ForStart, ParticipantLimits, PluginLimits, Sandbox,
-    SandboxError, SandboxOptions, TransportSettings, TransportSpec, WasmBackoff, WasmParticipant,
+    EndpointSettings, Fleet, FleetOptions, ForStart, ParticipantLimits, PluginLimits, Sandbox, SandboxError,
+    SandboxOptions, TransportSettings, TransportSpec, WasmBackoff, WasmParticipant,
 };
 use waybill_store::{OpenError, StoreConfig, SurrealStore};
 

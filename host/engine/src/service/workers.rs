@@ -183,7 +183,7 @@ impl Outbox {
         if tenants.is_some_and(|allowed| !allowed.contains(&message.tenant)) {
             return;
         }
-        if let Some(ask) = dedup::ask_of(&self.context, &message) {
+        if let Some(ask) = dedup::ask_of(&self.context.live(), &message) {
             let receipt = Receipt { broker_ref: receipt.clone(), ..Receipt::default() };
             dedup::conclude(&self.context, &[DedupEnd { ask, receipt: Some(receipt) }]).await;
         }

@@ -19,6 +19,7 @@ use waybill_core::time::UnixMillis;
 
 use super::Context;
 use super::dispatch::Call;
+use crate::live::Live;
 
 /// Attribute of a receipt that was taken over from an earlier delivery: the message that was delivered.
 pub(crate) const DEDUP_OF: &str = "dedup-of";
@@ -51,8 +52,7 @@ impl Reserved {
 }
 
 /// What a message asks of dedup, if its route wants that.
-pub(crate) fn ask_of(context: &Context, message: &Message) -> Option<DedupAsk> {
-    let live = context.live();
+pub(crate) fn ask_of(live: &Live, message: &Message) -> Option<DedupAsk> {
     let route = live.routing.routes.find(&message.topic)?;
     let key = DedupKey {
         tenant: message.tenant.clone(),
@@ -80,7 +80,7 @@ impl Call {
         }
         let all = self.sending.iter().enumerate();
         let asks: Vec<(usize, DedupAsk)> =
-            all.filter_map(|(index, sending)| Some((index, ask_of(&self.context, &sending.message)?))).collect();
+            all.filter_map(|(index, sending)| Some((index, ask_of(&self.live, &sending.message)?))).collect();
         if asks.is_empty() {
             return (Arc::default(), Vec::new());
         }

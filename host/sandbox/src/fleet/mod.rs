@@ -25,7 +25,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
-use tokio::sync::Mutex as AsyncMutex;
+use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
 use crate::engine::Sandbox;
 use crate::error::SandboxError;
@@ -91,8 +91,8 @@ struct Entry {
     slot: Slot,
     spec: Mutex<TransportSpec>,
     fallback: Mutex<Option<String>>,
-    /// Held from reading a source to the end of the swap.
-    reloading: AsyncMutex<()>,
+    /// Held from reading a source, or trying new settings, to the end of the swap.
+    reloading: Arc<AsyncMutex<()>>,
 }
 
 impl std::fmt::Debug for Fleet {
@@ -106,6 +106,8 @@ impl std::fmt::Debug for Fleet {
 pub struct StagedChange {
     staged: Staged,
     spec: TransportSpec,
+    /// Nothing else changes this transport meanwhile.
+    _alone: OwnedMutexGuard<()>,
 }
 
 impl Fleet {
@@ -119,6 +121,15 @@ impl Fleet {
     /// The plugin host that it loads with.
     pub fn sandbox(&self) -> &Sandbox {
         &self.0.sandbox
+    }
+
+    /// One that loads by another trust and another folder and has no transports: a configuration is tried with it before it is
+    /// in force.
+    #[must_use]
+    pub fn draft(&self, trust: Trust, folder: Option<PathBuf>) -> Self {
+        let (trust, folder) = (RwLock::new(trust), RwLock::new(folder));
+        let (sandbox, state) = (self.0.sandbox.clone(), self.0.state.clone());
+        Self(Arc::new(Inner { sandbox, trust, folder, state, entries: RwLock::default() }))
     }
 
     /// Changes whose signatures count and which folder is looked into, from the next load.
@@ -143,24 +154,31 @@ impl Fleet {
             slot: slot.clone(),
             spec: Mutex::new(spec),
             fallback: Mutex::new(loaded.fallback),
-            reloading: AsyncMutex::default(),
+            reloading: Arc::default(),
         });
         self.0.entries.write().insert(slot.name().to_owned(), entry);
         Ok((slot, opened))
     }
 
     /// Tries a transport's plugin with other settings beside the one that serves; see [`Slot::stage`]. Several can be tried
-    /// before any is made live.
-    pub async fn stage(&self, spec: TransportSpec, plugin: LoadedPlugin) -> Result<StagedChange, SwapError> {
+    /// before any is made live. No reload of these transports gets in between. With `force` also what was rolled back before,
+    /// or doesn't find its peer, is taken: to put back what served.
+    pub async fn stage(
+        &self,
+        spec: TransportSpec,
+        plugin: LoadedPlugin,
+        force: bool,
+    ) -> Result<StagedChange, SwapError> {
         let entry = self.entry(&spec.settings.name)?;
-        let options = StageOptions { policy: Some(spec.policy), ..StageOptions::default() };
+        let alone = Arc::clone(&entry.reloading).lock_owned().await;
+        let options = StageOptions { policy: Some(spec.policy), force, ..StageOptions::default() };
         let staged = entry.slot.stage(plugin, spec.settings.clone(), options).await?;
-        Ok(StagedChange { staged, spec })
+        Ok(StagedChange { staged, spec, _alone: alone })
     }
 
     /// Makes a tried change live; see [`Slot::swap`].
     pub async fn swap(&self, change: StagedChange) -> Result<Swapped, SwapError> {
-        let StagedChange { staged, spec } = change;
+        let StagedChange { staged, spec, _alone } = change;
         let entry = self.entry(&spec.settings.name)?;
         let swapped = entry.slot.swap(staged).await?;
         *entry.spec.lock() = spec;

@@ -97,9 +97,10 @@ impl Fleet {
     /// Tries a component, puts it where the transport's plugin comes from (a file of the plugins folder), and makes it live.
     pub async fn upload(&self, transport: &str, fetched: Fetched, reload: Reload) -> Result<Reloaded, SwapError> {
         let (fleet, entry) = (self.clone(), self.entry(transport)?);
-        let target = self.upload_target(transport, &entry)?;
+        let name = transport.to_owned();
         let work = tokio::spawn(async move {
             let _one = entry.reloading.lock().await;
+            let target = fleet.upload_target(&name, &entry)?;
             fleet.make_live(&entry, fetched, &reload, Some(target)).await
         });
         work.await.unwrap_or_else(|_| Err(SwapError::Closed { endpoint: transport.to_owned() }))

@@ -74,6 +74,10 @@ impl Transport for Pinned {
         let deadline = Instant::now() + timeout;
         let hold = self.held(deadline).await?;
         let left = deadline.saturating_duration_since(Instant::now());
+        if left < timeout / 2 {
+            // It waited for a place to open: what it would lack isn't the new generation's fault.
+            return Err(swapping());
+        }
         let result = hold.transport.send_batch(lane, batch, left, sink).await;
         self.slot.heard(hold.number, result.as_ref().err());
         result

@@ -82,7 +82,7 @@ async fn try_all(
             let (spec, loaded) = compose::spec(next, prepared, &host.store);
             let before = host.fleet.spec(&name).zip(host.fleet.slot(&name).map(|slot| slot.plugin()));
             let stops_first = spec.policy.reload == ReloadPolicy::StopStart;
-            let change = host.fleet.stage(spec, loaded.plugin).await.map_err(|error| of_swap(&name, &error))?;
+            let change = host.fleet.stage(spec, loaded.plugin, false).await.map_err(|error| of_swap(&name, &error))?;
             tried.push(Tried { name, change, before, stops_first });
         }
     }
@@ -93,8 +93,8 @@ async fn swap_all(host: &Host, tried: Vec<Tried>) -> Result<(), ReloadRefused> {
     let mut done: Vec<(String, Option<Before>)> = Vec::new();
     for Tried { name, change, before, .. } in tried {
         if let Err(error) = host.fleet.swap(change).await {
+            // It has gone back by itself.
             let refused = of_swap(&name, &error);
-            done.push((name, before));
             for (name, before) in done.into_iter().rev() {
                 put_back(host, &name, before).await;
             }
@@ -108,7 +108,7 @@ async fn swap_all(host: &Host, tried: Vec<Tried>) -> Result<(), ReloadRefused> {
 /// Has a transport serve as it did before.
 async fn put_back(host: &Host, name: &str, before: Option<Before>) {
     let Some((spec, plugin)) = before else { return };
-    let back = match host.fleet.stage(spec, plugin).await {
+    let back = match host.fleet.stage(spec, plugin, true).await {
         Ok(change) => host.fleet.swap(change).await.map(|_| ()),
         Err(error) => Err(error),
     };

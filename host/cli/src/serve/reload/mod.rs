@@ -96,10 +96,10 @@ impl Reloader {
         let next = self.host.source.read().map_err(|error| refused(error.code(), error.to_string(), false))?;
         let trust = |config: &Config| (plugins::trust(&config.plugins), config.plugins.folder.clone());
         let (keys, folder) = trust(&next);
-        self.host.fleet.configure(keys, folder);
-        let reloaded = self.put_in_force(&mut running, next, apply).await;
-        if !apply || reloaded.is_err() {
-            let (keys, folder) = trust(&running);
+        // Whose signatures count is part of the trial: nothing that is loaded meanwhile goes by it.
+        let draft = self.host.fleet.draft(keys.clone(), folder.clone());
+        let reloaded = self.put_in_force(&mut running, next, &draft, apply).await;
+        if apply && reloaded.is_ok() {
             self.host.fleet.configure(keys, folder);
         }
         if apply {
@@ -112,9 +112,10 @@ impl Reloader {
         &self,
         running: &mut Config,
         mut next: Config,
+        draft: &Fleet,
         apply: bool,
     ) -> Result<Reloaded, ReloadRefused> {
-        let prepared = plugins::prepare(&self.host.fleet, &next).await.map_err(|errors| of_plugins(&errors))?;
+        let prepared = plugins::prepare(draft, &next).await.map_err(|errors| of_plugins(&errors))?;
         // What a call may hold is part of what an instance is opened with.
         let same_calls =
             (running.outbox.batch, running.outbox.batch_bytes) == (next.outbox.batch, next.outbox.batch_bytes);
