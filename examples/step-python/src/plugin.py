@@ -14,11 +14,14 @@ from answers import Verdict, no_answer, refusal
 MARGIN_MS = 500
 
 
-class ParticipantApi(exports.ParticipantApi):
-    def __init__(self) -> None:
-        self.url = ""
-        self.token: Optional[str] = None
+class State:
+    """What lives from `open` to `close`. Not in `ParticipantApi`: every call gets a fresh one of those."""
 
+    url = ""
+    token: Optional[str] = None
+
+
+class ParticipantApi(exports.ParticipantApi):
     def steps(self) -> List[api.StepInfo]:
         return [
             api.StepInfo("reserve", True, True, "Holds goods for an order.", []),
@@ -27,8 +30,8 @@ class ParticipantApi(exports.ParticipantApi):
 
     async def open(self, call: types.CallInfo, args: types.OpenArgs) -> types.Opened:
         # Valid by the schema in waybill-plugin.toml.
-        self.url = json.loads(args.config)["url"].rstrip("/")
-        self.token = token()
+        State.url = json.loads(args.config)["url"].rstrip("/")
+        State.token = token()
         return types.Opened(None, None, None, 1, None, None, [], [])
 
     async def execute(self, call: types.CallInfo, name: str, context: api.StepContext, input: bytes) -> api.StepDone:
@@ -53,14 +56,14 @@ class ParticipantApi(exports.ParticipantApi):
     async def ask(self, call: types.CallInfo, method: str, path: str, context: api.StepContext, body) -> object:
         """The service's JSON, or the step's error."""
         headers = [("idempotency-key", context.idempotency_key), ("x-tenant", context.tenant)]
-        if self.token is not None:
-            headers.append(("authorization", f"Bearer {self.token}"))
+        if State.token is not None:
+            headers.append(("authorization", f"Bearer {State.token}"))
         payload = b""
         if body is not None:
             headers.append(("content-type", "application/json"))
             payload = json.dumps(body).encode()
         timeout = max(1, control.remaining(call.id) - MARGIN_MS)
-        request = http_types.Request(method, self.url + path, headers, payload, timeout, None, [])
+        request = http_types.Request(method, State.url + path, headers, payload, timeout, None, [])
         result = (await http.send([request]))[0].value
         if not hasattr(result, "status"):
             kind = type(result.error).__name__.removeprefix("NetError_").lower()
@@ -77,8 +80,8 @@ def answer(value: object) -> api.StepOutput:
 
 def decoded(data: bytes, what: str) -> dict:
     try:
-        value = json.loads(data)
-    except ValueError as error:
+        value = json.loads(data.decode())
+    except (ValueError, RecursionError) as error:
         raise failed(Verdict("permanent", "STOCK.INPUT", f"the {what} isn't JSON: {error}"))
     if not isinstance(value, dict):
         raise failed(Verdict("permanent", "STOCK.INPUT", f"the {what} isn't an object"))

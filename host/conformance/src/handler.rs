@@ -143,7 +143,7 @@ async fn odd_payloads(plugin: &LoadedPlugin, case: &Case) -> Seen {
     let (handler, _outside) = start(plugin, case).await?;
     let mut seen = Vec::new();
     let every_byte: Vec<u8> = (0..=255).collect();
-    for payload in [Vec::new(), b"null".to_vec(), b"[]".to_vec(), every_byte, vec![b'['; 20_000], vec![b'x'; 500_000]] {
+    for payload in [Vec::new(), b"null".to_vec(), b"[]".to_vec(), every_byte, vec![b'['; 500], vec![b'x'; 500_000]] {
         let message = batch(case, 1).into_iter().map(|message| Inbound { payload: payload.clone().into(), ..message });
         seen.extend(verdicts(&handler, message.collect()).await?.iter().map(word));
     }

@@ -193,7 +193,7 @@ async fn unknown(plugin: &LoadedPlugin, case: &Case) -> Seen {
 async fn odd_input(plugin: &LoadedPlugin, case: &Case) -> Seen {
     let (participant, _outside) = start(plugin, case).await?;
     let inputs: [Vec<u8>; 6] =
-        [b"null".to_vec(), b"{}".to_vec(), b"[]".to_vec(), b"\"".to_vec(), vec![0xff, 0xfe], vec![b'['; 20_000]];
+        [b"null".to_vec(), b"{}".to_vec(), b"[]".to_vec(), b"\"".to_vec(), vec![0xff, 0xfe], vec![b'['; 500]];
     let mut called = 0;
     for step in participant.steps() {
         for input in &inputs {
