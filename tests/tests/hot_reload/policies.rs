@@ -159,6 +159,11 @@ async fn other_settings_go_the_same_way_and_several_slots_change_together_or_not
     assert_eq!((first.limits().lanes, first.identity().generation), (3, 3));
 }
 
+async fn until_acked(slot: &Slot) {
+    let serving = async { while !send(slot, 2).await.is_ok_and(|outcomes| is_acked(&outcomes)) {} };
+    tokio::time::timeout(crate::support::PATIENCE, serving).await.expect("it serves");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn one_whose_calls_fail_gives_way_when_the_earlier_one_would_serve() {
     let (place, peer, other) = (Place::new(Trust::default()), Peer::start().await, Peer::start().await);
@@ -172,7 +177,8 @@ async fn one_whose_calls_fail_gives_way_when_the_earlier_one_would_serve() {
         }
     };
     tokio::time::timeout(crate::support::PATIENCE, failing).await.expect("it gives way");
-    assert!(is_acked(&send(&slot, 2).await.unwrap()));
+    // The decision is noted a moment before calls go the other way.
+    until_acked(&slot).await;
     assert_eq!(slot.life().record(swapped.number).unwrap().why.as_ref().unwrap().code, "PLUGIN.PROBATION_FAILED");
     assert_eq!(slot.life().bad_digests().count(), 0, "the component was the same");
 }
@@ -184,6 +190,8 @@ async fn when_the_peer_is_away_for_both_nothing_is_rolled_back() {
     place.put(&lines("2.0.0"));
     place.fleet.reload("orders", Reload::default()).await.unwrap();
     peer.stop();
+    let gone = async { while send(&slot, 0).await.is_ok_and(|outcomes| is_acked(&outcomes)) {} };
+    tokio::time::timeout(crate::support::PATIENCE, gone).await.expect("the peer goes");
     for number in 0..20 {
         assert!(!send(&slot, number).await.is_ok_and(|outcomes| is_acked(&outcomes)));
         tokio::time::sleep(Duration::from_millis(20)).await;
