@@ -24,6 +24,7 @@ folder = "plugins"
 [transport.hook]
 plugin = "my-transport"
 config = { url = "http://127.0.0.1:9/in" }
+allow = { http = ["http://127.0.0.1:9"] }
 
 [[route]]
 match = "bus:**"
