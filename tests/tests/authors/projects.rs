@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::support::{copied, json, program, project, waybill, well};
+use crate::support::{copied, fails, json, program, project, waybill, well};
 
 /// The repository's author's crate: most Rust projects use it in place, so that it is compiled once.
 fn sdk() -> String {
@@ -91,6 +91,21 @@ fn a_participant_in_rust() {
 #[test]
 fn a_participant_in_javascript() {
     whole_way("participant", "js", &[]);
+    // In the place that a configuration gives it.
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("authors/js-participant");
+    std::fs::write(dir.join("waybill.toml"), "[participant.steps]\nplugin = \"my-participant.wasm\"\n").unwrap();
+    let check = |arguments: &[&str]| {
+        let mut command = waybill(&["plugin", "check", "-o", "json"]);
+        command.args(arguments).current_dir(&dir);
+        command
+    };
+    for arguments in [&["steps"][..], &["my-participant.wasm", "--participant", "steps"]] {
+        let checks = json(&well(&mut check(arguments)));
+        let checked = |name: &str| checks.as_array().unwrap().iter().any(|item| item["name"] == name);
+        assert!(checked("config") && checked("grants"), "{checks:#}");
+    }
+    let said = fails(&mut check(&["stepz"]), 2);
+    assert!(said.contains("participants: steps"), "{said}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 use waybill_core::port::transport::{Outcome, Transport as _};
 use waybill_sandbox::{
-    Grants, Phase, Reload, ReloadPolicy, Reloaded, Slot, SlotPolicy, StageOptions, TransportSettings, Trust,
+    Fetched, Grants, Phase, Reload, ReloadPolicy, Reloaded, Slot, SlotPolicy, StageOptions, TransportSettings, Trust,
 };
 use waybill_tests::guests;
 
@@ -116,6 +116,32 @@ async fn by_stop_start_the_old_one_comes_back_when_the_new_one_doesnt_open() {
     assert_eq!(phase_of(&slot, number), Some(Phase::Rejected));
     assert!(is_acked(&send(&slot, 2).await.unwrap()), "the old one serves again");
     assert_eq!((slot.life().live(), peer.lines()), (Some(1), 2));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_component_that_was_handed_over_and_doesnt_open_isnt_left_for_the_next_start() {
+    // The first generation and the trial of the second reach their peer, and nobody after them.
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let serving = tokio::spawn(async move {
+        let one = listener.accept().await.unwrap();
+        (one, listener.accept().await.unwrap())
+    });
+    let place = Place::new(Trust::default());
+    place.put(&lines("1.0.0"));
+    let policy = SlotPolicy { reload: ReloadPolicy::StopStart, ..SlotPolicy::default() };
+    let mut spec = place.spec(policy);
+    spec.settings = TransportSettings {
+        config: json!({ "address": address }),
+        grants: Grants::none().allow(["tcp://127.0.0.1:*"]).unwrap(),
+        ..TransportSettings::new("orders")
+    };
+    let _slot = place.start(spec).await;
+    let upload = Fetched::new(lines("2.0.0"), None);
+    let error = place.fleet.upload("orders", upload, Reload::default()).await.unwrap_err();
+    assert_eq!(error.code(), "PLUGIN.OPEN_FAILED", "{error}");
+    assert!(serving.is_finished(), "the second was tried before");
+    assert_eq!(std::fs::read(place.file()).unwrap(), lines("1.0.0"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

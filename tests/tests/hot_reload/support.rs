@@ -77,6 +77,12 @@ pub fn good(version: &str) -> Vec<u8> {
     component(guests::MIRRORS, version)
 }
 
+/// What came with the binary.
+pub fn bundled() -> &'static [u8] {
+    static BUNDLED: LazyLock<Vec<u8>> = LazyLock::new(|| good("0.9.0"));
+    &BUNDLED
+}
+
 /// Replaces a file as a careful deployment does.
 pub fn put(path: &Path, bytes: &[u8]) {
     let beside = path.with_extension("new");
@@ -100,7 +106,8 @@ impl Place {
         let plugins = folder.path().join("plugins");
         std::fs::create_dir_all(&plugins).unwrap();
         let state = Some(folder.path().join("state"));
-        let fleet = Fleet::new(sandbox(), FleetOptions { trust, folder: Some(plugins), state }).unwrap();
+        let options = FleetOptions { trust, folder: Some(plugins), bundled: vec![bundled()], state };
+        let fleet = Fleet::new(sandbox(), options).unwrap();
         Self { folder, fleet }
     }
 

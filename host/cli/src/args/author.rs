@@ -118,12 +118,15 @@ pub struct Test {
     after_help = "Examples:\n  waybill plugin check my-broker.wasm\n  waybill plugin check orders --config waybill.toml --probe      the plugin of [transport.orders]\n  waybill plugin check new.wasm --transport orders --probe       a new one in its place\n\nThe exit code is 1 if a check failed."
 )]
 pub struct Check {
-    /// A component, a bundled plugin's name, or the name of a transport in the configuration
-    #[arg(value_name = "FILE|NAME|TRANSPORT")]
+    /// A component, a bundled plugin's name, or the name of a transport or participant in the configuration
+    #[arg(value_name = "FILE|NAME|TRANSPORT|PARTICIPANT")]
     pub plugin: String,
     /// Check it in the place of this transport's plugin
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", conflicts_with = "participant")]
     pub transport: Option<String>,
+    /// Check it in the place of this participant's plugin
+    #[arg(long, value_name = "NAME")]
+    pub participant: Option<String>,
     /// Also open it once beside what serves, and ask how it is
     #[arg(long)]
     pub probe: bool,

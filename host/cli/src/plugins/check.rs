@@ -9,7 +9,7 @@ use waybill_sandbox::{
 use super::{grants, test};
 use crate::args::Format;
 use crate::args::author::Check as Arguments;
-use crate::config::{Config, TransportSettings};
+use crate::config::{Config, ParticipantSettings, TransportSettings};
 use crate::exit::CliError;
 use crate::output::{self, View, column, size, text};
 use crate::setup;
@@ -45,8 +45,8 @@ pub async fn run(args: &Arguments, format: Format, term: &mut Term) -> Result<()
     let subject = subject(args, term)?;
     let mut checks = Vec::new();
     if let Some(plugin) = load(&subject, term, &mut checks).await? {
-        match &subject.settings {
-            Some(settings) => placed(&plugin, settings, args.probe, &mut checks).await,
+        match &subject.place {
+            Some(place) => placed(&plugin, place, args.probe, &mut checks).await,
             None if args.probe => checks.push(Check {
                 name: "probe",
                 status: "fail",
@@ -68,7 +68,7 @@ pub async fn run(args: &Arguments, format: Format, term: &mut Term) -> Result<()
 /// What is checked, and in which place.
 struct Subject {
     component: ComponentSource,
-    settings: Option<TransportSettings>,
+    place: Option<Place>,
     trust: Trust,
     /// Bounds of compiling.
     compile: CompileLimits,
@@ -76,27 +76,82 @@ struct Subject {
     pin: Option<String>,
 }
 
+/// A transport or a participant of the configuration: what a plugin gets there.
+struct Place {
+    world: World,
+    /// `transport.NAME` or `participant.NAME`.
+    section: String,
+    name: String,
+    config: Value,
+    allow: Vec<String>,
+    secrets: Vec<(String, String)>,
+    memory: Option<u64>,
+    kv: Option<u64>,
+    instances: u32,
+}
+
+impl From<&TransportSettings> for Place {
+    fn from(of: &TransportSettings) -> Self {
+        Self {
+            world: World::Transport,
+            section: format!("transport.{}", of.name),
+            name: of.name.clone(),
+            config: of.config.clone(),
+            allow: of.allow.clone(),
+            secrets: of.secrets.clone(),
+            memory: of.memory,
+            kv: of.kv,
+            instances: of.instances,
+        }
+    }
+}
+
+impl From<&ParticipantSettings> for Place {
+    fn from(of: &ParticipantSettings) -> Self {
+        Self {
+            world: World::Participant,
+            section: format!("participant.{}", of.name),
+            name: of.name.clone(),
+            config: of.config.clone(),
+            allow: of.allow.clone(),
+            secrets: of.secrets.clone(),
+            memory: of.memory,
+            kv: of.kv,
+            instances: of.instances,
+        }
+    }
+}
+
 fn subject(args: &Arguments, term: &Term) -> Result<Subject, CliError> {
     let config = setup::configuration(&args.config, Vec::new(), term)?;
     let trust = super::trust(&config.plugins);
     let compile = super::compile_limits(&config.plugins);
     let named = waybill_bundled::find(&args.plugin);
-    let component = || match named {
+    let is_component = args.plugin.ends_with(".wasm") || named.is_some();
+    let place = match (&args.transport, &args.participant) {
+        (Some(name), _) => Some(Place::from(transport(&config, name)?)),
+        (None, Some(name)) => Some(Place::from(participant(&config, name)?)),
+        (None, None) if is_component => None,
+        (None, None) => return in_its_place(&args.plugin, &config, trust, compile),
+    };
+    let component = match named {
         Some(bundled) => ComponentSource::Bundled { name: args.plugin.clone(), component: bundled.component },
         None => ComponentSource::File(args.plugin.clone().into()),
     };
-    let is_component = args.plugin.ends_with(".wasm") || named.is_some();
-    match &args.transport {
-        Some(name) => {
-            Ok(Subject { component: component(), settings: Some(transport(&config, name)?), trust, compile, pin: None })
+    Ok(Subject { component, place, trust, compile, pin: None })
+}
+
+/// The plugin that the configuration names for a transport or a participant.
+fn in_its_place(name: &str, config: &Config, trust: Trust, compile: CompileLimits) -> Result<Subject, CliError> {
+    let (plugin, pin, place) = match participant(config, name) {
+        Ok(settings) => (&settings.plugin, None, Place::from(settings)),
+        Err(_) => {
+            let settings = transport(config, name)?;
+            (&settings.plugin, settings.sha256.clone(), Place::from(settings))
         }
-        None if is_component => Ok(Subject { component: component(), settings: None, trust, compile, pin: None }),
-        None => {
-            let settings = transport(&config, &args.plugin)?;
-            let component = super::source(&settings.plugin).map_err(|error| test::of_sandbox(&error))?;
-            Ok(Subject { component, pin: settings.sha256.clone(), settings: Some(settings), trust, compile })
-        }
-    }
+    };
+    let component = super::source(plugin).map_err(|error| test::of_sandbox(&error))?;
+    Ok(Subject { component, pin, place: Some(place), trust, compile })
 }
 
 /// Fetches, verifies and loads; none if one of them said no.
@@ -113,8 +168,8 @@ async fn load(subject: &Subject, term: &Term, checks: &mut Vec<Check>) -> Result
         Ok(state) => checks.push(Check { name, status: "ok", detail: state.words() }),
         Err(error) => checks.push(refused(name, error.code(), &error)),
     }
-    let world = match &subject.settings {
-        Some(_) => World::Transport,
+    let world = match &subject.place {
+        Some(place) => place.world,
         // What can't be read is told by the first step.
         None => inspect(fetched.bytes()).map_or(World::Transport, |inspection| inspection.manifest.world),
     };
@@ -128,14 +183,22 @@ fn refused(name: &'static str, code: &str, error: &dyn std::fmt::Display) -> Che
     Check { name, status: "fail", detail: format!("{code}: {error}") }
 }
 
-fn transport(config: &Config, name: &str) -> Result<TransportSettings, CliError> {
-    config.transports.iter().find(|settings| settings.name == name).cloned().ok_or_else(|| {
-        let names: Vec<&str> = config.transports.iter().map(|settings| settings.name.as_str()).collect();
-        CliError::usage(
-            format!("{name:?} is neither a .wasm, nor bundled, nor a transport of the configuration"),
-            format!("transports are {}; choose another file with --config", names.join(", ")),
-        )
-    })
+fn transport<'a>(config: &'a Config, name: &str) -> Result<&'a TransportSettings, CliError> {
+    config.transports.iter().find(|settings| settings.name == name).ok_or_else(|| unknown(config, name))
+}
+
+fn participant<'a>(config: &'a Config, name: &str) -> Result<&'a ParticipantSettings, CliError> {
+    config.participants.iter().find(|settings| settings.name == name).ok_or_else(|| unknown(config, name))
+}
+
+fn unknown(config: &Config, name: &str) -> CliError {
+    let listed = |names: Vec<&str>| if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    let transports = listed(config.transports.iter().map(|settings| settings.name.as_str()).collect());
+    let participants = listed(config.participants.iter().map(|settings| settings.name.as_str()).collect());
+    CliError::usage(
+        format!("{name:?} is neither a .wasm, nor bundled, nor a transport or participant of the configuration"),
+        format!("transports: {transports}; participants: {participants}; choose another file with --config"),
+    )
 }
 
 /// The steps up to a linked component: all before the one that refused it are well.
@@ -167,31 +230,33 @@ fn well(step: &str, plugin: Option<&LoadedPlugin>) -> String {
 }
 
 /// What depends on the place: configuration, grants, and whether it opens there.
-async fn placed(plugin: &LoadedPlugin, settings: &TransportSettings, probe: bool, checks: &mut Vec<Check>) {
+async fn placed(plugin: &LoadedPlugin, place: &Place, probe: bool, checks: &mut Vec<Check>) {
     let name = "config";
-    let valid = check_config(plugin.manifest(), &settings.name, &settings.config);
+    let valid = check_config(plugin.manifest(), &place.name, &place.config);
     checks.push(match &valid {
         Ok(_) => Check { name, status: "ok", detail: "valid by its schema".into() },
         Err(error) => Check { name, status: "fail", detail: format!("{}: {error}", error.code()) },
     });
-    let granted = grants(&settings.allow, &settings.secrets, settings.memory, settings.kv);
+    let granted = grants(&place.allow, &place.secrets, place.memory, place.kv);
     checks.push(match &granted {
-        Ok(granted) => {
-            let section = format!("transport.{}", settings.name);
-            match check_grants(plugin.manifest(), &section, granted, settings.instances) {
-                Ok(()) => asks(plugin, settings),
-                Err(error) => refused("grants", error.code(), &error),
-            }
-        }
+        Ok(granted) => match check_grants(plugin.manifest(), &place.section, granted, place.instances) {
+            Ok(()) => asks(plugin, place),
+            Err(error) => refused("grants", error.code(), &error),
+        },
         Err(error) => Check { name: "grants", status: "fail", detail: format!("{}: {error}", error.code()) },
     });
     let (Ok(_), Ok(granted), true) = (valid, granted, probe) else { return };
+    if place.world != World::Transport {
+        let detail = "only transports are probed; `waybill plugin call` runs a step of a participant".into();
+        checks.push(Check { name: "probe", status: "fail", detail });
+        return;
+    }
     let probed = WasmTransport::probe(
         plugin.clone(),
         waybill_sandbox::TransportSettings {
-            config: settings.config.clone(),
+            config: place.config.clone(),
             grants: granted,
-            ..waybill_sandbox::TransportSettings::new(&settings.name)
+            ..waybill_sandbox::TransportSettings::new(&place.name)
         },
     );
     checks.push(match probed.await {
@@ -204,25 +269,25 @@ async fn placed(plugin: &LoadedPlugin, settings: &TransportSettings, probe: bool
 }
 
 /// What it asks for and isn't granted: it will be told `denied` there.
-fn asks(plugin: &LoadedPlugin, settings: &TransportSettings) -> Check {
+fn asks(plugin: &LoadedPlugin, place: &Place) -> Check {
     let ask = &plugin.manifest().ask;
     let mut missing = Vec::new();
-    if !ask.net.is_empty() && !settings.allow.iter().any(|peer| peer.starts_with("tcp://")) {
+    if !ask.net.is_empty() && !place.allow.iter().any(|peer| peer.starts_with("tcp://")) {
         missing.push("peers for net: allow = { net = [\"tcp://HOST:PORT\"] }".to_owned());
     }
-    if !ask.http.is_empty() && !settings.allow.iter().any(|peer| peer.starts_with("http")) {
+    if !ask.http.is_empty() && !place.allow.iter().any(|peer| peer.starts_with("http")) {
         missing.push("peers for http: allow = { http = [\"https://HOST\"] }".to_owned());
     }
-    for secret in ask.secrets.iter().filter(|secret| !settings.secrets.iter().any(|(name, _)| name == *secret)) {
+    for secret in ask.secrets.iter().filter(|secret| !place.secrets.iter().any(|(name, _)| name == *secret)) {
         missing.push(format!("the secret {secret}: secrets = {{ {secret} = \"env:NAME\" }}"));
     }
-    if ask.kv && settings.kv.is_none() {
+    if ask.kv && place.kv.is_none() {
         missing.push("durable state: allow = { kv = \"1MiB\" }".to_owned());
     }
     let name = "grants";
     if missing.is_empty() {
         return Check { name, status: "ok", detail: "everything it asks for".into() };
     }
-    let detail = format!("not granted in [transport.{}]:\n{}", settings.name, missing.join("\n"));
+    let detail = format!("not granted in [{}]:\n{}", place.section, missing.join("\n"));
     Check { name, status: "warn", detail }
 }

@@ -29,7 +29,9 @@ pub fn fleet(config: &Config, term: &Term) -> Result<Fleet, SandboxError> {
     let compiler = plugins::compiler(plugins::compile_limits(settings), term);
     let options = SandboxOptions { cache_dir: settings.cache.clone(), compiler, ..SandboxOptions::default() };
     let state = settings.cache.as_ref().map(|cache| cache.join(STATE_FOLDER));
-    let options_of_fleet = FleetOptions { trust: plugins::trust(settings), folder: settings.folder.clone(), state };
+    let bundled = waybill_bundled::all().iter().map(|bundled| bundled.component).collect();
+    let (trust, folder) = (plugins::trust(settings), settings.folder.clone());
+    let options_of_fleet = FleetOptions { trust, folder, bundled, state };
     Fleet::new(Sandbox::new(options)?, options_of_fleet)
 }
 

@@ -32,7 +32,7 @@ use crate::error::SandboxError;
 use crate::load::LoadedPlugin;
 use crate::slot::{Forgetful, Slot, SlotMemory, SlotPolicy, StageOptions, Staged, SwapError, Swapped};
 use crate::transport::TransportSettings;
-use crate::verify::Trust;
+use crate::verify::{Trust, verify};
 
 pub use reload::{Reload, Reloaded};
 pub use source::ComponentSource;
@@ -46,6 +46,8 @@ pub struct FleetOptions {
     pub trust: Trust,
     /// Folder of plugins that are named, not bundled: `acme` is `<folder>/acme.wasm`.
     pub folder: Option<PathBuf>,
+    /// Components that came with this binary: a last good one of them is found again after a restart.
+    pub bundled: Vec<&'static [u8]>,
     /// Folder for what survives a restart; none = nothing does. Made with mode 0700 if it is missing.
     pub state: Option<PathBuf>,
 }
@@ -83,7 +85,10 @@ struct Inner {
     trust: RwLock<Trust>,
     folder: RwLock<Option<PathBuf>>,
     state: Option<Arc<StateFolder>>,
+    bundled: Vec<&'static [u8]>,
     entries: RwLock<BTreeMap<String, Arc<Entry>>>,
+    /// What was found in the plugins folder.
+    looked: Mutex<source::Looked>,
 }
 
 /// One transport of it.
@@ -115,7 +120,16 @@ impl Fleet {
     pub fn new(sandbox: Sandbox, options: FleetOptions) -> Result<Self, SandboxError> {
         let state = options.state.map(StateFolder::open).transpose()?.map(Arc::new);
         let (trust, folder) = (RwLock::new(options.trust), RwLock::new(options.folder));
-        Ok(Self(Arc::new(Inner { sandbox, trust, folder, state, entries: RwLock::default() })))
+        let bundled = options.bundled;
+        Ok(Self(Arc::new(Inner {
+            sandbox,
+            trust,
+            folder,
+            state,
+            bundled,
+            entries: RwLock::default(),
+            looked: Mutex::default(),
+        })))
     }
 
     /// The plugin host that it loads with.
@@ -128,14 +142,28 @@ impl Fleet {
     #[must_use]
     pub fn draft(&self, trust: Trust, folder: Option<PathBuf>) -> Self {
         let (trust, folder) = (RwLock::new(trust), RwLock::new(folder));
-        let (sandbox, state) = (self.0.sandbox.clone(), self.0.state.clone());
-        Self(Arc::new(Inner { sandbox, trust, folder, state, entries: RwLock::default() }))
+        let (sandbox, state, bundled) = (self.0.sandbox.clone(), self.0.state.clone(), self.0.bundled.clone());
+        Self(Arc::new(Inner {
+            sandbox,
+            trust,
+            folder,
+            state,
+            bundled,
+            entries: RwLock::default(),
+            looked: Mutex::default(),
+        }))
     }
 
-    /// Changes whose signatures count and which folder is looked into, from the next load.
-    pub fn configure(&self, trust: Trust, folder: Option<PathBuf>) {
-        *self.0.trust.write() = trust;
+    /// Changes whose signatures count and which folder is looked into, from the next load. What serves goes on; an earlier
+    /// generation that nobody trusted vouches for any more can't come back.
+    pub async fn configure(&self, trust: Trust, folder: Option<PathBuf>) {
+        *self.0.trust.write() = trust.clone();
         *self.0.folder.write() = folder;
+        self.0.looked.lock().clear();
+        let slots: Vec<Slot> = self.0.entries.read().values().map(|entry| entry.slot.clone()).collect();
+        for slot in slots {
+            slot.keep_previous_if(|component| Ok(verify(component, &trust, None).map(|_| ())?)).await;
+        }
     }
 
     /// Starts a transport with a plugin of [`Self::load_for_start`] and keeps it, however its first `open`s went. Errors only

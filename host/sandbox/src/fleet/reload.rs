@@ -1,5 +1,6 @@
 //! From a source to a live generation.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use super::{ComponentSource, Entry, Fleet, ForStart};
@@ -53,7 +54,7 @@ impl Fleet {
             let plugin = self.load_fetched(fetched, sha256, World::Transport).await?;
             return Ok(ForStart { plugin, fallback: None });
         };
-        let good = state.and_then(|state| state.read_good(transport));
+        let good = state.and_then(|state| state.read_good(transport, &self.0.bundled));
         let what = format!(
             "the component at {} ({}) was rolled back on {} ({}: {})",
             source.words(),
@@ -145,12 +146,19 @@ impl Fleet {
         };
         // A refusal by the slot itself has been noted; noting it again changes nothing.
         let staged = staged.inspect_err(|error| slot.refuse(number, error))?;
-        if let Some(path) = put {
-            let written = tokio::task::spawn_blocking(move || put_in_place(&path, &fetched)).await;
-            let written = written.unwrap_or_else(|_| Err(SwapError::Closed { endpoint: slot.name().to_owned() }));
-            written.inspect_err(|error| slot.refuse(number, error))?;
-        }
-        let swapped = slot.swap(staged).await?;
+        let before = match put {
+            Some(path) => Some(exchange(slot, path, fetched).await.inspect_err(|error| slot.refuse(number, error))?),
+            None => None,
+        };
+        let swapped = match slot.swap(staged).await {
+            Ok(swapped) => swapped,
+            Err(error) => {
+                if let Some(before) = before {
+                    before.put_back(slot).await;
+                }
+                return Err(error);
+            }
+        };
         *entry.fallback.lock() = None;
         Ok(Reloaded::Live(swapped))
     }
@@ -187,16 +195,56 @@ async fn fetch(source: &ComponentSource) -> Result<Fetched, SwapError> {
     Ok(fetching.map_err(ended)??)
 }
 
+/// What lay in a transport's file before another component took its place.
+struct Before {
+    path: PathBuf,
+    /// None = no file.
+    component: Option<Fetched>,
+}
+
+/// Puts a component in place and keeps what lay there.
+async fn exchange(slot: &Slot, path: PathBuf, fetched: Fetched) -> Result<Before, SwapError> {
+    let work = tokio::task::spawn_blocking(move || {
+        // What can't be read couldn't be loaded either, and needn't come back.
+        let component = Fetched::read(&path).ok();
+        put_in_place(&path, &fetched)?;
+        Ok(Before { path, component })
+    });
+    work.await.unwrap_or_else(|_| Err(SwapError::Closed { endpoint: slot.name().to_owned() }))
+}
+
+impl Before {
+    /// The new one never became live: what a restart finds is what served.
+    async fn put_back(self, slot: &Slot) {
+        let shown = self.path.display().to_string();
+        let work = tokio::task::spawn_blocking(move || match &self.component {
+            Some(component) => put_in_place(&self.path, component),
+            None => {
+                let gone = std::fs::remove_file(&self.path).and(std::fs::remove_file(signature_path(&self.path)));
+                gone.or_else(|error| if error.kind() == ErrorKind::NotFound { Ok(()) } else { Err(error) })
+                    .map_err(|error| write_error(&self.path, &error))
+            }
+        });
+        let put = work.await.unwrap_or_else(|_| Err(SwapError::Closed { endpoint: slot.name().to_owned() }));
+        if let Err(error) = put {
+            tracing::error!(transport = slot.name(), path = shown, code = error.code(), %error, "the component that was refused is still in its file: a restart would load it");
+        }
+    }
+}
+
+fn write_error(path: &Path, error: &std::io::Error) -> SwapError {
+    SandboxError::Write { path: path.display().to_string(), cause: error.to_string() }.into()
+}
+
 /// Writes a component and its signature beside their places and renames them into place: a reader sees all of one or the
 /// other. The signature goes first; a component that doesn't fit it yet is refused, not loaded.
 fn put_in_place(path: &Path, fetched: &Fetched) -> Result<(), SwapError> {
-    let failed =
-        |error: std::io::Error| SandboxError::Write { path: path.display().to_string(), cause: error.to_string() };
+    let failed = |error: std::io::Error| write_error(path, &error);
     let signature = signature_path(path);
     match fetched.signature() {
         Some(text) => super::state::write_whole(&signature, text.as_bytes()).map_err(failed)?,
         None => match std::fs::remove_file(&signature) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error).into()),
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
             _ => {}
         },
     }

@@ -1,13 +1,15 @@
 //! Where a component comes from.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use waybill_core::port::plugins::RefusedFile;
 
 use super::Fleet;
 use crate::error::SandboxError;
 use crate::load::inspect;
-use crate::verify::{Fetched, Trust, verify};
+use crate::verify::{Fetched, Trust, signature_path, verify};
 
 /// Files of the plugins folder that are looked at.
 const FOLDER_FILES_MAX: usize = 256;
@@ -57,11 +59,30 @@ impl Fleet {
     pub(super) async fn refused_files(&self) -> Vec<RefusedFile> {
         let Some(folder) = self.0.folder.read().clone() else { return Vec::new() };
         let trust = self.0.trust.read().clone();
-        tokio::task::spawn_blocking(move || look_through(&folder, &trust)).await.unwrap_or_default()
+        let fleet = self.clone();
+        let looking = move || look_through(&folder, &trust, &mut fleet.0.looked.lock());
+        tokio::task::spawn_blocking(looking).await.unwrap_or_default()
     }
 }
 
-fn look_through(folder: &Path, trust: &Trust) -> Vec<RefusedFile> {
+/// What was found in the plugins folder, by file: nothing is read and verified again before it changes.
+pub(super) type Looked = BTreeMap<PathBuf, (Stamp, Option<RefusedFile>)>;
+
+/// Tells that a component or its signature was changed: their sizes and times.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Stamp([Option<(u64, SystemTime)>; 2]);
+
+impl Stamp {
+    fn of(path: &Path) -> Self {
+        let one = |path: &Path| {
+            let metadata = std::fs::metadata(path).ok()?;
+            Some((metadata.len(), metadata.modified().ok()?))
+        };
+        Self([one(path), one(&signature_path(path))])
+    }
+}
+
+fn look_through(folder: &Path, trust: &Trust, looked: &mut Looked) -> Vec<RefusedFile> {
     let whole = |error: &std::io::Error| RefusedFile {
         file: ".".to_owned(),
         code: "PLUGIN.READ".to_owned(),
@@ -74,7 +95,16 @@ fn look_through(folder: &Path, trust: &Trust) -> Vec<RefusedFile> {
     let mut paths: Vec<PathBuf> =
         entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| !is_beside(path)).collect();
     paths.sort();
-    paths.iter().take(FOLDER_FILES_MAX).filter_map(|path| judge(path, trust)).collect()
+    paths.truncate(FOLDER_FILES_MAX);
+    looked.retain(|path, _| paths.binary_search(path).is_ok());
+    for path in paths {
+        let stamp = Stamp::of(&path);
+        if looked.get(&path).is_none_or(|(before, _)| *before != stamp) {
+            let judged = judge(&path, trust);
+            looked.insert(path, (stamp, judged));
+        }
+    }
+    looked.values().filter_map(|(_, refused)| refused.clone()).collect()
 }
 
 /// What belongs to a component, or is being written.
@@ -118,7 +148,8 @@ mod tests {
         write(".hidden.wasm", b"being written");
         write("core.wasm.sig", b"ed25519 a b");
         std::fs::create_dir(folder.path().join("folder.wasm")).unwrap();
-        let refused = look_through(folder.path(), &Trust::default());
+        let mut looked = Looked::default();
+        let refused = look_through(folder.path(), &Trust::default(), &mut looked);
         let codes: Vec<(&str, &str)> = refused.iter().map(|file| (file.file.as_str(), file.code.as_str())).collect();
         assert_eq!(
             codes,
@@ -129,6 +160,14 @@ mod tests {
                 ("text.wasm", "PLUGIN.NOT_A_COMPONENT"),
             ]
         );
-        assert_eq!(look_through(&folder.path().join("none"), &Trust::default()).len(), 1);
+        assert_eq!(look_through(&folder.path().join("none"), &Trust::default(), &mut looked).len(), 1);
+
+        // What changes is looked at again, and what is gone is forgotten.
+        assert_eq!(look_through(folder.path(), &Trust::default(), &mut looked), refused);
+        write("text.wasm", b"\0asm\x01\0\0\0 and more");
+        std::fs::remove_file(folder.path().join("notes.txt")).unwrap();
+        let after = look_through(folder.path(), &Trust::default(), &mut looked);
+        assert_eq!(after.len(), 3);
+        assert_ne!(after.last().unwrap().reason, refused.last().unwrap().reason);
     }
 }

@@ -47,6 +47,9 @@ struct KeptGood {
     plugin: String,
     version: String,
     signature: Option<String>,
+    /// It came with the binary, and isn't kept beside this.
+    #[serde(default)]
+    bundled: bool,
 }
 
 /// The folder. It belongs to the host alone.
@@ -89,9 +92,13 @@ impl StateFolder {
         self.bad(transport).into_iter().find(|bad| bad.digest == digest)
     }
 
-    /// A transport's last good component, if it is there and what it was. Blocks.
-    pub fn read_good(&self, transport: &str) -> Option<Fetched> {
+    /// A transport's last good component, if it is there, or in this binary, and what it was. Blocks.
+    pub fn read_good(&self, transport: &str, bundled: &[&'static [u8]]) -> Option<Fetched> {
         let good = self.kept.lock().get(transport)?.good.clone()?;
+        if good.bundled {
+            let mut bundled = bundled.iter().map(|component| Fetched::bundled(component));
+            return bundled.find(|component| component.digest() == good.digest);
+        }
         let bytes = std::fs::read(self.component(&good.digest)?).ok()?;
         let fetched = Fetched::new(bytes, good.signature);
         (fetched.digest() == good.digest).then_some(fetched)
@@ -175,17 +182,15 @@ impl SlotMemory for StateFolder {
 
     fn good(&self, transport: &str, plugin: &LoadedPlugin) {
         let component = plugin.component();
-        if component.is_bundled() {
-            // It is there as long as this binary is.
-            return;
-        }
         let good = KeptGood {
             digest: component.digest().to_owned(),
             plugin: plugin.manifest().name.clone(),
             version: plugin.manifest().version.clone(),
             signature: component.signature().map(str::to_owned),
+            bundled: component.is_bundled(),
         };
-        self.change(transport, Some(component.clone()), |kept| kept.good = Some(good));
+        let to_keep = (!good.bundled).then(|| component.clone());
+        self.change(transport, to_keep, |kept| kept.good = Some(good));
     }
 }
 

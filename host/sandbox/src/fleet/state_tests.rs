@@ -39,5 +39,5 @@ fn a_damaged_file_counts_as_empty() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("orders.json"), b"{ half").unwrap();
     let state = StateFolder::open(folder.path().to_owned()).unwrap();
-    assert!(state.bad("orders").is_empty() && state.read_good("orders").is_none());
+    assert!(state.bad("orders").is_empty() && state.read_good("orders", &[]).is_none());
 }

@@ -404,6 +404,15 @@ impl Life {
         Some(RolledBack { from, to, number, bad })
     }
 
+    /// The previous generation may not come back any more, for this reason. Answers which one that was.
+    pub fn forget_previous(&mut self, why: Why) -> Option<u32> {
+        let number = self.previous.take()?;
+        if let Some(record) = self.find(number) {
+            record.why = Some(why);
+        }
+        Some(number)
+    }
+
     /// Remembers a bad digest.
     pub fn remember_bad(&mut self, bad: BadDigest) {
         self.forget_bad(&bad.digest);

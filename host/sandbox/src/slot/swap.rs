@@ -13,6 +13,7 @@ use super::life::{RolledBack, Why};
 use super::{Cause, ReloadPolicy, Shared, Slot, Staged, SwapError, clock};
 use crate::error::SandboxError;
 use crate::transport::{TransportSettings, WasmTransport};
+use crate::verify::Fetched;
 
 /// Time for a drained generation's instances to say goodbye to their peer.
 const GOODBYE: Duration = Duration::from_secs(5);
@@ -47,6 +48,20 @@ impl Slot {
         let why = Why::new("PLUGIN.ROLLED_BACK", reason);
         let work = tokio::spawn(async move { slot.go_back(None, why, Cause::Manual).await });
         work.await.unwrap_or_else(|_| Err(none()))?.ok_or_else(none)
+    }
+}
+
+impl Slot {
+    /// Forgets the earlier generation unless its component may still be used: a key that was revoked since vouches for nothing.
+    pub async fn keep_previous_if(&self, may_be_used: impl Fn(&Fetched) -> Result<(), SandboxError>) {
+        let slot = &self.0;
+        let Some(_one) = slot.switching().await else { return };
+        let Some(earlier) = slot.previous() else { return };
+        let Err(error) = may_be_used(earlier.plugin.component()) else { return };
+        let why = Why::new(error.code(), format!("it can't come back any more: {error}"));
+        let forgotten = slot.life.lock().forget_previous(why);
+        slot.prune();
+        tracing::warn!(transport = %slot.name, generation = forgotten, code = error.code(), %error, "the earlier plugin can't come back any more");
     }
 }
 

@@ -96,7 +96,7 @@ async fn find(args: &Call, term: &Term) -> Result<(PreparedParticipant, String),
         trust: super::trust(&config.plugins),
         folder: config.plugins.folder.clone(),
         // What a host keeps for its next start is its own.
-        state: None,
+        ..FleetOptions::default()
     };
     let compiler = super::compiler(super::compile_limits(&config.plugins), term);
     let fleet =

@@ -100,7 +100,7 @@ impl Reloader {
         let draft = self.host.fleet.draft(keys.clone(), folder.clone());
         let reloaded = self.put_in_force(&mut running, next, &draft, apply).await;
         if apply && reloaded.is_ok() {
-            self.host.fleet.configure(keys, folder);
+            self.host.fleet.configure(keys, folder).await;
         }
         if apply {
             self.audit(actor, &reloaded).await;
