@@ -13,6 +13,7 @@ pub mod new_message;
 pub mod outbox;
 pub mod port;
 pub mod route;
+pub mod saga;
 pub mod step_address;
 pub mod time;
 pub mod topic;

@@ -10,6 +10,7 @@ use crate::glob::Glob;
 use crate::message::Message;
 use crate::outbox::records::{DeadLetter, DeadState};
 use crate::port::service::MessageState;
+use crate::saga::records::SagaDead;
 use crate::time::UnixMillis;
 
 /// A filter that can't be read.
@@ -39,7 +40,7 @@ pub struct Filter {
     pub error: Option<Glob>,
     /// `state=`.
     pub state: Option<Glob>,
-    /// `kind=`: `outbox` is the only kind today; another matches nothing.
+    /// `kind=`: `outbox` (messages) or `saga` (stuck sagas); another matches nothing.
     pub kind: Option<Glob>,
     /// Older than this instant (`age>1h`, or `before=`).
     pub before: Option<UnixMillis>,
@@ -64,27 +65,13 @@ impl Filter {
     /// Reads a filter. Ages count back from `now`. An empty text takes everything.
     pub fn parse(text: &str, now: UnixMillis) -> Result<Self, FilterError> {
         let mut filter = Self::default();
-        for condition in split(text)? {
-            let refuse = |cause: String| FilterError { condition: condition.clone(), cause };
-            let at = condition.find(['=', '>', '<']).ok_or_else(|| refuse(format!("write one of {FIELDS}")))?;
-            let (field, rest) = condition.split_at(at);
-            let (sign, value) = rest.split_at(1);
-            if value.is_empty() {
-                return Err(refuse(format!("it needs a value after {sign:?}")));
-            }
+        for condition in conditions(text, FIELDS, now)? {
+            let refuse = |cause: String| FilterError { condition: condition.text.clone(), cause };
+            let (field, value) = (condition.field.as_str(), condition.value.as_str());
             if field == "age" {
-                let age = parse_age(value)
-                    .ok_or_else(|| refuse("an age is a number with s, m, h or d, e.g. age>90m".into()))?;
-                let instant = UnixMillis(now.0.saturating_sub(u64::try_from(age.as_millis()).unwrap_or(u64::MAX)));
-                match sign {
-                    ">" => filter.before = Some(instant),
-                    "<" => filter.after = Some(instant),
-                    _ => return Err(refuse("compare an age with > or <".into())),
-                }
+                let slot = if condition.sign == '>' { &mut filter.before } else { &mut filter.after };
+                *slot = condition.instant;
                 continue;
-            }
-            if sign != "=" {
-                return Err(refuse(format!("only age takes {sign:?}; use =")));
             }
             let slot = match field {
                 "tenant" => &mut filter.tenant,
@@ -140,6 +127,25 @@ impl Filter {
             && self.error.as_ref().is_none_or(|glob| glob.matches(&signature(&dead.reason)))
             && self.state.as_ref().is_none_or(|glob| glob.matches(state) || state == "dead" && glob.matches("failed"))
     }
+
+    /// Whether a stuck saga matches: its topic is `saga:<definition>/<step>`, its key and id are the saga's.
+    pub fn takes_dead_saga(&self, dead: &SagaDead) -> bool {
+        let holds = |glob: &Option<Glob>, text: &str| glob.as_ref().is_none_or(|glob| glob.matches(text));
+        let state = match dead.state {
+            DeadState::Dead => "dead",
+            DeadState::Quarantined { .. } => "quarantined",
+        };
+        holds(&self.tenant, dead.key.tenant.as_str())
+            && holds(&self.kind, "saga")
+            && holds(&self.topic, &dead.topic())
+            && holds(&self.id, dead.key.id.as_str())
+            && holds(&self.key, dead.key.id.as_str())
+            && holds(&self.code, &dead.code)
+            && self.error.as_ref().is_none_or(|glob| glob.matches(&signature(&dead.reason)))
+            && holds(&self.state, state)
+            && self.before.is_none_or(|before| dead.died_at < before)
+            && self.after.is_none_or(|after| dead.died_at > after)
+    }
 }
 
 /// The error text with what differs from case to case taken out: digits become `#`, quoted parts `"…"`.
@@ -169,6 +175,50 @@ pub fn signature(reason: &str) -> String {
         }
     }
     out
+}
+
+/// One condition of a filter, as far as all filters have it in common.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Condition {
+    /// As written.
+    pub text: String,
+    /// What stands before the sign.
+    pub field: String,
+    /// `=`, or `<` or `>` of `age`.
+    pub sign: char,
+    /// What stands behind it, not empty.
+    pub value: String,
+    /// Of an `age`: the instant it counts back to.
+    pub instant: Option<UnixMillis>,
+}
+
+/// Reads conditions. `fields` says what may be written, for messages; ages count back from `now`.
+pub fn conditions(text: &str, fields: &str, now: UnixMillis) -> Result<Vec<Condition>, FilterError> {
+    split(text)?.into_iter().map(|text| condition(text, fields, now)).collect()
+}
+
+fn condition(text: String, fields: &str, now: UnixMillis) -> Result<Condition, FilterError> {
+    let refuse = |cause: String| FilterError { condition: text.clone(), cause };
+    let at = text.find(['=', '>', '<']).ok_or_else(|| refuse(format!("write one of {fields}")))?;
+    let (field, rest) = text.split_at(at);
+    let (sign, value) = rest.split_at(1);
+    if value.is_empty() {
+        return Err(refuse(format!("it needs a value after {sign:?}")));
+    }
+    let mut instant = None;
+    if field == "age" {
+        if sign == "=" {
+            return Err(refuse("compare an age with > or <".into()));
+        }
+        let age =
+            parse_age(value).ok_or_else(|| refuse("an age is a number with s, m, h or d, e.g. age>90m".into()))?;
+        let ms = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
+        instant = Some(UnixMillis(now.0.saturating_sub(ms)));
+    } else if sign != "=" {
+        return Err(refuse(format!("only age takes {sign:?}; use =")));
+    }
+    let (field, value) = (field.to_owned(), value.to_owned());
+    Ok(Condition { field, sign: sign.chars().next().unwrap_or('='), value, instant, text })
 }
 
 /// `90m`, `1h`, `30d`, `15s`, `500ms`.

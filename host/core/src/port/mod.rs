@@ -11,6 +11,8 @@ pub mod participant;
 pub mod plugins;
 pub mod provision;
 pub mod query;
+pub mod saga;
+pub mod saga_store;
 pub mod service;
 pub mod source;
 pub mod store;

@@ -1,0 +1,133 @@
+//! The filter grammar of dead letters, for sagas: `definition=order state=failed age>1h`.
+
+use crate::glob::Glob;
+use crate::outbox::filter::{FilterError, conditions};
+use crate::time::UnixMillis;
+
+use super::records::SagaSummary;
+use super::state::SagaState;
+
+/// What may stand before `=`.
+const FIELDS: &str = "tenant, id, definition, version, state, waiting_for, step, code, reason (with = and * as a \
+wildcard), age (since the start, with > or <, e.g. age>1h)";
+
+/// Conditions on sagas. All that are set have to hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SagaFilter {
+    /// `tenant=`.
+    pub tenant: Option<Glob>,
+    /// `id=`.
+    pub id: Option<Glob>,
+    /// `definition=`, alias `def_name`.
+    pub definition: Option<Glob>,
+    /// `version=`.
+    pub version: Option<u32>,
+    /// `state=`, alias `status`.
+    pub state: Option<Glob>,
+    /// `waiting_for=`, alias `waits`.
+    pub waiting_for: Option<Glob>,
+    /// `step=`: one of the active steps.
+    pub step: Option<Glob>,
+    /// `code=`.
+    pub code: Option<Glob>,
+    /// `reason=`, alias `error`: matches the error signature.
+    pub reason: Option<Glob>,
+    /// Started before this instant (`age>1h`).
+    pub before: Option<UnixMillis>,
+    /// Started after this instant (`age<1h`).
+    pub after: Option<UnixMillis>,
+}
+
+impl SagaFilter {
+    /// Reads a filter. Ages count back from `now`. An empty text takes everything.
+    pub fn parse(text: &str, now: UnixMillis) -> Result<Self, FilterError> {
+        let mut filter = Self::default();
+        for condition in conditions(text, FIELDS, now)? {
+            let refuse = |cause: String| FilterError { condition: condition.text.clone(), cause };
+            let value = condition.value.as_str();
+            let slot = match condition.field.as_str() {
+                "age" if condition.sign == '>' => {
+                    filter.before = condition.instant;
+                    continue;
+                }
+                "age" => {
+                    filter.after = condition.instant;
+                    continue;
+                }
+                "version" => {
+                    let version = value.parse().map_err(|_| refuse("a version is a number from 1".into()))?;
+                    filter.version = Some(version);
+                    continue;
+                }
+                "tenant" => &mut filter.tenant,
+                "id" => &mut filter.id,
+                "definition" | "def_name" => &mut filter.definition,
+                "state" | "status" => &mut filter.state,
+                "waiting_for" | "waits" => &mut filter.waiting_for,
+                "step" => &mut filter.step,
+                "code" | "error_code" => &mut filter.code,
+                "reason" | "error" | "last_error" => &mut filter.reason,
+                field => return Err(refuse(format!("there is no field {field:?}; write one of {FIELDS}"))),
+            };
+            let glob = Glob::new(value);
+            let is_state = matches!(condition.field.as_str(), "state" | "status");
+            if is_state && !SagaState::ALL.iter().any(|state| glob.matches(state.word())) {
+                let states = SagaState::ALL.map(SagaState::word).join(", ");
+                return Err(refuse(format!("there is no such state; write one of {states}")));
+            }
+            *slot = Some(glob);
+        }
+        Ok(filter)
+    }
+
+    /// Confines it to one tenant; false when it already names another.
+    pub fn confine(&mut self, tenant: &str) -> bool {
+        if self.tenant.as_ref().is_some_and(|glob| !glob.matches(tenant)) {
+            return false;
+        }
+        self.tenant = Some(Glob::new(tenant));
+        true
+    }
+
+    /// Whether a saga matches.
+    pub fn takes(&self, saga: &SagaSummary) -> bool {
+        let holds = |glob: &Option<Glob>, text: &str| glob.as_ref().is_none_or(|glob| glob.matches(text));
+        let given = |glob: &Option<Glob>, text: &Option<std::sync::Arc<str>>| {
+            glob.as_ref().is_none_or(|glob| text.as_ref().is_some_and(|text| glob.matches(text)))
+        };
+        let signature = saga.reason.as_ref().map(|reason| crate::outbox::filter::signature(reason).into());
+        holds(&self.tenant, saga.key.tenant.as_str())
+            && holds(&self.id, saga.key.id.as_str())
+            && holds(&self.definition, &saga.definition.name)
+            && self.version.is_none_or(|version| version == saga.definition.version)
+            && holds(&self.state, saga.state.word())
+            && given(&self.waiting_for, &saga.waiting_for)
+            && self.step.as_ref().is_none_or(|glob| saga.steps.iter().any(|step| glob.matches(step)))
+            && given(&self.code, &saga.code)
+            && (self.reason.is_none() || given(&self.reason, &signature))
+            && self.before.is_none_or(|before| saga.started_at < before)
+            && self.after.is_none_or(|after| saga.started_at > after)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn conditions_are_read_with_the_names_of_the_sources() {
+        let filter =
+            SagaFilter::parse("def_name=order status=failed version=2 age>1h", UnixMillis(10_000_000)).unwrap();
+        assert_eq!(filter.definition, Some(Glob::new("order")));
+        assert_eq!(filter.version, Some(2));
+        assert_eq!(filter.before, Some(UnixMillis(6_400_000)));
+    }
+
+    #[test]
+    fn bad_conditions_say_what_may_be_written() {
+        for text in ["colour=red", "state=happy", "version=x", "age=1h", "tenant>a", "id="] {
+            assert!(SagaFilter::parse(text, UnixMillis(0)).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! Sagas (`semantics.md` §3): steps with compensations that survive any crash and end completed, compensated or visibly
+//! stuck.
+//!
+//! A saga and its sub-sagas are one tree, kept and stored as one unit until its root ends. What happens to it is a list of
+//! [`event::Event`]s: applying them to nothing gives its state, so the history is the state and the audit. Everything here is
+//! pure: time, randomness and ids come in, what has to be done comes out.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `id`, `json` | names of sagas and definitions; JSON text kept as it is |
+//! | `definition` | definitions: reading, checks, input mappings |
+//! | `event` | what can happen to a saga |
+//! | `state` | what a saga is after its events |
+//! | `records` | what the store keeps |
+//! | `limits` | every bound |
+//! | `error` | what can be wrong with a request, with codes |
+//! | `filter` | conditions for lists |
+//! | `view` | a saga as people see it |
+
+pub mod definition;
+pub mod error;
+pub mod event;
+pub mod filter;
+pub mod id;
+pub mod json;
+pub mod limits;
+pub mod records;
+pub mod state;
+pub mod view;
