@@ -162,7 +162,7 @@ impl Fleet {
         self.0.looked.lock().clear();
         let slots: Vec<Slot> = self.0.entries.read().values().map(|entry| entry.slot.clone()).collect();
         for slot in slots {
-            slot.keep_previous_if(|component| Ok(verify(component, &trust, None).map(|_| ())?)).await;
+            slot.keep_previous_if(|component| verify(component, &trust, None).map(|_| ())).await;
         }
     }
 

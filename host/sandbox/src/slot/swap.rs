@@ -13,7 +13,7 @@ use super::life::{RolledBack, Why};
 use super::{Cause, ReloadPolicy, Shared, Slot, Staged, SwapError, clock};
 use crate::error::SandboxError;
 use crate::transport::{TransportSettings, WasmTransport};
-use crate::verify::Fetched;
+use crate::verify::{Fetched, VerifyError};
 
 /// Time for a drained generation's instances to say goodbye to their peer.
 const GOODBYE: Duration = Duration::from_secs(5);
@@ -53,7 +53,7 @@ impl Slot {
 
 impl Slot {
     /// Forgets the earlier generation unless its component may still be used: a key that was revoked since vouches for nothing.
-    pub async fn keep_previous_if(&self, may_be_used: impl Fn(&Fetched) -> Result<(), SandboxError>) {
+    pub async fn keep_previous_if(&self, may_be_used: impl Fn(&Fetched) -> Result<(), VerifyError>) {
         let slot = &self.0;
         let Some(_one) = slot.switching().await else { return };
         let Some(earlier) = slot.previous() else { return };
