@@ -10,6 +10,7 @@ use tokio::sync::Semaphore;
 use utoipa::openapi::OpenApi;
 use waybill_core::port::configuration::ConfigurationService;
 use waybill_core::port::plugins::PluginService;
+use waybill_core::port::saga::SagaService;
 use waybill_core::port::service::OutboxService;
 
 use crate::auth::{Authenticator, Permission, Principal};
@@ -21,6 +22,8 @@ use crate::openapi::operations;
 pub(crate) struct Inner {
     /// The outbox.
     pub service: Arc<dyn OutboxService>,
+    /// Sagas; none = the host runs none.
+    pub sagas: Option<Arc<dyn SagaService>>,
     /// Reads the configuration again; none = it can't.
     pub configuration: Option<Arc<dyn ConfigurationService>>,
     /// The plugins; none = the host has none to change.

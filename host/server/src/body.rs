@@ -21,6 +21,8 @@ pub(crate) enum Media {
     Json,
     /// One JSON object a line.
     Lines,
+    /// TOML; definitions of sagas only.
+    Toml,
 }
 
 /// A body, and its share of the memory for large ones.
@@ -37,7 +39,31 @@ pub(crate) struct Received {
 pub(crate) async fn read(app: &App, request: Request, bytes_max: usize) -> Result<Received, Problem> {
     let (head, body) = request.into_parts();
     let media = media(&head.headers)?;
-    let announced = length(&head.headers);
+    if media == Some(Media::Toml) {
+        return Err(Problem::new(
+            "HTTP.MEDIA_TYPE",
+            "TOML is taken by POST /v1/saga-definitions only: send application/json",
+        ));
+    }
+    received(app, media, &head.headers, body, bytes_max).await
+}
+
+/// Reads a definition, JSON or TOML, of at most `bytes_max`.
+pub(crate) async fn definition(app: &App, request: Request, bytes_max: usize) -> Result<Received, Problem> {
+    let (head, body) = request.into_parts();
+    let media = media(&head.headers)?;
+    only_json(media.filter(|media| *media != Media::Toml))?;
+    received(app, media, &head.headers, body, bytes_max).await
+}
+
+async fn received(
+    app: &App,
+    media: Option<Media>,
+    headers: &HeaderMap,
+    body: Body,
+    bytes_max: usize,
+) -> Result<Received, Problem> {
+    let announced = length(headers);
     if announced.is_some_and(|bytes| bytes > bytes_max) {
         return Err(too_large(bytes_max));
     }
@@ -135,6 +161,7 @@ fn media(headers: &HeaderMap) -> Result<Option<Media>, Problem> {
     match kind.as_str() {
         _ if !utf8 => Err(refuse(text)),
         "application/json" => Ok(Some(Media::Json)),
+        "application/toml" | "text/toml" | "text/x-toml" => Ok(Some(Media::Toml)),
         "application/x-ndjson" | "application/ndjson" | "application/jsonl" | "application/x-jsonlines" => {
             Ok(Some(Media::Lines))
         }

@@ -9,6 +9,8 @@ use waybill_core::ids::Tenant;
 use waybill_core::new_message::{NewMessage, is_traceparent};
 use waybill_core::outbox::filter::Filter;
 use waybill_core::port::service::ServiceError;
+use waybill_core::saga::error::SagaError;
+use waybill_core::saga::filter::SagaFilter;
 use waybill_core::time::UnixMillis;
 
 use crate::auth::{Principal, Tenants};
@@ -47,22 +49,38 @@ impl Caller {
     pub fn missed(&self, error: ServiceError, asked: Option<&str>, tenant: &Tenant) -> Problem {
         let mut problem = Problem::from(error);
         if asked.is_none() && problem.code.code == "OUTBOX.NOT_FOUND" {
-            problem.detail.push_str(&format!(" in tenant {:?}: name another with ?tenant=", tenant.as_str()));
+            problem.detail.push_str(&elsewhere(tenant));
         }
         problem
     }
 
     /// The tenant that a list or a bulk act is confined to; none = all.
     pub fn scope(&self, asked: Option<&str>, filter: &str) -> Result<Option<Tenant>, Problem> {
-        if filter.len() > FILTER_BYTES_MAX {
-            return Err(Problem::invalid(format!(
-                "the filter has {} bytes, at most {FILTER_BYTES_MAX} are taken",
-                filter.len()
-            ))
-            .at("filter"));
-        }
+        bounded(filter)?;
         let parsed = Filter::parse(filter, now()).map_err(|error| Problem::invalid(error.to_string()).at("filter"))?;
-        let named = parsed.tenant.as_ref().and_then(|glob| glob.exact());
+        self.confined(asked, parsed.tenant.as_ref().and_then(|glob| glob.exact()))
+    }
+
+    /// A filter of sagas, confined to what the caller may see; none = it names a tenant that isn't within that, so nothing
+    /// matches. With it the tenant it is confined to.
+    pub fn sagas(&self, asked: Option<&str>, filter: &str) -> Result<(Option<SagaFilter>, Option<Tenant>), Problem> {
+        bounded(filter)?;
+        let mut parsed = SagaFilter::parse(filter, now()).map_err(SagaError::Filter)?;
+        let tenant = self.confined(asked, parsed.tenant.as_ref().and_then(|glob| glob.exact()))?;
+        let within = tenant.as_ref().is_none_or(|tenant| parsed.confine(tenant.as_str()));
+        Ok((within.then_some(parsed), tenant))
+    }
+
+    /// The tenant that a saga is started for.
+    pub fn own(&self, asked: Option<&str>) -> Result<Tenant, Problem> {
+        let tenant = match asked {
+            Some(name) => Tenant::new(name).map_err(|error| Problem::from(error).at("tenant"))?,
+            None => Tenant::unnamed(),
+        };
+        if self.0.tenants.include(&tenant) { Ok(tenant) } else { Err(self.not_yours(tenant.as_str())) }
+    }
+
+    fn confined(&self, asked: Option<&str>, named: Option<&str>) -> Result<Option<Tenant>, Problem> {
         match (asked, &self.0.tenants) {
             (Some(name), tenants) => {
                 let tenant = Tenant::new(name).map_err(|error| Problem::from(error).at("tenant"))?;
@@ -135,6 +153,19 @@ impl Caller {
             Tenants::Only(list) => list.iter().map(Tenant::as_str).collect::<Vec<_>>().join(", "),
         }
     }
+}
+
+/// Where was looked, when the caller named no tenant.
+pub(crate) fn elsewhere(tenant: &Tenant) -> String {
+    format!(" in tenant {:?}: name another with ?tenant=", tenant.as_str())
+}
+
+fn bounded(filter: &str) -> Result<(), Problem> {
+    if filter.len() <= FILTER_BYTES_MAX {
+        return Ok(());
+    }
+    let text = format!("the filter has {} bytes, at most {FILTER_BYTES_MAX} are taken", filter.len());
+    Err(Problem::invalid(text).at("filter"))
 }
 
 /// The request's trace context, if it has a usable one. The W3C rule is to ignore any other.

@@ -1,6 +1,7 @@
 //! The one table from error code to HTTP status, served at `/errors/{code}` and the source of `docs/errors/`.
 
 pub use crate::plugin_codes::PLUGIN_CODES;
+pub use crate::saga_codes::SAGA_CODES;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -69,7 +70,7 @@ pub const INTERNAL: Code = again(
     "Look for the request_id in the host's log. Enqueue with an id of your own, then sending again is safe.",
 );
 
-/// Every code an HTTP answer may carry, beside [`PLUGIN_CODES`].
+/// Every code an HTTP answer may carry, beside [`PLUGIN_CODES`] and [`SAGA_CODES`].
 pub const CODES: [Code; 34] = [
     no("SCHEMA.JSON", 400, "The body isn't JSON", "Correct the text at the line and column given."),
     no(
@@ -184,7 +185,7 @@ pub fn lookup(code: &str) -> &'static Code {
 
 /// The entry of a code.
 pub fn find(code: &str) -> Option<&'static Code> {
-    CODES.iter().chain(&PLUGIN_CODES).find(|entry| entry.code == code)
+    CODES.iter().chain(&PLUGIN_CODES).chain(&SAGA_CODES).find(|entry| entry.code == code)
 }
 
 /// The code for an answer that only has a status (made by the router, not by us).
@@ -211,8 +212,9 @@ mod tests {
     fn codes_are_unique_sorted_by_status_and_well_formed() {
         let mut seen = std::collections::BTreeSet::new();
         let mut status = 0;
-        for (index, code) in CODES.iter().chain(&PLUGIN_CODES).enumerate() {
-            status = if index == CODES.len() { 0 } else { status };
+        let tables = [CODES.as_slice(), &PLUGIN_CODES, &SAGA_CODES];
+        for (index, code) in tables.iter().flat_map(|table| table.iter().enumerate()) {
+            status = if index == 0 { 0 } else { status };
             assert!(seen.insert(code.code), "{} twice", code.code);
             assert!(code.status >= status, "{} is out of order", code.code);
             status = code.status;

@@ -1,6 +1,7 @@
 //! The HTTP API of Waybill (`surface.md`, HTTP API): routes, JSON, problems, authentication, limits, metrics, OpenAPI.
 //!
-//! It knows the port [`waybill_core::port::service::OutboxService`] and nothing of stores, dispatchers and plugins. It
+//! It knows the ports [`waybill_core::port::service::OutboxService`] and [`waybill_core::port::saga::SagaService`] and
+//! nothing of stores, dispatchers and plugins. It
 //! holds no state of its own but counters: what a request changes, the service changed durably before it was answered.
 //!
 //! A composition root builds a [`server::Server`] from a service, an [`auth::Authenticator`] (or none, on loopback) and
@@ -24,5 +25,7 @@ mod plugin_codes;
 pub mod problem;
 mod routes;
 mod run;
+mod saga_codes;
+mod saga_problem;
 mod scrape;
 pub mod server;

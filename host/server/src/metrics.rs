@@ -52,6 +52,24 @@ pub const SCRAPED: &Table = &[
     ("waybill_transport_breaker_state", "Breaker of a transport: 0 closed, 1 half-open, 2 open."),
     ("waybill_transport_paused", "1 while an operator has paused the transport."),
     ("waybill_transport_in_flight", "Messages being sent by the transport."),
+    ("tx_saga_running", "Sagas in memory: running, waiting, paused or stuck."),
+    ("tx_saga_running_bytes", "Inputs and outputs of the sagas in memory."),
+    ("tx_saga_paused", "Sagas that are held."),
+    ("tx_saga_stuck", "Sagas stuck in a compensation: an operator has to act."),
+    ("tx_saga_timers", "Timers of sagas: retries, timeouts and deadlines."),
+    ("tx_saga_uncommitted", "Transitions of sagas that wait for a commit."),
+];
+
+/// Metrics of sagas, recorded by whoever runs them.
+pub const SAGA_METRICS: &Table = &[
+    ("tx_saga_started_total", "Sagas started, sub-sagas included, by tenant and definition."),
+    ("tx_saga_completed_total", "Sagas whose steps all succeeded, by tenant and definition."),
+    ("tx_saga_compensated_total", "Sagas that ended with all compensated, by tenant, definition and code."),
+    ("tx_saga_failed_total", "Sagas that ended failed, by tenant, definition and cause: killed, accepted or skipped."),
+    ("tx_saga_stuck_total", "Times that a saga got stuck in a compensation, by tenant and definition."),
+    ("tx_saga_steps_total", "Attempts of steps answered, by kind of action, direction and result."),
+    ("tx_saga_step_latency_ms", "Time of an attempt of a step, by kind of action and direction."),
+    ("tx_saga_duration_ms", "Time from a saga's start to its end, by definition and state."),
 ];
 
 /// Metrics of plugins, recorded by the sandbox.
@@ -99,7 +117,7 @@ pub fn install(others: &[&Table]) -> Result<MetricsHandle, ServerError> {
     let recorder = recorder()?;
     let handle = MetricsHandle(recorder.handle());
     metrics::set_global_recorder(recorder).map_err(|cause| ServerError::Metrics(cause.to_string()))?;
-    describe(&[METRICS, PLUGIN_METRICS]);
+    describe(&[METRICS, SAGA_METRICS, PLUGIN_METRICS]);
     describe(others);
     Ok(handle)
 }
@@ -154,7 +172,7 @@ mod tests {
     #[test]
     fn names_are_unique_and_helped() {
         let mut seen = BTreeSet::new();
-        for (name, help) in [METRICS, SCRAPED, PLUGIN_METRICS].into_iter().flatten() {
+        for (name, help) in [METRICS, SCRAPED, SAGA_METRICS, PLUGIN_METRICS].into_iter().flatten() {
             assert!(seen.insert(name), "{name} twice");
             assert!(help.ends_with('.'), "{name}");
         }

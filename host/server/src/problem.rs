@@ -14,13 +14,14 @@ use waybill_core::port::service::ServiceError;
 use waybill_core::port::store::StoreError;
 
 use crate::codes::{self, Code};
+use crate::json::saga_definitions::FaultOut;
 use crate::limits::{RETRY_AFTER_BUSY, RETRY_AFTER_DISK};
 
 /// Media type of problem details.
 pub const PROBLEM_JSON: &str = "application/problem+json";
 
 /// What the caller is told of our own failures.
-const LOGGED: &str = "the request failed; the host's log has the reason under this request_id";
+pub(crate) const LOGGED: &str = "the request failed; the host's log has the reason under this request_id";
 
 /// Where in the request something is wrong.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,6 +47,8 @@ pub struct Problem {
     pub retry_after: Option<Duration>,
     /// Where in the request.
     pub at: At,
+    /// Everything that is wrong with a saga's definition.
+    pub faults: Vec<FaultOut>,
     /// For the log only.
     pub cause: Option<String>,
 }
@@ -86,12 +89,22 @@ pub struct ProblemOut {
     /// Index of the message in the request, from 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index: Option<usize>,
+    /// Everything that is wrong with a saga's definition; `path`, `line` and `column` are those of the first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub problems: Vec<FaultOut>,
 }
 
 impl Problem {
     /// A problem with a code of the table.
     pub fn new(code: &str, detail: impl Into<String>) -> Self {
-        Self { code: codes::lookup(code), detail: detail.into(), retry_after: None, at: At::default(), cause: None }
+        Self {
+            code: codes::lookup(code),
+            detail: detail.into(),
+            retry_after: None,
+            at: At::default(),
+            faults: Vec::new(),
+            cause: None,
+        }
     }
 
     /// The request breaks a rule.
@@ -151,6 +164,7 @@ impl Problem {
             line: self.at.line,
             column: self.at.column,
             index: self.at.index,
+            problems: self.faults.clone(),
         };
         headers.remove(header::CONTENT_LENGTH);
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));

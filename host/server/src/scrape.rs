@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
+use waybill_core::port::saga::SagaStats;
 use waybill_core::port::service::{BlockedView, OutboxStats, TransportView};
 
 use crate::app::Inner;
@@ -28,6 +29,9 @@ pub(crate) async fn render(app: &Inner) -> String {
     .flatten();
     let mut page = Page { text: &mut text };
     page.family("waybill_build_info", [(vec![("version", app.version.as_str())], 1.0)]);
+    if let Some(sagas) = &app.sagas {
+        trees(&mut page, &sagas.saga_stats());
+    }
     page.family("waybill_scrape_complete", [(vec![], f64::from(u8::from(counted.is_some())))]);
     if let Some((stats, blocked, transports, ready)) = counted {
         page.family("waybill_ready", [(vec![], f64::from(u8::from(ready)))]);
@@ -147,6 +151,19 @@ fn senders(page: &mut Page<'_>, transports: &[TransportView]) {
     );
     page.family("waybill_transport_paused", lines(|view| f64::from(u8::from(view.paused))));
     page.family("waybill_transport_in_flight", lines(|view| view.in_flight as f64));
+}
+
+fn trees(page: &mut Page<'_>, stats: &SagaStats) {
+    for (name, count) in [
+        ("tx_saga_running", stats.running),
+        ("tx_saga_running_bytes", stats.running_bytes),
+        ("tx_saga_paused", stats.paused),
+        ("tx_saga_stuck", stats.stuck),
+        ("tx_saga_timers", stats.timers),
+        ("tx_saga_uncommitted", stats.uncommitted),
+    ] {
+        page.family(name, [(vec![], count as f64)]);
+    }
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use tokio::sync::Semaphore;
 use tower_http::catch_panic::CatchPanicLayer;
 use waybill_core::port::configuration::ConfigurationService;
 use waybill_core::port::plugins::PluginService;
+use waybill_core::port::saga::SagaService;
 use waybill_core::port::service::OutboxService;
 
 use crate::app::{App, Inner, Rules};
@@ -29,6 +30,8 @@ pub use crate::run::Drained;
 pub struct Parts {
     /// The outbox.
     pub service: Arc<dyn OutboxService>,
+    /// Sagas; none = the host runs none.
+    pub sagas: Option<Arc<dyn SagaService>>,
     /// Reads the configuration again; none = it can't.
     pub configuration: Option<Arc<dyn ConfigurationService>>,
     /// The plugins; none = the host has none to change.
@@ -60,6 +63,7 @@ impl Server {
             rules: Rules::of(&api),
             openapi: Bytes::from(serde_json::to_vec(&api).unwrap_or_default()),
             service: parts.service,
+            sagas: parts.sagas,
             configuration: parts.configuration,
             plugins: parts.plugins,
             auth: parts.auth,

@@ -93,6 +93,7 @@ async fn host(config: Config, source: Source, term: &mut Term) -> Result<(), Cli
     let reloads = tokio::spawn(reload_when_asked(reloader.clone(), config.clone(), hangups, watching.clone()));
     let server = Server::new(Parts {
         service: engine.outbox(),
+        sagas: None,
         configuration: Some(Arc::new(reloader.clone()) as _),
         plugins: Some(Arc::new(Audited::new(fleet, Arc::clone(&store) as _))),
         auth,

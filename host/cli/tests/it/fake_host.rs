@@ -69,6 +69,7 @@ impl FakeHost {
                 let server = Server::new(Parts {
                     configuration: None,
                     service,
+                    sagas: None,
                     plugins: None,
                     auth,
                     limits: Limits::default(),

@@ -80,7 +80,7 @@ impl<'de> Deserialize<'de> for Base64 {
 }
 
 /// Whether JSON text is nested deeper than [`JSON_DEPTH_MAX`].
-fn is_too_deep(json: &str) -> bool {
+pub(super) fn is_too_deep(json: &str) -> bool {
     // Most payloads haven't as many brackets altogether, which is quickly counted.
     if json.bytes().filter(|b| matches!(b, b'{' | b'[')).count() <= JSON_DEPTH_MAX {
         return false;

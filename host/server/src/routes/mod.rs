@@ -8,6 +8,9 @@ mod operations;
 mod outbox;
 mod plugins;
 mod query;
+mod saga_acts;
+mod saga_definitions;
+mod sagas;
 mod system;
 mod transactions;
 mod transports;
@@ -46,6 +49,21 @@ pub(crate) fn all() -> OpenApiRouter<App> {
         .routes(routes!(operations::start))
         .routes(routes!(operations::show))
         .routes(routes!(operations::cancel))
+        .routes(routes!(saga_definitions::list, saga_definitions::define))
+        .routes(routes!(saga_definitions::show))
+        .routes(routes!(sagas::list, sagas::start))
+        .routes(routes!(sagas::show))
+        .routes(routes!(sagas::signal))
+        .routes(routes!(sagas::reply))
+        .routes(routes!(saga_acts::pause))
+        .routes(routes!(saga_acts::resume))
+        .routes(routes!(saga_acts::cancel))
+        .routes(routes!(saga_acts::kill))
+        .routes(routes!(saga_acts::retry))
+        .routes(routes!(saga_acts::skip))
+        .routes(routes!(saga_acts::approve))
+        .routes(routes!(saga_acts::reject))
+        .routes(routes!(saga_acts::accept))
         .routes(routes!(transports::list))
         .routes(routes!(transports::pause))
         .routes(routes!(transports::resume))

@@ -19,6 +19,8 @@ mod messages;
 mod openapi;
 mod operations;
 mod plugins;
+mod saga_fake;
+mod sagas;
 mod support;
 mod system;
 mod workers;

@@ -21,6 +21,7 @@ use waybill_core::port::service::*;
 use waybill_core::port::transact::{AuditEvent, Operation, OperationState, Statement};
 use waybill_core::port::transport::{CallError, ErrorKind, Fault, Health, HealthReport, PluginIdentity, Receipt};
 use waybill_core::port::workers::*;
+use waybill_core::saga::error::SagaError;
 use waybill_core::time::UnixMillis;
 use waybill_server::auth::{Role, StaticTokens, Tenants, TokenRecord};
 use waybill_server::limits::Limits;
@@ -34,6 +35,8 @@ pub struct Fake {
     pub calls: Mutex<Vec<String>>,
     pub enqueued: Mutex<Vec<NewMessage>>,
     pub fails: Mutex<Option<ServiceError>>,
+    /// The same for sagas.
+    pub saga_fails: Mutex<Option<SagaError>>,
     pub panics: Mutex<bool>,
     /// Every message counts as a duplicate.
     pub duplicates: Mutex<bool>,
@@ -456,7 +459,9 @@ pub fn server(fake: Arc<Fake>, tokens: Option<Vec<TokenRecord>>, limits: Limits)
     let auth = tokens.map(|tokens| Arc::new(StaticTokens::new(tokens).unwrap()) as Arc<_>);
     let plugins = Some(fake.clone() as Arc<_>);
     let configuration = Some(fake.clone() as Arc<_>);
-    Server::new(Parts { service: fake, plugins, configuration, auth, limits, metrics: None, version: "9.9.9".into() })
+    let sagas = Some(fake.clone() as Arc<_>);
+    let version = "9.9.9".into();
+    Server::new(Parts { service: fake, sagas, plugins, configuration, auth, limits, metrics: None, version })
 }
 
 impl Api {

@@ -68,6 +68,8 @@ async fn metrics_show_depths_holds_and_transports() {
         "waybill_build_info{version=\"9.9.9\"} 1",
         "waybill_ready 1",
         "waybill_scrape_complete 1",
+        "tx_saga_running 5",
+        "tx_saga_stuck 1",
     ] {
         assert!(answer.text.lines().any(|found| found == line), "{line} isn't in\n{}", answer.text);
     }
@@ -83,6 +85,7 @@ async fn requests_are_counted_by_template_and_never_by_address() {
     let fake = Arc::new(Fake::default());
     let parts = Parts {
         service: fake,
+        sagas: None,
         configuration: None,
         plugins: None,
         auth: None,

@@ -1,0 +1,222 @@
+//! `/v1/sagas`: start, look, signal, reply. What operators do is in [`super::saga_acts`].
+
+use std::sync::Arc;
+
+use axum::extract::{Path, Request, State};
+use axum::response::Response;
+use http::{HeaderValue, StatusCode, Uri, header};
+use serde::Deserialize;
+use utoipa::IntoParams;
+use waybill_core::ids::Tenant;
+use waybill_core::port::saga::{ActedBy, SagaService, StepReply};
+use waybill_core::saga::error::SagaError;
+use waybill_core::saga::id::SagaId;
+use waybill_core::saga::json::Json;
+
+use super::query::{Cursors, TenantQuery, page, query};
+use super::{json, ok};
+use crate::app::App;
+use crate::body::{self, Received};
+use crate::caller::{Caller, elsewhere, traceparent};
+use crate::json::decode;
+use crate::json::out::List;
+use crate::json::saga_requests::{AnyJson, ReplyJson, StartSagaJson, name};
+use crate::json::sagas::{ActedOut, SagaOut, StartedOut};
+use crate::limits::SAGA_BODY_BYTES_MAX;
+use crate::openapi::Problems;
+use crate::problem::Problem;
+
+/// The sagas of this host.
+pub(super) fn service(app: &App) -> Result<&Arc<dyn SagaService>, Problem> {
+    app.sagas.as_ref().ok_or_else(|| Problem::new("PROVIDER.UNAVAILABLE", "this host runs no sagas: ask one that does"))
+}
+
+/// A saga that a caller asks for.
+pub(super) struct OneSaga {
+    pub(super) caller: Caller,
+    pub(super) id: SagaId,
+    /// Whose it is: as asked, or the caller's only one.
+    pub(super) tenant: Tenant,
+    asked: bool,
+}
+
+impl OneSaga {
+    /// Reads whose saga is asked for. One of another tenant doesn't exist for the caller.
+    pub(super) fn read(caller: Caller, id: &str, uri: &Uri) -> Result<Self, Problem> {
+        let asked: TenantQuery = query(uri)?;
+        let tenant = caller.tenant_of(asked.tenant.as_deref(), "saga", id).map_err(|problem| {
+            if problem.code.status == 404 { SagaError::NotFound { id: id.to_owned() }.into() } else { problem }
+        })?;
+        let id = SagaId::new(id).map_err(|error| Problem::from(error).at("id"))?;
+        Ok(Self { caller, id, tenant, asked: asked.tenant.is_some() })
+    }
+
+    /// What was found or done; a miss says where it was looked for.
+    pub(super) fn found<T>(&self, found: Result<T, SagaError>) -> Result<T, Problem> {
+        found.map_err(|error| {
+            let missed = matches!(error, SagaError::NotFound { .. }) && !self.asked;
+            let mut problem = Problem::from(error);
+            if missed {
+                problem.detail.push_str(&format!("; looked for{}", elsewhere(&self.tenant)));
+            }
+            problem
+        })
+    }
+
+    /// The caller as the one who acts.
+    pub(super) fn by(&self, note: String) -> ActedBy {
+        let note = Some(note).filter(|note| !note.trim().is_empty());
+        ActedBy { actor: self.caller.name().to_owned(), note }
+    }
+}
+
+/// Which sagas.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct SagasQuery {
+    /// Only this tenant's.
+    tenant: Option<String>,
+    /// Conditions that all hold: `tenant=acme definition=order state=failed waiting_for=approval step=charge code=HTTP.* age>1h`.
+    #[serde(default)]
+    filter: String,
+    /// `next_cursor` of the page before.
+    cursor: Option<String>,
+    /// Most items, 1 to 1,000; 100 if absent.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<usize>,
+}
+
+/// Start a saga
+///
+/// Answered when the start is durable; the steps run after that. The same id with the same definition and input again changes
+/// nothing.
+#[utoipa::path(post, path = "/v1/sagas", tag = "sagas", operation_id = "startSaga", request_body = StartSagaJson,
+    responses(
+        (status = 202, description = "Started; `location` is its address.", body = StartedOut, headers(("location" = String))),
+        (status = 200, description = "It was started before.", body = StartedOut, headers(("location" = String))),
+        Problems,
+    ),
+    extensions(("x-waybill-permission" = json!("send"))))]
+pub(crate) async fn start(State(app): State<App>, caller: Caller, request: Request) -> Result<Response, Problem> {
+    let trace = traceparent(request.headers());
+    let Received { bytes, media, share } = body::read(&app, request, SAGA_BODY_BYTES_MAX).await?;
+    body::only_json(media)?;
+    let asked: StartSagaJson = decode::value(decode::utf8(&bytes)?)?;
+    let tenant = caller.own(asked.tenant.as_deref())?;
+    let start = asked.into_start(tenant.clone(), caller.name(), trace)?;
+    let done = StartedOut::from(service(&app)?.start(start).await?);
+    drop(share);
+    let status = if done.duplicate { StatusCode::OK } else { StatusCode::ACCEPTED };
+    let mut response = json(status, &done)?;
+    response.headers_mut().insert(header::LOCATION, address(&tenant, &done.id)?);
+    Ok(response)
+}
+
+/// Address of a saga; whatever isn't plain in its id is escaped.
+fn address(tenant: &Tenant, id: &str) -> Result<HeaderValue, Problem> {
+    let escaped = |text: &str| {
+        text.bytes().fold(String::new(), |mut to, byte| {
+            if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+                to.push(char::from(byte));
+            } else {
+                to.push_str(&format!("%{byte:02X}"));
+            }
+            to
+        })
+    };
+    let address = format!("/v1/sagas/{}?tenant={}", escaped(id), escaped(tenant.as_str()));
+    HeaderValue::from_str(&address).map_err(Problem::internal)
+}
+
+/// List sagas
+///
+/// Running and ended ones, newest start first. Ended ones are kept for `saga.keep_done`.
+#[utoipa::path(get, path = "/v1/sagas", tag = "sagas", operation_id = "listSagas", params(SagasQuery),
+    responses((status = 200, description = "A page, without steps.", body = List<SagaOut>), Problems),
+    extensions(("x-waybill-permission" = json!("read"))))]
+pub(crate) async fn list(State(app): State<App>, caller: Caller, uri: Uri) -> Result<Response, Problem> {
+    let asked: SagasQuery = query(&uri)?;
+    let limit = page(asked.limit)?;
+    let (filter, tenant) = caller.sagas(asked.tenant.as_deref(), &asked.filter)?;
+    let cursors = Cursors::of("sagas", tenant.as_ref().map(Tenant::as_str), &asked.filter);
+    let inner = cursors.read(asked.cursor.as_deref())?;
+    let sagas = service(&app)?;
+    let Some(filter) = filter else { return ok(&List::<SagaOut>::whole(Vec::new())) };
+    let found = sagas.sagas(&filter, inner.as_deref(), limit).await?;
+    let items = found.items.into_iter().map(SagaOut::from).collect();
+    ok(&List { items, next_cursor: cursors.write(found.next_cursor), count: None })
+}
+
+/// Show a saga
+///
+/// Every step with state, attempts, times, errors, input and output, what it waits for and since when; sub-sagas below their steps;
+/// what happened, oldest first. The id of a sub-saga answers the saga that it is part of.
+#[utoipa::path(get, path = "/v1/sagas/{id}", tag = "sagas", operation_id = "showSaga",
+    params(("id" = String, Path, description = "Saga id."), TenantQuery),
+    responses((status = 200, description = "The saga.", body = SagaOut), Problems),
+    extensions(("x-waybill-permission" = json!("read"))))]
+pub(crate) async fn show(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<String>,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    let one = OneSaga::read(caller, &id, &uri)?;
+    let found = service(&app)?.saga(&one.tenant, &one.id).await;
+    ok(&SagaOut::from(one.found(found)?))
+}
+
+/// Signal a saga
+///
+/// The body is the signal's data, any JSON, or nothing. The step that waits for it takes it (`wait:<name>`, or a step of a
+/// participant that named it); one that comes early is kept.
+#[utoipa::path(post, path = "/v1/sagas/{id}/signals/{name}", tag = "sagas", operation_id = "signalSaga",
+    params(("id" = String, Path, description = "Saga id, of a root or a sub-saga."),
+        ("name" = String, Path, description = "Name of the signal."), TenantQuery),
+    request_body(content = Option<serde_json::Value>, content_type = "application/json", example = json!({"payment": "p-1"})),
+    responses((status = 200, description = "It is durable.", body = ActedOut), Problems),
+    extensions(("x-waybill-permission" = json!("send"))))]
+pub(crate) async fn signal(
+    State(app): State<App>,
+    caller: Caller,
+    Path((id, signal)): Path<(String, String)>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let one = OneSaga::read(caller, &id, request.uri())?;
+    name("name", &signal)?;
+    let Received { bytes, media, share } = body::read(&app, request, SAGA_BODY_BYTES_MAX).await?;
+    body::only_json(media)?;
+    let data = match bytes.is_empty() {
+        true => Json::null(),
+        false => decode::value::<AnyJson>(decode::utf8(&bytes)?)?.0,
+    };
+    let done = service(&app)?.signal(&one.tenant, &one.id, &signal, data, one.by(String::new())).await;
+    drop(share);
+    ok(&ActedOut::from(one.found(done)?))
+}
+
+/// Reply to a step's message
+///
+/// Completes a `bus:` step, or fails it. A reply that comes twice changes nothing.
+#[utoipa::path(post, path = "/v1/sagas/{id}/replies", tag = "sagas", operation_id = "replyToSaga",
+    params(("id" = String, Path, description = "Saga id, of a root or a sub-saga."), TenantQuery), request_body = ReplyJson,
+    responses((status = 200, description = "It is durable.", body = ActedOut), Problems),
+    extensions(("x-waybill-permission" = json!("send"))))]
+pub(crate) async fn reply(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let one = OneSaga::read(caller, &id, request.uri())?;
+    let Received { bytes, media, share } = body::read(&app, request, SAGA_BODY_BYTES_MAX).await?;
+    body::only_json(media)?;
+    let asked: ReplyJson = decode::value(decode::utf8(&bytes)?)?;
+    name("step", &asked.step)?;
+    let (step, way, attempt) = (asked.step.clone(), asked.direction.into(), asked.attempt);
+    let reply = StepReply { id: one.id.clone(), step, way, attempt, result: asked.result()? };
+    let done = service(&app)?.reply(&one.tenant, reply).await;
+    drop(share);
+    ok(&ActedOut::from(one.found(done)?))
+}
