@@ -154,14 +154,23 @@ fn example(name: &str, language: &str) {
     well(waybill(&["plugin", "test", "--no-build"]).current_dir(&dir));
 }
 
-#[test]
-fn the_example_from_scratch() {
-    // Where it lies: it uses the author's crate beside it.
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/transport-from-scratch");
-    let (dir, out) = (dir.to_str().unwrap(), Path::new(env!("CARGO_TARGET_TMPDIR")).join("authors/ledger.wasm"));
-    let out = out.to_str().unwrap();
+/// A Rust example where it lies: it uses the author's crate beside it.
+fn in_place(name: &str) {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples").join(name);
+    let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("authors").join(format!("{name}.wasm"));
+    let (dir, out) = (dir.to_str().unwrap(), out.to_str().unwrap());
     well(&mut waybill(&["plugin", "build", dir, "--out", out]));
     well(&mut waybill(&["plugin", "test", out, "--cases", &format!("{dir}/tests")]));
+}
+
+#[test]
+fn the_example_from_scratch() {
+    in_place("transport-from-scratch");
+}
+
+#[test]
+fn the_example_of_sagas() {
+    in_place("order-saga");
 }
 
 #[test]
