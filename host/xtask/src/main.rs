@@ -4,8 +4,9 @@
 //! |---|---|
 //! | `demo` | sets up, builds, and shows orders on their way through a real host |
 //! | `demo nats` | the same to NATS JetStream, whose server is killed meanwhile |
+//! | `demo saga` | orders as sagas against a shop that makes trouble: what fails is undone |
 //! | `test` | everything that proves Waybill; what CI runs |
-//! | `bench` | the workloads of the outbox beside native references |
+//! | `bench` | the workloads of outbox and sagas beside native references |
 //! | `chaos kill`, `chaos model` | the kill -9 harness and the protocol model, as long as you like |
 //! | `lint` | clippy, formatting, licences |
 //! | `tidy` | rules about the sources that no compiler checks |
@@ -43,7 +44,7 @@ enum Task {
     Demo(demo::Arguments),
     /// Run all tests and checks, or the tests whose names contain FILTER
     Test(test::Arguments),
-    /// Measure the workloads of the outbox, each beside a native reference in the same run
+    /// Measure the workloads of outbox and sagas, each beside a native reference in the same run
     Bench(bench::Arguments),
     /// Break things on purpose, again and again
     #[command(subcommand)]

@@ -10,6 +10,7 @@ mod judge;
 mod nats;
 mod orders;
 mod result;
+mod saga;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -55,13 +56,17 @@ pub struct Arguments {
 enum Other {
     /// Deliver to NATS JetStream while its server is killed and started again, and check every message in the stream
     Nats(nats::Arguments),
+    /// Orders as sagas against a shop that makes trouble: what fails is undone, and stock, money and parcels add up
+    Saga(saga::Arguments),
 }
 
 /// Runs it.
 pub async fn run(arguments: &Arguments) -> Result<ExitCode> {
     let repository = Repository::find()?;
-    if let Some(Other::Nats(arguments)) = &arguments.other {
-        return nats::run(&repository, arguments).await;
+    match &arguments.other {
+        Some(Other::Nats(arguments)) => return nats::run(&repository, arguments).await,
+        Some(Other::Saga(arguments)) => return saga::run(&repository, arguments).await,
+        None => {}
     }
     let file = arguments.file.clone().unwrap_or_else(|| repository.root.join(ORDERS));
     // Before the long build, so that a bad file is known at once.
