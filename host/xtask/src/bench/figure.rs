@@ -31,11 +31,11 @@ impl fmt::Display for Side {
 /// One run, or the medians of several. What doesn't apply is none.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Figure {
-    /// Messages.
+    /// Messages, or sagas.
     pub messages: u64,
-    /// Messages a second.
+    /// Of them a second.
     pub rate: Option<f64>,
-    /// CPU seconds for 10,000 messages, of the measured process alone.
+    /// CPU seconds for 10,000 of them, of the measured process alone.
     pub cpu_s_per_10k: Option<f64>,
     /// Most resident memory, MiB.
     pub resident_peak_mib: Option<f64>,
@@ -45,6 +45,8 @@ pub struct Figure {
     pub p99_ms: Option<f64>,
     /// From the start of the process until it is ready, milliseconds.
     pub ready_ms: Option<f64>,
+    /// Under way at once, on average.
+    pub at_once: Option<f64>,
 }
 
 impl Figure {
@@ -80,6 +82,7 @@ impl Figure {
             p50_ms: of(|run| run.p50_ms),
             p99_ms: of(|run| run.p99_ms),
             ready_ms: of(|run| run.ready_ms),
+            at_once: of(|run| run.at_once),
         }
     }
 }
@@ -87,11 +90,12 @@ impl Figure {
 impl fmt::Display for Figure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let parts = [
-            self.rate.map(|rate| format!("{rate:.0} msg/s")),
+            self.rate.map(|rate| format!("{rate:.0}/s")),
             self.cpu_s_per_10k.map(|cpu| format!("{cpu:.3} CPU s / 10,000")),
             self.resident_peak_mib.map(|mib| format!("{mib:.0} MiB")),
             self.p50_ms.zip(self.p99_ms).map(|(half, most)| format!("p50 {half:.2} ms, p99 {most:.2} ms")),
             self.ready_ms.map(|ready| format!("ready in {ready:.0} ms")),
+            self.at_once.map(|count| format!("{count:.0} at once")),
         ];
         f.write_str(&parts.into_iter().flatten().collect::<Vec<_>>().join(", "))
     }

@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: the workloads of the outbox, each beside a native reference in the same run.
+//! `cargo xtask bench`: the workloads of outbox and sagas, each beside a native reference in the same run.
 //!
 //! A machine's speed changes by the minute, so a figure alone says little: both sides of a workload run in turn (A B A B), and
 //! what counts is the ratio of their medians, with the CPU time beside it. Nothing here asserts a time.
@@ -17,6 +17,7 @@ mod host;
 mod hostile;
 mod latency;
 mod native;
+mod saga;
 mod table;
 
 use std::path::PathBuf;
@@ -34,7 +35,7 @@ use table::Report;
 /// What to measure.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  cargo xtask bench                      every workload, five alternations\n  \
-    cargo xtask bench w1b w1s --rounds 7   two of them\n  cargo xtask bench w1r --json bench.jsonl")]
+    cargo xtask bench w1b w1s --rounds 7   two of them\n  cargo xtask bench w2 w2f               sagas\n  cargo xtask bench w1r --json bench.jsonl")]
 pub struct Arguments {
     /// Workloads; all if none is named
     #[arg(value_enum)]
@@ -42,7 +43,7 @@ pub struct Arguments {
     /// Alternations of each workload and its reference; medians are shown
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=101))]
     rounds: u32,
-    /// Thousands of messages of one run, instead of each workload's own number
+    /// Thousands of messages or sagas of one run, instead of each workload's own number
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     thousands: Option<u64>,
     /// Append every run as a JSON line to this file
@@ -62,7 +63,7 @@ pub struct Arguments {
     reference: Option<Vec<String>>,
 }
 
-/// The workloads of the outbox.
+/// The workloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Workload {
     /// Enqueue in batches of 100, deliver each by HTTP POST, settle
@@ -71,6 +72,10 @@ pub enum Workload {
     W1s,
     /// 200 messages a second: how long from the enqueue to the receiver
     W1r,
+    /// Sagas of three steps that do nothing, 64 at once
+    W2,
+    /// The same, and the third step fails for good: two compensations
+    W2f,
     /// The engine alone: store in memory, no-op component
     W4,
     /// Brokers with acknowledgements on one connection: NATS JetStream with a window of 64, RabbitMQ and Redis Streams with 256; and through a whole host
@@ -85,7 +90,7 @@ pub enum Workload {
 
 impl Workload {
     /// What is measured when none is named.
-    const USUAL: [Self; 6] = [Self::W1b, Self::W1s, Self::W1r, Self::W4, Self::W5, Self::W6];
+    const USUAL: [Self; 8] = [Self::W1b, Self::W1s, Self::W1r, Self::W2, Self::W2f, Self::W4, Self::W5, Self::W6];
 
     /// Its measurements, in the order in which they are run in turn.
     fn parts(self) -> &'static [(&'static str, Side)] {
@@ -93,6 +98,8 @@ impl Workload {
             Self::W1b => &[("W1b", Side::Waybill), ("W1b", Side::Native), ("W1b", Side::Store)],
             Self::W1s => &[("W1s", Side::Waybill), ("W1s", Side::Native)],
             Self::W1r => &[("W1r", Side::Waybill), ("W1r", Side::Native)],
+            Self::W2 => &[("W2", Side::Waybill), ("W2 http", Side::Waybill)],
+            Self::W2f => &[("W2f", Side::Waybill)],
             Self::W4 => &[("W4", Side::Waybill), ("W4", Side::Native)],
             Self::W5 => &[
                 ("W5 nats", Side::Waybill),
@@ -108,12 +115,13 @@ impl Workload {
         }
     }
 
-    /// Messages of one run: some seconds on two cores.
+    /// Messages or sagas of one run: some seconds on two cores.
     fn messages(self) -> u64 {
         match self {
             Self::W1b => 200_000,
             Self::W1s => 100_000,
             Self::W1r => 2_000,
+            Self::W2 | Self::W2f => 40_000,
             Self::W4 => 1_000_000,
             Self::W5 => 200_000,
             Self::W6 => 1_000_000,
@@ -132,6 +140,8 @@ pub struct Bench {
     alone: PathBuf,
     /// Native clients of brokers: `tests/natives`.
     natives: PathBuf,
+    /// A participant that does nothing: `tests/idle`.
+    idle: PathBuf,
     config: String,
 }
 
@@ -161,7 +171,9 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode> {
     };
     let alone = if workloads.iter().any(runs_parts) { native::alone(&repository)? } else { PathBuf::new() };
     let natives = if workloads.contains(&Workload::W5) { native::clients(&repository)? } else { PathBuf::new() };
-    let bench = Bench { natives, repository, binary, alone, config: arguments.config.clone() };
+    let runs_sagas = workloads.iter().any(|workload| matches!(workload, Workload::W2 | Workload::W2f));
+    let idle = if runs_sagas { saga::idle(&repository)? } else { PathBuf::new() };
+    let bench = Bench { natives, idle, repository, binary, alone, config: arguments.config.clone() };
     let mut report = Report::new(arguments.json.as_deref())?;
     for workload in workloads {
         let messages = arguments.thousands.map_or(workload.messages(), |thousands| thousands * 1_000);
@@ -200,8 +212,11 @@ impl Bench {
             ("W1s", Side::Waybill) => delivery::one_by_one(self, messages).await,
             ("W1r", Side::Waybill) => latency::trickle(self, messages).await,
             ("W1b" | "W1s", Side::Native) => native::post(messages).await,
-            ("W1b", Side::Store) => native::segments(self, messages).await,
+            ("W1b", Side::Store) => native::on_disk(self, "segments", messages).await,
             ("W1r", Side::Native) => latency::direct(messages).await,
+            ("W2", Side::Waybill) => saga::sagas(self, saga::Kind::Through, messages).await,
+            ("W2 http", Side::Waybill) => saga::sagas(self, saga::Kind::Http, messages).await,
+            ("W2f", Side::Waybill) => saga::sagas(self, saga::Kind::Back, messages).await,
             ("W4", Side::Waybill) => native::part(self, "engine", messages).await,
             ("W4", Side::Native) => native::part(self, "boundary", messages).await,
             ("W5 nats", Side::Waybill) => Broker::Nats.component(self, messages).await,

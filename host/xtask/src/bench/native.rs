@@ -52,11 +52,11 @@ pub async fn part(bench: &Bench, part: &str, messages: u64) -> Result<Figure> {
     told(Command::new(&bench.alone).args([part, &messages.to_string()]), part, messages).await
 }
 
-/// The store's segment writes alone.
-pub async fn segments(bench: &Bench, messages: u64) -> Result<Figure> {
+/// The store's writes alone, on a disk: `segments` of messages, or those of `sagas`.
+pub async fn on_disk(bench: &Bench, part: &str, count: u64) -> Result<Figure> {
     let folder = bench.folder()?;
     let mut command = Command::new(&bench.alone);
-    told(command.args(["segments", &messages.to_string()]).arg(folder.path().join("data")), "segments", messages).await
+    told(command.args([part, &count.to_string()]).arg(folder.path().join("data")), part, count).await
 }
 
 /// Runs a reference in a process of its own.
