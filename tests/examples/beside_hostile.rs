@@ -1,8 +1,8 @@
 //! What a good transport notices of a hostile one beside it, for `cargo xtask bench hostile`.
 //!
-//! `beside_hostile STEPS`: for each behaviour, the same steady load (500 good messages a second) alone and beside the hostile
-//! transport (50 messages a second more), one after the other, so that both meet the same machine. One JSON line each. It asserts
-//! no time.
+//! `beside_hostile STEPS ROUNDS [BEHAVIOUR]`: for each behaviour, or one, the same steady load (500 good messages a second) alone and beside the
+//! hostile transport (50 messages a second more), in turn, so that both meet the same machine; medians of the rounds. One JSON
+//! line each. It asserts no time.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
@@ -20,15 +20,21 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 #[tokio::main]
 async fn main() {
-    let steps: u64 = std::env::args().nth(1).and_then(|text| text.parse().ok()).expect("beside_hostile STEPS");
+    let argument = |at| std::env::args().nth(at).and_then(|text| text.parse().ok());
+    let (steps, rounds): (u64, u64) = argument(1).zip(argument(2)).expect("beside_hostile STEPS ROUNDS [BEHAVIOUR]");
+    let only = std::env::args().nth(3);
     let cache = tempfile::tempdir().unwrap();
     let cache_dir = Some(cache.path().join("cache"));
     let sandbox = Sandbox::new(SandboxOptions { cache_dir, ..SandboxOptions::default() }).unwrap();
-    for behaviour in &BEHAVIOURS {
+    for behaviour in BEHAVIOURS.iter().filter(|one| only.as_ref().is_none_or(|only| only == one.name)) {
         // Compiled beforehand: what is measured is serving.
         sandbox.load(behaviour.guest.source().unwrap(), waybill_sandbox::World::Transport).await.unwrap();
-        let alone = run(&sandbox, None, steps).await;
-        let beside = run(&sandbox, Some(behaviour), steps).await;
+        let (mut alone, mut beside) = (Vec::new(), Vec::new());
+        for _ in 0..rounds {
+            alone.push(run(&sandbox, None, steps).await);
+            beside.push(run(&sandbox, Some(behaviour), steps).await);
+        }
+        let (alone, beside) = (Figures::of(&alone), Figures::of(&beside));
         let line = json!({
             "behaviour": behaviour.name,
             "sent": beside.sent,
@@ -49,6 +55,23 @@ struct Figures {
     acknowledged: usize,
     p99_ms: f64,
     rate: f64,
+}
+
+impl Figures {
+    /// What was sent in all rounds, and the medians of the rest.
+    fn of(rounds: &[Self]) -> Self {
+        let median = |figure: fn(&Self) -> f64| {
+            let mut figures: Vec<f64> = rounds.iter().map(figure).collect();
+            figures.sort_by(f64::total_cmp);
+            figures[figures.len() / 2]
+        };
+        Self {
+            sent: rounds.iter().map(|round| round.sent).sum(),
+            acknowledged: rounds.iter().map(|round| round.acknowledged).sum(),
+            p99_ms: median(|round| round.p99_ms),
+            rate: median(|round| round.rate),
+        }
+    }
 }
 
 async fn run(sandbox: &Sandbox, hostile: Option<&Behaviour>, steps: u64) -> Figures {

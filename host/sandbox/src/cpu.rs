@@ -6,7 +6,7 @@
 
 use std::future::Future;
 use std::pin::pin;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use metrics::Counter;
@@ -14,6 +14,30 @@ use metrics::Counter;
 /// One part in this many of the time that passes is credited without a call: what a guest does between calls (reading a
 /// connection, heartbeats) costs little, and one that spins uses ten times as much.
 const BACKGROUND_PART: i64 = 10;
+
+/// Instances that are being polled at this moment, in the whole process.
+static AT_WORK: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether any guest runs at this moment.
+pub(crate) fn guests_are_at_work() -> bool {
+    AT_WORK.load(Ordering::Relaxed) > 0
+}
+
+/// One guest runs until this is dropped.
+struct AtWork;
+
+impl AtWork {
+    fn begin() -> Self {
+        AT_WORK.fetch_add(1, Ordering::Relaxed);
+        Self
+    }
+}
+
+impl Drop for AtWork {
+    fn drop(&mut self) {
+        AT_WORK.fetch_sub(1, Ordering::Relaxed);
+    }
+}
 
 /// The account of one instance, in microseconds.
 #[derive(Debug)]
@@ -75,6 +99,7 @@ impl CpuMeter {
     pub(crate) async fn charge<F: Future>(&self, work: F) -> F::Output {
         let mut work = pin!(work);
         std::future::poll_fn(|cx| {
+            let _at_work = AtWork::begin();
             let before = thread_cpu_time();
             let polled = work.as_mut().poll(cx);
             self.spend(thread_cpu_time().saturating_sub(before));

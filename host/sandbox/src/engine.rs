@@ -14,10 +14,11 @@ use wasmtime::{Config, Engine, EngineWeak, InstanceAllocationStrategy, Strategy}
 
 use crate::cache::CompileCache;
 use crate::compile::{Compiler, CompilerProcess};
+use crate::cpu;
 use crate::error::{SandboxError, one_line};
 use crate::grants::{Resolve, SystemResolver};
 use crate::host::{InstanceState, add_services};
-use crate::limits::{EPOCH_TICK, STACK_BYTES_MAX};
+use crate::limits::{EPOCH_TICK, EPOCH_TICK_IDLE, STACK_BYTES_MAX};
 use crate::pure::{PureState, add_inert_wasi};
 use crate::tls::TlsRoots;
 
@@ -140,7 +141,7 @@ fn start_ticker(engines: [EngineWeak; 2]) -> Result<(), SandboxError> {
         .name("waybill-epoch".to_owned())
         .spawn(move || {
             loop {
-                std::thread::sleep(EPOCH_TICK);
+                std::thread::sleep(if cpu::guests_are_at_work() { EPOCH_TICK } else { EPOCH_TICK_IDLE });
                 let mut alive = false;
                 for engine in engines.iter().filter_map(EngineWeak::upgrade) {
                     engine.increment_epoch();

@@ -12,7 +12,9 @@ use tokio::process::Command;
 use crate::cargo::{Repository, run as run_command};
 
 /// Steps of 10 ms that one run takes.
-const STEPS: u64 = 500;
+const STEPS: u64 = 200;
+/// Runs of each, alone and beside, in turn.
+const ROUNDS: u64 = 5;
 
 /// One behaviour beside a good transport, and that transport alone just before.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -38,7 +40,7 @@ pub async fn run(repository: &Repository) -> Result<Hostile> {
     let name = format!("{example}{}", std::env::consts::EXE_SUFFIX);
     let program: PathBuf = repository.target.join("release").join("examples").join(name);
     let output = Command::new(&program)
-        .arg(STEPS.to_string())
+        .args([STEPS, ROUNDS].map(|number| number.to_string()))
         .stderr(Stdio::inherit())
         .kill_on_drop(true)
         .output()
