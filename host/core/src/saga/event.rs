@@ -181,7 +181,7 @@ pub enum What {
         /// Given to the compensation as output if the signal never comes.
         data: Json,
         /// Who answered.
-        plugin: Option<PluginIdentity>,
+        plugin: Option<Arc<PluginIdentity>>,
         /// How long the call took, in milliseconds.
         took_ms: u64,
     },
@@ -196,7 +196,7 @@ pub enum What {
         /// Its output; none for a compensation.
         output: Option<Json>,
         /// Who answered.
-        plugin: Option<PluginIdentity>,
+        plugin: Option<Arc<PluginIdentity>>,
         /// How long the call took, in milliseconds.
         took_ms: u64,
         /// The answer came after its time.
@@ -215,7 +215,7 @@ pub enum What {
         /// When the next one begins; none = this was the last.
         retry_at: Option<UnixMillis>,
         /// Who answered.
-        plugin: Option<PluginIdentity>,
+        plugin: Option<Arc<PluginIdentity>>,
         /// How long the call took, in milliseconds.
         took_ms: u64,
     },

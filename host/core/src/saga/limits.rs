@@ -17,7 +17,11 @@ pub const TREE_SAGAS_MAX: usize = 256;
 /// Longest saga id that a caller may choose, in bytes. Ids of sub-sagas are made of it and are longer.
 pub const SAGA_ID_BYTES_MAX: usize = 128;
 /// Longest CEL expression in a mapping, in bytes.
-pub const EXPRESSION_BYTES_MAX: usize = 4_096;
+pub const EXPRESSION_BYTES_MAX: usize = 1_024;
+/// Largest input and outputs together that a mapping may go through element by element, in bytes: bounds its time.
+pub const COMPREHENSION_BYTES_MAX: usize = 64 * 1024;
+/// Most that the expressions of one mapping make together, in bytes; the step's own bound is checked after it.
+pub const MAPPED_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Deepest nesting of a mapping, in arrays and objects.
 pub const MAPPING_DEPTH_MAX: usize = 32;
 /// Most attempts that a retry policy may ask for.
@@ -49,6 +53,8 @@ pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(3600);
 pub const RELEASED_DELAY: Duration = Duration::from_millis(200);
 /// Longest delay before a step that was not tried is tried again.
 pub const RELEASED_DELAY_MAX: Duration = Duration::from_secs(30);
+/// A call counts as unanswered this long after its timeout: whoever calls keeps the timeout itself and tells more.
+pub const CALL_GRACE: Duration = Duration::from_millis(1_000);
 /// Crashes of the host during calls of one step, with no answer in between, after which the saga waits for an operator.
 pub const LOST_MAX: u32 = 5;
 /// Signals kept that came before their wait.

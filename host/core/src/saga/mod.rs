@@ -16,7 +16,12 @@
 //! | `error` | what can be wrong with a request, with codes |
 //! | `filter` | conditions for lists |
 //! | `view` | a saga as people see it |
+//! | `tree` | how events change a tree, and what it says about itself |
+//! | `machine` | what follows from what: the rules |
+//! | `call` | what is called, and what comes of it |
+//! | `shard` | the sagas of one shard: commits and effects |
 
+pub mod call;
 pub mod definition;
 pub mod error;
 pub mod event;
@@ -24,6 +29,9 @@ pub mod filter;
 pub mod id;
 pub mod json;
 pub mod limits;
+pub mod machine;
 pub mod records;
+pub mod shard;
 pub mod state;
+pub mod tree;
 pub mod view;

@@ -13,6 +13,7 @@ pub mod ids;
 pub mod kv;
 pub mod lists;
 pub mod operations;
+pub mod sagas;
 pub mod samples;
 pub mod segments;
 pub mod stopped;
@@ -20,12 +21,17 @@ pub mod stopped;
 use waybill_core::port::dedup::DedupStore;
 use waybill_core::port::kv::KvStore;
 use waybill_core::port::query::QueryStore;
+use waybill_core::port::saga_store::SagaStore;
 use waybill_core::port::store::OwnerStore;
 use waybill_core::port::transact::TransactStore;
 
 /// All ports of a store.
 pub trait Store: OwnerStore + TransactStore + QueryStore + KvStore + DedupStore {}
 impl<T: OwnerStore + TransactStore + QueryStore + KvStore + DedupStore> Store for T {}
+
+/// A store that keeps sagas, too.
+pub trait SagaPorts: OwnerStore + SagaStore {}
+impl<T: OwnerStore + SagaStore> SagaPorts for T {}
 
 /// Makes one test of each sentence. `$open` is an expression that awaits nothing and is called for each: an async function
 /// that answers a guard (a directory, or `()`) and a store.
@@ -116,6 +122,28 @@ macro_rules! store_conformance {
     };
 }
 
+/// The same for the port of sagas.
+#[macro_export]
+macro_rules! saga_store_conformance {
+    ($open:path) => {
+        $crate::store_conformance!(@tests $open;
+            sagas: sagas_of_a_shard_without_a_record_are_taken_empty
+            sagas: a_lower_token_takes_no_sagas_and_an_equal_one_fences_its_earlier_self
+            sagas: a_stale_commit_of_sagas_changes_nothing
+            sagas: of_two_commits_of_sagas_at_once_exactly_one_goes_in
+            sagas: the_journal_comes_back_from_its_floor_as_it_was_written
+            sagas: rows_of_sagas_come_back_as_they_were_written_and_go
+            sagas: messages_of_sagas_reach_the_doorstep_once
+            sagas: lists_of_sagas_go_newest_first_and_in_pages
+            sagas: lists_of_sagas_are_filtered_and_counted
+            sagas: ended_sagas_expire_oldest_first
+            sagas: a_version_of_a_definition_never_changes
+            sagas: definitions_are_found_by_name_version_and_hash
+            sagas: stuck_sagas_are_dead_letters_of_their_kind
+        );
+    };
+}
+
 #[cfg(test)]
 mod tests {
     use crate::memory_store::MemoryStore;
@@ -125,4 +153,5 @@ mod tests {
     }
 
     crate::store_conformance!(open);
+    crate::saga_store_conformance!(open);
 }

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use waybill_core::port::store::{OwnerCommit, StoreError};
+use waybill_core::saga::records::SagaCommit;
 
 /// What happens to one commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,5 +26,7 @@ pub enum Fate {
 pub(super) struct Faults {
     pub(super) planned: VecDeque<Fate>,
     pub(super) held: VecDeque<OwnerCommit>,
+    pub(super) saga_planned: VecDeque<Fate>,
+    pub(super) saga_held: VecDeque<SagaCommit>,
     pub(super) all: Option<StoreError>,
 }

@@ -11,6 +11,7 @@ mod faults;
 mod kv;
 mod owner;
 mod query;
+mod sagas;
 mod tables;
 mod transact;
 
@@ -22,6 +23,7 @@ use waybill_core::outbox::records::{DoorKey, Malformed};
 use waybill_core::port::store::{OwnerCommit, StoreError};
 
 pub use faults::Fate;
+pub use sagas::SagaTables;
 pub use tables::{DoorContent, SegmentContent, Tables};
 
 use faults::Faults;
@@ -100,7 +102,9 @@ impl MemoryStore {
 
     /// Forgets the commits that are held back: they never happened.
     pub fn drop_held(&self) {
-        self.faults.lock().held.clear();
+        let mut faults = self.faults.lock();
+        faults.held.clear();
+        faults.saga_held.clear();
     }
 
     /// The error that every call fails with at the moment.

@@ -21,7 +21,7 @@ const PAGE_READS_MAX: usize = 2_000;
 /// Where an item lies in its list: the numbers of its key, then its text. A cursor is one of these, so paging goes on behind it
 /// even when its record is gone.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct At(Vec<u64>, String);
+pub(super) struct At(pub(super) Vec<u64>, pub(super) String);
 
 impl At {
     fn seq(shard: ShardId, seq: Seq) -> Self {
@@ -39,7 +39,7 @@ impl At {
 }
 
 /// Turns all items of a list, in key order, into one page.
-fn page<T>(
+pub(super) fn page<T>(
     items: impl Iterator<Item = (At, T)>,
     takes: impl Fn(&T) -> bool,
     cursor: Option<&str>,

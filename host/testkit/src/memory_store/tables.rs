@@ -15,6 +15,7 @@ use waybill_core::port::transact::{AuditEvent, Operation};
 use waybill_core::time::UnixMillis;
 
 use super::dedup::DedupEntry;
+use super::sagas::SagaTables;
 
 /// A doorstep row's messages, or why it can't be read.
 pub type DoorContent = Result<Vec<Arc<Message>>, Malformed>;
@@ -82,6 +83,8 @@ pub struct Tables {
     pub audit: Vec<AuditEvent>,
     /// `outbox_dedup`.
     pub dedup: BTreeMap<DedupKey, DedupEntry>,
+    /// Sagas.
+    pub sagas: SagaTables,
     /// `plugin_kv`: value and revision.
     pub kv: BTreeMap<(String, String), (Bytes, u64)>,
     /// Latest revision given out in `plugin_kv`.

@@ -85,6 +85,6 @@ impl TransactStore for MemoryStore {
 }
 
 /// A key that tells rows of one stamp apart by their ordinal alone: enough where one lock orders all writers.
-fn stamp(nanos: u64, ordinal: u32) -> DoorKey {
+pub(super) fn stamp(nanos: u64, ordinal: u32) -> DoorKey {
     DoorKey { nanos, ordinal, ulid: format!("{ordinal:026}") }
 }

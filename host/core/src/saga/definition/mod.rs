@@ -3,18 +3,29 @@
 //! A definition is immutable. It is known by name and version to people, and by the hash of its canonical form to the sagas
 //! that run on it.
 
+mod canonical;
+mod document;
+mod links;
+pub mod mapping;
 pub mod problem;
+mod reader;
+#[cfg(test)]
+mod tests;
 pub mod uri;
 
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use reader::default_retry;
 pub use uri::Action;
 
 use super::id::{DefinitionHash, DefinitionRef};
 use super::json::Json;
+use super::limits::DEFINITION_BYTES_MAX;
 use crate::backoff::RetryPolicy;
+use crate::port::saga::DefinitionFormat;
+use problem::{Position, Problem, Problems, Severity};
 
 /// A checked definition.
 #[derive(Clone, Debug, PartialEq)]
@@ -58,13 +69,111 @@ pub struct Step {
     /// Neighbours with the same tag run together.
     pub concurrency_tag: Option<Arc<str>>,
     /// Makes the input; none = the saga's input.
-    pub input: Option<Json>,
+    pub input: Option<mapping::Mapping>,
+}
+
+/// A definition that was read, with what somebody should look at.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parsed {
+    /// It.
+    pub definition: Definition,
+    /// Warnings.
+    pub warnings: Vec<Problem>,
+    /// Where each step stands in the document.
+    pub places: Vec<Position>,
+}
+
+/// Reads a definition. The error tells everything that is wrong, with line, column, path and a fix.
+pub fn parse(text: &str, format: DefinitionFormat) -> Result<Parsed, Problems> {
+    let mut reader = reader::Reader::default();
+    if text.len() > DEFINITION_BYTES_MAX {
+        let what = format!("it has {} bytes, at most {DEFINITION_BYTES_MAX} are taken", text.len());
+        reader.error(Position { line: 1, column: 1 }, "", what, "split it with sub-sagas");
+        return Err(Problems(reader.problems));
+    }
+    let entries = match format {
+        DefinitionFormat::Toml => document::toml(text),
+        DefinitionFormat::Json => document::json(text),
+    };
+    let entries = entries.map_err(|problem| Problems(vec![problem]))?;
+    let parsed = reader.definition(&entries);
+    let (errors, warnings) = reader.problems.into_iter().partition(|problem| problem.severity == Severity::Error);
+    match parsed {
+        Some(parsed) => Ok(Parsed { warnings, ..parsed }),
+        None => Err(Problems(errors)),
+    }
+}
+
+impl Definition {
+    /// Reads a definition's canonical form, as the store keeps it.
+    pub fn restore(canonical: &Json) -> Result<Self, Problems> {
+        parse(canonical.as_str(), DefinitionFormat::Json).map(|parsed| parsed.definition)
+    }
+}
+
+/// A definition with those of all sub-sagas below it, as they were resolved when the root began.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DefinitionSet {
+    root: Arc<Definition>,
+    /// What steps name, and what that is.
+    pinned: Vec<(Arc<str>, Arc<Definition>)>,
+}
+
+impl DefinitionSet {
+    /// `pinned` has an entry for every `saga:` URI in any of the definitions, as [`Action`] displays it.
+    pub fn new(root: Arc<Definition>, pinned: Vec<(Arc<str>, Arc<Definition>)>) -> Self {
+        Self { root, pinned }
+    }
+
+    /// The definitions that a running saga began with, from a lookup by hash. None when one is missing.
+    pub fn restore(
+        started: &super::event::Started,
+        lookup: impl Fn(&DefinitionHash) -> Option<Arc<Definition>>,
+    ) -> Option<Self> {
+        let pinned = started.pinned.iter().map(|(uri, pinned)| Some((Arc::clone(uri), lookup(&pinned.hash)?)));
+        Some(Self { root: lookup(&started.definition.hash)?, pinned: pinned.collect::<Option<_>>()? })
+    }
+
+    /// Of the root.
+    pub fn root(&self) -> &Arc<Definition> {
+        &self.root
+    }
+
+    /// What steps name, and what that is.
+    pub fn pinned(&self) -> &[(Arc<str>, Arc<Definition>)] {
+        &self.pinned
+    }
+
+    /// By content.
+    pub fn by_hash(&self, hash: &DefinitionHash) -> Option<&Arc<Definition>> {
+        if self.root.hash == *hash {
+            return Some(&self.root);
+        }
+        self.pinned.iter().map(|(_, definition)| definition).find(|definition| definition.hash == *hash)
+    }
+
+    /// What a `saga:` URI names.
+    pub fn resolve_uri(&self, uri: &str) -> Option<&Arc<Definition>> {
+        self.pinned.iter().find(|(pinned, _)| **pinned == *uri).map(|(_, definition)| definition)
+    }
+}
+
+impl Step {
+    /// What undoes it: the compensation that the definition names, else the sub-saga itself.
+    pub fn undo(&self) -> Option<&Action> {
+        self.compensation.as_ref().or(Some(&self.action).filter(|action| matches!(action, Action::Saga { .. })))
+    }
 }
 
 impl Definition {
     /// Name, version and hash.
     pub fn reference(&self) -> DefinitionRef {
         DefinitionRef { name: Arc::clone(&self.name), version: self.version, hash: self.hash.clone() }
+    }
+
+    /// A step by its number.
+    pub fn step(&self, number: u16) -> Option<&Step> {
+        self.steps.get(usize::from(number))
     }
 
     /// The number of a step.

@@ -1,5 +1,8 @@
 //! A saga as people see it: all that `waybill saga show` draws.
 
+mod build;
+mod words;
+
 use std::sync::Arc;
 
 use serde::Serialize;

@@ -1,0 +1,177 @@
+//! What comes from outside for a waiting step: a person's decision, a signal.
+
+use std::sync::Arc;
+
+use super::Machine;
+use crate::saga::definition::uri::APPROVAL;
+use crate::saga::error::SagaError;
+use crate::saga::event::{Failure, SagaNumber, StepNumber, Wait, Way, What};
+use crate::saga::id::{SagaId, is_name};
+use crate::saga::json::Json;
+use crate::saga::limits::{SIGNAL_BYTES_MAX, SIGNALS_MAX};
+use crate::saga::state::{StepRecord, StepState, StepWait};
+
+impl Machine<'_> {
+    /// Approves or rejects a waiting step.
+    pub fn decide(
+        &mut self,
+        id: &SagaId,
+        step: Option<&str>,
+        approved: bool,
+        note: Option<Arc<str>>,
+    ) -> Result<(), SagaError> {
+        let saga = self.find(id)?;
+        let step = self.approval(saga, step)?;
+        self.not_ended()?;
+        let record = self.record(saga, step);
+        let Some(record) = record.filter(|record| record.wait == Some(StepWait::For(Wait::Approval))) else {
+            return Err(self.not_waiting(saga, step));
+        };
+        if let Some(at) = record.until.filter(|until| *until <= self.turn.now) {
+            return Err(SagaError::ApprovalExpired { id: self.id(saga), step: self.step_name(saga, step), at });
+        }
+        let (way, attempt) = (record.way.unwrap_or(Way::Execute), record.attempt);
+        let actor = self.actor.clone();
+        self.emit_by(saga, actor.clone(), What::Decided { step, approved, note: note.clone() });
+        if approved {
+            let by = actor.as_deref().unwrap_or_default();
+            let output = Json::of(&serde_json::json!({ "approved": true, "by": by, "note": note.as_deref() }));
+            let output = (way == Way::Execute).then_some(output);
+            let (plugin, took_ms, late) = (None, 0, false);
+            self.emit(saga, What::StepSucceeded { step, way, attempt, output, plugin, took_ms, late });
+        } else {
+            let why = note.as_deref().map_or_else(String::new, |note| format!(": {note}"));
+            let reason = format!("rejected by {}{why}", actor.as_deref().unwrap_or("somebody"));
+            let failure = Failure::new("SAGA.REJECTED", &reason);
+            let (retry_at, plugin, took_ms) = (None, None, 0);
+            self.emit(saga, What::StepFailed { step, way, attempt, failure, retry_at, plugin, took_ms });
+        }
+        Ok(())
+    }
+
+    /// The step that is meant: the named one, or the only one that waits for a decision.
+    fn approval(&self, saga: SagaNumber, name: Option<&str>) -> Result<StepNumber, SagaError> {
+        if let Some(name) = name {
+            return self.find_step(saga, name);
+        }
+        let steps = self.node(saga).map(|node| node.steps.as_slice()).unwrap_or_default().iter().enumerate();
+        let waits = |step: &StepRecord| step.wait == Some(StepWait::For(Wait::Approval));
+        let waiting: Vec<usize> = steps.filter(|(_, step)| waits(step)).map(|(number, _)| number).collect();
+        match waiting.as_slice() {
+            [one] => Ok(u16::try_from(*one).unwrap_or(u16::MAX)),
+            [] => {
+                self.not_ended()?;
+                let decided = self.last_decision(saga);
+                match decided {
+                    Some(step) => Err(self.not_waiting(saga, step)),
+                    None => Err(self.state_error("not waiting for a decision", "look at it with `waybill saga show`")),
+                }
+            }
+            several => {
+                let names: Vec<String> = several
+                    .iter()
+                    .filter_map(|number| u16::try_from(*number).ok())
+                    .map(|number| self.step_name(saga, number))
+                    .collect();
+                let fix = format!("name one of the steps {}", names.join(", "));
+                Err(self.state_error("waiting for several decisions", &fix))
+            }
+        }
+    }
+
+    fn last_decision(&self, saga: SagaNumber) -> Option<StepNumber> {
+        let decided = self.tree.events().filter(|event| event.saga == saga);
+        decided
+            .filter_map(|event| match &event.what {
+                What::Decided { step, .. } => Some(*step),
+                What::StepFailed { step, failure, .. } if &*failure.code == "SAGA.APPROVAL_EXPIRED" => Some(*step),
+                _ => None,
+            })
+            .last()
+    }
+
+    pub(super) fn step_name(&self, saga: SagaNumber, step: StepNumber) -> String {
+        let definition = self.definition(saga);
+        let step = definition.as_ref().and_then(|definition| definition.step(step));
+        step.map_or_else(String::new, |step| step.name.to_string())
+    }
+
+    fn not_waiting(&self, saga: SagaNumber, step: StepNumber) -> SagaError {
+        let (id, name) = (self.id(saga), self.step_name(saga, step));
+        let Some(record) = self.record(saga, step) else {
+            return SagaError::NoStep { id, step: name, known: String::new() };
+        };
+        let expired = record.failure.as_ref().is_some_and(|failure| &*failure.code == "SAGA.APPROVAL_EXPIRED");
+        if let Some(at) = record.ended_at.filter(|_| expired) {
+            return SagaError::ApprovalExpired { id, step: name, at };
+        }
+        let state = match self.tree.decision(saga, step) {
+            Some((approved, actor, at)) => {
+                let word = if approved { "approved" } else { "rejected" };
+                format!("{word} already, by {} at {at}", actor.as_deref().unwrap_or("somebody"))
+            }
+            None => record.state.word().to_owned(),
+        };
+        SagaError::NotWaiting { id, step: name, state }
+    }
+
+    /// Takes a signal: for the step that waits for it, or to keep.
+    pub fn signal(&mut self, id: &SagaId, name: &str, data: Json) -> Result<(), SagaError> {
+        let saga = self.find(id)?;
+        self.not_ended()?;
+        if self.node(saga).is_some_and(super::SagaNode::is_ended) {
+            let state = self.node(saga).map_or("", |node| node.state().word()).to_owned();
+            return Err(SagaError::Ended { id: id.to_string(), state });
+        }
+        if name == APPROVAL {
+            return Err(self.state_error("decided by persons", "use approve or reject for wait:approval"));
+        }
+        if !is_name(name) {
+            return Err(crate::error::InputError::ControlCharacter { field: "signal" }.into());
+        }
+        if data.len() > SIGNAL_BYTES_MAX {
+            let what = format!("the data of signal {name:?}");
+            return Err(SagaError::DataTooLarge { what, bytes: data.len(), bytes_max: SIGNAL_BYTES_MAX });
+        }
+        let kept = self.node(saga).map_or(0, |node| node.signals.len());
+        let step = self.waits_for_signal(saga, name);
+        if step.is_none() && kept >= SIGNALS_MAX {
+            return Err(SagaError::SignalsFull { id: id.to_string(), count: SIGNALS_MAX });
+        }
+        let actor = self.actor.clone();
+        self.emit_by(saga, actor, What::Signalled { name: Arc::from(name), data: data.clone(), step });
+        if let Some(step) = step {
+            self.signalled(saga, step, data);
+        }
+        Ok(())
+    }
+
+    fn waits_for_signal(&self, saga: SagaNumber, name: &str) -> Option<StepNumber> {
+        let waits = |step: &StepRecord| match &step.wait {
+            Some(StepWait::For(Wait::Signal(signal)) | StepWait::Pending(signal)) => {
+                step.state == StepState::InFlight && **signal == *name
+            }
+            _ => false,
+        };
+        let index = self.node(saga)?.steps.iter().position(waits)?;
+        u16::try_from(index).ok()
+    }
+
+    /// A step's signal is here.
+    fn signalled(&mut self, saga: SagaNumber, step: StepNumber, data: Json) {
+        let Some(record) = self.record(saga, step) else { return };
+        let (way, attempt) = (record.way.unwrap_or(Way::Execute), record.attempt);
+        let output = (way == Way::Execute).then_some(data);
+        let (plugin, took_ms, late) = (None, 0, false);
+        self.emit(saga, What::StepSucceeded { step, way, attempt, output, plugin, took_ms, late });
+    }
+
+    /// Takes a signal that came before its wait.
+    pub(super) fn take_kept_signal(&mut self, saga: SagaNumber, step: StepNumber, name: &Arc<str>) {
+        let kept = self.node(saga).and_then(|node| node.signals.iter().find(|(kept, _)| kept == name).cloned());
+        if let Some((name, data)) = kept {
+            self.emit(saga, What::SignalTaken { name });
+            self.signalled(saga, step, data);
+        }
+    }
+}

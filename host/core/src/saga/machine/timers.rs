@@ -1,0 +1,115 @@
+//! What time does: timeouts, deadlines, attempts that are due. And what a host finds that takes over.
+
+use super::answer::Attempt;
+use super::{Machine, Rule, unknown};
+use crate::saga::event::{Failure, PauseCause, SagaNumber, StepNumber, Wait, Way, What};
+use crate::saga::limits::LOST_MAX;
+use crate::saga::state::{Phase, StepState, StepWait};
+
+impl Machine<'_> {
+    /// Does what is due now.
+    pub fn tick(&mut self) {
+        for saga in self.open() {
+            self.deadline(saga);
+            for step in self.active(saga) {
+                self.step_due(saga, step);
+            }
+            self.dirty.push(saga);
+        }
+    }
+
+    /// Steps in flight.
+    fn active(&self, saga: SagaNumber) -> Vec<StepNumber> {
+        let steps = self.node(saga).map(|node| node.steps.as_slice()).unwrap_or_default().iter().enumerate();
+        let active = steps.filter(|(_, step)| step.state == StepState::InFlight);
+        active.filter_map(|(number, _)| u16::try_from(number).ok()).collect()
+    }
+
+    fn deadline(&mut self, saga: SagaNumber) {
+        let Some(node) = self.node(saga) else { return };
+        let passed = node.deadline.filter(|deadline| *deadline <= self.turn.now);
+        if let Some(deadline) = passed
+            && node.phase == Phase::Forward
+            && self.tree.paused.is_none()
+        {
+            let failure = Failure::new("SAGA.DEADLINE", &format!("it had to be over by {deadline}"));
+            self.emit(saga, What::CompensationStarted { failure });
+        }
+    }
+
+    fn step_due(&mut self, saga: SagaNumber, step: StepNumber) {
+        let Some(record) = self.record(saga, step) else { return };
+        let Some(way) = record.way else { return };
+        if record.state != StepState::InFlight || record.until.is_none_or(|until| until > self.turn.now) {
+            return;
+        }
+        let of = Attempt { saga, step, way, attempt: record.attempt };
+        match record.wait.clone() {
+            Some(StepWait::For(Wait::Call)) => self.timed_out(of, "no answer came in time"),
+            Some(StepWait::For(Wait::Reply)) => self.timed_out(of, "no reply came in time"),
+            Some(StepWait::For(Wait::Signal(name))) => {
+                let failure = Failure::new("SAGA.TIMEOUT", &format!("signal {name:?} didn't come in time"));
+                self.failed_for_good(of, &failure, None);
+            }
+            Some(StepWait::For(Wait::Approval)) => {
+                let failure = Failure::new("SAGA.APPROVAL_EXPIRED", "nobody decided in time");
+                self.failed_for_good(of, &failure, None);
+            }
+            Some(StepWait::Pending(name)) => {
+                let failure = unknown("SAGA.TIMEOUT", &format!("signal {name:?} didn't come in time"));
+                self.failed_for_good(of, &failure, None);
+            }
+            Some(StepWait::For(Wait::Child)) if self.tree.paused.is_none() => {
+                let child = self.tree.child_of(saga, step).filter(|child| self.phase(*child) == Phase::Forward);
+                if let Some(child) = child {
+                    let failure = Failure::new("SAGA.TIMEOUT", "the sub-saga wasn't over in time");
+                    self.emit(child, What::CompensationStarted { failure });
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn timed_out(&mut self, of: Attempt, reason: &str) {
+        self.failed_attempt(of, unknown("SAGA.TIMEOUT", reason), None, None, None);
+    }
+
+    /// The host that made the calls under way is gone: their results are unknown.
+    pub fn recover(&mut self) {
+        for saga in self.open() {
+            for step in self.active(saga) {
+                self.recover_step(saga, step);
+            }
+            self.dirty.push(saga);
+        }
+    }
+
+    fn recover_step(&mut self, saga: SagaNumber, step: StepNumber) {
+        let definition = self.definition(saga);
+        let Some(defined) = definition.as_ref().and_then(|definition| definition.step(step)) else { return };
+        let Some(record) = self.record(saga, step) else { return };
+        let (Some(way), Some(StepWait::For(Wait::Call))) = (record.way, record.wait.clone()) else { return };
+        let (attempt, lost) = (record.attempt, record.lost);
+        if !self.kept(Rule::RepeatLost) {
+            return;
+        }
+        self.emit(saga, What::StepLost { step, way, attempt });
+        if way == Way::Execute && self.phase(saga) != Phase::Forward {
+            // Nobody will answer, and it isn't tried again.
+            let failure = unknown("SAGA.UNKNOWN_RESULT", "the host ended during the call");
+            let of = Attempt { saga, step, way, attempt };
+            return self.failed_for_good(of, &failure, None);
+        }
+        let suspect = lost >= LOST_MAX;
+        if suspect || !defined.idempotent && self.kept(Rule::AskOperator) {
+            let (code, cause) = if suspect {
+                ("SUSPECTED_POISON", PauseCause::Suspect)
+            } else {
+                ("SAGA.UNKNOWN_RESULT", PauseCause::UnknownResult)
+            };
+            let failure = unknown(code, "the host ended during the call");
+            self.emit(saga, What::StepUnknown { step, way, attempt, failure });
+            self.pause(cause);
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! What waits for a commit, tree by tree.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::commands::{SagaReply, Ticket};
+use crate::message::Message;
+use crate::saga::call::Call;
+use crate::saga::error::SagaError;
+use crate::saga::event::Event;
+
+/// What happened to one tree since the last commit, and what follows from it.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub slot: u64,
+    /// Number of the first event.
+    pub from: u32,
+    pub events: Vec<Event>,
+    pub calls: Vec<Call>,
+    pub messages: Vec<Arc<Message>>,
+    pub replies: Vec<(Ticket, Result<SagaReply, SagaError>)>,
+    pub weight: usize,
+    /// It rests: its row is to be written.
+    pub row: bool,
+}
+
+/// Entries in the order in which their trees moved first.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    pub entries: Vec<Entry>,
+    index: HashMap<u64, usize>,
+}
+
+impl Batch {
+    pub fn get(&mut self, slot: u64) -> Option<&mut Entry> {
+        let index = *self.index.get(&slot)?;
+        self.entries.get_mut(index)
+    }
+
+    /// The entry of a tree, made if there is none.
+    pub fn entry(&mut self, slot: u64, from: u32) -> &mut Entry {
+        let index = *self.index.entry(slot).or_insert_with(|| {
+            self.entries.push(Entry {
+                slot,
+                from,
+                events: Vec::new(),
+                calls: Vec::new(),
+                messages: Vec::new(),
+                replies: Vec::new(),
+                weight: 0,
+                row: false,
+            });
+            self.entries.len() - 1
+        });
+        let last = self.entries.len().saturating_sub(1);
+        #[expect(clippy::indexing_slicing, reason = "the index was made above, and entries only leave all together")]
+        &mut self.entries[index.min(last)]
+    }
+
+    /// Takes entries off the front up to a size, at least one.
+    pub fn take(&mut self, bytes_max: usize) -> Self {
+        let mut weight = 0;
+        let mut count = 0;
+        for entry in &self.entries {
+            weight += entry.weight;
+            if count > 0 && weight > bytes_max {
+                break;
+            }
+            count += 1;
+        }
+        let rest = self.entries.split_off(count);
+        let taken = std::mem::replace(self, Self::of(rest));
+        Self::of(taken.entries)
+    }
+
+    fn of(entries: Vec<Entry>) -> Self {
+        let index = entries.iter().enumerate().map(|(index, entry)| (entry.slot, index)).collect();
+        Self { entries, index }
+    }
+
+    /// Puts another batch behind this one; what both have of one tree becomes one entry.
+    pub fn append(&mut self, later: Self) {
+        for entry in later.entries {
+            let mine = self.entry(entry.slot, entry.from);
+            mine.events.extend(entry.events);
+            mine.calls.extend(entry.calls);
+            mine.messages.extend(entry.messages);
+            mine.replies.extend(entry.replies);
+            mine.weight += entry.weight;
+            mine.row |= entry.row;
+        }
+    }
+}

@@ -1,0 +1,324 @@
+//! The sagas of one shard: the one writer of their journal and rows.
+//!
+//! A pure state machine beside the outbox's owner. Its driver submits commands and ticks, tries the commits that it builds, and
+//! carries out the effects that it releases. Memory runs ahead of the store: a command changes its tree at once, but what
+//! follows from it (a call, an answer to the caller) is released only when the commit that holds it is known to be in. All that
+//! happens while a commit is out joins the next one.
+//!
+//! ```text
+//! submit / tick ──▶ waiting ──build──▶ out ──committed──▶ take_effects
+//!                      ▲                │ commit_failed, resolve
+//!                      └────────────────┘ (proved not to be in)
+//! ```
+//!
+//! | file | holds |
+//! |---|---|
+//! | `commands` | what is asked of it |
+//! | `start` | new sagas, repeats of a start |
+//! | `batch` | what waits for a commit |
+//! | `build` | the next commit: journal, rows, dead letters, messages |
+//! | `outcome` | a commit's fate |
+//! | `restore` | a new writer: rows and journal become trees again |
+//! | `inspect` | for people |
+
+mod batch;
+mod build;
+mod commands;
+mod inspect;
+mod outcome;
+mod restore;
+mod start;
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use super::definition::DefinitionSet;
+use super::error::SagaError;
+use super::event::Event;
+use super::id::SagaKey;
+use super::limits::{SagaLimits, TICK_MAX};
+use super::machine::{Machine, Outcome, Rules, Turn};
+use super::records::SagaShardRecord;
+use super::state::Tree;
+use crate::ids::ShardId;
+use crate::time::UnixMillis;
+use batch::{Batch, Entry};
+use build::Flight;
+use start::Recent;
+
+pub use commands::{NewSaga, SagaCommand, SagaEffect, SagaReply, Ticket};
+pub use outcome::Resolution;
+pub use restore::Restored;
+pub use start::is_same_start;
+
+/// Settings.
+#[derive(Clone, Copy, Debug)]
+pub struct SagaShardConfig {
+    /// Shard.
+    pub shard: ShardId,
+    /// Bounds.
+    pub limits: SagaLimits,
+    /// Every rule holds, but in the model's mutations.
+    pub rules: Rules,
+}
+
+/// One tree in memory.
+#[derive(Debug)]
+struct Running {
+    tree: Arc<Tree>,
+    definitions: Arc<DefinitionSet>,
+    /// Its place in `timers`.
+    due: Option<UnixMillis>,
+    /// Beat of the oldest journal record that is needed to restore it. As committed.
+    journal_from: Option<u64>,
+    /// It has a row. As committed.
+    has_row: bool,
+    /// It has a dead letter. As committed.
+    has_dead: bool,
+    /// When it moved last.
+    moved_at: UnixMillis,
+    /// Its row is written, or about to be, and it hasn't moved since.
+    rested: bool,
+}
+
+impl Running {
+    /// When it gets a row if it doesn't move until then. Not while it is called: that ends soon.
+    fn rest_at(&self, limits: &SagaLimits) -> Option<UnixMillis> {
+        let may = !self.rested && !self.tree.is_ended() && !self.tree.is_called();
+        may.then(|| self.moved_at.plus(limits.rest_after))
+    }
+}
+
+/// The sagas of one shard.
+#[derive(Debug)]
+pub struct SagaShard {
+    config: SagaShardConfig,
+    /// As last known committed.
+    record: SagaShardRecord,
+    /// The latest instant seen: time given in never goes back here.
+    clock: UnixMillis,
+    next_slot: u64,
+    running: HashMap<u64, Running>,
+    slots: HashMap<SagaKey, u64>,
+    timers: BTreeSet<(UnixMillis, u64)>,
+    /// What keeps the journal from being cut: oldest needed beat and slot.
+    journal: BTreeSet<(u64, u64)>,
+    /// A saga couldn't be restored, so the journal isn't cut.
+    keeps_journal: bool,
+    weight: usize,
+    waiting: Batch,
+    flight: Option<Flight>,
+    released: Vec<SagaEffect>,
+    recent: Recent,
+}
+
+impl SagaShard {
+    /// Its shard.
+    pub fn shard(&self) -> ShardId {
+        self.config.shard
+    }
+
+    /// The record as last known committed. Its beat goes with a lookup of a caller's id ([`NewSaga::looked_up`]).
+    pub fn record(&self) -> &SagaShardRecord {
+        &self.record
+    }
+
+    /// Changes the bounds; they count from the next command.
+    pub fn set_limits(&mut self, limits: SagaLimits) {
+        self.config.limits = limits;
+    }
+
+    /// Takes a command. The answer comes as an effect, when what it did is durable; a refusal when what it is based on is.
+    /// `random` is uniform in [0, 1).
+    pub fn submit(&mut self, ticket: Option<Ticket>, command: SagaCommand, now: UnixMillis, random: f64) {
+        let turn = self.turn(now, random);
+        let (slot, reply) = match command {
+            SagaCommand::Start(new) => self.start(*new, turn),
+            SagaCommand::Answer { call, answer } => {
+                let slot = self.slots.get(&call.key).copied();
+                if let Some(slot) = slot {
+                    self.work(slot, turn, None, |machine| {
+                        machine.answer(call.saga, call.step, call.way, call.attempt, answer);
+                    });
+                }
+                return;
+            }
+            SagaCommand::Act { key, act, by } => self.act(&key, &act, by, turn),
+            SagaCommand::Signal { key, name, data, by } => self.signal(&key, &name, data, by, turn),
+            SagaCommand::Reply { tenant, reply } => self.reply(tenant, reply, turn),
+        };
+        if let Some(ticket) = ticket {
+            self.answer(slot, ticket, reply);
+        }
+    }
+
+    fn turn(&mut self, now: UnixMillis, random: f64) -> Turn {
+        self.clock = self.clock.max(now);
+        Turn { now: self.clock, random, limits: self.config.limits, rules: self.config.rules }
+    }
+
+    /// Does what is due, at most [`TICK_MAX`] sagas of it. True when more is due.
+    pub fn tick(&mut self, now: UnixMillis, random: f64) -> bool {
+        let turn = self.turn(now, random);
+        let due = self.timers.range(..=(turn.now, u64::MAX)).take(TICK_MAX);
+        let due: Vec<u64> = due.map(|(_, slot)| *slot).collect();
+        for slot in &due {
+            if self.running.get(slot).and_then(|running| running.tree.next_due()).is_some_and(|due| due <= turn.now) {
+                self.work(*slot, turn, None, |machine| machine.tick());
+            }
+            self.rest(*slot);
+            self.set_timer(*slot);
+        }
+        due.len() >= TICK_MAX
+    }
+
+    /// When [`SagaShard::tick`] has something to do next.
+    pub fn next_due(&self) -> Option<UnixMillis> {
+        self.timers.first().map(|(due, _)| *due)
+    }
+
+    /// Effects that may be carried out now, in order.
+    pub fn take_effects(&mut self) -> Vec<SagaEffect> {
+        std::mem::take(&mut self.released)
+    }
+
+    /// Lets a machine work on a tree and keeps what comes of it.
+    fn work<R>(
+        &mut self,
+        slot: u64,
+        turn: Turn,
+        actor: Option<Arc<str>>,
+        work: impl FnOnce(&mut Machine<'_>) -> R,
+    ) -> Option<R> {
+        let running = self.running.get_mut(&slot)?;
+        let (from, weight) = (running.tree.events, running.tree.weight);
+        let definitions = Arc::clone(&running.definitions);
+        let mut machine = Machine::new(Arc::make_mut(&mut running.tree), &definitions, turn, actor);
+        let result = work(&mut machine);
+        let outcome = machine.finish();
+        self.weight = (self.weight + running.tree.weight).saturating_sub(weight);
+        self.keep(slot, from, outcome);
+        self.set_timer(slot);
+        Some(result)
+    }
+
+    /// What a turn led to waits for the next commit.
+    fn keep(&mut self, slot: u64, from: u32, outcome: Outcome) {
+        if outcome.events.is_empty() {
+            return;
+        }
+        let early = !self.config.rules.kept(super::machine::Rule::EffectsAfterCommit);
+        if let Some(running) = self.running.get_mut(&slot) {
+            (running.rested, running.moved_at) = (false, self.clock);
+        }
+        let entry = self.waiting.entry(slot, from);
+        entry.weight += outcome.events.iter().map(|event: &Event| event.what.weight()).sum::<usize>();
+        entry.events.extend(outcome.events);
+        entry.messages.extend(outcome.messages);
+        if early {
+            self.released.extend(outcome.calls.into_iter().map(|call| SagaEffect::Call(Box::new(call))));
+        } else {
+            entry.calls.extend(outcome.calls);
+        }
+    }
+
+    /// A tree that hasn't moved for a while gets a row.
+    fn rest(&mut self, slot: u64) {
+        let limits = &self.config.limits;
+        let Some(running) = self.running.get_mut(&slot) else { return };
+        if running.rest_at(limits).is_some_and(|at| at <= self.clock) {
+            running.rested = true;
+            let events = running.tree.events;
+            self.waiting.entry(slot, events).row = true;
+        }
+    }
+
+    fn set_timer(&mut self, slot: u64) {
+        let now = self.clock;
+        let Some(running) = self.running.get_mut(&slot) else { return };
+        let rest = running.rest_at(&self.config.limits);
+        let due = running.tree.next_due().map_or(rest, |due| Some(rest.map_or(due, |rest| rest.min(due))));
+        // Something that is due and didn't move is looked at again, but not at once.
+        let due = due.map(|due| due.max(UnixMillis(now.0.saturating_add(1))));
+        if due == running.due {
+            return;
+        }
+        if let Some(old) = running.due.take() {
+            self.timers.remove(&(old, slot));
+        }
+        running.due = due;
+        if let Some(due) = due {
+            self.timers.insert((due, slot));
+        }
+    }
+
+    /// Answers a caller: with the commit that holds what the answer is based on, or now.
+    fn answer(&mut self, slot: Option<u64>, ticket: Ticket, result: Result<SagaReply, SagaError>) {
+        let flight = self.flight.as_mut();
+        let entry: Option<&mut Entry> = slot.and_then(|slot| match self.waiting.get(slot) {
+            Some(entry) => Some(entry),
+            None => flight.and_then(|flight| flight.batch.get(slot)),
+        });
+        match entry {
+            Some(entry) => entry.replies.push((ticket, result)),
+            None => self.released.push(SagaEffect::Reply { ticket, result }),
+        }
+    }
+
+    fn slot_of(&self, key: &SagaKey) -> Result<u64, SagaError> {
+        let slot = self.slots.get(&key.root()).copied();
+        slot.ok_or_else(|| SagaError::NotFound { id: key.id.to_string() })
+    }
+
+    fn remove(&mut self, slot: u64) -> Option<Running> {
+        let running = self.running.remove(&slot)?;
+        self.slots.remove(&running.tree.key);
+        self.weight = self.weight.saturating_sub(running.tree.weight);
+        if let Some(due) = running.due {
+            self.timers.remove(&(due, slot));
+        }
+        if let Some(from) = running.journal_from {
+            self.journal.remove(&(from, slot));
+        }
+        Some(running)
+    }
+
+    fn empty(config: SagaShardConfig, record: SagaShardRecord, now: UnixMillis) -> Self {
+        Self {
+            config,
+            recent: Recent::new(record.beat),
+            record,
+            clock: now,
+            next_slot: 0,
+            running: HashMap::new(),
+            slots: HashMap::new(),
+            timers: BTreeSet::new(),
+            journal: BTreeSet::new(),
+            keeps_journal: false,
+            weight: 0,
+            waiting: Batch::default(),
+            flight: None,
+            released: Vec::new(),
+        }
+    }
+
+    fn insert(&mut self, tree: Tree, definitions: Arc<DefinitionSet>) -> u64 {
+        let slot = self.next_slot;
+        self.next_slot += 1;
+        self.weight += tree.weight;
+        self.slots.insert(tree.key.clone(), slot);
+        let tree = Arc::new(tree);
+        let running = Running {
+            tree,
+            definitions,
+            due: None,
+            journal_from: None,
+            has_row: false,
+            has_dead: false,
+            moved_at: self.clock,
+            rested: false,
+        };
+        self.running.insert(slot, running);
+        slot
+    }
+}

@@ -1,0 +1,120 @@
+//! The fate of a commit: applied, not applied, unknown, or the shard is lost.
+
+use super::SagaShard;
+use super::build::Flight;
+use super::commands::{SagaEffect, Ticket};
+use crate::saga::event::What;
+use crate::saga::machine::Rule;
+use crate::saga::records::{SagaCommit, SagaShardRecord};
+
+/// What is known after a failed commit.
+#[derive(Debug)]
+pub enum Resolution {
+    /// It went in after all.
+    Applied,
+    /// It provably never will; its work is queued again.
+    NotApplied,
+    /// Not known yet: commit this barrier, then read the record again.
+    Barrier(Box<SagaCommit>),
+    /// Another writer took over: this one is to be dropped.
+    Lost,
+}
+
+impl SagaShard {
+    /// The commit that is out went in: its effects are released.
+    pub fn committed(&mut self) {
+        if let Some(flight) = self.flight.take() {
+            self.apply(flight);
+        }
+    }
+
+    /// The commit that is out failed. Read the shard record and call [`SagaShard::resolve`].
+    pub fn commit_failed(&mut self) {
+        if let Some(flight) = &mut self.flight {
+            flight.barriers.get_or_insert_default();
+        }
+    }
+
+    /// Goes on after a failed commit with the shard record as read now. `nonce` is fresh and random.
+    pub fn resolve(&mut self, stored: &SagaShardRecord, nonce: u64) -> Resolution {
+        if stored.token != self.record.token {
+            return Resolution::Lost;
+        }
+        let Some(mut flight) = self.flight.take() else { return Resolution::NotApplied };
+        if stored.nonce == flight.record.nonce {
+            self.apply(flight);
+            return Resolution::Applied;
+        }
+        let mut barriers = flight.barriers.take().unwrap_or_default();
+        if barriers.contains(&stored.nonce) || !self.config.rules.kept(Rule::Barrier) {
+            self.record = *stored;
+            self.undo(flight);
+            return Resolution::NotApplied;
+        }
+        let record = SagaShardRecord { beat: stored.beat + 1, nonce, ..*stored };
+        barriers.push(nonce);
+        flight.barriers = Some(barriers);
+        self.flight = Some(flight);
+        Resolution::Barrier(Box::new(SagaCommit {
+            shard: self.config.shard,
+            expect_token: stored.token,
+            expect_beat: stored.beat,
+            record,
+            journal: Vec::new(),
+            writes: Vec::new(),
+            messages: Vec::new(),
+        }))
+    }
+
+    fn apply(&mut self, flight: Flight) {
+        self.record = flight.record;
+        for (slot, change) in flight.changes {
+            let Some(running) = self.running.get_mut(&slot) else { continue };
+            if running.journal_from != change.journal_from {
+                if let Some(old) = running.journal_from {
+                    self.journal.remove(&(old, slot));
+                }
+                if let Some(new) = change.journal_from {
+                    self.journal.insert((new, slot));
+                }
+                running.journal_from = change.journal_from;
+            }
+            (running.has_row, running.has_dead) = (change.has_row, change.has_dead);
+        }
+        for entry in flight.batch.entries {
+            let Some(running) = self.running.get(&entry.slot) else { continue };
+            let (key, state) = (running.tree.key.clone(), running.tree.state());
+            if entry.events.first().is_some_and(|event| matches!(event.what, What::Started(_))) {
+                self.released.push(SagaEffect::Began { key: key.clone() });
+            }
+            let ended = running.tree.is_ended() && self.waiting.get(entry.slot).is_none();
+            self.released.extend(entry.calls.into_iter().map(|call| SagaEffect::Call(Box::new(call))));
+            self.released
+                .extend(entry.replies.into_iter().map(|(ticket, result)| SagaEffect::Reply { ticket, result }));
+            self.released.push(SagaEffect::Moved { key, state, events: entry.events });
+            if ended
+                && let Some(running) = self.remove(entry.slot)
+                && running.tree.started.caller_id
+            {
+                self.recent.push(self.record.beat, &running.tree);
+            }
+        }
+    }
+
+    /// The commit never went in: what it held goes into the next one, before what has happened since.
+    fn undo(&mut self, flight: Flight) {
+        let later = std::mem::replace(&mut self.waiting, flight.batch);
+        self.waiting.append(later);
+    }
+
+    /// The shard is lost or given back: tickets of commands that were not in a commit, and of those whose commit is out.
+    pub fn recall(&mut self) -> (Vec<Ticket>, Vec<Ticket>) {
+        let tickets = |batch: super::Batch| {
+            let entries = batch.entries.into_iter();
+            entries.flat_map(|entry| entry.replies.into_iter().map(|(ticket, _)| ticket)).collect::<Vec<_>>()
+        };
+        let waiting = tickets(std::mem::take(&mut self.waiting));
+        let out = self.flight.take().map_or_else(Vec::new, |flight| tickets(flight.batch));
+        (waiting, out)
+    }
+}

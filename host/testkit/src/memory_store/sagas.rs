@@ -1,0 +1,326 @@
+//! Sagas: the journal, what rests, what has ended, definitions and dead letters.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use waybill_core::ids::ShardId;
+use waybill_core::outbox::filter::Filter;
+use waybill_core::outbox::records::DeadState;
+use waybill_core::port::query::Page;
+use waybill_core::port::saga_store::{Acquired, DefinitionPut, SagaStore, SagaTable};
+use waybill_core::port::store::StoreError;
+use waybill_core::saga::filter::SagaFilter;
+use waybill_core::saga::id::{DefinitionHash, SagaKey};
+use waybill_core::saga::records::{
+    JournalEntry, JournalRecord, SagaCommit, SagaDead, SagaRow, SagaShardRecord, SagaSummary, SagaTakeover, SagaWrite,
+    StoredDefinition,
+};
+use waybill_core::time::UnixMillis;
+
+use super::query::{At, page};
+use super::tables::id_key;
+use super::transact::stamp;
+use super::{Fate, MemoryStore};
+
+/// The tables of sagas, each ordered by its key as in the database.
+#[derive(Debug, Default)]
+pub struct SagaTables {
+    /// `saga_shard`.
+    pub shards: BTreeMap<ShardId, SagaShardRecord>,
+    /// `saga_journal`, by beat.
+    pub journal: BTreeMap<(ShardId, u64), Vec<JournalEntry>>,
+    /// `saga`.
+    pub open: BTreeMap<(ShardId, SagaKey), Arc<SagaRow>>,
+    /// `saga_done`.
+    pub done: BTreeMap<(ShardId, SagaKey), Arc<SagaRow>>,
+    /// `saga_dead`.
+    pub dead: BTreeMap<(ShardId, SagaKey), Arc<SagaDead>>,
+    /// `saga_definition`, by name and version.
+    pub definitions: BTreeMap<(String, u32), StoredDefinition>,
+}
+
+impl SagaTables {
+    fn apply(&mut self, commit: &SagaCommit) -> Result<(), StoreError> {
+        let stored = self.shards.get(&commit.shard).copied().unwrap_or_default();
+        if (stored.token, stored.beat) != (commit.expect_token, commit.expect_beat) {
+            return Err(StoreError::Conflict(format!(
+                "sagas of shard {} stand at token {} beat {}, the commit expected token {} beat {}",
+                commit.shard, stored.token, stored.beat, commit.expect_token, commit.expect_beat
+            )));
+        }
+        if commit.record.beat != commit.expect_beat + 1 || commit.record.floor < stored.floor {
+            return Err(StoreError::Other(
+                "a commit of sagas raises the beat by one and never lowers the floor".into(),
+            ));
+        }
+        self.shards.insert(commit.shard, commit.record);
+        if !commit.journal.is_empty() {
+            self.journal.insert((commit.shard, commit.record.beat), commit.journal.clone());
+        }
+        let floor = (commit.shard, commit.record.floor);
+        self.journal.retain(|key, _| key.0 != commit.shard || *key >= floor);
+        for write in &commit.writes {
+            self.write(commit.shard, write);
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, shard: ShardId, write: &SagaWrite) {
+        match write {
+            SagaWrite::PutRow(row) => {
+                self.open.insert((shard, row.tree.key.clone()), Arc::clone(row));
+            }
+            SagaWrite::DeleteRow(key) => {
+                self.open.remove(&(shard, key.clone()));
+            }
+            SagaWrite::PutDone(row) => {
+                self.done.insert((shard, row.tree.key.clone()), Arc::clone(row));
+            }
+            SagaWrite::PutDead(dead) => {
+                self.dead.insert((shard, dead.key.clone()), Arc::clone(dead));
+            }
+            SagaWrite::DeleteDead(key) => {
+                self.dead.remove(&(shard, key.clone()));
+            }
+        }
+    }
+
+    fn takeover(&self, shard: ShardId, record: SagaShardRecord) -> SagaTakeover {
+        let rows = self.open.iter().filter(|((of, _), _)| *of == shard).map(|(_, row)| Arc::clone(row));
+        let journal = self.journal.range((shard, record.floor)..=(shard, u64::MAX));
+        let journal = journal.map(|((_, beat), entries)| JournalRecord { beat: *beat, entries: entries.clone() });
+        let dead = self.dead.keys().filter(|(of, _)| *of == shard).map(|(_, key)| key.clone());
+        SagaTakeover { record, rows: rows.collect(), journal: journal.collect(), dead: dead.collect() }
+    }
+
+    fn table(&self, table: SagaTable) -> &BTreeMap<(ShardId, SagaKey), Arc<SagaRow>> {
+        match table {
+            SagaTable::Open => &self.open,
+            SagaTable::Done => &self.done,
+        }
+    }
+
+    /// Newest start first, ties by falling tenant and id.
+    fn newest(&self, table: SagaTable) -> Vec<(At, SagaSummary)> {
+        let mut rows: Vec<&Arc<SagaRow>> = self.table(table).values().collect();
+        rows.sort_by(|a, b| (b.summary.started_at, &b.tree.key).cmp(&(a.summary.started_at, &a.tree.key)));
+        let at = |row: &SagaRow| {
+            // Falling order, so the number counts down and the text is turned over.
+            let turned: String = format!("{}\0{}", row.tree.key.tenant, row.tree.key.id)
+                .chars()
+                .filter_map(|c| char::from_u32(0x10_FFFF - u32::from(c)))
+                .chain(std::iter::once(char::MAX))
+                .collect();
+            At(vec![u64::MAX - row.summary.started_at.0], turned)
+        };
+        rows.into_iter().map(|row| (at(row), row.summary.clone())).collect()
+    }
+}
+
+impl MemoryStore {
+    /// Applies a commit of sagas now, whatever fate is planned for the next one.
+    pub fn apply_sagas(&self, commit: &SagaCommit) -> Result<(), StoreError> {
+        let nanos = self.clock();
+        self.write(|tables| {
+            tables.sagas.apply(commit)?;
+            for group in &commit.messages {
+                let known = |message: &waybill_core::message::Message| {
+                    let key = id_key(&message.tenant, &message.id);
+                    message.caller_id
+                        && (tables.ids.contains_key(&key)
+                            || tables.door.values().flatten().flatten().any(|other| {
+                                other.caller_id && other.id == message.id && other.tenant == message.tenant
+                            }))
+                };
+                let messages: Vec<_> = group.messages.iter().filter(|message| !known(message)).cloned().collect();
+                if messages.is_empty() {
+                    continue;
+                }
+                let rows = tables.door.range((group.shard, stamp(nanos, 0))..=(group.shard, stamp(nanos, u32::MAX)));
+                let ordinal = u32::try_from(rows.count()).unwrap_or(u32::MAX);
+                tables.door.insert((group.shard, stamp(nanos, ordinal)), Ok(messages));
+            }
+            Ok(())
+        })
+    }
+
+    /// What happens to the next commits of sagas, first to first. With none planned a commit is applied.
+    pub fn plan_sagas(&self, fates: impl IntoIterator<Item = Fate>) {
+        self.faults.lock().saga_planned.extend(fates);
+    }
+
+    /// Lets the oldest commit of sagas that is held back go in now. None are held: `None`.
+    pub fn release_sagas(&self) -> Option<Result<(), StoreError>> {
+        let commit = self.faults.lock().saga_held.pop_front()?;
+        Some(self.apply_sagas(&commit))
+    }
+
+    /// Makes `token` the token of a shard's sagas and answers what there is.
+    pub fn acquire_sagas(&self, shard: ShardId, token: u64, nonce: u64) -> Acquired {
+        self.write(|tables| {
+            let stored = tables.sagas.shards.get(&shard).copied().unwrap_or_default();
+            if token < stored.token {
+                return Acquired::Lost { token: stored.token };
+            }
+            let record = SagaShardRecord { token, beat: stored.beat + 1, nonce, floor: stored.floor };
+            tables.sagas.shards.insert(shard, record);
+            Acquired::Taken(Box::new(tables.sagas.takeover(shard, record)))
+        })
+    }
+
+    /// Carries out a commit of sagas by the fate that is planned for it.
+    pub fn commit_sagas_by_fate(&self, commit: SagaCommit) -> Result<(), StoreError> {
+        self.check()?;
+        let fate = self.faults.lock().saga_planned.pop_front().unwrap_or(Fate::Apply);
+        let unknown = || StoreError::Unavailable("the connection broke before the answer came".into());
+        match fate {
+            Fate::Apply => self.apply_sagas(&commit),
+            Fate::Refuse(error) => Err(error),
+            Fate::ApplyUnknown => {
+                // A conflict stays unknown too: the caller never heard of it.
+                let _unheard = self.apply_sagas(&commit);
+                Err(unknown())
+            }
+            Fate::Lose => Err(unknown()),
+            Fate::Hold => {
+                self.faults.lock().saga_held.push_back(commit);
+                Err(unknown())
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl SagaStore for MemoryStore {
+    async fn acquire(&self, shard: ShardId, token: u64, nonce: u64) -> Result<Acquired, StoreError> {
+        self.check()?;
+        Ok(self.acquire_sagas(shard, token, nonce))
+    }
+
+    async fn saga_shard(&self, shard: ShardId) -> Result<SagaShardRecord, StoreError> {
+        self.check()?;
+        Ok(self.read(|tables| tables.sagas.shards.get(&shard).copied().unwrap_or_default()))
+    }
+
+    async fn commit_sagas(&self, commit: SagaCommit) -> Result<(), StoreError> {
+        self.commit_sagas_by_fate(commit)
+    }
+
+    async fn saga(&self, shard: ShardId, key: &SagaKey) -> Result<Option<Arc<SagaRow>>, StoreError> {
+        self.check()?;
+        let key = (shard, key.clone());
+        Ok(self.read(|tables| tables.sagas.open.get(&key).or_else(|| tables.sagas.done.get(&key)).cloned()))
+    }
+
+    async fn list_sagas(
+        &self,
+        table: SagaTable,
+        filter: &SagaFilter,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<SagaSummary>, StoreError> {
+        self.check()?;
+        let rows = self.read(|tables| tables.sagas.newest(table));
+        page(rows.into_iter(), |saga| filter.takes(saga), cursor, limit)
+    }
+
+    async fn count_sagas(&self, table: SagaTable, filter: &SagaFilter) -> Result<u64, StoreError> {
+        self.check()?;
+        Ok(self
+            .read(|tables| tables.sagas.table(table).values().filter(|row| filter.takes(&row.summary)).count() as u64))
+    }
+
+    async fn expire_sagas(&self, before: UnixMillis, limit: usize) -> Result<u64, StoreError> {
+        self.check()?;
+        Ok(self.write(|tables| {
+            let done = &mut tables.sagas.done;
+            let mut old: Vec<_> = done
+                .iter()
+                .filter_map(|(key, row)| row.summary.ended_at.filter(|at| *at < before).map(|at| (at, key.clone())))
+                .collect();
+            old.sort();
+            old.truncate(limit);
+            for (_, key) in &old {
+                done.remove(key);
+            }
+            old.len() as u64
+        }))
+    }
+
+    async fn put_definition(&self, definition: &StoredDefinition) -> Result<DefinitionPut, StoreError> {
+        self.check()?;
+        let key = (definition.reference.name.to_string(), definition.reference.version);
+        Ok(self.write(|tables| match tables.sagas.definitions.get(&key) {
+            Some(there) if there.reference.hash == definition.reference.hash => DefinitionPut::Same(there.clone()),
+            Some(there) => DefinitionPut::Taken(there.clone()),
+            None => {
+                tables.sagas.definitions.insert(key, definition.clone());
+                DefinitionPut::Created
+            }
+        }))
+    }
+
+    async fn definition(&self, name: &str, version: Option<u32>) -> Result<Option<StoredDefinition>, StoreError> {
+        self.check()?;
+        let range = (name.to_owned(), version.unwrap_or(0))..=(name.to_owned(), version.unwrap_or(u32::MAX));
+        Ok(self.read(|tables| tables.sagas.definitions.range(range).next_back().map(|(_, found)| found.clone())))
+    }
+
+    async fn definition_by_hash(&self, hash: &DefinitionHash) -> Result<Option<StoredDefinition>, StoreError> {
+        self.check()?;
+        Ok(self.read(|tables| tables.sagas.definitions.values().find(|found| found.reference.hash == *hash).cloned()))
+    }
+
+    async fn definitions(
+        &self,
+        name: Option<&str>,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<StoredDefinition>, StoreError> {
+        self.check()?;
+        let mut all: Vec<StoredDefinition> = self.read(|tables| tables.sagas.definitions.values().cloned().collect());
+        all.sort_by(|a, b| {
+            (&a.reference.name, u32::MAX - a.reference.version)
+                .cmp(&(&b.reference.name, u32::MAX - b.reference.version))
+        });
+        let at = |found: &StoredDefinition| {
+            At(Vec::from([0]), format!("{}\0{:010}", found.reference.name, u32::MAX - found.reference.version))
+        };
+        let all = all.into_iter().map(|found| (at(&found), found));
+        page(all, |found| name.is_none_or(|name| *found.reference.name == *name), cursor, limit)
+    }
+
+    async fn dead_saga(&self, shard: ShardId, key: &SagaKey) -> Result<Option<Arc<SagaDead>>, StoreError> {
+        self.check()?;
+        Ok(self.read(|tables| tables.sagas.dead.get(&(shard, key.clone())).cloned()))
+    }
+
+    async fn dead_sagas(
+        &self,
+        filter: &Filter,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<Arc<SagaDead>>, StoreError> {
+        self.check()?;
+        let dead: Vec<(At, Arc<SagaDead>)> = self.read(|tables| {
+            let dead = tables.sagas.dead.iter();
+            dead.map(|((shard, key), dead)| {
+                (At(vec![u64::from(shard.0)], format!("{}\0{}", key.tenant, key.id)), Arc::clone(dead))
+            })
+            .collect()
+        });
+        page(dead.into_iter(), |dead| filter.takes_dead_saga(dead), cursor, limit)
+    }
+
+    async fn mark_dead_saga(&self, shard: ShardId, key: &SagaKey, state: &DeadState) -> Result<bool, StoreError> {
+        self.check()?;
+        Ok(self.write(|tables| match tables.sagas.dead.get_mut(&(shard, key.clone())) {
+            Some(dead) => {
+                Arc::make_mut(dead).state = state.clone();
+                true
+            }
+            None => false,
+        }))
+    }
+}
