@@ -18,8 +18,8 @@ pub const TREE_SAGAS_MAX: usize = 256;
 pub const SAGA_ID_BYTES_MAX: usize = 128;
 /// Longest CEL expression in a mapping, in bytes.
 pub const EXPRESSION_BYTES_MAX: usize = 1_024;
-/// Largest input and outputs together that a mapping may go through element by element, in bytes: bounds its time.
-pub const COMPREHENSION_BYTES_MAX: usize = 64 * 1024;
+/// Most values in input and outputs together when a mapping goes through a list: its time can grow with the square of them.
+pub const COMPREHENSION_VALUES_MAX: usize = 2_000;
 /// Most that the expressions of one mapping make together, in bytes; the step's own bound is checked after it.
 pub const MAPPED_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Deepest nesting of a mapping, in arrays and objects.

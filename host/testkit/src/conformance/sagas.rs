@@ -6,7 +6,7 @@ use std::time::Duration;
 use waybill_core::ids::ShardId;
 use waybill_core::outbox::filter::Filter;
 use waybill_core::outbox::records::DeadState;
-use waybill_core::port::saga_store::{Acquired, DefinitionPut, SagaStore, SagaTable};
+use waybill_core::port::saga_store::{Acquired, DefinitionPut, SagaTable};
 use waybill_core::port::store::StoreError;
 use waybill_core::port::transact::DoorGroup;
 use waybill_core::saga::event::{Event, Failure, Started, Wait, Way, What};

@@ -28,7 +28,7 @@ mod known;
 mod ledger;
 mod operators;
 mod options;
-mod rng;
+pub(crate) mod rng;
 mod sends;
 mod stats;
 mod store;

@@ -15,7 +15,7 @@ use cel::{Context, Program};
 use super::document::{Node, Value};
 use super::problem::{Position, Problem, Severity, nearest};
 use crate::saga::json::Json;
-use crate::saga::limits::{COMPREHENSION_BYTES_MAX, EXPRESSION_BYTES_MAX, MAPPED_BYTES_MAX, MAPPING_DEPTH_MAX};
+use crate::saga::limits::{COMPREHENSION_VALUES_MAX, EXPRESSION_BYTES_MAX, MAPPED_BYTES_MAX, MAPPING_DEPTH_MAX};
 
 /// A checked mapping.
 #[derive(Clone, Debug)]
@@ -311,20 +311,21 @@ impl Mapping {
         tenant: &str,
     ) -> Result<Json, String> {
         let mut steps = serde_json::Map::new();
-        let mut bytes = input.len();
         for (name, output) in outputs.filter(|(name, _)| self.steps.contains(*name)) {
-            bytes += output.len();
             steps.insert(name.to_owned(), serde_json::json!({ "output": output.value() }));
         }
-        if self.comprehends && bytes > COMPREHENSION_BYTES_MAX {
+        let input = input.value();
+        let steps = serde_json::Value::Object(steps);
+        let values = if self.comprehends { count(&input) + count(&steps) } else { 0 };
+        if values > COMPREHENSION_VALUES_MAX {
             return Err(format!(
-                "an expression goes through a list, and input and outputs have {bytes} bytes: at most \
-                 {COMPREHENSION_BYTES_MAX} are taken for that"
+                "an expression goes through a list, and input and outputs have {values} values: at most \
+                 {COMPREHENSION_VALUES_MAX} are taken for that"
             ));
         }
         let mut context = Context::default();
-        context.add_variable_from_value("input", cel_of(&input.value()));
-        context.add_variable_from_value("steps", cel_of(&serde_json::Value::Object(steps)));
+        context.add_variable_from_value("input", cel_of(&input));
+        context.add_variable_from_value("steps", cel_of(&steps));
         context.add_variable_from_value("saga", cel_of(&serde_json::json!({ "id": id, "tenant": tenant })));
         let mut room = MAPPED_BYTES_MAX;
         let value = make(&self.root, &context, &mut room)?;
@@ -364,6 +365,15 @@ fn evaluate(expression: &Expression, context: &Context<'_, '_>, room: &mut usize
     let refuse = |cause: String| format!("expression {:?}: {cause}", expression.text);
     let value = expression.program.execute(context).map_err(|error| refuse(error.to_string()))?;
     json_of(&value, room).map_err(refuse)
+}
+
+/// Values in a value, itself included.
+fn count(value: &serde_json::Value) -> usize {
+    match value {
+        serde_json::Value::Array(items) => 1 + items.iter().map(count).sum::<usize>(),
+        serde_json::Value::Object(members) => 1 + members.values().map(count).sum::<usize>(),
+        _ => 1,
+    }
 }
 
 /// JSON as CEL has it: whole numbers are `int` wherever they fit, so that they can be reckoned with.

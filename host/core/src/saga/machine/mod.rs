@@ -48,14 +48,10 @@ pub enum Rule {
     OnceOnly,
     /// A compensation that fails for good stops the saga.
     StopWhenStuck,
-    /// Calls that were under way when the host ended are made again.
-    RepeatLost,
     /// A late success counts.
     TakeLate,
     /// Effects wait for the commit that holds their transition.
     EffectsAfterCommit,
-    /// After an unknown outcome a barrier is committed before the old commit is given up.
-    Barrier,
     /// A record of the journal is dropped only when nothing running needs it.
     KeepJournal,
     /// A repeat has the idempotency key of the first attempt.
@@ -64,17 +60,15 @@ pub enum Rule {
 
 impl Rule {
     /// All.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 10] = [
         Self::Reverse,
         Self::CompensateUnknown,
         Self::AwaitCalls,
         Self::AskOperator,
         Self::OnceOnly,
         Self::StopWhenStuck,
-        Self::RepeatLost,
         Self::TakeLate,
         Self::EffectsAfterCommit,
-        Self::Barrier,
         Self::KeepJournal,
         Self::SameKey,
     ];

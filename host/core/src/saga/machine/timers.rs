@@ -90,9 +90,6 @@ impl Machine<'_> {
         let Some(record) = self.record(saga, step) else { return };
         let (Some(way), Some(StepWait::For(Wait::Call))) = (record.way, record.wait.clone()) else { return };
         let (attempt, lost) = (record.attempt, record.lost);
-        if !self.kept(Rule::RepeatLost) {
-            return;
-        }
         self.emit(saga, What::StepLost { step, way, attempt });
         if way == Way::Execute && self.phase(saga) != Phase::Forward {
             // Nobody will answer, and it isn't tried again.

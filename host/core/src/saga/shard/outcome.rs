@@ -4,7 +4,6 @@ use super::SagaShard;
 use super::build::Flight;
 use super::commands::{SagaEffect, Ticket};
 use crate::saga::event::What;
-use crate::saga::machine::Rule;
 use crate::saga::records::{SagaCommit, SagaShardRecord};
 
 /// What is known after a failed commit.
@@ -46,7 +45,7 @@ impl SagaShard {
             return Resolution::Applied;
         }
         let mut barriers = flight.barriers.take().unwrap_or_default();
-        if barriers.contains(&stored.nonce) || !self.config.rules.kept(Rule::Barrier) {
+        if barriers.contains(&stored.nonce) {
             self.record = *stored;
             self.undo(flight);
             return Resolution::NotApplied;
