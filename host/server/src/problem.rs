@@ -45,8 +45,8 @@ pub struct Problem {
     pub detail: String,
     /// When it makes sense to try again.
     pub retry_after: Option<Duration>,
-    /// Where in the request.
-    pub at: At,
+    /// Where in the request. Boxed, because every handler's result carries a problem.
+    pub at: Box<At>,
     /// Everything that is wrong with a saga's definition.
     pub faults: Vec<FaultOut>,
     /// For the log only.
@@ -101,7 +101,7 @@ impl Problem {
             code: codes::lookup(code),
             detail: detail.into(),
             retry_after: None,
-            at: At::default(),
+            at: Box::default(),
             faults: Vec::new(),
             cause: None,
         }

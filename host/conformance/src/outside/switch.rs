@@ -128,17 +128,15 @@ async fn run(listener: TcpListener, address: SocketAddr, mut modes: watch::Recei
             return;
         };
         tokio::select! {
-            accepted = open.accept() => if let Ok((stream, _)) = accepted {
-                if mode != Mode::Close {
-                    let cut = shared.cut.lock().clone();
-                    let (shared, modes) = (Arc::clone(&shared), modes.clone());
-                    tokio::spawn(async move {
-                        tokio::select! {
-                            () = cut.cancelled() => {}
-                            () = pass(stream, modes, &shared) => {}
-                        }
-                    });
-                }
+            accepted = open.accept() => if let (Ok((stream, _)), true) = (accepted, mode != Mode::Close) {
+                let cut = shared.cut.lock().clone();
+                let (shared, modes) = (Arc::clone(&shared), modes.clone());
+                tokio::spawn(async move {
+                    tokio::select! {
+                        () = cut.cancelled() => {}
+                        () = pass(stream, modes, &shared) => {}
+                    }
+                });
             },
             changed = modes.changed() => if changed.is_err() { return },
         }

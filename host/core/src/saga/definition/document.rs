@@ -151,7 +151,7 @@ pub(super) fn json(text: &str) -> Result<Vec<Entry>, Problem> {
         return Err(syntax(at, format!("this isn't JSON: {message}"), "correct the line"));
     }
     let root = text.trim_start();
-    match json_value(text, root.trim_end(), &lines, 0)?.value {
+    match json_value(root.trim_end(), &lines, 0)?.value {
         Value::Table(entries) => Ok(entries),
         other => {
             let what = format!("a definition is an object, not {}", other.kind());
@@ -160,7 +160,7 @@ pub(super) fn json(text: &str) -> Result<Vec<Entry>, Problem> {
     }
 }
 
-fn json_value(text: &str, part: &str, lines: &Lines<'_>, depth: usize) -> Result<Node, Problem> {
+fn json_value(part: &str, lines: &Lines<'_>, depth: usize) -> Result<Node, Problem> {
     let at = lines.of(part);
     if depth > DEPTH_MAX {
         return Err(too_deep(at));
@@ -171,7 +171,7 @@ fn json_value(text: &str, part: &str, lines: &Lines<'_>, depth: usize) -> Result
             let Members(members) = serde_json::from_str(part).map_err(refuse)?;
             let mut entries = Vec::with_capacity(members.len());
             for (name, raw) in members {
-                let node = json_value(text, raw.get(), lines, depth + 1)?;
+                let node = json_value(raw.get(), lines, depth + 1)?;
                 let name_at = match &name {
                     Cow::Borrowed(name) => lines.of(name),
                     Cow::Owned(_) => node.at,
@@ -182,7 +182,7 @@ fn json_value(text: &str, part: &str, lines: &Lines<'_>, depth: usize) -> Result
         }
         Some(b'[') => {
             let Items(items) = serde_json::from_str(part).map_err(refuse)?;
-            let items = items.into_iter().map(|raw| json_value(text, raw.get(), lines, depth + 1));
+            let items = items.into_iter().map(|raw| json_value(raw.get(), lines, depth + 1));
             Value::List(items.collect::<Result<_, _>>()?)
         }
         _ => match serde_json::from_str(part).map_err(refuse)? {

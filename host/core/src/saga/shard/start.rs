@@ -95,7 +95,6 @@ impl SagaShard {
     }
 
     /// Whether the id is taken: by the same start (then where it is), or by another.
-    #[expect(clippy::type_complexity, reason = "a slot beside either outcome")]
     fn known(&self, new: &NewSaga) -> Result<Option<Option<u64>>, (Option<u64>, SagaError)> {
         let name = &new.definitions.root().name;
         let taken = || SagaError::IdTaken { id: new.key.id.to_string() };

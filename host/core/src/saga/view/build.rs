@@ -65,15 +65,14 @@ impl Tree {
                 _ => format!("the result of {steps} is unknown: an operator may retry, skip or cancel"),
             });
         }
-        let waiting = self.sagas.iter().filter(|saga| !saga.is_ended()).find_map(|saga| {
+        self.sagas.iter().filter(|saga| !saga.is_ended()).find_map(|saga| {
             let definition = definitions.by_hash(&saga.definition.hash)?;
             let mut steps = saga.steps.iter().zip(&definition.steps);
             steps.find_map(|(record, step)| {
                 let is_leaf = record.wait.as_ref().is_some_and(|wait| wait_word(wait) != "saga");
                 is_leaf.then(|| step_waiting(record, step)).flatten().map(|text| format!("{}: {text}", step.name))
             })
-        });
-        waiting
+        })
     }
 
     fn node_view(&self, number: SagaNumber, definitions: &DefinitionSet) -> SagaNodeView {
