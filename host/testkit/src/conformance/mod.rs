@@ -2,7 +2,7 @@
 //!
 //! A sentence gets a fresh store and panics when it doesn't hold. [`store_conformance!`](crate::store_conformance) makes a
 //! test of each. What it doesn't cover: SurrealQL statements, durability, several hosts on one store, speed.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a sentence fails by panicking")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a sentence fails by panicking")]
 #![allow(missing_docs, reason = "the names are the sentences")]
 
 pub mod dedup;
