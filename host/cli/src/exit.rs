@@ -122,6 +122,14 @@ pub enum CliError {
         /// All.
         count: usize,
     },
+    /// A saga that was followed didn't complete; told already.
+    #[error("saga {id} {how}")]
+    SagaEnded {
+        /// Which.
+        id: String,
+        /// How it ended, or what stopped it.
+        how: String,
+    },
     /// The operator said no.
     #[error("nothing was done")]
     Declined,
@@ -147,7 +155,7 @@ impl CliError {
             Self::Host { exit, .. } | Self::NoneDone { exit, .. } | Self::Step { exit, .. } => *exit,
             Self::Partly { .. } | Self::BrokeOff { .. } => Exit::Partly,
             Self::Conflicts { .. } => Exit::Conflict,
-            Self::Io { .. } | Self::Checks { .. } | Self::Declined => Exit::Failed,
+            Self::Io { .. } | Self::Checks { .. } | Self::SagaEnded { .. } | Self::Declined => Exit::Failed,
         }
     }
 }

@@ -16,6 +16,7 @@ pub mod doctor;
 pub mod exit;
 pub mod output;
 pub mod plugins;
+pub mod saga_definitions;
 mod serve;
 pub mod setup;
 pub mod term;

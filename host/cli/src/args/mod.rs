@@ -7,6 +7,8 @@ pub mod dead;
 pub mod generations;
 pub mod outbox;
 pub mod rest;
+pub mod saga;
+pub mod saga_acts;
 pub mod send;
 pub mod serve;
 
@@ -96,6 +98,9 @@ pub enum Command {
     /// Dead letters: list, show, groups, replay, quarantine, edit, purge
     #[command(subcommand)]
     Dead(dead::Dead),
+    /// Sagas: define, start, list, show, pause, resume, cancel, kill, retry, skip, approve, reject, accept, signal, reply
+    #[command(subcommand)]
+    Saga(saga::Saga),
     /// Transports: list, pause, resume, probe, provision
     #[command(subcommand)]
     Transport(rest::Transport),

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use serde::Deserialize;
+use waybill_server::json::saga_definitions::FaultOut;
 
 use super::ClientError;
 use crate::exit::Exit;
@@ -40,6 +41,9 @@ pub struct Refusal {
     /// When to try again.
     #[serde(default)]
     pub retry_after_ms: Option<u64>,
+    /// Everything that is wrong with a saga's definition.
+    #[serde(default)]
+    pub problems: Vec<FaultOut>,
 }
 
 impl Refusal {
@@ -64,7 +68,7 @@ impl Refusal {
         let tenant = match self.code.as_str() {
             // The host tells how a header is written.
             "AUTH.REQUIRED" => return None,
-            "OUTBOX.NOT_FOUND" => "--tenant",
+            "OUTBOX.NOT_FOUND" | "SAGA.NOT_FOUND" => "--tenant",
             _ => "--tenant, or tenant= in --filter",
         };
         Some(self.detail.replace("?tenant=", tenant)).filter(|detail| !detail.is_empty())
@@ -74,8 +78,17 @@ impl Refusal {
     fn fix(&self) -> Option<&str> {
         Some(match self.code.as_str() {
             "SCHEMA.VALIDATION_FAILED" | "SCHEMA.UNSUPPORTED" | "OUTBOX.STATE" => return None,
+            // Their details say it.
+            "SAGA.STATE" | "SAGA.NOT_ROOT" | "SAGA.NO_STEP" | "SAGA.VERSION_TAKEN" | "SAGA.NO_DEFINITION" => {
+                return None;
+            }
+            "SAGA.NOT_FOUND" => "`waybill saga list` shows ids and tenants",
+            "SAGA.NO_VERSION" => "`waybill saga definitions` shows names and versions",
+            "SAGA.NOT_WAITING" | "SAGA.ENDED" => "look at it: `waybill saga show`",
             // The wait is told in a line of its own.
-            "OUTBOX.BUSY" | "HTTP.OVERLOADED" if self.retry_after_ms.is_some() => return None,
+            "OUTBOX.BUSY" | "HTTP.OVERLOADED" | "SAGA.BUSY" | "SAGA.SIGNALS_FULL" if self.retry_after_ms.is_some() => {
+                return None;
+            }
             "OUTBOX.BUSY" | "HTTP.OVERLOADED" => "try again in a moment",
             "PROVIDER.UNAVAILABLE" => "`waybill status` tells what is missing",
             "AUTH.REQUIRED" => "give --token-file FILE, or set WAYBILL_TOKEN",
@@ -104,9 +117,25 @@ impl Refusal {
     }
 }
 
+impl Refusal {
+    /// All that is wrong with a definition, in the order of the document.
+    fn faults(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for fault in &self.problems {
+            let FaultOut { severity, line, column, path, what, fix } = fault;
+            let source = self.source.as_deref().unwrap_or("the definition");
+            let path = if path.is_empty() { String::new() } else { format!(", {path}") };
+            write!(f, "\n  {severity} at {source}, line {line}, column {column}{path}\n    why {what}\n    fix {fix}")?;
+        }
+        Ok(())
+    }
+}
+
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.code, self.title)?;
+        if !self.problems.is_empty() {
+            return self.faults(f);
+        }
         if let Some(detail) = self.detail() {
             write!(f, "\n  why {detail}")?;
         }

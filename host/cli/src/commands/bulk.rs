@@ -154,7 +154,7 @@ fn verdict(operation: &Answer) -> Result<(), CliError> {
 
 /// By id, in the order given, each by itself. Naming the ids is the confirmation.
 pub(super) async fn by_ids(context: &mut Context<'_>, act: &Act, which: &Which, how: &Bulk) -> Result<(), CliError> {
-    let ids = read_ids(context, which)?;
+    let ids = read_ids(context, &which.ids, which.tenant.as_deref())?;
     if ids.is_empty() {
         context.term.say("no ids: nothing to do");
         return Ok(());
@@ -209,11 +209,16 @@ pub(super) async fn by_ids(context: &mut Context<'_>, act: &Act, which: &Which, 
 }
 
 /// Ids with their tenants, where they are named. A line of stdin is an id, or tenant, tab, id, as `-o ids` writes them.
-fn read_ids(context: &mut Context<'_>, which: &Which) -> Result<Vec<(Option<String>, String)>, CliError> {
+pub(super) fn read_ids(
+    context: &mut Context<'_>,
+    given: &[String],
+    tenant: Option<&str>,
+) -> Result<Vec<(Option<String>, String)>, CliError> {
+    let tenant = tenant.map(str::to_owned);
     let mut ids = Vec::new();
-    for given in &which.ids {
+    for given in given {
         if given != "-" {
-            ids.push((which.tenant.clone(), given.clone()));
+            ids.push((tenant.clone(), given.clone()));
             continue;
         }
         let mut line = String::new();
@@ -225,8 +230,8 @@ fn read_ids(context: &mut Context<'_>, which: &Which) -> Result<Vec<(Option<Stri
             }
             let line = line.trim_end_matches(['\n', '\r']);
             let (tenant, id) = match line.split_once('\t') {
-                Some((tenant, id)) => (Some(tenant.to_owned()), id),
-                None => (which.tenant.clone(), line),
+                Some((named, id)) => (Some(named.to_owned()), id),
+                None => (tenant.clone(), line),
             };
             if !id.is_empty() {
                 ids.push((tenant, id.to_owned()));

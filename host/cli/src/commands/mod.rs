@@ -13,6 +13,7 @@ mod outbox;
 mod plugin;
 mod provision;
 mod reload;
+mod saga;
 mod send;
 mod status;
 mod transport;
@@ -54,6 +55,7 @@ pub async fn run(cli: Cli, term: &mut Term) -> Result<(), CliError> {
         Command::Send(args) => send::run(*args, context).await,
         Command::Outbox(command) => outbox::run(&command, context).await,
         Command::Dead(command) => dead::run(command, context).await,
+        Command::Saga(command) => saga::run(command, context).await,
         Command::Transport(command) => transport::run(&command, context).await,
         Command::Plugin(command) => plugin::run(&command, context).await,
         Command::Audit(command) => audit::run(&command, context).await,

@@ -1,4 +1,4 @@
-//! Requests about one message or dead letter.
+//! Requests about one message, dead letter or saga.
 
 use serde_json::Value;
 
@@ -39,6 +39,10 @@ pub(super) fn missed(error: ClientError, tenant: Option<&str>) -> CliError {
     match (error, tenant) {
         (ClientError::Refused(mut refusal), Some(tenant)) if refusal.code == "OUTBOX.NOT_FOUND" => {
             refusal.detail.push_str(&format!(" in tenant {tenant:?}"));
+            ClientError::Refused(refusal).into()
+        }
+        (ClientError::Refused(mut refusal), Some(tenant)) if refusal.code == "SAGA.NOT_FOUND" => {
+            refusal.detail.push_str(&format!("; looked for in tenant {tenant:?}"));
             ClientError::Refused(refusal).into()
         }
         (error, _) => error.into(),

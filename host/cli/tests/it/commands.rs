@@ -139,7 +139,7 @@ fn what_answers_but_is_no_host_passes_for_none() {
 }
 
 /// A server that answers everything with `{"status":"ok"}`; it ends with the test's process.
-fn any_json() -> String {
+pub fn any_json() -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     std::thread::spawn(move || {

@@ -272,7 +272,11 @@ fn every_error_code_has_a_page_and_every_page_a_code() {
 
 #[test]
 fn the_pages_of_the_api_agree_with_its_statuses() {
-    for code in waybill_server::codes::CODES.iter().chain(&waybill_server::codes::PLUGIN_CODES) {
+    for code in waybill_server::codes::CODES
+        .iter()
+        .chain(&waybill_server::codes::PLUGIN_CODES)
+        .chain(&waybill_server::codes::SAGA_CODES)
+    {
         let page = document(&format!("errors/{}.md", code.code));
         assert!(page.contains(&format!("HTTP {}", code.status)), "{} is answered with {}", code.code, code.status);
     }

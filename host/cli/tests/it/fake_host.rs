@@ -61,6 +61,7 @@ impl FakeHost {
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
         let (tell, told) = std::sync::mpsc::channel();
         let service = Arc::new(Outbox { mood, seen: Arc::clone(&seen) });
+        let sagas = Arc::new(crate::fake_sagas::Sagas(Arc::clone(&seen)));
         let thread = std::thread::spawn(move || {
             tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async move {
                 let auth = mood.auth.then(|| Arc::new(tokens()) as Arc<dyn Authenticator>);
@@ -69,7 +70,7 @@ impl FakeHost {
                 let server = Server::new(Parts {
                     configuration: None,
                     service,
-                    sagas: None,
+                    sagas: Some(sagas),
                     plugins: None,
                     auth,
                     limits: Limits::default(),
@@ -122,7 +123,7 @@ struct Outbox {
     seen: Arc<Mutex<Seen>>,
 }
 
-fn identity() -> PluginIdentity {
+pub fn identity() -> PluginIdentity {
     PluginIdentity {
         plugin: "http".into(),
         version: "0.1.0".into(),

@@ -7,7 +7,10 @@ mod commands;
 mod configuration;
 mod documents;
 mod fake_host;
+mod fake_sagas;
 mod help;
+mod saga_folder;
+mod sagas;
 #[cfg(unix)]
 mod serve;
 mod support;

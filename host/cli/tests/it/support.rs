@@ -49,17 +49,26 @@ pub struct Command {
     input: String,
     width: Option<u16>,
     interactive: bool,
+    color: bool,
 }
 
 /// A command line without terminal, input or environment.
 pub fn waybill(arguments: &[&str]) -> Command {
     let arguments = std::iter::once("waybill").chain(arguments.iter().copied()).map(str::to_owned).collect();
-    Command { arguments, env: BTreeMap::new(), input: String::new(), width: None, interactive: false }
+    Command { arguments, env: BTreeMap::new(), input: String::new(), width: None, interactive: false, color: false }
 }
 
 impl Command {
     pub fn arg(mut self, argument: &str) -> Self {
         self.arguments.push(argument.to_owned());
+        self
+    }
+    pub fn args(mut self, arguments: &[&str]) -> Self {
+        self.arguments.extend(arguments.iter().map(|argument| (*argument).to_owned()));
+        self
+    }
+    pub fn color(mut self) -> Self {
+        self.color = true;
         self
     }
     pub fn env(mut self, name: &str, value: &str) -> Self {
@@ -86,8 +95,8 @@ impl Command {
             input: Box::new(Cursor::new(self.input.into_bytes())),
             width: self.width,
             interactive: self.interactive,
-            color: false,
-            color_wanted: false,
+            color: self.color,
+            color_wanted: self.color,
             quiet: false,
             env: self.env,
             program: None,

@@ -231,7 +231,7 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<AnyJson>
 /// Why a `bus:` step failed.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(as = StepReplyError, example = json!({"code": "STOCK.NONE", "reason": "none left of sku 9"}))]
+#[schema(as = StepReplyError, example = json!({"code": "stock.none", "reason": "none left of sku 9"}))]
 pub struct ReplyErrorJson {
     /// Stable code of yours, at most 64 bytes; `SAGA.REPLY` if absent.
     #[serde(default)]
@@ -262,7 +262,7 @@ impl ReplyJson {
         let code = error.code.as_deref().unwrap_or(REPLY_CODE);
         let is_code = !code.is_empty() && code.bytes().all(|byte| byte.is_ascii_graphic());
         if !is_code || code.len() > FAULT_CODE_BYTES_MAX {
-            let what = format!("a code is one word of at most {FAULT_CODE_BYTES_MAX} bytes, e.g. STOCK.NONE");
+            let what = format!("a code is one word of at most {FAULT_CODE_BYTES_MAX} bytes, e.g. stock.none");
             return Err(Problem::invalid(what).at("error.code"));
         }
         let failure = Failure { maybe_done: error.maybe_done, ..Failure::new(code, &error.reason) };

@@ -1,0 +1,92 @@
+//! `waybill saga define`.
+
+use std::path::Path;
+
+use super::input::limited;
+use crate::args::Format;
+use crate::args::saga::{Define, Language};
+use crate::client::{Answer, ClientError, Refusal};
+use crate::commands::Context;
+use crate::exit::CliError;
+use crate::output::{self, number, plain};
+use serde_json::Value;
+use waybill_server::json::saga_definitions::DefinedOut;
+
+/// Stores the definitions, one after the other; the first that is refused ends it.
+pub(in crate::commands) async fn run(args: &Define, context: &mut Context<'_>) -> Result<(), CliError> {
+    for file in &args.files {
+        let name = if file.as_os_str() == "-" { "stdin".to_owned() } else { file.display().to_string() };
+        let language = language(file, args.format)?;
+        let text = if file.as_os_str() == "-" {
+            limited(&mut context.term.input, "stdin")?
+        } else {
+            let mut file = std::fs::File::open(file).map_err(CliError::io(format!("reading {name}")))?;
+            limited(&mut file, &name)?
+        };
+        let media = if language == Language::Toml { "application/toml" } else { "application/json" };
+        let query: &[(&str, &str)] = if args.dry_run { &[("dry_run", "true")] } else { &[] };
+        let path = ["v1", "saga-definitions"];
+        let answer = context.client.post_bytes(&path, query, media, text.into_bytes()).await;
+        let answer = answer.map_err(|error| in_file(error, &name))?;
+        tell(&answer, context)?;
+    }
+    Ok(())
+}
+
+fn language(file: &Path, given: Option<Language>) -> Result<Language, CliError> {
+    let extension = file.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+    match (given, extension.to_ascii_lowercase().as_str()) {
+        (Some(language), _) => Ok(language),
+        (None, "toml") => Ok(Language::Toml),
+        (None, "json") => Ok(Language::Json),
+        (None, _) => Err(CliError::usage(
+            format!("{} doesn't say in which language it is", file.display()),
+            "name it .toml or .json, or give --format",
+        )),
+    }
+}
+
+/// Says which file it is about.
+fn in_file(error: ClientError, name: &str) -> CliError {
+    match error {
+        ClientError::Refused(refusal) => {
+            ClientError::Refused(Box::new(Refusal { source: Some(name.to_owned()), ..*refusal })).into()
+        }
+        error => error.into(),
+    }
+}
+
+fn tell(answer: &Answer, context: &mut Context<'_>) -> Result<(), CliError> {
+    let done: DefinedOut = answer.need("created", |_| serde_json::from_str(&answer.text).ok())?;
+    let which = format!("{} version {} ({})", done.name, done.version, output::short_digest(&done.hash));
+    match (done.dry_run, done.created) {
+        (true, true) => context.term.say(&format!("{which} is right, and would be new: nothing was stored")),
+        (true, false) => context.term.say(&format!("{which} is right, and is there already")),
+        (false, true) => context.term.say(&format!("defined {which}")),
+        (false, false) => context.term.say(&format!("{which} was there already")),
+    }
+    for warning in &done.warnings {
+        let place = format!("line {}, column {}, {}", warning.line, warning.column, warning.path);
+        context.term.say(&format!("warning: {place}: {}\n  fix {}", warning.what, warning.fix));
+    }
+    if done.running_count > 0 {
+        let sagas = number(done.running_count, "running saga stays", "running sagas stay");
+        context.term.say(&format!("{sagas} on another version"));
+    }
+    match context.format {
+        Format::Json | Format::Jsonl => context.term.line(answer.text.trim_end()),
+        Format::Ids => context.term.line(&format!("{}@{}", done.name, done.version)),
+        Format::Table if done.running.is_empty() => Ok(()),
+        Format::Table => {
+            let text = |text: &str| plain(&Value::String(text.to_owned()));
+            let rows = done.running.iter().map(|saga| {
+                let why = saga.reason.as_deref().map_or_else(|| "-".to_owned(), text);
+                let moves = if saga.could_move { "yes" } else { "no" };
+                let state = super::paint::state_word(saga.state).to_owned();
+                vec![text(&saga.id), text(&saga.tenant), saga.version.to_string(), state, moves.to_owned(), why]
+            });
+            let titles = ["ID", "TENANT", "VERSION", "STATE", "COULD MOVE", "WHY NOT"];
+            output::table(context.term, &titles, rows.collect())
+        }
+    }
+}

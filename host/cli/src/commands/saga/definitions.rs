@@ -1,0 +1,63 @@
+//! `waybill saga definitions`.
+
+use serde_json::Value;
+
+use crate::args::Format;
+use crate::args::saga::Definitions;
+use crate::commands::{Context, lists, messages};
+use crate::exit::CliError;
+use crate::output::{self, View, column, instant, plain, short_digest, text};
+
+const VIEW: View<'_> = View {
+    columns: &[
+        column("NAME", |item| text(item, "name")),
+        column("VERSION", |item| text(item, "version")),
+        column("HASH", |item| short_digest(&text(item, "hash"))),
+        column("CREATED", |item| instant(item, "created_at")),
+        column("BY", |item| text(item, "created_by")),
+    ],
+    id: |item| format!("{}@{}", text(item, "name"), text(item, "version")),
+    none: "nothing is defined: `waybill saga define FILE`",
+};
+
+/// Lists them, or shows one.
+pub(in crate::commands) async fn run(args: &Definitions, context: &mut Context<'_>) -> Result<(), CliError> {
+    match &args.name {
+        Some(name) => show(name, args.version, context).await,
+        None => {
+            let limit = lists::bound(args.limit, args.all);
+            let (items, more) = lists::fetch(context, &["v1", "saga-definitions"], &[], limit).await?;
+            output::list(context.term, context.format, &items, &VIEW)?;
+            messages::tell_more(context, items.len(), more);
+            Ok(())
+        }
+    }
+}
+
+async fn show(name: &str, version: Option<u32>, context: &mut Context<'_>) -> Result<(), CliError> {
+    let version = version.map(|version| version.to_string());
+    let query: Vec<(&str, &str)> = version.iter().map(|version| ("version", version.as_str())).collect();
+    let answer = context.client.get(&["v1", "saga-definitions", name], &query).await?;
+    let item = &answer.body;
+    answer.need("hash", Value::as_str)?;
+    if context.format != Format::Table {
+        return output::one(context.term, context.format, &answer.text, &(VIEW.id)(item), Vec::new());
+    }
+    let versions = item
+        .get("versions")
+        .and_then(Value::as_array)
+        .map_or("-".into(), |versions| versions.iter().map(plain).collect::<Vec<_>>().join(", "));
+    let rows = vec![
+        ("name".to_owned(), text(item, "name")),
+        ("version".to_owned(), format!("{} (there are {versions})", text(item, "version"))),
+        ("hash".to_owned(), text(item, "hash")),
+        ("created".to_owned(), format!("{} by {}", instant(item, "created_at"), text(item, "created_by"))),
+    ];
+    output::pairs(context.term, rows)?;
+    context.term.line("")?;
+    match item.get("document") {
+        // JSON escapes control characters, so it draws nothing on the terminal.
+        Some(document) => output::json(context.term, document),
+        None => Ok(()),
+    }
+}
