@@ -3,7 +3,6 @@
 
 /// Section and what it configures.
 pub const LATER: &[(&str, &str)] = &[
-    ("saga", "sagas"),
     ("idempotency", "the idempotency store"),
     ("idempo", "the idempotency store"),
     ("inbox", "the inbox"),

@@ -20,7 +20,7 @@ use super::{sections, tokens};
 pub const FILE_NAME: &str = "waybill.toml";
 
 /// Sections with fixed names.
-const FIXED: &[&str] = &["store", "server", "outbox", "dead", "plugins", "auth", "limits", "log"];
+const FIXED: &[&str] = &["store", "server", "outbox", "dead", "saga", "plugins", "auth", "limits", "log"];
 /// Sections with names of their own.
 const NAMED: &[&str] = &["transport", "participant", "route", "tenant"];
 
@@ -104,6 +104,7 @@ fn read(text: &str, inputs: &Inputs) -> Result<Config, ConfigError> {
     let known = Known { bundled: &inputs.bundled, folder: plugins.folder.as_deref() };
     let outbox = sections::outbox(fixed(&mut reader, &root, "outbox"), &known);
     let dead = sections::dead(fixed(&mut reader, &root, "dead"));
+    let saga = sections::saga(fixed(&mut reader, &root, "saga"), &file, LOOPBACK, &mut warnings);
     let (transports, routes) = transports_and_routes(&mut reader, &root, &known, &mut warnings);
     let participants = participants(&mut reader, &root, &known);
     let tenants = tenants(&mut reader, &root);
@@ -125,6 +126,7 @@ fn read(text: &str, inputs: &Inputs) -> Result<Config, ConfigError> {
         server,
         outbox,
         dead,
+        saga,
         plugins,
         transports,
         participants,
@@ -161,13 +163,13 @@ fn check_sections(reader: &mut Reader<'_>, root: &Table) {
     for entry in &root.entries {
         match (entry.name.as_str(), &entry.node.value) {
             // Source document 1 keeps its settings under `tx`.
-            ("tx", Value::Table(tx)) => tx.entries.iter().for_each(|entry| judge(entry, "tx.", &["outbox"])),
+            ("tx", Value::Table(tx)) => tx.entries.iter().for_each(|entry| judge(entry, "tx.", &["outbox", "saga"])),
             _ => judge(entry, "", &known),
         }
     }
 }
 
-/// A section with a fixed name; `[tx.outbox]` is another name of `[outbox]`.
+/// A section with a fixed name; `[tx.outbox]` is another name of `[outbox]`, `[tx.saga]` of `[saga]`.
 fn fixed<'r, 'd>(reader: &'r mut Reader<'d>, root: &'d Table, name: &'static str) -> Section<'r, 'd> {
     let direct = root.entry(name);
     let nested = match root.get("tx").map(|node| &node.value) {

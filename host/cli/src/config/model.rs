@@ -25,6 +25,8 @@ pub struct Config {
     pub outbox: OutboxSettings,
     /// `[dead]`.
     pub dead: DeadSettings,
+    /// `[saga]`.
+    pub saga: SagaSettings,
     /// `[plugins]`.
     pub plugins: PluginSettings,
     /// `[transport.NAME]`, in the order of the file.
@@ -246,6 +248,33 @@ pub struct ParticipantSettings {
     pub memory: Option<u64>,
     /// Longest call.
     pub call_time: Duration,
+}
+
+/// `[saga]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SagaSettings {
+    /// Folder of definitions that are stored at start and on reload.
+    pub definitions: Option<PathBuf>,
+    /// How long ended sagas are kept.
+    pub keep_done: Duration,
+    /// Largest input of a saga and of a step, in bytes.
+    pub max_input_bytes: usize,
+    /// Largest output of a step, in bytes.
+    pub max_output_bytes: usize,
+    /// Sagas in memory: running, waiting, paused or stuck.
+    pub max_running: usize,
+    /// Their inputs and outputs, in bytes.
+    pub max_running_bytes: usize,
+    /// A saga that waits at least this long gets a row of its own.
+    pub rest_after: Duration,
+    /// Calls of steps at once.
+    pub max_calls: usize,
+    /// The same of one tenant.
+    pub max_calls_per_tenant: usize,
+    /// Retries of a step that says nothing about them.
+    pub default_retry: RetryPolicy,
+    /// Peers that `http:` steps may reach, as written.
+    pub allow: Vec<String>,
 }
 
 /// `[[tenant]]`.

@@ -159,6 +159,14 @@ impl<'r, 'd> Section<'r, 'd> {
         self.table.is_some()
     }
 
+    /// Whether the file or the environment sets a key that takes a duration.
+    pub fn given(&self, key: &str) -> bool {
+        let in_ms = format!("{key}_ms");
+        let names = [key, in_ms.as_str()];
+        let in_file = self.table.is_some_and(|table| names.iter().any(|name| table.entry(name).is_some()));
+        in_file || self.env && names.iter().any(|name| self.reader.env.contains_key(&env_name(&self.documented, name)))
+    }
+
     /// A section within this one.
     pub fn sub<'s>(&'s mut self, name: &'static str) -> Section<'s, 'd> {
         self.known.push(name.to_owned());

@@ -67,8 +67,17 @@ fn every_kind_of_bad_input_has_its_code_place_and_fix() {
         ("[outbox.backoff]\nbase = 5\n", "CONFIG.UNKNOWN_KEY", "waybill.toml:2:1", "base_ms"),
         ("[outbux]\nbatch = 5\n", "CONFIG.UNKNOWN_SECTION", "waybill.toml:1:2", "did you mean \"outbox\"?"),
         ("batch = 5\n", "CONFIG.UNKNOWN_SECTION", "waybill.toml:1:1", "known: store"),
-        ("[saga]\nheartbeat = \"5s\"\n", "CONFIG.NOT_BUILT", "waybill.toml:1:2", "sagas"),
-        ("[tx.saga]\nheartbeat_ms = 5\n", "CONFIG.NOT_BUILT", "waybill.toml:1:5", "[tx.saga]"),
+        ("[inbox]\ndedup_window = \"5s\"\n", "CONFIG.NOT_BUILT", "waybill.toml:1:2", "the inbox"),
+        ("[tx.inbox]\nbatch = 5\n", "CONFIG.NOT_BUILT", "waybill.toml:1:5", "[tx.inbox]"),
+        ("[saga]\nmax_input_bytes = \"5MiB\"\n", "CONFIG.BAD_VALUE", "waybill.toml:2:19", "4MiB"),
+        ("[tx.saga]\nheartbeat_ms = 5\n", "CONFIG.BAD_VALUE", "waybill.toml:2:16", "at least 1s"),
+        (
+            "[saga.default_retry]\nbase_ms = 500\ncap_ms = 100\n",
+            "CONFIG.BAD_VALUE",
+            "waybill.toml:1:7",
+            "below base_ms",
+        ),
+        ("[saga]\ndefinition = \"sagas\"\n", "CONFIG.UNKNOWN_KEY", "waybill.toml:2:1", "did you mean \"definitions\"?"),
         ("[events]\nlive_buffer_size = 1\n", "CONFIG.NOT_BUILT", "waybill.toml:1:2", "event streams"),
         ("[outbox]\nbatch = \"many\"\n", "CONFIG.WRONG_TYPE", "waybill.toml:2:9", "an integer from 1 to 10000"),
         ("[outbox]\nbatch = 0\n", "CONFIG.BAD_VALUE", "waybill.toml:2:9", "1 to 10000"),
@@ -232,11 +241,30 @@ fn a_secret_is_never_in_an_error() {
 
 #[test]
 fn everything_that_is_wrong_is_told_at_once() {
-    let error =
-        refused("[outbox]\nbach = 5\nmax_attempts = 0\n[saga]\n[[route]]\nmatch = \"bus:**\"\ntransport = \"gone\"\n");
+    let error = refused(
+        "[outbox]\nbach = 5\nmax_attempts = 0\n[events]\n[[route]]\nmatch = \"bus:**\"\ntransport = \"gone\"\n",
+    );
     for code in ["CONFIG.UNKNOWN_KEY", "CONFIG.BAD_VALUE", "CONFIG.NOT_BUILT", "CONFIG.UNKNOWN_TRANSPORT"] {
         assert!(error.contains(code), "{error}");
     }
+}
+
+#[test]
+fn sagas_are_configured_and_a_setting_without_effect_is_told() {
+    let case = case(
+        "[tx.saga]\nheartbeat_ms = 5000\ndefinitions = \"sagas\"\nkeep_done = \"1d\"\n\
+         default_retry = { max_attempts = 3, base_ms = 10 }\nallow = { http = [\"https://pay.example\"] }\n",
+    );
+    let config = case.load().unwrap();
+    let saga = &config.saga;
+    assert!(saga.definitions.as_ref().unwrap().is_absolute() && saga.definitions.as_ref().unwrap().ends_with("sagas"));
+    assert_eq!(
+        (saga.keep_done.as_secs(), saga.default_retry.max_attempts, saga.default_retry.base_ms),
+        (86_400, 3, 10)
+    );
+    assert_eq!(saga.default_retry.cap_ms, 60_000);
+    assert_eq!(saga.allow, ["https://pay.example"]);
+    assert!(config.warnings.iter().any(|warning| warning.contains("saga.heartbeat")), "{:?}", config.warnings);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 mod outbox;
 mod participant;
 mod plugins;
+mod saga;
 mod store;
 mod transport;
 
@@ -19,6 +20,7 @@ use super::reader::Section;
 pub use outbox::outbox;
 pub use participant::participant;
 pub use plugins::plugin_settings;
+pub use saga::saga;
 pub use store::store;
 pub use transport::{route, transport};
 
