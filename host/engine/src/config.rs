@@ -10,10 +10,15 @@ use waybill_core::limits::SchedulerLimits;
 use waybill_core::port::backoff::BackoffPolicy;
 use waybill_core::port::dedup::DedupStore;
 use waybill_core::port::query::QueryStore;
+use waybill_core::port::saga::HttpSteps;
+use waybill_core::port::saga_store::SagaStore;
 use waybill_core::port::store::OwnerStore;
 use waybill_core::port::transact::TransactStore;
 use waybill_core::port::transport::Transport;
 use waybill_core::route::Routes;
+use waybill_core::saga::limits::SagaLimits;
+
+use crate::participants::Participants;
 
 /// The store behind its ports.
 #[derive(Clone)]
@@ -37,6 +42,42 @@ pub struct Retries {
     pub component: Option<Arc<dyn BackoffPolicy>>,
     /// Longest wish of a peer that is honoured.
     pub retry_after_max: Duration,
+}
+
+/// Settings of sagas.
+#[derive(Clone)]
+pub struct SagaConfig {
+    /// Where they are kept; none = this host has none.
+    pub store: Option<Arc<dyn SagaStore>>,
+    /// Bounds of each shard's sagas. `message_bytes_max` and `outbox_shards` are put by the engine.
+    pub limits: SagaLimits,
+    /// Calls of steps at once, over all sagas of this host. Others wait their turn.
+    pub calls_max: usize,
+    /// The same of one tenant.
+    pub calls_per_tenant_max: usize,
+    /// How long ended sagas are kept.
+    pub keep_done: Duration,
+    /// Components that decide about a step's retries, by the name of their plugin. That of the outbox counts too.
+    pub policies: BTreeMap<String, Arc<dyn BackoffPolicy>>,
+    /// What `fn:` steps are called through.
+    pub participants: Arc<Participants>,
+    /// What `http:` steps are called through; none = they wait, blocked.
+    pub http: Option<Arc<dyn HttpSteps>>,
+}
+
+impl Default for SagaConfig {
+    fn default() -> Self {
+        Self {
+            store: None,
+            limits: SagaLimits::default(),
+            calls_max: 256,
+            calls_per_tenant_max: 128,
+            keep_done: Duration::from_secs(7 * 24 * 3600),
+            policies: BTreeMap::new(),
+            participants: Arc::default(),
+            http: None,
+        }
+    }
 }
 
 /// Settings of the engine.
@@ -91,6 +132,8 @@ pub struct EngineConfig {
     pub send_timeouts: BTreeMap<String, Duration>,
     /// Most messages of one call by transport, where it differs from `batch`.
     pub batches: BTreeMap<String, u32>,
+    /// Sagas.
+    pub sagas: SagaConfig,
 }
 
 impl EngineConfig {
@@ -125,6 +168,7 @@ impl EngineConfig {
             transports: Vec::new(),
             send_timeouts: BTreeMap::new(),
             batches: BTreeMap::new(),
+            sagas: SagaConfig::default(),
         }
     }
 }

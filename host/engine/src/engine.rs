@@ -17,10 +17,13 @@ use crate::config::{EngineConfig, Stores};
 use crate::janitor;
 use crate::live::{Line, Live};
 use crate::meter::Meter;
+use crate::saga::service::Sagas;
 use crate::service::Outbox;
 use crate::service::operations::{self, Operations};
 use crate::shard::{Commits, Context, DoorBell, ShardHandle};
 
+/// Shards get at least this long to be given back, also when the sagas took the whole drain time.
+const RELEASE_MIN: Duration = Duration::from_secs(1);
 /// Background work gets this long to come to a safe point when the host drains.
 const BACKGROUND_TIMEOUT: Duration = Duration::from_secs(5);
 /// Each transport gets this long to end in good order.
@@ -34,6 +37,7 @@ const END_PAUSE: Duration = Duration::from_millis(20);
 /// [`Engine::drain`] ends it in good order.
 pub struct Engine {
     outbox: Arc<Outbox>,
+    sagas: Option<Arc<Sagas>>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
     background: Mutex<Vec<JoinHandle<()>>>,
     /// Held while another configuration is put in force: one at a time.
@@ -42,8 +46,10 @@ pub struct Engine {
 
 impl Engine {
     /// Starts the actors of all shards and the background work. Returns at once; readiness tells when shards are owned.
-    pub fn start(config: EngineConfig, stores: Stores, clock: Arc<dyn Clock>) -> Self {
+    pub fn start(mut config: EngineConfig, stores: Stores, clock: Arc<dyn Clock>) -> Self {
         let shards = config.shards.max(1);
+        config.sagas.limits.outbox_shards = shards;
+        config.sagas.limits.message_bytes_max = config.payload_bytes_max;
         let admission = Admission::new(config.waiting_messages_max, config.waiting_bytes_max);
         let live = Live::new(config.clone());
         let context = Arc::new(Context {
@@ -65,8 +71,14 @@ impl Engine {
             handles.push(handle);
             tasks.push(task);
         }
+        let sagas = context.config.sagas.store.as_ref().map(|store| Sagas::start(&context, store, &handles));
+        let sagas = sagas.map(|(sagas, running)| {
+            tasks.extend(running);
+            sagas
+        });
         let outbox = Arc::new(Outbox {
             context: Arc::clone(&context),
+            sagas: sagas.clone(),
             shards: handles,
             admission,
             operations: Arc::new(Operations::default()),
@@ -79,6 +91,7 @@ impl Engine {
         ];
         Self {
             outbox,
+            sagas,
             tasks: Mutex::new(tasks),
             background: Mutex::new(background),
             reconfiguring: AsyncMutex::default(),
@@ -88,6 +101,11 @@ impl Engine {
     /// The outbox as a service.
     pub fn outbox(&self) -> Arc<dyn waybill_core::port::service::OutboxService> {
         Arc::clone(&self.outbox) as Arc<dyn waybill_core::port::service::OutboxService>
+    }
+
+    /// Sagas as a service; none = this host has none.
+    pub fn sagas(&self) -> Option<Arc<dyn waybill_core::port::saga::SagaService>> {
+        self.sagas.clone().map(|sagas| sagas as Arc<dyn waybill_core::port::saga::SagaService>)
     }
 
     /// Says that a doorstep commit of this process ended that didn't go through the service (the Rust library's
@@ -140,7 +158,7 @@ impl Engine {
         self.outbox.draining.store(true, std::sync::atomic::Ordering::Release);
     }
 
-    /// Stops taking and sending messages, waits for sends under way at most `timeout`, gives the shards back, and
+    /// Stops taking and sending messages and calling steps of sagas, waits for sends and calls under way at most `timeout`, gives the shards back, and
     /// closes the transports. True when everything ended in good order.
     pub async fn drain(&self, timeout: Duration) -> bool {
         self.begin_drain();
@@ -151,7 +169,12 @@ impl Engine {
             let _late = tokio::time::timeout(BACKGROUND_TIMEOUT, task).await;
         }
         let deadline = tokio::time::Instant::now() + timeout;
-        let releases = self.outbox.shards.iter().map(|shard| shard.release(timeout));
+        if let Some(sagas) = &self.sagas {
+            // First: a shard that another host takes over takes its sagas with it.
+            sagas.drain(timeout).await;
+        }
+        let left = deadline.saturating_duration_since(tokio::time::Instant::now()).max(RELEASE_MIN);
+        let releases = self.outbox.shards.iter().map(|shard| shard.release(left));
         futures::future::join_all(releases).await;
         let tasks: Vec<JoinHandle<()>> = self.tasks.lock().drain(..).collect();
         let mut orderly = true;

@@ -21,7 +21,8 @@ const RETIRE_PAGE: usize = 100;
 /// Pause between two pages, so that retirement never takes the store for itself.
 const RETIRE_PAUSE: Duration = Duration::from_millis(5);
 
-/// Removes history after `keep_done`, dead letters after `dead.keep`, and payload dedup after its window.
+/// Removes history after `keep_done`, dead letters after `dead.keep`, payload dedup after its window, and ended sagas after
+/// `saga.keep_done`.
 pub(crate) async fn retire(outbox: Arc<Outbox>) {
     let closing = outbox.context.closing.clone();
     closing.run_until_cancelled(retire_for_ever(&outbox)).await;
@@ -35,11 +36,16 @@ async fn retire_for_ever(outbox: &Outbox) {
         if let Err(error) = retire_dedup(outbox).await {
             tracing::warn!(code = error.code(), %error, "can't retire entries of payload dedup now");
         }
+        if let Some(sagas) = &outbox.sagas
+            && let Err(error) = sagas.retire().await
+        {
+            tracing::warn!(code = error.code(), %error, "can't retire ended sagas now");
+        }
         if let Err(error) = retire_dead(outbox).await {
             tracing::warn!(%error, "can't retire dead letters now");
         }
         let live = outbox.context.live();
-        let keep = live.config.keep_done.min(live.config.keep_dead);
+        let keep = live.config.keep_done.min(live.config.keep_dead).min(outbox.context.config.sagas.keep_done);
         sleep(RETIRE_EVERY.min(keep.max(Duration::from_millis(100)))).await;
     }
 }

@@ -1,5 +1,5 @@
 //! The engine: drives the pure core with tokio. It runs one actor per shard, sends batches through transports, serves
-//! the outbox to the API, resumes bulk operations and retires what is old.
+//! the outbox to the API, resumes bulk operations and retires what is old. Beside each it runs the shard's sagas.
 //!
 //! It knows the core's ports only: no store, no plugin host, no HTTP.
 
@@ -12,11 +12,12 @@ mod janitor;
 mod live;
 mod meter;
 mod participants;
+mod saga;
 mod service;
 mod shard;
 
 pub use clock::{Clock, SystemClock};
-pub use config::{EngineConfig, Retries, Stores};
+pub use config::{EngineConfig, Retries, SagaConfig, Stores};
 pub use engine::Engine;
 pub use meter::METRICS;
 pub use participants::{Participants, StepLookupError};

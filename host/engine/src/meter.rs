@@ -38,6 +38,16 @@ pub const METRICS: &[(&str, &str)] = &[
     ("waybill_window_bytes", "Bytes of segments held in memory."),
     ("waybill_open_segments", "Segments claimed."),
     ("waybill_history_purged_total", "Finished messages removed after keep_done."),
+    ("tx_saga_compensate_total", "Sagas that began to compensate, by tenant and definition."),
+    ("tx_saga_commit_seconds", "Time of one commit of sagas."),
+    ("tx_saga_commit_sagas", "Running sagas that moved in one commit."),
+    ("tx_saga_commit_rows", "Rows of resting or ended sagas written or removed in one commit."),
+    ("tx_saga_commit_failures_total", "Commits of sagas that failed or whose outcome was unknown, by code."),
+    ("tx_saga_expired_total", "Ended sagas removed after saga.keep_done."),
+    ("tx_saga_shard_running", "Sagas in memory by shard."),
+    ("tx_saga_calls", "Calls of steps under way."),
+    ("tx_saga_calls_waiting", "Calls of steps that wait for room."),
+    ("tx_saga_held_targets", "Participants, steps and origins that are held because they were said to be at fault."),
 ];
 
 /// Tenants that get a label of their own; the rest share `other`.

@@ -114,6 +114,20 @@ impl Participants {
         }
     }
 
+    /// Who is meant by an address, and the step's name there. A named participant isn't asked whether it serves the step: its
+    /// answer to the call says so.
+    pub fn at<'a>(&self, address: &'a StepAddress) -> Result<(Arc<dyn Participant>, &'a str), StepLookupError> {
+        let all = self.0.load();
+        let Some(name) = &address.participant else {
+            return only(&all, address.step.clone()).map(|(participant, _)| (participant, address.step.as_str()));
+        };
+        let found = all.get(name).ok_or_else(|| {
+            let configured = all.keys().cloned().collect();
+            StepLookupError::NoParticipant { participant: name.clone(), configured }
+        })?;
+        Ok((Arc::clone(found), &address.step))
+    }
+
     /// Does the step of an address; see [`Participant::execute`].
     pub async fn call(
         &self,

@@ -39,6 +39,7 @@ use waybill_core::port::workers::{ClaimRequest, ClaimedMessage, SettleAnswer, Se
 use waybill_core::time::UnixMillis;
 
 use crate::admission::Admission;
+use crate::saga::service::Sagas;
 use crate::shard::{Context, ShardHandle, Wish};
 use operations::Operations;
 
@@ -48,6 +49,8 @@ const AUDIT_PAUSES: [Duration; 3] = [Duration::from_millis(50), Duration::from_m
 /// The outbox of this host.
 pub(crate) struct Outbox {
     pub context: Arc<Context>,
+    /// Retired and told of in readiness with it.
+    pub sagas: Option<Arc<Sagas>>,
     pub shards: Vec<ShardHandle>,
     pub admission: Arc<Admission>,
     pub operations: Arc<Operations>,
@@ -128,7 +131,7 @@ impl Outbox {
 }
 
 /// An act that is done can't be refused any more because its audit failed: that is tried again, and at last goes to the log.
-async fn audit(context: &Context, event: &AuditEvent) {
+pub(crate) async fn audit(context: &Context, event: &AuditEvent) {
     for pause in AUDIT_PAUSES {
         match context.stores.transact.audit(event).await {
             Ok(()) => return,

@@ -210,6 +210,7 @@ impl Outbox {
         }
         let (status, detail) = worst.unwrap_or(("ok", format!("owns {owned} of {} shards", self.shards.len())));
         checks.push(check("outbox", status, detail));
+        checks.extend(self.sagas.iter().map(|sagas| sagas.readiness()));
         checks.push(check("durability", "ok", self.context.config.durability.clone()));
         let live = self.context.live();
         for (_, line) in live.iter() {

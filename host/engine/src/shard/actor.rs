@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use waybill_core::ids::Seq;
@@ -22,7 +21,7 @@ use super::door::DoorWatch;
 use super::flight::{Event, Pending};
 use super::mail::{CallEnd, CommandAsk, EnqueueAsk, Mail, Told};
 use super::outside::Settler;
-use super::{Condition, Context};
+use super::{Condition, Context, Seen};
 
 /// Mail taken in one go before the loop looks at its other work.
 const MAIL_AT_ONCE: usize = 4_096;
@@ -53,7 +52,7 @@ type Load = Pin<Box<dyn Future<Output = (LoadRequest, Page)> + Send>>;
 pub(super) struct Actor {
     pub context: Arc<Context>,
     pub sender: mpsc::UnboundedSender<Mail>,
-    pub condition: Arc<Mutex<Condition>>,
+    pub seen: Seen,
     pub owner: Owner,
     pub callers: HashMap<Ticket, Caller>,
     next_ticket: u64,
@@ -79,17 +78,12 @@ pub(super) struct Actor {
 }
 
 impl Actor {
-    pub fn new(
-        context: Arc<Context>,
-        sender: mpsc::UnboundedSender<Mail>,
-        condition: Arc<Mutex<Condition>>,
-        owner: Owner,
-    ) -> Self {
+    pub fn new(context: Arc<Context>, sender: mpsc::UnboundedSender<Mail>, seen: Seen, owner: Owner) -> Self {
         let now = Instant::now();
         let mut actor = Self {
             context,
             sender,
-            condition,
+            seen,
             owner,
             callers: HashMap::new(),
             next_ticket: 0,
@@ -135,6 +129,7 @@ impl Actor {
                 }
             }
             self.owner.tick(self.now());
+            self.seen.lease.set(self.owner.deadline());
             self.try_commit().await;
             self.try_load();
             self.dispatch();
@@ -349,10 +344,10 @@ impl Actor {
             self.trouble = error;
             return;
         }
-        *self.condition.lock() = match &error {
+        self.seen.set(match &error {
             Some(error) => Condition::Trouble { error: error.clone(), owning: true },
             None => Condition::Owning { token: self.owner.token() },
-        };
+        });
         self.trouble = error;
     }
 

@@ -35,7 +35,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use waybill_core::ids::ShardId;
@@ -43,7 +43,7 @@ use waybill_core::new_message::Draft;
 use waybill_core::outbox::owner::{Owner, TransportId};
 use waybill_core::port::service::ServiceError;
 use waybill_core::port::store::StoreError;
-use waybill_core::time::Now;
+use waybill_core::time::{Monotonic, Now};
 
 pub(crate) use mail::{CommandAsk, EnqueueAsk, EnqueueCaller, EnqueuedOne, Mail, Taken, Wish};
 pub(crate) use outside::{OutsideAsk, OutsideDone};
@@ -127,25 +127,62 @@ pub(crate) enum Condition {
     Released,
 }
 
+/// Until when a shard's owner may act as such: (start of its last good commit + owner TTL), by the boot-time clock.
+#[derive(Debug, Default)]
+pub(crate) struct Lease(AtomicU64);
+
+impl Lease {
+    fn set(&self, until: Monotonic) {
+        self.0.store(u64::try_from(until.0.as_nanos()).unwrap_or(u64::MAX), Ordering::Release);
+    }
+    pub fn until(&self) -> Monotonic {
+        Monotonic(Duration::from_nanos(self.0.load(Ordering::Acquire)))
+    }
+}
+
+/// What others see of a shard.
+#[derive(Clone)]
+pub(crate) struct Seen {
+    condition: Arc<watch::Sender<Condition>>,
+    lease: Arc<Lease>,
+}
+
+impl Seen {
+    fn set(&self, condition: Condition) {
+        self.condition.send_replace(condition);
+    }
+}
+
 /// The way to a shard's actor.
 #[derive(Clone)]
 pub(crate) struct ShardHandle {
     pub shard: ShardId,
     mail: mpsc::UnboundedSender<Mail>,
-    condition: Arc<Mutex<Condition>>,
+    seen: Seen,
 }
 
 impl ShardHandle {
     /// Starts the actor of a shard.
     pub fn start(shard: ShardId, context: Arc<Context>) -> (Self, tokio::task::JoinHandle<()>) {
         let (sender, receiver) = mpsc::unbounded_channel();
-        let condition = Arc::new(Mutex::new(Condition::Starting));
-        let task = tokio::spawn(supervise::supervise(shard, context, sender.clone(), receiver, Arc::clone(&condition)));
-        (Self { shard, mail: sender, condition }, task)
+        let condition = Arc::new(watch::Sender::new(Condition::Starting));
+        let seen = Seen { condition, lease: Arc::default() };
+        let task = tokio::spawn(supervise::supervise(shard, context, sender.clone(), receiver, seen.clone()));
+        (Self { shard, mail: sender, seen }, task)
     }
 
     pub fn condition(&self) -> Condition {
-        self.condition.lock().clone()
+        self.seen.condition.borrow().clone()
+    }
+
+    /// Its condition now and from now on.
+    pub fn watch(&self) -> watch::Receiver<Condition> {
+        self.seen.condition.subscribe()
+    }
+
+    /// Until when nobody else can have taken the shard over, by this host's boot-time clock.
+    pub fn lease(&self) -> &Arc<Lease> {
+        &self.seen.lease
     }
 
     /// Enqueues drafts of this shard; answers after the durable commit.
@@ -157,7 +194,7 @@ impl ShardHandle {
 
     /// Whether this host owns the shard, as far as it knows.
     pub fn is_owned(&self) -> bool {
-        matches!(*self.condition.lock(), Condition::Owning { .. } | Condition::Trouble { owning: true, .. })
+        matches!(*self.seen.condition.borrow(), Condition::Owning { .. } | Condition::Trouble { owning: true, .. })
     }
 
     /// Has an operator's wish done; answers after the durable commit.

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 use waybill_core::ids::{Seq, ShardId};
@@ -16,7 +15,7 @@ use waybill_core::time::Monotonic;
 
 use super::actor::{Actor, End};
 use super::mail::Mail;
-use super::{Condition, Context, conflict};
+use super::{Condition, Context, Seen, conflict};
 
 /// Pause after a failed takeover or read.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
@@ -28,11 +27,11 @@ pub(super) async fn supervise(
     context: Arc<Context>,
     sender: mpsc::UnboundedSender<Mail>,
     receiver: mpsc::UnboundedReceiver<Mail>,
-    condition: Arc<Mutex<Condition>>,
+    seen: Seen,
 ) {
     let mailbox = Arc::new(tokio::sync::Mutex::new(receiver));
     loop {
-        let run = run(shard, Arc::clone(&context), sender.clone(), Arc::clone(&mailbox), Arc::clone(&condition));
+        let run = run(shard, Arc::clone(&context), sender.clone(), Arc::clone(&mailbox), seen.clone());
         let mut run = tokio::spawn(run);
         let ended = tokio::select! {
             ended = &mut run => ended,
@@ -43,7 +42,7 @@ pub(super) async fn supervise(
         };
         match ended {
             Ok(End::Released) => {
-                *condition.lock() = Condition::Released;
+                seen.set(Condition::Released);
                 return;
             }
             Ok(End::Lost) => tracing::warn!(shard = shard.0, "another host took the shard over"),
@@ -62,7 +61,7 @@ async fn run(
     context: Arc<Context>,
     sender: mpsc::UnboundedSender<Mail>,
     mailbox: Arc<tokio::sync::Mutex<mpsc::UnboundedReceiver<Mail>>>,
-    condition: Arc<Mutex<Condition>>,
+    seen: Seen,
 ) -> End {
     let mut mailbox = mailbox.lock_owned().await;
     let mut observer = Observer::default();
@@ -71,13 +70,13 @@ async fn run(
             Ok(Take::Done(owner)) => {
                 metrics::counter!("waybill_takeovers_total").increment(1);
                 tracing::info!(shard = shard.0, token = owner.token(), "owning the shard");
-                *condition.lock() = Condition::Owning { token: owner.token() };
-                return Actor::new(context, sender, Arc::clone(&condition), *owner).run(&mut mailbox).await;
+                seen.set(Condition::Owning { token: owner.token() });
+                return Actor::new(context, sender, seen, *owner).run(&mut mailbox).await;
             }
-            Ok(Take::Watch { owner }) => *condition.lock() = Condition::Observing { owner },
+            Ok(Take::Watch { owner }) => seen.set(Condition::Observing { owner }),
             Err(error) => {
                 tracing::warn!(shard = shard.0, code = error.code(), %error, "can't take the shard over yet");
-                *condition.lock() = Condition::Trouble { error, owning: false };
+                seen.set(Condition::Trouble { error, owning: false });
             }
         }
         let pause = if context.config.exclusive { RETRY_PAUSE } else { context.config.owner_ttl / 8 };

@@ -15,7 +15,7 @@ use crate::saga::id::{SagaId, SagaKey};
 use crate::saga::json::Json;
 use crate::saga::limits::NOTE_BYTES_MAX;
 use crate::saga::machine::{Turn, Verdict};
-use crate::saga::state::{SagaState, StepState};
+use crate::saga::state::{SagaState, StepState, Tree};
 use crate::time::UnixMillis;
 
 /// Names a command, so that its answer finds the caller.
@@ -131,6 +131,11 @@ pub enum SagaEffect {
         key: SagaKey,
         /// Its state.
         state: SagaState,
+        /// It, as it is now: it may be ahead of the events. To be dropped soon: a tree that is held elsewhere is copied when it
+        /// moves.
+        tree: Arc<Tree>,
+        /// What it runs on.
+        definitions: Arc<DefinitionSet>,
         /// The events that moved it, for the audit and for metrics of steps.
         events: Vec<crate::saga::event::Event>,
     },

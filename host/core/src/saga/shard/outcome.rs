@@ -1,5 +1,7 @@
 //! The fate of a commit: applied, not applied, unknown, or the shard is lost.
 
+use std::sync::Arc;
+
 use super::SagaShard;
 use super::build::Flight;
 use super::commands::{SagaEffect, Ticket};
@@ -90,7 +92,8 @@ impl SagaShard {
             self.released.extend(entry.calls.into_iter().map(|call| SagaEffect::Call(Box::new(call))));
             self.released
                 .extend(entry.replies.into_iter().map(|(ticket, result)| SagaEffect::Reply { ticket, result }));
-            self.released.push(SagaEffect::Moved { key, state, events: entry.events });
+            let (tree, definitions) = (Arc::clone(&running.tree), Arc::clone(&running.definitions));
+            self.released.push(SagaEffect::Moved { key, state, tree, definitions, events: entry.events });
             if ended
                 && let Some(running) = self.remove(entry.slot)
                 && running.tree.started.caller_id

@@ -1,0 +1,312 @@
+//! The loop of whoever writes a shard's sagas: take mail, do what is due, commit, carry out effects.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::Instant;
+use waybill_core::port::store::StoreError;
+use waybill_core::saga::error::SagaError;
+use waybill_core::saga::shard::{SagaCommand, SagaEffect, SagaShard, Ticket};
+use waybill_core::time::UnixMillis;
+
+use super::calls::{self, Origin};
+use super::flight::Pending;
+use super::mail::{CallDone, Mail, Reply};
+use super::{Condition, SHUTTING_DOWN, SagaHandle, Shared};
+use crate::shard::{self, ShardHandle};
+
+/// Mail taken in one go before the loop looks at its other work.
+const MAIL_AT_ONCE: usize = 4_096;
+/// Longest sleep of the loop.
+const SLEEP_MAX: Duration = Duration::from_millis(500);
+/// Counts are told this often.
+const METER_EVERY: Duration = Duration::from_secs(1);
+
+/// How an ownership ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// Given back in good order, or nobody can ask for it any more.
+    Released,
+    /// Another host took over.
+    Lost,
+}
+
+/// Runs one ownership.
+pub(super) struct Actor {
+    pub shared: Arc<Shared>,
+    pub handle: SagaHandle,
+    outbox: watch::Receiver<shard::Condition>,
+    origin: Origin,
+    pub shard: SagaShard,
+    callers: HashMap<Ticket, Reply>,
+    next_ticket: u64,
+    /// Calls of this ownership that aren't answered.
+    calls_out: usize,
+    pub pending: Option<Pending>,
+    pub commit_began: Instant,
+    /// The commit that is out leaves messages on doorsteps.
+    pub knocks: bool,
+    pub trouble: Option<StoreError>,
+    release: Option<(Instant, oneshot::Sender<()>)>,
+    metered_at: Instant,
+}
+
+impl Actor {
+    pub fn new(shared: Arc<Shared>, handle: SagaHandle, outbox: ShardHandle, shard: SagaShard, epoch: u64) -> Self {
+        let now = Instant::now();
+        let answers = handle.mail.clone();
+        let origin = Origin { shard: handle.shard, epoch, lease: Arc::clone(outbox.lease()), answers };
+        let actor = Self {
+            shared,
+            handle,
+            outbox: outbox.watch(),
+            origin,
+            shard,
+            callers: HashMap::new(),
+            next_ticket: 0,
+            calls_out: 0,
+            pending: None,
+            commit_began: now,
+            knocks: false,
+            trouble: None,
+            release: None,
+            metered_at: now,
+        };
+        actor.publish();
+        actor
+    }
+
+    pub fn now(&self) -> UnixMillis {
+        self.shared.context.clock.now().wall
+    }
+
+    pub async fn run(mut self, mailbox: &mut mpsc::UnboundedReceiver<Mail>) -> End {
+        loop {
+            for _ in 0..MAIL_AT_ONCE {
+                match mailbox.try_recv() {
+                    Ok(mail) => self.take_mail(mail),
+                    Err(_) => break,
+                }
+            }
+            // What is due begins calls: no more of that when the shard is given back.
+            let more = self.release.is_none() && self.shard.tick(self.now(), rand::random());
+            self.carry_out();
+            self.try_commit();
+            self.shared.calls.expire();
+            self.meter();
+            if self.is_release_over() {
+                return self.finish();
+            }
+            if let Some(end) = self.wait(mailbox, more).await {
+                self.lost();
+                return end;
+            }
+        }
+    }
+
+    async fn wait(&mut self, mailbox: &mut mpsc::UnboundedReceiver<Mail>, more: bool) -> Option<End> {
+        let wake = if more { Instant::now() } else { self.next_wake() };
+        tokio::select! {
+            biased;
+            event = super::flight::ready_or_never(&mut self.pending) => {
+                self.pending = None;
+                return self.take_event(event);
+            }
+            mail = mailbox.recv() => match mail {
+                Some(mail) => self.take_mail(mail),
+                None => return Some(End::Released),
+            },
+            changed = self.outbox.changed() => {
+                let condition = self.outbox.borrow_and_update().clone();
+                if changed.is_err() || is_elsewhere(&condition) {
+                    return Some(End::Lost);
+                }
+            }
+            () = tokio::time::sleep_until(wake) => {}
+        }
+        None
+    }
+
+    fn take_mail(&mut self, mail: Mail) {
+        match mail {
+            Mail::Command { command, reply } => self.take_command(*command, reply),
+            Mail::Answered(done) => self.take_answer(*done),
+            Mail::Visit(look) => look(&self.shard),
+            Mail::Release { timeout, reply } => {
+                self.release = Some((Instant::now() + timeout, reply));
+                self.shared.calls.recall(&self.origin);
+            }
+        }
+    }
+
+    fn take_command(&mut self, command: SagaCommand, reply: Reply) {
+        let refusal = match (&self.release, &self.trouble) {
+            (Some(_), _) => SagaError::Unavailable(SHUTTING_DOWN.to_owned()),
+            (None, Some(error)) => SagaError::Store(error.clone()),
+            (None, None) => {
+                self.next_ticket += 1;
+                let ticket = Ticket(self.next_ticket);
+                self.callers.insert(ticket, reply);
+                return self.shard.submit(Some(ticket), command, self.now(), rand::random());
+            }
+        };
+        let _gone = reply.send(Err(refusal));
+    }
+
+    fn take_answer(&mut self, done: CallDone) {
+        if done.epoch == self.origin.epoch {
+            self.calls_out = self.calls_out.saturating_sub(1);
+        }
+        let command = SagaCommand::Answer { call: done.call, answer: done.answer };
+        self.shard.submit(None, command, self.now(), rand::random());
+    }
+
+    fn try_commit(&mut self) {
+        if self.pending.is_none()
+            && let Some(commit) = self.shard.build(rand::random())
+        {
+            self.send_commit(commit);
+        }
+    }
+
+    /// Carries out what commits have released.
+    fn carry_out(&mut self) {
+        let mut calls = Vec::new();
+        for effect in self.shard.take_effects() {
+            match effect {
+                SagaEffect::Call(call) => calls.push(call),
+                SagaEffect::Began { .. } => {}
+                SagaEffect::Reply { ticket, result } => {
+                    if let Some(reply) = self.callers.remove(&ticket) {
+                        // Nobody listens when the caller hung up.
+                        let _gone = reply.send(result);
+                    }
+                }
+                SagaEffect::Moved { tree, definitions, events, .. } => {
+                    self.shared.meter.moved(&tree, &definitions, &events);
+                }
+            }
+        }
+        if calls.is_empty() {
+            return;
+        }
+        if self.release.is_none() {
+            self.calls_out += calls.len();
+            return self.shared.calls.submit(calls, &self.origin);
+        }
+        for call in calls {
+            let command = SagaCommand::Answer { call: call.reference, answer: calls::ending() };
+            self.shard.submit(None, command, self.now(), rand::random());
+        }
+    }
+
+    fn next_wake(&self) -> Instant {
+        let start = Instant::now();
+        let mut wake = start + SLEEP_MAX;
+        if self.release.is_none()
+            && let Some(due) = self.shard.next_due()
+        {
+            wake = wake.min(start + due.since(self.now()).max(Duration::from_millis(1)));
+        }
+        if let Some((until, _)) = &self.release {
+            wake = wake.min(*until);
+        }
+        wake
+    }
+
+    /// After a commit: what others see.
+    pub fn publish(&self) {
+        self.handle.seen.beat.store(self.shard.record().beat, Ordering::Release);
+    }
+
+    pub fn note_trouble(&mut self, error: Option<StoreError>) {
+        if self.trouble.is_some() != error.is_some() {
+            let condition = match &error {
+                Some(error) => Condition::Trouble { error: error.clone(), writing: true },
+                None => Condition::Writing,
+            };
+            self.handle.seen.condition.send_replace(condition);
+        }
+        self.trouble = error;
+    }
+
+    /// Tells everybody who waits that the store didn't say.
+    pub fn abandon(&mut self, error: &StoreError) {
+        for (_, reply) in self.callers.drain() {
+            let _gone = reply.send(Err(SagaError::OutcomeUnknown(error.clone())));
+        }
+    }
+
+    /// The sagas are somebody else's: what is in memory means nothing any more.
+    fn lost(&mut self) {
+        let (waiting, out) = self.shard.recall();
+        for (tickets, known) in [(waiting, true), (out, false)] {
+            for reply in tickets.iter().filter_map(|ticket| self.callers.remove(ticket)) {
+                let reason = "another host took the shard over: try again".to_owned();
+                let refusal = if known {
+                    SagaError::Unavailable(reason)
+                } else {
+                    SagaError::OutcomeUnknown(StoreError::Unavailable(reason))
+                };
+                let _gone = reply.send(Err(refusal));
+            }
+        }
+    }
+
+    /// Nothing is called or written any more, or the time for it is over. Then calls under way are found without an answer at
+    /// the next start, as after a crash.
+    fn is_release_over(&self) -> bool {
+        let Some((until, _)) = &self.release else { return false };
+        let is_idle = self.calls_out == 0 && self.pending.is_none() && !self.shard.has_work();
+        is_idle || Instant::now() >= *until
+    }
+
+    fn finish(mut self) -> End {
+        if self.pending.is_some() {
+            self.abandon(&StoreError::Unavailable("the host ended before the store said".to_owned()));
+        }
+        for (_, reply) in self.callers.drain() {
+            let _gone = reply.send(Err(SagaError::Unavailable(SHUTTING_DOWN.to_owned())));
+        }
+        if self.calls_out > 0 {
+            tracing::warn!(
+                calls = self.calls_out,
+                "the drain time is over; sagas whose calls are under way call again at the next start"
+            );
+        }
+        if let Some((_, reply)) = self.release.take() {
+            let _gone = reply.send(());
+        }
+        End::Released
+    }
+
+    fn meter(&mut self) {
+        if self.metered_at.elapsed() < METER_EVERY {
+            return;
+        }
+        self.metered_at = Instant::now();
+        let stats = self.shard.stats();
+        self.shared.meter.memory(self.handle.shard, &stats, self.shared.calls.counts());
+        *self.handle.seen.stats.lock() = stats;
+    }
+}
+
+impl Drop for Actor {
+    /// Whatever ended it: its calls that haven't gone out don't go out any more.
+    fn drop(&mut self) {
+        self.shared.calls.recall(&self.origin);
+    }
+}
+
+/// Whether a shard is another host's, or nobody's: then its sagas aren't ours either. Its owner's own trouble isn't ours.
+fn is_elsewhere(condition: &shard::Condition) -> bool {
+    match condition {
+        shard::Condition::Owning { .. } | shard::Condition::Trouble { owning: true, .. } => false,
+        // Between two ownerships of this host, after a panic: the store's token decides.
+        shard::Condition::Starting => false,
+        shard::Condition::Observing { .. } | shard::Condition::Trouble { .. } | shard::Condition::Released => true,
+    }
+}

@@ -1,0 +1,138 @@
+//! One call, from its holds to its answer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::Instant;
+use waybill_core::port::participant::{Answered, StepDone, StepError, StepOutput};
+use waybill_core::port::transport::{Fault, PluginIdentity};
+use waybill_core::saga::call::{Answer, AnswerResult, Call, output_bytes, output_json};
+use waybill_core::saga::definition::Action;
+use waybill_core::saga::event::Way;
+use waybill_core::step_address::StepAddress;
+
+use super::holds::Target;
+use super::{Calls, Origin, http, outgoing, policy};
+use crate::participants::StepLookupError;
+
+/// Whoever answered, and what.
+struct Word {
+    result: Result<StepDone, StepError>,
+    by: Option<PluginIdentity>,
+}
+
+impl Word {
+    fn host(error: StepError) -> Self {
+        Self { result: Err(error), by: None }
+    }
+}
+
+impl From<Answered<StepDone>> for Word {
+    fn from(answered: Answered<StepDone>) -> Self {
+        Self { result: answered.result, by: Some(answered.by) }
+    }
+}
+
+/// Makes a call and says what came of it, within `time`.
+pub(super) async fn make(calls: &Calls, call: &Call, origin: &Origin, time: Duration) -> Answer {
+    let context = &calls.context;
+    if !context.config.exclusive && context.clock.now().mono >= origin.lease.until() {
+        return super::ending();
+    }
+    let began = Instant::now();
+    let Word { result, by } = match &call.action {
+        Action::Http(url) => of_http(calls, call, url, time).await,
+        Action::Fn(address) => of_participant(calls, call, address, time).await,
+        other => Word::host(StepError::Permanent(Fault::new("UNKNOWN.INTERNAL", format!("{other} isn't called")))),
+    };
+    let backoff = match &result {
+        Err(StepError::Retryable(fault)) => policy::decide(context, call, fault).await,
+        _ => None,
+    };
+    let result = match result.and_then(|done| outgoing::taken(context, call, done)) {
+        Ok(result) => result,
+        Err(error) => AnswerResult::Failed(error),
+    };
+    Answer { result, plugin: by.map(Arc::new), took: began.elapsed(), backoff }
+}
+
+async fn of_http(calls: &Calls, call: &Call, url: &Arc<str>, time: Duration) -> Word {
+    let Some(client) = &calls.context.config.sagas.http else {
+        let reason = "this host makes no http: calls for sagas";
+        return Word::host(blocked(http::origin(url), Fault::new("HTTP.UNSUPPORTED", reason)));
+    };
+    let tenant = Some(call.reference.key.tenant.clone());
+    let target = Target { tenant, name: Arc::from(http::origin(url)) };
+    let post = async {
+        let step = http::step(call, url, time, calls.context.config.sagas.limits.output_bytes_max);
+        Word { result: client.post(step).await, by: None }
+    };
+    held(calls, target, None, post).await
+}
+
+async fn of_participant(calls: &Calls, call: &Call, address: &StepAddress, time: Duration) -> Word {
+    let (participant, step) = match calls.context.config.sagas.participants.at(address) {
+        Ok(found) => found,
+        Err(error) => return Word::host(blocked(missing_scope(address), lookup_fault(&error))),
+    };
+    let whole = format!("fn:{}", participant.name());
+    let name = Arc::from(format!("{whole}/{step}"));
+    let target = Target { tenant: Some(call.reference.key.tenant.clone()), name };
+    let whole = Target { tenant: None, name: Arc::from(whole) };
+    let input = Bytes::copy_from_slice(call.input.as_str().as_bytes());
+    let work = async {
+        match call.reference.way {
+            Way::Execute => participant.execute(step, &call.context, input, time).await.into(),
+            Way::Compensate => {
+                let output = call.output.as_ref().map(output_bytes);
+                let Answered { by, result } = participant.compensate(step, &call.context, input, output, time).await;
+                Word { result: result.map(StepDone::Output), by: Some(by) }
+            }
+        }
+    };
+    held(calls, target, Some(whole), work).await
+}
+
+/// Calls unless the target, or the whole that it is a part of, is held; and learns from the answer.
+async fn held(calls: &Calls, target: Target, whole: Option<Target>, work: impl Future<Output = Word>) -> Word {
+    let now = calls.context.clock.now().mono;
+    for one in whole.iter().chain([&target]) {
+        if let Err(error) = calls.holds.admit(one, now) {
+            if let Some(whole) = whole.as_ref().filter(|whole| *whole != one) {
+                // Let in as the probe of the whole, which it now can't be.
+                calls.holds.unknown(whole);
+            }
+            return Word::host(error);
+        }
+    }
+    let word = work.await;
+    let now = calls.context.clock.now().mono;
+    match &word.result {
+        Err(StepError::Blocked { scope, fault }) => {
+            let at_fault = whole.as_ref().filter(|whole| *whole.name == **scope);
+            calls.holds.blocked(at_fault.unwrap_or(&target).clone(), scope, fault, now);
+        }
+        Err(StepError::Release(_)) => whole.iter().chain([&target]).for_each(|one| calls.holds.unknown(one)),
+        _ => whole.iter().chain([&target]).for_each(|one| calls.holds.well(one)),
+    }
+    word
+}
+
+fn blocked(scope: impl Into<String>, fault: Fault) -> StepError {
+    StepError::Blocked { scope: scope.into(), fault }
+}
+
+/// What is missing: the participant, or the step that nobody serves.
+fn missing_scope(address: &StepAddress) -> String {
+    address.participant.as_ref().map_or_else(|| address.to_string(), |name| format!("fn:{name}"))
+}
+
+fn lookup_fault(error: &StepLookupError) -> Fault {
+    Fault::new(error.code(), error.to_string())
+}
+
+/// An answer's bytes as they are kept.
+pub(super) fn kept(output: &StepOutput) -> waybill_core::saga::json::Json {
+    output_json(&output.data, output.content_type.as_deref())
+}

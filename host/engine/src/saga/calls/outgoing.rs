@@ -1,0 +1,74 @@
+//! What a step answered, as it is kept: its output, and the messages that it leaves behind.
+
+use std::sync::Arc;
+
+use waybill_core::message::Message;
+use waybill_core::new_message::NewMessage;
+use waybill_core::port::followup::Outgoing;
+use waybill_core::port::participant::{StepDone, StepError};
+use waybill_core::port::transport::Fault;
+use waybill_core::saga::call::{AnswerResult, Call, output_json};
+use waybill_core::saga::machine::message_id;
+
+use super::make::kept;
+use crate::shard::Context;
+
+/// Makes an answer of a step's word. A step whose messages can't be taken has failed for good, and may have had its effect.
+pub(super) fn taken(context: &Context, call: &Call, done: StepDone) -> Result<AnswerResult, StepError> {
+    let output = match done {
+        StepDone::Output(output) => output,
+        StepDone::Pending(pending) => {
+            return Ok(AnswerResult::Pending {
+                signal: Arc::from(pending.signal),
+                timeout: pending.timeout,
+                data: output_json(&pending.data, None),
+            });
+        }
+    };
+    if let Some(event) = output.events.first() {
+        let reason = format!("it left an event for stream {:?}, and this host has no event streams", event.stream);
+        return Err(refused("SAGA.NO_STREAMS", reason));
+    }
+    let json = kept(&output);
+    let messages = output.messages.into_iter().enumerate();
+    let messages = messages.map(|(position, outgoing)| message(context, call, position, outgoing));
+    Ok(AnswerResult::Done { output: json, messages: messages.collect::<Result<_, _>>()? })
+}
+
+/// A message as it is enqueued. Without an id of its own it has one made of the call's key and its place, so that a repeat of
+/// the step enqueues nothing new.
+fn message(context: &Context, call: &Call, position: usize, outgoing: Outgoing) -> Result<Arc<Message>, StepError> {
+    let of = &call.context;
+    let key = of.idempotency_key(call.reference.way.direction());
+    let topic = outgoing.topic.clone();
+    let message = NewMessage {
+        topic: outgoing.topic,
+        payload: outgoing.payload,
+        content_type: outgoing.content_type,
+        id: Some(outgoing.id.unwrap_or_else(|| message_id(&key, call.reference.attempt, Some(position)))),
+        tenant: Some(of.tenant.clone()),
+        key: outgoing.key,
+        headers: outgoing.headers,
+        not_before: outgoing.not_before,
+        event_type: outgoing.event_type,
+        envelope_id: of.envelope_id.clone(),
+        correlation_id: outgoing.correlation_id.or_else(|| of.correlation_id.clone()),
+        causation_id: Some(of.saga_id.chars().take(waybill_core::limits::TEXT_BYTES_MAX).collect()),
+        reply_to: outgoing.reply_to,
+        traceparent: of.traceparent.clone(),
+        ..NewMessage::default()
+    };
+    let checked = message.check(context.clock.now().wall, context.config.payload_bytes_max);
+    let draft = checked.map_err(|error| {
+        refused(error.code(), format!("message {} that it left, for {topic:?}: {error}", position + 1))
+    })?;
+    if context.live().routing.routes.find(&draft.message.topic).is_none() {
+        let reason = format!("message {} that it left, for {topic:?}, has no route", position + 1);
+        return Err(refused("OUTBOX.NO_ROUTE", reason));
+    }
+    Ok(draft.message)
+}
+
+fn refused(code: &str, reason: String) -> StepError {
+    StepError::Permanent(Fault { maybe_delivered: true, ..Fault::new(code, reason) })
+}

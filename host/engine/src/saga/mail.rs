@@ -1,0 +1,34 @@
+//! What others ask of the task that writes a shard's sagas.
+
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use waybill_core::saga::call::{Answer, CallRef};
+use waybill_core::saga::error::SagaError;
+use waybill_core::saga::shard::{SagaCommand, SagaReply, SagaShard};
+
+/// What a caller hears.
+pub(super) type Reply = oneshot::Sender<Result<SagaReply, SagaError>>;
+
+/// A call that was answered.
+pub(super) struct CallDone {
+    /// Ownership that made it.
+    pub epoch: u64,
+    pub call: CallRef,
+    pub answer: Answer,
+}
+
+pub(super) enum Mail {
+    /// A command with its waiting caller.
+    Command {
+        command: Box<SagaCommand>,
+        reply: Reply,
+    },
+    Answered(Box<CallDone>),
+    /// A look at what is in memory.
+    Visit(Box<dyn FnOnce(&SagaShard) + Send>),
+    Release {
+        timeout: Duration,
+        reply: oneshot::Sender<()>,
+    },
+}

@@ -1,0 +1,203 @@
+//! Metrics of sagas (`semantics.md` §8). Label values are bounded: tenants and definitions up to a number, codes as they are
+//! named. Counts of what is in memory are read from [`waybill_core::port::saga::SagaStats`] when they are asked for.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use metrics::{Counter, Histogram, counter, gauge, histogram};
+use parking_lot::Mutex;
+use waybill_core::ids::ShardId;
+use waybill_core::port::saga::SagaStats;
+use waybill_core::saga::definition::DefinitionSet;
+use waybill_core::saga::event::{End, Event, StepNumber, Way, What};
+use waybill_core::saga::state::{SagaNode, Tree};
+
+use super::flight::CommitSize;
+
+/// Pairs of tenant and definition that get labels of their own; the rest share `other`.
+const LABELS_MAX: usize = 1_000;
+/// Label of those past the bound.
+const OTHER: &str = "other";
+
+/// Cached handles, so that a transition costs no formatting.
+pub(crate) struct SagaMeter {
+    sagas: Mutex<HashMap<(Arc<str>, Arc<str>), Arc<SagaCounters>>>,
+    steps: Mutex<HashMap<(Arc<str>, Arc<str>, Way), Histogram>>,
+    results: Mutex<HashMap<(&'static str, Way, &'static str), Counter>>,
+    commit_seconds: Histogram,
+    commit_sagas: Histogram,
+    commit_rows: Histogram,
+}
+
+struct SagaCounters {
+    started: Counter,
+    completed: Counter,
+    compensating: Counter,
+    stuck: Counter,
+    tenant: String,
+    definition: String,
+}
+
+impl SagaCounters {
+    fn new(tenant: &str, definition: &str) -> Self {
+        let count =
+            |name: &'static str| counter!(name, "tenant" => tenant.to_owned(), "definition" => definition.to_owned());
+        Self {
+            started: count("tx_saga_started_total"),
+            completed: count("tx_saga_completed_total"),
+            compensating: count("tx_saga_compensate_total"),
+            stuck: count("tx_saga_stuck_total"),
+            tenant: tenant.to_owned(),
+            definition: definition.to_owned(),
+        }
+    }
+
+    fn ended(&self, end: End, node: &SagaNode) {
+        let cause = match end {
+            End::Completed => return self.completed.increment(1),
+            End::Cancelled => {
+                let code = node.failure.as_ref().map_or("", |failure| &*failure.code).to_owned();
+                let (tenant, definition) = (self.tenant.clone(), self.definition.clone());
+                return counter!("tx_saga_compensated_total", "tenant" => tenant, "definition" => definition, "code" => code)
+                    .increment(1);
+            }
+            End::Killed => "killed",
+            End::Accepted => "accepted",
+            End::Skipped => "skipped",
+        };
+        let (tenant, definition) = (self.tenant.clone(), self.definition.clone());
+        counter!("tx_saga_failed_total", "tenant" => tenant, "definition" => definition, "cause" => cause).increment(1);
+    }
+}
+
+/// One step of one saga, as an event names it.
+struct Place<'a> {
+    tree: &'a Tree,
+    definitions: &'a DefinitionSet,
+    event: &'a Event,
+}
+
+impl SagaMeter {
+    pub fn new() -> Self {
+        Self {
+            sagas: Mutex::default(),
+            steps: Mutex::default(),
+            results: Mutex::default(),
+            commit_seconds: histogram!("tx_saga_commit_seconds"),
+            commit_sagas: histogram!("tx_saga_commit_sagas"),
+            commit_rows: histogram!("tx_saga_commit_rows"),
+        }
+    }
+
+    /// A tree moved, and it is durable.
+    pub fn moved(&self, tree: &Tree, definitions: &DefinitionSet, events: &[Event]) {
+        for event in events {
+            let place = Place { tree, definitions, event };
+            match &event.what {
+                What::Started(_) => self.of(&place).started.increment(1),
+                What::ChildStarted { .. } => self.of(&place).started.increment(1),
+                What::CompensationStarted { .. } => self.of(&place).compensating.increment(1),
+                What::Stuck { .. } => self.of(&place).stuck.increment(1),
+                What::Ended { end, .. } => {
+                    if let Some(node) = tree.saga(event.saga) {
+                        self.of(&place).ended(*end, node);
+                    }
+                }
+                _ => self.step(&place),
+            }
+        }
+    }
+
+    fn of(&self, place: &Place<'_>) -> Arc<SagaCounters> {
+        let node = place.tree.saga(place.event.saga);
+        let definition = node.map_or_else(|| Arc::from(OTHER), |node| Arc::clone(&node.definition.name));
+        let tenant: Arc<str> = Arc::from(place.tree.key.tenant.as_str());
+        let mut sagas = self.sagas.lock();
+        let is_known = sagas.contains_key(&(Arc::clone(&tenant), Arc::clone(&definition)));
+        let key = if is_known || sagas.len() < LABELS_MAX {
+            (tenant, definition)
+        } else {
+            (Arc::from(OTHER), Arc::from(OTHER))
+        };
+        let made = || Arc::new(SagaCounters::new(&key.0, &key.1));
+        Arc::clone(sagas.entry(key.clone()).or_insert_with(made))
+    }
+
+    fn step(&self, place: &Place<'_>) {
+        let (step, way, result, took) = match &place.event.what {
+            What::StepSucceeded { step, way, took_ms, .. } => (*step, *way, "succeeded", Some(*took_ms)),
+            What::StepFailed { step, way, retry_at, took_ms, .. } => {
+                (*step, *way, if retry_at.is_some() { "retry" } else { "failed" }, Some(*took_ms))
+            }
+            What::StepPending { step, took_ms, .. } => (*step, Way::Execute, "pending", Some(*took_ms)),
+            What::StepReleased { step, way, scope, .. } => {
+                (*step, *way, if scope.is_some() { "blocked" } else { "released" }, None)
+            }
+            What::StepLost { step, way, .. } => (*step, *way, "lost", None),
+            What::StepUnknown { step, way, .. } => (*step, *way, "unknown", None),
+            What::StepSkipped { step, way, .. } => (*step, *way, "skipped", None),
+            What::LateResult { step, way, .. } => (*step, *way, "late", None),
+            _ => return,
+        };
+        let Some((definition, name, kind)) = named(place, step) else { return };
+        let mut results = self.results.lock();
+        let made =
+            || counter!("tx_saga_steps_total", "action" => kind, "direction" => way.as_str(), "result" => result);
+        results.entry((kind, way, result)).or_insert_with(made).increment(1);
+        drop(results);
+        if let Some(took) = took {
+            self.latency(definition, name, way, took);
+        }
+    }
+
+    fn latency(&self, definition: Arc<str>, step: Arc<str>, way: Way, took_ms: u64) {
+        let mut steps = self.steps.lock();
+        let mut key = (definition, step, way);
+        if !steps.contains_key(&key) && steps.len() >= LABELS_MAX {
+            key = (Arc::from(OTHER), Arc::from(OTHER), way);
+        }
+        let histogram = steps.entry(key).or_insert_with_key(|(definition, step, way)| {
+            let (definition, step) = (definition.to_string(), step.to_string());
+            histogram!("tx_saga_step_latency_ms", "definition" => definition, "step" => step, "direction" => way.as_str())
+        });
+        #[expect(clippy::cast_precision_loss, reason = "milliseconds far below 2^52")]
+        histogram.record(took_ms as f64);
+    }
+
+    pub fn commit(&self, took: Duration, size: CommitSize) {
+        self.commit_seconds.record(took.as_secs_f64());
+        #[expect(clippy::cast_precision_loss, reason = "counts far below 2^52")]
+        {
+            self.commit_sagas.record(size.sagas as f64);
+            self.commit_rows.record(size.rows as f64);
+        }
+    }
+
+    pub fn commit_failed(&self, code: &'static str) {
+        counter!("tx_saga_commit_failures_total", "code" => code).increment(1);
+    }
+
+    pub fn expired(&self, count: u64) {
+        counter!("tx_saga_expired_total").increment(count);
+    }
+
+    /// What can't be read from counts when they are asked for.
+    pub fn memory(&self, shard: ShardId, stats: &SagaStats, (running, waiting, held): (usize, usize, usize)) {
+        #[expect(clippy::cast_precision_loss, reason = "counts far below 2^52")]
+        {
+            gauge!("tx_saga_shard_running", "shard" => shard.to_string()).set(stats.running as f64);
+            gauge!("tx_saga_calls").set(running as f64);
+            gauge!("tx_saga_calls_waiting").set(waiting as f64);
+            gauge!("tx_saga_held_targets").set(held as f64);
+        }
+    }
+}
+
+/// Names of the definition and the step that an event is about, and the kind of its action.
+fn named(place: &Place<'_>, step: StepNumber) -> Option<(Arc<str>, Arc<str>, &'static str)> {
+    let node = place.tree.saga(place.event.saga)?;
+    let definition = place.definitions.by_hash(&node.definition.hash)?;
+    let step = definition.step(step)?;
+    Some((Arc::clone(&definition.name), Arc::clone(&step.name), step.action.kind()))
+}

@@ -1,0 +1,85 @@
+//! Bounds, repeats, what is kept.
+
+use waybill_core::saga::json::Json;
+use waybill_core::saga::state::SagaState;
+
+use crate::support::*;
+
+#[tokio::test(start_paused = true)]
+async fn past_the_bound_of_running_sagas_a_start_is_refused_until_there_is_room() {
+    let world = World::new();
+    let host = world.start_with(|config| config.sagas.limits.running_max = 3).await;
+    host.define(&definition("[[steps]]\nname = \"w\"\naction = \"wait:go\"\n")).await;
+    for id in ["one", "two", "three"] {
+        host.begin(id).await;
+    }
+    let refused = host.sagas.start(start("four")).await.unwrap_err();
+    assert_eq!((refused.code(), refused.retryable()), ("SAGA.BUSY", true));
+    host.signal("one", "go", serde_json::json!(1)).await.unwrap();
+    host.until("one", SagaState::Completed).await;
+    host.begin("four").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_input_past_the_bound_is_refused_with_the_bound() {
+    let world = World::new();
+    let host = world.start_with(|config| config.sagas.limits.input_bytes_max = 50).await;
+    host.define(&definition(&steps(&["a"]))).await;
+    let mut large = start("one");
+    large.input = Json::of(&serde_json::json!("x".repeat(60)));
+    let refused = host.sagas.start(large).await.unwrap_err();
+    assert_eq!(refused.code(), "SAGA.INPUT_TOO_LARGE");
+    assert!(refused.to_string().contains("50"), "{refused}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_same_start_again_answers_the_first_and_another_under_its_id_is_a_conflict() {
+    let world = World::new();
+    let host = world.start().await;
+    host.define(&definition(&steps(&["a"]))).await;
+    assert!(!host.begin("one").await.duplicate);
+    assert!(host.begin("one").await.duplicate, "while it runs");
+    host.until("one", SagaState::Completed).await;
+    assert!(host.begin("one").await.duplicate, "after its end");
+    let mut other = start("one");
+    other.input = Json::null();
+    assert_eq!(host.sagas.start(other.clone()).await.unwrap_err().code(), "STORAGE.CONFLICT");
+    host.crash().await;
+    let host = world.start().await;
+    assert!(host.begin("one").await.duplicate, "after a restart");
+    assert_eq!(host.sagas.start(other).await.unwrap_err().code(), "STORAGE.CONFLICT");
+    assert_eq!(world.shop.names(), ["a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn ids_made_by_the_host_differ_and_bad_ones_of_callers_are_refused() {
+    let world = World::new();
+    let host = world.start().await;
+    host.define(&definition(&steps(&["a"]))).await;
+    let mut unnamed = start("x");
+    unnamed.id = None;
+    let first = host.sagas.start(unnamed.clone()).await.unwrap();
+    let second = host.sagas.start(unnamed).await.unwrap();
+    assert!(first.id != second.id && first.id.as_str().len() == 26);
+    for bad in ["", "a~b", "a\nb"] {
+        assert!(host.sagas.start(start(bad)).await.is_err(), "{bad:?}");
+    }
+    let mut header = start("h");
+    header.headers = vec![("bad name".to_owned(), "1".to_owned())];
+    assert_eq!(host.sagas.start(header).await.unwrap_err().code(), "SCHEMA.VALIDATION_FAILED");
+    let mut trace = start("t");
+    trace.traceparent = Some("nonsense".to_owned());
+    assert!(host.sagas.start(trace).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn ended_sagas_are_removed_after_their_time() {
+    let world = World::new();
+    let host = world.start_with(|config| config.sagas.keep_done = seconds(3_600)).await;
+    host.run(&steps(&["a"])).await;
+    host.until("one", SagaState::Completed).await;
+    pass(seconds(3_500)).await;
+    assert_eq!(host.list("", 10).await, ["one"]);
+    pass(seconds(200)).await;
+    assert!(host.list("", 10).await.is_empty());
+}

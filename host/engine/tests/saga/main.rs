@@ -1,0 +1,15 @@
+//! The sentences of sagas (`semantics.md` §3), each proved on the engine with the in-memory store, a participant that does as
+//! told, and a clock that only moves when everybody waits.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, missing_docs)]
+
+mod bounds;
+mod calls;
+mod define;
+mod forward;
+mod lists;
+mod operators;
+mod restarts;
+mod support;
+mod trouble;
+mod waits;

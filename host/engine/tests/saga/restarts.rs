@@ -1,0 +1,139 @@
+//! Crashes, takeover, drain.
+
+use waybill_core::port::saga::SagaAct;
+use waybill_core::saga::state::SagaState;
+
+use crate::support::*;
+
+#[tokio::test(start_paused = true)]
+async fn after_a_crash_the_call_under_way_is_repeated_with_its_key_and_nothing_else_is() {
+    let world = World::new();
+    let host = world.start().await;
+    world.shop.on(|call| (call.step == "b" && call.before == 0).then_some(Does::Never));
+    host.run(&steps(&["a", "b", "c"])).await;
+    eventually("b is called", async || world.shop.count("b") == 1).await;
+    host.crash().await;
+    let host = world.start().await;
+    let view = host.until("one", SagaState::Completed).await;
+    assert_eq!(world.shop.names(), ["a", "b", "b", "c"]);
+    let calls = world.shop.calls();
+    assert_eq!(calls[1].key, calls[2].key);
+    assert!(view.history.iter().any(|line| line.kind == "call_lost"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_is_there_after_a_restart_with_its_timers() {
+    let world = World::new();
+    let host = world.start().await;
+    let wait = "[[steps]]\nname = \"w\"\naction = \"wait:go\"\ntimeout_ms = 3600000\n";
+    host.run(&format!("{}{wait}", step("a", ""))).await;
+    host.begin("two").await;
+    host.until_waiting("one", "signal:go").await;
+    host.until_waiting("two", "signal:go").await;
+    host.crash().await;
+    let host = world.start().await;
+    host.signal("one", "go", serde_json::json!(1)).await.unwrap();
+    host.until("one", SagaState::Completed).await;
+    let view = host.until("two", SagaState::Cancelled).await;
+    assert_eq!(view.summary.code.as_deref(), Some("SAGA.TIMEOUT"));
+    assert_eq!(world.shop.names(), ["a", "a", "-a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hundred_sagas_survive_ten_crashes_in_the_middle_of_everything() {
+    let world = World::new();
+    world.shop.on(|call| {
+        let wait = millis(u64::try_from(call.saga.len()).unwrap());
+        match (call.saga.ends_with('7'), call.step.as_str()) {
+            (true, "c") => Some(permanent("SHOP.NO")),
+            _ => Some(Does::DoneAfter(wait, serde_json::json!({}))),
+        }
+    });
+    let mut host = world.start().await;
+    host.define(&definition(&steps(&["a", "b", "c"]))).await;
+    for round in 0..10 {
+        for index in 0..10 {
+            host.begin(&format!("s{}", round * 10 + index)).await;
+        }
+        pass(millis(3 + round)).await;
+        host.crash().await;
+        host = world.start().await;
+    }
+    eventually("all have ended", async || {
+        host.list("state=completed", 1_000).await.len() == 90 && host.list("state=cancelled", 1_000).await.len() == 10
+    })
+    .await;
+    for call in world.shop.calls() {
+        assert_eq!(call.key, format!("{}/{}/{}", call.saga, call.step, call.direction.as_str()));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drain_waits_for_calls_under_way_and_begins_no_new_ones() {
+    let world = World::new();
+    let host = world.start().await;
+    world.shop.on(|_| Some(Does::DoneAfter(seconds(2), serde_json::json!({}))));
+    host.run(&step("a", "idempotent = false")).await;
+    host.begin("two").await;
+    pass(seconds(1)).await;
+    assert!(host.engine.drain(seconds(30)).await);
+    let refused = host.sagas.start(start("three")).await.unwrap_err();
+    assert!(refused.retryable(), "{refused}");
+    assert_eq!(world.shop.names(), ["a", "a"]);
+    drop(host);
+    let host = world.start().await;
+    host.until("one", SagaState::Completed).await;
+    host.until("two", SagaState::Completed).await;
+    assert_eq!(world.shop.names(), ["a", "a"], "what had ended before the drain isn't called again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn steps_that_follow_during_a_drain_wait_for_the_next_start_without_being_unknown() {
+    let world = World::new();
+    let host = world.start().await;
+    world.shop.on(|call| (call.step == "a").then_some(Does::DoneAfter(seconds(2), serde_json::json!({}))));
+    host.run(&format!("{}{}", step("a", ""), step("b", "idempotent = false"))).await;
+    pass(seconds(1)).await;
+    assert!(host.engine.drain(seconds(30)).await);
+    assert_eq!(world.shop.names(), ["a"]);
+    drop(host);
+    let host = world.start().await;
+    host.until("one", SagaState::Completed).await;
+    assert_eq!(world.shop.names(), ["a", "b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_past_the_drain_time_is_cut_off_and_made_again() {
+    let world = World::new();
+    let host = world.start().await;
+    world.shop.on(|call| (call.before == 0).then_some(Does::DoneAfter(seconds(25), serde_json::json!({}))));
+    host.run(&steps(&["a"])).await;
+    pass(seconds(1)).await;
+    host.engine.drain(seconds(5)).await;
+    drop(host);
+    let host = world.start().await;
+    host.until("one", SagaState::Completed).await;
+    assert_eq!(world.shop.names(), ["a", "a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_host_takes_over_and_the_old_one_changes_nothing_more() {
+    let world = World::new();
+    let shared = |config: &mut waybill_engine::EngineConfig| config.exclusive = false;
+    let first = world.start_with(shared).await;
+    let wait = "[[steps]]\nname = \"w\"\naction = \"wait:go\"\n";
+    first.run(&format!("{}{wait}", step("a", ""))).await;
+    first.until_waiting("one", "signal:go").await;
+    let second = world.launch("host-b", shared);
+    pass(seconds(5)).await;
+    let refused = second.signal("one", "go", serde_json::json!(1)).await.unwrap_err();
+    assert!(refused.retryable() && refused.to_string().contains("host-a"), "{refused}");
+    assert_eq!(second.view("one").await.summary.waiting_for.as_deref(), Some("signal:go"), "its row tells");
+    assert_eq!(second.list("", 10).await, ["one"]);
+    first.engine.drain(seconds(5)).await;
+    eventually("the second host takes over", async || second.signal("one", "go", serde_json::json!(1)).await.is_ok())
+        .await;
+    second.until("one", SagaState::Completed).await;
+    let late = first.act("one", SagaAct::Kill).await.unwrap_err();
+    assert!(late.retryable(), "{late}");
+}

@@ -1,0 +1,140 @@
+//! A store that fails, answers late, does without telling, or panics.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use waybill_core::port::store::StoreError;
+use waybill_core::saga::state::SagaState;
+
+use crate::support::*;
+
+fn gone() -> StoreError {
+    StoreError::Unavailable("the network is down".to_owned())
+}
+
+/// Every `n`-th commit suffers `act`.
+fn every(n: usize, act: Act) -> impl FnMut(Call<'_>) -> Act + Send + 'static {
+    let mut commits = 0;
+    move |call| match call {
+        Call::Commit(_) => {
+            commits += 1;
+            if commits % n == 0 { act.clone() } else { Act::Pass }
+        }
+        _ => Act::Pass,
+    }
+}
+
+async fn run_many(world: &World, host: &Host) {
+    world.shop.on(|call| match (call.saga.ends_with('3'), call.step.as_str()) {
+        (true, "c") => Some(permanent("SHOP.NO")),
+        _ => None,
+    });
+    host.define(&definition(&steps(&["a", "b", "c"]))).await;
+    for index in 0..30 {
+        let id = format!("s{index}");
+        // A caller that isn't told tries again with its id.
+        eventually("it is started", async || match host.sagas.start(start(&id)).await {
+            Ok(_) => true,
+            Err(error) => {
+                assert!(error.retryable(), "{error}");
+                false
+            }
+        })
+        .await;
+    }
+    eventually("all have ended", async || {
+        host.list("state=completed", 1_000).await.len() == 27 && host.list("state=cancelled", 1_000).await.len() == 3
+    })
+    .await;
+    for call in ["a", "b", "c"] {
+        assert_eq!(world.shop.count(call), 30, "{call} was called once by each saga");
+    }
+    assert_eq!((world.shop.count("-a"), world.shop.count("-b")), (3, 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn commits_that_never_happened_are_made_again_and_no_effect_comes_before_its_commit() {
+    let world = World::new();
+    let host = world.start().await;
+    world.shim.on(every(3, Act::Fail(gone())));
+    run_many(&world, &host).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn commits_that_happened_without_a_word_count_once() {
+    let world = World::new();
+    let host = world.start().await;
+    world.shim.on(every(2, Act::FailAfter(gone())));
+    run_many(&world, &host).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn conflicts_are_resolved() {
+    let world = World::new();
+    let host = world.start().await;
+    world.shim.on(every(3, Act::Fail(StoreError::Conflict("again".to_owned()))));
+    run_many(&world, &host).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_the_store_is_gone_starts_are_refused_and_afterwards_all_goes_on() {
+    let world = World::new();
+    let host = world.start().await;
+    host.define(&definition(&steps(&["a"]))).await;
+    host.begin("before").await;
+    host.until("before", SagaState::Completed).await;
+    world.shim.on(|_| Act::Fail(gone()));
+    let first = host.sagas.start(start("one")).await.unwrap_err();
+    assert!(first.retryable() && first.code() == "TX.TIMEOUT", "{first}");
+    let refused = host.sagas.start(start("two")).await.unwrap_err();
+    assert_eq!(refused.code(), "PROVIDER.UNAVAILABLE");
+    let ready = host.outbox.ready().await;
+    assert!(ready.iter().any(|check| check.name == "sagas" && check.status == "fail"));
+    pass(seconds(30)).await;
+    assert_eq!(world.shop.count("a"), 1);
+    world.shim.calm();
+    eventually("it is ready", async || host.outbox.ready().await.iter().all(|check| check.status != "fail")).await;
+    let again = host.begin("one").await;
+    assert!(again.duplicate, "the first try was kept and went in when the store came back");
+    host.until("one", SagaState::Completed).await;
+    assert_eq!(world.shop.count("a"), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_panic_the_sagas_are_loaded_again() {
+    let world = World::new();
+    let host = world.start().await;
+    host.define(&definition(&steps(&["a", "b"]))).await;
+    let panics = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&panics);
+    world.shim.on(move |call| match call {
+        Call::Commit(commit) if commit.record.beat > 3 && count.fetch_add(1, Ordering::SeqCst) == 0 => Act::Panic,
+        _ => Act::Pass,
+    });
+    host.begin("one").await;
+    host.until("one", SagaState::Completed).await;
+    assert!(panics.load(Ordering::SeqCst) > 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_store_makes_larger_commits_not_more_of_them() {
+    let world = World::new();
+    let host = world.start().await;
+    host.define(&definition(&steps(&["a", "b", "c"]))).await;
+    let commits = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&commits);
+    world.shim.on(move |call| {
+        if matches!(call, Call::Commit(_)) {
+            count.fetch_add(1, Ordering::SeqCst);
+        }
+        Act::Slow(millis(50))
+    });
+    let starts = (0..64).map(|index| {
+        let (sagas, start) = (host.sagas.clone(), start(&format!("s{index}")));
+        async move { sagas.start(start).await.unwrap() }
+    });
+    futures::future::join_all(starts).await;
+    eventually("all are done", async || host.list("state=completed", 100).await.len() == 64).await;
+    let commits = commits.load(Ordering::SeqCst);
+    assert!(commits <= 12, "64 sagas of 3 steps in {commits} commits");
+}
