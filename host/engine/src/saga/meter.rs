@@ -20,10 +20,15 @@ const LABELS_MAX: usize = 1_000;
 /// Label of those past the bound.
 const OTHER: &str = "other";
 
+/// Tenant and definition.
+type SagaLabels = (Arc<str>, Arc<str>);
+/// Definition, step and direction.
+type StepLabels = (Arc<str>, Arc<str>, Way);
+
 /// Cached handles, so that a transition costs no formatting.
 pub(crate) struct SagaMeter {
-    sagas: Mutex<HashMap<(Arc<str>, Arc<str>), Arc<SagaCounters>>>,
-    steps: Mutex<HashMap<(Arc<str>, Arc<str>, Way), Histogram>>,
+    sagas: Mutex<HashMap<SagaLabels, Arc<SagaCounters>>>,
+    steps: Mutex<HashMap<StepLabels, Histogram>>,
     results: Mutex<HashMap<(&'static str, Way, &'static str), Counter>>,
     commit_seconds: Histogram,
     commit_sagas: Histogram,
