@@ -5,6 +5,7 @@
 //! | [`codec`] | encoding of segments, history and rows |
 //! | `schema` | migrations |
 //! | `owner` | the commit of a shard's owner, and what an owner reads |
+//! | `saga` | sagas: commit, takeover, lists, expiry, dead letters, definitions |
 //! | `transact` | callers' transactions, operations, audit |
 //! | `guard` | which statements a caller may run |
 //! | `query` | reads for people |
@@ -24,6 +25,7 @@ mod lock;
 mod owner;
 mod query;
 mod rows;
+mod saga;
 mod schema;
 mod store;
 mod tables;

@@ -2,6 +2,7 @@
 
 use waybill_core::ids::{MessageId, Seq, ShardId, Tenant};
 use waybill_core::outbox::records::DoorKey;
+use waybill_core::saga::id::SagaKey;
 use waybill_core::time::UnixMillis;
 use waybill_surreal::{Number, RecordIdKey, Value, int, key, text};
 
@@ -31,6 +32,28 @@ pub const DEDUP: &str = "outbox_dedup";
 pub const DEDUP_DUE: &str = "outbox_dedup_due";
 /// Segments that can't be decoded: `[shard, first]`.
 pub const QUARANTINE: &str = "outbox_quarantine";
+/// Who writes the sagas of a shard, and where its journal stands: `shard`.
+pub const SAGA_SHARD: &str = "saga_shard";
+/// What commits hold of running sagas: `[shard, beat]`.
+pub const SAGA_JOURNAL: &str = "saga_journal";
+/// Sagas that rest and haven't ended: `[shard, started, tenant, id]`.
+pub const SAGA: &str = "saga";
+/// Sagas that have ended: `[shard, started, tenant, id]`.
+pub const SAGA_DONE: &str = "saga_done";
+/// Trees too large to lie in their rows: `[shard, started, tenant, id, 0 or 1]`, 1 = ended.
+pub const SAGA_TREE: &str = "saga_tree";
+/// When those sagas began whose ids don't say it: `[shard, tenant, id, 0 or 1]`, 1 = ended.
+pub const SAGA_START: &str = "saga_start";
+/// What commits ended, by the first end: `[ended, shard, beat]`.
+pub const SAGA_ENDED: &str = "saga_ended";
+/// Stuck sagas: `[shard, tenant, id]`.
+pub const SAGA_DEAD: &str = "saga_dead";
+/// Definitions: `[name, -version]`, so that the latest version comes first.
+pub const SAGA_DEFINITION: &str = "saga_definition";
+/// The definition with a content: `hash`.
+pub const SAGA_DEFINITION_HASH: &str = "saga_definition_hash";
+/// Journal records and rows of sagas that can't be decoded: the table's name before their keys.
+pub const SAGA_QUARANTINE: &str = "saga_quarantine";
 /// Bulk acts: ULID.
 pub const OPERATIONS: &str = "waybill_operation";
 /// Audit trail: `[millis, ulid]`.
@@ -45,9 +68,37 @@ pub const META: &str = "waybill_meta";
 pub const MIGRATION: &str = "waybill_migration";
 
 /// All of them: no caller's statement may touch one.
-pub const OWN: [&str; 19] = [
-    OUTBOX, DATA, DOOR, SHARD, PARKED, SCHEDULED, DEAD, DONE, ID, BLOB, DEDUP, DEDUP_DUE, QUARANTINE, OPERATIONS,
-    AUDIT, KV, KV_SCOPE, META, MIGRATION,
+pub const OWN: [&str; 30] = [
+    OUTBOX,
+    DATA,
+    DOOR,
+    SHARD,
+    PARKED,
+    SCHEDULED,
+    DEAD,
+    DONE,
+    ID,
+    BLOB,
+    DEDUP,
+    DEDUP_DUE,
+    QUARANTINE,
+    SAGA_SHARD,
+    SAGA_JOURNAL,
+    SAGA,
+    SAGA_DONE,
+    SAGA_TREE,
+    SAGA_START,
+    SAGA_ENDED,
+    SAGA_DEAD,
+    SAGA_DEFINITION,
+    SAGA_DEFINITION_HASH,
+    SAGA_QUARANTINE,
+    OPERATIONS,
+    AUDIT,
+    KV,
+    KV_SCOPE,
+    META,
+    MIGRATION,
 ];
 
 /// A number of the domain as the database's signed integer. Orders are kept; what is past the end is the end.
@@ -114,6 +165,52 @@ pub fn id_key(tenant: &Tenant, id: &MessageId) -> RecordIdKey {
     key([text(tenant.as_str()), text(id.as_str())])
 }
 
+/// `[shard, beat]`.
+pub fn journal_key(shard: ShardId, beat: u64) -> RecordIdKey {
+    key([shard_value(shard), number(beat)])
+}
+
+/// `[shard, started, tenant, id]`.
+pub fn saga_key(shard: ShardId, started: UnixMillis, of: &SagaKey) -> RecordIdKey {
+    key([shard_value(shard), number(started.0), text(of.tenant.as_str()), text(of.id.as_str())])
+}
+
+/// `[shard, started]`: before all sagas that began then.
+pub fn saga_start_of(shard: ShardId, started: UnixMillis) -> RecordIdKey {
+    key([shard_value(shard), number(started.0)])
+}
+
+/// `[shard, started, tenant, id, ended]`.
+pub fn saga_tree_key(shard: ShardId, started: UnixMillis, of: &SagaKey, ended: bool) -> RecordIdKey {
+    let (tenant, id) = (text(of.tenant.as_str()), text(of.id.as_str()));
+    key([shard_value(shard), number(started.0), tenant, id, int(i64::from(ended))])
+}
+
+/// `[shard, tenant, id, ended]`.
+pub fn saga_start_key(shard: ShardId, of: &SagaKey, ended: bool) -> RecordIdKey {
+    key([shard_value(shard), text(of.tenant.as_str()), text(of.id.as_str()), int(i64::from(ended))])
+}
+
+/// `[ended, shard, beat]`.
+pub fn saga_ended_key(first: UnixMillis, shard: ShardId, beat: u64) -> RecordIdKey {
+    key([number(first.0), shard_value(shard), number(beat)])
+}
+
+/// `[shard, tenant, id]`.
+pub fn saga_dead_key(shard: ShardId, of: &SagaKey) -> RecordIdKey {
+    key([shard_value(shard), text(of.tenant.as_str()), text(of.id.as_str())])
+}
+
+/// `[name, -version]`.
+pub fn definition_key(name: &str, version: u32) -> RecordIdKey {
+    key([text(name), int(-i64::from(version))])
+}
+
+/// `[table, ...]` of the record that was in `table` under `at`.
+pub fn quarantine_key(table: &str, at: &RecordIdKey) -> RecordIdKey {
+    key([text(table)].into_iter().chain(parts(at).iter().cloned()))
+}
+
 /// The parts of a key made of parts.
 pub fn parts(key: &RecordIdKey) -> &[Value] {
     match key {
@@ -133,6 +230,11 @@ pub fn part(key: &RecordIdKey, at: usize) -> Option<u64> {
 /// The `at`-th part as a text.
 pub fn part_text(key: &RecordIdKey, at: usize) -> Option<&str> {
     waybill_surreal::text_of(parts(key).get(at))
+}
+
+/// The shard in a key of [`SAGA_ENDED`].
+pub fn part_ended_shard(key: &RecordIdKey) -> Option<ShardId> {
+    part(key, 1).and_then(|number| u16::try_from(number).ok()).map(ShardId)
 }
 
 /// The shard a key begins with.

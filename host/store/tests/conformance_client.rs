@@ -12,3 +12,4 @@ async fn open() -> ((), SurrealStore) {
 }
 
 waybill_testkit::store_conformance!(open);
+waybill_testkit::saga_store_conformance!(open);

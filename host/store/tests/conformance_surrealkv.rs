@@ -10,3 +10,4 @@ async fn open() -> (tempfile::TempDir, SurrealStore) {
 }
 
 waybill_testkit::store_conformance!(open);
+waybill_testkit::saga_store_conformance!(open);

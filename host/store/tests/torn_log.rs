@@ -3,19 +3,21 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
 
+mod image;
+
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::path::Path;
+use std::time::Duration;
 
 use serde_json::json;
 use waybill_core::port::store::StoreError;
 use waybill_core::port::transact::{Statement, TransactStore};
 use waybill_store::{BusinessError, OpenError, StoreConfig, SurrealStore};
 
+use image::{LOG, crash_image};
+
 /// The log's block size: a record over several blocks is written in several pieces.
 const BLOCK: usize = 32 * 1024;
-/// The only log of a young store.
-const LOG: &str = "wal/00000000000000000000.wal";
 
 /// The smallest write buffer that may be configured.
 const BUFFER: u64 = 8 * 1024 * 1024;
@@ -41,45 +43,6 @@ async fn ids(store: &SurrealStore) -> Vec<String> {
     let query = "SELECT VALUE record::id(id) FROM item ORDER BY id".to_owned();
     let done = store.transact(vec![Statement { query, bindings: serde_json::Map::new() }], Vec::new()).await.unwrap();
     serde_json::from_value(done.results[0].clone()).unwrap()
-}
-
-/// The files as a process that dies now would leave them: copied again if tables were merged meanwhile.
-fn crash_image(from: &Path, to: &Path) {
-    for _ in 0..200 {
-        let before = files(from);
-        if copy(from, to).is_ok() && files(from) == before {
-            return;
-        }
-        let _ = fs::remove_dir_all(to);
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    panic!("{} never stood still", from.display());
-}
-
-fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
-    fs::create_dir_all(to)?;
-    for entry in fs::read_dir(from)? {
-        let entry = entry?;
-        let (path, to) = (entry.path(), to.join(entry.file_name()));
-        if path.is_dir() { copy(&path, &to)? } else { fs::copy(path, to).map(drop)? }
-    }
-    Ok(())
-}
-
-/// Every file with its size and the time of its last change.
-fn files(folder: &Path) -> Vec<(PathBuf, Option<(u64, SystemTime)>)> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let path = entry.path();
-        if path.is_dir() {
-            found.extend(files(&path));
-        } else {
-            let about = entry.metadata().and_then(|about| Ok((about.len(), about.modified()?)));
-            found.push((path, about.ok()));
-        }
-    }
-    found.sort();
-    found
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -19,8 +19,9 @@ pub struct Names<'b> {
     plugins: Vec<WirePlugin<'b>>,
 }
 
+/// A plugin's identity.
 #[derive(Clone, Copy, Debug, PartialEq, Encode, Decode)]
-struct WirePlugin<'b> {
+pub struct WirePlugin<'b> {
     #[b(0)]
     plugin: &'b str,
     #[b(1)]
@@ -54,7 +55,30 @@ pub struct WireAttempt<'b> {
     maybe_delivered: Option<bool>,
 }
 
-fn place_of<T: PartialEq>(table: &mut Vec<T>, item: T) -> u32 {
+impl<'b> WirePlugin<'b> {
+    /// Of an identity.
+    pub fn of(identity: &'b PluginIdentity) -> Self {
+        Self {
+            plugin: &identity.plugin,
+            version: &identity.version,
+            digest: &identity.digest,
+            generation: identity.generation,
+        }
+    }
+
+    /// The identity.
+    pub fn identity(&self) -> PluginIdentity {
+        PluginIdentity {
+            plugin: self.plugin.to_owned(),
+            version: self.version.to_owned(),
+            digest: self.digest.to_owned(),
+            generation: self.generation,
+        }
+    }
+}
+
+/// Where an item lies in a table; it is added if it isn't there.
+pub fn place_of<T: PartialEq>(table: &mut Vec<T>, item: T) -> u32 {
     let found = table.iter().position(|known| *known == item);
     let at = found.unwrap_or_else(|| {
         table.push(item);
@@ -72,15 +96,7 @@ impl<'b> Names<'b> {
             outcome: outcome_number(attempt.outcome),
             worker: place_of(&mut self.texts, &*attempt.worker),
             transport: place_of(&mut self.texts, &*attempt.transport),
-            plugin: attempt.plugin.as_ref().map(|identity| {
-                let plugin = WirePlugin {
-                    plugin: &identity.plugin,
-                    version: &identity.version,
-                    digest: &identity.digest,
-                    generation: identity.generation,
-                };
-                place_of(&mut self.plugins, plugin)
-            }),
+            plugin: attempt.plugin.as_ref().map(|identity| place_of(&mut self.plugins, WirePlugin::of(identity))),
             code: attempt.code.as_deref(),
             reason: attempt.reason.as_deref(),
             maybe_delivered: attempt.maybe_delivered.then_some(true),
@@ -99,12 +115,7 @@ impl<'b> Names<'b> {
         let text = |at: u32| self.texts.get(at as usize).map(|text| Arc::from(*text)).ok_or_else(missing);
         let plugin = |at: u32| {
             let plugin = self.plugins.get(at as usize).ok_or_else(missing)?;
-            Ok::<_, CodecError>(Arc::new(PluginIdentity {
-                plugin: plugin.plugin.to_owned(),
-                version: plugin.version.to_owned(),
-                digest: plugin.digest.to_owned(),
-                generation: plugin.generation,
-            }))
+            Ok::<_, CodecError>(Arc::new(plugin.identity()))
         };
         Ok(AttemptRecord {
             at: UnixMillis(attempt.at),

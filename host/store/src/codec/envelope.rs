@@ -25,6 +25,12 @@ pub enum Kind {
     Door = b'G' as isize,
     /// The claimed segments of a shard record.
     Open = b'O' as isize,
+    /// What one commit holds of many sagas.
+    Journal = b'J' as isize,
+    /// A tree of sagas.
+    Tree = b'A' as isize,
+    /// Sagas that one commit ended.
+    Ended = b'E' as isize,
 }
 
 fn checksum(kind: u8, version: u8, body: &[u8]) -> u32 {

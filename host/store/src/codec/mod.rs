@@ -16,6 +16,7 @@ mod history;
 mod message;
 mod open;
 mod row;
+pub mod saga;
 mod segment;
 
 use thiserror::Error;

@@ -1,8 +1,9 @@
 //! Cursors: where an item lies in its list. Paging goes on behind it, also when its record is gone.
 
-use waybill_core::ids::{Seq, ShardId};
+use waybill_core::ids::{Seq, ShardId, Tenant};
 use waybill_core::port::query::Page;
 use waybill_core::port::store::StoreError;
+use waybill_core::saga::id::{SagaId, SagaKey};
 
 use super::PAGE_READS_MAX;
 
@@ -41,7 +42,17 @@ impl At {
         &self.text
     }
 
-    fn to_cursor(&self) -> String {
+    /// The saga whose tenant and id are the text; the `index`-th number behind the shard is the length of the tenant.
+    pub fn saga(&self, index: usize) -> Result<SagaKey, StoreError> {
+        let length = usize::try_from(self.number(index)).ok();
+        let parts = length.and_then(|length| self.text.split_at_checked(length));
+        let key = parts
+            .and_then(|(tenant, id)| Some(SagaKey { tenant: Tenant::new(tenant).ok()?, id: SagaId::new(id).ok()? }));
+        key.ok_or_else(unusable)
+    }
+
+    /// The cursor that stands behind this place.
+    pub fn to_cursor(&self) -> String {
         let numbers: Vec<String> = self.numbers.iter().map(u64::to_string).collect();
         format!("{}/{}", numbers.join("."), self.text)
     }
@@ -52,8 +63,12 @@ impl At {
             let parts: Vec<u64> = parts.split('.').map(str::parse).collect::<Result<_, _>>().ok()?;
             (parts.len() == numbers).then(|| Self { numbers: parts, text: text.to_owned() })
         });
-        parsed.ok_or_else(|| StoreError::Statement("the cursor isn't one of this list: begin without one".into()))
+        parsed.ok_or_else(unusable)
     }
+}
+
+fn unusable() -> StoreError {
+    StoreError::Statement("the cursor isn't one of this list: begin without one".into())
 }
 
 /// A page being filled.

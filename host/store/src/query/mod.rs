@@ -1,6 +1,6 @@
 //! Reads for people. Lists are walked in key order, a bounded number of records at a time.
 
-mod cursor;
+pub(crate) mod cursor;
 mod dead;
 mod depths;
 mod list;
@@ -30,12 +30,12 @@ const PAGE_READS_MAX: usize = 2_000;
 const QUARANTINE_MAX: usize = 1_000;
 
 /// Before all keys that begin with a shard.
-fn first_key() -> waybill_surreal::RecordIdKey {
+pub(crate) fn first_key() -> waybill_surreal::RecordIdKey {
     key([int(0)])
 }
 
 /// Behind all keys that begin with a shard.
-fn end_key() -> waybill_surreal::RecordIdKey {
+pub(crate) fn end_key() -> waybill_surreal::RecordIdKey {
     key([int(i64::from(u16::MAX) + 1)])
 }
 

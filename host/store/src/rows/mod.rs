@@ -3,6 +3,8 @@
 
 pub mod columns;
 pub mod door;
+pub mod saga;
+pub mod saga_small;
 pub mod segment;
 pub mod shard;
 pub mod small;

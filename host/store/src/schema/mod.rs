@@ -23,6 +23,7 @@ pub struct Migration {
 pub const MIGRATIONS: &[Migration] = &[
     Migration { number: 1, name: "outbox", text: include_str!("0001_outbox.surql") },
     Migration { number: 2, name: "dedup", text: include_str!("0002_dedup.surql") },
+    Migration { number: 3, name: "sagas", text: include_str!("0003_sagas.surql") },
 ];
 
 /// Tries of one migration when hosts start together.

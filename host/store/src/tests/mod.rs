@@ -5,6 +5,8 @@ mod codec;
 mod damage;
 mod enqueue;
 mod opening;
+mod saga_codec;
+mod sagas;
 mod transact;
 
 use waybill_core::ids::ShardId;

@@ -4,6 +4,7 @@ mod audit;
 mod run;
 mod session;
 
+pub(crate) use run::{DoorGroupAt, door_rows, put_door_rows};
 pub use session::{BusinessError, BusinessTransaction, enqueue_in_tx};
 
 use async_trait::async_trait;

@@ -59,15 +59,26 @@ async fn work(
             Checked::Plain => to_json(value).map_err(store_error)?,
         });
     }
-    if !rows.is_empty() {
-        // Stamped at the end: a row's stamp shouldn't be older than its commit by the time its statements took.
-        let nanos = store.door_nanos().await?;
-        for (at, fields) in rows {
-            let key = DoorKey { nanos, ordinal: at.ordinal, ulid: Ulid::new().to_string() };
-            transaction.put(DOOR, door_key(at.shard, &key), fields).await.map_err(store_error)?;
-        }
-    }
+    put_door_rows(store, transaction, rows).await?;
     Ok(Transacted { results })
+}
+
+/// Puts rows on their doorsteps. Call it at the end: a row's stamp shouldn't be older than its commit by the time that the rest
+/// took.
+pub(crate) async fn put_door_rows(
+    store: &SurrealStore,
+    transaction: &dyn Transaction,
+    rows: Vec<(DoorGroupAt, Object)>,
+) -> Result<(), StoreError> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let nanos = store.door_nanos().await?;
+    for (at, fields) in rows {
+        let key = DoorKey { nanos, ordinal: at.ordinal, ulid: Ulid::new().to_string() };
+        transaction.put(DOOR, door_key(at.shard, &key), fields).await.map_err(store_error)?;
+    }
+    Ok(())
 }
 
 /// Runs one statement. A LET is run together with a RETURN of its name, because each statement has a scope of its own here.
@@ -108,12 +119,13 @@ pub(super) async fn refuse_taken_ids(transaction: &dyn Transaction, groups: &[Do
 }
 
 /// Shard and ordinal of a row.
-struct DoorGroupAt {
+pub(crate) struct DoorGroupAt {
     shard: ShardId,
     ordinal: u32,
 }
 
-fn door_rows(groups: &[DoorGroup]) -> Result<Vec<(DoorGroupAt, Object)>, StoreError> {
+/// The rows of some groups: each shard's in order.
+pub(crate) fn door_rows(groups: &[DoorGroup]) -> Result<Vec<(DoorGroupAt, Object)>, StoreError> {
     let mut rows = Vec::new();
     let mut ordinals: HashMap<ShardId, u32> = HashMap::new();
     for group in groups {

@@ -13,6 +13,7 @@ pub mod ids;
 pub mod kv;
 pub mod lists;
 pub mod operations;
+pub mod saga_samples;
 pub mod sagas;
 pub mod samples;
 pub mod segments;

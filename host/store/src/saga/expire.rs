@@ -1,0 +1,126 @@
+//! The end of ended sagas. A record for every commit that ended some lies by the first of their ends, so that only what is old
+//! is looked at.
+
+use waybill_core::port::store::StoreError;
+use waybill_core::time::UnixMillis;
+use waybill_surreal::{Bound, RecordIdKey, Row, Transaction, bytes, bytes_of, key, object, text};
+
+use super::{TRIES_MAX, place};
+use crate::codec::saga::{Ended, decode_ended, encode_ended};
+use crate::fault::store_error;
+use crate::rows::{encoded, lacks, unreadable};
+use crate::store::{SurrealStore, finish};
+use crate::tables::{
+    SAGA_DONE, SAGA_ENDED, SAGA_QUARANTINE, SAGA_START, SAGA_TREE, number, part, part_ended_shard, quarantine_key,
+    saga_ended_key, saga_key, saga_start_key, saga_tree_key,
+};
+
+/// Records read at once: each may name all sagas of a commit.
+const PAGE: usize = 64;
+
+/// A record, with what it names.
+struct Record {
+    key: RecordIdKey,
+    ended: Vec<Ended>,
+}
+
+/// What was read.
+#[derive(Default)]
+struct Read {
+    records: Vec<Record>,
+    /// Records that can't be decoded, with the reason. What they name stays until somebody removes it.
+    damaged: Vec<(Row, String)>,
+}
+
+/// Removes what ended before an instant, oldest first.
+pub async fn expire(store: &SurrealStore, before: UnixMillis, limit: usize) -> Result<u64, StoreError> {
+    let mut tries = 1;
+    loop {
+        let transaction = store.begin(true).await?;
+        let worked = remove(transaction.as_ref(), before, limit).await;
+        match finish(transaction, worked).await {
+            Err(StoreError::Conflict(_)) if tries < TRIES_MAX => tries += 1,
+            done => return done,
+        }
+    }
+}
+
+async fn remove(transaction: &dyn Transaction, before: UnixMillis, limit: usize) -> Result<u64, StoreError> {
+    let Read { records, damaged } = old_records(transaction, before, limit).await?;
+    quarantine(transaction, damaged).await?;
+    let mut old: Vec<&Ended> =
+        records.iter().flat_map(|record| &record.ended).filter(|ended| ended.at < before).collect();
+    old.sort();
+    old.truncate(limit);
+    let Some(last) = old.last().map(|last| (*last).clone()) else { return Ok(0) };
+    let count = old.len() as u64;
+    for record in records {
+        let (gone, kept): (Vec<_>, Vec<_>) = record.ended.into_iter().partition(|ended| *ended <= last);
+        if gone.is_empty() {
+            continue;
+        }
+        let shard = part_ended_shard(&record.key).ok_or_else(|| lacks(SAGA_ENDED, &record.key, "id"))?;
+        for ended in gone {
+            let Ended { started_at, key, apart, .. } = ended;
+            let delete = transaction.delete(SAGA_DONE, saga_key(shard, started_at, &key));
+            delete.await.map_err(store_error)?;
+            if apart {
+                let tree = saga_tree_key(shard, started_at, &key, true);
+                transaction.delete(SAGA_TREE, tree).await.map_err(store_error)?;
+            }
+            if place::needs_start(&key.id, started_at) {
+                transaction.delete(SAGA_START, saga_start_key(shard, &key, true)).await.map_err(store_error)?;
+            }
+        }
+        transaction.delete(SAGA_ENDED, record.key.clone()).await.map_err(store_error)?;
+        if let Some(first) = kept.first() {
+            let beat = part(&record.key, 2).ok_or_else(|| lacks(SAGA_ENDED, &record.key, "id"))?;
+            let fields = object([("data", bytes(encoded(encode_ended(&kept))?))]);
+            let at = saga_ended_key(first.at, shard, beat);
+            transaction.put(SAGA_ENDED, at, fields).await.map_err(store_error)?;
+        }
+    }
+    Ok(count)
+}
+
+/// Records that name the oldest `limit` at least. They lie by their first end, so it is enough to read on until that many
+/// ended before the next record's first.
+async fn old_records(transaction: &dyn Transaction, before: UnixMillis, limit: usize) -> Result<Read, StoreError> {
+    let mut found = Read::default();
+    let mut from = Bound::Included(key([number(0)]));
+    let until = Bound::Excluded(key([number(before.0)]));
+    loop {
+        let rows = transaction.scan(SAGA_ENDED, from, until.clone(), PAGE).await.map_err(store_error)?;
+        let Some(last) = rows.last() else { return Ok(found) };
+        let (read, reached) = (rows.len(), part(&last.key, 0).unwrap_or(0));
+        from = Bound::Excluded(last.key.clone());
+        for row in rows {
+            match ended(&row) {
+                Ok(ended) => found.records.push(Record { key: row.key, ended }),
+                Err(StoreError::Corrupt(reason)) => found.damaged.push((row, reason)),
+                Err(error) => return Err(error),
+            }
+        }
+        let enough =
+            found.records.iter().flat_map(|record| &record.ended).filter(|ended| ended.at.0 <= reached).count();
+        if read < PAGE || enough >= limit {
+            return Ok(found);
+        }
+    }
+}
+
+fn ended(row: &Row) -> Result<Vec<Ended>, StoreError> {
+    let data = bytes_of(row.fields.get("data")).ok_or_else(|| lacks(SAGA_ENDED, &row.key, "data"))?;
+    decode_ended(&data).map_err(|error| unreadable(SAGA_ENDED, &row.key, error))
+}
+
+async fn quarantine(transaction: &dyn Transaction, damaged: Vec<(Row, String)>) -> Result<(), StoreError> {
+    for (Row { key, mut fields }, reason) in damaged {
+        tracing::error!(?key, reason, "a record of ended sagas can't be read and is moved to saga_quarantine");
+        fields.insert("reason", text(reason));
+        let at = quarantine_key(SAGA_ENDED, &key);
+        transaction.put(SAGA_QUARANTINE, at, fields).await.map_err(store_error)?;
+        transaction.delete(SAGA_ENDED, key).await.map_err(store_error)?;
+    }
+    Ok(())
+}

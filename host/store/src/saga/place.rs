@@ -1,0 +1,104 @@
+//! Where the row of a saga lies. Rows are ordered by start, so that lists read them newest first; whoever has only the id
+//! takes the start from it. An id that the host made is a ULID with the instant of the start in it; for an id that doesn't
+//! tell the start there is a row in `saga_start`.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use ulid::Ulid;
+use waybill_core::ids::ShardId;
+use waybill_core::port::saga_store::SagaTable;
+use waybill_core::port::store::StoreError;
+use waybill_core::saga::id::{SagaId, SagaKey};
+use waybill_core::saga::records::{SagaRow, SagaShardRecord};
+use waybill_core::time::UnixMillis;
+use waybill_surreal::{Object, RecordIdKey, Row, Transaction};
+
+use crate::fault::store_error;
+use crate::rows::{saga as rows, saga_small};
+use crate::tables::{
+    SAGA, SAGA_DONE, SAGA_SHARD, SAGA_START, SAGA_TREE, saga_key, saga_start_key, saga_tree_key, shard_key, unsigned,
+};
+
+/// The name of a table.
+pub fn name(table: SagaTable) -> &'static str {
+    match table {
+        SagaTable::Open => SAGA,
+        SagaTable::Done => SAGA_DONE,
+    }
+}
+
+/// The start that an id tells.
+fn told(id: &SagaId) -> Option<UnixMillis> {
+    Ulid::from_string(id.as_str()).ok().map(|id| UnixMillis(id.timestamp_ms()))
+}
+
+/// Whether the start of a saga has to be noted, because its id doesn't tell it.
+pub fn needs_start(id: &SagaId, started: UnixMillis) -> bool {
+    told(id) != Some(started)
+}
+
+/// What is noted.
+pub fn of_start(started: UnixMillis) -> Object {
+    waybill_surreal::object([("started", crate::tables::number(started.0))])
+}
+
+/// The shard record, and up to where the journal is gone; the default when there is none.
+pub async fn shard(transaction: &dyn Transaction, shard: ShardId) -> Result<(SagaShardRecord, u64), StoreError> {
+    let key = shard_key(shard);
+    match transaction.get(SAGA_SHARD, key.clone()).await.map_err(store_error)? {
+        Some(fields) => saga_small::shard(&key, &fields),
+        None => Ok((SagaShardRecord::default(), 0)),
+    }
+}
+
+/// The row of a saga in a table, and when it began.
+pub async fn find(
+    transaction: &dyn Transaction,
+    table: SagaTable,
+    shard: ShardId,
+    key: &SagaKey,
+) -> Result<Option<(UnixMillis, Row)>, StoreError> {
+    let at = |started: UnixMillis| saga_key(shard, started, key);
+    if let Some(started) = told(&key.id)
+        && let Some(fields) = transaction.get(name(table), at(started)).await.map_err(store_error)?
+    {
+        return Ok(Some((started, Row { key: at(started), fields })));
+    }
+    let noted = saga_start_key(shard, key, table == SagaTable::Done);
+    let noted = transaction.get(SAGA_START, noted).await.map_err(store_error)?;
+    let Some(started) = noted.and_then(|fields| unsigned(fields.get("started"))).map(UnixMillis) else {
+        return Ok(None);
+    };
+    let found = transaction.get(name(table), at(started)).await.map_err(store_error)?;
+    Ok(found.map(|fields| (started, Row { key: at(started), fields })))
+}
+
+/// The bytes of a saga's tree.
+pub async fn tree_bytes(
+    transaction: &dyn Transaction,
+    fields: &Object,
+    tree: RecordIdKey,
+) -> Result<Option<Bytes>, StoreError> {
+    if let Some(data) = rows::tree_bytes(fields) {
+        return Ok(Some(data));
+    }
+    let apart = transaction.get(SAGA_TREE, tree).await.map_err(store_error)?;
+    Ok(apart.as_ref().and_then(rows::tree_bytes))
+}
+
+/// A saga that rests, else one that ended.
+pub async fn saga(
+    transaction: &dyn Transaction,
+    shard: ShardId,
+    key: &SagaKey,
+) -> Result<Option<Arc<SagaRow>>, StoreError> {
+    for table in [SagaTable::Open, SagaTable::Done] {
+        if let Some((started, row)) = find(transaction, table, shard, key).await? {
+            let apart = saga_tree_key(shard, started, key, table == SagaTable::Done);
+            let data = tree_bytes(transaction, &row.fields, apart).await?;
+            return rows::saga(name(table), &row, data).map(Some);
+        }
+    }
+    Ok(None)
+}
