@@ -165,7 +165,11 @@ class Door(BaseHTTPRequestHandler):
         self.send_header("content-type", "application/json")
         self.send_header("content-length", str(len(data)))
         self.end_headers()
-        self.wfile.write(data)
+        try:
+            self.wfile.write(data)
+        except ConnectionError:
+            # Whoever asked is gone, killed perhaps, and will ask again.
+            self.close_connection = True
 
     def log_message(self, *_):
         pass

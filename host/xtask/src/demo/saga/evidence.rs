@@ -49,6 +49,8 @@ pub struct Evidence {
     pub after: Accounts,
     /// What the shop was asked.
     pub log: Vec<Asked>,
+    /// The host was killed meanwhile.
+    pub killed: bool,
 }
 
 /// What the shop was asked for one order.
@@ -109,7 +111,7 @@ pub fn check(orders: &[Order], evidence: &Evidence) -> Vec<Check> {
         Check { rule: "stock, money, parcels and confirmations add up", breaches: accounts(orders, evidence) },
         Check {
             rule: "what was done, or may have been, was undone in reverse order, and nothing else",
-            breaches: each(&|order, trail| undone(order, trail)),
+            breaches: each(&|order, trail| undone(order, trail, evidence.killed)),
         },
         Check { rule: "nothing was done or undone twice", breaches: each(&|_, trail| twice(trail)) },
         Check { rule: "every attempt of a step had the same key", breaches: each(&|_, trail| keys(trail)) },
@@ -165,9 +167,12 @@ fn accounts(orders: &[Order], evidence: &Evidence) -> Vec<String> {
     breaches
 }
 
-fn undone(order: &Order, trail: &Trail<'_>) -> Option<String> {
-    let (undone, due) = (trail.undone(), order.undone());
-    if undone != due {
+fn undone(order: &Order, trail: &Trail<'_>, killed: bool) -> Option<String> {
+    let (mut undone, due) = (trail.undone(), order.undone());
+    if killed && undone == order.undone_after_a_crash() {
+        let changed = |step: &usize| trail.done().contains(step);
+        undone.retain(changed);
+    } else if undone != due {
         return Some(format!("undone: {}; it had to be: {}", names(&undone), names(&due)));
     }
     let mut done = trail.done();
@@ -210,7 +215,7 @@ fn agrees(order: &Order, trail: &Trail<'_>, evidence: &Evidence) -> Option<Strin
             (true, false) => step.state == "succeeded",
             (true, true) => step.state == "compensated",
             (false, false) => matches!(step.state.as_str(), "ready" | "failed"),
-            (false, true) => false,
+            (false, true) => evidence.killed && order.fails() == Some(place) && step.state == "compensated",
         };
         (!fits).then(|| {
             format!("the host says that {name} is {}; done: {}; undone: {}", step.state, names(&done), names(&undone))

@@ -106,7 +106,7 @@ async fn show(launch: &Launch, example: &Path, shop: &Shop, arguments: &Argument
 
     let sagas = driver.sagas(&orders).await?;
     let (after, log) = (shop.accounts().await?, shop.log().await?);
-    let evidence = Evidence { sagas, stuck, before, after, log };
+    let evidence = Evidence { sagas, stuck, before, after, log, killed: arguments.kills > 0 };
     let outcome = Outcome::of(&orders, &evidence, arguments.kills, took);
     print!("{outcome}");
     Ok(Shown { driver, passed: outcome.passed() })

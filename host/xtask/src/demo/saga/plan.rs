@@ -109,6 +109,12 @@ impl Order {
         (0..fails + usize::from(unknown)).rev().collect()
     }
 
+    /// The same when a host was killed while it called the step that fails: it can't know that the call had no effect, whatever
+    /// the next one says, and undoes that step too.
+    pub fn undone_after_a_crash(&self) -> Vec<usize> {
+        self.fails().map(|fails| (0..=fails).rev().collect()).unwrap_or_default()
+    }
+
     /// Whether it stops on the way back, until somebody acts.
     pub fn gets_stuck(&self) -> bool {
         self.undone().iter().any(|step| self.words.get(*step) == Some(&Stuck))

@@ -1,11 +1,13 @@
 //! What one sees: two bars while it runs, a table and the checks at the end.
 
 use std::fmt;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use comfy_table::{CellAlignment, Table, presets};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use parking_lot::Mutex;
 
 use super::evidence::{Evidence, check};
 use super::plan::{Order, STEPS};
@@ -13,12 +15,15 @@ use crate::demo::evidence::Check;
 
 /// Breaches that are spelled out.
 const SHOWN_BREACHES: usize = 5;
+/// Between two lines of progress where there is no terminal.
+const TOLD_EVERY: Duration = Duration::from_secs(1);
 
 /// Progress on stderr.
 #[derive(Clone, Debug)]
 pub struct Bars {
     started: ProgressBar,
     ended: ProgressBar,
+    told: Arc<Mutex<Option<Instant>>>,
 }
 
 impl Bars {
@@ -27,7 +32,7 @@ impl Bars {
         let style = ProgressStyle::with_template("{prefix:>10} {bar:40} {pos:>6} of {len}").context("progress bars")?;
         let both = MultiProgress::new();
         let bar = |prefix| both.add(ProgressBar::new(orders as u64)).with_style(style.clone()).with_prefix(prefix);
-        Ok(Self { started: bar("started"), ended: bar("ended") })
+        Ok(Self { started: bar("started"), ended: bar("ended"), told: Arc::default() })
     }
 
     /// One more was started.
@@ -37,8 +42,10 @@ impl Bars {
 
     /// So many have ended by now.
     pub fn ended(&self, count: usize) {
-        if self.ended.is_hidden() && self.ended.position() != count as u64 {
+        let mut told = self.told.lock();
+        if self.ended.is_hidden() && told.is_none_or(|told| told.elapsed() > TOLD_EVERY) {
             eprintln!("{} started, {count} ended", self.started.position());
+            *told = Some(Instant::now());
         }
         self.ended.set_position(count as u64);
     }

@@ -126,6 +126,23 @@ fn every_check_is_seen_to_fail() {
 }
 
 #[test]
+fn after_a_crash_a_step_that_failed_may_be_undone_too_but_only_then() {
+    let orders = orders(8);
+    let order = &orders[7];
+    let mut evidence = clean(&orders);
+    let first = evidence.log.iter().position(|asked| asked.order == order.id && asked.undo).unwrap();
+    evidence.log.insert(first, asked(order, 3, true, 0));
+    evidence.sagas.get_mut(&order.id).unwrap().saga.steps[3].state = "compensated".into();
+    let breaches =
+        |evidence: &Evidence| check(&orders, evidence).iter().map(|check| check.breaches.len()).sum::<usize>();
+    assert_eq!(breaches(&evidence), 2);
+    evidence.killed = true;
+    assert_eq!(breaches(&evidence), 0);
+    evidence.log.retain(|asked| !(asked.order == order.id && asked.undo && asked.kind == "charges"));
+    assert!(breaches(&evidence) > 0, "what was done has to be undone all the same");
+}
+
+#[test]
 fn some_orders_fail_at_each_step_and_some_get_stuck() {
     let orders = orders(200);
     let failing: Vec<usize> =
