@@ -18,6 +18,7 @@ mod hostile;
 mod latency;
 mod native;
 mod saga;
+mod store;
 mod table;
 
 use std::path::PathBuf;
@@ -98,7 +99,7 @@ impl Workload {
             Self::W1b => &[("W1b", Side::Waybill), ("W1b", Side::Native), ("W1b", Side::Store)],
             Self::W1s => &[("W1s", Side::Waybill), ("W1s", Side::Native)],
             Self::W1r => &[("W1r", Side::Waybill), ("W1r", Side::Native)],
-            Self::W2 => &[("W2", Side::Waybill), ("W2 http", Side::Waybill)],
+            Self::W2 => &[("W2", Side::Waybill), ("W2", Side::Store), ("W2 http", Side::Waybill)],
             Self::W2f => &[("W2f", Side::Waybill)],
             Self::W4 => &[("W4", Side::Waybill), ("W4", Side::Native)],
             Self::W5 => &[
@@ -142,6 +143,8 @@ pub struct Bench {
     natives: PathBuf,
     /// A participant that does nothing: `tests/idle`.
     idle: PathBuf,
+    /// The store's commits of sagas: `host/store/examples/saga_commit.rs`.
+    commits: PathBuf,
     config: String,
 }
 
@@ -173,7 +176,9 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode> {
     let natives = if workloads.contains(&Workload::W5) { native::clients(&repository)? } else { PathBuf::new() };
     let runs_sagas = workloads.iter().any(|workload| matches!(workload, Workload::W2 | Workload::W2f));
     let idle = if runs_sagas { saga::idle(&repository)? } else { PathBuf::new() };
-    let bench = Bench { natives, idle, repository, binary, alone, config: arguments.config.clone() };
+    let runs_commits = workloads.contains(&Workload::W2) && chosen(Side::Store);
+    let commits = if runs_commits { store::build(&repository)? } else { PathBuf::new() };
+    let bench = Bench { natives, idle, commits, repository, binary, alone, config: arguments.config.clone() };
     let mut report = Report::new(arguments.json.as_deref())?;
     for workload in workloads {
         let messages = arguments.thousands.map_or(workload.messages(), |thousands| thousands * 1_000);
@@ -215,6 +220,7 @@ impl Bench {
             ("W1b", Side::Store) => native::on_disk(self, "segments", messages).await,
             ("W1r", Side::Native) => latency::direct(messages).await,
             ("W2", Side::Waybill) => saga::sagas(self, saga::Kind::Through, messages).await,
+            ("W2", Side::Store) => store::sagas(self).await,
             ("W2 http", Side::Waybill) => saga::sagas(self, saga::Kind::Http, messages).await,
             ("W2f", Side::Waybill) => saga::sagas(self, saga::Kind::Back, messages).await,
             ("W4", Side::Waybill) => native::part(self, "engine", messages).await,
