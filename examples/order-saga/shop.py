@@ -71,6 +71,9 @@ class Shop:
                 raise
             finally:
                 self.log.append(entry)
+                what = f"{kind}/undo" if undo else kind
+                done = "changed the accounts" if entry["changed"] else "changed nothing"
+                print(entry["order"], what, entry["status"] or "no answer", done, key, flush=True)
 
     def do(self, kind, key, body, entry):
         word, what = trouble(body[FIELDS[kind]])
@@ -173,9 +176,6 @@ class Door(BaseHTTPRequestHandler):
 
     def log_message(self, *_):
         pass
-
-    def log_request(self, code="-", size="-"):
-        print(self.path, code, flush=True) if self.command == "POST" else None
 
 
 class Server(ThreadingHTTPServer):
