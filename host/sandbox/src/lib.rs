@@ -56,6 +56,7 @@ pub use fleet::{
 pub use grants::{Grants, check_grants};
 pub use handler::WasmHandler;
 pub use host::{MemoryKv, ProcessSecrets, SecretFailure, SecretProvider, SecretValue};
+pub use http::HttpStepClient;
 pub use limits::{LimitRow, LimitUnit, PluginLimits, limits_table};
 pub use load::{Inspection, LoadedPlugin, PluginSource, inspect};
 pub use manifest::{Ask, Manifest, World};

@@ -93,6 +93,8 @@ impl Target {
 /// The rules of one endpoint.
 pub struct EgressPolicy {
     endpoint: String,
+    /// The setting that grants.
+    list: &'static str,
     ask: Vec<Pattern>,
     grant: Vec<Pattern>,
     resolver: Arc<dyn Resolve>,
@@ -107,7 +109,13 @@ impl fmt::Debug for EgressPolicy {
 impl EgressPolicy {
     /// Rules of `endpoint`: what its plugin asks for and what its operator grants.
     pub fn new(endpoint: &str, ask: Vec<Pattern>, grant: Vec<Pattern>, resolver: Arc<dyn Resolve>) -> Self {
-        Self { endpoint: endpoint.to_owned(), ask, grant, resolver }
+        Self { endpoint: endpoint.to_owned(), list: "allow.net", ask, grant, resolver }
+    }
+
+    /// The same, where another setting of the endpoint grants.
+    #[must_use]
+    pub fn granted_by(self, list: &'static str) -> Self {
+        Self { list, ..self }
     }
 
     /// Judges a peer by its name, before anything is looked up: an unmatched name isn't even resolved.
@@ -170,10 +178,11 @@ impl EgressPolicy {
                 };
                 ConnectFailure::Denied(format!(
                     "{target} leads to {blocked}, a {} address, which a wildcard doesn't reach: if that is meant, add \
-                     \"{}://{network}:{}\" or the exact name to allow.net of {}",
+                     \"{}://{network}:{}\" or the exact name to {} of {}",
                     class.as_str(),
                     target.scheme.as_str(),
                     target.port,
+                    self.list,
                     self.endpoint
                 ))
             });
@@ -228,8 +237,8 @@ impl EgressPolicy {
 
     fn missing(&self, target: &Target, why: &str) -> ConnectFailure {
         ConnectFailure::Denied(format!(
-            "{target} isn't granted{why}: add \"{target}\" to allow.net of {}",
-            self.endpoint
+            "{target} isn't granted{why}: add \"{target}\" to {} of {}",
+            self.list, self.endpoint
         ))
     }
 }

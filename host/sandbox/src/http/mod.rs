@@ -11,10 +11,12 @@ mod failure;
 mod known;
 mod peers;
 mod request;
+mod steps;
 #[cfg(test)]
 mod tests;
 mod wasi;
 
 pub(crate) use client::HttpClient;
 pub(crate) use failure::net_error;
+pub use steps::HttpStepClient;
 pub(crate) use wasi::HttpGate;
