@@ -8,10 +8,11 @@ use waybill_core::port::backoff::BackoffPolicy;
 use waybill_core::port::kv::KvStore;
 use waybill_core::port::participant::Participant;
 use waybill_core::port::transport::{ErrorKind, Transport};
-use waybill_engine::{Engine, EngineConfig, Participants, Retries, Stores, SystemClock};
+use waybill_core::saga::limits::SagaLimits;
+use waybill_engine::{Engine, EngineConfig, Participants, Retries, SagaConfig, Stores, SystemClock};
 use waybill_sandbox::{
-    EndpointSettings, Fleet, FleetOptions, ForStart, ParticipantLimits, PluginLimits, Sandbox, SandboxError,
-    SandboxOptions, TransportSettings, TransportSpec, WasmBackoff, WasmParticipant,
+    EndpointSettings, Fleet, FleetOptions, ForStart, Grants, HttpStepClient, ParticipantLimits, PluginLimits, Sandbox,
+    SandboxError, SandboxOptions, TransportSettings, TransportSpec, WasmBackoff, WasmParticipant,
 };
 use waybill_store::{OpenError, StoreConfig, SurrealStore};
 
@@ -81,10 +82,11 @@ fn secret(reference: &str, term: &Term) -> Result<String, CliError> {
         .ok_or_else(|| CliError::usage(format!("{reference} isn't there"), "set it for the host's process"))
 }
 
-/// Starts transports and the engine over them.
+/// Starts transports and the engine over them and the participants.
 pub async fn engine(
     config: &Config,
     plugins: Plugins,
+    participants: &Arc<Participants>,
     fleet: &Fleet,
     store: &Arc<SurrealStore>,
 ) -> Result<Engine, CliError> {
@@ -102,7 +104,35 @@ pub async fn engine(
         transact: Arc::clone(store) as _,
         dedup: Arc::clone(store) as _,
     };
-    Ok(Engine::start(engine_config(config, store, transports, policy), stores, Arc::new(SystemClock)))
+    let sagas = sagas(config, participants, store)?;
+    let settings = EngineConfig { sagas, ..engine_config(config, store, transports, policy) };
+    Ok(Engine::start(settings, stores, Arc::new(SystemClock)))
+}
+
+/// The settings of sagas. They count from the start: a reload changes none of them, but for the participants' plugins.
+fn sagas(config: &Config, participants: &Arc<Participants>, store: &Arc<SurrealStore>) -> Result<SagaConfig, CliError> {
+    let settings = &config.saga;
+    let allow = settings.allow.iter().map(String::as_str);
+    let grants = Grants::none().allow(allow).map_err(|error| of_sandbox(&error))?;
+    let limits = SagaLimits {
+        input_bytes_max: settings.max_input_bytes,
+        output_bytes_max: settings.max_output_bytes,
+        running_max: settings.max_running,
+        running_bytes_max: settings.max_running_bytes,
+        rest_after: settings.rest_after,
+        ..SagaLimits::default()
+    };
+    let http = HttpStepClient::new(&grants, settings.max_calls, limits.output_bytes_max);
+    Ok(SagaConfig {
+        store: Some(Arc::clone(store) as _),
+        limits,
+        calls_max: settings.max_calls,
+        calls_per_tenant_max: settings.max_calls_per_tenant,
+        keep_done: settings.keep_done,
+        participants: Arc::clone(participants),
+        http: Some(Arc::new(http)),
+        ..SagaConfig::default()
+    })
 }
 
 /// Starts the policy component that decides on retries.

@@ -26,6 +26,7 @@ use crate::data;
 use crate::exit::{CliError, Exit};
 use crate::plugins;
 use crate::plugins::service::Audited;
+use crate::saga_definitions;
 use crate::setup::Source;
 use crate::term::Term;
 use reload::Reloader;
@@ -79,8 +80,8 @@ async fn host(config: Config, source: Source, term: &mut Term) -> Result<(), Cli
         () = signals.end() => return Ok(()),
     };
     let kv: Arc<dyn waybill_core::port::kv::KvStore> = Arc::clone(&store) as _;
-    let participants = compose::participants(std::mem::take(&mut prepared.participants), &kv).await?;
-    let engine = Arc::new(compose::engine(&config, prepared, &fleet, &store).await?);
+    let participants = Arc::new(compose::participants(std::mem::take(&mut prepared.participants), &kv).await?);
+    let engine = Arc::new(compose::engine(&config, prepared, &participants, &fleet, &store).await?);
     let watching = CancellationToken::new();
     let watch = tokio::spawn({
         let (fleet, watching) = (fleet.clone(), watching.clone());
@@ -93,7 +94,7 @@ async fn host(config: Config, source: Source, term: &mut Term) -> Result<(), Cli
     let reloads = tokio::spawn(reload_when_asked(reloader.clone(), config.clone(), hangups, watching.clone()));
     let server = Server::new(Parts {
         service: engine.outbox(),
-        sagas: None,
+        sagas: engine.sagas(),
         configuration: Some(Arc::new(reloader.clone()) as _),
         plugins: Some(Arc::new(Audited::new(fleet, Arc::clone(&store) as _))),
         auth,
@@ -102,7 +103,7 @@ async fn host(config: Config, source: Source, term: &mut Term) -> Result<(), Cli
         version: env!("CARGO_PKG_VERSION").to_owned(),
     });
     announce(&listener, &config, term)?;
-    let ready = tokio::spawn(log_ready(Arc::clone(&engine)));
+    let ready = tokio::spawn(ready(Arc::clone(&engine), config.saga.definitions.clone()));
     let drain = config.server.drain_timeout;
     let shutdown = shutdown(signals, Arc::clone(&engine), drain);
     let drained = server.run(vec![listener], shutdown, CONNECTIONS_TIMEOUT).await.map_err(of_server)?;
@@ -167,6 +168,14 @@ fn announce(listener: &TcpListener, config: &Config, term: &mut Term) -> Result<
     let file = config.file.as_ref().map_or("none".to_owned(), |file| file.display().to_string());
     tracing::info!(url = %format!("http://{address}"), config = %file, store = %config.store.url, "started");
     Ok(())
+}
+
+/// Says in the log when the host is ready, or what it waits for. Then the folder of definitions is stored.
+async fn ready(engine: Arc<Engine>, definitions: Option<std::path::PathBuf>) {
+    log_ready(Arc::clone(&engine)).await;
+    if let Some((sagas, folder)) = engine.sagas().zip(definitions) {
+        saga_definitions::log(&saga_definitions::define_all(sagas.as_ref(), &folder).await);
+    }
 }
 
 /// Says in the log when the host is ready, or what it waits for.
