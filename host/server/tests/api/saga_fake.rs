@@ -234,8 +234,8 @@ impl SagaService for Fake {
         Ok(view(tenant, id))
     }
     async fn sagas(&self, filter: &SagaFilter, cursor: Option<&str>, limit: usize) -> Served<Page<SagaSummary>> {
-        let tenant = filter.tenant.as_ref().map_or("*", |glob| glob.exact().unwrap());
-        let named = filter.definition.as_ref().map(|glob| glob.exact().unwrap());
+        let tenant = filter.tenant.as_ref().map_or("*", |glob| glob.exact().unwrap_or("a pattern"));
+        let named = filter.definition.as_ref().map(|glob| glob.exact().unwrap_or("a pattern"));
         self.saga_told(format!("sagas {tenant} {named:?} {cursor:?} {limit}"))?;
         let items = vec![summary("default", &SagaId::root("order-17").unwrap())];
         Ok(Page { items, next_cursor: cursor.is_none().then(|| "0:9".to_owned()) })
