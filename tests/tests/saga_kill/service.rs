@@ -113,7 +113,7 @@ fn decide(headers: &BTreeMap<String, String>, ledger: &Mutex<Vec<Called>>) -> (u
         .fold(7, |sum, byte| sum.wrapping_mul(31).wrapping_add(u32::from(byte)));
     if call.way == "execute" && laws::refused_at(&call.saga) == Some(call.step.as_str()) {
         call.status = 422;
-    } else if seed % 7 == 0 && call.attempt < 20 {
+    } else if seed.is_multiple_of(7) && call.attempt < 20 {
         call.status = 503;
     }
     let answer = (call.status, Duration::from_millis(u64::from(seed / 7 % 30)));
