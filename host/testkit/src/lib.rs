@@ -14,6 +14,7 @@
 //! | [`rabbitmq`] | a real RabbitMQ, and a small client of it |
 //! | [`receiver`] | a local HTTP receiver that remembers everything |
 //! | [`redis`] | a real redis-server, and a small client of it |
+//! | [`saga_model`] | the randomised check of sagas, on the real shard and a real store |
 //! | [`toolchains`] | jco and componentize-py, installed once |
 
 pub mod api;
@@ -30,4 +31,5 @@ pub mod process;
 pub mod rabbitmq;
 pub mod receiver;
 pub mod redis;
+pub mod saga_model;
 pub mod toolchains;

@@ -249,7 +249,8 @@ impl<'t> Machine<'t> {
             Effect::Unknown => self.kept(Rule::CompensateUnknown),
             Effect::Done => true,
         };
-        let settled = matches!(record.state, StepState::Succeeded | StepState::Failed)
+        // Ready: it was to be begun anew when its saga went back.
+        let settled = matches!(record.state, StepState::Succeeded | StepState::Failed | StepState::Ready)
             || record.state == StepState::Skipped && !record.compensation_skipped;
         had_effect && settled && step.undo().is_some()
     }

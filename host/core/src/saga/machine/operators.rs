@@ -94,6 +94,11 @@ impl Machine<'_> {
             return Err(self.state_error("stuck in a compensation", fix));
         }
         let is_back = self.phase(0) == Phase::Back;
+        let undecided = self.undoing_is_undecided();
+        if is_back && undecided {
+            let fix = "use retry to call it again, or skip to leave it as it is";
+            return Err(self.state_error("waiting for a decision about a compensation whose result is unknown", fix));
+        }
         if is_back && self.tree.paused.is_none() {
             return Ok(Verdict::Unchanged);
         }
@@ -103,11 +108,17 @@ impl Machine<'_> {
             let failure = Failure::new("SAGA.CANCELLED", &format!("cancelled by {by}{why}"));
             self.by_actor(0, What::CompensationStarted { failure });
         }
-        if self.tree.paused.is_some() {
+        if self.tree.paused.is_some() && !undecided {
             self.by_actor(0, What::Resumed);
         }
         self.wake();
         Ok(Verdict::Changed)
+    }
+
+    /// Whether a compensation waits for an operator: cancelling doesn't decide about it.
+    fn undoing_is_undecided(&self) -> bool {
+        let mut steps = self.tree.sagas.iter().filter(|saga| !saga.is_ended()).flat_map(|saga| &saga.steps);
+        steps.any(|step| step.is_active(Way::Compensate) && step.wait == Some(StepWait::Operator))
     }
 
     fn end_all(&mut self, end: End, note: Option<Arc<str>>) {
@@ -137,6 +148,11 @@ impl Machine<'_> {
             if undone > 0 || saga != 0 {
                 let fix = "it can only go back: use retry with mode compensate, skip or accept";
                 return Err(self.state_error(&format!("stuck with {undone} steps compensated already"), fix));
+            }
+            let failed = steps.iter().filter(|(_, state)| *state == StepState::Failed);
+            if failed.clone().any(|(step, _)| self.tree.child_of(saga, *step).is_some()) {
+                let fix = "a sub-saga begins once: use retry with mode compensate, skip or accept";
+                return Err(self.state_error("stuck after a sub-saga failed", fix));
             }
         }
         for what in undo {

@@ -5,8 +5,12 @@ use std::sync::Arc;
 use super::SagaShard;
 use super::build::Flight;
 use super::commands::{SagaEffect, Ticket};
-use crate::saga::event::What;
+use crate::port::participant::StepError;
+use crate::port::transport::Fault;
+use crate::saga::call::{Answer, Call};
+use crate::saga::event::{Way, What};
 use crate::saga::records::{SagaCommit, SagaShardRecord};
+use crate::saga::state::Phase;
 
 /// What is known after a failed commit.
 #[derive(Debug)]
@@ -85,13 +89,14 @@ impl SagaShard {
         for entry in flight.batch.entries {
             let Some(running) = self.running.get(&entry.slot) else { continue };
             let (key, state) = (running.tree.key.clone(), running.tree.state());
+            let ended = running.tree.is_ended() && self.waiting.get(entry.slot).is_none();
             if entry.events.first().is_some_and(|event| matches!(event.what, What::Started(_))) {
                 self.released.push(SagaEffect::Began { key: key.clone() });
             }
-            let ended = running.tree.is_ended() && self.waiting.get(entry.slot).is_none();
-            self.released.extend(entry.calls.into_iter().map(|call| SagaEffect::Call(Box::new(call))));
+            self.release_calls(entry.slot, entry.calls);
             self.released
                 .extend(entry.replies.into_iter().map(|(ticket, result)| SagaEffect::Reply { ticket, result }));
+            let Some(running) = self.running.get(&entry.slot) else { continue };
             let (tree, definitions) = (Arc::clone(&running.tree), Arc::clone(&running.definitions));
             self.released.push(SagaEffect::Moved { key, state, tree, definitions, events: entry.events });
             if ended
@@ -99,6 +104,31 @@ impl SagaShard {
                 && running.tree.started.caller_id
             {
                 self.recent.push(self.record.beat, &running.tree);
+            }
+        }
+    }
+
+    /// Lets calls go out that are still wanted. What has been given up since isn't called: it had no effect.
+    fn release_calls(&mut self, slot: u64, calls: Vec<Call>) {
+        for call in calls {
+            let reference = &call.reference;
+            let tree = self.running.get(&slot).map(|running| &running.tree).filter(|tree| !tree.is_ended());
+            let Some(node) = tree.and_then(|tree| tree.saga(reference.saga)) else { continue };
+            let waits = node.step(reference.step).is_some_and(|record| {
+                record.is_active(reference.way) && record.is_called() && record.attempt == reference.attempt
+            });
+            if !waits {
+                continue;
+            }
+            if reference.way == Way::Execute && node.phase != Phase::Forward {
+                let fault = Fault::new("SAGA.CANCELLED", "its saga went back before it was called");
+                let turn = self.turn(self.clock, 0.5);
+                let of = call.reference;
+                self.work(slot, turn, None, |machine| {
+                    machine.answer(of.saga, of.step, of.way, of.attempt, Answer::failed(StepError::Release(fault)));
+                });
+            } else {
+                self.released.push(SagaEffect::Call(Box::new(call)));
             }
         }
     }
