@@ -28,6 +28,8 @@ mod inspect;
 mod outcome;
 mod restore;
 mod start;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
