@@ -5,6 +5,7 @@
 //! `alone nats|rabbitmq|redis MESSAGES URL WINDOW`: a broker's component called so, one connection with a window of unacknowledged
 //! messages to a server that takes `orders.created` (W5); more messages in a call than in the window.
 //! `alone segments MESSAGES DIR`: the store's segment writes of a commit a batch of 100, synced to a disk.
+//! `alone keys REQUESTS DIR`: the store's writes for idempotent requests of which each key gets ten, synced to a disk.
 //!
 //! It prints one JSON line, and asserts no time.
 
@@ -15,10 +16,12 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use serde_json::json;
-use waybill_core::ids::{Key, MessageId, Seq, Tenant};
+use waybill_core::idempotency::{Act, Answer, EntryKey, Op};
+use waybill_core::ids::{HoldToken, IdempotencyKey, Key, MessageId, RequestHash, Seq, Tenant};
 use waybill_core::message::{Delivery, Message, Payload};
 use waybill_core::new_message::NewMessage;
 use waybill_core::outbox::records::{Entry, Segment};
+use waybill_core::port::idempotency::IdempotencyStore;
 use waybill_core::port::store::{OwnerStore, Write};
 use waybill_core::port::transport::{Outcome, OutcomeSink, Transport};
 use waybill_core::route::{Pattern, Route, Routes};
@@ -36,6 +39,10 @@ const BATCH: u64 = 100;
 const PAYLOAD: usize = 300;
 /// Requests at once.
 const PRODUCERS: u64 = 8;
+/// Requests of each idempotency key.
+const REPEATS: u64 = 10;
+/// Idempotency keys of one commit.
+const KEYS_BATCH: usize = 32;
 
 #[tokio::main]
 async fn main() {
@@ -52,6 +59,7 @@ async fn main() {
             broker(name, arguments.get(2).expect("a URL"), window, messages).await
         }
         "segments" => segments(rounds, arguments.get(2).expect("a folder")).await,
+        "keys" => keys(messages, arguments.get(2).expect("a folder")).await,
         other => panic!("there is no part `{other}`"),
     };
     let peak = usage(std::process::id()).unwrap().resident_peak;
@@ -99,7 +107,13 @@ async fn engine(rounds: u64) -> (Duration, Duration) {
     config.batch = u32::try_from(BATCH).unwrap();
     // What is kept of finished messages is no part of the engine's own speed, and memory isn't the place for it.
     config.keep_done = Duration::from_millis(200);
-    let stores = Stores { owner: store.clone(), query: store.clone(), transact: store.clone(), dedup: store };
+    let stores = Stores {
+        owner: store.clone(),
+        query: store.clone(),
+        transact: store.clone(),
+        dedup: store.clone(),
+        idempotency: store,
+    };
     let engine = Engine::start(config, stores, Arc::new(SystemClock));
     let outbox = engine.outbox();
     while outbox.ready().await.iter().any(|check| check.status == "fail") {
@@ -217,6 +231,33 @@ async fn segments(rounds: u64, dir: &str) -> (Duration, Duration) {
         let record = commit.record.clone();
         store.commit(commit).await.unwrap();
         owner.record = record;
+    }
+    let figures = (began.elapsed(), cpu() - before);
+    store.close().await.unwrap();
+    figures
+}
+
+/// Begins and finishes, half as many in a commit as there are requests at once: the other half is in the other lane.
+async fn keys(requests: u64, dir: &str) -> (Duration, Duration) {
+    let store = SurrealStore::open(StoreConfig::new(format!("surrealkv://{dir}"))).await.unwrap();
+    let now = UnixMillis(1_800_000_000_000);
+    let minute = Duration::from_secs(60);
+    let op = |key: u64, act: Act| Op {
+        of: EntryKey { tenant: Tenant::unnamed(), key: IdempotencyKey::new(format!("order-{key}")).unwrap() },
+        act,
+    };
+    let (began, before) = (Instant::now(), cpu());
+    let all: Vec<u64> = (0..requests / REPEATS).collect();
+    for some in all.chunks(KEYS_BATCH) {
+        let token = |key: u64| HoldToken::of_bits(u128::from(key));
+        let hash = RequestHash::new("9f86d081884c7d659a2feaa0c55ad015").unwrap();
+        let begin =
+            |key: &u64| op(*key, Act::Begin { hash: hash.clone(), token: token(*key), ttl: minute, lease: minute });
+        let finish = |key: &u64| {
+            op(*key, Act::Finish { token: token(*key), answer: Answer::of_json(format!("{{\"order\":{key}}}")) })
+        };
+        store.act(&some.iter().map(begin).collect::<Vec<_>>(), now).await.unwrap();
+        store.act(&some.iter().map(finish).collect::<Vec<_>>(), now).await.unwrap();
     }
     let figures = (began.elapsed(), cpu() - before);
     store.close().await.unwrap();

@@ -76,7 +76,13 @@ impl Figures {
 
 async fn run(sandbox: &Sandbox, hostile: Option<&Behaviour>, steps: u64) -> Figures {
     let store = Arc::new(SurrealStore::open(StoreConfig::new("mem://")).await.unwrap());
-    let stores = Stores { owner: store.clone(), query: store.clone(), transact: store.clone(), dedup: store };
+    let stores = Stores {
+        owner: store.clone(),
+        query: store.clone(),
+        transact: store.clone(),
+        dedup: store.clone(),
+        idempotency: store,
+    };
     let mut stage = Stage::set(sandbox, stores, hostile).await.unwrap();
     stage.load(Load { good: 5, hostile_every: if hostile.is_some() { 2 } else { 0 }, steps }).await.unwrap();
     let begun = tokio::time::Instant::now();

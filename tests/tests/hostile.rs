@@ -23,7 +23,13 @@ const LOAD: Load = Load { good: 1, hostile_every: 10, steps: 60 };
 
 fn stores() -> Stores {
     let memory = Arc::new(MemoryStore::new());
-    Stores { owner: memory.clone(), query: memory.clone(), transact: memory.clone(), dedup: memory }
+    Stores {
+        owner: memory.clone(),
+        query: memory.clone(),
+        transact: memory.clone(),
+        dedup: memory.clone(),
+        idempotency: memory,
+    }
 }
 
 /// Sum of the series of a name with a label.

@@ -7,7 +7,10 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::error::{InputError, InputResult};
-use crate::limits::{ID_BYTES_MAX, KEY_BYTES_MAX, TENANT_BYTES_MAX};
+use crate::limits::{
+    HOLD_TOKEN_BYTES_MAX, ID_BYTES_MAX, IDEMPOTENCY_KEY_BYTES_MAX, KEY_BYTES_MAX, REQUEST_HASH_BYTES_MAX,
+    TENANT_BYTES_MAX,
+};
 
 /// Checks a short text that becomes part of keys and logs: not empty, bounded, no control characters.
 fn checked(what: &'static str, text: &str, bytes_max: usize) -> InputResult<Arc<str>> {
@@ -68,6 +71,22 @@ text_id!(
 text_id!(
     /// Stable id of a message on the wire.
     MessageId, "id", ID_BYTES_MAX);
+text_id!(
+    /// Idempotency key: what is done under one (tenant, key) is done once.
+    IdempotencyKey, "key", IDEMPOTENCY_KEY_BYTES_MAX);
+text_id!(
+    /// Hash of what is done under an idempotency key, in whatever spelling its caller likes.
+    RequestHash, "hash", REQUEST_HASH_BYTES_MAX);
+text_id!(
+    /// Token of who has an idempotency key.
+    HoldToken, "token", HOLD_TOKEN_BYTES_MAX);
+
+impl HoldToken {
+    /// A token of random bits.
+    pub fn of_bits(bits: u128) -> Self {
+        Self(Arc::from(format!("{bits:032x}")))
+    }
+}
 
 impl Tenant {
     /// Name of the tenant of callers that name none.

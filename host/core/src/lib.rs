@@ -6,6 +6,7 @@
 pub mod backoff;
 pub mod error;
 pub mod glob;
+pub mod idempotency;
 pub mod ids;
 pub mod limits;
 pub mod message;

@@ -36,6 +36,28 @@ pub const ATTEMPT_RECORDS_MAX: usize = 20;
 pub const SUSPECT_SOLO_AT: u32 = 2;
 /// Crashes while alone after which a message is a dead letter (`SUSPECTED_POISON`).
 pub const SOLO_CRASHES_MAX: u32 = 3;
+/// Longest idempotency key, in bytes: what the `Idempotency-Key` header commonly takes.
+pub const IDEMPOTENCY_KEY_BYTES_MAX: usize = 255;
+/// Longest hash of a request, in bytes: sha-512 in hex.
+pub const REQUEST_HASH_BYTES_MAX: usize = 128;
+/// Longest token of who has an idempotency key, in bytes.
+pub const HOLD_TOKEN_BYTES_MAX: usize = 64;
+/// Longest error kept for an idempotency key, in bytes; a longer one is cut.
+pub const IDEMPOTENCY_ERROR_BYTES_MAX: usize = 4_096;
+/// Default of `idempotency.result_max_bytes` (source document 1 §2.2).
+pub const IDEMPOTENCY_RESULT_BYTES_DEFAULT: usize = 4_096;
+/// Default of `idempotency.ttl`.
+pub const IDEMPOTENCY_TTL_DEFAULT: Duration = Duration::from_secs(24 * 3600);
+/// Default of `idempotency.lease`: as long as a request to the host may take.
+pub const IDEMPOTENCY_LEASE_DEFAULT: Duration = Duration::from_secs(60);
+/// Shortest time an idempotency key is remembered.
+pub const IDEMPOTENCY_TTL_MIN: Duration = Duration::from_millis(100);
+/// Longest time an idempotency key is remembered.
+pub const IDEMPOTENCY_TTL_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
+/// Shortest lease of an idempotency key: a shorter one could end before its answer arrived.
+pub const IDEMPOTENCY_LEASE_MIN: Duration = Duration::from_millis(100);
+/// Longest lease of an idempotency key: who takes longer renews.
+pub const IDEMPOTENCY_LEASE_MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// Bounds of one shard's scheduler; each is where a scan stops, and nothing is skipped unremembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

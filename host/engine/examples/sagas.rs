@@ -89,8 +89,13 @@ async fn run(sagas: u64, at_once: u64) {
     config.sagas.store = Some(memory.clone());
     config.sagas.keep_done = Duration::from_millis(200);
     config.sagas.participants = Arc::new(Participants::new([nothing.clone() as Arc<dyn Participant>]));
-    let stores =
-        Stores { owner: memory.clone(), query: memory.clone(), transact: memory.clone(), dedup: memory.clone() };
+    let stores = Stores {
+        owner: memory.clone(),
+        query: memory.clone(),
+        transact: memory.clone(),
+        dedup: memory.clone(),
+        idempotency: memory.clone(),
+    };
     let engine = Engine::start(config, stores, Arc::new(SystemClock));
     let service = engine.sagas().unwrap();
     let (text, format) = (DEFINITION.to_owned(), DefinitionFormat::Toml);

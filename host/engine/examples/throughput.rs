@@ -71,8 +71,13 @@ async fn run(wanted: Wanted) {
     config.transports = vec![transport];
     config.batch = 100;
     config.keep_done = Duration::from_millis(200);
-    let stores =
-        Stores { owner: memory.clone(), query: memory.clone(), transact: memory.clone(), dedup: memory.clone() };
+    let stores = Stores {
+        owner: memory.clone(),
+        query: memory.clone(),
+        transact: memory.clone(),
+        dedup: memory.clone(),
+        idempotency: memory.clone(),
+    };
     let engine = Engine::start(config, stores, Arc::new(SystemClock));
     let outbox = engine.outbox();
     while outbox.ready().await.iter().any(|check| check.status == "fail") {

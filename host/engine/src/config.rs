@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use waybill_core::backoff::RetryPolicy;
+use waybill_core::idempotency;
 use waybill_core::ids::Tenant;
 use waybill_core::limits::SchedulerLimits;
 use waybill_core::port::backoff::BackoffPolicy;
 use waybill_core::port::dedup::DedupStore;
+use waybill_core::port::idempotency::IdempotencyStore;
 use waybill_core::port::query::QueryStore;
 use waybill_core::port::saga::HttpSteps;
 use waybill_core::port::saga_store::SagaStore;
@@ -31,6 +33,8 @@ pub struct Stores {
     pub transact: Arc<dyn TransactStore>,
     /// For payload dedup.
     pub dedup: Arc<dyn DedupStore>,
+    /// For idempotency keys.
+    pub idempotency: Arc<dyn IdempotencyStore>,
 }
 
 /// What follows failures.
@@ -134,6 +138,8 @@ pub struct EngineConfig {
     pub batches: BTreeMap<String, u32>,
     /// Sagas.
     pub sagas: SagaConfig,
+    /// Idempotency keys.
+    pub idempotency: idempotency::Settings,
 }
 
 impl EngineConfig {
@@ -169,6 +175,7 @@ impl EngineConfig {
             send_timeouts: BTreeMap::new(),
             batches: BTreeMap::new(),
             sagas: SagaConfig::default(),
+            idempotency: idempotency::Settings::default(),
         }
     }
 }

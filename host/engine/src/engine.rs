@@ -14,6 +14,7 @@ use waybill_core::ids::ShardId;
 use crate::admission::Admission;
 use crate::clock::Clock;
 use crate::config::{EngineConfig, Stores};
+use crate::idempotency::Idempotency;
 use crate::janitor;
 use crate::live::{Line, Live};
 use crate::meter::Meter;
@@ -77,6 +78,7 @@ impl Engine {
             sagas
         });
         let outbox = Arc::new(Outbox {
+            idempotency: Idempotency::start(Arc::clone(&context)),
             context: Arc::clone(&context),
             sagas: sagas.clone(),
             shards: handles,
@@ -106,6 +108,11 @@ impl Engine {
     /// Sagas as a service; none = this host has none.
     pub fn sagas(&self) -> Option<Arc<dyn waybill_core::port::saga::SagaService>> {
         self.sagas.clone().map(|sagas| sagas as Arc<dyn waybill_core::port::saga::SagaService>)
+    }
+
+    /// Idempotency keys as a service.
+    pub fn idempotency(&self) -> Arc<dyn waybill_core::port::idempotency::IdempotencyService> {
+        Arc::clone(&self.outbox.idempotency) as _
     }
 
     /// Says that a doorstep commit of this process ended that didn't go through the service (the Rust library's

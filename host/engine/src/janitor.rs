@@ -21,8 +21,8 @@ const RETIRE_PAGE: usize = 100;
 /// Pause between two pages, so that retirement never takes the store for itself.
 const RETIRE_PAUSE: Duration = Duration::from_millis(5);
 
-/// Removes history after `keep_done`, dead letters after `dead.keep`, payload dedup after its window, and ended sagas after
-/// `saga.keep_done`.
+/// Removes history after `keep_done`, dead letters after `dead.keep`, payload dedup after its window, idempotency keys after their
+/// time, and ended sagas after `saga.keep_done`.
 pub(crate) async fn retire(outbox: Arc<Outbox>) {
     let closing = outbox.context.closing.clone();
     closing.run_until_cancelled(retire_for_ever(&outbox)).await;
@@ -35,6 +35,9 @@ async fn retire_for_ever(outbox: &Outbox) {
         }
         if let Err(error) = retire_dedup(outbox).await {
             tracing::warn!(code = error.code(), %error, "can't retire entries of payload dedup now");
+        }
+        if let Err(error) = retire_idempotency(outbox).await {
+            tracing::warn!(code = error.code(), %error, "can't retire idempotency keys now");
         }
         if let Some(sagas) = &outbox.sagas
             && let Err(error) = sagas.retire().await
@@ -78,6 +81,19 @@ async fn retire_dedup(outbox: &Outbox) -> Result<(), StoreError> {
     loop {
         let now = outbox.context.clock.now().wall;
         if outbox.context.stores.dedup.purge_dedup(now, RETIRE_PAGE).await? < RETIRE_PAGE {
+            return Ok(());
+        }
+        sleep(RETIRE_PAUSE).await;
+    }
+}
+
+/// Keys belong to no shard either.
+async fn retire_idempotency(outbox: &Outbox) -> Result<(), StoreError> {
+    loop {
+        let now = outbox.idempotency.now();
+        let purged = outbox.context.stores.idempotency.purge_idempotency(now, RETIRE_PAGE).await?;
+        counter!("tx_idempo_expired_total").increment(purged as u64);
+        if purged < RETIRE_PAGE {
             return Ok(());
         }
         sleep(RETIRE_PAUSE).await;

@@ -8,6 +8,7 @@ mod clock;
 mod config;
 mod engine;
 mod external;
+mod idempotency;
 mod janitor;
 mod live;
 mod meter;

@@ -48,6 +48,22 @@ pub const METRICS: &[(&str, &str)] = &[
     ("tx_saga_calls", "Calls of steps under way."),
     ("tx_saga_calls_waiting", "Calls of steps that wait for room."),
     ("tx_saga_held_targets", "Participants, steps and origins that are held because they were said to be at fault."),
+    (
+        "tx_idempo_hits_total",
+        "Begins of idempotency keys answered with a known outcome, by where it was found: memory or store.",
+    ),
+    ("tx_idempo_conflicts_total", "Acts on idempotency keys that were refused, by kind: busy, mismatch or lost."),
+    ("tx_idempo_begun_total", "Idempotency keys begun, by kind: new, or takeover of a holder whose lease had ended."),
+    ("tx_idempo_settled_total", "Idempotency keys settled, by act: finish, fail, release, yield or forget."),
+    ("tx_idempo_expired_total", "Idempotency keys collected after their time."),
+    ("tx_idempo_commit_seconds", "Time of one commit of acts on idempotency keys."),
+    ("tx_idempo_commit_writes", "Acts on idempotency keys in one commit."),
+    (
+        "tx_idempo_commit_failures_total",
+        "Commits of acts on idempotency keys that failed or whose outcome was unknown, by code.",
+    ),
+    ("tx_idempo_waiting", "Acts on idempotency keys that wait for a commit."),
+    ("tx_idempo_cached", "Idempotency keys held in memory."),
 ];
 
 /// Tenants that get a label of their own; the rest share `other`.

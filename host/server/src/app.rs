@@ -9,6 +9,7 @@ use http::Method;
 use tokio::sync::Semaphore;
 use utoipa::openapi::OpenApi;
 use waybill_core::port::configuration::ConfigurationService;
+use waybill_core::port::idempotency::IdempotencyService;
 use waybill_core::port::plugins::PluginService;
 use waybill_core::port::saga::SagaService;
 use waybill_core::port::service::OutboxService;
@@ -24,6 +25,8 @@ pub(crate) struct Inner {
     pub service: Arc<dyn OutboxService>,
     /// Sagas; none = the host runs none.
     pub sagas: Option<Arc<dyn SagaService>>,
+    /// Idempotency keys.
+    pub idempotency: Arc<dyn IdempotencyService>,
     /// Reads the configuration again; none = it can't.
     pub configuration: Option<Arc<dyn ConfigurationService>>,
     /// The plugins; none = the host has none to change.

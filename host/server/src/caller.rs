@@ -87,7 +87,8 @@ impl Caller {
         if self.0.tenants.include(&tenant) { Ok(tenant) } else { Err(self.not_yours(tenant.as_str())) }
     }
 
-    fn confined(&self, asked: Option<&str>, named: Option<&str>) -> Result<Option<Tenant>, Problem> {
+    /// The same for a list with a filter of its own; `named` is the tenant that it names.
+    pub fn confined(&self, asked: Option<&str>, named: Option<&str>) -> Result<Option<Tenant>, Problem> {
         match (asked, &self.0.tenants) {
             (Some(name), tenants) => {
                 let tenant = Tenant::new(name).map_err(|error| Problem::from(error).at("tenant"))?;

@@ -71,7 +71,7 @@ pub const INTERNAL: Code = again(
 );
 
 /// Every code an HTTP answer may carry, beside [`PLUGIN_CODES`] and [`SAGA_CODES`].
-pub const CODES: [Code; 34] = [
+pub const CODES: [Code; 39] = [
     no("SCHEMA.JSON", 400, "The body isn't JSON", "Correct the text at the line and column given."),
     no(
         "SCHEMA.VALIDATION_FAILED",
@@ -102,6 +102,12 @@ pub const CODES: [Code; 34] = [
         "Create what is missing at the peer by hand.",
     ),
     no(
+        "TX.IDEMPOTENCY_KEY",
+        400,
+        "The request needs a usable Idempotency-Key",
+        "Send one Idempotency-Key header of up to 255 visible ASCII characters, new for every operation.",
+    ),
+    no(
         "AUTH.REQUIRED",
         401,
         "A valid token is needed",
@@ -125,6 +131,19 @@ pub const CODES: [Code; 34] = [
         "It conflicts with what is stored",
         "Choose another id, or send exactly the same content; a conflicting transaction may be sent again.",
     ),
+    again("TX.IDEMPOTENT_BUSY", 409, "The idempotency key is in flight", "Ask again after `retry_after_ms`."),
+    no(
+        "TX.IDEMPOTENT_LAST_FAILED",
+        409,
+        "The operation of this idempotency key has failed for good",
+        "Take a new key, or have an operator release this one.",
+    ),
+    no(
+        "TX.LEASE_LOST",
+        409,
+        "Somebody else has it",
+        "Drop what was done under this token; begin the key again to hear how it stands.",
+    ),
     no("OUTBOX.STATE", 409, "Its state doesn't allow this", "Do what `detail` says."),
     no(
         "OUTBOX.PAYLOAD_TOO_LARGE",
@@ -146,6 +165,12 @@ pub const CODES: [Code; 34] = [
         422,
         "The configuration can't be put in force",
         "Correct what `detail` names; the configuration before stays in force. `waybill config check` says the same.",
+    ),
+    no(
+        "TX.IDEMPOTENT_MISMATCH",
+        422,
+        "The idempotency key was used for something else",
+        "Take a new key for another operation; send exactly the same request to repeat one.",
     ),
     again("OUTBOX.BUSY", 429, "Too much is waiting", "Try again after `retry_after_ms`."),
     INTERNAL,

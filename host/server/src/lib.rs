@@ -20,6 +20,7 @@ pub mod json;
 pub mod limits;
 pub mod listen;
 pub mod metrics;
+mod once;
 pub mod openapi;
 mod plugin_codes;
 pub mod problem;

@@ -205,7 +205,10 @@ impl From<ServiceError> for Problem {
                 problem.at.index = Some(*index);
             }
             ServiceError::Filter(_) => problem.at.path = Some("filter".to_owned()),
-            ServiceError::Busy { .. } | ServiceError::Unavailable(_) | ServiceError::OutcomeUnknown(_) => {
+            ServiceError::Busy { .. }
+            | ServiceError::Unavailable(_)
+            | ServiceError::OutcomeUnknown(_)
+            | ServiceError::Unsure(_) => {
                 problem.retry_after = Some(RETRY_AFTER_BUSY);
             }
             ServiceError::Store(StoreError::Conflict(_)) => problem.retry_after = Some(RETRY_AFTER_BUSY),
@@ -247,6 +250,9 @@ mod tests {
             ServiceError::NotFound { what: "message", id: text() },
             ServiceError::State { what: "message", id: text(), state: text(), fix: "" },
             ServiceError::Busy { what: "queue", count: 1, count_max: 1 },
+            ServiceError::LeaseLost { what: "idempotency key", id: text() },
+            ServiceError::Unsure(StoreError::Other(text())),
+            ServiceError::Unsure(StoreError::DiskFull(text())),
             ServiceError::NoProvisioning { transport: text(), error: not_offered.clone() },
             ServiceError::ProvisionFailed { transport: text(), error: not_offered },
             ServiceError::Unavailable(text()),
@@ -257,6 +263,7 @@ mod tests {
             store(StoreError::OwnTable { table: text() }),
             store(StoreError::NewerData(text())),
             store(StoreError::Corrupt(text())),
+            store(StoreError::LeaseLost(text())),
             store(StoreError::Unavailable(text())),
         ];
         for error in errors {

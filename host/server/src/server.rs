@@ -12,6 +12,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tower_http::catch_panic::CatchPanicLayer;
 use waybill_core::port::configuration::ConfigurationService;
+use waybill_core::port::idempotency::IdempotencyService;
 use waybill_core::port::plugins::PluginService;
 use waybill_core::port::saga::SagaService;
 use waybill_core::port::service::OutboxService;
@@ -32,6 +33,8 @@ pub struct Parts {
     pub service: Arc<dyn OutboxService>,
     /// Sagas; none = the host runs none.
     pub sagas: Option<Arc<dyn SagaService>>,
+    /// Idempotency keys.
+    pub idempotency: Arc<dyn IdempotencyService>,
     /// Reads the configuration again; none = it can't.
     pub configuration: Option<Arc<dyn ConfigurationService>>,
     /// The plugins; none = the host has none to change.
@@ -64,6 +67,7 @@ impl Server {
             openapi: Bytes::from(serde_json::to_vec(&api).unwrap_or_default()),
             service: parts.service,
             sagas: parts.sagas,
+            idempotency: parts.idempotency,
             configuration: parts.configuration,
             plugins: parts.plugins,
             auth: parts.auth,

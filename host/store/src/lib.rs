@@ -9,6 +9,7 @@
 //! | `transact` | callers' transactions, operations, audit |
 //! | `guard` | which statements a caller may run |
 //! | `query` | reads for people |
+//! | `idempotency` | idempotency keys |
 //! | `kv` | state of plugins |
 //! | `wal` | mends the log of the embedded database after a crash |
 //!
@@ -20,6 +21,7 @@ mod config;
 mod dedup;
 mod fault;
 mod guard;
+mod idempotency;
 mod kv;
 mod lock;
 mod owner;

@@ -30,6 +30,10 @@ pub const BLOB: &str = "outbox_blob";
 pub const DEDUP: &str = "outbox_dedup";
 /// The same by the end of their windows: `[until, tenant, transport, target, sha256]`.
 pub const DEDUP_DUE: &str = "outbox_dedup_due";
+/// Idempotency keys: `[tenant, key]`.
+pub const IDEMPOTENCY: &str = "idempotency";
+/// The same by their end: `[until, tenant, key]`.
+pub const IDEMPOTENCY_DUE: &str = "idempotency_due";
 /// Segments that can't be decoded: `[shard, first]`.
 pub const QUARANTINE: &str = "outbox_quarantine";
 /// Who writes the sagas of a shard, and where its journal stands: `shard`.
@@ -68,7 +72,7 @@ pub const META: &str = "waybill_meta";
 pub const MIGRATION: &str = "waybill_migration";
 
 /// All of them: no caller's statement may touch one.
-pub const OWN: [&str; 30] = [
+pub const OWN: [&str; 32] = [
     OUTBOX,
     DATA,
     DOOR,
@@ -81,6 +85,8 @@ pub const OWN: [&str; 30] = [
     BLOB,
     DEDUP,
     DEDUP_DUE,
+    IDEMPOTENCY,
+    IDEMPOTENCY_DUE,
     QUARANTINE,
     SAGA_SHARD,
     SAGA_JOURNAL,

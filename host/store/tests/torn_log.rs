@@ -36,12 +36,16 @@ async fn open(dir: &Path) -> Result<SurrealStore, OpenError> {
 async fn write(store: &SurrealStore, id: &str, bytes: usize) {
     let row = json!({ "id": id, "text": "x".repeat(bytes) });
     let bindings = json!({ "row": row }).as_object().cloned().unwrap();
-    store.transact(vec![Statement { query: "CREATE item CONTENT $row".into(), bindings }], Vec::new()).await.unwrap();
+    store
+        .transact(vec![Statement { query: "CREATE item CONTENT $row".into(), bindings }], Vec::new(), None)
+        .await
+        .unwrap();
 }
 
 async fn ids(store: &SurrealStore) -> Vec<String> {
     let query = "SELECT VALUE record::id(id) FROM item ORDER BY id".to_owned();
-    let done = store.transact(vec![Statement { query, bindings: serde_json::Map::new() }], Vec::new()).await.unwrap();
+    let done =
+        store.transact(vec![Statement { query, bindings: serde_json::Map::new() }], Vec::new(), None).await.unwrap();
     serde_json::from_value(done.results[0].clone()).unwrap()
 }
 

@@ -154,6 +154,13 @@ impl Api {
         Self::answer(request).await
     }
 
+    /// One POST with an `Idempotency-Key`.
+    pub async fn post_once(&self, path: &str, key: &str, body: &Value) -> Result<Reply, NoReply> {
+        let bytes = serde_json::to_vec(body).map_err(|error| NoReply::NotSent(error.to_string()))?;
+        let request = self.http.post(self.url(path)).header("content-type", "application/json");
+        Self::answer(request.header("idempotency-key", key).body(bytes)).await
+    }
+
     /// One GET; an answer that says no is an answer.
     pub async fn get(&self, path: &str, query: &[(&str, &str)]) -> Result<Reply, NoReply> {
         Self::answer(self.http.get(self.url(path)).query(query)).await

@@ -5,6 +5,7 @@
 //! | [`api`] | a small client of the HTTP API |
 //! | [`conformance`] | the sentences that every store has to make true |
 //! | [`fake_transport`] | a transport whose answers a test writes |
+//! | [`idempotency_model`] | random lives of idempotency keys, checked against what was promised |
 //! | [`kill`] | the kill -9 harness |
 //! | [`ledger`] | what clients did, in their own words |
 //! | [`memory_store`] | the in-memory reference store, with faults to inject |
@@ -20,6 +21,7 @@
 pub mod api;
 pub mod conformance;
 pub mod fake_transport;
+pub mod idempotency_model;
 pub mod kill;
 pub mod ledger;
 pub mod load;

@@ -436,7 +436,13 @@ pub fn engine(slot: &Slot, seen: &Arc<Seen>) -> Engine {
         RetryPolicy { base_ms: 5, cap_ms: 20, jitter: 0.0, max_attempts: 1_000, ..RetryPolicy::default() };
     config.routes = Routes(vec![Route::new(Pattern::parse("bus:**").unwrap(), NAME)]);
     config.transports = vec![Arc::new(Noted { slot: slot.clone(), seen: Arc::clone(seen) })];
-    let stores = Stores { owner: memory.clone(), query: memory.clone(), transact: memory.clone(), dedup: memory };
+    let stores = Stores {
+        owner: memory.clone(),
+        query: memory.clone(),
+        transact: memory.clone(),
+        dedup: memory.clone(),
+        idempotency: memory,
+    };
     Engine::start(config, stores, Arc::new(SystemClock))
 }
 

@@ -5,6 +5,7 @@ pub mod bulk;
 pub mod call;
 pub mod dead;
 pub mod generations;
+pub mod idempotency;
 pub mod outbox;
 pub mod rest;
 pub mod saga;
@@ -101,6 +102,9 @@ pub enum Command {
     /// Sagas: define, start, list, show, pause, resume, cancel, kill, retry, skip, approve, reject, accept, signal, reply
     #[command(subcommand)]
     Saga(saga::Saga),
+    /// Idempotency keys: list, show, release
+    #[command(subcommand)]
+    Idempotency(idempotency::Idempotency),
     /// Transports: list, pause, resume, probe, provision
     #[command(subcommand)]
     Transport(rest::Transport),

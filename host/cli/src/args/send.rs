@@ -13,8 +13,8 @@ use clap::Args;
     produce | waybill send -                           the same from stdin\n  \
     waybill send --topic bus:files --raw --content-type image/png --file logo.png\n\n\
     Lines are sent in groups; each group is committed as a whole and answered with its ids. A bad line ends it: groups \
-    before it stay committed, and the exit code is then 7. Give messages ids of your own if you want to send the same \
-    file twice without doubling it.")]
+    before it stay committed, and the exit code is then 7. Give messages ids of your own, or --idempotency-key, if you \
+    want to send the same file twice without doubling it.")]
 pub struct Send {
     /// `-` for message objects from stdin, one a line
     #[arg(value_name = "-", value_parser = ["-"])]
@@ -34,6 +34,9 @@ pub struct Send {
     /// Id of your own, by which a repeated send is recognised
     #[arg(long)]
     pub id: Option<String>,
+    /// Sent once under this key: the same send again is answered as the first was
+    #[arg(long, value_name = "KEY")]
+    pub idempotency_key: Option<String>,
     /// Not before this instant (RFC 3339), or after this time (e.g. 10m)
     #[arg(long, value_name = "WHEN")]
     pub not_before: Option<String>,

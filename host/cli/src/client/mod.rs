@@ -178,6 +178,17 @@ impl Client {
         self.answer(request.body(body)).await
     }
 
+    /// Posts JSON lines that the host takes once, if they have a key.
+    pub async fn post_lines(&self, path: &[&str], key: Option<&str>, body: Vec<u8>) -> Result<Answer, ClientError> {
+        let request = self.request(Method::POST, path, &[])?;
+        let request = request.header(reqwest::header::CONTENT_TYPE, "application/x-ndjson");
+        let request = match key {
+            Some(key) => request.header("idempotency-key", key),
+            None => request,
+        };
+        self.answer(request.body(body)).await
+    }
+
     /// Puts a component in its place.
     pub async fn put_component(
         &self,

@@ -6,6 +6,7 @@ pub mod completions;
 pub mod configuration;
 mod dead;
 mod edit;
+mod idempotency;
 mod lists;
 mod messages;
 mod one;
@@ -56,6 +57,7 @@ pub async fn run(cli: Cli, term: &mut Term) -> Result<(), CliError> {
         Command::Outbox(command) => outbox::run(&command, context).await,
         Command::Dead(command) => dead::run(command, context).await,
         Command::Saga(command) => saga::run(command, context).await,
+        Command::Idempotency(command) => idempotency::run(&command, context).await,
         Command::Transport(command) => transport::run(&command, context).await,
         Command::Plugin(command) => plugin::run(&command, context).await,
         Command::Audit(command) => audit::run(&command, context).await,

@@ -26,7 +26,7 @@ type Fields = BTreeMap<String, Box<RawValue>>;
 /// Sends one message or many.
 pub(super) async fn run(args: Send, context: &mut Context<'_>) -> Result<(), CliError> {
     let defaults = defaults(&args)?;
-    let mut sender = Sender::default();
+    let mut sender = Sender { key: args.idempotency_key.clone(), ..Sender::default() };
     let sent = match (&args.payload, &args.file, &args.stdin) {
         (Some(payload), _, _) => {
             let mut fields = defaults;
@@ -121,6 +121,10 @@ fn need_topic(fields: &Fields) -> Result<(), CliError> {
 struct Sender {
     /// Where the lines come from; empty for a message of the flags.
     source: String,
+    /// `--idempotency-key`.
+    key: Option<String>,
+    /// Requests so far.
+    requests: u64,
     /// Objects of the next request, one a line.
     group: Vec<u8>,
     /// Line of the source that each of them stands in.
@@ -193,7 +197,13 @@ impl Sender {
         let lines = std::mem::take(&mut self.lines);
         let Some(last) = lines.last() else { return Ok(()) };
         let body = std::mem::take(&mut self.group);
-        let answer = context.client.post_bytes(&["v1", "messages"], &[], "application/x-ndjson", body).await;
+        self.requests += 1;
+        // The same lines make the same requests, so each of them has a key of its own.
+        let key = self.key.as_ref().map(|key| match self.requests {
+            1 => key.clone(),
+            number => format!("{key}/{number}"),
+        });
+        let answer = context.client.post_lines(&["v1", "messages"], key.as_deref(), body).await;
         let answer = answer.map_err(|error| self.placed(error, &lines))?;
         let ids = answer.need("ids", Value::as_array)?;
         let duplicates = answer.need("duplicates", Value::as_array)?;

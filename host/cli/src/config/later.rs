@@ -3,9 +3,6 @@
 
 /// Section and what it configures.
 pub const LATER: &[(&str, &str)] = &[
-    ("idempotency", "the idempotency store"),
-    ("idempo", "the idempotency store"),
-    ("inbox", "the inbox"),
     ("source", "message sources"),
     ("consumer", "inbox consumers"),
     ("events", "event streams"),

@@ -20,7 +20,10 @@ use super::{sections, tokens};
 pub const FILE_NAME: &str = "waybill.toml";
 
 /// Sections with fixed names.
-const FIXED: &[&str] = &["store", "server", "outbox", "dead", "saga", "plugins", "auth", "limits", "log"];
+const FIXED: &[&str] =
+    &["store", "server", "outbox", "dead", "idempotency", "inbox", "saga", "plugins", "auth", "limits", "log"];
+/// Another name of a section: source document 1 has `[tx.idempo]`.
+const ALSO: (&str, &str) = ("idempo", "idempotency");
 /// Sections with names of their own.
 const NAMED: &[&str] = &["transport", "participant", "route", "tenant"];
 
@@ -105,6 +108,9 @@ fn read(text: &str, inputs: &Inputs) -> Result<Config, ConfigError> {
     let outbox = sections::outbox(fixed(&mut reader, &root, "outbox"), &known);
     let dead = sections::dead(fixed(&mut reader, &root, "dead"));
     let saga = sections::saga(fixed(&mut reader, &root, "saga"), &file, LOOPBACK, &mut warnings);
+    let idempotency = sections::idempotency(fixed(&mut reader, &root, "idempotency"));
+    let inbox = sections::inbox(fixed(&mut reader, &root, "inbox"));
+    sections::check_dedup_window(&mut reader, &inbox, &dead);
     let (transports, routes) = transports_and_routes(&mut reader, &root, &known, &mut warnings);
     let participants = participants(&mut reader, &root, &known);
     let tenants = tenants(&mut reader, &root);
@@ -127,6 +133,8 @@ fn read(text: &str, inputs: &Inputs) -> Result<Config, ConfigError> {
         outbox,
         dead,
         saga,
+        idempotency,
+        inbox,
         plugins,
         transports,
         participants,
@@ -146,7 +154,8 @@ fn check_sections(reader: &mut Reader<'_>, root: &Table) {
     let known: Vec<&str> = FIXED.iter().chain(NAMED).copied().collect();
     let mut judge = |entry: &Entry, prefix: &str, known: &[&str]| {
         let name = format!("{prefix}{}", entry.name);
-        if known.contains(&entry.name.as_str()) {
+        let name_of = if entry.name == ALSO.0 { ALSO.1 } else { entry.name.as_str() };
+        if known.contains(&name_of) {
             return;
         }
         let problem = match later::part_of(&entry.name) {
@@ -163,7 +172,9 @@ fn check_sections(reader: &mut Reader<'_>, root: &Table) {
     for entry in &root.entries {
         match (entry.name.as_str(), &entry.node.value) {
             // Source document 1 keeps its settings under `tx`.
-            ("tx", Value::Table(tx)) => tx.entries.iter().for_each(|entry| judge(entry, "tx.", &["outbox", "saga"])),
+            ("tx", Value::Table(tx)) => {
+                tx.entries.iter().for_each(|entry| judge(entry, "tx.", &["outbox", "saga", "idempotency"]))
+            }
             _ => judge(entry, "", &known),
         }
     }
@@ -171,14 +182,18 @@ fn check_sections(reader: &mut Reader<'_>, root: &Table) {
 
 /// A section with a fixed name; `[tx.outbox]` is another name of `[outbox]`, `[tx.saga]` of `[saga]`.
 fn fixed<'r, 'd>(reader: &'r mut Reader<'d>, root: &'d Table, name: &'static str) -> Section<'r, 'd> {
-    let direct = root.entry(name);
+    let find = |table: &'d Table| {
+        let other = || table.entry(ALSO.0).filter(|_| name == ALSO.1);
+        table.entry(name).or_else(other)
+    };
+    let direct = find(root);
     let nested = match root.get("tx").map(|node| &node.value) {
-        Some(Value::Table(tx)) => tx.entry(name),
+        Some(Value::Table(tx)) => find(tx),
         _ => None,
     };
     if let (Some(_), Some(second)) = (direct, nested) {
         let problem = Problem::Duplicate {
-            what: format!("[{name}] and [tx.{name}] are the same section"),
+            what: format!("[{name}] and [tx.{}] are the same section", second.name),
             fix: format!("keep [{name}]"),
         };
         let at = reader.in_file(second.name_at);

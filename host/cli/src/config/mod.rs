@@ -19,7 +19,7 @@ mod tokens;
 
 pub use load::{FILE_NAME, Inputs, cache_folder, catalogue, data_folder, find_file, load};
 pub use model::{
-    AuthToken, BackoffSettings, Config, DeadSettings, LimitSettings, LogFormat, LogSettings, OnDead, OutboxSettings,
-    ParticipantSettings, PluginSettings, PluginSource, ServerSettings, StoreKind, StoreSettings, TenantSettings,
-    TransportSettings,
+    AuthToken, BackoffSettings, Config, DeadSettings, InboxSettings, LimitSettings, LogFormat, LogSettings, OnDead,
+    OutboxSettings, ParticipantSettings, PluginSettings, PluginSource, ServerSettings, StoreKind, StoreSettings,
+    TenantSettings, TransportSettings,
 };

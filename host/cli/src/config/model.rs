@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use waybill_core::backoff::RetryPolicy;
+use waybill_core::idempotency;
 use waybill_core::limits::SchedulerLimits;
 use waybill_core::route::Routes;
 use waybill_sandbox::{PublicKey, SlotPolicy};
@@ -27,6 +28,10 @@ pub struct Config {
     pub dead: DeadSettings,
     /// `[saga]`.
     pub saga: SagaSettings,
+    /// `[idempotency]`.
+    pub idempotency: idempotency::Settings,
+    /// `[inbox]`.
+    pub inbox: InboxSettings,
     /// `[plugins]`.
     pub plugins: PluginSettings,
     /// `[transport.NAME]`, in the order of the file.
@@ -156,6 +161,14 @@ pub struct DeadSettings {
     pub on_dead: OnDead,
     /// Dead letters from which `/readyz` warns; 0 = never.
     pub alert_at: u64,
+}
+
+/// `[inbox]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InboxSettings {
+    /// How long a message that was processed is known as such. Not shorter than dead letters are kept, or a replayed one would
+    /// be processed twice.
+    pub dedup_window: Duration,
 }
 
 /// `[plugins]`.

@@ -103,6 +103,7 @@ pub async fn engine(
         query: Arc::clone(store) as _,
         transact: Arc::clone(store) as _,
         dedup: Arc::clone(store) as _,
+        idempotency: Arc::clone(store) as _,
     };
     let sagas = sagas(config, participants, store)?;
     let settings = EngineConfig { sagas, ..engine_config(config, store, transports, policy) };
@@ -178,6 +179,7 @@ pub fn engine_config(
         routes: config.routes.clone(),
         transports,
         send_timeouts: settings().filter_map(|one| Some((one.name.clone(), one.send_timeout?))).collect(),
+        idempotency: config.idempotency,
         batches: settings().filter_map(|one| Some((one.name.clone(), one.max_batch?))).collect(),
         ..EngineConfig::new(format!("{}-{}", host_name(), std::process::id()))
     }

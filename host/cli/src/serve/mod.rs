@@ -95,6 +95,7 @@ async fn host(config: Config, source: Source, term: &mut Term) -> Result<(), Cli
     let server = Server::new(Parts {
         service: engine.outbox(),
         sagas: engine.sagas(),
+        idempotency: engine.idempotency(),
         configuration: Some(Arc::new(reloader.clone()) as _),
         plugins: Some(Arc::new(Audited::new(fleet, Arc::clone(&store) as _))),
         auth,

@@ -44,6 +44,14 @@ fn what_the_commands_write() {
         ("transport-provision", vec!["transport", "provision", "nats", "--yes"]),
         ("transport-provision-nothing", vec!["transport", "provision", "ready"]),
         ("audit-list", vec!["audit", "list"]),
+        ("idempotency-list", vec!["idempotency", "list"]),
+        ("idempotency-list-ids", vec!["idempotency", "list", "-o", "ids"]),
+        ("idempotency-list-none", vec!["idempotency", "list", "--filter", "key=none-*"]),
+        ("idempotency-show", vec!["idempotency", "show", "pay-1", "--tenant", "acme"]),
+        ("idempotency-show-held", vec!["idempotency", "show", "order-17"]),
+        ("idempotency-show-missing", vec!["idempotency", "show", "gone"]),
+        ("idempotency-release", vec!["idempotency", "release", "order-17", "--yes", "--reason", "its client is gone"]),
+        ("idempotency-release-finished", vec!["idempotency", "release", "mail-2", "--yes"]),
     ] {
         snapshot(name, &ask(&host, &arguments).run());
     }
@@ -283,6 +291,46 @@ fn provisioning_is_planned_asked_for_and_applied() {
     assert_eq!(ids.out, "stream EVENTS\nstream ORDERS\n");
     let lines = ask(&host, &["transport", "provision", "nats", "--dry-run", "-o", "jsonl"]).run();
     assert_eq!(lines.out.lines().count(), 2, "{}", lines.out);
+}
+
+/// The fake host has no keys: that it was asked for one proves that the header went along.
+#[test]
+fn a_send_under_a_key_says_so_to_the_host() {
+    let host = FakeHost::start(Mood::default());
+    let send = ["send", "--topic", "bus:a", "--payload", "1", "--idempotency-key", "order-17"];
+    let refused = ask(&host, &send).run();
+    assert_eq!(refused.exit, Exit::Unreachable);
+    assert!(refused.err.contains("no key is begun here"), "{}", refused.err);
+    let unusable = ask(&host, &["send", "--topic", "bus:a", "--payload", "1", "--idempotency-key", ""]).run();
+    assert_eq!(unusable.exit, Exit::Usage);
+    assert!(unusable.err.contains("TX.IDEMPOTENCY_KEY"), "{}", unusable.err);
+    assert_eq!(ask(&host, &send[..5]).run().exit, Exit::Done);
+}
+
+/// A release is looked at and asked for; a known outcome is forgotten only when that is said.
+#[test]
+fn a_key_is_released_with_a_yes_and_its_outcome_only_when_told() {
+    let host = FakeHost::start(Mood::default());
+    let release = |more: &[&str]| {
+        let arguments: Vec<&str> = ["idempotency", "release"].iter().chain(more).copied().collect();
+        ask(&host, &arguments)
+    };
+    let refused = release(&["order-17"]).run();
+    assert_eq!(refused.exit, Exit::Usage);
+    assert!(refused.err.contains("--dry-run") && refused.err.contains("--yes"), "{}", refused.err);
+    assert_eq!(release(&["order-17", "--dry-run"]).run().exit, Exit::Done);
+    assert_eq!(release(&["order-17"]).interactive().input("n\n").run().exit, Exit::Failed);
+    assert_eq!(release(&["gone", "--yes"]).run().exit, Exit::NotFound);
+    assert_eq!(release(&["pay-1", "--tenant", "acme", "--yes"]).run().exit, Exit::Conflict);
+    assert!(host.acts().is_empty());
+    assert_eq!(release(&["order-17", "--reason", "gone"]).interactive().input("y\n").run().exit, Exit::Done);
+    let done = release(&["pay-1", "--tenant", "acme", "--yes", "--finished", "-o", "json"]).run();
+    assert_eq!(done.exit, Exit::Done, "{}", done.err);
+    let told: serde_json::Value = serde_json::from_str(&done.out).unwrap();
+    assert_eq!(told["outcome"]["result"]["charged"], 990);
+    assert!(!done.out.contains("secret-token"));
+    assert_eq!(host.acts(), ["forget default order-17 false gone", "forget acme pay-1 true "]);
+    assert_eq!(ask(&host, &["idempotency", "list", "--filter", "colour=red"]).run().exit, Exit::Usage);
 }
 
 #[test]

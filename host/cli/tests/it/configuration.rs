@@ -67,8 +67,6 @@ fn every_kind_of_bad_input_has_its_code_place_and_fix() {
         ("[outbox.backoff]\nbase = 5\n", "CONFIG.UNKNOWN_KEY", "waybill.toml:2:1", "base_ms"),
         ("[outbux]\nbatch = 5\n", "CONFIG.UNKNOWN_SECTION", "waybill.toml:1:2", "did you mean \"outbox\"?"),
         ("batch = 5\n", "CONFIG.UNKNOWN_SECTION", "waybill.toml:1:1", "known: store"),
-        ("[inbox]\ndedup_window = \"5s\"\n", "CONFIG.NOT_BUILT", "waybill.toml:1:2", "the inbox"),
-        ("[tx.inbox]\nbatch = 5\n", "CONFIG.NOT_BUILT", "waybill.toml:1:5", "[tx.inbox]"),
         ("[saga]\nmax_input_bytes = \"5MiB\"\n", "CONFIG.BAD_VALUE", "waybill.toml:2:19", "4MiB"),
         ("[tx.saga]\nheartbeat_ms = 5\n", "CONFIG.BAD_VALUE", "waybill.toml:2:16", "at least 1s"),
         (
@@ -78,6 +76,15 @@ fn every_kind_of_bad_input_has_its_code_place_and_fix() {
             "below base_ms",
         ),
         ("[saga]\ndefinition = \"sagas\"\n", "CONFIG.UNKNOWN_KEY", "waybill.toml:2:1", "did you mean \"definitions\"?"),
+        ("[idempotency]\nstore = \"both\"\n", "CONFIG.BAD_VALUE", "waybill.toml:2:9", "\"result\" or \"digest\""),
+        ("[idempotency]\nlease = \"1ms\"\n", "CONFIG.BAD_VALUE", "waybill.toml:2:9", "at least 100ms"),
+        ("[idempotency]\nresult_max_bytes = \"1MiB\"\n", "CONFIG.BAD_VALUE", "waybill.toml:2:20", "256KiB"),
+        ("[idempotency]\nrequire = 1\n", "CONFIG.WRONG_TYPE", "waybill.toml:2:11", "true or false"),
+        ("[idempotency]\nttls = \"1h\"\n", "CONFIG.UNKNOWN_KEY", "waybill.toml:2:1", "did you mean \"ttl\"?"),
+        ("[inbox]\ndedup_window = \"7d\"\n", "CONFIG.BAD_VALUE", "waybill.toml:2:16", "dead.keep = \"30days\""),
+        ("[dead]\nkeep = \"60d\"\n", "CONFIG.BAD_VALUE", "waybill.toml:2:8", "set inbox.dedup_window to"),
+        ("[inbox]\nack_wait = \"7d\"\n", "CONFIG.UNKNOWN_KEY", "waybill.toml:2:1", "dedup_window"),
+        ("[idempo]\nttl_ms = 1\n[tx.idempo]\nttl_ms = 2\n", "CONFIG.DUPLICATE", "waybill.toml:3:5", "[tx.idempo]"),
         ("[events]\nlive_buffer_size = 1\n", "CONFIG.NOT_BUILT", "waybill.toml:1:2", "event streams"),
         ("[outbox]\nbatch = \"many\"\n", "CONFIG.WRONG_TYPE", "waybill.toml:2:9", "an integer from 1 to 10000"),
         ("[outbox]\nbatch = 0\n", "CONFIG.BAD_VALUE", "waybill.toml:2:9", "1 to 10000"),
@@ -316,6 +323,32 @@ keep = "30d"
     assert_eq!(transport.config["servers"][0], "nats://127.0.0.1:4222");
     assert_eq!(transport.allow, ["tcp://127.0.0.1:4222"]);
     assert!(!format!("{config:?}").contains("s3cr3t"));
+}
+
+#[test]
+fn idempotency_has_its_defaults_and_takes_the_source_documents_names() {
+    use waybill_core::idempotency::{Keep, Settings};
+    let of = |toml: &str| case(&format!("[store]\nurl = \"mem://\"\n{toml}")).load().unwrap();
+    assert_eq!(of("").idempotency, Settings::default());
+    assert_eq!(of("").inbox.dedup_window, of("").dead.keep);
+    let full = of(
+        "[idempotency]\nttl = \"1h\"\nlease = \"5s\"\nresult_max_bytes = 100\nstore = \"digest\"\nrequire = true\ncache_entries = 7\n",
+    );
+    let wanted = Settings {
+        ttl: Duration::from_secs(3600),
+        lease: Duration::from_secs(5),
+        result_bytes_max: 100,
+        keep: Keep::Digest,
+        require: true,
+        cache_entries: 7,
+    };
+    assert_eq!(full.idempotency, wanted);
+    for section in ["idempo", "tx.idempo", "tx.idempotency"] {
+        let theirs = of(&format!("[{section}]\nttl_ms = 60000\nresult_digest_max_bytes = 8192\n"));
+        assert_eq!((theirs.idempotency.ttl.as_secs(), theirs.idempotency.result_bytes_max), (60, 8192), "{section}");
+    }
+    let longer = of("[dead]\nkeep = \"60d\"\n[inbox]\ndedup_window = \"60d\"\n");
+    assert_eq!(longer.inbox.dedup_window, Duration::from_secs(60 * 24 * 3600));
 }
 
 #[test]

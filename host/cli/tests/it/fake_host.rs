@@ -5,11 +5,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use waybill_core::idempotency::{Answer, Begun, Entry, EntryFilter, EntryKey, EntryState, Settings};
 use waybill_core::ids::Tenant;
+use waybill_core::ids::{HoldToken, IdempotencyKey, RequestHash};
 use waybill_core::new_message::NewMessage;
 use waybill_core::outbox::filter::Filter;
 use waybill_core::outbox::records::{AttemptOutcome, AttemptRecord};
 use waybill_core::port::dedup::FirstDelivery;
+use waybill_core::port::idempotency::{BeginRequest, FinishWith, FoundEntry, Hold, IdempotencyService};
 use waybill_core::port::provision::{ProvisionAction, ProvisionChange, ProvisionError};
 use waybill_core::port::query::{DeadGroup, Page};
 use waybill_core::port::service::{
@@ -69,6 +72,7 @@ impl FakeHost {
                 tell.send(listener.local_addr().unwrap()).unwrap();
                 let server = Server::new(Parts {
                     configuration: None,
+                    idempotency: Arc::new(Keys { seen: Arc::clone(&service.seen) }),
                     service,
                     sagas: Some(sagas),
                     plugins: None,
@@ -263,7 +267,12 @@ impl OutboxService for Outbox {
         seen.enqueued.extend(messages);
         Ok(Enqueued { ids, duplicates })
     }
-    async fn transact(&self, _: Vec<Statement>, _: Vec<NewMessage>) -> Result<TransactionDone, ServiceError> {
+    async fn transact(
+        &self,
+        _: Vec<Statement>,
+        _: Vec<NewMessage>,
+        _: Option<FinishWith>,
+    ) -> Result<TransactionDone, ServiceError> {
         Err(ServiceError::Unavailable("this host runs no statements".into()))
     }
     async fn message(&self, _: &Tenant, id: &str) -> Result<MessageView, ServiceError> {
@@ -485,5 +494,92 @@ fn transport(paused: bool) -> TransportView {
         lanes: 1,
         in_flight: 50,
         health: HealthReport { health: Health::Ready, detail: None },
+    }
+}
+
+/// Idempotency keys: `order-17` is in flight, `pay-1` of acme has succeeded, `gone` isn't there.
+struct Keys {
+    seen: Arc<Mutex<Seen>>,
+}
+
+fn entries() -> Vec<FoundEntry> {
+    let found = |tenant: &str, key: &str, state: EntryState| FoundEntry {
+        of: EntryKey { tenant: Tenant::new(tenant).unwrap(), key: IdempotencyKey::new(key).unwrap() },
+        entry: Entry {
+            hash: RequestHash::new("9f86d081").unwrap(),
+            origin: HoldToken::new("secret-token").unwrap(),
+            token: HoldToken::new("secret-token").unwrap(),
+            begun: 2,
+            state,
+            created_at: NOW,
+            changed_at: NOW,
+            until: NOW.plus(Duration::from_secs(24 * 3600)),
+        },
+    };
+    vec![
+        found("acme", "pay-1", EntryState::Succeeded(Answer::of_json("{\"charged\":990}"))),
+        found("default", "mail-2", EntryState::Failed("no such address".into())),
+        found("default", "order-17", EntryState::InFlight { lease_until: NOW.plus(Duration::from_secs(60)) }),
+    ]
+}
+
+fn refused<T>() -> Result<T, ServiceError> {
+    Err(ServiceError::Unavailable("no key is begun here".into()))
+}
+
+#[async_trait]
+impl IdempotencyService for Keys {
+    fn settings(&self) -> Settings {
+        Settings::default()
+    }
+    async fn begin(&self, _: BeginRequest) -> Result<Begun, ServiceError> {
+        refused()
+    }
+    async fn finish(&self, _: Hold, _: Answer) -> Result<Answer, ServiceError> {
+        refused()
+    }
+    async fn fail(&self, _: Hold, _: &str) -> Result<(), ServiceError> {
+        refused()
+    }
+    async fn release(&self, _: Hold) -> Result<(), ServiceError> {
+        refused()
+    }
+    async fn give_up(&self, _: Hold) -> Result<(), ServiceError> {
+        refused()
+    }
+    async fn renew(&self, _: Hold, _: Option<Duration>) -> Result<UnixMillis, ServiceError> {
+        refused()
+    }
+    async fn entry(&self, of: &EntryKey) -> Result<FoundEntry, ServiceError> {
+        let missing = || ServiceError::NotFound { what: "idempotency key", id: of.key.to_string() };
+        entries().into_iter().find(|found| found.of == *of).ok_or_else(missing)
+    }
+    async fn entries(
+        &self,
+        tenant: Option<&Tenant>,
+        filter: &str,
+        _: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<FoundEntry>, ServiceError> {
+        let filter = EntryFilter::parse(filter, NOW)?;
+        let mut items = entries();
+        items.retain(|found| {
+            tenant.is_none_or(|tenant| found.of.tenant == *tenant) && filter.takes(&found.of, &found.entry)
+        });
+        items.truncate(limit);
+        Ok(Page { items, next_cursor: None })
+    }
+    async fn forget(&self, of: &EntryKey, finished: bool, reason: &str, _: &str) -> Result<FoundEntry, ServiceError> {
+        let found = self.entry(of).await?;
+        if found.entry.is_finished() && !finished {
+            return Err(ServiceError::State {
+                what: "idempotency key",
+                id: of.key.to_string(),
+                state: "finished".into(),
+                fix: "release it with finished = true",
+            });
+        }
+        self.seen.lock().unwrap().acts.push(format!("forget {} {} {finished} {reason}", of.tenant, of.key));
+        Ok(found)
     }
 }

@@ -6,6 +6,7 @@ pub mod configuration;
 pub mod dedup;
 pub mod followup;
 pub mod handler;
+pub mod idempotency;
 pub mod kv;
 pub mod participant;
 pub mod plugins;

@@ -11,6 +11,7 @@ use crate::new_message::NewMessage;
 use crate::outbox::filter::FilterError;
 use crate::outbox::records::AttemptRecord;
 use crate::port::dedup::FirstDelivery;
+use crate::port::idempotency::FinishWith;
 use crate::port::provision::{ProvisionChange, ProvisionError};
 use crate::port::query::{DeadGroup, Page};
 use crate::port::store::StoreError;
@@ -66,6 +67,14 @@ pub enum ServiceError {
         /// What can be done.
         fix: &'static str,
     },
+    /// Somebody else has it.
+    #[error("{what} {id:?} isn't this token's any more: it was finished, taken over, released, or its time is over")]
+    LeaseLost {
+        /// `idempotency key`.
+        what: &'static str,
+        /// Which.
+        id: String,
+    },
     /// Too much is waiting.
     #[error("{what} is full ({count} of {count_max}): try again after a moment")]
     Busy {
@@ -98,6 +107,9 @@ pub enum ServiceError {
     /// The commit's outcome isn't known.
     #[error("the store didn't say whether the messages were committed: send them again with the same ids ({0})")]
     OutcomeUnknown(StoreError),
+    /// It isn't known whether an act on an idempotency key was done.
+    #[error("the store didn't say whether this was done: ask again the same way, done twice it is the same ({0})")]
+    Unsure(StoreError),
     /// The store failed; nothing was committed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -112,12 +124,15 @@ impl ServiceError {
             Self::IdTaken { .. } => "STORAGE.CONFLICT",
             Self::NotFound { .. } => "OUTBOX.NOT_FOUND",
             Self::State { .. } => "OUTBOX.STATE",
+            Self::LeaseLost { .. } => "TX.LEASE_LOST",
             Self::Busy { .. } => "OUTBOX.BUSY",
             Self::NoProvisioning { .. } => "PLUGIN.NO_PROVISIONING",
             Self::ProvisionFailed { .. } => "PLUGIN.PROVISION_FAILED",
             Self::Unavailable(_) => "PROVIDER.UNAVAILABLE",
-            Self::OutcomeUnknown(StoreError::DiskFull(_)) => "STORAGE.DISK_FULL",
-            Self::OutcomeUnknown(_) => "TX.TIMEOUT",
+            Self::OutcomeUnknown(StoreError::DiskFull(_)) | Self::Unsure(StoreError::DiskFull(_)) => {
+                "STORAGE.DISK_FULL"
+            }
+            Self::OutcomeUnknown(_) | Self::Unsure(_) => "TX.TIMEOUT",
             Self::Store(error) => error.code(),
         }
     }
@@ -388,11 +403,13 @@ pub struct OperationRequest {
 pub trait OutboxService: Send + Sync + 'static {
     /// Enqueues all or none and answers after the durable commit.
     async fn enqueue(&self, messages: Vec<NewMessage>) -> Result<Enqueued, ServiceError>;
-    /// Commits statements and messages together.
+    /// Commits statements and messages together. With `finish` it also finishes an idempotency key, in the same commit: when
+    /// the key isn't the caller's any more, nothing is committed ([`ServiceError::LeaseLost`]).
     async fn transact(
         &self,
         statements: Vec<Statement>,
         messages: Vec<NewMessage>,
+        finish: Option<FinishWith>,
     ) -> Result<TransactionDone, ServiceError>;
     /// One message with payload and attempts.
     async fn message(&self, tenant: &Tenant, id: &str) -> Result<MessageView, ServiceError>;

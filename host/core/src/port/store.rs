@@ -40,6 +40,9 @@ pub enum StoreError {
         /// Table.
         table: String,
     },
+    /// The idempotency key that a transaction was to finish isn't its caller's any more; nothing was committed.
+    #[error("idempotency key {0:?} was taken over or released meanwhile, so nothing was committed: begin it again")]
+    LeaseLost(String),
     /// Data of a newer version of Waybill.
     #[error("the data was written by a newer Waybill ({0}): start that version, or restore a backup")]
     NewerData(String),
@@ -60,6 +63,7 @@ impl StoreError {
             Self::Unavailable(_) => "PROVIDER.UNAVAILABLE",
             Self::Statement(_) => "STORAGE.STATEMENT",
             Self::OwnTable { .. } => "AUTH.TABLE",
+            Self::LeaseLost(_) => "TX.LEASE_LOST",
             Self::NewerData(_) => "STORAGE.NEWER_DATA",
             Self::Corrupt(_) => "STORAGE.CORRUPT",
             Self::Other(_) => "UNKNOWN.INTERNAL",

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
+use crate::idempotency::Answer;
 use crate::ids::{ShardId, Tenant};
 use crate::message::Message;
+use crate::port::idempotency::Hold;
 use crate::port::store::StoreError;
 use crate::time::UnixMillis;
 
@@ -35,6 +37,20 @@ pub struct DoorGroup {
 pub struct Transacted {
     /// Result of each statement, in order, as JSON.
     pub results: Vec<serde_json::Value>,
+}
+
+/// Makes the answer that an idempotency key is finished with from what a transaction answered.
+pub type AnswerOf = Arc<dyn Fn(&Transacted) -> Answer + Send + Sync>;
+
+/// An idempotency key that a transaction finishes in its own commit, so that a crash never comes between the two.
+#[derive(Clone)]
+pub struct Conclusion {
+    /// Which key, and the token of who has it.
+    pub hold: Hold,
+    /// What it is finished with, as it is to be kept.
+    pub answer: AnswerOf,
+    /// When.
+    pub now: UnixMillis,
 }
 
 /// State of a bulk operation.
@@ -107,8 +123,14 @@ pub trait TransactStore: Send + Sync + 'static {
     /// Runs the statements and puts the messages on their doorsteps, all in one transaction that commits alone. Refuses statements of
     /// other kinds and those that touch Waybill's own tables ([`StoreError::OwnTable`]) before anything runs. A failed statement fails
     /// all ([`StoreError::Statement`], with its number from 1). With `Conflict` nothing was applied.
-    /// Messages with a caller's id that is taken fail it with [`StoreError::Exists`].
-    async fn transact(&self, statements: Vec<Statement>, messages: Vec<DoorGroup>) -> Result<Transacted, StoreError>;
+    /// Messages with a caller's id that is taken fail it with [`StoreError::Exists`]. With a conclusion it fails with
+    /// [`StoreError::LeaseLost`] when the key isn't the caller's any more.
+    async fn transact(
+        &self,
+        statements: Vec<Statement>,
+        messages: Vec<DoorGroup>,
+        conclusion: Option<Conclusion>,
+    ) -> Result<Transacted, StoreError>;
     /// Writes an operation (new or progressed).
     async fn put_operation(&self, operation: &Operation) -> Result<(), StoreError>;
     /// Reads an operation.

@@ -10,9 +10,10 @@ use waybill_core::limits::REQUEST_MESSAGES_MAX;
 use waybill_core::message::Message;
 use waybill_core::new_message::{Draft, NewMessage};
 use waybill_core::outbox::records::content_digest;
+use waybill_core::port::idempotency::{FinishWith, IdempotencyService};
 use waybill_core::port::service::{Enqueued, ServiceError, TransactionDone};
 use waybill_core::port::store::StoreError;
-use waybill_core::port::transact::{DoorGroup, Statement, Transacted};
+use waybill_core::port::transact::{Conclusion, DoorGroup, Statement, Transacted};
 use waybill_core::topic::Topic;
 
 use super::{Outbox, door_id};
@@ -77,7 +78,7 @@ impl Outbox {
         let answers = match direct {
             Some(shard) => self.at_owner(shard, drafts, room, &shards).await?,
             // All or nothing over several shards: one transaction puts them on the doorsteps.
-            None => self.at_doors(Vec::new(), drafts, &shards).await?.0,
+            None => self.at_doors(Vec::new(), drafts, &shards, None).await?.0,
         };
         self.count(&answers, &counted);
         Ok(enqueued(answers))
@@ -102,7 +103,7 @@ impl Outbox {
     ) -> Result<Vec<EnqueuedOne>, ServiceError> {
         match shard.enqueue(drafts, room).await? {
             Taken::Here(answers) => Ok(answers),
-            Taken::Elsewhere(drafts, _room) => Ok(self.at_doors(Vec::new(), drafts, shards).await?.0),
+            Taken::Elsewhere(drafts, _room) => Ok(self.at_doors(Vec::new(), drafts, shards, None).await?.0),
         }
     }
 
@@ -110,6 +111,7 @@ impl Outbox {
         &self,
         statements: Vec<Statement>,
         messages: Vec<NewMessage>,
+        finish: Option<FinishWith>,
     ) -> Result<TransactionDone, ServiceError> {
         let drafts = self.check(messages)?;
         let bytes = drafts.iter().map(|draft| draft.message.weight()).sum();
@@ -117,10 +119,9 @@ impl Outbox {
         let counted: Vec<(Tenant, Topic)> =
             drafts.iter().map(|draft| (draft.message.tenant.clone(), draft.message.topic.clone())).collect();
         let shards = self.shards_of(&drafts);
-        let (answers, transacted) = self.at_doors(statements, drafts, &shards).await?;
+        let (answers, transacted) = self.at_doors(statements, drafts, &shards, finish.as_ref()).await?;
         self.count(&answers, &counted);
-        let Enqueued { ids, duplicates } = enqueued(answers);
-        Ok(TransactionDone { ids, duplicates, results: transacted.results })
+        Ok(transaction_done(answers, transacted))
     }
 
     /// Puts messages on their doorsteps, with statements, in one transaction. A repeat of a message that is there
@@ -130,6 +131,7 @@ impl Outbox {
         statements: Vec<Statement>,
         drafts: Vec<Draft>,
         shards: &[ShardId],
+        finish: Option<&FinishWith>,
     ) -> Result<(Vec<EnqueuedOne>, Transacted), ServiceError> {
         let mut tries = 0;
         loop {
@@ -137,10 +139,18 @@ impl Outbox {
             let (answers, groups) = self.sort_out(&drafts, shards).await?;
             if groups.is_empty() && !drafts.is_empty() {
                 // All of it was there before: it is a repeat, and its statements ran with the first.
+                if let Some(finish) = finish {
+                    let done = transaction_done(answers.clone(), Transacted::default());
+                    self.idempotency.finish(finish.hold.clone(), (finish.answer)(&done)).await?;
+                }
                 return Ok((answers, Transacted::default()));
             }
-            match self.transact(statements.clone(), groups).await {
+            let conclusion = finish.map(|finish| self.conclusion(finish, &answers));
+            match self.transact(statements.clone(), groups, conclusion).await {
                 Ok(transacted) => return Ok((answers, transacted)),
+                Err(StoreError::LeaseLost(id)) => {
+                    return Err(ServiceError::LeaseLost { what: "idempotency key", id });
+                }
                 Err(StoreError::Conflict(_) | StoreError::Exists(_)) if tries < CONFLICT_TRIES => {
                     let pause = std::time::Duration::from_micros(200 << tries).mul_f64(1.0 + rand::random::<f64>());
                     tokio::time::sleep(pause).await;
@@ -153,11 +163,29 @@ impl Outbox {
         }
     }
 
+    /// How a transaction with these answers finishes an idempotency key.
+    fn conclusion(&self, finish: &FinishWith, answers: &[EnqueuedOne]) -> Conclusion {
+        let (settings, answers, answer) = (self.idempotency.settings(), answers.to_vec(), Arc::clone(&finish.answer));
+        let of_transacted =
+            move |done: &Transacted| answer(&transaction_done(answers.clone(), done.clone())).kept(&settings);
+        Conclusion { hold: finish.hold.clone(), answer: Arc::new(of_transacted), now: self.idempotency.now() }
+    }
+
     /// In a task of its own: a caller who goes away may leave messages on the doorstep, and somebody has to knock.
-    async fn transact(&self, statements: Vec<Statement>, groups: Vec<DoorGroup>) -> Result<Transacted, StoreError> {
+    async fn transact(
+        &self,
+        statements: Vec<Statement>,
+        groups: Vec<DoorGroup>,
+        conclusion: Option<Conclusion>,
+    ) -> Result<Transacted, StoreError> {
         let (context, shards) = (Arc::clone(&self.context), self.shards.clone());
+        let idempotency = Arc::clone(&self.idempotency);
         let work = tokio::spawn(async move {
-            let result = context.stores.transact.transact(statements, groups).await;
+            let concluded = conclusion.as_ref().map(|conclusion| conclusion.hold.of.clone());
+            let result = context.stores.transact.transact(statements, groups, conclusion).await;
+            if let (Some(of), Ok(_)) = (concluded, &result) {
+                idempotency.concluded(&of).await;
+            }
             // A statement may have left some too, through a function of the caller's own.
             super::knock(&context, &shards);
             result
@@ -196,6 +224,11 @@ impl Outbox {
         let groups = groups.into_iter().map(|(shard, messages)| DoorGroup { shard, messages }).collect();
         Ok((answers, groups))
     }
+}
+
+fn transaction_done(answers: Vec<EnqueuedOne>, transacted: Transacted) -> TransactionDone {
+    let Enqueued { ids, duplicates } = enqueued(answers);
+    TransactionDone { ids, duplicates, results: transacted.results }
 }
 
 fn enqueued(answers: Vec<EnqueuedOne>) -> Enqueued {

@@ -28,6 +28,7 @@ use waybill_core::ids::{MessageId, ShardId, Tenant};
 use waybill_core::new_message::NewMessage;
 use waybill_core::outbox::filter::Filter;
 use waybill_core::port::dedup::FirstDelivery;
+use waybill_core::port::idempotency::FinishWith;
 use waybill_core::port::provision::ProvisionChange;
 use waybill_core::port::query::{DeadGroup, Page};
 use waybill_core::port::service::{
@@ -39,6 +40,7 @@ use waybill_core::port::workers::{ClaimRequest, ClaimedMessage, SettleAnswer, Se
 use waybill_core::time::UnixMillis;
 
 use crate::admission::Admission;
+use crate::idempotency::Idempotency;
 use crate::saga::service::Sagas;
 use crate::shard::{Context, ShardHandle, Wish};
 use operations::Operations;
@@ -49,6 +51,7 @@ const AUDIT_PAUSES: [Duration; 3] = [Duration::from_millis(50), Duration::from_m
 /// The outbox of this host.
 pub(crate) struct Outbox {
     pub context: Arc<Context>,
+    pub idempotency: Arc<Idempotency>,
     /// Retired and told of in readiness with it.
     pub sagas: Option<Arc<Sagas>>,
     pub shards: Vec<ShardHandle>,
@@ -153,8 +156,9 @@ impl OutboxService for Outbox {
         &self,
         statements: Vec<Statement>,
         messages: Vec<NewMessage>,
+        finish: Option<FinishWith>,
     ) -> Result<TransactionDone, ServiceError> {
-        self.run_transaction(statements, messages).await
+        self.run_transaction(statements, messages, finish).await
     }
     async fn message(&self, tenant: &Tenant, id: &str) -> Result<MessageView, ServiceError> {
         self.show_message(tenant, id).await

@@ -9,6 +9,7 @@ mod dedup;
 mod delivery;
 mod fairness;
 mod holds;
+mod idempotency;
 mod lifecycle;
 mod operations;
 mod order;

@@ -95,7 +95,7 @@ async fn a_full_disk_is_said_at_once_and_the_host_goes_on_by_itself() {
     host.until_state(&before, MessageState::Done).await;
     world.shim.on(|call| match call {
         Call::Commit(_) | Call::Transact | Call::Dedup(_) => Act::Fail(StoreError::DiskFull("test".into())),
-        Call::Read(_) => Act::Pass,
+        Call::Read(_) | Call::Idempotency => Act::Pass,
     });
     for text in ["a", "b"] {
         let asked = world.clock.wall();
@@ -160,7 +160,7 @@ async fn a_store_that_is_away_for_minutes_costs_time_and_nothing_else() {
     let mut ids = host.send((0..300).map(|index| keyed(&index.to_string(), &format!("k-{}", index % 7)))).await;
     ids.extend(
         host.outbox
-            .transact(Vec::new(), (300..320).map(|index| message(&index.to_string())).collect())
+            .transact(Vec::new(), (300..320).map(|index| message(&index.to_string())).collect(), None)
             .await
             .unwrap()
             .ids,

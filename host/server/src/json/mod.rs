@@ -7,6 +7,7 @@
 pub mod configuration;
 pub mod decode;
 pub mod headers;
+pub mod idempotency;
 pub mod instant;
 pub mod message;
 pub mod message_out;

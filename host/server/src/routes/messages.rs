@@ -1,12 +1,15 @@
 //! `/v1/messages`.
 
+use std::sync::Arc;
+
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use http::{StatusCode, Uri};
+use waybill_core::ids::Tenant;
 
+use super::ok;
 use super::one::One;
 use super::query::{Cursors, ListQuery, TenantQuery, page, query};
-use super::{json, ok};
 use crate::app::App;
 use crate::body::{self, Media, Received};
 use crate::caller::{Caller, traceparent};
@@ -15,6 +18,7 @@ use crate::json::out::{EnqueuedOut, List};
 use crate::json::requests::{PostMessagesJson, Reschedule};
 use crate::json::{decode, post};
 use crate::limits::BULK_BODY_BYTES_MAX;
+use crate::once::{self, Execution, Reply};
 use crate::openapi::Problems;
 use crate::problem::Problem;
 
@@ -22,6 +26,7 @@ use crate::problem::Problem;
 ///
 /// All or nothing, up to 10,000 messages or 64 MiB, answered after the durable commit. As JSON lines, one message a line.
 #[utoipa::path(post, path = "/v1/messages", tag = "messages", operation_id = "enqueue",
+    params(once::KeyHeader),
     request_body(content((PostMessagesJson = "application/json"), (String = "application/x-ndjson"))),
     responses(
         (status = 201, description = "Committed.", body = EnqueuedOut),
@@ -31,21 +36,33 @@ use crate::problem::Problem;
     extensions(("x-waybill-permission" = json!("send"))))]
 pub(crate) async fn enqueue(State(app): State<App>, caller: Caller, request: Request) -> Result<Response, Problem> {
     let trace = traceparent(request.headers());
+    let asked = once::asked(&app, request.headers(), request.method(), request.uri())?;
     let Received { bytes, media, share } = body::read(&app, request, BULK_BODY_BYTES_MAX).await?;
     let text = decode::utf8(&bytes)?;
     let mut messages = match media {
         Some(Media::Lines) => post::lines(text)?,
         _ => post::json(text)?,
     };
-    drop(bytes);
     if messages.is_empty() {
         return Err(Problem::invalid("there is no message in the request: send at least one"));
     }
     caller.admit(&mut messages, trace.as_deref())?;
-    let done = app.service.enqueue(messages).await?;
-    drop(share);
-    let status = if done.duplicates.len() == done.ids.len() { StatusCode::OK } else { StatusCode::CREATED };
-    json(status, &EnqueuedOut::from(done))
+    let wanted = match asked {
+        Some(asked) => Some(asked.of(once::tenant_of(&messages)?.unwrap_or_else(Tenant::unnamed), &bytes)?),
+        None => None,
+    };
+    drop(bytes);
+    let service = Arc::clone(&app.service);
+    once::run(&app, wanted, move |execution: Option<Execution>| async move {
+        let named = execution.map(|execution| execution.name(&mut messages)).unwrap_or_default();
+        let mut done = service.enqueue(messages).await?;
+        drop(share);
+        // What was there under an id of the key itself is of an execution that crashed before it could answer.
+        done.duplicates.retain(|id| !named.contains(id));
+        let status = if done.duplicates.len() == done.ids.len() { StatusCode::OK } else { StatusCode::CREATED };
+        Reply::json(status, &EnqueuedOut::from(done))
+    })
+    .await
 }
 
 /// List messages

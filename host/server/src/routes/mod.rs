@@ -2,6 +2,7 @@
 
 mod configuration;
 mod dead_letters;
+mod idempotency;
 mod messages;
 mod one;
 mod operations;
@@ -46,6 +47,13 @@ pub(crate) fn all() -> OpenApiRouter<App> {
         .routes(routes!(dead_letters::replay))
         .routes(routes!(dead_letters::quarantine))
         .routes(routes!(dead_letters::edit))
+        .routes(routes!(idempotency::show))
+        .routes(routes!(idempotency::begin))
+        .routes(routes!(idempotency::finish))
+        .routes(routes!(idempotency::fail))
+        .routes(routes!(idempotency::release))
+        .routes(routes!(idempotency::renew))
+        .routes(routes!(idempotency::forget))
         .routes(routes!(operations::start))
         .routes(routes!(operations::show))
         .routes(routes!(operations::cancel))

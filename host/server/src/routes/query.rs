@@ -41,6 +41,25 @@ pub(crate) struct ListQuery {
     pub count: bool,
 }
 
+/// Which idempotency keys.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct IdempotencyQuery {
+    /// This one.
+    pub key: Option<String>,
+    /// Whose; of one key the credential's only tenant, else `default`, if absent.
+    pub tenant: Option<String>,
+    /// Conditions that all hold: `tenant=acme key=order-* state=in_flight age>1h`.
+    #[serde(default)]
+    pub filter: String,
+    /// From `next_cursor` of the page before.
+    pub cursor: Option<String>,
+    /// Most items, 1 to 1,000; 100 if absent.
+    #[param(minimum = 1, maximum = 1000)]
+    pub limit: Option<usize>,
+}
+
 /// Which dead letters to group.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]

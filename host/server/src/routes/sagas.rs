@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
-use http::{HeaderValue, StatusCode, Uri, header};
+use http::{HeaderValue, StatusCode, Uri};
 use serde::Deserialize;
 use utoipa::IntoParams;
 use waybill_core::ids::Tenant;
@@ -13,8 +13,8 @@ use waybill_core::saga::error::SagaError;
 use waybill_core::saga::id::SagaId;
 use waybill_core::saga::json::Json;
 
+use super::ok;
 use super::query::{Cursors, TenantQuery, page, query};
-use super::{json, ok};
 use crate::app::App;
 use crate::body::{self, Received};
 use crate::caller::{Caller, elsewhere, traceparent};
@@ -23,6 +23,7 @@ use crate::json::out::List;
 use crate::json::saga_requests::{AnyJson, ReplyJson, StartSagaJson, name};
 use crate::json::sagas::{ActedOut, SagaOut, StartedOut};
 use crate::limits::SAGA_BODY_BYTES_MAX;
+use crate::once::{self, Execution, Reply};
 use crate::openapi::Problems;
 use crate::problem::Problem;
 
@@ -91,7 +92,8 @@ pub(crate) struct SagasQuery {
 ///
 /// Answered when the start is durable; the steps run after that. The same id with the same definition and input again changes
 /// nothing.
-#[utoipa::path(post, path = "/v1/sagas", tag = "sagas", operation_id = "startSaga", request_body = StartSagaJson,
+#[utoipa::path(post, path = "/v1/sagas", tag = "sagas", operation_id = "startSaga", params(once::KeyHeader),
+    request_body = StartSagaJson,
     responses(
         (status = 202, description = "Started; `location` is its address.", body = StartedOut, headers(("location" = String))),
         (status = 200, description = "It was started before.", body = StartedOut, headers(("location" = String))),
@@ -100,17 +102,28 @@ pub(crate) struct SagasQuery {
     extensions(("x-waybill-permission" = json!("send"))))]
 pub(crate) async fn start(State(app): State<App>, caller: Caller, request: Request) -> Result<Response, Problem> {
     let trace = traceparent(request.headers());
+    let key = once::asked(&app, request.headers(), request.method(), request.uri())?;
     let Received { bytes, media, share } = body::read(&app, request, SAGA_BODY_BYTES_MAX).await?;
     body::only_json(media)?;
     let asked: StartSagaJson = decode::value(decode::utf8(&bytes)?)?;
     let tenant = caller.own(asked.tenant.as_deref())?;
-    let start = asked.into_start(tenant.clone(), caller.name(), trace)?;
-    let done = StartedOut::from(service(&app)?.start(start).await?);
-    drop(share);
-    let status = if done.duplicate { StatusCode::OK } else { StatusCode::ACCEPTED };
-    let mut response = json(status, &done)?;
-    response.headers_mut().insert(header::LOCATION, address(&tenant, &done.id)?);
-    Ok(response)
+    let mut start = asked.into_start(tenant.clone(), caller.name(), trace)?;
+    let sagas = Arc::clone(service(&app)?);
+    let wanted = key.map(|key| key.of(tenant.clone(), &bytes)).transpose()?;
+    drop(bytes);
+    once::run(&app, wanted, move |execution: Option<Execution>| async move {
+        let named = execution.filter(|_| start.id.is_none()).map(|execution| execution.id(0));
+        let is_named = named.is_some();
+        start.id = start.id.or(named);
+        let mut done = StartedOut::from(sagas.start(start).await?);
+        drop(share);
+        // What was there under an id of the key itself is of an execution that crashed before it could answer.
+        done.duplicate &= !is_named;
+        let status = if done.duplicate { StatusCode::OK } else { StatusCode::ACCEPTED };
+        let location = address(&tenant, &done.id)?;
+        Ok(Reply::json(status, &done)?.at(location))
+    })
+    .await
 }
 
 /// Address of a saga; whatever isn't plain in its id is escaped.

@@ -1,10 +1,12 @@
 //! `/v1/transactions`.
 
+use std::sync::Arc;
+
 use axum::extract::{Request, State};
 use axum::response::Response;
 use http::StatusCode;
+use waybill_core::port::service::TransactionDone;
 
-use super::json;
 use crate::app::App;
 use crate::body::{self, Received};
 use crate::caller::{Caller, traceparent};
@@ -12,6 +14,7 @@ use crate::json::decode;
 use crate::json::out::TransactedOut;
 use crate::json::requests::{TransactionIn, TransactionJson};
 use crate::limits::{BULK_BODY_BYTES_MAX, STATEMENTS_MAX};
+use crate::once::{self, Execution, Reply};
 use crate::openapi::Problems;
 use crate::problem::Problem;
 
@@ -19,7 +22,8 @@ use crate::problem::Problem;
 ///
 /// All or nothing; it commits alone. Statements reach tables of your own only. When all of its messages were there before, it is a
 /// repeat: they are answered as duplicates, and the statements don't run, so there are no results.
-#[utoipa::path(post, path = "/v1/transactions", tag = "messages", operation_id = "transact", request_body = TransactionJson,
+#[utoipa::path(post, path = "/v1/transactions", tag = "messages", operation_id = "transact", params(once::KeyHeader),
+    request_body = TransactionJson,
     responses(
         (status = 201, description = "Committed, with new messages.", body = TransactedOut),
         (status = 200, description = "Committed; no message was new.", body = TransactedOut),
@@ -28,10 +32,10 @@ use crate::problem::Problem;
     extensions(("x-waybill-permission" = json!("transact"))))]
 pub(crate) async fn transact(State(app): State<App>, caller: Caller, request: Request) -> Result<Response, Problem> {
     let trace = traceparent(request.headers());
+    let key = once::asked(&app, request.headers(), request.method(), request.uri())?;
     let Received { bytes, media, share } = body::read(&app, request, BULK_BODY_BYTES_MAX).await?;
     body::only_json(media)?;
     let asked: TransactionIn = decode::value(decode::utf8(&bytes)?)?;
-    drop(bytes);
     if asked.events.is_some_and(|events| !events.is_empty()) {
         return Err(Problem::new(
             "SCHEMA.UNSUPPORTED",
@@ -51,8 +55,30 @@ pub(crate) async fn transact(State(app): State<App>, caller: Caller, request: Re
         return Err(Problem::invalid("the transaction is empty: give statements, messages or both"));
     }
     caller.admit(&mut messages, trace.as_deref())?;
-    let done = app.service.transact(asked.statements, messages).await?;
-    drop(share);
+    let wanted = match key {
+        Some(key) => {
+            let tenant = match once::tenant_of(&messages)? {
+                Some(tenant) => tenant,
+                None => caller.tenant_of(None, "tenant", "")?,
+            };
+            Some(key.of(tenant, &bytes)?)
+        }
+        None => None,
+    };
+    drop(bytes);
+    let service = Arc::clone(&app.service);
+    once::run(&app, wanted, move |execution: Option<Execution>| async move {
+        // The answer is kept by the transaction's own commit: no crash comes between the two.
+        let finish = execution.map(|execution| execution.finish_with(|done| answer(done.clone())));
+        let concluded = finish.is_some();
+        let done = service.transact(asked.statements, messages, finish).await?;
+        drop(share);
+        Ok(answer(done)?.concluded(concluded))
+    })
+    .await
+}
+
+fn answer(done: TransactionDone) -> Result<Reply, Problem> {
     let status = if done.ids.len() > done.duplicates.len() { StatusCode::CREATED } else { StatusCode::OK };
-    json(status, &TransactedOut::from(done))
+    Reply::json(status, &TransactedOut::from(done))
 }

@@ -313,8 +313,10 @@ async fn what_sagas_refuse_has_its_status() {
 #[tokio::test]
 async fn a_host_without_sagas_says_so() {
     let fake = std::sync::Arc::new(crate::support::Fake::default());
+    let idempotency = fake.keys.clone();
     let router = Server::new(Parts {
         service: fake,
+        idempotency,
         sagas: None,
         configuration: None,
         plugins: None,

@@ -15,6 +15,7 @@ use waybill_core::ids::Tenant;
 use waybill_core::new_message::NewMessage;
 use waybill_core::outbox::records::{AttemptOutcome, AttemptRecord};
 use waybill_core::port::dedup::FirstDelivery;
+use waybill_core::port::idempotency::{FinishWith, IdempotencyService};
 use waybill_core::port::provision::{ProvisionAction, ProvisionChange, ProvisionError};
 use waybill_core::port::query::{DeadGroup, Page};
 use waybill_core::port::service::*;
@@ -26,6 +27,8 @@ use waybill_core::time::UnixMillis;
 use waybill_server::auth::{Role, StaticTokens, Tenants, TokenRecord};
 use waybill_server::limits::Limits;
 use waybill_server::server::{Parts, Server};
+
+use crate::keys::Keys;
 
 pub const NOW: UnixMillis = UnixMillis(1_790_000_000_123);
 
@@ -44,6 +47,7 @@ pub struct Fake {
     pub gate: Mutex<Option<Arc<Notify>>>,
     pub checks: Mutex<Vec<Check>>,
     pub stuck: Mutex<bool>,
+    pub keys: Arc<Keys>,
 }
 
 impl Fake {
@@ -186,11 +190,20 @@ impl OutboxService for Fake {
         }
         Ok(self.enqueued(messages))
     }
-    async fn transact(&self, statements: Vec<Statement>, messages: Vec<NewMessage>) -> Served<TransactionDone> {
+    async fn transact(
+        &self,
+        statements: Vec<Statement>,
+        messages: Vec<NewMessage>,
+        finish: Option<FinishWith>,
+    ) -> Served<TransactionDone> {
         self.told(format!("transact {} {}", statements.len(), messages.len()))?;
         let results = statements.into_iter().map(|statement| Value::Object(statement.bindings)).collect();
         let done = self.enqueued(messages);
-        Ok(TransactionDone { ids: done.ids, duplicates: done.duplicates, results })
+        let done = TransactionDone { ids: done.ids, duplicates: done.duplicates, results };
+        if let Some(FinishWith { hold, answer }) = finish {
+            self.keys.finish(hold, answer(&done)).await?;
+        }
+        Ok(done)
     }
     async fn message(&self, tenant: &Tenant, id: &str) -> Served<MessageView> {
         self.told(format!("message {tenant} {id}"))?;
@@ -460,8 +473,18 @@ pub fn server(fake: Arc<Fake>, tokens: Option<Vec<TokenRecord>>, limits: Limits)
     let plugins = Some(fake.clone() as Arc<_>);
     let configuration = Some(fake.clone() as Arc<_>);
     let sagas = Some(fake.clone() as Arc<_>);
-    let version = "9.9.9".into();
-    Server::new(Parts { service: fake, sagas, plugins, configuration, auth, limits, metrics: None, version })
+    let idempotency = fake.keys.clone() as Arc<_>;
+    Server::new(Parts {
+        service: fake,
+        idempotency,
+        sagas,
+        plugins,
+        configuration,
+        auth,
+        limits,
+        metrics: None,
+        version: "9.9.9".into(),
+    })
 }
 
 impl Api {

@@ -83,8 +83,10 @@ async fn requests_are_counted_by_template_and_never_by_address() {
     let handle = waybill_server::metrics::install(&[&[("tx_replay_total", "Dead letters replayed.")]]).unwrap();
     assert!(waybill_server::metrics::install(&[]).is_err(), "a second recorder was installed");
     let fake = Arc::new(Fake::default());
+    let idempotency = fake.keys.clone();
     let parts = Parts {
         service: fake,
+        idempotency,
         sagas: None,
         configuration: None,
         plugins: None,

@@ -132,8 +132,8 @@ async fn an_event_of_a_business_table_can_enqueue() {
         fn::waybill::enqueue({ topic: 'bus:orders', payload: $after, id: <string> record::id($after.id) }) }";
     sql(&store, text).await.unwrap();
     let create = |query: &str| vec![Statement { query: query.into(), bindings: serde_json::Map::new() }];
-    store.transact(create("CREATE orders:7 SET total = 5"), Vec::new()).await.unwrap();
-    store.transact(create("CREATE orders:7 SET total = 6"), Vec::new()).await.unwrap_err();
+    store.transact(create("CREATE orders:7 SET total = 5"), Vec::new(), None).await.unwrap();
+    store.transact(create("CREATE orders:7 SET total = 6"), Vec::new(), None).await.unwrap_err();
     let found = messages(&store, ShardId(0)).await;
     assert_eq!(found.iter().map(|message| message.id.as_str()).collect::<Vec<_>>(), ["7"]);
 }

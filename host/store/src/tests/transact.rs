@@ -35,7 +35,7 @@ async fn statements_and_messages_commit_together() {
         statement("RETURN { sum: math::sum($sum), id: $id }", json!({ "id": "own binding" })),
         plain("UPDATE orders:7 SET sums = $sum RETURN VALUE sums;"),
     ];
-    let done = store.transact(statements, group("m")).await.unwrap();
+    let done = store.transact(statements, group("m"), None).await.unwrap();
     assert_eq!(done.results[0][0]["tags"], json!(["a", null]));
     assert_eq!(done.results[1], json!(null));
     assert_eq!(done.results[2], json!({ "sum": 12.5, "id": "own binding" }));
@@ -48,10 +48,11 @@ async fn a_failed_statement_leaves_neither_rows_nor_messages() {
     let store = memory().await;
     for bad in ["CREATE orders:1 SET a = 2", "RETURN { THROW 'no' }", "UPDATE orders:1 SET a = 1 + {}", "SELECT * FROM"]
     {
-        let error = store.transact(vec![plain("CREATE orders:1 SET a = 1"), plain(bad)], group("m")).await.unwrap_err();
+        let error =
+            store.transact(vec![plain("CREATE orders:1 SET a = 1"), plain(bad)], group("m"), None).await.unwrap_err();
         assert!(matches!(&error, StoreError::Statement(text) if text.starts_with("statement 2: ")), "{bad}: {error:?}");
         assert!(door(&store, SHARD).await.is_empty(), "{bad}");
-        let left = store.transact(vec![plain("RETURN record::exists(orders:1)")], Vec::new()).await.unwrap();
+        let left = store.transact(vec![plain("RETURN record::exists(orders:1)")], Vec::new(), None).await.unwrap();
         assert_eq!(left.results[0], json!(false), "{bad}");
     }
 }
@@ -68,7 +69,7 @@ async fn own_tables_are_refused_before_anything_runs() {
         "SELECT * FROM waybill_meta",
         "RETURN fn::waybill::enqueue({ topic: 'bus:x', payload: 1 })",
     ] {
-        let error = store.transact(vec![plain("CREATE orders:1"), plain(bad)], group("m")).await.unwrap_err();
+        let error = store.transact(vec![plain("CREATE orders:1"), plain(bad)], group("m"), None).await.unwrap_err();
         assert!(matches!(error, StoreError::OwnTable { .. }), "{bad}: {error:?}");
         assert_eq!(error.code(), "AUTH.TABLE");
     }
@@ -97,7 +98,7 @@ async fn a_text_never_becomes_a_record_of_ours_while_it_runs() {
         "SELECT * FROM $s",
         "RETURN $s.token",
     ] {
-        let done = store.transact(vec![statement(query, bindings.clone())], Vec::new()).await;
+        let done = store.transact(vec![statement(query, bindings.clone())], Vec::new(), None).await;
         if let Ok(done) = done {
             assert!(!done.results[0].to_string().contains("beat"), "{query} read {}", done.results[0]);
         }
@@ -108,8 +109,8 @@ async fn a_text_never_becomes_a_record_of_ours_while_it_runs() {
 #[tokio::test]
 async fn of_two_transactions_on_one_record_one_conflicts_and_leaves_nothing() {
     let store = memory().await;
-    store.transact(vec![plain("CREATE counter:1 SET n = 0")], Vec::new()).await.unwrap();
-    let add = || store.transact(vec![plain("UPDATE counter:1 SET n += 1")], group("m"));
+    store.transact(vec![plain("CREATE counter:1 SET n = 0")], Vec::new(), None).await.unwrap();
+    let add = || store.transact(vec![plain("UPDATE counter:1 SET n += 1")], group("m"), None);
     let mut applied = 0;
     for _ in 0..50 {
         let (one, other) = futures::join!(add(), add());
@@ -120,7 +121,7 @@ async fn of_two_transactions_on_one_record_one_conflicts_and_leaves_nothing() {
             }
         }
     }
-    let count = store.transact(vec![plain("RETURN counter:1.n")], Vec::new()).await.unwrap();
+    let count = store.transact(vec![plain("RETURN counter:1.n")], Vec::new(), None).await.unwrap();
     assert_eq!(count.results[0], json!(applied));
     assert_eq!(door(&store, SHARD).await.len(), applied);
 }
@@ -129,18 +130,19 @@ async fn of_two_transactions_on_one_record_one_conflicts_and_leaves_nothing() {
 async fn a_hundred_business_transactions_at_once_all_commit() {
     let dir = tempfile::tempdir().unwrap();
     let store = SurrealStore::open(StoreConfig::new(format!("surrealkv://{}", dir.path().display()))).await.unwrap();
-    store.transact(vec![plain("CREATE orders:0")], Vec::new()).await.unwrap();
+    store.transact(vec![plain("CREATE orders:0")], Vec::new(), None).await.unwrap();
     let work = (1..=100).map(|n| {
         let store = store.clone();
         tokio::spawn(async move {
             let statements = vec![statement("CREATE type::record('orders', $n) SET n = $n", json!({ "n": n }))];
-            store.transact(statements, group(&format!("m{n}"))).await.unwrap();
+            store.transact(statements, group(&format!("m{n}")), None).await.unwrap();
         })
     });
     for done in futures::future::join_all(work).await {
         done.unwrap();
     }
-    let count = store.transact(vec![plain("RETURN count(SELECT VALUE id FROM orders)")], Vec::new()).await.unwrap();
+    let count =
+        store.transact(vec![plain("RETURN count(SELECT VALUE id FROM orders)")], Vec::new(), None).await.unwrap();
     assert_eq!(count.results[0], json!(101));
     assert_eq!(messages(&store, ShardId(0)).await.len(), 100);
     store.close().await.unwrap();

@@ -10,7 +10,9 @@ pub use session::{BusinessError, BusinessTransaction, enqueue_in_tx};
 use async_trait::async_trait;
 use waybill_core::ids::Tenant;
 use waybill_core::port::store::StoreError;
-use waybill_core::port::transact::{AuditEvent, DoorGroup, Operation, Statement, TransactStore, Transacted};
+use waybill_core::port::transact::{
+    AuditEvent, Conclusion, DoorGroup, Operation, Statement, TransactStore, Transacted,
+};
 use waybill_surreal::{Bound, RecordIdKey, object, text, text_of};
 
 use crate::fault::store_error;
@@ -29,8 +31,13 @@ const OPERATIONS_PAGE: usize = 200;
 
 #[async_trait]
 impl TransactStore for SurrealStore {
-    async fn transact(&self, statements: Vec<Statement>, messages: Vec<DoorGroup>) -> Result<Transacted, StoreError> {
-        run::transact(self, &statements, &messages).await
+    async fn transact(
+        &self,
+        statements: Vec<Statement>,
+        messages: Vec<DoorGroup>,
+        conclusion: Option<Conclusion>,
+    ) -> Result<Transacted, StoreError> {
+        run::transact(self, &statements, &messages, conclusion.as_ref()).await
     }
 
     async fn put_operation(&self, operation: &Operation) -> Result<(), StoreError> {

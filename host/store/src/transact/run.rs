@@ -7,11 +7,12 @@ use ulid::Ulid;
 use waybill_core::ids::ShardId;
 use waybill_core::outbox::records::DoorKey;
 use waybill_core::port::store::StoreError;
-use waybill_core::port::transact::{DoorGroup, Statement, Transacted};
+use waybill_core::port::transact::{Conclusion, DoorGroup, Statement, Transacted};
 use waybill_surreal::{Bindings, Fault, Object, Principal, Transaction, Value, from_json, int_of, to_json};
 
 use crate::fault::store_error;
 use crate::guard::{Checked, check};
+use crate::idempotency::conclude;
 use crate::rows::door::{cut, of_group};
 use crate::store::{SurrealStore, finish};
 use crate::tables::{DOOR, ID, door_key, id_key};
@@ -21,6 +22,7 @@ pub async fn transact(
     store: &SurrealStore,
     statements: &[Statement],
     groups: &[DoorGroup],
+    conclusion: Option<&Conclusion>,
 ) -> Result<Transacted, StoreError> {
     let mut lets = HashSet::new();
     let mut checked = Vec::with_capacity(statements.len());
@@ -36,6 +38,10 @@ pub async fn transact(
 
     let transaction = store.begin(true).await?;
     let worked = work(store, transaction.as_ref(), &checked, groups, rows).await;
+    let worked = match (worked, conclusion) {
+        (Ok(done), Some(conclusion)) => conclude(transaction.as_ref(), conclusion, &done).await.map(|()| done),
+        (worked, _) => worked,
+    };
     finish(transaction, worked).await
 }
 

@@ -12,13 +12,13 @@ use waybill_core::port::transact::DoorGroup;
 use super::Store;
 use super::samples::{Owner, SHARD, full_message, id, message, place, seq, tenant};
 
-fn group(shard: ShardId, messages: Vec<Message>) -> DoorGroup {
+pub(super) fn group(shard: ShardId, messages: Vec<Message>) -> DoorGroup {
     DoorGroup { shard, messages: messages.into_iter().map(Arc::new).collect() }
 }
 
 async fn put(store: &impl Store, shard: ShardId, names: &[&str]) {
     let messages = names.iter().map(|name| message(name)).collect();
-    store.transact(Vec::new(), vec![group(shard, messages)]).await.unwrap();
+    store.transact(Vec::new(), vec![group(shard, messages)], None).await.unwrap();
 }
 
 async fn all(store: &impl Store, shard: ShardId) -> Vec<DoorRow> {
@@ -32,7 +32,7 @@ fn names(rows: &[DoorRow]) -> Vec<String> {
 
 pub async fn a_group_comes_back_in_order_with_all_fields(store: &impl Store) {
     let messages = vec![full_message("z"), message("a"), full_message("m")];
-    store.transact(Vec::new(), vec![group(SHARD, messages.clone())]).await.unwrap();
+    store.transact(Vec::new(), vec![group(SHARD, messages.clone())], None).await.unwrap();
     let found: Vec<Message> = all(store, SHARD)
         .await
         .iter()
@@ -108,8 +108,8 @@ pub async fn a_taken_id_refuses_the_whole_transaction(store: &impl Store) {
     Owner::new().commit(store, vec![Write::PutId { record: Arc::new(record), create: true }]).await;
     let mut stranger = full_message("taken");
     stranger.tenant = tenant("other");
-    store.transact(Vec::new(), vec![group(SHARD, vec![stranger])]).await.unwrap();
-    let error = store.transact(Vec::new(), vec![group(SHARD, vec![message("free"), taken])]).await.unwrap_err();
+    store.transact(Vec::new(), vec![group(SHARD, vec![stranger])], None).await.unwrap();
+    let error = store.transact(Vec::new(), vec![group(SHARD, vec![message("free"), taken])], None).await.unwrap_err();
     assert!(matches!(&error, StoreError::Exists(text) if text.contains("taken")), "{error:?}");
     assert_eq!(all(store, SHARD).await.len(), 1);
     assert_eq!(store.id(&tenant("other"), &id("taken")).await.unwrap(), None);
@@ -117,7 +117,7 @@ pub async fn a_taken_id_refuses_the_whole_transaction(store: &impl Store) {
 
 pub async fn groups_of_several_shards_commit_together(store: &impl Store) {
     let groups = (0..5_u16).map(|n| group(ShardId(n), vec![message(&format!("m{n}"))])).collect();
-    store.transact(Vec::new(), groups).await.unwrap();
+    store.transact(Vec::new(), groups, None).await.unwrap();
     for n in 0..5_u16 {
         assert_eq!(names(&all(store, ShardId(n)).await), [format!("m{n}")]);
     }

@@ -9,6 +9,7 @@ pub mod dedup;
 pub mod door;
 pub mod guard;
 pub mod history;
+pub mod idempotency;
 pub mod ids;
 pub mod kv;
 pub mod lists;
@@ -20,6 +21,7 @@ pub mod segments;
 pub mod stopped;
 
 use waybill_core::port::dedup::DedupStore;
+use waybill_core::port::idempotency::IdempotencyStore;
 use waybill_core::port::kv::KvStore;
 use waybill_core::port::query::QueryStore;
 use waybill_core::port::saga_store::SagaStore;
@@ -27,8 +29,8 @@ use waybill_core::port::store::OwnerStore;
 use waybill_core::port::transact::TransactStore;
 
 /// All ports of a store.
-pub trait Store: OwnerStore + TransactStore + QueryStore + KvStore + DedupStore {}
-impl<T: OwnerStore + TransactStore + QueryStore + KvStore + DedupStore> Store for T {}
+pub trait Store: OwnerStore + TransactStore + QueryStore + KvStore + DedupStore + IdempotencyStore {}
+impl<T: OwnerStore + TransactStore + QueryStore + KvStore + DedupStore + IdempotencyStore> Store for T {}
 
 /// A store that keeps sagas, too.
 pub trait SagaPorts: OwnerStore + SagaStore {}
@@ -110,6 +112,16 @@ macro_rules! store_conformance {
             dedup: a_delivery_is_remembered_for_its_window_and_then_collected
             dedup: an_entry_that_began_anew_outlives_the_old_ones_end
             dedup: tenants_transports_targets_and_payloads_are_apart
+            idempotency: a_key_is_begun_once_and_answers_its_outcome_afterwards
+            idempotency: every_field_of_an_entry_comes_back
+            idempotency: acts_of_one_call_see_each_other_in_order
+            idempotency: keys_of_two_tenants_are_two_keys
+            idempotency: of_many_begins_at_once_one_gets_the_key
+            idempotency: a_stale_token_changes_nothing
+            idempotency: what_is_over_is_collected_and_what_began_anew_is_not
+            idempotency: a_renewed_entry_outlives_its_first_end
+            idempotency: entries_are_listed_by_filter_and_in_pages
+            idempotency: a_transaction_finishes_a_key_with_its_commit_or_not_at_all
         );
     };
     (@tests $open:path; $($module:ident: $name:ident)*) => {

@@ -58,14 +58,25 @@ impl Client {
     /// # Errors
     /// Another status, or the connection broke.
     pub async fn post(&mut self, path: &str, body: Bytes) -> Result<Bytes, LoadError> {
+        self.post_once(path, None, body).await
+    }
+
+    /// The same with an `Idempotency-Key`, if there is one.
+    ///
+    /// # Errors
+    /// Another status, or the connection broke.
+    pub async fn post_once(&mut self, path: &str, key: Option<&str>, body: Bytes) -> Result<Bytes, LoadError> {
         let broken = |error: &dyn std::fmt::Display| LoadError::Connection(self.peer.clone(), error.to_string());
         let request = Request::builder()
             .method(Method::POST)
             .uri(path)
             .header(HOST, &self.peer)
-            .header(CONTENT_TYPE, "application/json")
-            .body(Full::new(body))
-            .map_err(|error| broken(&error))?;
+            .header(CONTENT_TYPE, "application/json");
+        let request = match key {
+            Some(key) => request.header("idempotency-key", key),
+            None => request,
+        };
+        let request = request.body(Full::new(body)).map_err(|error| broken(&error))?;
         self.sender.ready().await.map_err(|error| broken(&error))?;
         let response = self.sender.send_request(request).await.map_err(|error| broken(&error))?;
         let status = response.status();

@@ -8,6 +8,7 @@
 
 mod dedup;
 mod faults;
+mod idempotency;
 mod kv;
 mod owner;
 mod query;

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use waybill_core::idempotency::{Entry, EntryKey};
 use waybill_core::ids::{MessageId, Seq, ShardId, Tenant};
 use waybill_core::message::Message;
 use waybill_core::outbox::records::{
@@ -85,6 +86,8 @@ pub struct Tables {
     pub dedup: BTreeMap<DedupKey, DedupEntry>,
     /// Sagas.
     pub sagas: SagaTables,
+    /// `idempotency`.
+    pub idempotency: BTreeMap<EntryKey, Entry>,
     /// `plugin_kv`: value and revision.
     pub kv: BTreeMap<(String, String), (Bytes, u64)>,
     /// Latest revision given out in `plugin_kv`.

@@ -5,7 +5,7 @@ use waybill_core::ids::Tenant;
 use waybill_core::outbox::records::DoorKey;
 use waybill_core::port::store::StoreError;
 use waybill_core::port::transact::{
-    AuditEvent, DoorGroup, Operation, OperationState, Statement, TransactStore, Transacted,
+    AuditEvent, Conclusion, DoorGroup, Operation, OperationState, Statement, TransactStore, Transacted,
 };
 
 use super::MemoryStore;
@@ -13,7 +13,12 @@ use super::tables::id_key;
 
 #[async_trait]
 impl TransactStore for MemoryStore {
-    async fn transact(&self, statements: Vec<Statement>, messages: Vec<DoorGroup>) -> Result<Transacted, StoreError> {
+    async fn transact(
+        &self,
+        statements: Vec<Statement>,
+        messages: Vec<DoorGroup>,
+        conclusion: Option<Conclusion>,
+    ) -> Result<Transacted, StoreError> {
         self.check()?;
         if !statements.is_empty() {
             return Err(StoreError::Statement("statement 1: the in-memory store runs no SurrealQL".into()));
@@ -26,12 +31,16 @@ impl TransactStore for MemoryStore {
                     return Err(StoreError::Exists(format!("id {:?} of tenant {:?}", key.1, key.0)));
                 }
             }
+            let done = Transacted { results: Vec::new() };
+            if let Some(conclusion) = &conclusion {
+                tables.conclude(conclusion, &done)?;
+            }
             for group in messages {
                 let rows = tables.door.range((group.shard, stamp(nanos, 0))..=(group.shard, stamp(nanos, u32::MAX)));
                 let ordinal = u32::try_from(rows.count()).unwrap_or(u32::MAX);
                 tables.door.insert((group.shard, stamp(nanos, ordinal)), Ok(group.messages));
             }
-            Ok(Transacted { results: Vec::new() })
+            Ok(done)
         })
     }
 

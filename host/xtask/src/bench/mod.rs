@@ -15,6 +15,7 @@ mod endurance;
 mod figure;
 mod host;
 mod hostile;
+mod idempotent;
 mod latency;
 mod native;
 mod saga;
@@ -77,6 +78,8 @@ pub enum Workload {
     W2,
     /// The same, and the third step fails for good: two compensations
     W2f,
+    /// Idempotent requests, 64 at once, each key sent ten times: begun and finished over the API; and messages with the `Idempotency-Key` header
+    W3,
     /// The engine alone: store in memory, no-op component
     W4,
     /// Brokers with acknowledgements on one connection: NATS JetStream with a window of 64, RabbitMQ and Redis Streams with 256; and through a whole host
@@ -91,7 +94,8 @@ pub enum Workload {
 
 impl Workload {
     /// What is measured when none is named.
-    const USUAL: [Self; 8] = [Self::W1b, Self::W1s, Self::W1r, Self::W2, Self::W2f, Self::W4, Self::W5, Self::W6];
+    const USUAL: [Self; 9] =
+        [Self::W1b, Self::W1s, Self::W1r, Self::W2, Self::W2f, Self::W3, Self::W4, Self::W5, Self::W6];
 
     /// Its measurements, in the order in which they are run in turn.
     fn parts(self) -> &'static [(&'static str, Side)] {
@@ -101,6 +105,7 @@ impl Workload {
             Self::W1r => &[("W1r", Side::Waybill), ("W1r", Side::Native)],
             Self::W2 => &[("W2", Side::Waybill), ("W2", Side::Store), ("W2 http", Side::Waybill)],
             Self::W2f => &[("W2f", Side::Waybill)],
+            Self::W3 => &[("W3", Side::Waybill), ("W3", Side::Store), ("W3 header", Side::Waybill)],
             Self::W4 => &[("W4", Side::Waybill), ("W4", Side::Native)],
             Self::W5 => &[
                 ("W5 nats", Side::Waybill),
@@ -121,6 +126,7 @@ impl Workload {
         match self {
             Self::W1b => 200_000,
             Self::W1s => 100_000,
+            Self::W3 => 200_000,
             Self::W1r => 2_000,
             Self::W2 | Self::W2f => 40_000,
             Self::W4 => 1_000_000,
@@ -169,7 +175,7 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode> {
     let chosen = |side: Side| arguments.only.is_none_or(|only| only == side);
     let runs_parts = |workload: &Workload| match workload {
         Workload::W4 | Workload::W5 => true,
-        Workload::W1b => chosen(Side::Store),
+        Workload::W1b | Workload::W3 => chosen(Side::Store),
         _ => false,
     };
     let alone = if workloads.iter().any(runs_parts) { native::alone(&repository)? } else { PathBuf::new() };
@@ -223,6 +229,9 @@ impl Bench {
             ("W2", Side::Store) => store::sagas(self).await,
             ("W2 http", Side::Waybill) => saga::sagas(self, saga::Kind::Http, messages).await,
             ("W2f", Side::Waybill) => saga::sagas(self, saga::Kind::Back, messages).await,
+            ("W3", Side::Waybill) => idempotent::by_api(self, messages).await,
+            ("W3", Side::Store) => native::on_disk(self, "keys", messages).await,
+            ("W3 header", _) => idempotent::by_header(self, messages).await,
             ("W4", Side::Waybill) => native::part(self, "engine", messages).await,
             ("W4", Side::Native) => native::part(self, "boundary", messages).await,
             ("W5 nats", Side::Waybill) => Broker::Nats.component(self, messages).await,

@@ -52,7 +52,7 @@ pub async fn part(bench: &Bench, part: &str, messages: u64) -> Result<Figure> {
     told(Command::new(&bench.alone).args([part, &messages.to_string()]), part, messages).await
 }
 
-/// The store's writes alone, on a disk: `segments` of messages, or those of `sagas`.
+/// The store's writes alone, on a disk: `segments` of messages, those of `sagas`, or of idempotency `keys`.
 pub async fn on_disk(bench: &Bench, part: &str, count: u64) -> Result<Figure> {
     let folder = bench.folder()?;
     let mut command = Command::new(&bench.alone);

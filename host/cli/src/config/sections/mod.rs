@@ -1,5 +1,6 @@
 //! What each section of `waybill.toml` takes, with defaults and bounds.
 
+mod idempotency;
 mod outbox;
 mod participant;
 mod plugins;
@@ -17,6 +18,7 @@ use super::model::{DeadSettings, LimitSettings, LogFormat, LogSettings, OnDead, 
 use super::problem::Origin;
 use super::reader::Section;
 
+pub use idempotency::{check_dedup_window, idempotency, inbox};
 pub use outbox::outbox;
 pub use participant::participant;
 pub use plugins::plugin_settings;

@@ -70,6 +70,7 @@ impl World {
             query: self.memory.clone(),
             transact: self.shim.clone(),
             dedup: self.shim.clone(),
+            idempotency: self.shim.clone(),
         }
     }
 

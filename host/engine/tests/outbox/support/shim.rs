@@ -6,11 +6,16 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::Mutex;
+use waybill_core::idempotency::{Applied, Entry, EntryFilter, EntryKey, Op};
 use waybill_core::ids::{MessageId, Seq, ShardId, Tenant};
 use waybill_core::outbox::records::{DeadLetter, DoorKey, DoorRow, HistoryChunk, IdRecord, Parked, ShardRecord};
 use waybill_core::port::dedup::{DedupAsk, DedupEnd, DedupKey, DedupStore, FirstDelivery, Reservation};
+use waybill_core::port::idempotency::{FoundEntry, IdempotencyStore};
+use waybill_core::port::query::Page;
 use waybill_core::port::store::{DueScheduled, OwnerCommit, OwnerStore, SegmentInfo, StoreError, StoredSegment};
-use waybill_core::port::transact::{AuditEvent, DoorGroup, Operation, Statement, TransactStore, Transacted};
+use waybill_core::port::transact::{
+    AuditEvent, Conclusion, DoorGroup, Operation, Statement, TransactStore, Transacted,
+};
 use waybill_core::time::UnixMillis;
 use waybill_testkit::memory_store::MemoryStore;
 
@@ -23,6 +28,8 @@ pub enum Call<'a> {
     Transact,
     /// A call of payload dedup, by name.
     Dedup(&'static str),
+    /// Acts on idempotency keys.
+    Idempotency,
 }
 
 /// What happens to a call.
@@ -59,7 +66,7 @@ impl Shim {
     pub fn calm(&self) {
         self.on(|_| Act::Pass);
     }
-    async fn act(&self, call: Call<'_>) -> Result<Option<StoreError>, StoreError> {
+    async fn meet(&self, call: Call<'_>) -> Result<Option<StoreError>, StoreError> {
         let act = (self.hook.lock())(call);
         match act {
             Act::Pass => Ok(None),
@@ -73,7 +80,7 @@ impl Shim {
         }
     }
     async fn read(&self, name: &'static str) -> Result<(), StoreError> {
-        self.act(Call::Read(name)).await.map(|_| ())
+        self.meet(Call::Read(name)).await.map(|_| ())
     }
 }
 
@@ -85,12 +92,12 @@ impl DedupStore for Shim {
         now: UnixMillis,
         stale: UnixMillis,
     ) -> Result<Vec<Reservation>, StoreError> {
-        let after = self.act(Call::Dedup("reserve")).await?;
+        let after = self.meet(Call::Dedup("reserve")).await?;
         let done = self.inner.reserve(asks, now, stale).await?;
         after.map_or(Ok(done), Err)
     }
     async fn conclude(&self, ends: &[DedupEnd], now: UnixMillis) -> Result<(), StoreError> {
-        let after = self.act(Call::Dedup("conclude")).await?;
+        let after = self.meet(Call::Dedup("conclude")).await?;
         self.inner.conclude(ends, now).await?;
         after.map_or(Ok(()), Err)
     }
@@ -103,13 +110,38 @@ impl DedupStore for Shim {
 }
 
 #[async_trait]
+impl IdempotencyStore for Shim {
+    async fn act(&self, ops: &[Op], now: UnixMillis) -> Result<Vec<Result<Applied, StoreError>>, StoreError> {
+        let after = self.meet(Call::Idempotency).await?;
+        let done = self.inner.act(ops, now).await?;
+        after.map_or(Ok(done), Err)
+    }
+    async fn entry(&self, of: &EntryKey, now: UnixMillis) -> Result<Option<Entry>, StoreError> {
+        self.inner.entry(of, now).await
+    }
+    async fn entries(
+        &self,
+        tenant: Option<&Tenant>,
+        filter: &EntryFilter,
+        now: UnixMillis,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<FoundEntry>, StoreError> {
+        self.inner.entries(tenant, filter, now, cursor, limit).await
+    }
+    async fn purge_idempotency(&self, now: UnixMillis, limit: usize) -> Result<usize, StoreError> {
+        self.inner.purge_idempotency(now, limit).await
+    }
+}
+
+#[async_trait]
 impl OwnerStore for Shim {
     async fn shard(&self, shard: ShardId) -> Result<ShardRecord, StoreError> {
         self.read("shard").await?;
         self.inner.shard(shard).await
     }
     async fn commit(&self, commit: OwnerCommit) -> Result<(), StoreError> {
-        let after = self.act(Call::Commit(&commit)).await?;
+        let after = self.meet(Call::Commit(&commit)).await?;
         self.inner.commit(commit).await?;
         after.map_or(Ok(()), Err)
     }
@@ -179,9 +211,14 @@ impl OwnerStore for Shim {
 #[async_trait]
 impl TransactStore for Shim {
     /// The memory store runs no statements, so they are remembered here.
-    async fn transact(&self, statements: Vec<Statement>, messages: Vec<DoorGroup>) -> Result<Transacted, StoreError> {
-        let after = self.act(Call::Transact).await?;
-        let mut done = self.inner.transact(Vec::new(), messages).await?;
+    async fn transact(
+        &self,
+        statements: Vec<Statement>,
+        messages: Vec<DoorGroup>,
+        conclusion: Option<Conclusion>,
+    ) -> Result<Transacted, StoreError> {
+        let after = self.meet(Call::Transact).await?;
+        let mut done = self.inner.transact(Vec::new(), messages, conclusion).await?;
         done.results = statements.iter().map(|statement| serde_json::json!({ "ran": statement.query })).collect();
         self.statements.lock().extend(statements);
         after.map_or(Ok(done), Err)

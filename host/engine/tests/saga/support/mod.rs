@@ -131,8 +131,13 @@ impl World {
         let mut config = self.config(name);
         change(&mut config);
         let memory = &self.memory;
-        let stores =
-            Stores { owner: memory.clone(), query: memory.clone(), transact: memory.clone(), dedup: memory.clone() };
+        let stores = Stores {
+            owner: memory.clone(),
+            query: memory.clone(),
+            transact: memory.clone(),
+            dedup: memory.clone(),
+            idempotency: memory.clone(),
+        };
         let engine = Engine::start(config, stores, Arc::new(self.clock));
         Host { sagas: engine.sagas().unwrap(), outbox: engine.outbox(), engine }
     }

@@ -1,0 +1,165 @@
+//! `/v1/idempotency`: keys of callers that execute something themselves. Requests with an `Idempotency-Key` header are in
+//! [`crate::once`].
+
+use std::time::Duration;
+
+use axum::extract::{Request, State};
+use axum::response::Response;
+use http::{StatusCode, Uri};
+use waybill_core::idempotency::{Answer, Begun, EntryFilter, EntryKey};
+use waybill_core::port::idempotency::{BeginRequest, Hold};
+use waybill_core::port::service::ServiceError;
+
+use super::query::{Cursors, IdempotencyQuery, page, query};
+use super::{json, ok};
+use crate::app::App;
+use crate::body;
+use crate::caller::{Caller, now};
+use crate::json::idempotency::{
+    BeginIn, EntryOut, FailIn, FinishIn, ForgetIn, NewOut, OutcomeOut, ReleaseIn, RenewIn, SettledOut, hash, key,
+    lease, token, ttl,
+};
+use crate::json::out::List;
+use crate::limits::NOTE_BYTES_MAX;
+use crate::once;
+use crate::openapi::Problems;
+use crate::problem::Problem;
+
+/// What a key is called in errors.
+const WHAT: &str = "idempotency key";
+
+fn entry_key(caller: &Caller, tenant: Option<&str>, text: &str) -> Result<EntryKey, Problem> {
+    let key = key(text)?;
+    Ok(EntryKey { tenant: caller.tenant_of(tenant, WHAT, text)?, key })
+}
+
+fn hold(caller: &Caller, tenant: Option<&str>, key: &str, text: &str) -> Result<Hold, Problem> {
+    Ok(Hold { of: entry_key(caller, tenant, key)?, token: token(text)? })
+}
+
+/// Begin an idempotency key
+///
+/// 201: it is yours; do the work, then finish, fail or release it with the token, before the lease ends or is renewed. 200:
+/// what came of it. 409 `TX.IDEMPOTENT_BUSY`: somebody is at it. 422 `TX.IDEMPOTENT_MISMATCH`: it was begun with another hash.
+#[utoipa::path(post, path = "/v1/idempotency/begin", tag = "idempotency", operation_id = "beginKey", request_body = BeginIn,
+    responses(
+        (status = 201, description = "It is the caller's.", body = NewOut),
+        (status = 200, description = "What came of it.", body = OutcomeOut),
+        Problems,
+    ),
+    extensions(("x-waybill-permission" = json!("send"))))]
+pub(crate) async fn begin(State(app): State<App>, caller: Caller, request: Request) -> Result<Response, Problem> {
+    let asked: BeginIn = body::json(&app, request).await?;
+    let request = BeginRequest {
+        of: entry_key(&caller, asked.tenant.as_deref(), &asked.key)?,
+        hash: hash(&asked.hash)?,
+        ttl: asked.ttl_ms.map(ttl).transpose()?,
+        lease: asked.lease_ms.map(lease).transpose()?,
+    };
+    match app.idempotency.begin(request).await? {
+        Begun::New(grant) => json(StatusCode::CREATED, &NewOut::from(grant)),
+        Begun::Succeeded(answer) => ok(&OutcomeOut::from(answer)),
+        Begun::Failed(error) => ok(&OutcomeOut::failed(error)),
+        Begun::Busy { lease_until } => Err(once::busy(&asked.key, lease_until)),
+        Begun::Mismatch => Err(once::mismatch(&asked.key, "hash")),
+    }
+}
+
+/// Finish an idempotency key
+///
+/// Repeats of its begin answer the result from now on. A stale token is 409 `TX.LEASE_LOST` and changes nothing.
+#[utoipa::path(post, path = "/v1/idempotency/finish", tag = "idempotency", operation_id = "finishKey", request_body = FinishIn,
+    responses((status = 200, description = "It is done.", body = SettledOut), Problems),
+    extensions(("x-waybill-permission" = json!("send"))))]
+pub(crate) async fn finish(State(app): State<App>, caller: Caller, request: Request) -> Result<Response, Problem> {
+    let asked: FinishIn = body::json(&app, request).await?;
+    let hold = hold(&caller, asked.tenant.as_deref(), &asked.key, &asked.token)?;
+    let answer = Answer::of_json(String::from(Box::<str>::from(asked.result)));
+    let kept = app.idempotency.finish(hold, answer).await?;
+    ok(&SettledOut { kept: Some(kept.body.is_some()), sha256: Some(kept.sha256), ..SettledOut::new("succeeded") })
+}
+
+/// Fail an idempotency key
+///
+/// Repeats of its begin answer the error from now on. If it may work another time, release the key instead.
+#[utoipa::path(post, path = "/v1/idempotency/fail", tag = "idempotency", operation_id = "failKey", request_body = FailIn,
+    responses((status = 200, description = "It failed for good.", body = SettledOut), Problems),
+    extensions(("x-waybill-permission" = json!("send"))))]
+pub(crate) async fn fail(State(app): State<App>, caller: Caller, request: Request) -> Result<Response, Problem> {
+    let asked: FailIn = body::json(&app, request).await?;
+    let hold = hold(&caller, asked.tenant.as_deref(), &asked.key, &asked.token)?;
+    app.idempotency.fail(hold, &asked.error).await?;
+    ok(&SettledOut::new("failed"))
+}
+
+/// Release an idempotency key
+///
+/// Nothing was done under it: the next begin gets it.
+#[utoipa::path(post, path = "/v1/idempotency/release", tag = "idempotency", operation_id = "releaseKey", request_body = ReleaseIn,
+    responses((status = 200, description = "It is free.", body = SettledOut), Problems),
+    extensions(("x-waybill-permission" = json!("send"))))]
+pub(crate) async fn release(State(app): State<App>, caller: Caller, request: Request) -> Result<Response, Problem> {
+    let asked: ReleaseIn = body::json(&app, request).await?;
+    let hold = hold(&caller, asked.tenant.as_deref(), &asked.key, &asked.token)?;
+    app.idempotency.release(hold).await?;
+    ok(&SettledOut::new("released"))
+}
+
+/// Renew the lease of an idempotency key
+#[utoipa::path(post, path = "/v1/idempotency/renew", tag = "idempotency", operation_id = "renewKey", request_body = RenewIn,
+    responses((status = 200, description = "It is reserved for longer.", body = SettledOut), Problems),
+    extensions(("x-waybill-permission" = json!("send"))))]
+pub(crate) async fn renew(State(app): State<App>, caller: Caller, request: Request) -> Result<Response, Problem> {
+    let asked: RenewIn = body::json(&app, request).await?;
+    let hold = hold(&caller, asked.tenant.as_deref(), &asked.key, &asked.token)?;
+    let longer: Option<Duration> = asked.lease_ms.map(lease).transpose()?;
+    let lease_until = app.idempotency.renew(hold, longer).await?;
+    ok(&SettledOut { lease_until: Some(lease_until.into()), ..SettledOut::new("in_flight") })
+}
+
+/// Release an idempotency key as an operator
+///
+/// Whoever has it: what they say afterwards is refused. With `finished` a known outcome is forgotten too, so that the key may
+/// execute again. Audited. Answers what it was.
+#[utoipa::path(post, path = "/v1/idempotency/forget", tag = "idempotency", operation_id = "forgetKey", request_body = ForgetIn,
+    responses((status = 200, description = "It was this.", body = EntryOut), Problems),
+    extensions(("x-waybill-permission" = json!("operate"))))]
+pub(crate) async fn forget(State(app): State<App>, caller: Caller, request: Request) -> Result<Response, Problem> {
+    let asked: ForgetIn = body::json(&app, request).await?;
+    if asked.reason.len() > NOTE_BYTES_MAX {
+        let text = format!("reason has {} bytes, at most {NOTE_BYTES_MAX} are taken", asked.reason.len());
+        return Err(Problem::invalid(text).at("reason"));
+    }
+    let of = entry_key(&caller, asked.tenant.as_deref(), &asked.key)?;
+    let found = app.idempotency.forget(&of, asked.finished, &asked.reason, caller.name()).await;
+    let found = found.map_err(|error| caller.missed(error, asked.tenant.as_deref(), &of.tenant))?;
+    ok(&EntryOut::full(found))
+}
+
+/// Show an idempotency key, or list them
+///
+/// With `key` one with its result; without, those that the filter takes: `tenant=acme key=order-* state=in_flight age>1h`.
+#[utoipa::path(get, path = "/v1/idempotency", tag = "idempotency", operation_id = "showKeys", params(IdempotencyQuery),
+    responses(
+        (status = 200, description = "The key, or a page without results.", body = List<EntryOut>),
+        Problems,
+    ),
+    extensions(("x-waybill-permission" = json!("read"))))]
+pub(crate) async fn show(State(app): State<App>, caller: Caller, uri: Uri) -> Result<Response, Problem> {
+    let asked: IdempotencyQuery = query(&uri)?;
+    if let Some(text) = &asked.key {
+        let of = entry_key(&caller, asked.tenant.as_deref(), text)?;
+        let found = app.idempotency.entry(&of).await;
+        let found = found.map_err(|error| caller.missed(error, asked.tenant.as_deref(), &of.tenant))?;
+        return ok(&EntryOut::full(found));
+    }
+    let limit = page(asked.limit)?;
+    let filter = EntryFilter::parse(&asked.filter, now()).map_err(ServiceError::Filter)?;
+    let named = filter.tenant.as_ref().and_then(|glob| glob.exact());
+    let tenant = caller.confined(asked.tenant.as_deref(), named)?;
+    let cursors = Cursors::of("idempotency", tenant.as_ref().map(|tenant| tenant.as_str()), &asked.filter);
+    let inner = cursors.read(asked.cursor.as_deref())?;
+    let found = app.idempotency.entries(tenant.as_ref(), &asked.filter, inner.as_deref(), limit).await?;
+    let items = found.items.into_iter().map(EntryOut::brief).collect();
+    ok(&List { items, next_cursor: cursors.write(found.next_cursor), count: None })
+}

@@ -1,0 +1,177 @@
+//! Idempotency keys: `idempotency:[tenant, key]`, and per entry a row by its end, so that the background finds what is over
+//! without looking at the rest. The rules are the core's ([`waybill_core::idempotency::decide`]); here entries are read, decided
+//! on and written in one transaction.
+
+mod list;
+mod row;
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use waybill_core::idempotency::{Act, Applied, Decision, Entry, EntryFilter, EntryKey, Op, Reply, decide};
+use waybill_core::ids::Tenant;
+use waybill_core::port::idempotency::{FoundEntry, IdempotencyStore};
+use waybill_core::port::query::Page;
+use waybill_core::port::store::StoreError;
+use waybill_core::port::transact::{Conclusion, Transacted};
+use waybill_core::time::UnixMillis;
+use waybill_surreal::{Bound, Object, Transaction, key};
+
+use crate::fault::store_error;
+use crate::store::{SurrealStore, finish};
+use crate::tables::{IDEMPOTENCY, IDEMPOTENCY_DUE, number};
+use row::{due, due_key, entry_key};
+
+/// Tries against other writers of the same entries.
+const TRIES_MAX: u32 = 8;
+
+/// An entry in a transaction: as it was read, and as it is to be.
+struct Seen {
+    before: Option<Entry>,
+    after: Option<Entry>,
+    changed: bool,
+}
+
+/// Entries as one transaction sees and leaves them.
+struct Entries<'a> {
+    transaction: &'a dyn Transaction,
+    now: UnixMillis,
+    seen: BTreeMap<EntryKey, Seen>,
+}
+
+impl<'a> Entries<'a> {
+    fn new(transaction: &'a dyn Transaction, now: UnixMillis) -> Self {
+        Self { transaction, now, seen: BTreeMap::new() }
+    }
+
+    /// Does one act on what the acts before it have left.
+    async fn act(&mut self, op: &Op) -> Result<Applied, StoreError> {
+        if !self.seen.contains_key(&op.of) {
+            let before = read(self.transaction, &op.of).await?;
+            self.seen.insert(op.of.clone(), Seen { after: before.clone(), before, changed: false });
+        }
+        let missing = || StoreError::Other("an entry that was read is gone from memory".to_owned());
+        let seen = self.seen.get_mut(&op.of).ok_or_else(missing)?;
+        let Decision { next, changed, reply } = decide(seen.after.as_ref(), &op.act, self.now);
+        if changed {
+            seen.after.clone_from(&next);
+            seen.changed = true;
+        }
+        Ok(Applied { reply, entry: next })
+    }
+
+    async fn write(self) -> Result<(), StoreError> {
+        let changed = self.seen.into_iter().filter(|(_, seen)| seen.changed && seen.before != seen.after);
+        for (of, Seen { before, after, .. }) in changed {
+            match &after {
+                Some(entry) => self.transaction.put(IDEMPOTENCY, entry_key(&of), row::fields(entry)).await,
+                None => self.transaction.delete(IDEMPOTENCY, entry_key(&of)).await,
+            }
+            .map_err(store_error)?;
+            let (old_end, new_end) = (before.map(|entry| entry.until), after.map(|entry| entry.until));
+            if old_end == new_end {
+                continue;
+            }
+            if let Some(until) = old_end {
+                self.transaction.delete(IDEMPOTENCY_DUE, due_key(&of, until)).await.map_err(store_error)?;
+            }
+            if let Some(until) = new_end {
+                let due = self.transaction.put(IDEMPOTENCY_DUE, due_key(&of, until), Object::default());
+                due.await.map_err(store_error)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// An entry as stored, also one that is over.
+async fn read(transaction: &dyn Transaction, of: &EntryKey) -> Result<Option<Entry>, StoreError> {
+    let at = entry_key(of);
+    let found = transaction.get(IDEMPOTENCY, at.clone()).await.map_err(store_error)?;
+    found.map(|fields| row::entry(&at, &fields)).transpose()
+}
+
+type Answers = Vec<Result<Applied, StoreError>>;
+
+async fn try_act(transaction: &dyn Transaction, ops: &[Op], now: UnixMillis) -> Result<Answers, StoreError> {
+    let mut entries = Entries::new(transaction, now);
+    let mut answers = Vec::with_capacity(ops.len());
+    for op in ops {
+        answers.push(match entries.act(op).await {
+            // One that can't be read concerns its own key only.
+            Err(error @ (StoreError::Corrupt(_) | StoreError::NewerData(_))) => Err(error),
+            Err(error) => return Err(error),
+            Ok(applied) => Ok(applied),
+        });
+    }
+    entries.write().await.map(|()| answers)
+}
+
+async fn try_purge(transaction: &dyn Transaction, now: UnixMillis, limit: usize) -> Result<usize, StoreError> {
+    let from = Bound::Included(key([number(0)]));
+    let until = Bound::Excluded(key([number(now.0.saturating_add(1))]));
+    let rows = transaction.scan(IDEMPOTENCY_DUE, from, until, limit).await.map_err(store_error)?;
+    for row in &rows {
+        // An entry that began anew has a row of its own by then.
+        if let Some((end, of)) = due(&row.key)
+            && read(transaction, &of).await?.is_some_and(|entry| entry.until <= end)
+        {
+            transaction.delete(IDEMPOTENCY, entry_key(&of)).await.map_err(store_error)?;
+        }
+        transaction.delete(IDEMPOTENCY_DUE, row.key.clone()).await.map_err(store_error)?;
+    }
+    Ok(rows.len())
+}
+
+/// Finishes a key in a caller's transaction. A key that isn't the caller's any more fails all of it.
+pub async fn conclude(
+    transaction: &dyn Transaction,
+    conclusion: &Conclusion,
+    done: &Transacted,
+) -> Result<(), StoreError> {
+    let hold = &conclusion.hold;
+    let act = Act::Finish { token: hold.token.clone(), answer: (conclusion.answer)(done) };
+    let mut entries = Entries::new(transaction, conclusion.now);
+    match entries.act(&Op { of: hold.of.clone(), act }).await?.reply {
+        Reply::Applied => entries.write().await,
+        _ => Err(StoreError::LeaseLost(hold.of.key.to_string())),
+    }
+}
+
+#[async_trait]
+impl IdempotencyStore for SurrealStore {
+    async fn act(&self, ops: &[Op], now: UnixMillis) -> Result<Answers, StoreError> {
+        let mut tries = 1;
+        loop {
+            let transaction = self.begin(true).await?;
+            let worked = try_act(transaction.as_ref(), ops, now).await;
+            match finish(transaction, worked).await {
+                Err(StoreError::Conflict(_)) if tries < TRIES_MAX => tries += 1,
+                done => return done,
+            }
+        }
+    }
+
+    async fn entry(&self, of: &EntryKey, now: UnixMillis) -> Result<Option<Entry>, StoreError> {
+        let transaction = self.begin(false).await?;
+        Ok(read(transaction.as_ref(), of).await?.filter(|entry| !entry.is_over(now)))
+    }
+
+    async fn entries(
+        &self,
+        tenant: Option<&Tenant>,
+        filter: &EntryFilter,
+        now: UnixMillis,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<FoundEntry>, StoreError> {
+        let transaction = self.begin(false).await?;
+        list::entries(transaction.as_ref(), tenant, filter, now, cursor, limit).await
+    }
+
+    async fn purge_idempotency(&self, now: UnixMillis, limit: usize) -> Result<usize, StoreError> {
+        let transaction = self.begin(true).await?;
+        let worked = try_purge(transaction.as_ref(), now, limit).await;
+        finish(transaction, worked).await
+    }
+}
