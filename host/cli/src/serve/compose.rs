@@ -110,7 +110,7 @@ pub async fn engine(
     Ok(Engine::start(settings, stores, Arc::new(SystemClock)))
 }
 
-/// The settings of sagas. They count from the start: a reload changes none of them, but for the participants' plugins.
+/// The settings of sagas. They count from the start.
 fn sagas(config: &Config, participants: &Arc<Participants>, store: &Arc<SurrealStore>) -> Result<SagaConfig, CliError> {
     let settings = &config.saga;
     let allow = settings.allow.iter().map(String::as_str);
