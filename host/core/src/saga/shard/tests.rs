@@ -152,11 +152,11 @@ impl Bench {
 
     /// As it is in memory, or as it ended.
     fn tree(&self) -> Arc<Tree> {
-        let ended = self.commits.iter().flat_map(|commit| &commit.writes).filter_map(|write| match write {
+        let mut ended = self.commits.iter().flat_map(|commit| &commit.writes).filter_map(|write| match write {
             SagaWrite::PutDone(row) => Some(Arc::clone(&row.tree)),
             _ => None,
         });
-        self.shard.tree(&key()).map(|(tree, _)| tree).or_else(|| ended.last()).unwrap()
+        self.shard.tree(&key()).map(|(tree, _)| tree).or_else(|| ended.next_back()).unwrap()
     }
 
     fn state(&self) -> SagaState {
