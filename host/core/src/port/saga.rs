@@ -261,6 +261,8 @@ pub trait SagaService: Send + Sync + 'static {
     async fn start(&self, start: StartSaga) -> Result<StartedSaga, SagaError>;
     /// A saga, running or ended. The id of a sub-saga answers its tree.
     async fn saga(&self, tenant: &Tenant, id: &SagaId) -> Result<SagaView, SagaError>;
+    /// State of a saga as soon as it is durably at rest (ended, stuck or paused), none if it moves for longer than `within`.
+    async fn at_rest(&self, tenant: &Tenant, id: &SagaId, within: Duration) -> Result<Option<SagaState>, SagaError>;
     /// Sagas that match, newest start first, those in memory as they are now.
     async fn sagas(
         &self,

@@ -34,6 +34,11 @@ impl SagaState {
     pub const ALL: [Self; 6] =
         [Self::Running, Self::Compensating, Self::Completed, Self::Cancelled, Self::Failed, Self::Paused];
 
+    /// It doesn't move by itself any more: it has ended, is stuck, or is held.
+    pub fn is_at_rest(self) -> bool {
+        !matches!(self, Self::Running | Self::Compensating)
+    }
+
     /// In lower case.
     pub fn word(self) -> &'static str {
         match self {

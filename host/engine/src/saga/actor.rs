@@ -15,6 +15,7 @@ use waybill_core::time::UnixMillis;
 use super::calls::{self, Origin};
 use super::flight::Pending;
 use super::mail::{CallDone, Mail, Reply};
+use super::watchers::Watchers;
 use super::{Condition, SHUTTING_DOWN, SagaHandle, Shared};
 use crate::shard::{self, ShardHandle};
 
@@ -42,6 +43,7 @@ pub(super) struct Actor {
     origin: Origin,
     pub shard: SagaShard,
     callers: HashMap<Ticket, Reply>,
+    watchers: Watchers,
     next_ticket: u64,
     /// Calls of this ownership that aren't answered.
     calls_out: usize,
@@ -66,6 +68,7 @@ impl Actor {
             origin,
             shard,
             callers: HashMap::new(),
+            watchers: Watchers::default(),
             next_ticket: 0,
             calls_out: 0,
             pending: None,
@@ -134,6 +137,7 @@ impl Actor {
         match mail {
             Mail::Command { command, reply } => self.take_command(*command, reply),
             Mail::Answered(done) => self.take_answer(*done),
+            Mail::Watch { key, reply } => self.watchers.add(&self.shard, key, reply),
             Mail::Visit(look) => look(&self.shard),
             Mail::Release { timeout, reply } => {
                 self.release = Some((Instant::now() + timeout, reply));
@@ -185,8 +189,11 @@ impl Actor {
                         let _gone = reply.send(result);
                     }
                 }
-                SagaEffect::Moved { tree, definitions, events, .. } => {
+                SagaEffect::Moved { key, state, settled, tree, definitions, events } => {
                     self.shared.meter.moved(&tree, &definitions, &events);
+                    if settled && state.is_at_rest() {
+                        self.watchers.tell(&key, state);
+                    }
                 }
             }
         }

@@ -5,7 +5,9 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use waybill_core::saga::call::{Answer, CallRef};
 use waybill_core::saga::error::SagaError;
+use waybill_core::saga::id::SagaKey;
 use waybill_core::saga::shard::{SagaCommand, SagaReply, SagaShard};
+use waybill_core::saga::state::SagaState;
 
 /// What a caller hears.
 pub(super) type Reply = oneshot::Sender<Result<SagaReply, SagaError>>;
@@ -25,6 +27,11 @@ pub(super) enum Mail {
         reply: Reply,
     },
     Answered(Box<CallDone>),
+    /// Somebody waits until a tree is at rest. Dropped unanswered if it isn't in memory.
+    Watch {
+        key: SagaKey,
+        reply: oneshot::Sender<SagaState>,
+    },
     /// A look at what is in memory.
     Visit(Box<dyn FnOnce(&SagaShard) + Send>),
     Release {

@@ -12,6 +12,7 @@
 //! | `calls` | calls of steps |
 //! | `definitions` | definitions that were read |
 //! | `service` | sagas as the API sees them |
+//! | `watchers` | callers that wait until a saga is at rest |
 //! | `meter` | metrics |
 
 mod actor;
@@ -22,6 +23,7 @@ mod mail;
 mod meter;
 pub(crate) mod service;
 mod supervise;
+mod watchers;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,6 +38,7 @@ use waybill_core::port::store::StoreError;
 use waybill_core::saga::error::SagaError;
 use waybill_core::saga::id::SagaKey;
 use waybill_core::saga::shard::{SagaCommand, SagaReply, SagaShard};
+use waybill_core::saga::state::SagaState;
 
 use crate::shard::{Context, ShardHandle};
 use calls::Calls;
@@ -131,6 +134,16 @@ impl SagaHandle {
         let mail = Mail::Command { command: Box::new(command), reply };
         self.mail.send(mail).map_err(|_| SagaError::Unavailable(SHUTTING_DOWN.to_owned()))?;
         answer.await.unwrap_or_else(|_| Err(unknown_outcome()))
+    }
+
+    /// The state of a tree as soon as it is at rest. None when this host doesn't have it in memory (any more).
+    pub async fn at_rest(&self, key: SagaKey) -> Option<SagaState> {
+        if !self.is_written() {
+            return None;
+        }
+        let (reply, answer) = oneshot::channel();
+        self.mail.send(Mail::Watch { key, reply }).ok()?;
+        answer.await.ok()
     }
 
     /// Runs a look at what is in memory, if this host writes the shard's sagas.

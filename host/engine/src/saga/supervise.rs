@@ -146,7 +146,7 @@ fn answer_without_shard(condition: &shard::Condition, mail: Mail) -> Option<End>
             return Some(End::Released);
         }
         // An answer for nobody: whoever has the saga next calls again. Who looks hears that nothing is here.
-        Mail::Answered(_) | Mail::Visit(_) => {}
+        Mail::Answered(_) | Mail::Visit(_) | Mail::Watch { .. } => {}
     }
     None
 }

@@ -158,3 +158,23 @@ async fn a_repeat_of_a_bus_step_is_another_message_with_the_same_key() {
     host.reply(reply("ship", Way::Compensate, None, Ok(Json::null()))).await.unwrap();
     host.until("one", SagaState::Cancelled).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_a_saga_hears_of_its_end_when_it_is_durable() {
+    let world = World::new();
+    let host = world.start().await;
+    host.run(&format!("{}{APPROVAL}", step("a", ""))).await;
+    assert_eq!(host.at_rest("one", 5).await.unwrap(), None, "it waits for somebody");
+    let (end, _) = tokio::join!(host.at_rest("one", 30), async {
+        pass(seconds(1)).await;
+        host.act("one", approve(None)).await.unwrap();
+    });
+    assert_eq!(end.unwrap(), Some(SagaState::Completed));
+    assert_eq!(host.at_rest("one", 30).await.unwrap(), Some(SagaState::Completed), "as its row tells");
+    assert_eq!(host.at_rest("none", 1).await.unwrap_err().code(), "SAGA.NOT_FOUND");
+    world.shop.on(|call| (call.direction == Direction::Compensate).then_some(permanent("SHOP.NO")));
+    host.begin("two").await;
+    host.until_waiting("two", "approval").await;
+    let (stuck, _) = tokio::join!(host.at_rest("two", 30), host.act("two", SagaAct::Reject { step: None }));
+    assert_eq!(stuck.unwrap(), Some(SagaState::Failed), "stuck");
+}

@@ -1,6 +1,7 @@
 //! Calls without a lane: an instance is consumed by a call and comes back only if it may be used again.
 
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::sync::Arc;
 
 use futures::FutureExt;
@@ -40,8 +41,9 @@ pub(crate) async fn call_once(
     cpu.credit(context.limits.cpu_per_call);
     let answer = {
         let guest = &guest;
-        let call = cpu.charge(store.run_concurrent(async move |accessor| guest.run(accessor, info, work).await));
-        timeout_at(deadline, AssertUnwindSafe(call).catch_unwind()).await
+        // Pinned where it is made: it is large, and each wrapper would move it.
+        let call = pin!(store.run_concurrent(async move |accessor| guest.run(accessor, info, work).await));
+        timeout_at(deadline, AssertUnwindSafe(cpu.charge(call)).catch_unwind()).await
     };
     let crash = match answer {
         Ok(Ok(Ok(Ok(replied)))) => {

@@ -1,5 +1,6 @@
 //! Runs the calls of one participant: a permit, an instance, the call, and what follows for both.
 
+use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -109,14 +110,16 @@ impl Calls {
         let admitted = self.gate.lock().admit(Instant::now()).map_err(|fault| self.blocked(fault))?;
         let trial = Trial { calls: Arc::clone(self), admitted };
         let (calls, tenant) = (Arc::clone(self), tenant.to_owned());
-        let run = tokio::spawn(async move {
+        // What is large is boxed or pinned where it is made: whoever takes it over would move it.
+        let run = tokio::spawn(Box::pin(async move {
             let (_permit, _trial) = (permit, trial);
+            let run = pin!(calls.run(&tenant, work, deadline));
             tokio::select! {
                 biased;
-                result = calls.run(&tenant, work, deadline) => result,
+                result = run => result,
                 () = calls.abort.cancelled() => Err(unknown("PLUGIN.CLOSED", "it ended before the call did")),
             }
-        });
+        }));
         match run.await {
             Ok(result) => result,
             Err(_) => Err(unknown("PLUGIN.HOST_PANIC", "the call's task ended: see the host's log and report it")),
@@ -142,7 +145,11 @@ impl Calls {
 
     /// Runs a call that has its place. When this is dropped halfway, so is the instance.
     async fn run(&self, tenant: &str, work: Work, deadline: Instant) -> Result<Answer, StepError> {
-        let Held { instance, number, uses, .. } = self.instance(tenant, deadline).await?;
+        let taken = self.pool.lock().take(tenant);
+        let Held { instance, number, uses, .. } = match taken {
+            Taken::Warm(held) => held,
+            other => Box::pin(self.opened(other, deadline)).await?,
+        };
         let mut slot = Slot { calls: self, number: Some(number) };
         let Kept { live, counted } = instance;
         match call_once(live, &self.endpoint.context, work, deadline).await {
@@ -156,16 +163,17 @@ impl Calls {
                 } else {
                     self.pool.lock().give_back(held, Some(tenant), now)
                 };
-                self.end(back).await;
+                if back.is_some() {
+                    Box::pin(self.end(back)).await;
+                }
                 answer.map_err(|error| StepError::Retryable(error.fault))
             }
             Err(crash) => Err(StepError::Retryable(self.lost(crash))),
         }
     }
 
-    /// An instance for a call: warm, or opened within its deadline.
-    async fn instance(&self, tenant: &str, deadline: Instant) -> Result<Held<Kept>, StepError> {
-        let taken = self.pool.lock().take(tenant);
+    /// An instance for a call, opened within its deadline unless it is warm.
+    async fn opened(&self, taken: Taken<Kept>, deadline: Instant) -> Result<Held<Kept>, StepError> {
         let (number, other) = match taken {
             Taken::Warm(held) => return Ok(held),
             Taken::Fresh(number) => (number, None),

@@ -54,11 +54,15 @@ pub struct StartedOut {
     pub id: String,
     /// It was there: the same id with the same definition and input was sent before.
     pub duplicate: bool,
+    /// Its state when it was at rest or the time was over; only with `wait_ms`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state: Option<SagaStateOut>,
 }
 
-impl From<StartedSaga> for StartedOut {
-    fn from(started: StartedSaga) -> Self {
-        Self { id: started.id.to_string(), duplicate: started.duplicate }
+impl StartedOut {
+    /// With its state, if somebody waited for that.
+    pub fn new(started: StartedSaga, state: Option<SagaState>) -> Self {
+        Self { id: started.id.to_string(), duplicate: started.duplicate, state: state.map(SagaStateOut::from) }
     }
 }
 

@@ -1,6 +1,7 @@
 //! `/v1/sagas`: start, look, signal, reply. What operators do is in [`super::saga_acts`].
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
@@ -12,6 +13,7 @@ use waybill_core::port::saga::{ActedBy, SagaService, StepReply};
 use waybill_core::saga::error::SagaError;
 use waybill_core::saga::id::SagaId;
 use waybill_core::saga::json::Json;
+use waybill_core::saga::state::SagaState;
 
 use super::ok;
 use super::query::{Cursors, TenantQuery, page, query};
@@ -22,7 +24,7 @@ use crate::json::decode;
 use crate::json::out::List;
 use crate::json::saga_requests::{AnyJson, ReplyJson, StartSagaJson, name};
 use crate::json::sagas::{ActedOut, SagaOut, StartedOut};
-use crate::limits::SAGA_BODY_BYTES_MAX;
+use crate::limits::{SAGA_BODY_BYTES_MAX, SAGA_WAIT_MAX};
 use crate::once::{self, Execution, Reply};
 use crate::openapi::Problems;
 use crate::problem::Problem;
@@ -45,11 +47,16 @@ impl OneSaga {
     /// Reads whose saga is asked for. One of another tenant doesn't exist for the caller.
     pub(super) fn read(caller: Caller, id: &str, uri: &Uri) -> Result<Self, Problem> {
         let asked: TenantQuery = query(uri)?;
-        let tenant = caller.tenant_of(asked.tenant.as_deref(), "saga", id).map_err(|problem| {
+        Self::of(caller, id, asked.tenant.as_deref())
+    }
+
+    fn of(caller: Caller, id: &str, tenant: Option<&str>) -> Result<Self, Problem> {
+        let asked = tenant.is_some();
+        let tenant = caller.tenant_of(tenant, "saga", id).map_err(|problem| {
             if problem.code.status == 404 { SagaError::NotFound { id: id.to_owned() }.into() } else { problem }
         })?;
         let id = SagaId::new(id).map_err(|error| Problem::from(error).at("id"))?;
-        Ok(Self { caller, id, tenant, asked: asked.tenant.is_some() })
+        Ok(Self { caller, id, tenant, asked })
     }
 
     /// What was found or done; a miss says where it was looked for.
@@ -88,20 +95,60 @@ pub(crate) struct SagasQuery {
     limit: Option<usize>,
 }
 
+/// How long a caller waits.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct WaitQuery {
+    /// Answer when the saga is at rest (it has ended, is stuck or paused), or after so many milliseconds.
+    #[serde(default)]
+    #[param(minimum = 0, maximum = 20000)]
+    wait_ms: u64,
+}
+
+impl WaitQuery {
+    fn within(&self) -> Result<Duration, Problem> {
+        waited(self.wait_ms)
+    }
+}
+
+/// Which saga, and how long a caller waits for it.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct ShowQuery {
+    /// Tenant; the credential's only one, else `default`, if absent.
+    tenant: Option<String>,
+    /// Answer when the saga is at rest (it has ended, is stuck or paused), or after so many milliseconds.
+    #[serde(default)]
+    #[param(minimum = 0, maximum = 20000)]
+    wait_ms: u64,
+}
+
+fn waited(wait_ms: u64) -> Result<Duration, Problem> {
+    let (asked, max) = (Duration::from_millis(wait_ms), SAGA_WAIT_MAX);
+    if asked > max {
+        let detail = format!("wait_ms is {wait_ms}, it may be 0 to {}: ask again to wait longer", max.as_millis());
+        return Err(Problem::invalid(detail).at("wait_ms"));
+    }
+    Ok(asked)
+}
+
 /// Start a saga
 ///
-/// Answered when the start is durable; the steps run after that. The same id with the same definition and input again changes
-/// nothing.
-#[utoipa::path(post, path = "/v1/sagas", tag = "sagas", operation_id = "startSaga", params(once::KeyHeader),
+/// Answered when the start is durable; the steps run after that. With `wait_ms` it is answered when the saga is at rest, or after
+/// that time; `state` tells. The same id with the same definition and input again changes nothing.
+#[utoipa::path(post, path = "/v1/sagas", tag = "sagas", operation_id = "startSaga", params(once::KeyHeader, WaitQuery),
     request_body = StartSagaJson,
     responses(
         (status = 202, description = "Started; `location` is its address.", body = StartedOut, headers(("location" = String))),
-        (status = 200, description = "It was started before.", body = StartedOut, headers(("location" = String))),
+        (status = 200, description = "It was started before, or is at rest.", body = StartedOut, headers(("location" = String))),
         Problems,
     ),
     extensions(("x-waybill-permission" = json!("send"))))]
 pub(crate) async fn start(State(app): State<App>, caller: Caller, request: Request) -> Result<Response, Problem> {
     let trace = traceparent(request.headers());
+    let within = query::<WaitQuery>(request.uri())?.within()?;
     let key = once::asked(&app, request.headers(), request.method(), request.uri())?;
     let Received { bytes, media, share } = body::read(&app, request, SAGA_BODY_BYTES_MAX).await?;
     body::only_json(media)?;
@@ -115,15 +162,34 @@ pub(crate) async fn start(State(app): State<App>, caller: Caller, request: Reque
         let named = execution.filter(|_| start.id.is_none()).map(|execution| execution.id(0));
         let is_named = named.is_some();
         start.id = start.id.or(named);
-        let mut done = StartedOut::from(sagas.start(start).await?);
+        let started = sagas.start(start).await?;
         drop(share);
+        let state = state_within(&sagas, &tenant, &started.id, within).await?;
+        let is_over = state.is_some_and(SagaState::is_at_rest);
+        let mut done = StartedOut::new(started, state);
         // What was there under an id of the key itself is of an execution that crashed before it could answer.
         done.duplicate &= !is_named;
-        let status = if done.duplicate { StatusCode::OK } else { StatusCode::ACCEPTED };
+        let status = if done.duplicate || is_over { StatusCode::OK } else { StatusCode::ACCEPTED };
         let location = address(&tenant, &done.id)?;
         Ok(Reply::json(status, &done)?.at(location))
     })
     .await
+}
+
+/// Its state when it is at rest or the time is over; none if nobody waits.
+async fn state_within(
+    sagas: &Arc<dyn SagaService>,
+    tenant: &Tenant,
+    id: &SagaId,
+    within: Duration,
+) -> Result<Option<SagaState>, Problem> {
+    if within.is_zero() {
+        return Ok(None);
+    }
+    match sagas.at_rest(tenant, id, within).await? {
+        Some(state) => Ok(Some(state)),
+        None => Ok(Some(sagas.saga(tenant, id).await?.summary.state)),
+    }
 }
 
 /// Address of a saga; whatever isn't plain in its id is escaped.
@@ -166,7 +232,7 @@ pub(crate) async fn list(State(app): State<App>, caller: Caller, uri: Uri) -> Re
 /// Every step with state, attempts, times, errors, input and output, what it waits for and since when; sub-sagas below their steps;
 /// what happened, oldest first. The id of a sub-saga answers the saga that it is part of.
 #[utoipa::path(get, path = "/v1/sagas/{id}", tag = "sagas", operation_id = "showSaga",
-    params(("id" = String, Path, description = "Saga id."), TenantQuery),
+    params(("id" = String, Path, description = "Saga id."), ShowQuery),
     responses((status = 200, description = "The saga.", body = SagaOut), Problems),
     extensions(("x-waybill-permission" = json!("read"))))]
 pub(crate) async fn show(
@@ -175,8 +241,14 @@ pub(crate) async fn show(
     Path(id): Path<String>,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    let one = OneSaga::read(caller, &id, &uri)?;
-    let found = service(&app)?.saga(&one.tenant, &one.id).await;
+    let asked: ShowQuery = query(&uri)?;
+    let within = waited(asked.wait_ms)?;
+    let one = OneSaga::of(caller, &id, asked.tenant.as_deref())?;
+    let sagas = service(&app)?;
+    if !within.is_zero() {
+        one.found(sagas.at_rest(&one.tenant, &one.id, within).await)?;
+    }
+    let found = sagas.saga(&one.tenant, &one.id).await;
     ok(&SagaOut::from(one.found(found)?))
 }
 

@@ -1,6 +1,7 @@
 //! A saga service made of recordings.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::value::RawValue;
@@ -232,6 +233,13 @@ impl SagaService for Fake {
     async fn saga(&self, tenant: &Tenant, id: &SagaId) -> Served<SagaView> {
         self.acted("saga".into(), tenant, id)?;
         Ok(view(tenant, id))
+    }
+    async fn at_rest(&self, tenant: &Tenant, id: &SagaId, within: Duration) -> Served<Option<SagaState>> {
+        self.saga_told(format!("at_rest {tenant} {id} {within:?}"))?;
+        if id.as_str() == "gone" {
+            return Err(SagaError::NotFound { id: id.to_string() });
+        }
+        Ok((id.as_str() != "order-slow").then_some(SagaState::Completed))
     }
     async fn sagas(&self, filter: &SagaFilter, cursor: Option<&str>, limit: usize) -> Served<Page<SagaSummary>> {
         let tenant = filter.tenant.as_ref().map_or("*", |glob| glob.exact().unwrap_or("a pattern"));

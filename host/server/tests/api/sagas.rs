@@ -125,6 +125,23 @@ async fn a_saga_starts_and_a_repeat_is_told_apart() {
 }
 
 #[tokio::test]
+async fn a_caller_may_wait_until_a_saga_is_at_rest() {
+    let api = Api::open();
+    let start = |id: &str| format!("{{\"definition\":\"order\",\"id\":\"{id}\"}}");
+    let over = api.post(&format!("{S}?wait_ms=20000"), start("order-17")).await;
+    assert_eq!((over.status.as_u16(), &over.json()["state"]), (200, &json!("completed")));
+    let slow = api.post(&format!("{S}?wait_ms=1"), start("order-slow")).await;
+    assert_eq!((slow.status.as_u16(), &slow.json()["state"]), (202, &json!("paused")));
+    assert_eq!(api.get(&format!("{S}/order-17?wait_ms=10")).await.status, 200);
+    assert_eq!(api.get(&format!("{S}/gone?wait_ms=10")).await.problem(), (404, "SAGA.NOT_FOUND".into()));
+    for path in [format!("{S}/order-17?wait_ms=20001"), format!("{S}/order-17?wait_ms=-1")] {
+        assert_eq!(api.get(&path).await.problem().0, 400, "{path}");
+    }
+    assert_eq!(api.post(&format!("{S}?wait_ms=20001"), start("x")).await.problem().0, 400);
+    assert!(!api.fake.calls().iter().any(|call| call.contains("\"x\"")), "refused before anything is started");
+}
+
+#[tokio::test]
 async fn a_saga_shows_its_steps_and_sub_sagas() {
     let api = Api::open();
     let saga = api.get("/v1/sagas/order-17~pay?tenant=acme").await.json();

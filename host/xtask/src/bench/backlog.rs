@@ -102,7 +102,7 @@ async fn fill(base: &str, ready: u64, topic: impl Fn(u64) -> String) -> Result<(
         // In parts, so that the requests of a million messages don't lie in memory at once.
         for from in (0..count).step_by(100_000) {
             let bodies = batches(&plan, from, count.min(from + 100_000), BATCH);
-            send(base, "/v1/messages", bodies, CLIENTS).await?;
+            send(base, "/v1/messages", bodies, CLIENTS, None).await?;
         }
     }
     Ok(())

@@ -123,7 +123,7 @@ pub async fn through(bench: &Bench, messages: u64) -> Result<Figure> {
     let bodies = batches(&Plan::new(format!("bus:{DESTINATION}")), 0, messages, BATCH);
     host.mark()?;
     let began = Instant::now();
-    let sent = send(host.api.base(), "/v1/messages", bodies, CLIENTS).await?;
+    let sent = send(host.api.base(), "/v1/messages", bodies, CLIENTS, None).await?;
     host.drained().await?;
     let figure = host.used(Figure::of_rate(messages, began.elapsed()).with_times(sent))?;
     server.check(messages).await?;

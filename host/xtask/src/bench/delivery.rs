@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
@@ -38,7 +38,7 @@ async fn through(bench: &Bench, messages: u64, size: u64, clients: usize) -> Res
     let bodies = batches(&Plan::new(sink.url("orders")), 0, messages, size);
     host.mark()?;
     let began = Instant::now();
-    let sent = send(host.api.base(), "/v1/messages", bodies, clients).await?;
+    let sent = send(host.api.base(), "/v1/messages", bodies, clients, None).await?;
     all_arrived(sink.wait_for(messages, PATIENCE).await, sink.arrived(), messages)?;
     host.drained().await?;
     let figure = host.used(Figure::of_rate(messages, began.elapsed()).with_times(sent))?;
@@ -46,8 +46,14 @@ async fn through(bench: &Bench, messages: u64, size: u64, clients: usize) -> Res
     Ok(figure)
 }
 
-/// Sends all of them over so many connections; answers the time of each request.
-pub async fn send(base: &str, path: &'static str, bodies: Vec<Bytes>, clients: usize) -> Result<Vec<Duration>> {
+/// Sends all of them over so many connections; answers the time of each request. Every answer has to hold `wanted`.
+pub async fn send(
+    base: &str,
+    path: &'static str,
+    bodies: Vec<Bytes>,
+    clients: usize,
+    wanted: Option<&'static str>,
+) -> Result<Vec<Duration>> {
     let count = bodies.len();
     let queue = Arc::new(Mutex::new(bodies.into_iter()));
     let mut tasks = JoinSet::new();
@@ -60,8 +66,13 @@ pub async fn send(base: &str, path: &'static str, bodies: Vec<Bytes>, clients: u
                 let next = queue.lock().next();
                 let Some(body) = next else { return anyhow::Ok(times) };
                 let began = Instant::now();
-                client.post(path, body).await?;
+                let answer = client.post(path, body).await?;
                 times.push(began.elapsed());
+                if let Some(wanted) = wanted
+                    && !std::str::from_utf8(&answer).is_ok_and(|answer| answer.contains(wanted))
+                {
+                    bail!("POST {path} answered {}", String::from_utf8_lossy(&answer));
+                }
             }
         });
     }

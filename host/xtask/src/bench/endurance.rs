@@ -60,7 +60,7 @@ pub async fn run(bench: &Bench, messages: u64) -> Result<Endurance> {
         let (began, mut times) = (Instant::now(), Vec::new());
         for part in (from..to).step_by(100_000) {
             let bodies = batches(&Plan::new("bus:orders"), part, to.min(part + 100_000), BATCH);
-            times.extend(send(host.api.base(), "/v1/messages", bodies, CLIENTS).await?);
+            times.extend(send(host.api.base(), "/v1/messages", bodies, CLIENTS, None).await?);
         }
         host.drained().await?;
         let figure = host.used(Figure::of_rate(to - from, began.elapsed()).with_times(times))?;
@@ -83,7 +83,7 @@ pub async fn run(bench: &Bench, messages: u64) -> Result<Endurance> {
 /// An external worker's view: some messages of its own topic, claimed one at a time and settled.
 async fn claims(host: &Measured) -> Result<Vec<Duration>> {
     let bodies = batches(&Plan::new("bus:work.item"), 0, CLAIMS, 1_000);
-    send(host.api.base(), "/v1/messages", bodies, 1).await?;
+    send(host.api.base(), "/v1/messages", bodies, 1, None).await?;
     let mut client = Client::connect(host.api.base()).await?;
     let (mut times, mut left) = (Vec::new(), CLAIMS);
     while left > 0 {

@@ -45,8 +45,6 @@ pub struct Figure {
     pub p99_ms: Option<f64>,
     /// From the start of the process until it is ready, milliseconds.
     pub ready_ms: Option<f64>,
-    /// Under way at once, on average.
-    pub at_once: Option<f64>,
 }
 
 impl Figure {
@@ -82,7 +80,6 @@ impl Figure {
             p50_ms: of(|run| run.p50_ms),
             p99_ms: of(|run| run.p99_ms),
             ready_ms: of(|run| run.ready_ms),
-            at_once: of(|run| run.at_once),
         }
     }
 }
@@ -95,7 +92,6 @@ impl fmt::Display for Figure {
             self.resident_peak_mib.map(|mib| format!("{mib:.0} MiB")),
             self.p50_ms.zip(self.p99_ms).map(|(half, most)| format!("p50 {half:.2} ms, p99 {most:.2} ms")),
             self.ready_ms.map(|ready| format!("ready in {ready:.0} ms")),
-            self.at_once.map(|count| format!("{count:.0} at once")),
         ];
         f.write_str(&parts.into_iter().flatten().collect::<Vec<_>>().join(", "))
     }

@@ -1,7 +1,6 @@
 //! W2 and W2f: sagas of three steps that do nothing, 64 of them under way at once.
 //!
-//! A client starts its next saga as soon as the start of the one before is durable; a saga then still takes some commits to its
-//! end. So how many clients keep 64 under way is found out in the warm-up, and how many were is measured and told.
+//! 64 clients start a saga each, wait for its end in the same request, and start the next.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -19,26 +18,14 @@ use super::host::Measured;
 use crate::cargo::{Repository, run};
 use crate::setup;
 
-/// Sagas under way at once.
-const AT_ONCE: f64 = 64.0;
-/// Clients of the warm-up.
-const CLIENTS: usize = 16;
-/// Most clients.
-const CLIENTS_MAX: f64 = 256.0;
+/// Sagas under way at once, one a client.
+const CLIENTS: usize = 64;
 /// Bytes of an input, about.
 const INPUT: usize = 300;
 /// Sagas before those that count.
 const WARM_UP: u64 = 4_000;
-/// Between two looks at what is under way; a look costs the host some time too.
-const LOOK: Duration = Duration::from_millis(100);
-/// The same in the warm-up.
-const WARM_UP_LOOK: Duration = Duration::from_millis(20);
-/// Between two looks at the end, when nothing more is started.
-const LAST_LOOK: Duration = Duration::from_millis(10);
-/// A host in which nothing moves for this long is stuck.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// Sagas in memory.
-const RUNNING: &str = "tx_saga_running";
+/// A start that is answered when the saga has ended.
+const START: &str = "/v1/sagas?wait_ms=20000";
 
 /// What a workload's sagas do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,9 +47,9 @@ impl Kind {
         }
     }
 
-    /// What counts those that ended as they had to.
-    fn counter(self) -> &'static str {
-        if self == Self::Back { "tx_saga_compensated_total" } else { "tx_saga_completed_total" }
+    /// How its sagas end.
+    fn end(self) -> &'static str {
+        if self == Self::Back { "\"state\":\"cancelled\"" } else { "\"state\":\"completed\"" }
     }
 
     fn definition(self, sink: &str) -> Value {
@@ -83,81 +70,24 @@ pub async fn sagas(bench: &Bench, kind: Kind, count: u64) -> Result<Figure> {
     config.insert("plugin".into(), bench.idle.display().to_string().into());
     let mut host = Measured::start(bench, &format!("[participant.idle]\n{config}")).await?;
     define(&host.api, &kind.definition(&sink.url("step"))).await?;
-    let (_, seen) = start(&host.api, bodies(kind, WARM_UP), CLIENTS, WARM_UP_LOOK).await?;
-    drained(&host.api).await?;
-    let clients = (CLIENTS as f64 * AT_ONCE / seen.max(1.0)).round().clamp(1.0, CLIENTS_MAX) as usize;
-    let before = ended(&host.api, kind).await?;
+    through(host.api.base(), kind, WARM_UP).await?;
 
     host.mark()?;
     let began = Instant::now();
-    let (sent, seen) = start(&host.api, bodies(kind, count), clients, LOOK).await?;
-    drained(&host.api).await?;
-    let figure = host.used(Figure::of_rate(count, began.elapsed()).with_times(sent))?;
-    let done = ended(&host.api, kind).await? - before;
-    if done != count as f64 {
-        bail!("{} grew by {done}, and {count} sagas were started", kind.counter());
-    }
+    let times = through(host.api.base(), kind, count).await?;
+    let figure = host.used(Figure::of_rate(count, began.elapsed()).with_times(times))?;
     host.end().await?;
-    Ok(Figure { at_once: Some(seen), ..figure })
+    Ok(figure)
 }
 
-/// Starts sagas from so many clients; answers the time of each start, and how many sagas were under way on average.
-async fn start(api: &Api, bodies: Vec<Bytes>, clients: usize, every: Duration) -> Result<(Vec<Duration>, f64)> {
-    let mut seen = Vec::new();
-    let sent = tokio::select! {
-        sent = send(api.base(), "/v1/sagas", bodies, clients) => sent?,
-        failed = look(api, every, &mut seen) => return Err(failed),
-    };
-    Ok((sent, seen.iter().sum::<f64>() / seen.len().max(1) as f64))
-}
-
-/// Notes how many are under way, until it is dropped or fails.
-async fn look(api: &Api, every: Duration, seen: &mut Vec<f64>) -> anyhow::Error {
-    loop {
-        tokio::time::sleep(every).await;
-        match metric(api, RUNNING).await {
-            Ok(running) => seen.push(running),
-            Err(error) => return error,
-        }
+/// Runs so many sagas to their end; answers how long each took.
+async fn through(base: &str, kind: Kind, count: u64) -> Result<Vec<Duration>> {
+    let bodies = bodies(kind, count);
+    let (wanted, sent) = (bodies.len(), send(base, START, bodies, CLIENTS, Some(kind.end())).await?);
+    if sent.len() != wanted {
+        bail!("{} of {wanted} sagas ended", sent.len());
     }
-}
-
-/// Waits until none is under way.
-async fn drained(api: &Api) -> Result<()> {
-    let (mut seen, mut moved) = (f64::MAX, Instant::now());
-    loop {
-        let left = metric(api, RUNNING).await?;
-        if left == 0.0 {
-            return Ok(());
-        }
-        if left != seen {
-            (seen, moved) = (left, Instant::now());
-        } else if moved.elapsed() > PATIENCE {
-            bail!("{left} sagas are under way and none has ended for {} s", PATIENCE.as_secs());
-        }
-        tokio::time::sleep(LAST_LOOK).await;
-    }
-}
-
-/// How many ended as they had to.
-async fn ended(api: &Api, kind: Kind) -> Result<f64> {
-    metric(api, kind.counter()).await
-}
-
-/// The sum of a metric over its labels; 0 before it is counted first.
-async fn metric(api: &Api, name: &str) -> Result<f64> {
-    let page: Value = api.read("/metrics", &[]).await?;
-    sum(page.as_str().context("/metrics is no text")?, name)
-}
-
-fn sum(page: &str, name: &str) -> Result<f64> {
-    let mut sum = 0.0;
-    for line in page.lines() {
-        let Some(rest) = line.strip_prefix(name).filter(|rest| rest.starts_with(['{', ' '])) else { continue };
-        let value = rest.rsplit(' ').next().unwrap_or_default();
-        sum += value.parse::<f64>().with_context(|| format!("reading the metric in {line:?}"))?;
-    }
-    Ok(sum)
+    Ok(sent)
 }
 
 async fn define(api: &Api, definition: &Value) -> Result<()> {
@@ -190,15 +120,6 @@ pub fn idle(repository: &Repository) -> Result<PathBuf> {
 mod tests {
     #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
     use super::*;
-
-    #[test]
-    fn a_metric_is_summed_over_its_labels() {
-        let page = "# HELP a_total x\n# TYPE a_total counter\na_total{b=\"c d\"} 2\na_total{b=\"e\"} 3\na_total_other 7\nrunning 4\n";
-        assert_eq!(sum(page, "a_total").unwrap(), 5.0);
-        assert_eq!(sum(page, "running").unwrap(), 4.0);
-        assert_eq!(sum(page, "none").unwrap(), 0.0);
-        assert!(sum("a x", "a").is_err());
-    }
 
     #[test]
     fn each_workload_has_three_steps_and_a_body_of_the_size_asked_for() {

@@ -37,6 +37,10 @@ impl Batch {
         self.entries.get_mut(index)
     }
 
+    pub fn has(&self, slot: u64) -> bool {
+        self.index.contains_key(&slot)
+    }
+
     /// The entry of a tree, made if there is none.
     pub fn entry(&mut self, slot: u64, from: u32) -> &mut Entry {
         let index = *self.index.entry(slot).or_insert_with(|| {

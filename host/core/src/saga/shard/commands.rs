@@ -131,6 +131,8 @@ pub enum SagaEffect {
         key: SagaKey,
         /// Its state.
         state: SagaState,
+        /// All that led to the state is committed.
+        settled: bool,
         /// It, as it is now: it may be ahead of the events. To be dropped soon: a tree that is held elsewhere is copied when it
         /// moves.
         tree: Arc<Tree>,

@@ -8,13 +8,22 @@ use crate::saga::definition::DefinitionSet;
 use crate::saga::filter::SagaFilter;
 use crate::saga::id::SagaKey;
 use crate::saga::records::SagaSummary;
-use crate::saga::state::Tree;
+use crate::saga::state::{SagaState, Tree};
 
 impl SagaShard {
     /// A tree in memory, by the id of its root or of a sub-saga, as it is now: it may be ahead of the store.
     pub fn tree(&self, key: &SagaKey) -> Option<(Arc<Tree>, Arc<DefinitionSet>)> {
         let running = self.running.get(self.slots.get(&key.root())?)?;
         Some((Arc::clone(&running.tree), Arc::clone(&running.definitions)))
+    }
+
+    /// State of a tree in memory, by the id of its root or of a sub-saga; `None` inside when it is ahead of the store.
+    pub fn committed_state(&self, key: &SagaKey) -> Option<Option<SagaState>> {
+        let slot = self.slots.get(&key.root())?;
+        let is_out = self.flight.as_ref().is_some_and(|flight| flight.batch.has(*slot));
+        let is_ahead = is_out || self.waiting.has(*slot);
+        let running = self.running.get(slot)?;
+        Some((!is_ahead).then(|| running.tree.state()))
     }
 
     /// Those in memory that match, newest start first. Looks at all.

@@ -98,7 +98,8 @@ impl SagaShard {
                 .extend(entry.replies.into_iter().map(|(ticket, result)| SagaEffect::Reply { ticket, result }));
             let Some(running) = self.running.get(&entry.slot) else { continue };
             let (tree, definitions) = (Arc::clone(&running.tree), Arc::clone(&running.definitions));
-            self.released.push(SagaEffect::Moved { key, state, tree, definitions, events: entry.events });
+            let settled = self.waiting.get(entry.slot).is_none();
+            self.released.push(SagaEffect::Moved { key, state, settled, tree, definitions, events: entry.events });
             if ended
                 && let Some(running) = self.remove(entry.slot)
                 && running.tree.started.caller_id

@@ -1,5 +1,6 @@
 //! One call, from its holds to its answer.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,7 +48,7 @@ pub(super) async fn make(calls: &Calls, call: &Call, origin: &Origin, time: Dura
         other => Word::host(StepError::Permanent(Fault::new("UNKNOWN.INTERNAL", format!("{other} isn't called")))),
     };
     let backoff = match &result {
-        Err(StepError::Retryable(fault)) => policy::decide(context, call, fault).await,
+        Err(StepError::Retryable(fault)) => Box::pin(policy::decide(context, call, fault)).await,
         _ => None,
     };
     let result = match result.and_then(|done| outgoing::taken(context, call, done)) {
@@ -68,7 +69,7 @@ async fn of_http(calls: &Calls, call: &Call, url: &Arc<str>, time: Duration) -> 
         let step = http::step(call, url, time, calls.context.config.sagas.limits.output_bytes_max);
         Word { result: client.post(step).await, by: None }
     };
-    held(calls, target, None, post).await
+    held(calls, target, None, pin!(post)).await
 }
 
 async fn of_participant(calls: &Calls, call: &Call, address: &StepAddress, time: Duration) -> Word {
@@ -91,7 +92,7 @@ async fn of_participant(calls: &Calls, call: &Call, address: &StepAddress, time:
             }
         }
     };
-    held(calls, target, Some(whole), work).await
+    held(calls, target, Some(whole), pin!(work)).await
 }
 
 /// Calls unless the target, or the whole that it is a part of, is held; and learns from the answer.

@@ -17,6 +17,7 @@ mod policy;
 mod queue;
 
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -153,23 +154,29 @@ impl Calls {
         loop {
             let Some(job) = self.queue.lock().queue.next() else { return };
             let calls = Arc::clone(self);
-            tokio::spawn(async move { calls.run(job).await });
+            tokio::spawn(Box::pin(async move { calls.run(job).await }));
         }
     }
 
     async fn run(self: Arc<Self>, job: Job) {
         let time = job.call.timeout.saturating_sub(job.since.elapsed()).max(Duration::from_millis(1));
-        let work = make::make(&self, &job.call, &job.origin, time);
-        let work = tokio::time::timeout(time + GIVE_UP_AFTER, AssertUnwindSafe(work).catch_unwind());
-        let answer = match work.await {
-            Ok(Ok(answer)) => answer,
-            Ok(Err(_panic)) => unknown("UNKNOWN.INTERNAL", "the call's task failed; the log tells more"),
-            Err(_late) => unknown("SAGA.TIMEOUT", "no answer came in the step's time, and the call was given up"),
-        };
+        let answer = self.answer(&job, time).await;
         let tenant = job.tenant.clone();
         job.answer(answer);
         self.queue.lock().queue.ended(&tenant);
         self.start();
+    }
+
+    /// What comes of a call, whatever happens to it.
+    async fn answer(&self, job: &Job, time: Duration) -> Answer {
+        // Pinned where it is made: it is large, and each wrapper would move it.
+        let work = pin!(make::make(self, &job.call, &job.origin, time));
+        let work = AssertUnwindSafe(work).catch_unwind();
+        match tokio::time::timeout(time + GIVE_UP_AFTER, work).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_panic)) => unknown("UNKNOWN.INTERNAL", "the call's task failed; the log tells more"),
+            Err(_late) => unknown("SAGA.TIMEOUT", "no answer came in the step's time, and the call was given up"),
+        }
     }
 }
 

@@ -1,16 +1,21 @@
 //! One saga: as it is in memory, else as its row tells.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use tokio::time::{Instant, sleep, timeout_at};
 use waybill_core::ids::Tenant;
 use waybill_core::port::store::StoreError;
 use waybill_core::saga::definition::DefinitionSet;
 use waybill_core::saga::error::SagaError;
 use waybill_core::saga::id::{DefinitionHash, SagaId, SagaKey};
-use waybill_core::saga::state::Tree;
+use waybill_core::saga::state::{SagaState, Tree};
 use waybill_core::saga::view::SagaView;
 
 use super::Sagas;
+
+/// A saga that another host runs is looked at this often by those who wait for it.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// A tree and the definitions that it runs on.
 pub(super) type Known = (Arc<Tree>, Arc<DefinitionSet>);
@@ -27,6 +32,29 @@ impl Sagas {
         let row = self.store().saga(shard.shard, &key.root()).await?.ok_or_else(missing)?;
         let definitions = self.definitions_of(&row.tree).await?;
         has((Arc::clone(&row.tree), definitions), key)
+    }
+
+    /// The state of a tree as soon as it is durably at rest; none if that takes longer than `within`.
+    pub(super) async fn rests(&self, key: &SagaKey, within: Duration) -> Result<Option<SagaState>, SagaError> {
+        let until = Instant::now() + within;
+        loop {
+            let shard = self.shard(key)?;
+            match timeout_at(until, shard.at_rest(key.root())).await {
+                Ok(Some(state)) => return Ok(Some(state)),
+                Ok(None) => {}
+                Err(_late) => return Ok(None),
+            }
+            let missing = || SagaError::NotFound { id: key.id.to_string() };
+            let row = self.store().saga(shard.shard, &key.root()).await?.ok_or_else(missing)?;
+            let state = row.tree.state();
+            if state.is_at_rest() {
+                return Ok(Some(state));
+            }
+            if Instant::now() + LOOK_EVERY >= until {
+                return Ok(None);
+            }
+            sleep(LOOK_EVERY).await;
+        }
     }
 
     async fn definitions_of(&self, tree: &Tree) -> Result<Arc<DefinitionSet>, SagaError> {

@@ -37,6 +37,7 @@ use waybill_core::saga::filter::SagaFilter;
 use waybill_core::saga::id::{SagaId, SagaKey};
 use waybill_core::saga::json::Json;
 use waybill_core::saga::records::{SagaSummary, StoredDefinition};
+use waybill_core::saga::state::SagaState;
 use waybill_core::saga::view::{DefinitionView, SagaView};
 use waybill_core::time::UnixMillis;
 
@@ -171,6 +172,9 @@ impl SagaService for Sagas {
     }
     async fn saga(&self, tenant: &Tenant, id: &SagaId) -> Result<SagaView, SagaError> {
         self.show_saga(tenant, id).await
+    }
+    async fn at_rest(&self, tenant: &Tenant, id: &SagaId, within: Duration) -> Result<Option<SagaState>, SagaError> {
+        self.rests(&SagaKey { tenant: tenant.clone(), id: id.clone() }, within).await
     }
     async fn sagas(
         &self,

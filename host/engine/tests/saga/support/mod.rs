@@ -180,6 +180,10 @@ impl Host {
         self.view(id).await.summary.state
     }
 
+    pub async fn at_rest(&self, id: &str, within: u64) -> Result<Option<SagaState>, SagaError> {
+        self.sagas.at_rest(&tenant("default"), &SagaId::new(id).unwrap(), seconds(within)).await
+    }
+
     pub async fn step(&self, id: &str, name: &str) -> StepView {
         self.view(id).await.saga.steps.into_iter().find(|step| *step.name == *name).unwrap()
     }
