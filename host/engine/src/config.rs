@@ -18,6 +18,7 @@ use waybill_core::port::store::OwnerStore;
 use waybill_core::port::transact::TransactStore;
 use waybill_core::port::transport::Transport;
 use waybill_core::route::Routes;
+use waybill_core::saga::definition::default_retry;
 use waybill_core::saga::limits::SagaLimits;
 
 use crate::participants::Participants;
@@ -61,6 +62,8 @@ pub struct SagaConfig {
     pub calls_per_tenant_max: usize,
     /// How long ended sagas are kept.
     pub keep_done: Duration,
+    /// Retries of steps whose definitions don't say, for sagas that begin: those that run keep what they began with.
+    pub default_retry: RetryPolicy,
     /// Components that decide about a step's retries, by the name of their plugin. That of the outbox counts too.
     pub policies: BTreeMap<String, Arc<dyn BackoffPolicy>>,
     /// What `fn:` steps are called through.
@@ -77,6 +80,7 @@ impl Default for SagaConfig {
             calls_max: 256,
             calls_per_tenant_max: 128,
             keep_done: Duration::from_secs(7 * 24 * 3600),
+            default_retry: default_retry(),
             policies: BTreeMap::new(),
             participants: Arc::default(),
             http: None,

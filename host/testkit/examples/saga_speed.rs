@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use waybill_core::ids::{ShardId, Tenant};
 use waybill_core::port::saga::DefinitionFormat;
 use waybill_core::saga::call::{Answer, CallRef};
-use waybill_core::saga::definition::{DefinitionSet, parse};
+use waybill_core::saga::definition::{DefinitionSet, default_retry, parse};
 use waybill_core::saga::id::{SagaId, SagaKey};
 use waybill_core::saga::json::Json;
 use waybill_core::saga::limits::SagaLimits;
@@ -48,6 +48,7 @@ fn start(number: u64, definitions: &Arc<DefinitionSet>) -> SagaCommand {
         correlation_id: None,
         traceparent: None,
         plugins: Vec::new(),
+        default_retry: default_retry(),
         actor: None,
     }))
 }

@@ -130,6 +130,7 @@ fn sagas(config: &Config, participants: &Arc<Participants>, store: &Arc<SurrealS
         calls_max: settings.max_calls,
         calls_per_tenant_max: settings.max_calls_per_tenant,
         keep_done: settings.keep_done,
+        default_retry: settings.default_retry,
         participants: Arc::clone(participants),
         http: Some(Arc::new(http)),
         ..SagaConfig::default()

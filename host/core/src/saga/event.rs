@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::id::{DefinitionRef, SagaId};
 use super::json::Json;
+use crate::backoff::RetryPolicy;
 use crate::message::Headers;
 use crate::port::transport::PluginIdentity;
 use crate::time::UnixMillis;
@@ -103,6 +104,8 @@ pub struct Started {
     pub traceparent: Option<Arc<str>>,
     /// Participants that its steps name, with the plugin that served each at the start.
     pub plugins: Vec<(Arc<str>, PluginIdentity)>,
+    /// Retries of its steps, and of those of its sub-sagas, where their definitions don't say: as configured at the start.
+    pub default_retry: RetryPolicy,
 }
 
 /// How a saga ended.

@@ -1,5 +1,6 @@
 //! Crashes, takeover, drain.
 
+use waybill_core::backoff::RetryPolicy;
 use waybill_core::port::saga::SagaAct;
 use waybill_core::saga::state::SagaState;
 
@@ -37,6 +38,24 @@ async fn what_waits_is_there_after_a_restart_with_its_timers() {
     let view = host.until("two", SagaState::Cancelled).await;
     assert_eq!(view.summary.code.as_deref(), Some("SAGA.TIMEOUT"));
     assert_eq!(world.shop.names(), ["a", "a", "-a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_configured_retries_count_for_sagas_that_begin_and_those_that_run_keep_theirs() {
+    let world = World::new();
+    world.shop.on(|_| Some(retryable("SHOP.BUSY")));
+    let configured =
+        |max_attempts, base_ms| RetryPolicy { max_attempts, base_ms, jitter: 0.0, ..RetryPolicy::default() };
+    let host = world.start_with(|config| config.sagas.default_retry = configured(2, 60_000)).await;
+    host.run("[[steps]]\nname = \"a\"\naction = \"fn:shop/a\"\n").await;
+    host.until_waiting("one", "retry").await;
+    host.crash().await;
+    let host = world.start_with(|config| config.sagas.default_retry = configured(4, 60_000)).await;
+    host.begin("two").await;
+    host.until("one", SagaState::Cancelled).await;
+    host.until("two", SagaState::Cancelled).await;
+    let attempts = |saga: &str| world.shop.calls().iter().filter(|call| call.saga == saga).count();
+    assert_eq!((attempts("one"), attempts("two")), (2, 4));
 }
 
 #[tokio::test(start_paused = true)]

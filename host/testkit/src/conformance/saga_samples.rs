@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use waybill_core::outbox::records::DeadState;
 use waybill_core::port::transport::PluginIdentity;
+use waybill_core::saga::definition::default_retry;
 use waybill_core::saga::event::{End, Event, Failure, PauseCause, Started, Wait, Way, What};
 use waybill_core::saga::id::{DefinitionHash, DefinitionRef, SagaId, SagaKey};
 use waybill_core::saga::json::Json;
@@ -72,6 +73,7 @@ fn started(input: Json) -> Started {
         correlation_id: None,
         traceparent: None,
         plugins: vec![("orders".into(), identity())],
+        default_retry: default_retry(),
     }
 }
 

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use waybill_core::backoff::RetryPolicy;
 use waybill_core::ids::ShardId;
 use waybill_core::outbox::filter::Filter;
 use waybill_core::outbox::records::DeadState;
 use waybill_core::port::saga_store::{Acquired, DefinitionPut, SagaTable};
 use waybill_core::port::store::StoreError;
 use waybill_core::port::transact::DoorGroup;
+use waybill_core::saga::definition::default_retry;
 use waybill_core::saga::event::{Event, Failure, Started, Wait, Way, What};
 use waybill_core::saga::filter::SagaFilter;
 use waybill_core::saga::id::{DefinitionHash, DefinitionRef, SagaId, SagaKey};
@@ -45,6 +47,7 @@ fn events(ms: u64) -> Vec<Event> {
         correlation_id: None,
         traceparent: None,
         plugins: Vec::new(),
+        default_retry: RetryPolicy { max_attempts: 9, floor_ms: Some(5), ..default_retry() },
     };
     let failure = Failure { maybe_done: true, ..Failure::new("HTTP.503", "the answer was \"no\"") };
     let whats = [

@@ -7,7 +7,7 @@ use std::time::Duration;
 use waybill_core::ids::{ShardId, Tenant};
 use waybill_core::port::saga::{ActedBy, RetryMode, SagaAct};
 use waybill_core::port::saga_store::Acquired;
-use waybill_core::saga::definition::DefinitionSet;
+use waybill_core::saga::definition::{DefinitionSet, default_retry};
 use waybill_core::saga::id::{SagaId, SagaKey};
 use waybill_core::saga::json::Json;
 use waybill_core::saga::limits::SagaLimits;
@@ -224,6 +224,7 @@ impl World {
             correlation_id: None,
             traceparent: None,
             plugins: Vec::new(),
+            default_retry: default_retry(),
             actor: None,
         };
         let ticket = Ticket(self.nonce());

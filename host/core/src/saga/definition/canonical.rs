@@ -1,5 +1,6 @@
 //! The one form in which a definition is stored and hashed: JSON with sorted names and every default written out, so that
-//! another default in a later version changes no definition that exists.
+//! another default in a later version changes no definition that exists. Of retries only what was said is in it: the rest is
+//! the configuration's, and a definition's hash doesn't depend on that.
 
 use std::fmt::Write as _;
 use std::ops::Range;
@@ -49,25 +50,13 @@ fn millis(duration: Duration) -> u64 {
 }
 
 fn step(step: &Step) -> Value {
-    let retry = &step.retry;
-    let mut policy = json!({
-        "max_attempts": retry.max_attempts,
-        "base_ms": retry.base_ms,
-        "factor": retry.factor,
-        "jitter": retry.jitter,
-        "cap_ms": retry.cap_ms,
-    });
     let mut fields = json!({
         "name": &*step.name,
         "action": step.action.to_string(),
         "idempotent": step.idempotent,
     });
-    if let Value::Object(policy) = &mut policy {
-        policy.extend(retry.floor_ms.map(|floor| ("floor_ms".to_owned(), floor.into())));
-        policy.extend(step.retry_plugin.as_ref().map(|name| ("policy".to_owned(), name.to_string().into())));
-    }
     if let Value::Object(fields) = &mut fields {
-        fields.insert("retry".to_owned(), policy);
+        fields.extend(retry(step).map(|retry| ("retry".to_owned(), retry)));
         let texts = [
             ("compensation", step.compensation.as_ref().map(ToString::to_string)),
             ("concurrency_tag", step.concurrency_tag.as_ref().map(ToString::to_string)),
@@ -77,6 +66,23 @@ fn step(step: &Step) -> Value {
         fields.extend(step.input.as_ref().map(|input| ("input".to_owned(), input.source().clone())));
     }
     fields
+}
+
+/// What a step says about retries; none when it says nothing.
+fn retry(step: &Step) -> Option<Value> {
+    let retry = &step.retry;
+    let fields = [
+        ("max_attempts", retry.max_attempts.map(Value::from)),
+        ("base_ms", retry.base_ms.map(Value::from)),
+        ("factor", retry.factor.map(Value::from)),
+        ("jitter", retry.jitter.map(Value::from)),
+        ("cap_ms", retry.cap_ms.map(Value::from)),
+        ("floor_ms", retry.floor_ms.map(Value::from)),
+        ("policy", step.retry_plugin.as_ref().map(|name| name.to_string().into())),
+    ];
+    let said: Map<String, Value> =
+        fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect();
+    (!said.is_empty()).then_some(Value::Object(said))
 }
 
 /// Writes JSON with sorted names.

@@ -9,6 +9,7 @@ mod links;
 pub mod mapping;
 pub mod problem;
 mod reader;
+mod retry;
 #[cfg(test)]
 mod tests;
 pub mod uri;
@@ -17,13 +18,12 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use reader::default_retry;
+pub use retry::{Retry, default_retry};
 pub use uri::Action;
 
 use super::id::{DefinitionHash, DefinitionRef};
 use super::json::Json;
 use super::limits::DEFINITION_BYTES_MAX;
-use crate::backoff::RetryPolicy;
 use crate::port::saga::DefinitionFormat;
 use problem::{Position, Problem, Problems, Severity};
 
@@ -62,8 +62,8 @@ pub struct Step {
     pub idempotent: bool,
     /// Longest time of one attempt, of its action or its compensation. None only for a sub-saga without one.
     pub timeout: Option<Duration>,
-    /// Retries.
-    pub retry: RetryPolicy,
+    /// Retries, as far as the definition says.
+    pub retry: Retry,
     /// Component that decides about retries instead, by the name of its plugin.
     pub retry_plugin: Option<Arc<str>>,
     /// Neighbours with the same tag run together.

@@ -10,12 +10,10 @@ use super::document::{Entry, Node, Value};
 use super::mapping::Reading;
 use super::problem::{Position, Problem, Severity, nearest};
 use super::uri::Action;
-use super::{Parsed, Step, canonical};
-use crate::backoff::RetryPolicy;
+use super::{Parsed, Retry, Step, canonical};
 use crate::saga::id::is_name;
 use crate::saga::limits::{
-    ATTEMPTS_MAX, CALL_TIMEOUT_DEFAULT, REPLY_TIMEOUT_DEFAULT, RETRY_ATTEMPTS_DEFAULT, RETRY_BASE_DEFAULT,
-    RETRY_CAP_DEFAULT, RETRY_FACTOR_DEFAULT, RETRY_JITTER_DEFAULT, STEPS_MAX, TIMEOUT_MAX, TIMEOUT_MIN,
+    ATTEMPTS_MAX, CALL_TIMEOUT_DEFAULT, REPLY_TIMEOUT_DEFAULT, STEPS_MAX, TIMEOUT_MAX, TIMEOUT_MIN,
     WAIT_TIMEOUT_DEFAULT,
 };
 
@@ -267,30 +265,32 @@ impl Reader {
         }
     }
 
-    fn retry(&mut self, fields: &mut Fields<'_>) -> (RetryPolicy, Option<Arc<str>>) {
-        let mut policy = default_retry();
-        let Some(found) = self.find(fields, &["retry"]) else { return (policy, None) };
+    fn retry(&mut self, fields: &mut Fields<'_>) -> (Retry, Option<Arc<str>>) {
+        let Some(found) = self.find(fields, &["retry"]) else { return (Retry::default(), None) };
         let Value::Table(entries) = found.value else {
             self.wrong::<()>(&found, "a table");
-            return (policy, None);
+            return (Retry::default(), None);
         };
         let mut own = Fields { entries, path: found.path, at: found.at, known: Vec::new() };
         let longest = u64::try_from(TIMEOUT_MAX.as_millis()).unwrap_or(u64::MAX);
-        if let Some(attempts) = self.whole(&mut own, &["max_attempts"], 1, u64::from(ATTEMPTS_MAX)) {
-            policy.max_attempts = u32::try_from(attempts).unwrap_or(ATTEMPTS_MAX);
-        }
-        policy.base_ms = self.whole(&mut own, &["base_ms"], 0, longest).unwrap_or(policy.base_ms);
-        policy.factor = self.real(&mut own, &["factor"], 1.0, 100.0).unwrap_or(policy.factor);
-        policy.jitter = self.real(&mut own, &["jitter"], 0.0, 1.0).unwrap_or(policy.jitter);
-        policy.cap_ms = self.whole(&mut own, &["cap_ms"], 0, longest).unwrap_or(policy.cap_ms.max(policy.base_ms));
-        policy.floor_ms = self.whole(&mut own, &["floor_ms"], 0, longest);
+        let attempts = self.whole(&mut own, &["max_attempts"], 1, u64::from(ATTEMPTS_MAX));
+        let retry = Retry {
+            max_attempts: attempts.map(|attempts| u32::try_from(attempts).unwrap_or(ATTEMPTS_MAX)),
+            base_ms: self.whole(&mut own, &["base_ms"], 0, longest),
+            factor: self.real(&mut own, &["factor"], 1.0, 100.0),
+            jitter: self.real(&mut own, &["jitter"], 0.0, 1.0),
+            cap_ms: self.whole(&mut own, &["cap_ms"], 0, longest),
+            floor_ms: self.whole(&mut own, &["floor_ms"], 0, longest),
+        };
         let plugin = self.name(&mut own, &["policy"]);
-        if policy.cap_ms < policy.base_ms {
-            let what = format!("cap_ms ({}) is below base_ms ({})", policy.cap_ms, policy.base_ms);
+        if let (Some(base), Some(cap)) = (retry.base_ms, retry.cap_ms)
+            && cap < base
+        {
+            let what = format!("cap_ms ({cap}) is below base_ms ({base})");
             self.error(own.at, &own.path, what, "raise cap_ms or lower base_ms");
         }
         self.unknown(&own);
-        (policy, plugin)
+        (retry, plugin)
     }
 
     /// Steps that run together: neighbours with one tag.
@@ -364,18 +364,5 @@ fn default_timeout(action: &Action) -> Option<Duration> {
         Action::Bus(_) => Some(REPLY_TIMEOUT_DEFAULT),
         Action::Signal(_) | Action::Approval => Some(WAIT_TIMEOUT_DEFAULT),
         Action::Saga { .. } => None,
-    }
-}
-
-/// How a step is retried unless it says otherwise.
-pub fn default_retry() -> RetryPolicy {
-    let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
-    RetryPolicy {
-        max_attempts: RETRY_ATTEMPTS_DEFAULT,
-        base_ms: ms(RETRY_BASE_DEFAULT),
-        factor: RETRY_FACTOR_DEFAULT,
-        jitter: RETRY_JITTER_DEFAULT,
-        cap_ms: ms(RETRY_CAP_DEFAULT),
-        floor_ms: None,
     }
 }

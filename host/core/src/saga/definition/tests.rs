@@ -53,8 +53,23 @@ fn a_definition_says_the_same_in_toml_and_in_json() {
     assert_eq!(Definition::restore(&toml.definition.canonical).unwrap().hash, toml.definition.hash);
     assert_eq!(toml.definition.groups, [0..1, 1..3, 3..4]);
     let charge = &toml.definition.steps[1];
-    assert_eq!((charge.timeout, charge.retry.max_attempts), (Some(Duration::from_secs(5)), 3));
+    assert_eq!((charge.timeout, charge.retry.max_attempts), (Some(Duration::from_secs(5)), Some(3)));
+    assert_eq!((charge.retry.base_ms, charge.retry.cap_ms), (Some(10), None));
     assert!(!charge.idempotent && toml.definition.steps[0].idempotent);
+}
+
+#[test]
+fn the_stored_form_holds_of_retries_what_was_said_and_no_default() {
+    let canonical = |retry: &str| {
+        let text = format!("name = \"a\"\n[[steps]]\nname = \"x\"\naction = \"fn:x\"\n{retry}");
+        parse(&text, Toml).unwrap().definition.canonical.as_str().to_owned()
+    };
+    assert!(!canonical("").contains("retry"));
+    assert_eq!(canonical("retry = {}"), canonical(""));
+    let said = canonical("retry = { jitter = 0.0, max_attempts = 4, policy = \"calm\" }");
+    assert!(said.contains(r#""retry":{"jitter":0.0,"max_attempts":4,"policy":"calm"}"#), "{said}");
+    let wrong = "name = \"a\"\n[[steps]]\nname = \"x\"\naction = \"fn:x\"\nretry = { base_ms = 20, cap_ms = 10 }\n";
+    assert!(errors(wrong)[0].what.contains("below base_ms"));
 }
 
 #[test]

@@ -197,8 +197,9 @@ impl Machine<'_> {
             self.emit(saga, What::StepUnknown { step, way, attempt, failure });
             return self.pause(PauseCause::UnknownResult);
         }
-        let mut delay = defined.retry.delay(failures, self.turn.random);
-        let mut allowed = defined.retry.allowed(failures);
+        let policy = defined.retry.over(&self.tree.started.default_retry);
+        let mut delay = policy.delay(failures, self.turn.random);
+        let mut allowed = policy.allowed(failures);
         let mut failure = failure;
         let mut held = false;
         match backoff {

@@ -157,7 +157,7 @@ impl Machine<'_> {
             input,
             output: (way == Way::Compensate).then(|| record.output.clone()).flatten(),
             timeout,
-            retry: defined.retry,
+            retry: defined.retry.over(&self.tree.started.default_retry),
             retry_plugin: defined.retry_plugin.clone(),
             failures: record.failures,
             previous_delay: Duration::from_millis(record.delay_ms),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::SagaShard;
+use crate::backoff::RetryPolicy;
 use crate::ids::Tenant;
 use crate::message::Headers;
 use crate::port::participant::StepError;
@@ -49,6 +50,8 @@ pub struct NewSaga {
     pub traceparent: Option<Arc<str>>,
     /// Participants that it names, with who serves them.
     pub plugins: Vec<(Arc<str>, PluginIdentity)>,
+    /// Retries where the definitions don't say.
+    pub default_retry: RetryPolicy,
     /// Who starts it.
     pub actor: Option<Arc<str>>,
 }

@@ -145,6 +145,7 @@ fn first_event(new: &NewSaga, turn: Turn) -> Event {
         correlation_id: new.correlation_id.clone(),
         traceparent: new.traceparent.clone(),
         plugins: new.plugins.clone(),
+        default_retry: new.default_retry,
     };
     Event { at: turn.now, saga: 0, actor: new.actor.clone(), what: What::Started(Box::new(started)) }
 }

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{NewSaga, SagaCommand, SagaEffect, SagaReply, SagaShard, SagaShardConfig, Ticket};
+use crate::backoff::RetryPolicy;
 use crate::ids::{ShardId, Tenant};
 use crate::port::participant::StepError;
 use crate::port::saga::{ActedBy, DefinitionFormat, RetryMode, SagaAct, StepReply};
 use crate::port::transport::Fault;
 use crate::saga::call::{Answer, AnswerResult, Call};
-use crate::saga::definition::{DefinitionSet, parse};
+use crate::saga::definition::{DefinitionSet, default_retry, parse};
 use crate::saga::error::SagaError;
 use crate::saga::event::Way;
 use crate::saga::id::{SagaId, SagaKey};
@@ -26,6 +27,7 @@ const T0: UnixMillis = UnixMillis(1_800_000_000_000);
 struct Bench {
     shard: SagaShard,
     definitions: Arc<DefinitionSet>,
+    default_retry: RetryPolicy,
     now: UnixMillis,
     calls: Vec<Call>,
     replies: Vec<Result<SagaReply, SagaError>>,
@@ -39,7 +41,8 @@ fn bench(steps: &str) -> Bench {
     let config = SagaShardConfig { shard: ShardId(0), limits, rules: Rules::default() };
     let shard = SagaShard::restore(config, SagaTakeover::default(), |_| None, T0, 0.5).shard;
     let definitions = Arc::new(DefinitionSet::new(root, Vec::new()));
-    Bench { shard, definitions, now: T0, calls: Vec::new(), replies: Vec::new(), commits: Vec::new() }
+    let default_retry = default_retry();
+    Bench { shard, definitions, default_retry, now: T0, calls: Vec::new(), replies: Vec::new(), commits: Vec::new() }
 }
 
 fn step(name: &str, more: &str) -> String {
@@ -105,6 +108,7 @@ impl Bench {
             correlation_id: None,
             traceparent: None,
             plugins: Vec::new(),
+            default_retry: self.default_retry,
             actor: None,
         };
         self.submit(SagaCommand::Start(Box::new(new)))
@@ -174,6 +178,24 @@ fn approve() -> SagaAct {
 
 fn again() -> SagaAct {
     SagaAct::Retry { step: None, mode: RetryMode::Compensate }
+}
+
+#[test]
+fn what_a_step_does_not_say_about_retries_is_the_default_that_its_saga_began_with() {
+    let mut bench = bench(&step("a", "retry = { max_attempts = 3 }"));
+    bench.default_retry = RetryPolicy { max_attempts: 9, base_ms: 50, factor: 4.0, jitter: 0.0, ..default_retry() };
+    bench.start();
+    // Another default, as after a restart with another configuration: what runs keeps its own.
+    bench.default_retry = default_retry();
+    for (attempt, delay) in [(1, 50), (2, 200)] {
+        let call = bench.answer("a", retry());
+        assert_eq!((call.reference.attempt, call.retry.max_attempts, call.retry.base_ms), (attempt, 3, 50));
+        bench.wait(delay - 1);
+        assert!(bench.calls.is_empty(), "attempt {attempt} is repeated after {delay} ms");
+        bench.wait(1);
+    }
+    bench.answer("a", retry());
+    assert_eq!(bench.state(), SagaState::Cancelled);
 }
 
 #[test]

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use minicbor::{Decode, Encode};
+use waybill_core::backoff::RetryPolicy;
 use waybill_core::port::transport::PluginIdentity;
+use waybill_core::saga::definition::default_retry;
 use waybill_core::saga::event::Started;
 use waybill_core::saga::json::Json;
 use waybill_core::time::UnixMillis;
@@ -37,6 +39,40 @@ pub struct WireStarted<'b> {
     traceparent: Option<&'b str>,
     #[b(10)]
     plugins: Option<Vec<(&'b str, u32)>>,
+    /// None is the built-in one.
+    #[n(11)]
+    default_retry: Option<WireRetry>,
+}
+
+/// A retry policy as it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Encode, Decode)]
+struct WireRetry {
+    #[n(0)]
+    max_attempts: u32,
+    #[n(1)]
+    base_ms: u64,
+    #[n(2)]
+    factor: f64,
+    #[n(3)]
+    jitter: f64,
+    #[n(4)]
+    cap_ms: u64,
+    #[n(5)]
+    floor_ms: Option<u64>,
+}
+
+impl From<RetryPolicy> for WireRetry {
+    fn from(policy: RetryPolicy) -> Self {
+        let RetryPolicy { max_attempts, base_ms, factor, jitter, cap_ms, floor_ms } = policy;
+        Self { max_attempts, base_ms, factor, jitter, cap_ms, floor_ms }
+    }
+}
+
+impl From<WireRetry> for RetryPolicy {
+    fn from(wire: WireRetry) -> Self {
+        let WireRetry { max_attempts, base_ms, factor, jitter, cap_ms, floor_ms } = wire;
+        Self { max_attempts, base_ms, factor, jitter, cap_ms, floor_ms }
+    }
 }
 
 /// An empty list takes no room.
@@ -63,6 +99,7 @@ pub fn pack<'b>(started: &'b Started, packing: &mut Packing<'b>) -> WireStarted<
         correlation_id: started.correlation_id.as_deref(),
         traceparent: started.traceparent.as_deref(),
         plugins,
+        default_retry: (started.default_retry != default_retry()).then(|| started.default_retry.into()),
     }
 }
 
@@ -85,6 +122,7 @@ pub fn unpack(wire: WireStarted<'_>, unpacking: &Unpacking) -> Result<Started, C
         correlation_id: wire.correlation_id.map(Arc::from),
         traceparent: wire.traceparent.map(Arc::from),
         plugins: plugins.collect::<Result<_, CodecError>>()?,
+        default_retry: wire.default_retry.map_or_else(default_retry, RetryPolicy::from),
     })
 }
 
@@ -102,6 +140,7 @@ pub fn is_bare(bare: &Started, started: &Started) -> bool {
         correlation_id,
         traceparent,
         plugins,
+        default_retry,
     } = bare;
     input.as_str() == "null"
         && *definition == started.definition
@@ -114,6 +153,7 @@ pub fn is_bare(bare: &Started, started: &Started) -> bool {
         && *correlation_id == started.correlation_id
         && *traceparent == started.traceparent
         && *plugins == started.plugins
+        && *default_retry == started.default_retry
 }
 
 /// `started` without its input.
