@@ -68,8 +68,15 @@ pub const SAGA_METRICS: &Table = &[
     ("tx_saga_failed_total", "Sagas that ended failed, by tenant, definition and cause: killed, accepted or skipped."),
     ("tx_saga_stuck_total", "Times that a saga got stuck in a compensation, by tenant and definition."),
     ("tx_saga_steps_total", "Attempts of steps answered, by kind of action, direction and result."),
-    ("tx_saga_step_latency_ms", "Time of an attempt of a step, by kind of action and direction."),
-    ("tx_saga_duration_ms", "Time from a saga's start to its end, by definition and state."),
+    (
+        "tx_saga_step_latency_ms",
+        "Time from the call of an http: or fn: step to its answer, without waits for a turn, a retry or a reply, by \
+         definition, step and direction, in milliseconds.",
+    ),
+    (
+        "tx_saga_duration_ms",
+        "Time from a saga's start to its end, sub-sagas included, by definition and state, in milliseconds.",
+    ),
 ];
 
 /// Metrics of plugins, recorded by the sandbox.

@@ -9,9 +9,9 @@ use metrics::{Counter, Histogram, counter, gauge, histogram};
 use parking_lot::Mutex;
 use waybill_core::ids::ShardId;
 use waybill_core::port::saga::SagaStats;
-use waybill_core::saga::definition::DefinitionSet;
+use waybill_core::saga::definition::{Action, Definition, DefinitionSet, Step};
 use waybill_core::saga::event::{End, Event, StepNumber, Way, What};
-use waybill_core::saga::state::{SagaNode, Tree};
+use waybill_core::saga::state::{SagaNode, SagaState, Tree};
 
 use super::flight::CommitSize;
 
@@ -29,6 +29,7 @@ type StepLabels = (Arc<str>, Arc<str>, Way);
 pub(crate) struct SagaMeter {
     sagas: Mutex<HashMap<SagaLabels, Arc<SagaCounters>>>,
     steps: Mutex<HashMap<StepLabels, Histogram>>,
+    durations: Mutex<HashMap<(Arc<str>, SagaState), Histogram>>,
     results: Mutex<HashMap<(&'static str, Way, &'static str), Counter>>,
     commit_seconds: Histogram,
     commit_sagas: Histogram,
@@ -88,6 +89,7 @@ impl SagaMeter {
         Self {
             sagas: Mutex::default(),
             steps: Mutex::default(),
+            durations: Mutex::default(),
             results: Mutex::default(),
             commit_seconds: histogram!("tx_saga_commit_seconds"),
             commit_sagas: histogram!("tx_saga_commit_sagas"),
@@ -106,7 +108,9 @@ impl SagaMeter {
                 What::Stuck { .. } => self.of(&place).stuck.increment(1),
                 What::Ended { end, .. } => {
                     if let Some(node) = tree.saga(event.saga) {
-                        self.of(&place).ended(*end, node);
+                        let counters = self.of(&place);
+                        counters.ended(*end, node);
+                        self.duration(&counters.definition, end.state(), event.at.since(node.started_at));
                     }
                 }
                 _ => self.step(&place),
@@ -145,15 +149,26 @@ impl SagaMeter {
             What::LateResult { step, way, .. } => (*step, *way, "late", None),
             _ => return,
         };
-        let Some((definition, name, kind)) = named(place, step) else { return };
+        let Some((definition, defined)) = named(place, step) else { return };
+        let kind = defined.action.kind();
         let mut results = self.results.lock();
         let made =
             || counter!("tx_saga_steps_total", "action" => kind, "direction" => way.as_str(), "result" => result);
         results.entry((kind, way, result)).or_insert_with(made).increment(1);
         drop(results);
-        if let Some(took) = took {
-            self.latency(definition, name, way, took);
+        if let Some(took) = took
+            && is_answer(&place.event.what, defined)
+        {
+            self.latency(Arc::clone(&definition.name), Arc::clone(&defined.name), way, took);
         }
+    }
+
+    fn duration(&self, definition: &str, state: SagaState, took: Duration) {
+        let mut durations = self.durations.lock();
+        let histogram = durations.entry((Arc::from(definition), state)).or_insert_with(
+            || histogram!("tx_saga_duration_ms", "definition" => definition.to_owned(), "state" => state.word()),
+        );
+        histogram.record(took.as_secs_f64() * 1_000.0);
     }
 
     fn latency(&self, definition: Arc<str>, step: Arc<str>, way: Way, took_ms: u64) {
@@ -199,10 +214,26 @@ impl SagaMeter {
     }
 }
 
-/// Names of the definition and the step that an event is about, and the kind of its action.
-fn named(place: &Place<'_>, step: StepNumber) -> Option<(Arc<str>, Arc<str>, &'static str)> {
+/// The definition and the step that an event is about.
+fn named<'a>(place: &Place<'a>, step: StepNumber) -> Option<(&'a Definition, &'a Step)> {
     let node = place.tree.saga(place.event.saga)?;
     let definition = place.definitions.by_hash(&node.definition.hash)?;
-    let step = definition.step(step)?;
-    Some((Arc::clone(&definition.name), Arc::clone(&step.name), step.action.kind()))
+    Some((definition, definition.step(step)?))
+}
+
+/// Whether an event comes of an answer to a call. Replies, signals, decisions, ends of sub-sagas and what failed before it was
+/// called take no time that could be told.
+fn is_answer(what: &What, step: &Step) -> bool {
+    let (way, plugin, took_ms, done) = match what {
+        What::StepSucceeded { way, plugin, took_ms, .. } => (*way, plugin, *took_ms, true),
+        What::StepFailed { way, plugin, took_ms, .. } => (*way, plugin, *took_ms, false),
+        What::StepPending { plugin, took_ms, .. } => (Way::Execute, plugin, *took_ms, true),
+        _ => return false,
+    };
+    let action = if way == Way::Execute { Some(&step.action) } else { step.undo() };
+    match action {
+        Some(Action::Fn(_)) => plugin.is_some(),
+        Some(Action::Http(_)) => done || took_ms > 0,
+        _ => false,
+    }
 }

@@ -8,6 +8,7 @@ mod calls;
 mod define;
 mod forward;
 mod lists;
+mod meter;
 mod operators;
 mod restarts;
 mod support;

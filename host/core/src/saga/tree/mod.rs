@@ -151,6 +151,17 @@ impl Tree {
     }
 }
 
+impl End {
+    /// The state in which a saga is that ended so.
+    pub fn state(self) -> SagaState {
+        match self {
+            Self::Completed => SagaState::Completed,
+            Self::Cancelled => SagaState::Cancelled,
+            Self::Killed | Self::Accepted | Self::Skipped => SagaState::Failed,
+        }
+    }
+}
+
 impl SagaNode {
     /// Its state by itself.
     pub fn state(&self) -> SagaState {
@@ -158,9 +169,7 @@ impl SagaNode {
             Phase::Forward => SagaState::Running,
             Phase::Back => SagaState::Compensating,
             Phase::Stuck => SagaState::Failed,
-            Phase::Ended(End::Completed) => SagaState::Completed,
-            Phase::Ended(End::Cancelled) => SagaState::Cancelled,
-            Phase::Ended(End::Killed | End::Accepted | End::Skipped) => SagaState::Failed,
+            Phase::Ended(end) => end.state(),
         }
     }
 }
