@@ -1,17 +1,29 @@
 //! Texts with `*` as a wildcard, as in filters and routes.
 
-/// A text in which `*` stands for any run of characters.
+/// A text in which `*` stands for any run of characters, or one that stands for itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Glob(String);
+pub struct Glob {
+    text: String,
+    /// It has a `*` that stands for others.
+    is_pattern: bool,
+}
 
 impl Glob {
     /// Takes a pattern; every text is one.
     pub fn new(pattern: impl Into<String>) -> Self {
-        Self(pattern.into())
+        let text = pattern.into();
+        Self { is_pattern: text.contains('*'), text }
+    }
+    /// Takes a text that matches only itself, whatever characters it has: a name that comes from elsewhere than a filter.
+    pub fn literal(text: impl Into<String>) -> Self {
+        Self { text: text.into(), is_pattern: false }
     }
     /// Whether a text matches.
     pub fn matches(&self, text: &str) -> bool {
-        let mut pieces = self.0.split('*');
+        if !self.is_pattern {
+            return self.text == text;
+        }
+        let mut pieces = self.text.split('*');
         let Some(mut left) = pieces.next().and_then(|first| text.strip_prefix(first)) else { return false };
         let pieces: Vec<&str> = pieces.collect();
         let Some((last, middle)) = pieces.split_last() else { return left.is_empty() };
@@ -25,7 +37,7 @@ impl Glob {
     }
     /// The text itself when it has no wildcard.
     pub fn exact(&self) -> Option<&str> {
-        (!self.0.contains('*')).then_some(self.0.as_str())
+        (!self.is_pattern).then_some(self.text.as_str())
     }
 }
 
@@ -39,5 +51,13 @@ mod tests {
         assert!(matches("*a*b", "xxaxxb") && !matches("*a*b", "xxbxxa"));
         assert!(matches("a", "a") && !matches("a", "ab") && matches("*", "") && matches("a*", "a"));
         assert!(!matches("ab*b", "ab"));
+    }
+
+    #[test]
+    fn a_literal_matches_itself_alone() {
+        let star = Glob::literal("a*");
+        assert!(star.matches("a*") && !star.matches("ab") && !star.matches("a"));
+        assert_eq!((star.exact(), Glob::new("a*").exact()), (Some("a*"), None));
+        assert_eq!(Glob::literal("a"), Glob::new("a"));
     }
 }

@@ -100,7 +100,7 @@ impl Filter {
         if self.tenant.as_ref().is_some_and(|glob| !glob.matches(tenant)) {
             return false;
         }
-        self.tenant = Some(Glob::new(tenant));
+        self.tenant = Some(Glob::literal(tenant));
         true
     }
 
@@ -263,6 +263,14 @@ mod tests {
         assert!(!filter.code.unwrap().matches("HTTP.400"));
         assert_eq!(filter.before, Some(UnixMillis(6_400_000)));
         assert_eq!(filter.key, Some(Glob::new("a b")));
+    }
+
+    #[test]
+    fn confined_to_a_tenant_it_takes_that_one_whatever_its_name_is() {
+        let mut filter = Filter::default();
+        assert!(filter.confine("a*"));
+        let tenant = filter.tenant.unwrap();
+        assert!(tenant.matches("a*") && !tenant.matches("ab"));
     }
 
     #[test]

@@ -85,7 +85,7 @@ impl SagaFilter {
         if self.tenant.as_ref().is_some_and(|glob| !glob.matches(tenant)) {
             return false;
         }
-        self.tenant = Some(Glob::new(tenant));
+        self.tenant = Some(Glob::literal(tenant));
         true
     }
 
@@ -122,6 +122,15 @@ mod tests {
         assert_eq!(filter.definition, Some(Glob::new("order")));
         assert_eq!(filter.version, Some(2));
         assert_eq!(filter.before, Some(UnixMillis(6_400_000)));
+    }
+
+    #[test]
+    fn confined_to_a_tenant_it_takes_that_one_whatever_its_name_is() {
+        let mut filter = SagaFilter::parse("tenant=a*", UnixMillis(0)).unwrap();
+        assert!(!filter.clone().confine("b"));
+        assert!(filter.confine("a*"));
+        let tenant = filter.tenant.unwrap();
+        assert!(tenant.matches("a*") && !tenant.matches("ab"));
     }
 
     #[test]
