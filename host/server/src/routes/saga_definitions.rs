@@ -63,13 +63,13 @@ pub(crate) struct VersionQuery {
     request_body(description = "The definition, at most 256 KiB; `docs/sagas.md` describes every field.", content(
         (serde_json::Value = "application/json", example = json!({
             "name": "order", "version": 1, "steps": [
-                {"name": "reserve", "action": "fn:orders/reserve", "compensation": "fn:orders/release"},
+                {"name": "reserve", "action": "fn:orders/reserve", "compensation": "fn:orders/reserve"},
                 {"name": "charge", "action": "https://pay.example/charges", "compensation": "https://pay.example/refunds",
                     "input": {"order": "${ input.order }", "total": "${ steps.reserve.output.total }"},
                     "retry": {"max_attempts": 4}},
             ],
         })),
-        (String = "application/toml", example = "name = \"order\"\nversion = 1\n\n[[steps]]\nname = \"reserve\"\naction = \"fn:orders/reserve\"\ncompensation = \"fn:orders/release\"\n"),
+        (String = "application/toml", example = "name = \"order\"\nversion = 1\n\n[[steps]]\nname = \"reserve\"\naction = \"fn:orders/reserve\"\ncompensation = \"fn:orders/reserve\"\n"),
     )),
     responses(
         (status = 201, description = "Stored; `location` is its address.", body = DefinedOut, headers(("location" = String))),
