@@ -38,6 +38,7 @@ fn start(number: u64, definitions: &Arc<DefinitionSet>) -> SagaCommand {
     SagaCommand::Start(Box::new(NewSaga {
         key: SagaKey { tenant: Tenant::unnamed(), id: SagaId::root(&format!("saga-{number:020}")).unwrap() },
         caller_id: false,
+        at: None,
         looked_up: None,
         definitions: Arc::clone(definitions),
         version: None,

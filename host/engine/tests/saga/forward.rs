@@ -1,6 +1,7 @@
 //! Forward, back, retries, timeouts.
 
 use waybill_core::port::participant::Direction;
+use waybill_core::port::saga::StartSaga;
 use waybill_core::saga::state::{Effect, SagaState, StepState};
 
 use crate::support::*;
@@ -23,6 +24,20 @@ async fn steps_run_in_order_and_read_earlier_outputs() {
     assert_eq!(view.saga.steps[0].output.as_ref().unwrap().get(), "{\"did\":\"a\"}");
     assert_eq!(view.plugins.len(), 1);
     assert_eq!(view.saga.steps[0].plugin.as_ref().unwrap().plugin, "fake-shop");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_id_that_the_host_makes_tells_when_its_saga_began() {
+    let world = World::new();
+    let host = world.start().await;
+    host.define(&definition(&steps(&["a"]))).await;
+    for _ in 0..3 {
+        pass(millis(1_234)).await;
+        let id = host.sagas.start(StartSaga { id: None, ..start("") }).await.unwrap().id;
+        let view = host.until(id.as_str(), SagaState::Completed).await;
+        let told = ulid::Ulid::from_string(id.as_str()).unwrap().timestamp_ms();
+        assert_eq!(told, view.summary.started_at.0);
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -214,6 +214,7 @@ impl World {
         let new = NewSaga {
             key: wanted.key.clone(),
             caller_id: true,
+            at: None,
             looked_up: Some(beat),
             definitions: Arc::clone(&wanted.definitions),
             version: None,

@@ -30,6 +30,9 @@ pub struct NewSaga {
     pub key: SagaKey,
     /// The caller chose the id.
     pub caller_id: bool,
+    /// When it begins, where its id tells that; none = now. An id that tells another instant than its row costs the store one
+    /// record more.
+    pub at: Option<UnixMillis>,
     /// With a caller's id: beat of the shard's record before the store was asked for the id and didn't know it.
     pub looked_up: Option<u64>,
     /// Its definition and those below it.

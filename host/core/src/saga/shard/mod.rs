@@ -133,7 +133,12 @@ impl SagaShard {
     /// Takes a command. The answer comes as an effect, when what it did is durable; a refusal when what it is based on is.
     /// `random` is uniform in [0, 1).
     pub fn submit(&mut self, ticket: Option<Ticket>, command: SagaCommand, now: UnixMillis, random: f64) {
-        let turn = self.turn(now, random);
+        let at = match &command {
+            // Nothing of it is before its start, also when the clock was set back since its id was made.
+            SagaCommand::Start(new) => new.at.unwrap_or(now),
+            _ => now,
+        };
+        let turn = self.turn(now.max(at), random);
         let (slot, reply) = match command {
             SagaCommand::Start(new) => self.start(*new, turn),
             SagaCommand::Answer { call, answer } => {

@@ -131,6 +131,7 @@ impl SagaShard {
 }
 
 fn first_event(new: &NewSaga, turn: Turn) -> Event {
+    let at = new.at.unwrap_or(turn.now);
     let root = new.definitions.root();
     let pinned = new.definitions.pinned().iter();
     let started = Started {
@@ -139,7 +140,7 @@ fn first_event(new: &NewSaga, turn: Turn) -> Event {
         steps: u16::try_from(root.steps.len()).unwrap_or(u16::MAX),
         caller_id: new.caller_id,
         input: new.input.clone(),
-        deadline: new.deadline.or_else(|| root.deadline.map(|deadline| turn.now.plus(deadline))),
+        deadline: new.deadline.or_else(|| root.deadline.map(|deadline| at.plus(deadline))),
         headers: new.headers.clone(),
         envelope_id: new.envelope_id.clone(),
         correlation_id: new.correlation_id.clone(),
@@ -147,5 +148,5 @@ fn first_event(new: &NewSaga, turn: Turn) -> Event {
         plugins: new.plugins.clone(),
         default_retry: new.default_retry,
     };
-    Event { at: turn.now, saga: 0, actor: new.actor.clone(), what: What::Started(Box::new(started)) }
+    Event { at, saga: 0, actor: new.actor.clone(), what: What::Started(Box::new(started)) }
 }

@@ -28,6 +28,7 @@ struct Bench {
     shard: SagaShard,
     definitions: Arc<DefinitionSet>,
     default_retry: RetryPolicy,
+    at: Option<UnixMillis>,
     now: UnixMillis,
     calls: Vec<Call>,
     replies: Vec<Result<SagaReply, SagaError>>,
@@ -42,7 +43,8 @@ fn bench(steps: &str) -> Bench {
     let shard = SagaShard::restore(config, SagaTakeover::default(), |_| None, T0, 0.5).shard;
     let definitions = Arc::new(DefinitionSet::new(root, Vec::new()));
     let default_retry = default_retry();
-    Bench { shard, definitions, default_retry, now: T0, calls: Vec::new(), replies: Vec::new(), commits: Vec::new() }
+    let (calls, replies, commits) = (Vec::new(), Vec::new(), Vec::new());
+    Bench { shard, definitions, default_retry, at: None, now: T0, calls, replies, commits }
 }
 
 fn step(name: &str, more: &str) -> String {
@@ -98,6 +100,7 @@ impl Bench {
         let new = NewSaga {
             key: key(),
             caller_id: true,
+            at: self.at,
             looked_up: Some(looked_up),
             definitions: Arc::clone(&self.definitions),
             version: None,
@@ -178,6 +181,21 @@ fn approve() -> SagaAct {
 
 fn again() -> SagaAct {
     SagaAct::Retry { step: None, mode: RetryMode::Compensate }
+}
+
+#[test]
+fn a_saga_begins_when_its_id_says_and_nothing_of_it_is_earlier() {
+    for now in [1_005, 995] {
+        let mut bench = bench(&step("a", ""));
+        bench.now = UnixMillis(T0.0 + now);
+        bench.at = Some(UnixMillis(T0.0 + 1_000));
+        bench.start();
+        let tree = bench.tree();
+        assert_eq!(Some(tree.root().unwrap().started_at), bench.at);
+        assert!(tree.events().all(|event| Some(event.at) >= bench.at), "now {now}");
+        bench.answer("a", done());
+        assert_eq!(bench.state(), SagaState::Completed);
+    }
 }
 
 #[test]

@@ -10,6 +10,7 @@ use waybill_core::saga::error::SagaError;
 use waybill_core::saga::id::{SagaId, SagaKey};
 use waybill_core::saga::limits::{TIMEOUT_MAX, TIMEOUT_MIN};
 use waybill_core::saga::shard::{NewSaga, SagaCommand, SagaReply, is_same_start};
+use waybill_core::time::UnixMillis;
 
 use super::Sagas;
 
@@ -27,20 +28,22 @@ impl Sagas {
         }
         let definitions = self.shared.definitions.set(self.store(), &start.definition, start.version).await?;
         let named = start.id.as_deref().map(SagaId::root).transpose()?;
+        let now = self.now();
         let key = match &named {
             Some(id) => SagaKey { tenant: start.tenant.clone(), id: id.clone() },
-            None => self.made_key(&start)?,
+            None => self.made_key(&start, now)?,
         };
         let text = |text: &Option<String>| text.as_deref().map(Arc::from);
         let new = NewSaga {
             key,
             caller_id: named.is_some(),
+            at: named.is_none().then_some(now),
             looked_up: None,
             plugins: self.plugins(&definitions),
             definitions,
             version: start.version,
             input: start.input.clone(),
-            deadline: start.deadline.map(|deadline| self.now().plus(deadline)),
+            deadline: start.deadline.map(|deadline| now.plus(deadline)),
             headers: start.headers.clone(),
             envelope_id: text(&start.envelope_id),
             correlation_id: text(&start.correlation_id),
@@ -84,10 +87,11 @@ impl Sagas {
         }
     }
 
-    /// The key of a saga without a caller's id: on a shard that this host writes, if it writes any.
-    fn made_key(&self, start: &StartSaga) -> Result<SagaKey, SagaError> {
+    /// The key of a saga without a caller's id: on a shard that this host writes, if it writes any. The id holds the instant at
+    /// which the saga begins, so that the store finds its row by the id alone.
+    fn made_key(&self, start: &StartSaga, at: UnixMillis) -> Result<SagaKey, SagaError> {
         let make = || -> Result<SagaKey, SagaError> {
-            let id = SagaId::root(&ulid::Ulid::new().to_string())?;
+            let id = SagaId::root(&ulid::Ulid::from_parts(at.0, rand::random()).to_string())?;
             Ok(SagaKey { tenant: start.tenant.clone(), id })
         };
         let mut key = make()?;
@@ -139,6 +143,6 @@ fn check(start: &StartSaga) -> Result<(), SagaError> {
         traceparent: start.traceparent.clone(),
         ..NewMessage::default()
     };
-    like.check(waybill_core::time::UnixMillis(0), 0)?;
+    like.check(UnixMillis(0), 0)?;
     Ok(())
 }
