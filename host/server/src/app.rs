@@ -14,6 +14,7 @@ use waybill_core::port::plugins::PluginService;
 use waybill_core::port::saga::SagaService;
 use waybill_core::port::service::OutboxService;
 
+use crate::approval::ApprovalLinks;
 use crate::auth::{Authenticator, Permission, Principal};
 use crate::limits::Limits;
 use crate::metrics::MetricsHandle;
@@ -25,6 +26,8 @@ pub(crate) struct Inner {
     pub service: Arc<dyn OutboxService>,
     /// Sagas; none = the host runs none.
     pub sagas: Option<Arc<dyn SagaService>>,
+    /// Links by which persons approve; none = no key is configured.
+    pub approvals: Option<ApprovalLinks>,
     /// Idempotency keys.
     pub idempotency: Arc<dyn IdempotencyService>,
     /// Reads the configuration again; none = it can't.

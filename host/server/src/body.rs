@@ -5,13 +5,13 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::Request;
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, header};
+use http::{HeaderMap, HeaderValue, header};
 use http_body_util::BodyExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::app::App;
 use crate::json::decode;
-use crate::limits::{BODY_BYTES_MAX, RETRY_AFTER_BUSY, SMALL_BODY_BYTES};
+use crate::limits::{BODY_BYTES_MAX, FORM_BYTES_MAX, RETRY_AFTER_BUSY, SMALL_BODY_BYTES};
 use crate::problem::Problem;
 
 /// How a body is written.
@@ -92,6 +92,34 @@ pub(crate) async fn json_or_default<T: serde::de::DeserializeOwned + Default>(
     let received = read(app, request, BODY_BYTES_MAX).await?;
     only_json(received.media)?;
     if received.bytes.is_empty() { Ok(T::default()) } else { decode::value(decode::utf8(&received.bytes)?) }
+}
+
+/// The media type of a browser's forms.
+const FORM: &[u8] = b"application/x-www-form-urlencoded";
+
+/// Whether the body is a form that a browser sent.
+pub(crate) fn is_form(headers: &HeaderMap) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
+    let kind = kind.split(|byte| *byte == b';').next().unwrap_or_default();
+    kind.trim_ascii().eq_ignore_ascii_case(FORM)
+}
+
+/// Reads a form's only field; one that isn't there is empty.
+pub(crate) async fn form(app: &App, request: Request, field: &'static str) -> Result<String, Problem> {
+    let (head, body) = request.into_parts();
+    let announced = length(&head.headers);
+    if announced.is_some_and(|bytes| bytes > FORM_BYTES_MAX) {
+        return Err(too_large(FORM_BYTES_MAX));
+    }
+    let (bytes, _) = collect(&app.bodies, body, announced, FORM_BYTES_MAX).await?;
+    let mut value = None;
+    for (name, text) in form_urlencoded::parse(&bytes) {
+        if name != field || value.is_some() {
+            return Err(Problem::invalid(format!("the form has one field, {field}")).at(field));
+        }
+        value = Some(text.into_owned());
+    }
+    Ok(value.unwrap_or_default())
 }
 
 /// Reads a component of at most `bytes_max`: `application/wasm`, or bytes of no known kind.

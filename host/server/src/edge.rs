@@ -9,8 +9,10 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::app::{App, Rule};
+use crate::approval::page::{self, AsPage};
 use crate::auth::{Permission, Principal};
 use crate::caller::Caller;
 use crate::codes;
@@ -57,7 +59,7 @@ pub(crate) async fn edge(State(app): State<App>, mut request: Request, next: Nex
 struct Admitted {
     principal: Arc<Principal>,
     /// Its place among the requests at work.
-    _place: Option<tokio::sync::OwnedSemaphorePermit>,
+    _place: Option<OwnedSemaphorePermit>,
 }
 
 fn admit(app: &App, rule: Option<&Rule>, request: &Request) -> Result<Admitted, Problem> {
@@ -96,17 +98,21 @@ fn admit(app: &App, rule: Option<&Rule>, request: &Request) -> Result<Admitted, 
     if permission == Permission::Metrics {
         return Ok(Admitted { principal, _place: None });
     }
-    match app.requests.clone().try_acquire_owned() {
-        Ok(place) => Ok(Admitted { principal, _place: Some(place) }),
-        Err(_) => Err(Problem::new(
+    Ok(Admitted { principal, _place: Some(place(app)?) })
+}
+
+/// A place among the requests at work. Public routes that ask the service take one themselves.
+pub(crate) fn place(app: &App) -> Result<OwnedSemaphorePermit, Problem> {
+    app.requests.clone().try_acquire_owned().map_err(|_| {
+        Problem::new(
             "HTTP.OVERLOADED",
             format!(
                 "{} requests are at work, as many as limits allow: try again after a moment",
                 app.limits.requests_max
             ),
         )
-        .after(RETRY_AFTER_BUSY)),
-    }
+        .after(RETRY_AFTER_BUSY)
+    })
 }
 
 /// The bearer token; an error when there is something else or more than one.
@@ -155,7 +161,10 @@ fn finish(response: Response, id: &HeaderValue, path: &str, template: &str) -> R
                         "a request failed"
                     );
                 }
-                problem.render(path, id_text, response.headers().clone())
+                match response.extensions().get::<AsPage>() {
+                    Some(AsPage) => page::refused(&problem, id_text),
+                    None => problem.render(path, id_text, response.headers().clone()),
+                }
             }
             None => response,
         }

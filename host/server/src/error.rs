@@ -36,6 +36,17 @@ pub enum ServerError {
         /// What is wrong, and what to write.
         cause: String,
     },
+    /// The key that signs links for approvals is too short.
+    #[error(
+        "the key of saga.approval_key has {bytes} bytes, at least {bytes_min} are needed: make one, e.g. with \
+         `openssl rand -hex 32`"
+    )]
+    ApprovalKey {
+        /// Its length.
+        bytes: usize,
+        /// The shortest that is taken.
+        bytes_min: usize,
+    },
     /// A metrics recorder is installed already, or a bucket list is unusable.
     #[error("metrics can't be set up: {0}")]
     Metrics(String),
@@ -48,6 +59,7 @@ impl ServerError {
             Self::Listen { .. } => "CONFIG.LISTEN",
             Self::Bind { .. } => "CONFIG.BIND",
             Self::Token { .. } => "CONFIG.TOKEN",
+            Self::ApprovalKey { .. } => "CONFIG.SECRET",
             Self::Metrics(_) => "UNKNOWN.INTERNAL",
         }
     }

@@ -9,6 +9,7 @@
 
 pub mod aliases;
 mod app;
+pub mod approval;
 pub mod auth;
 mod body;
 mod caller;

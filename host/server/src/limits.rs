@@ -45,6 +45,12 @@ pub const OPERATION_RATE_MAX: u32 = 10_000;
 pub const NOTE_BYTES_MAX: usize = 2_000;
 /// Longest filter, in bytes.
 pub const FILTER_BYTES_MAX: usize = 4_096;
+/// Longest name of who decides by a link, in bytes: it is kept with the decision.
+pub const LINK_BY_BYTES_MAX: usize = 128;
+/// Shortest time that a link is good for.
+pub const LINK_TIME_MIN: Duration = Duration::from_secs(1);
+/// Largest form that is taken, in bytes: one reason, escaped.
+pub const FORM_BYTES_MAX: usize = 16 * 1024;
 /// Deepest nesting of a JSON payload: what common JSON readers take (serde_json stops at 128 too).
 pub const JSON_DEPTH_MAX: usize = 128;
 /// Longest bearer token that is looked at, in bytes.

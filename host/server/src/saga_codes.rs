@@ -3,12 +3,18 @@
 use crate::codes::{Code, again, no};
 
 /// What a request about a saga may be refused with, beside the codes that every request has.
-pub const SAGA_CODES: [Code; 15] = [
+pub const SAGA_CODES: [Code; 18] = [
     no(
         "SAGA.DEFINITION",
         400,
         "The definition isn't usable",
         "Correct what `problems` lists; a dry run checks without storing.",
+    ),
+    no(
+        "SAGA.LINK_INVALID",
+        403,
+        "The link isn't one of this host",
+        "Use the whole link as it was sent, or ask for another one.",
     ),
     no("SAGA.NO_DEFINITION", 404, "There is no such saga definition", "Define it first, or check the name."),
     no(
@@ -34,7 +40,14 @@ pub const SAGA_CODES: [Code; 15] = [
         "Look at the saga: it may have been decided already, or not be there yet.",
     ),
     no("SAGA.APPROVAL_EXPIRED", 409, "The approval came too late", "Start the saga again if it is still wanted."),
+    no(
+        "SAGA.NO_APPROVAL_KEY",
+        409,
+        "This host makes no links for approvals",
+        "Set `approval_key` in [saga] to a secret of at least 32 bytes, e.g. \"env:WAYBILL_APPROVAL_KEY\", and restart the host.",
+    ),
     no("SAGA.NOT_ROOT", 409, "This concerns a saga with all its sub-sagas", "Name the root; `detail` has its id."),
+    no("SAGA.LINK_EXPIRED", 410, "The link's time is over", "Ask whoever sent it for another one."),
     no("SAGA.INPUT_TOO_LARGE", 413, "The input is too large", "Keep large data elsewhere and pass a reference."),
     no("SAGA.DATA_TOO_LARGE", 413, "The data is too large", "Keep large data elsewhere and pass a reference."),
     again("SAGA.BUSY", 429, "Too many sagas are running", "Try again after `retry_after_ms`."),

@@ -18,6 +18,7 @@ use waybill_core::port::saga::SagaService;
 use waybill_core::port::service::OutboxService;
 
 use crate::app::{App, Inner, Rules};
+use crate::approval::ApprovalLinks;
 use crate::auth::{Authenticator, Permission, Principal, Tenants};
 use crate::edge;
 use crate::error::ServerError;
@@ -33,6 +34,8 @@ pub struct Parts {
     pub service: Arc<dyn OutboxService>,
     /// Sagas; none = the host runs none.
     pub sagas: Option<Arc<dyn SagaService>>,
+    /// Links by which persons approve; none = no key is configured.
+    pub approvals: Option<ApprovalLinks>,
     /// Idempotency keys.
     pub idempotency: Arc<dyn IdempotencyService>,
     /// Reads the configuration again; none = it can't.
@@ -67,6 +70,7 @@ impl Server {
             openapi: Bytes::from(serde_json::to_vec(&api).unwrap_or_default()),
             service: parts.service,
             sagas: parts.sagas,
+            approvals: parts.approvals,
             idempotency: parts.idempotency,
             configuration: parts.configuration,
             plugins: parts.plugins,

@@ -99,7 +99,7 @@ pub enum Command {
     /// Dead letters: list, show, groups, replay, quarantine, edit, purge
     #[command(subcommand)]
     Dead(dead::Dead),
-    /// Sagas: define, start, list, show, pause, resume, cancel, kill, retry, skip, approve, reject, accept, signal, reply
+    /// Sagas: define, start, list, show, pause, resume, cancel, kill, retry, skip, approve, reject, link, accept, signal, reply
     #[command(subcommand)]
     Saga(saga::Saga),
     /// Idempotency keys: list, show, release

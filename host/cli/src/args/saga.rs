@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 
 use super::outbox::One;
-use super::saga_acts::{Accept, Act, Approval, Kill, Retry, Skip};
+use super::saga_acts::{Accept, Act, Approval, Kill, Link, Retry, Skip};
 
 /// Sagas.
 #[derive(Debug, Subcommand)]
@@ -37,6 +37,8 @@ pub enum Saga {
     Approve(Approval),
     /// Reject it: the saga compensates
     Reject(Approval),
+    /// Make links by which a person without a token approves or rejects
+    Link(Link),
     /// Accept a stuck compensation as it is
     Accept(Accept),
     /// Send a signal

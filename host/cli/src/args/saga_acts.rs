@@ -1,5 +1,7 @@
 //! What operators do to sagas: `waybill saga pause` and its like.
 
+use std::time::Duration;
+
 use clap::{Args, ValueEnum};
 
 /// Which sagas.
@@ -110,6 +112,30 @@ pub struct Approval {
     /// Why, for history and audit
     #[arg(long, alias = "note", value_name = "TEXT")]
     pub reason: Option<String>,
+}
+
+/// Links for a decision.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    waybill saga link order-17 --by ann@example.com\n  \
+    waybill saga link order-17 --by ann --step release --expires 24h -o json\n\n\
+    Whoever has one of the two links can decide: send them as you would send a password.\n\
+    The host needs a key for it, approval_key in [saga].")]
+pub struct Link {
+    /// Saga, root or sub-saga
+    pub id: String,
+    /// Who will decide; kept with the decision as link:NAME
+    #[arg(long, value_name = "NAME")]
+    pub by: String,
+    /// Which step, where several wait
+    #[arg(long)]
+    pub step: Option<String>,
+    /// How long the links are good [default: as long as the step waits]
+    #[arg(long, value_name = "TIME", value_parser = super::duration)]
+    pub expires: Option<Duration>,
+    /// Its tenant [default: the token's only one, else default]
+    #[arg(long)]
+    pub tenant: Option<String>,
 }
 
 /// Accepts a stuck compensation.

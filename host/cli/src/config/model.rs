@@ -288,6 +288,10 @@ pub struct SagaSettings {
     pub default_retry: RetryPolicy,
     /// Peers that `http:` steps may reach, as written.
     pub allow: Vec<String>,
+    /// Reference to the key that signs links for approvals; none = none are made.
+    pub approval_key: Option<String>,
+    /// Address under which people reach this host, for those links; none = the one it listens on.
+    pub public_url: Option<String>,
 }
 
 /// `[[tenant]]`.

@@ -1,5 +1,6 @@
 //! Adapters of a configuration: sandbox, store, transports, retry policy, and the engine over them.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use waybill_sandbox::{
     EndpointSettings, Fleet, FleetOptions, ForStart, Grants, HttpStepClient, ParticipantLimits, PluginLimits, Sandbox,
     SandboxError, SandboxOptions, TransportSettings, TransportSpec, WasmBackoff, WasmParticipant,
 };
+use waybill_server::approval::ApprovalLinks;
 use waybill_store::{OpenError, StoreConfig, SurrealStore};
 
 use crate::config::{Config, OnDead};
@@ -80,6 +82,14 @@ fn secret(reference: &str, term: &Term) -> Result<String, CliError> {
     };
     text.map(|text| text.trim_end_matches(['\r', '\n']).to_owned())
         .ok_or_else(|| CliError::usage(format!("{reference} isn't there"), "set it for the host's process"))
+}
+
+/// What signs links for approvals; none where no key is configured. Without a public address links lead to `listen`.
+pub fn approvals(config: &Config, listen: SocketAddr, term: &Term) -> Result<Option<ApprovalLinks>, CliError> {
+    let Some(reference) = &config.saga.approval_key else { return Ok(None) };
+    let key = secret(reference, term)?;
+    let url = config.saga.public_url.clone().unwrap_or_else(|| format!("http://{listen}"));
+    ApprovalLinks::new(key.as_bytes(), &url).map(Some).map_err(super::of_server)
 }
 
 /// Starts transports and the engine over them and the participants.

@@ -9,10 +9,10 @@ pub(crate) mod logging;
 mod reload;
 mod signals;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use waybill_engine::Engine;
 use waybill_server::auth::{Authenticator, StaticTokens, TokenRecord};
@@ -65,6 +65,8 @@ async fn host(config: Config, source: Source, term: &mut Term) -> Result<(), Cli
     let metrics = waybill_server::metrics::install(&[waybill_engine::METRICS]).map_err(of_server)?;
     let auth = authenticator(&config.tokens)?;
     let listener = bind(config.server.listen, auth.is_some()).await.map_err(of_server)?;
+    let address = listener.local_addr().map_err(CliError::io("asking for the address"))?;
+    let approvals = compose::approvals(&config, address, term)?;
     // Compiled plugins are often kept beside the data: what is wrong with the folder is told as such.
     data::check(&config)?;
     let fleet = compose::fleet(&config, term).map_err(|error| compose::of_sandbox(&error))?;
@@ -95,6 +97,7 @@ async fn host(config: Config, source: Source, term: &mut Term) -> Result<(), Cli
     let server = Server::new(Parts {
         service: engine.outbox(),
         sagas: engine.sagas(),
+        approvals,
         idempotency: engine.idempotency(),
         configuration: Some(Arc::new(reloader.clone()) as _),
         plugins: Some(Arc::new(Audited::new(fleet, Arc::clone(&store) as _))),
@@ -103,7 +106,7 @@ async fn host(config: Config, source: Source, term: &mut Term) -> Result<(), Cli
         metrics: Some(metrics),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     });
-    announce(&listener, &config, term)?;
+    announce(address, &config, term)?;
     let ready = tokio::spawn(ready(Arc::clone(&engine), config.saga.definitions.clone()));
     let drain = config.server.drain_timeout;
     let shutdown = shutdown(signals, Arc::clone(&engine), drain);
@@ -162,8 +165,7 @@ async fn shutdown(mut signals: Signals, engine: Arc<Engine>, timeout: Duration) 
 }
 
 /// The one line on stdout: where the host answers, with the port in force when 0 was asked for.
-fn announce(listener: &TcpListener, config: &Config, term: &mut Term) -> Result<(), CliError> {
-    let address = listener.local_addr().map_err(CliError::io("asking for the address"))?;
+fn announce(address: SocketAddr, config: &Config, term: &mut Term) -> Result<(), CliError> {
     term.line(&format!("listening on http://{address}"))?;
     term.out.flush().map_err(CliError::io("writing the address"))?;
     let file = config.file.as_ref().map_or("none".to_owned(), |file| file.display().to_string());
@@ -239,7 +241,7 @@ fn limits(settings: &ServerSettings) -> Limits {
 
 fn of_server(error: ServerError) -> CliError {
     let exit = match &error {
-        ServerError::Listen { .. } | ServerError::Token { .. } => Exit::Usage,
+        ServerError::Listen { .. } | ServerError::Token { .. } | ServerError::ApprovalKey { .. } => Exit::Usage,
         ServerError::Bind { .. } | ServerError::Metrics(_) => Exit::Failed,
     };
     CliError::Host { code: error.code(), what: error.to_string(), exit }

@@ -23,6 +23,7 @@ use waybill_core::port::transact::{AuditEvent, Operation, OperationState, Statem
 use waybill_core::port::transport::{Health, HealthReport, PluginIdentity};
 use waybill_core::port::workers::{ClaimRequest, ClaimedMessage, SettleAnswer, SettleRequest};
 use waybill_core::time::UnixMillis;
+use waybill_server::approval::ApprovalLinks;
 use waybill_server::auth::{Authenticator, Role, StaticTokens, Tenants, TokenRecord};
 use waybill_server::limits::Limits;
 use waybill_server::server::{Parts, Server, bind};
@@ -75,6 +76,7 @@ impl FakeHost {
                     idempotency: Arc::new(Keys { seen: Arc::clone(&service.seen) }),
                     service,
                     sagas: Some(sagas),
+                    approvals: ApprovalLinks::new(&[7; 32], "https://waybill.example").ok(),
                     plugins: None,
                     auth,
                     limits: Limits::default(),

@@ -144,8 +144,8 @@ fn every_act_says_what_it_means() {
             "Retry { step: None, mode: Retry } None default/a",
             "Retry { step: Some(\"charge\"), mode: Compensate } None default/a",
             "Skip { step: \"charge\" } None default/a",
-            "Approve { step: None } Some(\"checked\") default/a",
-            "Reject { step: Some(\"release\") } None default/a",
+            "Approve { step: None, since: None } Some(\"checked\") default/a",
+            "Reject { step: Some(\"release\"), since: None } None default/a",
             "Accept Some(\"by hand\") default/a",
             "signal paid null default/a~b",
             "reply s Compensate Some(2) Ok([1]) default/a",
@@ -153,6 +153,32 @@ fn every_act_says_what_it_means() {
              maybe_done: false }, retryable: true }) default/a",
         ]
     );
+}
+
+#[test]
+fn links_for_an_approval_are_told_with_whom_and_until_when_they_serve() {
+    let host = FakeHost::start(Mood::default());
+    let done = ask(&host, &["link", "order-18", "--by", "ann"]).run();
+    assert_eq!(done.exit, Exit::Done, "{}", done.err);
+    assert!(done.err.contains("for ann, about step release of order-18, until "), "{}", done.err);
+    let lines: Vec<(&str, &str)> = done.out.lines().filter_map(|line| line.split_once(' ')).collect();
+    let prefix = "https://waybill.example/v1/approvals/";
+    assert_eq!(lines.iter().map(|(decision, _)| *decision).collect::<Vec<_>>(), ["approve", "reject"]);
+    assert!(lines.iter().all(|(_, url)| url.trim().starts_with(prefix)), "{}", done.out);
+    let json = ask(&host, &["link", "order-18", "--by", "ann", "--step", "release", "-o", "json"]).run();
+    let json: serde_json::Value = serde_json::from_str(&json.out).unwrap();
+    assert_eq!(json["step"], "release");
+    for (arguments, code) in [
+        (vec!["link", "order-17", "--by", "ann"], "SAGA.STATE"),
+        (vec!["link", "order-18", "--by", "ann", "--step", "reserve"], "SAGA.NOT_WAITING"),
+        (vec!["link", "order-18", "--by", "ann", "--expires", "1ms"], "SCHEMA.VALIDATION_FAILED"),
+        (vec!["link", "gone", "--by", "ann"], "SAGA.NOT_FOUND"),
+    ] {
+        let refused = ask(&host, &arguments).run();
+        assert!(refused.err.contains(code), "{arguments:?}: {}", refused.err);
+    }
+    assert_eq!(ask(&host, &["link", "order-18"]).run().exit, Exit::Usage, "for whom?");
+    assert!(host.acts().is_empty(), "nothing was decided");
 }
 
 #[test]
@@ -225,6 +251,7 @@ fn what_answers_but_is_no_host_passes_for_none() {
         vec!["start", "order"],
         vec!["pause", "a"],
         vec!["signal", "a", "b"],
+        vec!["link", "a", "--by", "ann"],
     ] {
         let done = waybill(&["saga"]).args(&arguments).arg("--url").arg(&url).run();
         assert_eq!((done.exit, done.out.as_str()), (Exit::Failed, ""), "{arguments:?}: {}", done.err);

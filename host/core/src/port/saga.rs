@@ -21,6 +21,7 @@ use crate::saga::json::Json;
 use crate::saga::records::{SagaSummary, StoredDefinition};
 use crate::saga::state::SagaState;
 use crate::saga::view::{DefinitionView, SagaView};
+use crate::time::UnixMillis;
 
 /// How a definition is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -154,11 +155,15 @@ pub enum SagaAct {
     Approve {
         /// Which.
         step: Option<String>,
+        /// Only the wait that began then; none = whichever there is.
+        since: Option<UnixMillis>,
     },
     /// Rejects it: the saga compensates.
     Reject {
         /// Which.
         step: Option<String>,
+        /// Only the wait that began then; none = whichever there is.
+        since: Option<UnixMillis>,
     },
     /// Accepts a stuck compensation as it is: the tree ends failed.
     Accept,

@@ -15,7 +15,7 @@ const BUS: &str = "[[steps]]\nname = \"ship\"\naction = \"bus:ship.book\"\ncompe
 timeout_ms = 5000\nretry = { max_attempts = 3, base_ms = 1000, jitter = 0.0 }\n";
 
 fn approve(step: Option<&str>) -> SagaAct {
-    SagaAct::Approve { step: step.map(str::to_owned) }
+    SagaAct::Approve { step: step.map(str::to_owned), since: None }
 }
 
 fn reply(step: &str, way: Way, attempt: Option<u32>, result: Result<Json, ReplyFailure>) -> StepReply {
@@ -59,7 +59,7 @@ async fn a_rejection_compensates() {
     let host = world.start().await;
     host.run(&format!("{}{APPROVAL}", step("a", ""))).await;
     host.until_waiting("one", "approval").await;
-    host.act("one", SagaAct::Reject { step: None }).await.unwrap();
+    host.act("one", SagaAct::Reject { step: None, since: None }).await.unwrap();
     let view = host.until("one", SagaState::Cancelled).await;
     assert_eq!(view.summary.code.as_deref(), Some("SAGA.REJECTED"));
     assert_eq!(world.shop.names(), ["a", "-a"]);

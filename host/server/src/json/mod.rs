@@ -4,6 +4,7 @@
 //! caller's bytes, so that numbers and the order of members survive. Only when that fails, it is read a second time to
 //! learn the path of the fault.
 
+pub mod approvals;
 pub mod configuration;
 pub mod decode;
 pub mod headers;

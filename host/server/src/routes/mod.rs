@@ -1,5 +1,6 @@
 //! The routes, one file a family. Each handler decodes, asks the service, and encodes; it decides nothing else.
 
+mod approvals;
 mod configuration;
 mod dead_letters;
 mod idempotency;
@@ -72,6 +73,8 @@ pub(crate) fn all() -> OpenApiRouter<App> {
         .routes(routes!(saga_acts::approve))
         .routes(routes!(saga_acts::reject))
         .routes(routes!(saga_acts::accept))
+        .routes(routes!(approvals::links))
+        .routes(routes!(approvals::show, approvals::decide))
         .routes(routes!(transports::list))
         .routes(routes!(transports::pause))
         .routes(routes!(transports::resume))

@@ -104,7 +104,7 @@ pub(crate) async fn approve(
 ) -> Answer {
     let one = OneSaga::read(caller, &id, request.uri())?;
     let body: SagaStepActJson = body::json_or_default(&app, request).await?;
-    act(&app, one, SagaAct::Approve { step: body.step }, body.reason).await
+    act(&app, one, SagaAct::Approve { step: body.step, since: None }, body.reason).await
 }
 
 /// Reject a step
@@ -118,7 +118,7 @@ pub(crate) async fn approve(
 pub(crate) async fn reject(State(app): State<App>, caller: Caller, Path(id): Path<String>, request: Request) -> Answer {
     let one = OneSaga::read(caller, &id, request.uri())?;
     let body: SagaStepActJson = body::json_or_default(&app, request).await?;
-    act(&app, one, SagaAct::Reject { step: body.step }, body.reason).await
+    act(&app, one, SagaAct::Reject { step: body.step, since: None }, body.reason).await
 }
 
 /// Accept a stuck compensation
@@ -160,7 +160,7 @@ async fn act(app: &App, one: OneSaga, act: SagaAct, reason: String) -> Answer {
     }
     let step = match &act {
         SagaAct::Skip { step } => Some(step.as_str()),
-        SagaAct::Retry { step, .. } | SagaAct::Approve { step } | SagaAct::Reject { step } => step.as_deref(),
+        SagaAct::Retry { step, .. } | SagaAct::Approve { step, .. } | SagaAct::Reject { step, .. } => step.as_deref(),
         _ => None,
     };
     step.map_or(Ok(()), |step| name("step", step))?;

@@ -6,7 +6,7 @@ use waybill_server::auth::{Permission, Role};
 use waybill_server::limits::Limits;
 use waybill_server::server::permissions;
 
-use crate::support::{Api, get, post, put, token, with};
+use crate::support::{Api, get, link, post, put, token, with};
 
 /// A question that is right.
 const CHECK_DEDUP: &str =
@@ -14,7 +14,8 @@ const CHECK_DEDUP: &str =
 
 /// A request that is right but for the credential.
 fn example(method: &str, path: &str) -> Request<Body> {
-    let path = path.replace("{id}", "x").replace("{name}", "web").replace("{code}", "OUTBOX.BUSY");
+    let path =
+        path.replace("{id}", "x").replace("{name}", "web").replace("{code}", "OUTBOX.BUSY").replace("{token}", &link());
     let body = match path.as_str() {
         "/v1/messages" => r#"{"topic":"bus:a","payload":1,"tenant":"acme"}"#,
         "/v1/transactions" => r#"{"statements":[{"query":"RETURN 1"}]}"#,
@@ -32,6 +33,7 @@ fn example(method: &str, path: &str) -> Request<Body> {
         "/v1/idempotency/forget" => r#"{"key":"example"}"#,
         "/v1/sagas" => r#"{"definition":"order","tenant":"acme"}"#,
         "/v1/sagas/x/accept" => r#"{"reason":"by hand"}"#,
+        "/v1/sagas/x/links" => r#"{"by":"ann"}"#,
         "/v1/sagas/x/skip" | "/v1/sagas/x/replies" => r#"{"step":"charge"}"#,
         _ => "{}",
     };

@@ -9,6 +9,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod approvals;
 mod auth;
 mod bad_input;
 mod bytes;

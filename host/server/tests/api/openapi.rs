@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 use waybill_server::openapi::document;
 
-use crate::support::{Answer, Api, get, post, put};
+use crate::support::{Answer, Api, get, link, post, put};
 
 fn api_json() -> Value {
     serde_json::to_value(document()).unwrap()
@@ -82,6 +82,9 @@ fn every_call_of_the_surface_is_there() {
         "POST /v1/sagas/{id}/approve",
         "POST /v1/sagas/{id}/reject",
         "POST /v1/sagas/{id}/accept",
+        "POST /v1/sagas/{id}/links",
+        "GET /v1/approvals/{token}",
+        "POST /v1/approvals/{token}",
         "GET /v1/transports",
         "POST /v1/transports/{name}/pause",
         "POST /v1/transports/{name}/resume",
@@ -206,6 +209,7 @@ async fn answers_are_as_documented() {
         ("/v1/idempotency/forget", r#"{"key":"example"}"#),
         ("/v1/sagas", r#"{"definition":"order"}"#),
         ("/v1/sagas/{id}/accept", r#"{"reason":"by hand"}"#),
+        ("/v1/sagas/{id}/links", r#"{"by":"ann"}"#),
         ("/v1/sagas/{id}/skip", r#"{"step":"charge"}"#),
         ("/v1/sagas/{id}/replies", r#"{"step":"charge"}"#),
     ];
@@ -213,7 +217,11 @@ async fn answers_are_as_documented() {
     for (template, item) in document["paths"].as_object().unwrap() {
         for method in item.as_object().unwrap().keys() {
             let body = bodies.iter().find(|(path, _)| path == template).map_or("{}", |(_, body)| body);
-            let path = template.replace("{id}", "x").replace("{name}", "web").replace("{code}", "OUTBOX.BUSY");
+            let path = template
+                .replace("{id}", "x")
+                .replace("{name}", "web")
+                .replace("{code}", "OUTBOX.BUSY")
+                .replace("{token}", &link());
             let ask = |path: &str, body: &'static str| match method.as_str() {
                 "get" => get(path),
                 "put" => put(path, body),

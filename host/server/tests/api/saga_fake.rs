@@ -19,7 +19,7 @@ use waybill_core::saga::state::{Effect, Pause, SagaState, StepState};
 use waybill_core::saga::view::{DefinitionView, HistoryLine, SagaNodeView, SagaView, StepView};
 use waybill_core::time::UnixMillis;
 
-use crate::support::{Fake, NOW, plugin};
+use crate::support::{Fake, LATER, NOW, plugin};
 
 type Served<T> = Result<T, SagaError>;
 
@@ -78,6 +78,21 @@ fn step(name: &str, saga: Option<Box<SagaNodeView>>) -> StepView {
         note: Some("looked".into()),
         idempotency_key: format!("order-17/{name}/execute"),
         saga,
+    }
+}
+
+/// A step that waits for a person.
+fn approval() -> StepView {
+    StepView {
+        action: "wait:approval".into(),
+        compensation: None,
+        waiting_for: Some("approval".into()),
+        waiting: Some("approve or reject".into()),
+        until: Some(LATER),
+        input: Some(raw("{\"for\":\"<b>Ann</b>\"}")),
+        failure: None,
+        actor: None,
+        ..step("release", None)
     }
 }
 
@@ -143,7 +158,7 @@ fn view(tenant: &Tenant, id: &SagaId) -> SagaView {
         summary: summary(tenant.as_str(), &id.root_id()),
         waiting: Some("an operator".into()),
         paused: Some(Pause { at: NOW, cause: PauseCause::UnknownResult, actor: None, note: Some("why".into()) }),
-        saga: node(id, vec![step("charge", None), step("pay", Some(Box::new(child)))]),
+        saga: node(id, vec![step("charge", None), step("pay", Some(Box::new(child))), approval()]),
         plugins: vec![("orders".into(), plugin())],
         headers: vec![("x-a".into(), "1".into())],
         envelope_id: Some("e".into()),

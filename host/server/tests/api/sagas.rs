@@ -217,8 +217,8 @@ async fn every_act_takes_its_words() {
             format!("Retry {{ step: None, mode: Retry }} by local None {on}"),
             format!("Retry {{ step: Some(\"charge\"), mode: Compensate }} by local None {on}"),
             format!("Skip {{ step: \"charge\" }} by local Some(\"by hand\") {on}"),
-            format!("Approve {{ step: None }} by local None {on}"),
-            format!("Reject {{ step: Some(\"release\") }} by local Some(\"no\") {on}"),
+            format!("Approve {{ step: None, since: None }} by local None {on}"),
+            format!("Reject {{ step: Some(\"release\"), since: None }} by local Some(\"no\") {on}"),
             format!("Accept by local Some(\"refunded by hand\") {on}"),
         ]
     );
@@ -331,14 +331,15 @@ async fn what_sagas_refuse_has_its_status() {
     }
 }
 
-#[tokio::test]
-async fn a_host_without_sagas_says_so() {
+/// A host without sagas, and without a key for links.
+pub fn bare() -> axum::Router {
     let fake = std::sync::Arc::new(crate::support::Fake::default());
     let idempotency = fake.keys.clone();
-    let router = Server::new(Parts {
+    Server::new(Parts {
         service: fake,
         idempotency,
         sagas: None,
+        approvals: None,
         configuration: None,
         plugins: None,
         auth: None,
@@ -346,7 +347,12 @@ async fn a_host_without_sagas_says_so() {
         metrics: None,
         version: "1".into(),
     })
-    .router();
+    .router()
+}
+
+#[tokio::test]
+async fn a_host_without_sagas_says_so() {
+    let router = bare();
     for path in [S, D, "/v1/sagas/a"] {
         let answer = send(&router, get(path)).await;
         assert_eq!(answer.problem(), (503, "PROVIDER.UNAVAILABLE".into()), "{path}");

@@ -23,7 +23,10 @@ use waybill_core::port::transact::{AuditEvent, Operation, OperationState, Statem
 use waybill_core::port::transport::{CallError, ErrorKind, Fault, Health, HealthReport, PluginIdentity, Receipt};
 use waybill_core::port::workers::*;
 use waybill_core::saga::error::SagaError;
+use waybill_core::saga::id::SagaId;
 use waybill_core::time::UnixMillis;
+use waybill_server::approval::ApprovalLinks;
+use waybill_server::approval::token::{Claims, Decision};
 use waybill_server::auth::{Role, StaticTokens, Tenants, TokenRecord};
 use waybill_server::limits::Limits;
 use waybill_server::server::{Parts, Server};
@@ -31,6 +34,9 @@ use waybill_server::server::{Parts, Server};
 use crate::keys::Keys;
 
 pub const NOW: UnixMillis = UnixMillis(1_790_000_000_123);
+
+/// No test runs that late.
+pub const LATER: UnixMillis = UnixMillis(4_000_000_000_123);
 
 /// Records what it is asked and answers with examples, or fails as told.
 #[derive(Default)]
@@ -468,6 +474,29 @@ impl Answer {
     }
 }
 
+/// Links as [`server`] makes them, or as one with another key does.
+pub fn links(key: &[u8]) -> ApprovalLinks {
+    ApprovalLinks::new(key, "https://waybill.example/").unwrap()
+}
+
+/// What a good link to the fake's waiting step says.
+pub fn claims() -> Claims {
+    Claims {
+        tenant: Tenant::new("acme").unwrap(),
+        saga: SagaId::new("x").unwrap(),
+        step: "release".into(),
+        since: NOW,
+        decision: Decision::Approve,
+        by: "ann".into(),
+        expires_at: UnixMillis(LATER.0 - 1),
+    }
+}
+
+/// A good link's token.
+pub fn link() -> String {
+    links(&[7; 32]).token(&claims()).unwrap()
+}
+
 pub fn server(fake: Arc<Fake>, tokens: Option<Vec<TokenRecord>>, limits: Limits) -> Server {
     let auth = tokens.map(|tokens| Arc::new(StaticTokens::new(tokens).unwrap()) as Arc<_>);
     let plugins = Some(fake.clone() as Arc<_>);
@@ -478,6 +507,7 @@ pub fn server(fake: Arc<Fake>, tokens: Option<Vec<TokenRecord>>, limits: Limits)
         service: fake,
         idempotency,
         sagas,
+        approvals: Some(links(&[7; 32])),
         plugins,
         configuration,
         auth,

@@ -88,6 +88,7 @@ async fn requests_are_counted_by_template_and_never_by_address() {
         service: fake,
         idempotency,
         sagas: None,
+        approvals: None,
         configuration: None,
         plugins: None,
         auth: None,

@@ -429,8 +429,9 @@ impl World {
                 .map(|saga| SagaKey { id: saga.id.clone(), ..key.clone() })
                 .collect();
             for id in approvals {
-                let step = None;
-                let act = if self.rng.percent(80) { SagaAct::Approve { step } } else { SagaAct::Reject { step } };
+                let (step, since) = (None, None);
+                let approved = self.rng.percent(80);
+                let act = if approved { SagaAct::Approve { step, since } } else { SagaAct::Reject { step, since } };
                 self.act(&id, act);
             }
             if tree.stuck().is_some() {

@@ -5,6 +5,7 @@ mod define;
 mod definitions;
 mod follow;
 mod input;
+mod link;
 mod list;
 mod paint;
 mod reply;
@@ -25,6 +26,7 @@ pub(super) async fn run(command: Saga, context: &mut Context<'_>) -> Result<(), 
         Saga::Start(args) => start::run(&args, context).await,
         Saga::List(args) => list::run(&args, context).await,
         Saga::Show(args) => show::run(&args, context).await,
+        Saga::Link(args) => link::run(&args, context).await,
         Saga::Signal(args) => reply::signal(&args, context).await,
         Saga::Reply(args) => reply::reply(&args, context).await,
         act => acts::run(act, context).await,

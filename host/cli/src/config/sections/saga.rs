@@ -37,6 +37,8 @@ pub fn saga(mut section: Section<'_, '_>, file: &Path, loopback: &[&str], warnin
     let rest_after = section.duration("rest_after", normal.rest_after, Duration::from_millis(100));
     let max_calls = section.integer("max_calls", 256, 1..=100_000);
     let max_calls_per_tenant = section.integer("max_calls_per_tenant", 128, 1..=100_000);
+    let approval_key = section.secret("approval_key");
+    let public_url = public_url(&mut section);
     let default_retry = retry(section.sub("default_retry"));
     let mut allow = section.sub("allow");
     let peers = allow.texts("http", "an array of origins, e.g. [\"https://*.example.com\"]", loopback);
@@ -58,7 +60,28 @@ pub fn saga(mut section: Section<'_, '_>, file: &Path, loopback: &[&str], warnin
         max_calls_per_tenant: usize_of(max_calls_per_tenant),
         default_retry,
         allow: peers.into_iter().map(|set| set.value).collect(),
+        approval_key: approval_key.map(|set| set.value),
+        public_url,
     }
+}
+
+/// The address that links begin with: a path may be behind the host, nothing else.
+fn public_url(section: &mut Section<'_, '_>) -> Option<String> {
+    let written = section.optional_text("public_url", "an address, e.g. \"https://waybill.example.com\"")?;
+    let is_one = url::Url::parse(&written.value).is_ok_and(|url| {
+        matches!(url.scheme(), "http" | "https")
+            && url.has_host()
+            && url.username().is_empty()
+            && url.password().is_none()
+            && url.query().is_none()
+            && url.fragment().is_none()
+    });
+    if !is_one {
+        let fix =
+            "it takes an address that begins with http:// or https://, without a query: https://waybill.example.com";
+        section.refuse("public_url", &written, fix);
+    }
+    Some(written.value)
 }
 
 /// What a step that says nothing about retries gets.

@@ -10,13 +10,14 @@ use crate::saga::id::{SagaId, is_name};
 use crate::saga::json::Json;
 use crate::saga::limits::{SIGNAL_BYTES_MAX, SIGNALS_MAX};
 use crate::saga::state::{StepRecord, StepState, StepWait};
+use crate::time::UnixMillis;
 
 impl Machine<'_> {
-    /// Approves or rejects a waiting step.
+    /// Approves or rejects a waiting step: the named one, in the wait that began then if that is told.
     pub fn decide(
         &mut self,
         id: &SagaId,
-        step: Option<&str>,
+        (step, since): (Option<&str>, Option<UnixMillis>),
         approved: bool,
         note: Option<Arc<str>>,
     ) -> Result<(), SagaError> {
@@ -29,6 +30,10 @@ impl Machine<'_> {
         };
         if let Some(at) = record.until.filter(|until| *until <= self.turn.now) {
             return Err(SagaError::ApprovalExpired { id: self.id(saga), step: self.step_name(saga, step), at });
+        }
+        if let Some(now) = record.since.filter(|began| since.is_some_and(|since| since != *began)) {
+            let state = format!("in another wait by now, since {now}");
+            return Err(SagaError::NotWaiting { id: self.id(saga), step: self.step_name(saga, step), state });
         }
         let (way, attempt) = (record.way.unwrap_or(Way::Execute), record.attempt);
         let actor = self.actor.clone();

@@ -49,8 +49,12 @@ impl Machine<'_> {
             SagaAct::Retry { step: None, mode } if self.tree.stuck().is_some() => self.retry_stuck(*mode),
             SagaAct::Retry { step: None, .. } => self.retry_waiting(),
             SagaAct::Skip { step } => self.skip(saga, step, note),
-            SagaAct::Approve { step } => self.decide(id, step.as_deref(), true, note).map(|()| Verdict::Changed),
-            SagaAct::Reject { step } => self.decide(id, step.as_deref(), false, note).map(|()| Verdict::Changed),
+            SagaAct::Approve { step, since } => {
+                self.decide(id, (step.as_deref(), *since), true, note).map(|()| Verdict::Changed)
+            }
+            SagaAct::Reject { step, since } => {
+                self.decide(id, (step.as_deref(), *since), false, note).map(|()| Verdict::Changed)
+            }
         }
     }
 

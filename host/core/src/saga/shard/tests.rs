@@ -176,7 +176,7 @@ impl Bench {
 }
 
 fn approve() -> SagaAct {
-    SagaAct::Approve { step: None }
+    SagaAct::Approve { step: None, since: None }
 }
 
 fn again() -> SagaAct {
@@ -331,6 +331,25 @@ fn an_approval_is_given_once_and_says_who_gave_it() {
     let twice = bench.act(approve()).unwrap_err();
     assert_eq!(twice.code(), "SAGA.NOT_WAITING");
     assert!(twice.to_string().contains("approved already, by ann"), "{twice}");
+}
+
+#[test]
+fn a_decision_about_an_earlier_wait_changes_nothing() {
+    let mut bench = bench("[[steps]]\nname = \"ok\"\naction = \"wait:approval\"\n");
+    bench.start();
+    let since = bench.tree().sagas[0].steps[0].since;
+    bench.act(SagaAct::Pause).unwrap();
+    bench.now = bench.now.plus(Duration::from_millis(5));
+    bench.act(SagaAct::Retry { step: Some("ok".into()), mode: RetryMode::Compensate }).unwrap();
+    assert_ne!(bench.tree().sagas[0].steps[0].since, since);
+    for stale in [SagaAct::Approve { step: None, since }, SagaAct::Reject { step: Some("ok".into()), since }] {
+        let refused = bench.act(stale).unwrap_err();
+        assert_eq!(refused.code(), "SAGA.NOT_WAITING");
+        assert!(refused.to_string().contains("another wait by now"), "{refused}");
+    }
+    let since = bench.tree().sagas[0].steps[0].since;
+    bench.act(SagaAct::Approve { step: None, since }).unwrap();
+    assert_eq!(bench.state(), SagaState::Completed);
 }
 
 #[test]

@@ -113,7 +113,7 @@ fn detail(act: &SagaAct, note: Option<&str>) -> serde_json::Value {
     let (step, mode) = match act {
         SagaAct::Retry { step, mode } => (step.as_deref(), Some(mode)),
         SagaAct::Skip { step } => (Some(step.as_str()), None),
-        SagaAct::Approve { step } | SagaAct::Reject { step } => (step.as_deref(), None),
+        SagaAct::Approve { step, .. } | SagaAct::Reject { step, .. } => (step.as_deref(), None),
         _ => (None, None),
     };
     serde_json::json!({ "act": act.name(), "step": step, "mode": mode, "reason": note })
