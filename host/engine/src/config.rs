@@ -88,6 +88,21 @@ impl Default for SagaConfig {
     }
 }
 
+impl SagaConfig {
+    /// As another configuration has it, but for what stays as at the start: the store, participants and policies. Without a
+    /// client for `http:` steps of its own it goes on with this one's.
+    pub(crate) fn next(&self, next: Self) -> Self {
+        let limits = SagaLimits {
+            message_bytes_max: self.limits.message_bytes_max,
+            outbox_shards: self.limits.outbox_shards,
+            ..next.limits
+        };
+        let http = next.http.or_else(|| self.http.clone());
+        let (store, participants) = (self.store.clone(), Arc::clone(&self.participants));
+        Self { store, limits, participants, http, policies: self.policies.clone(), ..next }
+    }
+}
+
 /// Settings of the engine.
 #[derive(Clone)]
 pub struct EngineConfig {

@@ -122,14 +122,20 @@ impl Engine {
     }
 
     /// Puts another configuration in force, from each transport's next batch on: routes, transports, retries, weights, times for
-    /// calls and keeping. The rest of it is as at the start (shards, bounds of memory, the host's name). A transport that is
+    /// calls and keeping; of sagas their bounds, how long they are kept and the client of `http:` steps (none = the one before). The
+    /// rest of it is as at the start (shards, bounds of memory, the host's name, participants). A transport that is
     /// in it no more ends what it has, and is closed then; one of the same name is taken to be the same one. Returns when every shard goes by it, or hasn't answered in time.
-    pub async fn reconfigure(&self, config: EngineConfig) {
+    pub async fn reconfigure(&self, mut config: EngineConfig) {
         let _alone = self.reconfiguring.lock().await;
         let context = &self.outbox.context;
-        let (next, left) = context.live().next(config);
+        let live = context.live();
+        config.sagas = live.config.sagas.next(config.sagas);
+        let (next, left) = live.next(config);
         self.pause_again(&next).await;
         context.in_force.store(Arc::new(next));
+        if let Some(sagas) = &self.sagas {
+            sagas.reconfigured();
+        }
         let told = self.outbox.shards.iter().map(ShardHandle::reroute);
         if tokio::time::timeout(REROUTE_TIMEOUT, futures::future::join_all(told)).await.is_err() {
             tracing::warn!("a shard is busy; it goes by the new routes when it comes to it");

@@ -48,7 +48,7 @@ async fn retire_for_ever(outbox: &Outbox) {
             tracing::warn!(%error, "can't retire dead letters now");
         }
         let live = outbox.context.live();
-        let keep = live.config.keep_done.min(live.config.keep_dead).min(outbox.context.config.sagas.keep_done);
+        let keep = live.config.keep_done.min(live.config.keep_dead).min(live.config.sagas.keep_done);
         sleep(RETIRE_EVERY.min(keep.max(Duration::from_millis(100)))).await;
     }
 }

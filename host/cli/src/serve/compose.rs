@@ -120,8 +120,14 @@ pub async fn engine(
     Ok(Engine::start(settings, stores, Arc::new(SystemClock)))
 }
 
-/// The settings of sagas. They count from the start.
+/// The settings of sagas at the start.
 fn sagas(config: &Config, participants: &Arc<Participants>, store: &Arc<SurrealStore>) -> Result<SagaConfig, CliError> {
+    let participants = Arc::clone(participants);
+    Ok(SagaConfig { store: Some(Arc::clone(store) as _), participants, ..saga_settings(config)? })
+}
+
+/// What a reload may change of them: bounds, how long they are kept, and which peers `http:` steps reach.
+pub fn saga_settings(config: &Config) -> Result<SagaConfig, CliError> {
     let settings = &config.saga;
     let allow = settings.allow.iter().map(String::as_str);
     let grants = Grants::none().allow(allow).map_err(|error| of_sandbox(&error))?;
@@ -135,13 +141,11 @@ fn sagas(config: &Config, participants: &Arc<Participants>, store: &Arc<SurrealS
     };
     let http = HttpStepClient::new(&grants, settings.max_calls, limits.output_bytes_max);
     Ok(SagaConfig {
-        store: Some(Arc::clone(store) as _),
         limits,
         calls_max: settings.max_calls,
         calls_per_tenant_max: settings.max_calls_per_tenant,
         keep_done: settings.keep_done,
         default_retry: settings.default_retry,
-        participants: Arc::clone(participants),
         http: Some(Arc::new(http)),
         ..SagaConfig::default()
     })

@@ -94,6 +94,7 @@ impl Actor {
                     Err(_) => break,
                 }
             }
+            self.shard.set_limits(self.shared.context.live().config.sagas.limits);
             // What is due begins calls: no more of that when the shard is given back.
             let more = self.release.is_none() && self.shard.tick(self.now(), rand::random());
             self.carry_out();

@@ -113,7 +113,7 @@ async fn take(shared: &Shared, handle: &SagaHandle, token: u64) -> Result<Option
         }
     };
     let definitions = shared.definitions.by_hashes(shared.store.as_ref(), takeover.definitions()).await?;
-    let limits = shared.context.config.sagas.limits;
+    let limits = shared.context.live().config.sagas.limits;
     let config = SagaShardConfig { shard: handle.shard, limits, rules: Rules::default() };
     let now = shared.context.clock.now().wall;
     Ok(Some(SagaShard::restore(config, takeover, |hash| definitions.get(hash).cloned(), now, rand::random())))

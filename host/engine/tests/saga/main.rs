@@ -10,6 +10,7 @@ mod forward;
 mod lists;
 mod meter;
 mod operators;
+mod reconfigure;
 mod restarts;
 mod support;
 mod trouble;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use waybill_core::port::configuration::ReloadRefused;
 use waybill_core::port::transport::Transport;
+use waybill_engine::{EngineConfig, SagaConfig};
 use waybill_sandbox::{LoadedPlugin, ReloadPolicy, StagedChange, TransportSpec};
 
 use super::{Host, diff, of_cli, of_swap};
@@ -32,6 +33,7 @@ type Before = (TransportSpec, LoadedPlugin);
 pub(super) async fn apply(
     host: &Host,
     next: &Config,
+    sagas: SagaConfig,
     prepared: Plugins,
     transports: &diff::Transports,
 ) -> Result<(), ReloadRefused> {
@@ -57,7 +59,8 @@ pub(super) async fn apply(
     }
     let slots = next.transports.iter().filter_map(|settings| host.fleet.slot(&settings.name));
     let slots: Vec<Arc<dyn Transport>> = slots.map(|slot| Arc::new(slot) as _).collect();
-    host.engine.reconfigure(compose::engine_config(next, &host.store, slots, policy)).await;
+    let config = compose::engine_config(next, &host.store, slots, policy);
+    host.engine.reconfigure(EngineConfig { sagas, ..config }).await;
     for name in &transports.removed {
         // The engine closes it when its calls have ended.
         host.fleet.remove(name);

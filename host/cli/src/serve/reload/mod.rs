@@ -18,6 +18,7 @@ mod apply;
 mod diff;
 mod watch;
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -35,6 +36,8 @@ use crate::config::Config;
 use crate::config::reader::Shown;
 use crate::exit::CliError;
 use crate::plugins::{self, PluginError};
+use crate::saga_definitions;
+use crate::serve::compose;
 use crate::setup::Source;
 
 pub use watch::watch;
@@ -98,14 +101,25 @@ impl Reloader {
         let (keys, folder) = trust(&next);
         // Whose signatures count is part of the trial: nothing that is loaded meanwhile goes by it.
         let draft = self.host.fleet.draft(keys.clone(), folder.clone());
-        let reloaded = self.put_in_force(&mut running, next, &draft, apply).await;
-        if apply && reloaded.is_ok() {
+        let mut reloaded = self.put_in_force(&mut running, next, &draft, apply).await;
+        if apply && let Ok(done) = &mut reloaded {
             self.host.fleet.configure(keys, folder).await;
+            done.warnings.extend(self.define(running.saga.definitions.as_deref()).await);
         }
         if apply {
             self.audit(actor, &reloaded).await;
         }
         reloaded
+    }
+
+    /// Stores the folder of definitions, whose files may have changed. The answer are those that weren't stored: each is told, none
+    /// stops the reload.
+    async fn define(&self, folder: Option<&Path>) -> Vec<String> {
+        let Some((sagas, folder)) = self.host.engine.sagas().zip(folder) else { return Vec::new() };
+        let results = saga_definitions::define_all(sagas.as_ref(), folder).await;
+        saga_definitions::log(&results);
+        let refused = results.iter().filter_map(|one| one.result.as_ref().err().map(|error| (&one.file, error)));
+        refused.map(|(file, error)| format!("{}: not stored as a saga's definition: {error}", file.display())).collect()
     }
 
     async fn put_in_force(
@@ -119,6 +133,11 @@ impl Reloader {
         // What a call may hold is part of what an instance is opened with.
         let same_calls =
             (running.outbox.batch, running.outbox.batch_bytes) == (next.outbox.batch, next.outbox.batch_bytes);
+        let mut sagas = compose::saga_settings(&next).map_err(|error| of_cli(&error))?;
+        if running.saga == next.saga {
+            // The client of `http:` steps keeps its connections.
+            sagas.http = None;
+        }
         let transports = diff::transports(&running.transports, &next.transports, same_calls);
         let mut reloaded = Reloaded {
             applied: apply,
@@ -133,7 +152,7 @@ impl Reloader {
         if !apply {
             return Ok(reloaded);
         }
-        apply::apply(&self.host, &next, prepared, &transports).await?;
+        apply::apply(&self.host, &next, sagas, prepared, &transports).await?;
         next.shown = still_pending(&running.shown, std::mem::take(&mut next.shown));
         *running = next;
         Ok(reloaded)

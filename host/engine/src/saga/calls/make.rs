@@ -59,14 +59,18 @@ pub(super) async fn make(calls: &Calls, call: &Call, origin: &Origin, time: Dura
 }
 
 async fn of_http(calls: &Calls, call: &Call, url: &Arc<str>, time: Duration) -> Word {
-    let Some(client) = &calls.context.config.sagas.http else {
+    let (client, bytes_max) = {
+        let live = calls.context.live();
+        (live.config.sagas.http.clone(), live.config.sagas.limits.output_bytes_max)
+    };
+    let Some(client) = client else {
         let reason = "this host makes no http: calls for sagas";
         return Word::host(blocked(http::origin(url), Fault::new("HTTP.UNSUPPORTED", reason)));
     };
     let tenant = Some(call.reference.key.tenant.clone());
     let target = Target { tenant, name: Arc::from(http::origin(url)) };
     let post = async {
-        let step = http::step(call, url, time, calls.context.config.sagas.limits.output_bytes_max);
+        let step = http::step(call, url, time, bytes_max);
         Word { result: client.post(step).await, by: None }
     };
     held(calls, target, None, pin!(post)).await

@@ -102,6 +102,14 @@ impl Calls {
         Arc::new(Self { context, queue, holds: Holds::default() })
     }
 
+    /// Goes by the bounds that are in force now. Calls under way past lower ones end first.
+    pub(super) fn reconfigured(self: &Arc<Self>) {
+        let live = self.context.live();
+        let sagas = &live.config.sagas;
+        self.queue.lock().queue.bound(sagas.calls_max, sagas.calls_per_tenant_max);
+        self.start();
+    }
+
     /// Makes these calls as soon as there is room. Each is answered once, by mail.
     pub(super) fn submit(self: &Arc<Self>, calls: impl IntoIterator<Item = Box<Call>>, origin: &Origin) {
         let since = Instant::now();
@@ -124,7 +132,7 @@ impl Calls {
         waiting.expired_at = now;
         let expired = waiting.queue.take(|job| job.waits_too_long(now));
         drop(waiting);
-        let (running, max) = (self.running(), self.context.config.sagas.calls_max);
+        let (running, max) = (self.running(), self.context.live().config.sagas.calls_max);
         for job in expired {
             let reason = format!("{running} calls of sagas are under way, {max} may be, and there was no room in time");
             let fault = Fault { after: Some(BUSY_PAUSE), ..Fault::new("SAGA.BUSY", reason) };

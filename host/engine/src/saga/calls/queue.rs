@@ -36,6 +36,13 @@ impl<J> Queue<J> {
         }
     }
 
+    /// Other bounds from now on.
+    pub fn bound(&mut self, running_max: usize, tenant_max: usize) {
+        (self.running_max, self.tenant_max) = (running_max.max(1), tenant_max.max(1));
+        let tenants: Vec<Tenant> = self.lines.keys().cloned().collect();
+        tenants.iter().for_each(|tenant| self.give_turn(tenant));
+    }
+
     pub fn running(&self) -> usize {
         self.running
     }
@@ -123,6 +130,21 @@ mod tests {
 
     fn all(queue: &mut Queue<u32>) -> Vec<u32> {
         std::iter::from_fn(|| queue.next()).collect()
+    }
+
+    #[test]
+    fn other_bounds_count_from_the_next_call() {
+        let mut queue = Queue::new(2, 1);
+        let (a, b) = (tenant("a"), tenant("b"));
+        (0..4).for_each(|job| queue.push(&a, job));
+        (100..104).for_each(|job| queue.push(&b, job));
+        assert_eq!(all(&mut queue), [0, 100]);
+        queue.bound(4, 3);
+        assert_eq!(all(&mut queue).len(), 2, "both tenants have turns again");
+        queue.bound(1, 1);
+        queue.ended(&a);
+        queue.ended(&b);
+        assert!(all(&mut queue).is_empty(), "more are under way than may be");
     }
 
     #[test]

@@ -103,9 +103,14 @@ impl Sagas {
         check("ok", format!("writes those of {written} of {} shards", self.shards.len()))
     }
 
+    /// Another configuration is in force.
+    pub fn reconfigured(&self) {
+        self.shared.calls.reconfigured();
+    }
+
     /// Removes ended sagas after `keep_done`. They belong to no host: whichever comes first removes them.
     pub async fn retire(&self) -> Result<(), SagaError> {
-        let keep = self.shared.context.config.sagas.keep_done;
+        let keep = self.shared.context.live().config.sagas.keep_done;
         let keep = u64::try_from(keep.as_millis()).unwrap_or(u64::MAX);
         loop {
             let before = UnixMillis(self.now().0.saturating_sub(keep));

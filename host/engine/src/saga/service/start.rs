@@ -22,7 +22,7 @@ const ID_TRIES: usize = 256;
 impl Sagas {
     pub(super) async fn start_saga(&self, start: StartSaga) -> Result<StartedSaga, SagaError> {
         check(&start)?;
-        let (bytes, bytes_max) = (start.input.len(), self.shared.context.config.sagas.limits.input_bytes_max);
+        let (bytes, bytes_max) = (start.input.len(), self.shared.context.live().config.sagas.limits.input_bytes_max);
         if bytes > bytes_max {
             return Err(SagaError::InputTooLarge { bytes, bytes_max });
         }

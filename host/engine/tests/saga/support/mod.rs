@@ -100,7 +100,7 @@ impl World {
         }
     }
 
-    fn config(&self, host: &str) -> EngineConfig {
+    pub fn config(&self, host: &str) -> EngineConfig {
         let mut config = EngineConfig::new(host);
         config.routes = Routes(vec![Route::new(Pattern::parse("bus:**").unwrap(), "bus")]);
         config.transports = vec![self.bus.clone()];
