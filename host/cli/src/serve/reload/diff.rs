@@ -33,6 +33,8 @@ const LIVE: &[&str] = &[
     "saga.rest_after",
     "saga.max_calls",
     "saga.max_calls_per_tenant",
+    "saga.default_retry",
+    "saga.default_retry.",
     "saga.allow.",
     "plugins.folder",
     "plugins.trusted_keys",

@@ -48,7 +48,7 @@ impl Sagas {
             envelope_id: text(&start.envelope_id),
             correlation_id: text(&start.correlation_id),
             traceparent: text(&start.traceparent),
-            default_retry: self.shared.context.config.sagas.default_retry,
+            default_retry: self.shared.context.live().config.sagas.default_retry,
             actor: Some(Arc::from(start.actor.as_str())),
         };
         if named.is_some() { self.start_named(&start, new).await } else { self.submit(new).await }
