@@ -1,10 +1,12 @@
 //! Runs the calls of one participant: a permit, an instance, the call, and what follows for both.
 
+use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use futures::FutureExt;
 use metrics::Gauge;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -95,34 +97,23 @@ impl Calls {
         }
     }
 
-    /// One call, in a task of its own: a caller that goes away leaves no instance half used.
-    pub(super) async fn call(
-        self: &Arc<Self>,
-        tenant: &str,
-        work: Work,
-        timeout: Duration,
-    ) -> Result<Answer, StepError> {
+    /// One call. When its caller goes away halfway, its instance goes too.
+    pub(super) async fn call(&self, tenant: &str, work: Work, timeout: Duration) -> Result<Answer, StepError> {
         if let Some(fault) = self.gate.lock().closed(Instant::now()) {
             return Err(self.blocked(fault));
         }
         let deadline = Instant::now() + timeout.min(self.limits.call_time).min(self.endpoint.context.limits.call_time);
-        let permit = self.permit(deadline).await?;
+        let _permit = self.permit(deadline).await?;
         let admitted = self.gate.lock().admit(Instant::now()).map_err(|fault| self.blocked(fault))?;
-        let trial = Trial { calls: Arc::clone(self), admitted };
-        let (calls, tenant) = (Arc::clone(self), tenant.to_owned());
-        // What is large is boxed or pinned where it is made: whoever takes it over would move it.
-        let run = tokio::spawn(Box::pin(async move {
-            let (_permit, _trial) = (permit, trial);
-            let run = pin!(calls.run(&tenant, work, deadline));
-            tokio::select! {
-                biased;
-                result = run => result,
-                () = calls.abort.cancelled() => Err(unknown("PLUGIN.CLOSED", "it ended before the call did")),
-            }
-        }));
-        match run.await {
-            Ok(result) => result,
-            Err(_) => Err(unknown("PLUGIN.HOST_PANIC", "the call's task ended: see the host's log and report it")),
+        let _trial = Trial { calls: self, admitted };
+        // Pinned where it is made: it is large, and each wrapper would move it.
+        let run = pin!(self.run(tenant, work, deadline));
+        tokio::select! {
+            biased;
+            result = AssertUnwindSafe(run).catch_unwind() => result.unwrap_or_else(|_panic| {
+                Err(unknown("PLUGIN.HOST_PANIC", "the call failed in the host: see its log and report it"))
+            }),
+            () = self.abort.cancelled() => Err(unknown("PLUGIN.CLOSED", "it ended before the call did")),
         }
     }
 
@@ -294,12 +285,12 @@ impl Drop for Slot<'_> {
 }
 
 /// Makes room for another trial when a call has ended.
-struct Trial {
-    calls: Arc<Calls>,
+struct Trial<'a> {
+    calls: &'a Calls,
     admitted: Admitted,
 }
 
-impl Drop for Trial {
+impl Drop for Trial<'_> {
     fn drop(&mut self) {
         self.calls.gate.lock().ended(self.admitted);
     }
