@@ -71,7 +71,7 @@ pub const INTERNAL: Code = again(
 );
 
 /// Every code an HTTP answer may carry, beside [`PLUGIN_CODES`] and [`SAGA_CODES`].
-pub const CODES: [Code; 39] = [
+pub const CODES: [Code; 40] = [
     no("SCHEMA.JSON", 400, "The body isn't JSON", "Correct the text at the line and column given."),
     no(
         "SCHEMA.VALIDATION_FAILED",
@@ -144,6 +144,7 @@ pub const CODES: [Code; 39] = [
         "Somebody else has it",
         "Drop what was done under this token; begin the key again to hear how it stands.",
     ),
+    no("DEAD.KIND", 409, "The dead letter is of another kind", "Do what `detail` says."),
     no("OUTBOX.STATE", 409, "Its state doesn't allow this", "Do what `detail` says."),
     no(
         "OUTBOX.PAYLOAD_TOO_LARGE",

@@ -198,6 +198,9 @@ impl From<InputError> for Problem {
 
 impl From<ServiceError> for Problem {
     fn from(error: ServiceError) -> Self {
+        if let ServiceError::Saga(error) = error {
+            return error.into();
+        }
         let mut problem = Self::new(error.code(), error.to_string());
         match &error {
             ServiceError::Message { index, error } => {

@@ -234,9 +234,9 @@ impl Api {
         Ok(page.items)
     }
 
-    /// All dead letters.
+    /// All dead letters that are messages.
     pub async fn dead_letters(&self) -> Result<Vec<Listed>, CallError> {
-        self.list("/v1/dead-letters", &[]).await
+        self.list("/v1/dead-letters", &[("filter", "kind=message")]).await
     }
 
     /// All messages in a state.

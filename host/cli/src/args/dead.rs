@@ -2,30 +2,31 @@
 
 use std::path::PathBuf;
 
-use clap::{ArgGroup, Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 
 use super::bulk::Bulk;
 use super::outbox::One;
+use super::saga_acts::Mode;
 
-/// Dead letters.
+/// Dead letters: messages that can't be delivered, and sagas whose compensation is stuck.
 #[derive(Debug, Subcommand)]
 pub enum Dead {
     /// Dead letters, by filter
     List(List),
-    /// One dead letter: why it died, every attempt, payload
+    /// One dead letter: why it died; of a message every attempt and payload
     #[command(
-        after_help = "Examples:\n  waybill dead show 01JD8Q6H3ZK7W5V0N2T4R6Y8BC\n  waybill dead show order-17 --tenant acme -o json"
+        after_help = "Examples:\n  waybill dead show 01JD8Q6H3ZK7W5V0N2T4R6Y8BC\n  waybill dead show order-17 --tenant acme -o json\n  waybill dead show order-17 --kind saga"
     )]
-    Show(One),
+    Show(Show),
     /// Dead letters by error
     Groups(Groups),
-    /// Put dead letters back in order
+    /// Put dead letters back in order; of stuck sagas try the failed compensation again
     Replay(Replay),
     /// Fence dead letters off with a note; only `replay ID` brings them back
     Quarantine(Quarantine),
     /// Send an edited copy as a new message that names the original, and quarantine the original
     Edit(Box<Edit>),
-    /// Delete dead letters for good
+    /// Delete dead letters for good; messages only
     Purge(Purge),
 }
 
@@ -34,8 +35,10 @@ pub enum Dead {
 #[command(after_help = "Examples:\n  \
     waybill dead list\n  \
     waybill dead list --filter 'tenant=acme code=HTTP.* age>1h'\n  \
+    waybill dead list --filter 'kind=saga definition=order'\n  \
     waybill dead list --filter 'code=HTTP.400' --all -o ids | waybill dead replay -\n\n\
-    Conditions: tenant, topic, key, id, code, error, state, kind with = and * as a wildcard; age with > or <.")]
+    Conditions: tenant, topic, key, id, code, error, state, kind (message or saga), and of sagas definition and step, with = \
+    and * as a wildcard; age with > or <.")]
 pub struct List {
     /// Conditions, e.g. 'tenant=acme code=HTTP.* age>1h'
     #[arg(long, default_value = "", hide_default_value = true)]
@@ -46,6 +49,36 @@ pub struct List {
     /// All of them
     #[arg(long, conflicts_with = "limit")]
     pub all: bool,
+}
+
+/// Which dead letter.
+#[derive(Debug, Args)]
+pub struct Show {
+    /// Which.
+    #[command(flatten)]
+    pub one: One,
+    /// Its kind, where a message and a saga have the same id
+    #[arg(long, value_enum, value_name = "KIND")]
+    pub kind: Option<Kind>,
+}
+
+/// Kind of a dead letter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Kind {
+    /// A message that wasn't delivered
+    Message,
+    /// A saga whose compensation is stuck
+    Saga,
+}
+
+impl Kind {
+    /// As the host names it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Message => "message",
+            Self::Saga => "saga",
+        }
+    }
 }
 
 /// By error.
@@ -71,6 +104,9 @@ pub struct Which {
     /// Tenant of the ids [default: the token's only one, else default]
     #[arg(long)]
     pub tenant: Option<String>,
+    /// Kind of the ids, where a message and a saga have the same one
+    #[arg(long, value_enum, value_name = "KIND", conflicts_with = "filter")]
+    pub kind: Option<Kind>,
 }
 
 /// Put back.
@@ -79,11 +115,17 @@ pub struct Which {
     waybill dead replay 01JD8Q6H3ZK7W5V0N2T4R6Y8BC\n  \
     waybill dead replay --filter 'code=HTTP.503' --dry-run\n  \
     waybill dead replay --filter 'code=HTTP.503 age>1h' --rate 20 --reason 'shop is back' --yes\n  \
-    waybill dead list -o ids | waybill dead replay -")]
+    waybill dead list -o ids | waybill dead replay -\n  \
+    waybill dead replay --filter 'kind=saga code=HTTP.503' --yes\n  \
+    waybill dead replay order-17 --kind saga --mode retry\n\n\
+    Of stuck sagas the failed compensation is tried again; `waybill saga retry --filter` takes many of them forward.")]
 pub struct Replay {
     /// Which.
     #[command(flatten)]
     pub which: Which,
+    /// Which way a stuck saga goes on [default: compensate]
+    #[arg(long, value_enum, value_name = "MODE", conflicts_with = "filter")]
+    pub mode: Option<Mode>,
     /// How.
     #[command(flatten)]
     pub bulk: Bulk,
@@ -138,7 +180,8 @@ pub struct Edit {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     waybill dead purge --filter 'age>30d' --dry-run\n  \
-    waybill dead purge --filter 'tenant=test' --reason 'test data' --yes")]
+    waybill dead purge --filter 'tenant=test' --reason 'test data' --yes\n\n\
+    Stuck sagas stay: `waybill saga accept` ends them, with a reason.")]
 pub struct Purge {
     /// All that match; '' for all there are
     #[arg(long)]

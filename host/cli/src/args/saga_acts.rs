@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::{ArgGroup, Args, ValueEnum};
 
 /// Which sagas.
 #[derive(Clone, Debug, Args)]
@@ -15,17 +15,49 @@ pub struct Ids {
     pub tenant: Option<String>,
 }
 
+/// Which sagas: by id or by filter.
+#[derive(Clone, Debug, Args)]
+#[group(skip)]
+#[command(group(ArgGroup::new("which").args(["ids", "filter"]).required(true)))]
+pub struct Which {
+    /// Ids; `-` reads them from stdin, one a line
+    #[arg(value_name = "ID")]
+    pub ids: Vec<String>,
+    /// All that match and haven't ended; conditions as of `waybill saga list`
+    #[arg(long)]
+    pub filter: Option<String>,
+    /// Tenant of the ids [default: the token's only one, else default], or of what matches
+    #[arg(long)]
+    pub tenant: Option<String>,
+    /// With --filter: only count, and show a sample
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Don't ask; needed where there is no terminal to ask on
+    #[arg(short, long)]
+    pub yes: bool,
+    /// With --filter: most acts a second [default: 100]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub rate: Option<u32>,
+}
+
+impl From<Ids> for Which {
+    fn from(ids: Ids) -> Self {
+        Self { ids: ids.ids, filter: None, tenant: ids.tenant, dry_run: false, yes: false, rate: None }
+    }
+}
+
 /// An act that takes nothing but a reason.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     waybill saga pause order-17 --reason 'the warehouse is closed'\n  \
     waybill saga resume order-17 order-18\n  \
-    waybill saga list --filter 'definition=order state=running' -o ids | waybill saga cancel -\n\n\
+    waybill saga cancel --filter 'definition=order state=running' --dry-run\n  \
+    waybill saga cancel --filter 'definition=order state=running' --yes\n\n\
     They concern a saga with all its sub-sagas.")]
 pub struct Act {
     /// Which.
     #[command(flatten)]
-    pub which: Ids,
+    pub which: Which,
     /// Why, for history and audit
     #[arg(long, alias = "note", value_name = "TEXT")]
     pub reason: Option<String>,
@@ -34,18 +66,16 @@ pub struct Act {
 /// Ends it as it is.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
-    waybill saga kill order-17 --reason 'test data' --yes\n\n\
+    waybill saga kill order-17 --reason 'test data' --yes\n  \
+    waybill saga kill --filter 'tenant=test' --reason 'test data' --yes\n\n\
     Nothing is compensated: what its steps did stays done. `waybill saga cancel` compensates.")]
 pub struct Kill {
     /// Which.
     #[command(flatten)]
-    pub which: Ids,
+    pub which: Which,
     /// Why, for history and audit
     #[arg(long, alias = "note", value_name = "TEXT")]
     pub reason: Option<String>,
-    /// Don't ask; needed where there is no terminal to ask on
-    #[arg(short, long)]
-    pub yes: bool,
 }
 
 /// Tries again.
@@ -53,12 +83,13 @@ pub struct Kill {
 #[command(after_help = "Examples:\n  \
     waybill saga retry order-17                     what waits for its next attempt, or a stuck compensation, now\n  \
     waybill saga retry order-17 --mode retry        of a stuck one: forward again, if nothing was compensated yet\n  \
-    waybill saga retry order-17 --step charge       of a paused one: that step and all behind it anew\n\n\
+    waybill saga retry order-17 --step charge       of a paused one: that step and all behind it anew\n  \
+    waybill saga retry --filter 'code=HTTP.* waiting_for=retry' --yes\n\n\
     Idempotency keys stay the same.")]
 pub struct Retry {
     /// Which.
     #[command(flatten)]
-    pub which: Ids,
+    pub which: Which,
     /// From this step on
     #[arg(long)]
     pub step: Option<String>,
@@ -141,12 +172,13 @@ pub struct Link {
 /// Accepts a stuck compensation.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
-    waybill saga accept order-17 --reason 'refunded by hand, ticket 4711'\n\n\
+    waybill saga accept order-17 --reason 'refunded by hand, ticket 4711'\n  \
+    waybill saga accept --filter 'state=failed code=BANK.CLOSED' --reason 'refunded by hand' --yes\n\n\
     The saga ends as failed (accepted), and its dead letter goes away.")]
 pub struct Accept {
     /// Which.
     #[command(flatten)]
-    pub which: Ids,
+    pub which: Which,
     /// Why it is all right as it is
     #[arg(long, alias = "note", value_name = "TEXT")]
     pub reason: String,

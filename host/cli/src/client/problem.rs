@@ -71,7 +71,8 @@ impl Refusal {
             "OUTBOX.NOT_FOUND" | "SAGA.NOT_FOUND" => "--tenant",
             _ => "--tenant, or tenant= in --filter",
         };
-        Some(self.detail.replace("?tenant=", tenant)).filter(|detail| !detail.is_empty())
+        let detail = self.detail.replace("kind=message or kind=saga", "--kind message or --kind saga");
+        Some(detail.replace("?tenant=", tenant)).filter(|detail| !detail.is_empty())
     }
 
     /// What to do; none where the detail says it all.
@@ -79,7 +80,8 @@ impl Refusal {
         Some(match self.code.as_str() {
             "SCHEMA.VALIDATION_FAILED" | "SCHEMA.UNSUPPORTED" | "OUTBOX.STATE" => return None,
             // Their details say it.
-            "SAGA.STATE" | "SAGA.NOT_ROOT" | "SAGA.NO_STEP" | "SAGA.VERSION_TAKEN" | "SAGA.NO_DEFINITION" => {
+            "DEAD.KIND" | "SAGA.STATE" | "SAGA.NOT_ROOT" | "SAGA.NO_STEP" | "SAGA.VERSION_TAKEN"
+            | "SAGA.NO_DEFINITION" => {
                 return None;
             }
             "SAGA.NOT_FOUND" => "`waybill saga list` shows ids and tenants",

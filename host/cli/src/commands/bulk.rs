@@ -6,10 +6,11 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
 
-use super::{Context, dead, messages, one};
+use super::{Context, dead, messages};
 use crate::args::Format;
 use crate::args::bulk::Bulk;
 use crate::args::dead::Which;
+use crate::args::saga_acts::Mode;
 use crate::client::Answer;
 use crate::exit::{CliError, Exit};
 use crate::output::{self, number, text, words};
@@ -29,6 +30,8 @@ pub(super) struct Act {
     pub(super) done: &'static str,
     /// Reason, or note.
     pub(super) text: String,
+    /// Which way stuck sagas go on, if it was said.
+    pub(super) mode: Option<Mode>,
 }
 
 /// By filter: count, ask, start, watch.
@@ -48,18 +51,8 @@ pub(super) async fn by_filter(context: &mut Context<'_>, act: &Act, filter: &str
         context.term.say("no dead letter matches: nothing to do");
         return Ok(());
     }
-    if !how.yes {
-        let what = number(matched, "dead letter", "dead letters");
-        if !context.term.interactive {
-            return Err(CliError::usage(
-                format!("this would {} {what}, and there is no terminal to ask on", act.verb),
-                "look with --dry-run, then add --yes",
-            ));
-        }
-        if !context.term.confirm(&format!("{} {what} ({filter})?", act.verb))? {
-            return Err(CliError::Declined);
-        }
-    }
+    let what = format!("{} {}", act.verb, number(matched, "dead letter", "dead letters"));
+    confirm(context, &what, filter, how.yes)?;
     if let Some(request) = request.as_object_mut() {
         request.remove("dry_run");
     }
@@ -72,6 +65,20 @@ pub(super) async fn by_filter(context: &mut Context<'_>, act: &Act, filter: &str
     let ended = watch(context, act, &id, matched).await?;
     output::one(context.term, context.format, &ended.text, &id, rows(&ended.body))?;
     verdict(&ended)
+}
+
+/// Asks whether to do what a filter selects.
+pub(super) fn confirm(context: &mut Context<'_>, what: &str, filter: &str, yes: bool) -> Result<(), CliError> {
+    if yes {
+        return Ok(());
+    }
+    if !context.term.interactive {
+        return Err(CliError::usage(
+            format!("this would {what}, and there is no terminal to ask on"),
+            "look with --dry-run, then add --yes",
+        ));
+    }
+    if context.term.confirm(&format!("{what} ({filter})?"))? { Ok(()) } else { Err(CliError::Declined) }
 }
 
 fn dry_run(context: &mut Context<'_>, counted: &Answer, act: &Act) -> Result<(), CliError> {
@@ -117,7 +124,7 @@ async fn watch(context: &mut Context<'_>, act: &Act, id: &str, matched: u64) -> 
     }
 }
 
-fn progress(context: &Context<'_>, length: u64, verb: &str) -> ProgressBar {
+pub(super) fn progress(context: &Context<'_>, length: u64, verb: &str) -> ProgressBar {
     let target = if context.term.interactive && !context.term.quiet {
         ProgressDrawTarget::stderr()
     } else {
@@ -168,9 +175,9 @@ pub(super) async fn by_ids(context: &mut Context<'_>, act: &Act, which: &Which, 
             pace.tick().await;
         }
         let result = if how.dry_run {
-            one::look(context, "dead-letters", id, tenant.as_deref()).await
+            dead::look(context, tenant.as_deref(), id, which.kind).await
         } else {
-            dead::act_on(context, act, tenant.as_deref(), id).await
+            dead::act_on(context, act, tenant.as_deref(), id, which.kind).await
         };
         bar.inc(1);
         match result {

@@ -35,6 +35,31 @@ pub(super) async fn fetch(
     }
 }
 
+/// A page of a list.
+pub(super) struct Page {
+    /// Its items.
+    pub(super) items: Vec<Value>,
+    /// Where the next one begins; none = this is the last.
+    pub(super) next: Option<String>,
+}
+
+/// One page, as large as there are.
+pub(super) async fn page(
+    context: &Context<'_>,
+    path: &[&str],
+    query: &[(&str, &str)],
+    cursor: Option<&str>,
+) -> Result<Page, CliError> {
+    let size = PAGE_MAX.to_string();
+    let mut query = query.to_vec();
+    query.push(("limit", &size));
+    query.extend(cursor.map(|cursor| ("cursor", cursor)));
+    let answer = context.client.get(path, &query).await?;
+    let items = answer.need("items", Value::as_array)?.clone();
+    let next = answer.body.get("next_cursor").and_then(Value::as_str).map(str::to_owned);
+    Ok(Page { items, next })
+}
+
 /// A whole list that has no pages.
 pub(super) async fn whole(
     context: &Context<'_>,

@@ -25,12 +25,15 @@ pub(super) const FLOWING: &[Column] = &[
     column("WAITS FOR", |item| item.pointer("/waiting/on").map_or("-".into(), plain)),
 ];
 
-/// Columns of dead letters.
+/// Columns of dead letters. What stands for the topic of a stuck saga is what its filter takes.
 pub(super) const DEAD: &[Column] = &[
     column("ID", |item| text(item, "id")),
     column("TENANT", |item| text(item, "tenant")),
     column("STATE", |item| text(item, "state")),
-    column("TOPIC", |item| text(item, "topic")),
+    column("TOPIC", |item| match item.get("kind").and_then(Value::as_str) {
+        Some("saga") => format!("saga:{}/{}", text(item, "definition"), text(item, "step")),
+        _ => text(item, "topic"),
+    }),
     column("KEY", |item| text(item, "key")),
     column("ATTEMPTS", |item| text(item, "attempts")),
     column("DIED", |item| instant(item, "ended_at")),

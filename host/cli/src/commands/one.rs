@@ -13,7 +13,19 @@ pub(super) async fn look(
     id: &str,
     tenant: Option<&str>,
 ) -> Result<Answer, CliError> {
-    checked(context.client.get(&["v1", list, id], &lists::tenant_query(tenant)).await, tenant)
+    look_with(context, list, id, tenant, &[]).await
+}
+
+/// The same with more to say in the query.
+pub(super) async fn look_with(
+    context: &Context<'_>,
+    list: &str,
+    id: &str,
+    tenant: Option<&str>,
+    more: &[(&str, &str)],
+) -> Result<Answer, CliError> {
+    let query = [lists::tenant_query(tenant).as_slice(), more].concat();
+    checked(context.client.get(&["v1", list, id], &query).await, tenant)
 }
 
 /// Acts on one of a list.
@@ -25,7 +37,19 @@ pub(super) async fn act(
     act: &str,
     body: &Value,
 ) -> Result<Answer, CliError> {
-    checked(context.client.post(&["v1", list, id, act], &lists::tenant_query(tenant), body).await, tenant)
+    act_with(context, &["v1", list, id, act], tenant, &[], body).await
+}
+
+/// The same with more to say in the query.
+pub(super) async fn act_with(
+    context: &Context<'_>,
+    path: &[&str],
+    tenant: Option<&str>,
+    more: &[(&str, &str)],
+    body: &Value,
+) -> Result<Answer, CliError> {
+    let query = [lists::tenant_query(tenant).as_slice(), more].concat();
+    checked(context.client.post(path, &query, body).await, tenant)
 }
 
 fn checked(answer: Result<Answer, ClientError>, tenant: Option<&str>) -> Result<Answer, CliError> {

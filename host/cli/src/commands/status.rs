@@ -23,6 +23,7 @@ pub(super) async fn run(context: &mut Context<'_>) -> Result<(), CliError> {
     let stats = lists::whole(context, &["v1", "outbox", "stats"], &[]).await?;
     let transports = lists::whole(context, &["v1", "transports"], &[]).await?;
     let blocked = lists::whole(context, &["v1", "outbox", "blocked"], &[]).await?;
+    let stuck = stuck_sagas(context).await?;
     let rates = match before {
         Some(before) => {
             tokio::time::sleep(SAMPLE.saturating_sub(began.elapsed())).await;
@@ -32,7 +33,7 @@ pub(super) async fn run(context: &mut Context<'_>) -> Result<(), CliError> {
     };
     let failed = checks.iter().filter(|check| text(check, "status") == "fail").count();
     match context.format {
-        Format::Table => screen(context, &checks, rates, &stats, &transports, &blocked)?,
+        Format::Table => screen(context, &checks, rates, &Seen { stats, transports, blocked, stuck })?,
         Format::Ids => context.term.line(context.client.url().to_owned().as_str())?,
         format => {
             let all = json!({
@@ -42,6 +43,7 @@ pub(super) async fn run(context: &mut Context<'_>) -> Result<(), CliError> {
                 "stats": stats,
                 "transports": transports,
                 "blocked": blocked,
+                "stuck_sagas": stuck,
             });
             if format == Format::Json {
                 output::json(context.term, &all)?
@@ -57,14 +59,23 @@ pub(super) async fn run(context: &mut Context<'_>) -> Result<(), CliError> {
     }
 }
 
-fn screen(
-    context: &mut Context<'_>,
-    checks: &[Value],
-    rates: Option<[f64; 2]>,
-    stats: &[Value],
-    transports: &[Value],
-    blocked: &[Value],
-) -> Result<(), CliError> {
+/// What the screen is made of, beside readiness and rates.
+struct Seen {
+    stats: Vec<Value>,
+    transports: Vec<Value>,
+    blocked: Vec<Value>,
+    stuck: u64,
+}
+
+/// How many sagas are stuck in a compensation.
+async fn stuck_sagas(context: &Context<'_>) -> Result<u64, CliError> {
+    let query = [("filter", "kind=saga"), ("count", "true"), ("limit", "1")];
+    let answer = context.client.get(&["v1", "dead-letters"], &query).await?;
+    answer.need("count", Value::as_u64).map_err(CliError::from)
+}
+
+fn screen(context: &mut Context<'_>, checks: &[Value], rates: Option<[f64; 2]>, seen: &Seen) -> Result<(), CliError> {
+    let Seen { stats, transports, blocked, stuck } = seen;
     let bad: Vec<&Value> = checks.iter().filter(|check| text(check, "status") != "ok").collect();
     let ready = !checks.iter().any(|check| text(check, "status") == "fail");
     let sum = |name: &str| stats.iter().filter_map(|row| row.get(name).and_then(Value::as_u64)).sum::<u64>();
@@ -95,6 +106,10 @@ fn screen(
     ));
     rows.push(("oldest ready".to_owned(), ago(&json!({ "oldest": oldest }), "oldest")));
     rows.push(("dead letters".to_owned(), words(&json!({ "n": sum("dead") }), "n")));
+    if *stuck > 0 {
+        let told = format!("{} (waybill dead list --filter kind=saga)", words(&json!({ "n": stuck }), "n"));
+        rows.push(("stuck sagas".to_owned(), told));
+    }
     output::pairs(context.term, rows)?;
     if !transports.is_empty() {
         context.term.line("")?;

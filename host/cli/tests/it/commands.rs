@@ -34,6 +34,8 @@ fn what_the_commands_write() {
         ("dead-list", vec!["dead", "list"]),
         ("dead-list-none", vec!["dead", "list", "--filter", "code=NONE"]),
         ("dead-show", vec!["dead", "show", "d-1"]),
+        ("dead-list-sagas", vec!["dead", "list", "--filter", "kind=saga"]),
+        ("dead-show-saga", vec!["dead", "show", "order-17"]),
         ("dead-groups", vec!["dead", "groups"]),
         ("dead-replay-dry-run", vec!["dead", "replay", "--filter", "code=HTTP.*", "--dry-run"]),
         ("dead-quarantine", vec!["dead", "quarantine", "d-1", "--note", "broken payload"]),
@@ -242,6 +244,39 @@ fn some_done_and_some_not_is_exit_7() {
     let half = FakeHost::start(Mood { half: true, ..Mood::default() });
     let done = ask(&half, &["dead", "replay", "--filter", "code=HTTP.*", "--yes"]).run();
     assert_eq!(done.exit, Exit::Partly, "{}", done.err);
+}
+
+#[test]
+fn a_stuck_saga_is_replayed_as_a_message_is() {
+    let host = FakeHost::start(Mood::default());
+    let done =
+        ask(&host, &["dead", "replay", "order-17", "--kind", "saga", "--mode", "retry", "--reason", "back"]).run();
+    assert_eq!(done.exit, Exit::Done, "{}", done.err);
+    assert!(done.err.contains("replayed order-17"), "{}", done.err);
+    let both = ask(&host, &["dead", "replay", "order-17", "d-1", "--reason", "back"]).run();
+    assert_eq!(both.exit, Exit::Done, "{}", both.err);
+    assert_eq!(
+        host.acts(),
+        ["replay default/order-17 Retry back", "replay default/order-17 back", "replay default/d-1 back"]
+    );
+    let either = ask(&host, &["dead", "replay", "both"]).run();
+    assert_eq!(either.exit, Exit::Conflict);
+    assert!(either.err.contains("--kind message or --kind saga"), "{}", either.err);
+    let edited = ask(&host, &["dead", "edit", "order-17", "--payload", "1"]).run();
+    assert_eq!(edited.exit, Exit::Conflict);
+    assert!(edited.err.contains("DEAD.KIND"), "{}", edited.err);
+    let purge = ask(&host, &["dead", "purge", "--filter", "kind=saga", "--yes"]).run();
+    assert!(purge.exit == Exit::Conflict && purge.err.contains("waybill saga accept"), "{}", purge.err);
+    let counted = ask(&host, &["dead", "replay", "--filter", "kind=saga", "--dry-run"]).run();
+    assert!(
+        counted.out.contains("would replay 1 dead letter") && counted.out.contains("saga:order/charge"),
+        "{}",
+        counted.out
+    );
+    for bad in [["--mode", "retry"], ["--kind", "saga"]] {
+        let done = ask(&host, &["dead", "replay", "--filter", "kind=saga"]).args(&bad).run();
+        assert_eq!(done.exit, Exit::Usage, "{bad:?}");
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde_json::value::RawValue;
 use waybill_core::ids::Tenant;
+use waybill_core::outbox::records::DeadState;
 use waybill_core::port::query::Page;
 use waybill_core::port::saga::*;
 use waybill_core::port::transport::PluginIdentity;
@@ -15,7 +16,7 @@ use waybill_core::saga::event::{Event, Failure, Way, What};
 use waybill_core::saga::filter::SagaFilter;
 use waybill_core::saga::id::{DefinitionHash, DefinitionRef, SagaId, SagaKey};
 use waybill_core::saga::json::Json;
-use waybill_core::saga::records::{SagaSummary, StoredDefinition};
+use waybill_core::saga::records::{SagaDead, SagaSummary, StoredDefinition};
 use waybill_core::saga::state::{Effect, SagaState, StepState};
 use waybill_core::saga::view::{DefinitionView, HistoryLine, SagaNodeView, SagaView, StepView};
 use waybill_core::time::UnixMillis;
@@ -148,6 +149,22 @@ fn stuck() -> SagaSummary {
         deadline: Some(later(3600)),
         ..summary("order-17", "default", SagaState::Failed)
     }
+}
+
+/// The dead letter of the stuck one.
+pub fn dead() -> Arc<SagaDead> {
+    let SagaSummary { key, definition, .. } = stuck();
+    Arc::new(SagaDead {
+        saga: key.id.clone(),
+        key,
+        definition,
+        step: "charge".into(),
+        code: "HTTP.STATUS".into(),
+        reason: "500 from pay.example".into(),
+        attempts: 6,
+        died_at: later(20),
+        state: DeadState::Dead,
+    })
 }
 
 fn stuck_tree() -> SagaNodeView {
@@ -406,6 +423,11 @@ impl SagaService for Sagas {
         }
         if id.as_str() == "order-16" {
             return Err(SagaError::Ended { id: id.to_string(), state: "completed".into() });
+        }
+        let refused = by.note.as_deref().and_then(|note| note.strip_prefix("refuse "));
+        if refused == Some(id.as_str()) {
+            let (state, fix) = ("running".to_owned(), "only a stuck one can be accepted".to_owned());
+            return Err(SagaError::State { id: id.to_string(), state, fix });
         }
         let state = if act == SagaAct::Pause { SagaState::Paused } else { SagaState::Running };
         self.acted(format!("{act:?} {:?}", by.note), tenant, id, state)

@@ -208,6 +208,56 @@ fn ids_are_piped_with_their_tenants() {
 }
 
 #[test]
+fn many_are_acted_on_by_filter() {
+    let host = FakeHost::start(Mood::default());
+    let dry = ask(&host, &["pause", "--filter", "definition=order", "--dry-run"]).run();
+    assert!(dry.out.starts_with("would pause 2 sagas\nthe first of them:\n"), "{}", dry.out);
+    assert!(!dry.out.contains("order-16"), "it has ended: {}", dry.out);
+    let ids = ask(&host, &["pause", "--filter", "definition=order", "--dry-run", "-o", "ids"]).run();
+    assert_eq!(ids.out, "order-18\norder-17\n");
+    let refused = ask(&host, &["pause", "--filter", "definition=order"]).run();
+    assert_eq!(refused.exit, Exit::Usage);
+    assert!(refused.err.contains("pause 2 sagas") && refused.err.contains("--yes"), "{}", refused.err);
+    let no = ask(&host, &["kill", "--filter", "definition=order"]).interactive().input("n\n").run();
+    assert_eq!(no.exit, Exit::Failed);
+    assert!(no.err.contains("kill 2 sagas, with nothing compensated (definition=order)? [y/N]"), "{}", no.err);
+    assert!(host.acts().is_empty());
+    let done = ask(&host, &["retry", "--filter", "state=failed", "--mode", "retry", "--yes", "--reason", "back"]).run();
+    assert_eq!(done.exit, Exit::Done, "{}", done.err);
+    assert_eq!(host.acts(), ["Retry { step: None, mode: Retry } Some(\"back\") default/order-17"]);
+    let none = ask(&host, &["cancel", "--filter", "definition=none"]).run();
+    assert_eq!(none.exit, Exit::Done);
+    assert!(none.err.contains("nothing to do"), "{}", none.err);
+    for bad in [
+        vec!["pause", "a", "--filter", "id=a"],
+        vec!["pause", "a", "--dry-run"],
+        vec!["kill", "a", "--dry-run"],
+        vec!["pause", "a", "--rate", "5"],
+        vec!["skip", "--filter", "id=a"],
+    ] {
+        assert_eq!(ask(&host, &bad).run().exit, Exit::Usage, "{bad:?}");
+    }
+}
+
+#[test]
+fn what_was_refused_is_counted_and_told_with_why() {
+    let host = FakeHost::start(Mood::default());
+    // The note makes the fake refuse that one.
+    let done = ask(&host, &["accept", "--filter", "definition=order", "--reason", "refuse order-18", "--yes"]).run();
+    assert_eq!(done.exit, Exit::Partly, "{}", done.err);
+    for line in ["matched", "done", "unchanged", "refused"] {
+        assert!(done.out.contains(line), "{}", done.out);
+    }
+    assert!(done.err.contains("SAGA.STATE: 1 refused, e.g. order-18: saga order-18 is running"), "{}", done.err);
+    let json = ["accept", "--filter", "id=order-18", "--reason", "refuse order-18", "--yes", "-o", "json"];
+    let none = ask(&host, &json).run();
+    assert_eq!(none.exit, Exit::Conflict, "{}", none.err);
+    let told: serde_json::Value = serde_json::from_str(&none.out).unwrap();
+    assert_eq!((&told["matched"], &told["done"], &told["refused"]), (&1.into(), &0.into(), &1.into()));
+    assert_eq!((&told["refusals"][0]["code"], &told["refusals"][0]["count"]), (&"SAGA.STATE".into(), &1.into()));
+}
+
+#[test]
 fn following_ends_with_the_saga_and_its_exit_code() {
     let host = FakeHost::start(Mood::default());
     let completed = ask(&host, &["show", "order-16", "--tenant", "acme", "--follow"]).run();

@@ -1,10 +1,12 @@
-//! Dead letters counted by tenant, code and error signature.
+//! Dead letters counted by tenant, code, error signature and kind.
 
 use std::collections::HashMap;
 
 use crate::outbox::filter::signature;
 use crate::outbox::records::DeadLetter;
+use crate::port::dead::DeadKind;
 use crate::port::query::DeadGroup;
+use crate::saga::records::SagaDead;
 
 /// Most groups kept apart; what comes past it is counted per tenant and code under the signature `…`, so that errors
 /// with a text of their own each can't fill the memory.
@@ -13,38 +15,89 @@ pub const DEAD_GROUPS_MAX: usize = 10_000;
 /// Gathers [`DeadGroup`]s from dead letters given one after another.
 #[derive(Debug, Default)]
 pub struct DeadGroups {
-    groups: HashMap<(String, String, String), DeadGroup>,
+    groups: HashMap<Name, DeadGroup>,
+}
+
+/// Tenant, code, error signature, kind.
+type Name = (String, String, String, DeadKind);
+
+/// What is counted.
+struct One<'a> {
+    tenant: &'a str,
+    code: &'a str,
+    reason: &'a str,
+    kind: DeadKind,
+    id: &'a str,
+    at: u64,
 }
 
 impl DeadGroups {
-    /// Counts one.
+    /// Counts a message.
     pub fn add(&mut self, dead: &DeadLetter) {
-        let tenant = dead.message.tenant.as_str().to_owned();
-        let mut name = (tenant, dead.code.clone(), signature(&dead.reason));
+        let one = One {
+            tenant: dead.message.tenant.as_str(),
+            code: &dead.code,
+            reason: &dead.reason,
+            kind: DeadKind::Message,
+            id: dead.message.id.as_str(),
+            at: dead.died_at.0,
+        };
+        self.count(&one, || dead.message.topic.as_str().to_owned());
+    }
+
+    /// Counts a stuck saga.
+    pub fn add_saga(&mut self, dead: &SagaDead) {
+        let one = One {
+            tenant: dead.key.tenant.as_str(),
+            code: &dead.code,
+            reason: &dead.reason,
+            kind: DeadKind::Saga,
+            id: dead.key.id.as_str(),
+            at: dead.died_at.0,
+        };
+        self.count(&one, || dead.topic());
+    }
+
+    /// Takes groups that were counted elsewhere, of a kind that isn't counted here.
+    pub fn join(&mut self, groups: Vec<DeadGroup>) {
+        self.groups.extend(groups.into_iter().map(|group| {
+            let name = (group.tenant.clone(), group.code.clone(), group.signature.clone(), group.kind);
+            (name, group)
+        }));
+    }
+
+    fn count(&mut self, one: &One<'_>, topic: impl FnOnce() -> String) {
+        let mut name = (one.tenant.to_owned(), one.code.to_owned(), signature(one.reason), one.kind);
         if self.groups.len() >= DEAD_GROUPS_MAX && !self.groups.contains_key(&name) {
             name.2 = "…".to_owned();
         }
-        let at = dead.died_at.0;
-        let group = self.groups.entry(name).or_insert_with_key(|(tenant, code, signature)| DeadGroup {
+        let group = self.groups.entry(name).or_insert_with_key(|(tenant, code, signature, kind)| DeadGroup {
+            kind: *kind,
             tenant: tenant.clone(),
             code: code.clone(),
             signature: signature.clone(),
-            topic: dead.message.topic.as_str().to_owned(),
+            topic: topic(),
             count: 0,
-            first_at: at,
-            latest_at: at,
-            example: dead.message.id.as_str().to_owned(),
+            first_at: one.at,
+            latest_at: one.at,
+            example: one.id.to_owned(),
         });
         group.count += 1;
-        group.first_at = group.first_at.min(at);
-        group.latest_at = group.latest_at.max(at);
+        group.first_at = group.first_at.min(one.at);
+        group.latest_at = group.latest_at.max(one.at);
     }
 
-    /// The groups, largest first; equal ones by tenant, code and signature.
+    /// The groups, largest first; equal ones by tenant, code, signature and kind.
     pub fn finish(self) -> Vec<DeadGroup> {
         let mut groups: Vec<DeadGroup> = self.groups.into_values().collect();
         groups.sort_by(|a, b| {
-            (b.count, &a.tenant, &a.code, &a.signature).cmp(&(a.count, &b.tenant, &b.code, &b.signature))
+            (b.count, &a.tenant, &a.code, &a.signature, a.kind).cmp(&(
+                a.count,
+                &b.tenant,
+                &b.code,
+                &b.signature,
+                b.kind,
+            ))
         });
         groups
     }

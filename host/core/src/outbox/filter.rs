@@ -9,6 +9,7 @@ use thiserror::Error;
 use crate::glob::Glob;
 use crate::message::Message;
 use crate::outbox::records::{DeadLetter, DeadState};
+use crate::port::dead::DeadKind;
 use crate::port::service::MessageState;
 use crate::saga::records::SagaDead;
 use crate::time::UnixMillis;
@@ -28,9 +29,9 @@ pub struct FilterError {
 pub struct Filter {
     /// `tenant=`.
     pub tenant: Option<Glob>,
-    /// `topic=`.
+    /// `topic=`; that of a stuck saga is `saga:<definition>/<step>`.
     pub topic: Option<Glob>,
-    /// `key=`.
+    /// `key=`; messages only.
     pub key: Option<Glob>,
     /// `id=`.
     pub id: Option<Glob>,
@@ -40,8 +41,12 @@ pub struct Filter {
     pub error: Option<Glob>,
     /// `state=`.
     pub state: Option<Glob>,
-    /// `kind=`: `outbox` (messages) or `saga` (stuck sagas); another matches nothing.
+    /// `kind=`: `message` or `saga` (stuck sagas).
     pub kind: Option<Glob>,
+    /// `definition=`; stuck sagas only.
+    pub definition: Option<Glob>,
+    /// `step=`: the step whose compensation failed; stuck sagas only.
+    pub step: Option<Glob>,
     /// Older than this instant (`age>1h`, or `before=`).
     pub before: Option<UnixMillis>,
     /// Younger than this instant (`age<1h`).
@@ -49,12 +54,20 @@ pub struct Filter {
 }
 
 /// What may stand before `=`.
-const FIELDS: &str =
-    "tenant, topic, key, id, code, error, state, kind (with = and * as a wildcard), age (with > or <, e.g. age>1h)";
+const FIELDS: &str = "tenant, topic, key, id, code, error, state, kind, definition, step (with = and * as a \
+wildcard), age (with > or <, e.g. age>1h)";
 
 /// States as the source documents name them, and ours (`product.md`, Sources).
 pub const STATE_ALIASES: [(&str, &str); 4] =
     [("sent", "done"), ("published", "done"), ("processing", "leased"), ("failed", "dead")];
+
+/// Kinds as the source documents name them, and ours.
+pub const KIND_ALIASES: [(&str, &str); 1] = [("outbox", "message")];
+
+/// Our word for a kind.
+fn kind_word(word: &str) -> &str {
+    KIND_ALIASES.iter().find(|(theirs, _)| *theirs == word).map_or(word, |(_, ours)| ours)
+}
 
 /// Our word for a state.
 fn state_word(word: &str) -> &str {
@@ -82,17 +95,35 @@ impl Filter {
                 "error" | "last_error" => &mut filter.error,
                 "state" | "status" => &mut filter.state,
                 "kind" => &mut filter.kind,
+                "definition" | "def_name" => &mut filter.definition,
+                "step" => &mut filter.step,
                 _ => return Err(refuse(format!("there is no field {field:?}; write one of {FIELDS}"))),
             };
             let is_state = field == "state" || field == "status";
-            let glob = Glob::new(if is_state { state_word(value) } else { value });
+            let glob = match field {
+                "kind" => Glob::new(kind_word(value)),
+                _ if is_state => Glob::new(state_word(value)),
+                _ => Glob::new(value),
+            };
             let states = MessageState::ALL.map(MessageState::word);
             if is_state && !states.iter().any(|state| glob.matches(state)) {
                 return Err(refuse(format!("there is no such state; write one of {}", states.join(", "))));
             }
+            if field == "kind" && !DeadKind::ALL.iter().any(|kind| glob.matches(kind.word())) {
+                return Err(refuse("there is no such kind; write message or saga".into()));
+            }
             *slot = Some(glob);
         }
         Ok(filter)
+    }
+
+    /// Whether a dead letter of this kind could match: none does that a condition of the other kind only names.
+    pub fn may_take(&self, kind: DeadKind) -> bool {
+        let is_open = match kind {
+            DeadKind::Message => self.definition.is_none() && self.step.is_none(),
+            DeadKind::Saga => self.key.is_none(),
+        };
+        is_open && self.kind.as_ref().is_none_or(|glob| glob.matches(kind.word()))
     }
 
     /// Confines it to one tenant; false when it already names another.
@@ -110,7 +141,7 @@ impl Filter {
         holds(&self.tenant, message.tenant.as_str())
             && holds(&self.topic, message.topic.as_str())
             && holds(&self.id, message.id.as_str())
-            && holds(&self.kind, "outbox")
+            && self.may_take(DeadKind::Message)
             && self.key.as_ref().is_none_or(|glob| message.key.as_ref().is_some_and(|key| glob.matches(key.as_str())))
             && self.before.is_none_or(|before| at < before)
             && self.after.is_none_or(|after| at > after)
@@ -128,7 +159,7 @@ impl Filter {
             && self.state.as_ref().is_none_or(|glob| glob.matches(state) || state == "dead" && glob.matches("failed"))
     }
 
-    /// Whether a stuck saga matches: its topic is `saga:<definition>/<step>`, its key and id are the saga's.
+    /// Whether a stuck saga matches: its topic is `saga:<definition>/<step>`, its id is the root's.
     pub fn takes_dead_saga(&self, dead: &SagaDead) -> bool {
         let holds = |glob: &Option<Glob>, text: &str| glob.as_ref().is_none_or(|glob| glob.matches(text));
         let state = match dead.state {
@@ -136,10 +167,11 @@ impl Filter {
             DeadState::Quarantined { .. } => "quarantined",
         };
         holds(&self.tenant, dead.key.tenant.as_str())
-            && holds(&self.kind, "saga")
+            && self.may_take(DeadKind::Saga)
             && holds(&self.topic, &dead.topic())
+            && holds(&self.definition, &dead.definition.name)
+            && holds(&self.step, &dead.step)
             && holds(&self.id, dead.key.id.as_str())
-            && holds(&self.key, dead.key.id.as_str())
             && holds(&self.code, &dead.code)
             && self.error.as_ref().is_none_or(|glob| glob.matches(&signature(&dead.reason)))
             && holds(&self.state, state)
@@ -282,8 +314,29 @@ mod tests {
     }
 
     #[test]
+    fn conditions_of_one_kind_leave_the_other_out() {
+        let may = |text| {
+            let filter = Filter::parse(text, UnixMillis(0)).unwrap();
+            DeadKind::ALL.map(|kind| filter.may_take(kind))
+        };
+        for (text, wanted) in [
+            ("tenant=acme code=HTTP.* age>1h", [true, true]),
+            ("kind=saga", [false, true]),
+            ("kind=message", [true, false]),
+            ("kind=outbox", [true, false]),
+            ("kind=*", [true, true]),
+            ("definition=order", [false, true]),
+            ("step=charge", [false, true]),
+            ("key=17", [true, false]),
+            ("key=17 kind=saga", [false, false]),
+        ] {
+            assert_eq!(may(text), wanted, "{text}");
+        }
+    }
+
+    #[test]
     fn bad_conditions_say_what_may_be_written() {
-        for text in ["tenant", "colour=red", "age=1h", "age>x", "tenant>a", "key=", "'a"] {
+        for text in ["tenant", "colour=red", "kind=inbox", "age=1h", "age>x", "tenant>a", "key=", "'a"] {
             assert!(Filter::parse(text, UnixMillis(0)).is_err(), "{text}");
         }
         assert!(Filter::parse("colour=red", UnixMillis(0)).unwrap_err().to_string().contains("tenant, topic"));

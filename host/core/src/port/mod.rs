@@ -3,6 +3,7 @@
 
 pub mod backoff;
 pub mod configuration;
+pub mod dead;
 pub mod dedup;
 pub mod followup;
 pub mod handler;

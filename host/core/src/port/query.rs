@@ -40,16 +40,18 @@ pub struct Page<T> {
     pub next_cursor: Option<String>,
 }
 
-/// A count of dead letters with the same tenant, topic pattern and code.
+/// A count of dead letters with the same tenant, code, error signature and kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeadGroup {
+    /// Kind.
+    pub kind: crate::port::dead::DeadKind,
     /// Tenant.
     pub tenant: String,
     /// Code.
     pub code: String,
     /// Error signature: the reason with numbers and ids taken out.
     pub signature: String,
-    /// A topic of the group.
+    /// A topic of the group; of stuck sagas `saga:<definition>/<step>`.
     pub topic: String,
     /// How many.
     pub count: u64,

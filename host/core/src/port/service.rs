@@ -10,6 +10,7 @@ use crate::ids::Tenant;
 use crate::new_message::NewMessage;
 use crate::outbox::filter::FilterError;
 use crate::outbox::records::AttemptRecord;
+use crate::port::dead::{DeadId, DeadView, Replay, Replayed};
 use crate::port::dedup::FirstDelivery;
 use crate::port::idempotency::FinishWith;
 use crate::port::provision::{ProvisionChange, ProvisionError};
@@ -18,6 +19,7 @@ use crate::port::store::StoreError;
 use crate::port::transact::{AuditEvent, Operation, Statement};
 use crate::port::transport::{HealthReport, PluginIdentity, Receipt};
 use crate::port::workers::{ClaimRequest, ClaimedMessage, SettleAnswer, SettleRequest};
+use crate::saga::error::SagaError;
 use crate::time::UnixMillis;
 
 /// Why a request failed.
@@ -67,6 +69,17 @@ pub enum ServiceError {
         /// What can be done.
         fix: &'static str,
     },
+    /// The act isn't for dead letters of this kind, or the id names one of each.
+    #[error("dead letter {id:?}: {fix}")]
+    DeadKind {
+        /// Which.
+        id: String,
+        /// What it is, and what can be done.
+        fix: &'static str,
+    },
+    /// A stuck saga can't be put back.
+    #[error(transparent)]
+    Saga(#[from] SagaError),
     /// Somebody else has it.
     #[error("{what} {id:?} isn't this token's any more: it was finished, taken over, released, or its time is over")]
     LeaseLost {
@@ -124,6 +137,8 @@ impl ServiceError {
             Self::IdTaken { .. } => "STORAGE.CONFLICT",
             Self::NotFound { .. } => "OUTBOX.NOT_FOUND",
             Self::State { .. } => "OUTBOX.STATE",
+            Self::DeadKind { .. } => "DEAD.KIND",
+            Self::Saga(error) => error.code(),
             Self::LeaseLost { .. } => "TX.LEASE_LOST",
             Self::Busy { .. } => "OUTBOX.BUSY",
             Self::NoProvisioning { .. } => "PLUGIN.NO_PROVISIONING",
@@ -435,27 +450,26 @@ pub trait OutboxService: Send + Sync + 'static {
     async fn stats(&self, tenant: Option<&Tenant>) -> Result<Vec<OutboxStats>, ServiceError>;
     /// What holds messages back.
     async fn blocked(&self, tenant: Option<&Tenant>) -> Result<Vec<BlockedView>, ServiceError>;
-    /// Dead letters that match.
+    /// Dead letters that match: messages in the order of their keys, then stuck sagas by tenant and id.
     async fn dead_letters(
         &self,
         tenant: Option<&Tenant>,
         filter: &str,
         cursor: Option<&str>,
         limit: usize,
-    ) -> Result<Page<MessageView>, ServiceError>;
+    ) -> Result<Page<DeadView>, ServiceError>;
     /// How many dead letters match.
     async fn count_dead(&self, tenant: Option<&Tenant>, filter: &str) -> Result<u64, ServiceError>;
     /// Dead letters by error signature.
     async fn dead_groups(&self, tenant: Option<&Tenant>, filter: &str) -> Result<Vec<DeadGroup>, ServiceError>;
-    /// One dead letter with payload and attempts.
-    async fn dead_letter(&self, tenant: &Tenant, id: &str) -> Result<MessageView, ServiceError>;
-    /// Puts one dead letter back; works on quarantined ones too.
-    async fn replay(&self, tenant: &Tenant, id: &str, reason: &str, actor: &str) -> Result<MessageView, ServiceError>;
-    /// Fences one dead letter off.
-    async fn quarantine(&self, tenant: &Tenant, id: &str, note: &str, actor: &str)
-    -> Result<MessageView, ServiceError>;
-    /// Enqueues an edited copy of a dead letter as a new message that links to it by `causation_id`.
-    async fn edit(&self, tenant: &Tenant, id: &str, edited: NewMessage, actor: &str) -> Result<Enqueued, ServiceError>;
+    /// One dead letter; a message with payload and attempts.
+    async fn dead_letter(&self, dead: &DeadId) -> Result<DeadView, ServiceError>;
+    /// Puts one dead letter back; works on quarantined ones too. A stuck saga tries its compensation again, or goes forward.
+    async fn replay(&self, dead: &DeadId, how: Replay, actor: &str) -> Result<Replayed, ServiceError>;
+    /// Fences one dead letter off. A stuck saga stays so until it moves.
+    async fn quarantine(&self, dead: &DeadId, note: &str, actor: &str) -> Result<DeadView, ServiceError>;
+    /// Enqueues an edited copy of a dead letter as a new message that links to it by `causation_id`. Not of a stuck saga.
+    async fn edit(&self, dead: &DeadId, edited: NewMessage, actor: &str) -> Result<Enqueued, ServiceError>;
     /// Starts a bulk act.
     async fn start_operation(&self, request: OperationRequest) -> Result<Operation, ServiceError>;
     /// How a bulk act stands.

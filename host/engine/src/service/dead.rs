@@ -1,58 +1,96 @@
-//! Dead letters, one by one.
+//! Dead letters, one by one: messages and stuck sagas.
+
+use std::sync::Arc;
 
 use waybill_core::ids::Tenant;
 use waybill_core::message::Payload;
 use waybill_core::new_message::NewMessage;
-use waybill_core::port::query::{Found, Page};
+use waybill_core::outbox::records::DeadLetter;
+use waybill_core::port::dead::{DeadId, DeadKind, DeadView, NOTHING_TO_EDIT, Replay, Replayed};
+use waybill_core::port::query::Found;
+use waybill_core::port::saga::{Acted, ActedBy};
 use waybill_core::port::service::{Enqueued, MessageView, ServiceError};
+use waybill_core::saga::records::SagaDead;
 
 use super::Outbox;
+use super::dead_list::Dead;
 use super::views::named;
+use crate::saga::service::Sagas;
 use crate::shard::Wish;
 
-impl Outbox {
-    pub(super) async fn list_dead(
-        &self,
-        tenant: Option<&Tenant>,
-        filter: &str,
-        cursor: Option<&str>,
-        limit: usize,
-    ) -> Result<Page<MessageView>, ServiceError> {
-        let Some(filter) = self.filter(tenant, filter)? else {
-            return Ok(Page { items: Vec::new(), next_cursor: None });
-        };
-        let page = self.context.stores.query.dead_letters(&filter, cursor, limit).await?;
-        let items = page.items.into_iter().map(|dead| self.view(&Found::Dead(dead))).collect();
-        Ok(Page { items, next_cursor: page.next_cursor })
-    }
+fn missing(id: &str) -> ServiceError {
+    ServiceError::NotFound { what: "dead letter", id: id.to_owned() }
+}
 
-    async fn find_dead(&self, tenant: &Tenant, id: &str) -> Result<Found, ServiceError> {
-        match self.find(tenant, id).await? {
-            Some(found @ Found::Dead(_)) => Ok(found),
-            Some(found) => {
+fn other_kind(id: &str, fix: &'static str) -> ServiceError {
+    ServiceError::DeadKind { id: id.to_owned(), fix }
+}
+
+impl Outbox {
+    /// One by its id. An id that names one of each kind is refused: nobody acts on the wrong one.
+    async fn find_dead(&self, dead: &DeadId) -> Result<Dead, ServiceError> {
+        let saga = if dead.takes(DeadKind::Saga) { self.stuck_saga(&dead.tenant, &dead.id).await? } else { None };
+        let found = if dead.takes(DeadKind::Message) { self.find(&dead.tenant, &dead.id).await? } else { None };
+        match (found, saga) {
+            (Some(Found::Dead(_)), Some(_)) => {
+                Err(other_kind(&dead.id, "there is a message and a saga with this id: say kind=message or kind=saga"))
+            }
+            (Some(Found::Dead(message)), None) => Ok(Dead::Message(message)),
+            (_, Some(saga)) => Ok(Dead::Saga(saga)),
+            (Some(found), None) => {
                 Err(self.wrong_state(&found, "only dead letters can be replayed, edited or quarantined").await)
             }
-            None => Err(ServiceError::NotFound { what: "dead letter", id: id.to_owned() }),
+            (None, None) => Err(missing(&dead.id)),
         }
     }
 
-    pub(super) async fn show_dead(&self, tenant: &Tenant, id: &str) -> Result<MessageView, ServiceError> {
-        match self.find(tenant, id).await? {
-            Some(found @ Found::Dead(_)) => self.full_view(&found).await,
-            _ => Err(ServiceError::NotFound { what: "dead letter", id: id.to_owned() }),
+    async fn stuck_saga(&self, tenant: &Tenant, id: &str) -> Result<Option<Arc<SagaDead>>, ServiceError> {
+        match &self.sagas {
+            Some(sagas) => Ok(sagas.dead_letter(tenant, id).await?),
+            None => Ok(None),
         }
     }
 
-    pub(super) async fn replay_one(
+    fn own_sagas(&self) -> Result<&Arc<Sagas>, ServiceError> {
+        self.sagas.as_ref().ok_or_else(|| ServiceError::Unavailable("it runs no sagas".to_owned()))
+    }
+
+    pub(super) async fn show_dead(&self, dead: &DeadId) -> Result<DeadView, ServiceError> {
+        match self.find_dead(dead).await {
+            Ok(Dead::Message(message)) => {
+                let view = self.full_view(&Found::Dead(message)).await?;
+                Ok(DeadView::Message(Box::new(view)))
+            }
+            Ok(Dead::Saga(saga)) => Ok(DeadView::Saga(saga)),
+            Err(ServiceError::State { .. }) => Err(missing(&dead.id)),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(super) async fn replay_one(&self, dead: &DeadId, how: Replay, actor: &str) -> Result<Replayed, ServiceError> {
+        match self.find_dead(dead).await? {
+            Dead::Message(_) if how.mode.is_some() => {
+                Err(other_kind(&dead.id, "it is a message, and mode is for sagas: leave it out"))
+            }
+            Dead::Message(message) => {
+                let view = self.replay_message(&dead.tenant, &dead.id, &message, &how.reason, actor).await?;
+                Ok(Replayed::Message(Box::new(view)))
+            }
+            Dead::Saga(saga) => {
+                let acted = self.replay_saga(&saga, how, actor).await?;
+                Ok(Replayed::Saga { tenant: saga.key.tenant.clone(), acted })
+            }
+        }
+    }
+
+    async fn replay_message(
         &self,
         tenant: &Tenant,
         id: &str,
+        dead: &DeadLetter,
         reason: &str,
         actor: &str,
     ) -> Result<MessageView, ServiceError> {
-        let Found::Dead(dead) = self.find_dead(tenant, id).await? else {
-            return Err(ServiceError::NotFound { what: "dead letter", id: id.to_owned() });
-        };
         let detail = serde_json::json!({ "kind": "outbox", "reason": reason, "code": dead.code });
         let event = self.event("TxReplayRequested", actor, Some(tenant.as_str()), id, detail);
         let wish = Wish::Replay { place: dead.place, quarantined_too: true };
@@ -61,34 +99,52 @@ impl Outbox {
         self.show_message(tenant, id).await
     }
 
+    async fn replay_saga(&self, dead: &SagaDead, how: Replay, actor: &str) -> Result<Acted, ServiceError> {
+        let mode = how.mode.unwrap_or_default();
+        let note = Some(how.reason.clone()).filter(|reason| !reason.trim().is_empty());
+        let by = ActedBy { actor: actor.to_owned(), note };
+        let acted = self.own_sagas()?.replay_dead(dead, mode, by).await?;
+        let detail = serde_json::json!({ "kind": "saga", "mode": mode, "reason": how.reason, "code": dead.code });
+        let (tenant, id) = (dead.key.tenant.as_str(), dead.key.id.as_str());
+        self.audit_event(self.event("TxReplayRequested", actor, Some(tenant), id, detail)).await;
+        Ok(acted)
+    }
+
     pub(super) async fn quarantine_one(
         &self,
-        tenant: &Tenant,
-        id: &str,
+        dead: &DeadId,
         note: &str,
         actor: &str,
-    ) -> Result<MessageView, ServiceError> {
-        let Found::Dead(dead) = self.find_dead(tenant, id).await? else {
-            return Err(ServiceError::NotFound { what: "dead letter", id: id.to_owned() });
+    ) -> Result<DeadView, ServiceError> {
+        let (tenant, id) = (&dead.tenant, dead.id.as_str());
+        let message = match self.find_dead(dead).await? {
+            Dead::Message(message) => message,
+            Dead::Saga(saga) => {
+                if !self.own_sagas()?.quarantine_audited(&saga, note, actor).await? {
+                    return Err(missing(id));
+                }
+                let fenced = self.stuck_saga(tenant, id).await?;
+                return fenced.map(DeadView::Saga).ok_or_else(|| missing(id));
+            }
         };
         let detail = serde_json::json!({ "note": note });
         let event = self.event("DeadLetterQuarantined", actor, Some(tenant.as_str()), id, detail);
-        let wish = Wish::Quarantine { place: dead.place, note: note.to_owned() };
-        self.audited_act(dead.place.shard, wish, event).await.map_err(|error| named(error, id))?;
-        self.show_message(tenant, id).await
+        let wish = Wish::Quarantine { place: message.place, note: note.to_owned() };
+        self.audited_act(message.place.shard, wish, event).await.map_err(|error| named(error, id))?;
+        Ok(DeadView::Message(Box::new(self.show_message(tenant, id).await?)))
     }
 
     /// Enqueues an edited copy under a new id that names the original as its cause, and fences the original off. What
     /// the edit leaves out is taken from the original.
     pub(super) async fn edit_dead(
         &self,
-        tenant: &Tenant,
-        id: &str,
+        dead: &DeadId,
         edited: NewMessage,
         actor: &str,
     ) -> Result<Enqueued, ServiceError> {
-        let Found::Dead(dead) = self.find_dead(tenant, id).await? else {
-            return Err(ServiceError::NotFound { what: "dead letter", id: id.to_owned() });
+        let (tenant, id) = (&dead.tenant, dead.id.as_str());
+        let Dead::Message(dead) = self.find_dead(dead).await? else {
+            return Err(other_kind(id, NOTHING_TO_EDIT));
         };
         let original = &dead.message;
         let payload = match (&original.payload, edited.payload.is_empty()) {

@@ -4,13 +4,15 @@
 //! |---|---|
 //! | `enqueue` | direct messages and business transactions |
 //! | `views` | one message or a list of them, as people see them |
-//! | `dead` | dead letters |
+//! | `dead` | dead letters, one by one |
+//! | `dead_list` | dead letters of both kinds, as a list, counted, grouped |
 //! | `operations` | bulk acts that survive a crash |
 //! | `workers` | claims and settlements of workers outside |
 //! | `provision` | what is missing at a transport's peer |
 //! | `stats` | depths, what is blocked, transports, readiness |
 
 mod dead;
+mod dead_list;
 mod enqueue;
 pub(crate) mod operations;
 mod provision;
@@ -27,6 +29,7 @@ use serde_json::Value;
 use waybill_core::ids::{MessageId, ShardId, Tenant};
 use waybill_core::new_message::NewMessage;
 use waybill_core::outbox::filter::Filter;
+use waybill_core::port::dead::{DeadId, DeadView, Replay, Replayed};
 use waybill_core::port::dedup::FirstDelivery;
 use waybill_core::port::idempotency::FinishWith;
 use waybill_core::port::provision::ProvisionChange;
@@ -52,7 +55,7 @@ const AUDIT_PAUSES: [Duration; 3] = [Duration::from_millis(50), Duration::from_m
 pub(crate) struct Outbox {
     pub context: Arc<Context>,
     pub idempotency: Arc<Idempotency>,
-    /// Retired and told of in readiness with it.
+    /// Stuck ones are dead letters. Retired and told of in readiness with it.
     pub sagas: Option<Arc<Sagas>>,
     pub shards: Vec<ShardHandle>,
     pub admission: Arc<Admission>,
@@ -196,38 +199,32 @@ impl OutboxService for Outbox {
         filter: &str,
         cursor: Option<&str>,
         limit: usize,
-    ) -> Result<Page<MessageView>, ServiceError> {
+    ) -> Result<Page<DeadView>, ServiceError> {
         self.list_dead(tenant, filter, cursor, limit).await
     }
     async fn count_dead(&self, tenant: Option<&Tenant>, filter: &str) -> Result<u64, ServiceError> {
         match self.filter(tenant, filter)? {
             None => Ok(0),
-            Some(filter) => Ok(self.context.stores.query.count_dead(&filter).await?),
+            Some(filter) => self.number_of_dead(&filter).await,
         }
     }
     async fn dead_groups(&self, tenant: Option<&Tenant>, filter: &str) -> Result<Vec<DeadGroup>, ServiceError> {
         match self.filter(tenant, filter)? {
             None => Ok(Vec::new()),
-            Some(filter) => Ok(self.context.stores.query.dead_groups(&filter).await?),
+            Some(filter) => self.groups_of_dead(&filter).await,
         }
     }
-    async fn dead_letter(&self, tenant: &Tenant, id: &str) -> Result<MessageView, ServiceError> {
-        self.show_dead(tenant, id).await
+    async fn dead_letter(&self, dead: &DeadId) -> Result<DeadView, ServiceError> {
+        self.show_dead(dead).await
     }
-    async fn replay(&self, tenant: &Tenant, id: &str, reason: &str, actor: &str) -> Result<MessageView, ServiceError> {
-        self.replay_one(tenant, id, reason, actor).await
+    async fn replay(&self, dead: &DeadId, how: Replay, actor: &str) -> Result<Replayed, ServiceError> {
+        self.replay_one(dead, how, actor).await
     }
-    async fn quarantine(
-        &self,
-        tenant: &Tenant,
-        id: &str,
-        note: &str,
-        actor: &str,
-    ) -> Result<MessageView, ServiceError> {
-        self.quarantine_one(tenant, id, note, actor).await
+    async fn quarantine(&self, dead: &DeadId, note: &str, actor: &str) -> Result<DeadView, ServiceError> {
+        self.quarantine_one(dead, note, actor).await
     }
-    async fn edit(&self, tenant: &Tenant, id: &str, edited: NewMessage, actor: &str) -> Result<Enqueued, ServiceError> {
-        self.edit_dead(tenant, id, edited, actor).await
+    async fn edit(&self, dead: &DeadId, edited: NewMessage, actor: &str) -> Result<Enqueued, ServiceError> {
+        self.edit_dead(dead, edited, actor).await
     }
     async fn start_operation(&self, request: OperationRequest) -> Result<Operation, ServiceError> {
         self.begin_operation(request).await

@@ -1,5 +1,6 @@
 //! Bulk acts on dead letters: kept in the store, resumed after a crash, at a bounded rate, cancellable. An act goes
-//! through the dead letters in key order, so each key keeps its order, and remembers a cursor behind what it did.
+//! through the dead letters in key order, so each key keeps its order, then through stuck sagas, and remembers a cursor
+//! behind what it did.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,10 +14,14 @@ use tokio_util::task::TaskTracker;
 use waybill_core::glob::Glob;
 use waybill_core::outbox::filter::Filter;
 use waybill_core::outbox::records::{DeadLetter, DeadState};
+use waybill_core::port::dead::DeadKind;
+use waybill_core::port::saga::{ActedBy, RetryMode};
 use waybill_core::port::service::{OperationRequest, ServiceError};
 use waybill_core::port::transact::{Operation, OperationState};
+use waybill_core::saga::records::SagaDead;
 
 use super::Outbox;
+use super::dead_list::Dead;
 use crate::shard::Wish;
 
 /// Dead letters read in one page.
@@ -67,7 +72,7 @@ impl Outbox {
             updated_at: now,
         };
         if let Some(filter) = operation_filter(&operation)? {
-            operation.matched = self.context.stores.query.count_dead(&filter).await?;
+            operation.matched = self.number_of_dead(&filter).await?;
         }
         let detail = serde_json::json!({
             "kind": operation.kind, "filter": operation.filter, "matched": operation.matched, "rate": operation.rate,
@@ -222,11 +227,10 @@ async fn go_through(progress: &mut Progress<'_>, stop: &AtomicBool) -> Result<Op
     let pace = Duration::from_secs_f64(1.0 / f64::from(progress.operation.rate));
     let mut next_at = Instant::now();
     loop {
-        let page =
-            outbox.context.stores.query.dead_letters(&filter, progress.operation.cursor.as_deref(), PAGE).await?;
+        let page = outbox.dead_page(&filter, progress.operation.cursor.as_deref(), PAGE).await?;
         for dead in &page.items {
             // What dies again while the operation runs isn't taken a second time.
-            if dead.died_at > progress.operation.created_at {
+            if dead.died_at() > progress.operation.created_at {
                 continue;
             }
             if outbox.context.closing.run_until_cancelled(sleep_until(next_at)).await.is_none() {
@@ -274,14 +278,30 @@ fn operation_filter(operation: &Operation) -> Result<Option<Filter>, ServiceErro
         // Quarantined ones are replayed only by their id.
         filter.state = Some(Glob::new("dead"));
     }
+    if operation.kind == "purge" {
+        if !filter.may_take(DeadKind::Message) {
+            return Ok(None);
+        }
+        // A stuck saga isn't deleted: it is ended, one by one, with a reason.
+        filter.kind = Some(Glob::new(DeadKind::Message.word()));
+    }
     let possible = operation.tenant.as_deref().is_none_or(|tenant| filter.confine(tenant));
     Ok(possible.then_some(filter))
 }
 
 /// One act. False when the dead letter isn't to be had any more; an error when the whole operation has to wait.
-async fn act(outbox: &Outbox, operation: &Operation, dead: &DeadLetter) -> Result<bool, ServiceError> {
+async fn act(outbox: &Outbox, operation: &Operation, dead: &Dead) -> Result<bool, ServiceError> {
+    if operation.kind == "replay" && *dead.state() != DeadState::Dead {
+        return Ok(false);
+    }
+    match dead {
+        Dead::Message(message) => act_on_message(outbox, operation, message).await,
+        Dead::Saga(saga) => act_on_saga(outbox, operation, saga).await,
+    }
+}
+
+async fn act_on_message(outbox: &Outbox, operation: &Operation, dead: &DeadLetter) -> Result<bool, ServiceError> {
     let wish = match operation.kind.as_str() {
-        "replay" if dead.state != DeadState::Dead => return Ok(false),
         "replay" => Wish::Replay { place: dead.place, quarantined_too: false },
         "quarantine" => Wish::Quarantine { place: dead.place, note: operation.reason.clone() },
         _ => Wish::Purge { place: dead.place },
@@ -295,5 +315,26 @@ async fn act(outbox: &Outbox, operation: &Operation, dead: &DeadLetter) -> Resul
         }
         Err(ServiceError::State { .. } | ServiceError::NotFound { .. }) => Ok(false),
         Err(error) => Err(error),
+    }
+}
+
+async fn act_on_saga(outbox: &Outbox, operation: &Operation, dead: &SagaDead) -> Result<bool, ServiceError> {
+    let Some(sagas) = &outbox.sagas else { return Ok(false) };
+    let done = match operation.kind.as_str() {
+        "replay" => {
+            let note = Some(operation.reason.clone()).filter(|reason| !reason.trim().is_empty());
+            let by = ActedBy { actor: format!("operation {}", operation.id), note };
+            sagas.replay_dead(dead, RetryMode::Compensate, by).await.map(|_| true)
+        }
+        "quarantine" => sagas.quarantine_dead(dead, &operation.reason).await,
+        _ => return Ok(false),
+    };
+    match done {
+        Err(error) if sagas.is_passing(&error) => Err(error.into()),
+        Err(error) => {
+            tracing::info!(saga = %dead.key, code = error.code(), %error, operation = operation.id, "left as it is");
+            Ok(false)
+        }
+        Ok(is_done) => Ok(is_done),
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use waybill_core::ids::Tenant;
 use waybill_core::outbox::owner::{HeldKey, HoldInfo, TransportId};
+use waybill_core::port::saga::SagaService;
 use waybill_core::port::service::{BlockedView, Check, OutboxStats, ServiceError, TransportView};
 use waybill_core::port::transport::{Health, HealthReport};
 
@@ -232,8 +233,11 @@ impl Outbox {
                 Ok(depths) => depths.iter().map(|depth| depth.dead).sum(),
                 Err(_) => 0,
             };
-            let status = if dead >= alert_at { "warn" } else { "ok" };
-            checks.push(check("dead letters", status, format!("{dead} dead letters, the alert is at {alert_at}")));
+            let stuck = self.sagas.as_ref().map_or(0, |sagas| sagas.saga_stats().stuck);
+            let status = if dead + stuck >= alert_at { "warn" } else { "ok" };
+            let sagas = if stuck > 0 { format!(" and {stuck} stuck sagas") } else { String::new() };
+            let detail = format!("{dead} dead letters{sagas}, the alert is at {alert_at}");
+            checks.push(check("dead letters", status, detail));
         }
         if let Ok(quarantined) = self.context.stores.query.quarantined_segments().await
             && let Some((shard, first, reason)) = quarantined.first()

@@ -1,6 +1,7 @@
 //! Dead letters: replay, quarantine, edit, purge, groups, filters.
 
 use waybill_core::new_message::NewMessage;
+use waybill_core::port::dead::{DeadId, Replay};
 use waybill_core::port::service::{MessageState, ServiceError};
 use waybill_testkit::fake_transport::{ack, permanent};
 
@@ -22,8 +23,9 @@ async fn with_dead(world: &World, count: usize) -> (Host, Vec<String>) {
 async fn a_replayed_dead_letter_is_delivered_with_its_id_and_place_and_keeps_its_history() {
     let world = World::new();
     let (host, ids) = with_dead(&world, 1).await;
-    let view = host.outbox.replay(&tenant("default"), &ids[0], "fixed", "ops").await.unwrap();
-    assert_ne!(view.state, MessageState::Dead);
+    let view =
+        host.outbox.replay(&DeadId::new(&tenant("default"), &ids[0]), Replay::because("fixed"), "ops").await.unwrap();
+    assert_ne!(view.message().unwrap().state, MessageState::Dead);
     let view = host.until_state(&ids[0], MessageState::Done).await;
     assert_eq!((view.attempts, view.history.len()), (1, 2), "attempts begin anew, the history goes on");
     let sent = world.main.log().sent;
@@ -33,7 +35,11 @@ async fn a_replayed_dead_letter_is_delivered_with_its_id_and_place_and_keeps_its
         (audit[0].actor.as_str(), audit[0].object.as_str(), audit[0].detail["reason"].as_str()),
         ("ops", ids[0].as_str(), Some("fixed"))
     );
-    let again = host.outbox.replay(&tenant("default"), &ids[0], "again", "ops").await.unwrap_err();
+    let again = host
+        .outbox
+        .replay(&DeadId::new(&tenant("default"), &ids[0]), Replay::because("again"), "ops")
+        .await
+        .unwrap_err();
     assert!(matches!(again, ServiceError::State { .. }));
 }
 
@@ -44,7 +50,7 @@ async fn a_replay_works_after_a_restart_and_dies_again_when_nothing_was_fixed() 
     host.drain().await;
     world.main.tell(|_| permanent("HTTP.422"));
     let host = world.start().await;
-    host.outbox.replay(&tenant("default"), &ids[0], "hope", "ops").await.unwrap();
+    host.outbox.replay(&DeadId::new(&tenant("default"), &ids[0]), Replay::because("hope"), "ops").await.unwrap();
     let view = host.until_state(&ids[0], MessageState::Dead).await;
     assert_eq!(view.history.len(), 2);
     assert!(view.last_error.unwrap().starts_with("HTTP.422"));
@@ -54,11 +60,12 @@ async fn a_replay_works_after_a_restart_and_dies_again_when_nothing_was_fixed() 
 async fn a_quarantined_dead_letter_is_replayed_only_by_its_id() {
     let world = World::new();
     let (host, ids) = with_dead(&world, 2).await;
-    let view = host.outbox.quarantine(&tenant("default"), &ids[0], "poison", "ops").await.unwrap();
+    let view = host.outbox.quarantine(&DeadId::new(&tenant("default"), &ids[0]), "poison", "ops").await.unwrap();
+    let view = view.message().unwrap();
     assert_eq!((view.state, view.note.as_deref()), (MessageState::Quarantined, Some("poison")));
     let page = host.outbox.dead_letters(None, "state=quarantined", None, 10).await.unwrap();
     assert_eq!(page.items.len(), 1);
-    host.outbox.replay(&tenant("default"), &ids[0], "by id", "ops").await.unwrap();
+    host.outbox.replay(&DeadId::new(&tenant("default"), &ids[0]), Replay::because("by id"), "ops").await.unwrap();
     host.until_state(&ids[0], MessageState::Done).await;
 }
 
@@ -67,7 +74,7 @@ async fn an_edited_dead_letter_is_a_new_message_that_names_the_original() {
     let world = World::new();
     let (host, ids) = with_dead(&world, 1).await;
     let edited = NewMessage { payload: "good".into(), ..NewMessage::default() };
-    let answer = host.outbox.edit(&tenant("default"), &ids[0], edited, "ops").await.unwrap();
+    let answer = host.outbox.edit(&DeadId::new(&tenant("default"), &ids[0]), edited, "ops").await.unwrap();
     let copy = host.until_state(&answer.ids[0], MessageState::Done).await;
     assert_eq!(copy.causation_id.as_deref(), Some(ids[0].as_str()));
     assert_eq!((copy.topic.as_str(), copy.key.as_deref()), ("bus:orders.created", Some("k")));
@@ -99,7 +106,7 @@ async fn dead_letters_are_found_counted_and_grouped_by_filter() {
     let mut cursor: Option<String> = None;
     loop {
         let page = host.outbox.dead_letters(Some(&acme), "", cursor.as_deref(), 2).await.unwrap();
-        texts.extend(page.items.iter().map(|view| view.seq.unwrap()));
+        texts.extend(page.items.iter().map(|view| view.message().unwrap().seq.unwrap()));
         cursor = page.next_cursor;
         if cursor.is_none() {
             break;
@@ -117,9 +124,12 @@ async fn a_tenant_sees_neither_messages_nor_dead_letters_of_another() {
     let world = World::new();
     let (host, ids) = with_dead(&world, 1).await;
     let other = tenant("acme");
-    assert_eq!(host.outbox.dead_letter(&other, &ids[0]).await.unwrap_err().code(), "OUTBOX.NOT_FOUND");
+    assert_eq!(host.outbox.dead_letter(&DeadId::new(&other, &ids[0])).await.unwrap_err().code(), "OUTBOX.NOT_FOUND");
     assert_eq!(host.outbox.message(&other, &ids[0]).await.unwrap_err().code(), "OUTBOX.NOT_FOUND");
-    assert_eq!(host.outbox.replay(&other, &ids[0], "mine", "ops").await.unwrap_err().code(), "OUTBOX.NOT_FOUND");
+    assert_eq!(
+        host.outbox.replay(&DeadId::new(&other, &ids[0]), Replay::because("mine"), "ops").await.unwrap_err().code(),
+        "OUTBOX.NOT_FOUND"
+    );
     assert!(host.outbox.dead_letters(Some(&other), "", None, 10).await.unwrap().items.is_empty());
     assert!(host.outbox.messages(Some(&other), "", None, 10).await.unwrap().items.is_empty());
 }
@@ -130,11 +140,11 @@ async fn operators_who_act_on_one_dead_letter_at_once_do_it_once() {
     let (host, ids) = with_dead(&world, 10).await;
     world.shim.on(|call| if matches!(call, Call::Commit(_)) { Act::Slow(millis(20)) } else { Act::Pass });
     for (round, id) in ids.iter().enumerate() {
-        let tenant = tenant("default");
+        let dead = DeadId::new(&tenant("default"), id);
         let (replayed, fenced, again) = futures::join!(
-            host.outbox.replay(&tenant, id, "a", "a"),
-            host.outbox.quarantine(&tenant, id, "b", "b"),
-            host.outbox.replay(&tenant, id, "c", "c"),
+            host.outbox.replay(&dead, Replay::because("a"), "a"),
+            host.outbox.quarantine(&dead, "b", "b"),
+            host.outbox.replay(&dead, Replay::because("c"), "c"),
         );
         let done = [replayed.is_ok(), fenced.is_ok(), again.is_ok()];
         assert_eq!(done.iter().filter(|ok| **ok).count(), 1, "{replayed:?} {fenced:?} {again:?}");

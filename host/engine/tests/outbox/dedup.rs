@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use waybill_core::new_message::NewMessage;
+use waybill_core::port::dead::{DeadId, Replay};
 use waybill_core::port::service::{MessageState, MessageView};
 use waybill_core::port::store::StoreError;
 use waybill_core::port::transport::{ErrorKind, Outcome, Receipt};
@@ -126,7 +127,7 @@ async fn a_dead_letter_lets_the_next_one_go() {
     let second = host.send_one(message("a")).await;
     assert_eq!(first_of(&host.until_state(&second, MessageState::Done).await), None);
     // The replay finds that somebody else was first.
-    host.outbox.replay(&tenant("default"), &first, "", "test").await.unwrap();
+    host.outbox.replay(&DeadId::new(&tenant("default"), &first), Replay::because(""), "test").await.unwrap();
     assert_eq!(first_of(&host.until_state(&first, MessageState::Done).await), Some(&*second));
     assert_eq!(world.main.log().sent.len(), 2);
 }

@@ -1,5 +1,6 @@
 //! Bulk acts on dead letters, and provisioning.
 
+use waybill_core::port::dead::DeadId;
 use waybill_core::port::provision::{ProvisionAction, ProvisionChange, ProvisionError};
 use waybill_core::port::service::{MessageState, OperationRequest, ServiceError};
 use waybill_core::port::transact::{Operation, OperationState};
@@ -99,7 +100,7 @@ async fn an_interrupted_bulk_act_goes_on_after_a_restart_and_counts_right() {
 async fn a_bulk_replay_leaves_quarantined_ones_alone_and_takes_nothing_twice() {
     let world = World::new();
     let (host, ids) = with_dead(&world, 20).await;
-    host.outbox.quarantine(&tenant("default"), &ids[3], "poison", "ops").await.unwrap();
+    host.outbox.quarantine(&DeadId::new(&tenant("default"), &ids[3]), "poison", "ops").await.unwrap();
     world.main.tell(|_| permanent("HTTP.400"));
     let operation = host.outbox.start_operation(request("replay", "", 1_000)).await.unwrap();
     assert_eq!(operation.matched, 19);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use waybill_core::new_message::NewMessage;
+use waybill_core::port::dead::{DeadId, Replay};
 use waybill_core::port::service::MessageState;
 use waybill_core::port::transport::ErrorKind;
 use waybill_testkit::fake_transport::{Answer, Gate, ack, permanent, retryable};
@@ -102,7 +103,7 @@ async fn a_dead_letter_keeps_its_key_where_that_is_asked_for_also_over_a_restart
     let blocked = host.outbox.blocked(None).await.unwrap();
     assert_eq!((blocked[0].kind.as_str(), blocked[0].subject.as_str(), blocked[0].waiting), ("key", "k", 2));
     world.main.tell(|_| ack());
-    host.outbox.replay(&tenant("default"), &ids[0], "fixed", "ops").await.unwrap();
+    host.outbox.replay(&DeadId::new(&tenant("default"), &ids[0]), Replay::because("fixed"), "ops").await.unwrap();
     host.until_done(&ids).await;
     host.until_state(&late, MessageState::Done).await;
     assert_eq!(world.main.log().of_key("k"), ["bad", "bad", "next", "late"]);

@@ -1,5 +1,6 @@
 //! What is old goes: history after `keep_done`, dead letters after `dead.keep`.
 
+use waybill_core::port::dead::{DeadId, Replay};
 use waybill_core::port::service::MessageState;
 use waybill_testkit::fake_transport::{ack, permanent};
 
@@ -38,7 +39,7 @@ async fn dead_letters_are_kept_for_their_time() {
     eventually("all are dead", async || host.outbox.count_dead(None, "").await.unwrap() == 250).await;
     world.main.tell(|_| ack());
     pass(seconds(500)).await;
-    host.outbox.replay(&tenant("default"), &ids[7], "one of them", "ops").await.unwrap();
+    host.outbox.replay(&DeadId::new(&tenant("default"), &ids[7]), Replay::because("one of them"), "ops").await.unwrap();
     pass(seconds(300)).await;
     assert_eq!(host.outbox.count_dead(None, "").await.unwrap(), 0);
     pass(seconds(300)).await;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use waybill_core::port::dead::{DeadId, Replay};
 use waybill_core::port::service::MessageState;
 use waybill_testkit::fake_transport::permanent;
 
@@ -63,7 +64,7 @@ async fn commands_and_drains_reach_every_shard() {
     }
     host.outbox.pause("main", "ops").await.unwrap();
     for id in &ids {
-        host.outbox.replay(&tenant("default"), id, "x", "ops").await.unwrap();
+        host.outbox.replay(&DeadId::new(&tenant("default"), id), Replay::because("x"), "ops").await.unwrap();
     }
     assert_eq!(host.outbox.blocked(None).await.unwrap().iter().map(|view| view.waiting).sum::<u64>(), 40);
     host.drain().await;

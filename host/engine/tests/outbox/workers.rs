@@ -8,6 +8,7 @@ use bytes::Bytes;
 use waybill_core::new_message::NewMessage;
 use waybill_core::outbox::records::AttemptOutcome;
 use waybill_core::port::backoff::{BackoffDecision, BackoffPolicy, FailedAttempt};
+use waybill_core::port::dead::{DeadId, Replay};
 use waybill_core::port::service::MessageState;
 use waybill_core::port::store::StoreError;
 use waybill_core::port::transport::Fault;
@@ -388,7 +389,7 @@ async fn a_message_given_up_is_a_dead_letter_and_a_replay_brings_it_back() {
     assert_eq!((answer.applied, answer.result), (true, FlushResult::Dead));
     let dead = host.view(&id).await;
     assert_eq!(dead.last_error.as_deref(), Some("MEMORY.REFUSED: no such space"));
-    host.outbox.replay(&tenant("default"), &id, "", "test").await.unwrap();
+    host.outbox.replay(&DeadId::new(&tenant("default"), &id), Replay::because(""), "test").await.unwrap();
     assert_eq!(host.claim_one("w").await.attempt, 1);
 }
 

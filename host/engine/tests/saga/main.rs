@@ -5,6 +5,7 @@
 
 mod bounds;
 mod calls;
+mod dead_letters;
 mod define;
 mod forward;
 mod lists;

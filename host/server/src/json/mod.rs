@@ -6,6 +6,7 @@
 
 pub mod approvals;
 pub mod configuration;
+pub mod dead;
 pub mod decode;
 pub mod headers;
 pub mod idempotency;

@@ -7,8 +7,9 @@ use waybill_core::port::service::{BlockedView, Check, Enqueued, OutboxStats, Tra
 use waybill_core::port::transact::{AuditEvent, Operation, OperationState};
 use waybill_core::port::transport::Health;
 
+use super::dead::{DeadKindJson, DeadLetterOut};
 use super::instant::Instant;
-use super::message_out::{MessageOut, PluginOut};
+use super::message_out::PluginOut;
 
 /// One page of a list.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
@@ -144,13 +145,15 @@ impl From<BlockedView> for BlockedOut {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = DeadGroup)]
 pub struct DeadGroupOut {
+    /// Kind.
+    pub kind: DeadKindJson,
     /// Tenant.
     pub tenant: String,
     /// Error code.
     pub code: String,
     /// Error text without numbers and quoted parts.
     pub signature: String,
-    /// A topic of the group.
+    /// A topic of the group; of stuck sagas `saga:<definition>/<step>`.
     pub topic: String,
     /// How many.
     pub count: u64,
@@ -166,6 +169,7 @@ impl From<DeadGroup> for DeadGroupOut {
     fn from(group: DeadGroup) -> Self {
         let instant = |ms| Instant(waybill_core::time::UnixMillis(ms));
         Self {
+            kind: group.kind.into(),
             tenant: group.tenant,
             code: group.code,
             signature: group.signature,
@@ -251,14 +255,14 @@ impl From<Operation> for OperationOut {
 }
 
 /// What a bulk act would concern.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct DryRun {
     /// Always true.
     pub dry_run: bool,
     /// How many dead letters match now.
     pub matched: u64,
     /// The first of them, in the order they would be taken.
-    pub sample: Vec<MessageOut>,
+    pub sample: Vec<DeadLetterOut>,
 }
 
 /// A configured transport.

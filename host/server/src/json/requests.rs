@@ -8,6 +8,7 @@ use waybill_core::port::transact::Statement;
 use super::headers::HeadersJson;
 use super::instant::Instant;
 use super::post::Messages;
+use super::saga_requests::RetryModeJson;
 
 /// A message to enqueue, for clients and for the OpenAPI document. The server itself reads it with
 /// [`super::message::MessageFields`], which takes the names of the source documents too.
@@ -151,10 +152,13 @@ pub struct Reschedule {
     pub not_before: Instant,
 }
 
-/// Why a dead letter is replayed.
+/// How and why a dead letter is replayed.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Replay {
+    /// Of a stuck saga: which way it goes on; `compensate` if absent. Not for messages.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<RetryModeJson>,
     /// For the audit.
     #[serde(default)]
     pub reason: String,

@@ -1,27 +1,52 @@
-//! `/v1/dead-letters`.
+//! `/v1/dead-letters`: messages that can't be delivered, and sagas whose compensation is stuck.
 
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use http::{StatusCode, Uri};
+use waybill_core::port::dead::{DeadId, DeadView, NOTHING_TO_EDIT, Replay};
+use waybill_core::port::service::ServiceError;
 
-use super::one::One;
-use super::query::{Cursors, FilterQuery, ListQuery, TenantQuery, page, query};
+use super::query::{Cursors, DeadQuery, FilterQuery, ListQuery, page, query};
 use super::{json, ok};
 use crate::app::App;
 use crate::body::{self, Received};
 use crate::caller::Caller;
+use crate::json::dead::{DeadLetterOut, ReplayedOut};
 use crate::json::decode;
 use crate::json::message::MessageFields;
-use crate::json::message_out::MessageOut;
 use crate::json::out::{DeadGroupOut, EnqueuedOut, List};
-use crate::json::requests::{EditJson, Quarantine, Replay};
+use crate::json::requests::{self, EditJson, Quarantine};
 use crate::limits::{BULK_BODY_BYTES_MAX, NOTE_BYTES_MAX};
 use crate::openapi::Problems;
 use crate::problem::Problem;
 
+/// A dead letter that a caller asks for.
+struct OneDead {
+    caller: Caller,
+    /// Whose it is: as asked, or the caller's only one.
+    dead: DeadId,
+    asked: Option<String>,
+}
+
+impl OneDead {
+    fn read(caller: Caller, id: &str, uri: &Uri) -> Result<Self, Problem> {
+        let asked: DeadQuery = query(uri)?;
+        let tenant = caller.tenant_of(asked.tenant.as_deref(), "dead letter", id)?;
+        let dead = DeadId { kind: asked.kind.map(Into::into), ..DeadId::new(&tenant, id) };
+        Ok(Self { caller, dead, asked: asked.tenant })
+    }
+
+    /// What was found or done; a miss says where it was looked for.
+    fn found<T>(&self, found: Result<T, ServiceError>) -> Result<T, Problem> {
+        found.map_err(|error| self.caller.missed(error, self.asked.as_deref(), &self.dead.tenant))
+    }
+}
+
 /// List dead letters
+///
+/// Messages in the order of their keys, then stuck sagas.
 #[utoipa::path(get, path = "/v1/dead-letters", tag = "dead letters", operation_id = "listDeadLetters", params(ListQuery),
-    responses((status = 200, description = "A page, without payloads.", body = List<MessageOut>), Problems),
+    responses((status = 200, description = "A page, without payloads.", body = List<DeadLetterOut>), Problems),
     extensions(("x-waybill-permission" = json!("read"))))]
 pub(crate) async fn list(State(app): State<App>, caller: Caller, uri: Uri) -> Result<Response, Problem> {
     let asked: ListQuery = query(&uri)?;
@@ -31,13 +56,13 @@ pub(crate) async fn list(State(app): State<App>, caller: Caller, uri: Uri) -> Re
     let inner = cursors.read(asked.cursor.as_deref())?;
     let found = app.service.dead_letters(tenant.as_ref(), &asked.filter, inner.as_deref(), limit).await?;
     let count = if asked.count { Some(app.service.count_dead(tenant.as_ref(), &asked.filter).await?) } else { None };
-    let items = found.items.into_iter().map(MessageOut::from).collect();
+    let items = found.items.into_iter().map(DeadLetterOut::from).collect();
     ok(&List { items, next_cursor: cursors.write(found.next_cursor), count })
 }
 
 /// Group dead letters
 ///
-/// By tenant, code and error signature, largest group first.
+/// By tenant, code, error signature and kind, largest group first.
 #[utoipa::path(get, path = "/v1/dead-letters/groups", tag = "dead letters", operation_id = "groupDeadLetters", params(FilterQuery),
     responses((status = 200, description = "The groups.", body = List<DeadGroupOut>), Problems),
     extensions(("x-waybill-permission" = json!("read"))))]
@@ -49,9 +74,11 @@ pub(crate) async fn groups(State(app): State<App>, caller: Caller, uri: Uri) -> 
 }
 
 /// Show a dead letter
+///
+/// A message with payload and attempts; of a stuck saga what failed, and where the rest of it is.
 #[utoipa::path(get, path = "/v1/dead-letters/{id}", tag = "dead letters", operation_id = "showDeadLetter",
-    params(("id" = String, Path, description = "Message id."), TenantQuery),
-    responses((status = 200, description = "The dead letter with payload and attempts.", body = MessageOut), Problems),
+    params(("id" = String, Path, description = "Id of the message or of the saga."), DeadQuery),
+    responses((status = 200, description = "The dead letter.", body = DeadLetterOut), Problems),
     extensions(("x-waybill-permission" = json!("read"))))]
 pub(crate) async fn show(
     State(app): State<App>,
@@ -59,17 +86,18 @@ pub(crate) async fn show(
     Path(id): Path<String>,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    let one = One::read(caller, id, &uri, "dead letter")?;
-    let found = app.service.dead_letter(&one.tenant, &one.id).await;
-    one.answer(found)
+    let one = OneDead::read(caller, &id, &uri)?;
+    let found = app.service.dead_letter(&one.dead).await;
+    ok(&DeadLetterOut::from(one.found(found)?))
 }
 
 /// Put a dead letter back
 ///
-/// With attempts counted from zero; its history stays. Works on quarantined ones too.
+/// A message with attempts counted from zero; its history stays. Of a stuck saga the failed compensation is tried again, or
+/// with `mode: retry` the step that failed before. Works on quarantined ones too.
 #[utoipa::path(post, path = "/v1/dead-letters/{id}/replay", tag = "dead letters", operation_id = "replayDeadLetter",
-    params(("id" = String, Path, description = "Message id."), TenantQuery), request_body = Option<Replay>,
-    responses((status = 200, description = "The message, pending again.", body = MessageOut), Problems),
+    params(("id" = String, Path, description = "Id of the message or of the saga."), DeadQuery), request_body = Option<requests::Replay>,
+    responses((status = 200, description = "The message, pending again, or the saga, going on.", body = ReplayedOut), Problems),
     extensions(("x-waybill-permission" = json!("operate"))))]
 pub(crate) async fn replay(
     State(app): State<App>,
@@ -77,19 +105,20 @@ pub(crate) async fn replay(
     Path(id): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let one = One::read(caller, id, request.uri(), "dead letter")?;
-    let body: Replay = body::json_or_default(&app, request).await?;
+    let one = OneDead::read(caller, &id, request.uri())?;
+    let body: requests::Replay = body::json_or_default(&app, request).await?;
     note("reason", &body.reason)?;
-    let found = app.service.replay(&one.tenant, &one.id, &body.reason, one.caller.name()).await;
-    one.answer(found)
+    let how = Replay { mode: body.mode.map(Into::into), reason: body.reason };
+    let done = app.service.replay(&one.dead, how, one.caller.name()).await;
+    ok(&ReplayedOut::from(one.found(done)?))
 }
 
 /// Fence a dead letter off
 ///
-/// It is left alone by bulk replays until it is replayed by its id.
+/// It is left alone by bulk replays until it is replayed by its id; a stuck saga also until it moves for another reason.
 #[utoipa::path(post, path = "/v1/dead-letters/{id}/quarantine", tag = "dead letters", operation_id = "quarantineDeadLetter",
-    params(("id" = String, Path, description = "Message id."), TenantQuery), request_body = Quarantine,
-    responses((status = 200, description = "The quarantined dead letter.", body = MessageOut), Problems),
+    params(("id" = String, Path, description = "Id of the message or of the saga."), DeadQuery), request_body = Quarantine,
+    responses((status = 200, description = "The quarantined dead letter.", body = DeadLetterOut), Problems),
     extensions(("x-waybill-permission" = json!("operate"))))]
 pub(crate) async fn quarantine(
     State(app): State<App>,
@@ -97,22 +126,22 @@ pub(crate) async fn quarantine(
     Path(id): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let one = One::read(caller, id, request.uri(), "dead letter")?;
+    let one = OneDead::read(caller, &id, request.uri())?;
     let body: Quarantine = body::json(&app, request).await?;
     note("note", &body.note)?;
     if body.note.trim().is_empty() {
         return Err(Problem::invalid("note is empty: say why it is fenced off").at("note"));
     }
-    let found = app.service.quarantine(&one.tenant, &one.id, &body.note, one.caller.name()).await;
-    one.answer(found)
+    let found = app.service.quarantine(&one.dead, &body.note, one.caller.name()).await;
+    ok(&DeadLetterOut::from(one.found(found)?))
 }
 
 /// Send an edited copy of a dead letter
 ///
 /// A new message with the given fields changed; its `causation_id` is the dead letter's id. It gets a new id, is sent at
-/// once and doesn't expire, unless the fields say otherwise.
+/// once and doesn't expire, unless the fields say otherwise. Not of a stuck saga.
 #[utoipa::path(post, path = "/v1/dead-letters/{id}/edit", tag = "dead letters", operation_id = "editDeadLetter",
-    params(("id" = String, Path, description = "Message id."), TenantQuery), request_body = EditJson,
+    params(("id" = String, Path, description = "Id of the message or of the saga."), DeadQuery), request_body = EditJson,
     responses((status = 201, description = "Committed.", body = EnqueuedOut),
         (status = 200, description = "The same copy was there before.", body = EnqueuedOut), Problems),
     extensions(("x-waybill-permission" = json!("operate"))))]
@@ -122,16 +151,18 @@ pub(crate) async fn edit(
     Path(id): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let one = One::read(caller, id, request.uri(), "dead letter")?;
+    let one = OneDead::read(caller, &id, request.uri())?;
     let Received { bytes, media, share } = body::read(&app, request, BULK_BODY_BYTES_MAX).await?;
     body::only_json(media)?;
     let fields: MessageFields = decode::value(decode::utf8(&bytes)?)?;
-    let found = app.service.dead_letter(&one.tenant, &one.id).await;
-    let original = one.found(found)?;
-    let mut edited = [fields.over(original).map_err(Problem::invalid)?];
+    let found = app.service.dead_letter(&one.dead).await;
+    let DeadView::Message(original) = one.found(found)? else {
+        return Err(Problem::new("DEAD.KIND", format!("dead letter {id:?}: {NOTHING_TO_EDIT}")));
+    };
+    let mut edited = [fields.over(*original).map_err(Problem::invalid)?];
     one.caller.admit(&mut edited, None)?;
     let [edited] = edited;
-    let done = app.service.edit(&one.tenant, &one.id, edited, one.caller.name()).await?;
+    let done = app.service.edit(&one.dead, edited, one.caller.name()).await?;
     drop(share);
     let status = if done.duplicates.len() == done.ids.len() { StatusCode::OK } else { StatusCode::CREATED };
     json(status, &EnqueuedOut::from(done))

@@ -4,6 +4,7 @@ use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use http::{HeaderValue, StatusCode, header};
 use waybill_core::outbox::filter::Filter;
+use waybill_core::port::dead::DeadKind;
 use waybill_core::port::service::OperationRequest;
 use waybill_core::port::transact::Operation;
 
@@ -12,7 +13,7 @@ use super::{json, ok};
 use crate::app::App;
 use crate::body;
 use crate::caller::{Caller, now};
-use crate::json::message_out::MessageOut;
+use crate::json::dead::DeadLetterOut;
 use crate::json::out::{DryRun, OperationOut};
 use crate::json::requests::{OperationKind, StartOperation};
 use crate::limits::{OPERATION_RATE_MAX, SAMPLE_MAX};
@@ -21,7 +22,8 @@ use crate::problem::Problem;
 
 /// Start a bulk act
 ///
-/// On the dead letters that match now. It goes on after a crash, keeps the order of each key, and can be cancelled.
+/// On the dead letters that match now, of both kinds; of sagas the failed compensation is tried again. It goes on after a
+/// crash, keeps the order of each key, and can be cancelled. A purge takes messages only.
 #[utoipa::path(post, path = "/v1/operations", tag = "operations", operation_id = "startOperation", request_body = StartOperation,
     responses(
         (status = 202, description = "Started; `location` is its address.", body = OperationOut, headers(("location" = String))),
@@ -37,7 +39,11 @@ pub(crate) async fn start(State(app): State<App>, caller: Caller, request: Reque
     if asked.dry_run {
         let matched = app.service.count_dead(tenant.as_ref(), &filter).await?;
         let page = app.service.dead_letters(tenant.as_ref(), &filter, None, SAMPLE_MAX).await?;
-        return ok(&DryRun { dry_run: true, matched, sample: page.items.into_iter().map(MessageOut::from).collect() });
+        return ok(&DryRun {
+            dry_run: true,
+            matched,
+            sample: page.items.into_iter().map(DeadLetterOut::from).collect(),
+        });
     }
     let request = OperationRequest {
         kind: asked.kind.as_str().to_owned(),
@@ -101,12 +107,19 @@ fn check(asked: &StartOperation) -> Result<(), Problem> {
     Ok(())
 }
 
+/// Why a purge leaves stuck sagas alone.
+const NO_PURGE: &str = "stuck sagas aren't purged: what they did would stay done and nobody would know; end them with a \
+                        reason (POST /v1/sagas/{id}/accept, `waybill saga accept --filter`)";
+
 /// The filter with what the kind implies: quarantined dead letters are replayed by their id only (`semantics.md` §2).
 fn effective_filter(kind: OperationKind, filter: &str) -> Result<String, Problem> {
-    if kind == OperationKind::Purge {
-        return Ok(filter.to_owned());
-    }
     let parsed = Filter::parse(filter, now()).map_err(|error| Problem::invalid(error.to_string()).at("filter"))?;
+    if kind == OperationKind::Purge {
+        if !parsed.may_take(DeadKind::Message) {
+            return Err(Problem::new("DEAD.KIND", NO_PURGE).at("filter"));
+        }
+        return Ok(format!("{filter} kind={}", DeadKind::Message.word()));
+    }
     match parsed.state.as_ref().map(|glob| glob.exact()) {
         None => Ok(format!("{filter} state=dead")),
         Some(Some("dead")) => Ok(filter.to_owned()),
@@ -129,6 +142,14 @@ mod tests {
         assert_eq!(of(OperationKind::Replay, "state=failed"), Ok("state=failed".into()));
         assert_eq!(of(OperationKind::Replay, "state=quarantined"), Err(400));
         assert_eq!(of(OperationKind::Quarantine, "state=*"), Err(400));
-        assert_eq!(of(OperationKind::Purge, "state=quarantined"), Ok("state=quarantined".into()));
+        assert_eq!(of(OperationKind::Purge, "state=quarantined"), Ok("state=quarantined kind=message".into()));
+    }
+
+    #[test]
+    fn a_purge_takes_messages_only() {
+        let of = |filter| effective_filter(OperationKind::Purge, filter).map_err(|problem| problem.code.code);
+        assert_eq!(of("id=* kind=*"), Ok("id=* kind=* kind=message".into()));
+        assert_eq!(of("kind=saga"), Err("DEAD.KIND"));
+        assert_eq!(of("definition=order"), Err("DEAD.KIND"));
     }
 }

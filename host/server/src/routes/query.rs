@@ -7,6 +7,7 @@ use serde::de::DeserializeOwned;
 use utoipa::IntoParams;
 
 use crate::cursor;
+use crate::json::dead::DeadKindJson;
 use crate::json::decode;
 use crate::limits::{PAGE_DEFAULT, PAGE_MAX};
 use crate::problem::Problem;
@@ -20,6 +21,17 @@ pub(crate) struct TenantQuery {
     pub tenant: Option<String>,
 }
 
+/// Which dead letter.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct DeadQuery {
+    /// Tenant; the credential's only one, else `default`, if absent.
+    pub tenant: Option<String>,
+    /// Kind; whichever there is if absent. Needed where a message and a saga have the same id.
+    pub kind: Option<DeadKindJson>,
+}
+
 /// Which items of a list.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -27,7 +39,8 @@ pub(crate) struct TenantQuery {
 pub(crate) struct ListQuery {
     /// Only this tenant's.
     pub tenant: Option<String>,
-    /// Conditions that all hold: `tenant=acme topic=bus:orders.* key=42 state=parked code=NATS.* age>1h`.
+    /// Conditions that all hold: `tenant=acme topic=bus:orders.* key=42 state=parked code=NATS.* age>1h`. Of dead letters also
+    /// `kind=message`, `kind=saga`, and of stuck sagas `definition=order step=charge`.
     #[serde(default)]
     pub filter: String,
     /// `next_cursor` of the page before.

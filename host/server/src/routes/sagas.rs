@@ -20,6 +20,7 @@ use super::query::{Cursors, TenantQuery, page, query};
 use crate::app::App;
 use crate::body::{self, Received};
 use crate::caller::{Caller, elsewhere, traceparent};
+use crate::json::dead::saga_address;
 use crate::json::decode;
 use crate::json::out::List;
 use crate::json::saga_requests::{AnyJson, ReplyJson, StartSagaJson, name};
@@ -192,20 +193,9 @@ async fn state_within(
     }
 }
 
-/// Address of a saga; whatever isn't plain in its id is escaped.
+/// Address of a saga as a header.
 fn address(tenant: &Tenant, id: &str) -> Result<HeaderValue, Problem> {
-    let escaped = |text: &str| {
-        text.bytes().fold(String::new(), |mut to, byte| {
-            if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-                to.push(char::from(byte));
-            } else {
-                to.push_str(&format!("%{byte:02X}"));
-            }
-            to
-        })
-    };
-    let address = format!("/v1/sagas/{}?tenant={}", escaped(id), escaped(tenant.as_str()));
-    HeaderValue::from_str(&address).map_err(Problem::internal)
+    HeaderValue::from_str(&saga_address(tenant, id)).map_err(Problem::internal)
 }
 
 /// List sagas

@@ -1,6 +1,8 @@
 //! `/v1/dead-letters`.
 
 use serde_json::json;
+use waybill_core::port::service::ServiceError;
+use waybill_core::saga::error::SagaError;
 use waybill_core::time::UnixMillis;
 
 use crate::support::{Api, NOW, PLAIN, post};
@@ -13,7 +15,11 @@ async fn dead_letters_are_listed_counted_grouped_and_shown() {
     assert!(api.get("/v1/dead-letters").await.json().get("count").is_none());
     let groups = api.get("/v1/dead-letters/groups").await.json();
     assert_eq!(groups["items"][0]["latest_at"], "2026-09-21T14:13:20.123Z");
-    assert_eq!(api.get("/v1/dead-letters/d-1").await.json()["attempts"], 3);
+    let shown = api.get("/v1/dead-letters/d-1").await.json();
+    assert_eq!(
+        (&shown["kind"], &shown["attempts"], &shown["payload"]["z"]),
+        (&json!("message"), &json!(3), &json!(1.1))
+    );
     assert_eq!(api.get("/v1/dead-letters/gone").await.problem().0, 404);
     assert_eq!(
         api.fake.calls()[..2],
@@ -35,6 +41,66 @@ async fn replay_takes_a_reason_or_nothing() {
         api.fake.calls(),
         ["replay default d-1 [] local", "replay acme d-1 [fixed] local", "quarantine default d-1 [look at it] local"]
     );
+}
+
+#[tokio::test]
+async fn stuck_sagas_are_listed_and_shown_beside_messages() {
+    let api = Api::open();
+    let list = api.get("/v1/dead-letters").await.json();
+    let kinds: Vec<_> = list["items"].as_array().unwrap().iter().map(|item| item["kind"].clone()).collect();
+    assert_eq!(kinds, ["message", "saga"]);
+    let shown = api.get("/v1/dead-letters/stuck-1?tenant=acme&kind=saga").await.json();
+    assert_eq!(
+        shown,
+        json!({
+            "kind": "saga", "id": "stuck-1", "tenant": "acme", "state": "dead", "saga": "stuck-1~pay", "definition": "payment",
+            "version": 2, "step": "charge", "direction": "compensate", "attempts": 6, "code": "HTTP.500", "reason": "no",
+            "last_error": "HTTP.500: no", "ended_at": "2026-09-21T14:13:20.123Z",
+            "links": {"saga": "/v1/sagas/stuck-1?tenant=acme"},
+        })
+    );
+    assert_eq!(api.get("/v1/dead-letters/stuck-1?kind=inbox").await.problem().0, 400);
+    assert_eq!(api.fake.calls()[1], "dead_letter acme saga stuck-1");
+}
+
+#[tokio::test]
+async fn a_stuck_saga_is_replayed_one_way_or_the_other_quarantined_and_not_edited() {
+    let api = Api::open();
+    let path = "/v1/dead-letters/stuck-1/replay";
+    let done = api.post(path, r#"{"reason":"the bank is back"}"#).await.json();
+    assert_eq!(
+        (&done["kind"], &done["state"], &done["id"]),
+        (&json!("saga"), &json!("compensating"), &json!("stuck-1"))
+    );
+    assert_eq!(done["links"]["saga"], "/v1/sagas/stuck-1?tenant=default");
+    assert_eq!(api.post(path, r#"{"mode":"retry"}"#).await.status, 200);
+    assert_eq!(api.post(path, r#"{"mode":"compensate"}"#).await.status, 200);
+    assert_eq!(api.post(path, r#"{"mode":"forward"}"#).await.problem().0, 400);
+    let fenced = api.post("/v1/dead-letters/stuck-1/quarantine", r#"{"note":"ask the bank"}"#).await.json();
+    assert_eq!((&fenced["state"], &fenced["note"]), (&json!("quarantined"), &json!("ask the bank")));
+    let edited = api.post("/v1/dead-letters/stuck-1/edit", "{}").await;
+    assert_eq!(edited.problem(), (409, "DEAD.KIND".to_owned()));
+    assert!(edited.json()["detail"].as_str().unwrap().contains("accept"), "{}", edited.text);
+    assert_eq!(
+        api.fake.calls(),
+        [
+            "replay default stuck-1 [the bank is back] local",
+            "replay default stuck-1 [] Retry local",
+            "replay default stuck-1 [] Compensate local",
+            "quarantine default stuck-1 [ask the bank] local",
+            "dead_letter default stuck-1",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_saga_that_cannot_be_replayed_is_refused_as_the_saga_would_be() {
+    let api = Api::open();
+    let state =
+        SagaError::State { id: "stuck-1".into(), state: "failed".into(), fix: "something was compensated".into() };
+    *api.fake.fails.lock().unwrap() = Some(ServiceError::Saga(state));
+    let refused = api.post("/v1/dead-letters/stuck-1/replay", r#"{"mode":"retry"}"#).await;
+    assert_eq!(refused.problem(), (409, "SAGA.STATE".to_owned()));
 }
 
 #[tokio::test]

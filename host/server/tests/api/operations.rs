@@ -31,13 +31,25 @@ async fn an_operation_starts_shows_and_stops() {
     assert_eq!(
         api.fake.calls(),
         [
-            "start purge [id=*] acme Some(5) [old] local",
+            "start purge [id=* kind=message] acme Some(5) [old] local",
             "operation op-1",
             "operation op-1",
             "cancel_operation op-1 local"
         ]
     );
     assert_eq!(api.get("/v1/operations/gone").await.problem().0, 404);
+}
+
+#[tokio::test]
+async fn stuck_sagas_are_not_purged() {
+    let api = Api::open();
+    for more in ["", r#","dry_run":true"#] {
+        let body = format!(r#"{{"kind":"purge","filter":"kind=saga"{more}}}"#);
+        let refused = api.post("/v1/operations", body).await;
+        assert_eq!(refused.problem(), (409, "DEAD.KIND".to_owned()));
+        assert!(refused.json()["detail"].as_str().unwrap().contains("waybill saga accept"), "{}", refused.text);
+    }
+    assert!(api.fake.calls().is_empty());
 }
 
 #[tokio::test]

@@ -13,17 +13,21 @@ use tokio::sync::Notify;
 use tower::ServiceExt;
 use waybill_core::ids::Tenant;
 use waybill_core::new_message::NewMessage;
-use waybill_core::outbox::records::{AttemptOutcome, AttemptRecord};
+use waybill_core::outbox::records::{AttemptOutcome, AttemptRecord, DeadState};
+use waybill_core::port::dead::{DeadId, DeadKind, DeadView, Replay, Replayed};
 use waybill_core::port::dedup::FirstDelivery;
 use waybill_core::port::idempotency::{FinishWith, IdempotencyService};
 use waybill_core::port::provision::{ProvisionAction, ProvisionChange, ProvisionError};
 use waybill_core::port::query::{DeadGroup, Page};
+use waybill_core::port::saga::Acted;
 use waybill_core::port::service::*;
 use waybill_core::port::transact::{AuditEvent, Operation, OperationState, Statement};
 use waybill_core::port::transport::{CallError, ErrorKind, Fault, Health, HealthReport, PluginIdentity, Receipt};
 use waybill_core::port::workers::*;
 use waybill_core::saga::error::SagaError;
-use waybill_core::saga::id::SagaId;
+use waybill_core::saga::id::{DefinitionHash, DefinitionRef, SagaId, SagaKey};
+use waybill_core::saga::records::SagaDead;
+use waybill_core::saga::state::SagaState;
 use waybill_core::time::UnixMillis;
 use waybill_server::approval::ApprovalLinks;
 use waybill_server::approval::token::{Claims, Decision};
@@ -186,6 +190,33 @@ fn found(id: &str, what: &'static str, tenant: &Tenant) -> Served<MessageView> {
     if id == "gone" { Err(ServiceError::NotFound { what, id: id.to_owned() }) } else { Ok(view(tenant.as_str(), id)) }
 }
 
+/// A stuck saga: its ids begin with `stuck`.
+pub fn stuck(tenant: &str, id: &str) -> Arc<SagaDead> {
+    Arc::new(SagaDead {
+        key: SagaKey { tenant: Tenant::new(tenant).unwrap(), id: SagaId::root(id).unwrap() },
+        saga: SagaId::new(&format!("{id}~pay")).unwrap(),
+        definition: DefinitionRef { name: "payment".into(), version: 2, hash: DefinitionHash("ab".repeat(32).into()) },
+        step: "charge".into(),
+        code: "HTTP.500".into(),
+        reason: "no".into(),
+        attempts: 6,
+        died_at: NOW,
+        state: DeadState::Dead,
+    })
+}
+
+fn found_dead(dead: &DeadId) -> Served<DeadView> {
+    if dead.id.starts_with("stuck") {
+        return Ok(DeadView::Saga(stuck(dead.tenant.as_str(), &dead.id)));
+    }
+    found(&dead.id, "dead letter", &dead.tenant).map(|view| DeadView::Message(Box::new(view)))
+}
+
+/// The id, with the kind if one was asked for.
+fn of_kind(dead: &DeadId) -> String {
+    dead.kind.map_or(dead.id.clone(), |kind| format!("{} {}", kind.word(), dead.id))
+}
+
 #[async_trait]
 impl OutboxService for Fake {
     async fn enqueue(&self, messages: Vec<NewMessage>) -> Served<Enqueued> {
@@ -272,9 +303,10 @@ impl OutboxService for Fake {
         filter: &str,
         cursor: Option<&str>,
         limit: usize,
-    ) -> Served<Page<MessageView>> {
+    ) -> Served<Page<DeadView>> {
         self.told(format!("dead_letters {} [{filter}] {cursor:?} {limit}", name(tenant)))?;
-        Ok(Page { items: vec![view("default", "d-1")], next_cursor: None })
+        let message = DeadView::Message(Box::new(view("default", "d-1")));
+        Ok(Page { items: vec![message, DeadView::Saga(stuck("default", "stuck-1"))], next_cursor: None })
     }
     async fn count_dead(&self, tenant: Option<&Tenant>, filter: &str) -> Served<u64> {
         self.told(format!("count_dead {} [{filter}]", name(tenant)))?;
@@ -283,6 +315,7 @@ impl OutboxService for Fake {
     async fn dead_groups(&self, tenant: Option<&Tenant>, filter: &str) -> Served<Vec<DeadGroup>> {
         self.told(format!("dead_groups {} [{filter}]", name(tenant)))?;
         Ok(vec![DeadGroup {
+            kind: DeadKind::Message,
             tenant: "acme".into(),
             code: "HTTP.500".into(),
             signature: "HTTP #".into(),
@@ -293,20 +326,33 @@ impl OutboxService for Fake {
             example: "d-1".into(),
         }])
     }
-    async fn dead_letter(&self, tenant: &Tenant, id: &str) -> Served<MessageView> {
-        self.told(format!("dead_letter {tenant} {id}"))?;
-        found(id, "dead letter", tenant)
+    async fn dead_letter(&self, dead: &DeadId) -> Served<DeadView> {
+        self.told(format!("dead_letter {} {}", dead.tenant, of_kind(dead)))?;
+        found_dead(dead)
     }
-    async fn replay(&self, tenant: &Tenant, id: &str, reason: &str, actor: &str) -> Served<MessageView> {
-        self.told(format!("replay {tenant} {id} [{reason}] {actor}"))?;
-        found(id, "dead letter", tenant)
+    async fn replay(&self, dead: &DeadId, how: Replay, actor: &str) -> Served<Replayed> {
+        let mode = how.mode.map_or(String::new(), |mode| format!(" {mode:?}"));
+        self.told(format!("replay {} {} [{}]{mode} {actor}", dead.tenant, of_kind(dead), how.reason))?;
+        match found_dead(dead)? {
+            DeadView::Message(message) => Ok(Replayed::Message(message)),
+            DeadView::Saga(saga) => {
+                let acted = Acted { id: saga.key.id.clone(), state: SagaState::Compensating, unchanged: false };
+                Ok(Replayed::Saga { tenant: dead.tenant.clone(), acted })
+            }
+        }
     }
-    async fn quarantine(&self, tenant: &Tenant, id: &str, note: &str, actor: &str) -> Served<MessageView> {
-        self.told(format!("quarantine {tenant} {id} [{note}] {actor}"))?;
-        found(id, "dead letter", tenant)
+    async fn quarantine(&self, dead: &DeadId, note: &str, actor: &str) -> Served<DeadView> {
+        self.told(format!("quarantine {} {} [{note}] {actor}", dead.tenant, of_kind(dead)))?;
+        match found_dead(dead)? {
+            DeadView::Saga(saga) => {
+                let state = DeadState::Quarantined { note: note.to_owned(), at: NOW };
+                Ok(DeadView::Saga(Arc::new(SagaDead { state, ..SagaDead::clone(&saga) })))
+            }
+            message => Ok(message),
+        }
     }
-    async fn edit(&self, tenant: &Tenant, id: &str, edited: NewMessage, actor: &str) -> Served<Enqueued> {
-        self.told(format!("edit {tenant} {id} {actor}"))?;
+    async fn edit(&self, dead: &DeadId, edited: NewMessage, actor: &str) -> Served<Enqueued> {
+        self.told(format!("edit {} {} {actor}", dead.tenant, dead.id))?;
         Ok(self.enqueued(vec![edited]))
     }
     async fn start_operation(&self, request: OperationRequest) -> Served<Operation> {

@@ -350,9 +350,15 @@ pub async fn stuck_sagas_are_dead_letters_of_their_kind(store: &impl Store) {
     let note = DeadState::Quarantined { note: "look".into(), at: T0 };
     assert!(store.mark_dead_saga(SHARD, &key("b"), &note).await.unwrap());
     assert!(!store.mark_dead_saga(SHARD, &key("c"), &note).await.unwrap());
-    for (filter, count) in
-        [("kind=saga", 2), ("kind=outbox", 0), ("topic=saga:pay/charge state=quarantined", 1), ("key=a", 1)]
-    {
+    for (filter, count) in [
+        ("kind=saga", 2),
+        ("kind=message", 0),
+        ("topic=saga:pay/charge state=quarantined", 1),
+        ("definition=pay step=ch*", 2),
+        ("definition=order", 0),
+        ("id=a", 1),
+        ("key=a", 0),
+    ] {
         let filter = Filter::parse(filter, T0).unwrap();
         assert_eq!(store.dead_sagas(&filter, None, 10).await.unwrap().items.len(), count, "{filter:?}");
     }

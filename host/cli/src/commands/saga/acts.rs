@@ -1,26 +1,34 @@
-//! `waybill saga pause` and its like: acts on sagas by id, one after the other.
+//! `waybill saga pause` and its like: acts on sagas by id, one after the other. Those by filter are in [`super::bulk`].
 
 use serde_json::{Map, Value, json};
 
+use super::bulk;
 use crate::args::Format;
 use crate::args::saga::Saga;
-use crate::args::saga_acts::{Ids, Mode};
+use crate::args::saga_acts::{Mode, Which};
 use crate::client::Answer;
-use crate::commands::{Context, bulk, lists, one};
+use crate::commands::{Context, lists, one};
 use crate::exit::{CliError, Exit};
 use crate::output::{number, plain};
 
+/// What killing means.
+const UNDONE: &str = ", with nothing compensated";
+
 /// What is done, to which sagas, and how it is told.
-struct Act {
-    name: &'static str,
-    done: &'static str,
-    which: Ids,
+pub(super) struct Act {
+    /// Name in the API.
+    pub(super) name: &'static str,
+    /// In a report.
+    pub(super) done: &'static str,
+    /// Said behind the number in a question.
+    pub(super) warning: &'static str,
+    pub(super) which: Which,
     body: Map<String, Value>,
 }
 
 impl Act {
-    fn new(name: &'static str, done: &'static str, which: Ids, reason: Option<String>) -> Self {
-        let mut act = Self { name, done, which, body: Map::new() };
+    fn new(name: &'static str, done: &'static str, which: impl Into<Which>, reason: Option<String>) -> Self {
+        let mut act = Self { name, done, warning: "", which: which.into(), body: Map::new() };
         act.with("reason", reason.map(Value::String));
         act
     }
@@ -40,8 +48,10 @@ pub(super) async fn run(command: Saga, context: &mut Context<'_>) -> Result<(), 
         Saga::Cancel(args) => Act::new("cancel", "cancelled", args.which, args.reason),
         Saga::Accept(args) => Act::new("accept", "accepted", args.which, Some(args.reason)),
         Saga::Kill(args) => {
-            confirm(&args.which, args.yes, context)?;
-            Act::new("kill", "killed", args.which, args.reason)
+            if args.which.filter.is_none() && !args.which.dry_run {
+                confirm(&args.which, context)?;
+            }
+            Act { warning: UNDONE, ..Act::new("kill", "killed", args.which, args.reason) }
         }
         Saga::Retry(args) => {
             let mut act = Act::new("retry", "retried", args.which, args.reason);
@@ -67,19 +77,26 @@ pub(super) async fn run(command: Saga, context: &mut Context<'_>) -> Result<(), 
         // The others aren't acts; `super::run` has them.
         _ => return Ok(()),
     };
-    each(&act, context).await
+    match &act.which.filter {
+        Some(filter) => bulk::run(&act, filter, context).await,
+        None if act.which.dry_run || act.which.rate.is_some() => {
+            // Acting for real is the last thing that somebody means who asks for a dry run.
+            Err(CliError::usage("--dry-run and --rate are for --filter", "leave them out, or write --filter 'id=...'"))
+        }
+        None => each(&act, context).await,
+    }
 }
 
 /// Killing leaves things done that belong undone, so it is asked about.
-fn confirm(which: &Ids, yes: bool, context: &mut Context<'_>) -> Result<(), CliError> {
-    if yes {
+fn confirm(which: &Which, context: &mut Context<'_>) -> Result<(), CliError> {
+    if which.yes {
         return Ok(());
     }
     let what = match which.ids.as_slice() {
         [id] if id != "-" => format!("saga {}", plain(&Value::String(id.clone()))),
         _ => "these sagas".to_owned(),
     };
-    let what = format!("kill {what}, with nothing compensated");
+    let what = format!("kill {what}{UNDONE}");
     if !context.term.interactive || which.ids.iter().any(|id| id == "-") {
         let text = format!("this would {what}, and there is no terminal to ask on");
         return Err(CliError::usage(text, "add --yes, or use `waybill saga cancel` to compensate"));
@@ -89,17 +106,13 @@ fn confirm(which: &Ids, yes: bool, context: &mut Context<'_>) -> Result<(), CliE
 
 /// By id, in the order given, each by itself.
 async fn each(act: &Act, context: &mut Context<'_>) -> Result<(), CliError> {
-    let ids = bulk::read_ids(context, &act.which.ids, act.which.tenant.as_deref())?;
+    let ids = crate::commands::bulk::read_ids(context, &act.which.ids, act.which.tenant.as_deref())?;
     if ids.is_empty() {
         context.term.say("no ids: nothing to do");
     }
-    let body = Value::Object(act.body.clone());
     let (mut done, mut failed, mut last) = (0_u64, 0_u64, None);
     for (tenant, id) in &ids {
-        let tenant = tenant.as_deref();
-        let path = ["v1", "sagas", id, act.name];
-        let answer = context.client.post(&path, &lists::tenant_query(tenant), &body).await;
-        let told = match answer.map_err(|error| one::missed(error, tenant)) {
+        let told = match post(context, act, tenant.as_deref(), id).await {
             Ok(answer) => told(context, act.done, id, &answer),
             Err(error) => Err(error),
         };
@@ -107,9 +120,7 @@ async fn each(act: &Act, context: &mut Context<'_>) -> Result<(), CliError> {
             done += 1;
             continue;
         };
-        // Nothing after it would fare better.
-        let hopeless = matches!(error.exit(), Exit::Unreachable | Exit::NotAllowed | Exit::TimedOut);
-        if hopeless || ids.len() == 1 {
+        if is_hopeless(&error) || ids.len() == 1 {
             if done > 0 {
                 let done = number(done, "saga was", "sagas were");
                 context.term.complain(&format!("{done} {} before it failed, the rest wasn't tried:", act.done));
@@ -125,6 +136,18 @@ async fn each(act: &Act, context: &mut Context<'_>) -> Result<(), CliError> {
         (0, Some(exit)) => Err(CliError::NoneDone { failed, exit }),
         (done, Some(_)) => Err(CliError::Partly { done, failed }),
     }
+}
+
+/// Has it done to one saga.
+pub(super) async fn post(context: &Context<'_>, act: &Act, tenant: Option<&str>, id: &str) -> Result<Answer, CliError> {
+    let path = ["v1", "sagas", id, act.name];
+    let answer = context.client.post(&path, &lists::tenant_query(tenant), &Value::Object(act.body.clone())).await;
+    answer.map_err(|error| one::missed(error, tenant))
+}
+
+/// Whether nothing after this error would fare better.
+pub(super) fn is_hopeless(error: &CliError) -> bool {
+    matches!(error.exit(), Exit::Unreachable | Exit::NotAllowed | Exit::TimedOut)
 }
 
 /// Says what was done; the formats for programs get the host's answer.

@@ -17,7 +17,7 @@ const POLL: Duration = Duration::from_secs(1);
 const FOLLOW_MAX: usize = 1_000;
 
 /// How sagas are listed.
-const VIEW: View<'_> = View {
+pub(super) const VIEW: View<'_> = View {
     columns: &[
         column("ID", |item| text(item, "id")),
         column("TENANT", |item| text(item, "tenant")),

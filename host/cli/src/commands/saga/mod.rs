@@ -1,6 +1,7 @@
 //! `waybill saga ...`.
 
 mod acts;
+mod bulk;
 mod define;
 mod definitions;
 mod follow;

@@ -11,8 +11,10 @@
 //! | `look` | one saga, by memory or by row |
 //! | `list` | many, memory and rows merged |
 //! | `act` | what operators do; signals and replies |
+//! | `dead` | stuck ones, as dead letters |
 
 mod act;
+mod dead;
 mod define;
 mod list;
 mod look;

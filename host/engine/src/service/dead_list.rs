@@ -1,0 +1,118 @@
+//! Dead letters of both kinds as one list: messages first, in the order of their keys, then stuck sagas. The cursor says in
+//! which part it is.
+
+use std::sync::Arc;
+
+use waybill_core::ids::Tenant;
+use waybill_core::outbox::dead_groups::DeadGroups;
+use waybill_core::outbox::filter::Filter;
+use waybill_core::outbox::records::{DeadLetter, DeadState};
+use waybill_core::port::dead::{DeadKind, DeadView};
+use waybill_core::port::query::{DeadGroup, Found, Page};
+use waybill_core::port::service::ServiceError;
+use waybill_core::saga::records::SagaDead;
+use waybill_core::time::UnixMillis;
+
+use super::Outbox;
+use crate::saga::service::Sagas;
+
+/// Begins a cursor in the part of the sagas; what follows is where that is read on, nothing = from its beginning.
+const SAGAS: &str = "saga:";
+
+/// A dead letter of either kind as stored.
+pub(super) enum Dead {
+    Message(Arc<DeadLetter>),
+    Saga(Arc<SagaDead>),
+}
+
+impl Dead {
+    pub fn died_at(&self) -> UnixMillis {
+        match self {
+            Self::Message(dead) => dead.died_at,
+            Self::Saga(dead) => dead.died_at,
+        }
+    }
+
+    pub fn state(&self) -> &DeadState {
+        match self {
+            Self::Message(dead) => &dead.state,
+            Self::Saga(dead) => &dead.state,
+        }
+    }
+}
+
+impl Outbox {
+    /// The sagas, if a stuck one could match.
+    fn sagas_for(&self, filter: &Filter) -> Option<&Arc<Sagas>> {
+        self.sagas.as_ref().filter(|_| filter.may_take(DeadKind::Saga))
+    }
+
+    /// A page of what matches.
+    pub(super) async fn dead_page(
+        &self,
+        filter: &Filter,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<Dead>, ServiceError> {
+        let mut items = Vec::new();
+        let from = cursor.and_then(|cursor| cursor.strip_prefix(SAGAS));
+        if from.is_none() && filter.may_take(DeadKind::Message) {
+            let page = self.context.stores.query.dead_letters(filter, cursor, limit).await?;
+            items.extend(page.items.into_iter().map(Dead::Message));
+            if page.next_cursor.is_some() {
+                return Ok(Page { items, next_cursor: page.next_cursor });
+            }
+        }
+        let Some(sagas) = self.sagas_for(filter) else { return Ok(Page { items, next_cursor: None }) };
+        let room = limit.saturating_sub(items.len());
+        let page = sagas.dead_page(filter, from.filter(|from| !from.is_empty()), room.max(1)).await?;
+        if room == 0 {
+            let is_more = !page.items.is_empty() || page.next_cursor.is_some();
+            return Ok(Page { items, next_cursor: is_more.then(|| SAGAS.to_owned()) });
+        }
+        items.extend(page.items.into_iter().map(Dead::Saga));
+        Ok(Page { items, next_cursor: page.next_cursor.map(|next| format!("{SAGAS}{next}")) })
+    }
+
+    pub(super) async fn list_dead(
+        &self,
+        tenant: Option<&Tenant>,
+        filter: &str,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<DeadView>, ServiceError> {
+        let Some(filter) = self.filter(tenant, filter)? else {
+            return Ok(Page { items: Vec::new(), next_cursor: None });
+        };
+        let page = self.dead_page(&filter, cursor, limit).await?;
+        let view = |dead| match dead {
+            Dead::Message(dead) => DeadView::Message(Box::new(self.view(&Found::Dead(dead)))),
+            Dead::Saga(dead) => DeadView::Saga(dead),
+        };
+        Ok(Page { items: page.items.into_iter().map(view).collect(), next_cursor: page.next_cursor })
+    }
+
+    /// How many match.
+    pub(super) async fn number_of_dead(&self, filter: &Filter) -> Result<u64, ServiceError> {
+        let mut count = 0;
+        if filter.may_take(DeadKind::Message) {
+            count = self.context.stores.query.count_dead(filter).await?;
+        }
+        if let Some(sagas) = self.sagas_for(filter) {
+            sagas.each_dead(filter, |_| count += 1).await?;
+        }
+        Ok(count)
+    }
+
+    /// What matches, by tenant, code, error signature and kind.
+    pub(super) async fn groups_of_dead(&self, filter: &Filter) -> Result<Vec<DeadGroup>, ServiceError> {
+        let mut groups = DeadGroups::default();
+        if filter.may_take(DeadKind::Message) {
+            groups.join(self.context.stores.query.dead_groups(filter).await?);
+        }
+        if let Some(sagas) = self.sagas_for(filter) {
+            sagas.each_dead(filter, |dead| groups.add_saga(dead)).await?;
+        }
+        Ok(groups.finish())
+    }
+}
