@@ -175,6 +175,7 @@ async fn who_waits_for_a_saga_hears_of_its_end_when_it_is_durable() {
     world.shop.on(|call| (call.direction == Direction::Compensate).then_some(permanent("SHOP.NO")));
     host.begin("two").await;
     host.until_waiting("two", "approval").await;
-    let (stuck, _) = tokio::join!(host.at_rest("two", 30), host.act("two", SagaAct::Reject { step: None }));
+    let (stuck, _) =
+        tokio::join!(host.at_rest("two", 30), host.act("two", SagaAct::Reject { step: None, since: None }));
     assert_eq!(stuck.unwrap(), Some(SagaState::Failed), "stuck");
 }
