@@ -131,7 +131,7 @@ async fn a_caller_may_wait_until_a_saga_is_at_rest() {
     let over = api.post(&format!("{S}?wait_ms=20000"), start("order-17")).await;
     assert_eq!((over.status.as_u16(), &over.json()["state"]), (200, &json!("completed")));
     let slow = api.post(&format!("{S}?wait_ms=1"), start("order-slow")).await;
-    assert_eq!((slow.status.as_u16(), &slow.json()["state"]), (202, &json!("paused")));
+    assert_eq!((slow.status.as_u16(), &slow.json()["state"]), (202, &json!("running")));
     assert_eq!(api.get(&format!("{S}/order-17?wait_ms=10")).await.status, 200);
     assert_eq!(api.get(&format!("{S}/gone?wait_ms=10")).await.problem(), (404, "SAGA.NOT_FOUND".into()));
     for path in [format!("{S}/order-17?wait_ms=20001"), format!("{S}/order-17?wait_ms=-1")] {
