@@ -49,14 +49,14 @@ pub enum DeadLetterOut {
     /// A message that wasn't delivered.
     Message(Box<MessageOut>),
     /// A saga whose compensation failed for good.
-    Saga(DeadSagaOut),
+    Saga(Box<DeadSagaOut>),
 }
 
 impl From<DeadView> for DeadLetterOut {
     fn from(dead: DeadView) -> Self {
         match dead {
             DeadView::Message(message) => Self::Message(Box::new((*message).into())),
-            DeadView::Saga(saga) => Self::Saga(DeadSagaOut::from(&*saga)),
+            DeadView::Saga(saga) => Self::Saga(Box::new(DeadSagaOut::from(&*saga))),
         }
     }
 }
