@@ -182,6 +182,11 @@ class Server(ThreadingHTTPServer):
     # Many orders come at once.
     request_queue_size = 256
 
+    def handle_error(self, request, client_address):
+        # Whoever asked is gone, killed perhaps, and will ask again.
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
+
 
 if __name__ == "__main__":
     server = Server(("127.0.0.1", int(sys.argv[1]) if len(sys.argv) > 1 else 7500), Door)
