@@ -4,7 +4,8 @@
 //! `cargo run --release -p waybill-store --example saga_commit -- mem:// 'surrealkv:///tmp/a?sync=never' surrealkv:///tmp/b`
 //!
 //! One task. Sagas of three steps that all succeed, four transitions each: begun, and an answer of each step; the last one
-//! writes the row of the ended saga. Each commit holds transitions of as many sagas, a quarter of them in each state.
+//! writes the row of the ended saga. Each commit holds transitions of as many sagas, as many of them in each state. With `back`
+//! as the first argument sagas have six transitions, as when the third step fails and two are compensated.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, missing_docs)]
 
 use std::sync::Arc;
@@ -20,8 +21,12 @@ use waybill_store::{StoreConfig, SurrealStore};
 use waybill_testkit::conformance::saga_samples::{after, completed, key, transitions};
 
 const SHARD: ShardId = ShardId(0);
-/// Transitions of one saga.
-const TRANSITIONS: usize = 4;
+/// Transitions of one saga, each by the sample that is as large.
+type Course = &'static [usize];
+/// All steps succeed.
+const THROUGH: Course = &[0, 1, 2, 3];
+/// The third fails, two are compensated.
+const BACK: Course = &[0, 1, 2, 1, 2, 3];
 
 /// CPU time of this process.
 fn cpu() -> Duration {
@@ -34,16 +39,16 @@ fn micros(time: Duration, of: usize) -> f64 {
 }
 
 /// One transition of the saga with a number, and the row that its end writes.
-fn transition(number: u64, stage: usize) -> (JournalEntry, Option<SagaWrite>) {
+fn transition(course: Course, number: u64, stage: usize) -> (JournalEntry, Option<SagaWrite>) {
     let of = key("acme", &Ulid::from_parts(after(number).0, number.into()).to_string());
-    let ended = stage + 1 == TRANSITIONS;
+    let ended = stage + 1 == course.len();
     let row = ended.then(|| SagaWrite::PutDone(Arc::new(completed(of.clone(), number))));
-    let events = transitions(number).swap_remove(stage);
+    let events = transitions(number).swap_remove(course[stage]);
     (JournalEntry { key: of, from: 2 * stage as u32, events, ended }, row)
 }
 
 fn codec() {
-    let entries: Vec<JournalEntry> = (0..64).map(|number| transition(number, number as usize % 4).0).collect();
+    let entries: Vec<JournalEntry> = (0..64).map(|number| transition(THROUGH, number, number as usize % 4).0).collect();
     let journal = encode_journal(&entries).unwrap();
     let row = completed(key("acme", &Ulid::from_parts(0, 1).to_string()), 0);
     let tree = encode_tree(&row.tree).unwrap();
@@ -61,7 +66,7 @@ fn codec() {
 }
 
 /// Commits of `size` transitions, made beforehand: only the store is measured.
-fn prepare(record: SagaShardRecord, size: usize, rounds: usize, base: u64) -> Vec<SagaCommit> {
+fn prepare(course: Course, record: SagaShardRecord, size: usize, rounds: usize, base: u64) -> Vec<SagaCommit> {
     let mut stands = record;
     let mut commits = Vec::with_capacity(rounds);
     for round in 0..rounds {
@@ -79,11 +84,11 @@ fn prepare(record: SagaShardRecord, size: usize, rounds: usize, base: u64) -> Ve
             messages: Vec::new(),
         };
         // Those that are old enough have ended: their records are of no use.
-        commit.record.floor = commit.record.beat.saturating_sub(TRANSITIONS as u64).max(stands.floor);
+        commit.record.floor = commit.record.beat.saturating_sub(course.len() as u64).max(stands.floor);
         for lane in 0..size {
             // A lane is one saga after the other; lanes stand in different stages.
-            let (saga, stage) = ((round + lane) / TRANSITIONS, (round + lane) % TRANSITIONS);
-            let (entry, row) = transition(base + (saga * size + lane) as u64, stage);
+            let (saga, stage) = ((round + lane) / course.len(), (round + lane) % course.len());
+            let (entry, row) = transition(course, base + (saga * size + lane) as u64, stage);
             commit.journal.push(entry);
             commit.writes.extend(row);
         }
@@ -93,10 +98,10 @@ fn prepare(record: SagaShardRecord, size: usize, rounds: usize, base: u64) -> Ve
     commits
 }
 
-async fn commits(store: &SurrealStore, size: usize, base: u64) {
+async fn commits(course: Course, store: &SurrealStore, size: usize, base: u64) {
     let rounds = (40_000 / size).clamp(100, 2_000);
     let Acquired::Taken(taken) = store.acquire(SHARD, 1, 1).await.unwrap() else { panic!("nobody else is here") };
-    let prepared = prepare(taken.record, size, rounds, base);
+    let prepared = prepare(course, taken.record, size, rounds, base);
     let ended: usize = prepared.iter().map(|commit| commit.writes.len()).sum();
     let mut times = Vec::with_capacity(rounds);
     let (begun, begun_cpu) = (Instant::now(), cpu());
@@ -151,11 +156,13 @@ async fn reads(store: &SurrealStore) {
 #[tokio::main]
 async fn main() {
     codec();
-    for url in std::env::args().skip(1) {
+    let mut arguments = std::env::args().skip(1).peekable();
+    let course = if arguments.next_if_eq("back").is_some() { BACK } else { THROUGH };
+    for url in arguments {
         println!("{url}");
         let store = SurrealStore::open(StoreConfig::new(url)).await.unwrap();
         for (number, size) in [1, 16, 64, 256].into_iter().enumerate() {
-            commits(&store, size, 1_000_000 * number as u64).await;
+            commits(course, &store, size, 1_000_000 * number as u64).await;
         }
         reads(&store).await;
         store.close().await.unwrap();

@@ -104,7 +104,7 @@ impl Workload {
             Self::W1s => &[("W1s", Side::Waybill), ("W1s", Side::Native)],
             Self::W1r => &[("W1r", Side::Waybill), ("W1r", Side::Native)],
             Self::W2 => &[("W2", Side::Waybill), ("W2", Side::Store), ("W2 http", Side::Waybill)],
-            Self::W2f => &[("W2f", Side::Waybill)],
+            Self::W2f => &[("W2f", Side::Waybill), ("W2f", Side::Store)],
             Self::W3 => &[("W3", Side::Waybill), ("W3", Side::Store), ("W3 header", Side::Waybill)],
             Self::W4 => &[("W4", Side::Waybill), ("W4", Side::Native)],
             Self::W5 => &[
@@ -182,7 +182,7 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode> {
     let natives = if workloads.contains(&Workload::W5) { native::clients(&repository)? } else { PathBuf::new() };
     let runs_sagas = workloads.iter().any(|workload| matches!(workload, Workload::W2 | Workload::W2f));
     let idle = if runs_sagas { saga::idle(&repository)? } else { PathBuf::new() };
-    let runs_commits = workloads.contains(&Workload::W2) && chosen(Side::Store);
+    let runs_commits = runs_sagas && chosen(Side::Store);
     let commits = if runs_commits { store::build(&repository)? } else { PathBuf::new() };
     let bench = Bench { natives, idle, commits, repository, binary, alone, config: arguments.config.clone() };
     let mut report = Report::new(arguments.json.as_deref())?;
@@ -226,7 +226,8 @@ impl Bench {
             ("W1b", Side::Store) => native::on_disk(self, "segments", messages).await,
             ("W1r", Side::Native) => latency::direct(messages).await,
             ("W2", Side::Waybill) => saga::sagas(self, saga::Kind::Through, messages).await,
-            ("W2", Side::Store) => store::sagas(self).await,
+            ("W2", Side::Store) => store::sagas(self, false).await,
+            ("W2f", Side::Store) => store::sagas(self, true).await,
             ("W2 http", Side::Waybill) => saga::sagas(self, saga::Kind::Http, messages).await,
             ("W2f", Side::Waybill) => saga::sagas(self, saga::Kind::Back, messages).await,
             ("W3", Side::Waybill) => idempotent::by_api(self, messages).await,

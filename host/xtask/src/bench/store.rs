@@ -1,4 +1,4 @@
-//! W2's store side: what the store's commits of sagas cost by themselves, without steps, API and state machine.
+//! The store side of W2 and W2f: what the store's commits of sagas cost by themselves, without steps, API and state machine.
 //!
 //! The program is an example of the store, written to be read by people; here one line of it is read.
 
@@ -23,10 +23,11 @@ pub fn build(repository: &Repository) -> Result<PathBuf> {
     Ok(repository.target.join("release").join("examples").join(format!("{EXAMPLE}{}", std::env::consts::EXE_SUFFIX)))
 }
 
-/// Sagas of three steps in commits of 64 transitions, on a disk.
-pub async fn sagas(bench: &Bench) -> Result<Figure> {
+/// Sagas of three steps in commits of 64 transitions, on a disk; `back` = with two compensations.
+pub async fn sagas(bench: &Bench, back: bool) -> Result<Figure> {
     let folder = bench.folder()?;
     let output = Command::new(&bench.commits)
+        .args(back.then_some("back"))
         .arg(format!("surrealkv://{}", folder.path().join("data").display()))
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())
