@@ -40,6 +40,8 @@ pub(crate) struct Inner {
     pub limits: Limits,
     /// Requests at work.
     pub requests: Arc<Semaphore>,
+    /// Places of those among them that wait until a saga is at rest.
+    pub waiters: Semaphore,
     /// KiB of large bodies held.
     pub bodies: Arc<Semaphore>,
     /// What each route needs.

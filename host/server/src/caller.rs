@@ -71,11 +71,12 @@ impl Caller {
         Ok((within.then_some(parsed), tenant))
     }
 
-    /// The tenant that a saga is started for.
+    /// The tenant that a saga is started for: as asked, else the caller's only one, else `default`.
     pub fn own(&self, asked: Option<&str>) -> Result<Tenant, Problem> {
-        let tenant = match asked {
-            Some(name) => Tenant::new(name).map_err(|error| Problem::from(error).at("tenant"))?,
-            None => Tenant::unnamed(),
+        let tenant = match (asked, &self.0.tenants) {
+            (Some(name), _) => Tenant::new(name).map_err(|error| Problem::from(error).at("tenant"))?,
+            (None, Tenants::Only(list)) if list.len() == 1 => list.first().cloned().unwrap_or_else(Tenant::unnamed),
+            (None, _) => Tenant::unnamed(),
         };
         if self.0.tenants.include(&tenant) { Ok(tenant) } else { Err(self.not_yours(tenant.as_str())) }
     }

@@ -8,6 +8,8 @@ pub const BULK_BODY_BYTES_MAX: usize = 64 * 1024 * 1024;
 pub const BODY_BYTES_MAX: usize = 1024 * 1024;
 /// Largest body of what starts a saga or hands it data: inputs and outputs, whose own bound is configured. Bytes.
 pub const SAGA_BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// One in so many requests at work may wait until a saga is at rest; past it such requests are answered at once.
+pub const WAITERS_SHARE: usize = 4;
 /// Longest time that a caller waits in one request until a saga is at rest.
 pub const SAGA_WAIT_MAX: Duration = Duration::from_secs(20);
 /// Largest component handed over: what the plugin host takes. Bytes.

@@ -22,7 +22,7 @@ use crate::approval::ApprovalLinks;
 use crate::auth::{Authenticator, Permission, Principal, Tenants};
 use crate::edge;
 use crate::error::ServerError;
-use crate::limits::{Limits, METRICS_UPKEEP};
+use crate::limits::{Limits, METRICS_UPKEEP, WAITERS_SHARE};
 use crate::listen::check_listen;
 use crate::metrics::MetricsHandle;
 use crate::routes;
@@ -64,6 +64,7 @@ impl Server {
         let (routes, api) = routes::all().split_for_parts();
         let nobody = Principal { name: "anonymous".to_owned(), tenants: Tenants::Only(Vec::new()), roles: Vec::new() };
         let app: App = Arc::new(Inner {
+            waiters: Semaphore::new((parts.limits.requests_max / WAITERS_SHARE).clamp(1, Semaphore::MAX_PERMITS)),
             requests: Arc::new(Semaphore::new(parts.limits.requests_max.min(Semaphore::MAX_PERMITS))),
             bodies: Arc::new(Semaphore::new((parts.limits.bodies_bytes_max / 1024).min(Semaphore::MAX_PERMITS))),
             rules: Rules::of(&api),

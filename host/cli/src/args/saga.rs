@@ -116,7 +116,7 @@ pub struct Start {
     /// Id of your own, by which a repeated start is recognised
     #[arg(long)]
     pub id: Option<String>,
-    /// Tenant [default: default]
+    /// Its tenant [default: the token's only one, else default]
     #[arg(long)]
     pub tenant: Option<String>,
     /// Time for the whole saga; then it is compensated

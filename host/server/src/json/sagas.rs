@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+use waybill_core::ids::Tenant;
 use waybill_core::port::saga::{Acted, StartedSaga};
 use waybill_core::saga::event::{Failure, PauseCause};
 use waybill_core::saga::records::SagaSummary;
@@ -52,6 +53,8 @@ impl From<SagaState> for SagaStateOut {
 pub struct StartedOut {
     /// Its id.
     pub id: String,
+    /// Whose it is.
+    pub tenant: String,
     /// It was there: the same id with the same definition and input was sent before.
     pub duplicate: bool,
     /// Its state when it was at rest or the time was over; only with `wait_ms`.
@@ -60,9 +63,9 @@ pub struct StartedOut {
 }
 
 impl StartedOut {
-    /// With its state, if somebody waited for that.
-    pub fn new(started: StartedSaga, state: Option<SagaState>) -> Self {
-        Self { id: started.id.to_string(), duplicate: started.duplicate, state: state.map(SagaStateOut::from) }
+    /// Of a tenant's saga.
+    pub fn new(tenant: &Tenant, started: &StartedSaga) -> Self {
+        Self { id: started.id.to_string(), tenant: tenant.to_string(), duplicate: started.duplicate, state: None }
     }
 }
 

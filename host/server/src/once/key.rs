@@ -98,6 +98,13 @@ pub(crate) fn tenant_of(messages: &[NewMessage]) -> Result<Option<Tenant>, Probl
 }
 
 impl Asked {
+    /// Its query isn't part of what the request is: it only says how long the caller waits.
+    #[must_use]
+    pub fn without_query(self) -> Self {
+        let uri = Uri::builder().path_and_query(self.uri.path()).build().unwrap_or(self.uri);
+        Self { uri, ..self }
+    }
+
     /// The request as a whole: another one under the same key is refused.
     pub fn of(self, tenant: Tenant, body: &[u8]) -> Result<Wanted, Problem> {
         let content_type = self.content_type.as_ref().map_or(&b""[..], HeaderValue::as_bytes);

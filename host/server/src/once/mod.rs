@@ -31,7 +31,7 @@ use crate::limits::RETRY_AFTER_BUSY;
 use crate::problem::Problem;
 use kept::{of_problem, replayed};
 use key::Wanted;
-pub(crate) use key::{KeyHeader, asked, tenant_of};
+pub(crate) use key::{Asked, KeyHeader, asked, tenant_of};
 
 /// A lease is renewed after this part of it.
 const RENEW_AT: u32 = 3;

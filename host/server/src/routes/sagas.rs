@@ -150,7 +150,7 @@ fn waited(wait_ms: u64) -> Result<Duration, Problem> {
 pub(crate) async fn start(State(app): State<App>, caller: Caller, request: Request) -> Result<Response, Problem> {
     let trace = traceparent(request.headers());
     let within = query::<WaitQuery>(request.uri())?.within()?;
-    let key = once::asked(&app, request.headers(), request.method(), request.uri())?;
+    let key = once::asked(&app, request.headers(), request.method(), request.uri())?.map(once::Asked::without_query);
     let Received { bytes, media, share } = body::read(&app, request, SAGA_BODY_BYTES_MAX).await?;
     body::only_json(media)?;
     let asked: StartSagaJson = decode::value(decode::utf8(&bytes)?)?;
@@ -159,38 +159,64 @@ pub(crate) async fn start(State(app): State<App>, caller: Caller, request: Reque
     let sagas = Arc::clone(service(&app)?);
     let wanted = key.map(|key| key.of(tenant.clone(), &bytes)).transpose()?;
     drop(bytes);
-    once::run(&app, wanted, move |execution: Option<Execution>| async move {
+    let (starting, of) = (Arc::clone(&sagas), tenant.clone());
+    let answer = once::run(&app, wanted, move |execution: Option<Execution>| async move {
         let named = execution.filter(|_| start.id.is_none()).map(|execution| execution.id(0));
         let is_named = named.is_some();
         start.id = start.id.or(named);
-        let started = sagas.start(start).await?;
+        let mut done = StartedOut::new(&of, &starting.start(start).await?);
         drop(share);
-        let state = state_within(&sagas, &tenant, &started.id, within).await?;
-        let is_over = state.is_some_and(SagaState::is_at_rest);
-        let mut done = StartedOut::new(started, state);
         // What was there under an id of the key itself is of an execution that crashed before it could answer.
         done.duplicate &= !is_named;
-        let status = if done.duplicate || is_over { StatusCode::OK } else { StatusCode::ACCEPTED };
-        let location = address(&tenant, &done.id)?;
+        let status = if done.duplicate { StatusCode::OK } else { StatusCode::ACCEPTED };
+        let location = address(&of, &done.id)?;
         Ok(Reply::json(status, &done)?.at(location))
     })
-    .await
+    .await?;
+    if within.is_zero() || !answer.status().is_success() {
+        return Ok(answer);
+    }
+    with_state(&app, &sagas, &tenant, answer, within).await
 }
 
-/// Its state when it is at rest or the time is over; none if nobody waits.
+/// The answer to a start, a repeated one too, with the saga's state when it is at rest or the time is over.
+async fn with_state(
+    app: &App,
+    sagas: &Arc<dyn SagaService>,
+    tenant: &Tenant,
+    answer: Response,
+    within: Duration,
+) -> Result<Response, Problem> {
+    let (mut parts, body) = answer.into_parts();
+    let body = axum::body::to_bytes(body, SAGA_BODY_BYTES_MAX).await.map_err(Problem::internal)?;
+    // Where only a digest of the first answer is kept there is nothing to say it of.
+    let Ok(mut started) = serde_json::from_slice::<StartedOut>(&body) else {
+        return Ok(Response::from_parts(parts, body.into()));
+    };
+    let id = SagaId::new(&started.id).map_err(Problem::internal)?;
+    let state = state_within(app, sagas, tenant, &id, within).await?;
+    if state.is_at_rest() {
+        parts.status = StatusCode::OK;
+    }
+    started.state = Some(state.into());
+    let body = serde_json::to_vec(&started).map_err(Problem::internal)?;
+    Ok(Response::from_parts(parts, body.into()))
+}
+
+/// A saga's state when it is at rest or the time is over; at once when too many callers wait already.
 async fn state_within(
+    app: &App,
     sagas: &Arc<dyn SagaService>,
     tenant: &Tenant,
     id: &SagaId,
     within: Duration,
-) -> Result<Option<SagaState>, Problem> {
-    if within.is_zero() {
-        return Ok(None);
+) -> Result<SagaState, SagaError> {
+    if let Ok(_place) = app.waiters.try_acquire()
+        && let Some(state) = sagas.at_rest(tenant, id, within).await?
+    {
+        return Ok(state);
     }
-    match sagas.at_rest(tenant, id, within).await? {
-        Some(state) => Ok(Some(state)),
-        None => Ok(Some(sagas.saga(tenant, id).await?.summary.state)),
-    }
+    Ok(sagas.saga(tenant, id).await?.summary.state)
 }
 
 /// Address of a saga as a header.
@@ -236,7 +262,7 @@ pub(crate) async fn show(
     let one = OneSaga::of(caller, &id, asked.tenant.as_deref())?;
     let sagas = service(&app)?;
     if !within.is_zero() {
-        one.found(sagas.at_rest(&one.tenant, &one.id, within).await)?;
+        one.found(state_within(&app, sagas, &one.tenant, &one.id, within).await)?;
     }
     let found = sagas.saga(&one.tenant, &one.id).await;
     ok(&SagaOut::from(one.found(found)?))
@@ -247,7 +273,7 @@ pub(crate) async fn show(
 /// The body is the signal's data, any JSON, or nothing. The step that waits for it takes it (`wait:<name>`, or a step of a
 /// participant that named it); one that comes early is kept.
 #[utoipa::path(post, path = "/v1/sagas/{id}/signals/{name}", tag = "sagas", operation_id = "signalSaga",
-    params(("id" = String, Path, description = "Saga id, of a root or a sub-saga."),
+    params(once::KeyHeader, ("id" = String, Path, description = "Saga id, of a root or a sub-saga."),
         ("name" = String, Path, description = "Name of the signal."), TenantQuery),
     request_body(content = Option<serde_json::Value>, content_type = "application/json", example = json!({"payment": "p-1"})),
     responses((status = 200, description = "It is durable.", body = ActedOut), Problems),
@@ -260,15 +286,21 @@ pub(crate) async fn signal(
 ) -> Result<Response, Problem> {
     let one = OneSaga::read(caller, &id, request.uri())?;
     name("name", &signal)?;
+    let key = once::asked(&app, request.headers(), request.method(), request.uri())?;
     let Received { bytes, media, share } = body::read(&app, request, SAGA_BODY_BYTES_MAX).await?;
     body::only_json(media)?;
     let data = match bytes.is_empty() {
         true => Json::null(),
         false => decode::value::<AnyJson>(decode::utf8(&bytes)?)?.0,
     };
-    let done = service(&app)?.signal(&one.tenant, &one.id, &signal, data, one.by(String::new())).await;
-    drop(share);
-    ok(&ActedOut::from(one.found(done)?))
+    let wanted = key.map(|key| key.of(one.tenant.clone(), &bytes)).transpose()?;
+    let sagas = Arc::clone(service(&app)?);
+    once::run(&app, wanted, move |_| async move {
+        let done = sagas.signal(&one.tenant, &one.id, &signal, data, one.by(String::new())).await;
+        drop(share);
+        Reply::json(StatusCode::OK, &ActedOut::from(one.found(done)?))
+    })
+    .await
 }
 
 /// Reply to a step's message

@@ -270,3 +270,30 @@ async fn without_the_store_of_keys_nothing_is_executed() {
     assert_eq!(send(&api, "k", MESSAGE).await.problem(), (504, "TX.TIMEOUT".into()));
     assert!(api.fake.calls().is_empty());
 }
+
+#[tokio::test]
+async fn a_repeated_start_waits_again_and_says_how_the_saga_is_now() {
+    let api = Api::open();
+    let start = |id: &str| format!("{{\"definition\":\"order\",\"id\":\"{id}\"}}");
+    let ask = |path: &str, id: &str| with(post(path, start(id)), "idempotency-key", "s");
+    let first = api.send(ask("/v1/sagas", "order-17")).await;
+    assert_eq!((first.status.as_u16(), first.json().get("state")), (202, None));
+    let again = api.send(ask("/v1/sagas?wait_ms=1000", "order-17")).await;
+    assert_eq!((again.status.as_u16(), again.header("idempotency-replayed")), (200, "true"));
+    assert_eq!(again.json()["state"], "completed");
+    let starts = api.fake.calls().into_iter().filter(|call| call.starts_with("saga start")).count();
+    assert_eq!(starts, 1);
+}
+
+#[tokio::test]
+async fn a_signal_with_a_key_is_sent_once() {
+    let api = Api::open();
+    let ask = |body: &'static str| with(post("/v1/sagas/order-17/signals/paid", body), "idempotency-key", "g");
+    let first = api.send(ask("{\"payment\":1}")).await;
+    let again = api.send(ask("{\"payment\":1}")).await;
+    assert_eq!((first.status.as_u16(), again.status.as_u16(), &first.text), (200, 200, &again.text));
+    assert_eq!(again.header("idempotency-replayed"), "true");
+    assert_eq!(api.send(ask("{\"payment\":2}")).await.problem(), (422, "TX.IDEMPOTENT_MISMATCH".into()));
+    let signals = api.fake.calls().into_iter().filter(|call| call.starts_with("signal")).count();
+    assert_eq!(signals, 1);
+}

@@ -27,8 +27,8 @@ pub(in crate::commands) async fn run(args: &Start, context: &mut Context<'_>) ->
         return Ok(());
     }
     context.term.out.flush().map_err(CliError::io("writing the result"))?;
-    // The tenant of a start is `default` unless it is named.
-    follow::until_end(context, &id, Some(args.tenant.as_deref().unwrap_or("default")), 0).await
+    let tenant = answer.need("tenant", |tenant| tenant.as_str().map(str::to_owned))?;
+    follow::until_end(context, &id, Some(&tenant), 0).await
 }
 
 fn body(args: &Start, context: &mut Context<'_>) -> Result<Vec<u8>, CliError> {
