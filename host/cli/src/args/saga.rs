@@ -116,6 +116,9 @@ pub struct Start {
     /// Id of your own, by which a repeated start is recognised
     #[arg(long)]
     pub id: Option<String>,
+    /// Started once under this key: the same start again is answered as the first was
+    #[arg(long, value_name = "KEY")]
+    pub idempotency_key: Option<String>,
     /// Its tenant [default: the token's only one, else default]
     #[arg(long)]
     pub tenant: Option<String>,

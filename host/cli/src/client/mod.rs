@@ -178,15 +178,26 @@ impl Client {
         self.answer(request.body(body)).await
     }
 
-    /// Posts JSON lines that the host takes once, if they have a key.
-    pub async fn post_lines(&self, path: &[&str], key: Option<&str>, body: Vec<u8>) -> Result<Answer, ClientError> {
-        let request = self.request(Method::POST, path, &[])?;
-        let request = request.header(reqwest::header::CONTENT_TYPE, "application/x-ndjson");
+    /// Posts a body that the host takes once, if it has a key. None = it was taken before, and the host keeps no more of the answer
+    /// than its digest.
+    pub async fn post_once(
+        &self,
+        path: &[&str],
+        media_type: &str,
+        key: Option<&str>,
+        body: Vec<u8>,
+    ) -> Result<Option<Answer>, ClientError> {
+        let request = self.request(Method::POST, path, &[])?.header(reqwest::header::CONTENT_TYPE, media_type);
         let request = match key {
             Some(key) => request.header("idempotency-key", key),
             None => request,
         };
-        self.answer(request.body(body)).await
+        let (status, url, bytes) = self.send(request.body(body)).await?;
+        match status.is_success() {
+            false => Err(problem::refusal(status.as_u16(), url, &bytes)),
+            true if key.is_some() && bytes.is_empty() => Ok(None),
+            true => answered(status, url, &bytes).map(Some),
+        }
     }
 
     /// Puts a component in its place.

@@ -116,19 +116,11 @@ impl Idempotency {
         }
     }
 
-    /// Learns that a transaction has finished a key in its own commit.
-    pub async fn concluded(&self, of: &EntryKey) {
+    /// Learns that a transaction has finished a key in its own commit. The next repeat reads it in its lane: read here, it could
+    /// be put into memory behind a release.
+    pub fn concluded(&self, of: &EntryKey) {
         self.shared.meter.settled("finish");
-        match self.shared.context.stores.idempotency.entry(of, self.now()).await {
-            Ok(Some(entry)) => {
-                self.shared.cache.put(of, entry, &self.shared.settings(), self.shared.context.clock.now())
-            }
-            Ok(None) => self.shared.cache.remove(of),
-            Err(error) => {
-                tracing::debug!(code = error.code(), %error, "a finished idempotency key couldn't be read again");
-                self.shared.cache.remove(of);
-            }
-        }
+        self.shared.cache.remove(of);
     }
 }
 

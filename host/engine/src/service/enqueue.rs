@@ -184,7 +184,7 @@ impl Outbox {
             let concluded = conclusion.as_ref().map(|conclusion| conclusion.hold.of.clone());
             let result = context.stores.transact.transact(statements, groups, conclusion).await;
             if let (Some(of), Ok(_)) = (concluded, &result) {
-                idempotency.concluded(&of).await;
+                idempotency.concluded(&of);
             }
             // A statement may have left some too, through a function of the caller's own.
             super::knock(&context, &shards);

@@ -5,8 +5,8 @@
 //! done, and its answer is kept all the same. What the work makes gets its ids from the [`Execution`], which are the same after a
 //! crash, so that a repeat finds what is there.
 //!
-//! Kept are answers that would be the same again: 2xx, and 400, 409, 413, 422 that aren't worth a retry. After a
-//! failure that may have had effects the next repeat takes over with the same ids; after any other refusal the key is free.
+//! Kept are answers that would be the same again: 2xx, and 400, 409, 413, 422 that aren't worth a retry, to the first that tries.
+//! After a refusal that is known to have had no effect the key is free; after any other the next repeat takes over with the same ids.
 
 mod kept;
 mod key;
@@ -39,6 +39,10 @@ const RENEW_AT: u32 = 3;
 const LEASE_LOST: &str = "TX.LEASE_LOST";
 /// Statuses of refusals that would be the same again.
 const FINAL: [u16; 4] = [400, 409, 413, 422];
+/// Refusals with these statuses that have changed nothing, but come with what may change: a route, a clock, other rows.
+const MAY_PASS: [&str; 3] = ["FUTURE_EVENT", "OUTBOX.NO_ROUTE", "STORAGE.STATEMENT"];
+/// Statuses of refusals that come before anything is done.
+const UNDONE: [u16; 4] = [401, 403, 409, 429];
 
 /// One execution of such a request.
 #[derive(Clone)]
@@ -187,10 +191,11 @@ async fn settle(keys: &dyn IdempotencyService, execution: &Execution, done: &Res
         // Somebody else has it by now.
         Err(problem) if problem.code.code == LEASE_LOST => Ok(()),
         Ok(reply) => keys.finish(hold, reply.to_answer()).await.map(|_| ()),
+        // A holder before may have done it, whatever this one is refused for.
+        Err(_) if execution.grant.begun > 1 => keys.give_up(hold).await,
         Err(problem) if is_final(problem) => keys.finish(hold, of_problem(problem)).await.map(|_| ()),
-        // A holder before may have done something, and so may this one.
-        Err(problem) if problem.code.status >= 500 || execution.grant.begun > 1 => keys.give_up(hold).await,
-        Err(_) => keys.release(hold).await,
+        Err(problem) if had_no_effect(problem) => keys.release(hold).await,
+        Err(_) => keys.give_up(hold).await,
     };
     if let Err(error) = written {
         // What was made is found by its ids; the next repeat takes over when the lease ends.
@@ -198,9 +203,15 @@ async fn settle(keys: &dyn IdempotencyService, execution: &Execution, done: &Res
     }
 }
 
+/// Whether a refusal comes before anything was done.
+fn had_no_effect(problem: &Problem) -> bool {
+    UNDONE.contains(&problem.code.status) || MAY_PASS.contains(&problem.code.code)
+}
+
 /// Whether a refusal would be the same again.
 fn is_final(problem: &Problem) -> bool {
     FINAL.contains(&problem.code.status)
+        && !MAY_PASS.contains(&problem.code.code)
         && !problem.code.retryable
         && problem.retry_after.is_none()
         && problem.code.code != LEASE_LOST

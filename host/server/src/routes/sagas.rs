@@ -194,7 +194,10 @@ async fn with_state(
         return Ok(Response::from_parts(parts, body.into()));
     };
     let id = SagaId::new(&started.id).map_err(Problem::internal)?;
-    let state = state_within(app, sagas, tenant, &id, within).await?;
+    // The start is durable whatever comes of the waiting: this host may be asked to end meanwhile.
+    let Ok(state) = state_within(app, sagas, tenant, &id, within).await else {
+        return Ok(Response::from_parts(parts, body.into()));
+    };
     if state.is_at_rest() {
         parts.status = StatusCode::OK;
     }

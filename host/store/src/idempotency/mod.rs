@@ -113,10 +113,19 @@ async fn try_purge(transaction: &dyn Transaction, now: UnixMillis, limit: usize)
     let rows = transaction.scan(IDEMPOTENCY_DUE, from, until, limit).await.map_err(store_error)?;
     for row in &rows {
         // An entry that began anew has a row of its own by then.
-        if let Some((end, of)) = due(&row.key)
-            && read(transaction, &of).await?.is_some_and(|entry| entry.until <= end)
-        {
-            transaction.delete(IDEMPOTENCY, entry_key(&of)).await.map_err(store_error)?;
+        if let Some((end, of)) = due(&row.key) {
+            let over = match read(transaction, &of).await {
+                Ok(entry) => entry.is_some_and(|entry| entry.until <= end),
+                // One that can't be read stays, told by whoever asks for it, and holds up no other.
+                Err(error @ (StoreError::Corrupt(_) | StoreError::NewerData(_))) => {
+                    tracing::warn!(code = error.code(), %error, key = of.key.as_str(), "an idempotency key isn't collected");
+                    false
+                }
+                Err(error) => return Err(error),
+            };
+            if over {
+                transaction.delete(IDEMPOTENCY, entry_key(&of)).await.map_err(store_error)?;
+            }
         }
         transaction.delete(IDEMPOTENCY_DUE, row.key.clone()).await.map_err(store_error)?;
     }

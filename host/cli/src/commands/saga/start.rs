@@ -15,7 +15,13 @@ use crate::exit::CliError;
 /// Starts it, and follows it if asked.
 pub(in crate::commands) async fn run(args: &Start, context: &mut Context<'_>) -> Result<(), CliError> {
     let body = body(args, context)?;
-    let answer = context.client.post_bytes(&["v1", "sagas"], &[], "application/json", body).await?;
+    let key = args.idempotency_key.as_deref();
+    let Some(answer) = context.client.post_once(&["v1", "sagas"], "application/json", key, body).await? else {
+        context.term.say(
+            "started before under this key; the host keeps only a digest of the answer, so the id isn't known here",
+        );
+        return Ok(());
+    };
     let id = answer.need("id", |id| id.as_str().map(str::to_owned))?;
     let again = answer.body.get("duplicate") == Some(&Value::Bool(true));
     context.term.say(if again { "it was started before" } else { "started" });

@@ -13,6 +13,7 @@ use waybill_core::saga::state::{SagaState, Tree};
 use waybill_core::saga::view::SagaView;
 
 use super::Sagas;
+use crate::saga::{Condition, SHUTTING_DOWN, SagaHandle};
 
 /// A saga that another host runs is looked at this often by those who wait for it.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -28,8 +29,7 @@ impl Sagas {
         if let Some(Some(known)) = shard.visit(move |shard| shard.tree(&wanted)).await {
             return has(known, key);
         }
-        let missing = || SagaError::NotFound { id: key.id.to_string() };
-        let row = self.store().saga(shard.shard, &key.root()).await?.ok_or_else(missing)?;
+        let row = self.store().saga(shard.shard, &key.root()).await?.ok_or_else(|| missing(shard, key))?;
         let definitions = self.definitions_of(&row.tree).await?;
         has((Arc::clone(&row.tree), definitions), key)
     }
@@ -44,8 +44,7 @@ impl Sagas {
                 Ok(None) => {}
                 Err(_late) => return Ok(None),
             }
-            let missing = || SagaError::NotFound { id: key.id.to_string() };
-            let row = self.store().saga(shard.shard, &key.root()).await?.ok_or_else(missing)?;
+            let row = self.store().saga(shard.shard, &key.root()).await?.ok_or_else(|| missing(shard, key))?;
             let state = row.tree.state();
             if state.is_at_rest() {
                 return Ok(Some(state));
@@ -74,6 +73,16 @@ impl Sagas {
         let key = SagaKey { tenant: tenant.clone(), id: id.clone() };
         let (tree, definitions) = self.tree(&key).await?;
         Ok(tree.view(&definitions))
+    }
+}
+
+/// There is no row. Whether there is a saga is known to whoever writes the shard: one that runs has no row.
+fn missing(shard: &SagaHandle, key: &SagaKey) -> SagaError {
+    match shard.condition() {
+        Condition::Writing => SagaError::NotFound { id: key.id.to_string() },
+        Condition::Waiting(why) => SagaError::Unavailable(why),
+        Condition::Trouble { error, .. } => SagaError::Store(error),
+        Condition::Released => SagaError::Unavailable(SHUTTING_DOWN.to_owned()),
     }
 }
 
