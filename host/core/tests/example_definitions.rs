@@ -24,7 +24,7 @@ fn mapped(definition: &Definition, step: usize, input: &Value, outputs: &[(&str,
     let outputs: Vec<(&str, Json)> = outputs.iter().map(|(name, output)| (*name, Json::of(output))).collect();
     let outputs = outputs.iter().map(|(name, output)| (*name, output));
     let mapping = definition.steps[step].input.as_ref().unwrap();
-    mapping.evaluate(&Json::of(input), outputs, "o-1", "default").unwrap().value()
+    mapping.evaluate(&Json::of(input), outputs, "o-1", "default").unwrap().value().unwrap()
 }
 
 #[test]

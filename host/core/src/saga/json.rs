@@ -1,11 +1,13 @@
 //! JSON text that is kept and handed on as it is.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// A JSON value as compact text, shared. It is always valid JSON; it isn't parsed again unless a mapping reads it.
+/// A JSON value as text, shared. What is new is checked as a mapping reads it later ([`Json::parse`]); it isn't parsed again
+/// unless a mapping reads it.
 ///
 /// Serialised as a string, so that every codec can hold it; views for people embed it as a value ([`Json::raw`]).
 #[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -18,16 +20,40 @@ impl Json {
         Self(Arc::from("null"))
     }
 
-    /// Checks a text. Spaces around it go.
+    /// Checks a text from outside. Spaces around it go. Refused is also JSON that can't be read as a value: a number past 64-bit
+    /// floating point (`1e999`), half of a surrogate pair, arrays and objects nested deeper than 127.
     pub fn parse(text: &str) -> Result<Self, serde_json::Error> {
+        serde_json::from_str::<serde_json::Value>(text)?;
+        Ok(Self(Arc::from(text.trim_ascii())))
+    }
+
+    /// Checks bytes, e.g. an answer: UTF-8, and what [`Json::parse`] checks.
+    pub fn parse_bytes(bytes: &[u8]) -> Result<Self, serde_json::Error> {
+        let text = std::str::from_utf8(bytes);
+        Self::parse(text.map_err(|error| serde::de::Error::custom(format_args!("it isn't UTF-8: {error}")))?)
+    }
+
+    /// A text that was stored. Only its form is checked: earlier builds kept more than [`Json::parse`] takes, and a saga with
+    /// such a text has to be found again.
+    pub fn stored(text: &str) -> Result<Self, serde_json::Error> {
         serde_json::from_str::<serde::de::IgnoredAny>(text)?;
         Ok(Self(Arc::from(text.trim_ascii())))
     }
 
-    /// Checks bytes, e.g. an answer.
-    pub fn parse_bytes(bytes: &[u8]) -> Result<Self, serde_json::Error> {
-        serde_json::from_slice::<serde::de::IgnoredAny>(bytes)?;
-        Self::parse(&String::from_utf8_lossy(bytes))
+    /// An object of members, sorted by name. Their texts stay as they are.
+    pub fn object<'a>(members: impl Iterator<Item = (&'a str, &'a Self)>) -> Self {
+        let members: BTreeMap<&str, &Self> = members.collect();
+        let mut text = String::from("{");
+        for (name, value) in members {
+            if text.len() > 1 {
+                text.push(',');
+            }
+            text.push_str(&serde_json::Value::from(name).to_string());
+            text.push(':');
+            text.push_str(value.as_str());
+        }
+        text.push('}');
+        Self(Arc::from(text))
     }
 
     /// Of a value.
@@ -50,9 +76,10 @@ impl Json {
         self.0.is_empty()
     }
 
-    /// As a value.
-    pub fn value(&self) -> serde_json::Value {
-        serde_json::from_str(&self.0).unwrap_or(serde_json::Value::Null)
+    /// As a value. The error says why it can't be read: an earlier build stored it, or it is nested too deep since it became a
+    /// part of an output.
+    pub fn value(&self) -> Result<serde_json::Value, serde_json::Error> {
+        serde_json::from_str(&self.0)
     }
 
     /// For embedding in an answer without parsing it.
@@ -70,7 +97,7 @@ impl fmt::Debug for Json {
 impl TryFrom<String> for Json {
     type Error = serde_json::Error;
     fn try_from(text: String) -> Result<Self, serde_json::Error> {
-        Self::parse(&text)
+        Self::stored(&text)
     }
 }
 
@@ -93,5 +120,24 @@ mod tests {
         assert_eq!(json.as_str(), "{\"n\":12345678901234567890.10}");
         let text = serde_json::to_string(&json).unwrap();
         assert_eq!(serde_json::from_str::<Json>(&text).unwrap(), json);
+    }
+
+    #[test]
+    fn what_no_mapping_could_read_is_refused_and_is_read_again_if_it_was_stored() {
+        let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
+        for text in ["1e999", r#"{"a":"\ud800"}"#, &deep] {
+            assert!(Json::parse(text).is_err(), "{text}");
+            let stored: Json = serde_json::from_value(text.into()).unwrap();
+            assert_eq!(stored.as_str(), text);
+            assert!(stored.value().is_err(), "{text}");
+        }
+        assert!(Json::parse_bytes(b"\"\xff\"").unwrap_err().to_string().contains("UTF-8"));
+    }
+
+    #[test]
+    fn an_object_keeps_its_members_texts() {
+        let [a, b] = ["1.50", "[2 ]"].map(|text| Json::parse(text).unwrap());
+        assert_eq!(Json::object([("x\"", &a), ("b", &b)].into_iter()).as_str(), r#"{"b":[2 ],"x\"":1.50}"#);
+        assert_eq!(Json::object(std::iter::empty()).as_str(), "{}");
     }
 }

@@ -136,7 +136,7 @@ pub fn definition(key: &RecordIdKey, fields: &Object) -> Result<StoredDefinition
             version: version.ok_or_else(|| missing("version"))?,
             hash: DefinitionHash(Arc::from(column("hash")?)),
         },
-        canonical: Json::parse(column("canonical")?).map_err(|_| missing("canonical"))?,
+        canonical: Json::stored(column("canonical")?).map_err(|_| missing("canonical"))?,
         created_at: millis_of(fields.get("created_at")).map(UnixMillis).ok_or_else(|| missing("created_at"))?,
         created_by: column("created_by")?.to_owned(),
     })

@@ -312,9 +312,11 @@ impl Mapping {
     ) -> Result<Json, String> {
         let mut steps = serde_json::Map::new();
         for (name, output) in outputs.filter(|(name, _)| self.steps.contains(*name)) {
-            steps.insert(name.to_owned(), serde_json::json!({ "output": output.value() }));
+            let output =
+                output.value().map_err(|error| format!("the output of step {name:?} can't be read: {error}"))?;
+            steps.insert(name.to_owned(), serde_json::json!({ "output": output }));
         }
-        let input = input.value();
+        let input = input.value().map_err(|error| format!("the saga's input can't be read: {error}"))?;
         let steps = serde_json::Value::Object(steps);
         let values = if self.comprehends { count(&input) + count(&steps) } else { 0 };
         if values > COMPREHENSION_VALUES_MAX {

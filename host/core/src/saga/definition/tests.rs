@@ -196,6 +196,19 @@ fn a_mapping_that_fails_says_which_expression_and_bounds_hold() {
 }
 
 #[test]
+fn what_cannot_be_read_fails_the_mapping_and_is_not_null() {
+    let text = two("action = \"fn:x\"", "action = \"fn:x\"\ninput = \"${ steps.one.output }\"");
+    let definition = parse(&text, Toml).unwrap().definition;
+    let mapping = definition.steps[1].input.as_ref().unwrap();
+    let (good, bad) = (JsonText::null(), JsonText::stored("[1e999]").unwrap());
+    let evaluate = |input: &JsonText, output: &JsonText| {
+        mapping.evaluate(input, [("one", output)].into_iter(), "s-1", "acme").unwrap_err()
+    };
+    assert!(evaluate(&bad, &good).contains("input can't be read"));
+    assert!(evaluate(&good, &bad).contains("\"one\" can't be read: number out of range"));
+}
+
+#[test]
 fn steps_that_nobody_serves_are_a_warning() {
     let parsed = parse(ORDER, Toml).unwrap();
     let address = |text: &str| crate::step_address::StepAddress::parse(text).unwrap();

@@ -181,10 +181,11 @@ impl Machine<'_> {
     /// The output of a sub-saga: an object of its steps' outputs by name.
     fn outputs(&self, saga: SagaNumber) -> Json {
         let (Some(node), Some(definition)) = (self.node(saga), self.definition(saga)) else { return Json::null() };
-        let outputs =
-            definition.steps.iter().zip(&node.steps).filter_map(|(step, record)| {
-                record.output.as_ref().map(|output| (step.name.to_string(), output.value()))
-            });
-        Json::of(&serde_json::Value::Object(outputs.collect()))
+        let outputs = definition
+            .steps
+            .iter()
+            .zip(&node.steps)
+            .filter_map(|(step, record)| Some((&*step.name, record.output.as_ref()?)));
+        Json::object(outputs)
     }
 }

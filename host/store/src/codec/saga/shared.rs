@@ -95,7 +95,7 @@ impl Unpacking {
             hash: DefinitionHash(Arc::from(wire.hash)),
         };
         let json = |text: &&str| {
-            Json::parse(text).map_err(|error| CodecError::Damaged(format!("a stored JSON text isn't valid: {error}")))
+            Json::stored(text).map_err(|error| CodecError::Damaged(format!("a stored JSON text isn't valid: {error}")))
         };
         Ok(Self {
             plugins: tables.plugins.iter().map(|plugin| Arc::new(plugin.identity())).collect(),
