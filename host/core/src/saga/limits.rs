@@ -18,10 +18,13 @@ pub const TREE_SAGAS_MAX: usize = 256;
 pub const SAGA_ID_BYTES_MAX: usize = 128;
 /// Longest CEL expression in a mapping, in bytes.
 pub const EXPRESSION_BYTES_MAX: usize = 1_024;
-/// Most values in input and outputs together when a mapping goes through a list: its time can grow with the square of them.
-pub const COMPREHENSION_VALUES_MAX: usize = 2_000;
+/// Most values in input and outputs together when a mapping goes through a list: a thousand items with some fields each.
+pub const COMPREHENSION_VALUES_MAX: usize = 10_000;
 /// Most that the expressions of one mapping make together, in bytes; the step's own bound is checked after it.
 pub const MAPPED_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Most that the expressions of one mapping may make on the way to that, in bytes, reckoned before each is worked out: some tens
+/// of milliseconds of the shard's time.
+pub const MAPPING_WORK_BYTES_MAX: usize = 4 * MAPPED_BYTES_MAX;
 /// Deepest nesting of a mapping, in arrays and objects.
 pub const MAPPING_DEPTH_MAX: usize = 32;
 /// Most attempts that a retry policy may ask for.

@@ -1,23 +1,30 @@
 //! What a definition names outside itself: sub-sagas and steps of participants.
 
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::problem::{Position, Problem, Problems, Severity, nearest};
 use super::{Action, Definition, DefinitionSet, Parsed};
-use crate::saga::limits::DEPTH_MAX;
+use crate::saga::id::DefinitionHash;
+use crate::saga::limits::{DEPTH_MAX, TREE_SAGAS_MAX};
 use crate::step_address::StepAddress;
 
 impl DefinitionSet {
     /// A definition with all below it. `lookup` knows definitions by name and version (none = the latest). The error names
-    /// what is missing, a cycle, or nesting that is too deep; its places are those of `parsed`, if it is just being defined.
+    /// what is missing, a cycle, nesting that is too deep, or a tree of too many sagas; its places are those of `parsed`, if it is just being defined.
     pub fn resolve(
         root: Arc<Definition>,
         parsed: Option<&Parsed>,
         lookup: impl Fn(&str, Option<u32>) -> Option<Arc<Definition>>,
     ) -> Result<Self, Problems> {
-        let mut links = Links { lookup, parsed, pinned: Vec::new(), problems: Vec::new() };
+        let mut links = Links { lookup, parsed, pinned: Vec::new(), known: HashMap::new(), problems: Vec::new() };
         let mut path = vec![Arc::clone(&root.name)];
-        links.follow(&root, &mut path, None);
+        let below = links.follow(&root, &mut path, None);
+        if below.sagas > TREE_SAGAS_MAX && links.problems.is_empty() {
+            let what =
+                format!("with its sub-sagas and theirs it makes {} sagas, at most {TREE_SAGAS_MAX} are", below.sagas);
+            links.problem(below.largest, what, "begin fewer sub-sagas, or do several things in one");
+        }
         if links.problems.is_empty() { Ok(Self::new(root, links.pinned)) } else { Err(Problems(links.problems)) }
     }
 }
@@ -26,40 +33,94 @@ struct Links<'p, L> {
     lookup: L,
     parsed: Option<&'p Parsed>,
     pinned: Vec<(Arc<str>, Arc<Definition>)>,
+    /// Definitions that were followed to the end.
+    known: HashMap<DefinitionHash, Below>,
     problems: Vec<Problem>,
 }
 
+/// A definition with what is below it.
+#[derive(Clone, Default)]
+struct Below {
+    /// Names of all definitions in it, itself excluded.
+    names: BTreeSet<Arc<str>>,
+    /// Sagas in its tree, itself included.
+    sagas: usize,
+    /// Definitions one below the other, itself included.
+    depth: usize,
+    /// The step with the most sagas below it.
+    largest: usize,
+}
+
 impl<L: Fn(&str, Option<u32>) -> Option<Arc<Definition>>> Links<'_, L> {
-    /// `first` is the step of the root that leads here.
-    fn follow(&mut self, definition: &Definition, path: &mut Vec<Arc<str>>, first: Option<usize>) {
+    /// `first` is the step of the root that leads here. A definition that was followed before isn't followed again: each is
+    /// named by many steps, and those ways multiply with every level.
+    fn follow(&mut self, definition: &Definition, path: &mut Vec<Arc<str>>, first: Option<usize>) -> Below {
+        let mut below = Below { sagas: 1, depth: 1, ..Below::default() };
+        let mut most = 0;
         for (index, step) in definition.steps.iter().enumerate() {
             let Action::Saga { definition: name, version } = &step.action else { continue };
             let root_step = first.unwrap_or(index);
-            if path.iter().any(|seen| seen == name) {
-                let way = path.iter().map(|name| &**name).collect::<Vec<_>>().join(" -> ");
-                let what = format!("the sub-sagas go round in a circle: {way} -> {name}");
-                self.problem(root_step, what, "let one of them not begin the other");
+            let Some(child) = self.child(&step.action.to_string(), (name, *version), path, root_step) else { continue };
+            let known = self.known.get(&child.hash).cloned();
+            if path.len() + known.as_ref().map_or(1, |known| known.depth) > DEPTH_MAX {
+                self.problem(root_step, format!("sub-sagas are nested deeper than {DEPTH_MAX}"), "flatten them");
                 continue;
             }
-            if path.len() >= DEPTH_MAX {
-                let what = format!("sub-sagas are nested deeper than {DEPTH_MAX}");
-                self.problem(root_step, what, "flatten them");
+            if let Some(seen) = path.iter().find(|seen| known.as_ref().is_some_and(|known| known.names.contains(*seen)))
+            {
+                let seen = Arc::clone(seen);
+                self.circle(root_step, path, &format!("{name} -> .. -> {seen}"));
                 continue;
             }
-            let uri = step.action.to_string();
-            let known = self.pinned.iter().find(|(pinned, _)| **pinned == *uri).map(|(_, found)| Arc::clone(found));
-            let Some(child) = known.clone().or_else(|| (self.lookup)(name, *version)) else {
-                let what = format!("{uri} names a definition that isn't there");
-                self.problem(root_step, what, "define it first, or correct the name");
-                continue;
-            };
-            if known.is_none() {
-                self.pinned.push((Arc::from(uri), Arc::clone(&child)));
+            let child = known.unwrap_or_else(|| {
+                path.push(Arc::clone(name));
+                let found = self.follow(&child, path, Some(root_step));
+                path.pop();
+                found
+            });
+            below.sagas = below.sagas.saturating_add(child.sagas);
+            below.depth = below.depth.max(child.depth + 1);
+            if child.sagas > most {
+                (most, below.largest) = (child.sagas, index);
             }
-            path.push(Arc::clone(name));
-            self.follow(&child, path, Some(root_step));
-            path.pop();
+            below.names.insert(Arc::clone(name));
+            below.names.extend(child.names);
         }
+        self.known.insert(definition.hash.clone(), below.clone());
+        below
+    }
+
+    /// What a step begins, or none with a problem told.
+    fn child(
+        &mut self,
+        uri: &str,
+        (name, version): (&Arc<str>, Option<u32>),
+        path: &[Arc<str>],
+        root_step: usize,
+    ) -> Option<Arc<Definition>> {
+        if path.iter().any(|seen| seen == name) {
+            self.circle(root_step, path, name);
+            return None;
+        }
+        if let Some((_, found)) = self.pinned.iter().find(|(pinned, _)| **pinned == *uri) {
+            return Some(Arc::clone(found));
+        }
+        let Some(child) = (self.lookup)(name, version) else {
+            self.problem(
+                root_step,
+                format!("{uri} names a definition that isn't there"),
+                "define it first, or correct the name",
+            );
+            return None;
+        };
+        self.pinned.push((Arc::from(uri), Arc::clone(&child)));
+        Some(child)
+    }
+
+    fn circle(&mut self, root_step: usize, path: &[Arc<str>], end: &str) {
+        let way = path.iter().map(|name| &**name).collect::<Vec<_>>().join(" -> ");
+        let what = format!("the sub-sagas go round in a circle: {way} -> {end}");
+        self.problem(root_step, what, "let one of them not begin the other");
     }
 
     fn problem(&mut self, step: usize, what: String, fix: &str) {

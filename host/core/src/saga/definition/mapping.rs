@@ -2,7 +2,8 @@
 //!
 //! A string that is one expression becomes its value; in any other string each expression's value is written into the text.
 //! Expressions are CEL (Common Expression Language), which always ends. What bounds them: length and nesting of the source, one
-//! way through a list (no comprehension in a comprehension) over bounded data, and the size of what comes out.
+//! way through a list (no comprehension in a comprehension) over bounded data, what they make on the way ([`super::bound`]), and the
+//! size of what comes out.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -12,10 +13,13 @@ use cel::common::ast::{EntryExpr, Expr, IdedExpr};
 use cel::objects::{Key, Value as CelValue};
 use cel::{Context, Program};
 
+use super::bound::{self, Variables};
 use super::document::{Node, Value};
 use super::problem::{Position, Problem, Severity, nearest};
 use crate::saga::json::Json;
-use crate::saga::limits::{COMPREHENSION_VALUES_MAX, EXPRESSION_BYTES_MAX, MAPPED_BYTES_MAX, MAPPING_DEPTH_MAX};
+use crate::saga::limits::{
+    COMPREHENSION_VALUES_MAX, EXPRESSION_BYTES_MAX, MAPPED_BYTES_MAX, MAPPING_DEPTH_MAX, MAPPING_WORK_BYTES_MAX,
+};
 
 /// A checked mapping.
 #[derive(Clone, Debug)]
@@ -325,48 +329,67 @@ impl Mapping {
                  {COMPREHENSION_VALUES_MAX} are taken for that"
             ));
         }
+        let saga = serde_json::json!({ "id": id, "tenant": tenant });
+        let variables = Variables { input: &input, steps: &steps, saga: &saga };
         let mut context = Context::default();
-        context.add_variable_from_value("input", cel_of(&input));
-        context.add_variable_from_value("steps", cel_of(&steps));
-        context.add_variable_from_value("saga", cel_of(&serde_json::json!({ "id": id, "tenant": tenant })));
-        let mut room = MAPPED_BYTES_MAX;
-        let value = make(&self.root, &context, &mut room)?;
-        Ok(Json::of(&value))
+        for (name, value) in [("input", &input), ("steps", &steps), ("saga", &saga)] {
+            context.add_variable_from_value(name, cel_of(value));
+        }
+        let mut making = Making { variables, context, room: MAPPED_BYTES_MAX, work: MAPPING_WORK_BYTES_MAX };
+        Ok(Json::of(&making.make(&self.root)?))
     }
 }
 
-fn make(piece: &Piece, context: &Context<'_, '_>, room: &mut usize) -> Result<serde_json::Value, String> {
-    Ok(match piece {
-        Piece::Plain(value) => value.clone(),
-        Piece::Whole(expression) => evaluate(expression, context, room)?,
-        Piece::Text(parts) => {
-            let mut text = String::new();
-            for part in parts {
-                match part {
-                    Part::Plain(plain) => text.push_str(plain),
-                    Part::Value(expression) => match evaluate(expression, context, room)? {
-                        serde_json::Value::String(value) => text.push_str(&value),
-                        other => write!(text, "{other}").map_err(|error| error.to_string())?,
-                    },
-                }
-            }
-            text.into()
-        }
-        Piece::List(items) => {
-            let items = items.iter().map(|item| make(item, context, room));
-            serde_json::Value::Array(items.collect::<Result<_, _>>()?)
-        }
-        Piece::Object(members) => {
-            let members = members.iter().map(|(name, piece)| Ok((name.clone(), make(piece, context, room)?)));
-            serde_json::Value::Object(members.collect::<Result<_, String>>()?)
-        }
-    })
+/// One mapping while its value is made.
+struct Making<'v> {
+    variables: Variables<'v>,
+    context: Context<'static, 'static>,
+    /// Bytes that the value may still get.
+    room: usize,
+    /// Bytes that expressions may still make on the way to it.
+    work: usize,
 }
 
-fn evaluate(expression: &Expression, context: &Context<'_, '_>, room: &mut usize) -> Result<serde_json::Value, String> {
-    let refuse = |cause: String| format!("expression {:?}: {cause}", expression.text);
-    let value = expression.program.execute(context).map_err(|error| refuse(error.to_string()))?;
-    json_of(&value, room).map_err(refuse)
+impl Making<'_> {
+    fn make(&mut self, piece: &Piece) -> Result<serde_json::Value, String> {
+        Ok(match piece {
+            Piece::Plain(value) => value.clone(),
+            Piece::Whole(expression) => self.evaluate(expression)?,
+            Piece::Text(parts) => {
+                let mut text = String::new();
+                for part in parts {
+                    match part {
+                        Part::Plain(plain) => text.push_str(plain),
+                        Part::Value(expression) => match self.evaluate(expression)? {
+                            serde_json::Value::String(value) => text.push_str(&value),
+                            other => write!(text, "{other}").map_err(|error| error.to_string())?,
+                        },
+                    }
+                }
+                text.into()
+            }
+            Piece::List(items) => {
+                let items = items.iter().map(|item| self.make(item));
+                serde_json::Value::Array(items.collect::<Result<_, _>>()?)
+            }
+            Piece::Object(members) => {
+                let members = members.iter().map(|(name, piece)| Ok((name.clone(), self.make(piece)?)));
+                serde_json::Value::Object(members.collect::<Result<_, String>>()?)
+            }
+        })
+    }
+
+    fn evaluate(&mut self, expression: &Expression) -> Result<serde_json::Value, String> {
+        let refuse = |cause: String| format!("expression {:?}: {cause}", expression.text);
+        if !bound::take(expression.program.expression(), &self.variables, &mut self.work) {
+            return Err(refuse(format!(
+                "with this input and these outputs, the expressions of the mapping could make more than \
+                 {MAPPING_WORK_BYTES_MAX} bytes on the way: join fewer or smaller values, or let the step compute it"
+            )));
+        }
+        let value = expression.program.execute(&self.context).map_err(|error| refuse(error.to_string()))?;
+        json_of(&value, &mut self.room).map_err(refuse)
+    }
 }
 
 /// Values in a value, itself included.

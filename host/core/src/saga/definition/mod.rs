@@ -3,6 +3,7 @@
 //! A definition is immutable. It is known by name and version to people, and by the hash of its canonical form to the sagas
 //! that run on it.
 
+mod bound;
 mod canonical;
 mod document;
 mod links;

@@ -164,6 +164,60 @@ fn sub_sagas_must_exist_and_not_go_round_in_a_circle() {
     assert!(found.to_string().contains("isn't there"));
 }
 
+/// A definition whose steps each begin the same sub-saga, if there is one.
+fn level(name: &str, steps: usize, below: Option<&str>) -> Arc<Definition> {
+    let action = below.map_or_else(|| "fn:x".to_owned(), |below| format!("saga:{below}"));
+    let steps: String = (0..steps).map(|n| format!("[[steps]]\nname = \"s{n}\"\naction = \"{action}\"\n")).collect();
+    Arc::new(parse(&format!("name = \"{name}\"\n{steps}"), Toml).unwrap().definition)
+}
+
+/// `levels` of such definitions, the root first.
+fn levels(levels: usize, steps: usize) -> Result<DefinitionSet, super::problem::Problems> {
+    let below = |n: usize| (n + 1 < levels).then(|| format!("l{}", n + 1));
+    let all: Vec<_> = (0..levels).map(|n| level(&format!("l{n}"), steps, below(n).as_deref())).collect();
+    let lookup = |name: &str, _: Option<u32>| all.iter().find(|known| *known.name == *name).cloned();
+    DefinitionSet::resolve(Arc::clone(&all[0]), None, lookup)
+}
+
+#[test]
+fn a_tree_of_too_many_sagas_is_refused_without_walking_through_it() {
+    assert_eq!(levels(8, 1).unwrap().pinned().len(), 7);
+    assert_eq!(levels(3, 15).unwrap().pinned().len(), 2);
+    let found = levels(8, 64).unwrap_err();
+    assert_eq!(found.0.len(), 1, "{found}");
+    assert!(found.to_string().contains("4467856773185 sagas, at most 256 are"), "{found}");
+    assert!(levels(3, 16).unwrap_err().to_string().contains("273 sagas"));
+    assert!(levels(9, 1).unwrap_err().to_string().contains("deeper than 8"));
+}
+
+#[test]
+fn a_definition_that_is_known_already_still_counts_for_depth_and_circles() {
+    let define = |text: &str| Arc::new(parse(text, Toml).unwrap().definition);
+    let begins = |name: &str, first: &str, then: &str| {
+        define(&format!(
+            "name = \"{name}\"\n[[steps]]\nname = \"x\"\naction = \"{first}\"\n[[steps]]\nname = \"y\"\naction = \"{then}\"\n"
+        ))
+    };
+    // `d` is followed first below the root, where nothing is wrong with it, and then below another version of `x`.
+    let (root, d) = (begins("r", "saga:d", "saga:x@2"), begins("d", "saga:x@1", "fn:x"));
+    let (old, new) = (begins("x", "fn:x", "fn:x"), begins("x", "saga:d", "fn:x"));
+    let lookup = |name: &str, version: Option<u32>| match (name, version) {
+        ("d", _) => Some(Arc::clone(&d)),
+        ("x", Some(1)) => Some(Arc::clone(&old)),
+        ("x", _) => Some(Arc::clone(&new)),
+        _ => None,
+    };
+    let found = DefinitionSet::resolve(root, None, lookup).unwrap_err();
+    assert!(found.to_string().contains("r -> x -> d -> .. -> x"), "{found}");
+
+    let all: Vec<_> =
+        (0..8).map(|n| level(&format!("l{n}"), 1, (n < 7).then(|| format!("l{}", n + 1)).as_deref())).collect();
+    let top = begins("top", "saga:l1", "saga:l0");
+    let lookup = |name: &str, _: Option<u32>| all.iter().find(|known| *known.name == *name).cloned();
+    let found = DefinitionSet::resolve(top, None, lookup).unwrap_err();
+    assert!(found.to_string().contains("deeper than 8"), "{found}");
+}
+
 fn mapped(mapping: &str, input: &str, output: &str) -> Result<String, String> {
     let text = two("action = \"fn:x\"", &format!("action = \"fn:x\"\ninput = {mapping}"));
     let definition = parse(&text, Toml).unwrap().definition;
@@ -189,10 +243,65 @@ fn a_mapping_that_fails_says_which_expression_and_bounds_hold() {
     assert!(error.contains("input.missing.x"), "{error}");
     let large = format!("[{}]", vec!["\"0123456789\""; 20_000].join(","));
     let error = mapped("\"${ input.map(x, 1) }\"", &large, "1").unwrap_err();
-    assert!(error.contains("2000"), "{error}");
-    let many = format!("[{}]", vec!["\"0123456789abcdef0123456789abcdef0123456789abcdef\""; 500].join(","));
-    let error = mapped("\"${ input.map(x, input) }\"", &many, "1").unwrap_err();
+    assert!(error.contains("at most 10000"), "{error}");
+    let large = format!("\"{}\"", "x".repeat(1_500_000));
+    let error = mapped("[\"${ input }\", \"${ input }\", \"${ input }\"]", &large, "1").unwrap_err();
     assert!(error.contains("makes more than"), "{error}");
+}
+
+#[test]
+fn an_expression_that_would_make_too_much_is_refused_before_it_is_worked_out() {
+    let ones = vec!["1"; 1_900].join(",");
+    let input = format!("{{\"a\":[{ones}],\"s\":\"{}\"}}", "x".repeat(200_000));
+    let twice = "input.s + ".repeat(80);
+    for expression in [
+        "input.a.map(x, input.s + input.s + input.s + input.s)",
+        "input.a.map(x, input)",
+        "input.a.map(x, {'k': [input.s]})",
+        "input.a.filter(x, input.s + 'a' == input.s)",
+        "input.a.all(x, string(input.s) != '')",
+        "input.a.map(x, [x]).map(y, input.s)",
+        "(input.a + input.a).exists(x, size(input.s + input.s) == x)",
+        &format!("{twice}'end'"),
+    ] {
+        let error = mapped(&format!("\"${{ {expression} }}\""), &input, "1").unwrap_err();
+        assert!(error.contains("could make more than 16777216 bytes"), "{expression}: {error}");
+    }
+    let busy = format!("\"${{ input.a.all(x, {}x == 1) }}\"", "x == 1 && ".repeat(90));
+    let error = mapped(&format!("[{}]", vec![busy; 20].join(",")), &input, "1").unwrap_err();
+    assert!(error.contains("more than"), "{error}");
+    let several = vec!["\"${ input.s + input.s }\""; 60].join(",");
+    let error = mapped(&format!("[{several}]"), &input, "1").unwrap_err();
+    assert!(error.contains("more than"), "{error}");
+}
+
+#[test]
+fn ordinary_mappings_over_a_thousand_items_are_taken() {
+    let item = |n: usize| {
+        format!(
+            r#"{{"sku":"sku-{n}","count":{n},"price":{{"net":{n},"vat":1.19}},"text":"{}","tags":["a"]}}"#,
+            "t".repeat(100)
+        )
+    };
+    let items: Vec<String> = (0..1_000).map(item).collect();
+    let prices: Vec<String> = (0..300).map(|n| format!("\"sku-{n}\":{n}")).collect();
+    let input = format!(r#"{{"items":[{}],"prices":{{{}}},"id":"o"}}"#, items.join(","), prices.join(","));
+    for expression in [
+        "input.items",
+        "input.items.map(x, x.sku)",
+        "input.items.map(x, {'a': x.sku, 'b': x.count, 'c': x.price.net, 'd': x.text, 'e': x['tags'], 'f': input.id})",
+        "input.items.map(x, x.sku + '-' + input.id + '-' + string(x.count))",
+        "input.items.filter(x, x.count > 3 && x.sku != input.id).map(x, {'sku': x.sku, 'text': x.text})",
+        "input.items.filter(x, x.sku in input.prices).map(x, {'sku': x.sku, 'price': input.prices[x.sku]})",
+        "input.items.map(x, has(x.note) ? x.note : x.text)",
+        "input.items.all(x, x.count * 2 + 1 - x.count > 0)",
+        "input.items.exists_one(x, x.sku == 'sku-7')",
+        "input.prices.map(name, name + '!')",
+        "size(input.items) + input.items[0].count",
+    ] {
+        let made = mapped(&format!("\"${{ {expression} }}\""), &input, "1");
+        assert!(made.is_ok(), "{expression}: {made:?}");
+    }
 }
 
 #[test]
