@@ -32,6 +32,16 @@ pub enum InputError {
         /// Field.
         field: &'static str,
     },
+    /// A name or id that isn't one.
+    #[error("{field} {text:?} {rule}")]
+    Name {
+        /// Field.
+        field: &'static str,
+        /// Its beginning, as given.
+        text: String,
+        /// What is wrong, and what a name may be.
+        rule: &'static str,
+    },
     /// The topic's scheme is unknown.
     #[error("topic {topic:?} has no known scheme: use http:<url>, https://..., bus:<subject> or custom:<name>")]
     TopicScheme {
@@ -118,7 +128,14 @@ pub enum InputError {
     },
 }
 
+/// Longest beginning of a wrong name that an error repeats, in characters.
+const TOLD_CHARS_MAX: usize = 64;
+
 impl InputError {
+    /// A text that isn't a name. `rule` goes on after it: what is wrong, and what a name may be.
+    pub fn name(field: &'static str, text: &str, rule: &'static str) -> Self {
+        Self::Name { field, text: text.chars().take(TOLD_CHARS_MAX).collect(), rule }
+    }
     /// Stable code.
     pub fn code(&self) -> &'static str {
         match self {

@@ -26,8 +26,11 @@ impl SagaId {
         if text.len() > SAGA_ID_BYTES_MAX {
             return Err(InputError::TooLong { field: "id", bytes: text.len(), bytes_max: SAGA_ID_BYTES_MAX });
         }
-        if text.chars().any(|c| c.is_control() || c == CHILD_SEPARATOR) {
+        if text.chars().any(char::is_control) {
             return Err(InputError::ControlCharacter { field: "id" });
+        }
+        if text.contains(CHILD_SEPARATOR) {
+            return Err(InputError::name("id", text, "holds ~, which is kept for the ids of sub-sagas: leave it out"));
         }
         Ok(Self(Arc::from(text)))
     }
@@ -140,6 +143,10 @@ pub struct DefinitionRef {
     pub hash: DefinitionHash,
 }
 
+/// What is told of a text that may not: see [`is_name`].
+pub const NAME_RULE: &str =
+    "isn't a name: it takes 1 to 64 letters, digits, '-', '_' and '.', beginning with a letter or digit";
+
 /// Whether a text may name a definition, step or signal: lower-case or upper-case letters, digits, `-`, `_` and `.`,
 /// beginning with a letter or digit.
 pub fn is_name(text: &str) -> bool {
@@ -168,6 +175,9 @@ mod tests {
         for bad in ["", "a~b", "a\nb", &"x".repeat(129)] {
             assert!(SagaId::root(bad).is_err(), "{bad}");
         }
+        let told = SagaId::root("a~b").unwrap_err().to_string();
+        assert_eq!(told, "id \"a~b\" holds ~, which is kept for the ids of sub-sagas: leave it out");
+        assert!(SagaId::root("a\nb").unwrap_err().to_string().contains("control character"));
         assert!(SagaId::new("a~b").is_ok());
         assert!(SagaId::new("a~").is_err());
     }

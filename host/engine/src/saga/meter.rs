@@ -1,7 +1,6 @@
-//! Metrics of sagas (`semantics.md` §8). Label values are bounded: tenants and definitions up to a number, codes as they are
-//! named. Counts of what is in memory are read from [`waybill_core::port::saga::SagaStats`] when they are asked for.
+//! Metrics of sagas (`semantics.md` §8). Label values are bounded: tenants, definitions and codes up to a number. Counts of what is in memory are read from [`waybill_core::port::saga::SagaStats`] when they are asked for.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +16,8 @@ use super::flight::CommitSize;
 
 /// Pairs of tenant and definition that get labels of their own; the rest share `other`.
 const LABELS_MAX: usize = 1_000;
+/// Codes that get a label of their own: replies and participants choose them. The rest share `other`.
+const CODES_MAX: usize = 200;
 /// Label of those past the bound.
 const OTHER: &str = "other";
 
@@ -31,6 +32,7 @@ pub(crate) struct SagaMeter {
     steps: Mutex<HashMap<StepLabels, Histogram>>,
     durations: Mutex<HashMap<(Arc<str>, SagaState), Histogram>>,
     results: Mutex<HashMap<(&'static str, Way, &'static str), Counter>>,
+    codes: Mutex<HashSet<String>>,
     commit_seconds: Histogram,
     commit_sagas: Histogram,
     commit_rows: Histogram,
@@ -59,12 +61,12 @@ impl SagaCounters {
         }
     }
 
-    fn ended(&self, end: End, node: &SagaNode) {
+    /// `code` is the label of what it failed with.
+    fn ended(&self, end: End, code: impl FnOnce() -> String) {
         let cause = match end {
             End::Completed => return self.completed.increment(1),
             End::Cancelled => {
-                let code = node.failure.as_ref().map_or("", |failure| &*failure.code).to_owned();
-                let (tenant, definition) = (self.tenant.clone(), self.definition.clone());
+                let (tenant, definition, code) = (self.tenant.clone(), self.definition.clone(), code());
                 return counter!("tx_saga_compensated_total", "tenant" => tenant, "definition" => definition, "code" => code)
                     .increment(1);
             }
@@ -91,6 +93,7 @@ impl SagaMeter {
             steps: Mutex::default(),
             durations: Mutex::default(),
             results: Mutex::default(),
+            codes: Mutex::default(),
             commit_seconds: histogram!("tx_saga_commit_seconds"),
             commit_sagas: histogram!("tx_saga_commit_sagas"),
             commit_rows: histogram!("tx_saga_commit_rows"),
@@ -109,7 +112,7 @@ impl SagaMeter {
                 What::Ended { end, .. } => {
                     if let Some(node) = tree.saga(event.saga) {
                         let counters = self.of(&place);
-                        counters.ended(*end, node);
+                        counters.ended(*end, || self.code(node));
                         self.duration(&counters.definition, end.state(), event.at.since(node.started_at));
                     }
                 }
@@ -131,6 +134,11 @@ impl SagaMeter {
         };
         let made = || Arc::new(SagaCounters::new(&key.0, &key.1));
         Arc::clone(sagas.entry(key.clone()).or_insert_with(made))
+    }
+
+    fn code(&self, node: &SagaNode) -> String {
+        let code = node.failure.as_ref().map_or("", |failure| &*failure.code);
+        code_label(&mut self.codes.lock(), code).to_owned()
     }
 
     fn step(&self, place: &Place<'_>) {
@@ -214,6 +222,17 @@ impl SagaMeter {
     }
 }
 
+/// A code, or what those past the bound share.
+fn code_label<'c>(known: &mut HashSet<String>, code: &'c str) -> &'c str {
+    if !known.contains(code) {
+        if known.len() >= CODES_MAX {
+            return OTHER;
+        }
+        known.insert(code.to_owned());
+    }
+    code
+}
+
 /// The definition and the step that an event is about.
 fn named<'a>(place: &Place<'a>, step: StepNumber) -> Option<(&'a Definition, &'a Step)> {
     let node = place.tree.saga(place.event.saga)?;
@@ -235,5 +254,21 @@ fn is_answer(what: &What, step: &Step) -> bool {
         Some(Action::Fn(_)) => plugin.is_some(),
         Some(Action::Http(_)) => done || took_ms > 0,
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_past_the_bound_share_a_label_and_known_ones_keep_theirs() {
+        let mut known = HashSet::new();
+        let codes: Vec<String> = (0..CODES_MAX).map(|n| format!("SHOP.C{n}")).collect();
+        for code in codes.iter().chain(&codes) {
+            assert_eq!(code_label(&mut known, code), code);
+        }
+        assert_eq!(code_label(&mut known, "SHOP.ONE_MORE"), "other");
+        assert_eq!((code_label(&mut known, "SHOP.C7"), known.len()), ("SHOP.C7", CODES_MAX));
     }
 }

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use super::Machine;
+use crate::error::InputError;
 use crate::saga::definition::uri::APPROVAL;
 use crate::saga::error::SagaError;
 use crate::saga::event::{Failure, SagaNumber, StepNumber, Wait, Way, What};
-use crate::saga::id::{SagaId, is_name};
+use crate::saga::id::{NAME_RULE, SagaId, is_name};
 use crate::saga::json::Json;
 use crate::saga::limits::{SIGNAL_BYTES_MAX, SIGNALS_MAX};
 use crate::saga::state::{StepRecord, StepState, StepWait};
@@ -132,7 +133,7 @@ impl Machine<'_> {
             return Err(self.state_error("decided by persons", "use approve or reject for wait:approval"));
         }
         if !is_name(name) {
-            return Err(crate::error::InputError::ControlCharacter { field: "signal" }.into());
+            return Err(InputError::name("signal", name, NAME_RULE).into());
         }
         if data.len() > SIGNAL_BYTES_MAX {
             let what = format!("the data of signal {name:?}");

@@ -379,6 +379,15 @@ fn a_signal_may_come_early_and_none_is_taken_after_the_end() {
 }
 
 #[test]
+fn a_signal_with_a_bad_name_is_told_what_a_name_may_be() {
+    let mut bench = bench(&step("a", ""));
+    bench.start();
+    let told = bench.signal("all paid").unwrap_err();
+    assert_eq!(told.code(), "SCHEMA.VALIDATION_FAILED");
+    assert!(told.to_string().contains("signal \"all paid\" isn't a name: it takes 1 to 64 letters"), "{told}");
+}
+
+#[test]
 fn early_signals_are_bounded() {
     let mut bench = bench(&step("a", ""));
     bench.start();
