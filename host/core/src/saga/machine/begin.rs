@@ -167,8 +167,8 @@ impl Machine<'_> {
         self.outcome.calls.push(call);
     }
 
-    /// The message of a `bus:` step: input as payload, the idempotency key and the saga in headers. Its id differs by attempt, so
-    /// that a repeat is delivered.
+    /// The message of a `bus:` step: input as payload, the idempotency key and the saga in headers. Its id differs by attempt, also
+    /// when attempts are counted from 1 again because the saga has turned round, so that a repeat is delivered.
     #[expect(clippy::too_many_arguments, reason = "the fields of one message")]
     fn message(
         &self,
@@ -206,7 +206,7 @@ impl Machine<'_> {
             topic: format!("bus:{subject}"),
             payload: Bytes::from(payload),
             content_type: Some("application/json".to_owned()),
-            id: Some(message_id(&key, attempt, None)),
+            id: Some(message_id(&key, MessagePlace::Step { event: self.tree.events })),
             tenant: Some(context.tenant),
             headers,
             envelope_id: context.envelope_id,
@@ -263,15 +263,28 @@ impl Machine<'_> {
     }
 }
 
-/// Id of a message that a step leaves behind: the same whenever it is made again, so that a repeat enqueues nothing new.
-/// `key` is the idempotency key of the call, `position` the place among the messages of an answer.
-pub fn message_id(key: &str, attempt: u32, position: Option<usize>) -> String {
+/// What a message is to its step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MessagePlace {
+    /// The message of a `bus:` step, begun after so many events of the tree: every attempt has another.
+    Step {
+        /// Events before the attempt.
+        event: u32,
+    },
+    /// One that an answer left behind, by its place among them, from 0: the same on every attempt.
+    Left(usize),
+}
+
+/// Id of a message of a step. `key` is the idempotency key of the call. What an answer leaves behind has the same id whenever it
+/// is made again, so that a repeat enqueues nothing new.
+pub fn message_id(key: &str, place: MessagePlace) -> String {
     use sha2::{Digest, Sha256};
     let mut hash = Sha256::new();
     hash.update(key.as_bytes());
-    match position {
-        Some(position) => hash.update(format!("#{position}")),
-        None => hash.update(format!("@{attempt}")),
+    match place {
+        MessagePlace::Left(position) => hash.update(format!("#{position}")),
+        // Not of the form "@attempt" that ids once had: what was sent then must not swallow what is sent now.
+        MessagePlace::Step { event } => hash.update(format!("@event-{event}")),
     }
     let digest = hash.finalize();
     let text: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();

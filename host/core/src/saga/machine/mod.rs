@@ -31,7 +31,7 @@ use super::state::{Phase, SagaNode, StepRecord, StepState, StepWait, Tree};
 use crate::message::Message;
 use crate::time::UnixMillis;
 
-pub use begin::message_id;
+pub use begin::{MessagePlace, message_id};
 pub use operators::Verdict;
 
 /// The rules that the model leaves out one by one, to prove that it would notice.

@@ -1,6 +1,7 @@
 //! The rules of sagas, sentence by sentence, on a shard whose commits all go in.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,12 +9,12 @@ use super::{NewSaga, SagaCommand, SagaEffect, SagaReply, SagaShard, SagaShardCon
 use crate::backoff::RetryPolicy;
 use crate::ids::{ShardId, Tenant};
 use crate::port::participant::StepError;
-use crate::port::saga::{ActedBy, DefinitionFormat, RetryMode, SagaAct, StepReply};
+use crate::port::saga::{ActedBy, DefinitionFormat, ReplyFailure, RetryMode, SagaAct, StepReply};
 use crate::port::transport::Fault;
 use crate::saga::call::{Answer, AnswerResult, Call};
 use crate::saga::definition::{DefinitionSet, default_retry, parse};
 use crate::saga::error::SagaError;
-use crate::saga::event::Way;
+use crate::saga::event::{Failure, Way};
 use crate::saga::id::{SagaId, SagaKey};
 use crate::saga::json::Json;
 use crate::saga::limits::{SIGNALS_MAX, SagaLimits};
@@ -23,6 +24,8 @@ use crate::saga::state::{SagaState, StepState, Tree};
 use crate::time::UnixMillis;
 
 const T0: UnixMillis = UnixMillis(1_800_000_000_000);
+
+const BUS: &str = "[[steps]]\nname = \"a\"\naction = \"bus:stock.reserve\"\ncompensation = \"bus:stock.release\"\n";
 
 struct Bench {
     shard: SagaShard,
@@ -61,6 +64,11 @@ fn fault(unknown: bool) -> Fault {
 
 fn refused() -> Answer {
     Answer::failed(StepError::Permanent(fault(false)))
+}
+
+fn failed(code: &str, maybe_done: bool) -> Result<Json, ReplyFailure> {
+    let failure = Failure { maybe_done, ..Failure::new(code, "told") };
+    Err(ReplyFailure { failure, retryable: false })
 }
 
 fn retry() -> Answer {
@@ -147,6 +155,12 @@ impl Bench {
         let by = ActedBy { actor: "ann".to_owned(), note: None };
         let data = Json::parse("7").unwrap();
         self.submit(SagaCommand::Signal { key: key(), name: name.to_owned(), data, by })
+    }
+
+    /// A reply about step `a`.
+    fn reply(&mut self, way: Way, result: Result<Json, ReplyFailure>) -> Result<SagaReply, SagaError> {
+        let reply = StepReply { id: key().id, step: "a".into(), way, attempt: None, result };
+        self.submit(SagaCommand::Reply { tenant: Tenant::unnamed(), reply })
     }
 
     fn wait(&mut self, ms: u64) {
@@ -506,20 +520,34 @@ fn a_pending_step_is_completed_by_its_signal() {
 
 #[test]
 fn a_bus_step_leaves_its_message_in_the_same_commit_and_a_reply_completes_it() {
-    let mut bench = bench("[[steps]]\nname = \"a\"\naction = \"bus:stock.reserve\"\n");
+    let mut bench = bench(BUS);
     bench.start();
     let message = &bench.commits[0].messages[0].messages[0];
     assert_eq!(message.topic.as_str(), "bus:stock.reserve");
     assert!(message.headers.contains(&("idempotency-key".into(), "s/a/execute".into())));
-    let reply = StepReply {
-        id: key().id,
-        step: "a".into(),
-        way: Way::Execute,
-        attempt: None,
-        result: Ok(Json::parse("{\"n\":1}").unwrap()),
-    };
-    bench.submit(SagaCommand::Reply { tenant: Tenant::unnamed(), reply }).unwrap();
+    bench.reply(Way::Execute, Ok(Json::parse("{\"n\":1}").unwrap())).unwrap();
     assert_eq!(bench.state(), SagaState::Completed);
+}
+
+#[test]
+fn a_saga_that_goes_forward_again_sends_its_messages_again_under_the_same_keys() {
+    let mut bench = bench(&format!("{BUS}retry = {{ max_attempts = 1 }}\n"));
+    bench.start();
+    for _ in 0..3 {
+        bench.reply(Way::Execute, failed("T.MAYBE", true)).unwrap();
+        bench.reply(Way::Compensate, failed("T.NO", false)).unwrap();
+        assert_eq!(bench.state(), SagaState::Failed);
+        bench.act(SagaAct::Retry { step: None, mode: RetryMode::Retry }).unwrap();
+    }
+    let groups = bench.commits.iter().flat_map(|commit| &commit.messages);
+    let sent: Vec<_> = groups.flat_map(|group| &group.messages).collect();
+    assert_eq!(sent.len(), 7);
+    let ids: HashSet<&str> = sent.iter().map(|message| message.id.as_str()).collect();
+    assert_eq!(ids.len(), sent.len(), "no message is taken for a repeat of another");
+    let headers = sent.iter().flat_map(|message| &message.headers);
+    let keys: HashSet<&str> =
+        headers.filter(|(name, _)| name == "idempotency-key").map(|(_, key)| key.as_str()).collect();
+    assert_eq!(keys, HashSet::from(["s/a/execute", "s/a/compensate"]));
 }
 
 #[test]

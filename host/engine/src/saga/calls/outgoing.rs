@@ -8,7 +8,7 @@ use waybill_core::port::followup::Outgoing;
 use waybill_core::port::participant::{StepDone, StepError};
 use waybill_core::port::transport::Fault;
 use waybill_core::saga::call::{AnswerResult, Call, output_json};
-use waybill_core::saga::machine::message_id;
+use waybill_core::saga::machine::{MessagePlace, message_id};
 
 use super::make::kept;
 use crate::shard::Context;
@@ -45,7 +45,7 @@ fn message(context: &Context, call: &Call, position: usize, outgoing: Outgoing) 
         topic: outgoing.topic,
         payload: outgoing.payload,
         content_type: outgoing.content_type,
-        id: Some(outgoing.id.unwrap_or_else(|| message_id(&key, call.reference.attempt, Some(position)))),
+        id: Some(outgoing.id.unwrap_or_else(|| message_id(&key, MessagePlace::Left(position)))),
         tenant: Some(of.tenant.clone()),
         key: outgoing.key,
         headers: outgoing.headers,
