@@ -11,6 +11,7 @@ use bytes::Bytes;
 
 use super::followup::{Outgoing, StreamEvent};
 use super::transport::{Fault, HealthReport, PluginIdentity};
+use crate::ids::Tenant;
 use crate::message::Headers;
 use crate::time::UnixMillis;
 
@@ -96,11 +97,17 @@ impl StepContext {
         }
     }
 
-    /// What a step passes on as Idempotency-Key: made of saga, step and direction, so it is the same on every attempt, after a
-    /// crash and by every generation of the plugin.
+    /// What a step passes on as Idempotency-Key, see [`idempotency_key`].
     pub fn idempotency_key(&self, direction: Direction) -> String {
-        format!("{}/{}/{}", self.saga_id, self.step, direction.as_str())
+        idempotency_key(&self.tenant, &self.saga_id, &self.step, direction)
     }
+}
+
+/// The idempotency key of a step: made of saga, step and direction, so it is the same on every attempt, after a crash and by
+/// every generation of the plugin. The ids of sagas are unique within a tenant, so every tenant but `default` is in front.
+pub fn idempotency_key(tenant: &str, saga_id: &str, step: &str, direction: Direction) -> String {
+    let key = format!("{saga_id}/{step}/{}", direction.as_str());
+    if tenant == Tenant::UNNAMED { key } else { format!("{tenant}/{key}") }
 }
 
 /// What a step answered.
@@ -219,5 +226,13 @@ mod tests {
         assert_eq!(key, "s-1/reserve/execute");
         assert_ne!(key, first.idempotency_key(Direction::Compensate));
         assert_ne!(key, StepContext { step: "charge".to_owned(), ..first }.idempotency_key(Direction::Execute));
+    }
+
+    #[test]
+    fn tenants_whose_sagas_have_the_same_id_have_other_keys() {
+        let first = StepContext::new("s-1", "order", "reserve");
+        let other = StepContext { tenant: "acme".to_owned(), ..first.clone() };
+        assert_eq!(other.idempotency_key(Direction::Compensate), "acme/s-1/reserve/compensate");
+        assert_eq!(first.idempotency_key(Direction::Compensate), "s-1/reserve/compensate");
     }
 }

@@ -10,8 +10,9 @@ use crate::port::participant::StepError;
 use crate::port::saga::{Acted, ActedBy, SagaAct, StepReply};
 use crate::port::transport::{Fault, PluginIdentity};
 use crate::saga::call::{Answer, AnswerResult, Call, CallRef};
-use crate::saga::definition::DefinitionSet;
+use crate::saga::definition::{Action, DefinitionSet, Step};
 use crate::saga::error::SagaError;
+use crate::saga::event::Way;
 use crate::saga::id::{SagaId, SagaKey};
 use crate::saga::json::Json;
 use crate::saga::limits::NOTE_BYTES_MAX;
@@ -241,9 +242,13 @@ impl SagaShard {
             known: definition.steps.iter().map(|step| &*step.name).collect::<Vec<_>>().join(", "),
         })?;
         let record = node.step(step).ok_or_else(gone)?;
+        let not_waiting =
+            |state: String| SagaError::NotWaiting { id: key.id.to_string(), step: reply.step.clone(), state };
+        if let Some(state) = definition.step(step).and_then(|defined| takes_no_reply(defined, reply.way)) {
+            return Err(not_waiting(state));
+        }
         if record.state == StepState::Ready {
-            let state = record.state.word().to_owned();
-            return Err(SagaError::NotWaiting { id: key.id.to_string(), step: reply.step, state });
+            return Err(not_waiting(record.state.word().to_owned()));
         }
         let attempt = reply.attempt.unwrap_or(record.attempt);
         let bytes_max = self.config.limits.output_bytes_max;
@@ -263,6 +268,19 @@ impl SagaShard {
         };
         let call = CallRef { key: tree.key.clone(), saga, step, way: reply.way, attempt };
         Ok(Some((call, answer)))
+    }
+}
+
+/// Why a step takes no replies in a way: only those that a message asked for count, whatever the step waits for.
+fn takes_no_reply(step: &Step, way: Way) -> Option<String> {
+    let (action, word) = match way {
+        Way::Execute => (Some(&step.action), "done"),
+        Way::Compensate => (step.undo(), "undone"),
+    };
+    match action {
+        Some(Action::Bus(_)) => None,
+        Some(action) => Some(format!("{word} by {action}, and only bus: steps take replies")),
+        None => Some("not undone by anything, and only bus: steps take replies".to_owned()),
     }
 }
 

@@ -530,6 +530,33 @@ fn a_bus_step_leaves_its_message_in_the_same_commit_and_a_reply_completes_it() {
 }
 
 #[test]
+fn only_bus_steps_take_replies_each_way_for_itself() {
+    let sent = "[[steps]]\nname = \"a\"\naction = \"bus:do\"\ncompensation = \"fn:una\"\n";
+    let done = || Ok(Json::null());
+    let mut called = bench(&step("a", "idempotent = false"));
+    called.start();
+    let refused_reply = called.reply(Way::Execute, done());
+    assert_eq!(called.code(refused_reply), "SAGA.NOT_WAITING");
+    called.answer("a", unknown());
+    let undecided = called.reply(Way::Execute, done()).unwrap_err();
+    assert!(undecided.to_string().contains("done by fn:a, and only bus: steps"), "{undecided}");
+    assert_eq!(called.state(), SagaState::Paused, "an operator decides, not a reply");
+    let mut undone = bench(&(sent.to_owned() + &step("b", "")));
+    undone.start();
+    undone.reply(Way::Execute, done()).unwrap();
+    undone.answer("b", refused());
+    let refused_reply = undone.reply(Way::Compensate, done());
+    assert_eq!(undone.code(refused_reply), "SAGA.NOT_WAITING");
+    assert_eq!(undone.state(), SagaState::Compensating);
+    let mut asked = bench(&format!("{BUS}idempotent = false\ntimeout_ms = 10\n"));
+    asked.start();
+    asked.wait(20);
+    assert_eq!(asked.tree().waiting().0.as_deref(), Some("operator"));
+    asked.reply(Way::Execute, done()).unwrap();
+    assert_eq!(asked.state(), SagaState::Completed, "its own reply decides it");
+}
+
+#[test]
 fn a_saga_that_goes_forward_again_sends_its_messages_again_under_the_same_keys() {
     let mut bench = bench(&format!("{BUS}retry = {{ max_attempts = 1 }}\n"));
     bench.start();
@@ -548,6 +575,17 @@ fn a_saga_that_goes_forward_again_sends_its_messages_again_under_the_same_keys()
     let keys: HashSet<&str> =
         headers.filter(|(name, _)| name == "idempotency-key").map(|(_, key)| key.as_str()).collect();
     assert_eq!(keys, HashSet::from(["s/a/execute", "s/a/compensate"]));
+}
+
+#[test]
+fn a_step_is_shown_with_the_key_that_its_tenant_calls_with() {
+    let mut bench = bench(&step("a", ""));
+    bench.start();
+    let mut tree = (*bench.tree()).clone();
+    let shown = |tree: &Tree| tree.view(&bench.definitions).saga.steps[0].idempotency_key.clone();
+    assert_eq!(shown(&tree), "s/a/execute");
+    tree.key.tenant = Tenant::new("acme").unwrap();
+    assert_eq!(shown(&tree), "acme/s/a/execute");
 }
 
 #[test]

@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use super::words::{event_word, sentence, step_waiting};
 use super::{HistoryLine, SagaNodeView, SagaView, StepView};
+use crate::ids::Tenant;
+use crate::port::participant::{Direction, idempotency_key};
 use crate::saga::definition::{Definition, DefinitionSet, Step};
-use crate::saga::event::{End, SagaNumber, Way};
+use crate::saga::event::{End, SagaNumber};
 use crate::saga::json::Json;
 use crate::saga::state::{Phase, SagaNode, StepRecord, Tree};
 use crate::saga::tree::{step_of, wait_word};
@@ -129,7 +131,7 @@ impl Tree {
             let group = definition.groups.iter().position(|group| group.contains(&index)).unwrap_or(index);
             let step_number = u16::try_from(index).unwrap_or(u16::MAX);
             let child = self.child_of(number, step_number).map(|child| Box::new(self.node_view(child, definitions)));
-            let mut view = step_view(node, record, step, u16::try_from(group).unwrap_or(u16::MAX));
+            let mut view = step_view((&self.key.tenant, node), record, step, u16::try_from(group).unwrap_or(u16::MAX));
             view.saga = child;
             views.push(view);
         }
@@ -137,7 +139,7 @@ impl Tree {
     }
 }
 
-fn step_view(node: &SagaNode, record: &StepRecord, step: &Step, group: u16) -> StepView {
+fn step_view((tenant, node): (&Tenant, &SagaNode), record: &StepRecord, step: &Step, group: u16) -> StepView {
     StepView {
         name: Arc::clone(&step.name),
         action: step.action.to_string(),
@@ -160,7 +162,7 @@ fn step_view(node: &SagaNode, record: &StepRecord, step: &Step, group: u16) -> S
         plugin: record.plugin.clone(),
         actor: record.actor.clone(),
         note: record.note.clone(),
-        idempotency_key: format!("{}/{}/{}", node.id, step.name, Way::Execute.as_str()),
+        idempotency_key: idempotency_key(tenant.as_str(), node.id.as_str(), &step.name, Direction::Execute),
         saga: None,
     }
 }
