@@ -142,7 +142,7 @@ pub struct Applied {
 }
 
 /// Decides on an act. `found` is the entry as stored, also one that is over. `now` must never go back within a process
-/// ([`super::SteadyClock`]); behind the entry's latest change, that change counts as now.
+/// ([`crate::time::SteadyClock`]); behind the entry's latest change, that change counts as now.
 pub fn decide(found: Option<&Entry>, act: &Act, now: UnixMillis) -> Decision {
     let now = found.map_or(now, |entry| now.max(entry.changed_at));
     let entry = found.filter(|entry| !entry.is_over(now));

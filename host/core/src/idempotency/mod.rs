@@ -9,11 +9,9 @@ mod decide;
 mod entry;
 mod filter;
 mod settings;
-mod steady;
 
 pub use answer::{Answer, cut_error};
 pub use decide::{Act, Applied, Begun, Decision, Grant, Op, Reply, decide};
 pub use entry::{Entry, EntryKey, EntryState, StateWord, derived_id};
 pub use filter::EntryFilter;
 pub use settings::{Keep, Settings};
-pub use steady::SteadyClock;

@@ -20,14 +20,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use waybill_core::idempotency::{
-    Act, Answer, Applied, Begun, EntryFilter, EntryKey, EntryState, Op, Reply, Settings, SteadyClock, cut_error, decide,
+    Act, Answer, Applied, Begun, EntryFilter, EntryKey, EntryState, Op, Reply, Settings, cut_error, decide,
 };
 use waybill_core::ids::{HoldToken, Tenant};
 use waybill_core::port::idempotency::{BeginRequest, FoundEntry, Hold, IdempotencyService};
 use waybill_core::port::query::Page;
 use waybill_core::port::service::ServiceError;
 use waybill_core::port::transact::AuditEvent;
-use waybill_core::time::UnixMillis;
+use waybill_core::time::{SteadyClock, UnixMillis};
 
 use crate::service::audit;
 use crate::shard::Context;

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use waybill_core::port::store::StoreError;
 use waybill_core::saga::error::SagaError;
 use waybill_core::saga::shard::{SagaCommand, SagaEffect, SagaShard, Ticket};
-use waybill_core::time::UnixMillis;
+use waybill_core::time::{Now, SteadyClock, UnixMillis};
 
 use super::calls::{self, Origin};
 use super::flight::Pending;
@@ -42,6 +42,7 @@ pub(super) struct Actor {
     outbox: watch::Receiver<shard::Condition>,
     origin: Origin,
     pub shard: SagaShard,
+    clock: SteadyClock,
     callers: HashMap<Ticket, Reply>,
     watchers: Watchers,
     next_ticket: u64,
@@ -67,6 +68,7 @@ impl Actor {
             outbox: outbox.watch(),
             origin,
             shard,
+            clock: SteadyClock::default(),
             callers: HashMap::new(),
             watchers: Watchers::default(),
             next_ticket: 0,
@@ -82,8 +84,11 @@ impl Actor {
         actor
     }
 
-    pub fn now(&self) -> UnixMillis {
-        self.shared.context.clock.now().wall
+    /// Now, never before the shard's time, and at the pace of a clock that isn't set: a wall clock that is set back holds no
+    /// retry, timeout or deadline.
+    fn now(&mut self) -> UnixMillis {
+        let now = self.shared.context.clock.now();
+        self.clock.at(Now { wall: now.wall.max(self.shard.clock()), ..now })
     }
 
     pub async fn run(mut self, mailbox: &mut mpsc::UnboundedReceiver<Mail>) -> End {
@@ -96,7 +101,8 @@ impl Actor {
             }
             self.shard.set_limits(self.shared.context.live().config.sagas.limits);
             // What is due begins calls: no more of that when the shard is given back.
-            let more = self.release.is_none() && self.shard.tick(self.now(), rand::random());
+            let now = self.now();
+            let more = self.release.is_none() && self.shard.tick(now, rand::random());
             self.carry_out();
             self.try_commit();
             self.shared.calls.expire();
@@ -155,7 +161,8 @@ impl Actor {
                 self.next_ticket += 1;
                 let ticket = Ticket(self.next_ticket);
                 self.callers.insert(ticket, reply);
-                return self.shard.submit(Some(ticket), command, self.now(), rand::random());
+                let now = self.now();
+                return self.shard.submit(Some(ticket), command, now, rand::random());
             }
         };
         let _gone = reply.send(Err(refusal));
@@ -166,7 +173,8 @@ impl Actor {
             self.calls_out = self.calls_out.saturating_sub(1);
         }
         let command = SagaCommand::Answer { call: done.call, answer: done.answer };
-        self.shard.submit(None, command, self.now(), rand::random());
+        let now = self.now();
+        self.shard.submit(None, command, now, rand::random());
     }
 
     fn try_commit(&mut self) {
@@ -205,19 +213,20 @@ impl Actor {
             self.calls_out += calls.len();
             return self.shared.calls.submit(calls, &self.origin);
         }
+        let now = self.now();
         for call in calls {
             let command = SagaCommand::Answer { call: call.reference, answer: calls::ending() };
-            self.shard.submit(None, command, self.now(), rand::random());
+            self.shard.submit(None, command, now, rand::random());
         }
     }
 
-    fn next_wake(&self) -> Instant {
-        let start = Instant::now();
+    fn next_wake(&mut self) -> Instant {
+        let (start, now) = (Instant::now(), self.now());
         let mut wake = start + SLEEP_MAX;
         if self.release.is_none()
             && let Some(due) = self.shard.next_due()
         {
-            wake = wake.min(start + due.since(self.now()).max(Duration::from_millis(1)));
+            wake = wake.min(start + due.since(now).max(Duration::from_millis(1)));
         }
         if let Some((until, _)) = &self.release {
             wake = wake.min(*until);

@@ -166,3 +166,30 @@ async fn an_output_past_the_bound_fails_the_step_for_good_and_is_compensated() {
     assert_eq!(view.summary.code.as_deref(), Some("SAGA.OUTPUT_TOO_LARGE"));
     assert_eq!(world.shop.names(), ["a", "-a"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_is_set_back_holds_no_retry_of_this_host_or_of_the_next() {
+    let world = World::new();
+    let host = world.start().await;
+    world.shop.on(|call| (call.before == 0).then(|| retryable("SHOP.BUSY")));
+    host.run(
+        "[[steps]]\nname = \"a\"\naction = \"fn:shop/a\"\nretry = { max_attempts = 3, base_ms = 1000, jitter = 0.0 }\n",
+    )
+    .await;
+    host.until_waiting("one", "retry").await;
+    assert_eq!(world.shop.count("a"), 1);
+    world.set_back(seconds(3_600));
+    pass(seconds(2)).await;
+    host.until("one", SagaState::Completed).await;
+    assert_eq!(world.shop.count("a"), 2);
+    host.begin("two").await;
+    pass(seconds(2)).await;
+    assert_eq!(host.state("two").await, SagaState::Completed, "what begins later isn't held either");
+    host.begin("three").await;
+    host.until_waiting("three", "retry").await;
+    host.crash().await;
+    world.set_back(seconds(3_600));
+    let host = world.start().await;
+    pass(seconds(2)).await;
+    assert_eq!(host.state("three").await, SagaState::Completed, "its next host goes on at the shard's time");
+}

@@ -31,8 +31,23 @@ async fn an_approval_says_who_decided_and_comes_once() {
     host.act("one", approve(None)).await.unwrap();
     let view = host.until("one", SagaState::Completed).await;
     assert!(view.saga.steps[0].output.as_ref().unwrap().get().contains("\"by\":\"ann\""));
-    let again = host.act("one", approve(Some("ok"))).await.unwrap_err();
-    assert_eq!(again.code(), "SAGA.ENDED");
+    for step in [Some("ok"), None] {
+        let again = host.act("one", approve(step)).await.unwrap_err();
+        assert_eq!(again.code(), "SAGA.NOT_WAITING", "its saga has ended, but who decided is told");
+        assert!(again.to_string().contains("approved already, by ann"), "{again}");
+    }
+    assert_eq!(host.act("one", approve(Some("a"))).await.unwrap_err().code(), "SAGA.ENDED", "not an approval");
+    host.begin("two").await;
+    let view = host.until("two", SagaState::Cancelled).await;
+    assert_eq!(view.summary.code.as_deref(), Some("SAGA.APPROVAL_EXPIRED"));
+    for step in [Some("ok"), None] {
+        assert_eq!(host.act("two", approve(step)).await.unwrap_err().code(), "SAGA.APPROVAL_EXPIRED");
+    }
+    host.begin("three").await;
+    host.until_waiting("three", "approval").await;
+    host.act("three", SagaAct::Cancel).await.unwrap();
+    host.until("three", SagaState::Cancelled).await;
+    assert_eq!(host.act("three", approve(None)).await.unwrap_err().code(), "SAGA.ENDED", "nobody decided");
     assert!(host.audit_kinds().await.contains(&"SagaStepApproved".to_owned()));
 }
 

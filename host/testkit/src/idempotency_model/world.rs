@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::ops::AddAssign;
 use std::time::Duration;
 
-use waybill_core::idempotency::{Act, Answer, Begun, EntryKey, Op, Reply, SteadyClock};
+use waybill_core::idempotency::{Act, Answer, Begun, EntryKey, Op, Reply};
 use waybill_core::ids::{HoldToken, IdempotencyKey, RequestHash, Tenant};
 use waybill_core::port::idempotency::IdempotencyStore;
-use waybill_core::time::{Monotonic, Now, UnixMillis};
+use waybill_core::time::{Monotonic, Now, SteadyClock, UnixMillis};
 
 use super::promise::{Hears, Life, Outcome, heard};
 use super::{CLIENTS, HASHES, KEYS, Step};

@@ -2,16 +2,27 @@
 
 use std::sync::Arc;
 
-use super::Machine;
+use super::{Machine, Rules, Turn};
 use crate::error::InputError;
+use crate::saga::definition::DefinitionSet;
 use crate::saga::definition::uri::APPROVAL;
 use crate::saga::error::SagaError;
 use crate::saga::event::{Failure, SagaNumber, StepNumber, Wait, Way, What};
 use crate::saga::id::{NAME_RULE, SagaId, is_name};
 use crate::saga::json::Json;
-use crate::saga::limits::{SIGNAL_BYTES_MAX, SIGNALS_MAX};
-use crate::saga::state::{StepRecord, StepState, StepWait};
+use crate::saga::limits::{SIGNAL_BYTES_MAX, SIGNALS_MAX, SagaLimits};
+use crate::saga::state::{StepRecord, StepState, StepWait, Tree};
 use crate::time::UnixMillis;
+
+/// Why a tree that has ended takes no decision about a step: the named one, or the one decided last. As the tree's shard answers
+/// while it has it in memory.
+pub fn late_decision(tree: &Tree, definitions: &DefinitionSet, id: &SagaId, step: Option<&str>) -> SagaError {
+    let mut tree = tree.clone();
+    let ended = SagaError::Ended { id: id.to_string(), state: tree.state().word().to_owned() };
+    let (now, limits, rules) = (tree.updated_at, SagaLimits::default(), Rules::default());
+    let mut machine = Machine::new(&mut tree, definitions, Turn { now, random: 0.0, limits, rules }, None);
+    machine.decide(id, (step, None), true, None).err().unwrap_or(ended)
+}
 
 impl Machine<'_> {
     /// Approves or rejects a waiting step: the named one, in the wait that began then if that is told.
@@ -24,7 +35,9 @@ impl Machine<'_> {
     ) -> Result<(), SagaError> {
         let saga = self.find(id)?;
         let step = self.approval(saga, step)?;
-        self.not_ended()?;
+        if self.tree.is_ended() {
+            return Err(self.decided_or_ended(saga, step));
+        }
         let record = self.record(saga, step);
         let Some(record) = record.filter(|record| record.wait == Some(StepWait::For(Wait::Approval))) else {
             return Err(self.not_waiting(saga, step));
@@ -65,14 +78,14 @@ impl Machine<'_> {
         let waiting: Vec<usize> = steps.filter(|(_, step)| waits(step)).map(|(number, _)| number).collect();
         match waiting.as_slice() {
             [one] => Ok(u16::try_from(*one).unwrap_or(u16::MAX)),
-            [] => {
-                self.not_ended()?;
-                let decided = self.last_decision(saga);
-                match decided {
-                    Some(step) => Err(self.not_waiting(saga, step)),
-                    None => Err(self.state_error("not waiting for a decision", "look at it with `waybill saga show`")),
+            [] => match self.last_decision(saga) {
+                Some(step) if self.tree.is_ended() => Err(self.decided_or_ended(saga, step)),
+                Some(step) => Err(self.not_waiting(saga, step)),
+                None => {
+                    self.not_ended()?;
+                    Err(self.state_error("not waiting for a decision", "look at it with `waybill saga show`"))
                 }
-            }
+            },
             several => {
                 let names: Vec<String> = several
                     .iter()
@@ -82,6 +95,16 @@ impl Machine<'_> {
                 let fix = format!("name one of the steps {}", names.join(", "));
                 Err(self.state_error("waiting for several decisions", &fix))
             }
+        }
+    }
+
+    /// Why a step of an ended tree takes no decision: somebody made it, its time was over, or else because the tree has ended.
+    fn decided_or_ended(&self, saga: SagaNumber, step: StepNumber) -> SagaError {
+        let refusal = self.not_waiting(saga, step);
+        let is_told = matches!(refusal, SagaError::ApprovalExpired { .. }) || self.tree.decision(saga, step).is_some();
+        match self.not_ended() {
+            Err(ended) if !is_told => ended,
+            _ => refusal,
         }
     }
 

@@ -32,6 +32,7 @@ use crate::message::Message;
 use crate::time::UnixMillis;
 
 pub use begin::{MessagePlace, message_id};
+pub use decisions::late_decision;
 pub use operators::Verdict;
 
 /// The rules that the model leaves out one by one, to prove that it would notice.

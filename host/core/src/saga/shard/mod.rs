@@ -159,6 +159,11 @@ impl SagaShard {
         }
     }
 
+    /// The time of the latest turn, or of what was found at the start if that is later: turns are never before it.
+    pub fn clock(&self) -> UnixMillis {
+        self.clock
+    }
+
     fn turn(&mut self, now: UnixMillis, random: f64) -> Turn {
         self.clock = self.clock.max(now);
         Turn { now: self.clock, random, limits: self.config.limits, rules: self.config.rules }

@@ -9,6 +9,7 @@ use waybill_core::saga::error::SagaError;
 use waybill_core::saga::event::Way;
 use waybill_core::saga::id::{SagaId, SagaKey};
 use waybill_core::saga::json::Json;
+use waybill_core::saga::machine::late_decision;
 use waybill_core::saga::shard::{SagaCommand, SagaReply};
 
 use super::super::{SagaHandle, Shared};
@@ -26,7 +27,20 @@ impl Sagas {
         let key = SagaKey { tenant: tenant.clone(), id: id.clone() };
         let (kind, detail) = (audit_kind(&act), detail(&act, by.note.as_deref()));
         let event = self.event(kind, &by.actor, Some(tenant), id.as_str(), detail);
-        self.audited(key.clone(), SagaCommand::Act { key, act, by }, event).await
+        let decided = match &act {
+            SagaAct::Approve { step, .. } | SagaAct::Reject { step, .. } => Some(step.clone()),
+            _ => None,
+        };
+        match (self.audited(key.clone(), SagaCommand::Act { key: key.clone(), act, by }, event).await, decided) {
+            (Err(SagaError::Ended { .. }), Some(step)) => Err(self.late_decision(&key, step.as_deref()).await?),
+            (acted, _) => acted,
+        }
+    }
+
+    /// What is said about a decision that comes when its saga has ended: who made it, or that its time was over.
+    async fn late_decision(&self, key: &SagaKey, step: Option<&str>) -> Result<SagaError, SagaError> {
+        let (tree, definitions) = self.tree(key).await?;
+        Ok(late_decision(&tree, &definitions, &key.id, step))
     }
 
     /// Has a command done and audited. In a task of its own: what is done is audited although its caller went away.

@@ -1,6 +1,6 @@
 //! A wall clock that never goes back.
 
-use crate::time::{Now, UnixMillis};
+use super::{Now, UnixMillis};
 
 /// Turns readings of a host's clocks into instants that never go back and never stand still: a wall clock that is set back
 /// neither revives what was over nor holds anything longer. What it is set forward by counts at once.

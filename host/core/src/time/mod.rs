@@ -6,6 +6,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+mod steady;
+
+pub use steady::SteadyClock;
+
 /// Milliseconds since 1970-01-01T00:00:00Z by the store's wall clock. For data that people and receivers see.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
