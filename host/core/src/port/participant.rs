@@ -104,10 +104,11 @@ impl StepContext {
 }
 
 /// The idempotency key of a step: made of saga, step and direction, so it is the same on every attempt, after a crash and by
-/// every generation of the plugin. The ids of sagas are unique within a tenant, so every tenant but `default` is in front.
+/// every generation of the plugin. The ids of sagas are unique within a tenant, so every tenant but `default` is in front, behind a `~`,
+/// with which no id begins.
 pub fn idempotency_key(tenant: &str, saga_id: &str, step: &str, direction: Direction) -> String {
     let key = format!("{saga_id}/{step}/{}", direction.as_str());
-    if tenant == Tenant::UNNAMED { key } else { format!("{tenant}/{key}") }
+    if tenant == Tenant::UNNAMED { key } else { format!("~{tenant}/{key}") }
 }
 
 /// What a step answered.
@@ -232,7 +233,7 @@ mod tests {
     fn tenants_whose_sagas_have_the_same_id_have_other_keys() {
         let first = StepContext::new("s-1", "order", "reserve");
         let other = StepContext { tenant: "acme".to_owned(), ..first.clone() };
-        assert_eq!(other.idempotency_key(Direction::Compensate), "acme/s-1/reserve/compensate");
+        assert_eq!(other.idempotency_key(Direction::Compensate), "~acme/s-1/reserve/compensate");
         assert_eq!(first.idempotency_key(Direction::Compensate), "s-1/reserve/compensate");
     }
 }

@@ -585,7 +585,7 @@ fn a_step_is_shown_with_the_key_that_its_tenant_calls_with() {
     let shown = |tree: &Tree| tree.view(&bench.definitions).saga.steps[0].idempotency_key.clone();
     assert_eq!(shown(&tree), "s/a/execute");
     tree.key.tenant = Tenant::new("acme").unwrap();
-    assert_eq!(shown(&tree), "acme/s/a/execute");
+    assert_eq!(shown(&tree), "~acme/s/a/execute");
 }
 
 #[test]
