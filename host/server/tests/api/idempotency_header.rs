@@ -185,10 +185,11 @@ async fn a_transaction_finishes_its_key_with_its_own_commit() {
     let bare = r#"{"statements":[{"query":"CREATE a"}]}"#;
     assert_eq!(api.send(keyed("/v1/transactions", "bare", bare)).await.status, 200);
     *api.fake.fails.lock().unwrap() = Some(ServiceError::Store(StoreError::Statement("statement 1: no".into())));
-    for replayed in ["", "true"] {
+    // Other rows may let it through the next time, so it isn't kept.
+    for _ in 0..2 {
         let failed = api.send(keyed("/v1/transactions", "failing", bare)).await;
         assert_eq!(failed.problem(), (400, "STORAGE.STATEMENT".into()));
-        assert_eq!(failed.header("idempotency-replayed"), replayed);
+        assert_eq!(failed.header("idempotency-replayed"), "");
     }
     // The key was taken over meanwhile: nothing was committed, and nothing is said of the key. When that lease ends the next one
     // begins it.
