@@ -91,12 +91,12 @@ pub async fn serves_steps() {
     assert!(timeout <= AMPLE.as_millis() as u64 && timeout > 0, "{timeout}");
     let expected = json!({
         "saga_id": "saga-1", "definition": "order", "definition_version": 4, "tenant": "acme", "step": "first",
-        "idempotency_key": "saga-1/first/execute", "attempt": 3, "envelope_id": "env", "correlation_id": "cor",
+        "idempotency_key": "~acme/saga-1/first/execute", "attempt": 3, "envelope_id": "env", "correlation_id": "cor",
         "saga_deadline": 1_800_000_000_000_u64, "headers": [["x-shop", "berlin"]], "attributes": [["a", "b"]],
         "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "timeout": null, "input": {"sku": 1},
     });
     assert_eq!(told, expected);
-    assert_eq!(context.idempotency_key(Direction::Execute), "saga-1/first/execute");
+    assert_eq!(context.idempotency_key(Direction::Execute), "~acme/saga-1/first/execute");
     participant.close(AMPLE).await;
 }
 
@@ -109,7 +109,7 @@ async fn a_compensation_gets_the_output_or_the_word_that_nobody_knows_it() {
         assert_eq!(undone.data, "null");
         let message: Value = serde_json::from_slice(&undone.messages[0].payload).unwrap();
         assert_eq!(message["output"], seen);
-        assert_eq!(message["told"]["idempotency_key"], "saga-1/first/compensate");
+        assert_eq!(message["told"]["idempotency_key"], "~acme/saga-1/first/compensate");
     }
     let undo = |step: &'static str| {
         let participant = Arc::clone(&participant);
