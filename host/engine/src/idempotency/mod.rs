@@ -116,11 +116,16 @@ impl Idempotency {
         }
     }
 
-    /// Learns that a transaction has finished a key in its own commit. The next repeat reads it in its lane: read here, it could
-    /// be put into memory behind a release.
-    pub fn concluded(&self, of: &EntryKey) {
+    /// Learns that a transaction has finished a key in its own commit. Its entry is read in the key's lane, so that what memory
+    /// says of it comes neither before a renewal that is under way nor behind an operator's release.
+    pub async fn concluded(&self, hold: &Hold) {
         self.shared.meter.settled("finish");
-        self.shared.cache.remove(of);
+        // Of a finished key this changes nothing.
+        let look = Act::Yield { token: hold.token.clone() };
+        if let Err(error) = self.act(&hold.of, look).await {
+            tracing::debug!(code = error.code(), %error, "a finished idempotency key couldn't be read again");
+            self.shared.cache.remove(&hold.of);
+        }
     }
 }
 

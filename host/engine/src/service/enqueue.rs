@@ -181,13 +181,13 @@ impl Outbox {
         let (context, shards) = (Arc::clone(&self.context), self.shards.clone());
         let idempotency = Arc::clone(&self.idempotency);
         let work = tokio::spawn(async move {
-            let concluded = conclusion.as_ref().map(|conclusion| conclusion.hold.of.clone());
+            let concluded = conclusion.as_ref().map(|conclusion| conclusion.hold.clone());
             let result = context.stores.transact.transact(statements, groups, conclusion).await;
-            if let (Some(of), Ok(_)) = (concluded, &result) {
-                idempotency.concluded(&of);
-            }
             // A statement may have left some too, through a function of the caller's own.
             super::knock(&context, &shards);
+            if let (Some(hold), Ok(_)) = (concluded, &result) {
+                idempotency.concluded(&hold).await;
+            }
             result
         });
         work.await.unwrap_or_else(|ended| Err(StoreError::Unavailable(ended.to_string())))
