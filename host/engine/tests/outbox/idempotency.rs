@@ -309,6 +309,27 @@ async fn a_transaction_finishes_its_key_in_its_own_commit() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_renewal_that_is_answered_late_does_not_hide_that_a_transaction_finished_the_key() {
+    let world = World::new();
+    let host = world.start().await;
+    let keys = host.engine.idempotency();
+    let grant = begin(&keys, "k").await;
+    let mut is_first = true;
+    world.shim.on(move |call| match call {
+        Call::Idempotency if std::mem::take(&mut is_first) => Act::SlowAfter(Duration::from_secs(1)),
+        _ => Act::Pass,
+    });
+    let renewing = tokio::spawn({
+        let (keys, held) = (keys.clone(), hold("k", &grant));
+        async move { keys.renew(held, None).await }
+    });
+    pass(Duration::from_millis(100)).await;
+    host.outbox.transact(Vec::new(), vec![message("a")], Some(finish_with("k", &grant))).await.unwrap();
+    renewing.await.unwrap().unwrap();
+    assert!(matches!(keys.begin(request("k", "h")).await.unwrap(), Begun::Succeeded(_)));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_transaction_of_nothing_new_finishes_its_key_too() {
     let world = World::new();
     let host = world.start().await;

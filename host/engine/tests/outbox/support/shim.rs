@@ -38,6 +38,8 @@ pub enum Act {
     Pass,
     /// It takes this long.
     Slow(Duration),
+    /// It happens at once, and the caller hears of it this much later (acts on idempotency keys).
+    SlowAfter(Duration),
     /// Nothing happens and the caller hears this.
     Fail(StoreError),
     /// It happens, and the caller hears this.
@@ -68,8 +70,11 @@ impl Shim {
     }
     async fn meet(&self, call: Call<'_>) -> Result<Option<StoreError>, StoreError> {
         let act = (self.hook.lock())(call);
+        self.follow(act).await
+    }
+    async fn follow(&self, act: Act) -> Result<Option<StoreError>, StoreError> {
         match act {
-            Act::Pass => Ok(None),
+            Act::Pass | Act::SlowAfter(_) => Ok(None),
             Act::Slow(time) => {
                 tokio::time::sleep(time).await;
                 Ok(None)
@@ -112,8 +117,11 @@ impl DedupStore for Shim {
 #[async_trait]
 impl IdempotencyStore for Shim {
     async fn act(&self, ops: &[Op], now: UnixMillis) -> Result<Vec<Result<Applied, StoreError>>, StoreError> {
-        let after = self.meet(Call::Idempotency).await?;
+        let asked = (self.hook.lock())(Call::Idempotency);
+        let late = if let Act::SlowAfter(time) = asked { time } else { Duration::ZERO };
+        let after = self.follow(asked).await?;
         let done = self.inner.act(ops, now).await?;
+        tokio::time::sleep(late).await;
         after.map_or(Ok(done), Err)
     }
     async fn entry(&self, of: &EntryKey, now: UnixMillis) -> Result<Option<Entry>, StoreError> {
