@@ -269,7 +269,7 @@ fn segment(first: Seq) -> Segment {
     let entries = (0..BATCH).map(|index| {
         let mut message = samples::message(&format!("01J0000000000000000000{index:04}"));
         message.payload = Payload::Inline(payload.clone());
-        Entry { index: u16::try_from(index).unwrap(), message: Arc::new(message), suspect: 0, solo_crashes: 0 }
+        Entry { index: u16::try_from(index).unwrap(), message: Arc::new(message) }
     });
     Segment { first, tenant: samples::tenant("acme"), entries: entries.collect() }
 }

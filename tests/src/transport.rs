@@ -115,6 +115,7 @@ pub fn delivery(number: u64, destination: &str) -> Delivery {
         created_at: UnixMillis(1_700_000_000_500),
         not_before: None,
         expires_at: Some(UnixMillis(4_102_444_800_000)),
+        statements: None,
     };
     Delivery {
         message: Arc::new(message),

@@ -72,6 +72,7 @@ fn delivery(id: &str, book: &str, payload: &str) -> Delivery {
         created_at: UnixMillis(0),
         not_before: None,
         expires_at: None,
+        statements: None,
     };
     let (message, payload) = (Arc::new(message), payload.to_owned().into());
     Delivery { message, payload, destination: book.to_owned(), attempt: 1, lease_epoch: 1, seq: Seq(1) }

@@ -33,7 +33,11 @@ fn number(variable: &str) -> Option<u64> {
 
 fn chosen_mutation() -> Option<(usize, Mutation)> {
     let number = usize::try_from(number("WAYBILL_MODEL_MUTATION")?).ok()?;
-    Some((number, Mutation::numbered(number).expect("WAYBILL_MODEL_MUTATION is a number from 1 to 11")))
+    Some((
+        number,
+        Mutation::numbered(number)
+            .unwrap_or_else(|| panic!("WAYBILL_MODEL_MUTATION is a number from 1 to {}", Mutation::all().len())),
+    ))
 }
 
 fn expect_clean(report: &Report, flags: &str) {

@@ -37,6 +37,7 @@ struct Case {
     place: usize,
     target: String,
     grant: Vec<String>,
+    internal: bool,
     answers: HashMap<String, Vec<Vec<IpAddr>>>,
     expected: String,
     dials: BTreeSet<SocketAddr>,
@@ -46,7 +47,8 @@ struct Case {
     resolved: bool,
 }
 
-const KEYS: [&str; 8] = ["target", "grant", "answers", "expected", "dials", "tries", "redirect", "resolved"];
+const KEYS: [&str; 9] =
+    ["target", "grant", "internal", "answers", "expected", "dials", "tries", "redirect", "resolved"];
 
 fn cases() -> Vec<Case> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("cases/network.toml");
@@ -64,6 +66,7 @@ fn cases() -> Vec<Case> {
             place: place + 1,
             target: text("target").unwrap(),
             grant: case.get("grant").map_or_else(|| vec!["*:*".to_owned()], &texts),
+            internal: case.get("internal").is_some_and(|internal| internal.as_bool().unwrap()),
             answers: answers
                 .into_iter()
                 .map(|(name, list)| (name, list.as_array().unwrap().iter().map(addresses).collect()))
@@ -90,7 +93,8 @@ impl Case {
         let schemes = ["tcp", "http", "https"];
         let patterns: Vec<String> =
             self.grant.iter().flat_map(|peer| schemes.map(|scheme| format!("{scheme}://{peer}"))).collect();
-        Grants::none().allow(patterns.iter().map(String::as_str)).expect("patterns")
+        let grants = Grants::none().allow(patterns.iter().map(String::as_str)).expect("patterns");
+        Grants { internal: self.internal, ..grants }
     }
 }
 

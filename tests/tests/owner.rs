@@ -16,5 +16,7 @@ mod memory;
 mod sequence;
 #[path = "owner/settlements.rs"]
 mod settlements;
+#[path = "owner/suspicion.rs"]
+mod suspicion;
 #[path = "owner/turns.rs"]
 mod turns;

@@ -118,6 +118,7 @@ fn delivery(number: u64, url: &str) -> Delivery {
         created_at: UnixMillis(1_700_000_000_000),
         not_before: None,
         expires_at: None,
+        statements: None,
     };
     Delivery {
         message: Arc::new(message),

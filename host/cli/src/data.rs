@@ -1,12 +1,15 @@
 //! The folder of an embedded store, looked at before anything is put there.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use crate::config::{Config, StoreKind};
+use crate::config::{Config, StoreKind, data_folder};
 use crate::exit::{CliError, Exit};
 
 /// What to do about a folder that can't be used.
 const FIX: &str = "choose another folder with --data or store.url";
+
+/// Name of the key's file.
+const SEAL_KEY: &str = "seal.key";
 
 /// The folder, or as much of the way to it as is there.
 pub fn there(folder: &Path) -> &Path {
@@ -23,6 +26,40 @@ pub fn usable(folder: &Path) -> Result<(), String> {
     std::fs::write(&probe, b"")
         .and_then(|()| std::fs::remove_file(&probe))
         .map_err(|error| format!("{} can't be written ({error}): check its owner, or {FIX}", there.display()))
+}
+
+/// File of the key that seals what the host keeps of plugins: in the folder of an embedded store, else in the platform's data
+/// folder. None where there is neither: then it lies in the cache itself.
+pub fn seal_key(config: &Config) -> Option<PathBuf> {
+    match &config.store.kind {
+        StoreKind::Disk(folder) => Some(folder.join(SEAL_KEY)),
+        _ => platform_seal_key(),
+    }
+}
+
+/// Whether a command that isn't the host may use that key, or make it: not where it would leave a folder of its own in the
+/// place of the host's.
+pub fn seal_is_ours(config: &Config) -> bool {
+    match &config.store.kind {
+        StoreKind::Disk(folder) => is_this_users(&folder.join(SEAL_KEY)),
+        _ => true,
+    }
+}
+
+#[cfg(unix)]
+fn is_this_users(file: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::metadata(file).is_ok_and(|file| file.uid() == rustix::process::geteuid().as_raw())
+}
+
+#[cfg(not(unix))]
+fn is_this_users(file: &Path) -> bool {
+    file.exists()
+}
+
+/// The key of commands that read no configuration.
+pub fn platform_seal_key() -> Option<PathBuf> {
+    data_folder().map(|folder| folder.join(SEAL_KEY))
 }
 
 /// Whether a configuration's data folder can be used, if it has one.

@@ -15,6 +15,7 @@ use crate::config::{Config, StoreKind};
 use crate::data;
 use crate::exit::CliError;
 use crate::output::{self, View, column, text};
+use crate::serve::compose;
 use crate::setup;
 use crate::term::Term;
 
@@ -77,7 +78,7 @@ pub async fn run(args: &Doctor, format: Format, term: &mut Term) -> Result<(), C
 
 async fn of_config(config: &Config, term: &Term) -> Vec<Check> {
     let mut checks = match &config.store.kind {
-        StoreKind::Disk(path) => vec![check("data folder", data_folder(path)), disk_space(path)],
+        StoreKind::Disk(path) => vec![data_folder(path), disk_space(path)],
         StoreKind::Memory => vec![Check {
             name: "data folder",
             status: "warn",
@@ -93,18 +94,34 @@ async fn of_config(config: &Config, term: &Term) -> Vec<Check> {
         Ok(warnings) => Check { name: "plugins", status: "warn", detail: warnings.join("; ") },
         Err(error) => check("plugins", Err(error.to_string().replace('\n', "; "))),
     });
+    if config.server.tls.is_some() {
+        let loaded = compose::encryption(config).map(|_| "the certificate and its key fit".to_owned());
+        checks.push(check("tls", loaded.map_err(|error| error.to_string())));
+    }
     checks.push(check("port", port(config)));
     checks
 }
 
-/// Whether the store's folder can be written, and nobody holds it.
-fn data_folder(path: &Path) -> Result<String, String> {
-    data::usable(path)?;
-    match holder(path) {
-        Some(holder) => {
-            Err(format!("{} is held by {holder}: end it, or choose another folder with --data", path.display()))
+/// Whether the store's folder can be written, nobody holds it, and nobody else reads it.
+fn data_folder(path: &Path) -> Check {
+    let name = "data folder";
+    if let Err(cause) = data::usable(path) {
+        return check(name, Err(cause));
+    }
+    if let Some(holder) = holder(path) {
+        let detail = format!("{} is held by {holder}: end it, or choose another folder with --data", path.display());
+        return check(name, Err(detail));
+    }
+    match waybill_store::open_to_others(path) {
+        Some(mode) => {
+            let detail = format!(
+                "{} can be written and is free, and others on this machine may look into it (mode {mode:04o}): `waybill \
+                 serve` closes it, or chmod 700",
+                path.display()
+            );
+            Check { name, status: "warn", detail }
         }
-        None => Ok(format!("{} can be written and is free", path.display())),
+        None => check(name, Ok(format!("{} can be written and is free", path.display()))),
     }
 }
 

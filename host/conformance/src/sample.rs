@@ -42,6 +42,7 @@ pub(crate) fn delivery(template: &CaseMessage, number: u64, peer: &str) -> Optio
         created_at: OCCURRED,
         not_before: None,
         expires_at: None,
+        statements: None,
     };
     Some(Delivery {
         message: Arc::new(message),

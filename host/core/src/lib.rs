@@ -11,6 +11,7 @@ pub mod ids;
 pub mod limits;
 pub mod message;
 pub mod new_message;
+pub mod one_line;
 pub mod outbox;
 pub mod port;
 pub mod route;

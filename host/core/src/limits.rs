@@ -32,10 +32,10 @@ pub const SEGMENT_MESSAGES_MAX: usize = 4096;
 pub const COMMIT_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Errors kept with a parked message or a dead letter; older ones are dropped, the first is kept.
 pub const ATTEMPT_RECORDS_MAX: usize = 20;
-/// Crashes while claimed after which a message is sent alone.
-pub const SUSPECT_SOLO_AT: u32 = 2;
-/// Crashes while alone after which a message is a dead letter (`SUSPECTED_POISON`).
-pub const SOLO_CRASHES_MAX: u32 = 3;
+/// Crashes while a suspect was on trial by itself after which it is a dead letter (`SUSPECTED_POISON`).
+pub const ALONE_CRASHES_MAX: u32 = 3;
+/// Suspects that a shard record holds; of more, the rest isn't suspected.
+pub const SUSPECTS_MAX: usize = 10_000;
 /// Longest idempotency key, in bytes: what the `Idempotency-Key` header commonly takes.
 pub const IDEMPOTENCY_KEY_BYTES_MAX: usize = 255;
 /// Longest hash of a request, in bytes: sha-512 in hex.

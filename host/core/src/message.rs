@@ -85,6 +85,9 @@ pub struct Message {
     pub not_before: Option<UnixMillis>,
     /// Of no use after this instant.
     pub expires_at: Option<UnixMillis>,
+    /// Digest of the statements that it was committed with ([`crate::port::transact::statements_digest`]); none = it came
+    /// without any.
+    pub statements: Option<Box<[u8; 32]>>,
 }
 
 impl Message {

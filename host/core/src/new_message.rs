@@ -138,6 +138,7 @@ impl NewMessage {
             created_at: now,
             not_before: self.not_before.filter(|start| *start > now),
             expires_at: self.expires_at,
+            statements: None,
         };
         Ok(Draft { message: Arc::new(message), needs_id })
     }

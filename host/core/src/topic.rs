@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use url::{Host, Url};
 
 use crate::error::{InputError, InputResult};
 use crate::limits::TOPIC_BYTES_MAX;
@@ -30,17 +31,35 @@ impl Scheme {
     }
 }
 
-/// A topic in its one normal form: `http:<absolute URL>`, `bus:<subject>` or `custom:<name>`.
+/// A topic: `http:<absolute URL>`, `bus:<subject>` or `custom:<name>`.
+///
+/// People, filters and digests of content see it as it was written. Routes, holds and transports go by
+/// [`Topic::subject`], which for a URL is the one that is really called, however it was written.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct Topic(Arc<str>);
+pub struct Topic {
+    /// As written, with `http:` before a URL.
+    text: Arc<str>,
+    /// The URL that is called, where it is written otherwise.
+    called: Option<Arc<str>>,
+}
 
 impl Topic {
-    /// Reads a topic. A bare `http(s)://...` is taken as `http:` of that URL.
+    /// Reads a topic that somebody sends. A bare `http(s)://...` is taken as `http:` of that URL.
     pub fn parse(text: &str) -> InputResult<Self> {
         if text.len() > TOPIC_BYTES_MAX {
             return Err(InputError::TooLong { field: "topic", bytes: text.len(), bytes_max: TOPIC_BYTES_MAX });
         }
+        if text.contains('\\') && text.starts_with("http") {
+            let cause = "a backslash is no part of a URL: write / for the path, or %5C".to_owned();
+            return Err(InputError::TopicUrl { topic: text.to_owned(), cause });
+        }
+        Self::stored(text)
+    }
+
+    /// Reads a topic that was taken before, maybe by an earlier version, which took some spellings that
+    /// [`Topic::parse`] refuses. What it calls is what would have been called then.
+    pub fn stored(text: &str) -> InputResult<Self> {
         if text.chars().any(char::is_control) {
             return Err(InputError::ControlCharacter { field: "topic" });
         }
@@ -50,24 +69,16 @@ impl Topic {
                 if rest.is_empty() || rest.contains(char::is_whitespace) {
                     return Err(InputError::TopicName { topic: text.to_owned() });
                 }
-                Ok(Self(Arc::from(text)))
+                Ok(Self { text: Arc::from(text), called: None })
             }
             "http" | "https" => {
                 let bare = rest.starts_with("//");
                 let address = if bare { text } else { rest };
-                let parsed = url::Url::parse(address)
-                    .map_err(|cause| InputError::TopicUrl { topic: text.to_owned(), cause: cause.to_string() })?;
-                let refuse = |cause: &str| InputError::TopicUrl { topic: text.to_owned(), cause: cause.to_owned() };
-                if !matches!(parsed.scheme(), "http" | "https") || (!bare && scheme == "https") {
-                    return Err(refuse("it must be http:<url>, http://... or https://..."));
-                }
-                if parsed.host_str().is_none_or(str::is_empty) {
-                    return Err(refuse("it has no host"));
-                }
-                if !parsed.username().is_empty() || parsed.password().is_some() {
-                    return Err(refuse("credentials don't belong in a topic: give the transport a secret"));
-                }
-                Ok(Self(Arc::from(format!("http:{address}"))))
+                let called = called(address)
+                    .and_then(|url| if bare || scheme == "http" { Ok(url) } else { Err(FORMS.to_owned()) })
+                    .map_err(|cause| InputError::TopicUrl { topic: text.to_owned(), cause })?;
+                let called = (called.as_str() != address).then(|| Arc::from(called.as_str()));
+                Ok(Self { text: Arc::from(format!("http:{address}")), called })
             }
             _ => Err(InputError::TopicScheme { topic: text.to_owned() }),
         }
@@ -75,45 +86,74 @@ impl Topic {
 
     /// Whether this is what [`Topic::parse`] makes of a text, as far as that is seen without reading a URL again.
     pub(crate) fn is_written(&self, text: &str) -> bool {
-        *self.0 == *text || self.0.strip_prefix("http:").is_some_and(|url| url == text)
+        *self.text == *text || self.text.strip_prefix("http:").is_some_and(|url| url == text)
     }
 
-    /// The whole topic.
+    /// The whole topic, as it was written.
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.text
     }
 
     /// Its kind.
     pub fn scheme(&self) -> Scheme {
-        match self.0.as_bytes().first() {
+        match self.text.as_bytes().first() {
             Some(b'h') => Scheme::Http,
             Some(b'b') => Scheme::Bus,
             _ => Scheme::Custom,
         }
     }
 
-    /// What follows the scheme: the URL, subject or name.
+    /// What a transport is given: the subject, the name, or the URL that is called.
     pub fn subject(&self) -> &str {
-        self.0.split_once(':').map_or("", |(_, subject)| subject)
+        match &self.called {
+            Some(called) => called,
+            None => self.text.split_once(':').map_or("", |(_, subject)| subject),
+        }
     }
+}
+
+const FORMS: &str = "it must be http:<url>, http://... or https://...";
+
+/// The URL that a client calls when it is given `address`, in the one form in which it can be compared: scheme and host
+/// in lower case, without the scheme's own port, dot segments, the host's final dots and what isn't sent (`#...`).
+fn called(address: &str) -> Result<Url, String> {
+    let mut url = Url::parse(address).map_err(|cause| cause.to_string())?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(FORMS.to_owned());
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("credentials don't belong in a topic: give the transport a secret".to_owned());
+    }
+    let no_host = || "it has no host".to_owned();
+    if let Some(Host::Domain(name)) = url.host()
+        && name.ends_with('.')
+    {
+        let name = name.trim_end_matches('.').to_owned();
+        url.set_host(Some(&name)).map_err(|_| no_host())?;
+    }
+    if url.host_str().is_none_or(str::is_empty) {
+        return Err(no_host());
+    }
+    url.set_fragment(None);
+    Ok(url)
 }
 
 impl fmt::Display for Topic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.text)
     }
 }
 
 impl TryFrom<String> for Topic {
     type Error = InputError;
     fn try_from(text: String) -> InputResult<Self> {
-        Self::parse(&text)
+        Self::stored(&text)
     }
 }
 
 impl From<Topic> for String {
     fn from(topic: Topic) -> Self {
-        topic.0.to_string()
+        topic.text.to_string()
     }
 }
 
@@ -128,6 +168,31 @@ mod tests {
         assert_eq!(bare, Topic::parse("http:https://shop.example/hook?x=1").unwrap());
         assert_eq!(bare.scheme(), Scheme::Http);
         assert_eq!(bare.subject(), "https://shop.example/hook?x=1");
+    }
+
+    #[test]
+    fn a_url_is_shown_as_written_and_called_in_one_form() {
+        for (written, called) in [
+            ("https://Shop.Example", "https://shop.example/"),
+            ("https://shop.example.:443/a/../b#c", "https://shop.example/b"),
+            ("http:HTTP://2130706433:80/?q", "http://127.0.0.1/?q"),
+            ("http://127.0.0.1../", "http://127.0.0.1/"),
+            ("http://b\u{fc}cher.example/\u{fc}", "http://xn--bcher-kva.example/%C3%BC"),
+        ] {
+            let topic = Topic::parse(written).unwrap();
+            assert_eq!(topic.subject(), called);
+            assert!(topic.as_str().ends_with(written.trim_start_matches("http:")), "{topic}");
+            assert!(topic.is_written(written) && topic == Topic::stored(topic.as_str()).unwrap());
+        }
+    }
+
+    #[test]
+    fn what_an_earlier_version_took_is_read_as_it_was_called() {
+        let written = r"https://evil.example\.shop.example/x";
+        assert!(Topic::parse(written).unwrap_err().to_string().contains("backslash"));
+        let stored = Topic::stored(&format!("http:{written}")).unwrap();
+        assert_eq!(stored.subject(), "https://evil.example/.shop.example/x");
+        assert_eq!(Topic::parse(r"bus:a\b").unwrap().subject(), r"a\b");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use waybill_core::backoff::RetryPolicy;
 use waybill_core::idempotency;
 use waybill_core::ids::Tenant;
 use waybill_core::limits::SchedulerLimits;
+use waybill_core::outbox::suspicion::Caution;
 use waybill_core::port::backoff::BackoffPolicy;
 use waybill_core::port::dedup::DedupStore;
 use waybill_core::port::idempotency::IdempotencyStore;
@@ -22,6 +23,9 @@ use waybill_core::saga::definition::default_retry;
 use waybill_core::saga::limits::SagaLimits;
 
 use crate::participants::Participants;
+
+/// Twice what one statement may take by default.
+const STORE_TIMEOUT_DEFAULT: Duration = Duration::from_secs(60);
 
 /// The store behind its ports.
 #[derive(Clone)]
@@ -123,6 +127,8 @@ pub struct EngineConfig {
     pub payload_bytes_max: usize,
     /// Sends stop this long after the start of the last good commit; observers wait 1.5 times as long.
     pub owner_ttl: Duration,
+    /// How long a shard's owner is cautious after a crash.
+    pub caution: Caution,
     /// How often a shared store's doorstep is looked at.
     pub poll_interval: Duration,
     /// How long finished messages are kept.
@@ -133,6 +139,9 @@ pub struct EngineConfig {
     pub dead_holds_key: bool,
     /// Dead letters from which readiness warns; 0 = never.
     pub dead_alert_at: u64,
+    /// Every call of the store is given up after this; a walk over a whole table, or a transaction of many statements, after a
+    /// multiple of it.
+    pub store_timeout: Duration,
     /// How durable a commit is, in words, for `/readyz`.
     pub durability: String,
     /// What follows failures.
@@ -173,11 +182,13 @@ impl EngineConfig {
             send_timeout: Duration::from_secs(30),
             payload_bytes_max: waybill_core::limits::PAYLOAD_BYTES_MAX_DEFAULT,
             owner_ttl: Duration::from_secs(10),
+            caution: Caution::default(),
             poll_interval: Duration::from_millis(250),
             keep_done: Duration::from_secs(24 * 3600),
             keep_dead: Duration::from_secs(30 * 24 * 3600),
             dead_holds_key: false,
             dead_alert_at: 0,
+            store_timeout: STORE_TIMEOUT_DEFAULT,
             durability: "unknown".to_owned(),
             retries: Retries {
                 policy: RetryPolicy::default(),

@@ -12,7 +12,8 @@ use tokio_util::sync::CancellationToken;
 use waybill_core::ids::ShardId;
 
 use crate::admission::Admission;
-use crate::clock::Clock;
+use crate::bounded::{bounded, bounded_sagas};
+use crate::clock::{Clock, Clocks};
 use crate::config::{EngineConfig, Stores};
 use crate::idempotency::Idempotency;
 use crate::janitor;
@@ -21,12 +22,15 @@ use crate::meter::Meter;
 use crate::saga::service::Sagas;
 use crate::service::Outbox;
 use crate::service::operations::{self, Operations};
-use crate::shard::{Commits, Context, DoorBell, ShardHandle};
+use crate::shard::{Commits, Context, DoorBell, LoneTrials, ShardHandle};
+use crate::supervisor::Supervisor;
 
 /// Shards get at least this long to be given back, also when the sagas took the whole drain time.
 const RELEASE_MIN: Duration = Duration::from_secs(1);
 /// Background work gets this long to come to a safe point when the host drains.
 const BACKGROUND_TIMEOUT: Duration = Duration::from_secs(5);
+/// Who gives shards back ends by itself when the drain time is over; one that is this much late waits for the store.
+const RELEASE_GRACE: Duration = Duration::from_secs(2);
 /// Each transport gets this long to end in good order.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Shards get this long to say that they go by another configuration.
@@ -34,7 +38,7 @@ const REROUTE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How often a removed transport is asked whether its calls have ended.
 const END_PAUSE: Duration = Duration::from_millis(20);
 
-/// A running engine. Dropping it ends it where it is, as a crash would: what was being sent is suspect at the next start.
+/// A running engine. Dropping it ends it where it is, as a crash would: what was being sent is sent again at the next start.
 /// [`Engine::drain`] ends it in good order.
 pub struct Engine {
     outbox: Arc<Outbox>,
@@ -52,18 +56,23 @@ impl Engine {
         config.sagas.limits.outbox_shards = shards;
         config.sagas.limits.message_bytes_max = config.payload_bytes_max;
         let admission = Admission::new(config.waiting_messages_max, config.waiting_bytes_max);
+        let stores = bounded(stores, config.store_timeout);
+        config.sagas.store = config.sagas.store.map(|store| bounded_sagas(store, config.store_timeout));
         let live = Live::new(config.clone());
+        let stop = CancellationToken::new();
         let context = Arc::new(Context {
             host: Arc::from(config.host.as_str()),
             meter: Meter::new(),
             config,
             stores,
             in_force: ArcSwap::from_pointee(live),
-            clock,
+            clock: Clocks::new(clock),
             door: DoorBell::default(),
             commits: Commits::default(),
+            trials: LoneTrials::default(),
+            supervisor: Arc::new(Supervisor::new(stop.clone())),
             closing: CancellationToken::new(),
-            stop: CancellationToken::new(),
+            stop,
         });
         let mut tasks = Vec::new();
         let mut handles = Vec::new();
@@ -84,13 +93,12 @@ impl Engine {
             shards: handles,
             admission,
             operations: Arc::new(Operations::default()),
+            history_fronts: janitor::HistoryFronts::default(),
             spread: std::sync::atomic::AtomicU64::new(0),
             draining: std::sync::atomic::AtomicBool::new(false),
         });
-        let background = vec![
-            tokio::spawn(janitor::retire(Arc::clone(&outbox))),
-            tokio::spawn(operations::run_all(Arc::clone(&outbox))),
-        ];
+        let mut background = janitor::start(&outbox);
+        background.push(operations::start(&outbox));
         Self {
             outbox,
             sagas,
@@ -178,27 +186,28 @@ impl Engine {
         self.outbox.context.closing.cancel();
         // Bulk operations note how far they are; the next start goes on with them.
         let background: Vec<JoinHandle<()>> = self.background.lock().drain(..).collect();
-        for task in background {
-            let _late = tokio::time::timeout(BACKGROUND_TIMEOUT, task).await;
-        }
+        let _late = tokio::time::timeout(BACKGROUND_TIMEOUT, futures::future::join_all(background)).await;
         let deadline = tokio::time::Instant::now() + timeout;
+        let mut orderly = true;
         if let Some(sagas) = &self.sagas {
             // First: a shard that another host takes over takes its sagas with it.
-            sagas.drain(timeout).await;
+            orderly &= tokio::time::timeout(timeout + RELEASE_GRACE, sagas.drain(timeout)).await.is_ok();
         }
         let left = deadline.saturating_duration_since(tokio::time::Instant::now()).max(RELEASE_MIN);
-        let releases = self.outbox.shards.iter().map(|shard| shard.release(left));
-        futures::future::join_all(releases).await;
+        let releases = futures::future::join_all(self.outbox.shards.iter().map(|shard| shard.release(left)));
+        orderly &= tokio::time::timeout(left + RELEASE_GRACE, releases).await.is_ok();
         let tasks: Vec<JoinHandle<()>> = self.tasks.lock().drain(..).collect();
-        let mut orderly = true;
-        for task in tasks {
-            orderly &= tokio::time::timeout(BACKGROUND_TIMEOUT, task).await.is_ok();
+        orderly &= tokio::time::timeout(BACKGROUND_TIMEOUT, futures::future::join_all(tasks)).await.is_ok();
+        if !orderly {
+            tracing::warn!("a task waits for the store and doesn't end: it is cut off, as a crash would");
+            self.outbox.context.stop.cancel();
         }
         let context = &self.outbox.context;
         // What is still being sent can't be settled any more.
         let close = deadline.saturating_duration_since(tokio::time::Instant::now()).min(CLOSE_TIMEOUT);
         let live = context.live();
-        futures::future::join_all(live.iter().map(|(_, line)| line.transport.close(close))).await;
+        let closes = futures::future::join_all(live.iter().map(|(_, line)| line.transport.close(close)));
+        orderly &= tokio::time::timeout(close + RELEASE_GRACE, closes).await.is_ok();
         orderly && live.iter().all(|(_, line)| line.state.in_flight.load(Ordering::Acquire) == 0)
     }
 }

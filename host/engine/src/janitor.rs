@@ -1,12 +1,15 @@
 //! Background work: retires what is old.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use metrics::counter;
-use tokio::time::sleep;
-use waybill_core::ids::Seq;
-use waybill_core::outbox::filter::Filter;
+use parking_lot::Mutex;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
+use waybill_core::ids::{Seq, ShardId};
+use waybill_core::outbox::records::HistoryKey;
 use waybill_core::port::service::ServiceError;
 use waybill_core::port::store::StoreError;
 use waybill_core::time::UnixMillis;
@@ -18,34 +21,60 @@ use crate::shard::Wish;
 const RETIRE_EVERY: Duration = Duration::from_secs(30);
 /// History chunks removed in one transaction.
 const RETIRE_PAGE: usize = 100;
+/// What is old is looked for from the very beginning this often.
+const ANEW_EVERY: Duration = Duration::from_secs(3600);
 /// Pause between two pages, so that retirement never takes the store for itself.
 const RETIRE_PAUSE: Duration = Duration::from_millis(5);
 
-/// Removes history after `keep_done`, dead letters after `dead.keep`, payload dedup after its window, idempotency keys after their
-/// time, and ended sagas after `saga.keep_done`.
-pub(crate) async fn retire(outbox: Arc<Outbox>) {
-    let closing = outbox.context.closing.clone();
-    closing.run_until_cancelled(retire_for_ever(&outbox)).await;
+/// Starts the tasks that remove history after `keep_done`, dead letters after `dead.keep`, payload dedup after its window,
+/// idempotency keys after their time, and ended sagas after `saga.keep_done`. Each is a task of its own, so that none waits for
+/// another, and one that fails holds up none of them.
+pub(crate) fn start(outbox: &Arc<Outbox>) -> Vec<JoinHandle<()>> {
+    vec![
+        retire(outbox, "retirement of finished messages", |outbox| async move { Ok(retire_history(&outbox).await?) }),
+        retire(outbox, "retirement of ids", |outbox| async move { Ok(retire_ids(&outbox).await?) }),
+        retire(outbox, "retirement of payload dedup", |outbox| async move { Ok(retire_dedup(&outbox).await?) }),
+        retire(
+            outbox,
+            "retirement of idempotency keys",
+            |outbox| async move { Ok(retire_idempotency(&outbox).await?) },
+        ),
+        retire(outbox, "retirement of dead letters", |outbox| async move { retire_dead(&outbox).await }),
+        retire(outbox, "retirement of sagas", |outbox| async move {
+            match &outbox.sagas {
+                Some(sagas) => Ok(sagas.retire().await?),
+                None => Ok(()),
+            }
+        }),
+    ]
 }
 
-async fn retire_for_ever(outbox: &Outbox) {
+/// Does one kind of retirement in rounds, until the host drains.
+fn retire<F>(outbox: &Arc<Outbox>, task: &'static str, round: fn(Arc<Outbox>) -> F) -> JoinHandle<()>
+where
+    F: Future<Output = Result<(), ServiceError>> + Send + 'static,
+{
+    let begin = {
+        let outbox = Arc::clone(outbox);
+        move || {
+            let outbox = Arc::clone(&outbox);
+            async move {
+                let closing = outbox.context.closing.clone();
+                closing.run_until_cancelled(in_rounds(&outbox, task, round)).await;
+            }
+        }
+    };
+    outbox.context.supervisor.run(task, begin)
+}
+
+async fn in_rounds<F: Future<Output = Result<(), ServiceError>>>(
+    outbox: &Arc<Outbox>,
+    task: &'static str,
+    round: fn(Arc<Outbox>) -> F,
+) {
     loop {
-        if let Err(error) = retire_history(outbox).await {
-            tracing::warn!(code = error.code(), %error, "can't retire finished messages now");
-        }
-        if let Err(error) = retire_dedup(outbox).await {
-            tracing::warn!(code = error.code(), %error, "can't retire entries of payload dedup now");
-        }
-        if let Err(error) = retire_idempotency(outbox).await {
-            tracing::warn!(code = error.code(), %error, "can't retire idempotency keys now");
-        }
-        if let Some(sagas) = &outbox.sagas
-            && let Err(error) = sagas.retire().await
-        {
-            tracing::warn!(code = error.code(), %error, "can't retire ended sagas now");
-        }
-        if let Err(error) = retire_dead(outbox).await {
-            tracing::warn!(%error, "can't retire dead letters now");
+        if let Err(error) = round(Arc::clone(outbox)).await {
+            tracing::warn!(task, code = error.code(), %error, "what is old can't be removed now");
         }
         let live = outbox.context.live();
         let keep = live.config.keep_done.min(live.config.keep_dead).min(live.config.sagas.keep_done);
@@ -61,19 +90,51 @@ fn before(outbox: &Outbox, keep: Duration) -> UnixMillis {
 async fn retire_history(outbox: &Outbox) -> Result<(), StoreError> {
     let store = &outbox.context.stores.owner;
     for shard in outbox.shards.iter().filter(|shard| shard.is_owned()) {
-        let limit = before(outbox, outbox.context.live().config.keep_done);
-        let mut after: Option<(Seq, u64)> = None;
+        let live = outbox.context.live();
+        let (limit, keep_derived) = (before(outbox, live.config.keep_done), live.config.idempotency.ttl);
+        let mut after = outbox.history_fronts.begin(shard.shard);
         loop {
             let page = store.history_before(shard.shard, after, limit, RETIRE_PAGE).await?;
-            let Some(last) = page.last() else { break };
-            after = Some((last.segment, last.beat));
-            store.purge_history(&page).await?;
+            let Some(last) = page.last().map(|chunk| chunk.key()) else { break };
+            store.purge_history(&page, keep_derived, outbox.context.clock.now().wall).await?;
+            outbox.history_fronts.reached(shard.shard, last);
+            after = Some(last);
             counter!("waybill_history_purged_total")
                 .increment(page.iter().map(|chunk| chunk.entries.len() as u64).sum());
             sleep(RETIRE_PAUSE).await;
         }
     }
     Ok(())
+}
+
+/// Ids that outlived their history belong to no shard.
+async fn retire_ids(outbox: &Outbox) -> Result<(), StoreError> {
+    loop {
+        let now = outbox.context.clock.now().wall;
+        if outbox.context.stores.owner.purge_ids(now, RETIRE_PAGE).await? < RETIRE_PAGE {
+            return Ok(());
+        }
+        sleep(RETIRE_PAUSE).await;
+    }
+}
+
+/// Up to where the history of each shard was removed: what was removed leaves marks in the database until it compacts them, and
+/// reading over them takes as long as reading what was there.
+#[derive(Default)]
+pub(crate) struct HistoryFronts(Mutex<BTreeMap<ShardId, (HistoryKey, Instant)>>);
+
+impl HistoryFronts {
+    /// Where to go on; none = at the beginning, now and then, so that what a clock that was set back has put behind is found.
+    fn begin(&self, shard: ShardId) -> Option<HistoryKey> {
+        let fronts = self.0.lock();
+        fronts.get(&shard).filter(|(_, since)| since.elapsed() < ANEW_EVERY).map(|(after, _)| *after)
+    }
+
+    fn reached(&self, shard: ShardId, last: HistoryKey) {
+        let mut fronts = self.0.lock();
+        let since = fronts.get(&shard).map(|(_, since)| *since).filter(|since| since.elapsed() < ANEW_EVERY);
+        fronts.insert(shard, (last, since.unwrap_or_else(Instant::now)));
+    }
 }
 
 /// Entries belong to no shard: whichever host comes first removes them, also those of routes that want no dedup any more.
@@ -100,26 +161,25 @@ async fn retire_idempotency(outbox: &Outbox) -> Result<(), StoreError> {
     }
 }
 
+/// Dead letters are purged as operators purge them, a page at once: their commands share commits.
 async fn retire_dead(outbox: &Outbox) -> Result<(), ServiceError> {
-    let filter = Filter { before: Some(before(outbox, outbox.context.live().config.keep_dead)), ..Filter::default() };
-    let mut cursor: Option<String> = None;
-    loop {
-        let page = outbox.context.stores.query.dead_letters(&filter, cursor.as_deref(), RETIRE_PAGE).await?;
-        for dead in &page.items {
-            let Some(shard) = outbox.shards.get(usize::from(dead.place.shard.0)).filter(|shard| shard.is_owned())
-            else {
-                // Another host's.
-                continue;
-            };
-            match shard.command(Wish::Purge { place: dead.place }).await {
-                // An operator was first.
-                Ok(()) | Err(ServiceError::State { .. } | ServiceError::NotFound { .. }) => {}
-                Err(error) => return Err(error),
+    for shard in outbox.shards.iter().filter(|shard| shard.is_owned()) {
+        let limit = before(outbox, outbox.context.live().config.keep_dead);
+        let mut after: Option<Seq> = None;
+        loop {
+            let page = outbox.context.stores.owner.dead_before(shard.shard, after, limit, RETIRE_PAGE).await?;
+            let Some(last) = page.last() else { break };
+            after = Some(last.seq());
+            let purges = page.iter().map(|place| shard.command(Wish::Purge { place: *place }));
+            for purged in futures::future::join_all(purges).await {
+                match purged {
+                    // An operator was first.
+                    Ok(()) | Err(ServiceError::State { .. } | ServiceError::NotFound { .. }) => {}
+                    Err(error) => return Err(error),
+                }
             }
-        }
-        cursor = page.next_cursor;
-        if cursor.is_none() {
-            return Ok(());
+            sleep(RETIRE_PAUSE).await;
         }
     }
+    Ok(())
 }

@@ -4,18 +4,21 @@
 //! It knows the core's ports only: no store, no plugin host, no HTTP.
 
 mod admission;
+mod bounded;
 mod clock;
 mod config;
 mod engine;
 mod external;
 mod idempotency;
 mod janitor;
+mod labels;
 mod live;
 mod meter;
 mod participants;
 mod saga;
 mod service;
 mod shard;
+mod supervisor;
 
 pub use clock::{Clock, SystemClock};
 pub use config::{EngineConfig, Retries, SagaConfig, Stores};

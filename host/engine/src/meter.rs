@@ -1,7 +1,7 @@
 //! Metrics of the outbox (`semantics.md` §8). Label values are bounded: tenants up to a number, routes instead of
-//! topics, codes as the plugins name them.
+//! topics, codes up to a number.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use waybill_core::port::transport::Fault;
 use waybill_core::time::UnixMillis;
 use waybill_core::topic::Topic;
 
+use crate::labels::{CODES_MAX, FAILURES_MAX, Labels, OTHER};
 use crate::live::Live;
 
 /// Names and help of every metric that the engine writes.
@@ -37,6 +38,11 @@ pub const METRICS: &[(&str, &str)] = &[
     ("waybill_window_messages", "Messages held in memory."),
     ("waybill_window_bytes", "Bytes of segments held in memory."),
     ("waybill_open_segments", "Segments claimed."),
+    (
+        "waybill_task_failures_total",
+        "Tasks of the host that failed, by task: a background task was begun again, a delivery ended with an unknown fate.",
+    ),
+    ("waybill_store_timeouts_total", "Calls of the store that were given up because no answer came in time, by call."),
     ("waybill_history_purged_total", "Finished messages removed after keep_done."),
     ("tx_saga_compensate_total", "Sagas that began to compensate, by tenant and definition."),
     ("tx_saga_commit_seconds", "Time of one commit of sagas."),
@@ -68,13 +74,13 @@ pub const METRICS: &[(&str, &str)] = &[
 
 /// Tenants that get a label of their own; the rest share `other`.
 const TENANT_LABELS_MAX: usize = 200;
-/// Label of the tenants past the bound.
-const OTHER: &str = "other";
 
 /// Cached handles, so that a message costs no formatting.
 pub(crate) struct Meter {
-    /// Tenants with a label of their own.
-    labelled: RwLock<HashSet<String>>,
+    tenants: Labels,
+    codes: Labels,
+    /// A code and a tenant.
+    failures: Labels,
     flush_success: Counter,
     flush_retry: Counter,
     flush_dead: Counter,
@@ -140,7 +146,9 @@ struct Run<'a> {
 impl Meter {
     pub fn new() -> Self {
         Self {
-            labelled: RwLock::default(),
+            tenants: Labels::up_to(TENANT_LABELS_MAX),
+            codes: Labels::up_to(CODES_MAX),
+            failures: Labels::up_to(FAILURES_MAX),
             flush_success: flush("outbox_flush_success"),
             flush_retry: flush("outbox_flush_retry"),
             flush_dead: flush("outbox_flush_dead"),
@@ -155,24 +163,11 @@ impl Meter {
         if let Some(mine) = meters.tenants.read().get(tenant) {
             return Arc::clone(mine);
         }
-        if !self.has_label(tenant) {
+        if !self.tenants.has(tenant) {
             return Arc::clone(&meters.other);
         }
         let mut tenants = meters.tenants.write();
         Arc::clone(tenants.entry(tenant.to_owned()).or_insert_with(|| TenantMeters::new(tenant, meters.routes)))
-    }
-
-    /// Whether a tenant has a label of its own; it gets one if there is room.
-    fn has_label(&self, tenant: &str) -> bool {
-        if self.labelled.read().contains(tenant) {
-            return true;
-        }
-        let mut labelled = self.labelled.write();
-        labelled.contains(tenant) || (labelled.len() < TENANT_LABELS_MAX && labelled.insert(tenant.to_owned()))
-    }
-
-    fn label(&self, tenant: &Tenant) -> String {
-        if self.has_label(tenant.as_str()) { tenant.to_string() } else { OTHER.to_owned() }
     }
 
     /// Messages that expired.
@@ -235,13 +230,20 @@ impl Meter {
     }
 
     pub fn retried(&self, tenant: &Tenant, fault: &Fault) {
-        counter!("tx_outbox_retry_total", "tenant" => self.label(tenant), "code" => fault.code.clone()).increment(1);
+        self.failed("tx_outbox_retry_total", tenant, fault);
         self.flush_retry.increment(1);
     }
 
     pub fn died(&self, tenant: &Tenant, fault: &Fault) {
-        counter!("tx_outbox_dead_total", "tenant" => self.label(tenant), "code" => fault.code.clone()).increment(1);
+        self.failed("tx_outbox_dead_total", tenant, fault);
         self.flush_dead.increment(1);
+    }
+
+    fn failed(&self, name: &'static str, tenant: &Tenant, fault: &Fault) {
+        let (tenant, code) = (self.tenants.of(tenant.as_str()), self.codes.of(&fault.code));
+        // Two hundred tenants with as many codes each would still be forty thousand series.
+        let tenant = if self.failures.has(&format!("{code} {tenant}")) { tenant } else { OTHER };
+        counter!(name, "tenant" => tenant.to_owned(), "code" => code.to_owned()).increment(1);
     }
 
     /// A payload that was delivered before.

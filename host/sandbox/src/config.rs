@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use crate::error::SandboxError;
 use crate::manifest::Manifest;
+use crate::schema;
 use crate::text::cut_owned;
 
 /// Longest explanation taken over from the schema's validator, in bytes: it quotes the schema.
@@ -24,8 +25,8 @@ pub fn check_config(manifest: &Manifest, endpoint: &str, config: &Value) -> Resu
             _ => return Err(wrong("", format!("plugin {} takes no configuration: remove it", manifest.name))),
         },
         Some(schema) => {
-            let validator = jsonschema::validator_for(schema)
-                .map_err(|error| SandboxError::BadManifest { cause: format!("config_schema: {error}") })?;
+            let validator = schema::compile(schema)
+                .map_err(|cause| SandboxError::BadManifest { cause: format!("config_schema: {cause}") })?;
             let empty = Value::Object(serde_json::Map::new());
             let config = if config.is_null() { &empty } else { config };
             if let Err(error) = validator.validate(config) {

@@ -16,10 +16,11 @@ use crate::cache::CompileCache;
 use crate::compile::{Compiler, CompilerProcess};
 use crate::cpu;
 use crate::error::{SandboxError, one_line};
-use crate::grants::{Resolve, SystemResolver};
+use crate::grants::{OwnListeners, Resolve, SystemResolver};
 use crate::host::{InstanceState, add_services};
 use crate::limits::{EPOCH_TICK, EPOCH_TICK_IDLE, STACK_BYTES_MAX};
 use crate::pure::{PureState, add_inert_wasi};
+use crate::seal::Seal;
 use crate::tls::TlsRoots;
 
 /// Address space reserved for a linear memory: with 4 GiB no access needs a bounds check, and nothing of it is used until
@@ -30,12 +31,18 @@ const MEMORY_RESERVATION_TIGHT: u64 = 16 << 20;
 /// Address space below which it counts as limited.
 const ADDRESS_SPACE_TIGHT: u64 = 1 << 40;
 
+/// The key in a folder that has no other.
+pub(crate) const SEAL_KEY: &str = "seal.key";
+
 /// How to build a [`Sandbox`].
 #[derive(Clone)]
 pub struct SandboxOptions {
-    /// Folder for compiled components; none = compile at every start. Made with mode 0700 if it is missing, refused if
-    /// others may write to it.
+    /// Folder for compiled components; none = compile at every start. Made with mode 0700 if it is missing, refused if it
+    /// isn't this user's own or others may write to it.
     pub cache_dir: Option<PathBuf>,
+    /// File with the key that seals what is kept there; none = `seal.key` in that folder. If there is no such file,
+    /// [`Sandbox::keep_seal`] makes it.
+    pub seal_key: Option<PathBuf>,
     /// Resolver for every plugin's connections.
     pub resolver: Arc<dyn Resolve>,
     /// Compiles components that aren't embedded, in a process of its own; none = this process does, which only fits components
@@ -45,7 +52,7 @@ pub struct SandboxOptions {
 
 impl Default for SandboxOptions {
     fn default() -> Self {
-        Self { cache_dir: None, resolver: Arc::new(SystemResolver::default()), compiler: None }
+        Self { cache_dir: None, seal_key: None, resolver: Arc::new(SystemResolver::default()), compiler: None }
     }
 }
 
@@ -70,6 +77,7 @@ pub(crate) struct Shared {
     pub(crate) cache: Option<CompileCache>,
     pub(crate) compiler: Compiler,
     pub(crate) resolver: Arc<dyn Resolve>,
+    pub(crate) own: OwnListeners,
     pub(crate) tls: TlsRoots,
 }
 
@@ -90,7 +98,15 @@ impl Sandbox {
         let mut pure_linker = Linker::new(&pure);
         add_inert_wasi(&mut pure_linker).map_err(failed)?;
         start_ticker([services.weak(), pure.weak()])?;
-        let cache = options.cache_dir.map(CompileCache::open).transpose()?;
+        let cache = options.cache_dir.map(|folder| {
+            let key = options.seal_key.unwrap_or_else(|| folder.join(SEAL_KEY));
+            let cache = CompileCache::open(&folder, Seal::open(&key)?)?;
+            if key.parent() == Some(&folder) {
+                cache.seal.keep()?;
+            }
+            Ok(cache)
+        });
+        let cache = cache.transpose()?;
         Ok(Self(Arc::new(Shared {
             services,
             services_linker,
@@ -99,8 +115,21 @@ impl Sandbox {
             cache,
             compiler: Compiler::new(options.compiler),
             resolver: options.resolver,
+            own: OwnListeners::default(),
             tls: TlsRoots::default(),
         })))
+    }
+}
+
+impl Sandbox {
+    /// Writes the key of the compile cache if it is new. Before that, what is cached is of no use to another process.
+    pub fn keep_seal(&self) -> Result<(), SandboxError> {
+        self.0.cache.as_ref().map_or(Ok(()), |cache| cache.seal.keep())
+    }
+
+    /// Where this host listens: no plugin reaches that unless it is granted exactly.
+    pub fn own_listeners(&self) -> &OwnListeners {
+        &self.0.own
     }
 }
 

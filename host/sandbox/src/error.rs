@@ -144,7 +144,9 @@ pub enum SandboxError {
         cause: String,
     },
     /// The compile cache can't be used.
-    #[error("the compile cache at {path} isn't usable: {cause}")]
+    #[error(
+        "the compile cache at {path} isn't usable: {cause}. It holds code that the host runs: name a folder that only the host's user can write to in plugins.cache, or write \"off\" there"
+    )]
     Cache {
         /// Folder.
         path: String,
@@ -293,7 +295,7 @@ pub(crate) fn one_line(error: &wasmtime::Error) -> String {
         if !text.is_empty() {
             text.push_str(": ");
         }
-        text.push_str(first);
+        text.push_str(&waybill_core::one_line::one_line(first));
     }
     text
 }

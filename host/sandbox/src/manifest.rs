@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::error::SandboxError;
 use crate::grants::{Need, Pattern};
 use crate::limits::MANIFEST_BYTES_MAX;
+use crate::schema;
 
 /// Contract that a plugin implements. A `-basic` world differs only in its imports and counts as the one without it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -183,8 +184,8 @@ impl Manifest {
             .map(|schema| {
                 let value: Value =
                     serde_json::from_str(&schema).map_err(|error| bad(format!("config_schema isn't JSON: {error}")))?;
-                jsonschema::validator_for(&value)
-                    .map_err(|error| bad(format!("config_schema isn't a JSON Schema: {error}")))?;
+                schema::compile(&value)
+                    .map_err(|cause| bad(format!("config_schema isn't a JSON Schema that is taken: {cause}")))?;
                 Ok::<_, SandboxError>(value)
             })
             .transpose()?;

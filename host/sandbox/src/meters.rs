@@ -22,6 +22,7 @@ pub(crate) enum Bound {
     HttpRequests,
     HttpHeaders,
     HttpResponse,
+    HttpAnswers,
     Log,
     Metrics,
     Outcome,
@@ -30,7 +31,7 @@ pub(crate) enum Bound {
 
 impl Bound {
     /// All of them, in the order of their numbers.
-    pub(crate) const ALL: [Self; 15] = [
+    pub(crate) const ALL: [Self; 16] = [
         Self::Memory,
         Self::Tables,
         Self::Handles,
@@ -42,6 +43,7 @@ impl Bound {
         Self::HttpRequests,
         Self::HttpHeaders,
         Self::HttpResponse,
+        Self::HttpAnswers,
         Self::Log,
         Self::Metrics,
         Self::Outcome,
@@ -62,6 +64,7 @@ impl Bound {
             Self::HttpRequests => "http-requests",
             Self::HttpHeaders => "http-headers",
             Self::HttpResponse => "http-response",
+            Self::HttpAnswers => "http-answers",
             Self::Log => "log",
             Self::Metrics => "metrics",
             Self::Outcome => "outcome",

@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use url::Url;
-use waybill_sandbox::grants::{ConnectFailure, EgressPolicy, Pattern, Resolve, Target};
+use waybill_sandbox::Grants;
+use waybill_sandbox::grants::{ConnectFailure, EgressPolicy, OwnListeners, Pattern, Resolve, Target};
+use waybill_sandbox::limits::RESOLVED_FRESH;
 
 /// Answers from a table; a name asked for again gets its next answer.
 #[derive(Default)]
@@ -41,9 +43,15 @@ fn patterns(texts: &[&str]) -> Vec<Pattern> {
     texts.iter().map(|text| Pattern::parse(text).expect("a pattern")).collect()
 }
 
+/// A grant of these patterns; a word of its own says that exact names may lead inside.
+fn grants(texts: &[&str]) -> Grants {
+    let (words, texts): (Vec<&str>, Vec<&str>) = texts.iter().partition(|text| **text == "internal");
+    Grants { internal: !words.is_empty(), ..Grants::none().allow(texts).expect("patterns") }
+}
+
 fn policy(grant: &[&str], table: Table) -> EgressPolicy {
     let ask = patterns(&["http://*:*", "https://*:*", "tcp://*:*"]);
-    EgressPolicy::new("hooks", ask, patterns(grant), Arc::new(table))
+    EgressPolicy::new("hooks", ask, &grants(grant), Arc::new(table))
 }
 
 fn target(url: &str) -> Result<Target, ConnectFailure> {
@@ -173,14 +181,21 @@ async fn a_wildcard_reaches_the_public_internet_and_nothing_else() {
 #[tokio::test]
 async fn the_inside_is_reached_when_it_is_named() {
     for (grant, url, expected) in [
-        ("http://inside.example", "http://inside.example/", "reached"),
         ("http://localhost:*", "http://localhost:8080/", "reached"),
+        ("https://localhost", "https://localhost/", "reached"),
         ("http://127.0.0.0/8:*", "http://127.0.0.1:8080/", "reached"),
         ("http://127.0.0.0/8:*", "http://localhost:8080/", "denied"),
         ("tcp://10.0.0.0/8:5672", "tcp://10.9.9.9:5672", "reached"),
         ("tcp://10.0.0.0/8:5672", "tcp://10.9.9.9:5673", "denied"),
         ("tcp://10.0.0.0/8:5672", "tcp://11.0.0.1:5672", "denied"),
-        // An exact name covers private networks, not metadata and not link-local.
+        // Where a name leads is its owner's choice.
+        ("http://inside.example", "http://inside.example/", "denied"),
+        ("https://inside.example", "https://inside.example/", "denied"),
+        ("tcp://inside.example:4222", "tcp://inside.example:4222", "denied"),
+        ("http://loop.example", "http://loop.example/", "denied"),
+        ("http://mapped.example", "http://mapped.example/", "denied"),
+        ("http://mixed.example", "http://mixed.example/", "denied"),
+        ("http://public.example", "http://public.example/", "reached"),
         ("http://meta.example", "http://meta.example/", "denied"),
         ("http://link.example", "http://link.example/", "denied"),
         // A network that holds the metadata address doesn't grant it; the address itself does.
@@ -206,10 +221,70 @@ async fn the_inside_is_reached_when_it_is_named() {
 }
 
 #[tokio::test]
+async fn a_name_leads_inside_when_the_grant_says_so() {
+    for (grant, url, expected) in [
+        (&["internal", "http://inside.example"][..], "http://inside.example/", "reached"),
+        (&["internal", "tcp://inside.example:4222"], "tcp://inside.example:4222", "reached"),
+        (&["internal", "http://loop.example"], "http://loop.example/", "reached"),
+        (&["internal", "http://mixed.example"], "http://mixed.example/", "reached"),
+        // A network beside the name says the same of that network.
+        (&["http://inside.example", "http://10.0.0.0/8"], "http://inside.example/", "reached"),
+        (&["http://inside.example", "http://10.1.2.3"], "http://inside.example/", "reached"),
+        (&["http://inside.example", "http://10.0.0.0/8:81"], "http://inside.example/", "denied"),
+        (&["http://inside.example", "https://10.0.0.0/8"], "http://inside.example/", "denied"),
+        (&["http://inside.example", "http://192.168.0.0/16"], "http://inside.example/", "denied"),
+        // Of exact names, and of nothing worse than private networks.
+        (&["internal", "http://*:*"], "http://inside.example/", "denied"),
+        (&["internal", "http://*.example"], "http://inside.example/", "denied"),
+        (&["internal", "http://meta.example"], "http://meta.example/", "denied"),
+        (&["internal", "http://link.example"], "http://link.example/", "denied"),
+        (&["internal", "http://nat64.example"], "http://nat64.example/", "denied"),
+        (&["internal", "http://zero.example"], "http://zero.example/", "denied"),
+    ] {
+        assert_eq!(verdict(grant, url).await, expected, "{grant:?} for {url}");
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_names_the_line_to_add() {
+    let policy = policy(&["https://inside.example"], Table::default().with("inside.example", &[&["10.1.2.3"]]));
+    let Err(ConnectFailure::Denied(why)) = policy.addresses(&target("https://inside.example/").unwrap()).await else {
+        panic!("reached")
+    };
+    for part in
+        ["10.1.2.3, a private address", "\"https://10.1.2.3:443\"", "allow.net of hooks", "allow.internal = true"]
+    {
+        assert!(why.contains(part), "{why}");
+    }
+}
+
+/// Whoever may send a message would otherwise speak to the API as a program of this machine.
+#[tokio::test]
+async fn the_hosts_own_listener_is_reached_only_when_it_is_granted_exactly() {
+    let own = OwnListeners::default();
+    own.add("127.0.0.1:7070".parse().unwrap());
+    let verdict = async |grant: &[&str], url: &str| {
+        let table = Table::default().with("localhost", &[&["127.0.0.1"]]).with("loop.example", &[&["127.0.0.1"]]);
+        policy(grant, table).beside(own.clone()).addresses(&target(url).unwrap()).await.map(|_| ())
+    };
+    for url in ["http://127.0.0.1:7070/v1/transactions", "http://localhost:7070/", "http://[::ffff:127.0.0.1]:7070/"] {
+        let wide = ["http://localhost:*", "http://127.0.0.0/8:*", "http://127.0.0.0/8:7070"];
+        let Err(ConnectFailure::Denied(why)) = verdict(&wide, url).await else { panic!("{url} is reached") };
+        assert!(why.contains("this host itself") && why.contains("\"http://127.0.0.1:7070\""), "{why}");
+    }
+    let grant = ["internal", "http://loop.example:*"];
+    assert!(verdict(&grant, "http://loop.example:7070/").await.is_err());
+    assert!(verdict(&grant, "http://loop.example:7071/").await.is_ok(), "another port is another program");
+    assert!(verdict(&["tcp://127.0.0.0/8:*"], "tcp://127.0.0.1:7070").await.is_err());
+    assert!(verdict(&["http://127.0.0.1:7070"], "http://127.0.0.1:7070/").await.is_ok());
+    assert!(verdict(&["http://localhost:7070"], "http://localhost:7070/").await.is_ok());
+}
+
+#[tokio::test]
 async fn an_ungranted_name_is_not_even_looked_up() {
     let table = Arc::new(Table::default().with("secret-data.evil.example", &[&["93.184.216.34"]]));
     let resolver: Arc<dyn Resolve> = table.clone();
-    let policy = EgressPolicy::new("hooks", patterns(&["http://*:*"]), patterns(&["http://public.example"]), resolver);
+    let policy = EgressPolicy::new("hooks", patterns(&["http://*:*"]), &grants(&["http://public.example"]), resolver);
     let target = target("http://secret-data.evil.example/").unwrap();
     assert!(matches!(policy.addresses(&target).await, Err(ConnectFailure::Denied(_))));
     assert_eq!(table.asked.load(Ordering::SeqCst), 0);
@@ -234,6 +309,10 @@ async fn rebinding_reaches_nobody() {
     let target = target(&format!("http://rebind.example:{port}/")).unwrap();
     assert!(policy.addresses(&target).await.is_ok(), "the first answer is public");
     for _ in 0..3 {
+        // What was answered before isn't used any more.
+        tokio::time::pause();
+        tokio::time::advance(RESOLVED_FRESH).await;
+        tokio::time::resume();
         let refused = policy.connect(&target, Duration::from_secs(2)).await;
         assert!(matches!(refused, Err(ConnectFailure::Denied(_))), "{refused:?}");
     }

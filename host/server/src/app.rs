@@ -19,6 +19,10 @@ use crate::auth::{Authenticator, Permission, Principal};
 use crate::limits::Limits;
 use crate::metrics::MetricsHandle;
 use crate::openapi::operations;
+use crate::places::Places;
+use crate::readiness::Readiness;
+use crate::refusals::Refusals;
+use crate::tls::Encryption;
 
 /// Shared state; the router's state is an [`Arc`] of it.
 pub(crate) struct Inner {
@@ -38,10 +42,12 @@ pub(crate) struct Inner {
     pub auth: Option<Arc<dyn Authenticator>>,
     /// Bounds.
     pub limits: Limits,
+    /// How what is said is kept from others on the way.
+    pub encryption: Encryption,
     /// Requests at work.
-    pub requests: Arc<Semaphore>,
-    /// Places of those among them that wait until a saga is at rest.
-    pub waiters: Semaphore,
+    pub requests: Places,
+    /// Those among them that wait until a saga is at rest or a message can be claimed.
+    pub waiters: Places,
     /// KiB of large bodies held.
     pub bodies: Arc<Semaphore>,
     /// What each route needs.
@@ -52,6 +58,10 @@ pub(crate) struct Inner {
     pub metrics: Option<MetricsHandle>,
     /// Version of the host.
     pub version: String,
+    /// What `/readyz` told last.
+    pub readiness: Readiness,
+    /// Callers that were turned away.
+    pub refusals: Refusals,
     /// The server takes no new connections.
     pub draining: AtomicBool,
     /// The caller where no token is asked for.
@@ -67,16 +77,24 @@ pub(crate) type App = Arc<Inner>;
 pub(crate) struct Rule {
     /// Its path with placeholders, for metrics.
     pub template: Arc<str>,
-    /// What each method needs.
-    methods: Vec<(Method, Permission)>,
+    /// The methods that are documented, each with what it needs; none = it doesn't say.
+    methods: Vec<(Method, Option<Permission>)>,
 }
 
-impl Rule {
-    /// What a method needs; none = the route doesn't take it, or says nothing about it.
-    pub fn needs(&self, method: &Method) -> Option<Permission> {
-        let method = if method == Method::HEAD { &Method::GET } else { method };
-        self.methods.iter().find(|(known, _)| known == method).map(|(_, permission)| *permission)
-    }
+/// What is known of a request by its route and method.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Entry {
+    /// There is no such route: the router says so.
+    NoRoute,
+    /// The route doesn't take the method.
+    NoMethod {
+        /// Those it takes, as in an `allow` header.
+        allow: String,
+    },
+    /// It may be called by whoever has this.
+    Needs(Permission),
+    /// Nothing says who may call it, so nobody may.
+    Closed,
 }
 
 /// Routes by path template.
@@ -89,9 +107,7 @@ impl Rules {
         for operation in operations(api) {
             let template: Arc<str> = Arc::from(operation.path);
             let rule = rules.entry(template.clone()).or_insert_with(|| Rule { template, methods: Vec::new() });
-            if let Some(permission) = operation.permission {
-                rule.methods.push((operation.method, permission));
-            }
+            rule.methods.push((operation.method, operation.permission));
         }
         Self(rules)
     }
@@ -99,5 +115,28 @@ impl Rules {
     /// The rule of a template.
     pub fn get(&self, template: &str) -> Option<&Rule> {
         self.0.get(template)
+    }
+
+    /// What a request needs whose route has this template; none = no route matched. A route that isn't documented is closed,
+    /// and so is a method without a permission; one that isn't documented doesn't exist.
+    pub fn entry(&self, matched: Option<&str>, method: &Method) -> Entry {
+        let Some(template) = matched else { return Entry::NoRoute };
+        let Some(rule) = self.get(template) else { return Entry::Closed };
+        let asked = if method == Method::HEAD { &Method::GET } else { method };
+        match rule.methods.iter().find(|(known, _)| known == asked) {
+            Some((_, Some(permission))) => Entry::Needs(*permission),
+            Some((_, None)) => Entry::Closed,
+            None => Entry::NoMethod { allow: rule.allow() },
+        }
+    }
+}
+
+impl Rule {
+    fn allow(&self) -> String {
+        let names = self.methods.iter().map(|(method, _)| match *method {
+            Method::GET => "GET,HEAD",
+            ref other => other.as_str(),
+        });
+        names.collect::<Vec<_>>().join(",")
     }
 }

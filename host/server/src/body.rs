@@ -6,12 +6,13 @@ use axum::body::Body;
 use axum::extract::Request;
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue, header};
+use http_body::Frame;
 use http_body_util::BodyExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::app::App;
 use crate::json::decode;
-use crate::limits::{BODY_BYTES_MAX, FORM_BYTES_MAX, RETRY_AFTER_BUSY, SMALL_BODY_BYTES};
+use crate::limits::{BODY_BYTES_MAX, BODY_STALL_TIMEOUT, FORM_BYTES_MAX, RETRY_AFTER_BUSY, SMALL_BODY_BYTES};
 use crate::problem::Problem;
 
 /// How a body is written.
@@ -210,7 +211,7 @@ async fn collect(
     }
     let mut first = Bytes::new();
     let mut whole = BytesMut::new();
-    while let Some(frame) = body.frame().await {
+    while let Some(frame) = next(&mut body).await? {
         let frame = frame
             .map_err(|cause| Problem::new("SCHEMA.JSON", format!("the body ended before it was complete: {cause}")))?;
         let Ok(data) = frame.into_data() else { continue };
@@ -231,6 +232,15 @@ async fn collect(
     }
     let bytes = if whole.is_empty() { first } else { whole.freeze() };
     Ok((bytes, share.held))
+}
+
+/// The next piece, which may not be long in coming.
+async fn next(body: &mut Body) -> Result<Option<Result<Frame<Bytes>, axum::Error>>, Problem> {
+    tokio::time::timeout(BODY_STALL_TIMEOUT, body.frame()).await.map_err(|_| {
+        let text =
+            format!("nothing more of the body came for {} s: send it without pauses", BODY_STALL_TIMEOUT.as_secs());
+        Problem::new("HTTP.SLOW_BODY", text)
+    })
 }
 
 struct Share<'a> {
@@ -312,5 +322,13 @@ mod tests {
         let (bytes, _) = collect(&bodies, pieces(3), None, 30).await.unwrap();
         assert_eq!(bytes, "012345678901234567890123456789");
         assert_eq!(collect(&bodies, pieces(4), None, 30).await.unwrap_err().code.code, "HTTP.TOO_LARGE");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_stops_is_given_up() {
+        let bodies = Arc::new(Semaphore::new(100));
+        let first = futures::stream::iter([Ok::<_, std::io::Error>(Bytes::from_static(b"{"))]);
+        let body = Body::from_stream(futures::StreamExt::chain(first, futures::stream::pending()));
+        assert_eq!(collect(&bodies, body, None, 30).await.unwrap_err().code.code, "HTTP.SLOW_BODY");
     }
 }

@@ -34,6 +34,11 @@ impl Caller {
         &self.0.name
     }
 
+    /// Whether what concerns all tenants is shown to it in full: what others configured, and what became of it.
+    pub fn sees_all(&self) -> bool {
+        self.0.tenants == Tenants::All
+    }
+
     /// The tenant of one object. An object of another tenant doesn't exist for the caller (404, not 403).
     pub fn tenant_of(&self, asked: Option<&str>, what: &'static str, id: &str) -> Result<Tenant, Problem> {
         let tenant = match (asked, &self.0.tenants) {

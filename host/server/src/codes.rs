@@ -71,7 +71,7 @@ pub const INTERNAL: Code = again(
 );
 
 /// Every code an HTTP answer may carry, beside [`PLUGIN_CODES`] and [`SAGA_CODES`].
-pub const CODES: [Code; 40] = [
+pub const CODES: [Code; 46] = [
     no("SCHEMA.JSON", 400, "The body isn't JSON", "Correct the text at the line and column given."),
     no(
         "SCHEMA.VALIDATION_FAILED",
@@ -121,10 +121,22 @@ pub const CODES: [Code; 40] = [
         "The statement touches Waybill's own tables",
         "Use the API for messages, and tables of your own.",
     ),
-    no("AUTH.ORIGIN", 403, "A browser page of another site asked", "Call the API from a program, or configure [auth]."),
+    no(
+        "STORAGE.SHARED",
+        403,
+        "Statements aren't run on a shared store",
+        "Write your rows to the database yourself, with fn::waybill::enqueue in the same transaction.",
+    ),
+    no(
+        "AUTH.ORIGIN",
+        403,
+        "A browser page that isn't the host's own asked",
+        "Call the API from a program, or configure [auth].",
+    ),
     no("OUTBOX.NOT_FOUND", 404, "There is no such thing", "Check the id and the tenant."),
     no("HTTP.NOT_FOUND", 404, "There is no such address", "/openapi.json lists the addresses."),
     no("HTTP.METHOD", 405, "The address doesn't take this method", "Use a method of the `allow` header."),
+    again("HTTP.SLOW_BODY", 408, "The body didn't arrive", "Send the request again, its body without pauses."),
     no(
         "STORAGE.CONFLICT",
         409,
@@ -144,6 +156,12 @@ pub const CODES: [Code; 40] = [
         "Somebody else has it",
         "Drop what was done under this token; begin the key again to hear how it stands.",
     ),
+    no(
+        "TX.OTHER_STATEMENTS",
+        409,
+        "The messages were committed without these statements",
+        "Repeat exactly the same transaction, or give its messages new ids.",
+    ),
     no("DEAD.KIND", 409, "The dead letter is of another kind", "Do what `detail` says."),
     no("OUTBOX.STATE", 409, "Its state doesn't allow this", "Do what `detail` says."),
     no(
@@ -151,6 +169,12 @@ pub const CODES: [Code; 40] = [
         413,
         "The payload is too large",
         "Send a reference, or raise outbox.max_payload_bytes.",
+    ),
+    no(
+        "STORAGE.TOO_LARGE",
+        413,
+        "The transaction writes more than the store takes at once",
+        "Split the transaction, or raise store.memtable; nothing was committed.",
     ),
     no("OUTBOX.TOO_MANY", 413, "Too many messages in one request", "Split the request."),
     no("HTTP.TOO_LARGE", 413, "The body is too large", "Split the request."),
@@ -173,6 +197,12 @@ pub const CODES: [Code; 40] = [
         "The idempotency key was used for something else",
         "Take a new key for another operation; send exactly the same request to repeat one.",
     ),
+    again(
+        "HTTP.SHARE",
+        429,
+        "The caller has its share already",
+        "Try again after `retry_after_ms`, with fewer requests at once or over fewer connections.",
+    ),
     again("OUTBOX.BUSY", 429, "Too much is waiting", "Try again after `retry_after_ms`."),
     INTERNAL,
     no("STORAGE.CORRUPT", 500, "A stored record can't be read", "Look for the request_id in the host's log."),
@@ -181,6 +211,12 @@ pub const CODES: [Code; 40] = [
         500,
         "The data was written by a newer Waybill",
         "Start that version, or restore a backup.",
+    ),
+    no(
+        "STORAGE.WENT_BACK",
+        500,
+        "The store lost what it had",
+        "Stop the host and put back a whole copy of the data, or start it again to go on from what is there.",
     ),
     again(
         "PLUGIN.PROVISION_FAILED",

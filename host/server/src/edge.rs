@@ -8,10 +8,9 @@ use std::time::Instant;
 use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
-use tokio::sync::OwnedSemaphorePermit;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 
-use crate::app::{App, Rule};
+use crate::app::{App, Entry};
 use crate::approval::page::{self, AsPage};
 use crate::auth::{Permission, Principal};
 use crate::caller::Caller;
@@ -19,7 +18,9 @@ use crate::codes;
 use crate::limits::{REQUEST_ID_BYTES_MAX, RETRY_AFTER_BUSY, TOKEN_BYTES_MAX};
 use crate::listen::check_names;
 use crate::metrics;
+use crate::places::{Full, Place};
 use crate::problem::Problem;
+use crate::refusals::{Peer, Refusals};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -29,10 +30,14 @@ pub(crate) async fn edge(State(app): State<App>, mut request: Request, next: Nex
     let id = request_id(request.headers());
     let uri = request.uri().clone();
     let method = request.method().clone();
-    let rule = request.extensions().get::<MatchedPath>().and_then(|path| app.rules.get(path.as_str()));
+    let peer = request.extensions().get::<Peer>().copied();
+    let matched = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str);
+    let rule = matched.and_then(|path| app.rules.get(path));
     let template: Arc<str> = rule.map_or_else(|| Arc::from("unmatched"), |rule| rule.template.clone());
-    let answer = match admit(&app, rule, &request) {
-        Err(problem) => problem.into_response(),
+    let entry = app.rules.entry(matched, &method);
+    let answer = match admit(&app, entry, &request) {
+        Err(Refused::Problem(problem)) => problem.into_response(),
+        Err(Refused::NoMethod { allow }) => (StatusCode::METHOD_NOT_ALLOWED, [(header::ALLOW, allow)]).into_response(),
         Ok(admitted) => {
             request.extensions_mut().insert(Caller(admitted.principal));
             match tokio::time::timeout(app.limits.request_timeout, next.run(request)).await {
@@ -49,6 +54,9 @@ pub(crate) async fn edge(State(app): State<App>, mut request: Request, next: Nex
             }
         }
     };
+    if let Some(problem) = answer.extensions().get::<Problem>().filter(|problem| Refusals::concern(problem)) {
+        app.refusals.note(problem, peer, &template);
+    }
     let response = finish(answer, &id, uri.path(), &template);
     let took = started.elapsed();
     tracing::debug!(request_id = id.to_str().unwrap_or("-"), %method, route = &*template, status = response.status().as_u16(), ?took, "answered");
@@ -59,13 +67,28 @@ pub(crate) async fn edge(State(app): State<App>, mut request: Request, next: Nex
 struct Admitted {
     principal: Arc<Principal>,
     /// Its place among the requests at work.
-    _place: Option<OwnedSemaphorePermit>,
+    _place: Option<Place>,
 }
 
-fn admit(app: &App, rule: Option<&Rule>, request: &Request) -> Result<Admitted, Problem> {
+/// Why a request goes no further.
+enum Refused {
+    Problem(Problem),
+    /// The route takes these methods.
+    NoMethod {
+        allow: String,
+    },
+}
+
+impl From<Problem> for Refused {
+    fn from(problem: Problem) -> Self {
+        Self::Problem(problem)
+    }
+}
+
+fn admit(app: &App, entry: Entry, request: &Request) -> Result<Admitted, Refused> {
     let principal = match &app.auth {
         None => {
-            check_names(request.uri(), request.headers())?;
+            check_names(request.method(), request.uri(), request.headers(), &app.encryption)?;
             Some(app.local.clone())
         }
         Some(auth) => match token(request.headers()) {
@@ -73,14 +96,24 @@ fn admit(app: &App, rule: Option<&Rule>, request: &Request) -> Result<Admitted, 
             Some(token) => auth.authenticate(token?),
         },
     };
-    // An address or method that doesn't exist is told to anybody: the router answers 404 or 405.
-    let Some(rule) = rule else { return Ok(Admitted { principal: app.anonymous.clone(), _place: None }) };
-    let Some(permission) = rule.needs(request.method()) else {
-        return Ok(Admitted { principal: app.anonymous.clone(), _place: None });
+    let permission = match entry {
+        Entry::Needs(permission) => permission,
+        // An address or method that doesn't exist is told to anybody.
+        Entry::NoRoute => return Ok(Admitted { principal: app.anonymous.clone(), _place: None }),
+        Entry::NoMethod { allow } => return Err(Refused::NoMethod { allow }),
+        Entry::Closed => {
+            let route = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
+            let cause = format!("{} {route} says nothing about who may call it, so nobody may", request.method());
+            return Err(Problem::internal(cause).into());
+        }
     };
     if permission == Permission::Public {
         return Ok(Admitted { principal: principal.unwrap_or_else(|| app.anonymous.clone()), _place: None });
     }
+    Ok(permitted(app, principal, permission)?)
+}
+
+fn permitted(app: &App, principal: Option<Arc<Principal>>, permission: Permission) -> Result<Admitted, Problem> {
     let principal = principal.ok_or_else(|| {
         Problem::new("AUTH.REQUIRED", "a valid token is needed: send `authorization: Bearer <token>`")
     })?;
@@ -98,21 +131,39 @@ fn admit(app: &App, rule: Option<&Rule>, request: &Request) -> Result<Admitted, 
     if permission == Permission::Metrics {
         return Ok(Admitted { principal, _place: None });
     }
-    Ok(Admitted { principal, _place: Some(place(app)?) })
+    let place = place(app, &principal)?;
+    Ok(Admitted { principal, _place: Some(place) })
 }
 
 /// A place among the requests at work. Public routes that ask the service take one themselves.
-pub(crate) fn place(app: &App) -> Result<OwnedSemaphorePermit, Problem> {
-    app.requests.clone().try_acquire_owned().map_err(|_| {
-        Problem::new(
-            "HTTP.OVERLOADED",
-            format!(
-                "{} requests are at work, as many as limits allow: try again after a moment",
-                app.limits.requests_max
+pub(crate) fn place(app: &App, caller: &Principal) -> Result<Place, Problem> {
+    let all = app.limits.requests_max;
+    app.requests.take(of_share(app, caller)).map_err(|full| {
+        let problem = match full {
+            Full::All => Problem::new(
+                "HTTP.OVERLOADED",
+                format!("{all} requests are at work, as many as limits allow: try again after a moment"),
             ),
-        )
-        .after(RETRY_AFTER_BUSY)
+            Full::Share { share } => Problem::new(
+                "HTTP.SHARE",
+                format!(
+                    "{share} requests of {:?} are at work, its share of {all}: wait for some of them, or send fewer at once",
+                    caller.name
+                ),
+            ),
+        };
+        problem.after(RETRY_AFTER_BUSY)
     })
+}
+
+/// A place among those who wait in a request; none = too many do, so this one is answered at once.
+pub(crate) fn waiting(app: &App, caller: &Principal) -> Option<Place> {
+    app.waiters.take(of_share(app, caller)).ok()
+}
+
+/// Whose share counts. Without tokens all are the same caller, so nobody has one.
+fn of_share<'a>(app: &App, caller: &'a Principal) -> Option<&'a str> {
+    app.auth.is_some().then_some(caller.name.as_str())
 }
 
 /// The bearer token; an error when there is something else or more than one.
@@ -140,11 +191,23 @@ fn request_id(headers: &HeaderMap) -> HeaderValue {
     given.cloned().unwrap_or_else(made)
 }
 
+/// The answer to a request on a connection for which there is no place.
+pub(crate) fn turned_away<B>(why: Problem, request: &http::Request<B>) -> Response {
+    let id = request_id(request.headers());
+    let headers = HeaderMap::from_iter([(header::CONNECTION, HeaderValue::from_static("close"))]);
+    let mut response = why.render(request.uri().path(), id.to_str().unwrap_or("-"), headers);
+    if request.version() > http::Version::HTTP_11 {
+        // HTTP/2 knows no such header: the connection says it itself.
+        response.headers_mut().remove(header::CONNECTION);
+    }
+    with_common(response, &id)
+}
+
 /// Writes problems out, gives every answer its headers, logs what went wrong on our side.
 fn finish(response: Response, id: &HeaderValue, path: &str, template: &str) -> Response {
     let status = response.status();
     let id_text = id.to_str().unwrap_or("-");
-    let mut response = if status.is_client_error() || status.is_server_error() {
+    let response = if status.is_client_error() || status.is_server_error() {
         let problem = match response.extensions().get::<Problem>() {
             Some(problem) => Some(problem.clone()),
             None if is_json(response.headers()) => None,
@@ -171,6 +234,11 @@ fn finish(response: Response, id: &HeaderValue, path: &str, template: &str) -> R
     } else {
         response
     };
+    with_common(response, id)
+}
+
+/// With the headers that every answer has.
+fn with_common(mut response: Response, id: &HeaderValue) -> Response {
     let headers = response.headers_mut();
     headers.insert(REQUEST_ID, id.clone());
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use thiserror::Error;
 
@@ -17,6 +18,29 @@ pub enum ServerError {
     Listen {
         /// As configured.
         address: SocketAddr,
+    },
+    /// Listening where others reach it, in clear text.
+    #[error(
+        "listening on {address} in clear text would let others on the network read tokens and messages: give [server.tls] \
+         cert and key, or set server.behind_tls_proxy = true if a proxy in front speaks TLS and nobody else reaches this \
+         address, or listen on loopback (127.0.0.1:{port} or [::1]:{port})",
+        port = address.port()
+    )]
+    ClearText {
+        /// As configured.
+        address: SocketAddr,
+    },
+    /// The certificate or its key can't be used.
+    #[error("{setting} = {file:?} can't be used: {cause}; {fix}")]
+    Tls {
+        /// Which of the two files.
+        setting: &'static str,
+        /// Its path.
+        file: PathBuf,
+        /// What is wrong with it. Never quotes a key.
+        cause: String,
+        /// What to do.
+        fix: &'static str,
     },
     /// The address can't be bound.
     #[error(
@@ -57,6 +81,8 @@ impl ServerError {
     pub fn code(&self) -> &'static str {
         match self {
             Self::Listen { .. } => "CONFIG.LISTEN",
+            Self::ClearText { .. } => "CONFIG.CLEAR_TEXT",
+            Self::Tls { .. } => "CONFIG.TLS",
             Self::Bind { .. } => "CONFIG.BIND",
             Self::Token { .. } => "CONFIG.TOKEN",
             Self::ApprovalKey { .. } => "CONFIG.SECRET",

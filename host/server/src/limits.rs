@@ -8,8 +8,14 @@ pub const BULK_BODY_BYTES_MAX: usize = 64 * 1024 * 1024;
 pub const BODY_BYTES_MAX: usize = 1024 * 1024;
 /// Largest body of what starts a saga or hands it data: inputs and outputs, whose own bound is configured. Bytes.
 pub const SAGA_BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// One in so many requests at work may wait until a saga is at rest; past it such requests are answered at once.
+/// One in so many requests at work may wait until a saga is at rest or a message can be claimed; past it such requests are
+/// answered at once.
 pub const WAITERS_SHARE: usize = 4;
+/// No caller has more than one in so many of the requests at work, nor of those that wait, so that one token can't keep out
+/// all the others.
+pub const CALLER_SHARE: usize = 2;
+/// A body goes on within this time, or the request is refused: it holds a place meanwhile.
+pub const BODY_STALL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest time that a caller waits in one request until a saga is at rest.
 pub const SAGA_WAIT_MAX: Duration = Duration::from_secs(20);
 /// Largest component handed over: what the plugin host takes. Bytes.
@@ -63,6 +69,16 @@ pub const REQUEST_ID_BYTES_MAX: usize = 128;
 pub const TENANT_LABELS_MAX: usize = 100;
 /// `/readyz` and `/metrics` wait this long for the service's answer: probes commonly give up after a second or two.
 pub const PROBE_TIMEOUT: Duration = Duration::from_millis(900);
+/// What `/readyz` found is told again for so long, so that many who ask cost no more than one.
+pub const READINESS_KEPT: Duration = Duration::from_millis(250);
+/// Refused callers that are logged a minute, and connections that find no place; the others are counted.
+pub const REFUSALS_LOGGED_MAX: u32 = 60;
+/// Connections past the bounds that are told so at the same time; further ones are closed without a word.
+pub const SHEDDING_MAX: usize = 64;
+/// Time for each of them to ask and to be told.
+pub const SHEDDING_TIMEOUT: Duration = Duration::from_secs(5);
+/// An idle connection that was asked to go is cut after this.
+pub const GOODBYE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often histograms are drained into their buckets when nobody scrapes, so that memory stays flat.
 pub const METRICS_UPKEEP: Duration = Duration::from_secs(5);
 /// Pause after a failed `accept` (no file descriptors left), so that it doesn't spin.
@@ -79,16 +95,22 @@ pub struct Limits {
     pub requests_max: usize,
     /// Bytes of large bodies held at once; further ones are answered 429.
     pub bodies_bytes_max: usize,
-    /// Open connections; further ones wait in the listener's backlog.
+    /// Open connections; further ones are told 503 and closed.
     pub connections_max: usize,
+    /// Open connections of one peer (an IPv4 address, an IPv6 network of 64 bits); further ones are told 429 and closed.
+    pub connections_per_peer: usize,
     /// A request, its body included, is answered within this time.
     pub request_timeout: Duration,
-    /// The first request of a connection has to be there within this time: who only connects is cut.
+    /// The first request of a connection has to be there within this time, and TLS within as much before it: who only
+    /// connects is cut.
     pub first_request_timeout: Duration,
-    /// An HTTP/1 connection waits this long for the whole head of its next request, idle time included. Longer than
-    /// the pools of common proxies keep connections (60 s), so that the client closes first and no request falls into
-    /// the gap; short enough that slow senders of heads, bounded by `connections_max`, go away.
+    /// An HTTP/1 connection waits this long for the whole head of its next request, idle time included; an HTTP/2 connection
+    /// is asked to go after as long without a stream. Longer than the pools of common proxies keep connections (60 s), so that
+    /// the client closes first and no request falls into the gap; short enough that slow senders of heads, bounded by
+    /// `connections_max`, go away.
     pub idle_timeout: Duration,
+    /// A connection whose peer takes nothing of an answer for this long is cut; it is noticed within a quarter of it.
+    pub write_timeout: Duration,
     /// Most headers of a request.
     pub headers_max: usize,
     /// Bytes of a request's head.
@@ -103,9 +125,11 @@ impl Default for Limits {
             requests_max: 1_024,
             bodies_bytes_max: 256 * 1024 * 1024,
             connections_max: 4_096,
+            connections_per_peer: 1_024,
             request_timeout: Duration::from_secs(60),
             first_request_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(75),
+            write_timeout: Duration::from_secs(60),
             headers_max: 100,
             header_bytes_max: 32 * 1024,
             streams_max: 256,

@@ -39,6 +39,8 @@ pub const METRICS: &Table = &[
     ),
     ("waybill_http_connections", "Open connections."),
     ("waybill_http_connections_cut_total", "Connections closed by the host, by reason."),
+    ("waybill_http_connections_shed_total", "Connections that found no place, by bound: all or peer."),
+    ("waybill_http_refusals_total", "Callers that were refused (401, 403, 421), by code and route template."),
 ];
 
 /// Gauges that are counted when somebody scrapes.
@@ -168,6 +170,16 @@ pub(crate) fn connections(change: f64) {
 /// A connection closed by us.
 pub(crate) fn cut(reason: &'static str) {
     counter!("waybill_http_connections_cut_total", "reason" => reason).increment(1);
+}
+
+/// A connection that found no place.
+pub(crate) fn shed(bound: &'static str) {
+    counter!("waybill_http_connections_shed_total", "bound" => bound).increment(1);
+}
+
+/// A caller that was refused.
+pub(crate) fn refused(code: &'static str, template: &str) {
+    counter!("waybill_http_refusals_total", "code" => code, "route" => template.to_owned()).increment(1);
 }
 
 #[cfg(test)]

@@ -250,6 +250,7 @@ mod tests {
             ServiceError::Input(InputError::PayloadTooLarge { bytes: 2, bytes_max: 1 }),
             ServiceError::Input(InputError::FutureEvent { ahead: Duration::ZERO, ahead_max: Duration::ZERO }),
             ServiceError::IdTaken { tenant: text(), id: text() },
+            ServiceError::OtherStatements { tenant: text(), id: text() },
             ServiceError::NotFound { what: "message", id: text() },
             ServiceError::State { what: "message", id: text(), state: text(), fix: "" },
             ServiceError::Busy { what: "queue", count: 1, count_max: 1 },
@@ -264,9 +265,11 @@ mod tests {
             store(StoreError::Conflict(text())),
             store(StoreError::Statement(text())),
             store(StoreError::OwnTable { table: text() }),
+            store(StoreError::Shared),
             store(StoreError::NewerData(text())),
             store(StoreError::Corrupt(text())),
             store(StoreError::LeaseLost(text())),
+            store(StoreError::TooLarge),
             store(StoreError::Unavailable(text())),
         ];
         for error in errors {

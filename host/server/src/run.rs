@@ -1,29 +1,21 @@
-//! Connections: HTTP/1.1 and HTTP/2 in clear text, bounded in number, head and time, drained in good order.
+//! Listeners: connections are taken, bounded in number, by peer and in all, and drained in good order. What one connection
+//! does is in [`crate::connection`].
 
-use std::convert::Infallible;
-use std::pin::pin;
+use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
-use axum::response::Response;
-use http::Request;
-use hyper::body::Incoming;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
-use tower::ServiceExt;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
-use crate::limits::{ACCEPT_PAUSE, Limits};
+use crate::connection::Worker;
+use crate::limits::{ACCEPT_PAUSE, Limits, RETRY_AFTER_BUSY, SHEDDING_MAX};
 use crate::metrics;
-
-/// An HTTP/2 connection without any frame is pinged after this time, and cut when it doesn't answer.
-const H2_PING_INTERVAL: Duration = Duration::from_secs(30);
-/// Time for the answer to that ping.
-const H2_PING_TIMEOUT: Duration = Duration::from_secs(10);
+use crate::peers::{PeerPlace, Peers};
+use crate::problem::Problem;
+use crate::refusals::LogRate;
+use crate::tls::Tls;
 
 /// How a server ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +26,7 @@ pub struct Drained {
 
 /// How far the end has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
-enum Phase {
+pub(crate) enum Phase {
     Serving,
     /// Requests under way end, no new ones.
     Draining,
@@ -47,21 +39,17 @@ pub(crate) async fn serve(
     router: Router,
     listeners: Vec<TcpListener>,
     limits: &Limits,
+    tls: Option<Tls>,
     shutdown: impl Future<Output = ()>,
     on_drain: impl FnOnce(),
     drain: Duration,
 ) -> Drained {
     let (phase, phases) = watch::channel(Phase::Serving);
-    let places = Arc::new(Semaphore::new(limits.connections_max));
+    let worker = Worker::new(router, limits, tls, phases);
+    let door = Door::new(limits);
     let mut acceptors = Vec::with_capacity(listeners.len());
     for listener in listeners {
-        let worker = Worker {
-            router: router.clone(),
-            protocol: protocol(limits),
-            first_request_timeout: limits.first_request_timeout,
-            phases: phases.clone(),
-        };
-        acceptors.push(tokio::spawn(accept(listener, worker, places.clone())));
+        acceptors.push(tokio::spawn(accept(listener, worker.clone(), phase.subscribe(), door.clone())));
     }
     shutdown.await;
     on_drain();
@@ -69,6 +57,7 @@ pub(crate) async fn serve(
     for acceptor in acceptors {
         let _ = acceptor.await;
     }
+    let places = door.places;
     let every = u32::try_from(limits.connections_max).unwrap_or(u32::MAX);
     if tokio::time::timeout(drain, places.acquire_many(every)).await.is_ok() {
         return Drained { cut: 0 };
@@ -79,116 +68,101 @@ pub(crate) async fn serve(
     Drained { cut }
 }
 
-fn protocol(limits: &Limits) -> auto::Builder<TokioExecutor> {
-    let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder
-        .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(limits.idle_timeout)
-        .max_headers(limits.headers_max)
-        // hyper wants room for its read buffer too.
-        .max_buf_size(limits.header_bytes_max.max(8 * 1024));
-    builder
-        .http2()
-        .timer(TokioTimer::new())
-        .max_header_list_size(u32::try_from(limits.header_bytes_max).unwrap_or(u32::MAX))
-        .max_concurrent_streams(limits.streams_max)
-        .keep_alive_interval(H2_PING_INTERVAL)
-        .keep_alive_timeout(H2_PING_TIMEOUT);
-    builder
-}
-
+/// Who is let in.
 #[derive(Clone)]
-struct Worker {
-    router: Router,
-    protocol: auto::Builder<TokioExecutor>,
-    first_request_timeout: Duration,
-    phases: watch::Receiver<Phase>,
+struct Door {
+    places: Arc<Semaphore>,
+    places_max: usize,
+    peers: Arc<Peers>,
+    peer_max: usize,
+    /// Those who are being told that there is no place.
+    shedding: Arc<Semaphore>,
+    rate: Arc<LogRate>,
 }
 
-async fn accept(listener: TcpListener, worker: Worker, places: Arc<Semaphore>) {
-    let mut phases = worker.phases.clone();
+impl Door {
+    fn new(limits: &Limits) -> Self {
+        Self {
+            places: Arc::new(Semaphore::new(limits.connections_max)),
+            places_max: limits.connections_max,
+            peers: Peers::new(limits.connections_per_peer),
+            peer_max: limits.connections_per_peer,
+            shedding: Arc::new(Semaphore::new(SHEDDING_MAX)),
+            rate: Arc::default(),
+        }
+    }
+
+    /// A place for a connection, or why there is none.
+    fn enter(&self, peer: SocketAddr) -> Result<(OwnedSemaphorePermit, PeerPlace), Problem> {
+        let of_peer = self.peers.enter(peer.ip()).ok_or_else(|| {
+            metrics::shed("peer");
+            let text = format!(
+                "{} connections are open from your address, as many as one may have (server.max_connections_per_peer): \
+                 close some, or send more requests over each",
+                self.peer_max
+            );
+            Problem::new("HTTP.SHARE", text).after(RETRY_AFTER_BUSY)
+        })?;
+        let place = Arc::clone(&self.places).try_acquire_owned().map_err(|_| {
+            metrics::shed("all");
+            let text = format!(
+                "{} connections are open, as many as server.max_connections allows: try again after a moment",
+                self.places_max
+            );
+            Problem::new("HTTP.OVERLOADED", text).after(RETRY_AFTER_BUSY)
+        })?;
+        Ok((place, of_peer))
+    }
+}
+
+async fn accept(listener: TcpListener, worker: Worker, mut phases: watch::Receiver<Phase>, door: Door) {
     loop {
-        let next = async {
-            let place = places.clone().acquire_owned().await.ok()?;
-            loop {
-                match listener.accept().await {
-                    Ok((stream, _)) => return Some((stream, place)),
-                    Err(cause) => {
-                        tracing::warn!(%cause, "a connection can't be accepted");
-                        tokio::time::sleep(ACCEPT_PAUSE).await;
-                    }
-                }
-            }
-        };
         tokio::select! {
             () = reached(&mut phases, Phase::Draining) => return,
-            next = next => {
-                let Some((stream, place)) = next else { return };
-                let worker = worker.clone();
-                tokio::spawn(async move {
-                    metrics::connections(1.0);
-                    worker.connection(stream).await;
-                    metrics::connections(-1.0);
-                    drop(place);
-                });
+            (stream, peer) = next(&listener) => admit(stream, peer, worker.clone(), &door),
+        }
+    }
+}
+
+async fn next(listener: &TcpListener) -> (TcpStream, SocketAddr) {
+    loop {
+        match listener.accept().await {
+            Ok(accepted) => return accepted,
+            Err(cause) => {
+                tracing::warn!(%cause, "a connection can't be accepted");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
     }
 }
 
-async fn reached(phases: &mut watch::Receiver<Phase>, phase: Phase) {
+/// Serves a connection, or tells why not.
+fn admit(stream: TcpStream, peer: SocketAddr, worker: Worker, door: &Door) {
+    match door.enter(peer) {
+        Ok(places) => {
+            tokio::spawn(async move {
+                metrics::connections(1.0);
+                worker.connection(stream, peer).await;
+                metrics::connections(-1.0);
+                drop(places);
+            });
+        }
+        Err(why) => {
+            if let Some(left_out) = door.rate.turn() {
+                tracing::warn!(code = why.code.code, remote = %peer, left_out, "a connection found no place: {}", why.detail);
+            }
+            // Past this many nobody is told: the connection just closes.
+            let Ok(turn) = Arc::clone(&door.shedding).try_acquire_owned() else { return };
+            tokio::spawn(async move {
+                worker.shed(stream, why).await;
+                drop(turn);
+            });
+        }
+    }
+}
+
+/// Waits until the end has come that far.
+pub(crate) async fn reached(phases: &mut watch::Receiver<Phase>, phase: Phase) {
     // The sender outlives every receiver that matters; if it is gone, the end has come as well.
     let _ = phases.wait_for(|now| *now >= phase).await;
-}
-
-impl Worker {
-    async fn connection(self, stream: TcpStream) {
-        if let Err(cause) = stream.set_nodelay(true) {
-            tracing::debug!(%cause, "a connection was gone at once");
-            return;
-        }
-        let asked = Arc::new(AtomicBool::new(false));
-        let service = {
-            let asked = asked.clone();
-            let router = self.router;
-            service_fn(move |request: Request<Incoming>| {
-                asked.store(true, Ordering::Relaxed);
-                let router = router.clone();
-                async move {
-                    Ok::<Response, Infallible>(router.oneshot(request).await.unwrap_or_else(|never| match never {}))
-                }
-            })
-        };
-        let mut connection = pin!(self.protocol.serve_connection(TokioIo::new(stream), service));
-        let mut first_request = pin!(tokio::time::sleep(self.first_request_timeout));
-        let mut waiting_for_first = true;
-        let mut draining = false;
-        let (mut drain, mut close) = (self.phases.clone(), self.phases);
-        loop {
-            tokio::select! {
-                ended = connection.as_mut() => {
-                    if let Err(cause) = ended {
-                        tracing::debug!(%cause, "a connection ended early");
-                    }
-                    return;
-                }
-                () = first_request.as_mut(), if waiting_for_first => {
-                    if !asked.load(Ordering::Relaxed) {
-                        metrics::cut("no_request");
-                        return;
-                    }
-                    waiting_for_first = false;
-                }
-                () = reached(&mut drain, Phase::Draining), if !draining => {
-                    draining = true;
-                    connection.as_mut().graceful_shutdown();
-                }
-                () = reached(&mut close, Phase::Closing), if draining => {
-                    metrics::cut("drain_deadline");
-                    return;
-                }
-            }
-        }
-    }
 }

@@ -19,7 +19,7 @@ pub(crate) async fn render(app: &Inner) -> String {
             app.service.stats(None),
             app.service.blocked(None),
             app.service.transports(),
-            app.service.ready()
+            app.readiness.checks(app.service.as_ref())
         );
         let ready = checks.iter().all(|check| check.status != "fail");
         Some((stats.ok()?, blocked.ok()?, transports, ready))

@@ -25,8 +25,12 @@ use crate::error::ServerError;
 use crate::limits::{Limits, METRICS_UPKEEP, WAITERS_SHARE};
 use crate::listen::check_listen;
 use crate::metrics::MetricsHandle;
+use crate::places::Places;
+use crate::readiness::Readiness;
+use crate::refusals::Refusals;
 use crate::routes;
 pub use crate::run::Drained;
+use crate::tls::Encryption;
 
 /// What a server is made of.
 pub struct Parts {
@@ -44,6 +48,8 @@ pub struct Parts {
     pub plugins: Option<Arc<dyn PluginService>>,
     /// Who may call; none = loopback only, no tokens.
     pub auth: Option<Arc<dyn Authenticator>>,
+    /// What keeps tokens and messages from being read on their way.
+    pub encryption: Encryption,
     /// Bounds.
     pub limits: Limits,
     /// From [`crate::metrics::install`]; none = `/metrics` shows the outbox's depths only.
@@ -61,11 +67,18 @@ pub struct Server {
 impl Server {
     /// Puts it together. Nothing listens yet.
     pub fn new(parts: Parts) -> Self {
+        Self::with_routes(parts, Router::new())
+    }
+
+    /// With further routes behind the same edge. Nothing documents them, so it keeps each of them closed: this is for the
+    /// test that it does.
+    #[doc(hidden)]
+    pub fn with_routes(parts: Parts, further: Router) -> Self {
         let (routes, api) = routes::all().split_for_parts();
         let nobody = Principal { name: "anonymous".to_owned(), tenants: Tenants::Only(Vec::new()), roles: Vec::new() };
         let app: App = Arc::new(Inner {
-            waiters: Semaphore::new((parts.limits.requests_max / WAITERS_SHARE).clamp(1, Semaphore::MAX_PERMITS)),
-            requests: Arc::new(Semaphore::new(parts.limits.requests_max.min(Semaphore::MAX_PERMITS))),
+            waiters: Places::new(parts.limits.requests_max / WAITERS_SHARE),
+            requests: Places::new(parts.limits.requests_max),
             bodies: Arc::new(Semaphore::new((parts.limits.bodies_bytes_max / 1024).min(Semaphore::MAX_PERMITS))),
             rules: Rules::of(&api),
             openapi: Bytes::from(serde_json::to_vec(&api).unwrap_or_default()),
@@ -76,14 +89,18 @@ impl Server {
             configuration: parts.configuration,
             plugins: parts.plugins,
             auth: parts.auth,
+            encryption: parts.encryption,
             limits: parts.limits,
             metrics: parts.metrics,
             version: parts.version,
+            readiness: Readiness::default(),
+            refusals: Refusals::default(),
             draining: AtomicBool::new(false),
             local: Arc::new(Principal::local()),
             anonymous: Arc::new(nobody),
         });
         let router = routes
+            .merge(further.with_state::<App>(()))
             .fallback(|| async { StatusCode::NOT_FOUND })
             .layer(CatchPanicLayer::custom(edge::panicked))
             .layer(from_fn_with_state(app.clone(), edge::edge))
@@ -97,7 +114,8 @@ impl Server {
     }
 
     /// Serves the listeners until `shutdown` ends; then takes no more connections, lets requests under way end for at
-    /// most `drain`, and cuts the rest. Refuses listeners beyond loopback while no authentication is configured.
+    /// most `drain`, and cuts the rest. Refuses listeners beyond loopback while no authentication is configured, or nothing
+    /// encrypts what is said.
     pub async fn run(
         self,
         listeners: Vec<TcpListener>,
@@ -107,7 +125,7 @@ impl Server {
         for listener in &listeners {
             let address =
                 listener.local_addr().map_err(|cause| ServerError::Bind { address: "(unknown)".to_owned(), cause })?;
-            check_listen(address, self.app.auth.is_some())?;
+            check_listen(address, self.app.auth.is_some(), &self.app.encryption)?;
         }
         let upkeep = self.app.metrics.clone().map(|metrics| {
             tokio::spawn(async move {
@@ -120,7 +138,11 @@ impl Server {
         });
         let app = self.app.clone();
         let on_drain = move || app.draining.store(true, Ordering::Release);
-        let drained = crate::run::serve(self.router, listeners, &self.app.limits, shutdown, on_drain, drain).await;
+        let tls = match &self.app.encryption {
+            Encryption::Tls(tls) => Some(tls.clone()),
+            Encryption::None | Encryption::Proxy => None,
+        };
+        let drained = crate::run::serve(self.router, listeners, &self.app.limits, tls, shutdown, on_drain, drain).await;
         if let Some(upkeep) = upkeep {
             upkeep.abort();
         }
@@ -129,8 +151,12 @@ impl Server {
 }
 
 /// Binds an address that [`check_listen`] allows.
-pub async fn bind(address: std::net::SocketAddr, auth_configured: bool) -> Result<TcpListener, ServerError> {
-    check_listen(address, auth_configured)?;
+pub async fn bind(
+    address: std::net::SocketAddr,
+    auth_configured: bool,
+    encryption: &Encryption,
+) -> Result<TcpListener, ServerError> {
+    check_listen(address, auth_configured, encryption)?;
     TcpListener::bind(address).await.map_err(|cause| ServerError::Bind { address: address.to_string(), cause })
 }
 

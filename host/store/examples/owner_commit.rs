@@ -22,7 +22,7 @@ fn segment(first: Seq, count: u16) -> Segment {
     let entries = (0..count).map(|index| {
         let mut message = message(&format!("01J0000000000000000000{index:04}"));
         message.payload = Payload::Inline(Bytes::from(vec![b'x'; 300]));
-        Entry { index, message: Arc::new(message), suspect: 0, solo_crashes: 0 }
+        Entry { index, message: Arc::new(message) }
     });
     Segment { first, tenant: samples::tenant("acme"), entries: entries.collect() }
 }

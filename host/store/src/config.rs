@@ -39,7 +39,7 @@ pub struct StoreConfig {
     pub memtable_bytes: u64,
     /// Read cache of an embedded store, in bytes.
     pub block_cache_bytes: u64,
-    /// Shards; none = 1 embedded, 16 on a server.
+    /// Shards; has to be what the store was made with. None = that; of a new store 1 embedded, 16 on a server.
     pub shards: Option<u16>,
     /// `outbox.max_payload_bytes`, for `fn::waybill::enqueue`.
     pub payload_bytes_max: usize,
@@ -132,6 +132,17 @@ pub enum OpenError {
         /// Most.
         max: u64,
     },
+    /// Another number of shards than the store was made with.
+    #[error(
+        "outbox.shards is {configured}, and this store was made with {kept}: set outbox.shards = {kept} or leave it out. Another \
+         number needs a new store: let this one deliver everything first, then start on an empty one"
+    )]
+    Shards {
+        /// As at the first start.
+        kept: u16,
+        /// As configured now.
+        configured: u16,
+    },
     /// The directory can't be made or written.
     #[error("the data directory {dir:?} can't be used: {cause}")]
     Directory {
@@ -153,6 +164,33 @@ pub enum OpenError {
         /// Beginning of a record behind it.
         next: u64,
     },
+    /// What is in the write-ahead log isn't of the format that this version knows.
+    #[error(
+        "the write-ahead log {path:?} has something of another format at byte {at}: open it with the version that wrote it, or put back a \
+         copy of the data directory"
+    )]
+    LogFormat {
+        /// File.
+        path: PathBuf,
+        /// Where.
+        at: u64,
+    },
+    /// The end of the write-ahead log can't be read, and is more than a crash leaves unfinished.
+    #[error(
+        "the write-ahead log {path:?} can't be read from byte {whole} on, and {bytes} bytes are more than the {record_max} that a crash \
+         can leave unfinished: put back a copy of the data directory, or cut the log off at byte {whole} and so lose what was committed \
+         behind it"
+    )]
+    LogTail {
+        /// File.
+        path: PathBuf,
+        /// End of the last record that can be read.
+        whole: u64,
+        /// Behind it.
+        bytes: u64,
+        /// The largest record that there may be.
+        record_max: u64,
+    },
     /// The store itself refused.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -164,8 +202,9 @@ impl OpenError {
         match self {
             Self::Locked { .. } => "STORAGE.LOCKED",
             Self::Url { .. } | Self::Bound { .. } => "CONFIG.STORE",
+            Self::Shards { .. } => "CONFIG.SHARDS",
             Self::Directory { .. } => "STORAGE.DIRECTORY",
-            Self::Log { .. } => "STORAGE.CORRUPT",
+            Self::Log { .. } | Self::LogFormat { .. } | Self::LogTail { .. } => "STORAGE.CORRUPT",
             Self::Store(error) => error.code(),
         }
     }

@@ -8,9 +8,11 @@ use waybill_core::ids::Tenant;
 use waybill_core::port::dedup::{DedupAsk, DedupEnd, DedupKey, DedupStore, FirstDelivery, Reservation};
 use waybill_core::port::store::StoreError;
 use waybill_core::time::UnixMillis;
-use waybill_surreal::{Bound, Object, RecordIdKey, Transaction, Value, from_json, key, object, text, text_of, to_json};
+use waybill_surreal::{Object, RecordIdKey, Row, Transaction, Value, from_json, key, object, text, text_of, to_json};
 
 use crate::fault::store_error;
+use crate::fronts::{PurgeFronts, Reached};
+use crate::quarantine::put;
 use crate::rows::lacks;
 use crate::store::{SurrealStore, finish};
 use crate::tables::{DEDUP, DEDUP_DUE, number, part, part_text, unsigned};
@@ -36,8 +38,13 @@ fn due_key(of: &DedupKey, until: UnixMillis) -> RecordIdKey {
     key([number(until.0), text(of.tenant.as_str()), text(&of.transport), text(&of.target), text(&of.sha256)])
 }
 
+/// The entry in a row.
+pub(crate) fn entry_in(row: &Row) -> Result<(), StoreError> {
+    Entry::of(&row.key, &row.fields).map(|_| ())
+}
+
 /// The key in a row of [`DEDUP_DUE`], with its instant.
-fn due(row: &RecordIdKey) -> Option<(UnixMillis, DedupKey)> {
+pub(crate) fn due(row: &RecordIdKey) -> Option<(UnixMillis, DedupKey)> {
     let key = DedupKey {
         tenant: Tenant::new(part_text(row, 1)?).ok()?,
         transport: part_text(row, 2)?.to_owned(),
@@ -80,11 +87,13 @@ struct Entries<'a> {
     transaction: &'a dyn Transaction,
     now: UnixMillis,
     seen: BTreeMap<DedupKey, (Option<Entry>, Option<Entry>)>,
+    /// Rows that can't be read, with why. What they knew is lost: a payload may be delivered twice, which is better than never.
+    spoilt: Vec<(RecordIdKey, Object, String)>,
 }
 
 impl<'a> Entries<'a> {
     fn new(transaction: &'a dyn Transaction, now: UnixMillis) -> Self {
-        Self { transaction, now, seen: BTreeMap::new() }
+        Self { transaction, now, seen: BTreeMap::new(), spoilt: Vec::new() }
     }
 
     /// The entry as it stands, if its window isn't over.
@@ -92,7 +101,15 @@ impl<'a> Entries<'a> {
         if !self.seen.contains_key(of) {
             let at = entry_key(of);
             let found = self.transaction.get(DEDUP, at.clone()).await.map_err(store_error)?;
-            let entry = found.map(|fields| Entry::of(&at, &fields)).transpose()?;
+            let entry = match found.map(|fields| Entry::of(&at, &fields).map_err(|error| (error, fields))) {
+                Some(Err((StoreError::Corrupt(reason), fields))) => {
+                    self.spoilt.push((at, fields, reason));
+                    None
+                }
+                Some(Err((error, _))) => return Err(error),
+                Some(Ok(entry)) => Some(entry),
+                None => None,
+            };
             self.seen.insert(of.clone(), (entry.clone(), entry));
         }
         Ok(self.seen.get(of).and_then(|(_, entry)| entry.clone()).filter(|entry| entry.until > self.now))
@@ -105,6 +122,9 @@ impl<'a> Entries<'a> {
     }
 
     async fn write(self) -> Result<(), StoreError> {
+        for (at, fields, reason) in self.spoilt {
+            put(self.transaction, DEDUP, &at, fields, None, &reason).await?;
+        }
         for (of, (before, after)) in self.seen {
             if before == after {
                 continue;
@@ -175,23 +195,39 @@ async fn try_conclude(transaction: &dyn Transaction, ends: &[DedupEnd], now: Uni
     entries.write().await
 }
 
-async fn try_purge(transaction: &dyn Transaction, now: UnixMillis, limit: usize) -> Result<usize, StoreError> {
-    let from = Bound::Included(key([number(0)]));
-    let until = Bound::Excluded(key([number(now.0.saturating_add(1))]));
-    let rows = transaction.scan(DEDUP_DUE, from, until, limit).await.map_err(store_error)?;
+async fn try_purge(
+    fronts: &PurgeFronts,
+    transaction: &dyn Transaction,
+    now: UnixMillis,
+    limit: usize,
+) -> Result<(usize, Reached), StoreError> {
+    let rows = fronts.scan(transaction, DEDUP_DUE, now, limit).await?;
+    let (mut over, mut spoilt) = (Vec::new(), Vec::new());
     for row in &rows {
-        // An entry that began anew has a row of its own by then.
-        if let Some((end, of)) = due(&row.key) {
-            let at = entry_key(&of);
-            let found = transaction.get(DEDUP, at.clone()).await.map_err(store_error)?;
-            let entry = found.map(|fields| Entry::of(&at, &fields)).transpose()?;
-            if entry.is_some_and(|entry| entry.until <= end) {
-                transaction.delete(DEDUP, at).await.map_err(store_error)?;
+        let Some((end, of)) = due(&row.key) else {
+            spoilt.push((DEDUP_DUE, row.key.clone(), row.fields.clone(), lacks(DEDUP_DUE, &row.key, "id")));
+            continue;
+        };
+        let at = entry_key(&of);
+        if let Some(fields) = transaction.get(DEDUP, at.clone()).await.map_err(store_error)? {
+            match Entry::of(&at, &fields) {
+                Ok(entry) if entry.until <= end => over.push(at),
+                // It began anew and has a row of its own by then.
+                Ok(_) => {}
+                Err(error) => spoilt.push((DEDUP, at, fields, error)),
             }
         }
+    }
+    for row in &rows {
         transaction.delete(DEDUP_DUE, row.key.clone()).await.map_err(store_error)?;
     }
-    Ok(rows.len())
+    for at in over {
+        transaction.delete(DEDUP, at).await.map_err(store_error)?;
+    }
+    for (table, at, fields, error) in spoilt {
+        put(transaction, table, &at, fields, None, &error.to_string()).await?;
+    }
+    Ok((rows.len(), Reached::of(&rows)))
 }
 
 #[async_trait]
@@ -232,7 +268,9 @@ impl DedupStore for SurrealStore {
 
     async fn purge_dedup(&self, now: UnixMillis, limit: usize) -> Result<usize, StoreError> {
         let transaction = self.begin(true).await?;
-        let worked = try_purge(transaction.as_ref(), now, limit).await;
-        finish(transaction, worked).await
+        let worked = try_purge(self.purge_fronts(), transaction.as_ref(), now, limit).await;
+        let (count, reached) = finish(transaction, worked).await?;
+        self.purge_fronts().reached(DEDUP_DUE, reached);
+        Ok(count)
     }
 }

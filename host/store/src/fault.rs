@@ -11,7 +11,10 @@ pub fn store_error(fault: Fault) -> StoreError {
         Fault::DiskFull(text) => StoreError::DiskFull(text),
         Fault::Unavailable(text) | Fault::Unknown(text) => StoreError::Unavailable(text),
         Fault::Corrupt(text) => StoreError::Corrupt(text),
+        Fault::TooLarge => StoreError::TooLarge,
         Fault::Statement(text) => StoreError::Statement(text),
+        Fault::Closed(table) => StoreError::OwnTable { table },
+        Fault::Shared => StoreError::Shared,
         Fault::Other(text) => StoreError::Other(text),
     }
 }

@@ -7,9 +7,10 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use waybill_core::port::kv::{KV_KEY_BYTES_MAX, KvEntry, KvError, KvExpectation, KvQuota, KvStore};
 use waybill_core::port::store::StoreError;
-use waybill_surreal::{Bound, Object, RecordIdKey, Transaction, array, bytes_of, key, object, text};
+use waybill_surreal::{Bound, Object, RecordIdKey, Row, Transaction, array, bytes_of, key, object, text};
 
 use crate::fault::store_error;
+use crate::quarantine::{Spoilt, put, refuse_held};
 use crate::rows::lacks;
 use crate::store::{SurrealStore, finish};
 use crate::tables::{KV, KV_SCOPE, number, part_text, unsigned};
@@ -63,7 +64,51 @@ impl Scope {
     }
 }
 
+/// The value of an entry, and its revision.
+fn entry_of(at: &RecordIdKey, fields: &Object) -> Result<(Bytes, u64), StoreError> {
+    refuse_held(KV, at, fields)?;
+    let revision = unsigned(fields.get("revision")).ok_or_else(|| lacks(KV, at, "revision"))?;
+    Ok((bytes_of(fields.get("value")).ok_or_else(|| lacks(KV, at, "value"))?, revision))
+}
+
+/// The entry in a row.
+pub(crate) fn entry_in(row: &Row) -> Result<(), StoreError> {
+    entry_of(&row.key, &row.fields).map(|_| ())
+}
+
+/// What a scope holds, in its row.
+pub(crate) fn scope_in(row: &Row) -> Result<(), StoreError> {
+    Scope::of(&row.fields).map(|_| ()).ok_or_else(|| lacks(KV_SCOPE, &row.key, "entries"))
+}
+
+/// Counts what a scope holds, when the row that says it can't be read. Its revisions go on behind the highest there is.
+async fn counted(transaction: &dyn Transaction, scope: &str) -> Result<Scope, StoreError> {
+    let mut from = Bound::Included(key([text(scope)]));
+    let until = Bound::Excluded(key([text(scope), array([])]));
+    let mut counted = Scope::default();
+    loop {
+        let rows = transaction.scan(KV, from, until.clone(), PAGE).await.map_err(store_error)?;
+        let Some(last) = rows.last() else { return Ok(counted) };
+        from = Bound::Excluded(last.key.clone());
+        for row in &rows {
+            if let (Some(name), Ok((value, revision))) = (part_text(&row.key, 1), entry_of(&row.key, &row.fields)) {
+                counted.entries += 1;
+                counted.bytes += (name.len() + value.len()) as u64;
+                counted.revision = counted.revision.max(revision);
+            }
+        }
+    }
+}
+
 impl SurrealStore {
+    /// Moves what a call met that can't be read.
+    async fn moved_away<T>(&self, read: Result<T, StoreError>, at: &RecordIdKey) -> Result<T, StoreError> {
+        let mut spoilt = Spoilt::default();
+        let read = spoilt.told(KV, at, read);
+        self.set_aside(spoilt).await;
+        read
+    }
+
     async fn change(
         &self,
         scope: &str,
@@ -86,7 +131,9 @@ impl SurrealStore {
             match done {
                 Ok(revision) => return Ok(revision),
                 Err(StoreError::Conflict(_)) if tries < TRIES_MAX => tries += 1,
-                Err(error) => return Err(unavailable(error)),
+                Err(error) => {
+                    return self.moved_away::<String>(Err(error), &entry_key(scope, name)).await.map_err(unavailable);
+                }
             }
         }
     }
@@ -102,11 +149,15 @@ async fn try_change(
     let at = entry_key(scope, name);
     let scope_at = RecordIdKey::String(scope.into());
     let found = transaction.get(KV, at.clone()).await.map_err(store_error)?;
-    let held = match transaction.get(KV_SCOPE, scope_at.clone()).await.map_err(store_error)? {
-        Some(fields) => Scope::of(&fields).ok_or_else(|| lacks(KV_SCOPE, &scope_at, "entries"))?,
-        None => Scope::default(),
+    let (held, unread) = match transaction.get(KV_SCOPE, scope_at.clone()).await.map_err(store_error)? {
+        Some(fields) => match Scope::of(&fields) {
+            Some(held) => (held, None),
+            None => (counted(transaction, scope).await?, Some(fields)),
+        },
+        None => (Scope::default(), None),
     };
-    let revision = found.as_ref().and_then(|fields| unsigned(fields.get("revision")));
+    let found = found.map(|fields| entry_of(&at, &fields)).transpose()?;
+    let revision = found.as_ref().map(|(_, revision)| *revision);
     let holds = match expect {
         KvExpectation::Anything => true,
         KvExpectation::Absent => found.is_none(),
@@ -115,8 +166,7 @@ async fn try_change(
     if !holds {
         return Err(Failed::Kv(KvError::Conflict));
     }
-    let old =
-        found.as_ref().and_then(|fields| bytes_of(fields.get("value"))).map(|value| (name.len() + value.len()) as u64);
+    let old = found.as_ref().map(|(value, _)| (name.len() + value.len()) as u64);
     let mut next = Scope {
         entries: held.entries - u64::from(old.is_some()).min(held.entries),
         bytes: held.bytes.saturating_sub(old.unwrap_or(0)),
@@ -142,6 +192,10 @@ async fn try_change(
             transaction.put(KV, at, fields).await.map_err(store_error)?;
         }
     }
+    if let Some(fields) = unread {
+        let reason = lacks(KV_SCOPE, &scope_at, "entries").to_string();
+        put(transaction, KV_SCOPE, &scope_at, fields, None, &reason).await.map_err(Failed::Store)?;
+    }
     transaction.put(KV_SCOPE, scope_at, next.fields()).await.map_err(store_error)?;
     Ok(next.revision.to_string())
 }
@@ -150,12 +204,11 @@ async fn try_change(
 impl KvStore for SurrealStore {
     async fn get(&self, scope: &str, key: &str) -> Result<Option<KvEntry>, KvError> {
         let transaction = self.begin(false).await.map_err(unavailable)?;
-        let found =
-            transaction.get(KV, entry_key(scope, key)).await.map_err(|fault| unavailable(store_error(fault)))?;
-        Ok(found.and_then(|fields| {
-            let revision = unsigned(fields.get("revision"))?.to_string();
-            Some(KvEntry { value: bytes_of(fields.get("value"))?, revision })
-        }))
+        let at = entry_key(scope, key);
+        let found = transaction.get(KV, at.clone()).await.map_err(|fault| unavailable(store_error(fault)))?;
+        let found = found.map(|fields| entry_of(&at, &fields)).transpose();
+        let found = self.moved_away(found, &at).await.map_err(unavailable)?;
+        Ok(found.map(|(value, revision)| KvEntry { value, revision: revision.to_string() }))
     }
 
     async fn put(

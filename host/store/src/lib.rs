@@ -4,11 +4,13 @@
 //! |---|---|
 //! | [`codec`] | encoding of segments, history and rows |
 //! | `schema` | migrations |
+//! | `shards` | how many shards the store was made with |
 //! | `owner` | the commit of a shard's owner, and what an owner reads |
 //! | `saga` | sagas: commit, takeover, lists, expiry, dead letters, definitions |
 //! | `transact` | callers' transactions, operations, audit |
 //! | `guard` | which statements a caller may run |
 //! | `query` | reads for people |
+//! | `quarantine` | rows that can't be read |
 //! | `idempotency` | idempotency keys |
 //! | `kv` | state of plugins |
 //! | `wal` | mends the log of the embedded database after a crash |
@@ -20,15 +22,19 @@ pub mod codec;
 mod config;
 mod dedup;
 mod fault;
+mod fronts;
 mod guard;
 mod idempotency;
 mod kv;
 mod lock;
 mod owner;
+mod private;
+mod quarantine;
 mod query;
 mod rows;
 mod saga;
 mod schema;
+mod shards;
 mod store;
 mod tables;
 mod target;
@@ -42,5 +48,6 @@ pub use config::{
     SHARDS_SHARED, StoreConfig,
 };
 pub use guard::{Checked, check as check_statement};
+pub use private::open_to_others;
 pub use store::SurrealStore;
 pub use transact::{BusinessError, BusinessTransaction, enqueue_in_tx};

@@ -8,6 +8,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use waybill_core::time::UnixMillis;
 
 use crate::config::OpenError;
+use crate::private;
+use crate::wal::sync_folder;
 
 /// Name of the lock file in the directory.
 const LOCK_FILE: &str = "waybill.lock";
@@ -19,13 +21,16 @@ pub struct DirectoryLock {
 }
 
 impl DirectoryLock {
-    /// Makes the directory if need be and takes it.
+    /// Makes the directory if need be and takes it. Others have no business in it: one that is open to them is closed.
     pub fn take(dir: &Path) -> Result<Self, OpenError> {
         let refuse = |error: std::io::Error| OpenError::Directory { dir: dir.to_owned(), cause: error.to_string() };
-        fs::create_dir_all(dir).map_err(refuse)?;
+        create(dir).map_err(refuse)?;
         let path = dir.join(LOCK_FILE);
-        let mut file =
-            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).map_err(refuse)?;
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let mut file = options.open(path).map_err(refuse)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -45,8 +50,19 @@ impl DirectoryLock {
         file.set_len(0).map_err(refuse)?;
         file.seek(SeekFrom::Start(0)).map_err(refuse)?;
         writeln!(file, "{holder}").map_err(refuse)?;
+        private::close(dir);
         Ok(Self { _file: file })
     }
+}
+
+/// Makes the directory with what is missing above it, so that a power loss takes none of them back.
+fn create(dir: &Path) -> std::io::Result<()> {
+    let missing: Vec<&Path> = dir.ancestors().take_while(|folder| !folder.exists()).collect();
+    private::make(dir)?;
+    missing.iter().filter_map(|folder| folder.parent()).try_for_each(|parent| {
+        // The parent of a relative name is the working directory.
+        sync_folder(if parent.as_os_str().is_empty() { Path::new(".") } else { parent })
+    })
 }
 
 fn host_name() -> String {
@@ -67,6 +83,14 @@ mod tests {
         assert_eq!(error.code(), "STORAGE.LOCKED");
         assert!(error.to_string().contains(&format!("process {}", std::process::id())), "{error}");
         drop(held);
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+            let _held = DirectoryLock::take(dir.path()).unwrap();
+            let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+            assert_eq!((mode(dir.path()), mode(&dir.path().join(LOCK_FILE))), (0o700, 0o600));
+        }
         DirectoryLock::take(dir.path()).unwrap();
     }
 }

@@ -2,17 +2,25 @@
 
 use std::sync::Arc;
 
-use waybill_core::port::store::StoreError;
-use waybill_surreal::{Embedded, EmbeddedOptions, Engine, LogKeeper, Remote, RemoteOptions, Transaction, int, object};
+use waybill_core::ids::ShardId;
+use waybill_core::port::store::{OwnerStore, StoreError};
+use waybill_surreal::{
+    ClosedTables, Embedded, EmbeddedOptions, Engine, LogKeeper, Remote, RemoteOptions, Transaction, int, object,
+};
 
-use crate::config::{Durability, OpenError, SHARDS_EMBEDDED, SHARDS_MAX, SHARDS_SHARED, StoreConfig};
+use crate::config::{Durability, MEMTABLE_BYTES, OpenError, SHARDS_EMBEDDED, SHARDS_MAX, SHARDS_SHARED, StoreConfig};
 use crate::fault::store_error;
+use crate::fronts::PurgeFronts;
 use crate::lock::DirectoryLock;
 use crate::owner::DueFronts;
+use crate::owner::history::list_by_time;
+use crate::quarantine::adopt_earlier;
 use crate::query::DepthCache;
 use crate::schema::{MIGRATIONS, migrate};
-use crate::tables::META;
+use crate::shards;
+use crate::tables::{DOOR, META, OWN};
 use crate::target::{Target, target};
+use crate::transact::Stamps;
 use crate::wal::LogFolder;
 use waybill_surreal::RecordIdKey;
 
@@ -33,11 +41,18 @@ struct Inner {
     lock: std::sync::Mutex<Option<DirectoryLock>>,
     depths: DepthCache,
     due: DueFronts,
+    stamps: Stamps,
+    purged: PurgeFronts,
 }
 
 impl SurrealStore {
     /// Opens the store, brings its tables up to date, and publishes the limits that `fn::waybill::enqueue` enforces.
     pub async fn open(config: StoreConfig) -> Result<Self, OpenError> {
+        Self::open_closing(config, ClosedTables { tables: &OWN, doorstep: DOOR, settings: META }).await
+    }
+
+    /// Opens the store with these tables closed to callers' statements below the query language. Tests of the guard close none.
+    pub(crate) async fn open_closing(config: StoreConfig, closed: ClosedTables) -> Result<Self, OpenError> {
         let bound = |setting, value: u64, min: u64, max: u64| {
             let ok = (min..=max).contains(&value);
             if ok { Ok(()) } else { Err(OpenError::Bound { setting, value, min, max }) }
@@ -45,13 +60,13 @@ impl SurrealStore {
         bound("store.memtable_bytes", config.memtable_bytes, MEMTABLE_BYTES_MIN, u64::from(u32::MAX))?;
         let place = target(&config.url)?;
         let embedded = !matches!(place, Target::Server(_));
-        let shards = config.shards.unwrap_or(if embedded { SHARDS_EMBEDDED } else { SHARDS_SHARED });
-        bound("outbox.shards", u64::from(shards), 1, u64::from(SHARDS_MAX))?;
+        bound("outbox.shards", u64::from(config.shards.unwrap_or(SHARDS_SHARED)), 1, u64::from(SHARDS_MAX))?;
 
         let (url, on_disk, durability) = match place {
             Target::Directory { dir, url, durability } => {
                 let lock = DirectoryLock::take(&dir)?;
-                let log = LogFolder::new(dir);
+                let lazy = durability != Durability::EveryCommit;
+                let log = LogFolder::new(dir, lazy, config.memtable_bytes.max(MEMTABLE_BYTES));
                 log.mend()?;
                 (url, Some((Arc::new(log) as Arc<dyn LogKeeper>, lock)), durability)
             }
@@ -68,26 +83,13 @@ impl SurrealStore {
                 memtable_bytes: config.memtable_bytes,
                 block_cache_bytes: config.block_cache_bytes,
                 query_timeout: config.query_timeout,
+                closed,
             };
             Arc::new(Embedded::open(options).await.map_err(store_error)?)
         } else {
             Self::connect(&config, url).await?
         };
-        let store = Self::over(engine, embedded, durability, shards, lock);
-        migrate(store.engine.as_ref(), MIGRATIONS).await?;
-        store.publish_limits(config.payload_bytes_max).await?;
-        Ok(store)
-    }
-
-    /// Opens the store through SurrealDB's client library instead of its transactions, as against a server. For tests: the
-    /// library's in-memory engine needs no server.
-    pub async fn open_through_client(config: StoreConfig) -> Result<Self, OpenError> {
-        let engine = Self::connect(&config, config.url.clone()).await?;
-        let shards = config.shards.unwrap_or(SHARDS_SHARED);
-        let store = Self::over(engine, false, Durability::Server, shards, None);
-        migrate(store.engine.as_ref(), MIGRATIONS).await?;
-        store.publish_limits(config.payload_bytes_max).await?;
-        Ok(store)
+        Self::prepared(engine, embedded, durability, &config, lock).await
     }
 
     async fn connect(config: &StoreConfig, url: String) -> Result<Arc<dyn Engine>, StoreError> {
@@ -102,7 +104,38 @@ impl SurrealStore {
         Ok(Arc::new(Remote::open(options).await.map_err(store_error)?))
     }
 
-    fn over(
+    /// A store whose tables are up to date, with as many shards as it was made with.
+    async fn prepared(
+        engine: Arc<dyn Engine>,
+        embedded: bool,
+        durability: Durability,
+        config: &StoreConfig,
+        lock: Option<DirectoryLock>,
+    ) -> Result<Self, OpenError> {
+        migrate(engine.as_ref(), MIGRATIONS).await?;
+        adopt_earlier(engine.as_ref()).await?;
+        let otherwise = if embedded { SHARDS_EMBEDDED } else { SHARDS_SHARED };
+        let shards = match shards::keep(engine.as_ref(), config.shards, otherwise).await {
+            Ok(shards) => shards,
+            Err(error) => {
+                // Nobody else will: the directory has to be free for the next start.
+                if let Err(fault) = engine.close().await {
+                    tracing::debug!(%fault, "a refused store could not be closed");
+                }
+                return Err(error);
+            }
+        };
+        let store = Self::over(engine, embedded, durability, shards, lock);
+        list_by_time(&store).await?;
+        store.publish_limits(config.payload_bytes_max).await?;
+        if embedded {
+            store.stamp_after_what_is_there().await?;
+        }
+        Ok(store)
+    }
+
+    /// A store on an engine that is open.
+    pub(crate) fn over(
         engine: Arc<dyn Engine>,
         embedded: bool,
         durability: Durability,
@@ -116,8 +149,20 @@ impl SurrealStore {
             lock: std::sync::Mutex::new(lock),
             depths: DepthCache::default(),
             due: DueFronts::default(),
+            stamps: Stamps::default(),
+            purged: PurgeFronts::default(),
         };
         Self { engine, inner: Arc::new(inner) }
+    }
+
+    /// What an earlier process left on the doorsteps goes before what this one puts there, also when the clock was set back
+    /// in between.
+    async fn stamp_after_what_is_there(&self) -> Result<(), StoreError> {
+        for shard in 0..self.inner.shards {
+            let newest = self.door_newest(ShardId(shard)).await?;
+            self.inner.stamps.begin_after(newest.unwrap_or(0));
+        }
+        Ok(())
     }
 
     /// When a commit is safe.
@@ -159,8 +204,16 @@ impl SurrealStore {
         &self.inner.depths
     }
 
+    pub(crate) fn stamps(&self) -> &Stamps {
+        &self.inner.stamps
+    }
+
     pub(crate) fn due_fronts(&self) -> &DueFronts {
         &self.inner.due
+    }
+
+    pub(crate) fn purge_fronts(&self) -> &PurgeFronts {
+        &self.inner.purged
     }
 
     pub(crate) async fn begin(&self, write: bool) -> Result<Box<dyn Transaction>, StoreError> {

@@ -1,7 +1,7 @@
 //! Names of Waybill's tables, and the keys of their records.
 
 use waybill_core::ids::{MessageId, Seq, ShardId, Tenant};
-use waybill_core::outbox::records::DoorKey;
+use waybill_core::outbox::records::{DoorKey, HistoryKey};
 use waybill_core::saga::id::SagaKey;
 use waybill_core::time::UnixMillis;
 use waybill_surreal::{Number, RecordIdKey, Value, int, key, text};
@@ -22,8 +22,12 @@ pub const SCHEDULED: &str = "scheduled";
 pub const DEAD: &str = "dead_letters";
 /// Finished messages: `[shard, segment, beat]`.
 pub const DONE: &str = "outbox_done";
+/// The same by the time of their writing: `[shard, at, segment, beat]`.
+pub const DONE_DUE: &str = "outbox_done_due";
 /// The id index: `[tenant, id]`.
 pub const ID: &str = "outbox_id";
+/// Ids that outlived their history: `[until, tenant, id]`.
+pub const ID_DUE: &str = "outbox_id_due";
 /// Large payloads: name.
 pub const BLOB: &str = "outbox_blob";
 /// What was delivered where, by payload: `[tenant, transport, target, sha256]`.
@@ -34,7 +38,7 @@ pub const DEDUP_DUE: &str = "outbox_dedup_due";
 pub const IDEMPOTENCY: &str = "idempotency";
 /// The same by their end: `[until, tenant, key]`.
 pub const IDEMPOTENCY_DUE: &str = "idempotency_due";
-/// Segments that can't be decoded: `[shard, first]`.
+/// Rows of any table that can't be read: ULID.
 pub const QUARANTINE: &str = "outbox_quarantine";
 /// Who writes the sagas of a shard, and where its journal stands: `shard`.
 pub const SAGA_SHARD: &str = "saga_shard";
@@ -56,7 +60,7 @@ pub const SAGA_DEAD: &str = "saga_dead";
 pub const SAGA_DEFINITION: &str = "saga_definition";
 /// The definition with a content: `hash`.
 pub const SAGA_DEFINITION_HASH: &str = "saga_definition_hash";
-/// Journal records and rows of sagas that can't be decoded: the table's name before their keys.
+/// Where earlier versions put journal records and rows of sagas that can't be read.
 pub const SAGA_QUARANTINE: &str = "saga_quarantine";
 /// Bulk acts: ULID.
 pub const OPERATIONS: &str = "waybill_operation";
@@ -72,7 +76,7 @@ pub const META: &str = "waybill_meta";
 pub const MIGRATION: &str = "waybill_migration";
 
 /// All of them: no caller's statement may touch one.
-pub const OWN: [&str; 32] = [
+pub const OWN: [&str; 34] = [
     OUTBOX,
     DATA,
     DOOR,
@@ -81,7 +85,9 @@ pub const OWN: [&str; 32] = [
     SCHEDULED,
     DEAD,
     DONE,
+    DONE_DUE,
     ID,
+    ID_DUE,
     BLOB,
     DEDUP,
     DEDUP_DUE,
@@ -166,6 +172,21 @@ pub fn history_key(shard: ShardId, segment: Seq, beat: u64) -> RecordIdKey {
     key([shard_value(shard), number(segment.0), number(beat)])
 }
 
+/// `[shard, at, segment, beat]`.
+pub fn history_due_key(shard: ShardId, of: &HistoryKey) -> RecordIdKey {
+    key([shard_value(shard), number(of.at.0), number(of.segment.0), number(of.beat)])
+}
+
+/// What a [`history_due_key`] says.
+pub fn history_due(of: &RecordIdKey) -> Option<HistoryKey> {
+    Some(HistoryKey { at: UnixMillis(part(of, 1)?), segment: Seq(part(of, 2)?), beat: part(of, 3)? })
+}
+
+/// `[until, tenant, id]`.
+pub fn id_due_key(until: UnixMillis, tenant: &Tenant, id: &MessageId) -> RecordIdKey {
+    key([number(until.0), text(tenant.as_str()), text(id.as_str())])
+}
+
 /// `[tenant, id]`.
 pub fn id_key(tenant: &Tenant, id: &MessageId) -> RecordIdKey {
     key([text(tenant.as_str()), text(id.as_str())])
@@ -210,11 +231,6 @@ pub fn saga_dead_key(shard: ShardId, of: &SagaKey) -> RecordIdKey {
 /// `[name, -version]`.
 pub fn definition_key(name: &str, version: u32) -> RecordIdKey {
     key([text(name), int(-i64::from(version))])
-}
-
-/// `[table, ...]` of the record that was in `table` under `at`.
-pub fn quarantine_key(table: &str, at: &RecordIdKey) -> RecordIdKey {
-    key([text(table)].into_iter().chain(parts(at).iter().cloned()))
 }
 
 /// The parts of a key made of parts.

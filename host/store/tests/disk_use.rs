@@ -20,7 +20,7 @@ const SEGMENTS: u64 = 3_200;
 fn segment(first: Seq) -> Segment {
     let mut message = message("01J00000000000000000000000");
     message.payload = Payload::Inline(Bytes::from(vec![b'x'; SEGMENT]));
-    let entry = Entry { index: 0, message: Arc::new(message), suspect: 0, solo_crashes: 0 };
+    let entry = Entry { index: 0, message: Arc::new(message) };
     Segment { first, tenant: samples::tenant("acme"), entries: vec![entry] }
 }
 

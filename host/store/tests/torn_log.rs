@@ -187,3 +187,93 @@ async fn a_transaction_left_open_gives_way_when_the_write_buffer_is_full() {
     let gave_way = long.await.unwrap();
     assert!(matches!(gave_way, BusinessError::Store(StoreError::Conflict(_))), "{gave_way:?}");
 }
+
+/// Segments of the log, and nothing else of its folder.
+fn segments(dir: &Path) -> Vec<String> {
+    let entries = fs::read_dir(dir.join("wal")).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    entries.filter(|name| name.ends_with(".wal")).collect()
+}
+
+async fn insert(store: &SurrealStore, first: usize, count: usize) {
+    let rows: Vec<_> = (first..first + count).map(|number| json!({ "id": format!("{number:06}") })).collect();
+    let bindings = json!({ "rows": rows }).as_object().cloned().unwrap();
+    let statement = Statement { query: "INSERT INTO item $rows RETURN NONE".into(), bindings };
+    // On a busy machine it may be open for so long that it has to give way.
+    while let Err(error) = store.transact(vec![statement.clone()], Vec::new(), None).await {
+        assert!(matches!(error, StoreError::Conflict(_)), "{error:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_commit_rotates_the_log_however_small_its_entries_are() {
+    let root = tempfile::tempdir().unwrap();
+    let (living, image) = (root.path().join("living"), root.path().join("image"));
+    let store = SurrealStore::open(small(&living)).await.unwrap();
+    let begun = segments(&living);
+    assert_eq!(begun.len(), 1);
+    let (done, mut stop) = tokio::sync::oneshot::channel();
+    let watched = living.clone();
+    let watch = tokio::task::spawn_blocking(move || {
+        let mut most = 0;
+        while stop.try_recv().is_err() {
+            most = most.max(segments(&watched).len());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        most
+    });
+    // Entries of which a buffer of this size holds some 40,000, from two clients at once.
+    let clients = (0..2_usize).map(|client| {
+        let store = store.clone();
+        tokio::spawn(async move {
+            for round in 0..40 {
+                insert(&store, (client * 40 + round) * 1000, 1000).await;
+            }
+        })
+    });
+    futures::future::try_join_all(clients).await.unwrap();
+    done.send(()).unwrap();
+    assert_eq!(watch.await.unwrap(), 1, "segments at once");
+    assert_ne!(segments(&living), begun, "the buffer was never full: this test shows nothing");
+    crash_image(&living, &image);
+    assert_eq!(ids(&SurrealStore::open(small(&image)).await.unwrap()).await.len(), 80_000);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_transaction_that_is_too_large_is_refused_and_stops_nobody() {
+    let root = tempfile::tempdir().unwrap();
+    let store = SurrealStore::open(small(root.path())).await.unwrap();
+    insert(&store, 0, 100).await;
+    let begun = segments(root.path());
+    // A small text, and more than the buffer once it is in every row.
+    let bindings = json!({ "text": "x".repeat(100_000) }).as_object().cloned().unwrap();
+    let update = Statement { query: "UPDATE item SET text = $text RETURN NONE".into(), bindings };
+    let error = store.transact(vec![update], Vec::new(), None).await.unwrap_err();
+    assert_eq!(error.code(), "STORAGE.TOO_LARGE", "{error}");
+    write(&store, "after", 100).await;
+    assert_eq!(ids(&store).await.len(), 101);
+    assert_eq!(segments(root.path()), begun, "nothing was opened again");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_beside_which_the_log_was_rotated_is_told_as_unknown() {
+    let root = tempfile::tempdir().unwrap();
+    let store = SurrealStore::open(small(root.path())).await.unwrap();
+    write(&store, "before", 100).await;
+    // As if SurrealKV had begun another segment, which it never does here.
+    fs::write(root.path().join("wal/00000000000000000001.wal"), "").unwrap();
+    let row = json!({ "row": { "id": "beside" } }).as_object().cloned().unwrap();
+    let create = Statement { query: "CREATE item CONTENT $row".into(), bindings: row };
+    let told = store.transact(vec![create], Vec::new(), None).await.unwrap_err();
+    assert!(matches!(&told, StoreError::Unavailable(text) if text.contains("rotated")), "{told:?}");
+    // It goes on by itself, as soon as the database is open again.
+    let again = async {
+        let look = Statement { query: "RETURN 1".into(), bindings: serde_json::Map::new() };
+        while store.transact(vec![look.clone()], Vec::new(), None).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), again).await.expect("the store is open again");
+    write(&store, "after", 100).await;
+    let found = ids(&store).await;
+    assert!(found.contains(&"before".to_owned()) && found.contains(&"after".to_owned()), "{found:?}");
+}

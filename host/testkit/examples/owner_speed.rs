@@ -20,6 +20,7 @@ use waybill_core::outbox::owner::{
     TransportId, Verdict, takeover,
 };
 use waybill_core::outbox::records::{AttemptOutcome, AttemptRecord};
+use waybill_core::outbox::suspicion::Caution;
 use waybill_core::port::store::OwnerStore;
 use waybill_core::port::transport::Receipt;
 use waybill_core::route::{Pattern, Route, Routes};
@@ -59,6 +60,7 @@ impl Bench {
             dead_holds_key: false,
             weights: BTreeMap::new(),
             routing: Arc::new(Routing { routes, transports: vec!["t".to_owned()], lanes: vec![1], external: None }),
+            caution: Caution::default(),
             rules: Rules::default(),
         };
         let input = TakeoverInput {
@@ -68,7 +70,8 @@ impl Bench {
             open: Vec::new(),
             claimed: Vec::new(),
             dead_holds_key: false,
-            routing: Arc::default(),
+            lived: false,
+            rules: Rules::default(),
         };
         let commit = takeover(input, UnixMillis(1_700_000_000_000), 1);
         store.apply(&commit)?;

@@ -122,7 +122,7 @@ pub struct Listed {
     /// Attempts.
     #[serde(default)]
     pub attempts: u32,
-    /// Crashes while claimed.
+    /// Crashes that it is held suspect for.
     #[serde(default)]
     pub suspect: u32,
     /// Latest error, `CODE: reason`.

@@ -5,6 +5,7 @@
 //! | [`api`] | a small client of the HTTP API |
 //! | [`conformance`] | the sentences that every store has to make true |
 //! | [`fake_transport`] | a transport whose answers a test writes |
+//! | [`golden`] | data directories of earlier versions: what has to be found in them |
 //! | [`idempotency_model`] | random lives of idempotency keys, checked against what was promised |
 //! | [`kill`] | the kill -9 harness |
 //! | [`ledger`] | what clients did, in their own words |
@@ -16,11 +17,13 @@
 //! | [`receiver`] | a local HTTP receiver that remembers everything |
 //! | [`redis`] | a real redis-server, and a small client of it |
 //! | [`saga_model`] | the randomised check of sagas, on the real shard and a real store |
+//! | [`storm`] | a crash loop: what it costs, and what it finds |
 //! | [`toolchains`] | jco and componentize-py, installed once |
 
 pub mod api;
 pub mod conformance;
 pub mod fake_transport;
+pub mod golden;
 pub mod idempotency_model;
 pub mod kill;
 pub mod ledger;
@@ -34,4 +37,5 @@ pub mod rabbitmq;
 pub mod receiver;
 pub mod redis;
 pub mod saga_model;
+pub mod storm;
 pub mod toolchains;

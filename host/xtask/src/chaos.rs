@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use clap::Subcommand;
 use indicatif::{ProgressBar, ProgressStyle};
-use waybill_testkit::{kill, model};
+use waybill_testkit::{kill, model, storm};
 
 use crate::cargo::Repository;
 use crate::setup;
@@ -21,6 +21,34 @@ pub enum Chaos {
         /// Kills
         #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
         cycles: u32,
+        /// Seed; without one a new one is drawn and shown
+        #[arg(long)]
+        seed: Option<u64>,
+        /// Set the host's wall clock an hour back and ahead, while it runs and between two starts
+        #[arg(long)]
+        clock_steps: bool,
+    },
+    /// Kill the release binary six times within three seconds, and again with a message that really kills it: what does it
+    /// cost, and is that message found
+    Storm {
+        /// Messages of the backlog
+        #[arg(long, default_value_t = 2_100, value_parser = clap::value_parser!(u32).range(100..))]
+        messages: u32,
+    },
+    /// Let calls to the disk fail below a store at work (EIO, ENOSPC, EMFILE), and look for what was acknowledged
+    Faults {
+        /// Runs, with a fault each
+        #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..))]
+        runs: u32,
+        /// Seed; without one a new one is drawn and shown
+        #[arg(long)]
+        seed: Option<u64>,
+    },
+    /// Lose the power at syncs of a store at work, with what wasn't synced dropped, torn or reordered, and look for what was acknowledged
+    Power {
+        /// Times that the power is lost
+        #[arg(long, default_value_t = 2_000, value_parser = clap::value_parser!(u32).range(1..))]
+        images: u32,
         /// Seed; without one a new one is drawn and shown
         #[arg(long)]
         seed: Option<u64>,
@@ -45,11 +73,18 @@ pub enum Chaos {
 /// Runs one.
 pub async fn run(chaos: &Chaos) -> Result<ExitCode> {
     match *chaos {
-        Chaos::Kill { cycles, seed } => {
+        Chaos::Kill { cycles, seed, clock_steps } => {
             let repository = Repository::find()?;
             setup::guest_target()?;
-            kill(&repository, cycles, seed.unwrap_or_else(rand::random)).await
+            kill(&repository, cycles, seed.unwrap_or_else(rand::random), clock_steps).await
         }
+        Chaos::Storm { messages } => {
+            let repository = Repository::find()?;
+            setup::guest_target()?;
+            storm(&repository, messages as usize).await
+        }
+        Chaos::Faults { runs, seed } => disk("call_that_failed", "WAYBILL_DISK_FAULTS", runs, seed),
+        Chaos::Power { images, seed } => disk("power_loss", "WAYBILL_DISK_IMAGES", images, seed),
         Chaos::Model { seeds, seed, mutation, trace } => {
             let mutation = mutation.map(numbered).transpose()?;
             let options = model::Options { mutation, trace };
@@ -66,7 +101,7 @@ fn numbered(number: usize) -> Result<model::Mutation> {
     })
 }
 
-async fn kill(repository: &Repository, cycles: u32, seed: u64) -> Result<ExitCode> {
+async fn kill(repository: &Repository, cycles: u32, seed: u64, clock_steps: bool) -> Result<ExitCode> {
     let binary = repository.build_binary()?;
     eprintln!("kill -9: seed {seed}, {cycles} cycles");
     let evidence = repository.target.join("chaos").join(format!("kill-{seed}"));
@@ -74,7 +109,7 @@ async fn kill(repository: &Repository, cycles: u32, seed: u64) -> Result<ExitCod
     bar.set_style(
         ProgressStyle::with_template("{bar:30} {pos} of {len} kills, {msg}, {eta} left").context("progress bar")?,
     );
-    let options = kill::Options { cycles, seed, binary, evidence };
+    let options = kill::Options { cycles, seed, clock_steps, binary, evidence };
     let report = kill::run(&options, |done, acknowledged, arrived| {
         bar.set_position(u64::from(done));
         bar.set_message(format!("{acknowledged} acknowledged, {arrived} arrived"));
@@ -84,6 +119,36 @@ async fn kill(repository: &Repository, cycles: u32, seed: u64) -> Result<ExitCod
     let report = report?;
     println!("{report}");
     Ok(if report.passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+async fn storm(repository: &Repository, messages: usize) -> Result<ExitCode> {
+    let binary = repository.build_binary()?;
+    let report = storm::run(&storm::Options { binary, messages }, |what| eprintln!("storm: {what}")).await?;
+    println!("{report}");
+    println!("storm: {}", if report.passed() { "passed" } else { "FAILED" });
+    Ok(if report.passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The tests of a failing disk, for longer than in the suite.
+fn disk(filter: &str, variable: &str, times: u32, seed: Option<u64>) -> Result<ExitCode> {
+    // Seeds of tests fit into the numbers of any machine.
+    let seed = seed.unwrap_or_else(|| u64::from(rand::random::<u32>()));
+    eprintln!("failing disk: seed {seed}, {times} times");
+    let mut command = Repository::find()?.cargo([
+        "test",
+        "--release",
+        "--locked",
+        "--package",
+        "waybill-store",
+        "--test",
+        "disk",
+        "--",
+        filter,
+        "--nocapture",
+    ]);
+    command.env(variable, times.to_string()).env("WAYBILL_DISK_SEED", seed.to_string());
+    let status = command.status().with_context(|| format!("starting {}", crate::cargo::shown(&command)))?;
+    Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn model_traced(seed: u64, options: &model::Options) -> ExitCode {

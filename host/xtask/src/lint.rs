@@ -15,9 +15,6 @@ const GUESTS: [&str; 2] = ["plugins", "tests/guests"];
 /// What to lint.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// Also check for known vulnerabilities, which fetches a database from the network
-    #[arg(long)]
-    advisories: bool,
     /// Install `cargo deny` when it is missing (some minutes)
     #[arg(long)]
     install: bool,
@@ -26,10 +23,11 @@ pub struct Arguments {
 /// Runs all of it.
 pub async fn run(arguments: &Arguments) -> Result<ExitCode> {
     let repository = Repository::find()?;
-    let mut stages = Stages::of(4);
+    let mut stages = Stages::of(5);
     stages.run("setting up", async { setup::guest_target() }).await;
     stages.run("formatting", async { formatting(&repository) }).await;
     stages.run("licences and sources of dependencies", async { deny(&repository, arguments) }).await;
+    stages.run("advisories about dependencies", async { advisories(&repository) }).await;
     stages.run("clippy", async { clippy(&repository) }).await;
     print!("\n{}", stages.summary());
     Ok(if stages.passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -61,20 +59,40 @@ pub fn clippy(repository: &Repository) -> Result<()> {
 
 /// `cargo deny` where it is installed; a machine without it isn't a failure, and says so.
 fn deny(repository: &Repository, arguments: &Arguments) -> Result<()> {
-    let there = || {
-        let version = Command::new("cargo-deny").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
-        version.is_ok_and(|status| status.success())
-    };
-    if !there() && arguments.install {
+    if !has_deny() && arguments.install {
         run_command(&mut repository.cargo(["install", "--locked", "cargo-deny"]))?;
     }
-    if !there() {
+    if !has_deny() {
         eprintln!("cargo deny isn't installed, so nothing was checked: `cargo xtask lint --install` installs it");
         return Ok(());
     }
-    run_command(&mut repository.cargo(["deny", "--log-level", "error", "check", "bans", "licenses", "sources"]))?;
-    if arguments.advisories {
-        run_command(&mut repository.cargo(["deny", "check", "advisories"]))?;
+    run_command(&mut repository.cargo(["deny", "--log-level", "error", "check", "bans", "licenses", "sources"]))
+}
+
+fn has_deny() -> bool {
+    let version = Command::new("cargo-deny").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    version.is_ok_and(|status| status.success())
+}
+
+/// Known vulnerabilities of what both lock files name. The database comes from the network: where it can't be had, that is said
+/// and isn't a failure.
+pub fn advisories(repository: &Repository) -> Result<()> {
+    let unchecked = |why: &str| {
+        println!("advisories: not checked ({why})");
+        Ok(())
+    };
+    if !has_deny() {
+        return unchecked("cargo deny isn't installed; `cargo xtask lint --install` installs it");
+    }
+    if !repository.cargo(["deny", "fetch", "db"]).stdin(Stdio::null()).status()?.success() {
+        return unchecked("the database of advisories couldn't be fetched");
+    }
+    let configuration = repository.root.join("deny.toml");
+    for workspace in ["", "plugins"] {
+        let mut command = repository.cargo(["deny", "--manifest-path"]);
+        command.arg(repository.root.join(workspace).join("Cargo.toml"));
+        command.args(["check", "--disable-fetch", "--config"]).arg(&configuration).arg("advisories");
+        run_command(&mut command)?;
     }
     Ok(())
 }

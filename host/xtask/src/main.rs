@@ -7,7 +7,9 @@
 //! | `demo saga` | orders as sagas against a shop that makes trouble: what fails is undone |
 //! | `test` | everything that proves Waybill; what CI runs |
 //! | `bench` | the workloads of outbox and sagas beside native references |
-//! | `chaos kill`, `chaos model` | the kill -9 harness and the protocol model, as long as you like |
+//! | `chaos kill`, `chaos storm`, `chaos model` | the kill -9 harness, a crash loop, and the protocol model, as long as you like |
+//! | `fuzz` | lets libFuzzer look for bytes that break a parser or a codec |
+//! | `golden` | makes a data directory of today's version for later ones to read |
 //! | `lint` | clippy, formatting, licences |
 //! | `tidy` | rules about the sources that no compiler checks |
 //! | `plugins` | builds the plugins and shows their sizes |
@@ -19,6 +21,8 @@ mod cargo;
 mod chaos;
 mod demo;
 mod features;
+mod fuzz;
+mod golden;
 mod lint;
 mod plugins;
 mod setup;
@@ -49,6 +53,10 @@ enum Task {
     /// Break things on purpose, again and again
     #[command(subcommand)]
     Chaos(chaos::Chaos),
+    /// Look for bytes that break a parser or a codec: a minute for each of them
+    Fuzz(fuzz::Arguments),
+    /// Make the data directory of this version that later versions have to read
+    Golden(golden::Arguments),
     /// Clippy with warnings as errors, formatting, and `cargo deny` where it is installed
     Lint(lint::Arguments),
     /// Check the rules about the sources that no compiler checks
@@ -58,6 +66,9 @@ enum Task {
 }
 
 fn main() -> ExitCode {
+    if let Some(code) = fuzz::as_compiler() {
+        return code;
+    }
     let runtime = match tokio::runtime::Runtime::new() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -71,6 +82,8 @@ fn main() -> ExitCode {
             Task::Test(arguments) => test::run(&arguments).await,
             Task::Bench(arguments) => bench::run(&arguments).await,
             Task::Chaos(chaos) => chaos::run(&chaos).await,
+            Task::Fuzz(arguments) => fuzz::run(&arguments),
+            Task::Golden(arguments) => golden::run(&arguments),
             Task::Lint(arguments) => lint::run(&arguments).await,
             Task::Tidy => tidy::run(),
             Task::Plugins => plugins::run(),

@@ -257,6 +257,7 @@ fn delivery(number: u64) -> Delivery {
         created_at: waybill_core::time::UnixMillis(1_700_000_000_000),
         not_before: None,
         expires_at: None,
+        statements: None,
     };
     let payload = number.to_string().into();
     let destination = "orders.created".to_owned();

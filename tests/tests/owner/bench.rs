@@ -15,6 +15,7 @@ use waybill_core::outbox::owner::{
     takeover,
 };
 use waybill_core::outbox::records::{AttemptOutcome, AttemptRecord, DeadLetter, Done, DoorKey, Parked, content_digest};
+use waybill_core::outbox::suspicion::Caution;
 use waybill_core::port::store::{OwnerCommit, OwnerStore, StoreError};
 use waybill_core::port::transport::{Fault, Receipt};
 use waybill_core::route::{Pattern, Route, Routes};
@@ -67,11 +68,12 @@ pub fn config() -> OwnerConfig {
         dead_holds_key: false,
         weights: BTreeMap::new(),
         routing: Arc::new(Routing { routes, transports: vec!["t".to_owned()], lanes: vec![1], external: None }),
+        caution: Caution::default(),
         rules: Rules::default(),
     }
 }
 
-fn take_over(store: &MemoryStore, config: &OwnerConfig, now: Now, nonce: u64) -> Owner {
+fn take_over(store: &MemoryStore, config: &OwnerConfig, now: Now, nonce: u64, lived: bool) -> Owner {
     let record = now_or(store.shard(SHARD));
     let firsts: Vec<Seq> = record.open.keys().copied().collect();
     let open = now_or(store.segments(SHARD, &firsts));
@@ -83,7 +85,8 @@ fn take_over(store: &MemoryStore, config: &OwnerConfig, now: Now, nonce: u64) ->
         open,
         claimed,
         dead_holds_key: config.dead_holds_key,
-        routing: Arc::clone(&config.routing),
+        lived,
+        rules: Rules::default(),
     };
     let commit = takeover(input, now.wall, nonce);
     store.apply(&commit).unwrap();
@@ -103,7 +106,7 @@ impl Bench {
     pub fn with(config: OwnerConfig) -> Self {
         let store = MemoryStore::new();
         let now = Now { wall: UnixMillis(WALL), mono: Monotonic(Duration::ZERO) };
-        let owner = take_over(&store, &config, now, 1);
+        let owner = take_over(&store, &config, now, 1, false);
         let mut bench = Self { store, owner, config, at: 0, nonce: 1 };
         bench.load();
         bench
@@ -121,7 +124,14 @@ impl Bench {
     /// The owner's process dies and another takes over.
     pub fn crash(&mut self) {
         self.nonce += 1;
-        self.owner = take_over(&self.store, &self.config, self.now(), self.nonce);
+        self.owner = take_over(&self.store, &self.config, self.now(), self.nonce, false);
+        self.load();
+    }
+
+    /// The owner's process takes the shard over from itself.
+    pub fn lose(&mut self) {
+        self.nonce += 1;
+        self.owner = take_over(&self.store, &self.config, self.now(), self.nonce, true);
         self.load();
     }
 

@@ -71,6 +71,25 @@ fn an_owner_that_was_replaced_is_lost() {
 }
 
 #[test]
+fn a_store_that_went_back_is_noticed_at_the_next_commit() {
+    let mut bench = Bench::new();
+    bench.enqueue(vec![message("one")]);
+    let kept = bench.read(Clone::clone);
+    bench.enqueue(vec![message("two")]);
+    let known = bench.owner.record().beat;
+    bench.store.write(|tables| *tables = kept);
+    bench.ask(vec![message("three")]);
+    bench.prepare();
+    let commit = bench.build().commit.unwrap();
+    assert!(bench.store.apply(&commit).is_err());
+    bench.owner.commit_failed();
+    let record = now_or(bench.store.shard(SHARD));
+    let Resolution::WentBack(error) = bench.owner.resolve(&record, bench.now(), 7) else { panic!() };
+    assert_eq!(error.code(), "STORAGE.WENT_BACK");
+    assert!(error.to_string().contains(&format!("(token 1, beat {known}) was committed")), "{error}");
+}
+
+#[test]
 fn a_release_waits_for_sends_and_closes_everything() {
     let mut bench = Bench::new();
     bench.enqueue((0..4).map(|n| message(&format!("m{n}"))).collect());
@@ -90,7 +109,7 @@ fn a_release_waits_for_sends_and_closes_everything() {
     }
     bench.commit_one();
     let record = now_or(bench.store.shard(SHARD));
-    assert!(record.released && record.open.is_empty() && record.solo.is_none());
+    assert!(record.released && record.open.is_empty() && record.suspicion.is_empty());
     assert!(bench.parked().iter().all(|parked| !parked.claimed));
     // Whoever takes it next finds no suspects.
     bench.crash();

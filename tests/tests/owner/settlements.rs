@@ -180,41 +180,6 @@ fn a_large_payload_becomes_a_blob() {
 }
 
 #[test]
-fn a_suspect_is_sent_alone_and_three_solo_crashes_convict_it() {
-    let mut bench = Bench::new();
-    bench.enqueue(vec![message("poison"), message("neighbour")]);
-    for _ in 0..2 {
-        assert_eq!(
-            bench.take(10).len(),
-            if bench.owner.token() == 1 { 2 } else { 1 },
-            "goes alone in its batch once it is suspect"
-        );
-        bench.crash();
-        bench.commit();
-    }
-    let mut crashes = 0;
-    while bench.dead().is_empty() {
-        let sending = bench.take(10);
-        assert_eq!(sending.len(), 1, "nothing else is sent beside it");
-        assert_eq!(bench.owner.record().solo, Some(sending[0].seq));
-        if sending[0].message.correlation_id.as_deref() == Some("poison") {
-            crashes += 1;
-            bench.crash();
-        } else {
-            assert!(bench.settle(&sending[0], ack()));
-        }
-        bench.commit();
-    }
-    assert_eq!(crashes, 3);
-    assert_eq!(
-        (bench.dead()[0].code.as_str(), bench.dead()[0].message.correlation_id.as_deref()),
-        ("SUSPECTED_POISON", Some("poison"))
-    );
-    let rest = bench.take_names(10);
-    assert!(rest.is_empty() || rest == ["neighbour"]);
-}
-
-#[test]
 fn a_held_destination_is_tried_with_a_retry_when_its_tenant_has_too_many_of_those() {
     let mut bench = Bench::with(waybill_core::outbox::owner::OwnerConfig { parked_per_tenant: 1, ..config() });
     let to = |n: usize| {
@@ -252,8 +217,8 @@ fn a_message_under_two_holds_tries_both_when_both_are_due() {
         transport: Some(waybill_core::outbox::owner::TransportId(0)),
         scope: std::sync::Arc::from(""),
     };
-    let wall = bench.now().wall;
-    bench.owner.hold(whole, "PROVIDER.UNAVAILABLE", "the broker is away", None, wall);
+    let now = bench.now();
+    bench.owner.hold(whole, "PROVIDER.UNAVAILABLE", "the broker is away", None, now);
     bench.pass_time(2_000);
     bench.commit();
     // Only the retry may be sent, and it waits for the shop.

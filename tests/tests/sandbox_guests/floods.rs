@@ -1,5 +1,7 @@
 //! Guests that flood the host: with entries, measurements, texts.
 
+use std::sync::{Arc, Mutex};
+
 use serde_json::json;
 use waybill_core::port::transport::{Outcome, Transport};
 use waybill_tests::guests;
@@ -87,4 +89,60 @@ pub async fn floods_headers() {
     let refused = seen(&transport).await;
     assert!(refused.contains("Limit") && refused.contains("headers"), "{refused}");
     assert_eq!(server.connects().await, 0);
+}
+
+/// No more than so many go in one call; the others aren't sent.
+#[tokio::test(flavor = "multi_thread")]
+pub async fn hoards_answers() {
+    let server = Server::start();
+    let granted = format!("http://{}", server.address);
+    let config = json!({ "address": server.address.to_string(), "amount": 300 });
+    let transport = start(guests::HOARDS_ANSWERS, granting(config, &[&granted])).await;
+    assert_eq!(seen(&transport).await, "256 whole, 0 cut, 44 none, 0 bytes");
+}
+
+/// What everything of this process writes to its log.
+#[derive(Clone, Default)]
+struct Written(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Written {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Every text of a guest stays on its line, wherever it goes: log, stdout, receipts, faults.
+#[tokio::test(flavor = "multi_thread")]
+pub async fn forges_log_lines() {
+    let written = Written::default();
+    let writer = written.clone();
+    let log = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
+    tracing::subscriber::set_global_default(log).expect("nobody else of this process reads the log");
+
+    let transport = start_plain(guests::FORGES_LOG_LINES).await;
+    let outcomes = send(&transport, batch(3)).await.expect("serves");
+    let [Outcome::Ack(receipt), Outcome::Permanent(forged), Outcome::Permanent(coded)] = outcomes.as_slice() else {
+        panic!("{outcomes:?}")
+    };
+    const SHOWN: &str = "\\r\\n2026-11-22T00:00:00Z  INFO forged: \\u{1b}[2K\\u{202e}";
+    assert_eq!(receipt.broker_ref.as_deref(), Some(format!("a{SHOWN}receipt").as_str()));
+    assert_eq!((forged.code.as_str(), forged.reason.clone()), ("FIXTURE.FORGED", format!("a{SHOWN}reason")));
+    assert_eq!(forged.attributes, [("a\\rb".to_owned(), SHOWN.to_owned())]);
+    assert_eq!(coded.code, "PLUGIN.BAD_CODE");
+    assert!(coded.reason.ends_with(": a code of two lines") && !coded.reason.contains(char::is_control), "{coded:?}");
+    transport.close(AMPLE).await;
+
+    let log = || String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+    eventually("stdout, stderr and the log are written", || {
+        ["stdout", "stderr", "message", "field"].iter().all(|word| log().contains(word))
+    })
+    .await;
+    let log = log();
+    let lines: Vec<&str> = log.lines().filter(|line| line.contains("INFO forged")).collect();
+    assert!(lines.len() >= 3 && lines.iter().all(|line| !line.starts_with("2026-11-22")), "{lines:#?}");
+    assert!(!log.contains(['\r', '\u{1b}', '\u{202e}']), "{log}");
 }

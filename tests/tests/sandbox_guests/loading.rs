@@ -77,6 +77,7 @@ fn cached_sandbox(folder: &std::path::Path) -> Sandbox {
 
 fn only_file(folder: &std::path::Path) -> std::path::PathBuf {
     let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.retain(|path| path.file_name().unwrap() != "seal.key");
     assert_eq!(files.len(), 1, "{files:?}");
     files.remove(0)
 }
@@ -122,6 +123,63 @@ fn a_cache_that_others_may_write_to_is_refused() {
     fs::set_permissions(&inside, fs::Permissions::from_mode(0o777)).unwrap();
     let refused = Sandbox::new(SandboxOptions { cache_dir: Some(inside), ..SandboxOptions::default() });
     assert_eq!(refused.expect_err("refused").code(), "PLUGIN.CACHE");
+}
+
+/// Machine code of another host, or of somebody who can write there but has not the key, is never run.
+#[tokio::test(flavor = "multi_thread")]
+async fn machine_code_with_another_key_is_compiled_again() {
+    let place = tempfile::tempdir().unwrap();
+    let cache = place.path().join("cache");
+    let load = async |key: &str| {
+        let options = SandboxOptions {
+            cache_dir: Some(cache.clone()),
+            seal_key: Some(place.path().join("data").join(key)),
+            ..SandboxOptions::default()
+        };
+        let sandbox = Sandbox::new(options).expect("engine");
+        sandbox.keep_seal().expect("a key");
+        sandbox.load(PluginSource::File(guests::MIRRORS.into()), World::Transport).await.expect("loads").origin()
+    };
+    assert_eq!((load("mine").await, load("mine").await), (CodeOrigin::Compiled, CodeOrigin::Cached));
+    let mine = only_file(&cache);
+    let bytes = fs::read(&mine).unwrap();
+    fs::remove_file(&mine).unwrap();
+    // Two hosts may share a folder, each with entries of its own.
+    assert_eq!((load("theirs").await, load("theirs").await), (CodeOrigin::Compiled, CodeOrigin::Cached));
+    let theirs = only_file(&cache);
+    assert_ne!(mine, theirs);
+    fs::write(&theirs, &bytes).unwrap();
+    assert_eq!(load("theirs").await, CodeOrigin::Compiled, "what bears another key's mark isn't run");
+    assert_eq!(load("theirs").await, CodeOrigin::Cached);
+
+    // A link in the place of an entry is not followed.
+    #[cfg(unix)]
+    {
+        let elsewhere = place.path().join("elsewhere");
+        fs::rename(&theirs, &elsewhere).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, &theirs).unwrap();
+        assert_eq!(load("theirs").await, CodeOrigin::Compiled);
+    }
+}
+
+/// As root, which may give folders away: the host would run what their owner puts there.
+#[cfg(unix)]
+#[test]
+fn a_cache_of_another_user_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let inside = folder.path().join("cache");
+    fs::create_dir(&inside).unwrap();
+    let nobody = Some(65_534);
+    if std::os::unix::fs::chown(&inside, nobody, nobody).is_err() {
+        return;
+    }
+    let refused = Sandbox::new(SandboxOptions { cache_dir: Some(inside), ..SandboxOptions::default() });
+    let error = refused.expect_err("refused");
+    assert_eq!(error.code(), "PLUGIN.CACHE");
+    assert!(
+        error.to_string().contains("belongs to user 65534") && error.to_string().contains("plugins.cache"),
+        "{error}"
+    );
 }
 
 #[test]

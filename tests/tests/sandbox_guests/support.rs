@@ -84,6 +84,7 @@ pub fn delivery(number: u64, payload: &str) -> Delivery {
         created_at: UnixMillis(1_700_000_000_500),
         not_before: None,
         expires_at: None,
+        statements: None,
     };
     Delivery {
         message: Arc::new(message),

@@ -7,6 +7,7 @@ pub mod dead;
 pub mod generations;
 pub mod idempotency;
 pub mod outbox;
+pub mod quarantine;
 pub mod rest;
 pub mod saga;
 pub mod saga_acts;
@@ -57,6 +58,9 @@ pub struct Global {
     /// File that holds the token; without it WAYBILL_TOKEN is used
     #[arg(long, global = true, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
+    /// Certificates (PEM) to trust on https:// besides the platform's [env: WAYBILL_CA]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub ca: Option<PathBuf>,
     /// How results are written
     #[arg(short, long, global = true, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
     pub output: Format,
@@ -105,6 +109,9 @@ pub enum Command {
     /// Idempotency keys: list, show, release
     #[command(subcommand)]
     Idempotency(idempotency::Idempotency),
+    /// Rows that could not be read: list, show, restore, drop
+    #[command(subcommand)]
+    Quarantine(quarantine::Quarantine),
     /// Transports: list, pause, resume, probe, provision
     #[command(subcommand)]
     Transport(rest::Transport),

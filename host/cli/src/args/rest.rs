@@ -10,7 +10,7 @@ use super::serve::ConfigArgs;
 /// One screen.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  waybill status\n  waybill status --url http://10.0.0.7:7070 --token-file ~/.waybill.token -o json"
+    after_help = "Examples:\n  waybill status\n  waybill status --url https://10.0.0.7:7070 --token-file ~/.waybill.token -o json"
 )]
 pub struct Status {}
 

@@ -2,12 +2,14 @@
 
 mod problem;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
-use reqwest::{Method, RequestBuilder, StatusCode};
+use reqwest::{Certificate, Method, RequestBuilder, StatusCode};
 use serde_json::Value;
 use thiserror::Error;
-use url::Url;
+use url::{Host, Url};
+use waybill_server::listen::is_loopback;
 
 use crate::args::Global;
 use crate::exit::Exit;
@@ -23,6 +25,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const DEFAULT_URL: &str = "http://127.0.0.1:7070";
 /// Environment variable that holds the address.
 const URL_VARIABLE: &str = "WAYBILL_URL";
+/// Environment variable that holds the path of further certificates to trust.
+const CA_VARIABLE: &str = "WAYBILL_CA";
 /// Environment variable that holds the token.
 const TOKEN_VARIABLE: &str = "WAYBILL_TOKEN";
 
@@ -44,6 +48,26 @@ pub enum ClientError {
         "CLIENT.TOKEN: the token can't be read: {cause}\n  fix give --token-file FILE with one line, or set WAYBILL_TOKEN"
     )]
     Token {
+        /// Why.
+        cause: String,
+    },
+    /// The certificates to trust can't be read.
+    #[error(
+        "CLIENT.CA: {file} holds no usable certificates: {cause}\n  fix give --ca FILE, or WAYBILL_CA, with certificates in PEM"
+    )]
+    Ca {
+        /// As given.
+        file: String,
+        /// Why.
+        cause: String,
+    },
+    /// Who answers there can't prove to be the host.
+    #[error(
+        "CLIENT.TLS: {url} can't be trusted: {cause}\n  fix give --ca FILE with the certificate of who signed the host's, or the name that its certificate is for in --url"
+    )]
+    Tls {
+        /// Where.
+        url: String,
         /// Why.
         cause: String,
     },
@@ -86,8 +110,8 @@ impl ClientError {
     /// Exit code.
     pub fn exit(&self) -> Exit {
         match self {
-            Self::Url { .. } | Self::Token { .. } => Exit::Usage,
-            Self::Unreachable { .. } => Exit::Unreachable,
+            Self::Url { .. } | Self::Token { .. } | Self::Ca { .. } => Exit::Usage,
+            Self::Unreachable { .. } | Self::Tls { .. } => Exit::Unreachable,
             Self::TimedOut { .. } => Exit::TimedOut,
             Self::Answer { .. } => Exit::Failed,
             Self::Refused(refusal) => refusal.exit(),
@@ -128,8 +152,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// For the host that the flags name.
-    pub fn new(global: &Global, term: &Term) -> Result<Self, ClientError> {
+    /// For the host that the flags name. Warns when a token would go over the network in clear text.
+    pub fn new(global: &Global, term: &mut Term) -> Result<Self, ClientError> {
         let of_env = || term.env.get(URL_VARIABLE).filter(|url| !url.is_empty()).cloned();
         let url = global.url.clone().or_else(of_env).unwrap_or_else(|| DEFAULT_URL.to_owned());
         let refuse = |cause: String| ClientError::Url { url: url.clone(), cause };
@@ -141,14 +165,25 @@ impl Client {
             return Err(refuse("credentials don't belong there: use --token-file".into()));
         }
         // A host is addressed directly: a proxy for the web has no business between an operator and the host.
-        let http = reqwest::Client::builder()
+        let mut http = reqwest::Client::builder();
+        for trusted in authorities(global, term)? {
+            http = http.add_root_certificate(trusted);
+        }
+        let token = token(global, term)?;
+        if token.is_some() && base.scheme() == "http" && !is_here(&base) {
+            term.complain(&format!(
+                "warning: the token goes to {} in clear text, and everybody on the way can read it: use https://",
+                base.origin().ascii_serialization()
+            ));
+        }
+        let http = http
             .no_proxy()
             .connect_timeout(CONNECT_TIMEOUT.min(global.timeout))
             .timeout(global.timeout)
             .user_agent(concat!("waybill/", env!("CARGO_PKG_VERSION")))
             .build()
             .map_err(|error| refuse(error.to_string()))?;
-        Ok(Self { http, base, token: token(global, term)?, timeout: global.timeout })
+        Ok(Self { http, base, token, timeout: global.timeout })
     }
 
     /// Address as given, for messages.
@@ -267,7 +302,12 @@ impl Client {
             if error.is_timeout() && !error.is_connect() {
                 ClientError::TimedOut { url: url.clone(), after: self.timeout }
             } else {
-                ClientError::Unreachable { url: url.clone(), cause: root_cause(error) }
+                let (url, cause) = (url.clone(), root_cause(error));
+                // The words of the TLS library, which is below what is asked here.
+                match error.is_connect() && cause.contains("certificate") {
+                    true => ClientError::Tls { url, cause },
+                    false => ClientError::Unreachable { url, cause },
+                }
             }
         };
         let mut response = request.send().await.map_err(|error| failed(&error))?;
@@ -300,6 +340,26 @@ fn root_cause(error: &reqwest::Error) -> String {
         cause = inner;
     }
     cause.to_string()
+}
+
+/// Whether an address is of this machine.
+fn is_here(base: &Url) -> bool {
+    match base.host() {
+        Some(Host::Ipv4(address)) => is_loopback(address.into()),
+        Some(Host::Ipv6(address)) => is_loopback(address.into()),
+        Some(Host::Domain(name)) => name == "localhost",
+        None => false,
+    }
+}
+
+/// Certificates to trust besides the platform's.
+fn authorities(global: &Global, term: &Term) -> Result<Vec<Certificate>, ClientError> {
+    let of_env = || term.env.get(CA_VARIABLE).filter(|file| !file.is_empty()).map(PathBuf::from);
+    let Some(file) = global.ca.clone().or_else(of_env) else { return Ok(Vec::new()) };
+    let refuse = |cause: String| ClientError::Ca { file: file.display().to_string(), cause };
+    let pem = std::fs::read(&file).map_err(|error| refuse(error.to_string()))?;
+    let found = Certificate::from_pem_bundle(&pem).map_err(|error| refuse(root_cause(&error)))?;
+    if found.is_empty() { Err(refuse("there is none in it".to_owned())) } else { Ok(found) }
 }
 
 fn token(global: &Global, term: &Term) -> Result<Option<String>, ClientError> {

@@ -27,6 +27,7 @@ pub async fn run(command: &Command, format: Format, term: &mut Term) -> Result<(
 
 async fn check(args: &ConfigCheck, format: Format, term: &mut Term) -> Result<(), CliError> {
     let config = setup::configuration(&args.config, Vec::new(), term)?;
+    crate::serve::compose::encryption(&config)?;
     let mut warnings = config.warnings.clone();
     if !args.no_plugins {
         warnings.extend(load_plugins(&config, term).await?);
@@ -52,10 +53,12 @@ async fn check(args: &ConfigCheck, format: Format, term: &mut Term) -> Result<()
 
 /// Loads the plugins of a configuration as `serve` would; answers warnings.
 pub async fn load_plugins(config: &Config, term: &Term) -> Result<Vec<String>, CliError> {
-    let fleet = crate::serve::compose::fleet(config, term).map_err(|error| {
-        // The cache is often beside the data: what is wrong with that folder is the better reason.
-        let of_cache = CliError::Host { code: error.code(), what: error.to_string(), exit: Exit::Usage };
-        data::check(config).err().unwrap_or(of_cache)
+    // The cache is often beside the data: what is wrong with that folder is the better reason.
+    data::check(config)?;
+    let fleet = crate::serve::compose::fleet(config, false, term).map_err(|error| CliError::Host {
+        code: error.code(),
+        what: error.to_string(),
+        exit: Exit::Usage,
     })?;
     match plugins::prepare(&fleet, config).await {
         Ok(prepared) => Ok(plugins::warnings(&prepared)),

@@ -8,16 +8,31 @@ use crate::exit::CliError;
 /// Most items of one page (`surface.md`).
 const PAGE_MAX: usize = 1_000;
 
-/// Items of a list, at most `limit`, and whether there are more.
+/// Pages looked through for one list at most, unless all of it is wanted: the host ends a page after a bounded read, however
+/// little of that matches.
+const PAGES_MAX: usize = 20;
+
+/// What is left of a list behind the items that were fetched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum More {
+    /// Nothing.
+    Nothing,
+    /// More that matches, or may.
+    Rest,
+    /// So much was looked through for so few that the rest wasn't.
+    Unseen,
+}
+
+/// Items of a list, at most `limit`, and what is left of it.
 pub(super) async fn fetch(
     context: &Context<'_>,
     path: &[&str],
     query: &[(&str, &str)],
     limit: usize,
-) -> Result<(Vec<Value>, bool), CliError> {
+) -> Result<(Vec<Value>, More), CliError> {
     let mut items = Vec::new();
     let mut cursor: Option<String> = None;
-    loop {
+    for number in 1.. {
         let page = limit.saturating_sub(items.len()).clamp(1, PAGE_MAX).to_string();
         let mut query = query.to_vec();
         query.push(("limit", &page));
@@ -28,11 +43,15 @@ pub(super) async fn fetch(
         items.extend_from_slice(answer.need("items", Value::as_array)?);
         cursor = answer.body.get("next_cursor").and_then(Value::as_str).map(str::to_owned);
         if cursor.is_none() || items.len() >= limit {
-            let more = cursor.is_some() || items.len() > limit;
+            let more = if cursor.is_some() || items.len() > limit { More::Rest } else { More::Nothing };
             items.truncate(limit);
             return Ok((items, more));
         }
+        if number >= PAGES_MAX && limit != usize::MAX {
+            break;
+        }
     }
+    Ok((items, More::Unseen))
 }
 
 /// A page of a list.

@@ -5,6 +5,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::Context;
+use super::lists::More;
 use crate::args::Format;
 use crate::client::Answer;
 use crate::exit::CliError;
@@ -192,9 +193,13 @@ fn history(context: &mut Context<'_>, item: &Value) -> Result<(), CliError> {
 }
 
 /// Tells that a list was cut.
-pub(super) fn tell_more(context: &mut Context<'_>, shown: usize, more: bool) {
-    if more {
-        let shown = number(shown as u64, "is shown", "are shown");
-        context.term.say(&format!("only {shown}, there are more: raise --limit, or --all"));
+pub(super) fn tell_more(context: &mut Context<'_>, shown: usize, more: More) {
+    let shown = number(shown as u64, "is shown", "are shown");
+    match more {
+        More::Nothing => {}
+        More::Rest => context.term.say(&format!("only {shown}, there are more: raise --limit, or --all")),
+        More::Unseen => context.term.say(&format!(
+            "{shown}, and not all was looked through: little of it matches; narrow the filter, or look through all of it with --all"
+        )),
     }
 }

@@ -13,6 +13,7 @@ mod one;
 mod outbox;
 mod plugin;
 mod provision;
+mod quarantine;
 mod reload;
 mod saga;
 mod send;
@@ -58,6 +59,7 @@ pub async fn run(cli: Cli, term: &mut Term) -> Result<(), CliError> {
         Command::Dead(command) => dead::run(command, context).await,
         Command::Saga(command) => saga::run(command, context).await,
         Command::Idempotency(command) => idempotency::run(&command, context).await,
+        Command::Quarantine(command) => quarantine::run(&command, context).await,
         Command::Transport(command) => transport::run(&command, context).await,
         Command::Plugin(command) => plugin::run(&command, context).await,
         Command::Audit(command) => audit::run(&command, context).await,

@@ -4,21 +4,22 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use directories::ProjectDirs;
-use waybill_core::port::workers::EXTERNAL;
-use waybill_core::route::{Pattern, Route, Routes};
-use waybill_sandbox::SlotPolicy;
 
 use super::document::{self, Entry, Table, Value};
 use super::later;
-use super::model::{AuthToken, Config, ParticipantSettings, PluginSource, TenantSettings, TransportSettings};
+use super::model::{Config, ParticipantSettings, StoreKind, TenantSettings};
 use super::plugins::Known;
 use super::problem::{ConfigError, Origin, Position, Problem, nearest};
 use super::reader::{Flag, KeyInfo, Reader, Section};
+use super::transports::{LOOPBACK, transports_and_routes};
 use super::{sections, tokens};
 
 /// Name of the file looked for.
 pub const FILE_NAME: &str = "waybill.toml";
 
+/// What is said of a store that hosts share.
+const PREVIEW: &str = "store.url: a shared store (ws://, wss://) is a preview: it hasn't been tried through crashes and partitions against a \
+                       real server; for production use surrealkv:// (docs/configuration.md, [store])";
 /// Sections with fixed names.
 const FIXED: &[&str] =
     &["store", "server", "outbox", "dead", "idempotency", "inbox", "saga", "plugins", "auth", "limits", "log"];
@@ -102,7 +103,7 @@ fn read(text: &str, inputs: &Inputs) -> Result<Config, ConfigError> {
     check_sections(&mut reader, &root);
     let mut warnings = Vec::new();
     let store = sections::store(fixed(&mut reader, &root, "store"), &file, inputs.data.as_deref());
-    let (server, listen_origin) = sections::server(fixed(&mut reader, &root, "server"));
+    let (server, listen_origin) = sections::server(fixed(&mut reader, &root, "server"), &file);
     let plugins = sections::plugin_settings(fixed(&mut reader, &root, "plugins"), &file, inputs.cache.clone());
     let known = Known { bundled: &inputs.bundled, folder: plugins.folder.as_deref() };
     let outbox = sections::outbox(fixed(&mut reader, &root, "outbox"), &known);
@@ -111,21 +112,27 @@ fn read(text: &str, inputs: &Inputs) -> Result<Config, ConfigError> {
     let idempotency = sections::idempotency(fixed(&mut reader, &root, "idempotency"));
     let inbox = sections::inbox(fixed(&mut reader, &root, "inbox"));
     sections::check_dedup_window(&mut reader, &inbox, &dead);
-    let (transports, routes) = transports_and_routes(&mut reader, &root, &known, &mut warnings);
+    let tokens = tokens::all(&mut reader, &root, &file);
+    let is_open = tokens.is_empty();
+    let (transports, routes) = transports_and_routes(&mut reader, &root, &known, is_open, &mut warnings);
     let participants = participants(&mut reader, &root, &known);
     let tenants = tenants(&mut reader, &root);
-    let tokens = auth(&mut reader, &root, &file);
     let limits = sections::limits(fixed(&mut reader, &root, "limits"));
     let log = sections::log(fixed(&mut reader, &root, "log"));
     reader.unknown_env(FIXED);
-    if !server.listen.ip().is_loopback() && tokens.is_empty() {
-        reader.problem(Problem::OpenListen { listen: server.listen.to_string() }, listen_origin);
+    sections::check_listen(&mut reader, &server, !tokens.is_empty(), listen_origin);
+    if let Some(file) = &inputs.file {
+        reader.warn_if_written_by_others(file);
     }
     let store = match (store, reader.problems.is_empty()) {
         (Some(store), true) => store,
         _ => return Err(ConfigError(std::mem::take(&mut reader.problems))),
     };
-    let Reader { shown, keys, .. } = reader;
+    if matches!(store.kind, StoreKind::Server) {
+        warnings.push(PREVIEW.to_owned());
+    }
+    let Reader { shown, keys, warnings: of_files, .. } = reader;
+    warnings.extend(of_files);
     Ok(Config {
         file: inputs.file.clone(),
         store,
@@ -203,7 +210,7 @@ fn fixed<'r, 'd>(reader: &'r mut Reader<'d>, root: &'d Table, name: &'static str
     Section::new(reader, name, name, table, true)
 }
 
-fn table_of<'d>(reader: &mut Reader<'_>, entry: &'d Entry, path: &str) -> Option<(&'d Table, Position)> {
+pub(super) fn table_of<'d>(reader: &mut Reader<'_>, entry: &'d Entry, path: &str) -> Option<(&'d Table, Position)> {
     if let Value::Table(table) = &entry.node.value {
         return Some((table, entry.name_at));
     }
@@ -218,7 +225,11 @@ fn table_of<'d>(reader: &mut Reader<'_>, entry: &'d Entry, path: &str) -> Option
 }
 
 /// The tables of an array such as `[[route]]`.
-fn tables_of<'d>(reader: &mut Reader<'_>, entry: Option<&'d Entry>, path: &str) -> Vec<(&'d Table, Position)> {
+pub(super) fn tables_of<'d>(
+    reader: &mut Reader<'_>,
+    entry: Option<&'d Entry>,
+    path: &str,
+) -> Vec<(&'d Table, Position)> {
     let Some(entry) = entry else { return Vec::new() };
     let mut wrong = |found: &Value, at: Position| {
         let problem =
@@ -238,102 +249,6 @@ fn tables_of<'d>(reader: &mut Reader<'_>, entry: Option<&'d Entry>, path: &str) 
         }
     }
     tables
-}
-
-/// Transports and routes. A configuration with neither gets the bundled `http` transport, which reaches loopback only.
-fn transports_and_routes<'d>(
-    reader: &mut Reader<'d>,
-    root: &'d Table,
-    known: &Known<'_>,
-    warnings: &mut Vec<String>,
-) -> (Vec<TransportSettings>, Routes) {
-    let mut transports = Vec::new();
-    let mut names: Vec<&str> = Vec::new();
-    let named = root.entry("transport").and_then(|entry| table_of(reader, entry, "transport"));
-    for entry in named.iter().flat_map(|(table, _)| &table.entries) {
-        if entry.name == EXTERNAL {
-            let problem = Problem::Duplicate {
-                what: format!("the transport {EXTERNAL:?} is built in: workers claim its messages through the API"),
-                fix: format!("give this one another name; a [[route]] names {EXTERNAL:?} without a section"),
-            };
-            let at = reader.in_file(entry.name_at);
-            reader.problem(problem, at);
-            continue;
-        }
-        names.push(&entry.name);
-        let path = format!("transport.{}", entry.name);
-        let Some(table) = table_of(reader, entry, &path) else { continue };
-        let section = Section::new(reader, path, "transport.NAME", Some(table), false);
-        transports.extend(sections::transport(section, &entry.name, known));
-    }
-    let mut routes: Vec<Route> = Vec::new();
-    let tables = tables_of(reader, root.entry("route"), "route");
-    let none = names.is_empty() && tables.is_empty();
-    for (index, table) in tables.into_iter().enumerate() {
-        let section = Section::new(reader, format!("route[{index}]"), "route", Some(table), false);
-        let Some((route, transport_origin)) = sections::route(section) else { continue };
-        if routes.iter().any(|earlier| earlier.pattern == route.value.pattern) {
-            let problem = Problem::Duplicate {
-                what: format!("a route for {:?} is there already", route.value.pattern.as_str()),
-                fix: "remove one: the first match wins, so this one would never be used".into(),
-            };
-            reader.problem(problem, route.origin.clone());
-        }
-        if route.value.transport != EXTERNAL && !names.contains(&route.value.transport.as_str()) {
-            let problem = Problem::UnknownTransport {
-                pattern: route.value.pattern.as_str().to_owned(),
-                suggestion: nearest(&route.value.transport, names.iter().copied().chain([EXTERNAL])),
-                transport: route.value.transport.clone(),
-            };
-            reader.problem(problem, transport_origin);
-        }
-        routes.push(route.value);
-    }
-    if none {
-        return default_http(known.bundled);
-    }
-    for name in names.iter().filter(|name| !routes.iter().any(|route| route.transport == **name)) {
-        warnings.push(format!("no [[route]] names transport {name:?}: it gets nothing to send"));
-    }
-    (transports, Routes(routes))
-}
-
-/// Peers of the transport that is there without a configuration: this machine.
-const LOOPBACK: &[&str] = &[
-    "http://localhost:*",
-    "http://127.0.0.0/8:*",
-    "http://[::1]:*",
-    "https://localhost:*",
-    "https://127.0.0.0/8:*",
-    "https://[::1]:*",
-];
-
-fn default_http(bundled: &[&str]) -> (Vec<TransportSettings>, Routes) {
-    let Some(pattern) = Pattern::parse("http:**").ok().filter(|_| bundled.contains(&"http")) else {
-        return (Vec::new(), Routes::default());
-    };
-    let transport = TransportSettings {
-        name: "http".into(),
-        plugin: PluginSource::Bundled("http".into()),
-        instances: 1,
-        config: serde_json::Value::Object(serde_json::Map::new()),
-        allow: LOOPBACK.iter().map(|peer| (*peer).to_owned()).collect(),
-        kv: None,
-        secrets: Vec::new(),
-        memory: None,
-        cpu_per_call: None,
-        connections: None,
-        log_per_second: None,
-        max_batch: None,
-        send_timeout: None,
-        http_in_flight: None,
-        http_per_peer: None,
-        provision: false,
-        sha256: None,
-        watch: false,
-        policy: SlotPolicy::default(),
-    };
-    (vec![transport], Routes(vec![Route::new(pattern, "http")]))
 }
 
 fn participants<'d>(reader: &mut Reader<'d>, root: &'d Table, plugins: &Known<'_>) -> Vec<ParticipantSettings> {
@@ -363,37 +278,4 @@ fn tenants<'d>(reader: &mut Reader<'d>, root: &'d Table) -> Vec<TenantSettings> 
         tenants.push(tenant);
     }
     tenants
-}
-
-fn auth<'d>(reader: &mut Reader<'d>, root: &'d Table, file: &Path) -> Vec<AuthToken> {
-    let mut all: Vec<AuthToken> = Vec::new();
-    let Some((auth, _)) = root.entry("auth").and_then(|entry| table_of(reader, entry, "auth")) else {
-        return all;
-    };
-    for entry in auth.entries.iter().filter(|entry| entry.name != "token") {
-        let problem = Problem::UnknownKey {
-            key: entry.name.clone(),
-            section: "[auth]".into(),
-            suggestion: nearest(&entry.name, ["token"]),
-            known: "token, as [[auth.token]]".into(),
-        };
-        let at = reader.in_file(entry.name_at);
-        reader.problem(problem, at);
-    }
-    for (index, table) in tables_of(reader, auth.entry("token"), "auth.token").into_iter().enumerate() {
-        let section = Section::new(reader, format!("auth.token[{index}]"), "auth.token", Some(table), false);
-        let Some((name, token)) = tokens::read(section, file) else { continue };
-        let twice = all.iter().find_map(|earlier| {
-            (earlier.name == token.name).then(|| format!("token {:?} is there already", token.name)).or_else(|| {
-                (earlier.sha256 == token.sha256)
-                    .then(|| format!("tokens {:?} and {:?} are the same", earlier.name, token.name))
-            })
-        });
-        if let Some(what) = twice {
-            let problem = Problem::Duplicate { what, fix: "rename or remove one [[auth.token]]".into() };
-            reader.problem(problem, name.origin);
-        }
-        all.push(token);
-    }
-    all
 }

@@ -5,6 +5,7 @@
 //! doesn't do: open anything. Secrets stay references (`env:NAME`, `file:/path`) until a plugin asks for them.
 
 pub mod document;
+mod exposed;
 mod key;
 pub mod kinds;
 mod later;
@@ -16,10 +17,11 @@ pub mod reader;
 mod secrets;
 mod sections;
 mod tokens;
+mod transports;
 
 pub use load::{FILE_NAME, Inputs, cache_folder, catalogue, data_folder, find_file, load};
 pub use model::{
-    AuthToken, BackoffSettings, Config, DeadSettings, InboxSettings, LimitSettings, LogFormat, LogSettings, OnDead,
-    OutboxSettings, ParticipantSettings, PluginSettings, PluginSource, ServerSettings, StoreKind, StoreSettings,
-    TenantSettings, TransportSettings,
+    Allowed, AuthToken, BackoffSettings, Config, DeadSettings, InboxSettings, LimitSettings, LogFormat, LogSettings,
+    OnDead, OutboxSettings, ParticipantSettings, PluginSettings, PluginSource, ServerSettings, StoreKind,
+    StoreSettings, TenantSettings, TlsSettings, TransportSettings,
 };

@@ -97,16 +97,35 @@ pub struct StoreSettings {
 pub struct ServerSettings {
     /// Address of the API.
     pub listen: SocketAddr,
+    /// A proxy in front speaks TLS, and nobody else reaches the address.
+    pub behind_tls_proxy: bool,
+    /// `[server.tls]`; none = in clear text.
+    pub tls: Option<TlsSettings>,
     /// Time for one request, its body included.
     pub request_timeout: Duration,
     /// Requests at work at once; more are told to come back.
     pub max_requests: u64,
-    /// Open connections; more wait.
+    /// Time for which a connection may be idle.
+    pub idle_timeout: Duration,
+    /// Time in which the peer of a connection takes something of an answer.
+    pub write_timeout: Duration,
+    /// Open connections; more are turned away.
     pub max_connections: u64,
+    /// Open connections of one peer; more are turned away.
+    pub max_connections_per_peer: u64,
     /// Time to finish what is under way at the end.
     pub drain_timeout: Duration,
     /// Read the configuration again when its file has changed.
     pub watch: bool,
+}
+
+/// `[server.tls]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsSettings {
+    /// File of the certificate chain.
+    pub cert: PathBuf,
+    /// File of its private key.
+    pub key: PathBuf,
 }
 
 /// `[outbox]`.
@@ -197,6 +216,17 @@ pub enum PluginSource {
     File(PathBuf),
 }
 
+/// `allow` of a section.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Allowed {
+    /// Peers that may be reached, as written.
+    pub peers: Vec<String>,
+    /// Exact names among them may lead to this machine and to private networks.
+    pub internal: bool,
+    /// Durable state, in bytes; none = not granted.
+    pub kv: Option<u64>,
+}
+
 /// `[transport.NAME]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TransportSettings {
@@ -208,10 +238,8 @@ pub struct TransportSettings {
     pub instances: u32,
     /// Document for the plugin.
     pub config: serde_json::Value,
-    /// Peers it may reach, as written.
-    pub allow: Vec<String>,
-    /// Durable state, in bytes; none = not granted.
-    pub kv: Option<u64>,
+    /// What it may reach and keep.
+    pub allow: Allowed,
     /// Secrets by the name the plugin asks for, each a reference.
     pub secrets: Vec<(String, String)>,
     /// Linear memory of one instance, in bytes; none = what the plugin asks for.
@@ -251,10 +279,8 @@ pub struct ParticipantSettings {
     pub instances: u32,
     /// Document for the plugin.
     pub config: serde_json::Value,
-    /// Peers it may reach, as written.
-    pub allow: Vec<String>,
-    /// Durable state, in bytes; none = not granted.
-    pub kv: Option<u64>,
+    /// What it may reach and keep.
+    pub allow: Allowed,
     /// Secrets by the name the plugin asks for, each a reference.
     pub secrets: Vec<(String, String)>,
     /// Linear memory of one instance, in bytes; none = what the plugin asks for.
@@ -286,8 +312,8 @@ pub struct SagaSettings {
     pub max_calls_per_tenant: usize,
     /// Retries of a step that says nothing about them.
     pub default_retry: RetryPolicy,
-    /// Peers that `http:` steps may reach, as written.
-    pub allow: Vec<String>,
+    /// What `http:` steps may reach.
+    pub allow: Allowed,
     /// Reference to the key that signs links for approvals; none = none are made.
     pub approval_key: Option<String>,
     /// Address under which people reach this host, for those links; none = the one it listens on.

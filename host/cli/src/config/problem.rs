@@ -167,6 +167,14 @@ pub enum Problem {
         /// Address.
         listen: String,
     },
+    /// Readable on the way.
+    #[error(
+        "server.listen = {listen} is reachable from other machines, and tokens and messages would go in clear text"
+    )]
+    ClearText {
+        /// Address.
+        listen: String,
+    },
     /// No place for the data.
     #[error("there is no home folder, so the data folder isn't known")]
     NoDataFolder,
@@ -189,6 +197,7 @@ impl Problem {
             Self::PluginMissing { .. } => "CONFIG.PLUGIN_MISSING",
             Self::Secret { .. } => "CONFIG.SECRET",
             Self::OpenListen { .. } => "CONFIG.LISTEN",
+            Self::ClearText { .. } => "CONFIG.CLEAR_TEXT",
             Self::NoDataFolder => "CONFIG.NO_DATA_FOLDER",
         }
     }
@@ -216,6 +225,11 @@ impl Problem {
             }
             Self::OpenListen { .. } => {
                 "add a [[auth.token]] (see docs/configuration.md), or listen on 127.0.0.1".into()
+            }
+            Self::ClearText { .. } => {
+                "give [server.tls] cert and key; or set server.behind_tls_proxy = true if a proxy in front \
+                 speaks TLS and nobody else reaches this address; or listen on 127.0.0.1"
+                    .into()
             }
             Self::NoDataFolder => "give --data DIR, or store.url in a waybill.toml".into(),
         }

@@ -65,6 +65,8 @@ pub struct Reader<'d> {
     pub(super) flags: &'d [Flag],
     /// What is wrong.
     pub problems: Vec<Diagnostic>,
+    /// What isn't wrong, and somebody should know.
+    pub warnings: Vec<String>,
     /// Settings in effect.
     pub shown: Vec<Shown>,
     /// Keys asked for.
@@ -75,7 +77,16 @@ pub struct Reader<'d> {
 impl<'d> Reader<'d> {
     /// With nothing read yet. `file` names the file in messages.
     pub fn new(file: &'d Path, env: &'d BTreeMap<String, String>, flags: &'d [Flag]) -> Self {
-        Self { file, env, flags, problems: Vec::new(), shown: Vec::new(), keys: Vec::new(), env_known: BTreeSet::new() }
+        Self {
+            file,
+            env,
+            flags,
+            problems: Vec::new(),
+            warnings: Vec::new(),
+            shown: Vec::new(),
+            keys: Vec::new(),
+            env_known: BTreeSet::new(),
+        }
     }
 
     /// A place in the file.

@@ -75,7 +75,10 @@ impl Section<'_, '_> {
         } else if let Some(path) = text.strip_prefix("file:") {
             let path = beside(self.reader.file, path);
             match std::fs::metadata(&path) {
-                Ok(meta) if meta.is_file() => Ok(format!("file:{}", path.display())),
+                Ok(meta) if meta.is_file() => {
+                    self.reader.warn_if_open(key, &path);
+                    Ok(format!("file:{}", path.display()))
+                }
                 Ok(_) => {
                     Err((format!("{} isn't a file", path.display()), "name a file that holds only the secret".into()))
                 }

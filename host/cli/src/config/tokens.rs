@@ -5,16 +5,56 @@ use std::path::Path;
 use sha2::{Digest, Sha256};
 use waybill_server::auth::Role;
 
+use super::document::Table;
 use super::kinds::{Set, beside};
+use super::load::{table_of, tables_of};
 use super::model::AuthToken;
-use super::problem::{Origin, Problem};
-use super::reader::{Key, Section, same};
+use super::problem::{Origin, Problem, nearest};
+use super::reader::{Key, Reader, Section, same};
 
-/// Shortest token taken, in bytes: 16 random bytes in hexadecimal are 32.
-pub const TOKEN_BYTES_MIN: usize = 16;
+/// Least strength of a token, in bits: nobody guesses 16 random bytes.
+const TOKEN_BITS_MIN: f64 = 128.0;
+/// Least different characters of a token. Random ones have more; `0000...` is long and no secret.
+const TOKEN_CHARACTERS_MIN: usize = 8;
+/// How to make a token.
+const TOKEN_FIX: &str = "make one with `openssl rand -hex 32`, and name a readable file that holds only that";
+
+/// Reads every token.
+pub fn all<'d>(reader: &mut Reader<'d>, root: &'d Table, file: &Path) -> Vec<AuthToken> {
+    let mut all: Vec<AuthToken> = Vec::new();
+    let Some((auth, _)) = root.entry("auth").and_then(|entry| table_of(reader, entry, "auth")) else {
+        return all;
+    };
+    for entry in auth.entries.iter().filter(|entry| entry.name != "token") {
+        let problem = Problem::UnknownKey {
+            key: entry.name.clone(),
+            section: "[auth]".into(),
+            suggestion: nearest(&entry.name, ["token"]),
+            known: "token, as [[auth.token]]".into(),
+        };
+        let at = reader.in_file(entry.name_at);
+        reader.problem(problem, at);
+    }
+    for (index, table) in tables_of(reader, auth.entry("token"), "auth.token").into_iter().enumerate() {
+        let section = Section::new(reader, format!("auth.token[{index}]"), "auth.token", Some(table), false);
+        let Some((name, token)) = read(section, file) else { continue };
+        let twice = all.iter().find_map(|earlier| {
+            (earlier.name == token.name).then(|| format!("token {:?} is there already", token.name)).or_else(|| {
+                (earlier.sha256 == token.sha256)
+                    .then(|| format!("tokens {:?} and {:?} are the same", earlier.name, token.name))
+            })
+        });
+        if let Some(what) = twice {
+            let problem = Problem::Duplicate { what, fix: "rename or remove one [[auth.token]]".into() };
+            reader.problem(problem, name.origin);
+        }
+        all.push(token);
+    }
+    all
+}
 
 /// Reads one token's section.
-pub fn read(mut section: Section<'_, '_>, file: &Path) -> Option<(Set<String>, AuthToken)> {
+fn read(mut section: Section<'_, '_>, file: &Path) -> Option<(Set<String>, AuthToken)> {
     let name = section.required_text("name", "a name for the audit", "\"orders-service\"");
     let hash = section.optional_text("sha256", "sha-256 of the token, 64 hexadecimal digits");
     let token_file = section
@@ -27,6 +67,11 @@ pub fn read(mut section: Section<'_, '_>, file: &Path) -> Option<(Set<String>, A
     );
     let sha256 = match (&hash, &token_file) {
         (Some(hash), None) => {
+            if let Origin::File { path, .. } = &hash.origin {
+                // Hashes of strong tokens are no use to anybody, and nobody can tell from them whether they are of strong ones.
+                let path = path.clone();
+                section.reader.warn_if_open("auth.token.sha256", &path);
+            }
             let digest = decode_hex(&hash.value);
             if digest.is_none() {
                 section.refuse("sha256", hash, "it takes 64 hexadecimal digits: printf %s \"$TOKEN\" | sha256sum");
@@ -87,23 +132,47 @@ fn digest_of(section: &mut Section<'_, '_>, written: &Set<String>, file: &Path) 
         Origin::File { .. } => beside(file, &written.value),
         _ => written.value.clone().into(),
     };
-    let refuse = |cause: String| Problem::Secret {
-        key: format!("{}.token_file", section.path),
-        cause,
-        fix: "name a readable file that holds only the token".into(),
-    };
+    let refuse =
+        |cause: String| Problem::Secret { key: format!("{}.token_file", section.path), cause, fix: TOKEN_FIX.into() };
     let problem = match std::fs::read(&path) {
-        Ok(bytes) => {
-            let token = bytes.trim_ascii();
-            if token.len() >= TOKEN_BYTES_MIN {
-                return Some(Sha256::digest(token).into());
+        Ok(bytes) => match weakness(bytes.trim_ascii()) {
+            None => {
+                section.warn_if_open("token_file", &path);
+                return Some(Sha256::digest(bytes.trim_ascii()).into());
             }
-            refuse(format!("{} holds {} bytes, a token has at least {TOKEN_BYTES_MIN}", path.display(), token.len()))
-        }
+            Some(weakness) => refuse(format!("the token in {} is weak: {weakness}", path.display())),
+        },
         Err(error) => refuse(format!("{}: {error}", path.display())),
     };
     section.problem_at(problem, written.origin.clone());
     None
+}
+
+/// Why a token could be guessed. It knows the length and the alphabet, not where the token is from: what passes may still be weak.
+fn weakness(token: &[u8]) -> Option<String> {
+    let all = |belongs: fn(&u8) -> bool| token.iter().all(belongs);
+    let alphabet: f64 = if all(u8::is_ascii_digit) {
+        10.0
+    } else if all(u8::is_ascii_hexdigit) {
+        16.0
+    } else if all(|byte| byte.is_ascii_alphanumeric() || b"-_+/=.".contains(byte)) {
+        64.0
+    } else {
+        94.0
+    };
+    #[expect(clippy::cast_precision_loss, reason = "a token is short")]
+    let bits = token.len() as f64 * alphabet.log2();
+    let mut different = token.to_vec();
+    different.sort_unstable();
+    different.dedup();
+    if bits < TOKEN_BITS_MIN {
+        return Some(format!(
+            "its {} bytes are at most {} bits of chance, at least {TOKEN_BITS_MIN} are needed",
+            token.len(),
+            bits.floor()
+        ));
+    }
+    (different.len() < TOKEN_CHARACTERS_MIN).then(|| format!("it has only {} different characters", different.len()))
 }
 
 fn decode_hex(text: &str) -> Option<[u8; 32]> {

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use serde_json::Value;
+use waybill_core::one_line::one_line;
 
 /// A member as text; `-` when it isn't there.
 pub fn text(item: &Value, name: &str) -> String {
@@ -13,16 +14,12 @@ pub fn plain(value: &Value) -> String {
     match value {
         Value::Null => "-".into(),
         Value::String(text) if text.is_empty() => "-".into(),
-        Value::String(text) => one_line(text),
+        // A stored text must not draw on the operator's terminal.
+        Value::String(text) => one_line(text).into_owned(),
         Value::Bool(true) => "yes".into(),
         Value::Bool(false) => "no".into(),
-        other => other.to_string(),
+        other => one_line(&other.to_string()).into_owned(),
     }
-}
-
-/// Control characters would let a stored text draw on the operator's terminal.
-fn one_line(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 /// A count with its noun.
@@ -115,7 +112,7 @@ mod tests {
 
     #[test]
     fn a_stored_text_draws_nothing_on_the_terminal() {
-        assert_eq!(plain(&json!("a\u{1b}[31mb\nc")), "a [31mb c");
+        assert_eq!(plain(&json!("a\u{1b}[31mb\nc")), "a\\u{1b}[31mb\\nc");
     }
 
     #[test]

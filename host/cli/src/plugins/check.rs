@@ -9,7 +9,7 @@ use waybill_sandbox::{
 use super::{grants, test};
 use crate::args::Format;
 use crate::args::author::Check as Arguments;
-use crate::config::{Config, ParticipantSettings, TransportSettings};
+use crate::config::{Allowed, Config, ParticipantSettings, TransportSettings};
 use crate::exit::CliError;
 use crate::output::{self, View, column, size, text};
 use crate::setup;
@@ -83,10 +83,9 @@ struct Place {
     section: String,
     name: String,
     config: Value,
-    allow: Vec<String>,
+    allow: Allowed,
     secrets: Vec<(String, String)>,
     memory: Option<u64>,
-    kv: Option<u64>,
     instances: u32,
 }
 
@@ -100,7 +99,6 @@ impl From<&TransportSettings> for Place {
             allow: of.allow.clone(),
             secrets: of.secrets.clone(),
             memory: of.memory,
-            kv: of.kv,
             instances: of.instances,
         }
     }
@@ -116,7 +114,6 @@ impl From<&ParticipantSettings> for Place {
             allow: of.allow.clone(),
             secrets: of.secrets.clone(),
             memory: of.memory,
-            kv: of.kv,
             instances: of.instances,
         }
     }
@@ -237,7 +234,7 @@ async fn placed(plugin: &LoadedPlugin, place: &Place, probe: bool, checks: &mut 
         Ok(_) => Check { name, status: "ok", detail: "valid by its schema".into() },
         Err(error) => Check { name, status: "fail", detail: format!("{}: {error}", error.code()) },
     });
-    let granted = grants(&place.allow, &place.secrets, place.memory, place.kv);
+    let granted = grants(&place.allow, &place.secrets, place.memory);
     checks.push(match &granted {
         Ok(granted) => match check_grants(plugin.manifest(), &place.section, granted, place.instances) {
             Ok(()) => asks(plugin, place),
@@ -272,16 +269,16 @@ async fn placed(plugin: &LoadedPlugin, place: &Place, probe: bool, checks: &mut 
 fn asks(plugin: &LoadedPlugin, place: &Place) -> Check {
     let ask = &plugin.manifest().ask;
     let mut missing = Vec::new();
-    if !ask.net.is_empty() && !place.allow.iter().any(|peer| peer.starts_with("tcp://")) {
+    if !ask.net.is_empty() && !place.allow.peers.iter().any(|peer| peer.starts_with("tcp://")) {
         missing.push("peers for net: allow = { net = [\"tcp://HOST:PORT\"] }".to_owned());
     }
-    if !ask.http.is_empty() && !place.allow.iter().any(|peer| peer.starts_with("http")) {
+    if !ask.http.is_empty() && !place.allow.peers.iter().any(|peer| peer.starts_with("http")) {
         missing.push("peers for http: allow = { http = [\"https://HOST\"] }".to_owned());
     }
     for secret in ask.secrets.iter().filter(|secret| !place.secrets.iter().any(|(name, _)| name == *secret)) {
         missing.push(format!("the secret {secret}: secrets = {{ {secret} = \"env:NAME\" }}"));
     }
-    if ask.kv && place.kv.is_none() {
+    if ask.kv && place.allow.kv.is_none() {
         missing.push("durable state: allow = { kv = \"1MiB\" }".to_owned());
     }
     let name = "grants";

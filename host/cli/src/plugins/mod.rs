@@ -19,7 +19,7 @@ use waybill_sandbox::{
     Trust, World, check_config, check_grants, participant_steps,
 };
 
-use crate::config::{Config, ParticipantSettings, PluginSettings, PluginSource, TransportSettings};
+use crate::config::{Allowed, Config, ParticipantSettings, PluginSettings, PluginSource, TransportSettings};
 use crate::term::Term;
 
 /// Version of the plugin contract that this host serves.
@@ -161,7 +161,7 @@ pub async fn prepare_one(fleet: &Fleet, settings: &TransportSettings) -> Result<
         cpu_per_call: settings.cpu_per_call,
         connections: settings.connections.and_then(|number| usize::try_from(number).ok()),
         log_per_second: settings.log_per_second,
-        ..grants(&settings.allow, &settings.secrets, settings.memory, settings.kv)?
+        ..grants(&settings.allow, &settings.secrets, settings.memory)?
     };
     check_grants(plugin.manifest(), &format!("transport.{}", settings.name), &grants, settings.instances)?;
     Ok(Prepared { settings: settings.clone(), source, loaded, grants })
@@ -172,22 +172,18 @@ async fn prepare_participant(fleet: &Fleet, settings: &ParticipantSettings) -> R
     let plugin = fleet.load(&source(&settings.plugin)?, None, World::Participant).await?;
     check_config(plugin.manifest(), &settings.name, &settings.config)?;
     participant_steps(&plugin).await?;
-    let grants = grants(&settings.allow, &settings.secrets, settings.memory, settings.kv)?;
+    let grants = grants(&settings.allow, &settings.secrets, settings.memory)?;
     check_grants(plugin.manifest(), &format!("participant.{}", settings.name), &grants, settings.instances)?;
     Ok(PreparedParticipant { settings: settings.clone(), plugin, grants })
 }
 
 /// What an operator grants, as written in the configuration.
-fn grants(
-    allow: &[String],
-    secrets: &[(String, String)],
-    memory: Option<u64>,
-    kv: Option<u64>,
-) -> Result<Grants, SandboxError> {
-    let mut grants = Grants::none().allow(allow.iter().map(String::as_str))?;
+fn grants(allow: &Allowed, secrets: &[(String, String)], memory: Option<u64>) -> Result<Grants, SandboxError> {
+    let mut grants = Grants::none().allow(allow.peers.iter().map(String::as_str))?;
+    grants.internal = allow.internal;
     grants.secrets = secrets.iter().cloned().collect();
     grants.memory_bytes = memory.and_then(|bytes| usize::try_from(bytes).ok());
-    grants.kv = kv.and_then(|bytes| usize::try_from(bytes).ok()).map(kv_quota);
+    grants.kv = allow.kv.and_then(|bytes| usize::try_from(bytes).ok()).map(kv_quota);
     Ok(grants)
 }
 
@@ -200,10 +196,10 @@ fn kv_quota(bytes: usize) -> waybill_core::port::kv::KvQuota {
 pub fn warnings(plugins: &Plugins) -> Vec<String> {
     let mut warnings = Vec::new();
     for Prepared { settings, loaded, grants, .. } in &plugins.transports {
-        idle(&format!("[transport.{}]", settings.name), &settings.allow, &loaded.plugin, grants, &mut warnings);
+        idle(&format!("[transport.{}]", settings.name), &settings.allow.peers, &loaded.plugin, grants, &mut warnings);
     }
     for PreparedParticipant { settings, plugin, grants } in &plugins.participants {
-        idle(&format!("[participant.{}]", settings.name), &settings.allow, plugin, grants, &mut warnings);
+        idle(&format!("[participant.{}]", settings.name), &settings.allow.peers, plugin, grants, &mut warnings);
     }
     warnings
 }

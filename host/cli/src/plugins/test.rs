@@ -11,6 +11,7 @@ use super::{build, command};
 use crate::args::Format;
 use crate::args::author::Test;
 use crate::config::{LogFormat, LogSettings, cache_folder};
+use crate::data;
 use crate::exit::{CliError, Exit};
 use crate::output::{self, View, column, text};
 use crate::serve::logging;
@@ -49,8 +50,11 @@ pub(crate) fn sandbox(term: &Term, limits: CompileLimits) -> Result<Sandbox, Cli
         logging::start(&settings, term.color_errors());
     }
     let compiler = super::compiler(limits, term);
-    Sandbox::new(SandboxOptions { cache_dir: cache_folder(), compiler, ..SandboxOptions::default() })
-        .map_err(|error| of_sandbox(&error))
+    let (cache_dir, seal_key) = (cache_folder(), data::platform_seal_key());
+    let sandbox = Sandbox::new(SandboxOptions { cache_dir, seal_key, compiler, ..SandboxOptions::default() });
+    let sandbox = sandbox.map_err(|error| of_sandbox(&error))?;
+    sandbox.keep_seal().map_err(|error| of_sandbox(&error))?;
+    Ok(sandbox)
 }
 
 pub(crate) fn of_sandbox(error: &SandboxError) -> CliError {

@@ -11,31 +11,49 @@ use waybill_core::port::participant::Participant;
 use waybill_core::port::transport::{ErrorKind, Transport};
 use waybill_core::saga::limits::SagaLimits;
 use waybill_engine::{Engine, EngineConfig, Participants, Retries, SagaConfig, Stores, SystemClock};
+use waybill_sandbox::grants::OwnListeners;
 use waybill_sandbox::{
     EndpointSettings, Fleet, FleetOptions, ForStart, Grants, HttpStepClient, ParticipantLimits, PluginLimits, Sandbox,
     SandboxError, SandboxOptions, TransportSettings, TransportSpec, WasmBackoff, WasmParticipant,
 };
 use waybill_server::approval::ApprovalLinks;
+use waybill_server::tls::{Encryption, Tls};
 use waybill_store::{OpenError, StoreConfig, SurrealStore};
 
-use crate::config::{Config, OnDead};
+use crate::config::{Config, OnDead, TlsSettings};
+use crate::data;
 use crate::exit::{CliError, Exit};
 use crate::plugins::{self, Plugins, Prepared, PreparedBackoff, PreparedParticipant};
 use crate::term::Term;
 
+/// A call of the store is given up after so many times the longest run of one statement.
+const STORE_TIMEOUT_TIMES: u32 = 2;
 /// What plugins leave for the next start lies in this folder of the compile cache.
 const STATE_FOLDER: &str = "generations";
 
 /// Builds the plugin host and the fleet of its transports, with none in it yet.
-pub fn fleet(config: &Config, term: &Term) -> Result<Fleet, SandboxError> {
+///
+/// The key that seals what is cached lies with the data. In the folder of an embedded store the host itself makes it, once it has
+/// opened the store; who just looks (`serves` is false) does without a cache until then.
+pub fn fleet(config: &Config, serves: bool, term: &Term) -> Result<Fleet, SandboxError> {
     let settings = &config.plugins;
     let compiler = plugins::compiler(plugins::compile_limits(settings), term);
-    let options = SandboxOptions { cache_dir: settings.cache.clone(), compiler, ..SandboxOptions::default() };
-    let state = settings.cache.as_ref().map(|cache| cache.join(STATE_FOLDER));
+    let cache = settings.cache.as_ref().filter(|_| serves || data::seal_is_ours(config));
+    let options = SandboxOptions {
+        cache_dir: cache.cloned(),
+        seal_key: data::seal_key(config),
+        compiler,
+        ..SandboxOptions::default()
+    };
+    let state = cache.map(|cache| cache.join(STATE_FOLDER));
     let bundled = waybill_bundled::all().iter().map(|bundled| bundled.component).collect();
     let (trust, folder) = (plugins::trust(settings), settings.folder.clone());
     let options_of_fleet = FleetOptions { trust, folder, bundled, state };
-    Fleet::new(Sandbox::new(options)?, options_of_fleet)
+    let sandbox = Sandbox::new(options)?;
+    if !serves {
+        sandbox.keep_seal()?;
+    }
+    Fleet::new(sandbox, options_of_fleet)
 }
 
 pub fn of_sandbox(error: &SandboxError) -> CliError {
@@ -84,11 +102,27 @@ fn secret(reference: &str, term: &Term) -> Result<String, CliError> {
         .ok_or_else(|| CliError::usage(format!("{reference} isn't there"), "set it for the host's process"))
 }
 
+/// What keeps tokens and messages from being read on their way to this host.
+pub fn encryption(config: &Config) -> Result<Encryption, CliError> {
+    match &config.server.tls {
+        Some(TlsSettings { cert, key }) => {
+            Tls::load(cert.clone(), key.clone()).map(Encryption::Tls).map_err(super::of_server)
+        }
+        None if config.server.behind_tls_proxy => Ok(Encryption::Proxy),
+        None => Ok(Encryption::None),
+    }
+}
+
 /// What signs links for approvals; none where no key is configured. Without a public address links lead to `listen`.
-pub fn approvals(config: &Config, listen: SocketAddr, term: &Term) -> Result<Option<ApprovalLinks>, CliError> {
+pub fn approvals(
+    config: &Config,
+    listen: SocketAddr,
+    encryption: &Encryption,
+    term: &Term,
+) -> Result<Option<ApprovalLinks>, CliError> {
     let Some(reference) = &config.saga.approval_key else { return Ok(None) };
     let key = secret(reference, term)?;
-    let url = config.saga.public_url.clone().unwrap_or_else(|| format!("http://{listen}"));
+    let url = config.saga.public_url.clone().unwrap_or_else(|| format!("{}://{listen}", encryption.public_scheme()));
     ApprovalLinks::new(key.as_bytes(), &url).map(Some).map_err(super::of_server)
 }
 
@@ -115,22 +149,21 @@ pub async fn engine(
         dedup: Arc::clone(store) as _,
         idempotency: Arc::clone(store) as _,
     };
-    let sagas = sagas(config, participants, store)?;
+    let own = fleet.sandbox().own_listeners();
+    let store_of_sagas = Some(Arc::clone(store) as _);
+    let sagas =
+        SagaConfig { store: store_of_sagas, participants: Arc::clone(participants), ..saga_settings(config, own)? };
     let settings = EngineConfig { sagas, ..engine_config(config, store, transports, policy) };
     Ok(Engine::start(settings, stores, Arc::new(SystemClock)))
 }
 
-/// The settings of sagas at the start.
-fn sagas(config: &Config, participants: &Arc<Participants>, store: &Arc<SurrealStore>) -> Result<SagaConfig, CliError> {
-    let participants = Arc::clone(participants);
-    Ok(SagaConfig { store: Some(Arc::clone(store) as _), participants, ..saga_settings(config)? })
-}
-
-/// What a reload may change of them: bounds, how long they are kept, and which peers `http:` steps reach.
-pub fn saga_settings(config: &Config) -> Result<SagaConfig, CliError> {
+/// What a reload may change of sagas: bounds, how long they are kept, and which peers `http:` steps reach. `own` is where the
+/// host listens.
+pub fn saga_settings(config: &Config, own: &OwnListeners) -> Result<SagaConfig, CliError> {
     let settings = &config.saga;
-    let allow = settings.allow.iter().map(String::as_str);
-    let grants = Grants::none().allow(allow).map_err(|error| of_sandbox(&error))?;
+    let peers = settings.allow.peers.iter().map(String::as_str);
+    let grants = Grants::none().allow(peers).map_err(|error| of_sandbox(&error))?;
+    let grants = Grants { internal: settings.allow.internal, ..grants };
     let limits = SagaLimits {
         input_bytes_max: settings.max_input_bytes,
         output_bytes_max: settings.max_output_bytes,
@@ -139,7 +172,7 @@ pub fn saga_settings(config: &Config) -> Result<SagaConfig, CliError> {
         rest_after: settings.rest_after,
         ..SagaLimits::default()
     };
-    let http = HttpStepClient::new(&grants, settings.max_calls, limits.output_bytes_max);
+    let http = HttpStepClient::new(&grants, settings.max_calls, limits.output_bytes_max, own);
     Ok(SagaConfig {
         limits,
         calls_max: settings.max_calls,
@@ -180,6 +213,7 @@ pub fn engine_config(
         keep_dead: config.dead.keep,
         dead_holds_key: config.dead.on_dead == OnDead::HoldKey,
         dead_alert_at: config.dead.alert_at,
+        store_timeout: config.store.query_timeout * STORE_TIMEOUT_TIMES,
         durability: store.durability().to_string(),
         retries: Retries { policy: outbox.backoff.policy, component, retry_after_max: outbox.retry_after_max },
         limits: config.limits.scheduler,

@@ -9,7 +9,6 @@ pub(crate) mod logging;
 mod reload;
 mod signals;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,7 +20,7 @@ use waybill_server::limits::Limits;
 use waybill_server::server::{Parts, Server, bind};
 
 use crate::args::serve::Serve;
-use crate::config::{AuthToken, Config, ServerSettings};
+use crate::config::{AuthToken, Config, ServerSettings, StoreKind};
 use crate::data;
 use crate::exit::{CliError, Exit};
 use crate::plugins;
@@ -36,6 +35,8 @@ use signals::{Hangups, Signals};
 const CONNECTIONS_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time for calls of participants under way to end, and for their instances to say goodbye.
 const PARTICIPANTS_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time for the store to close: it waits for what is running and writes its buffers.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time for tasks that don't end by themselves when the runtime is taken down.
 const RUNTIME_TIMEOUT: Duration = Duration::from_secs(2);
 /// How often readiness is looked at for the log until the host is ready.
@@ -43,6 +44,9 @@ const READY_POLL: Duration = Duration::from_millis(50);
 
 /// Runs a host until a signal ends it.
 pub fn run(args: &Serve, term: &mut Term) -> Result<(), CliError> {
+    // Messages, answers and plugins' state are nobody else's: whatever is made from here on is its owner's alone.
+    #[cfg(unix)]
+    rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
     let source = Source::new(&args.config, args.flags(), term);
     let config = source.read()?;
     logging::start(&config.log, term.color_errors());
@@ -64,12 +68,14 @@ async fn host(config: Config, source: Source, term: &mut Term) -> Result<(), Cli
     }
     let metrics = waybill_server::metrics::install(&[waybill_engine::METRICS]).map_err(of_server)?;
     let auth = authenticator(&config.tokens)?;
-    let listener = bind(config.server.listen, auth.is_some()).await.map_err(of_server)?;
+    let encryption = compose::encryption(&config)?;
+    let listener = bind(config.server.listen, auth.is_some(), &encryption).await.map_err(of_server)?;
     let address = listener.local_addr().map_err(CliError::io("asking for the address"))?;
-    let approvals = compose::approvals(&config, address, term)?;
+    let approvals = compose::approvals(&config, address, &encryption, term)?;
     // Compiled plugins are often kept beside the data: what is wrong with the folder is told as such.
     data::check(&config)?;
-    let fleet = compose::fleet(&config, term).map_err(|error| compose::of_sandbox(&error))?;
+    let fleet = compose::fleet(&config, true, term).map_err(|error| compose::of_sandbox(&error))?;
+    fleet.sandbox().own_listeners().add(address);
     let mut prepared = plugins::prepare(&fleet, &config)
         .await
         .map_err(|errors| crate::commands::configuration::plugins_failed(&errors))?;
@@ -81,6 +87,7 @@ async fn host(config: Config, source: Source, term: &mut Term) -> Result<(), Cli
         store = opened => store?,
         () = signals.end() => return Ok(()),
     };
+    fleet.sandbox().keep_seal().map_err(|error| compose::of_sandbox(&error))?;
     let kv: Arc<dyn waybill_core::port::kv::KvStore> = Arc::clone(&store) as _;
     let participants = Arc::new(compose::participants(std::mem::take(&mut prepared.participants), &kv).await?);
     let engine = Arc::new(compose::engine(&config, prepared, &participants, &fleet, &store).await?);
@@ -90,10 +97,17 @@ async fn host(config: Config, source: Source, term: &mut Term) -> Result<(), Cli
         async move { fleet.watch(watching).await }
     });
     let reloader = Reloader::new(
-        reload::Host { source, fleet: fleet.clone(), engine: Arc::clone(&engine), store: Arc::clone(&store) },
+        reload::Host {
+            source,
+            fleet: fleet.clone(),
+            engine: Arc::clone(&engine),
+            store: Arc::clone(&store),
+            encryption: encryption.clone(),
+        },
         config.clone(),
     );
     let reloads = tokio::spawn(reload_when_asked(reloader.clone(), config.clone(), hangups, watching.clone()));
+    let scheme = encryption.scheme();
     let server = Server::new(Parts {
         service: engine.outbox(),
         sagas: engine.sagas(),
@@ -102,11 +116,12 @@ async fn host(config: Config, source: Source, term: &mut Term) -> Result<(), Cli
         configuration: Some(Arc::new(reloader.clone()) as _),
         plugins: Some(Arc::new(Audited::new(fleet, Arc::clone(&store) as _))),
         auth,
+        encryption,
         limits: limits(&config.server),
         metrics: Some(metrics),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     });
-    announce(address, &config, term)?;
+    announce(&format!("{scheme}://{address}"), &config, term)?;
     let ready = tokio::spawn(ready(Arc::clone(&engine), config.saga.definitions.clone()));
     let drain = config.server.drain_timeout;
     let shutdown = shutdown(signals, Arc::clone(&engine), drain);
@@ -117,8 +132,10 @@ async fn host(config: Config, source: Source, term: &mut Term) -> Result<(), Cli
     let _ended = tokio::join!(watch, reloads);
     participants.close(PARTICIPANTS_TIMEOUT).await;
     // The tasks that hold the store are gone by now; what it says while closing is worth a line, not a failure.
-    if let Err(error) = store.close().await {
-        tracing::warn!(code = error.code(), %error, "the store didn't close in good order");
+    match tokio::time::timeout(CLOSE_TIMEOUT, store.close()).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::warn!(code = error.code(), %error, "the store didn't close in good order"),
+        Err(_) => tracing::warn!(limit = ?CLOSE_TIMEOUT, "the store didn't close in time and is left as after a crash"),
     }
     if drained.cut > 0 {
         tracing::warn!(connections = drained.cut, "connections were cut at the deadline");
@@ -165,11 +182,12 @@ async fn shutdown(mut signals: Signals, engine: Arc<Engine>, timeout: Duration) 
 }
 
 /// The one line on stdout: where the host answers, with the port in force when 0 was asked for.
-fn announce(address: SocketAddr, config: &Config, term: &mut Term) -> Result<(), CliError> {
-    term.line(&format!("listening on http://{address}"))?;
+fn announce(url: &str, config: &Config, term: &mut Term) -> Result<(), CliError> {
+    term.line(&format!("listening on {url}"))?;
     term.out.flush().map_err(CliError::io("writing the address"))?;
     let file = config.file.as_ref().map_or("none".to_owned(), |file| file.display().to_string());
-    tracing::info!(url = %format!("http://{address}"), config = %file, store = %config.store.url, "started");
+    let preview = if matches!(config.store.kind, StoreKind::Server) { " (preview)" } else { "" };
+    tracing::info!(url, config = %file, store = %format!("{}{preview}", config.store.url), "started");
     Ok(())
 }
 
@@ -234,14 +252,21 @@ fn limits(settings: &ServerSettings) -> Limits {
     Limits {
         requests_max: count(settings.max_requests),
         connections_max: count(settings.max_connections),
+        connections_per_peer: count(settings.max_connections_per_peer),
         request_timeout: settings.request_timeout,
+        idle_timeout: settings.idle_timeout,
+        write_timeout: settings.write_timeout,
         ..Limits::default()
     }
 }
 
 fn of_server(error: ServerError) -> CliError {
     let exit = match &error {
-        ServerError::Listen { .. } | ServerError::Token { .. } | ServerError::ApprovalKey { .. } => Exit::Usage,
+        ServerError::Listen { .. }
+        | ServerError::ClearText { .. }
+        | ServerError::Tls { .. }
+        | ServerError::Token { .. }
+        | ServerError::ApprovalKey { .. } => Exit::Usage,
         ServerError::Bind { .. } | ServerError::Metrics(_) => Exit::Failed,
     };
     CliError::Host { code: error.code(), what: error.to_string(), exit }

@@ -60,6 +60,20 @@ fn what_the_commands_write() {
 }
 
 #[test]
+fn rows_in_quarantine_are_put_back_and_dropped_by_their_names() {
+    let host = FakeHost::start(Mood::default());
+    let ids = ask(&host, &["quarantine", "list", "-o", "ids"]).run();
+    let restored = ask(&host, &["quarantine", "restore", "-", "--reason", "new"]).input(&ids.out).run();
+    assert_eq!(restored.exit, Exit::Partly, "{restored:?}");
+    let declined = ask(&host, &["quarantine", "drop", "q-1"]).interactive().input("n\n").run();
+    assert_eq!(declined.exit, Exit::Failed);
+    let dropped = ask(&host, &["quarantine", "drop", "q-1"]).interactive().input("y\n").run();
+    assert_eq!(dropped.exit, Exit::Done, "{dropped:?}");
+    assert_eq!(host.acts(), ["restore q-2 [new] local", "restore q-3 [new] local", "drop q-1 [] local"]);
+    assert_eq!(ask(&host, &["quarantine", "drop", "gone", "--yes"]).run().exit, Exit::NotFound);
+}
+
+#[test]
 fn a_table_fits_the_terminal() {
     let host = FakeHost::start(Mood::default());
     for columns in [60, 80, 120] {
@@ -475,6 +489,9 @@ fn lists_are_followed_page_by_page_and_cut_loudly() {
     let cut = ask(&host, &["outbox", "list", "--limit", "3", "-o", "ids"]).run();
     assert_eq!(cut.out.lines().count(), 3);
     assert!(cut.err.contains("there are more"), "{}", cut.err);
+    let rare = ask(&host, &["outbox", "list", "--filter", "id=rare", "-o", "ids"]).run();
+    assert_eq!((rare.exit, rare.out.as_str()), (Exit::Done, ""));
+    assert!(rare.err.contains("not all was looked through") && rare.err.contains("--all"), "{}", rare.err);
 }
 
 #[test]

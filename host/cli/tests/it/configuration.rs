@@ -201,6 +201,11 @@ fn every_kind_of_bad_input_has_its_code_place_and_fix() {
         ("[server]\nlisten = \"everywhere\"\n", "CONFIG.BAD_VALUE", "waybill.toml:2:10", "127.0.0.1:7070"),
         ("[server]\nlisten = \"0.0.0.0:7070\"\n", "CONFIG.LISTEN", "waybill.toml:2:10", "[[auth.token]]"),
         ("[server]\nlisten = \"[::]:7070\"\n", "CONFIG.LISTEN", "waybill.toml:2:10", "127.0.0.1"),
+        ("[server]\ntls = { cert = \"a.pem\" }\n", "CONFIG.MISSING", "waybill.toml:2:1", "write key ="),
+        ("[server.tls]\nkey = \"a.pem\"\n", "CONFIG.MISSING", "waybill.toml:1:9", "write cert ="),
+        ("[server.tls]\ncertificate = \"a\"\n", "CONFIG.UNKNOWN_KEY", "waybill.toml:2:1", "cert"),
+        ("[server]\nwrite_timeout = \"10ms\"\n", "CONFIG.BAD_VALUE", "waybill.toml:2:17", "at least 1s"),
+        ("[server]\nmax_connections_per_peer = 0\n", "CONFIG.BAD_VALUE", "waybill.toml:2:28", "1 to 1000000"),
         ("[auth]\ntokens = []\n", "CONFIG.UNKNOWN_KEY", "waybill.toml:2:1", "did you mean \"token\"?"),
         ("[[auth.token]]\nname = \"a\"\n", "CONFIG.MISSING", "waybill.toml:1:1", "sha256"),
         (
@@ -260,6 +265,14 @@ fn everything_that_is_wrong_is_told_at_once() {
 }
 
 #[test]
+fn a_shared_store_is_told_to_be_a_preview() {
+    for (url, told) in [("ws://db:8000", true), ("wss://db:8000", true), ("mem://", false)] {
+        let config = case(&format!("[store]\nurl = \"{url}\"\n")).load().unwrap();
+        assert_eq!(config.warnings.iter().any(|warning| warning.contains("preview")), told, "{:?}", config.warnings);
+    }
+}
+
+#[test]
 fn sagas_are_configured_and_a_setting_without_effect_is_told() {
     let case = case(
         "[tx.saga]\nheartbeat_ms = 5000\ndefinitions = \"sagas\"\nkeep_done = \"1d\"\n\
@@ -273,7 +286,7 @@ fn sagas_are_configured_and_a_setting_without_effect_is_told() {
         (86_400, 3, 10)
     );
     assert_eq!(saga.default_retry.cap_ms, 60_000);
-    assert_eq!(saga.allow, ["https://pay.example"]);
+    assert_eq!(saga.allow.peers, ["https://pay.example"]);
     assert!(config.warnings.iter().any(|warning| warning.contains("saga.heartbeat")), "{:?}", config.warnings);
 }
 
@@ -324,7 +337,7 @@ keep = "30d"
     assert_eq!(transport.plugin, PluginSource::File(case.dir.path().join("plugins/nats.wasm")));
     assert_eq!(transport.secrets, [("token".to_owned(), "env:NATS_TOKEN".to_owned())]);
     assert_eq!(transport.config["servers"][0], "nats://127.0.0.1:4222");
-    assert_eq!(transport.allow, ["tcp://127.0.0.1:4222"]);
+    assert_eq!(transport.allow.peers, ["tcp://127.0.0.1:4222"]);
     assert!(!format!("{config:?}").contains("s3cr3t"));
 }
 
@@ -367,9 +380,14 @@ fn without_a_file_there_is_an_embedded_store_and_http_to_this_machine() {
     let [transport] = config.transports.as_slice() else { panic!("one transport") };
     assert_eq!(transport.plugin, PluginSource::Bundled("http".into()));
     assert!(
-        transport.allow.iter().all(|peer| ["localhost", "127.0.0.0/8", "[::1]"].iter().any(|host| peer.contains(host)))
+        transport
+            .allow
+            .peers
+            .iter()
+            .all(|peer| ["localhost", "127.0.0.0/8", "[::1]"].iter().any(|host| peer.contains(host)))
     );
     assert_eq!(config.routes.0.len(), 1);
+    assert!(!transport.allow.internal && config.warnings.is_empty());
     let none = load(&Inputs { bundled: vec!["http"], ..Inputs::default() }).unwrap_err();
     assert_eq!(none.code(), "CONFIG.NO_DATA_FOLDER");
 }
@@ -445,7 +463,7 @@ fn names_of_the_sources_mean_what_they_meant_there() {
 #[test]
 fn tokens_are_kept_as_hashes() {
     let case = case(
-        "[server]\nlisten = \"0.0.0.0:7070\"\n[[auth.token]]\nname = \"ops\"\ntoken_file = \"ops.token\"\nroles = [\"admin\"]\n\
+        "[server]\nlisten = \"0.0.0.0:7070\"\nbehind_tls_proxy = true\n[[auth.token]]\nname = \"ops\"\ntoken_file = \"ops.token\"\nroles = [\"admin\"]\n\
          [[auth.token]]\nname = \"shop\"\nsha256 = \"D0C04F4B1951E4AEAAEC8223ED2039E542F3AAE805A6FA7F6D794E5AFFF5D272\"\ntenants = [\"acme\"]\n",
     )
     .file("ops.token", b"0123456789abcdef-token\n");
@@ -454,8 +472,91 @@ fn tokens_are_kept_as_hashes() {
     assert_eq!((ops.roles.as_slice(), &ops.tenants), ([Role::Admin].as_slice(), &None));
     assert_eq!((shop.roles.as_slice(), &shop.tenants), ([Role::Sender].as_slice(), &Some(vec!["acme".to_owned()])));
     assert!(!format!("{config:?}").contains("0123456789abcdef"));
-    let short = case.file("ops.token", b"short").error();
-    assert!(short.contains("CONFIG.SECRET") && short.contains("at least 16"), "{short}");
+}
+
+#[test]
+fn a_token_that_could_be_guessed_is_refused() {
+    let toml = "[[auth.token]]\nname = \"ops\"\ntoken_file = \"ops.token\"\n";
+    for (weak, words) in [
+        ("short", "5 bytes are at most 30 bits"),
+        ("0123456789abcdef", "16 bytes are at most 64 bits"),
+        ("0123456789abcdef0123456789abcde", "31 bytes are at most 124 bits"),
+        ("01234567890123456789012345678901234567", "at most 126 bits"),
+        ("correct-horse-battery", "21 bytes are at most 126 bits"),
+        ("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "only 1 different"),
+        ("", "0 bytes"),
+    ] {
+        let error = case(toml).file("ops.token", weak.as_bytes()).error();
+        assert!(error.contains("CONFIG.SECRET") && error.contains(words), "{weak}: {error}");
+        assert!(error.contains("openssl rand -hex 32") && (weak.len() < 6 || !error.contains(weak)), "{error}");
+    }
+    for strong in ["0123456789abcdef0123456789abcdef", "MDEyMzQ1Njc4OWFiY2RlZg", "k3!x)9Qz~7w@Lp#2Vr&5"] {
+        assert_eq!(case(toml).file("ops.token", format!("{strong}\n").as_bytes()).load().unwrap().tokens.len(), 1);
+    }
+}
+
+#[test]
+fn listening_beyond_this_machine_needs_tls_or_a_proxy_that_has_it() {
+    let token =
+        "[[auth.token]]\nname = \"a\"\nsha256 = \"d0c04f4b1951e4aeaaec8223ed2039e542f3aae805a6fa7f6d794e5afff5d272\"\n";
+    for open in ["0.0.0.0:7070", "[::]:7070", "10.0.0.7:7070"] {
+        let error = refused(&format!("[server]\nlisten = \"{open}\"\n{token}"));
+        assert!(error.starts_with("CONFIG.CLEAR_TEXT: ") && error.contains("at  waybill.toml:2:10"), "{error}");
+        for way in ["[server.tls] cert and key", "server.behind_tls_proxy = true", "127.0.0.1"] {
+            assert!(error.contains(way), "{error}");
+        }
+        for way in ["behind_tls_proxy = true", "tls = { cert = \"c.pem\", key = \"k.pem\" }"] {
+            let toml = format!("[server]\nlisten = \"{open}\"\n{way}\n{token}");
+            assert!(case(&toml).load().is_ok(), "{toml}");
+        }
+    }
+    assert!(case(&format!("[server]\nlisten = \"[::1]:7070\"\n{token}")).load().is_ok());
+    let tls = case("[server]\ntls = { cert = \"c.pem\", key = \"/etc/k.pem\" }\n");
+    let read = tls.load().unwrap().server.tls.unwrap();
+    assert_eq!((read.cert, read.key), (tls.dir.path().join("c.pem"), PathBuf::from("/etc/k.pem")));
+}
+
+#[test]
+fn one_peer_has_a_quarter_of_the_connections_unless_it_is_a_proxy() {
+    let peer = |settings: &str| case(&format!("[server]\n{settings}")).load().unwrap().server.max_connections_per_peer;
+    assert_eq!((peer(""), peer("max_connections = 100\n"), peer("max_connections = 1\n")), (1024, 25, 1));
+    assert_eq!(peer("behind_tls_proxy = true\n"), 4096);
+    assert_eq!(peer("behind_tls_proxy = true\nmax_connections_per_peer = 7\n"), 7);
+}
+
+#[cfg(unix)]
+#[test]
+fn files_with_secrets_that_others_may_read_are_warned_about() {
+    use std::os::unix::fs::PermissionsExt;
+    let toml = "[server]\ntls = { cert = \"c.pem\", key = \"k.pem\" }\n[[auth.token]]\nname = \"a\"\ntoken_file = \"a.token\"\n\
+                [[auth.token]]\nname = \"b\"\nsha256 = \"d0c04f4b1951e4aeaaec8223ed2039e542f3aae805a6fa7f6d794e5afff5d272\"\n\
+                [transport.t]\nplugin = \"noop\"\nsecrets = { s = \"file:s.secret\" }\n[[route]]\nmatch = \"bus:**\"\ntransport = \"t\"\n";
+    let case = case(toml)
+        .file("c.pem", b"public")
+        .file("k.pem", b"key")
+        .file("a.token", b"0123456789abcdef0123456789abcdef")
+        .file("s.secret", b"secret");
+    let files = ["k.pem", "a.token", "s.secret", "waybill.toml"];
+    let chmod = |name: &str, mode| {
+        std::fs::set_permissions(case.dir.path().join(name), std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    chmod("c.pem", 0o644);
+    files.iter().for_each(|name| chmod(name, 0o600));
+    assert_eq!(case.load().unwrap().warnings, Vec::<String>::new());
+    for (name, setting) in
+        [("k.pem", "server.tls.key"), ("a.token", "token_file"), ("s.secret", "secrets.s"), ("waybill.toml", "sha256")]
+    {
+        for mode in [0o640, 0o604] {
+            chmod(name, mode);
+            let [warning] = &case.load().unwrap().warnings[..] else { panic!("{name}: one warning") };
+            for word in [setting, name, &format!("{mode:04o}"), "chmod 600"] {
+                assert!(warning.contains(word), "{warning}");
+            }
+        }
+        chmod(name, 0o600);
+    }
+    chmod("waybill.toml", 0o602);
+    assert!(case.load().unwrap().warnings.iter().any(|warning| warning.contains("choose what the host runs")));
 }
 
 #[test]
@@ -512,14 +613,31 @@ fn a_route_may_lead_to_workers_outside_and_remember_payloads() {
     }
 }
 
+/// What listens on loopback often trusts whoever gets there: with tokens, that would be everybody who may send.
+#[test]
+fn with_tokens_no_transport_is_implied() {
+    let token = format!("[store]\nurl = \"mem://\"\n[[auth.token]]\nname = \"app\"\nsha256 = \"{}\"\n", "0".repeat(64));
+    let config = case(&token).load().unwrap();
+    assert!(config.transports.is_empty() && config.routes.0.is_empty(), "{:?}", config.transports);
+    let warning = config.warnings.iter().find(|warning| warning.contains("a host with tokens implies none"));
+    let warning = warning.unwrap_or_else(|| panic!("{:?}", config.warnings));
+    for part in ["[transport.http]", "plugin = \"http\"", "allow = {", "[[route]]", "match = \"http:**\""] {
+        assert!(warning.contains(part), "{warning}");
+    }
+    let written = "[transport.web]\nplugin = \"http\"\n[[route]]\nmatch = \"http:**\"\ntransport = \"web\"\n";
+    let config = case(&format!("{token}{written}")).load().unwrap();
+    assert!(config.transports.len() == 1 && config.warnings.is_empty());
+}
+
 #[test]
 fn a_participant_is_read_with_its_bounds_and_grants() {
     let toml = "[store]\nurl = \"mem://\"\n[participant.shop]\nplugin = \"orders.wasm\"\ninstances = 3\ncall_time = \"5s\"\n\
-                config = { url = \"x\" }\nsecrets = { key = \"env:KEY\" }\nallow = { http = [\"https://a\"], kv = \"1MiB\" }\n";
+                config = { url = \"x\" }\nsecrets = { key = \"env:KEY\" }\nallow = { http = [\"https://a\"], internal = true, kv = \"1MiB\" }\n";
     let config = case(toml).file("orders.wasm", b"x").env("KEY", "v").load().unwrap();
     let [shop] = config.participants.as_slice() else { panic!("{:?}", config.participants) };
     assert_eq!((shop.name.as_str(), shop.instances, shop.call_time), ("shop", 3, Duration::from_secs(5)));
-    assert_eq!((shop.allow.as_slice(), shop.kv), (["https://a".to_owned()].as_slice(), Some(1 << 20)));
+    assert_eq!((shop.allow.peers.as_slice(), shop.allow.kv), (["https://a".to_owned()].as_slice(), Some(1 << 20)));
+    assert!(shop.allow.internal);
     assert_eq!(shop.secrets, [("key".to_owned(), "env:KEY".to_owned())]);
     assert_eq!(shop.config, serde_json::json!({ "url": "x" }));
     for (section, says) in [

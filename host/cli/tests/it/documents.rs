@@ -8,6 +8,9 @@ use waybill_core::outbox::filter::{Filter, STATE_ALIASES};
 use waybill_core::time::UnixMillis;
 use waybill_server::aliases::{MESSAGE_ALIASES, Meaning, QUERY_ALIASES};
 
+/// One that could be random.
+const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
@@ -70,7 +73,7 @@ fn the_configuration_page_has_every_key_with_its_default_and_no_other() {
 fn the_example_of_the_configuration_page_is_right() {
     let text = document("configuration.md");
     let dir = tempfile::tempdir().unwrap();
-    std::fs::write(dir.path().join("token"), "0123456789abcdef").unwrap();
+    std::fs::write(dir.path().join("token"), TOKEN).unwrap();
     let mut examples = 0;
     for block in text.split("```toml").skip(1) {
         let toml = block.split("```").next().unwrap().replace("/run/secrets/shop-token", "token");
@@ -93,7 +96,7 @@ fn the_example_of_the_configuration_page_is_right() {
 /// What a setting is when `name = value` stands in `place`.
 fn effective(place: &str, name: &str, value: &str, path: &str) -> serde_json::Value {
     let dir = tempfile::tempdir().unwrap();
-    std::fs::write(dir.path().join("ops.token"), "0123456789abcdef").unwrap();
+    std::fs::write(dir.path().join("ops.token"), TOKEN).unwrap();
     let file = dir.path().join("waybill.toml");
     let mut env = BTreeMap::new();
     let mut toml = "[store]\nurl = \"mem://\"\n".to_owned();

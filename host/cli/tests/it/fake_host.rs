@@ -31,6 +31,7 @@ use waybill_server::approval::ApprovalLinks;
 use waybill_server::auth::{Authenticator, Role, StaticTokens, Tenants, TokenRecord};
 use waybill_server::limits::Limits;
 use waybill_server::server::{Parts, Server, bind};
+use waybill_server::tls::Encryption;
 
 /// 2026-11-21T09:00:00Z.
 pub const NOW: UnixMillis = UnixMillis(1_795_251_600_000);
@@ -73,7 +74,7 @@ impl FakeHost {
         let thread = std::thread::spawn(move || {
             tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async move {
                 let auth = mood.auth.then(|| Arc::new(tokens()) as Arc<dyn Authenticator>);
-                let listener = bind(SocketAddr::from(([127, 0, 0, 1], 0)), false).await.unwrap();
+                let listener = bind(SocketAddr::from(([127, 0, 0, 1], 0)), false, &Encryption::None).await.unwrap();
                 tell.send(listener.local_addr().unwrap()).unwrap();
                 let server = Server::new(Parts {
                     configuration: None,
@@ -83,6 +84,7 @@ impl FakeHost {
                     approvals: ApprovalLinks::new(&[7; 32], "https://waybill.example").ok(),
                     plugins: None,
                     auth,
+                    encryption: Encryption::None,
                     limits: Limits::default(),
                     metrics: None,
                     version: "0.0.0".into(),
@@ -128,7 +130,7 @@ fn tokens() -> StaticTokens {
     .unwrap()
 }
 
-struct Outbox {
+pub struct Outbox {
     mood: Mood,
     seen: Arc<Mutex<Seen>>,
 }
@@ -237,7 +239,7 @@ fn selected(filter: &str) -> Result<Vec<DeadView>, ServiceError> {
 }
 
 impl Outbox {
-    fn act(&self, act: String) {
+    pub fn act(&self, act: String) {
         self.seen.lock().unwrap().acts.push(act);
     }
     fn find(&self, dead_id: &DeadId) -> Result<DeadView, ServiceError> {
@@ -322,6 +324,10 @@ impl OutboxService for Outbox {
         Filter::parse(filter, NOW)?;
         // Pages of at most two, so that following them is seen.
         let from: usize = cursor.map_or(0, |cursor| cursor.parse().unwrap());
+        if filter == "id=rare" {
+            // A long list of which nothing matches, a bounded read a page.
+            return Ok(Page { items: Vec::new(), next_cursor: Some((from + 1).to_string()) });
+        }
         let until = (from + limit.min(2)).min(5);
         let items = (from..until).map(|n| pending(&format!("m-{n}"))).collect();
         Ok(Page { items, next_cursor: (until < 5).then(|| until.to_string()) })

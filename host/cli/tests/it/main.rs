@@ -6,7 +6,10 @@ mod call;
 mod commands;
 mod configuration;
 mod documents;
+#[cfg(unix)]
+mod exposure;
 mod fake_host;
+mod fake_quarantine;
 mod fake_sagas;
 mod help;
 mod saga_folder;
@@ -14,3 +17,5 @@ mod sagas;
 #[cfg(unix)]
 mod serve;
 mod support;
+#[cfg(unix)]
+mod tenants;

@@ -16,7 +16,7 @@ use crate::support::{Done, waybill};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A running `waybill serve`.
-struct Host {
+pub struct Host {
     child: Child,
     lines: Receiver<String>,
     told: Vec<String>,
@@ -33,10 +33,15 @@ fn follow(pipe: impl Read + Send + 'static, tell: Sender<String>) {
 }
 
 impl Host {
-    fn start(dir: &Path, arguments: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_waybill"))
-            .arg("serve")
-            .args(arguments)
+    pub fn start(dir: &Path, arguments: &[&str]) -> Self {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_waybill"));
+        program.arg("serve").args(arguments);
+        Self::run(dir, program)
+    }
+
+    /// The same by another program, which becomes the host.
+    pub fn run(dir: &Path, mut program: Command) -> Self {
+        let mut child = program
             .current_dir(dir)
             .env_clear()
             .env("HOME", dir)
@@ -53,7 +58,7 @@ impl Host {
     }
 
     /// Waits for a line that holds these words, unless there was one already: its two outputs come in any order.
-    fn says(&mut self, words: &str) -> String {
+    pub fn says(&mut self, words: &str) -> String {
         if let Some(line) = self.told.iter().find(|line| line.contains(words)) {
             return line.clone();
         }
@@ -71,16 +76,16 @@ impl Host {
     }
 
     /// Its address, once it serves.
-    fn url(&mut self) -> String {
+    pub fn url(&mut self) -> String {
         self.says("listening on ").split_once("listening on ").unwrap().1.trim().to_owned()
     }
 
-    fn signal(&self, signal: Signal) {
+    pub fn signal(&self, signal: Signal) {
         kill_process(Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap(), signal).unwrap();
     }
 
     /// Waits for its end; answers all it said.
-    fn ended(mut self) -> (ExitStatus, String) {
+    pub fn ended(mut self) -> (ExitStatus, String) {
         while let Ok(line) = self.lines.recv_timeout(PATIENCE) {
             self.told.push(line);
         }
@@ -96,12 +101,12 @@ impl Drop for Host {
     }
 }
 
-fn ask(url: &str, arguments: &[&str]) -> Done {
+pub fn ask(url: &str, arguments: &[&str]) -> Done {
     waybill(arguments).arg("--url").arg(url).run()
 }
 
 /// A configuration that sends everything of `bus:` nowhere and needs nothing of the machine.
-fn noop(dir: &Path) -> String {
+pub fn noop(dir: &Path) -> String {
     let file = dir.join("waybill.toml");
     let text = "[store]\nurl = \"surrealkv://./data\"\n[server]\nlisten = \"127.0.0.1:0\"\n[plugins]\ncache = \"./cache\"\n\
                 [transport.nowhere]\nplugin = \"noop\"\n[[route]]\nmatch = \"bus:**\"\ntransport = \"nowhere\"\n";

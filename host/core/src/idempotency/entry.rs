@@ -137,6 +137,14 @@ pub fn derived_id(of: &EntryKey, origin: &HoldToken, index: usize) -> String {
     hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// Length of a [`derived_id`].
+const DERIVED_LEN: usize = 32;
+
+/// Whether an id may have been made by [`derived_id`]: it has the shape. A caller's own id of that shape counts too.
+pub fn is_derived(id: &str) -> bool {
+    id.len() == DERIVED_LEN && id.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -158,7 +166,7 @@ mod tests {
                 for index in 0..3 {
                     let id = derived_id(&of, &origin, index);
                     assert_eq!(id, derived_id(&of, &origin, index));
-                    assert_eq!((id.len(), crate::ids::place_of(&id)), (32, None));
+                    assert_eq!((is_derived(&id), crate::ids::place_of(&id)), (true, None));
                     assert!(ids.insert(id));
                 }
             }

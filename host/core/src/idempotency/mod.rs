@@ -12,6 +12,6 @@ mod settings;
 
 pub use answer::{Answer, cut_error};
 pub use decide::{Act, Applied, Begun, Decision, Grant, Op, Reply, decide};
-pub use entry::{Entry, EntryKey, EntryState, StateWord, derived_id};
+pub use entry::{Entry, EntryKey, EntryState, StateWord, derived_id, is_derived};
 pub use filter::EntryFilter;
 pub use settings::{Keep, Settings};

@@ -3,7 +3,10 @@
 pub mod bits;
 pub mod dead_groups;
 pub mod decide;
+pub mod door_watch;
 pub mod filter;
 pub mod found;
+pub mod lookups;
 pub mod owner;
 pub mod records;
+pub mod suspicion;

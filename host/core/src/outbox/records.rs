@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::ids::{MessageId, Place, Seq, ShardId, Tenant};
 use crate::message::{Message, Payload};
 use crate::outbox::bits::Bits;
+use crate::outbox::suspicion::Suspicion;
 use crate::port::transport::{PluginIdentity, Receipt};
 use crate::time::UnixMillis;
 
@@ -29,8 +30,10 @@ pub struct ShardRecord {
     pub last: Seq,
     /// Claimed segments, by first seq.
     pub open: BTreeMap<Seq, OpenSegment>,
-    /// The message that is being sent alone.
-    pub solo: Option<Seq>,
+    /// Who may have killed a process, and what would be blamed if this one died now.
+    pub suspicion: Suspicion,
+    /// Its owner is giving it back: whatever ends it now, nothing that it sent is to blame.
+    pub leaving: bool,
     /// Its owner gave it back in good order: nothing is claimed, take it at once.
     pub released: bool,
 }
@@ -69,10 +72,6 @@ pub struct Entry {
     pub index: u16,
     /// The message.
     pub message: Arc<Message>,
-    /// Crashes while it was claimed.
-    pub suspect: u32,
-    /// Crashes while it was sent alone.
-    pub solo_crashes: u32,
 }
 
 impl Segment {
@@ -140,10 +139,6 @@ pub struct Parked {
     pub message: Arc<Message>,
     /// Definite failures so far.
     pub attempts: u32,
-    /// Crashes while it was claimed.
-    pub suspect: u32,
-    /// Crashes while it was sent alone.
-    pub solo_crashes: u32,
     /// Not before this instant.
     pub due: UnixMillis,
     /// The delay that led to `due`.
@@ -154,6 +149,14 @@ pub struct Parked {
     pub claimed: bool,
     /// Latest attempts, oldest first; at most [`crate::limits::ATTEMPT_RECORDS_MAX`].
     pub history: Vec<AttemptRecord>,
+}
+
+impl Parked {
+    /// How long it waits from `now`, the wall clock's: until it is due, and never longer than the delay that led to that,
+    /// however far the clock was set back since the row was written.
+    pub fn wait(&self, now: UnixMillis) -> Duration {
+        self.due.since(now).min(self.delay)
+    }
 }
 
 /// A message whose time hasn't come.
@@ -195,7 +198,7 @@ pub struct DeadLetter {
     pub reason: String,
     /// Definite failures before it died.
     pub attempts: u32,
-    /// Crashes while claimed.
+    /// Crashes of hosts that were sending it.
     pub suspect: u32,
     /// When it died.
     pub died_at: UnixMillis,
@@ -255,6 +258,24 @@ pub struct HistoryChunk {
     pub entries: Vec<Done>,
 }
 
+impl HistoryChunk {
+    /// Its place in the order of writing.
+    pub fn key(&self) -> HistoryKey {
+        HistoryKey { at: self.at, segment: self.segment, beat: self.beat }
+    }
+}
+
+/// The place of a chunk in the order in which a shard's history was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct HistoryKey {
+    /// When it was written.
+    pub at: UnixMillis,
+    /// First seq of its segment.
+    pub segment: Seq,
+    /// Beat of its commit.
+    pub beat: u64,
+}
+
 /// Where an indexed id stands now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IdState {
@@ -280,6 +301,19 @@ pub struct IdRecord {
     pub state: IdState,
     /// sha-256 over what makes a repeated enqueue the same ([`content_digest`]); none for host-made ids.
     pub content: Option<[u8; 32]>,
+    /// What it was committed with: a repeated transaction has to be the same one.
+    pub origin: IdOrigin,
+}
+
+/// What a message with a caller's id was committed with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IdOrigin {
+    /// It isn't known: a version before has written the row, or the host has made the id.
+    Unknown,
+    /// Without statements.
+    Alone,
+    /// With statements of this digest ([`crate::port::transact::statements_digest`]).
+    Transaction([u8; 32]),
 }
 
 /// Name of the blob for a large payload: unique by place, and it holds the payload's sha-256.

@@ -12,6 +12,7 @@ pub mod kv;
 pub mod participant;
 pub mod plugins;
 pub mod provision;
+pub mod quarantine;
 pub mod query;
 pub mod saga;
 pub mod saga_store;

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use crate::ids::{MessageId, Place, Seq, ShardId, Tenant};
+use crate::ids::{MessageId, Place, ShardId, Tenant};
 use crate::outbox::filter::Filter;
 use crate::outbox::records::{DeadLetter, Done, Entry, IdRecord, Parked, Scheduled};
+use crate::port::quarantine::QuarantineStore;
 use crate::port::store::StoreError;
 
 /// Where a message was found.
@@ -93,7 +94,7 @@ pub struct Depth {
 
 /// Reads for people.
 #[async_trait]
-pub trait QueryStore: Send + Sync + 'static {
+pub trait QueryStore: QuarantineStore {
     /// The row of the id index.
     async fn id(&self, tenant: &Tenant, id: &MessageId) -> Result<Option<IdRecord>, StoreError>;
     /// What lies at a place: looks at parked, dead letters, the segment and the history, in this order.
@@ -121,12 +122,18 @@ pub trait QueryStore: Send + Sync + 'static {
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Page<Arc<DeadLetter>>, StoreError>;
+    /// The same, the latest in the order first: what people look at. It reads a bounded number of records and then answers a cursor
+    /// even when the page isn't full.
+    async fn latest_dead(
+        &self,
+        filter: &Filter,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<Arc<DeadLetter>>, StoreError>;
     /// How many match.
     async fn count_dead(&self, filter: &Filter) -> Result<u64, StoreError>;
     /// Dead letters that match, by tenant, code and error signature, largest group first.
     async fn dead_groups(&self, filter: &Filter) -> Result<Vec<DeadGroup>, StoreError>;
     /// Depths per tenant.
     async fn depths(&self) -> Result<Vec<Depth>, StoreError>;
-    /// Segments in quarantine, with reason.
-    async fn quarantined_segments(&self) -> Result<Vec<(ShardId, Seq, String)>, StoreError>;
 }

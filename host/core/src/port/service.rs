@@ -14,6 +14,7 @@ use crate::port::dead::{DeadId, DeadView, Replay, Replayed};
 use crate::port::dedup::FirstDelivery;
 use crate::port::idempotency::FinishWith;
 use crate::port::provision::{ProvisionChange, ProvisionError};
+use crate::port::quarantine::QuarantineService;
 use crate::port::query::{DeadGroup, Page};
 use crate::port::store::StoreError;
 use crate::port::transact::{AuditEvent, Operation, Statement};
@@ -47,6 +48,17 @@ pub enum ServiceError {
         /// Tenant.
         tenant: String,
         /// Id.
+        id: String,
+    },
+    /// A transaction's messages are there already, but not with its statements.
+    #[error(
+        "the messages of this transaction are there already ({id:?} of tenant {tenant:?} for one), but weren't committed with these \
+         statements, so nothing was run: repeat exactly the same transaction, or give its messages new ids"
+    )]
+    OtherStatements {
+        /// Tenant.
+        tenant: String,
+        /// Id of one of them.
         id: String,
     },
     /// There is no such thing.
@@ -135,6 +147,7 @@ impl ServiceError {
             Self::Message { error, .. } | Self::Input(error) => error.code(),
             Self::Filter(_) => "SCHEMA.VALIDATION_FAILED",
             Self::IdTaken { .. } => "STORAGE.CONFLICT",
+            Self::OtherStatements { .. } => "TX.OTHER_STATEMENTS",
             Self::NotFound { .. } => "OUTBOX.NOT_FOUND",
             Self::State { .. } => "OUTBOX.STATE",
             Self::DeadKind { .. } => "DEAD.KIND",
@@ -268,7 +281,7 @@ pub struct MessageView {
     pub shard: u16,
     /// Definite failures (and the success, when done).
     pub attempts: u32,
-    /// Crashes while claimed.
+    /// Crashes that it is held suspect for; lists say it of dead letters only.
     pub suspect: u32,
     /// When it was enqueued.
     pub created_at: UnixMillis,
@@ -415,7 +428,7 @@ pub struct OperationRequest {
 
 /// The outbox as a service. Tenants given are those the credential allows; none = all.
 #[async_trait]
-pub trait OutboxService: Send + Sync + 'static {
+pub trait OutboxService: QuarantineService {
     /// Enqueues all or none and answers after the durable commit.
     async fn enqueue(&self, messages: Vec<NewMessage>) -> Result<Enqueued, ServiceError>;
     /// Commits statements and messages together. With `finish` it also finishes an idempotency key, in the same commit: when
@@ -450,7 +463,7 @@ pub trait OutboxService: Send + Sync + 'static {
     async fn stats(&self, tenant: Option<&Tenant>) -> Result<Vec<OutboxStats>, ServiceError>;
     /// What holds messages back.
     async fn blocked(&self, tenant: Option<&Tenant>) -> Result<Vec<BlockedView>, ServiceError>;
-    /// Dead letters that match: messages in the order of their keys, then stuck sagas by tenant and id.
+    /// Dead letters that match: messages, the latest in the order first, then stuck sagas by tenant and id.
     async fn dead_letters(
         &self,
         tenant: Option<&Tenant>,

@@ -2,15 +2,17 @@
 //! (`waybill-testkit`); both run one conformance suite.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use thiserror::Error;
 
-use crate::ids::{MessageId, Seq, ShardId, Tenant};
+use crate::ids::{MessageId, Place, Seq, ShardId, Tenant};
 use crate::message::Message;
 use crate::outbox::records::{
-    DeadLetter, DoorKey, DoorRow, HistoryChunk, IdRecord, Malformed, Parked, Scheduled, Segment, ShardRecord,
+    DeadLetter, DoorKey, DoorRow, HistoryChunk, HistoryKey, IdRecord, Malformed, Parked, Scheduled, Segment,
+    ShardRecord,
 };
 use crate::time::UnixMillis;
 
@@ -40,6 +42,12 @@ pub enum StoreError {
         /// Table.
         table: String,
     },
+    /// Callers' statements aren't run on a store that several hosts share.
+    #[error(
+        "statements of a transaction aren't run on a shared store (ws://): send messages only, and write your rows to the database \
+         yourself, with fn::waybill::enqueue in the same transaction"
+    )]
+    Shared,
     /// The idempotency key that a transaction was to finish isn't its caller's any more; nothing was committed.
     #[error("idempotency key {0:?} was taken over or released meanwhile, so nothing was committed: begin it again")]
     LeaseLost(String),
@@ -49,6 +57,26 @@ pub enum StoreError {
     /// Data that doesn't decode.
     #[error("a stored record can't be read: {0}")]
     Corrupt(String),
+    /// A commit that is known to have gone in isn't in the store any more.
+    #[error(
+        "the store of shard {shard} went back: it says (token {}, beat {}), and (token {}, beat {}) was committed. What was \
+         committed since is lost. Stop the host, put back a whole copy of the data, or start it again to go on from what is there",
+        found.0, found.1, known.0, known.1
+    )]
+    WentBack {
+        /// Shard.
+        shard: ShardId,
+        /// Token and beat that are known to be committed.
+        known: (u64, u64),
+        /// Token and beat that the store has.
+        found: (u64, u64),
+    },
+    /// The transaction writes more than the store takes at once; nothing was written.
+    #[error(
+        "the transaction writes more than the store takes at once (store.memtable, keys and the store's own entries included), so \
+         nothing was committed: split it, or raise store.memtable"
+    )]
+    TooLarge,
     /// Anything else.
     #[error("the store failed: {0}")]
     Other(String),
@@ -63,9 +91,12 @@ impl StoreError {
             Self::Unavailable(_) => "PROVIDER.UNAVAILABLE",
             Self::Statement(_) => "STORAGE.STATEMENT",
             Self::OwnTable { .. } => "AUTH.TABLE",
+            Self::Shared => "STORAGE.SHARED",
             Self::LeaseLost(_) => "TX.LEASE_LOST",
             Self::NewerData(_) => "STORAGE.NEWER_DATA",
             Self::Corrupt(_) => "STORAGE.CORRUPT",
+            Self::WentBack { .. } => "STORAGE.WENT_BACK",
+            Self::TooLarge => "STORAGE.TOO_LARGE",
             Self::Other(_) => "UNKNOWN.INTERNAL",
         }
     }
@@ -82,7 +113,7 @@ pub enum Write {
     PutSegment(Arc<Segment>),
     /// Removes a segment.
     DeleteSegment(Seq),
-    /// Moves a segment that can't be decoded to visible quarantine (`outbox_quarantine`), bytes and all.
+    /// Moves a segment that can't be decoded to quarantine ([`crate::port::quarantine`]), bytes and all.
     QuarantineSegment {
         /// Its first seq.
         first: Seq,
@@ -205,7 +236,8 @@ pub trait OwnerStore: Send + Sync + 'static {
     async fn directory(&self, shard: ShardId, from: Seq, limit: usize) -> Result<Vec<SegmentInfo>, StoreError>;
     /// The segments with these first seqs that exist, in the order asked.
     async fn segments(&self, shard: ShardId, firsts: &[Seq]) -> Result<Vec<StoredSegment>, StoreError>;
-    /// All parked messages with seq above `after`, in order, at most `limit`.
+    /// All parked messages with seq above `after`, in order, at most `limit`. Here and in every read of several rows, a row that
+    /// can't be read is moved to quarantine and left out; data of a newer host is an error of the whole.
     async fn parked(&self, shard: ShardId, after: Option<Seq>, limit: usize) -> Result<Vec<Arc<Parked>>, StoreError>;
     /// Scheduled messages due at `now`.
     async fn scheduled_due(&self, shard: ShardId, now: UnixMillis, limit: usize) -> Result<DueScheduled, StoreError>;
@@ -218,24 +250,46 @@ pub trait OwnerStore: Send + Sync + 'static {
         after: Option<DoorKey>,
         limit: usize,
     ) -> Result<Vec<DoorRow>, StoreError>;
-    /// The clock that stamps doorstep rows, in nanoseconds since 1970.
+    /// The clock that stamps doorstep rows, in nanoseconds since 1970; never before a stamp that this process gave out.
     async fn door_clock(&self) -> Result<u64, StoreError>;
+    /// The stamp of the last doorstep row in key order: it may be ahead of the clock, when that was set back since or is
+    /// another process's.
+    async fn door_newest(&self, shard: ShardId) -> Result<Option<u64>, StoreError>;
     /// Rows of the id index, one slot for each asked.
     async fn ids(&self, ids: &[(Tenant, MessageId)]) -> Result<Vec<Option<IdRecord>>, StoreError>;
     /// A large payload; none when it is gone.
     async fn blob(&self, blob: &str) -> Result<Option<Bytes>, StoreError>;
     /// The dead letter at a seq.
     async fn dead_letter(&self, shard: ShardId, seq: Seq) -> Result<Option<Arc<DeadLetter>>, StoreError>;
+    /// Places of dead letters that died before `before`, in key order after `after`, at most `limit`: for retention. It reads no row
+    /// whose message entered the order after that.
+    async fn dead_before(
+        &self,
+        shard: ShardId,
+        after: Option<Seq>,
+        before: UnixMillis,
+        limit: usize,
+    ) -> Result<Vec<Place>, StoreError>;
     /// Dead letters that hold their key.
     async fn held_keys(&self, shard: ShardId) -> Result<Vec<Arc<DeadLetter>>, StoreError>;
-    /// History chunks written before `before`, oldest key first after `after`, at most `limit`: for retention.
+    /// History chunks written before `before`, in the order of writing, after `after`, at most `limit`: for retention. It reads
+    /// no chunk that it doesn't answer.
     async fn history_before(
         &self,
         shard: ShardId,
-        after: Option<(Seq, u64)>,
+        after: Option<HistoryKey>,
         before: UnixMillis,
         limit: usize,
     ) -> Result<Vec<Arc<HistoryChunk>>, StoreError>;
-    /// Removes history chunks with the id rows and blobs of their entries. Not guarded: finished work belongs to nobody.
-    async fn purge_history(&self, chunks: &[Arc<HistoryChunk>]) -> Result<(), StoreError>;
+    /// Removes history chunks with the id rows and blobs of their entries. Not guarded: finished work belongs to nobody. Ids that
+    /// were made from idempotency keys ([`crate::idempotency::is_derived`]) stay until `keep_derived` after their chunk was written,
+    /// for [`OwnerStore::purge_ids`].
+    async fn purge_history(
+        &self,
+        chunks: &[Arc<HistoryChunk>],
+        keep_derived: Duration,
+        now: UnixMillis,
+    ) -> Result<(), StoreError>;
+    /// Removes id rows that outlived their history and whose time is over, at most `limit`; how many it looked at.
+    async fn purge_ids(&self, now: UnixMillis, limit: usize) -> Result<usize, StoreError>;
 }

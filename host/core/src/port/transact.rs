@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 use crate::idempotency::Answer;
 use crate::ids::{ShardId, Tenant};
 use crate::message::Message;
 use crate::port::idempotency::Hold;
 use crate::port::store::StoreError;
+use crate::saga::definition::sorted;
 use crate::time::UnixMillis;
 
 /// One parameterised SurrealQL statement of a caller.
@@ -21,6 +23,24 @@ pub struct Statement {
     /// Values of its `$names`.
     #[serde(default)]
     pub bindings: serde_json::Map<String, serde_json::Value>,
+}
+
+/// Digest of what must be equal for a repeated transaction to count as the same one: texts and values, whatever the order of
+/// their names. None = there are none.
+pub fn statements_digest(statements: &[Statement]) -> Option<[u8; 32]> {
+    if statements.is_empty() {
+        return None;
+    }
+    let mut hash = Sha256::new();
+    let mut part = |text: &str| {
+        hash.update((text.len() as u64).to_be_bytes());
+        hash.update(text.as_bytes());
+    };
+    for statement in statements {
+        part(&statement.query);
+        part(&sorted(&serde_json::Value::Object(statement.bindings.clone())));
+    }
+    Some(hash.finalize().into())
 }
 
 /// Messages for one shard's doorstep.
@@ -145,4 +165,25 @@ pub trait TransactStore: Send + Sync + 'static {
     async fn audit(&self, event: &AuditEvent) -> Result<(), StoreError>;
     /// Latest audit events, newest first.
     async fn audit_tail(&self, tenant: Option<&Tenant>, limit: usize) -> Result<Vec<AuditEvent>, StoreError>;
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn statement(query: &str, bindings: &str) -> Statement {
+        Statement { query: query.to_owned(), bindings: serde_json::from_str(bindings).unwrap() }
+    }
+
+    #[test]
+    fn statements_are_the_same_whatever_the_order_of_their_names() {
+        let digest = |bindings| statements_digest(&[statement("CREATE a CONTENT $v", bindings)]);
+        assert_eq!(digest(r#"{"v": {"x": 1, "y": [2]}, "w": 3}"#), digest(r#"{"w": 3, "v": {"y": [2], "x": 1}}"#));
+        assert_ne!(digest(r#"{"v": 1}"#), digest(r#"{"v": 2}"#));
+        assert_ne!(digest(r#"{"v": 1}"#), digest(r#"{"v": "1"}"#));
+        assert_eq!(statements_digest(&[]), None);
+        let two = [statement("a", "{}"), statement("b", "{}")];
+        assert_ne!(statements_digest(&two), statements_digest(&[statement("ab", "{}"), statement("", "{}")]));
+    }
 }

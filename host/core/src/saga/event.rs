@@ -11,6 +11,7 @@ use super::id::{DefinitionRef, SagaId};
 use super::json::Json;
 use crate::backoff::RetryPolicy;
 use crate::message::Headers;
+use crate::one_line::one_line;
 use crate::port::transport::PluginIdentity;
 use crate::time::UnixMillis;
 
@@ -68,8 +69,9 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// That certainly had no effect. The reason is cut at [`super::limits::REASON_BYTES_MAX`].
+    /// That certainly had no effect. The reason comes on one line and is cut at [`super::limits::REASON_BYTES_MAX`].
     pub fn new(code: &str, reason: &str) -> Self {
+        let reason = one_line(reason);
         let mut end = reason.len().min(super::limits::REASON_BYTES_MAX);
         while !reason.is_char_boundary(end) {
             end -= 1;

@@ -7,8 +7,10 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 mod steady;
+mod vetted;
 
 pub use steady::SteadyClock;
+pub use vetted::{AHEAD_CONFIRMED, AHEAD_MAX, Jump, VettedClock};
 
 /// Milliseconds since 1970-01-01T00:00:00Z by the store's wall clock. For data that people and receivers see.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -62,6 +64,18 @@ impl Sub for Monotonic {
 pub struct Now {
     /// For data.
     pub wall: UnixMillis,
-    /// For leases and deadlines.
+    /// For leases, deadlines and everything that waits.
     pub mono: Monotonic,
+}
+
+impl Now {
+    /// When the boot-time clock will be at what the wall clock says as it stands; now, if that is past.
+    pub fn mono_at(self, wall: UnixMillis) -> Monotonic {
+        self.mono + wall.since(self.wall)
+    }
+    /// What the wall clock, as it stands, says at an instant of the boot-time clock.
+    pub fn wall_at(self, mono: Monotonic) -> UnixMillis {
+        let ago = u64::try_from((self.mono - mono).as_millis()).unwrap_or(u64::MAX);
+        UnixMillis(self.wall.plus(mono - self.mono).0.saturating_sub(ago))
+    }
 }

@@ -3,7 +3,8 @@
 use super::{Now, UnixMillis};
 
 /// Turns readings of a host's clocks into instants that never go back and never stand still: a wall clock that is set back
-/// neither revives what was over nor holds anything longer. What it is set forward by counts at once.
+/// neither revives what was over nor holds anything longer. What it is set forward by counts at once: give it readings that
+/// were vetted ([`super::VettedClock`]).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SteadyClock {
     last: Option<Now>,

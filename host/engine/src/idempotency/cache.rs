@@ -64,6 +64,11 @@ impl Cache {
         Self { exclusive, generations: Mutex::default() }
     }
 
+    /// Forgets all of them.
+    pub fn clear(&self) {
+        *self.generations.lock() = Generations::default();
+    }
+
     /// An entry as it certainly stands; also one that is over by now.
     pub fn get(&self, of: &EntryKey, settings: &Settings, now: Now) -> Option<Arc<Entry>> {
         let mut generations = self.generations.lock();

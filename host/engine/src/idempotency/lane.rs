@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Mutex, mpsc, oneshot};
 use tokio::time::Instant;
 use waybill_core::idempotency::{Act, Applied, Begun, Op, Reply};
 use waybill_core::port::service::ServiceError;
@@ -34,11 +34,20 @@ pub(super) struct Lane {
 }
 
 impl Lane {
-    /// Starts a lane.
+    /// Starts a lane. It ends with the engine; what waits in it outlives a failure of its task.
     pub fn start(shared: Arc<Shared>) -> Self {
         let (asks, waiting) = mpsc::channel(WAITING_MAX);
-        let stop = shared.context.stop.clone();
-        tokio::spawn(async move { stop.run_until_cancelled(run(&shared, waiting)).await });
+        let waiting = Arc::new(Mutex::new(waiting));
+        let supervisor = Arc::clone(&shared.context.supervisor);
+        // It needs no watching: it ends when the last caller is gone, or with the engine.
+        let _running = supervisor.run("idempotency keys", move || {
+            let (shared, waiting) = (Arc::clone(&shared), Arc::clone(&waiting));
+            async move {
+                // After a failure memory may not know of the last commit.
+                shared.cache.clear();
+                run(&shared, &mut *waiting.lock().await).await;
+            }
+        });
         Self { asks }
     }
 
@@ -47,7 +56,7 @@ impl Lane {
         let (caller, answer) = oneshot::channel();
         let gone = || ServiceError::Unavailable("it is shutting down".to_owned());
         match self.asks.try_send(Ask { op, caller: Some(caller) }) {
-            Ok(()) => answer.await.unwrap_or_else(|_| Err(gone())),
+            Ok(()) => answer.await.unwrap_or_else(|_| Err(ServiceError::Unsure(unheard()))),
             Err(mpsc::error::TrySendError::Full(_)) => Err(ServiceError::Busy {
                 what: "the queue of idempotency keys waiting for a commit",
                 count: WAITING_MAX,
@@ -58,7 +67,12 @@ impl Lane {
     }
 }
 
-async fn run(shared: &Shared, mut waiting: mpsc::Receiver<Ask>) {
+/// What a caller hears whose act was taken and not answered.
+fn unheard() -> StoreError {
+    StoreError::Unavailable("the task that writes idempotency keys ended before it could say".to_owned())
+}
+
+async fn run(shared: &Shared, waiting: &mut mpsc::Receiver<Ask>) {
     let mut own: Vec<Ask> = Vec::new();
     loop {
         let mut batch = std::mem::take(&mut own);

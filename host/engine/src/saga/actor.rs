@@ -27,12 +27,14 @@ const SLEEP_MAX: Duration = Duration::from_millis(500);
 const METER_EVERY: Duration = Duration::from_secs(1);
 
 /// How an ownership ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum End {
     /// Given back in good order, or nobody can ask for it any more.
     Released,
     /// Another host took over.
     Lost,
+    /// The store lost what it had: nobody of this process may go on with it.
+    WentBack(StoreError),
 }
 
 /// Runs one ownership.

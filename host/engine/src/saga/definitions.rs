@@ -50,8 +50,13 @@ impl Definitions {
     ) -> Result<HashMap<DefinitionHash, Arc<Definition>>, StoreError> {
         let mut found = HashMap::new();
         for hash in hashes {
-            if let Some(definition) = self.by_hash(store, &hash).await? {
-                found.insert(hash, definition);
+            match self.by_hash(store, &hash).await {
+                Ok(definition) => found.extend(definition.map(|definition| (hash, definition))),
+                // The sagas that run on it can't be restored; all the others can.
+                Err(error @ StoreError::Corrupt(_)) => {
+                    tracing::error!(code = error.code(), %error, "a definition can't be read");
+                }
+                Err(error) => return Err(error),
             }
         }
         Ok(found)

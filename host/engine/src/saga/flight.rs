@@ -109,6 +109,10 @@ impl Actor {
     fn resolve(&mut self, record: &SagaShardRecord) -> Option<End> {
         match self.shard.resolve(record, rand::random()) {
             Resolution::Lost => return Some(End::Lost),
+            Resolution::WentBack(error) => {
+                self.abandon(&error);
+                return Some(End::WentBack(error));
+            }
             Resolution::Applied | Resolution::NotApplied => {
                 self.note_trouble(None);
                 self.publish();

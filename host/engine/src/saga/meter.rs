@@ -1,6 +1,6 @@
 //! Metrics of sagas (`semantics.md` §8). Label values are bounded: tenants, definitions and codes up to a number. Counts of what is in memory are read from [`waybill_core::port::saga::SagaStats`] when they are asked for.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,13 +13,10 @@ use waybill_core::saga::event::{End, Event, StepNumber, Way, What};
 use waybill_core::saga::state::{SagaNode, SagaState, Tree};
 
 use super::flight::CommitSize;
+use crate::labels::{CODES_MAX, FAILURES_MAX, Labels, OTHER};
 
 /// Pairs of tenant and definition that get labels of their own; the rest share `other`.
 const LABELS_MAX: usize = 1_000;
-/// Codes that get a label of their own: replies and participants choose them. The rest share `other`.
-const CODES_MAX: usize = 200;
-/// Label of those past the bound.
-const OTHER: &str = "other";
 
 /// Tenant and definition.
 type SagaLabels = (Arc<str>, Arc<str>);
@@ -32,7 +29,9 @@ pub(crate) struct SagaMeter {
     steps: Mutex<HashMap<StepLabels, Histogram>>,
     durations: Mutex<HashMap<(Arc<str>, SagaState), Histogram>>,
     results: Mutex<HashMap<(&'static str, Way, &'static str), Counter>>,
-    codes: Mutex<HashSet<String>>,
+    codes: Labels,
+    /// A code with tenant and definition.
+    failures: Labels,
     commit_seconds: Histogram,
     commit_sagas: Histogram,
     commit_rows: Histogram,
@@ -61,15 +60,11 @@ impl SagaCounters {
         }
     }
 
-    /// `code` is the label of what it failed with.
-    fn ended(&self, end: End, code: impl FnOnce() -> String) {
+    /// `compensated` counts one that ended with all undone.
+    fn ended(&self, end: End, compensated: impl FnOnce()) {
         let cause = match end {
             End::Completed => return self.completed.increment(1),
-            End::Cancelled => {
-                let (tenant, definition, code) = (self.tenant.clone(), self.definition.clone(), code());
-                return counter!("tx_saga_compensated_total", "tenant" => tenant, "definition" => definition, "code" => code)
-                    .increment(1);
-            }
+            End::Cancelled => return compensated(),
             End::Killed => "killed",
             End::Accepted => "accepted",
             End::Skipped => "skipped",
@@ -93,7 +88,8 @@ impl SagaMeter {
             steps: Mutex::default(),
             durations: Mutex::default(),
             results: Mutex::default(),
-            codes: Mutex::default(),
+            codes: Labels::up_to(CODES_MAX),
+            failures: Labels::up_to(FAILURES_MAX),
             commit_seconds: histogram!("tx_saga_commit_seconds"),
             commit_sagas: histogram!("tx_saga_commit_sagas"),
             commit_rows: histogram!("tx_saga_commit_rows"),
@@ -112,7 +108,7 @@ impl SagaMeter {
                 What::Ended { end, .. } => {
                     if let Some(node) = tree.saga(event.saga) {
                         let counters = self.of(&place);
-                        counters.ended(*end, || self.code(node));
+                        counters.ended(*end, || self.compensated(&counters, node));
                         self.duration(&counters.definition, end.state(), event.at.since(node.started_at));
                     }
                 }
@@ -136,9 +132,13 @@ impl SagaMeter {
         Arc::clone(sagas.entry(key.clone()).or_insert_with(made))
     }
 
-    fn code(&self, node: &SagaNode) -> String {
-        let code = node.failure.as_ref().map_or("", |failure| &*failure.code);
-        code_label(&mut self.codes.lock(), code).to_owned()
+    fn compensated(&self, of: &SagaCounters, node: &SagaNode) {
+        let code = self.codes.of(node.failure.as_ref().map_or("", |failure| &*failure.code));
+        let is_own = self.failures.has(&format!("{code} {} {}", of.definition, of.tenant));
+        let (tenant, definition) = if is_own { (&*of.tenant, &*of.definition) } else { (OTHER, OTHER) };
+        let (tenant, definition, code) = (tenant.to_owned(), definition.to_owned(), code.to_owned());
+        counter!("tx_saga_compensated_total", "tenant" => tenant, "definition" => definition, "code" => code)
+            .increment(1);
     }
 
     fn step(&self, place: &Place<'_>) {
@@ -222,17 +222,6 @@ impl SagaMeter {
     }
 }
 
-/// A code, or what those past the bound share.
-fn code_label<'c>(known: &mut HashSet<String>, code: &'c str) -> &'c str {
-    if !known.contains(code) {
-        if known.len() >= CODES_MAX {
-            return OTHER;
-        }
-        known.insert(code.to_owned());
-    }
-    code
-}
-
 /// The definition and the step that an event is about.
 fn named<'a>(place: &Place<'a>, step: StepNumber) -> Option<(&'a Definition, &'a Step)> {
     let node = place.tree.saga(place.event.saga)?;
@@ -254,21 +243,5 @@ fn is_answer(what: &What, step: &Step) -> bool {
         Some(Action::Fn(_)) => plugin.is_some(),
         Some(Action::Http(_)) => done || took_ms > 0,
         _ => false,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn codes_past_the_bound_share_a_label_and_known_ones_keep_theirs() {
-        let mut known = HashSet::new();
-        let codes: Vec<String> = (0..CODES_MAX).map(|n| format!("SHOP.C{n}")).collect();
-        for code in codes.iter().chain(&codes) {
-            assert_eq!(code_label(&mut known, code), code);
-        }
-        assert_eq!(code_label(&mut known, "SHOP.ONE_MORE"), "other");
-        assert_eq!((code_label(&mut known, "SHOP.C7"), known.len()), ("SHOP.C7", CODES_MAX));
     }
 }

@@ -43,6 +43,17 @@ pub(super) async fn supervise(
                 return;
             }
             Ok(End::Lost) => tracing::warn!(shard = handle.shard.0, "another host took the shard's sagas over"),
+            Ok(End::WentBack(error)) => {
+                tracing::error!(shard = handle.shard.0, code = error.code(), %error, "the shard's sagas stop");
+                handle.seen.condition.send_replace(Condition::Trouble { error: error.clone(), writing: true });
+                tokio::select! {
+                    () = refuse_all(&mailbox, error) => {
+                        handle.seen.condition.send_replace(Condition::Released);
+                    }
+                    () = stop.cancelled() => {}
+                }
+                return;
+            }
             Err(panic) => {
                 shared.meter.commit_failed("UNKNOWN.INTERNAL");
                 tracing::error!(shard = handle.shard.0, %panic, "the task of the shard's sagas failed; they are taken over and loaded again");
@@ -132,6 +143,22 @@ fn why_not(condition: &shard::Condition) -> String {
             format!("host {owner} has the shard of this saga: ask there, or try again in a moment")
         }
         _ => "the shard of this saga is being taken over: try again in a moment".to_owned(),
+    }
+}
+
+/// Answers whoever asks of sagas that aren't to be touched any more, until their shard is given back.
+async fn refuse_all(mailbox: &tokio::sync::Mutex<mpsc::UnboundedReceiver<Mail>>, error: StoreError) {
+    let mut mailbox = mailbox.lock().await;
+    while let Some(mail) = mailbox.recv().await {
+        match mail {
+            Mail::Command { reply, .. } => drop(reply.send(Err(SagaError::Store(error.clone())))),
+            Mail::Release { reply, .. } => {
+                let _gone = reply.send(());
+                return;
+            }
+            // An answer for nobody, and looks at what doesn't count any more.
+            Mail::Answered(_) | Mail::Visit(_) | Mail::Watch { .. } => {}
+        }
     }
 }
 

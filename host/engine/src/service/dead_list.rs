@@ -1,4 +1,4 @@
-//! Dead letters of both kinds as one list: messages first, in the order of their keys, then stuck sagas. The cursor says in
+//! Dead letters of both kinds as one list: messages first, then stuck sagas. The cursor says in
 //! which part it is.
 
 use std::sync::Arc;
@@ -47,17 +47,23 @@ impl Outbox {
         self.sagas.as_ref().filter(|_| filter.may_take(DeadKind::Saga))
     }
 
-    /// A page of what matches.
+    /// A page of what matches. `latest`: the latest messages first, as people look at them; else in the order in which each key's
+    /// messages have to be sent again.
     pub(super) async fn dead_page(
         &self,
         filter: &Filter,
         cursor: Option<&str>,
         limit: usize,
+        latest: bool,
     ) -> Result<Page<Dead>, ServiceError> {
         let mut items = Vec::new();
         let from = cursor.and_then(|cursor| cursor.strip_prefix(SAGAS));
         if from.is_none() && filter.may_take(DeadKind::Message) {
-            let page = self.context.stores.query.dead_letters(filter, cursor, limit).await?;
+            let query = &self.context.stores.query;
+            let page = match latest {
+                true => query.latest_dead(filter, cursor, limit).await?,
+                false => query.dead_letters(filter, cursor, limit).await?,
+            };
             items.extend(page.items.into_iter().map(Dead::Message));
             if page.next_cursor.is_some() {
                 return Ok(Page { items, next_cursor: page.next_cursor });
@@ -84,7 +90,7 @@ impl Outbox {
         let Some(filter) = self.filter(tenant, filter)? else {
             return Ok(Page { items: Vec::new(), next_cursor: None });
         };
-        let page = self.dead_page(&filter, cursor, limit).await?;
+        let page = self.dead_page(&filter, cursor, limit, true).await?;
         let view = |dead| match dead {
             Dead::Message(dead) => DeadView::Message(Box::new(self.view(&Found::Dead(dead)))),
             Dead::Saga(dead) => DeadView::Saga(dead),

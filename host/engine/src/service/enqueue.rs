@@ -9,11 +9,11 @@ use waybill_core::ids::{MessageId, ShardId, Tenant};
 use waybill_core::limits::REQUEST_MESSAGES_MAX;
 use waybill_core::message::Message;
 use waybill_core::new_message::{Draft, NewMessage};
-use waybill_core::outbox::records::content_digest;
+use waybill_core::outbox::records::{IdOrigin, IdRecord, content_digest};
 use waybill_core::port::idempotency::{FinishWith, IdempotencyService};
 use waybill_core::port::service::{Enqueued, ServiceError, TransactionDone};
 use waybill_core::port::store::StoreError;
-use waybill_core::port::transact::{Conclusion, DoorGroup, Statement, Transacted};
+use waybill_core::port::transact::{Conclusion, DoorGroup, Statement, Transacted, statements_digest};
 use waybill_core::topic::Topic;
 
 use super::{Outbox, door_id};
@@ -113,7 +113,12 @@ impl Outbox {
         messages: Vec<NewMessage>,
         finish: Option<FinishWith>,
     ) -> Result<TransactionDone, ServiceError> {
-        let drafts = self.check(messages)?;
+        let mut drafts = self.check(messages)?;
+        if let Some(digest) = statements_digest(&statements) {
+            for draft in drafts.iter_mut().filter(|draft| !draft.needs_id) {
+                Arc::make_mut(&mut draft.message).statements = Some(Box::new(digest));
+            }
+        }
         let bytes = drafts.iter().map(|draft| draft.message.weight()).sum();
         let _room = self.admission.admit(drafts.len().max(1), bytes)?;
         let counted: Vec<(Tenant, Topic)> =
@@ -136,8 +141,12 @@ impl Outbox {
         let mut tries = 0;
         loop {
             tries += 1;
-            let (answers, groups) = self.sort_out(&drafts, shards).await?;
+            let Sorted { answers, groups, elsewhere } = self.sort_out(&drafts, shards).await?;
             if groups.is_empty() && !drafts.is_empty() {
+                if let Some(message) = elsewhere {
+                    let (tenant, id) = (message.tenant.to_string(), message.id.to_string());
+                    return Err(ServiceError::OtherStatements { tenant, id });
+                }
                 // All of it was there before: it is a repeat, and its statements ran with the first.
                 if let Some(finish) = finish {
                     let done = transaction_done(answers.clone(), Transacted::default());
@@ -193,11 +202,7 @@ impl Outbox {
         work.await.unwrap_or_else(|ended| Err(StoreError::Unavailable(ended.to_string())))
     }
 
-    async fn sort_out(
-        &self,
-        drafts: &[Draft],
-        shards: &[ShardId],
-    ) -> Result<(Vec<EnqueuedOne>, Vec<DoorGroup>), ServiceError> {
+    async fn sort_out(&self, drafts: &[Draft], shards: &[ShardId]) -> Result<Sorted, ServiceError> {
         let named: Vec<(Tenant, MessageId)> = drafts
             .iter()
             .filter(|draft| !draft.needs_id)
@@ -207,12 +212,16 @@ impl Outbox {
         let mut found = found.into_iter();
         let mut groups: BTreeMap<ShardId, Vec<Arc<Message>>> = BTreeMap::new();
         let mut answers = Vec::with_capacity(drafts.len());
+        let mut elsewhere = None;
         for (draft, shard) in drafts.iter().zip(shards) {
             let record = if draft.needs_id { None } else { found.next().flatten() };
             if let Some(record) = record {
                 if record.content != Some(content_digest(&draft.message)) {
                     let (tenant, id) = (draft.message.tenant.to_string(), draft.message.id.to_string());
                     return Err(ServiceError::IdTaken { tenant, id });
+                }
+                if !came_with(&record, &draft.message) {
+                    elsewhere.get_or_insert_with(|| Arc::clone(&draft.message));
                 }
                 answers.push(EnqueuedOne { id: draft.message.id.clone(), duplicate: true });
                 continue;
@@ -222,7 +231,26 @@ impl Outbox {
             groups.entry(*shard).or_default().push(message);
         }
         let groups = groups.into_iter().map(|(shard, messages)| DoorGroup { shard, messages }).collect();
-        Ok((answers, groups))
+        Ok(Sorted { answers, groups, elsewhere })
+    }
+}
+
+/// A transaction's messages, sorted into those that are there and those that are new.
+struct Sorted {
+    answers: Vec<EnqueuedOne>,
+    /// The new ones.
+    groups: Vec<DoorGroup>,
+    /// One that is there, but wasn't committed with the statements of this transaction.
+    elsewhere: Option<Arc<Message>>,
+}
+
+/// Whether what is stored was committed with the statements that the message comes with now. A transaction without statements
+/// drops nothing when it is taken for a repeat, and of rows of older versions it isn't known.
+fn came_with(record: &IdRecord, message: &Message) -> bool {
+    match (&message.statements, record.origin) {
+        (None, _) | (_, IdOrigin::Unknown) => true,
+        (Some(_), IdOrigin::Alone) => false,
+        (Some(statements), IdOrigin::Transaction(stored)) => **statements == stored,
     }
 }
 

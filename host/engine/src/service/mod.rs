@@ -9,6 +9,7 @@
 //! | `operations` | bulk acts that survive a crash |
 //! | `workers` | claims and settlements of workers outside |
 //! | `provision` | what is missing at a transport's peer |
+//! | `quarantine` | rows that could not be read |
 //! | `stats` | depths, what is blocked, transports, readiness |
 
 mod dead;
@@ -16,6 +17,7 @@ mod dead_list;
 mod enqueue;
 pub(crate) mod operations;
 mod provision;
+mod quarantine;
 mod stats;
 mod views;
 mod workers;
@@ -44,6 +46,7 @@ use waybill_core::time::UnixMillis;
 
 use crate::admission::Admission;
 use crate::idempotency::Idempotency;
+use crate::janitor::HistoryFronts;
 use crate::saga::service::Sagas;
 use crate::shard::{Context, ShardHandle, Wish};
 use operations::Operations;
@@ -60,6 +63,7 @@ pub(crate) struct Outbox {
     pub shards: Vec<ShardHandle>,
     pub admission: Arc<Admission>,
     pub operations: Arc<Operations>,
+    pub history_fronts: HistoryFronts,
     pub spread: AtomicU64,
     pub draining: AtomicBool,
 }

@@ -2,13 +2,14 @@
 //! through the dead letters in key order, so each key keeps its order, then through stuck sagas, and remembers a cursor
 //! behind what it did.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::task::TaskTracker;
 use waybill_core::glob::Glob;
@@ -38,12 +39,22 @@ const NOTE_EVERY: Duration = Duration::from_secs(1);
 /// Acts that may follow faster than the rate after a delay.
 const CATCH_UP_ACTS: u32 = 10;
 
-/// Operations at work in this process, with the flag that stops each.
+/// Operations at work in this process.
 #[derive(Default)]
 pub(crate) struct Operations {
-    running: Mutex<BTreeMap<String, Arc<AtomicBool>>>,
+    running: Mutex<BTreeMap<String, Running>>,
+    /// Their tasks.
+    tasks: TaskTracker,
     /// Rung when one was added.
     added: Notify,
+}
+
+#[derive(Default)]
+struct Running {
+    /// Stops it.
+    stop: Arc<AtomicBool>,
+    /// It has its task.
+    begun: bool,
 }
 
 impl Outbox {
@@ -110,7 +121,7 @@ impl Outbox {
         }
         let event = self.event("OperationCancelled", actor, operation.tenant.as_deref(), id, serde_json::Value::Null);
         self.audit_event(event).await;
-        let stop = self.operations.running.lock().get(id).cloned();
+        let stop = self.operations.running.lock().get(id).map(|running| Arc::clone(&running.stop));
         match stop {
             Some(stop) => stop.store(true, Ordering::Release),
             None => {
@@ -138,23 +149,35 @@ impl Operations {
         self.running.lock().entry(id.to_owned()).or_default();
         self.added.notify_one();
     }
-    fn next_new(&self, known: &BTreeSet<String>) -> Vec<(String, Arc<AtomicBool>)> {
-        let running = self.running.lock();
-        running.iter().filter(|(id, _)| !known.contains(*id)).map(|(id, stop)| (id.clone(), Arc::clone(stop))).collect()
+    /// Those that have no task yet; they have from now on.
+    fn take_new(&self) -> Vec<(String, Arc<AtomicBool>)> {
+        let mut running = self.running.lock();
+        let new = running.iter_mut().filter_map(|(id, running)| {
+            let begun = std::mem::replace(&mut running.begun, true);
+            (!begun).then(|| (id.clone(), Arc::clone(&running.stop)))
+        });
+        new.collect()
     }
 }
 
-/// Runs every operation: those that a crash interrupted, and new ones as they come. It ends when the host drains and all
-/// have noted how far they are.
-pub(crate) async fn run_all(outbox: Arc<Outbox>) {
-    let closing = outbox.context.closing.clone();
-    let tracker = TaskTracker::new();
-    closing.run_until_cancelled(start_all(&outbox, &tracker)).await;
-    tracker.close();
-    tracker.wait().await;
+/// Starts the task that runs every operation: those that a crash interrupted, and new ones as they come. It ends when the host
+/// drains and all have noted how far they are.
+pub(crate) fn start(outbox: &Arc<Outbox>) -> JoinHandle<()> {
+    let begin = {
+        let outbox = Arc::clone(outbox);
+        move || run_all(Arc::clone(&outbox))
+    };
+    outbox.context.supervisor.run("bulk operations", begin)
 }
 
-async fn start_all(outbox: &Arc<Outbox>, tracker: &TaskTracker) {
+async fn run_all(outbox: Arc<Outbox>) {
+    let closing = outbox.context.closing.clone();
+    closing.run_until_cancelled(start_all(&outbox)).await;
+    outbox.operations.tasks.close();
+    outbox.operations.tasks.wait().await;
+}
+
+async fn start_all(outbox: &Arc<Outbox>) {
     loop {
         match outbox.context.stores.transact.running_operations().await {
             Ok(interrupted) => {
@@ -169,28 +192,42 @@ async fn start_all(outbox: &Arc<Outbox>, tracker: &TaskTracker) {
             }
         }
     }
-    let mut known: BTreeSet<String> = BTreeSet::new();
     loop {
-        for (id, stop) in outbox.operations.next_new(&known) {
-            known.insert(id.clone());
-            tracker.spawn(run(Arc::clone(outbox), id, stop));
+        for (id, stop) in outbox.operations.take_new() {
+            outbox.operations.tasks.spawn(run(Arc::clone(outbox), id, stop));
         }
-        known.retain(|id| outbox.operations.running.lock().contains_key(id));
         outbox.operations.added.notified().await;
     }
 }
 
+/// Works on an operation until it is over or the host drains.
 async fn run(outbox: Arc<Outbox>, id: String, stop: Arc<AtomicBool>) {
-    let closing = &outbox.context.closing;
     loop {
-        match work(&outbox, &id, &stop).await {
-            Ok(()) => break,
-            Err(error) => {
+        // In a task of its own: what panics there is tried again from the last note, and can be cancelled like anything else.
+        let work = tokio::spawn({
+            let (outbox, id, stop) = (Arc::clone(&outbox), id.clone(), Arc::clone(&stop));
+            async move { work(&outbox, &id, &stop).await }
+        });
+        let pause = match work.await {
+            Ok(Ok(())) => break,
+            Ok(Err(error)) => {
                 tracing::warn!(operation = id, code = error.code(), %error, "a bulk operation waits and goes on");
-                if closing.run_until_cancelled(sleep(PAUSE)).await.is_none() {
-                    return;
-                }
+                PAUSE
             }
+            Err(panic) => {
+                tracing::error!(operation = id, %panic, "a bulk operation failed and goes on from its last note");
+                outbox.context.supervisor.note("bulk operation", panic.to_string())
+            }
+        };
+        let until = Instant::now() + pause;
+        while Instant::now() < until && !stop.load(Ordering::Acquire) {
+            let step = sleep_until(until.min(Instant::now() + PAUSE));
+            if outbox.context.closing.run_until_cancelled(step).await.is_none() {
+                return;
+            }
+        }
+        if outbox.context.closing.is_cancelled() {
+            return;
         }
     }
     outbox.operations.running.lock().remove(&id);
@@ -223,11 +260,14 @@ async fn work(outbox: &Outbox, id: &str, stop: &AtomicBool) -> Result<(), Servic
 /// The end state; none when the host drains and the next start goes on.
 async fn go_through(progress: &mut Progress<'_>, stop: &AtomicBool) -> Result<Option<OperationState>, ServiceError> {
     let outbox = progress.outbox;
+    if stop.load(Ordering::Acquire) {
+        return Ok(Some(OperationState::Cancelled));
+    }
     let Some(filter) = operation_filter(&progress.operation)? else { return Ok(Some(OperationState::Done)) };
     let pace = Duration::from_secs_f64(1.0 / f64::from(progress.operation.rate));
     let mut next_at = Instant::now();
     loop {
-        let page = outbox.dead_page(&filter, progress.operation.cursor.as_deref(), PAGE).await?;
+        let page = outbox.dead_page(&filter, progress.operation.cursor.as_deref(), PAGE, false).await?;
         for dead in &page.items {
             // What dies again while the operation runs isn't taken a second time.
             if dead.died_at() > progress.operation.created_at {

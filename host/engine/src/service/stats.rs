@@ -60,7 +60,8 @@ impl Outbox {
     pub(super) async fn blocked_views(&self, tenant: Option<&Tenant>) -> Result<Vec<BlockedView>, ServiceError> {
         let mut views = Vec::new();
         for shard in &self.shards {
-            let Some((holds, keys)) = shard.visit(|owner, _| (owner.holds(), owner.held_keys(HELD_KEYS_MAX))).await
+            let Some((holds, keys)) =
+                shard.visit(|owner, now| (owner.holds(now), owner.held_keys(HELD_KEYS_MAX, now))).await
             else {
                 continue;
             };
@@ -111,8 +112,8 @@ impl Outbox {
         let mut breaker = "closed";
         for shard in &self.shards {
             let whole = shard
-                .visit(move |owner, _| {
-                    owner.holds().into_iter().find(|info| {
+                .visit(move |owner, now| {
+                    owner.holds(now).into_iter().find(|info| {
                         info.key.transport == Some(id) && info.key.tenant.is_none() && info.key.scope.is_empty()
                     })
                 })
@@ -176,7 +177,7 @@ impl Outbox {
         let live = self.context.live();
         let (id, _) = live.find(name).ok_or_else(|| Self::no_transport(name))?;
         for shard in &self.shards {
-            shard.visit(move |owner, now| owner.retry_holds(id, now.wall)).await;
+            shard.visit(move |owner, now| owner.retry_holds(id, now)).await;
         }
         self.audit_event(self.event("TransportProbed", actor, None, name, serde_json::Value::Null)).await;
         self.transport_view(name).await.ok_or_else(|| Self::no_transport(name))
@@ -212,7 +213,12 @@ impl Outbox {
         let (status, detail) = worst.unwrap_or(("ok", format!("owns {owned} of {} shards", self.shards.len())));
         checks.push(check("outbox", status, detail));
         checks.extend(self.sagas.iter().map(|sagas| sagas.readiness()));
+        let ill = self.context.supervisor.ill().into_iter();
+        checks.extend(ill.map(|(task, detail)| check(&format!("task {task}"), "warn", detail)));
         checks.push(check("durability", "ok", self.context.config.durability.clone()));
+        if let Some(jump) = self.context.clock.trouble() {
+            checks.push(check("clock", "warn", jump));
+        }
         let live = self.context.live();
         for (_, line) in live.iter() {
             let report = tokio::time::timeout(HEALTH_TIMEOUT, line.transport.health()).await;
@@ -239,13 +245,7 @@ impl Outbox {
             let detail = format!("{dead} dead letters{sagas}, the alert is at {alert_at}");
             checks.push(check("dead letters", status, detail));
         }
-        if let Ok(quarantined) = self.context.stores.query.quarantined_segments().await
-            && let Some((shard, first, reason)) = quarantined.first()
-        {
-            let detail =
-                format!("{} unreadable segments, first: shard {shard} seq {first}: {reason}", quarantined.len());
-            checks.push(check("segments", "warn", detail));
-        }
+        checks.extend(self.quarantine_check().await);
         checks
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use waybill_core::ids::{MessageId, Place, Seq, Tenant, place_of};
 use waybill_core::message::{Message, Payload};
 use waybill_core::outbox::filter::Filter;
-use waybill_core::outbox::owner::WhyWaiting;
+use waybill_core::outbox::owner::{Owner, WhyWaiting};
 use waybill_core::outbox::records::{AttemptRecord, DeadLetter, DeadState, Done, DoneEnd, IdState, payload_sha256};
 use waybill_core::port::query::{Found, ListKind, Page};
 use waybill_core::port::service::{LeaseView, MessageState, MessageView, ServiceError, Waiting};
@@ -116,7 +116,9 @@ impl Outbox {
             (view.state, seq, matches!(found, Found::Scheduled(_)))
         {
             let shard = waybill_core::ids::ShardId(view.shard);
-            let why = self.shard(shard)?.visit(move |owner, _| owner.why_waiting(seq)).await.flatten();
+            let look = move |owner: &mut Owner, now| (owner.why_waiting(seq, now), owner.crashes_of(seq));
+            let (why, crashes) = self.shard(shard)?.visit(look).await.unwrap_or_default();
+            view.suspect = crashes;
             self.add_wait(&mut view, why);
         }
         self.add_payload(&mut view, message_of(found)).await?;
@@ -147,6 +149,10 @@ impl Outbox {
             Some(WhyWaiting::Retry(due)) => waiting("retry", "its last attempt failed".to_owned(), None, Some(due)),
             Some(WhyWaiting::Held(hold)) => {
                 waiting(hold.kind(), format!("{}: {}", hold.code, hold.reason), Some(hold.since), hold.until)
+            }
+            Some(WhyWaiting::Trial) => {
+                let reason = "a host died while it was being sent: suspects go a few at a time".to_owned();
+                waiting("trial", reason, None, None)
             }
             Some(WhyWaiting::Turn) => {
                 waiting("turn", "it goes as soon as its tenant has a turn".to_owned(), None, None)
@@ -294,8 +300,8 @@ impl Outbox {
             if seqs.is_empty() {
                 continue;
             }
-            let asked = shard.visit(move |owner, _| {
-                let whys = seqs.into_iter().map(|seq| (seq, owner.why_waiting(seq)));
+            let asked = shard.visit(move |owner, now| {
+                let whys = seqs.into_iter().map(|seq| (seq, owner.why_waiting(seq, now)));
                 whys.collect::<BTreeMap<Seq, Option<WhyWaiting>>>()
             });
             let Some(mut whys) = asked.await else { continue };
@@ -395,15 +401,14 @@ pub(super) fn message_of(found: &Found) -> &Message {
 
 fn condition_of(found: &Found) -> Condition {
     match found {
-        Found::Flowing { place, entry, claimed } => {
+        Found::Flowing { place, claimed, .. } => {
             let state = if *claimed { MessageState::Leased } else { MessageState::Pending };
-            Condition { suspect: entry.suspect, ..Condition::new(state, Some(*place)) }
+            Condition::new(state, Some(*place))
         }
         Found::Parked(parked) => {
             let state = if parked.claimed { MessageState::Leased } else { MessageState::Pending };
             Condition {
                 attempts: parked.attempts,
-                suspect: parked.suspect,
                 not_before: Some(parked.due),
                 history: parked.history.clone(),
                 ..Condition::new(state, Some(parked.place))

@@ -9,6 +9,7 @@ use futures::FutureExt;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use waybill_core::ids::Seq;
+use waybill_core::outbox::lookups::Lookups;
 use waybill_core::outbox::owner::{LoadRequest, Owner, Ticket, TransportId};
 use waybill_core::port::service::ServiceError;
 use waybill_core::port::store::{SegmentInfo, StoreError, StoredSegment};
@@ -17,9 +18,9 @@ use waybill_core::time::Now;
 use super::callers::{Caller, SHUTTING_DOWN};
 use super::conflict::{self, Stale};
 use super::dispatch::Calls;
-use super::door::DoorWatch;
+use super::door::{self, Door};
 use super::flight::{Event, Pending};
-use super::mail::{CallEnd, CommandAsk, EnqueueAsk, Mail, Told};
+use super::mail::{CallEnd, CommandAsk, EnqueueCaller, Mail, Told};
 use super::outside::Settler;
 use super::{Condition, Context, Seen};
 
@@ -33,12 +34,16 @@ const SLEEP_MAX: Duration = Duration::from_secs(1);
 const READ_PAUSE: Duration = Duration::from_millis(200);
 
 /// How an ownership ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum End {
     /// Given back in good order, or nobody can ask for it any more.
     Released,
+    /// Given back, because something in it was written by a newer host.
+    Newer(StoreError),
     /// Another host took over.
     Lost,
+    /// The store lost what it had: nobody of this process may go on with it.
+    WentBack(StoreError),
 }
 
 pub(super) enum Page {
@@ -57,7 +62,7 @@ pub(super) struct Actor {
     pub callers: HashMap<Ticket, Caller>,
     next_ticket: u64,
     /// Requests whose ids have to be looked up.
-    pub unchecked: VecDeque<EnqueueAsk>,
+    pub unchecked: Lookups<EnqueueCaller>,
     /// Wishes that are to be read up.
     pub wishes: VecDeque<CommandAsk>,
     pub pending: Option<Pending>,
@@ -67,13 +72,15 @@ pub(super) struct Actor {
     load: Option<Load>,
     load_again_at: Option<Instant>,
     pub calls: BTreeMap<(TransportId, u32), Calls>,
-    pub door: DoorWatch,
+    pub door: Door,
     pub trouble: Option<StoreError>,
     prepare_again_at: Option<Instant>,
     pub linger_until: Option<Instant>,
     /// Workers outside that wait for their settlement's commit.
     pub settlers: BTreeMap<Seq, Settler>,
     pub release: Option<(Instant, oneshot::Sender<()>)>,
+    /// Why the shard is given back to a newer host.
+    newer: Option<StoreError>,
     metered_at: Instant,
 }
 
@@ -81,13 +88,14 @@ impl Actor {
     pub fn new(context: Arc<Context>, sender: mpsc::UnboundedSender<Mail>, seen: Seen, owner: Owner) -> Self {
         let now = Instant::now();
         let mut actor = Self {
+            door: door::watch(&context),
             context,
             sender,
             seen,
             owner,
             callers: HashMap::new(),
             next_ticket: 0,
-            unchecked: VecDeque::new(),
+            unchecked: Lookups::default(),
             wishes: VecDeque::new(),
             pending: None,
             commit_began: now,
@@ -95,18 +103,18 @@ impl Actor {
             load: None,
             load_again_at: None,
             calls: BTreeMap::new(),
-            door: DoorWatch::default(),
             trouble: None,
             prepare_again_at: None,
             linger_until: None,
             settlers: BTreeMap::new(),
             release: None,
+            newer: None,
             metered_at: now,
         };
         let live = actor.context.live();
         let paused: Vec<TransportId> = live.iter().map(|(id, _)| id).filter(|id| live.is_paused(*id)).collect();
         for id in paused {
-            actor.owner.pause(id, "an operator paused it", actor.context.clock.now().wall);
+            actor.owner.pause(id, "an operator paused it", actor.context.clock.now());
         }
         actor
     }
@@ -138,7 +146,11 @@ impl Actor {
                 return self.finish();
             }
             if let Some(end) = self.wait(mailbox).await {
-                self.refuse_all("another host took the shard over: try again");
+                self.refuse_all(match &end {
+                    End::WentBack(_) => "the store lost what it had",
+                    End::Newer(_) => "a newer host wrote what lies in the shard",
+                    End::Released | End::Lost => "another host took the shard over: try again",
+                });
                 let lost = self.owner.unsettled().into_iter();
                 let epoch = self.owner.token();
                 let lost = lost.map(|(seq, message)| Stale { seq, epoch, message });
@@ -187,9 +199,9 @@ impl Actor {
             Mail::CallEnded(end) => self.take_call_end(end, now),
             Mail::Pause { transport, paused } => {
                 if paused {
-                    self.owner.pause(transport, "an operator paused it", now.wall);
+                    self.owner.pause(transport, "an operator paused it", now);
                 } else {
-                    self.owner.lift(&super::dispatch::whole(transport), now.wall);
+                    self.owner.lift(&super::dispatch::whole(transport), now);
                 }
             }
             Mail::Reroute(reply) => {
@@ -201,11 +213,15 @@ impl Actor {
             }
             Mail::Outside(ask) => self.take_outside(*ask, now),
             Mail::Door => self.door.knock(),
+            Mail::DoorSync(reply) if self.is_door_taken_in(now) => {
+                let _gone = reply.send(());
+            }
             Mail::DoorSync(reply) => self.door.wait(reply),
             Mail::Visit(visit) => visit(&mut self.owner, now),
             Mail::Release { timeout, reply } => {
                 self.owner.begin_release(now);
                 self.release = Some((Instant::now() + timeout, reply));
+                self.newer = None;
                 self.refuse_unsequenced();
             }
         }
@@ -266,7 +282,12 @@ impl Actor {
             }
         }
         self.linger_until = None;
+        let shard = self.owner.shard();
+        self.owner.set_trial_elsewhere(!self.context.trials.begin(shard));
         let built = self.owner.build(self.now(), rand::random());
+        if !self.owner.has_lone_trial() {
+            self.context.trials.end(shard);
+        }
         for (ticket, error) in built.refused {
             if let Some(Caller::Command(reply)) = self.callers.remove(&ticket) {
                 let _gone = reply.send(Err(super::prepare::refusal(error)));
@@ -305,6 +326,9 @@ impl Actor {
                 tracing::warn!(code = error.code(), %error, "can't read segments");
                 self.owner.load_failed();
                 self.load_again_at = Some(Instant::now() + READ_PAUSE);
+                if matches!(error, StoreError::NewerData(_)) {
+                    self.give_back(error);
+                }
             }
             (LoadRequest::Segments { .. }, Page::Directory(Ok(_))) => self.owner.load_failed(),
         }
@@ -317,8 +341,8 @@ impl Actor {
         let mut sooner = |after: Duration| wake = wake.min(start + after);
         // What is due and still there waits for a read before the next commit.
         let is_held_up = self.pending.is_some() || self.prepare_again_at.is_some_and(|at| at > start);
-        if let Some(due) = self.owner.next_wake().filter(|due| *due > now.wall || !is_held_up) {
-            sooner(due.since(now.wall));
+        if let Some(after) = self.owner.next_wake(now).filter(|after| !after.is_zero() || !is_held_up) {
+            sooner(after);
         }
         if self.owner.waiting_settlements() > 0 && self.pending.is_none() {
             sooner(self.linger_until.map_or(Duration::ZERO, |until| until.saturating_duration_since(start)));
@@ -326,7 +350,7 @@ impl Actor {
         let beat = self.owner.deadline() - now.mono;
         sooner(beat.saturating_sub(self.context.config.owner_ttl / 2).max(Duration::from_millis(1)));
         if !is_held_up {
-            sooner(self.door.next_look(&self.context));
+            sooner(self.door.next_look(self.context.door.count(), now.mono));
         }
         if let Some((until, _)) = &self.release {
             sooner(until.saturating_duration_since(start).max(Duration::from_millis(1)));
@@ -358,6 +382,17 @@ impl Actor {
         (self.owner.is_released() && self.pending.is_none()) || Instant::now() >= *until
     }
 
+    /// Gives the shard back in good order: what a newer host wrote is for a newer host to send.
+    fn give_back(&mut self, error: StoreError) {
+        if self.release.is_none() {
+            let (nobody, _) = oneshot::channel();
+            self.owner.begin_release(self.now());
+            self.release = Some((Instant::now() + self.context.config.send_timeout, nobody));
+            self.newer = Some(error);
+            self.refuse_unsequenced();
+        }
+    }
+
     fn finish(mut self) -> End {
         if self.pending.is_some() {
             self.abandon(&StoreError::Unavailable("the host ended before the store said".to_owned()));
@@ -366,13 +401,13 @@ impl Actor {
             if !self.owner.is_released() {
                 tracing::warn!(
                     flying = self.owner.flying(),
-                    "the drain time is over; what is being sent is taken over as suspect at the next start"
+                    "the drain time is over; what is being sent is sent again at the next start"
                 );
             }
             let _gone = reply.send(());
         }
-        self.refuse_all(SHUTTING_DOWN);
-        End::Released
+        self.refuse_all(if self.newer.is_some() { "a newer host wrote what lies in the shard" } else { SHUTTING_DOWN });
+        self.newer.take().map_or(End::Released, End::Newer)
     }
 
     fn meter(&mut self) {
@@ -386,9 +421,10 @@ impl Actor {
 }
 
 impl Drop for Actor {
-    /// Whatever ended it: nobody waits for its commit any more.
+    /// Whatever ended it: nobody waits for its commit any more, and its suspects are on trial no longer.
     fn drop(&mut self) {
         self.context.commits.ended(self.owner.shard());
+        self.context.trials.end(self.owner.shard());
     }
 }
 

@@ -29,17 +29,18 @@ impl Actor {
         } else if self.release.is_some() {
             ask.caller.answer(Err(ServiceError::Unavailable(SHUTTING_DOWN.to_owned())));
         } else if ask.drafts.iter().all(|draft| draft.needs_id) {
-            self.admit(ask, &[]);
+            let slots = vec![None; ask.drafts.len()];
+            self.enqueue(ask.drafts, ask.caller, slots);
         } else {
-            self.unchecked.push_back(ask);
+            self.unchecked.push(ask.drafts, ask.caller);
         }
     }
 
     /// Refuses everything that isn't in a commit.
     pub(super) fn refuse_all(&mut self, reason: &str) {
         let refusal = || ServiceError::Unavailable(reason.to_owned());
-        for ask in self.unchecked.drain(..) {
-            ask.caller.answer(Err(refusal()));
+        for caller in self.unchecked.drain() {
+            caller.answer(Err(refusal()));
         }
         for ask in self.wishes.drain(..) {
             let _gone = ask.reply.send(Err(refusal()));
@@ -55,8 +56,8 @@ impl Actor {
 
     /// Refuses messages that never will be sequenced, because the shard is given back.
     pub(super) fn refuse_unsequenced(&mut self) {
-        for ask in self.unchecked.drain(..) {
-            ask.caller.answer(Err(ServiceError::Unavailable(SHUTTING_DOWN.to_owned())));
+        for caller in self.unchecked.drain() {
+            caller.answer(Err(ServiceError::Unavailable(SHUTTING_DOWN.to_owned())));
         }
         for request in self.owner.recall_directs() {
             if let Some(Caller::Enqueue { caller, .. }) = self.callers.remove(&request.ticket) {
@@ -67,8 +68,8 @@ impl Actor {
 
     /// Refuses what waits for a read that failed: nothing of it was begun.
     pub(super) fn refuse_unread(&mut self, error: &StoreError) {
-        for ask in self.unchecked.drain(..) {
-            ask.caller.answer(Err(ServiceError::Store(error.clone())));
+        for caller in self.unchecked.drain() {
+            caller.answer(Err(ServiceError::Store(error.clone())));
         }
         for ask in self.wishes.drain(..) {
             let _gone = ask.reply.send(Err(ServiceError::Store(error.clone())));
@@ -79,7 +80,7 @@ impl Actor {
     pub(super) fn look_up_again(&mut self) {
         for request in self.owner.recall_identified() {
             if let Some(Caller::Enqueue { caller, slots }) = self.callers.remove(&request.ticket) {
-                self.unchecked.push_back(EnqueueAsk { drafts: request.messages, caller: caller.knowing(slots) });
+                self.unchecked.push(request.messages, caller.knowing(slots));
             }
         }
     }

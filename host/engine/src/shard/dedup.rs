@@ -136,7 +136,13 @@ impl Call {
                 Some(DedupEnd { ask, receipt })
             })
             .collect();
-        conclude(&self.context, &ends).await;
+        let written = conclude(&self.context, &ends);
+        if tokio::time::timeout(self.context.config.store_timeout, written).await.is_err() {
+            tracing::warn!(
+                count = ends.len(),
+                "the store is too slow to note what was delivered: repeats of it may be sent again"
+            );
+        }
     }
 }
 

@@ -1,14 +1,16 @@
 //! Batches through transports: fills each lane's free calls with messages that may be sent now.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 use waybill_core::message::{Delivery, Payload};
 use waybill_core::outbox::decide::{Fate, Next, classify};
 use waybill_core::outbox::owner::{HoldKey, Sending, TransportId};
+use waybill_core::port::store::StoreError;
 use waybill_core::port::transport::{CallError, ErrorKind, Fault, Outcome, OutcomeSink, PluginIdentity, Transport};
 use waybill_core::time::Now;
 
@@ -18,9 +20,19 @@ use super::dedup::Reserved;
 use super::fate;
 use super::mail::{CallEnd, Mail, Told};
 use crate::live::{Line, Live};
+use crate::supervisor;
 
 /// A transport keeps its own time; one that is this much late has broken its contract and is given up.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(5);
+/// Steps of a delivery that ask the store: reserving, reading payloads, writing what became of it. Each has the time of one call.
+const STORE_STEPS: u32 = 3;
+
+/// A message of which nothing was told yet.
+const UNTOLD: u8 = 0;
+/// Somebody has a word on it and decides what follows.
+const DECIDING: u8 = 1;
+/// What follows is on its way to the owner, or a policy component is asked, whose answer comes for sure.
+const ON_ITS_WAY: u8 = 2;
 
 /// The hold that stands for a whole transport.
 pub(super) fn whole(transport: TransportId) -> HoldKey {
@@ -80,7 +92,7 @@ impl Actor {
                         epoch: first.epoch,
                         name: Arc::clone(&line.name),
                         identity: OnceLock::new(),
-                        told: sending.iter().map(|_| AtomicBool::new(false)).collect(),
+                        told: sending.iter().map(|_| AtomicU8::new(UNTOLD)).collect(),
                         began: Instant::now(),
                         largest: limits.max_payload_bytes,
                         sending,
@@ -93,7 +105,7 @@ impl Actor {
 
     pub(super) fn hold_transport(&mut self, transport: TransportId, fault: &Fault, now: Now) {
         if !self.context.live().is_paused(transport) {
-            self.owner.hold(whole(transport), &fault.code, &fault.reason, fault.after, now.wall);
+            self.owner.hold(whole(transport), &fault.code, &fault.reason, fault.after, now);
         }
     }
 }
@@ -112,39 +124,75 @@ pub(super) struct Call {
     pub name: Arc<str>,
     /// What serves this call, held fast: it isn't swapped while the call is under way.
     serving: Arc<dyn Transport>,
-    identity: OnceLock<Arc<PluginIdentity>>,
+    identity: OnceLock<Option<Arc<PluginIdentity>>>,
     pub sending: Vec<Sending>,
-    /// Whose fate was told, by index; the first word counts.
-    pub told: Vec<AtomicBool>,
+    /// How far each message is, by index; the first word counts.
+    pub told: Vec<AtomicU8>,
     pub began: Instant,
     /// Largest payload that the peer takes.
     pub largest: Option<u32>,
 }
 
 impl Call {
-    /// Who serves: told with every attempt.
-    pub fn identity(&self) -> Arc<PluginIdentity> {
-        Arc::clone(self.identity.get_or_init(|| Arc::new(self.serving.identity())))
+    /// Who serves: told with every attempt. None when a transport can't even say that: its messages are settled all the same.
+    pub fn identity(&self) -> Option<Arc<PluginIdentity>> {
+        let ask = || catch_unwind(AssertUnwindSafe(|| Arc::new(self.serving.identity()))).ok();
+        self.identity.get_or_init(ask).clone()
     }
 
+    /// Delivers, and tells the owner of the end whatever happens: the work is a task of its own, and one that panics, or that
+    /// takes longer than all of its parts may, leaves its messages with an unknown fate instead of leaving them in flight.
     async fn run(self: Arc<Self>) {
+        let mut work = tokio::spawn({
+            let call = Arc::clone(&self);
+            async move { call.deliver().await }
+        });
         let stop = self.context.stop.clone();
-        let Some((told, down)) = stop.run_until_cancelled(self.deliver()).await else { return };
+        let ended = stop.run_until_cancelled(timeout(self.longest(), &mut work)).await;
         self.line.state.in_flight.fetch_sub(self.sending.len() as u64, Ordering::Release);
+        let (told, down) = match ended {
+            None => return work.abort(),
+            Some(Ok(Ok(delivered))) => delivered,
+            Some(Ok(Err(panic))) => (self.give_up("panicked", &panic.to_string()), None),
+            Some(Err(_late)) => {
+                work.abort();
+                (self.give_up("didn't end in time", &format!("{:?}", self.longest())), None)
+            }
+        };
         let end = CallEnd { epoch: self.epoch, transport: self.transport, lane: self.lane, told, down };
-        // An owner that is gone needs no word: what was claimed is taken over as suspect.
+        // An owner that is gone needs no word: what was claimed is sent again by the next one.
         let _ended = self.mail.send(Mail::CallEnded(end));
+    }
+
+    /// The time of the call and of all that is asked of the store beside it, and a while longer.
+    fn longest(&self) -> Duration {
+        let store = self.context.config.store_timeout.saturating_mul(STORE_STEPS);
+        self.line.send_timeout.saturating_add(store).saturating_add(GIVE_UP_AFTER * 2)
+    }
+
+    /// What follows for every message whose fate isn't on its way: nobody knows whether it was delivered.
+    fn give_up(self: &Arc<Self>, what: &str, detail: &str) -> Vec<Told> {
+        supervisor::count_failure("delivery");
+        tracing::error!(transport = &*self.name, lane = self.lane, detail, "the task of a delivery {what}");
+        let reason = format!("the host's task that delivers it {what}; the log tells more");
+        let fault = Fault { maybe_delivered: true, ..Fault::new("UNKNOWN.INTERNAL", reason) };
+        let failed = Fate::CallFailed(CallError { kind: ErrorKind::Internal, fault });
+        let open =
+            self.told.iter().enumerate().filter(|(_, told)| told.swap(ON_ITS_WAY, Ordering::AcqRel) != ON_ITS_WAY);
+        open.filter_map(|(index, _)| fate::decide(self, index, failed.clone())).collect()
     }
 
     async fn deliver(self: &Arc<Self>) -> (Vec<Told>, Option<Fault>) {
         let (reserved, mut words) = self.reserve().await;
+        // All payloads of a call have the time of one read: a store that is that slow shouldn't hold the lane as well.
+        let read_until = Instant::now() + self.context.config.store_timeout;
         let mut indices = Vec::with_capacity(self.sending.len());
         let mut batch = Vec::with_capacity(self.sending.len());
         for (index, sending) in self.sending.iter().enumerate() {
             if words.iter().any(|(answered, _)| *answered == index) {
                 continue;
             }
-            match self.delivery(sending).await {
+            match self.delivery(sending, read_until).await {
                 Ok(delivery) => {
                     indices.push(index);
                     batch.push(delivery);
@@ -196,7 +244,7 @@ impl Call {
         }
     }
 
-    async fn delivery(&self, sending: &Sending) -> Result<Delivery, Outcome> {
+    async fn delivery(&self, sending: &Sending, until: Instant) -> Result<Delivery, Outcome> {
         if let Some(largest) = self.largest.filter(|largest| sending.message.payload.len() > *largest as usize) {
             let reason =
                 format!("the payload has {} bytes, the receiver takes {largest}", sending.message.payload.len());
@@ -204,7 +252,7 @@ impl Call {
         }
         let payload = match &sending.message.payload {
             Payload::Inline(bytes) => bytes.clone(),
-            Payload::Blob { blob, .. } => match self.context.stores.owner.blob(blob).await {
+            Payload::Blob { blob, .. } => match self.blob(blob, until).await {
                 Ok(Some(bytes)) => bytes,
                 Ok(None) => {
                     let reason = format!("its payload (blob {blob}) isn't in the store any more");
@@ -223,13 +271,31 @@ impl Call {
         })
     }
 
+    /// A large payload, read before `until`.
+    async fn blob(&self, blob: &str, until: Instant) -> Result<Option<bytes::Bytes>, StoreError> {
+        let late = || StoreError::Unavailable("it didn't give the payloads of a batch in time".to_owned());
+        timeout_at(until, self.context.stores.owner.blob(blob)).await.unwrap_or_else(|_| Err(late()))
+    }
+
     /// What follows from a word on a message, unless one came before. None also when a policy component is asked: its
     /// decision goes to the owner by itself.
     fn first_word(self: &Arc<Self>, index: usize, word: Fate) -> Option<Told> {
-        match self.told.get(index) {
-            Some(told) if !told.swap(true, Ordering::AcqRel) => fate::decide(self, index, word),
-            _ => None,
+        let open = self.told.get(index)?;
+        open.compare_exchange(UNTOLD, DECIDING, Ordering::AcqRel, Ordering::Acquire).ok()?;
+        let told = fate::decide(self, index, word);
+        if told.is_none() {
+            open.store(ON_ITS_WAY, Ordering::Release);
         }
+        told
+    }
+
+    /// Tells the owner early of a message that was decided on.
+    fn tell(&self, index: usize, told: Told) {
+        fate::meter(self, std::slice::from_ref(&told));
+        if let Some(open) = self.told.get(index) {
+            open.store(ON_ITS_WAY, Ordering::Release);
+        }
+        let _ended = self.mail.send(Mail::Told(Box::new(told)));
     }
 }
 
@@ -246,8 +312,7 @@ impl OutcomeSink for Sink {
         let Some(index) = self.indices.get(index).copied() else { return };
         let Some(outcome) = self.reserved.keep_early(index, outcome) else { return };
         if let Some(told) = self.call.first_word(index, Fate::Told(outcome)) {
-            fate::meter(&self.call, std::slice::from_ref(&told));
-            let _ended = self.call.mail.send(Mail::Told(Box::new(told)));
+            self.call.tell(index, told);
         }
     }
 }

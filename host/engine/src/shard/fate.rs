@@ -3,14 +3,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::timeout;
 use waybill_core::outbox::decide::{Fate, Next, after_failure, attempt_outcome, classify};
 use waybill_core::outbox::owner::{HoldKey, Sending, Settlement, Verdict};
 use waybill_core::outbox::records::AttemptRecord;
-use waybill_core::port::backoff::{BackoffDecision, FailedAttempt, FailureKind, WorkKind};
+use waybill_core::port::backoff::{BackoffDecision, BackoffPolicy, FailedAttempt, FailureKind, WorkKind};
 use waybill_core::port::transport::Fault;
 
 use super::dispatch::Call;
 use super::mail::{Mail, Told};
+use crate::supervisor;
+
+/// A policy component decides within tens of milliseconds; one that takes this long never will.
+const POLICY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Decides what follows. None when a policy component has to be asked: its decision goes to the owner when it is there.
 pub(super) fn decide(call: &Arc<Call>, index: usize, word: Fate) -> Option<Told> {
@@ -29,7 +34,7 @@ pub(super) fn decide(call: &Arc<Call>, index: usize, word: Fate) -> Option<Told>
                 tokio::spawn(async move {
                     let Some(sending) = call.sending.get(index) else { return };
                     let attempt = failed_attempt(&call, sending, kind, &fault);
-                    let decision = policy.decide(&attempt).await;
+                    let decision = ask_policy(policy, attempt).await;
                     let is_pause = matches!(decision, BackoffDecision::Pause(_));
                     let verdict = judge(&call, sending, Some(decision), kind, fault);
                     let mut told = told(&call, sending, verdict, unknown);
@@ -41,6 +46,23 @@ pub(super) fn decide(call: &Arc<Call>, index: usize, word: Fate) -> Option<Told>
             }
         },
     }
+}
+
+/// A policy component's decision. One that panics or doesn't answer has no opinion: the built-in formula decides.
+pub(super) async fn ask_policy(policy: Arc<dyn BackoffPolicy>, attempt: FailedAttempt) -> BackoffDecision {
+    let name = policy.name().to_owned();
+    let mut work = tokio::spawn(async move { policy.decide(&attempt).await });
+    let failed = match timeout(POLICY_TIMEOUT, &mut work).await {
+        Ok(Ok(decision)) => return decision,
+        Ok(Err(panic)) => panic.to_string(),
+        Err(_late) => {
+            work.abort();
+            format!("it didn't answer within {POLICY_TIMEOUT:?}")
+        }
+    };
+    supervisor::count_failure("policy");
+    tracing::error!(policy = name, failed, "a policy component failed: the built-in formula decides");
+    BackoffDecision::Fallback
 }
 
 /// The hold on a message's own destination.
@@ -98,7 +120,7 @@ fn told(call: &Call, sending: &Sending, verdict: Verdict, unknown: bool) -> Told
         outcome: attempt_outcome(&verdict, unknown),
         worker: Arc::clone(&call.context.host),
         transport: Arc::clone(&call.name),
-        plugin: Some(call.identity()),
+        plugin: call.identity(),
         code: fault.map(|fault| fault.code.clone()),
         reason: fault.map(|fault| fault.reason.clone()),
         maybe_delivered: fault.is_some_and(|fault| fault.maybe_delivered) || unknown,

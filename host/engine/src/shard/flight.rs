@@ -96,6 +96,10 @@ impl Actor {
                 self.abandon(&StoreError::Unavailable("another host took the shard over".to_owned()));
                 return Some(End::Lost);
             }
+            Resolution::WentBack(error) => {
+                self.abandon(&error);
+                return Some(End::WentBack(error));
+            }
             Resolution::Applied(applied) => {
                 self.note_trouble(None);
                 self.answer(applied);

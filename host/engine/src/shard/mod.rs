@@ -49,10 +49,11 @@ pub(crate) use mail::{CommandAsk, EnqueueAsk, EnqueueCaller, EnqueuedOne, Mail, 
 pub(crate) use outside::{OutsideAsk, OutsideDone};
 
 use crate::admission::Admitted;
-use crate::clock::Clock;
+use crate::clock::Clocks;
 use crate::config::{EngineConfig, Stores};
 use crate::live::Live;
 use crate::meter::Meter;
+use crate::supervisor::Supervisor;
 
 /// What all shards and the service share.
 pub(crate) struct Context {
@@ -62,10 +63,13 @@ pub(crate) struct Context {
     pub host: Arc<str>,
     pub stores: Stores,
     pub in_force: ArcSwap<Live>,
-    pub clock: Arc<dyn Clock>,
+    pub clock: Clocks,
     pub meter: Meter,
     pub door: DoorBell,
     pub commits: Commits,
+    pub trials: LoneTrials,
+    /// Background tasks.
+    pub supervisor: Arc<Supervisor>,
     /// The host drains: background work ends at its next safe point.
     pub closing: CancellationToken,
     /// The engine is gone: everything ends where it is.
@@ -109,6 +113,23 @@ impl Commits {
     /// How long the slowest of them has taken so far.
     pub fn longest(&self) -> Duration {
         self.0.lock().values().map(Instant::elapsed).max().unwrap_or_default()
+    }
+}
+
+/// The shard of this process that has a suspect on trial by itself: two at a time, and a crash would be held against both.
+#[derive(Debug, Default)]
+pub(crate) struct LoneTrials(Mutex<Option<ShardId>>);
+
+impl LoneTrials {
+    /// Takes the turn, if no other shard has it. Whether this one has it now.
+    fn begin(&self, shard: ShardId) -> bool {
+        *self.0.lock().get_or_insert(shard) == shard
+    }
+    fn end(&self, shard: ShardId) {
+        let mut holder = self.0.lock();
+        if *holder == Some(shard) {
+            *holder = None;
+        }
     }
 }
 

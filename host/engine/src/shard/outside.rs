@@ -197,7 +197,7 @@ impl Actor {
         let Some(policy) = self.context.live().config.retries.component.clone() else { return };
         let mail = self.sender.clone();
         tokio::spawn(async move {
-            ask.decision = Some(policy.decide(&attempt).await);
+            ask.decision = Some(super::fate::ask_policy(policy, attempt).await);
             let _ended = mail.send(Mail::Outside(Box::new(ask)));
         });
     }

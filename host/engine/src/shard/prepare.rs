@@ -1,12 +1,13 @@
 //! Reads that the next commit needs, made while no commit is out: ids of callers, due scheduled messages, and what
 //! operators' wishes are about.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
-use waybill_core::ids::{MessageId, Place, Tenant};
+use waybill_core::ids::{MessageId, Place};
+use waybill_core::new_message::Draft;
+use waybill_core::outbox::lookups::Checked;
 use waybill_core::outbox::owner::{Command, CommandError, DirectRequest};
-use waybill_core::outbox::records::{DeadLetter, DeadState, IdRecord, Scheduled, content_digest};
+use waybill_core::outbox::records::{DeadLetter, DeadState, Scheduled};
 use waybill_core::port::query::Found;
 use waybill_core::port::service::ServiceError;
 use waybill_core::port::store::StoreError;
@@ -14,7 +15,7 @@ use waybill_core::time::UnixMillis;
 
 use super::actor::Actor;
 use super::callers::Caller;
-use super::mail::{EnqueueAsk, EnqueuedOne, Wish};
+use super::mail::{EnqueueCaller, EnqueuedOne, Wish};
 
 impl Actor {
     /// Whether something waits that a commit should be prepared for.
@@ -46,78 +47,48 @@ impl Actor {
 
     // ---- ids -----------------------------------------------------------------------------------------------------
 
-    /// Looks up callers' ids, all in one read. A request waits whose id is in one before it or in a commit under way.
+    /// Looks up callers' ids, all in one read.
     async fn look_up_ids(&mut self) -> Result<(), StoreError> {
-        let mut named: Vec<(Tenant, MessageId)> = Vec::new();
-        let mut taken: HashSet<(Tenant, MessageId)> = HashSet::new();
-        let mut asks: Vec<(EnqueueAsk, usize)> = Vec::new();
-        for ask in std::mem::take(&mut self.unchecked) {
-            let names = || {
-                ask.drafts
-                    .iter()
-                    .filter(|draft| !draft.needs_id)
-                    .map(|draft| (&draft.message.tenant, &draft.message.id))
-            };
-            let waits = names().any(|(tenant, id)| {
-                taken.contains(&(tenant.clone(), id.clone())) || self.owner.is_pending_id(tenant, id)
-            });
-            // Also when it waits: those behind it have to come after it.
-            taken.extend(names().map(|(tenant, id)| (tenant.clone(), id.clone())));
-            if waits {
-                self.unchecked.push_back(ask);
-                continue;
-            }
-            let before = named.len();
-            named.extend(names().map(|(tenant, id)| (tenant.clone(), id.clone())));
-            asks.push((ask, named.len() - before));
-        }
-        if asks.is_empty() {
+        let named = self.unchecked.ask(&self.owner);
+        if named.is_empty() {
             return Ok(());
         }
-        let found = match self.context.stores.owner.ids(&named).await {
-            Ok(found) => found,
+        match self.context.stores.owner.ids(&named).await {
+            Ok(found) => {
+                for checked in self.unchecked.found(found) {
+                    self.admit(checked);
+                }
+                Ok(())
+            }
             Err(error) => {
                 // The caller refuses what is still unchecked.
-                self.unchecked.extend(asks.into_iter().map(|(ask, _)| ask));
-                return Err(error);
+                self.unchecked.failed();
+                Err(error)
             }
-        };
-        let mut found = found.into_iter();
-        for (ask, names) in asks {
-            let mine: Vec<Option<IdRecord>> = found.by_ref().take(names).collect();
-            self.admit(ask, &mine);
         }
-        Ok(())
     }
 
-    /// Hands a request to the owner. `found` has one slot for each message with a caller's id.
-    pub(super) fn admit(&mut self, ask: EnqueueAsk, found: &[Option<IdRecord>]) {
-        let mut found = found.iter();
-        let mut slots = Vec::with_capacity(ask.drafts.len());
-        let mut new = Vec::with_capacity(ask.drafts.len());
-        for draft in ask.drafts {
-            let record = if draft.needs_id { None } else { found.next().and_then(Option::as_ref) };
-            match record {
-                None => {
-                    slots.push(None);
-                    new.push(draft);
-                }
-                Some(record) if record.content == Some(content_digest(&draft.message)) => {
-                    slots.push(Some(EnqueuedOne { id: draft.message.id.clone(), duplicate: true }));
-                }
-                Some(_) => {
-                    let (tenant, id) = (draft.message.tenant.to_string(), draft.message.id.to_string());
-                    return ask.caller.answer(Err(ServiceError::IdTaken { tenant, id }));
-                }
+    /// Hands what is new of a request to the owner, or answers it.
+    fn admit(&mut self, checked: Checked<EnqueueCaller>) {
+        let known = |id: MessageId| EnqueuedOne { id, duplicate: true };
+        match checked {
+            Checked::New { drafts, slots, caller } => {
+                let slots = slots.into_iter().map(|slot| slot.map(known)).collect();
+                self.enqueue(drafts, caller, slots);
+            }
+            Checked::Known { ids, caller } => caller.answer(Ok(ids.into_iter().map(known).collect())),
+            Checked::Taken { tenant, id, caller } => {
+                let (tenant, id) = (tenant.to_string(), id.to_string());
+                caller.answer(Err(ServiceError::IdTaken { tenant, id }));
             }
         }
-        if new.is_empty() {
-            return ask.caller.answer(Ok(slots.into_iter().flatten().collect()));
-        }
+    }
+
+    pub(super) fn enqueue(&mut self, messages: Vec<Draft>, caller: EnqueueCaller, slots: Vec<Option<EnqueuedOne>>) {
         let ticket = self.ticket();
-        self.callers.insert(ticket, Caller::Enqueue { caller: ask.caller, slots });
+        self.callers.insert(ticket, Caller::Enqueue { caller, slots });
         let arrived = self.now().mono;
-        self.owner.enqueue(DirectRequest { ticket, messages: new, arrived });
+        self.owner.enqueue(DirectRequest { ticket, messages, arrived });
     }
 
     // ---- wishes --------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 use waybill_core::ids::{Seq, ShardId};
@@ -19,6 +20,8 @@ use super::{Condition, Context, Seen, conflict};
 
 /// Pause after a failed takeover or read.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
+/// Pause after a shard was given back because of what a newer host wrote: one may take it over meanwhile.
+const NEWER_PAUSE: Duration = Duration::from_secs(30);
 /// Parked messages read in one page at the start.
 const PARKED_PAGE: usize = 1_000;
 
@@ -30,8 +33,10 @@ pub(super) async fn supervise(
     seen: Seen,
 ) {
     let mailbox = Arc::new(tokio::sync::Mutex::new(receiver));
+    let mine = Arc::new(Mine::default());
     loop {
-        let run = run(shard, Arc::clone(&context), sender.clone(), Arc::clone(&mailbox), seen.clone());
+        let run =
+            run(shard, Arc::clone(&context), sender.clone(), Arc::clone(&mailbox), seen.clone(), Arc::clone(&mine));
         let mut run = tokio::spawn(run);
         let ended = tokio::select! {
             ended = &mut run => ended,
@@ -46,6 +51,21 @@ pub(super) async fn supervise(
                 return;
             }
             Ok(End::Lost) => tracing::warn!(shard = shard.0, "another host took the shard over"),
+            // `run` waits and takes it again by itself.
+            Ok(End::Newer(error)) => {
+                tracing::warn!(shard = shard.0, %error, "the shard was given back to a newer host");
+                sleep(NEWER_PAUSE).await;
+            }
+            Ok(End::WentBack(error)) => {
+                tracing::error!(shard = shard.0, code = error.code(), %error, "the shard's owner stops");
+                seen.set(Condition::Trouble { error: error.clone(), owning: true });
+                let refuse = refuse_all(shard, &context, &mailbox, error);
+                tokio::select! {
+                    () = refuse => seen.set(Condition::Released),
+                    () = context.stop.cancelled() => {}
+                }
+                return;
+            }
             Err(panic) => {
                 metrics::counter!("waybill_commit_failures_total", "code" => "UNKNOWN.INTERNAL").increment(1);
                 tracing::error!(shard = shard.0, %panic, "the shard's owner failed; it is taken over and loaded again");
@@ -62,16 +82,25 @@ async fn run(
     sender: mpsc::UnboundedSender<Mail>,
     mailbox: Arc<tokio::sync::Mutex<mpsc::UnboundedReceiver<Mail>>>,
     seen: Seen,
+    mine: Arc<Mine>,
 ) -> End {
     let mut mailbox = mailbox.lock_owned().await;
     let mut observer = Observer::default();
     loop {
-        match try_take(shard, &context, &mut observer).await {
+        let mut pause = if context.config.exclusive { RETRY_PAUSE } else { context.config.owner_ttl / 8 };
+        match try_take(shard, &context, &mut observer, &mine).await {
             Ok(Take::Done(owner)) => {
                 metrics::counter!("waybill_takeovers_total").increment(1);
                 tracing::info!(shard = shard.0, token = owner.token(), "owning the shard");
                 seen.set(Condition::Owning { token: owner.token() });
-                return Actor::new(context, sender, seen, *owner).run(&mut mailbox).await;
+                let actor = Actor::new(Arc::clone(&context), sender.clone(), seen.clone(), *owner);
+                match actor.run(&mut mailbox).await {
+                    End::Newer(error) => {
+                        seen.set(Condition::Trouble { error, owning: false });
+                        (observer, pause) = (Observer::default(), NEWER_PAUSE);
+                    }
+                    end => return end,
+                }
             }
             Ok(Take::Watch { owner }) => seen.set(Condition::Observing { owner }),
             Err(error) => {
@@ -79,12 +108,36 @@ async fn run(
                 seen.set(Condition::Trouble { error, owning: false });
             }
         }
-        let pause = if context.config.exclusive { RETRY_PAUSE } else { context.config.owner_ttl / 8 };
-        tokio::select! {
-            () = sleep(pause) => {}
-            mail = mailbox.recv() => match mail {
-                None => return End::Released,
-                Some(mail) => if let Some(end) = answer_without_owner(shard, &context, mail) { return end; },
+        let until = tokio::time::Instant::now() + pause;
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep_until(until) => break,
+                mail = mailbox.recv() => match mail {
+                    None => return End::Released,
+                    Some(mail) => if let Some(end) = answer_without_owner(shard, &context, mail) { return end; },
+                }
+            }
+        }
+    }
+}
+
+/// Answers whoever asks of a shard that isn't to be touched any more, until it is given back.
+async fn refuse_all(
+    shard: ShardId,
+    context: &Arc<Context>,
+    mailbox: &tokio::sync::Mutex<mpsc::UnboundedReceiver<Mail>>,
+    error: StoreError,
+) {
+    let mut mailbox = mailbox.lock().await;
+    while let Some(mail) = mailbox.recv().await {
+        match mail {
+            Mail::Enqueue(ask) => ask.caller.answer(Err(ServiceError::Store(error.clone()))),
+            Mail::Command(ask) => drop(ask.reply.send(Err(ServiceError::Store(error.clone())))),
+            Mail::Outside(ask) => drop(ask.reply.send(Err(ServiceError::Store(error.clone())))),
+            other => {
+                if answer_without_owner(shard, context, other).is_some() {
+                    return;
+                }
             }
         }
     }
@@ -139,7 +192,32 @@ enum Take {
     Watch { owner: String },
 }
 
-async fn try_take(shard: ShardId, context: &Context, observer: &mut Observer) -> Result<Take, StoreError> {
+/// What this process has owned. Whoever takes the shard over from itself lives, so the end before was no crash.
+#[derive(Default)]
+struct Mine(Mutex<Ownerships>);
+
+#[derive(Default)]
+struct Ownerships {
+    /// Token of the latest one.
+    held: Option<u64>,
+    /// Token and nonce of the latest takeover that was tried: it may have gone in without a word.
+    tried: Option<(u64, u64)>,
+}
+
+impl Mine {
+    fn is(&self, record: &ShardRecord) -> bool {
+        let mine = self.0.lock();
+        mine.held == Some(record.token) || mine.tried == Some((record.token, record.nonce))
+    }
+    fn tries(&self, takeover: &ShardRecord) {
+        self.0.lock().tried = Some((takeover.token, takeover.nonce));
+    }
+    fn holds(&self, taken: &ShardRecord) {
+        self.0.lock().held = Some(taken.token);
+    }
+}
+
+async fn try_take(shard: ShardId, context: &Context, observer: &mut Observer, mine: &Mine) -> Result<Take, StoreError> {
     let store = &context.stores.owner;
     let now = context.clock.now();
     let record = store.shard(shard).await?;
@@ -157,6 +235,7 @@ async fn try_take(shard: ShardId, context: &Context, observer: &mut Observer) ->
     let open = store.segments(shard, &firsts).await?;
     let parked = all_parked(store.as_ref(), shard).await?;
     let claimed = parked.iter().filter(|parked| parked.claimed).cloned().collect();
+    let lived = mine.is(&record);
     let input = TakeoverInput {
         shard,
         host: context.config.host.clone(),
@@ -164,11 +243,13 @@ async fn try_take(shard: ShardId, context: &Context, observer: &mut Observer) ->
         open,
         claimed,
         dead_holds_key: context.config.dead_holds_key,
-        routing: Arc::clone(&context.live().routing),
+        lived,
+        rules: Rules::default(),
     };
     let began = context.clock.now();
     let commit = takeover(input, began.wall, rand::random());
     let taken = commit.record.clone();
+    mine.tries(&taken);
     if let Err(error) = store.commit(commit).await {
         // It may have gone in all the same: the token tells.
         let stored = store.shard(shard).await?;
@@ -176,6 +257,8 @@ async fn try_take(shard: ShardId, context: &Context, observer: &mut Observer) ->
             return Err(error);
         }
     }
+    mine.holds(&taken);
+    note_crash(shard, &taken);
     let adopted = adopt(store.as_ref(), shard, taken).await?;
     // Before anything is sent.
     for name in context.stores.transact.paused().await? {
@@ -185,6 +268,19 @@ async fn try_take(shard: ShardId, context: &Context, observer: &mut Observer) ->
     }
     let now = context.clock.now();
     Ok(Take::Done(Box::new(Owner::new(owner_config(shard, context), adopted, began.mono, now))))
+}
+
+/// Tells people what the end before means.
+fn note_crash(shard: ShardId, taken: &ShardRecord) {
+    let suspicion = &taken.suspicion;
+    if suspicion.cautious {
+        tracing::warn!(
+            shard = shard.0,
+            unclean_ends = suspicion.unclean,
+            suspects = suspicion.suspects.len(),
+            "the last owner died: what is sent is noted first for a while, and suspects go a few at a time"
+        );
+    }
 }
 
 async fn adopt(store: &dyn OwnerStore, shard: ShardId, record: ShardRecord) -> Result<Adopted, StoreError> {
@@ -218,6 +314,7 @@ fn owner_config(shard: ShardId, context: &Context) -> OwnerConfig {
         dead_holds_key: config.dead_holds_key,
         weights: context.live().config.weights.clone(),
         routing: Arc::clone(&context.live().routing),
+        caution: config.caution,
         rules: Rules::default(),
     }
 }

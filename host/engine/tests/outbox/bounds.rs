@@ -54,8 +54,8 @@ async fn a_segment_that_cannot_be_read_is_set_aside_and_shown_and_the_rest_goes_
     let host = world.start().await;
     host.outbox.resume("main", "ops").await.unwrap();
     host.until_done(&fine).await;
-    let check = host.outbox.ready().await.into_iter().find(|check| check.name == "segments").unwrap();
-    assert!(check.status == "warn" && check.detail.contains("bad checksum"));
+    let check = host.outbox.ready().await.into_iter().find(|check| check.name == "quarantine").unwrap();
+    assert!(check.status == "warn" && check.detail.contains("1 of outbox"), "{}", check.detail);
 }
 
 #[tokio::test(start_paused = true)]

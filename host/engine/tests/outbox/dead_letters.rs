@@ -113,7 +113,7 @@ async fn dead_letters_are_found_counted_and_grouped_by_filter() {
         }
     }
     assert_eq!(texts.len(), 7);
-    assert!(texts.is_sorted());
+    assert!(texts.is_sorted_by(|newer, older| newer > older), "newest first: {texts:?}");
     assert_eq!(host.outbox.count_dead(None, "colour=red").await.unwrap_err().code(), "SCHEMA.VALIDATION_FAILED");
     let stats = host.outbox.stats(Some(&acme)).await.unwrap();
     assert_eq!(stats.iter().map(|stat| stat.dead).sum::<u64>(), 7);

@@ -133,6 +133,22 @@ async fn a_crashed_holder_is_taken_over_after_its_lease_and_what_it_says_then_is
 }
 
 #[tokio::test(start_paused = true)]
+async fn one_bad_reading_of_the_wall_clock_forgets_no_key() {
+    let world = World::new();
+    let host = world.start().await;
+    let keys = host.engine.idempotency();
+    let (held, done) = (begin(&keys, "held").await, begin(&keys, "done").await);
+    keys.finish(hold("done", &done), Answer::of_json("1")).await.unwrap();
+    world.stepped.step(365 * 24 * 3_600);
+    assert!(matches!(keys.begin(request("held", "h")).await.unwrap(), Begun::Busy { .. }));
+    assert!(matches!(keys.begin(request("done", "h")).await.unwrap(), Begun::Succeeded(_)));
+    world.stepped.step(-365 * 24 * 3_600);
+    keys.finish(hold("held", &held), Answer::of_json("2")).await.unwrap();
+    pass(seconds(60)).await;
+    assert!(matches!(keys.begin(request("done", "h")).await.unwrap(), Begun::Succeeded(_)));
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_outcome_survives_a_crash_of_the_host_and_so_does_a_reservation() {
     let world = World::new();
     let host = world.start().await;

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, missing_docs)]
 
 mod bounds;
+mod clock_steps;
 mod dead_letters;
 mod dedup;
 mod delivery;
@@ -19,6 +20,7 @@ mod retries;
 mod schedule;
 mod shards;
 mod slow_disk;
+mod supervision;
 mod support;
 mod transact;
 mod trouble;

@@ -1,7 +1,11 @@
 //! What is old goes: history after `keep_done`, dead letters after `dead.keep`.
 
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 use waybill_core::port::dead::{DeadId, Replay};
 use waybill_core::port::service::MessageState;
+use waybill_core::port::store::Write;
 use waybill_testkit::fake_transport::{ack, permanent};
 
 use crate::support::*;
@@ -23,6 +27,73 @@ async fn finished_messages_are_kept_for_their_time_and_then_gone_with_their_ids_
     assert_eq!(left, (0, 0, 0, 0));
     let again = host.try_send([named("anew", "order-1")]).await.unwrap();
     assert!(again.duplicates.is_empty(), "an id may be used again after keep_done");
+}
+
+/// A crash between a commit and the kept answer of its request is found by the ids: they are known for as long as the key.
+#[tokio::test(start_paused = true)]
+async fn ids_made_from_idempotency_keys_are_known_for_their_time_although_history_is_not_kept() {
+    let world = World::new();
+    let host = world
+        .start_with(|config| {
+            config.keep_done = seconds(1);
+            config.idempotency.ttl = seconds(7_200);
+        })
+        .await;
+    let id = "0123456789abcdef0123456789abcdef";
+    host.send_one(named("charge", id)).await;
+    host.until_state(id, MessageState::Done).await;
+    pass(seconds(3_600)).await;
+    assert!(world.memory.read(|tables| tables.history.is_empty()));
+    let again = host.try_send([named("charge", id)]).await.unwrap();
+    assert_eq!(again.duplicates, [id]);
+    pass(seconds(7_200)).await;
+    assert!(world.memory.read(|tables| tables.ids.is_empty() && tables.ids_due.is_empty()));
+}
+
+/// What a round removed isn't read over again by the next one.
+#[tokio::test(start_paused = true)]
+async fn a_round_of_retirement_goes_on_where_the_one_before_ended() {
+    let world = World::new();
+    let froms = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&froms);
+    world.shim.on(move |call| {
+        if let Call::History(after) = call {
+            seen.lock().push(after);
+        }
+        Act::Pass
+    });
+    let host = world.start_with(|config| config.keep_done = seconds(1)).await;
+    let ids = host.send((0..10).map(|number| message(&number.to_string()))).await;
+    for id in &ids {
+        host.until_state(id, MessageState::Done).await;
+    }
+    pass(seconds(300)).await;
+    let last = froms.lock().pop();
+    assert!(matches!(last, Some(Some(_))), "the last round began at the front: {last:?}");
+    pass(seconds(4_000)).await;
+    assert!(froms.lock().contains(&None), "now and then it begins at the front");
+}
+
+#[tokio::test(start_paused = true)]
+async fn dead_letters_are_retired_many_in_a_commit() {
+    let world = World::new();
+    world.main.tell(|_| permanent("HTTP.400"));
+    let host = world.start_with(|config| config.keep_dead = seconds(600)).await;
+    host.send((0..300).map(|index| message(&index.to_string()))).await;
+    eventually("all are dead", async || host.outbox.count_dead(None, "").await.unwrap() == 300).await;
+    let purging = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&purging);
+    world.shim.on(move |call| {
+        if let Call::Commit(commit) = call {
+            let gone = commit.writes.iter().filter(|write| matches!(write, Write::DeleteDead(_))).count();
+            seen.lock().extend(Some(gone).filter(|gone| *gone > 0));
+        }
+        Act::Pass
+    });
+    eventually("all are gone", async || world.memory.read(|tables| tables.dead.is_empty())).await;
+    let commits = purging.lock().clone();
+    assert_eq!(commits.iter().sum::<usize>(), 300);
+    assert!(commits.len() <= 12, "{} commits for 300 dead letters", commits.len());
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,5 +1,6 @@
 //! Business transactions: statements and messages commit together, over the doorstep.
 
+use waybill_core::outbox::records::IdOrigin;
 use waybill_core::port::service::{MessageState, ServiceError};
 use waybill_core::port::store::StoreError;
 use waybill_core::port::transact::Statement;
@@ -106,6 +107,49 @@ async fn a_repeat_in_a_transaction_answers_duplicates_and_other_content_is_refus
     pass(seconds(60)).await;
     assert_eq!(world.main.log().texts(), ["a", "b"]);
     assert_eq!(world.shim.statements.lock().len(), 1);
+}
+
+/// A repeat is answered without running its statements, so it has to be the same transaction.
+#[tokio::test(start_paused = true)]
+async fn a_transaction_is_a_repeat_only_with_the_same_statements() {
+    let world = World::new();
+    let host = world.start().await;
+    let run = async |query: &str, id: &str| {
+        let statements = if query.is_empty() { Vec::new() } else { vec![statement(query)] };
+        host.outbox.transact(statements, vec![named("a", id)], None).await
+    };
+    run("CREATE a", "order-1").await.unwrap();
+    host.until_state("order-1", MessageState::Done).await;
+    assert_eq!(run("CREATE a", "order-1").await.unwrap().duplicates, ["order-1"]);
+    // Without statements there is nothing to drop.
+    assert_eq!(run("", "order-1").await.unwrap().duplicates, ["order-1"]);
+    let error = run("CREATE b", "order-1").await.unwrap_err();
+    assert_eq!(error.code(), "TX.OTHER_STATEMENTS", "{error}");
+    // A message that came by itself came with no statements.
+    host.send_one(named("a", "order-2")).await;
+    assert_eq!(run("CREATE a", "order-2").await.unwrap_err().code(), "TX.OTHER_STATEMENTS");
+    assert_eq!(world.shim.statements.lock().len(), 1);
+    // Of a row of an older version it isn't known.
+    world.memory.write(|tables| tables.ids.values_mut().for_each(|record| record.origin = IdOrigin::Unknown));
+    assert_eq!(run("CREATE b", "order-1").await.unwrap().duplicates, ["order-1"]);
+}
+
+/// It stays so for a message that waits for its time.
+#[tokio::test(start_paused = true)]
+async fn the_statements_of_a_scheduled_message_are_known_until_it_is_forgotten() {
+    let world = World::new();
+    let host = world.start().await;
+    let run = async |query: &str| {
+        let later =
+            waybill_core::new_message::NewMessage { not_before: Some(at(seconds(60))), ..named("a", "order-1") };
+        host.outbox.transact(vec![statement(query)], vec![later], None).await
+    };
+    run("CREATE a").await.unwrap();
+    host.until_state("order-1", MessageState::Pending).await;
+    assert_eq!(run("CREATE b").await.unwrap_err().code(), "TX.OTHER_STATEMENTS");
+    host.until_state("order-1", MessageState::Done).await;
+    assert_eq!(run("CREATE b").await.unwrap_err().code(), "TX.OTHER_STATEMENTS");
+    assert_eq!(run("CREATE a").await.unwrap().duplicates, ["order-1"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -45,6 +45,29 @@ async fn a_commit_with_an_unknown_outcome_is_found_out_and_its_messages_are_sent
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_store_that_lost_commits_stops_its_shard_until_the_host_starts_again() {
+    let world = World::new();
+    let host = world.start().await;
+    let first = host.send_one(message("first")).await;
+    host.until_state(&first, MessageState::Done).await;
+    let kept = world.memory.read(Clone::clone);
+    let lost = host.send_one(message("lost")).await;
+    host.until_state(&lost, MessageState::Done).await;
+    world.memory.write(|tables| *tables = kept);
+    assert!(matches!(host.try_send([message("next")]).await.unwrap_err(), ServiceError::OutcomeUnknown(_)));
+    let error = host.try_send([message("after")]).await.unwrap_err();
+    assert_eq!(error.code(), "STORAGE.WENT_BACK", "{error}");
+    pass(seconds(600)).await;
+    let failing = host.outbox.ready().await.into_iter().find(|check| check.status == "fail").unwrap();
+    assert!(failing.detail.starts_with("STORAGE.WENT_BACK: the store of shard 0 went back"), "{}", failing.detail);
+    assert_eq!(world.main.log().sent.len(), 2);
+    host.drain().await;
+    let host = world.start().await;
+    let after = host.send_one(message("after")).await;
+    host.until_state(&after, MessageState::Done).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn unknown_outcomes_at_every_commit_lose_nothing_and_send_nothing_twice() {
     let world = World::new();
     let host = world.start().await;
@@ -95,7 +118,7 @@ async fn a_full_disk_is_said_at_once_and_the_host_goes_on_by_itself() {
     host.until_state(&before, MessageState::Done).await;
     world.shim.on(|call| match call {
         Call::Commit(_) | Call::Transact | Call::Dedup(_) => Act::Fail(StoreError::DiskFull("test".into())),
-        Call::Read(_) | Call::Idempotency => Act::Pass,
+        Call::Read(_) | Call::Idempotency | Call::Note(_) | Call::History(_) => Act::Pass,
     });
     for text in ["a", "b"] {
         let asked = world.clock.wall();

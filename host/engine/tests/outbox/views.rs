@@ -1,9 +1,33 @@
 //! What people are told is true.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use waybill_core::port::service::MessageState;
 use waybill_testkit::fake_transport::{Answer, Gate, ack, permanent, retryable};
 
 use crate::support::*;
+
+#[tokio::test(start_paused = true)]
+async fn looks_for_what_is_not_there_share_a_look_at_the_doorstep() {
+    let world = World::new();
+    let host = world.start_with(|config| config.shards = 4).await;
+    pass(seconds(60)).await;
+    let reads = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&reads);
+    world.shim.on(move |call| {
+        counted.fetch_add(usize::from(matches!(call, Call::Read("door"))), Ordering::Relaxed);
+        Act::Pass
+    });
+    for number in 0..100 {
+        let missing = host.outbox.message(&tenant("default"), &format!("none-{number}")).await.unwrap_err();
+        assert_eq!(missing.code(), "OUTBOX.NOT_FOUND");
+    }
+    assert!(reads.load(Ordering::Relaxed) <= 8, "{} reads for 100 looks at 4 shards", reads.load(Ordering::Relaxed));
+    // What a transaction has just left there is found at once all the same.
+    host.outbox.transact(Vec::new(), vec![named("a", "there")], None).await.unwrap();
+    host.view("there").await;
+}
 
 #[tokio::test(start_paused = true)]
 async fn a_delivered_message_is_shown_with_its_receipt_while_others_of_its_commit_still_wait() {

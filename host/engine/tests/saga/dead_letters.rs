@@ -98,7 +98,7 @@ async fn both_kinds_are_one_list_that_no_page_size_changes() {
     let world = World::new();
     let host = with_stuck(&world, &["one", "three", "two"]).await;
     with_messages(&world, &host, 3).await;
-    let all = ["m-0", "m-1", "m-2", "~one", "~three", "~two"];
+    let all = ["m-2", "m-1", "m-0", "~one", "~three", "~two"];
     for limit in 1..=7 {
         assert_eq!(host.dead("", limit).await, all, "{limit}");
     }

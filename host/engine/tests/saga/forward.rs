@@ -178,7 +178,7 @@ async fn a_clock_that_is_set_back_holds_no_retry_of_this_host_or_of_the_next() {
     .await;
     host.until_waiting("one", "retry").await;
     assert_eq!(world.shop.count("a"), 1);
-    world.set_back(seconds(3_600));
+    world.stepped.step(-3_600);
     pass(seconds(2)).await;
     host.until("one", SagaState::Completed).await;
     assert_eq!(world.shop.count("a"), 2);
@@ -188,7 +188,7 @@ async fn a_clock_that_is_set_back_holds_no_retry_of_this_host_or_of_the_next() {
     host.begin("three").await;
     host.until_waiting("three", "retry").await;
     host.crash().await;
-    world.set_back(seconds(3_600));
+    world.stepped.step(-3_600);
     let host = world.start().await;
     pass(seconds(2)).await;
     assert_eq!(host.state("three").await, SagaState::Completed, "its next host goes on at the shard's time");

@@ -101,6 +101,29 @@ async fn while_the_store_is_gone_starts_are_refused_and_afterwards_all_goes_on()
 }
 
 #[tokio::test(start_paused = true)]
+async fn sagas_whose_store_lost_commits_stop_until_the_host_starts_again() {
+    let world = World::new();
+    let host = world.start().await;
+    host.define(&definition(&steps(&["a"]))).await;
+    host.begin("one").await;
+    host.until("one", SagaState::Completed).await;
+    let kept = world.memory.read(Clone::clone);
+    host.begin("lost").await;
+    host.until("lost", SagaState::Completed).await;
+    world.memory.write(|tables| *tables = kept);
+    assert_eq!(host.sagas.start(start("two")).await.unwrap_err().code(), "TX.TIMEOUT");
+    assert_eq!(host.sagas.start(start("three")).await.unwrap_err().code(), "STORAGE.WENT_BACK");
+    pass(seconds(600)).await;
+    let ready = host.outbox.ready().await;
+    assert!(ready.iter().any(|check| check.name == "sagas" && check.detail.starts_with("STORAGE.WENT_BACK")));
+    assert_eq!(world.shop.count("a"), 2);
+    host.crash().await;
+    let host = world.start().await;
+    host.begin("two").await;
+    host.until("two", SagaState::Completed).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn after_a_panic_the_sagas_are_loaded_again() {
     let world = World::new();
     let host = world.start().await;

@@ -52,6 +52,23 @@ async fn an_approval_says_who_decided_and_comes_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn one_bad_reading_of_the_wall_clock_ends_no_wait() {
+    let world = World::new();
+    let host = world.start().await;
+    host.run(&format!("{}{APPROVAL}", step("a", ""))).await;
+    host.until_waiting("one", "approval").await;
+    world.stepped.step(365 * 24 * 3_600);
+    pass(seconds(20)).await;
+    assert_eq!(host.state("one").await, SagaState::Running, "its approval has 40 seconds left");
+    world.stepped.step(-365 * 24 * 3_600);
+    pass(seconds(20)).await;
+    host.act("one", approve(None)).await.unwrap();
+    host.until("one", SagaState::Completed).await;
+    host.begin("two").await;
+    host.until("two", SagaState::Cancelled).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_second_decision_and_one_after_the_expiry_are_refused() {
     let world = World::new();
     let host = world.start().await;

@@ -1,5 +1,5 @@
-//! Between the contract's types and the core's. What comes from a guest is bounded here: texts are cut, lists shortened,
-//! secrets it has read taken out.
+//! Between the contract's types and the core's. What comes from a guest is bounded here: texts are cut and kept on one line,
+//! lists shortened, secrets it has read taken out.
 
 mod followup;
 pub(crate) mod handler;
@@ -19,6 +19,7 @@ use crate::limits::{
     ATTRIBUTE_BYTES_MAX, ATTRIBUTES_MAX, FAULT_CODE_BYTES_MAX, FAULT_REASON_BYTES_MAX, PROVISION_CHANGES_MAX,
 };
 use crate::meters::Bound;
+use crate::text::cut;
 
 const TRACEPARENT: &str = "traceparent";
 
@@ -84,13 +85,25 @@ pub(crate) fn outcome(context: &EndpointContext, outcome: wit::Outcome) -> Outco
 
 /// A guest's fault.
 pub(crate) fn fault(context: &EndpointContext, cause: wit::Fault) -> Fault {
-    let code = if cause.code.trim().is_empty() { "PLUGIN.NO_CODE".to_owned() } else { cause.code };
+    let (code, reason) = coded(cause.code, cause.reason);
     Fault {
         code: bounded(context, code, FAULT_CODE_BYTES_MAX),
-        reason: bounded(context, cause.reason, FAULT_REASON_BYTES_MAX),
+        reason: bounded(context, reason, FAULT_REASON_BYTES_MAX),
         after: cause.after.map(millis),
         maybe_delivered: cause.maybe_delivered,
         attributes: attributes(context, cause.attributes),
+    }
+}
+
+/// A code by which failures can be grouped and counted. What isn't one is told in the reason.
+fn coded(code: String, reason: String) -> (String, String) {
+    let is_code = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || b"._-".contains(&byte);
+    if code.trim().is_empty() {
+        ("PLUGIN.NO_CODE".to_owned(), reason)
+    } else if code.len() <= FAULT_CODE_BYTES_MAX && code.bytes().all(is_code) {
+        (code, reason)
+    } else {
+        ("PLUGIN.BAD_CODE".to_owned(), format!("{:?}: {reason}", cut(&code, FAULT_CODE_BYTES_MAX)))
     }
 }
 
@@ -175,4 +188,23 @@ pub(crate) fn millis(ms: u32) -> Duration {
 /// A duration in milliseconds of the contract; what doesn't fit is 49 days.
 pub(crate) fn to_millis(duration: Duration) -> u32 {
     u32::try_from(duration.as_millis()).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_code_is_one_word_in_capitals() {
+        let told = |code: &str| coded(code.to_owned(), "why".to_owned());
+        for code in ["NATS.MAX_PAYLOAD", "HTTP.503", "SHOP.SOLD-OUT", &"X".repeat(64)] {
+            assert_eq!(told(code), (code.to_owned(), "why".to_owned()));
+        }
+        assert_eq!(told(" ").0, "PLUGIN.NO_CODE");
+        for code in ["stock.none", "ORDER 4711", "A\nB", "É", &"X".repeat(65)] {
+            let (found, reason) = told(code);
+            assert_eq!(found, "PLUGIN.BAD_CODE", "{code}");
+            assert!(reason.ends_with(": why") && reason.len() < 80, "{reason}");
+        }
+    }
 }

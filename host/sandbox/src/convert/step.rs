@@ -35,7 +35,7 @@ pub(crate) fn info(endpoint: &EndpointContext, info: wit::StepInfo) -> StepInfo 
         compensates: info.compensates,
         idempotent: info.idempotent,
         summary: endpoint.redactor.clean_and_cut(info.summary, ATTRIBUTE_BYTES_MAX),
-        attributes: info.attributes,
+        attributes: attributes(endpoint, info.attributes),
     }
 }
 

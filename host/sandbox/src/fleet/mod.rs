@@ -27,9 +27,10 @@ use std::sync::Arc;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
-use crate::engine::Sandbox;
+use crate::engine::{SEAL_KEY, Sandbox};
 use crate::error::SandboxError;
 use crate::load::LoadedPlugin;
+use crate::seal::Seal;
 use crate::slot::{Forgetful, Slot, SlotMemory, SlotPolicy, StageOptions, Staged, SwapError, Swapped};
 use crate::transport::TransportSettings;
 use crate::verify::{Trust, verify};
@@ -118,7 +119,18 @@ pub struct StagedChange {
 impl Fleet {
     /// A fleet without transports. Errors when the state folder can't be used.
     pub fn new(sandbox: Sandbox, options: FleetOptions) -> Result<Self, SandboxError> {
-        let state = options.state.map(StateFolder::open).transpose()?.map(Arc::new);
+        let state = options.state.map(|folder| {
+            let seal = match &sandbox.0.cache {
+                Some(cache) => Arc::clone(&cache.seal),
+                None => {
+                    let seal = Seal::open(&folder.join(SEAL_KEY))?;
+                    seal.keep()?;
+                    Arc::new(seal)
+                }
+            };
+            StateFolder::open(&folder, seal).map(Arc::new)
+        });
+        let state = state.transpose()?;
         let (trust, folder) = (RwLock::new(options.trust), RwLock::new(options.folder));
         let bundled = options.bundled;
         Ok(Self(Arc::new(Inner {

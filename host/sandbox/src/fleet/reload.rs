@@ -7,6 +7,7 @@ use super::{ComponentSource, Entry, Fleet, ForStart};
 use crate::error::SandboxError;
 use crate::load::LoadedPlugin;
 use crate::manifest::World;
+use crate::own::write_whole;
 use crate::slot::{Phase, RolledBack, Slot, StageOptions, Staged, SwapError, Swapped};
 use crate::verify::{Fetched, signature_path, verify};
 
@@ -242,12 +243,12 @@ fn put_in_place(path: &Path, fetched: &Fetched) -> Result<(), SwapError> {
     let failed = |error: std::io::Error| write_error(path, &error);
     let signature = signature_path(path);
     match fetched.signature() {
-        Some(text) => super::state::write_whole(&signature, text.as_bytes()).map_err(failed)?,
+        Some(text) => write_whole(&signature, &[text.as_bytes()], true).map_err(failed)?,
         None => match std::fs::remove_file(&signature) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
             _ => {}
         },
     }
-    super::state::write_whole(path, fetched.bytes()).map_err(failed)?;
+    write_whole(path, &[fetched.bytes()], true).map_err(failed)?;
     Ok(())
 }

@@ -5,25 +5,36 @@
 //! <folder>/<sha-256 hex>.wasm   last good components that aren't bundled
 //! ```
 //! Bounds: a file and a component a transport, [`crate::slot::BAD_MAX`] digests each. Components that no transport names any
-//! more are removed. What is read is checked by its digest and its signature like anything else.
+//! more are removed. Every `.json` bears the host's mark ([`crate::seal`]): one that the host didn't write counts as empty.
+//! Components are checked by the digest it names, and by their signature like anything else.
 
 use std::collections::BTreeMap;
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use waybill_core::time::UnixMillis;
 
-use crate::cache::{make_private, private_file, unique};
 use crate::error::SandboxError;
+use crate::limits::COMPONENT_BYTES_MAX;
 use crate::load::LoadedPlugin;
+use crate::own::OwnFolder;
+use crate::seal::Seal;
 use crate::slot::{BAD_MAX, BadDigest, SlotMemory, Why};
+use crate::text::hex;
 use crate::verify::Fetched;
 
 /// Largest `.json` file read, in bytes.
 const FILE_BYTES_MAX: u64 = 256 * 1024;
+
+/// A file of the folder.
+#[derive(Debug, Serialize, Deserialize)]
+struct Sealed {
+    /// Mark of `kept`, in hex.
+    mark: String,
+    kept: Kept,
+}
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Kept {
@@ -53,9 +64,10 @@ struct KeptGood {
 }
 
 /// The folder. It belongs to the host alone.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct StateFolder {
-    folder: PathBuf,
+    folder: OwnFolder,
+    seal: Arc<Seal>,
     kept: Arc<Mutex<BTreeMap<String, Kept>>>,
     /// One writer at a time, and the latest state last.
     writing: Arc<Mutex<()>>,
@@ -63,28 +75,23 @@ pub struct StateFolder {
 
 impl StateFolder {
     /// Opens it; makes it if it is missing. A file that can't be read is told to the log and counts as empty.
-    pub fn open(folder: PathBuf) -> Result<Self, SandboxError> {
+    pub(crate) fn open(folder: &Path, seal: Arc<Seal>) -> Result<Self, SandboxError> {
         let failed = |error: std::io::Error| SandboxError::Cache {
             path: folder.display().to_string(),
             cause: error.to_string(),
         };
-        make_private(&folder).map_err(failed)?;
+        let own = OwnFolder::open(folder).map_err(failed)?;
         let mut kept = BTreeMap::new();
-        for entry in std::fs::read_dir(&folder).map_err(failed)? {
-            let path = entry.map_err(failed)?.path();
-            let Some(name) =
-                path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_suffix(".json"))
-            else {
-                continue;
-            };
-            match read(&path) {
-                Ok(found) => drop(kept.insert(name.to_owned(), found)),
+        for name in own.names().map_err(failed)? {
+            let Some(transport) = name.strip_suffix(".json") else { continue };
+            match read(&own, &seal, &name) {
+                Ok(found) => drop(kept.insert(transport.to_owned(), found)),
                 Err(error) => {
-                    tracing::warn!(path = %path.display(), %error, "what was remembered of a transport's plugins can't be read and is forgotten");
+                    tracing::warn!(path = %own.path(&name).display(), %error, "what was remembered of a transport's plugins can't be read and is forgotten");
                 }
             }
         }
-        Ok(Self { folder, kept: Arc::new(Mutex::new(kept)), writing: Arc::default() })
+        Ok(Self { folder: own, seal, kept: Arc::new(Mutex::new(kept)), writing: Arc::default() })
     }
 
     /// What a digest of a transport did, if it was rolled back.
@@ -99,25 +106,17 @@ impl StateFolder {
             let mut bundled = bundled.iter().map(|component| Fetched::bundled(component));
             return bundled.find(|component| component.digest() == good.digest);
         }
-        let bytes = std::fs::read(self.component(&good.digest)?).ok()?;
+        let bytes = self.folder.read(&component(&good.digest)?, COMPONENT_BYTES_MAX as u64).ok()??;
         let fetched = Fetched::new(bytes, good.signature);
         (fetched.digest() == good.digest).then_some(fetched)
     }
 
-    fn component(&self, digest: &str) -> Option<PathBuf> {
-        let hex = digest.strip_prefix("sha256:")?;
-        let is_hex = hex.len() == 64 && hex.bytes().all(|byte| byte.is_ascii_hexdigit());
-        is_hex.then(|| self.folder.join(format!("{hex}.wasm")))
-    }
-
     fn change(&self, transport: &str, component: Option<Fetched>, change: impl FnOnce(&mut Kept)) {
         change(self.kept.lock().entry(transport.to_owned()).or_default());
-        let this =
-            Self { folder: self.folder.clone(), kept: Arc::clone(&self.kept), writing: Arc::clone(&self.writing) };
-        let transport = transport.to_owned();
+        let (this, transport) = (self.clone(), transport.to_owned());
         let write = move || {
             if let Err(error) = this.write(&transport, component.as_ref()) {
-                tracing::warn!(%transport, folder = %this.folder.display(), %error, "what is to be remembered of a transport's plugins couldn't be written");
+                tracing::warn!(%transport, folder = %this.folder.path("").display(), %error, "what is to be remembered of a transport's plugins couldn't be written");
             }
         };
         match tokio::runtime::Handle::try_current() {
@@ -128,32 +127,40 @@ impl StateFolder {
 
     fn write(&self, transport: &str, component: Option<&Fetched>) -> std::io::Result<()> {
         let _one = self.writing.lock();
-        if let Some(component) = component
-            && let Some(path) = self.component(component.digest())
-            && !path.exists()
+        if let Some(fetched) = component
+            && let Some(name) = self::component(fetched.digest())
+            && self.folder.read(&name, COMPONENT_BYTES_MAX as u64).ok().flatten().is_none()
         {
-            write_whole(&path, component.bytes())?;
+            self.folder.write(&name, fetched.bytes())?;
         }
         let kept = self.kept.lock().get(transport).cloned().unwrap_or_default();
-        let text = serde_json::to_vec_pretty(&kept).map_err(std::io::Error::other)?;
-        write_whole(&self.folder.join(format!("{transport}.json")), &text)?;
+        let name = format!("{transport}.json");
+        let mark = hex(&self.seal.mark(&name, &serde_json::to_vec(&kept).map_err(std::io::Error::other)?));
+        let text = serde_json::to_vec_pretty(&Sealed { mark, kept }).map_err(std::io::Error::other)?;
+        self.folder.write(&name, &text)?;
         self.sweep()
     }
 
     /// Removes components that nobody names.
     fn sweep(&self) -> std::io::Result<()> {
-        let named: Vec<PathBuf> = {
+        let named: Vec<String> = {
             let kept = self.kept.lock();
-            kept.values().filter_map(|kept| self.component(&kept.good.as_ref()?.digest)).collect()
+            kept.values().filter_map(|kept| self::component(&kept.good.as_ref()?.digest)).collect()
         };
-        for entry in std::fs::read_dir(&self.folder)? {
-            let path = entry?.path();
-            if path.extension().is_some_and(|extension| extension == "wasm") && !named.contains(&path) {
-                std::fs::remove_file(&path)?;
+        for name in self.folder.names()? {
+            if name.ends_with(".wasm") && !named.contains(&name) {
+                self.folder.remove(&name)?;
             }
         }
         Ok(())
     }
+}
+
+/// File of a component.
+fn component(digest: &str) -> Option<String> {
+    let hex = digest.strip_prefix("sha256:")?;
+    let is_hex = hex.len() == 64 && hex.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_hex.then(|| format!("{hex}.wasm"))
 }
 
 impl SlotMemory for StateFolder {
@@ -194,25 +201,12 @@ impl SlotMemory for StateFolder {
     }
 }
 
-fn read(path: &Path) -> std::io::Result<Kept> {
-    if std::fs::metadata(path)?.len() > FILE_BYTES_MAX {
-        return Err(std::io::Error::other("it is larger than anything written here"));
+fn read(folder: &OwnFolder, seal: &Seal, name: &str) -> std::io::Result<Kept> {
+    let text = folder.read(name, FILE_BYTES_MAX)?.ok_or(std::io::ErrorKind::NotFound)?;
+    let Sealed { mark, kept } = serde_json::from_slice(&text).map_err(std::io::Error::other)?;
+    let bytes = serde_json::to_vec(&kept).map_err(std::io::Error::other)?;
+    if hex(&seal.mark(name, &bytes)) != mark {
+        return Err(std::io::Error::other("it isn't what this host wrote"));
     }
-    serde_json::from_slice(&std::fs::read(path)?).map_err(std::io::Error::other)
-}
-
-/// Writes a file so that a reader, or a crash, sees all of it or what was there before.
-pub(super) fn write_whole(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let folder = path.parent().unwrap_or(Path::new("."));
-    let temporary = folder.join(format!(".{}-{:x}", std::process::id(), unique()));
-    let written = (|| {
-        let mut file = private_file(&temporary)?;
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        std::fs::rename(&temporary, path)
-    })();
-    if written.is_err() {
-        let _ = std::fs::remove_file(&temporary);
-    }
-    written
+    Ok(kept)
 }

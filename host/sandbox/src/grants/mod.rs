@@ -3,6 +3,8 @@
 //! Effective = what the manifest asks ∩ what is granted here. Nothing granted, nothing reached.
 
 mod address;
+mod names;
+mod own;
 mod pattern;
 mod policy;
 mod required;
@@ -14,6 +16,7 @@ use std::time::Duration;
 use waybill_core::port::kv::KvQuota;
 
 pub use address::{AddressClass, classify};
+pub use own::OwnListeners;
 pub use pattern::{HostPattern, Pattern, PatternError, PortPattern, Scheme};
 pub use policy::{ConnectFailure, EgressPolicy, Target};
 pub use required::{Need, check_grants};
@@ -26,6 +29,8 @@ use crate::error::SandboxError;
 pub struct Grants {
     /// Peers: `tcp://` patterns for `net`, `http://` and `https://` ones for `http` and `wasi:http`.
     pub peers: Vec<Pattern>,
+    /// Names that `peers` has exactly may lead to this machine and to private networks (`allow.internal`).
+    pub internal: bool,
     /// Where each secret comes from, by the name the plugin asks for, e.g. `token` -> `env:NATS_TOKEN`.
     pub secrets: BTreeMap<String, String>,
     /// Durable state; none = not granted.

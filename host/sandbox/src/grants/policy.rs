@@ -1,8 +1,9 @@
 //! Which peers an endpoint reaches: names first, then every resolved address, then a connection to exactly those.
 //!
-//! A wildcard reaches global unicast addresses only. This machine, private and link-local networks are reached when the
-//! grant names them: an exact name, an address or a network. Cloud metadata is reached only by its exact address. If one
-//! answer of the resolver is blocked, the peer is.
+//! A name, exact or with a wildcard, reaches global unicast addresses only: whoever owns a name decides where it leads. This
+//! machine, private and link-local networks are reached when the grant has the address or its network, `localhost`, or says
+//! `internal` of its exact names. Cloud metadata is reached only by its exact address, the host's own API only by an exact
+//! peer. If one answer of the resolver is blocked, the peer is.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -14,10 +15,13 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 use url::{Host, Url};
 
+use super::Grants;
 use super::address::{AddressClass, METADATA_NAMES, classify};
-use super::pattern::{HostPattern, Pattern, Scheme, canonical_host};
+use super::names::Names;
+use super::own::OwnListeners;
+use super::pattern::{HostPattern, Pattern, PortPattern, Scheme, canonical_host};
 use super::resolve::Resolve;
-use crate::limits::{ADDRESSES_MAX, RESOLVE_TIMEOUT};
+use crate::limits::ADDRESSES_MAX;
 
 /// A peer as a plugin names it, in normal form.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -97,7 +101,11 @@ pub struct EgressPolicy {
     list: &'static str,
     ask: Vec<Pattern>,
     grant: Vec<Pattern>,
+    /// Exact names may lead inside.
+    internal: bool,
     resolver: Arc<dyn Resolve>,
+    names: Names,
+    own: OwnListeners,
 }
 
 impl fmt::Debug for EgressPolicy {
@@ -108,8 +116,23 @@ impl fmt::Debug for EgressPolicy {
 
 impl EgressPolicy {
     /// Rules of `endpoint`: what its plugin asks for and what its operator grants.
-    pub fn new(endpoint: &str, ask: Vec<Pattern>, grant: Vec<Pattern>, resolver: Arc<dyn Resolve>) -> Self {
-        Self { endpoint: endpoint.to_owned(), list: "allow.net", ask, grant, resolver }
+    pub fn new(endpoint: &str, ask: Vec<Pattern>, grants: &Grants, resolver: Arc<dyn Resolve>) -> Self {
+        Self {
+            endpoint: endpoint.to_owned(),
+            list: "allow.net",
+            ask,
+            grant: grants.peers.clone(),
+            internal: grants.internal,
+            names: Names::new(Arc::clone(&resolver)),
+            resolver,
+            own: OwnListeners::default(),
+        }
+    }
+
+    /// The same on a host that listens there.
+    #[must_use]
+    pub fn beside(self, own: OwnListeners) -> Self {
+        Self { own, ..self }
     }
 
     /// The same, where another setting of the endpoint grants.
@@ -148,10 +171,8 @@ impl EgressPolicy {
             Host::Ipv4(address) => vec![IpAddr::V4(*address)],
             Host::Ipv6(address) => vec![IpAddr::V6(*address)],
             Host::Domain(name) => {
-                let found = tokio::time::timeout(RESOLVE_TIMEOUT, self.resolver.resolve(name))
-                    .await
-                    .map_err(|_| ConnectFailure::Resolve(format!("{name}: no answer from the resolver")))?
-                    .map_err(|error| ConnectFailure::Resolve(format!("{name}: {error}")))?;
+                let unresolved = |why| ConnectFailure::Resolve(format!("{name}: {why}"));
+                let found = self.names.find(name).await.map_err(unresolved)?;
                 if found.is_empty() {
                     return Err(ConnectFailure::Resolve(format!("{name}: no addresses")));
                 }
@@ -168,26 +189,49 @@ impl EgressPolicy {
             *address = address.to_canonical();
         }
         if let Some(blocked) = addresses.iter().find(|address| !self.reaches(target, **address)) {
-            let class = classify(*blocked);
-            return Err(if class == AddressClass::Never {
-                ConnectFailure::Denied(format!("{target} leads to {blocked}, which is no peer"))
-            } else {
-                let network = match blocked {
-                    IpAddr::V4(v4) => v4.to_string(),
-                    IpAddr::V6(v6) => format!("[{v6}]"),
-                };
-                ConnectFailure::Denied(format!(
-                    "{target} leads to {blocked}, a {} address, which a wildcard doesn't reach: if that is meant, add \
-                     \"{}://{network}:{}\" or the exact name to {} of {}",
-                    class.as_str(),
-                    target.scheme.as_str(),
-                    target.port,
-                    self.list,
-                    self.endpoint
-                ))
-            });
+            return Err(ConnectFailure::Denied(self.blocked(target, *blocked)));
         }
-        Ok(addresses.into_iter().map(|address| SocketAddr::new(address, target.port)).collect())
+        let addresses: Vec<_> = addresses.into_iter().map(|address| SocketAddr::new(address, target.port)).collect();
+        let own = |address: &&SocketAddr| !self.is_exact(target, address.ip()) && self.own.take(**address);
+        if let Some(own) = addresses.iter().find(own) {
+            return Err(ConnectFailure::Denied(format!(
+                "{target} leads to {own}, where this host itself listens: if that is meant, add \"{}://{own}\" to {} of {}",
+                target.scheme.as_str(),
+                self.list,
+                self.endpoint
+            )));
+        }
+        Ok(addresses)
+    }
+
+    /// Why an address isn't reached, and the line that would let it be.
+    fn blocked(&self, target: &Target, address: IpAddr) -> String {
+        let class = classify(address);
+        if class == AddressClass::Never {
+            return format!("{target} leads to {address}, which is no peer");
+        }
+        let line = format!("{}://{}", target.scheme.as_str(), SocketAddr::new(address, target.port));
+        let (list, endpoint) = (self.list, &self.endpoint);
+        let inside = matches!(class, AddressClass::Loopback | AddressClass::Private);
+        let or = if inside { ", or `allow.internal = true` beside exact names" } else { "" };
+        format!(
+            "{target} leads to {address}, a {} address, which a name or a wildcard doesn't reach: if that is meant, add \
+             \"{line}\" (or its network) to {list} of {endpoint}{or}",
+            class.as_str()
+        )
+    }
+
+    /// Whether a grant has just this peer, by its name or its address.
+    fn is_exact(&self, target: &Target, address: IpAddr) -> bool {
+        self.grant.iter().any(|pattern| {
+            pattern.port == PortPattern::Port(target.port)
+                && pattern.scheme == target.scheme
+                && match &pattern.host {
+                    HostPattern::Name(_) => pattern.covers_host(&target.host),
+                    HostPattern::Net(net) => net.prefix_len() == net.max_prefix_len() && net.contains(&address),
+                    HostPattern::Any | HostPattern::Under(_) => false,
+                }
+        })
     }
 
     /// Whether one address may be connected to for `target`.
@@ -200,8 +244,14 @@ impl EgressPolicy {
             let named = pattern.covers_host(&target.host);
             match &pattern.host {
                 HostPattern::Any | HostPattern::Under(_) => named && class == AddressClass::Global,
-                HostPattern::Name(_) => {
-                    named && matches!(class, AddressClass::Global | AddressClass::Loopback | AddressClass::Private)
+                HostPattern::Name(name) => {
+                    named
+                        && match class {
+                            AddressClass::Global => true,
+                            AddressClass::Loopback => self.internal || name == "localhost",
+                            AddressClass::Private => self.internal,
+                            _ => false,
+                        }
                 }
                 HostPattern::Net(net) => {
                     net.contains(&address)

@@ -2,7 +2,8 @@
 //! every answer, and a test sees every connection that is tried.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use tokio::net::TcpStream;
@@ -22,24 +23,31 @@ pub trait Resolve: Send + Sync + 'static {
     }
 }
 
-/// The machine's resolver (`getaddrinfo`), at most [`RESOLVES_IN_FLIGHT_MAX`] lookups at once. It keeps nothing.
+/// The machine's resolver (`getaddrinfo`), at most [`RESOLVES_IN_FLIGHT_MAX`] lookups at once, given-up ones included. It keeps
+/// nothing.
 #[derive(Debug)]
 pub struct SystemResolver {
-    in_flight: Semaphore,
+    in_flight: Arc<Semaphore>,
 }
 
 impl Default for SystemResolver {
     fn default() -> Self {
-        Self { in_flight: Semaphore::new(RESOLVES_IN_FLIGHT_MAX) }
+        Self { in_flight: Arc::new(Semaphore::new(RESOLVES_IN_FLIGHT_MAX)) }
     }
 }
 
 #[async_trait]
 impl Resolve for SystemResolver {
     async fn resolve(&self, name: &str) -> io::Result<Vec<IpAddr>> {
-        let _permit = self.in_flight.acquire().await.map_err(io::Error::other)?;
-        // The port plays no part in the answer.
-        let found = tokio::net::lookup_host((name, 0)).await?;
-        Ok(found.map(|address| address.ip()).collect())
+        let permit = Arc::clone(&self.in_flight).acquire_owned().await.map_err(io::Error::other)?;
+        let name = name.to_owned();
+        let lookup = tokio::task::spawn_blocking(move || {
+            // With the thread, not with who waits for it: it can't be ended.
+            let _permit = permit;
+            // The port plays no part in the answer.
+            let found = (name.as_str(), 0).to_socket_addrs()?;
+            Ok(found.map(|address| address.ip()).collect())
+        });
+        lookup.await.map_err(io::Error::other)?
     }
 }

@@ -76,7 +76,8 @@ impl EndpointContext {
         let limits = limits.effective(&manifest.ask, &grants);
         let ask = manifest.ask.net.iter().chain(&manifest.ask.http).cloned().collect();
         let shared = &plugin.sandbox.0;
-        let policy = Arc::new(EgressPolicy::new(name, ask, grants.peers, Arc::clone(&shared.resolver)));
+        let policy = EgressPolicy::new(name, ask, &grants, Arc::clone(&shared.resolver)).beside(shared.own.clone());
+        let policy = Arc::new(policy);
         let asked = |secret: &String| manifest.ask.secrets.contains(secret);
         let meters = Arc::new(Meters::new(name, &manifest.name, generation));
         Self {

@@ -3,20 +3,25 @@
 use std::sync::Arc;
 
 use futures::future::join_all;
-use wasmtime::component::{Accessor, HasSelf};
+use wasmtime::component::{Accessor, AccessorTask, HasSelf};
 use waybill_bindings::api::http_types::{HttpError, Request, Response};
 use waybill_bindings::api::net_types::NetError;
 use waybill_bindings::api::{http, http_blocking, http_types};
 
 use super::context::EndpointContext;
 use super::state::InstanceState;
+use crate::http::Held;
 use crate::limits::HTTP_REQUESTS_PER_SEND_MAX;
 use crate::meters::Bound;
 
 type Answers = Vec<Result<Response, HttpError>>;
 
-/// Sends all at once and waits for the last.
-async fn send(context: Arc<EndpointContext>, requests: Vec<Request>) -> Answers {
+/// Answers up to so many bytes are given back at once: they are copied into the guest next, and no task is made for them.
+const SMALL_BYTES: usize = 64 * 1024;
+
+/// Sends all at once and waits for the last. What the answers take of the endpoint's bound is to be kept until the guest has
+/// them.
+async fn send(context: Arc<EndpointContext>, requests: Vec<Request>) -> (Answers, Vec<Held>) {
     let each = requests.into_iter().enumerate().map(|(place, request)| {
         let context = Arc::clone(&context);
         async move {
@@ -33,7 +38,25 @@ async fn send(context: Arc<EndpointContext>, requests: Vec<Request>) -> Answers 
             })
         }
     });
-    join_all(each).await
+    let mut held = Vec::new();
+    let answers = join_all(each).await.into_iter().map(|answer| {
+        answer.map(|(response, one)| {
+            held.push(one);
+            response
+        })
+    });
+    (answers.collect(), held)
+}
+
+/// Gives back what answers took of the bound. A task of the guest's own event loop, which copies what a call answered into the
+/// guest before it turns to its tasks again.
+struct GiveBack(Vec<Held>);
+
+impl AccessorTask<InstanceState, HasSelf<InstanceState>> for GiveBack {
+    async fn run(self, _: &Accessor<InstanceState, HasSelf<InstanceState>>) -> wasmtime::Result<()> {
+        drop(self.0);
+        Ok(())
+    }
 }
 
 impl http_types::Host for InstanceState {}
@@ -43,12 +66,18 @@ impl http::Host for InstanceState {}
 impl http::HostWithStore<InstanceState> for HasSelf<InstanceState> {
     async fn send(accessor: &Accessor<InstanceState, Self>, requests: Vec<Request>) -> wasmtime::Result<Answers> {
         let context = accessor.with(|mut access| Arc::clone(&access.get().context));
-        Ok(send(context, requests).await)
+        let (answers, held) = send(context, requests).await;
+        if held.iter().map(Held::bytes).sum::<usize>() > SMALL_BYTES {
+            accessor.spawn(GiveBack(held))?;
+        }
+        Ok(answers)
     }
 }
 
 impl http_blocking::Host for InstanceState {
     async fn send(&mut self, requests: Vec<Request>) -> wasmtime::Result<Answers> {
-        Ok(send(Arc::clone(&self.context), requests).await)
+        // The guest does nothing else until it has them.
+        let (answers, _held) = send(Arc::clone(&self.context), requests).await;
+        Ok(answers)
     }
 }

@@ -10,7 +10,6 @@ use waybill_bindings::api::log::{Host, Level as GuestLevel};
 use super::context::EndpointContext;
 use super::state::InstanceState;
 use crate::limits::{LOG_FIELDS_MAX, LOG_MESSAGE_BYTES_MAX};
-use crate::text::cut;
 
 /// Seconds' worth of entries that may come at once.
 const BURST_SECONDS: f64 = 10.0;
@@ -82,14 +81,6 @@ fn enabled(level: Level) -> bool {
     }
 }
 
-fn one_line(text: String) -> String {
-    if !text.contains(char::is_control) {
-        return text;
-    }
-    let escaped = text.chars().flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] });
-    escaped.collect()
-}
-
 fn level_of(level: GuestLevel) -> Level {
     match level {
         GuestLevel::Trace => Level::TRACE,
@@ -121,12 +112,9 @@ impl Host for InstanceState {
                 break;
             }
         }
-        // On one line: a line break could begin what looks like another entry.
-        let message = one_line(message);
-        let message = self.context.redactor.clean(&message);
-        let fields = self.context.redactor.clean(&text);
-        let (message, fields) = (cut(&message, LOG_MESSAGE_BYTES_MAX), cut(&fields, LOG_MESSAGE_BYTES_MAX));
-        write(&self.context, self.instance, level, message, fields);
+        let message = self.context.redactor.clean_and_cut(message, LOG_MESSAGE_BYTES_MAX);
+        let fields = self.context.redactor.clean_and_cut(text, LOG_MESSAGE_BYTES_MAX);
+        write(&self.context, self.instance, level, &message, &fields);
         Ok(())
     }
 
@@ -139,12 +127,6 @@ impl Host for InstanceState {
 mod tests {
     use super::*;
     use std::time::Duration;
-
-    #[test]
-    fn a_message_stays_on_its_line() {
-        assert_eq!(one_line("fine ünd clear".to_owned()), "fine ünd clear");
-        assert_eq!(one_line("a\n2026 ERROR b\u{1b}[1m".to_owned()), "a\\n2026 ERROR b\\u{1b}[1m");
-    }
 
     #[tokio::test(start_paused = true)]
     async fn a_flood_is_cut_and_the_rate_comes_back() {

@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::RwLock;
+use waybill_core::one_line::into_one_line;
 
 use crate::text::cut_owned;
 
@@ -53,13 +54,13 @@ impl Redactor {
         cleaned
     }
 
-    /// The same for an owned text, cut to `bytes` afterwards: a cut before could leave half a value.
+    /// The same for an owned text, on one line and cut to `bytes` afterwards: a cut before could leave half a value.
     pub(crate) fn clean_and_cut(&self, text: String, bytes: usize) -> String {
         let cleaned = match self.clean(&text) {
             Cow::Borrowed(_) => text,
             Cow::Owned(cleaned) => cleaned,
         };
-        cut_owned(cleaned, bytes)
+        cut_owned(into_one_line(cleaned), bytes)
     }
 }
 
@@ -75,6 +76,7 @@ mod tests {
         redactor.remember(b"\xff\xfe\xff\xfe\xff\xfe\xff");
         assert_eq!(redactor.clean("password hunter2hunter2!"), "password [redacted]!");
         assert_eq!(redactor.clean("abc"), "abc");
+        assert_eq!(redactor.clean_and_cut("hunter2hunter2\n2026 INFO x".to_owned(), 20), "[redacted]\\n2026 INFO");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use tokio::io::AsyncWrite;
 use tracing::Level;
 use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
 use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult};
+use waybill_core::one_line::one_line;
 
 use super::context::EndpointContext;
 use crate::limits::STDIO_LINE_BYTES_MAX;
@@ -46,7 +47,7 @@ impl LineLog {
         }
         if self.context.log.admit() {
             let text = self.context.redactor.clean(text);
-            super::log::write(&self.context, self.instance, self.level, &text, "");
+            super::log::write(&self.context, self.instance, self.level, &one_line(&text), "");
         } else {
             self.context.log_dropped();
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{Request, Response};
+use http::{HeaderValue, Request, Response};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper_rustls::{DefaultServerNameResolver, HttpsConnector};
@@ -17,15 +17,20 @@ use waybill_bindings::api::net_types::NetError;
 use super::body::{OutBody, Sent};
 use super::connector::GuardedConnector;
 use super::failure::{Failure, classify};
+use super::held::{Budget, Held};
 use super::known::KnownUrls;
 use super::peers::PeerGates;
 use super::request::prepare;
 use crate::grants::{EgressPolicy, Target};
 use crate::limits::{
-    HTTP_HEADER_BYTES_MAX, HTTP_HEADERS_MAX, HTTP_IDLE_PER_PEER_MAX, HTTP_IDLE_TIMEOUT, HTTP_TIMEOUT_MAX, PluginLimits,
+    HTTP_HEADER_BYTES_MAX, HTTP_HEADERS_MAX, HTTP_IDLE_PER_PEER_MAX, HTTP_IDLE_TIMEOUT, HTTP_TIMEOUT_MAX,
+    HTTP2_WINDOW_BYTES, PluginLimits,
 };
 use crate::meters::{Bound, Meters};
 use crate::tls::TlsRoots;
+
+/// What a header takes beside its name and value, in bytes.
+const HEADER_BYTES_EACH: usize = 64;
 
 /// The HTTP client of one endpoint, shared by its instances. Cheap to clone.
 #[derive(Clone)]
@@ -38,6 +43,7 @@ struct Inner {
     peers: PeerGates,
     known: KnownUrls,
     response_bytes_max: usize,
+    answers: Budget,
     meters: Arc<Meters>,
 }
 
@@ -56,6 +62,8 @@ impl HttpClient {
             .pool_max_idle_per_host(HTTP_IDLE_PER_PEER_MAX)
             .http1_max_headers(HTTP_HEADERS_MAX)
             .http1_max_buf_size(HTTP_HEADER_BYTES_MAX)
+            .http2_initial_stream_window_size(HTTP2_WINDOW_BYTES)
+            .http2_initial_connection_window_size(HTTP2_WINDOW_BYTES * 4)
             .http2_max_header_list_size(u32::try_from(HTTP_HEADER_BYTES_MAX).unwrap_or(u32::MAX))
             .build(connector);
         Self(Arc::new(Inner {
@@ -65,12 +73,20 @@ impl HttpClient {
             peers: PeerGates::new(limits.http_per_peer),
             known: KnownUrls::default(),
             response_bytes_max: limits.http_response_bytes,
+            answers: Budget::new(limits.http_answers_bytes),
             meters,
         }))
     }
 
-    /// Sends a guest's request and answers the whole response.
-    pub(crate) async fn exchange(&self, request: http_types::Request) -> Result<http_types::Response, Failure> {
+    /// What answers may take.
+    #[cfg(test)]
+    pub(super) fn answers(&self) -> &Budget {
+        &self.0.answers
+    }
+
+    /// Sends a guest's request and answers the whole response, with what it takes of the endpoint's bound: to be kept until the
+    /// guest has the response.
+    pub(crate) async fn exchange(&self, request: http_types::Request) -> Result<(http_types::Response, Held), Failure> {
         let time = Duration::from_millis(u64::from(request.timeout)).min(HTTP_TIMEOUT_MAX);
         let sent = Sent::default();
         let (target, request) = prepare(&self.0.known, request, &sent).map_err(|error| {
@@ -81,6 +97,12 @@ impl HttpClient {
         })?;
         if time.is_zero() {
             return Err(Failure::unsent(NetError::Timeout));
+        }
+        if self.0.answers.is_used_up() {
+            self.0.meters.hit(Bound::HttpAnswers);
+            let why =
+                "its answers that are on their way fill what the host holds of them: send less at once".to_owned();
+            return Err(Failure::unsent(NetError::Limit(why)));
         }
         let whole = async {
             let (response, _permits) = self.open(&target, request).await?;
@@ -132,27 +154,31 @@ impl HttpClient {
         Ok([peer, any])
     }
 
-    async fn read(&self, response: Response<Incoming>) -> Result<http_types::Response, Failure> {
+    async fn read(&self, response: Response<Incoming>) -> Result<(http_types::Response, Held), Failure> {
         let (head, mut incoming) = response.into_parts();
+        let mut held = self.0.answers.begin();
+        let bytes =
+            head.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + HEADER_BYTES_EACH).sum();
+        let mut headers = Vec::new();
+        // The status is worth more than an error: what was sent has arrived.
+        let mut truncated = !held.take(bytes);
+        if truncated {
+            self.0.meters.hit(Bound::HttpAnswers);
+        } else {
+            let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+            headers.extend(head.headers.iter().map(|(name, value)| (name.as_str().to_owned(), text(value))));
+        }
         let mut body = Vec::new();
-        let mut truncated = false;
-        while let Some(frame) = incoming.frame().await {
+        while !truncated && let Some(frame) = incoming.frame().await {
             let frame = frame.map_err(|error| Failure { error: classify(&error), maybe_delivered: true })?;
             let Ok(data) = frame.into_data() else { continue };
-            let room = self.0.response_bytes_max.saturating_sub(body.len());
-            body.extend_from_slice(data.get(..room.min(data.len())).unwrap_or_default());
-            if data.len() > room {
+            if !held.append(&mut body, &data, self.0.response_bytes_max) {
                 truncated = true;
-                self.0.meters.hit(Bound::HttpResponse);
-                break;
+                let is_full = body.len() == self.0.response_bytes_max;
+                self.0.meters.hit(if is_full { Bound::HttpResponse } else { Bound::HttpAnswers });
             }
         }
-        let headers = head
-            .headers
-            .iter()
-            .map(|(name, value)| (name.as_str().to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned()))
-            .collect();
-        Ok(http_types::Response { status: head.status.as_u16(), headers, body, truncated })
+        Ok((http_types::Response { status: head.status.as_u16(), headers, body, truncated }, held))
     }
 }
 

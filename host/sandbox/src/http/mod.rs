@@ -8,6 +8,7 @@ mod body;
 mod client;
 mod connector;
 mod failure;
+mod held;
 mod known;
 mod peers;
 mod request;
@@ -18,5 +19,6 @@ mod wasi;
 
 pub(crate) use client::HttpClient;
 pub(crate) use failure::net_error;
+pub(crate) use held::Held;
 pub use steps::HttpStepClient;
 pub(crate) use wasi::HttpGate;

@@ -20,7 +20,7 @@ use waybill_core::port::transport::Fault;
 
 use super::HttpClient;
 use super::failure::Failure;
-use crate::grants::{EgressPolicy, Grants, Pattern, SystemResolver};
+use crate::grants::{EgressPolicy, Grants, OwnListeners, Pattern, SystemResolver};
 use crate::limits::PluginLimits;
 use crate::meters::Meters;
 use crate::tls::TlsRoots;
@@ -43,16 +43,17 @@ impl std::fmt::Debug for HttpStepClient {
 
 impl HttpStepClient {
     /// A client that reaches what is granted (`[saga] allow.http`) and nothing else, with at most `calls_max` calls at once
-    /// and answers of at most `answer_bytes_max` bytes.
-    pub fn new(grants: &Grants, calls_max: usize, answer_bytes_max: usize) -> Self {
+    /// and answers of at most `answer_bytes_max` bytes. `own` is where this host listens.
+    pub fn new(grants: &Grants, calls_max: usize, answer_bytes_max: usize, own: &OwnListeners) -> Self {
         let any = ["http://*:*", "https://*:*"].iter().filter_map(|text| Pattern::parse(text).ok()).collect();
         let resolver = Arc::new(SystemResolver::default());
-        let policy = EgressPolicy::new("[saga]", any, grants.peers.clone(), resolver).granted_by("allow.http");
+        let policy = EgressPolicy::new("[saga]", any, grants, resolver).granted_by("allow.http").beside(own.clone());
         // Who may call at once is decided before: here nobody waits.
         let limits = PluginLimits {
             http_in_flight: calls_max.max(1),
             http_per_peer: calls_max.max(1),
             http_response_bytes: answer_bytes_max,
+            http_answers_bytes: usize::MAX,
             ..PluginLimits::default()
         };
         let meters = Arc::new(Meters::new("saga", "http-steps", 1));
@@ -74,7 +75,7 @@ impl HttpSteps for HttpStepClient {
         };
         let origin = origin(&step.url);
         match self.client.exchange(request).await {
-            Ok(response) => answered(origin, response, step.answer_bytes_max),
+            Ok((response, _held)) => answered(origin, response, step.answer_bytes_max),
             Err(failure) => Err(not_answered(origin, &failure)),
         }
     }
@@ -198,7 +199,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_not_granted_blocks_its_origin_and_says_which_line_is_missing() {
-        let client = HttpStepClient::new(&Grants::loopback_http(), 8, 1_000);
+        let client = HttpStepClient::new(&Grants::loopback_http(), 8, 1_000, &OwnListeners::default());
         let step = HttpStep {
             url: Arc::from("http://pay.example/charge?token=x"),
             headers: Vec::new(),

@@ -12,10 +12,16 @@ use waybill_bindings::api::net_types::NetError;
 
 use super::HttpClient;
 use super::failure::Failure;
-use crate::grants::{EgressPolicy, Pattern, SystemResolver};
-use crate::limits::PluginLimits;
+use crate::grants::{EgressPolicy, Grants, Pattern, SystemResolver};
+use crate::limits::{HTTP_ANSWERS_BYTES_MAX, PluginLimits};
 use crate::meters::Meters;
 use crate::tls::TlsRoots;
+
+impl HttpClient {
+    async fn whole(&self, request: Request) -> Result<Response, Failure> {
+        self.exchange(request).await.map(|(response, _held)| response)
+    }
+}
 
 /// A server that runs `serve` for each connection, with its number.
 fn server(serve: impl Fn(TcpStream, usize) + Send + Sync + 'static) -> (SocketAddr, Arc<AtomicUsize>) {
@@ -61,8 +67,8 @@ fn answering(answer: &'static [u8]) -> (SocketAddr, Arc<AtomicUsize>) {
 fn client_with(limits: PluginLimits, grants: &[String]) -> HttpClient {
     let pattern = |text: &str| Pattern::parse(text).unwrap();
     let ask = vec![pattern("http://*:*"), pattern("https://*:*")];
-    let grants = grants.iter().map(|text| pattern(text)).collect();
-    let policy = EgressPolicy::new("t", ask, grants, Arc::new(SystemResolver::default()));
+    let grants = Grants::none().allow(grants.iter().map(String::as_str)).unwrap();
+    let policy = EgressPolicy::new("t", ask, &grants, Arc::new(SystemResolver::default()));
     HttpClient::new(Arc::new(policy), &TlsRoots::default(), &limits, Arc::new(Meters::new("test", "test", 1)))
 }
 
@@ -83,7 +89,7 @@ fn get(url: String, timeout: u32) -> Request {
 }
 
 async fn fetch(address: SocketAddr) -> Result<Response, Failure> {
-    client(address).exchange(get(format!("http://{address}/"), 10_000)).await
+    client(address).whole(get(format!("http://{address}/"), 10_000)).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -106,7 +112,7 @@ async fn connections_are_kept() {
     let (address, connects) = answering(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
     let client = client(address);
     for _ in 0..50 {
-        let response = client.exchange(get(format!("http://{address}/"), 10_000)).await.expect("an answer");
+        let response = client.whole(get(format!("http://{address}/"), 10_000)).await.expect("an answer");
         assert_eq!((response.status, response.body.as_slice(), response.truncated), (200, &b"ok"[..], false));
     }
     // A connection comes back to the pool a moment after its answer, so the next request may be faster than that.
@@ -119,7 +125,7 @@ async fn a_kept_connection_serves_only_its_own_endpoint() {
     let (address, connects) = answering(b"HTTP/1.1 204 No Content\r\n\r\n");
     assert!(fetch(address).await.is_ok());
     let stranger = client_with(PluginLimits::default(), &["http://*:*".to_owned()]);
-    let refused = stranger.exchange(get(format!("http://{address}/"), 10_000)).await.expect_err("denied");
+    let refused = stranger.whole(get(format!("http://{address}/"), 10_000)).await.expect_err("denied");
     assert!(matches!(refused.error, NetError::Denied(_)), "{refused:?}");
     assert!(!refused.maybe_delivered);
     assert_eq!(connects.load(Ordering::SeqCst), 1);
@@ -139,10 +145,50 @@ async fn a_long_answer_is_cut_at_the_granted_size() {
     });
     let limits = PluginLimits { http_response_bytes: 10_000, ..PluginLimits::default() };
     let response = client_with(limits, &[format!("http://{address}")])
-        .exchange(get(format!("http://{address}/"), 10_000))
+        .whole(get(format!("http://{address}/"), 10_000))
         .await
         .expect("an answer");
     assert_eq!((response.body.len(), response.truncated), (10_000, true));
+}
+
+/// Held until their guest has them: what comes meanwhile is cut, and nothing more is asked for.
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_that_nobody_takes_are_bounded_together() {
+    const SIZE: usize = 8 * 1024 * 1024;
+    let (address, _) = server(|mut stream, _| {
+        while head(&mut stream).is_some() {
+            let _ = stream.write_all(format!("HTTP/1.1 200 OK\r\ncontent-length: {SIZE}\r\n\r\n").as_bytes());
+            let _ = stream.write_all(&vec![b'x'; SIZE]);
+        }
+    });
+    let limits = PluginLimits { http_response_bytes: SIZE, ..PluginLimits::default() };
+    let client = client_with(limits, &[format!("http://{address}")]);
+    let request = || get(format!("http://{address}/"), 60_000);
+    let (mut held, mut cut) = (Vec::new(), 0);
+    let unsent = loop {
+        match client.exchange(request()).await {
+            Ok((answer, one)) => {
+                assert_eq!(answer.status, 200);
+                cut += usize::from(answer.truncated);
+                held.push((answer, one));
+            }
+            Err(failure) => break failure,
+        }
+        assert!(held.len() < 1_000, "no end");
+        if cut > 0 {
+            // What is left is less than the smallest piece that was refused: taken, so that nothing is.
+            let rest = client.answers().rest();
+            assert!(rest < SIZE);
+            let mut one = client.answers().begin();
+            assert!(one.take(rest));
+            held.push((held.last().unwrap().0.clone(), one));
+        }
+    };
+    assert!(matches!(unsent.error, NetError::Limit(_)) && !unsent.maybe_delivered, "{unsent:?}");
+    let bytes: usize = held.iter().map(|(answer, _)| answer.body.capacity()).sum();
+    assert!(cut == 1 && bytes <= HTTP_ANSWERS_BYTES_MAX + SIZE, "{cut} cut, {bytes} bytes");
+    drop(held);
+    assert!(!client.whole(request()).await.expect("there is room again").truncated);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -185,17 +231,17 @@ async fn failures_say_whether_the_peer_may_have_it() {
         head(&mut stream);
         let _ = stream.read(&mut [0]);
     });
-    let failure = client(silent).exchange(get(format!("http://{silent}/"), 200)).await.expect_err("silent");
+    let failure = client(silent).whole(get(format!("http://{silent}/"), 200)).await.expect_err("silent");
     assert!(matches!(failure.error, NetError::Timeout) && failure.maybe_delivered, "{failure:?}");
 
-    let failure = client(silent).exchange(get(format!("http://{silent}/"), 0)).await.expect_err("no time at all");
+    let failure = client(silent).whole(get(format!("http://{silent}/"), 0)).await.expect_err("no time at all");
     assert!(matches!(failure.error, NetError::Timeout) && !failure.maybe_delivered, "{failure:?}");
 
     let (plain, _) = server(|mut stream, _| {
         let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
         let _ = stream.read_to_end(&mut Vec::new());
     });
-    let failure = client(plain).exchange(get(format!("https://{plain}/"), 10_000)).await.expect_err("not TLS");
+    let failure = client(plain).whole(get(format!("https://{plain}/"), 10_000)).await.expect_err("not TLS");
     assert!(matches!(failure.error, NetError::Tls(_)) && !failure.maybe_delivered, "{failure:?}");
 }
 
@@ -217,7 +263,7 @@ async fn a_peer_gets_no_more_at_once_than_granted() {
     };
     let limits = PluginLimits { http_per_peer: 3, ..PluginLimits::default() };
     let client = client_with(limits, &[format!("http://{address}")]);
-    let all = (0..60).map(|_| client.exchange(get(format!("http://{address}/"), 20_000)));
+    let all = (0..60).map(|_| client.whole(get(format!("http://{address}/"), 20_000)));
     for answer in futures::future::join_all(all).await {
         assert_eq!(answer.expect("an answer").status, 200);
     }
@@ -246,7 +292,7 @@ async fn the_request_arrives_as_sent() {
         body: b"hello".to_vec(),
         ..get(format!("http://{address}/hook?a=b"), 10_000)
     };
-    let response = client(address).exchange(request).await.expect("an answer");
+    let response = client(address).whole(request).await.expect("an answer");
     let echo = String::from_utf8(response.body).unwrap();
     assert!(echo.starts_with("POST /hook?a=b HTTP/1.1|"), "{echo}");
     assert!(echo.contains(&format!("|host: {address}|")) && !echo.contains("evil"), "{echo}");

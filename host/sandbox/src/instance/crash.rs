@@ -3,6 +3,7 @@
 use std::fmt;
 
 use wasmtime::Trap;
+use waybill_core::one_line::into_one_line;
 use waybill_core::port::transport::{CallError, ErrorKind, Fault};
 
 use crate::error::one_line;
@@ -48,7 +49,7 @@ pub(crate) struct Crash {
 
 impl Crash {
     pub(super) fn new(kind: ErrorKind, code: &str, reason: impl Into<String>) -> Self {
-        let mut fault = Fault::new(code, cut_owned(reason.into(), FAULT_REASON_BYTES_MAX));
+        let mut fault = Fault::new(code, cut_owned(into_one_line(reason.into()), FAULT_REASON_BYTES_MAX));
         fault.maybe_delivered = true;
         Self { kind, fault, bound: None }
     }

@@ -7,17 +7,24 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use waybill_bindings::api::types::Opened;
+use waybill_core::one_line::one_line;
 use waybill_core::port::transport::{CallError, ErrorKind, Fault};
 
 use crate::convert::millis;
 use crate::host::Reported;
-use crate::limits::PluginLimits;
+use crate::limits::{ATTRIBUTE_BYTES_MAX, PluginLimits};
+use crate::text::{cut, cut_owned};
 
 /// Shortest time between two ticks: a guest can't make the host spin.
 const TICK_EVERY_MIN: Duration = Duration::from_millis(100);
 
 /// Most abilities an instance may name.
 const FEATURES_MAX: usize = 32;
+
+/// A name of a guest, on one line and no longer than an attribute.
+fn word(text: &str) -> String {
+    cut_owned(one_line(cut(text, ATTRIBUTE_BYTES_MAX)).into_owned(), ATTRIBUTE_BYTES_MAX)
+}
 
 /// What an instance said of itself at `open`, within the host's limits.
 #[derive(Clone, Debug)]
@@ -36,12 +43,12 @@ impl Facts {
     /// The smaller of what it wants and what it may.
     pub(crate) fn new(opened: &Opened, limits: &PluginLimits, session: u64) -> Self {
         Self {
-            peer: opened.peer.as_deref().map(|peer| crate::text::cut(peer, 256).to_owned()),
+            peer: opened.peer.as_deref().map(word),
             max_batch: opened.max_batch.unwrap_or(u32::MAX).clamp(1, limits.max_batch.max(1)),
             max_payload_bytes: opened.max_payload_bytes,
             calls: opened.max_concurrent_calls.clamp(1, limits.calls_per_instance.max(1)),
             tick_every: opened.tick_every.map(|ms| millis(ms).max(TICK_EVERY_MIN)),
-            features: opened.features.iter().take(FEATURES_MAX).cloned().collect(),
+            features: opened.features.iter().take(FEATURES_MAX).map(|feature| word(feature)).collect(),
             session,
         }
     }

@@ -162,9 +162,22 @@ pub const ADDRESSES_MAX: usize = 32;
 pub const RESOLVE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Name lookups under way in the whole host: each takes a thread of the blocking pool.
 pub const RESOLVES_IN_FLIGHT_MAX: usize = 32;
+/// Name lookups under way of one endpoint: names that nobody answers for must not hold up the others.
+pub const RESOLVES_PER_ENDPOINT_MAX: usize = 8;
+/// How long what a name resolves to is used again, by one endpoint. Every use is judged anew.
+pub const RESOLVED_FRESH: Duration = Duration::from_secs(5);
+/// How long a name that can't be resolved isn't looked up again, by one endpoint.
+pub const UNRESOLVED_FRESH: Duration = Duration::from_secs(2);
+/// Names of one endpoint whose addresses are remembered.
+pub const RESOLVED_NAMES_MAX: usize = 1_024;
 
-/// Most requests in one `http.send`.
-pub const HTTP_REQUESTS_PER_SEND_MAX: usize = 2_000;
+/// Most requests in one `http.send`: more go in another one, beside it.
+pub const HTTP_REQUESTS_PER_SEND_MAX: usize = 256;
+/// Bytes of answers, headers included, that one endpoint's guests have been sent and don't have yet, over all its instances:
+/// the host holds them until then. Past it bodies are cut, and requests that weren't sent aren't.
+pub const HTTP_ANSWERS_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Bytes that a peer may send ahead of what is read, in one HTTP/2 stream; four times as many over a connection.
+pub const HTTP2_WINDOW_BYTES: u32 = 256 * 1024;
 /// Longest exchange, whatever the guest asks for.
 pub const HTTP_TIMEOUT_MAX: Duration = Duration::from_secs(120);
 /// Idle connections kept for one peer.
@@ -213,6 +226,8 @@ pub struct PluginLimits {
     pub http_per_peer: usize,
     /// Body bytes of one HTTP answer; the rest is cut and `truncated` set.
     pub http_response_bytes: usize,
+    /// Bytes of HTTP answers of one endpoint that its guests don't have yet.
+    pub http_answers_bytes: usize,
     /// Log entries a second of one endpoint; ten times as many in a burst.
     pub log_per_second: u32,
     /// Time for `open`, instantiation included.
@@ -238,6 +253,7 @@ impl Default for PluginLimits {
             http_in_flight: 512,
             http_per_peer: 64,
             http_response_bytes: 256 * 1024,
+            http_answers_bytes: HTTP_ANSWERS_BYTES_MAX,
             log_per_second: 20,
             open_timeout: Duration::from_secs(15),
             tick_timeout: Duration::from_secs(10),

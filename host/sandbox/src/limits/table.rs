@@ -96,6 +96,12 @@ fn bounded(bound: Bound, limits: &PluginLimits) -> LimitRow {
         }
         Bound::HttpHeaders => row(name, REQUEST_HEADER_BYTES_MAX, Bytes, "headers of one HTTP request; refused"),
         Bound::HttpResponse => row(name, limits.http_response_bytes, Bytes, "body of one HTTP answer; cut"),
+        Bound::HttpAnswers => row(
+            name,
+            limits.http_answers_bytes,
+            Bytes,
+            "HTTP answers on their way, all instances; cut, or not asked for",
+        ),
         Bound::Log => row(name, limits.log_per_second as usize, PerSecond, "log entries, all instances; dropped")
             .set_by("log_per_second"),
         Bound::Metrics => row(name, METRIC_SERIES_MAX, Count, "metric series of its own; dropped"),

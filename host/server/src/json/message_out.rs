@@ -36,7 +36,7 @@ pub struct MessageOut {
     pub shard: u16,
     /// Definite failures (and the success, when done).
     pub attempts: u32,
-    /// Crashes while claimed.
+    /// Crashes that it is held suspect for; lists say it of dead letters only.
     pub suspect: u32,
     /// When it was enqueued.
     pub created_at: Instant,

@@ -17,6 +17,7 @@ pub mod out;
 pub mod plugins;
 pub mod post;
 pub mod provision;
+pub mod quarantine;
 pub mod requests;
 pub mod saga_definitions;
 pub mod saga_history;

@@ -16,7 +16,7 @@ pub struct PluginsOut {
     pub items: Vec<TransportPluginOut>,
     /// Always null: they fit one page.
     pub next_cursor: Option<String>,
-    /// What lies in the plugins folder and can't be used. It stops nothing.
+    /// What lies in the plugins folder and can't be used. It stops nothing. Empty for credentials of some tenants.
     pub refused_files: Vec<RefusedFileOut>,
 }
 
@@ -40,7 +40,7 @@ pub struct TransportPluginOut {
     pub transport: String,
     /// World of its plugin.
     pub world: String,
-    /// `bundled:NAME`, or the path of its file on the host.
+    /// `bundled:NAME`, or the path of its file on the host; `file` for credentials of some tenants.
     pub source: String,
     /// Its file is watched.
     pub watch: bool,
@@ -152,6 +152,27 @@ impl From<PluginsView> for PluginsOut {
             next_cursor: None,
             refused_files: view.refused.into_iter().map(file).collect(),
         }
+    }
+}
+
+impl PluginsOut {
+    /// Without what tells of the host itself: paths, and sentences that may quote them.
+    #[must_use]
+    pub fn brief(mut self) -> Self {
+        self.refused_files.clear();
+        for plugin in &mut self.items {
+            if !plugin.source.starts_with("bundled:") {
+                "file".clone_into(&mut plugin.source);
+            }
+            plugin.fallback = None;
+            let bad = plugin.bad.iter_mut().map(|bad| &mut bad.reason);
+            bad.for_each(String::clear);
+            let generations = [Some(&mut plugin.live), plugin.previous.as_mut(), plugin.refused.as_mut()];
+            for generation in generations.into_iter().flatten().chain(&mut plugin.history) {
+                generation.reason = None;
+            }
+        }
+        self
     }
 }
 

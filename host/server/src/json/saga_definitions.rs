@@ -11,6 +11,7 @@ use waybill_core::saga::view::DefinitionView;
 
 use super::instant::Instant;
 use super::sagas::SagaStateOut;
+use crate::problem::Problem as Refusal;
 
 /// One thing about a definition that is wrong, or that somebody should look at.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -133,7 +134,10 @@ pub struct DefinitionOut {
     /// All versions there are; not in lists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub versions: Option<Vec<u32>>,
-    /// The definition in its canonical form; not in lists.
+    /// Names of its steps, where the document isn't shown; not in lists.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steps: Option<Vec<String>>,
+    /// The definition in its canonical form, for credentials of all tenants; not in lists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub document: Option<Box<RawValue>>,
@@ -148,9 +152,29 @@ impl DefinitionOut {
             created_at,
             created_by,
             versions: None,
+            steps: None,
             document: None,
         }
     }
+
+    /// For who may know that it is there and what it does, and not how.
+    pub fn brief(view: DefinitionView) -> Result<Self, Refusal> {
+        let document: Named = serde_json::from_str(view.document.get()).map_err(Refusal::internal)?;
+        let steps = document.steps.into_iter().map(|step| step.name).collect();
+        Ok(Self { steps: Some(steps), document: None, ..Self::from(view) })
+    }
+}
+
+/// What is read of a definition for [`DefinitionOut::brief`].
+#[derive(Deserialize)]
+struct Named {
+    #[serde(default)]
+    steps: Vec<NamedStep>,
+}
+
+#[derive(Deserialize)]
+struct NamedStep {
+    name: String,
 }
 
 impl From<StoredDefinition> for DefinitionOut {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use waybill_core::ids::Tenant;
+use waybill_core::one_line::into_one_line;
 use waybill_core::port::dedup::FirstDelivery;
 use waybill_core::port::transport::Fault;
 use waybill_core::port::workers::{ClaimedMessage, SettleAnswer, SettleItem, SettleWish};
@@ -301,7 +302,7 @@ fn receipt(text: Option<String>) -> Result<Option<String>, Problem> {
             text.len()
         ))
         .at("receipt")),
-        text => Ok(text),
+        text => Ok(text.map(into_one_line)),
     }
 }
 
@@ -322,6 +323,7 @@ fn fault(error: Option<ErrorIn>) -> Result<Fault, Problem> {
     if reason.is_empty() {
         "the worker gave no reason".clone_into(&mut reason);
     }
+    reason = into_one_line(reason);
     reason.truncate(reason.floor_char_boundary(NOTE_BYTES_MAX));
     Ok(Fault::new(code, reason))
 }
@@ -341,6 +343,10 @@ mod tests {
         assert_eq!(wish, SettleWish::Dead { fault: Fault::new("EXTERNAL.FAILED", "it broke") });
         let wish = item(r#"{"id":"a","token":"t","result":"dead","error":{"code":"X.1","reason":"no"}}"#).unwrap();
         assert_eq!(wish, SettleWish::Dead { fault: Fault::new("X.1", "no") });
+        let wish = item(r#"{"id":"a","token":"t","result":"dead","error":"a\r\nb"}"#).unwrap();
+        assert_eq!(wish, SettleWish::Dead { fault: Fault::new("EXTERNAL.FAILED", "a\\r\\nb") });
+        let wish = item(r#"{"id":"a","token":"t","result":"ack","receipt":"a\u001b[1m"}"#).unwrap();
+        assert_eq!(wish, SettleWish::Ack { receipt: Some("a\\u{1b}[1m".to_owned()) });
         let long = format!(r#"{{"id":"a","token":"t","result":"dead","error":"{}"}}"#, "ä".repeat(5_000));
         let Ok(SettleWish::Dead { fault }) = item(&long) else { panic!("refused") };
         assert_eq!(fault.reason.len(), NOTE_BYTES_MAX);

@@ -80,8 +80,13 @@ pub(crate) async fn links(State(app): State<App>, caller: Caller, Path(id): Path
     responses((status = 200, description = "What would be decided.",
         content((ApprovalOut = "application/json"), (String = "text/html"))), Problems),
     extensions(("x-waybill-permission" = json!("public"))))]
-pub(crate) async fn show(State(app): State<App>, Path(token): Path<String>, headers: HeaderMap) -> Response {
-    answer(&headers, shown(&app, &token, page::is_wanted(&headers)).await)
+pub(crate) async fn show(
+    State(app): State<App>,
+    caller: Caller,
+    Path(token): Path<String>,
+    headers: HeaderMap,
+) -> Response {
+    answer(&headers, shown(&app, &caller, &token, page::is_wanted(&headers)).await)
 }
 
 /// Decide by a link
@@ -94,9 +99,14 @@ pub(crate) async fn show(State(app): State<App>, Path(token): Path<String>, head
     responses((status = 200, description = "It is durable.",
         content((ActedOut = "application/json"), (String = "text/html"))), Problems),
     extensions(("x-waybill-permission" = json!("public"))))]
-pub(crate) async fn decide(State(app): State<App>, Path(token): Path<String>, request: Request) -> Response {
+pub(crate) async fn decide(
+    State(app): State<App>,
+    caller: Caller,
+    Path(token): Path<String>,
+    request: Request,
+) -> Response {
     let headers = request.headers().clone();
-    answer(&headers, decided(&app, &token, request, page::is_wanted(&headers)).await)
+    answer(&headers, decided(&app, &caller, &token, request, page::is_wanted(&headers)).await)
 }
 
 /// A refusal is shown as what was asked for.
@@ -110,9 +120,9 @@ fn answer(headers: &HeaderMap, answer: Answer) -> Response {
     })
 }
 
-async fn shown(app: &App, token: &str, as_page: bool) -> Answer {
+async fn shown(app: &App, caller: &Caller, token: &str, as_page: bool) -> Answer {
     let claims = read(app, token)?;
-    let _place = edge::place(app)?;
+    let _place = edge::place(app, &caller.0)?;
     let view = service(app)?.saga(&claims.tenant, &claims.saga).await?;
     let node =
         node(&view.saga, claims.saga.as_str()).ok_or_else(|| SagaError::NotFound { id: claims.saga.to_string() })?;
@@ -140,9 +150,9 @@ async fn shown(app: &App, token: &str, as_page: bool) -> Answer {
     Ok(page::ask(&shown, [(shown.decision, token), (decision, &other)]))
 }
 
-async fn decided(app: &App, token: &str, request: Request, as_page: bool) -> Answer {
+async fn decided(app: &App, caller: &Caller, token: &str, request: Request, as_page: bool) -> Answer {
     let claims = read(app, token)?;
-    let _place = edge::place(app)?;
+    let _place = edge::place(app, &caller.0)?;
     let reason = if body::is_form(request.headers()) {
         body::form(app, request, "reason").await?
     } else {

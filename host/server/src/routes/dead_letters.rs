@@ -44,7 +44,7 @@ impl OneDead {
 
 /// List dead letters
 ///
-/// Messages in the order of their keys, then stuck sagas.
+/// Messages, the latest in the order first, then stuck sagas.
 #[utoipa::path(get, path = "/v1/dead-letters", tag = "dead letters", operation_id = "listDeadLetters", params(ListQuery),
     responses((status = 200, description = "A page, without payloads.", body = List<DeadLetterOut>), Problems),
     extensions(("x-waybill-permission" = json!("read"))))]

@@ -13,6 +13,7 @@ use waybill_core::port::service::ServiceError;
 use super::query::{Cursors, IdempotencyQuery, page, query};
 use super::{json, ok};
 use crate::app::App;
+use crate::auth::Permission;
 use crate::body;
 use crate::caller::{Caller, now};
 use crate::json::idempotency::{
@@ -138,7 +139,8 @@ pub(crate) async fn forget(State(app): State<App>, caller: Caller, request: Requ
 
 /// Show an idempotency key, or list them
 ///
-/// With `key` one with its result; without, those that the filter takes: `tenant=acme key=order-* state=in_flight age>1h`.
+/// With `key` one, with its result for who may send or operate; without, those that the filter takes:
+/// `tenant=acme key=order-* state=in_flight age>1h`.
 #[utoipa::path(get, path = "/v1/idempotency", tag = "idempotency", operation_id = "showKeys", params(IdempotencyQuery),
     responses(
         (status = 200, description = "The key, or a page without results.", body = List<EntryOut>),
@@ -151,7 +153,9 @@ pub(crate) async fn show(State(app): State<App>, caller: Caller, uri: Uri) -> Re
         let of = entry_key(&caller, asked.tenant.as_deref(), text)?;
         let found = app.idempotency.entry(&of).await;
         let found = found.map_err(|error| caller.missed(error, asked.tenant.as_deref(), &of.tenant))?;
-        return ok(&EntryOut::full(found));
+        // A result is an answer to who begins keys, rows of a transaction for instance: not for every viewer.
+        let is_theirs = [Permission::Send, Permission::Operate].into_iter().any(|needed| caller.0.may(needed));
+        return ok(&if is_theirs { EntryOut::full(found) } else { EntryOut::brief(found) });
     }
     let limit = page(asked.limit)?;
     let filter = EntryFilter::parse(&asked.filter, now()).map_err(ServiceError::Filter)?;

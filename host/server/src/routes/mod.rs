@@ -9,6 +9,7 @@ mod one;
 mod operations;
 mod outbox;
 mod plugins;
+mod quarantine;
 mod query;
 mod saga_acts;
 mod saga_definitions;
@@ -55,6 +56,10 @@ pub(crate) fn all() -> OpenApiRouter<App> {
         .routes(routes!(idempotency::release))
         .routes(routes!(idempotency::renew))
         .routes(routes!(idempotency::forget))
+        .routes(routes!(quarantine::list))
+        .routes(routes!(quarantine::show))
+        .routes(routes!(quarantine::restore))
+        .routes(routes!(quarantine::drop_row))
         .routes(routes!(operations::start))
         .routes(routes!(operations::show))
         .routes(routes!(operations::cancel))

@@ -27,7 +27,8 @@ pub(crate) async fn stats(State(app): State<App>, caller: Caller, uri: Uri) -> R
 
 /// What holds messages back
 ///
-/// Keys, destinations, transports and topics without a route, with the reason and since when.
+/// Keys, destinations, transports and topics without a route, with the reason and since when. Of what holds everybody's messages a
+/// credential of some tenants sees which transport it is, since when and until when.
 #[utoipa::path(get, path = "/v1/outbox/blocked", tag = "outbox", operation_id = "outboxBlocked", params(TenantQuery),
     responses((status = 200, description = "A row a hold.", body = List<BlockedOut>), Problems),
     extensions(("x-waybill-permission" = json!("read"))))]
@@ -35,5 +36,17 @@ pub(crate) async fn blocked(State(app): State<App>, caller: Caller, uri: Uri) ->
     let asked: TenantQuery = query(&uri)?;
     let tenant = caller.scope(asked.tenant.as_deref(), "")?;
     let rows = app.service.blocked(tenant.as_ref()).await?;
-    ok(&List::whole(rows.into_iter().map(BlockedOut::from).collect()))
+    let rows = rows.into_iter().map(BlockedOut::from);
+    ok(&List::whole(if caller.sees_all() { rows.collect() } else { rows.filter_map(for_some).collect() }))
+}
+
+/// A hold as a credential of some tenants may see it: one of everybody tells neither why nor how much, and is left out if it is
+/// of a place within a transport, which may be known to another tenant alone.
+fn for_some(mut hold: BlockedOut) -> Option<BlockedOut> {
+    if hold.tenant.is_some() {
+        return Some(hold);
+    }
+    hold.reason.clear();
+    hold.waiting = 0;
+    (hold.transport.as_ref() == Some(&hold.subject)).then_some(hold)
 }

@@ -35,16 +35,18 @@ pub(crate) struct UploadQuery {
 
 /// List plugins
 ///
-/// The plugin of each transport with its generations: who serves, who would come back, what was refused and why.
+/// The plugin of each transport with its generations: who serves, who would come back, what was refused and why. Paths and reasons are
+/// for credentials of all tenants.
 #[utoipa::path(get, path = "/v1/plugins", tag = "plugins", operation_id = "listPlugins",
     responses((status = 200, description = "The plugins.", body = PluginsOut), Problems),
     extensions(("x-waybill-permission" = json!("read"))))]
-pub(crate) async fn list(State(app): State<App>) -> Result<Response, Problem> {
+pub(crate) async fn list(State(app): State<App>, caller: Caller) -> Result<Response, Problem> {
     let view = match &app.plugins {
         Some(plugins) => plugins.plugins().await,
         None => PluginsView::default(),
     };
-    ok(&PluginsOut::from(view))
+    let shown = PluginsOut::from(view);
+    ok(&if caller.sees_all() { shown } else { shown.brief() })
 }
 
 /// Reload a transport's plugin

@@ -73,6 +73,20 @@ pub(crate) struct IdempotencyQuery {
     pub limit: Option<usize>,
 }
 
+/// Which rows in quarantine.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct QuarantineQuery {
+    /// Only rows of this table.
+    pub table: Option<String>,
+    /// From `next_cursor` of the page before.
+    pub cursor: Option<String>,
+    /// Most items, 1 to 1,000; 100 if absent.
+    #[param(minimum = 1, maximum = 1000)]
+    pub limit: Option<usize>,
+}
+
 /// Which dead letters to group.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]

@@ -111,11 +111,20 @@ pub(crate) async fn list(State(app): State<App>, uri: Uri) -> Result<Response, P
 }
 
 /// Show a saga definition
+///
+/// The document, for credentials of all tenants: definitions are the host's, and their addresses may be secret. For others the names of
+/// its steps.
 #[utoipa::path(get, path = "/v1/saga-definitions/{name}", tag = "sagas", operation_id = "showSagaDefinition",
     params(("name" = String, Path, description = "Name of the definition."), VersionQuery),
     responses((status = 200, description = "The definition with its document.", body = DefinitionOut), Problems),
     extensions(("x-waybill-permission" = json!("read"))))]
-pub(crate) async fn show(State(app): State<App>, Path(name): Path<String>, uri: Uri) -> Result<Response, Problem> {
+pub(crate) async fn show(
+    State(app): State<App>,
+    caller: Caller,
+    Path(name): Path<String>,
+    uri: Uri,
+) -> Result<Response, Problem> {
     let asked: VersionQuery = query(&uri)?;
-    ok(&DefinitionOut::from(service(&app)?.definition(&name, asked.version).await?))
+    let found = service(&app)?.definition(&name, asked.version).await?;
+    ok(&if caller.sees_all() { DefinitionOut::from(found) } else { DefinitionOut::brief(found)? })
 }

@@ -20,6 +20,7 @@ use super::query::{Cursors, TenantQuery, page, query};
 use crate::app::App;
 use crate::body::{self, Received};
 use crate::caller::{Caller, elsewhere, traceparent};
+use crate::edge;
 use crate::json::dead::saga_address;
 use crate::json::decode;
 use crate::json::out::List;
@@ -28,6 +29,7 @@ use crate::json::sagas::{ActedOut, SagaOut, StartedOut};
 use crate::limits::{SAGA_BODY_BYTES_MAX, SAGA_WAIT_MAX};
 use crate::once::{self, Execution, Reply};
 use crate::openapi::Problems;
+use crate::places::Place;
 use crate::problem::Problem;
 
 /// The sagas of this host.
@@ -176,12 +178,13 @@ pub(crate) async fn start(State(app): State<App>, caller: Caller, request: Reque
     if within.is_zero() || !answer.status().is_success() {
         return Ok(answer);
     }
-    with_state(&app, &sagas, &tenant, answer, within).await
+    let place = edge::waiting(&app, &caller.0);
+    with_state(place, &sagas, &tenant, answer, within).await
 }
 
 /// The answer to a start, a repeated one too, with the saga's state when it is at rest or the time is over.
 async fn with_state(
-    app: &App,
+    place: Option<Place>,
     sagas: &Arc<dyn SagaService>,
     tenant: &Tenant,
     answer: Response,
@@ -195,7 +198,7 @@ async fn with_state(
     };
     let id = SagaId::new(&started.id).map_err(Problem::internal)?;
     // The start is durable whatever comes of the waiting: this host may be asked to end meanwhile.
-    let Ok(state) = state_within(app, sagas, tenant, &id, within).await else {
+    let Ok(state) = state_within(place, sagas, tenant, &id, within).await else {
         return Ok(Response::from_parts(parts, body.into()));
     };
     if state.is_at_rest() {
@@ -206,15 +209,15 @@ async fn with_state(
     Ok(Response::from_parts(parts, body.into()))
 }
 
-/// A saga's state when it is at rest or the time is over; at once when too many callers wait already.
+/// A saga's state when it is at rest or the time is over; at once without a place to wait.
 async fn state_within(
-    app: &App,
+    place: Option<Place>,
     sagas: &Arc<dyn SagaService>,
     tenant: &Tenant,
     id: &SagaId,
     within: Duration,
 ) -> Result<SagaState, SagaError> {
-    if let Ok(_place) = app.waiters.try_acquire()
+    if let Some(_place) = place
         && let Some(state) = sagas.at_rest(tenant, id, within).await?
     {
         return Ok(state);
@@ -265,7 +268,8 @@ pub(crate) async fn show(
     let one = OneSaga::of(caller, &id, asked.tenant.as_deref())?;
     let sagas = service(&app)?;
     if !within.is_zero() {
-        one.found(state_within(&app, sagas, &one.tenant, &one.id, within).await)?;
+        let place = edge::waiting(&app, &one.caller.0);
+        one.found(state_within(place, sagas, &one.tenant, &one.id, within).await)?;
     }
     let found = sagas.saga(&one.tenant, &one.id).await;
     ok(&SagaOut::from(one.found(found)?))

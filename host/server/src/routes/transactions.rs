@@ -21,7 +21,8 @@ use crate::problem::Problem;
 /// Commit statements and messages together
 ///
 /// All or nothing; it commits alone. Statements reach tables of your own only. When all of its messages were there before, it is a
-/// repeat: they are answered as duplicates, and the statements don't run, so there are no results.
+/// repeat: they are answered as duplicates, and the statements don't run, so there are no results. A repeat has the same statements and
+/// values: with others, or when its messages came by `POST /v1/messages`, it is 409 `TX.OTHER_STATEMENTS` and nothing runs.
 #[utoipa::path(post, path = "/v1/transactions", tag = "messages", operation_id = "transact", params(once::KeyHeader),
     request_body = TransactionJson,
     responses(

@@ -186,6 +186,7 @@ async fn failures_of_the_service_keep_their_meaning() {
     let store = |error| ServiceError::Store(error);
     let rows = [
         (ServiceError::IdTaken { tenant: "a".into(), id: "1".into() }, 409, "STORAGE.CONFLICT", None, false),
+        (ServiceError::OtherStatements { tenant: "a".into(), id: "1".into() }, 409, "TX.OTHER_STATEMENTS", None, false),
         (ServiceError::Busy { what: "the commit queue", count: 2, count_max: 2 }, 429, "OUTBOX.BUSY", Some("1"), true),
         (ServiceError::Unavailable("draining".into()), 503, "PROVIDER.UNAVAILABLE", Some("1"), true),
         (ServiceError::OutcomeUnknown(StoreError::Unavailable("x".into())), 504, "TX.TIMEOUT", Some("1"), true),
@@ -195,6 +196,7 @@ async fn failures_of_the_service_keep_their_meaning() {
         (store(StoreError::Unavailable("x".into())), 503, "PROVIDER.UNAVAILABLE", Some("1"), true),
         (store(StoreError::Statement("statement 1: parse error".into())), 400, "STORAGE.STATEMENT", None, false),
         (store(StoreError::OwnTable { table: "outbox".into() }), 403, "AUTH.TABLE", None, false),
+        (store(StoreError::Shared), 403, "STORAGE.SHARED", None, false),
         (store(StoreError::Corrupt("secret".into())), 500, "STORAGE.CORRUPT", None, false),
         (store(StoreError::Other("secret".into())), 500, "UNKNOWN.INTERNAL", None, true),
     ];

@@ -4,54 +4,63 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
+use waybill_server::auth::Role;
 use waybill_server::error::ServerError;
 use waybill_server::limits::Limits;
-use waybill_server::server::{Drained, bind};
+use waybill_server::server::{Drained, Parts, Server, bind};
+use waybill_server::tls::Encryption;
 
-use crate::support::{Fake, get, send, server};
+use crate::support::{Fake, get, parts, send, token};
 
-struct Live {
-    fake: Arc<Fake>,
-    address: SocketAddr,
+pub struct Live {
+    pub fake: Arc<Fake>,
+    pub address: SocketAddr,
     router: axum::Router,
     stop: Option<oneshot::Sender<()>>,
     ended: JoinHandle<Result<Drained, ServerError>>,
 }
 
 impl Live {
-    async fn start(limits: Limits, drain: Duration) -> Self {
+    pub async fn start(limits: Limits, drain: Duration) -> Self {
+        Self::with(Encryption::None, limits, drain).await
+    }
+    pub async fn with(encryption: Encryption, limits: Limits, drain: Duration) -> Self {
         let fake = Arc::new(Fake::default());
-        let listener = bind("127.0.0.1:0".parse().unwrap(), false).await.unwrap();
+        let listener = bind("127.0.0.1:0".parse().unwrap(), false, &encryption).await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel::<()>();
-        let server = server(fake.clone(), None, limits);
+        let server = Server::new(Parts { encryption, ..parts(fake.clone(), None, limits) });
         let router = server.router();
         let ended = tokio::spawn(server.run(vec![listener], async { drop(stopped.await) }, drain));
         Self { fake, address, router, stop: Some(stop), ended }
     }
-    fn url(&self, path: &str) -> String {
+    pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
-    fn stop(&mut self) {
+    pub fn stop(&mut self) {
         self.stop.take().unwrap().send(()).unwrap();
     }
-    async fn connect(&self) -> TcpStream {
+    /// How it ended, once it has.
+    pub async fn ended(self) -> Drained {
+        self.ended.await.unwrap().unwrap()
+    }
+    pub async fn connect(&self) -> TcpStream {
         TcpStream::connect(self.address).await.unwrap()
     }
 }
 
 const MESSAGE: &str = r#"{"topic":"bus:a","payload":1}"#;
-const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(20);
 
 async fn enqueue(url: String) -> reqwest::Result<reqwest::Response> {
     reqwest::Client::new().post(url).header("content-type", "application/json").body(MESSAGE).send().await
 }
 
-async fn until(mut condition: impl FnMut() -> bool) {
+pub async fn until(mut condition: impl FnMut() -> bool) {
     while !condition() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
@@ -125,7 +134,7 @@ async fn readyz_fails_while_draining() {
 }
 
 /// Everything the server sends before it closes.
-async fn rest(mut stream: TcpStream) -> String {
+pub async fn rest(mut stream: impl AsyncRead + Unpin) -> String {
     let mut text = Vec::new();
     let read = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut text)).await.expect("the connection stayed open");
     drop(read);
@@ -169,28 +178,23 @@ async fn large_heads_are_refused() {
 }
 
 #[tokio::test]
-async fn connections_past_the_bound_wait_for_a_place() {
-    let live = Live::start(Limits { connections_max: 1, ..Limits::default() }, PATIENCE).await;
-    let mut first = live.connect().await;
-    first.write_all(b"GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
-    let mut byte = [0; 1];
-    first.read_exact(&mut byte).await.unwrap();
-    let second = tokio::spawn(reqwest::get(live.url("/livez")));
-    tokio::task::yield_now().await;
-    assert!(!second.is_finished());
-    drop(first);
-    assert_eq!(second.await.unwrap().unwrap().status(), 200);
-}
-
-#[tokio::test]
-async fn listening_beyond_loopback_without_tokens_is_refused() {
-    let refused = bind("0.0.0.0:0".parse().unwrap(), false).await.unwrap_err();
-    assert_eq!(refused.code(), "CONFIG.LISTEN");
-    let open = TcpListener::bind("0.0.0.0:0").await.unwrap();
-    let server = server(Arc::new(Fake::default()), None, Limits::default());
-    let refused = server.run(vec![open], async {}, PATIENCE).await.unwrap_err();
-    assert_eq!(refused.code(), "CONFIG.LISTEN");
+async fn listening_beyond_loopback_needs_tokens_and_encryption() {
+    let everywhere: SocketAddr = "0.0.0.0:0".parse().unwrap();
+    for (auth, encryption, code) in [
+        (false, Encryption::None, "CONFIG.LISTEN"),
+        (false, Encryption::Proxy, "CONFIG.LISTEN"),
+        (true, Encryption::None, "CONFIG.CLEAR_TEXT"),
+    ] {
+        assert_eq!(bind(everywhere, auth, &encryption).await.unwrap_err().code(), code);
+        let open = TcpListener::bind(everywhere).await.unwrap();
+        let tokens = auth.then(|| vec![token("ci", &["*"], &[Role::Viewer])]);
+        let parts = parts(Arc::new(Fake::default()), tokens, Limits::default());
+        let server = Server::new(Parts { encryption, ..parts });
+        let refused = server.run(vec![open], async {}, PATIENCE).await.unwrap_err();
+        assert_eq!(refused.code(), code);
+    }
+    assert!(bind(everywhere, true, &Encryption::Proxy).await.is_ok());
     let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let error = bind(taken.local_addr().unwrap(), false).await.unwrap_err();
+    let error = bind(taken.local_addr().unwrap(), false, &Encryption::None).await.unwrap_err();
     assert_eq!(error.code(), "CONFIG.BIND");
 }

@@ -5,6 +5,7 @@ use waybill_core::saga::error::SagaError;
 use waybill_server::auth::Role;
 use waybill_server::limits::Limits;
 use waybill_server::server::{Parts, Server};
+use waybill_server::tls::Encryption;
 
 use crate::support::{Answer, Api, get, post, send, token, with};
 
@@ -343,6 +344,7 @@ pub fn bare() -> axum::Router {
         configuration: None,
         plugins: None,
         auth: None,
+        encryption: Encryption::None,
         limits: Limits::default(),
         metrics: None,
         version: "1".into(),

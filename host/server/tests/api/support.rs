@@ -1,5 +1,6 @@
 //! A service made of recordings, and calls through the whole router.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
@@ -34,6 +35,7 @@ use waybill_server::approval::token::{Claims, Decision};
 use waybill_server::auth::{Role, StaticTokens, Tenants, TokenRecord};
 use waybill_server::limits::Limits;
 use waybill_server::server::{Parts, Server};
+use waybill_server::tls::Encryption;
 
 use crate::keys::Keys;
 
@@ -57,11 +59,13 @@ pub struct Fake {
     pub gate: Mutex<Option<Arc<Notify>>>,
     pub checks: Mutex<Vec<Check>>,
     pub stuck: Mutex<bool>,
+    /// How often readiness was asked for.
+    pub asked_ready: AtomicUsize,
     pub keys: Arc<Keys>,
 }
 
 impl Fake {
-    fn told(&self, call: String) -> Result<(), ServiceError> {
+    pub fn told(&self, call: String) -> Result<(), ServiceError> {
         self.calls.lock().unwrap().push(call);
         assert!(!*self.panics.lock().unwrap(), "told to panic with a secret");
         self.fails.lock().unwrap().clone().map_or(Ok(()), Err)
@@ -393,7 +397,11 @@ impl OutboxService for Fake {
     async fn claim(&self, request: ClaimRequest) -> Served<Vec<ClaimedMessage>> {
         let ClaimRequest { worker, limit, lease, topic, tenants, wait } = request;
         let topic = topic.map(|topic| topic.as_str().to_owned());
+        let gate = self.gate.lock().unwrap().clone();
         self.told(format!("claim {worker} {limit} {lease:?} {topic:?} {tenants:?} {wait:?}"))?;
+        if let Some(gate) = gate.filter(|_| !wait.is_zero()) {
+            gate.notified().await;
+        }
         let lease = Some(LeaseView { worker, until: NOW });
         let message = MessageView { state: MessageState::Leased, lease, ..view("acme", "m-1") };
         Ok(vec![ClaimedMessage {
@@ -461,6 +469,8 @@ impl OutboxService for Fake {
         }])
     }
     async fn ready(&self) -> Vec<Check> {
+        self.asked_ready.fetch_add(1, Ordering::Relaxed);
+        tokio::task::yield_now().await;
         if *self.stuck.lock().unwrap() {
             std::future::pending::<()>().await;
         }
@@ -544,12 +554,16 @@ pub fn link() -> String {
 }
 
 pub fn server(fake: Arc<Fake>, tokens: Option<Vec<TokenRecord>>, limits: Limits) -> Server {
+    Server::new(parts(fake, tokens, limits))
+}
+
+pub fn parts(fake: Arc<Fake>, tokens: Option<Vec<TokenRecord>>, limits: Limits) -> Parts {
     let auth = tokens.map(|tokens| Arc::new(StaticTokens::new(tokens).unwrap()) as Arc<_>);
     let plugins = Some(fake.clone() as Arc<_>);
     let configuration = Some(fake.clone() as Arc<_>);
     let sagas = Some(fake.clone() as Arc<_>);
     let idempotency = fake.keys.clone() as Arc<_>;
-    Server::new(Parts {
+    Parts {
         service: fake,
         idempotency,
         sagas,
@@ -557,10 +571,11 @@ pub fn server(fake: Arc<Fake>, tokens: Option<Vec<TokenRecord>>, limits: Limits)
         plugins,
         configuration,
         auth,
+        encryption: Encryption::None,
         limits,
         metrics: None,
         version: "9.9.9".into(),
-    })
+    }
 }
 
 impl Api {

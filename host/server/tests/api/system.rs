@@ -7,8 +7,9 @@ use serde_json::json;
 use tokio::sync::Notify;
 use waybill_core::port::service::Check;
 use waybill_server::auth::Role;
-use waybill_server::limits::Limits;
+use waybill_server::limits::{Limits, READINESS_KEPT};
 use waybill_server::server::{Parts, Server};
+use waybill_server::tls::Encryption;
 
 use crate::support::{Api, Fake, get, post, send, token, with};
 
@@ -16,13 +17,14 @@ fn check(name: &str, status: &str) -> Check {
     Check { name: name.into(), status: status.into(), detail: format!("{name} is {status}") }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn readyz_names_each_check_and_fails_with_any() {
     let api = Api::open();
     for (statuses, status, word) in
         [(["ok", "ok"], 200, "ok"), (["ok", "warn"], 200, "warn"), (["fail", "warn"], 503, "fail")]
     {
         *api.fake.checks.lock().unwrap() = vec![check("store", statuses[0]), check("dead_letters", statuses[1])];
+        tokio::time::advance(READINESS_KEPT).await;
         let answer = api.get("/readyz").await;
         assert_eq!((answer.status.as_u16(), answer.json()["status"].as_str()), (status, Some(word)));
         assert_eq!(
@@ -45,11 +47,27 @@ async fn readyz_fails_when_the_service_does_not_answer() {
     assert_eq!(api.get("/livez").await.status, 200);
 }
 
+/// The route is open to everybody, and its answer costs a look at the store and at every transport.
+#[tokio::test(start_paused = true)]
+async fn many_who_ask_for_readiness_cost_no_more_than_one() {
+    let api = Api::open();
+    let all = futures::future::join_all((0..100).map(|_| api.get("/readyz"))).await;
+    assert!(all.iter().all(|answer| answer.status == 200));
+    let asked = || api.fake.asked_ready.load(std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(asked(), 1);
+    assert_eq!((api.get("/metrics").await.status.as_u16(), asked()), (200, 1));
+    tokio::time::advance(READINESS_KEPT).await;
+    assert_eq!((api.get("/readyz").await.status.as_u16(), asked()), (200, 2));
+}
+
 #[tokio::test]
-async fn details_of_checks_are_for_callers_with_a_token() {
-    let api = Api::with(Some(vec![token("view", &["acme"], &[Role::Viewer])]), Limits::default());
+async fn details_of_checks_are_for_callers_with_a_token_for_all_tenants() {
+    let tokens = vec![token("view", &["*"], &[Role::Viewer]), token("acme", &["acme"], &[Role::Admin])];
+    let api = Api::with(Some(tokens), Limits::default());
     *api.fake.checks.lock().unwrap() = vec![check("store", "ok")];
     assert_eq!(api.get("/readyz").await.json()["checks"][0]["detail"], "");
+    let answer = api.send(with(get("/readyz"), "authorization", "Bearer acme")).await;
+    assert_eq!(answer.json()["checks"][0]["detail"], "", "what others have is in them too");
     let answer = api.send(with(get("/readyz"), "authorization", "Bearer view")).await;
     assert_eq!(answer.json()["checks"][0]["detail"], "store is ok");
 }
@@ -92,6 +110,7 @@ async fn requests_are_counted_by_template_and_never_by_address() {
         configuration: None,
         plugins: None,
         auth: None,
+        encryption: Encryption::None,
         limits: Limits::default(),
         metrics: Some(handle),
         version: "1".into(),
@@ -102,12 +121,14 @@ async fn requests_are_counted_by_template_and_never_by_address() {
     let mut odd = get("/livez");
     *odd.method_mut() = http::Method::from_bytes(b"BREW").unwrap();
     send(&router, odd).await;
+    send(&router, with(get("/v1/messages/order-4711"), "host", "evil.example")).await;
     let text = send(&router, get("/metrics")).await.text;
     for line in [
         "waybill_http_requests_total{route=\"/v1/messages/{id}\",method=\"GET\",status=\"200\"}",
         "waybill_http_requests_total{route=\"unmatched\",method=\"GET\",status=\"404\"}",
         "waybill_http_requests_total{route=\"/livez\",method=\"OTHER\",status=\"405\"}",
         "# HELP waybill_http_requests_total Requests answered",
+        "waybill_http_refusals_total{code=\"AUTH.HOST\",route=\"/v1/messages/{id}\"} 1",
     ] {
         assert!(text.contains(line), "{line} isn't in\n{text}");
     }

@@ -25,6 +25,8 @@ pub enum Kind {
     Door = b'G' as isize,
     /// The claimed segments of a shard record.
     Open = b'O' as isize,
+    /// What a shard record says of crashes.
+    Suspicion = b'C' as isize,
     /// What one commit holds of many sagas.
     Journal = b'J' as isize,
     /// A tree of sagas.

@@ -63,6 +63,8 @@ pub struct WireMessage<'b> {
     not_before: Option<u64>,
     #[n(22)]
     expires_at: Option<u64>,
+    #[b(23)]
+    statements: Option<&'b ByteSlice>,
 }
 
 impl<'b> WireMessage<'b> {
@@ -97,6 +99,7 @@ impl<'b> WireMessage<'b> {
             occurred_at: (message.occurred_at != message.created_at).then_some(message.occurred_at.0),
             not_before: message.not_before.map(|at| at.0),
             expires_at: message.expires_at.map(|at| at.0),
+            statements: message.statements.as_deref().map(|digest| <&ByteSlice>::from(digest.as_slice())),
         }
     }
 
@@ -135,6 +138,7 @@ impl<'b> WireMessage<'b> {
             created_at: UnixMillis(self.created_at),
             not_before: self.not_before.map(UnixMillis),
             expires_at: self.expires_at.map(UnixMillis),
+            statements: self.statements.and_then(|digest| <[u8; 32]>::try_from(&**digest).ok()).map(Box::new),
         })
     }
 }
@@ -156,7 +160,7 @@ impl Shared {
         match &self.topic {
             Some(topic) if topic.as_str() == text => Ok(topic.clone()),
             _ => {
-                let topic = Topic::parse(text)?;
+                let topic = Topic::stored(text)?;
                 self.topic = Some(topic.clone());
                 Ok(topic)
             }

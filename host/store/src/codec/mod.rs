@@ -18,6 +18,7 @@ mod open;
 mod row;
 pub mod saga;
 mod segment;
+mod suspicion;
 
 use thiserror::Error;
 
@@ -26,6 +27,7 @@ pub use history::{decode_history, encode_history};
 pub use open::{decode_open, encode_open};
 pub use row::{decode_dead, decode_parked, decode_scheduled, encode_dead, encode_parked, encode_scheduled};
 pub use segment::{decode_segment, encode_segment};
+pub use suspicion::{decode_suspicion, encode_suspicion};
 
 /// Why bytes can't be decoded.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]

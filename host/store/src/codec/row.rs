@@ -29,10 +29,11 @@ struct WireParked<'b> {
     message: WireMessage<'b>,
     #[n(3)]
     attempts: u32,
+    /// Counts of crashes of an earlier version, which reads no row without them.
     #[n(4)]
-    suspect: u32,
+    zero: u32,
     #[n(5)]
-    solo_crashes: u32,
+    zero_too: u32,
     #[n(6)]
     due: u64,
     #[n(7)]
@@ -62,8 +63,8 @@ pub fn encode_parked(parked: &Parked) -> Result<Vec<u8>, Infallible> {
         index: parked.place.index,
         message: WireMessage::of(&parked.message, true),
         attempts: parked.attempts,
-        suspect: parked.suspect,
-        solo_crashes: parked.solo_crashes,
+        zero: 0,
+        zero_too: 0,
         due: parked.due.0,
         delay_nanos: u64::try_from(parked.delay.as_nanos()).unwrap_or(u64::MAX),
         first_attempt_at: parked.first_attempt_at.0,
@@ -81,8 +82,6 @@ pub fn decode_parked(shard: ShardId, bytes: &[u8]) -> Result<Parked, CodecError>
         place: Place { shard, segment: Seq(wire.segment), index: wire.index },
         message: alone(wire.message)?,
         attempts: wire.attempts,
-        suspect: wire.suspect,
-        solo_crashes: wire.solo_crashes,
         due: UnixMillis(wire.due),
         delay: Duration::from_nanos(wire.delay_nanos),
         first_attempt_at: UnixMillis(wire.first_attempt_at),

@@ -1,4 +1,5 @@
-//! Segments: `[tenant, [[index, message, suspect?, solo_crashes?], ...]]`.
+//! Segments: `[tenant, [[index, message], ...]]`. Entries of an earlier version have two counts of crashes behind
+//! their message; they are read over.
 
 use std::sync::Arc;
 
@@ -17,10 +18,6 @@ struct WireEntry<'b> {
     index: u16,
     #[b(1)]
     message: WireMessage<'b>,
-    #[n(2)]
-    suspect: Option<u32>,
-    #[n(3)]
-    solo_crashes: Option<u32>,
 }
 
 /// Writing to memory can't fail; the type of the writer says so.
@@ -34,8 +31,6 @@ pub fn encode_segment(segment: &Segment) -> Result<Vec<u8>, Infallible> {
         encoder.encode(WireEntry {
             index: entry.index,
             message: WireMessage::of(&entry.message, entry.message.tenant != segment.tenant),
-            suspect: (entry.suspect != 0).then_some(entry.suspect),
-            solo_crashes: (entry.solo_crashes != 0).then_some(entry.solo_crashes),
         })?;
     }
     Ok(envelope::seal(Kind::Segment, encoder.into_writer()))
@@ -52,12 +47,41 @@ pub fn decode_segment(first: Seq, bytes: &[u8]) -> Result<Segment, CodecError> {
         Vec::with_capacity(usize::try_from(count).unwrap_or(0).min(waybill_core::limits::SEGMENT_MESSAGES_MAX));
     for _ in 0..count {
         let wire: WireEntry<'_> = decoder.decode()?;
-        entries.push(Entry {
-            index: wire.index,
-            message: Arc::new(wire.message.into_message(&mut shared)?),
-            suspect: wire.suspect.unwrap_or(0),
-            solo_crashes: wire.solo_crashes.unwrap_or(0),
-        });
+        entries.push(Entry { index: wire.index, message: Arc::new(wire.message.into_message(&mut shared)?) });
     }
     Ok(Segment { first, tenant, entries })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use waybill_testkit::conformance::samples;
+
+    #[derive(Encode)]
+    struct EarlierEntry<'b> {
+        #[n(0)]
+        index: u16,
+        #[b(1)]
+        message: WireMessage<'b>,
+        #[n(2)]
+        suspect: Option<u32>,
+        #[n(3)]
+        solo_crashes: Option<u32>,
+    }
+
+    #[test]
+    fn counts_of_crashes_of_an_earlier_version_are_read_over() {
+        let message = samples::message("one");
+        let mut encoder = Encoder::new(envelope::begin(0));
+        encoder.array(2).unwrap().str(message.tenant.as_str()).unwrap().array(2).unwrap();
+        for index in [0, 7] {
+            let message = WireMessage::of(&message, false);
+            encoder.encode(EarlierEntry { index, message, suspect: Some(5), solo_crashes: Some(2) }).unwrap();
+        }
+        let bytes = envelope::seal(Kind::Segment, encoder.into_writer());
+        let segment = decode_segment(Seq(9), &bytes).unwrap();
+        let entry = |index| Entry { index, message: Arc::new(message.clone()) };
+        assert_eq!(segment.entries, [entry(0), entry(7)]);
+    }
 }

@@ -10,6 +10,7 @@ use waybill_surreal::{Bound, Transaction, array, key, text};
 
 use super::row::{self, entry_key};
 use crate::fault::store_error;
+use crate::quarantine::Spoilt;
 use crate::tables::IDEMPOTENCY;
 
 /// Rows read at once.
@@ -23,8 +24,8 @@ pub async fn entries(
     tenant: Option<&Tenant>,
     filter: &EntryFilter,
     now: UnixMillis,
-    cursor: Option<&str>,
-    limit: usize,
+    (cursor, limit): (Option<&str>, usize),
+    spoilt: &mut Spoilt,
 ) -> Result<Page<FoundEntry>, StoreError> {
     let bad = || StoreError::Statement("the cursor isn't one of this list: begin without one".into());
     let after = cursor.map(|cursor| EntryKey::from_cursor(cursor).ok_or_else(bad)).transpose()?;
@@ -49,18 +50,14 @@ pub async fn entries(
             if items.len() == limit || reads == PAGE_READS_MAX {
                 return Ok(Page { items, next_cursor: last.as_ref().map(EntryKey::to_cursor) });
             }
-            let Some(of) = row::of_row(&row.key) else { continue };
+            let Some(of) = row::of_row(&row.key) else {
+                spoilt.note(IDEMPOTENCY, &row.key);
+                continue;
+            };
             reads += 1;
-            match row::entry(&row.key, &row.fields) {
-                Ok(entry) if !entry.is_over(now) && filter.takes(&of, &entry) => {
-                    items.push(FoundEntry { of: of.clone(), entry });
-                }
-                Ok(_) => {}
-                // Told in full by whoever asks for this key.
-                Err(error @ (StoreError::Corrupt(_) | StoreError::NewerData(_))) => {
-                    tracing::warn!(code = error.code(), %error, key = of.key.as_str(), "an idempotency key is left out of a list");
-                }
-                Err(error) => return Err(error),
+            let entry = spoilt.sift(IDEMPOTENCY, &row.key, row::entry(&row.key, &row.fields))?;
+            if let Some(entry) = entry.filter(|entry| !entry.is_over(now) && filter.takes(&of, entry)) {
+                items.push(FoundEntry { of: of.clone(), entry });
             }
             last = Some(of);
         }

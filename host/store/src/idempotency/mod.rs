@@ -15,12 +15,16 @@ use waybill_core::port::query::Page;
 use waybill_core::port::store::StoreError;
 use waybill_core::port::transact::{Conclusion, Transacted};
 use waybill_core::time::UnixMillis;
-use waybill_surreal::{Bound, Object, Transaction, key};
+use waybill_surreal::{Object, Row, Transaction};
 
 use crate::fault::store_error;
+use crate::fronts::{PurgeFronts, Reached};
+use crate::quarantine::{Spoilt, put};
+use crate::rows::lacks;
 use crate::store::{SurrealStore, finish};
-use crate::tables::{IDEMPOTENCY, IDEMPOTENCY_DUE, number};
-use row::{due, due_key, entry_key};
+use crate::tables::{IDEMPOTENCY, IDEMPOTENCY_DUE};
+pub(crate) use row::due;
+use row::{due_key, entry_key};
 
 /// Tries against other writers of the same entries.
 const TRIES_MAX: u32 = 8;
@@ -37,17 +41,19 @@ struct Entries<'a> {
     transaction: &'a dyn Transaction,
     now: UnixMillis,
     seen: BTreeMap<EntryKey, Seen>,
+    spoilt: Spoilt,
 }
 
 impl<'a> Entries<'a> {
     fn new(transaction: &'a dyn Transaction, now: UnixMillis) -> Self {
-        Self { transaction, now, seen: BTreeMap::new() }
+        Self { transaction, now, seen: BTreeMap::new(), spoilt: Spoilt::default() }
     }
 
     /// Does one act on what the acts before it have left.
     async fn act(&mut self, op: &Op) -> Result<Applied, StoreError> {
         if !self.seen.contains_key(&op.of) {
-            let before = read(self.transaction, &op.of).await?;
+            let before = read(self.transaction, &op.of).await;
+            let before = self.spoilt.told(IDEMPOTENCY, &entry_key(&op.of), before)?;
             self.seen.insert(op.of.clone(), Seen { after: before.clone(), before, changed: false });
         }
         let missing = || StoreError::Other("an entry that was read is gone from memory".to_owned());
@@ -84,6 +90,12 @@ impl<'a> Entries<'a> {
     }
 }
 
+/// The entry in a row.
+pub(crate) fn entry_in(row: &Row) -> Result<(), StoreError> {
+    row::of_row(&row.key).ok_or_else(|| lacks(IDEMPOTENCY, &row.key, "id"))?;
+    row::entry(&row.key, &row.fields).map(|_| ())
+}
+
 /// An entry as stored, also one that is over.
 async fn read(transaction: &dyn Transaction, of: &EntryKey) -> Result<Option<Entry>, StoreError> {
     let at = entry_key(of);
@@ -93,7 +105,8 @@ async fn read(transaction: &dyn Transaction, of: &EntryKey) -> Result<Option<Ent
 
 type Answers = Vec<Result<Applied, StoreError>>;
 
-async fn try_act(transaction: &dyn Transaction, ops: &[Op], now: UnixMillis) -> Result<Answers, StoreError> {
+/// What became of the acts, and the rows that could not be read.
+async fn try_act(transaction: &dyn Transaction, ops: &[Op], now: UnixMillis) -> Result<(Answers, Spoilt), StoreError> {
     let mut entries = Entries::new(transaction, now);
     let mut answers = Vec::with_capacity(ops.len());
     for op in ops {
@@ -104,32 +117,34 @@ async fn try_act(transaction: &dyn Transaction, ops: &[Op], now: UnixMillis) -> 
             Ok(applied) => Ok(applied),
         });
     }
-    entries.write().await.map(|()| answers)
+    let spoilt = std::mem::take(&mut entries.spoilt);
+    entries.write().await.map(|()| (answers, spoilt))
 }
 
-async fn try_purge(transaction: &dyn Transaction, now: UnixMillis, limit: usize) -> Result<usize, StoreError> {
-    let from = Bound::Included(key([number(0)]));
-    let until = Bound::Excluded(key([number(now.0.saturating_add(1))]));
-    let rows = transaction.scan(IDEMPOTENCY_DUE, from, until, limit).await.map_err(store_error)?;
+async fn try_purge(
+    fronts: &PurgeFronts,
+    transaction: &dyn Transaction,
+    now: UnixMillis,
+    limit: usize,
+    spoilt: &mut Spoilt,
+) -> Result<(usize, Reached), StoreError> {
+    let rows = fronts.scan(transaction, IDEMPOTENCY_DUE, now, limit).await?;
     for row in &rows {
         // An entry that began anew has a row of its own by then.
         if let Some((end, of)) = due(&row.key) {
-            let over = match read(transaction, &of).await {
-                Ok(entry) => entry.is_some_and(|entry| entry.until <= end),
-                // One that can't be read stays, told by whoever asks for it, and holds up no other.
-                Err(error @ (StoreError::Corrupt(_) | StoreError::NewerData(_))) => {
-                    tracing::warn!(code = error.code(), %error, key = of.key.as_str(), "an idempotency key isn't collected");
-                    false
-                }
-                Err(error) => return Err(error),
-            };
-            if over {
+            let entry = read(transaction, &of).await;
+            let entry = spoilt.sift(IDEMPOTENCY, &entry_key(&of), entry)?.flatten();
+            if entry.is_some_and(|entry| entry.until <= end) {
                 transaction.delete(IDEMPOTENCY, entry_key(&of)).await.map_err(store_error)?;
             }
+        } else {
+            let reason = lacks(IDEMPOTENCY_DUE, &row.key, "id").to_string();
+            put(transaction, IDEMPOTENCY_DUE, &row.key, row.fields.clone(), None, &reason).await?;
+            continue;
         }
         transaction.delete(IDEMPOTENCY_DUE, row.key.clone()).await.map_err(store_error)?;
     }
-    Ok(rows.len())
+    Ok((rows.len(), Reached::of(&rows)))
 }
 
 /// Finishes a key in a caller's transaction. A key that isn't the caller's any more fails all of it.
@@ -156,14 +171,21 @@ impl IdempotencyStore for SurrealStore {
             let worked = try_act(transaction.as_ref(), ops, now).await;
             match finish(transaction, worked).await {
                 Err(StoreError::Conflict(_)) if tries < TRIES_MAX => tries += 1,
-                done => return done,
+                Err(error) => return Err(error),
+                Ok((answers, spoilt)) => {
+                    self.set_aside(spoilt).await;
+                    return Ok(answers);
+                }
             }
         }
     }
 
     async fn entry(&self, of: &EntryKey, now: UnixMillis) -> Result<Option<Entry>, StoreError> {
         let transaction = self.begin(false).await?;
-        Ok(read(transaction.as_ref(), of).await?.filter(|entry| !entry.is_over(now)))
+        let mut spoilt = Spoilt::default();
+        let found = spoilt.told(IDEMPOTENCY, &entry_key(of), read(transaction.as_ref(), of).await);
+        self.set_aside(spoilt).await;
+        Ok(found?.filter(|entry| !entry.is_over(now)))
     }
 
     async fn entries(
@@ -175,12 +197,20 @@ impl IdempotencyStore for SurrealStore {
         limit: usize,
     ) -> Result<Page<FoundEntry>, StoreError> {
         let transaction = self.begin(false).await?;
-        list::entries(transaction.as_ref(), tenant, filter, now, cursor, limit).await
+        let mut spoilt = Spoilt::default();
+        let found = list::entries(transaction.as_ref(), tenant, filter, now, (cursor, limit), &mut spoilt).await;
+        self.set_aside(spoilt).await;
+        found
     }
 
     async fn purge_idempotency(&self, now: UnixMillis, limit: usize) -> Result<usize, StoreError> {
         let transaction = self.begin(true).await?;
-        let worked = try_purge(transaction.as_ref(), now, limit).await;
-        finish(transaction, worked).await
+        let mut spoilt = Spoilt::default();
+        let worked = try_purge(self.purge_fronts(), transaction.as_ref(), now, limit, &mut spoilt).await;
+        let done = finish(transaction, worked).await;
+        self.set_aside(spoilt).await;
+        let (count, reached) = done?;
+        self.purge_fronts().reached(IDEMPOTENCY_DUE, reached);
+        Ok(count)
     }
 }

@@ -7,6 +7,7 @@ use waybill_core::port::store::StoreError;
 use waybill_core::time::UnixMillis;
 use waybill_surreal::{Object, RecordIdKey, Value, bytes, bytes_of, key, object, text, text_of};
 
+use crate::quarantine::refuse_held;
 use crate::rows::lacks;
 use crate::tables::{IDEMPOTENCY, number, part, part_text, unsigned};
 
@@ -78,6 +79,7 @@ fn add_answer(fields: &mut Object, answer: &Answer) {
 
 /// The entry in a row.
 pub fn entry(at: &RecordIdKey, fields: &Object) -> Result<Entry, StoreError> {
+    refuse_held(IDEMPOTENCY, at, fields)?;
     let missing = |name: &'static str| lacks(IDEMPOTENCY, at, name);
     let number_of = |name: &'static str| unsigned(fields.get(name)).ok_or_else(|| missing(name));
     let text_in = |name: &'static str| text_of(fields.get(name)).ok_or_else(|| missing(name));

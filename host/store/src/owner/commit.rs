@@ -4,14 +4,15 @@
 
 use waybill_core::ids::{Seq, ShardId};
 use waybill_core::port::store::{OwnerCommit, StoreError, Write};
-use waybill_surreal::{Object, RecordIdKey, Transaction, bytes, object, text};
+use waybill_surreal::{Object, RecordIdKey, Transaction, bytes, object};
 
 use crate::fault::store_error;
+use crate::quarantine::put;
 use crate::rows::{door, segment, shard, small, stopped};
 use crate::store::{SurrealStore, finish};
 use crate::tables::{
-    BLOB, DATA, DEAD, DONE, DOOR, ID, OUTBOX, PARKED, QUARANTINE, SCHEDULED, SHARD, door_key, history_key, id_key,
-    scheduled_key, seq_key, shard_key,
+    BLOB, DATA, DEAD, DONE, DONE_DUE, DOOR, ID, OUTBOX, PARKED, SCHEDULED, SHARD, door_key, history_due_key,
+    history_key, id_key, scheduled_key, seq_key, shard_key,
 };
 
 /// One change of one record.
@@ -107,19 +108,14 @@ async fn apply(transaction: &dyn Transaction, shard: ShardId, last: Seq, change:
 }
 
 async fn quarantine(transaction: &dyn Transaction, key: RecordIdKey, reason: &str) -> Result<(), StoreError> {
-    let mut kept = transaction.get(OUTBOX, key.clone()).await.map_err(store_error)?.unwrap_or_default();
-    if let Some(data) =
-        transaction.get(DATA, key.clone()).await.map_err(store_error)?.as_ref().and_then(segment::data_of)
-    {
-        kept.insert("data", bytes(data));
-    }
-    kept.insert("reason", text(reason));
-    transaction.put(QUARANTINE, key.clone(), kept).await.map_err(store_error)?;
-    transaction.delete(DATA, key.clone()).await.map_err(store_error)?;
-    transaction.delete(OUTBOX, key).await.map_err(store_error)
+    // Somebody else who met it may have been first.
+    let Some(row) = transaction.get(OUTBOX, key.clone()).await.map_err(store_error)? else { return Ok(()) };
+    let data = transaction.get(DATA, key.clone()).await.map_err(store_error)?;
+    put(transaction, OUTBOX, &key, row, data.as_ref().and_then(segment::data_of), reason).await
 }
 
 fn changes_of(shard: ShardId, write: &Write, changes: &mut Vec<Change>) -> Result<(), StoreError> {
+    let mut due = None;
     changes.push(match write {
         Write::PutSegment(segment) => Change::PutSegment(segment.first, segment::of_segment(segment)?),
         Write::DeleteSegment(first) => Change::Delete(OUTBOX, seq_key(shard, *first)),
@@ -139,6 +135,7 @@ fn changes_of(shard: ShardId, write: &Write, changes: &mut Vec<Change>) -> Resul
         Write::PutDead(dead) => Change::Put(DEAD, seq_key(shard, dead.place.seq()), stopped::of_dead(dead)?),
         Write::DeleteDead(seq) => Change::Delete(DEAD, seq_key(shard, *seq)),
         Write::PutHistory(chunk) => {
+            due = Some(Change::Put(DONE_DUE, history_due_key(shard, &chunk.key()), Object::default()));
             Change::Put(DONE, history_key(shard, chunk.segment, chunk.beat), segment::of_history(chunk)?)
         }
         Write::PutId { record, create } => {
@@ -153,5 +150,6 @@ fn changes_of(shard: ShardId, write: &Write, changes: &mut Vec<Change>) -> Resul
         }
         Write::DeleteBlob(blob) => Change::Delete(BLOB, RecordIdKey::String(blob.as_str().into())),
     });
+    changes.extend(due);
     Ok(())
 }

@@ -1,27 +1,38 @@
 //! The end of history.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use waybill_core::ids::{Place, place_of};
+use waybill_core::idempotency::is_derived;
+use waybill_core::ids::{MessageId, Place, Tenant, place_of};
 use waybill_core::message::Payload;
-use waybill_core::outbox::records::{HistoryChunk, IdState};
+use waybill_core::outbox::records::{HistoryChunk, IdRecord, IdState};
 use waybill_core::port::store::StoreError;
-use waybill_surreal::{RecordIdKey, Transaction};
+use waybill_core::time::UnixMillis;
+use waybill_surreal::{RecordIdKey, Row, Transaction};
 
 use super::read;
 use crate::fault::store_error;
+use crate::fronts::{PurgeFronts, Reached};
+use crate::quarantine::put;
+use crate::rows::{lacks, small};
 use crate::store::{SurrealStore, finish};
-use crate::tables::{BLOB, DONE, ID, history_key, id_key};
+use crate::tables::{BLOB, DONE, DONE_DUE, ID, ID_DUE, history_due_key, history_key, id_due_key, id_key, part_text};
 
 /// Tries when an owner writes one of the same id rows meanwhile.
 const TRIES_MAX: u32 = 5;
 
-/// Removes chunks with the id rows and blobs of their entries.
-pub async fn purge_history(store: &SurrealStore, chunks: &[Arc<HistoryChunk>]) -> Result<(), StoreError> {
+/// Removes chunks with the id rows and blobs of their entries; ids made from idempotency keys stay for their time.
+pub async fn purge_history(
+    store: &SurrealStore,
+    chunks: &[Arc<HistoryChunk>],
+    keep_derived: Duration,
+    now: UnixMillis,
+) -> Result<(), StoreError> {
     let mut tries = 1;
     loop {
         let transaction = store.begin(true).await?;
-        let worked = purge(transaction.as_ref(), chunks).await;
+        let worked = purge(transaction.as_ref(), chunks, keep_derived, now).await;
         match finish(transaction, worked).await {
             Err(StoreError::Conflict(_)) if tries < TRIES_MAX => tries += 1,
             done => return done,
@@ -29,8 +40,13 @@ pub async fn purge_history(store: &SurrealStore, chunks: &[Arc<HistoryChunk>]) -
     }
 }
 
-async fn purge(transaction: &dyn Transaction, chunks: &[Arc<HistoryChunk>]) -> Result<(), StoreError> {
-    let mut ids = Vec::new();
+async fn purge(
+    transaction: &dyn Transaction,
+    chunks: &[Arc<HistoryChunk>],
+    keep_derived: Duration,
+    now: UnixMillis,
+) -> Result<(), StoreError> {
+    let (mut ids, mut kept) = (Vec::new(), Vec::new());
     for chunk in chunks {
         for done in &chunk.entries {
             let place = Place { shard: chunk.shard, segment: chunk.segment, index: done.index };
@@ -40,8 +56,16 @@ async fn purge(transaction: &dyn Transaction, chunks: &[Arc<HistoryChunk>]) -> R
                 continue;
             }
             // One that was put back into the order meanwhile belongs to its new place.
-            let record = read::id(transaction, &message.tenant, &message.id).await?;
-            if record.is_some_and(|record| record.state == IdState::At(place)) {
+            let record = match read::id(transaction, &message.tenant, &message.id).await {
+                // Whoever asks for that id is told; the history goes all the same.
+                Err(StoreError::Corrupt(_)) => continue,
+                record => record?,
+            };
+            let Some(record) = record.filter(|record| record.state == IdState::At(place)) else { continue };
+            let until = chunk.at.plus(keep_derived);
+            if is_derived(message.id.as_str()) && until > now {
+                kept.push((id_due_key(until, &message.tenant, &message.id), small::of_id(&record)));
+            } else {
                 ids.push(id_key(&message.tenant, &message.id));
             }
         }
@@ -49,8 +73,12 @@ async fn purge(transaction: &dyn Transaction, chunks: &[Arc<HistoryChunk>]) -> R
     for key in ids {
         transaction.delete(ID, key).await.map_err(store_error)?;
     }
+    for (key, fields) in kept {
+        transaction.put(ID_DUE, key, fields).await.map_err(store_error)?;
+    }
     for chunk in chunks {
         transaction.delete(DONE, history_key(chunk.shard, chunk.segment, chunk.beat)).await.map_err(store_error)?;
+        transaction.delete(DONE_DUE, history_due_key(chunk.shard, &chunk.key())).await.map_err(store_error)?;
         for done in &chunk.entries {
             if let Payload::Blob { blob, .. } = &done.message.payload {
                 transaction.delete(BLOB, RecordIdKey::String(blob.as_str().into())).await.map_err(store_error)?;
@@ -58,4 +86,60 @@ async fn purge(transaction: &dyn Transaction, chunks: &[Arc<HistoryChunk>]) -> R
         }
     }
     Ok(())
+}
+
+/// An id that outlived its history, as it was kept.
+pub fn outlived(row: &Row) -> Result<IdRecord, StoreError> {
+    let tenant = part_text(&row.key, 1).and_then(|text| Tenant::new(text).ok());
+    let id = part_text(&row.key, 2).and_then(|text| MessageId::new(text).ok());
+    let (Some(tenant), Some(id)) = (tenant, id) else { return Err(lacks(ID_DUE, &row.key, "id")) };
+    small::id(&tenant, &id, &row.key, &row.fields)
+}
+
+/// Removes id rows whose time is over.
+pub async fn purge_ids(store: &SurrealStore, now: UnixMillis, limit: usize) -> Result<usize, StoreError> {
+    let transaction = store.begin(true).await?;
+    let worked = try_purge_ids(store.purge_fronts(), transaction.as_ref(), now, limit).await;
+    let (count, reached) = finish(transaction, worked).await?;
+    store.purge_fronts().reached(ID_DUE, reached);
+    Ok(count)
+}
+
+async fn try_purge_ids(
+    fronts: &PurgeFronts,
+    transaction: &dyn Transaction,
+    now: UnixMillis,
+    limit: usize,
+) -> Result<(usize, Reached), StoreError> {
+    let rows = fronts.scan(transaction, ID_DUE, now, limit).await?;
+    let (mut gone, mut spoilt) = (Vec::new(), Vec::new());
+    for row in &rows {
+        let was = match outlived(row) {
+            Err(error @ StoreError::Corrupt(_)) => {
+                spoilt.push((row, error));
+                continue;
+            }
+            was => was?,
+        };
+        // One that is somewhere else by now isn't the one that was kept.
+        match read::id(transaction, &was.tenant, &was.id).await {
+            // Whoever asks for that id is told.
+            Err(StoreError::Corrupt(_)) => {}
+            record => {
+                if record?.is_some_and(|record| record.state == was.state) {
+                    gone.push(id_key(&was.tenant, &was.id));
+                }
+            }
+        }
+    }
+    for key in gone {
+        transaction.delete(ID, key).await.map_err(store_error)?;
+    }
+    for row in &rows {
+        transaction.delete(ID_DUE, row.key.clone()).await.map_err(store_error)?;
+    }
+    for (row, error) in spoilt {
+        put(transaction, ID_DUE, &row.key, row.fields.clone(), None, &error.to_string()).await?;
+    }
+    Ok((rows.len(), Reached::of(&rows)))
 }

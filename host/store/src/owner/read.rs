@@ -3,24 +3,23 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use waybill_core::ids::{MessageId, Seq, ShardId, Tenant};
-use waybill_core::outbox::records::{DeadLetter, DoorKey, DoorRow, HistoryChunk, IdRecord, Parked, ShardRecord};
+use waybill_core::ids::{MessageId, Place, Seq, ShardId, Tenant};
+use waybill_core::outbox::records::{DeadLetter, DoorKey, DoorRow, IdRecord, Parked, ShardRecord};
 use waybill_core::port::store::{DueScheduled, SegmentInfo, StoreError, StoredSegment};
 use waybill_core::time::UnixMillis;
 use waybill_surreal::{Bound, Row, Transaction, bool_of, bytes_of, millis_of};
 
 use crate::fault::store_error;
+use crate::quarantine::{Spoilt, sifted};
 use crate::rows::{door as door_rows, segment, shard as shard_rows, small, stopped};
 use crate::tables::{
-    BLOB, DATA, DEAD, DONE, DOOR, ID, OUTBOX, PARKED, SCHEDULED, SHARD, door_key, door_start, history_key, id_key,
-    part, scheduled_key, seq_key, shard_end, shard_key, shard_start,
+    BLOB, DATA, DEAD, DOOR, ID, OUTBOX, PARKED, SCHEDULED, SHARD, door_key, door_start, id_key, part, scheduled_key,
+    seq_key, shard_end, shard_key, shard_start,
 };
 use waybill_surreal::RecordIdKey;
 
 /// Rows of one page of a longer walk.
 const WALK_PAGE: usize = 500;
-/// History chunks of one page of a longer walk; each may hold a segment.
-const HISTORY_PAGE: usize = 32;
 
 /// The shard record; the default when there is none.
 pub async fn shard(transaction: &dyn Transaction, shard: ShardId) -> Result<ShardRecord, StoreError> {
@@ -31,16 +30,10 @@ pub async fn shard(transaction: &dyn Transaction, shard: ShardId) -> Result<Shar
     }
 }
 
-/// Rows of a shard in a table behind `after`.
-async fn of_shard(
-    transaction: &dyn Transaction,
-    table: &'static str,
-    shard: ShardId,
-    after: Option<RecordIdKey>,
-    limit: usize,
-) -> Result<Vec<Row>, StoreError> {
+/// The rows of a shard behind `after`.
+fn behind(shard: ShardId, after: Option<RecordIdKey>) -> (Bound, Bound) {
     let from = after.map_or_else(|| Bound::Included(shard_start(shard)), Bound::Excluded);
-    transaction.scan(table, from, Bound::Excluded(shard_end(shard)), limit).await.map_err(store_error)
+    (from, Bound::Excluded(shard_end(shard)))
 }
 
 /// What segments there are.
@@ -49,10 +42,10 @@ pub async fn directory(
     shard: ShardId,
     from: Seq,
     limit: usize,
+    spoilt: &mut Spoilt,
 ) -> Result<Vec<SegmentInfo>, StoreError> {
-    let from = Bound::Included(seq_key(shard, from));
-    let rows = transaction.scan(OUTBOX, from, Bound::Excluded(shard_end(shard)), limit).await.map_err(store_error)?;
-    Ok(rows.iter().map(segment::info).collect())
+    let range = (Bound::Included(seq_key(shard, from)), Bound::Excluded(shard_end(shard)));
+    sifted(transaction, OUTBOX, range, limit, spoilt, |row| segment::info(&row)).await
 }
 
 /// The segments with these first seqs.
@@ -80,9 +73,10 @@ pub async fn parked(
     shard: ShardId,
     after: Option<Seq>,
     limit: usize,
+    spoilt: &mut Spoilt,
 ) -> Result<Vec<Arc<Parked>>, StoreError> {
-    let rows = of_shard(transaction, PARKED, shard, after.map(|seq| seq_key(shard, seq)), limit).await?;
-    rows.iter().map(stopped::parked).collect()
+    let range = behind(shard, after.map(|seq| seq_key(shard, seq)));
+    sifted(transaction, PARKED, range, limit, spoilt, |row| stopped::parked(&row)).await
 }
 
 /// Scheduled messages that are due, of which none lies before `front`; one row more is read to know when the next one is.
@@ -92,19 +86,28 @@ pub async fn scheduled_due(
     front: UnixMillis,
     now: UnixMillis,
     limit: usize,
+    spoilt: &mut Spoilt,
 ) -> Result<DueScheduled, StoreError> {
-    let (from, until) = (Bound::Included(seq_key(shard, Seq(front.0))), Bound::Excluded(shard_end(shard)));
-    let rows = transaction.scan(SCHEDULED, from, until, limit.saturating_add(1)).await.map_err(store_error)?;
+    let (mut from, until) = (Bound::Included(seq_key(shard, Seq(front.0))), Bound::Excluded(shard_end(shard)));
     let mut found = DueScheduled::default();
-    for row in &rows {
-        let due = UnixMillis(part(&row.key, 1).unwrap_or(0));
-        if due > now || found.due.len() >= limit {
-            found.next = Some(due);
-            break;
+    loop {
+        let wanted = limit.saturating_add(1).saturating_sub(found.due.len());
+        let rows = transaction.scan(SCHEDULED, from, until.clone(), wanted).await.map_err(store_error)?;
+        let is_last = rows.len() < wanted;
+        let Some(last) = rows.last() else { return Ok(found) };
+        from = Bound::Excluded(last.key.clone());
+        for row in &rows {
+            let due = part(&row.key, 1).map(UnixMillis);
+            if let Some(due) = due.filter(|due| *due > now || found.due.len() >= limit) {
+                found.next = Some(due);
+                return Ok(found);
+            }
+            found.due.extend(spoilt.sift(SCHEDULED, &row.key, stopped::scheduled(row))?);
         }
-        found.due.push(stopped::scheduled(row)?);
+        if is_last {
+            return Ok(found);
+        }
     }
-    Ok(found)
 }
 
 /// A scheduled message.
@@ -126,6 +129,7 @@ pub async fn door(
     (from, until): (u64, u64),
     after: Option<&DoorKey>,
     limit: usize,
+    spoilt: &mut Spoilt,
 ) -> Result<Vec<DoorRow>, StoreError> {
     let from = match after {
         Some(after) if after.nanos >= from => Bound::Excluded(door_key(shard, after)),
@@ -135,8 +139,14 @@ pub async fn door(
         Some(end) => door_start(shard, end),
         None => shard_end(shard),
     });
-    let rows = transaction.scan(DOOR, from, until, limit).await.map_err(store_error)?;
-    rows.into_iter().map(door_rows::door).collect()
+    sifted(transaction, DOOR, (from, until), limit, spoilt, door_rows::door).await
+}
+
+/// The stamp of the last row of a doorstep. A key that has no stamp where one should be tells nothing.
+pub async fn door_newest(transaction: &dyn Transaction, shard: ShardId) -> Result<Option<u64>, StoreError> {
+    let (from, until) = (Bound::Included(door_start(shard, 0)), Bound::Excluded(door_start(shard, u64::MAX)));
+    let rows = transaction.scan_back(DOOR, from, until, 1).await.map_err(store_error)?;
+    Ok(rows.first().and_then(|row| part(&row.key, 1)))
 }
 
 /// A row of the id index.
@@ -151,9 +161,14 @@ pub async fn id(
 }
 
 /// A large payload.
-pub async fn blob(transaction: &dyn Transaction, blob: &str) -> Result<Option<Bytes>, StoreError> {
-    let found = transaction.get(BLOB, RecordIdKey::String(blob.into())).await.map_err(store_error)?;
-    Ok(found.and_then(|fields| bytes_of(fields.get("data"))))
+pub async fn blob(transaction: &dyn Transaction, blob: &str, spoilt: &mut Spoilt) -> Result<Option<Bytes>, StoreError> {
+    let key = RecordIdKey::String(blob.into());
+    let found = transaction.get(BLOB, key.clone()).await.map_err(store_error)?;
+    let data = found.as_ref().and_then(|fields| bytes_of(fields.get("data")));
+    if found.is_some() && data.is_none() {
+        spoilt.note(BLOB, &key);
+    }
+    Ok(data)
 }
 
 /// The dead letter at a seq.
@@ -168,42 +183,49 @@ pub async fn dead_letter(
 }
 
 /// Dead letters that hold their key: a walk over all of the shard's, done once when a shard is taken.
-pub async fn held_keys(transaction: &dyn Transaction, shard: ShardId) -> Result<Vec<Arc<DeadLetter>>, StoreError> {
+pub async fn held_keys(
+    transaction: &dyn Transaction,
+    shard: ShardId,
+    spoilt: &mut Spoilt,
+) -> Result<Vec<Arc<DeadLetter>>, StoreError> {
     let mut held = Vec::new();
     let mut after = None;
     loop {
-        let rows = of_shard(transaction, DEAD, shard, after, WALK_PAGE).await?;
+        let (from, until) = behind(shard, after);
+        let rows = transaction.scan(DEAD, from, until, WALK_PAGE).await.map_err(store_error)?;
         let Some(last) = rows.last() else { return Ok(held) };
         after = Some(last.key.clone());
         for row in rows.iter().filter(|row| bool_of(row.fields.get("holds_key")) == Some(true)) {
-            held.push(stopped::dead(row)?);
+            held.extend(spoilt.sift(DEAD, &row.key, stopped::dead(row))?);
         }
     }
 }
 
-/// History chunks written before an instant. A chunk is never written before its segment, whose seq begins with its
-/// milliseconds: so the walk ends at the segments of that instant.
-pub async fn history_before(
+/// Places of dead letters that died before an instant. A message dies after it entered the order, and its seq begins with the
+/// milliseconds of that: so the walk ends at the seqs of that instant.
+pub async fn dead_before(
     transaction: &dyn Transaction,
     shard: ShardId,
-    after: Option<(Seq, u64)>,
+    after: Option<Seq>,
     before: UnixMillis,
     limit: usize,
-) -> Result<Vec<Arc<HistoryChunk>>, StoreError> {
+    spoilt: &mut Spoilt,
+) -> Result<Vec<Place>, StoreError> {
     let mut from = match after {
-        Some((segment, beat)) => Bound::Excluded(history_key(shard, segment, beat)),
+        Some(after) => Bound::Excluded(seq_key(shard, after)),
         None => Bound::Included(shard_start(shard)),
     };
     let until = Bound::Excluded(seq_key(shard, Seq(before.0.saturating_mul(1 << 20))));
-    let mut chunks = Vec::new();
-    while chunks.len() < limit {
-        let rows = transaction.scan(DONE, from, until.clone(), HISTORY_PAGE).await.map_err(store_error)?;
+    let mut places = Vec::new();
+    while places.len() < limit {
+        let rows = transaction.scan(DEAD, from, until.clone(), WALK_PAGE).await.map_err(store_error)?;
         let Some(last) = rows.last() else { break };
         from = Bound::Excluded(last.key.clone());
-        let old = rows.iter().filter(|row| millis_of(row.fields.get("at")).is_some_and(|at| at < before.0));
-        for row in old.take(limit - chunks.len()) {
-            chunks.push(segment::history(row)?);
+        // By the column: what isn't old yet needn't be decoded.
+        let old = rows.iter().filter(|row| millis_of(row.fields.get("died_at")).is_some_and(|at| at < before.0));
+        for row in old.take(limit - places.len()) {
+            places.extend(spoilt.sift(DEAD, &row.key, stopped::dead(row))?.map(|dead| dead.place));
         }
     }
-    Ok(chunks)
+    Ok(places)
 }

@@ -5,7 +5,7 @@ use waybill_core::port::query::Page;
 use waybill_core::port::store::StoreError;
 use waybill_core::saga::id::{SagaId, SagaKey};
 
-use super::PAGE_READS_MAX;
+use super::{PAGE_BYTES_MAX, PAGE_READS_MAX};
 
 /// A place in a list: the numbers of the key, then its text.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -76,6 +76,8 @@ pub struct Filling<T> {
     items: Vec<T>,
     limit: usize,
     reads: usize,
+    /// Bytes of what was looked at.
+    bytes: usize,
     after: Option<At>,
     last: Option<At>,
 }
@@ -83,12 +85,17 @@ pub struct Filling<T> {
 impl<T> Filling<T> {
     /// An empty page that begins behind a place.
     pub fn new(after: Option<At>, limit: usize) -> Self {
-        Self { items: Vec::new(), limit, reads: 0, after, last: None }
+        Self { items: Vec::new(), limit, reads: 0, bytes: 0, after, last: None }
     }
 
     /// Whether another item may be looked at. When not, [`Filling::cut`] ends the page.
     pub fn has_room(&self) -> bool {
-        self.items.len() < self.limit && self.reads < PAGE_READS_MAX
+        self.items.len() < self.limit && self.reads < PAGE_READS_MAX && self.bytes < PAGE_BYTES_MAX
+    }
+
+    /// Counts the bytes of an item that is looked at.
+    pub fn weigh(&mut self, bytes: usize) {
+        self.bytes = self.bytes.saturating_add(bytes);
     }
 
     /// Whether an item lies on an earlier page.

@@ -7,11 +7,12 @@ use waybill_core::outbox::filter::Filter;
 use waybill_core::outbox::records::DeadLetter;
 use waybill_core::port::query::Page;
 use waybill_core::port::store::StoreError;
-use waybill_surreal::{Bound, Row, Transaction, text_of};
+use waybill_surreal::{Bound, Row, Transaction, bytes_of, text_of};
 
 use super::cursor::{At, Filling};
 use super::{end_key, first_key};
 use crate::fault::store_error;
+use crate::quarantine::Spoilt;
 use crate::rows::stopped;
 use crate::tables::{DEAD, part, part_shard, seq_key};
 
@@ -27,12 +28,12 @@ fn may_match(filter: &Filter, row: &Row) -> bool {
 }
 
 /// The dead letter in a row, if it matches.
-fn matching(filter: &Filter, row: &Row) -> Result<Option<Arc<DeadLetter>>, StoreError> {
+pub(super) fn matching(filter: &Filter, row: &Row, spoilt: &mut Spoilt) -> Result<Option<Arc<DeadLetter>>, StoreError> {
     if !may_match(filter, row) {
         return Ok(None);
     }
-    let dead = stopped::dead(row)?;
-    Ok(filter.takes_dead(&dead).then_some(dead))
+    let dead = spoilt.sift(DEAD, &row.key, stopped::dead(row))?;
+    Ok(dead.filter(|dead| filter.takes_dead(dead)))
 }
 
 /// One page.
@@ -41,6 +42,7 @@ pub async fn dead_letters(
     filter: &Filter,
     cursor: Option<&str>,
     limit: usize,
+    spoilt: &mut Spoilt,
 ) -> Result<Page<Arc<DeadLetter>>, StoreError> {
     let after = cursor.map(|cursor| At::from_cursor(cursor, 2)).transpose()?;
     let mut from = match &after {
@@ -57,7 +59,8 @@ pub async fn dead_letters(
                 return Ok(page.cut());
             }
             let (Some(shard), Some(seq)) = (part_shard(&row.key), part(&row.key, 1)) else { continue };
-            page.look(At::new(shard, &[seq], ""), matching(filter, row)?);
+            page.weigh(bytes_of(row.fields.get("data")).map_or(0, |data| data.len()));
+            page.look(At::new(shard, &[seq], ""), matching(filter, row, spoilt)?);
         }
     }
 }
@@ -66,6 +69,7 @@ pub async fn dead_letters(
 pub async fn each(
     transaction: &dyn Transaction,
     filter: &Filter,
+    spoilt: &mut Spoilt,
     mut each: impl FnMut(&DeadLetter) + Send,
 ) -> Result<(), StoreError> {
     let mut from = Bound::Included(first_key());
@@ -74,7 +78,7 @@ pub async fn each(
         let Some(last) = rows.last() else { return Ok(()) };
         from = Bound::Excluded(last.key.clone());
         for row in &rows {
-            if let Some(dead) = matching(filter, row)? {
+            if let Some(dead) = matching(filter, row, spoilt)? {
                 each(&dead);
             }
         }

@@ -14,6 +14,7 @@ use super::cursor::{At, Filling};
 use super::{end_key, first_key};
 use crate::fault::store_error;
 use crate::owner::read;
+use crate::quarantine::Spoilt;
 use crate::rows::{segment, stopped};
 use crate::tables::{DONE, OUTBOX, PARKED, SCHEDULED, history_key, number, part, part_shard, part_text, seq_key};
 
@@ -55,6 +56,7 @@ pub async fn list(
     filter: &Filter,
     cursor: Option<&str>,
     limit: usize,
+    spoilt: &mut Spoilt,
 ) -> Result<Page<Found>, StoreError> {
     let shape = shape(kind);
     let after = cursor.map(|cursor| At::from_cursor(cursor, shape.numbers)).transpose()?;
@@ -67,17 +69,33 @@ pub async fn list(
         let Some(last) = rows.last() else { return Ok(page.end()) };
         from = Bound::Excluded(last.key.clone());
         for row in rows {
-            for (at, found) in messages(transaction, kind, row, &mut open).await? {
+            // A row may hold many messages: none is read for a page that is over.
+            if !page.has_room() {
+                return Ok(page.cut());
+            }
+            for (at, found) in messages(transaction, kind, row, &mut open, spoilt).await? {
                 if page.is_before(&at) {
                     continue;
                 }
                 if !page.has_room() {
                     return Ok(page.cut());
                 }
+                page.weigh(weight(&found));
                 let item = filter.takes_found(&found).then_some(found);
                 page.look(at, item);
             }
         }
+    }
+}
+
+/// Bytes of a message as it was read.
+fn weight(found: &Found) -> usize {
+    match found {
+        Found::Flowing { entry, .. } => entry.message.weight(),
+        Found::Parked(parked) => parked.message.weight(),
+        Found::Scheduled(scheduled) => scheduled.message.weight(),
+        Found::Dead(dead) => dead.message.weight(),
+        Found::Done(_, done) => done.message.weight(),
     }
 }
 
@@ -87,16 +105,21 @@ async fn messages(
     kind: ListKind,
     row: Row,
     open: &mut OpenSegments,
+    spoilt: &mut Spoilt,
 ) -> Result<Vec<(At, Found)>, StoreError> {
     let (Some(shard), Some(seq)) = (part_shard(&row.key), part(&row.key, 1)) else { return Ok(Vec::new()) };
     Ok(match kind {
-        ListKind::Parked => vec![(At::new(shard, &[seq], ""), Found::Parked(stopped::parked(&row)?))],
+        ListKind::Parked => {
+            let parked = spoilt.sift(PARKED, &row.key, stopped::parked(&row))?;
+            parked.map(|parked| (At::new(shard, &[seq], ""), Found::Parked(parked))).into_iter().collect()
+        }
         ListKind::Scheduled => {
             let at = At::new(shard, &[seq], part_text(&row.key, 2).unwrap_or(""));
-            vec![(at, Found::Scheduled(stopped::scheduled(&row)?))]
+            let scheduled = spoilt.sift(SCHEDULED, &row.key, stopped::scheduled(&row))?;
+            scheduled.map(|scheduled| (at, Found::Scheduled(scheduled))).into_iter().collect()
         }
         ListKind::Done => {
-            let chunk = segment::history(&row)?;
+            let Some(chunk) = spoilt.sift(DONE, &row.key, segment::history(&row))? else { return Ok(Vec::new()) };
             let found = chunk.entries.iter().map(|done| {
                 let place = Place { shard, segment: chunk.segment, index: done.index };
                 let at = At::new(shard, &[seq, chunk.beat, u64::from(done.index)], "");

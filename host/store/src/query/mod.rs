@@ -3,6 +3,7 @@
 pub(crate) mod cursor;
 mod dead;
 mod depths;
+mod latest;
 mod list;
 mod place;
 
@@ -11,23 +12,23 @@ pub use depths::DepthCache;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use waybill_core::ids::{MessageId, Place, Seq, ShardId, Tenant};
+use waybill_core::ids::{MessageId, Place, ShardId, Tenant};
 use waybill_core::outbox::filter::Filter;
 use waybill_core::outbox::records::{DeadLetter, IdRecord, Scheduled};
 use waybill_core::port::query::{DeadGroup, Depth, Found, ListKind, Page, QueryStore};
 use waybill_core::port::store::StoreError;
 use waybill_core::time::UnixMillis;
-use waybill_surreal::{Bound, int, key, text_of};
+use waybill_surreal::{int, key};
 
-use crate::fault::store_error;
 use crate::owner::read;
+use crate::quarantine::Spoilt;
 use crate::store::SurrealStore;
-use crate::tables::{QUARANTINE, part, part_shard};
+use crate::tables::{ID, id_key};
 
 /// Most records looked at for one page of a list.
 const PAGE_READS_MAX: usize = 2_000;
-/// Most quarantined segments shown.
-const QUARANTINE_MAX: usize = 1_000;
+/// Bytes of the records looked at for one page of a list, after which it ends.
+const PAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// Before all keys that begin with a shard.
 pub(crate) fn first_key() -> waybill_surreal::RecordIdKey {
@@ -42,7 +43,11 @@ pub(crate) fn end_key() -> waybill_surreal::RecordIdKey {
 #[async_trait]
 impl QueryStore for SurrealStore {
     async fn id(&self, tenant: &Tenant, id: &MessageId) -> Result<Option<IdRecord>, StoreError> {
-        read::id(self.begin(false).await?.as_ref(), tenant, id).await
+        let mut spoilt = Spoilt::default();
+        let read = read::id(self.begin(false).await?.as_ref(), tenant, id).await;
+        let found = spoilt.told(ID, &id_key(tenant, id), read);
+        self.set_aside(spoilt).await;
+        found
     }
 
     async fn at(&self, place: Place) -> Result<Option<Found>, StoreError> {
@@ -65,7 +70,10 @@ impl QueryStore for SurrealStore {
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Page<Found>, StoreError> {
-        list::list(self.begin(false).await?.as_ref(), kind, filter, cursor, limit).await
+        let mut spoilt = Spoilt::default();
+        let found = list::list(self.begin(false).await?.as_ref(), kind, filter, cursor, limit, &mut spoilt).await;
+        self.set_aside(spoilt).await;
+        found
     }
 
     async fn dead_letters(
@@ -74,33 +82,40 @@ impl QueryStore for SurrealStore {
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Page<Arc<DeadLetter>>, StoreError> {
-        dead::dead_letters(self.begin(false).await?.as_ref(), filter, cursor, limit).await
+        let mut spoilt = Spoilt::default();
+        let found = dead::dead_letters(self.begin(false).await?.as_ref(), filter, cursor, limit, &mut spoilt).await;
+        self.set_aside(spoilt).await;
+        found
+    }
+
+    async fn latest_dead(
+        &self,
+        filter: &Filter,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<Arc<DeadLetter>>, StoreError> {
+        let mut spoilt = Spoilt::default();
+        let found = latest::latest_dead(self.begin(false).await?.as_ref(), filter, cursor, limit, &mut spoilt).await;
+        self.set_aside(spoilt).await;
+        found
     }
 
     async fn count_dead(&self, filter: &Filter) -> Result<u64, StoreError> {
-        let mut count = 0;
-        dead::each(self.begin(false).await?.as_ref(), filter, |_| count += 1).await?;
-        Ok(count)
+        let (mut count, mut spoilt) = (0, Spoilt::default());
+        let counted = dead::each(self.begin(false).await?.as_ref(), filter, &mut spoilt, |_| count += 1).await;
+        self.set_aside(spoilt).await;
+        counted.map(|()| count)
     }
 
     async fn dead_groups(&self, filter: &Filter) -> Result<Vec<DeadGroup>, StoreError> {
         let mut groups = waybill_core::outbox::dead_groups::DeadGroups::default();
-        dead::each(self.begin(false).await?.as_ref(), filter, |dead| groups.add(dead)).await?;
-        Ok(groups.finish())
+        let mut spoilt = Spoilt::default();
+        let read = dead::each(self.begin(false).await?.as_ref(), filter, &mut spoilt, |dead| groups.add(dead)).await;
+        self.set_aside(spoilt).await;
+        read.map(|()| groups.finish())
     }
 
     async fn depths(&self) -> Result<Vec<Depth>, StoreError> {
         depths::depths(self).await
-    }
-
-    async fn quarantined_segments(&self) -> Result<Vec<(ShardId, Seq, String)>, StoreError> {
-        let transaction = self.begin(false).await?;
-        let (from, until) = (Bound::Included(first_key()), Bound::Excluded(end_key()));
-        let rows = transaction.scan(QUARANTINE, from, until, QUARANTINE_MAX).await.map_err(store_error)?;
-        let rows = rows.iter().filter_map(|row| {
-            let reason = text_of(row.fields.get("reason")).unwrap_or("").to_owned();
-            Some((part_shard(&row.key)?, Seq(part(&row.key, 1)?), reason))
-        });
-        Ok(rows.collect())
     }
 }

@@ -13,7 +13,8 @@ use waybill_surreal::{Object, RecordIdKey, Row, int, int_of, millis, millis_of, 
 
 use super::columns::error_text;
 use super::lacks;
-use crate::tables::{SAGA_DEAD, SAGA_DEFINITION, SAGA_SHARD, number, part_text, unsigned};
+use crate::quarantine::refuse_held;
+use crate::tables::{SAGA_DEAD, SAGA_DEFINITION, SAGA_DEFINITION_HASH, SAGA_SHARD, number, part_text, unsigned};
 
 /// Of a shard record. Journal records below `swept` are gone.
 pub fn of_shard(record: &SagaShardRecord, swept: u64) -> Object {
@@ -125,8 +126,17 @@ pub fn of_definition(definition: &StoredDefinition) -> Object {
     ])
 }
 
+/// The name and version that a content is stored under.
+pub fn definition_named(key: &RecordIdKey, fields: &Object) -> Result<(String, u32), StoreError> {
+    refuse_held(SAGA_DEFINITION_HASH, key, fields)?;
+    let version = int_of(fields.get("version")).and_then(|version| u32::try_from(version).ok());
+    let named = text_of(fields.get("name")).map(str::to_owned).zip(version);
+    named.ok_or_else(|| lacks(SAGA_DEFINITION_HASH, key, "name"))
+}
+
 /// A definition.
 pub fn definition(key: &RecordIdKey, fields: &Object) -> Result<StoredDefinition, StoreError> {
+    refuse_held(SAGA_DEFINITION, key, fields)?;
     let missing = |name: &str| lacks(SAGA_DEFINITION, key, name);
     let column = |name: &str| text_of(fields.get(name)).ok_or_else(|| missing(name));
     let version = int_of(fields.get("version")).and_then(|version| u32::try_from(version).ok());

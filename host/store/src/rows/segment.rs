@@ -11,7 +11,7 @@ use waybill_surreal::{Object, RecordIdKey, Row, bytes_of, int, object, text, tex
 
 use super::{encoded, unreadable};
 use crate::codec::{CodecError, decode_history, decode_segment, encode_history, encode_segment};
-use crate::tables::{DONE, OUTBOX, part, part_shard, unsigned};
+use crate::tables::{DONE, OUTBOX, part, part_shard, parts, unsigned};
 
 /// Data up to this many bytes lies in the directory row itself: the size from which surrealkv keeps a value apart from its
 /// key, so a directory page of 2,000 rows reads 8 MiB at most and usually far less.
@@ -41,17 +41,20 @@ pub fn of_segment(segment: &Segment) -> Result<SegmentRows, StoreError> {
     Ok(SegmentRows { row, data: Some(data) })
 }
 
-/// What the directory says. Of a row that can't be read as much as that there is one: reading it tells why.
-pub fn info(row: &Row) -> SegmentInfo {
+/// What the directory says. Of a row whose content can't be read as much as that there is one: reading it tells why.
+pub fn info(row: &Row) -> Result<SegmentInfo, StoreError> {
+    let (Some(_), Some(first), [_, _]) = (part_shard(&row.key), part(&row.key, 1), parts(&row.key)) else {
+        return Err(super::lacks(OUTBOX, &row.key, "id"));
+    };
     let count = |name: &str| unsigned(row.fields.get(name)).and_then(|number| u32::try_from(number).ok());
-    SegmentInfo {
-        first: Seq(part(&row.key, 1).unwrap_or(0)),
+    Ok(SegmentInfo {
+        first: Seq(first),
         tenant: text_of(row.fields.get("tenant"))
             .and_then(|tenant| Tenant::new(tenant).ok())
             .unwrap_or_else(Tenant::unnamed),
         messages: count("messages").unwrap_or(1),
         bytes: count("bytes").unwrap_or(0),
-    }
+    })
 }
 
 /// A segment, or why it can't be decoded. Data of a newer host is an error of the whole read: the shard is given back.
@@ -88,6 +91,8 @@ pub fn history(row: &Row) -> Result<Arc<HistoryChunk>, StoreError> {
     let (Some(shard), Some(segment), Some(beat)) = (part_shard(key), part(key, 1), part(key, 2)) else {
         return Err(super::lacks(DONE, key, "id"));
     };
+    // Retention goes by it.
+    waybill_surreal::millis_of(row.fields.get("at")).ok_or_else(|| super::lacks(DONE, key, "at"))?;
     let data = data_of(&row.fields).ok_or_else(|| super::lacks(DONE, key, "data"))?;
     let chunk = decode_history(shard, Seq(segment), beat, &data).map_err(|error| unreadable(DONE, key, error))?;
     Ok(Arc::new(chunk))

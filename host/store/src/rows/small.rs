@@ -3,13 +3,14 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use waybill_core::ids::{MessageId, Place, Seq, ShardId, Tenant};
-use waybill_core::outbox::records::{IdRecord, IdState};
+use waybill_core::outbox::records::{IdOrigin, IdRecord, IdState};
 use waybill_core::port::store::StoreError;
 use waybill_core::time::UnixMillis;
 use waybill_surreal::{Object, RecordIdKey, Value, bytes, bytes_of, from_json, int, int_of, object, to_json};
 
 use super::lacks;
 use crate::fault::store_error;
+use crate::quarantine::refuse_held;
 use crate::tables::{ID, number, unsigned};
 
 /// Of a row of the id index.
@@ -25,11 +26,17 @@ pub fn of_id(record: &IdRecord) -> Object {
     if let Some(content) = record.content {
         fields.insert("content", bytes(content.to_vec()));
     }
+    match record.origin {
+        IdOrigin::Unknown => {}
+        IdOrigin::Alone => drop(fields.insert("statements", bytes(Vec::new()))),
+        IdOrigin::Transaction(digest) => drop(fields.insert("statements", bytes(digest.to_vec()))),
+    }
     fields
 }
 
 /// A row of the id index.
 pub fn id(tenant: &Tenant, id: &MessageId, key: &RecordIdKey, fields: &Object) -> Result<IdRecord, StoreError> {
+    refuse_held(ID, key, fields)?;
     let small = |name: &str| int_of(fields.get(name)).and_then(|number| u16::try_from(number).ok());
     let shard = ShardId(small("shard").ok_or_else(|| lacks(ID, key, "shard"))?);
     let state = match (unsigned(fields.get("segment")), small("index"), unsigned(fields.get("due"))) {
@@ -38,7 +45,11 @@ pub fn id(tenant: &Tenant, id: &MessageId, key: &RecordIdKey, fields: &Object) -
         _ => return Err(lacks(ID, key, "segment")),
     };
     let content = bytes_of(fields.get("content")).and_then(|bytes| <[u8; 32]>::try_from(bytes.as_ref()).ok());
-    Ok(IdRecord { tenant: tenant.clone(), id: id.clone(), state, content })
+    let origin = match bytes_of(fields.get("statements")) {
+        None => IdOrigin::Unknown,
+        Some(digest) => <[u8; 32]>::try_from(digest.as_ref()).map_or(IdOrigin::Alone, IdOrigin::Transaction),
+    };
+    Ok(IdRecord { tenant: tenant.clone(), id: id.clone(), state, content, origin })
 }
 
 /// Of something that has JSON fields.

@@ -18,7 +18,6 @@ pub fn of_parked(parked: &Parked) -> Result<Object, StoreError> {
     let mut fields = of_message(&parked.message);
     fields.insert("status", text(if parked.claimed { "leased" } else { "pending" }));
     fields.insert("attempts", int(i64::from(parked.attempts)));
-    fields.insert("suspect", int(i64::from(parked.suspect)));
     fields.insert("not_before", millis(parked.due.0));
     if let Some(error) = last_error(&parked.history) {
         fields.insert("last_error", error);

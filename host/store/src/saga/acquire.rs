@@ -1,7 +1,8 @@
-//! Taking a shard's sagas over: the fence and the reads are one transaction, so that what is read is what no earlier writer can
-//! change any more.
+//! Taking a shard's sagas over: first the fence, one small commit after which no earlier writer can change anything, then the
+//! reads, page by page and each page a transaction of its own. A database that is opened again makes transactions give way that
+//! have been open for long; a page never is, however many sagas there are.
 //!
-//! A journal record or a row that can't be decoded is moved to `saga_quarantine` with its bytes, and the rest goes on: one
+//! A journal record or a row that can't be decoded is moved to quarantine with its bytes, and the rest goes on: one
 //! damaged record mustn't stop every saga of the shard. Data of a newer host gives the shard back.
 
 use bytes::Bytes;
@@ -11,16 +12,17 @@ use waybill_core::port::store::StoreError;
 use waybill_core::saga::id::{SagaId, SagaKey};
 use waybill_core::saga::records::{JournalRecord, SagaShardRecord, SagaTakeover};
 use waybill_core::time::UnixMillis;
-use waybill_surreal::{Bound, RecordIdKey, Row, Transaction, bytes, bytes_of, text};
+use waybill_surreal::{Bound, RecordIdKey, Row, Transaction, bytes_of};
 
 use super::{TRIES_MAX, place};
 use crate::codec::saga::decode_journal;
 use crate::fault::store_error;
+use crate::quarantine::put;
 use crate::rows::{lacks, saga as rows, saga_small, unreadable};
 use crate::store::{SurrealStore, finish};
 use crate::tables::{
-    SAGA, SAGA_DEAD, SAGA_JOURNAL, SAGA_QUARANTINE, SAGA_SHARD, SAGA_TREE, journal_key, part, part_text,
-    quarantine_key, saga_tree_key, shard_end, shard_key, shard_start,
+    SAGA, SAGA_DEAD, SAGA_JOURNAL, SAGA_SHARD, SAGA_TREE, journal_key, part, part_text, saga_tree_key, shard_end,
+    shard_key, shard_start,
 };
 
 /// Records of one page of a walk, in this process: a journal record may hold a whole commit.
@@ -35,7 +37,7 @@ struct Raw {
     record: SagaShardRecord,
     rows: Vec<(Row, Option<Bytes>)>,
     journal: Vec<Row>,
-    dead: Vec<SagaKey>,
+    dead: Vec<Row>,
 }
 
 /// A record that can't be decoded.
@@ -47,13 +49,10 @@ struct Damaged {
 
 /// Takes them over.
 pub async fn acquire(store: &SurrealStore, shard: ShardId, token: u64, nonce: u64) -> Result<Acquired, StoreError> {
-    let times = if store.is_embedded() { 1 } else { REMOTE_TIMES };
     let mut tries = 1;
     loop {
-        let transaction = store.begin(true).await?;
-        let worked = fence(transaction.as_ref(), shard, (token, nonce), times).await;
-        let raw = match finish(transaction, worked).await {
-            Ok(Ok(raw)) => raw,
+        let record = match fence(store, shard, token, nonce).await {
+            Ok(Ok(record)) => record,
             Ok(Err(token)) => return Ok(Acquired::Lost { token }),
             Err(StoreError::Conflict(_)) if tries < TRIES_MAX => {
                 tries += 1;
@@ -61,49 +60,96 @@ pub async fn acquire(store: &SurrealStore, shard: ShardId, token: u64, nonce: u6
             }
             Err(error) => return Err(error),
         };
-        let (mut takeover, damaged) = decode(raw)?;
-        if damaged.is_empty() {
-            return Ok(Acquired::Taken(Box::new(takeover)));
-        }
-        match quarantine(store, shard, &takeover.record, &damaged).await {
+        let (mut takeover, damaged) = decode(read(store, shard, record).await?)?;
+        let still = match damaged.is_empty() {
+            true => unchanged(store, shard, &takeover.record).await,
+            false => quarantine(store, shard, &takeover.record, &damaged).await,
+        };
+        match still {
             Ok(record) => {
                 takeover.record = record;
                 return Ok(Acquired::Taken(Box::new(takeover)));
             }
+            // The fence tells whether it was a higher token.
             Err(StoreError::Conflict(_)) if tries < TRIES_MAX => tries += 1,
             Err(error) => return Err(error),
         }
     }
 }
 
-/// Reads everything and writes the shard record. `Err` holds the higher token that stands.
+/// Writes the shard record with the token. `Err` holds the higher token that stands.
 async fn fence(
+    store: &SurrealStore,
+    shard: ShardId,
+    token: u64,
+    nonce: u64,
+) -> Result<Result<SagaShardRecord, u64>, StoreError> {
+    let transaction = store.begin(true).await?;
+    let worked = raise(transaction.as_ref(), shard, token, nonce).await;
+    finish(transaction, worked).await
+}
+
+async fn raise(
     transaction: &dyn Transaction,
     shard: ShardId,
-    (token, nonce): (u64, u64),
-    times: usize,
-) -> Result<Result<Raw, u64>, StoreError> {
-    let (stands, swept) = place::shard(transaction, shard).await?;
+    token: u64,
+    nonce: u64,
+) -> Result<Result<SagaShardRecord, u64>, StoreError> {
+    let (stands, swept, unread) = match place::shard(transaction, shard).await {
+        Ok((stands, swept)) => (stands, swept, None),
+        Err(StoreError::Corrupt(reason)) => {
+            let stands = rebuilt(transaction, shard).await?;
+            let fields = transaction.get(SAGA_SHARD, shard_key(shard)).await.map_err(store_error)?;
+            (stands, stands.floor, fields.zip(Some(reason)))
+        }
+        Err(error) => return Err(error),
+    };
     if token < stands.token {
         return Ok(Err(stands.token));
     }
-    let mut rows = Vec::new();
-    for row in walk(transaction, SAGA, shard_start(shard), shard, ROWS_PAGE * times).await? {
-        let data = match apart(shard, &row.key) {
-            Some(key) => place::tree_bytes(transaction, &row.fields, key).await?,
-            None => rows::tree_bytes(&row.fields),
-        };
-        rows.push((row, data));
+    if let Some((fields, reason)) = unread {
+        put(transaction, SAGA_SHARD, &shard_key(shard), fields, None, &reason).await?;
     }
-    let journal =
-        walk(transaction, SAGA_JOURNAL, journal_key(shard, stands.floor), shard, JOURNAL_PAGE * times).await?;
-    let dead = walk(transaction, SAGA_DEAD, shard_start(shard), shard, ROWS_PAGE * times).await?;
-    let dead = dead.iter().map(|row| saga_small::dead_key(&row.key).ok_or_else(|| lacks(SAGA_DEAD, &row.key, "id")));
-    let dead = dead.collect::<Result<_, _>>()?;
     let record = SagaShardRecord { token, beat: stands.beat + 1, nonce, floor: stands.floor };
     let fields = saga_small::of_shard(&record, swept);
     transaction.put(SAGA_SHARD, shard_key(shard), fields).await.map_err(store_error)?;
-    Ok(Ok(Raw { record, rows, journal, dead }))
+    Ok(Ok(record))
+}
+
+/// Reads everything behind the fence.
+async fn read(store: &SurrealStore, shard: ShardId, record: SagaShardRecord) -> Result<Raw, StoreError> {
+    let times = if store.is_embedded() { 1 } else { REMOTE_TIMES };
+    let rows = walk(store, SAGA, shard_start(shard), shard, ROWS_PAGE * times).await?;
+    let journal = walk(store, SAGA_JOURNAL, journal_key(shard, record.floor), shard, JOURNAL_PAGE * times).await?;
+    let dead = walk(store, SAGA_DEAD, shard_start(shard), shard, ROWS_PAGE * times).await?;
+    let alone = |rows: Vec<(Row, Option<Bytes>)>| rows.into_iter().map(|(row, _)| row).collect();
+    Ok(Raw { record, rows, journal: alone(journal), dead: alone(dead) })
+}
+
+/// The record if nobody has written the shard since. What was read in pages is then what stood at one moment.
+async fn unchanged(
+    store: &SurrealStore,
+    shard: ShardId,
+    record: &SagaShardRecord,
+) -> Result<SagaShardRecord, StoreError> {
+    let (stands, _) = place::shard(store.begin(false).await?.as_ref(), shard).await?;
+    if stands == *record { Ok(stands) } else { Err(taken(shard)) }
+}
+
+fn taken(shard: ShardId) -> StoreError {
+    StoreError::Conflict(format!("somebody else took the sagas of shard {shard}"))
+}
+
+/// What stands in place of a shard record that can't be read: the journal says where it begins and ends.
+async fn rebuilt(transaction: &dyn Transaction, shard: ShardId) -> Result<SagaShardRecord, StoreError> {
+    let range = || (Bound::Included(shard_start(shard)), Bound::Excluded(shard_end(shard)));
+    let (from, until) = range();
+    let first = transaction.scan(SAGA_JOURNAL, from, until, 1).await.map_err(store_error)?;
+    let (from, until) = range();
+    let last = transaction.scan_back(SAGA_JOURNAL, from, until, 1).await.map_err(store_error)?;
+    let beat = |rows: &[Row]| rows.first().and_then(|row| part(&row.key, 1));
+    let beat_last = beat(&last).unwrap_or(0);
+    Ok(SagaShardRecord { token: 0, beat: beat_last, nonce: 0, floor: beat(&first).unwrap_or(beat_last) })
 }
 
 /// Where the tree of a row lies if it lies apart.
@@ -117,26 +163,63 @@ fn saga_of(key: &RecordIdKey) -> Option<SagaKey> {
     Some(SagaKey { tenant: Tenant::new(part_text(key, 2)?).ok()?, id: SagaId::new(part_text(key, 3)?).ok()? })
 }
 
-/// All records of a shard in a table from a key on.
+/// All records of a shard in a table from a key on, with the bytes of trees.
 async fn walk(
-    transaction: &dyn Transaction,
+    store: &SurrealStore,
     table: &'static str,
     from: RecordIdKey,
     shard: ShardId,
-    page: usize,
-) -> Result<Vec<Row>, StoreError> {
+    limit: usize,
+) -> Result<Vec<(Row, Option<Bytes>)>, StoreError> {
     let mut all = Vec::new();
     let mut from = Bound::Included(from);
     loop {
-        let rows = transaction.scan(table, from, Bound::Excluded(shard_end(shard)), page).await.map_err(store_error)?;
+        let rows = page(store, table, &from, shard, limit).await?;
         let read = rows.len();
-        let Some(last) = rows.last() else { return Ok(all) };
+        let Some((last, _)) = rows.last() else { return Ok(all) };
         from = Bound::Excluded(last.key.clone());
         all.extend(rows);
-        if read < page {
+        if read < limit {
             return Ok(all);
         }
     }
+}
+
+/// One page, read again when it has to give way.
+async fn page(
+    store: &SurrealStore,
+    table: &'static str,
+    from: &Bound,
+    shard: ShardId,
+    limit: usize,
+) -> Result<Vec<(Row, Option<Bytes>)>, StoreError> {
+    let mut tries = 1;
+    loop {
+        match try_page(store, table, from.clone(), shard, limit).await {
+            Err(StoreError::Conflict(_)) if tries < TRIES_MAX => tries += 1,
+            done => return done,
+        }
+    }
+}
+
+async fn try_page(
+    store: &SurrealStore,
+    table: &'static str,
+    from: Bound,
+    shard: ShardId,
+    limit: usize,
+) -> Result<Vec<(Row, Option<Bytes>)>, StoreError> {
+    let transaction = store.begin(false).await?;
+    let rows = transaction.scan(table, from, Bound::Excluded(shard_end(shard)), limit).await.map_err(store_error)?;
+    let mut page = Vec::with_capacity(rows.len());
+    for row in rows {
+        let data = match apart(shard, &row.key) {
+            Some(key) if table == SAGA => place::tree_bytes(transaction.as_ref(), &row.fields, key).await?,
+            _ => rows::tree_bytes(&row.fields).filter(|_| table == SAGA),
+        };
+        page.push((row, data));
+    }
+    Ok(page)
 }
 
 /// Decodes it all; what can't be decoded is named. Data of a newer host is an error of the whole.
@@ -149,7 +232,13 @@ fn decode(raw: Raw) -> Result<(SagaTakeover, Vec<Damaged>), StoreError> {
         }
         error => Err(error),
     };
-    let mut takeover = SagaTakeover { record: raw.record, dead: raw.dead, ..SagaTakeover::default() };
+    let mut takeover = SagaTakeover { record: raw.record, ..SagaTakeover::default() };
+    for row in raw.dead {
+        match saga_small::dead_key(&row.key).ok_or_else(|| lacks(SAGA_DEAD, &row.key, "id")) {
+            Ok(key) => takeover.dead.push(key),
+            Err(error) => spoilt(SAGA_DEAD, &row.key, error)?,
+        }
+    }
     for (row, data) in raw.rows {
         match rows::saga(SAGA, &row, data) {
             Ok(saga) => takeover.rows.push(saga),
@@ -165,7 +254,8 @@ fn decode(raw: Raw) -> Result<(SagaTakeover, Vec<Damaged>), StoreError> {
     Ok((takeover, damaged))
 }
 
-fn journal_record(row: &Row) -> Result<JournalRecord, StoreError> {
+/// A record of the journal.
+pub fn journal_record(row: &Row) -> Result<JournalRecord, StoreError> {
     let beat = part(&row.key, 1).ok_or_else(|| lacks(SAGA_JOURNAL, &row.key, "id"))?;
     let data = bytes_of(row.fields.get("data")).ok_or_else(|| lacks(SAGA_JOURNAL, &row.key, "data"))?;
     let entries = decode_journal(&data).map_err(|error| unreadable(SAGA_JOURNAL, &row.key, error))?;
@@ -179,12 +269,6 @@ async fn quarantine(
     record: &SagaShardRecord,
     damaged: &[Damaged],
 ) -> Result<SagaShardRecord, StoreError> {
-    for record in damaged {
-        tracing::error!(
-            table = record.table, key = ?record.key, reason = record.reason,
-            "a stored record of sagas can't be read and is moved to saga_quarantine"
-        );
-    }
     let transaction = store.begin(true).await?;
     let worked = move_away(transaction.as_ref(), shard, record, damaged).await;
     finish(transaction, worked).await
@@ -198,30 +282,19 @@ async fn move_away(
 ) -> Result<SagaShardRecord, StoreError> {
     let (stands, swept) = place::shard(transaction, shard).await?;
     if stands != *record {
-        return Err(StoreError::Conflict(format!("somebody else took the sagas of shard {shard}")));
+        return Err(taken(shard));
     }
     let mut kept = Vec::with_capacity(damaged.len());
     for record in damaged {
-        let mut fields =
-            transaction.get(record.table, record.key.clone()).await.map_err(store_error)?.unwrap_or_default();
-        if record.table == SAGA
-            && let Some(key) = apart(shard, &record.key)
-            && let Some(data) = place::tree_bytes(transaction, &fields, key).await?
-        {
-            fields.insert("data", bytes(data));
-        }
-        fields.insert("reason", text(&record.reason));
-        kept.push(fields);
+        let fields = transaction.get(record.table, record.key.clone()).await.map_err(store_error)?.unwrap_or_default();
+        let tree = match apart(shard, &record.key).filter(|_| record.table == SAGA) {
+            Some(key) => transaction.get(SAGA_TREE, key).await.map_err(store_error)?,
+            None => None,
+        };
+        kept.push((fields, tree.as_ref().and_then(rows::tree_bytes)));
     }
-    for (record, fields) in damaged.iter().zip(kept) {
-        let at = quarantine_key(record.table, &record.key);
-        transaction.put(SAGA_QUARANTINE, at, fields).await.map_err(store_error)?;
-        transaction.delete(record.table, record.key.clone()).await.map_err(store_error)?;
-        if record.table == SAGA
-            && let Some(key) = apart(shard, &record.key)
-        {
-            transaction.delete(SAGA_TREE, key).await.map_err(store_error)?;
-        }
+    for (record, (fields, tree)) in damaged.iter().zip(kept) {
+        put(transaction, record.table, &record.key, fields, tree, &record.reason).await?;
     }
     let next = SagaShardRecord { beat: stands.beat + 1, ..stands };
     let fields = saga_small::of_shard(&next, swept);

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use waybill_core::ids::{MessageId, ShardId, Tenant};
+use waybill_core::message::Message;
 use waybill_core::port::saga_store::SagaTable;
 use waybill_core::port::store::StoreError;
 use waybill_core::port::transact::DoorGroup;
@@ -17,6 +18,7 @@ use super::place;
 use crate::codec::saga::{Ended, encode_ended, encode_journal};
 use crate::fault::store_error;
 use crate::owner::read;
+use crate::quarantine::Spoilt;
 use crate::rows::{encoded, saga as rows, saga_small};
 use crate::store::{SurrealStore, finish};
 use crate::tables::{
@@ -215,7 +217,7 @@ async fn new_messages(
         for message in &group.messages {
             let taken = message.caller_id
                 && (waiting.contains(&(message.tenant.clone(), message.id.clone()))
-                    || read::id(transaction, &message.tenant, &message.id).await?.is_some());
+                    || is_known(transaction, message).await?);
             left_out |= taken;
             if !taken {
                 messages.push(Arc::clone(message));
@@ -228,10 +230,22 @@ async fn new_messages(
     Ok(left_out.then_some(new))
 }
 
+/// Whether a message with this id was numbered. A row that can't be read doesn't say so: the shard's owner refuses the id then,
+/// as a dead letter that somebody sees.
+async fn is_known(transaction: &dyn Transaction, message: &Message) -> Result<bool, StoreError> {
+    match read::id(transaction, &message.tenant, &message.id).await {
+        Ok(found) => Ok(found.is_some()),
+        Err(StoreError::Corrupt(_)) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 /// Ids on a doorstep. It is drained all the time; of one that is not, only the first rows are looked at, and the shard's owner
 /// sorts repeats out when it numbers them.
 async fn waiting(transaction: &dyn Transaction, shard: ShardId) -> Result<HashSet<(Tenant, MessageId)>, StoreError> {
-    let rows = read::door(transaction, shard, (0, u64::MAX), None, DOOR_ROWS_MAX).await?;
+    // Its owner moves what can't be read.
+    let mut spoilt = Spoilt::default();
+    let rows = read::door(transaction, shard, (0, u64::MAX), None, DOOR_ROWS_MAX, &mut spoilt).await?;
     let messages = rows.into_iter().filter_map(|row| row.content.ok()).flatten().filter(|message| message.caller_id);
     Ok(messages.map(|message| (message.tenant.clone(), message.id.clone())).collect())
 }

@@ -13,6 +13,7 @@ use waybill_surreal::{Bound, Row, Transaction};
 
 use super::TRIES_MAX;
 use crate::fault::store_error;
+use crate::quarantine::Spoilt;
 use crate::query::cursor::{At, Filling};
 use crate::query::{end_key, first_key};
 use crate::rows::saga_small;
@@ -44,8 +45,8 @@ fn at(shard: ShardId, of: &SagaKey) -> At {
 pub async fn list(
     transaction: &dyn Transaction,
     filter: &Filter,
-    cursor: Option<&str>,
-    limit: usize,
+    (cursor, limit): (Option<&str>, usize),
+    spoilt: &mut Spoilt,
 ) -> Result<Page<Arc<SagaDead>>, StoreError> {
     let after = cursor.map(|cursor| At::from_cursor(cursor, CURSOR_NUMBERS)).transpose()?;
     let mut from = match &after {
@@ -62,7 +63,7 @@ pub async fn list(
             if !page.has_room() {
                 return Ok(page.cut());
             }
-            let dead = saga_small::dead(row)?;
+            let Some(dead) = spoilt.sift(SAGA_DEAD, &row.key, saga_small::dead(row))? else { continue };
             let shard = part_shard(&row.key).unwrap_or(ShardId(0));
             let takes = filter.takes_dead_saga(&dead);
             page.look(at(shard, &dead.key), takes.then_some(dead));

@@ -6,12 +6,13 @@ use waybill_core::port::saga_store::DefinitionPut;
 use waybill_core::port::store::StoreError;
 use waybill_core::saga::id::DefinitionHash;
 use waybill_core::saga::records::StoredDefinition;
-use waybill_surreal::{Bound, RecordIdKey, Transaction, int, int_of, key, object, text, text_of};
+use waybill_surreal::{Bound, RecordIdKey, Row, Transaction, int, key, object, text};
 
 use super::TRIES_MAX;
 use crate::fault::store_error;
+use crate::quarantine::{Spoilt, sifted};
 use crate::query::cursor::At;
-use crate::rows::saga_small::{definition, of_definition};
+use crate::rows::saga_small::{definition, definition_named, of_definition};
 use crate::store::{SurrealStore, finish};
 use crate::tables::{SAGA_DEFINITION, SAGA_DEFINITION_HASH, definition_key};
 
@@ -32,17 +33,25 @@ pub async fn put(store: &SurrealStore, new: &StoredDefinition) -> Result<Definit
     let mut tries = 1;
     loop {
         let transaction = store.begin(true).await?;
-        let worked = try_put(transaction.as_ref(), new).await;
+        let mut spoilt = Spoilt::default();
+        let worked = try_put(transaction.as_ref(), new, &mut spoilt).await;
         match finish(transaction, worked).await {
             Err(StoreError::Conflict(_) | StoreError::Exists(_)) if tries < TRIES_MAX => tries += 1,
-            done => return done,
+            done => {
+                store.set_aside(spoilt).await;
+                return done;
+            }
         }
     }
 }
 
-async fn try_put(transaction: &dyn Transaction, new: &StoredDefinition) -> Result<DefinitionPut, StoreError> {
+async fn try_put(
+    transaction: &dyn Transaction,
+    new: &StoredDefinition,
+    spoilt: &mut Spoilt,
+) -> Result<DefinitionPut, StoreError> {
     let reference = &new.reference;
-    if let Some(there) = by_name(transaction, &reference.name, Some(reference.version)).await? {
+    if let Some(there) = by_name(transaction, &reference.name, Some(reference.version), spoilt).await? {
         let same = there.reference.hash == reference.hash;
         return Ok(if same { DefinitionPut::Same(there) } else { DefinitionPut::Taken(there) });
     }
@@ -62,39 +71,39 @@ pub async fn by_name(
     transaction: &dyn Transaction,
     name: &str,
     version: Option<u32>,
+    spoilt: &mut Spoilt,
 ) -> Result<Option<StoredDefinition>, StoreError> {
     if let Some(version) = version {
         let at = definition_key(name, version);
         let fields = transaction.get(SAGA_DEFINITION, at.clone()).await.map_err(store_error)?;
-        return fields.map(|fields| definition(&at, &fields)).transpose();
+        return spoilt.told(SAGA_DEFINITION, &at, fields.map(|fields| definition(&at, &fields)).transpose());
     }
     let (from, until) = (Bound::Included(key([text(name)])), Bound::Excluded(definition_key(name, 0)));
     let rows = transaction.scan(SAGA_DEFINITION, from, until, 1).await.map_err(store_error)?;
-    rows.first().map(|row| definition(&row.key, &row.fields)).transpose()
+    let Some(row) = rows.first() else { return Ok(None) };
+    spoilt.told(SAGA_DEFINITION, &row.key, definition(&row.key, &row.fields)).map(Some)
 }
 
 /// By content.
 pub async fn by_hash(
     transaction: &dyn Transaction,
     hash: &DefinitionHash,
+    spoilt: &mut Spoilt,
 ) -> Result<Option<StoredDefinition>, StoreError> {
     let at = hash_key(hash);
-    let Some(fields) = transaction.get(SAGA_DEFINITION_HASH, at).await.map_err(store_error)? else {
+    let Some(fields) = transaction.get(SAGA_DEFINITION_HASH, at.clone()).await.map_err(store_error)? else {
         return Ok(None);
     };
-    let version = int_of(fields.get("version")).and_then(|version| u32::try_from(version).ok());
-    let Some((name, version)) = text_of(fields.get("name")).zip(version) else {
-        return Err(StoreError::Corrupt(format!("{SAGA_DEFINITION_HASH}:{hash} has no usable name and version")));
-    };
-    by_name(transaction, name, Some(version)).await
+    let (name, version) = spoilt.told(SAGA_DEFINITION_HASH, &at, definition_named(&at, &fields))?;
+    by_name(transaction, &name, Some(version), spoilt).await
 }
 
 /// All versions of all, or of one, by name and falling version.
 pub async fn list(
     transaction: &dyn Transaction,
     name: Option<&str>,
-    cursor: Option<&str>,
-    limit: usize,
+    (cursor, limit): (Option<&str>, usize),
+    spoilt: &mut Spoilt,
 ) -> Result<Page<StoredDefinition>, StoreError> {
     let from = match cursor.map(|cursor| At::from_cursor(cursor, CURSOR_NUMBERS)).transpose()? {
         Some(at) => Bound::Excluded(definition_key(at.text(), u32::try_from(at.number(0)).unwrap_or(u32::MAX))),
@@ -102,10 +111,10 @@ pub async fn list(
     };
     let until = Bound::Excluded(name.map_or_else(|| key([text(NAMES_END)]), |name| definition_key(name, 0)));
     let limit = limit.min(PAGE_MAX);
-    let rows = transaction.scan(SAGA_DEFINITION, from, until, limit + 1).await.map_err(store_error)?;
-    let more = rows.len() > limit;
-    let rows = rows.iter().take(limit);
-    let items: Vec<_> = rows.map(|row| definition(&row.key, &row.fields)).collect::<Result<_, _>>()?;
+    let read = |row: Row| definition(&row.key, &row.fields);
+    let mut items = sifted(transaction, SAGA_DEFINITION, (from, until), limit + 1, spoilt, read).await?;
+    let more = items.len() > limit;
+    items.truncate(limit);
     let last = items.last().filter(|_| more).map(|last| &last.reference);
     let next_cursor = last.map(|last| At::new(ShardId(0), &[u64::from(last.version)], &last.name).to_cursor());
     Ok(Page { items, next_cursor })

@@ -3,16 +3,18 @@
 
 use waybill_core::port::store::StoreError;
 use waybill_core::time::UnixMillis;
-use waybill_surreal::{Bound, RecordIdKey, Row, Transaction, bytes, bytes_of, key, object, text};
+use waybill_surreal::{Bound, RecordIdKey, Row, Transaction, bytes, bytes_of, key, object};
 
 use super::{TRIES_MAX, place};
 use crate::codec::saga::{Ended, decode_ended, encode_ended};
 use crate::fault::store_error;
+use crate::fronts::{PurgeFronts, Reached};
+use crate::quarantine::put;
 use crate::rows::{encoded, lacks, unreadable};
 use crate::store::{SurrealStore, finish};
 use crate::tables::{
-    SAGA_DONE, SAGA_ENDED, SAGA_QUARANTINE, SAGA_START, SAGA_TREE, number, part, part_ended_shard, quarantine_key,
-    saga_ended_key, saga_key, saga_start_key, saga_tree_key,
+    SAGA_DONE, SAGA_ENDED, SAGA_START, SAGA_TREE, number, part, part_ended_shard, saga_ended_key, saga_key,
+    saga_start_key, saga_tree_key,
 };
 
 /// Records read at once: each may name all sagas of a commit.
@@ -28,7 +30,7 @@ struct Record {
 #[derive(Default)]
 struct Read {
     records: Vec<Record>,
-    /// Records that can't be decoded, with the reason. What they name stays until somebody removes it.
+    /// Records that can't be decoded, with the reason. What they name stays until somebody puts them back.
     damaged: Vec<(Row, String)>,
 }
 
@@ -37,22 +39,35 @@ pub async fn expire(store: &SurrealStore, before: UnixMillis, limit: usize) -> R
     let mut tries = 1;
     loop {
         let transaction = store.begin(true).await?;
-        let worked = remove(transaction.as_ref(), before, limit).await;
+        let worked = remove(store.purge_fronts(), transaction.as_ref(), before, limit).await;
         match finish(transaction, worked).await {
             Err(StoreError::Conflict(_)) if tries < TRIES_MAX => tries += 1,
-            done => return done,
+            Err(error) => return Err(error),
+            Ok((count, last)) => {
+                if let Some(last) = last {
+                    store.purge_fronts().reached(SAGA_ENDED, Reached::at(last));
+                }
+                return Ok(count);
+            }
         }
     }
 }
 
-async fn remove(transaction: &dyn Transaction, before: UnixMillis, limit: usize) -> Result<u64, StoreError> {
-    let Read { records, damaged } = old_records(transaction, before, limit).await?;
+/// Answers how many, and when the last of them ended: nothing is left that ended before it.
+async fn remove(
+    fronts: &PurgeFronts,
+    transaction: &dyn Transaction,
+    before: UnixMillis,
+    limit: usize,
+) -> Result<(u64, Option<UnixMillis>), StoreError> {
+    let Read { records, damaged } =
+        old_records(fronts.begin(SAGA_ENDED).min(before), transaction, before, limit).await?;
     quarantine(transaction, damaged).await?;
     let mut old: Vec<&Ended> =
         records.iter().flat_map(|record| &record.ended).filter(|ended| ended.at < before).collect();
     old.sort();
     old.truncate(limit);
-    let Some(last) = old.last().map(|last| (*last).clone()) else { return Ok(0) };
+    let Some(last) = old.last().map(|last| (*last).clone()) else { return Ok((0, None)) };
     let count = old.len() as u64;
     for record in records {
         let (gone, kept): (Vec<_>, Vec<_>) = record.ended.into_iter().partition(|ended| *ended <= last);
@@ -80,14 +95,19 @@ async fn remove(transaction: &dyn Transaction, before: UnixMillis, limit: usize)
             transaction.put(SAGA_ENDED, at, fields).await.map_err(store_error)?;
         }
     }
-    Ok(count)
+    Ok((count, Some(last.at)))
 }
 
 /// Records that name the oldest `limit` at least. They lie by their first end, so it is enough to read on until that many
 /// ended before the next record's first.
-async fn old_records(transaction: &dyn Transaction, before: UnixMillis, limit: usize) -> Result<Read, StoreError> {
+async fn old_records(
+    from: UnixMillis,
+    transaction: &dyn Transaction,
+    before: UnixMillis,
+    limit: usize,
+) -> Result<Read, StoreError> {
     let mut found = Read::default();
-    let mut from = Bound::Included(key([number(0)]));
+    let mut from = Bound::Included(key([number(from.0)]));
     let until = Bound::Excluded(key([number(before.0)]));
     loop {
         let rows = transaction.scan(SAGA_ENDED, from, until.clone(), PAGE).await.map_err(store_error)?;
@@ -109,18 +129,18 @@ async fn old_records(transaction: &dyn Transaction, before: UnixMillis, limit: u
     }
 }
 
-fn ended(row: &Row) -> Result<Vec<Ended>, StoreError> {
+/// What a record names.
+pub fn ended(row: &Row) -> Result<Vec<Ended>, StoreError> {
+    let (Some(_), Some(_)) = (part_ended_shard(&row.key), part(&row.key, 2)) else {
+        return Err(lacks(SAGA_ENDED, &row.key, "id"));
+    };
     let data = bytes_of(row.fields.get("data")).ok_or_else(|| lacks(SAGA_ENDED, &row.key, "data"))?;
     decode_ended(&data).map_err(|error| unreadable(SAGA_ENDED, &row.key, error))
 }
 
 async fn quarantine(transaction: &dyn Transaction, damaged: Vec<(Row, String)>) -> Result<(), StoreError> {
-    for (Row { key, mut fields }, reason) in damaged {
-        tracing::error!(?key, reason, "a record of ended sagas can't be read and is moved to saga_quarantine");
-        fields.insert("reason", text(reason));
-        let at = quarantine_key(SAGA_ENDED, &key);
-        transaction.put(SAGA_QUARANTINE, at, fields).await.map_err(store_error)?;
-        transaction.delete(SAGA_ENDED, key).await.map_err(store_error)?;
+    for (Row { key, fields }, reason) in damaged {
+        put(transaction, SAGA_ENDED, &key, fields, None, &reason).await?;
     }
     Ok(())
 }

@@ -16,6 +16,7 @@ use waybill_surreal::{Bound, RecordIdKey, Row, Transaction};
 
 use super::place::name;
 use crate::fault::store_error;
+use crate::quarantine::Spoilt;
 use crate::query::cursor::{At, Filling};
 use crate::query::{end_key, first_key};
 use crate::rows::saga::summary;
@@ -145,8 +146,8 @@ pub async fn list(
     store: &SurrealStore,
     table: SagaTable,
     filter: &SagaFilter,
-    cursor: Option<&str>,
-    limit: usize,
+    (cursor, limit): (Option<&str>, usize),
+    spoilt: &mut Spoilt,
 ) -> Result<Page<SagaSummary>, StoreError> {
     let table = name(table);
     let after = cursor.map(|cursor| At::from_cursor(cursor, CURSOR_NUMBERS)).transpose()?;
@@ -166,14 +167,18 @@ pub async fn list(
         if !page.has_room() {
             return Ok(page.cut());
         }
-        let found = summary(table, &row)?;
-        let takes = filter.takes(&found);
-        page.look(place.at(), takes.then_some(found));
+        let found = spoilt.sift(table, &row.key, summary(table, &row))?;
+        page.look(place.at(), found.filter(|found| filter.takes(found)));
     }
 }
 
 /// How many match.
-pub async fn count(transaction: &dyn Transaction, table: SagaTable, filter: &SagaFilter) -> Result<u64, StoreError> {
+pub async fn count(
+    transaction: &dyn Transaction,
+    table: SagaTable,
+    filter: &SagaFilter,
+    spoilt: &mut Spoilt,
+) -> Result<u64, StoreError> {
     let table = name(table);
     let mut from = Bound::Included(first_key());
     let mut count = 0;
@@ -182,7 +187,8 @@ pub async fn count(transaction: &dyn Transaction, table: SagaTable, filter: &Sag
         let Some(last) = rows.last() else { return Ok(count) };
         from = Bound::Excluded(last.key.clone());
         for row in &rows {
-            count += u64::from(filter.takes(&summary(table, row)?));
+            let found = spoilt.sift(table, &row.key, summary(table, row))?;
+            count += u64::from(found.is_some_and(|found| filter.takes(&found)));
         }
     }
 }

@@ -35,7 +35,13 @@ use waybill_core::saga::id::{DefinitionHash, SagaKey};
 use waybill_core::saga::records::{SagaCommit, SagaDead, SagaRow, SagaShardRecord, SagaSummary, StoredDefinition};
 use waybill_core::time::UnixMillis;
 
+use crate::quarantine::Spoilt;
 use crate::store::SurrealStore;
+use crate::tables::{SAGA_START, saga_start_key};
+
+pub(crate) use acquire::journal_record;
+pub(crate) use expire::ended;
+pub(crate) use place::{floor, started};
 
 /// Tries of a transaction when another one came first.
 const TRIES_MAX: u32 = 8;
@@ -55,7 +61,16 @@ impl SagaStore for SurrealStore {
     }
 
     async fn saga(&self, shard: ShardId, key: &SagaKey) -> Result<Option<Arc<SagaRow>>, StoreError> {
-        place::saga(self.begin(false).await?.as_ref(), shard, key).await
+        let found = place::saga(self.begin(false).await?.as_ref(), shard, key).await;
+        if let Err(StoreError::Corrupt(_)) = &found {
+            // What says when it began, of whichever kind: one that can be read stays.
+            let mut spoilt = Spoilt::default();
+            for ended in [false, true] {
+                spoilt.note(SAGA_START, &saga_start_key(shard, key, ended));
+            }
+            self.set_aside(spoilt).await;
+        }
+        found
     }
 
     async fn list_sagas(
@@ -65,11 +80,17 @@ impl SagaStore for SurrealStore {
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Page<SagaSummary>, StoreError> {
-        list::list(self, table, filter, cursor, limit).await
+        let mut spoilt = Spoilt::default();
+        let found = list::list(self, table, filter, (cursor, limit), &mut spoilt).await;
+        self.set_aside(spoilt).await;
+        found
     }
 
     async fn count_sagas(&self, table: SagaTable, filter: &SagaFilter) -> Result<u64, StoreError> {
-        list::count(self.begin(false).await?.as_ref(), table, filter).await
+        let mut spoilt = Spoilt::default();
+        let counted = list::count(self.begin(false).await?.as_ref(), table, filter, &mut spoilt).await;
+        self.set_aside(spoilt).await;
+        counted
     }
 
     async fn expire_sagas(&self, before: UnixMillis, limit: usize) -> Result<u64, StoreError> {
@@ -81,11 +102,17 @@ impl SagaStore for SurrealStore {
     }
 
     async fn definition(&self, name: &str, version: Option<u32>) -> Result<Option<StoredDefinition>, StoreError> {
-        define::by_name(self.begin(false).await?.as_ref(), name, version).await
+        let mut spoilt = Spoilt::default();
+        let found = define::by_name(self.begin(false).await?.as_ref(), name, version, &mut spoilt).await;
+        self.set_aside(spoilt).await;
+        found
     }
 
     async fn definition_by_hash(&self, hash: &DefinitionHash) -> Result<Option<StoredDefinition>, StoreError> {
-        define::by_hash(self.begin(false).await?.as_ref(), hash).await
+        let mut spoilt = Spoilt::default();
+        let found = define::by_hash(self.begin(false).await?.as_ref(), hash, &mut spoilt).await;
+        self.set_aside(spoilt).await;
+        found
     }
 
     async fn definitions(
@@ -94,7 +121,10 @@ impl SagaStore for SurrealStore {
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Page<StoredDefinition>, StoreError> {
-        define::list(self.begin(false).await?.as_ref(), name, cursor, limit).await
+        let mut spoilt = Spoilt::default();
+        let found = define::list(self.begin(false).await?.as_ref(), name, (cursor, limit), &mut spoilt).await;
+        self.set_aside(spoilt).await;
+        found
     }
 
     async fn dead_saga(&self, shard: ShardId, key: &SagaKey) -> Result<Option<Arc<SagaDead>>, StoreError> {
@@ -107,7 +137,10 @@ impl SagaStore for SurrealStore {
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Page<Arc<SagaDead>>, StoreError> {
-        dead::list(self.begin(false).await?.as_ref(), filter, cursor, limit).await
+        let mut spoilt = Spoilt::default();
+        let found = dead::list(self.begin(false).await?.as_ref(), filter, (cursor, limit), &mut spoilt).await;
+        self.set_aside(spoilt).await;
+        found
     }
 
     async fn mark_dead_saga(&self, shard: ShardId, key: &SagaKey, state: &DeadState) -> Result<bool, StoreError> {

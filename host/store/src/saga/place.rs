@@ -15,7 +15,7 @@ use waybill_core::time::UnixMillis;
 use waybill_surreal::{Object, RecordIdKey, Row, Transaction};
 
 use crate::fault::store_error;
-use crate::rows::{saga as rows, saga_small};
+use crate::rows::{lacks, saga as rows, saga_small};
 use crate::tables::{
     SAGA, SAGA_DONE, SAGA_SHARD, SAGA_START, SAGA_TREE, saga_key, saga_start_key, saga_tree_key, shard_key, unsigned,
 };
@@ -52,6 +52,16 @@ pub async fn shard(transaction: &dyn Transaction, shard: ShardId) -> Result<(Sag
     }
 }
 
+/// When a saga began whose id doesn't tell it.
+pub fn started(row: &Row) -> Result<UnixMillis, StoreError> {
+    unsigned(row.fields.get("started")).map(UnixMillis).ok_or_else(|| lacks(SAGA_START, &row.key, "started"))
+}
+
+/// Journal records below this are gone, or about to be.
+pub async fn floor(transaction: &dyn Transaction, of: ShardId) -> Result<u64, StoreError> {
+    Ok(shard(transaction, of).await?.0.floor)
+}
+
 /// The row of a saga in a table, and when it began.
 pub async fn find(
     transaction: &dyn Transaction,
@@ -66,10 +76,10 @@ pub async fn find(
         return Ok(Some((started, Row { key: at(started), fields })));
     }
     let noted = saga_start_key(shard, key, table == SagaTable::Done);
-    let noted = transaction.get(SAGA_START, noted).await.map_err(store_error)?;
-    let Some(started) = noted.and_then(|fields| unsigned(fields.get("started"))).map(UnixMillis) else {
+    let Some(fields) = transaction.get(SAGA_START, noted.clone()).await.map_err(store_error)? else {
         return Ok(None);
     };
+    let started = started(&Row { key: noted, fields })?;
     let found = transaction.get(name(table), at(started)).await.map_err(store_error)?;
     Ok(found.map(|fields| (started, Row { key: at(started), fields })))
 }

@@ -25,6 +25,7 @@ pub const MIGRATIONS: &[Migration] = &[
     Migration { number: 2, name: "dedup", text: include_str!("0002_dedup.surql") },
     Migration { number: 3, name: "sagas", text: include_str!("0003_sagas.surql") },
     Migration { number: 4, name: "idempotency", text: include_str!("0004_idempotency.surql") },
+    Migration { number: 5, name: "retention", text: include_str!("0005_retention.surql") },
 ];
 
 /// Tries of one migration when hosts start together.

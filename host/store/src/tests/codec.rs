@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use proptest::collection::vec;
+use proptest::collection::{btree_map, btree_set, vec};
 use proptest::option;
 use proptest::prelude::*;
 use waybill_core::ids::{Key, MessageId, Place, Seq, ShardId, Tenant};
@@ -12,13 +12,14 @@ use waybill_core::message::{Message, Payload};
 use waybill_core::outbox::records::{
     AttemptRecord, DeadLetter, DeadState, Done, DoneEnd, Entry, HistoryChunk, Parked, Segment,
 };
+use waybill_core::outbox::suspicion::{Suspect, Suspicion};
 use waybill_core::time::UnixMillis;
 use waybill_core::topic::Topic;
 use waybill_testkit::conformance::samples;
 
 use crate::codec::{
-    CodecError, decode_dead, decode_door, decode_history, decode_parked, decode_segment, encode_dead, encode_door,
-    encode_history, encode_parked, encode_segment,
+    CodecError, decode_dead, decode_door, decode_history, decode_parked, decode_segment, decode_suspicion, encode_dead,
+    encode_door, encode_history, encode_parked, encode_segment, encode_suspicion,
 };
 
 fn text() -> impl Strategy<Value = String> {
@@ -49,6 +50,7 @@ prop_compose! {
         texts in vec(option::of(text()), 7),
         (occurred_at, created_at, same, not_before, expires_at)
             in (instant(), instant(), any::<bool>(), option::of(instant()), option::of(instant())),
+        statements in option::of(any::<[u8; 32]>().prop_map(Box::new)),
     ) -> Message {
         Message {
             id: MessageId::new(id).unwrap(),
@@ -72,18 +74,19 @@ prop_compose! {
             created_at,
             not_before,
             expires_at,
+            statements,
         }
     }
 }
 
 prop_compose! {
-    fn segment()(tenant in text(), entries in vec((any::<u16>(), message(), 0..3_u32, 0..3_u32, any::<bool>()), 0..8)) -> Segment {
+    fn segment()(tenant in text(), entries in vec((any::<u16>(), message(), any::<bool>()), 0..8)) -> Segment {
         let tenant = Tenant::new(tenant).unwrap();
-        let entries = entries.into_iter().map(|(index, mut message, suspect, solo_crashes, own)| {
+        let entries = entries.into_iter().map(|(index, mut message, own)| {
             if own {
                 message.tenant = tenant.clone();
             }
-            Entry { index, message: Arc::new(message), suspect, solo_crashes }
+            Entry { index, message: Arc::new(message) }
         });
         Segment { first: Seq(7), entries: entries.collect(), tenant }
     }
@@ -135,6 +138,24 @@ proptest! {
     fn arbitrary_bytes_never_panic(bytes in vec(any::<u8>(), 0..200)) {
         prop_assert!(decode_segment(Seq(1), &bytes).is_err());
         prop_assert!(decode_door(&bytes).is_err());
+        prop_assert!(decode_suspicion(&bytes).is_err());
+    }
+
+    #[test]
+    fn suspicion_comes_back(
+        calling in btree_set(any::<u64>(), 0..20),
+        suspects in btree_map(any::<u64>(), (any::<u32>(), any::<u32>()), 0..20),
+        alone in any::<Option<u64>>(),
+        (unclean, cautious) in any::<(u32, bool)>(),
+    ) {
+        let suspicion = Suspicion {
+            unclean,
+            cautious,
+            calling: calling.into_iter().map(Seq).collect(),
+            alone: alone.map(Seq),
+            suspects: suspects.into_iter().map(|(seq, (crashes, alone))| (Seq(seq), Suspect { crashes, alone })).collect(),
+        };
+        prop_assert_eq!(decode_suspicion(&encode_suspicion(&suspicion).unwrap()).unwrap(), suspicion);
     }
 
     #[test]
@@ -158,8 +179,6 @@ proptest! {
             place,
             message: Arc::clone(&message),
             attempts: number,
-            suspect: 1,
-            solo_crashes: 2,
             due: UnixMillis(u64::from(number)),
             delay: Duration::from_nanos(u64::from(number)),
             first_attempt_at: UnixMillis(5),

@@ -2,12 +2,16 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 mod codec;
+mod cost;
 mod damage;
 mod enqueue;
 mod opening;
 mod saga_codec;
 mod sagas;
 mod transact;
+mod unreadable;
+mod walls;
+mod watched;
 
 use waybill_core::ids::ShardId;
 use waybill_core::message::Message;

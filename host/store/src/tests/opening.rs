@@ -108,3 +108,57 @@ async fn a_transaction_may_fill_the_largest_request() {
     assert_eq!(store.directory(SHARD, seq(0, 0), 1_000).await.unwrap().len(), 128);
     store.close().await.unwrap();
 }
+
+async fn shards_of(dir: &std::path::Path, shards: Option<u16>) -> Result<u16, OpenError> {
+    let store = SurrealStore::open(StoreConfig { shards, ..at(dir) }).await?;
+    let shards = store.shards();
+    store.close().await.unwrap();
+    Ok(shards)
+}
+
+#[tokio::test]
+async fn the_number_of_shards_is_that_of_the_first_start() {
+    for (first, other) in [(4, 1), (1, 4)] {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(shards_of(dir.path(), Some(first)).await.unwrap(), first);
+        let error = shards_of(dir.path(), Some(other)).await.unwrap_err();
+        assert_eq!(error, OpenError::Shards { kept: first, configured: other });
+        assert_eq!(error.code(), "CONFIG.SHARDS");
+        assert!(error.to_string().contains(&format!("outbox.shards = {first}")), "{error}");
+        // What was refused changed nothing, and who says no number takes what is there.
+        assert_eq!(shards_of(dir.path(), Some(first)).await.unwrap(), first);
+        assert_eq!(shards_of(dir.path(), None).await.unwrap(), first);
+    }
+}
+
+#[tokio::test]
+async fn hosts_on_one_store_agree_on_the_number_of_shards() {
+    let store = memory().await;
+    let keep = |configured| crate::shards::keep(store.engine.as_ref(), configured, 16);
+    sql(&store, "DELETE waybill_meta").await.unwrap();
+    let (one, other) = futures::join!(keep(Some(2)), keep(Some(3)));
+    let kept = keep(None).await.unwrap();
+    assert!([2, 3].contains(&kept));
+    let configured = if kept == 2 { 3 } else { 2 };
+    let refused = Err(OpenError::Shards { kept, configured });
+    assert!([&one, &other].contains(&&Ok(kept)) && [&one, &other].contains(&&refused), "{one:?} {other:?}");
+}
+
+#[tokio::test]
+async fn a_store_of_an_earlier_version_has_the_shards_that_something_lies_in() {
+    // As its latest start said; more than that where something lies in a shard behind them, which nobody would look at.
+    for (made, expected) in [
+        ("UPSERT waybill_meta:limits SET shards = 4", 4),
+        ("UPSERT waybill_meta:limits SET shards = 1; CREATE outbox_shard:3 SET token = 1", 4),
+        ("UPSERT waybill_meta:limits SET shards = 2; CREATE saga_done:[6, 1, 'a', 'b'] SET x = 1", 7),
+        ("CREATE parked:[2, 1] SET x = 1", 3),
+        ("RETURN 1", 16),
+    ] {
+        let store = memory().await;
+        sql(&store, "DELETE waybill_meta").await.unwrap();
+        sql(&store, made).await.unwrap();
+        assert_eq!(crate::shards::keep(store.engine.as_ref(), None, 16).await.unwrap(), expected, "{made}");
+        let wrong = crate::shards::keep(store.engine.as_ref(), Some(200), 16).await;
+        assert_eq!(wrong, Err(OpenError::Shards { kept: expected, configured: 200 }));
+    }
+}

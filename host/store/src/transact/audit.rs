@@ -9,6 +9,7 @@ use waybill_core::port::transact::AuditEvent;
 use waybill_surreal::{Bound, int, key, text, text_of};
 
 use crate::fault::store_error;
+use crate::quarantine::Spoilt;
 use crate::rows::small;
 use crate::store::{SurrealStore, finish};
 use crate::tables::{AUDIT, number};
@@ -34,7 +35,7 @@ pub async fn append(store: &SurrealStore, event: &AuditEvent) -> Result<(), Stor
 /// Latest events, newest first.
 pub async fn tail(store: &SurrealStore, tenant: Option<&Tenant>, limit: usize) -> Result<Vec<AuditEvent>, StoreError> {
     let transaction = store.begin(false).await?;
-    let mut events = Vec::new();
+    let (mut events, mut spoilt) = (Vec::new(), Spoilt::default());
     let mut until = Bound::Included(key([int(i64::MAX)]));
     let mut reads = 0;
     while events.len() < limit && reads < READS_MAX {
@@ -47,8 +48,9 @@ pub async fn tail(store: &SurrealStore, tenant: Option<&Tenant>, limit: usize) -
             .into_iter()
             .filter(|row| tenant.is_none_or(|tenant| text_of(row.fields.get("tenant")) == Some(tenant.as_str())));
         for row in wanted.take(limit - events.len()) {
-            events.push(small::json(AUDIT, row.fields)?);
+            events.extend(spoilt.sift(AUDIT, &row.key, small::json(AUDIT, row.fields))?);
         }
     }
+    store.set_aside(spoilt).await;
     Ok(events)
 }

@@ -3,20 +3,23 @@
 mod audit;
 mod run;
 mod session;
+mod stamps;
 
 pub(crate) use run::{DoorGroupAt, door_rows, put_door_rows};
 pub use session::{BusinessError, BusinessTransaction, enqueue_in_tx};
+pub use stamps::Stamps;
 
 use async_trait::async_trait;
 use waybill_core::ids::Tenant;
 use waybill_core::port::store::StoreError;
 use waybill_core::port::transact::{
-    AuditEvent, Conclusion, DoorGroup, Operation, Statement, TransactStore, Transacted,
+    AuditEvent, Conclusion, DoorGroup, Operation, OperationState, Statement, TransactStore, Transacted,
 };
-use waybill_surreal::{Bound, RecordIdKey, object, text, text_of};
+use waybill_surreal::{Bound, RecordIdKey, Row, object, text, text_of};
 
 use crate::fault::store_error;
-use crate::rows::small;
+use crate::quarantine::Spoilt;
+use crate::rows::{lacks, small};
 use crate::store::{SurrealStore, finish};
 use crate::tables::{META, OPERATIONS};
 
@@ -50,27 +53,32 @@ impl TransactStore for SurrealStore {
     async fn operation(&self, id: &str) -> Result<Option<Operation>, StoreError> {
         let transaction = self.begin(false).await?;
         let found = transaction.get(OPERATIONS, RecordIdKey::String(id.into())).await.map_err(store_error)?;
-        found.map(|fields| operation(id, fields)).transpose()
+        let mut spoilt = Spoilt::default();
+        let key = RecordIdKey::String(id.into());
+        let found = spoilt.told(OPERATIONS, &key, found.map(|fields| operation(id, fields)).transpose());
+        self.set_aside(spoilt).await;
+        found
     }
 
     async fn running_operations(&self) -> Result<Vec<Operation>, StoreError> {
         let transaction = self.begin(false).await?;
-        let mut running = Vec::new();
+        let (mut running, mut spoilt) = (Vec::new(), Spoilt::default());
         let mut from = Bound::Included(RecordIdKey::String("".into()));
         loop {
             // Ids are ULIDs: nothing of theirs comes behind a tilde.
             let until = Bound::Excluded(RecordIdKey::String("~".into()));
             let rows = transaction.scan(OPERATIONS, from, until, OPERATIONS_PAGE).await.map_err(store_error)?;
-            let Some(last) = rows.last() else { return Ok(running) };
+            let Some(last) = rows.last() else { break };
             from = Bound::Excluded(last.key.clone());
             for row in rows {
-                if text_of(row.fields.get("state")) == Some("running")
-                    && let RecordIdKey::String(id) = &row.key
-                {
-                    running.push(operation(id.as_str(), row.fields)?);
+                if text_of(row.fields.get("state")).is_none_or(|state| state == "running") {
+                    let found = spoilt.sift(OPERATIONS, &row.key, operation_in(&row))?;
+                    running.extend(found.filter(|found| found.state == OperationState::Running));
                 }
             }
         }
+        self.set_aside(spoilt).await;
+        Ok(running)
     }
 
     async fn set_paused(&self, transport: &str, paused: bool) -> Result<(), StoreError> {
@@ -97,6 +105,14 @@ impl TransactStore for SurrealStore {
 
     async fn audit_tail(&self, tenant: Option<&Tenant>, limit: usize) -> Result<Vec<AuditEvent>, StoreError> {
         audit::tail(self, tenant, limit).await
+    }
+}
+
+/// The operation in a row.
+pub(crate) fn operation_in(row: &Row) -> Result<Operation, StoreError> {
+    match &row.key {
+        RecordIdKey::String(id) => operation(id.as_str(), row.fields.clone()),
+        key => Err(lacks(OPERATIONS, key, "id")),
     }
 }
 

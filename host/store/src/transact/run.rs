@@ -3,12 +3,13 @@
 use std::collections::{HashMap, HashSet};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use surrealdb_expr::expr::LogicalPlan;
 use ulid::Ulid;
 use waybill_core::ids::ShardId;
 use waybill_core::outbox::records::DoorKey;
 use waybill_core::port::store::StoreError;
 use waybill_core::port::transact::{Conclusion, DoorGroup, Statement, Transacted};
-use waybill_surreal::{Bindings, Fault, Object, Principal, Transaction, Value, from_json, int_of, to_json};
+use waybill_surreal::{Bindings, Fault, Object, Transaction, Value, from_json, int_of, to_json};
 
 use crate::fault::store_error;
 use crate::guard::{Checked, check};
@@ -24,20 +25,21 @@ pub async fn transact(
     groups: &[DoorGroup],
     conclusion: Option<&Conclusion>,
 ) -> Result<Transacted, StoreError> {
+    if !statements.is_empty() {
+        store.refuse_if_shared()?;
+    }
     let mut lets = HashSet::new();
     let mut checked = Vec::with_capacity(statements.len());
     for (number, statement) in (1..).zip(statements) {
-        let kind = check(statement, number, &lets)?;
-        if let Checked::Let(name) = &kind {
-            lets.insert(name.clone());
-        }
-        checked.push((number, statement, kind));
+        let known = check(statement, number, &lets)?;
+        lets.extend(known.sets.clone());
+        checked.push((number, statement, known));
     }
     // Encoded beforehand: the transaction's snapshot should be young.
     let rows = door_rows(groups)?;
 
     let transaction = store.begin(true).await?;
-    let worked = work(store, transaction.as_ref(), &checked, groups, rows).await;
+    let worked = work(store, transaction.as_ref(), checked, groups, rows).await;
     let worked = match (worked, conclusion) {
         (Ok(done), Some(conclusion)) => conclude(transaction.as_ref(), conclusion, &done).await.map(|()| done),
         (worked, _) => worked,
@@ -48,21 +50,21 @@ pub async fn transact(
 async fn work(
     store: &SurrealStore,
     transaction: &dyn Transaction,
-    checked: &[(usize, &Statement, Checked)],
+    checked: Vec<(usize, &Statement, Checked)>,
     groups: &[DoorGroup],
     rows: Vec<(DoorGroupAt, Object)>,
 ) -> Result<Transacted, StoreError> {
     refuse_taken_ids(transaction, groups).await?;
-    let mut lets: HashMap<&str, Value> = HashMap::new();
+    let mut lets: HashMap<String, Value> = HashMap::new();
     let mut results = Vec::with_capacity(checked.len());
-    for (number, statement, kind) in checked {
-        let value = run(transaction, *number, statement, kind, &lets).await?;
-        results.push(match kind {
-            Checked::Let(name) => {
+    for (number, statement, Checked { plan, sets }) in checked {
+        let value = run(transaction, number, statement, plan, &lets).await?;
+        results.push(match sets {
+            Some(name) => {
                 lets.insert(name, value);
                 serde_json::Value::Null
             }
-            Checked::Plain => to_json(value).map_err(store_error)?,
+            None => to_json(value).map_err(store_error)?,
         });
     }
     put_door_rows(store, transaction, rows).await?;
@@ -79,7 +81,7 @@ pub(crate) async fn put_door_rows(
     if rows.is_empty() {
         return Ok(());
     }
-    let nanos = store.door_nanos().await?;
+    let nanos = store.stamps().next(store.door_nanos().await?);
     for (at, fields) in rows {
         let key = DoorKey { nanos, ordinal: at.ordinal, ulid: Ulid::new().to_string() };
         transaction.put(DOOR, door_key(at.shard, &key), fields).await.map_err(store_error)?;
@@ -87,22 +89,18 @@ pub(crate) async fn put_door_rows(
     Ok(())
 }
 
-/// Runs one statement. A LET is run together with a RETURN of its name, because each statement has a scope of its own here.
+/// Runs what was checked of one statement.
 pub(super) async fn run(
     transaction: &dyn Transaction,
     number: usize,
     statement: &Statement,
-    kind: &Checked,
-    lets: &HashMap<&str, Value>,
+    plan: LogicalPlan,
+    lets: &HashMap<String, Value>,
 ) -> Result<Value, StoreError> {
     let given = statement.bindings.iter().filter(|(name, _)| !lets.contains_key(name.as_str()));
     let mut bindings: Bindings = given.map(|(name, value)| (name.clone(), from_json(value.clone()))).collect();
-    bindings.extend(lets.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
-    let text = match kind {
-        Checked::Let(name) => format!("{};\nRETURN ${name}", statement.query.trim_end().trim_end_matches(';')),
-        Checked::Plain => statement.query.clone(),
-    };
-    transaction.run(Principal::Caller, &text, bindings).await.map_err(|fault| match fault {
+    bindings.extend(lets.iter().map(|(name, value)| (name.clone(), value.clone())));
+    transaction.run(plan, bindings).await.map_err(|fault| match fault {
         Fault::Statement(cause) | Fault::Other(cause) => StoreError::Statement(format!("statement {number}: {cause}")),
         // A record of the caller's own that exists already: their statement failed, no message's id is taken.
         Fault::Exists(cause) => StoreError::Statement(format!("statement {number}: {cause}")),
@@ -145,6 +143,11 @@ pub(crate) fn door_rows(groups: &[DoorGroup]) -> Result<Vec<(DoorGroupAt, Object
 }
 
 impl SurrealStore {
+    /// Callers' statements would run on a server with the rights of this host's own user, who may do everything there.
+    pub(super) fn refuse_if_shared(&self) -> Result<(), StoreError> {
+        if self.is_embedded() { Ok(()) } else { Err(StoreError::Shared) }
+    }
+
     /// The clock that stamps doorstep rows: this process's own where the database is in it, else the server's.
     pub(crate) async fn door_nanos(&self) -> Result<u64, StoreError> {
         if self.is_embedded() {

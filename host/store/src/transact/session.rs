@@ -35,7 +35,7 @@ pub enum BusinessError {
 /// Keep it short: the store can't be opened again while it is open, which it has to be whenever its write buffer is full, and
 /// everybody else waits for that. After a second its next call fails with a conflict; one that makes no call isn't interrupted.
 ///
-/// It takes the same statements as `POST /v1/transactions` and keeps Waybill's own tables closed. Messages go to the doorstep of
+/// It takes the same statements as `POST /v1/transactions`, on an embedded store only, and keeps Waybill's own tables closed. Messages go to the doorstep of
 /// their shard; a host in this process looks there when [`BusinessTransaction::commit`] is followed by the engine's `knock`, any other
 /// host at its next look. Topics aren't checked against routes here: a message that no route takes waits, visibly.
 pub struct BusinessTransaction {
@@ -44,8 +44,8 @@ pub struct BusinessTransaction {
     lets: HashSet<String>,
     values: HashMap<String, Value>,
     statements: usize,
-    /// Stamp of all its messages: that of the first, so that they stay in order whatever the clock does.
-    stamp: Option<u64>,
+    /// Stamp of all its messages, and the clock then: those of the first, so that they stay in order whatever the clock does.
+    stamp: Option<(u64, UnixMillis)>,
     ordinals: HashMap<ShardId, u32>,
     spread: u64,
 }
@@ -70,17 +70,17 @@ impl SurrealStore {
 impl BusinessTransaction {
     /// Runs one statement and answers its result as JSON; null for a LET.
     pub async fn run(&mut self, statement: &Statement) -> Result<serde_json::Value, BusinessError> {
+        self.store.refuse_if_shared()?;
         self.statements += 1;
-        let kind = check(statement, self.statements, &self.lets)?;
-        let lets = self.values.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
-        let value = run(self.transaction.as_ref(), self.statements, statement, &kind, &lets).await?;
-        match kind {
-            Checked::Let(name) => {
+        let Checked { plan, sets } = check(statement, self.statements, &self.lets)?;
+        let value = run(self.transaction.as_ref(), self.statements, statement, plan, &self.values).await?;
+        match sets {
+            Some(name) => {
                 self.lets.insert(name.clone());
                 self.values.insert(name, value);
                 Ok(serde_json::Value::Null)
             }
-            Checked::Plain => Ok(to_json(value).map_err(store_error)?),
+            None => Ok(to_json(value).map_err(store_error)?),
         }
     }
 
@@ -102,12 +102,15 @@ pub async fn enqueue_in_tx(
     message: NewMessage,
     payload_bytes_max: usize,
 ) -> Result<MessageId, BusinessError> {
-    let nanos = match tx.stamp {
-        Some(nanos) => nanos,
-        None => tx.store.door_nanos().await?,
+    let (nanos, now) = match tx.stamp {
+        Some(stamp) => stamp,
+        None => {
+            let clock = tx.store.door_nanos().await?;
+            (tx.store.stamps().next(clock), UnixMillis(clock / 1_000_000))
+        }
     };
-    tx.stamp = Some(nanos);
-    let draft = message.check(UnixMillis(nanos / 1_000_000), payload_bytes_max)?;
+    tx.stamp = Some((nanos, now));
+    let draft = message.check(now, payload_bytes_max)?;
     let id = MessageId::new(Ulid::new().to_string())?;
     let message = draft.finish(|| id);
     let caller_id = message.caller_id.then_some(&message.id);

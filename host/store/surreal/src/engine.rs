@@ -1,6 +1,7 @@
 //! The two traits.
 
 use async_trait::async_trait;
+use surrealdb_expr::expr::LogicalPlan;
 
 use crate::{Bindings, Fault, Object, RecordIdKey, Value};
 
@@ -20,15 +21,6 @@ pub enum Bound {
     Included(RecordIdKey),
     /// What lies inside of this key.
     Excluded(RecordIdKey),
-}
-
-/// Whose rights a statement runs with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Principal {
-    /// The host: everything.
-    Host,
-    /// A caller: may change data of the database, not users, access or other databases.
-    Caller,
 }
 
 /// An open database.
@@ -59,8 +51,11 @@ pub trait Transaction: Send + Sync {
     async fn put(&self, table: &'static str, key: RecordIdKey, fields: Object) -> Result<(), Fault>;
     /// Removes a record if it is there.
     async fn delete(&self, table: &'static str, key: RecordIdKey) -> Result<(), Fault>;
-    /// Runs one statement inside this transaction. After a failure the transaction must be cancelled.
-    async fn run(&self, principal: Principal, text: &str, bindings: Bindings) -> Result<Value, Fault>;
+    /// Runs a caller's statements inside this transaction and answers what the last one does.
+    ///
+    /// They run with a caller's rights: they may change data of the database, not users, access, definitions or other databases,
+    /// and [`Fault::Closed`] tells that one wanted to touch a closed table. After a failure the transaction must be cancelled.
+    async fn run(&self, plan: LogicalPlan, bindings: Bindings) -> Result<Value, Fault>;
     /// Commits. [`Fault::Conflict`] and [`Fault::Exists`] prove that nothing was written.
     async fn commit(self: Box<Self>) -> Result<(), Fault>;
     /// Undoes everything.

@@ -29,9 +29,18 @@ pub enum Fault {
     /// What is on the disk can't be read.
     #[error("what is on the disk can't be read: {0}")]
     Corrupt(String),
+    /// The transaction writes more than the store takes at once; nothing was written.
+    #[error("the transaction writes more than the store takes at once")]
+    TooLarge,
     /// The statement is wrong or failed.
     #[error("{0}")]
     Statement(String),
+    /// A caller's statement wanted to touch what isn't open to callers.
+    #[error("callers' statements may not touch {0}")]
+    Closed(String),
+    /// Callers' statements aren't run here.
+    #[error("callers' statements aren't run on a shared store")]
+    Shared,
     /// Anything else.
     #[error("{0}")]
     Other(String),
@@ -49,6 +58,9 @@ const CONFLICT: [&str; 3] = [
     "snapshot is older than the commit oracle's GC window",
 ];
 
+/// Text of a transaction that is too large.
+const TOO_LARGE: &str = "The transaction is too large";
+
 fn any(text: &str, of: &[&str]) -> bool {
     of.iter().any(|part| text.contains(part))
 }
@@ -64,6 +76,8 @@ impl Fault {
             Self::Conflict(text)
         } else if text.contains("commit outcome is unknown") {
             Self::Unknown(text)
+        } else if text.contains(TOO_LARGE) {
+            Self::TooLarge
         } else {
             Self::Other(text)
         }
@@ -79,8 +93,27 @@ impl Fault {
             }
             Some(StorageError::ReadAndDeleteOnly) => Self::DiskFull(text),
             Some(StorageError::Shutdown | StorageError::ConnectionFailed(_)) => Self::Unavailable(text),
-            Some(StorageError::CommitOutcomeUnknown(_)) => Self::Unknown(text),
+            Some(StorageError::CommitOutcomeUnknown(cause)) => Self::Unknown(cause.clone()),
+            Some(StorageError::TransactionTooLarge) => Self::TooLarge,
             _ => Self::of_text(format!("{error:#}")),
+        }
+    }
+
+    /// Whether a commit that failed so was refused before anything of it was written.
+    pub(crate) fn wrote_nothing(error: &StorageError) -> bool {
+        matches!(
+            error,
+            StorageError::TransactionConflict(_)
+                | StorageError::TransactionFinished
+                | StorageError::TransactionReadonly
+        ) || any(&error.to_string(), &CONFLICT)
+    }
+
+    /// Of a commit that failed while it was written.
+    pub(crate) fn of_failed_commit(error: &StorageError) -> Self {
+        match Self::of_text(error.to_string()) {
+            full @ Self::DiskFull(_) => full,
+            _ => Self::Unknown(format!("a commit failed while it was written: {error}")),
         }
     }
 
@@ -103,6 +136,28 @@ impl Fault {
         match Self::of_text(text) {
             Self::Other(text) => Self::Statement(text),
             fault => fault,
+        }
+    }
+    /// Of a commit: an error that doesn't prove that nothing was written leaves it open, whatever it says of a statement.
+    pub(crate) fn at_commit(self) -> Self {
+        match self {
+            Self::Statement(text) | Self::Other(text) => Self::Unknown(text),
+            fault => fault,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_commit_whose_error_is_not_known_is_of_unknown_outcome() {
+        let text = || "the server said something that nobody has seen before".to_owned();
+        assert_eq!(Fault::Statement(text()).at_commit(), Fault::Unknown(text()));
+        assert_eq!(Fault::Other(text()).at_commit(), Fault::Unknown(text()));
+        for proved in [Fault::Conflict(text()), Fault::Exists(text()), Fault::Unavailable(text())] {
+            assert_eq!(proved.clone().at_commit(), proved);
         }
     }
 }

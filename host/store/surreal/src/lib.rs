@@ -6,9 +6,11 @@
 //! transaction ([`Transaction::run`]). What that leaves out, and so what may not be defined on tables written here: events,
 //! indexes, fields, changefeeds, live queries.
 //!
-//! Against a server the same traits are SurrealQL over a WebSocket.
+//! Callers' statements run behind a wall: below the query language, keys of closed tables are refused (`embedded/wall`).
 //!
-//! What it doesn't do: know Waybill's tables.
+//! Against a server the same traits are SurrealQL over a WebSocket. There is no wall there, so callers' statements aren't run.
+//!
+//! What it doesn't do: know Waybill's tables, but for the names it is told to close.
 #![recursion_limit = "512"]
 
 mod embedded;
@@ -17,8 +19,8 @@ mod fault;
 mod remote;
 mod value;
 
-pub use embedded::{Embedded, EmbeddedOptions, LogKeeper};
-pub use engine::{Bound, Engine, Principal, Row, Transaction};
+pub use embedded::{ClosedTables, Embedded, EmbeddedOptions, LogKeeper};
+pub use engine::{Bound, Engine, Row, Transaction};
 pub use fault::Fault;
 pub use remote::{Remote, RemoteOptions};
 pub use surrealdb_datastore::val::{Array, Number, Object, RecordIdKey, Value};

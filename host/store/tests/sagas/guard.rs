@@ -152,6 +152,7 @@ pub async fn messages_lie_on_their_doorsteps_in_order_but_not_twice(store: &Surr
         id: taken.id.clone(),
         state: IdState::Scheduled { shard: SHARD, due: waybill_core::time::UnixMillis(9) },
         content: None,
+        origin: waybill_core::outbox::records::IdOrigin::Unknown,
     };
     Owner::new().commit(store, vec![Write::PutId { record: Arc::new(record), create: true }]).await;
     let group = |shard: u16, names: &[&str]| DoorGroup {

@@ -1,4 +1,4 @@
-//! Sagas on every engine: in memory, on disk, and through SurrealDB's client library as against a server.
+//! Sagas on every engine: in memory and on disk.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, missing_docs)]
 
 mod guard;
@@ -18,11 +18,7 @@ async fn disk() -> (tempfile::TempDir, SurrealStore) {
     (dir, store)
 }
 
-async fn client() -> ((), SurrealStore) {
-    ((), SurrealStore::open_through_client(StoreConfig::new("mem://")).await.unwrap())
-}
-
-/// Makes three tests of each sentence.
+/// Makes two tests of each sentence.
 macro_rules! sentences {
     ($engine:ident: $($module:ident: $name:ident)*) => {
         mod $engine {
@@ -39,7 +35,6 @@ macro_rules! sentences {
         mod on {
             sentences!(memory: $($module: $name)*);
             sentences!(disk: $($module: $name)*);
-            sentences!(client: $($module: $name)*);
         }
     };
 }

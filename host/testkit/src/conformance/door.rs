@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use waybill_core::ids::ShardId;
 use waybill_core::message::Message;
-use waybill_core::outbox::records::{DoorKey, DoorRow, IdRecord, IdState};
+use waybill_core::outbox::records::{DoorKey, DoorRow, IdOrigin, IdRecord, IdState};
 use waybill_core::port::store::{StoreError, Write};
 use waybill_core::port::transact::DoorGroup;
 
@@ -101,10 +101,27 @@ pub async fn stamps_do_not_run_ahead_of_the_door_clock(store: &impl Store) {
     assert!(before <= stamp && stamp <= after, "{before} {stamp} {after}");
 }
 
+pub async fn the_newest_stamp_is_that_of_the_last_row(store: &impl Store) {
+    assert_eq!(store.door_newest(SHARD).await.unwrap(), None);
+    put(store, SHARD, &["a"]).await;
+    let ahead = DoorKey { nanos: 9_000_000_000_000_000_000, ordinal: 0, ulid: "x".to_owned() };
+    let message = Arc::new(message("ahead"));
+    let forward =
+        |key: &DoorKey, shard| Write::ForwardDoor { shard, key: key.clone(), messages: vec![message.clone()] };
+    let mut owner = Owner::new();
+    owner.commit(store, vec![forward(&ahead, SHARD)]).await;
+    put(store, SHARD, &["b"]).await;
+    assert_eq!(store.door_newest(SHARD).await.unwrap(), Some(ahead.nanos));
+    assert_eq!(store.door_newest(ShardId(4)).await.unwrap(), None);
+    let found = store.door(SHARD, 0, ahead.nanos, None, 10).await.unwrap();
+    assert_eq!(names(&found), ["a", "b", "ahead"]);
+}
+
 pub async fn a_taken_id_refuses_the_whole_transaction(store: &impl Store) {
     let taken = full_message("taken");
     let state = IdState::At(place(seq(0, 0), 0));
-    let record = IdRecord { tenant: taken.tenant.clone(), id: taken.id.clone(), state, content: None };
+    let record =
+        IdRecord { tenant: taken.tenant.clone(), id: taken.id.clone(), state, content: None, origin: IdOrigin::Alone };
     Owner::new().commit(store, vec![Write::PutId { record: Arc::new(record), create: true }]).await;
     let mut stranger = full_message("taken");
     stranger.tenant = tenant("other");

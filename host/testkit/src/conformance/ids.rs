@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use waybill_core::outbox::records::{IdRecord, IdState};
+use waybill_core::outbox::records::{IdOrigin, IdRecord, IdState};
 use waybill_core::port::store::{StoreError, Write};
 
 use super::Store;
@@ -14,6 +14,7 @@ fn record(name: &str, index: u16) -> IdRecord {
         id: id(name),
         state: IdState::At(place(seq(0, 0), index)),
         content: Some([7; 32]),
+        origin: IdOrigin::Transaction([8; 32]),
     }
 }
 
@@ -25,7 +26,12 @@ pub async fn id_rows_come_back_slot_by_slot(store: &impl Store) {
     let one = record("one", 1);
     let waiting =
         IdRecord { state: IdState::Scheduled { shard: SHARD, due: T0 }, content: None, ..record("ünï/:code⟩", 0) };
-    Owner::new().commit(store, vec![put(&one, true), put(&waiting, true)]).await;
+    let alone = IdRecord { origin: IdOrigin::Alone, ..record("alone", 3) };
+    let old = IdRecord { origin: IdOrigin::Unknown, ..record("old", 4) };
+    Owner::new().commit(store, vec![put(&one, true), put(&waiting, true), put(&alone, true), put(&old, true)]).await;
+    for record in [&alone, &old] {
+        assert_eq!(store.id(&tenant("acme"), &record.id).await.unwrap().as_ref(), Some(record));
+    }
     let asked = [&waiting.id, &id("none"), &one.id].map(|id| (tenant("acme"), id.clone()));
     assert_eq!(store.ids(&asked).await.unwrap(), [Some(waiting), None, Some(one.clone())]);
     assert_eq!(store.id(&tenant("acme"), &one.id).await.unwrap(), Some(one));

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use waybill_core::ids::{Seq, ShardId};
+use waybill_core::ids::{Place, Seq, ShardId};
 use waybill_core::outbox::filter::Filter;
-use waybill_core::outbox::records::{DeadState, DoneEnd, OpenSegment};
+use waybill_core::outbox::records::{DeadLetter, DeadState, DoneEnd, OpenSegment};
 use waybill_core::port::query::{Depth, Found, ListKind, Page};
 use waybill_core::port::store::Write;
 
@@ -123,6 +123,32 @@ pub async fn dead_letters_are_filtered_and_paged_in_key_order(store: &impl Store
     assert_eq!(fenced.items.len(), 1);
     let one = store.dead_letters(&filter(&format!("id=dead-{}-4", seq(0, 0))), None, 100).await.unwrap();
     assert_eq!(one.items.len(), 1);
+}
+
+pub async fn the_latest_dead_letters_come_first_over_all_shards(store: &impl Store) {
+    letters(store).await;
+    let mut other = Owner::of(ShardId(3));
+    let elsewhere = |index| {
+        let letter = dead(seq(0, 0), index, "acme", "HTTP.400");
+        let place = Place { shard: ShardId(3), ..letter.place };
+        Write::PutDead(Arc::new(DeadLetter { place, ..letter }))
+    };
+    other.commit(store, [5, 40].map(elsewhere).into()).await;
+    let mut found = Vec::new();
+    let mut cursor: Option<String> = None;
+    loop {
+        let page = store.latest_dead(&Filter::default(), cursor.as_deref(), 4).await.unwrap();
+        found.extend(page.items.iter().map(|letter| (letter.place.index, letter.place.shard.0)));
+        match page.next_cursor {
+            Some(next) => cursor = Some(next),
+            None => break,
+        }
+    }
+    let mut expected: Vec<(u16, u16)> = (0..30).map(|index| (index, 0)).chain([(5, 3), (40, 3)]).collect();
+    expected.sort_by(|one, other| other.cmp(one));
+    assert_eq!(found, expected);
+    let few = store.latest_dead(&filter("tenant=acme code=HTTP.4*"), None, 3).await.unwrap();
+    assert_eq!(few.items.iter().map(|letter| letter.place.index).collect::<Vec<_>>(), [40, 24, 18]);
 }
 
 pub async fn paging_goes_on_behind_a_dead_letter_that_is_gone(store: &impl Store) {

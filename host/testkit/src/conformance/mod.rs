@@ -59,6 +59,8 @@ macro_rules! store_conformance {
             segments: the_directory_tells_count_and_weight
             segments: asked_segments_come_in_the_order_asked_without_the_missing
             segments: a_quarantined_segment_leaves_the_order_and_is_listed
+            segments: a_segment_that_can_be_read_leaves_quarantine_by_the_doorstep
+            segments: what_is_dropped_from_quarantine_is_gone_and_pages_hold_each_once
             segments: writes_of_one_commit_apply_in_order
             stopped: parked_messages_come_back_as_they_were_written
             stopped: parked_messages_are_paged_by_seq
@@ -74,6 +76,7 @@ macro_rules! store_conformance {
             door: a_deleted_row_is_gone
             door: a_forwarded_row_lies_on_the_other_shard
             door: stamps_do_not_run_ahead_of_the_door_clock
+            door: the_newest_stamp_is_that_of_the_last_row
             door: a_taken_id_refuses_the_whole_transaction
             door: groups_of_several_shards_commit_together
             door: a_hundred_transactions_at_once_all_arrive
@@ -86,10 +89,13 @@ macro_rules! store_conformance {
             history: old_chunks_are_paged
             history: purging_takes_chunks_ids_and_blobs
             history: purging_spares_an_id_that_went_back_into_the_order
+            history: purging_keeps_ids_of_idempotency_keys_for_their_time
+            history: purging_takes_ids_of_idempotency_keys_that_are_over
             lists: a_place_finds_its_message_in_whatever_state
             lists: flowing_lists_leave_out_what_is_gone
             lists: a_list_is_paged_to_its_end_without_repeats
             lists: dead_letters_are_filtered_and_paged_in_key_order
+            lists: the_latest_dead_letters_come_first_over_all_shards
             lists: paging_goes_on_behind_a_dead_letter_that_is_gone
             lists: a_bad_cursor_is_refused
             lists: dead_letters_are_counted_and_grouped

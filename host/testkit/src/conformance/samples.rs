@@ -1,6 +1,6 @@
 //! Records to write and compare: each with every field set to something of its own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use waybill_core::outbox::records::{
     AttemptOutcome, AttemptRecord, DeadLetter, DeadState, Done, DoneEnd, Entry, HistoryChunk, OpenSegment, Parked,
     Scheduled, Segment, ShardRecord,
 };
+use waybill_core::outbox::suspicion::{Suspect, Suspicion};
 use waybill_core::port::store::{OwnerCommit, OwnerStore, StoreError, Write};
 use waybill_core::port::transport::{PluginIdentity, Receipt};
 use waybill_core::time::UnixMillis;
@@ -59,6 +60,7 @@ pub fn message(name: &str) -> Message {
         created_at: T0,
         not_before: None,
         expires_at: None,
+        statements: None,
     }
 }
 
@@ -85,6 +87,7 @@ pub fn full_message(name: &str) -> Message {
         created_at: UnixMillis(T0.0 + 5),
         not_before: Some(UnixMillis(T0.0 + 1_000)),
         expires_at: Some(UnixMillis(T0.0 + 2_000)),
+        statements: Some(Box::new([9; 32])),
         ..message(name)
     }
 }
@@ -99,7 +102,7 @@ pub fn segment_of(first: Seq, count: u16, payload_bytes: usize) -> Segment {
     let entries = (0..count).map(|index| {
         let mut message = message(&format!("m-{first}-{index}"));
         message.payload = Payload::Inline(Bytes::from(vec![b'x'; payload_bytes + usize::from(index)]));
-        Entry { index, message: Arc::new(message), suspect: 0, solo_crashes: 0 }
+        Entry { index, message: Arc::new(message) }
     });
     Segment { first, tenant: tenant("acme"), entries: entries.collect() }
 }
@@ -139,8 +142,6 @@ pub fn parked(first: Seq, index: u16) -> Parked {
         place: place(first, index),
         message: Arc::new(full_message(&format!("parked-{first}-{index}"))),
         attempts: 3,
-        suspect: 2,
-        solo_crashes: 1,
         due: T0.plus(Duration::from_secs(9)),
         delay: Duration::from_micros(1_234_567),
         first_attempt_at: T0,
@@ -206,8 +207,22 @@ pub fn full_record() -> ShardRecord {
         floor: seq(0, 0),
         last: seq(9, 3),
         open: BTreeMap::from([(seq(0, 0), OpenSegment { acked, moved }), (seq(1, 0), OpenSegment::default())]),
-        solo: Some(seq(1, 1)),
+        suspicion: suspicion(),
+        leaving: true,
         released: true,
+    }
+}
+
+fn suspicion() -> Suspicion {
+    Suspicion {
+        unclean: 3,
+        cautious: true,
+        calling: BTreeSet::from([seq(0, 0), seq(0, 1), seq(1, 4_000)]),
+        alone: Some(seq(1, 4_000)),
+        suspects: BTreeMap::from([
+            (seq(0, 1), Suspect { crashes: 1, alone: 0 }),
+            (seq(1, 4_000), Suspect { crashes: 9, alone: 2 }),
+        ]),
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use waybill_core::ids::Seq;
 use waybill_core::outbox::records::{Entry, Segment};
+use waybill_core::port::quarantine::Restored;
 use waybill_core::port::store::Write;
 
 use super::Store;
@@ -24,7 +25,7 @@ pub async fn segments_come_back_as_they_were_written(store: &impl Store) {
     written.tenant = tenant("Größe & Söhne");
     for index in [0, 5, 4_095] {
         let message = Arc::new(full_message(&format!("m-{index}")));
-        written.entries.push(Entry { index, message, suspect: u32::from(index), solo_crashes: u32::from(index % 3) });
+        written.entries.push(Entry { index, message });
     }
     Owner::new().commit(store, vec![put(written.clone())]).await;
     assert_eq!(only(store, seq(0, 0)).await, written);
@@ -109,8 +110,52 @@ pub async fn a_quarantined_segment_leaves_the_order_and_is_listed(store: &impl S
     let left = store.directory(SHARD, Seq(0), 10).await.unwrap();
     assert_eq!(left.iter().map(|info| info.first).collect::<Vec<_>>(), [seq(1, 0)]);
     assert!(store.segments(SHARD, &[seq(0, 0)]).await.unwrap().is_empty());
-    let expected = vec![(SHARD, seq(0, 0), "its checksum is wrong".to_owned())];
-    assert_eq!(store.quarantined_segments().await.unwrap(), expected);
+    let page = store.quarantined(None, None, 10).await.unwrap();
+    let [row] = page.items.as_slice() else { panic!("{page:?}") };
+    assert_eq!((row.table.as_str(), row.reason.as_str()), ("outbox", "its checksum is wrong"));
+    assert_eq!(row.key, serde_json::json!([SHARD.0, seq(0, 0).0]));
+    assert_eq!(store.quarantined_counts().await.unwrap(), [("outbox".to_owned(), 1)]);
+    assert!(store.quarantined(Some("parked"), None, 10).await.unwrap().items.is_empty());
+}
+
+pub async fn a_segment_that_can_be_read_leaves_quarantine_by_the_doorstep(store: &impl Store) {
+    let mut owner = Owner::new();
+    let segment = segment_of(seq(0, 0), 100, 100);
+    owner.commit(store, vec![put(segment.clone())]).await;
+    owner.commit(store, vec![Write::QuarantineSegment { first: seq(0, 0), reason: "by mistake".into() }]).await;
+    let id = store.quarantined(None, None, 10).await.unwrap().items[0].id.clone();
+    assert_eq!(store.quarantined_row(&id).await.unwrap().unwrap().unreadable, None);
+    let (_, restored) = store.restore_row(&id).await.unwrap().unwrap();
+    assert_eq!(restored, Restored::Queued { messages: 100 });
+    let rows = store.door(SHARD, 0, u64::MAX, None, 10).await.unwrap();
+    let messages: Vec<_> = rows.into_iter().flat_map(|row| row.content.unwrap()).collect();
+    let expected: Vec<_> = segment.entries.iter().map(|entry| entry.message.clone()).collect();
+    assert_eq!(messages, expected);
+    assert!(store.quarantined_row(&id).await.unwrap().is_none());
+    assert!(store.restore_row(&id).await.unwrap().is_none());
+    assert!(store.quarantined_counts().await.unwrap().is_empty());
+}
+
+pub async fn what_is_dropped_from_quarantine_is_gone_and_pages_hold_each_once(store: &impl Store) {
+    let mut owner = Owner::new();
+    for n in 0..5 {
+        owner.commit(store, vec![put(segment(seq(n, 0), 1))]).await;
+        owner.commit(store, vec![Write::QuarantineSegment { first: seq(n, 0), reason: "x".into() }]).await;
+    }
+    let (mut ids, mut cursor) = (Vec::new(), None);
+    loop {
+        let page = store.quarantined(None, cursor.as_deref(), 2).await.unwrap();
+        ids.extend(page.items.into_iter().map(|row| row.id));
+        cursor = page.next_cursor;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    assert_eq!(ids.len(), 5);
+    assert!(ids.is_sorted() && ids.windows(2).all(|pair| pair[0] != pair[1]));
+    assert_eq!(store.drop_row(&ids[2]).await.unwrap().unwrap().id, ids[2]);
+    assert!(store.drop_row(&ids[2]).await.unwrap().is_none());
+    assert_eq!(store.quarantined(None, None, 10).await.unwrap().items.len(), 4);
 }
 
 pub async fn writes_of_one_commit_apply_in_order(store: &impl Store) {

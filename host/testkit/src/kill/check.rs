@@ -242,16 +242,10 @@ fn stories<'e>(evidence: &'e Evidence, verdict: &mut Verdict) -> BTreeMap<&'e st
         match tag.and_then(|tag| stories.get_mut(tag)) {
             Some(story) if is_dead => story.dead = Some(listed),
             Some(story) => story.done = true,
-            // Of an operation whose answer was lost, dead before it ever arrived: only crashes do that.
-            None if is_dead && is_suspect(listed) => {}
             None => verdict.breach(Law::Uninvited, format!("the store has {listed:?}, which no client sent")),
         }
     }
     stories
-}
-
-fn is_suspect(dead: &Listed) -> bool {
-    dead.last_error.as_deref().is_some_and(|error| error.starts_with("SUSPECTED_POISON"))
 }
 
 /// What became of one message.
@@ -278,10 +272,10 @@ fn fate(evidence: &Evidence, story: &Story, verdict: &mut Verdict) {
     }
     if let Some(dead) = story.dead {
         let refused = story.arrivals.iter().any(|arrival| arrival.status == 422);
-        if !refused && !is_suspect(dead) {
+        if !refused {
             verdict.breach(Law::DeadWithoutCause, format!("{tag}: {dead:?}"));
         }
-        if story.delivered() && !is_suspect(dead) {
+        if story.delivered() {
             verdict.breach(Law::StoreDiffers, format!("{tag} was delivered and is a dead letter: {dead:?}"));
         }
     } else if is_rejected(evidence.seed, tag) && story.committed() {

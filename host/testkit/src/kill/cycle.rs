@@ -12,8 +12,11 @@ use tokio::time::Instant;
 
 use super::check::{Evidence, check};
 use super::load::{Load, Up, produce};
-use super::plan::{BACKLOG_LOW, BACKLOG_MAX, EARLY_ONE_IN, KILL_AFTER_MS, Options, PRODUCERS, TABLE, host_config};
+use super::plan::{
+    BACKLOG_LOW, BACKLOG_MAX, CLOCK_STEP, EARLY_ONE_IN, KILL_AFTER_MS, Options, PRODUCERS, TABLE, host_config,
+};
 use super::report::Report;
+use super::wall_clock::WallClock;
 use super::{KillError, judge};
 use crate::api::{Api, CallError};
 use crate::ledger::{ClientLedger, write_jsonl};
@@ -48,9 +51,16 @@ pub(super) struct Tally {
 pub async fn run(options: &Options, progress: impl Fn(u32, usize, usize)) -> Result<Report, KillError> {
     let began = Instant::now();
     let dir = tempfile::tempdir().map_err(|cause| KillError::System { act: "making a temporary folder", cause })?;
-    let launch = Launch::prepare(options.binary.clone(), dir.path(), &host_config(&dir.path().join("data")))
+    let mut launch = Launch::prepare(options.binary.clone(), dir.path(), &host_config(&dir.path().join("data")))
         .map_err(|error| KillError::Process { cycle: 0, error })?;
-    let outcome = Run::start(options, launch).await;
+    let clock = if options.clock_steps {
+        let clock = WallClock::make(dir.path()).map_err(clock_failed)?;
+        launch.environment = clock.environment();
+        Some(clock)
+    } else {
+        None
+    };
+    let outcome = Run::start(options, launch, clock).await;
     let outcome = match outcome {
         Ok(run) => run.through(options, progress).await,
         Err(error) => Err(error),
@@ -78,6 +88,10 @@ pub async fn run(options: &Options, progress: impl Fn(u32, usize, usize)) -> Res
             })
         }
     }
+}
+
+fn clock_failed(cause: std::io::Error) -> KillError {
+    KillError::System { act: "making or setting the hosts' wall clock", cause }
 }
 
 /// Moves what tells the story out of the temporary folder.
@@ -110,6 +124,9 @@ fn copy_dir(from: &Path, to: &Path) -> std::io::Result<()> {
 
 struct Run {
     launch: Launch,
+    clock: Option<WallClock>,
+    /// What the clock is set to; apart, so that everything else is the same with and without.
+    steps: StdRng,
     receiver: Receiver,
     load: Arc<Load>,
     up: watch::Sender<Up>,
@@ -119,13 +136,14 @@ struct Run {
 }
 
 impl Run {
-    async fn start(options: &Options, launch: Launch) -> Result<Self, KillError> {
+    async fn start(options: &Options, launch: Launch, clock: Option<WallClock>) -> Result<Self, KillError> {
         let receiver = Receiver::start(judge::judge(options.seed))
             .await
             .map_err(|cause| KillError::System { act: "starting the receiver", cause })?;
         let load = Arc::new(Load {
             ledger: ClientLedger::default(),
             topic: receiver.url("kill"),
+            schedules: !options.clock_steps,
             refusals: parking_lot::Mutex::default(),
         });
         let up = watch::Sender::default();
@@ -134,7 +152,8 @@ impl Run {
             producers.spawn(produce(Arc::clone(&load), producer, options.seed, up.subscribe()));
         }
         let rng = StdRng::seed_from_u64(options.seed);
-        Ok(Self { launch, receiver, load, up, producers, rng, tally: Tally::default() })
+        let steps = StdRng::seed_from_u64(options.seed.wrapping_add(1));
+        Ok(Self { launch, clock, steps, receiver, load, up, producers, rng, tally: Tally::default() })
     }
 
     async fn through(
@@ -147,7 +166,9 @@ impl Run {
             progress(cycle, self.load.ledger.acknowledged(), self.receiver.gauges().arrived);
         }
         let last = options.cycles + 1;
+        self.set_clock(CLOCK_STEP)?;
         let (host, api) = self.ready(last).await?;
+        self.set_clock(-CLOCK_STEP)?;
         self.up.send_replace(Up { generation: last, api: Some(api.clone()), doomed: false, last: true });
         while let Some(ended) = self.producers.join_next().await {
             ended.map_err(|error| KillError::Producer(error.to_string()))?.map_err(KillError::Producer)?;
@@ -168,6 +189,7 @@ impl Run {
         // The first start makes the store; the harness wants to see that one work.
         let early = cycle > 1 && self.rng.random_ratio(1, EARLY_ONE_IN);
         let failed = |error| KillError::Process { cycle, error };
+        self.step_clock()?;
         let host = if early {
             let host = Host::start(&self.launch).map_err(failed)?;
             self.tally.early += 1;
@@ -185,7 +207,9 @@ impl Run {
                 }
             };
             let _ = tokio::time::timeout(STALLED_AFTER, begun).await;
-            tokio::time::sleep(moment).await;
+            tokio::time::sleep(moment / 2).await;
+            self.step_clock()?;
+            tokio::time::sleep(moment / 2).await;
             host
         };
         self.up.send_modify(|up| up.doomed = true);
@@ -200,6 +224,16 @@ impl Run {
         // What the dead host had already sent has to be in the ledger before its successor sends anything.
         self.receiver.drained().await;
         Ok(())
+    }
+
+    /// Sets the hosts' clock an hour back, an hour ahead, or right.
+    fn step_clock(&mut self) -> Result<(), KillError> {
+        let to = self.steps.random_range(-1..=1) * CLOCK_STEP;
+        self.set_clock(to)
+    }
+
+    fn set_clock(&self, ahead: i64) -> Result<(), KillError> {
+        self.clock.as_ref().map_or(Ok(()), |clock| clock.set_ahead(ahead)).map_err(clock_failed)
     }
 
     /// Lets a host that nobody talks to deliver what has piled up. One that doesn't is left to the last drain to judge.

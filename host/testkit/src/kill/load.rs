@@ -37,6 +37,8 @@ pub(super) struct Load {
     pub(super) ledger: ClientLedger,
     /// Topic of the messages, without the last path segment.
     pub(super) topic: String,
+    /// Some messages are for later.
+    pub(super) schedules: bool,
     /// Answers that no valid request should get, one sentence each.
     pub(super) refusals: Mutex<Vec<String>>,
 }
@@ -151,7 +153,7 @@ fn next(load: &Load, producer: usize, rng: &mut StdRng) -> Request {
     for index in 0..count {
         let tag = format!("{name}-{index}");
         let key = rng.random_bool(0.8).then(|| format!("p{producer}-k{}", rng.random_range(0..KEYS)));
-        let scheduled = rng.random_bool(0.05);
+        let scheduled = rng.random_bool(0.05) && load.schedules;
         let (message, body) =
             message(load, rng, Sent { tag, tenant: tenant.to_owned(), key, scheduled, id: None }, own_ids);
         sent.push(message);

@@ -9,6 +9,7 @@
 //! | `cycle` | start, load, kill, start again; then one last start that drains |
 //! | `check` | the laws, over the evidence alone |
 //! | `report` | the table at the end |
+//! | `wall_clock` | a wall clock that is set while hosts run and between them |
 //!
 //! Seeded: what is sent, what is refused and when the kill comes are the same in every run with one seed; what the machine
 //! makes of it isn't. It kills the process and not the machine: the page cache survives, so it says nothing about power
@@ -20,6 +21,7 @@ mod judge;
 mod load;
 mod plan;
 mod report;
+mod wall_clock;
 
 use std::path::PathBuf;
 

@@ -18,13 +18,14 @@ pub const KILL_AFTER_MS: std::ops::RangeInclusive<u64> = 5..=300;
 /// One cycle in so many is killed while it starts, load or not.
 pub const EARLY_ONE_IN: u32 = 8;
 /// When the receiver is this many messages behind, the next host may catch up before the load goes on: a host that is
-/// killed several times a second sends what was under way alone, so it falls behind, and the last drain has to end.
+/// killed several times a second falls behind, and the last drain has to end.
 pub const BACKLOG_MAX: usize = 5_000;
 /// How far it catches up.
 pub const BACKLOG_LOW: usize = 1_000;
-/// A producer's pause between two requests. Faster, and most of the run would be the delivery of what crashes have made suspect,
-/// one message at a time.
+/// A producer's pause between two requests. Faster, and most of the run would be the delivery of a backlog.
 pub const PRODUCER_PAUSE: Duration = Duration::from_millis(2);
+/// By how much the wall clock is set, in seconds.
+pub const CLOCK_STEP: i64 = 3_600;
 /// Business rows.
 pub const TABLE: &str = "kill_rows";
 
@@ -35,6 +36,9 @@ pub struct Options {
     pub cycles: u32,
     /// Seed.
     pub seed: u64,
+    /// The hosts' wall clock is set back and forward, while they run and between two of them, and the last one has to bring
+    /// everything to its end although it is set back under it. Nothing is scheduled then: that goes by the wall clock.
+    pub clock_steps: bool,
     /// The binary.
     pub binary: PathBuf,
     /// Where ledgers, log and store go when something is wrong; otherwise nothing is left.

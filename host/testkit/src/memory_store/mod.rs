@@ -11,6 +11,7 @@ mod faults;
 mod idempotency;
 mod kv;
 mod owner;
+mod quarantine;
 mod query;
 mod sagas;
 mod tables;

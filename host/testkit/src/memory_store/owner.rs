@@ -1,14 +1,17 @@
 //! What a shard's owner reads, first as functions of the tables, then as the port.
 
 use std::collections::HashSet;
+use std::ops::Bound;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use waybill_core::ids::{MessageId, Seq, ShardId, Tenant};
+use waybill_core::idempotency::is_derived;
+use waybill_core::ids::{MessageId, Place, Seq, ShardId, Tenant};
 use waybill_core::message::Payload;
 use waybill_core::outbox::records::{
-    DeadLetter, DoorKey, DoorRow, HistoryChunk, IdRecord, IdState, Parked, ShardRecord,
+    DeadLetter, DoorKey, DoorRow, HistoryChunk, HistoryKey, IdRecord, IdState, Parked, ShardRecord,
 };
 use waybill_core::port::store::{DueScheduled, OwnerCommit, OwnerStore, SegmentInfo, StoreError, StoredSegment};
 use waybill_core::time::UnixMillis;
@@ -64,31 +67,44 @@ impl Tables {
         rows.map(|((_, key), content)| DoorRow { key: key.clone(), content: content.clone() }).take(limit).collect()
     }
 
+    /// See [`OwnerStore::door_newest`].
+    pub fn door_newest(&self, shard: ShardId) -> Option<u64> {
+        let stamps = self.door.keys().filter(|(of, _)| *of == shard).map(|(_, key)| key.nanos);
+        stamps.max()
+    }
+
     /// See [`OwnerStore::history_before`].
     pub fn history_before(
         &self,
         shard: ShardId,
-        after: Option<(Seq, u64)>,
+        after: Option<HistoryKey>,
         before: UnixMillis,
         limit: usize,
     ) -> Vec<Arc<HistoryChunk>> {
-        let rows = self.history.iter().filter(|((of, segment, beat), chunk)| {
-            *of == shard && after.is_none_or(|after| (*segment, *beat) > after) && chunk.at < before
-        });
-        rows.map(|(_, chunk)| Arc::clone(chunk)).take(limit).collect()
+        let is_wanted = |chunk: &HistoryChunk| after.is_none_or(|after| chunk.key() > after) && chunk.at < before;
+        let rows = self.history.iter().filter(|((of, ..), chunk)| *of == shard && is_wanted(chunk));
+        let mut chunks: Vec<_> = rows.map(|(_, chunk)| Arc::clone(chunk)).collect();
+        chunks.sort_by_key(|chunk| chunk.key());
+        chunks.truncate(limit);
+        chunks
     }
 
     /// See [`OwnerStore::purge_history`].
-    pub fn purge_history(&mut self, chunks: &[Arc<HistoryChunk>]) {
+    pub fn purge_history(&mut self, chunks: &[Arc<HistoryChunk>], keep_derived: Duration, now: UnixMillis) {
         let mut blobs = HashSet::new();
         for chunk in chunks {
             self.history.remove(&(chunk.shard, chunk.segment, chunk.beat));
             for done in &chunk.entries {
                 let key = id_key(&done.message.tenant, &done.message.id);
-                let place = waybill_core::ids::Place { shard: chunk.shard, segment: chunk.segment, index: done.index };
+                let place = Place { shard: chunk.shard, segment: chunk.segment, index: done.index };
                 // An id that was put back into the order meanwhile belongs to its new place.
                 if self.ids.get(&key).is_some_and(|record| record.state == IdState::At(place)) {
-                    self.ids.remove(&key);
+                    let until = chunk.at.plus(keep_derived);
+                    if is_derived(&key.1) && until > now {
+                        self.ids_due.insert((until, key), place);
+                    } else {
+                        self.ids.remove(&key);
+                    }
                 }
                 if let Payload::Blob { blob, .. } = &done.message.payload {
                     blobs.insert(blob.clone());
@@ -96,6 +112,19 @@ impl Tables {
             }
         }
         self.blobs.retain(|blob, _| !blobs.contains(blob));
+    }
+
+    /// See [`OwnerStore::purge_ids`].
+    pub fn purge_ids(&mut self, now: UnixMillis, limit: usize) -> usize {
+        let due = self.ids_due.iter().take_while(|((until, _), _)| *until <= now).take(limit);
+        let due: Vec<_> = due.map(|((until, key), place)| (*until, key.clone(), *place)).collect();
+        for (until, key, place) in &due {
+            self.ids_due.remove(&(*until, key.clone()));
+            if self.ids.get(key).is_some_and(|record| record.state == IdState::At(*place)) {
+                self.ids.remove(key);
+            }
+        }
+        due.len()
     }
 }
 
@@ -147,6 +176,11 @@ impl OwnerStore for MemoryStore {
         Ok(self.clock())
     }
 
+    async fn door_newest(&self, shard: ShardId) -> Result<Option<u64>, StoreError> {
+        self.check()?;
+        Ok(self.read(|tables| tables.door_newest(shard)))
+    }
+
     async fn ids(&self, ids: &[(Tenant, MessageId)]) -> Result<Vec<Option<IdRecord>>, StoreError> {
         self.check()?;
         Ok(self.read(|tables| ids.iter().map(|(tenant, id)| tables.ids.get(&id_key(tenant, id)).cloned()).collect()))
@@ -162,6 +196,22 @@ impl OwnerStore for MemoryStore {
         Ok(self.read(|tables| tables.dead.get(&(shard, seq)).cloned()))
     }
 
+    async fn dead_before(
+        &self,
+        shard: ShardId,
+        after: Option<Seq>,
+        before: UnixMillis,
+        limit: usize,
+    ) -> Result<Vec<Place>, StoreError> {
+        self.check()?;
+        Ok(self.read(|tables| {
+            let from = after.map_or(Bound::Included((shard, Seq(0))), |after| Bound::Excluded((shard, after)));
+            let rows = tables.dead.range((from, Bound::Included((shard, Seq(u64::MAX)))));
+            let old = rows.filter(|(_, dead)| dead.died_at < before);
+            old.map(|(_, dead)| dead.place).take(limit).collect()
+        }))
+    }
+
     async fn held_keys(&self, shard: ShardId) -> Result<Vec<Arc<DeadLetter>>, StoreError> {
         self.check()?;
         Ok(self.read(|tables| {
@@ -173,7 +223,7 @@ impl OwnerStore for MemoryStore {
     async fn history_before(
         &self,
         shard: ShardId,
-        after: Option<(Seq, u64)>,
+        after: Option<HistoryKey>,
         before: UnixMillis,
         limit: usize,
     ) -> Result<Vec<Arc<HistoryChunk>>, StoreError> {
@@ -181,9 +231,19 @@ impl OwnerStore for MemoryStore {
         Ok(self.read(|tables| tables.history_before(shard, after, before, limit)))
     }
 
-    async fn purge_history(&self, chunks: &[Arc<HistoryChunk>]) -> Result<(), StoreError> {
+    async fn purge_history(
+        &self,
+        chunks: &[Arc<HistoryChunk>],
+        keep_derived: Duration,
+        now: UnixMillis,
+    ) -> Result<(), StoreError> {
         self.check()?;
-        self.write(|tables| tables.purge_history(chunks));
+        self.write(|tables| tables.purge_history(chunks, keep_derived, now));
         Ok(())
+    }
+
+    async fn purge_ids(&self, now: UnixMillis, limit: usize) -> Result<usize, StoreError> {
+        self.check()?;
+        Ok(self.write(|tables| tables.purge_ids(now, limit)))
     }
 }

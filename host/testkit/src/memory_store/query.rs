@@ -185,6 +185,23 @@ impl QueryStore for MemoryStore {
         })
     }
 
+    async fn latest_dead(
+        &self,
+        filter: &Filter,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<Arc<DeadLetter>>, StoreError> {
+        self.check()?;
+        self.read(|tables| {
+            // Upside down: a page goes on behind the highest place that it has.
+            let of = |shard: &ShardId, seq: &Seq| At(vec![!seq.0, u64::from(!shard.0)], String::new());
+            let mut rows: Vec<_> =
+                tables.dead.iter().map(|((shard, seq), dead)| (of(shard, seq), Arc::clone(dead))).collect();
+            rows.sort_by(|(one, _), (other, _)| one.cmp(other));
+            page(rows.into_iter(), |dead| filter.takes_dead(dead), cursor, limit)
+        })
+    }
+
     async fn count_dead(&self, filter: &Filter) -> Result<u64, StoreError> {
         self.check()?;
         Ok(self.read(|tables| tables.dead.values().filter(|dead| filter.takes_dead(dead)).count() as u64))
@@ -202,12 +219,5 @@ impl QueryStore for MemoryStore {
     async fn depths(&self) -> Result<Vec<Depth>, StoreError> {
         self.check()?;
         Ok(self.read(Tables::depths))
-    }
-
-    async fn quarantined_segments(&self) -> Result<Vec<(ShardId, Seq, String)>, StoreError> {
-        self.check()?;
-        Ok(self.read(|tables| {
-            tables.quarantine.iter().map(|((shard, first), (reason, _))| (*shard, *first, reason.clone())).collect()
-        }))
     }
 }

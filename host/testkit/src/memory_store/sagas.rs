@@ -24,7 +24,7 @@ use super::transact::stamp;
 use super::{Fate, MemoryStore};
 
 /// The tables of sagas, each ordered by its key as in the database.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct SagaTables {
     /// `saga_shard`.
     pub shards: BTreeMap<ShardId, SagaShardRecord>,

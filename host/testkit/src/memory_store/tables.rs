@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use waybill_core::idempotency::{Entry, EntryKey};
-use waybill_core::ids::{MessageId, Seq, ShardId, Tenant};
+use waybill_core::ids::{MessageId, Place, Seq, ShardId, Tenant};
 use waybill_core::message::Message;
 use waybill_core::outbox::records::{
     DeadLetter, DoorKey, HistoryChunk, IdRecord, Malformed, Parked, Scheduled, Segment, ShardRecord,
@@ -54,7 +54,7 @@ impl SegmentContent {
 }
 
 /// All tables, each ordered by its key as in the database.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Tables {
     /// `outbox_shard`.
     pub shards: BTreeMap<ShardId, ShardRecord>,
@@ -70,6 +70,8 @@ pub struct Tables {
     pub history: BTreeMap<(ShardId, Seq, u64), Arc<HistoryChunk>>,
     /// `outbox_id`.
     pub ids: BTreeMap<(String, String), IdRecord>,
+    /// `outbox_id_due`: ids that outlived their history, and where they were.
+    pub ids_due: BTreeMap<(UnixMillis, (String, String)), Place>,
     /// `outbox_blob`.
     pub blobs: BTreeMap<String, Bytes>,
     /// `outbox_door`.

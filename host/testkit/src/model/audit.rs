@@ -118,8 +118,9 @@ impl<S: ModelStore> World<S> {
             .enumerate()
             .filter_map(|(number, known)| {
                 let expected = u32::from(matches!(known.end, Some(End::Finished(_))));
+                let stored = if known.purged { 0 } else { expected };
                 let found = seen.get(&number).copied().unwrap_or(0);
-                (found != expected || known.in_history != expected)
+                (found != stored || known.in_history != expected)
                     .then(|| format!("msg {number} ended as {:?} and is in the history {found} times", known.end))
             })
             .collect();

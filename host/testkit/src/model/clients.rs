@@ -76,6 +76,7 @@ impl<S: ModelStore> World<S> {
             index,
             joins_late: draft.message.not_before.is_some(),
             poison: self.rng.one_in(40),
+            trial_kills: 0,
             content,
             spot: Spot::Nowhere,
             place: None,
@@ -83,6 +84,7 @@ impl<S: ModelStore> World<S> {
             attempts: Vec::new(),
             replays: 0,
             in_history: 0,
+            purged: false,
             via_door: false,
         });
         self.stats.messages += 1;
@@ -126,13 +128,17 @@ impl<S: ModelStore> World<S> {
                 let unique = self.fresh();
                 messages.push(draft.finish(|| door_id(unique)));
             }
-            let nanos = Self::nanos(at + skew);
+            // What no key orders may be stamped by the database itself, which knows of no other stamps.
+            let is_ordered = messages.iter().any(|message| message.key.is_some());
+            let nanos = if is_ordered { self.stamp(at + skew) } else { self.clock_at(at + skew) };
             let ordinal = rows.iter().filter(|(key, _)| key.nanos == nanos).count();
             let (random, unique) = (self.rng.next(), self.fresh());
             let ulid = format!("{random:016x}{unique}");
             rows.push((DoorKey { nanos, ordinal: u32::try_from(ordinal).unwrap_or(0), ulid }, messages));
             if self.rng.percent(30) {
-                at += self.rng.below(15);
+                let later = self.rng.below(15);
+                // A process that never stamps back can't be asked for stamps of later.
+                at += if self.are_stamps_of_one_process() { 0 } else { later };
             }
         }
         let late = if self.rng.percent(30) { self.rng.below(250) } else { self.rng.below(6) };
@@ -148,7 +154,7 @@ impl<S: ModelStore> World<S> {
             host.mail.push(DirectAsk { drafts });
             return;
         }
-        let nanos = Self::nanos(now);
+        let nanos = self.stamp(now);
         let mut messages = Vec::new();
         for draft in drafts {
             let unique = self.fresh();

@@ -3,15 +3,19 @@
 use std::collections::HashMap;
 use std::fmt;
 
+use waybill_core::new_message::Draft;
+use waybill_core::outbox::door_watch::{DoorTimes, DoorWatch, Look};
+use waybill_core::outbox::lookups::{Checked, Lookups};
 use waybill_core::outbox::owner::{
-    DirectRequest, DoorPage, ExistingId, LoadPurpose, LoadRequest, Owner, Resolution, Ticket,
+    DirectRequest, DoorPage, DoorPassRequest, LoadPurpose, LoadRequest, Owner, Resolution, Ticket,
 };
-use waybill_core::outbox::records::{DoorRow, content_digest};
+use waybill_core::outbox::records::DoorRow;
 use waybill_core::port::store::{OwnerCommit, SegmentInfo, StoreError, StoredSegment};
 
-use super::host::{DirectAsk, Host, Role};
+use super::host::{Host, Role};
 use super::known::Spot;
 use super::ledger::number_of;
+use super::options::Mutation;
 use super::store::ModelStore;
 use super::world::World;
 
@@ -21,15 +25,16 @@ const RELEASE_TIMEOUT: u64 = 150;
 /// How far the next commit is.
 pub(super) enum Phase {
     Idle,
-    /// The door clock was read.
+    /// The door clock was read, and the newest stamp.
     Clock {
-        from: u64,
+        look: Look,
         clock: u64,
+        newest: Option<u64>,
     },
     /// A page of the doorstep was read.
     Rows {
+        request: DoorPassRequest,
         rows: Vec<DoorRow>,
-        complete: bool,
     },
     /// A commit is on its way.
     Out {
@@ -57,15 +62,16 @@ pub(super) struct Driver {
     /// A read under way: what came back, as the store was when it began.
     load: Option<(LoadRequest, Page, u64)>,
     next_ticket: u64,
-    asks: Vec<DirectAsk>,
+    /// Requests whose ids have to be looked up.
+    unchecked: Lookups<()>,
     /// Messages of requests that wait for a commit.
     waiting: HashMap<Ticket, Vec<usize>>,
-    covered: Option<u64>,
-    covering: u64,
-    full_at: Option<u64>,
+    door: DoorWatch<()>,
     pages: u64,
     release_until: Option<u64>,
     last_refusal: Option<StoreError>,
+    /// The store has lost commits that this owner knows of.
+    pub is_betrayed: bool,
 }
 
 impl fmt::Debug for Driver {
@@ -80,29 +86,29 @@ impl fmt::Debug for Driver {
         };
         write!(
             f,
-            "{phase} load {:?} asks {:?} {:#?}",
+            "{phase} load {:?} unchecked {:?} door {:?} {:#?}",
             self.load.as_ref().map(|(request, ..)| request),
-            self.asks,
+            self.unchecked,
+            self.door,
             self.owner
         )
     }
 }
 
 impl Driver {
-    pub fn new(owner: Owner) -> Self {
+    pub fn new(owner: Owner, times: DoorTimes) -> Self {
         Self {
             owner,
             phase: Phase::Idle,
             load: None,
             next_ticket: 0,
-            asks: Vec::new(),
+            unchecked: Lookups::default(),
             waiting: HashMap::new(),
-            covered: None,
-            covering: 0,
-            full_at: None,
+            door: DoorWatch::new(times),
             pages: 0,
             release_until: None,
             last_refusal: None,
+            is_betrayed: false,
         }
     }
 
@@ -121,7 +127,7 @@ impl<S: ModelStore> World<S> {
             let mine = driver.owner.token();
             self.leases.retain(|_, (token, _)| *token != mine);
             driver.release_until = Some(self.now + RELEASE_TIMEOUT);
-            driver.asks.clear();
+            drop(driver.unchecked.drain());
         }
         self.operators_reroute(host, &mut driver);
         if matches!(driver.phase, Phase::Idle | Phase::Out { .. } | Phase::Asking | Phase::Barrier { .. }) {
@@ -140,6 +146,7 @@ impl<S: ModelStore> World<S> {
         };
         if !host.up {
             // A poison message killed the process: the driver is lost with it.
+            self.deaths.insert(driver.owner.token());
             if let Phase::Out { commit, .. } | Phase::Barrier { commit, .. } = driver.phase {
                 self.give_up(commit);
             }
@@ -155,6 +162,7 @@ impl<S: ModelStore> World<S> {
                 self.give_up(commit);
             }
             host.up = false;
+            host.forget_ownership();
             host.sends.clear();
             host.watch();
             host.pause_until = self.now + 20 + self.rng.below(100);
@@ -168,7 +176,7 @@ impl<S: ModelStore> World<S> {
     }
 
     fn check_owner(&mut self, driver: &Driver) {
-        let limits = self.setup.config.limits;
+        let limits = driver.owner.config().limits;
         let (messages, _, open) = driver.owner.memory();
         let tenants = 3;
         if open > limits.open_segments {
@@ -193,44 +201,33 @@ impl<S: ModelStore> World<S> {
             if driver.release_until.is_some() {
                 continue;
             }
-            if ask.drafts.iter().all(|draft| draft.needs_id) {
-                self.admit(host, driver, ask);
+            let named: Vec<_> = ask.drafts.iter().filter(|draft| !draft.needs_id).collect();
+            let distinct: std::collections::BTreeSet<_> =
+                named.iter().map(|draft| (&draft.message.tenant, &draft.message.id)).collect();
+            if distinct.len() < named.len() {
+                // The service refuses a request that names an id twice.
+                self.stats.taken_ids += 1;
+            } else if named.is_empty() {
+                self.enqueue(host, driver, ask.drafts);
             } else {
-                driver.asks.push(ask);
+                driver.unchecked.push(ask.drafts, ());
             }
         }
     }
 
-    /// Hands a request to the owner; ids of callers that exist are answered at once.
-    fn admit(&mut self, host: &Host, driver: &mut Driver, ask: DirectAsk) {
-        let named: Vec<_> = ask
-            .drafts
-            .iter()
-            .filter(|draft| !draft.needs_id)
-            .map(|draft| (draft.message.tenant.clone(), draft.message.id.clone()))
-            .collect();
-        let distinct: std::collections::BTreeSet<_> = named.iter().collect();
-        if distinct.len() < named.len() {
-            // The service refuses a request that names an id twice.
-            self.stats.taken_ids += 1;
-            return;
-        }
-        let mut found = if named.is_empty() { Vec::new() } else { self.store.ids(&named) }.into_iter();
-        let mut messages = Vec::new();
-        for draft in ask.drafts {
-            let record = if draft.needs_id { None } else { found.next().flatten() };
-            match record {
-                None => messages.push(draft),
-                Some(record) if record.content == Some(content_digest(&draft.message)) => self.stats.repeated_ids += 1,
-                Some(_) => {
-                    self.stats.taken_ids += 1;
-                    return;
-                }
+    /// Hands what is new of a request to the owner; ids of callers that exist are answered at once.
+    fn admit(&mut self, host: &Host, driver: &mut Driver, checked: Checked<()>) {
+        match checked {
+            Checked::New { drafts, slots, .. } => {
+                self.stats.repeated_ids += slots.iter().flatten().count() as u64;
+                self.enqueue(host, driver, drafts);
             }
+            Checked::Known { ids, .. } => self.stats.repeated_ids += ids.len() as u64,
+            Checked::Taken { .. } => self.stats.taken_ids += 1,
         }
-        if messages.is_empty() {
-            return;
-        }
+    }
+
+    fn enqueue(&mut self, host: &Host, driver: &mut Driver, messages: Vec<Draft>) {
         let ticket = driver.ticket();
         driver.waiting.insert(ticket, messages.iter().map(|draft| number_of(&draft.message)).collect());
         driver.owner.enqueue(DirectRequest { ticket, messages, arrived: self.now_at(host).mono });
@@ -254,7 +251,7 @@ impl<S: ModelStore> World<S> {
             return;
         }
         let Some(request) = driver.owner.next_load() else { return };
-        if !self.calm && self.rng.one_in(40) {
+        if !self.calm && self.rng.one_in(40) || self.read_fails() {
             driver.owner.load_failed();
             return;
         }
@@ -278,8 +275,8 @@ impl<S: ModelStore> World<S> {
     fn commit_acts(&mut self, host: &mut Host, driver: &mut Driver) -> bool {
         match std::mem::replace(&mut driver.phase, Phase::Idle) {
             Phase::Idle => self.prepare(host, driver),
-            Phase::Clock { from, clock } => self.read_door(host, driver, from, clock),
-            Phase::Rows { rows, complete } => self.take_rows(host, driver, rows, complete),
+            Phase::Clock { look, clock, newest } => self.read_door(driver, look, clock, newest),
+            Phase::Rows { request, rows } => self.take_rows(host, driver, &request, rows),
             Phase::Out { commit, arrives } if arrives > self.now => driver.phase = Phase::Out { commit, arrives },
             Phase::Out { commit, .. } => self.commit_arrives(host, driver, commit),
             Phase::Asking => return self.resolve(host, driver),
@@ -301,72 +298,70 @@ impl<S: ModelStore> World<S> {
 
     fn prepare(&mut self, host: &mut Host, driver: &mut Driver) {
         let now = self.now_at(host);
-        for ask in std::mem::take(&mut driver.asks) {
-            let pending = |draft: &waybill_core::new_message::Draft| {
-                !draft.needs_id && driver.owner.is_pending_id(&draft.message.tenant, &draft.message.id)
-            };
-            if ask.drafts.iter().any(pending) {
-                driver.asks.push(ask);
-            } else {
-                self.admit(host, driver, ask);
-            }
+        if !self.look_up_ids(host, driver) {
+            return;
         }
         self.operators_act(host, driver);
         if driver.owner.wants_scheduled(now) {
-            let limit = self.setup.config.limits.scheduled_page;
+            if self.read_fails() {
+                return;
+            }
+            let limit = driver.owner.config().limits.scheduled_page;
             let page = self.store.scheduled_due(now.wall, limit);
             driver.owner.scheduled_page(page);
         }
-        let waits = driver.owner.waiting_directs().0 > 0;
-        let look = driver.owner.in_door_pass()
-            || if self.setup.exclusive { driver.covered != Some(self.bell) } else { waits || self.rng.percent(40) };
-        if !look {
-            if waits {
-                driver.owner.door_is_empty(now);
-            }
-            return self.build(host, driver);
+        let is_new = !driver.owner.in_door_pass();
+        if is_new && !self.setup.exclusive && !driver.owner.has_waiting_directs() && self.rng.percent(40) {
+            // The time to poll has come.
+            driver.door.knock();
         }
-        if !driver.owner.in_door_pass() {
-            driver.covering = self.bell;
+        let Some(look) = driver.door.look(&mut driver.owner, self.bell, now) else { return self.build(host, driver) };
+        if is_new {
             driver.pages = 0;
         }
-        let clock = Self::nanos(self.now);
-        let full = driver.full_at.is_none_or(|at| at + 200 <= self.now);
-        let from = match self.setup.late_window {
-            Some(window) if !full => clock.saturating_sub(window * 1_000_000),
-            _ => 0,
-        };
-        if full && !driver.owner.in_door_pass() {
-            driver.full_at = Some(self.now);
-        }
-        driver.phase = Phase::Clock { from, clock };
+        let newest = if look.full { self.store.door_newest() } else { None };
+        driver.phase = Phase::Clock { look, clock: self.door_clock(), newest };
     }
 
-    fn read_door(&mut self, host: &Host, driver: &mut Driver, from: u64, clock: u64) {
-        let now = self.now_at(host);
-        let request = driver.owner.door_pass(from, clock, now);
-        let rows = self.store.door(request.from_nanos, request.until_nanos, request.after, request.limit);
-        let complete = rows.len() < request.limit;
+    /// Looks up ids that callers chose. False when it can't: those who wait for it are refused.
+    fn look_up_ids(&mut self, host: &Host, driver: &mut Driver) -> bool {
+        let named = driver.unchecked.ask(&driver.owner);
+        if named.is_empty() {
+            return true;
+        }
+        if self.read_fails() {
+            driver.unchecked.failed();
+            drop(driver.unchecked.drain());
+            return false;
+        }
+        let found = self.store.ids(&named);
+        for checked in driver.unchecked.found(found) {
+            self.admit(host, driver, checked);
+        }
+        true
+    }
+
+    fn read_door(&mut self, driver: &mut Driver, look: Look, clock: u64, newest: Option<u64>) {
+        let request = driver.door.begin(&mut driver.owner, look, clock, newest);
+        if self.read_fails() {
+            if self.setup.mutation == Some(Mutation::FailedReadIsEmpty) {
+                driver.phase = Phase::Rows { request, rows: Vec::new() };
+            }
+            return;
+        }
+        let rows = self.store.door(request.from_nanos, request.until_nanos, request.after.clone(), request.limit);
         driver.pages += 1;
         self.stats.long_passes += u64::from(driver.pages == 2);
-        if complete {
-            driver.covered = Some(driver.covering);
-        }
-        driver.phase = Phase::Rows { rows, complete };
+        driver.phase = Phase::Rows { request, rows };
     }
 
-    fn take_rows(&mut self, host: &Host, driver: &mut Driver, rows: Vec<DoorRow>, complete: bool) {
-        let messages: Vec<_> = rows.iter().filter_map(|row| row.content.as_ref().ok()).flatten().cloned().collect();
-        let named: Vec<_> = messages.iter().map(|message| (message.tenant.clone(), message.id.clone())).collect();
+    fn take_rows(&mut self, host: &Host, driver: &mut Driver, request: &DoorPassRequest, rows: Vec<DoorRow>) {
+        if self.read_fails() {
+            return;
+        }
+        let named = DoorPage::ids(&rows);
         let found = if named.is_empty() { Vec::new() } else { self.store.ids(&named) };
-        let existing = messages
-            .iter()
-            .zip(found)
-            .map(|(message, record)| {
-                record.map(|record| ExistingId { same: record.content == Some(content_digest(message)), record })
-            })
-            .collect();
-        driver.owner.door_page(DoorPage { rows, complete, existing });
+        driver.door.page(&mut driver.owner, DoorPage::of(request, rows, found));
         self.build(host, driver);
     }
 
@@ -430,19 +425,35 @@ impl<S: ModelStore> World<S> {
     }
 
     fn resolve(&mut self, host: &Host, driver: &mut Driver) -> bool {
+        if self.read_fails() {
+            driver.phase = Phase::Asking;
+            return true;
+        }
         let record = self.store.shard();
         let nonce = self.fresh();
-        match driver.owner.resolve(&record, self.now_at(host), nonce) {
+        let resolution = driver.owner.resolve(&record, self.now_at(host), nonce);
+        if !matches!(resolution, Resolution::Lost | Resolution::WentBack(_)) {
+            self.went_on(host, driver.is_betrayed);
+        }
+        match resolution {
             Resolution::Lost => return false,
+            Resolution::WentBack(error) => {
+                if !driver.is_betrayed {
+                    self.violation(error.to_string());
+                }
+                self.stats.went_back += 1;
+                return false;
+            }
             Resolution::Applied(applied) => {
                 self.stats.found_applied += 1;
                 self.answer(driver, applied);
             }
             Resolution::NotApplied => {
                 self.stats.proved_undone += 1;
+                driver.door.look_again();
                 for request in driver.owner.recall_identified() {
                     driver.waiting.remove(&request.ticket);
-                    driver.asks.push(DirectAsk { drafts: request.messages });
+                    driver.unchecked.push(request.messages, ());
                 }
             }
             Resolution::Barrier(commit) => {

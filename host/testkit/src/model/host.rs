@@ -1,13 +1,14 @@
 //! A host: it watches the shard, takes it over, owns it, dies.
 
+use std::cell::Cell;
 use std::fmt;
-use std::sync::Arc;
 
+use waybill_core::limits::SchedulerLimits;
 use waybill_core::new_message::Draft;
 use waybill_core::outbox::owner::{Adopted, Owner, OwnerConfig, TakeoverInput, takeover};
 use waybill_core::outbox::records::ShardRecord;
 use waybill_core::port::store::OwnerCommit;
-use waybill_core::time::Now;
+use waybill_core::time::{Now, VettedClock};
 
 use super::driver::{Driver, Phase};
 use super::rng::Rng;
@@ -51,12 +52,16 @@ pub(super) struct Host {
     pub boot: u64,
     /// Error of its wall clock.
     pub skew: i64,
+    /// What this process believes of it.
+    pub vetted: Cell<VettedClock>,
     seen: Option<(u64, u64)>,
     seen_at: u64,
     pub role: Role,
     /// Sends of this process, also of ownerships that are over.
     pub sends: Vec<Send>,
     pub mail: Vec<DirectAsk>,
+    /// Token of this process's latest ownership.
+    owned: Option<u64>,
 }
 
 impl fmt::Debug for Host {
@@ -82,6 +87,11 @@ impl Host {
         matches!(self.role, Role::Owning(_))
     }
 
+    /// Its process ends.
+    pub fn forget_ownership(&mut self) {
+        self.owned = None;
+    }
+
     /// Forgets what it knew of the shard.
     pub fn watch(&mut self) {
         self.role = Role::Watching;
@@ -97,9 +107,12 @@ impl<S: ModelStore> World<S> {
         if !host.up {
             host.up = true;
             host.watch();
+            host.vetted.take();
+            self.begin_stamps();
         }
         if !self.calm {
-            if self.rng.one_in(900) {
+            let is_storm = self.setup.storm.contains(&self.now);
+            if self.rng.one_in(if is_storm { 40 } else { 900 }) {
                 return self.crash(host);
             }
             if self.rng.one_in(300) {
@@ -107,6 +120,7 @@ impl<S: ModelStore> World<S> {
                 return;
             }
         }
+        self.step_clock(host);
         match std::mem::take(&mut host.role) {
             Role::Owning(driver) => self.owner_acts(host, driver),
             role => {
@@ -124,6 +138,7 @@ impl<S: ModelStore> World<S> {
         self.note(|_| "crash".to_owned());
         match std::mem::take(&mut host.role) {
             Role::Owning(driver) => {
+                self.deaths.insert(driver.owner.token());
                 if let Phase::Out { commit, .. } | Phase::Barrier { commit, .. } = driver.phase {
                     self.give_up(commit);
                 }
@@ -132,6 +147,7 @@ impl<S: ModelStore> World<S> {
             _ => {}
         }
         host.up = false;
+        host.owned = None;
         host.sends.clear();
         host.mail.clear();
         host.pause_until = self.now + 20 + self.rng.below(150);
@@ -139,6 +155,14 @@ impl<S: ModelStore> World<S> {
 
     fn rival_acts(&mut self, host: &mut Host, role: Role) -> Role {
         match role {
+            _ if self.read_fails() => {
+                if let Role::Taking { commit, .. } = role {
+                    self.give_up(commit);
+                }
+                host.watch();
+                host.seen_at = self.now;
+                Role::Watching
+            }
             Role::Owning(_) | Role::Watching => {
                 let record = self.store.shard();
                 let seen = (record.token, record.beat);
@@ -161,6 +185,7 @@ impl<S: ModelStore> World<S> {
         let open = self.store.segments(&firsts);
         let claimed = self.store.parked().into_iter().filter(|parked| parked.claimed).collect();
         let began = self.now_at(host);
+        let token = record.token;
         let input = TakeoverInput {
             shard: SHARD,
             host: self.setup.config.host.clone(),
@@ -168,7 +193,8 @@ impl<S: ModelStore> World<S> {
             open,
             claimed,
             dead_holds_key: self.setup.config.dead_holds_key,
-            routing: Arc::clone(&self.setup.config.routing),
+            lived: host.owned == Some(token),
+            rules: self.setup.config.rules,
         };
         let nonce = self.fresh();
         let commit = takeover(input, began.wall, nonce);
@@ -189,18 +215,43 @@ impl<S: ModelStore> World<S> {
             host.seen_at = self.now;
             return Role::Watching;
         }
-        match self.apply(&commit) {
+        self.taker = host.owned;
+        let applied = self.apply(&commit);
+        self.taker = None;
+        match applied {
             Ok(()) => Role::Adopting { record, began },
             Err(_) => Role::Watching,
         }
     }
 
-    fn adopt(&mut self, host: &Host, record: ShardRecord, began: Now) -> Role {
+    /// Settings of another start: those of the first, or other bounds.
+    fn settings(&mut self) -> OwnerConfig {
+        let mut config = self.setup.config.clone();
+        if self.setup.other_bounds && self.rng.percent(70) {
+            let mut around = |bound: usize| bound.div_ceil(2) + self.rng.index(bound + 1);
+            config.limits = SchedulerLimits {
+                window_messages: around(config.limits.window_messages),
+                key_messages: around(config.limits.key_messages),
+                open_segments: around(config.limits.open_segments),
+                resume_points: around(config.limits.resume_points),
+                door_page: around(config.limits.door_page),
+                scheduled_page: around(config.limits.scheduled_page),
+                settle_max: around(config.limits.settle_max),
+                ..config.limits
+            };
+            config.parked_per_tenant = around(config.parked_per_tenant);
+            self.stats.other_bounds += 1;
+        }
+        config
+    }
+
+    fn adopt(&mut self, host: &mut Host, record: ShardRecord, began: Now) -> Role {
         let adopted = Adopted { record, parked: self.store.parked(), held: self.store.held_keys() };
         self.stats.takeovers += 1;
+        host.owned = Some(adopted.record.token);
         self.note(|_| format!("takeover, token {}", adopted.record.token));
-        let config: OwnerConfig = self.setup.config.clone();
+        let config = self.settings();
         let owner = Owner::new(config, adopted, began.mono, self.now_at(host));
-        Role::Owning(Box::new(Driver::new(owner)))
+        Role::Owning(Box::new(Driver::new(owner, self.setup.door_times())))
     }
 }

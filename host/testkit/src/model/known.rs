@@ -66,6 +66,8 @@ pub(super) struct Known {
     /// It joins the order of its key later than it was committed: scheduled, or replayed.
     pub joins_late: bool,
     pub poison: bool,
+    /// Hosts that died of it while it was named as a suspect.
+    pub trial_kills: u32,
     /// What makes a repeat of the same id the same message.
     pub content: u64,
     pub spot: Spot,
@@ -77,6 +79,8 @@ pub(super) struct Known {
     pub replays: u32,
     /// Times it appears in the history.
     pub in_history: u32,
+    /// Its history was removed after its time.
+    pub purged: bool,
     pub via_door: bool,
 }
 

@@ -36,11 +36,14 @@ pub(super) struct Ledger {
     pub dead: BTreeMap<Seq, usize>,
     pub door: BTreeMap<DoorKey, Vec<usize>>,
     pub ids: BTreeMap<(Tenant, MessageId), IdState>,
-    suspects: HashMap<usize, u32>,
     /// The message that has an id, by tenant and id.
     holders: HashMap<(Tenant, MessageId), usize>,
+    /// The one that had it last, of ids that were forgotten with their message.
+    former: HashMap<(Tenant, MessageId), usize>,
     /// Dead letters that hold their key: where, whose, which key.
     pub held: BTreeMap<usize, (Seq, Tenant, u64)>,
+    /// How many suspects of each number of crashes may be on trial at once, as the takeover left them.
+    pub halves: BTreeMap<u32, usize>,
     pub bad: Vec<String>,
 }
 
@@ -98,6 +101,17 @@ impl Ledger {
         }
     }
 
+    /// What a message was is forgotten: its id is free again.
+    pub fn purge(&mut self, number: usize) {
+        let Some(known) = self.known.get_mut(number) else { return };
+        known.purged = true;
+        if let Some(id) = known.id.clone() {
+            let key = (known.tenant.clone(), id);
+            self.holders.remove(&key);
+            self.former.insert(key, number);
+        }
+    }
+
     /// The message that has an id.
     pub fn holder(&self, tenant: &Tenant, id: &MessageId) -> Option<usize> {
         self.holders.get(&(tenant.clone(), id.clone())).copied()
@@ -105,16 +119,26 @@ impl Ledger {
 
     fn holder_of(&self, number: usize) -> Option<&Known> {
         let known = self.known.get(number)?;
-        self.known.get(self.holder(&known.tenant, known.id.as_ref()?)?)
+        let id = known.id.as_ref()?;
+        // A repeat that was looked up before its first was forgotten is one still.
+        let former = || self.former.get(&(known.tenant.clone(), id.clone())).copied();
+        self.known.get(self.holder(&known.tenant, id).or_else(former)?)
     }
 
-    pub fn suspect(&self, number: usize) -> u32 {
-        self.suspects.get(&number).copied().unwrap_or(0)
+    /// Whether a message that isn't finished lies at this place.
+    pub fn is_waiting(&self, seq: Seq) -> bool {
+        let entries = self.segments.range(..=seq).next_back();
+        let packed = entries.and_then(|(first, entries)| entries.get(&u16::try_from(seq.0 - first.0).ok()?));
+        let is_packed = packed.is_some_and(|number| matches!(self.spot(*number), Spot::Segment(_)));
+        is_packed || self.parked.contains_key(&seq)
     }
 
     /// Books a commit that went in.
     pub fn book(&mut self, commit: &OwnerCommit, now: u64, stats: &mut Stats) {
         let before = std::mem::replace(&mut self.record, commit.record.clone());
+        if before.token != commit.record.token {
+            self.halves = commit.record.suspicion.halves();
+        }
         let mut booking = Booking {
             now,
             limbo: BTreeMap::new(),
@@ -224,7 +248,6 @@ impl Ledger {
                     format!("msg {number} came back to segment {}: it was {spot:?}", segment.first),
                 );
             }
-            self.suspects.insert(number, entry.suspect);
             new.insert(entry.index, number);
         }
         for (index, number) in old {
@@ -317,7 +340,6 @@ impl Ledger {
                 format!("msg {number} was parked out of {other:?}, it was {:?}", self.spot(number)),
             ),
         }
-        self.suspects.insert(number, parked.suspect);
         self.parked.insert(seq, (number, parked.claimed));
         self.set_spot(number, Spot::Parked(parked.place));
     }
@@ -358,7 +380,10 @@ impl Ledger {
         stats.dead += 1;
         if dead.code == "SUSPECTED_POISON" {
             stats.convicted += 1;
-            stats.innocent += u64::from(self.known.get(number).is_some_and(|known| !known.poison));
+            if self.known.get(number).is_some_and(|known| !known.poison) {
+                stats.innocent += 1;
+                self.violation(booking.now, format!("msg {number} is healthy and was convicted"));
+            }
         }
         stats.held_keys += u64::from(dead.holds_key);
         self.end(number, End::Dead, booking.now);

@@ -14,7 +14,11 @@
 //! | `driver` | what an engine does for its owner |
 //! | `sends` | what receivers see and answer |
 //! | `operators` | commands |
+//! | `clocks` | wall clocks that are set, and stamps |
+//! | `retention` | history that is removed after its time |
+//! | `past` | a store that loses what it had |
 //! | `ledger` | double entry of commits |
+//! | `suspicion` | who is blamed for a death |
 //! | `audit` | what has to hold at the end |
 //!
 //! It says nothing about speed, transports or the engine's tasks. The protocol's rules can be left out one by one
@@ -22,21 +26,25 @@
 
 mod audit;
 mod clients;
+mod clocks;
 mod driver;
 mod host;
 mod known;
 mod ledger;
 mod operators;
 mod options;
+mod past;
+mod retention;
 pub(crate) mod rng;
 mod sends;
 mod stats;
 mod store;
+mod suspicion;
 mod world;
 
 pub use options::{Mutation, Options, Outcome, Report};
 pub use stats::Stats;
-pub use store::ModelStore;
+pub use store::{ModelStore, PutBack};
 
 use crate::memory_store::MemoryStore;
 use world::World;

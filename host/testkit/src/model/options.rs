@@ -14,12 +14,17 @@ pub enum Mutation {
     Without(Rule),
     /// Enqueuers whose clocks differ by up to 20 ms, which stamps on a doorstep can't bear.
     SkewedEnqueuers,
+    /// Stamps of one process follow a clock that is set back.
+    StampsFollowClock,
+    /// A page of the doorstep whose read failed counts as an empty one.
+    FailedReadIsEmpty,
 }
 
 impl Mutation {
     /// All, in the order of their numbers from 1.
     pub fn all() -> Vec<Self> {
-        Rule::ALL.into_iter().map(Self::Without).chain([Self::SkewedEnqueuers]).collect()
+        let others = [Self::SkewedEnqueuers, Self::StampsFollowClock, Self::FailedReadIsEmpty];
+        Rule::ALL.into_iter().map(Self::Without).chain(others).collect()
     }
     /// By number, from 1.
     pub fn numbered(number: usize) -> Option<Self> {

@@ -22,6 +22,10 @@ impl Rng {
     pub fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound.max(1)
     }
+    /// Uniform below a bound; 0 for a bound of 0.
+    pub fn index(&mut self, bound: usize) -> usize {
+        usize::try_from(self.below(bound as u64)).unwrap_or(0)
+    }
     pub fn percent(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use waybill_core::limits::SUSPECT_SOLO_AT;
 use waybill_core::outbox::owner::{Claim, HoldKey, Settlement, TransportId, Verdict};
 use waybill_core::outbox::records::{AttemptOutcome, AttemptRecord};
 use waybill_core::port::transport::{Fault, Receipt};
@@ -37,6 +36,8 @@ pub(super) struct Send {
     destination: usize,
     /// A worker outside claimed it, under this nonce.
     lease: Option<u64>,
+    /// Its owner was cautious when it began.
+    cautious: bool,
     /// Past it, its lease may have been ended because it is of no use any more.
     expires_at: Option<UnixMillis>,
     stage: Stage,
@@ -71,7 +72,7 @@ impl<S: ModelStore> World<S> {
         let now = self.now_at(host);
         if !self.calm && self.rng.one_in(800) {
             let key = HoldKey { tenant: None, transport: Some(TransportId(0)), scope: Arc::from("") };
-            driver.owner.hold(key, "PROVIDER.UNAVAILABLE", "the broker is away", None, now.wall);
+            driver.owner.hold(key, "PROVIDER.UNAVAILABLE", "the broker is away", None, now);
         }
         self.renew_outside(host, driver);
         for (transport, lane) in [(0, 0), (0, 1), (1, 0)] {
@@ -95,16 +96,11 @@ impl<S: ModelStore> World<S> {
                     attempt: sending.attempt,
                     destination,
                     lease: None,
+                    cautious: driver.owner.is_cautious(),
                     expires_at: None,
                     stage: Stage::Armed,
                 });
-                if sending.alone && self.ledger.suspect(number) >= SUSPECT_SOLO_AT {
-                    self.stats.solo_sends += 1;
-                    let is_other = |other: &Send| other.token == sending.epoch && other.seq != sending.seq;
-                    if host.sends.iter().any(|other| other.lease.is_none() && is_other(other)) {
-                        self.violation(format!("msg {number} is sent alone, and others are being sent"));
-                    }
-                }
+                self.count_trial(&driver.owner, sending.seq);
             }
         }
     }
@@ -163,6 +159,7 @@ impl<S: ModelStore> World<S> {
                 attempt,
                 destination: TOPICS.iter().position(|topic| *topic == claimed.row.message.topic.as_str()).unwrap_or(2),
                 lease: Some(nonce),
+                cautious: false,
                 expires_at,
                 stage: Stage::Armed,
             };
@@ -198,7 +195,11 @@ impl<S: ModelStore> World<S> {
             known.attempts.push(Attempt { token: send.token, lease: send.lease, word: None });
         }
         // What a worker outside dies of doesn't kill the host.
-        known.poison && send.lease.is_none()
+        let kills = known.poison && send.lease.is_none();
+        if kills {
+            self.note_kill(send.seq, number);
+        }
+        kills
     }
 
     /// Whether nobody else was given the message since. True for one that isn't claimed from outside.
@@ -213,9 +214,14 @@ impl<S: ModelStore> World<S> {
         } else if send.lease.is_none() && !self.ledger.is_claimed(number) {
             self.violation(format!("msg {number} sent without a durable claim: {:?}", known.spot));
         }
-        let alone = send.lease.is_none() && self.ledger.suspect(number) >= SUSPECT_SOLO_AT;
-        if alone && self.ledger.record.solo != Some(send.seq) {
-            self.violation(format!("msg {number} is suspect and was sent beside others"));
+        let record = &self.ledger.record.suspicion;
+        let (is_named, is_suspect) = (record.calling.contains(&send.seq), record.suspects.contains_key(&send.seq));
+        // Caution may end while a send is under way.
+        if send.lease.is_none() && (send.cautious && record.cautious || is_suspect) {
+            self.stats.named_sends += 1;
+            if !is_named {
+                self.violation(format!("msg {number} is sent unnamed; it is suspect: {is_suspect}"));
+            }
         }
         let key = known.key;
         let held = self

@@ -73,8 +73,24 @@ stats! {
     resumes: "key resumes", true;
     /// Reads of skipped destinations.
     scope_resumes: "destination resumes", true;
-    /// Messages sent alone.
-    solo_sends: "solo sends", true;
+    /// Takeovers after a death.
+    deaths: "unclean ends", true;
+    /// Takeovers from an owner that had given up in good order, or from itself.
+    clean_ends: "clean ends", true;
+    /// Ends that were taken for a death though the process stood still and lost its lease.
+    mistaken: "leases lost that look like a death", false;
+    /// Sends of suspects.
+    trial_sends: "sends on trial", true;
+    /// Of those, such as were on trial by themselves.
+    lone_sends: "sends alone on trial", true;
+    /// Sends of others while a suspect waited for its trial.
+    beside: "sends beside waiting suspects", true;
+    /// Sends that were named first.
+    named_sends: "named sends", true;
+    /// Processes that a poison message killed.
+    poisonings: "poisonings", true;
+    /// Most suspects at once.
+    suspects: "suspects made", true;
     /// Messages claimed from outside.
     claims: "claims from outside", true;
     /// Of those, such as another worker had let go.
@@ -111,6 +127,16 @@ stats! {
     stalls: "stalled steps", true;
     /// Dead letters that held their key.
     held_keys: "held keys", true;
+    /// Times that a wall clock was set.
+    clock_steps: "clock steps", true;
+    /// Reads that failed.
+    failed_reads: "failed reads", true;
+    /// Ownerships with other bounds than the ones before.
+    other_bounds: "ownerships with other bounds", true;
+    /// Finished messages whose history was removed while the owner worked.
+    purged: "purged", true;
+    /// Owners that found that the store had lost commits.
+    went_back: "stores that went back noticed", true;
     /// Steps of simulated time.
     steps: "steps", true;
 }

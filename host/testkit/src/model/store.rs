@@ -1,6 +1,7 @@
 //! The store under the model: any owner store, called synchronously.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::FutureExt;
 use waybill_core::ids::{MessageId, Seq, ShardId, Tenant};
@@ -9,7 +10,7 @@ use waybill_core::outbox::records::{DeadLetter, DoorKey, DoorRow, HistoryChunk, 
 use waybill_core::port::store::{DueScheduled, OwnerCommit, OwnerStore, SegmentInfo, StoreError, StoredSegment, Write};
 use waybill_core::time::UnixMillis;
 
-use crate::memory_store::MemoryStore;
+use crate::memory_store::{MemoryStore, Tables};
 
 /// The shard that the model is about.
 pub(super) const SHARD: ShardId = ShardId(0);
@@ -17,15 +18,24 @@ pub(super) const SHARD: ShardId = ShardId(0);
 const CLIENTS: ShardId = ShardId(1);
 /// Read pages large enough for everything a run makes.
 const ALL: usize = 100_000;
+/// After everything that a run does.
+const FAR: UnixMillis = UnixMillis(i64::MAX as u64 / 2);
+
+/// Puts a store back to what it was.
+pub type PutBack<S> = Box<dyn FnOnce(&S)>;
 
 /// A store whose calls the model can wait for.
-pub trait ModelStore {
+pub trait ModelStore: Sized {
     /// The port.
     type Port: OwnerStore;
     /// The port.
     fn port(&self) -> &Self::Port;
     /// Runs one call to its end.
     fn wait<T>(&self, call: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError>;
+    /// Keeps everything as it is now; the answer puts it back. None = this store can't.
+    fn keep(&self) -> Option<PutBack<Self>> {
+        None
+    }
     /// Applies a commit that leaves the beat as it is: only a mutation of the protocol makes one.
     fn commit_without_beat(&self, commit: &OwnerCommit) -> Result<(), StoreError> {
         Err(StoreError::Other(format!("shard {}: a commit has to raise the beat", commit.shard)))
@@ -39,6 +49,10 @@ impl ModelStore for MemoryStore {
     }
     fn wait<T>(&self, call: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
         call.now_or_never().unwrap_or_else(|| Err(StoreError::Other("the in-memory store made its caller wait".into())))
+    }
+    fn keep(&self) -> Option<PutBack<Self>> {
+        let kept = self.read(Tables::clone);
+        Some(Box::new(move |store| store.write(|tables| *tables = kept)))
     }
     fn commit_without_beat(&self, commit: &OwnerCommit) -> Result<(), StoreError> {
         self.write(|tables| {
@@ -62,6 +76,14 @@ pub(super) struct Store<S> {
 impl<S: ModelStore> Store<S> {
     pub fn new(inner: S) -> Self {
         Self { inner, failure: None }
+    }
+
+    pub fn keep(&self) -> Option<PutBack<S>> {
+        self.inner.keep()
+    }
+
+    pub fn put_back(&self, put_back: PutBack<S>) {
+        put_back(&self.inner);
     }
 
     fn read<T: Default>(&mut self, result: Result<T, StoreError>) -> T {
@@ -118,6 +140,10 @@ impl<S: ModelStore> Store<S> {
         let result = self.inner.wait(self.inner.port().door(SHARD, from, until, after, limit));
         self.read(result)
     }
+    pub fn door_newest(&mut self) -> Option<u64> {
+        let result = self.inner.wait(self.inner.port().door_newest(SHARD));
+        self.read(result)
+    }
     pub fn ids(&mut self, ids: &[(Tenant, MessageId)]) -> Vec<Option<IdRecord>> {
         let result = self.inner.wait(self.inner.port().ids(ids));
         self.read(result)
@@ -130,9 +156,17 @@ impl<S: ModelStore> Store<S> {
         let result = self.inner.wait(self.inner.port().held_keys(SHARD));
         self.read(result)
     }
+    pub fn history_before(&mut self, before: UnixMillis, limit: usize) -> Vec<Arc<HistoryChunk>> {
+        let result = self.inner.wait(self.inner.port().history_before(SHARD, None, before, limit));
+        self.read(result)
+    }
+    pub fn purge_history(&mut self, chunks: &[Arc<HistoryChunk>]) {
+        // No id of the model is made from an idempotency key: none outlives its history.
+        let result = self.inner.wait(self.inner.port().purge_history(chunks, Duration::ZERO, FAR));
+        self.read(result)
+    }
     pub fn history(&mut self) -> Vec<Arc<HistoryChunk>> {
-        let result =
-            self.inner.wait(self.inner.port().history_before(SHARD, None, UnixMillis(i64::MAX as u64 / 2), ALL));
+        let result = self.inner.wait(self.inner.port().history_before(SHARD, None, FAR, ALL));
         self.read(result)
     }
 }

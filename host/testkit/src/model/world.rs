@@ -1,24 +1,28 @@
 //! The simulated world: time, hosts, clients, commits on their way, receivers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use waybill_core::ids::Seq;
 use waybill_core::limits::SchedulerLimits;
 use waybill_core::message::Message;
+use waybill_core::outbox::door_watch::DoorTimes;
 use waybill_core::outbox::owner::{OwnerConfig, Routing, TransportId};
 use waybill_core::outbox::records::DoorKey;
+use waybill_core::outbox::suspicion::Caution;
 use waybill_core::port::store::{OwnerCommit, StoreError};
 use waybill_core::route::{Pattern, Route, Routes};
 use waybill_core::time::{Monotonic, Now, UnixMillis};
 
 use super::host::Host;
 use super::ledger::{Ledger, number_of};
-use super::options::{Options, Outcome};
+use super::options::{Mutation, Options, Outcome};
+use super::past::Past;
 use super::rng::Rng;
 use super::stats::Stats;
 use super::store::{ModelStore, SHARD, Store};
+use super::suspicion::Trials;
 
 /// Wall clock at step 0, in milliseconds. One step is a millisecond.
 pub(super) const WALL_START: u64 = 1_700_000_000_000;
@@ -26,6 +30,13 @@ pub(super) const WALL_START: u64 = 1_700_000_000_000;
 pub(super) const OWNER_TTL: u64 = 60;
 /// A rival waits this long for a beat, in steps.
 pub(super) const OBSERVER_TTL: u64 = 110;
+/// In steps, as everything else here.
+pub(super) const CAUTION: Caution = Caution {
+    first: Duration::from_millis(400),
+    longest: Duration::from_millis(3_000),
+    forget: Duration::from_millis(2_500),
+    quiet: Duration::from_millis(20),
+};
 /// Steps with faults and clients.
 const HECTIC_STEPS: u64 = 1_500;
 /// Steps without, at most: everything has to come to its end.
@@ -49,6 +60,33 @@ pub(super) struct Setup {
     pub skew_ms: u64,
     /// Operators change the routes.
     pub reroutes: bool,
+    /// In this time, processes are killed over and over.
+    pub storm: std::ops::Range<u64>,
+    /// Wall clocks are set back and forward; that of a store in the same process with them.
+    pub clock_steps: bool,
+    /// Reads fail now and then.
+    pub reads_fail: bool,
+    /// Another start may have other bounds.
+    pub other_bounds: bool,
+    /// History is removed while the owner works.
+    pub retention: bool,
+    /// The store is put back to what it was, once.
+    pub goes_back: bool,
+    pub mutation: Option<Mutation>,
+}
+
+impl Setup {
+    /// How the doorstep is watched.
+    pub(super) fn door_times(&self) -> DoorTimes {
+        let every_pass_is_full = self.late_window.is_none();
+        DoorTimes {
+            late_window: Duration::from_millis(self.late_window.unwrap_or(0)),
+            full_every: Duration::from_millis(if every_pass_is_full { 0 } else { 200 }),
+            quiet_every: Duration::from_millis(1_000),
+            // Drawn: see `Driver`.
+            poll: (!self.exclusive).then_some(Duration::MAX),
+        }
+    }
 }
 
 pub(super) struct World<S> {
@@ -68,8 +106,18 @@ pub(super) struct World<S> {
     pub unique: u64,
     /// The current token of what is claimed from outside: of the owner, and of the lease.
     pub leases: BTreeMap<Seq, (u64, u64)>,
+    /// Ownerships whose process died.
+    pub deaths: BTreeSet<u64>,
+    pub trials: Trials,
+    /// The latest ownership of the process whose commit is applied.
+    pub taker: Option<u64>,
     pub stats: Stats,
     pub calm: bool,
+    /// Error of the clock that stamps doorstep rows, in milliseconds.
+    pub ahead: i64,
+    /// The latest stamp that the process of an embedded store gave out.
+    pub stamped: u64,
+    pub past: Past<S>,
     tracing: bool,
     trace: Vec<String>,
 }
@@ -123,6 +171,7 @@ impl<S: ModelStore> World<S> {
             dead_holds_key: rng.percent(25),
             weights: BTreeMap::new(),
             routing: Arc::new(Routing { external, ..routing(0) }),
+            caution: CAUTION,
             rules: options.rules(),
         };
         let setup = Setup {
@@ -131,6 +180,14 @@ impl<S: ModelStore> World<S> {
             late_window: rng.percent(50).then_some(300),
             skew_ms: options.skew_ms(),
             reroutes: seed % 4 >= 2,
+            storm: if seed % 5 == 2 { 500..900 } else { 0..0 },
+            clock_steps: seed % 5 == 2,
+            reads_fail: seed % 5 == 3,
+            other_bounds: seed % 7 == 4,
+            retention: seed % 6 == 5,
+            // Not the first ones: they run on stores, too, that can't be put back.
+            goes_back: seed % 16 == 9 && seed > 200,
+            mutation: options.mutation,
         };
         let skewed = rng.percent(50);
         let hosts = (0..hosts).map(|_| Host::new(&mut rng, skewed)).collect();
@@ -147,8 +204,14 @@ impl<S: ModelStore> World<S> {
             bell: 0,
             unique: 0,
             leases: BTreeMap::new(),
+            deaths: BTreeSet::new(),
+            trials: Trials::default(),
+            taker: None,
             stats: Stats::default(),
             calm: false,
+            ahead: 0,
+            stamped: 0,
+            past: Past::default(),
             tracing: options.trace,
             trace: Vec::new(),
         }
@@ -176,12 +239,15 @@ impl<S: ModelStore> World<S> {
         (WALL_START + step) * 1_000_000
     }
 
-    /// Both clocks of a host.
+    /// Both clocks of a host, as far as it believes them.
     pub fn now_at(&self, host: &Host) -> Now {
-        Now {
+        let mut vetted = host.vetted.get();
+        let now = vetted.vet(Now {
             wall: UnixMillis((WALL_START + self.now).saturating_add_signed(host.skew)),
             mono: Monotonic(Duration::from_millis(self.now + host.boot)),
-        }
+        });
+        host.vetted.set(vetted);
+        now
     }
 
     /// Applies an owner's or a rival's commit to the store, and books it.
@@ -192,12 +258,12 @@ impl<S: ModelStore> World<S> {
         self.note(|_| {
             let what: Vec<String> = commit.writes.iter().map(brief).collect();
             format!(
-                "commit token {} beat {}->{} open {:?} solo {:?}: {} -> {result:?}",
+                "commit token {} beat {}->{} open {:?} {:?}: {} -> {result:?}",
                 commit.record.token,
                 commit.expect_beat,
                 commit.record.beat,
                 commit.record.open,
-                commit.record.solo,
+                commit.record.suspicion,
                 what.join(" ")
             )
         });
@@ -208,7 +274,9 @@ impl<S: ModelStore> World<S> {
                     self.violation(format!("a stale owner committed with token {next}, {current} is current"));
                 }
                 self.stats.commits += 1;
+                self.judge_suspicion(commit);
                 self.ledger.book(commit, now, &mut self.stats);
+                self.judge_suspects();
             }
             Err(StoreError::Conflict(_)) => self.stats.conflicts += 1,
             Err(StoreError::Exists(_)) => self.stats.id_races += 1,
@@ -265,6 +333,7 @@ impl<S: ModelStore> World<S> {
     fn step(&mut self) {
         self.now += 1;
         self.stats.steps += 1;
+        self.go_back();
         if !self.calm {
             self.clients_act();
             if self.rng.one_in(700) {
@@ -277,6 +346,7 @@ impl<S: ModelStore> World<S> {
         }
         self.commit_clients();
         self.commit_late();
+        self.retire();
         for _ in 0..2 {
             let index = usize::try_from(self.rng.below(self.hosts.len() as u64)).unwrap_or(0);
             let Some(slot) = self.hosts.get_mut(index) else { continue };
@@ -293,18 +363,22 @@ impl<S: ModelStore> World<S> {
 
     /// A hectic phase, then a calm one in which everything has to come to its end.
     pub fn run(mut self, seed: u64) -> Outcome {
-        while self.now < HECTIC_STEPS && self.ledger.bad.is_empty() {
+        while self.now < HECTIC_STEPS && self.goes_on() {
             self.step();
         }
         self.calm = true;
+        self.set_clocks_right();
         let end = self.now + CALM_STEPS;
-        while self.now < end && self.ledger.bad.is_empty() {
+        while self.now < end && self.goes_on() {
             self.step();
             if self.now.is_multiple_of(64) && self.is_over() {
                 break;
             }
         }
-        if self.ledger.bad.is_empty() {
+        if self.past.is_back {
+            // What was committed is lost, so nothing else adds up any more.
+            self.ledger.bad = std::mem::take(&mut self.past.went_on);
+        } else if self.ledger.bad.is_empty() {
             self.audit();
         }
         if self.tracing {
@@ -342,7 +416,7 @@ fn brief(write: &waybill_core::port::store::Write) -> String {
                 "park {}={} due {} claimed {}",
                 parked.place.seq(),
                 number_of(&parked.message),
-                parked.due.0 - WALL_START,
+                parked.due.0.cast_signed() - WALL_START.cast_signed(),
                 parked.claimed
             )
         }
@@ -353,7 +427,7 @@ fn brief(write: &waybill_core::port::store::Write) -> String {
             format!("history {}={numbers:?}", chunk.segment)
         }
         Write::PutScheduled(scheduled) => format!("schedule {}", number_of(&scheduled.message)),
-        Write::DeleteDoor(key) => format!("-door {}", key.nanos / 1_000_000 - WALL_START),
+        Write::DeleteDoor(key) => format!("-door {}", (key.nanos / 1_000_000).cast_signed() - WALL_START.cast_signed()),
         Write::PutId { .. } => "id".to_owned(),
         other => format!("{other:?}"),
     }

@@ -8,6 +8,7 @@ mod output;
 mod port;
 mod program;
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -93,12 +94,15 @@ pub struct Launch {
     pub config: PathBuf,
     /// Where its output goes; appended to.
     pub log: PathBuf,
+    /// What its environment gets beside that of the tests.
+    pub environment: Vec<(&'static str, OsString)>,
 }
 
 impl Launch {
     /// Writes `config` to `waybill.toml` in `dir`, with the output beside it in `waybill.log`.
     pub fn prepare(binary: PathBuf, dir: &Path, config: &str) -> Result<Self, ProcessError> {
-        let launch = Self { binary, config: dir.join("waybill.toml"), log: dir.join("waybill.log") };
+        let launch =
+            Self { binary, config: dir.join("waybill.toml"), log: dir.join("waybill.log"), environment: Vec::new() };
         std::fs::write(&launch.config, config).map_err(system("writing waybill.toml"))?;
         Ok(launch)
     }
@@ -140,6 +144,7 @@ impl Host {
             .arg("--config")
             .arg(&launch.config)
             .args(["--listen", "127.0.0.1:0"])
+            .envs(launch.environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

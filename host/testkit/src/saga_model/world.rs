@@ -332,6 +332,10 @@ impl World {
                     self.ledger.violation("the shard was lost though nobody else writes".to_owned());
                     return self.die();
                 }
+                Resolution::WentBack(error) => {
+                    self.ledger.violation(error.to_string());
+                    return self.die();
+                }
                 Resolution::Barrier(barrier) => {
                     if self.rng.percent(30) {
                         self.arrive();

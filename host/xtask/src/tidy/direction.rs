@@ -3,7 +3,7 @@
 use crate::cargo::{Dependency, Package};
 
 /// What a package may depend on among ours, in its product code.
-const KNOWS: [(&str, &[&str]); 13] = [
+const KNOWS: [(&str, &[&str]); 14] = [
     ("waybill-core", &[]),
     ("waybill-bindings", &[]),
     ("waybill-bundled", &[]),
@@ -29,6 +29,7 @@ const KNOWS: [(&str, &[&str]); 13] = [
     // Development only.
     ("waybill-testkit", &["waybill-core"]),
     ("xtask", &["waybill-testkit"]),
+    ("waybill-fuzz", &["waybill-core", "waybill-sandbox", "waybill-server", "waybill-store", "waybill-testkit"]),
     (
         "waybill-tests",
         &[

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::args::Format;
 use crate::args::saga::List;
+use crate::commands::lists::More;
 use crate::commands::{Context, lists, messages};
 use crate::exit::CliError;
 use crate::output::{self, View, column, instant, plain, text};
@@ -51,7 +52,7 @@ pub(in crate::commands) async fn run(args: &List, context: &mut Context<'_>) -> 
     Ok(())
 }
 
-async fn page(args: &List, limit: usize, context: &Context<'_>) -> Result<(Vec<Value>, bool), CliError> {
+async fn page(args: &List, limit: usize, context: &Context<'_>) -> Result<(Vec<Value>, More), CliError> {
     let mut query = lists::tenant_query(args.tenant.as_deref());
     query.push(("filter", &args.filter));
     lists::fetch(context, &["v1", "sagas"], &query, limit).await

@@ -5,17 +5,16 @@ mod outbox;
 mod participant;
 mod plugins;
 mod saga;
+mod server;
 mod store;
 mod transport;
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use waybill_core::limits::SchedulerLimits;
 
 use super::kinds::Set;
-use super::model::{DeadSettings, LimitSettings, LogFormat, LogSettings, OnDead, ServerSettings, TenantSettings};
-use super::problem::Origin;
+use super::model::{DeadSettings, LimitSettings, LogFormat, LogSettings, OnDead, TenantSettings};
 use super::reader::Section;
 
 pub use idempotency::{check_dedup_window, idempotency, inbox};
@@ -23,6 +22,7 @@ pub use outbox::outbox;
 pub use participant::participant;
 pub use plugins::plugin_settings;
 pub use saga::saga;
+pub use server::{check_listen, server};
 pub use store::store;
 pub use transport::{route, transport};
 
@@ -41,30 +41,6 @@ fn u32_of(number: u64) -> u32 {
 /// The number as `usize`; readers have checked the range.
 fn usize_of(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
-}
-
-/// Address that `serve` listens on when nobody says otherwise.
-pub const LISTEN_DEFAULT: &str = "127.0.0.1:7070";
-
-/// Reads `[server]`; the second value tells where `listen` comes from.
-pub fn server(mut section: Section<'_, '_>) -> (ServerSettings, Origin) {
-    let written = section.text("listen", "an address with a port, e.g. \"127.0.0.1:7070\"", LISTEN_DEFAULT);
-    let fallback = SocketAddr::from(([127, 0, 0, 1], 7070));
-    let text = written.value.replacen("localhost:", "127.0.0.1:", 1);
-    let listen = text.parse().unwrap_or_else(|_| {
-        section.refuse("listen", &written, "it takes an IP address and a port, e.g. 127.0.0.1:7070 or [::1]:7070");
-        fallback
-    });
-    let settings = ServerSettings {
-        listen,
-        request_timeout: section.duration("request_timeout", Duration::from_secs(60), SECOND),
-        max_requests: section.integer("max_requests", 1024, 1..=1_000_000),
-        max_connections: section.integer("max_connections", 4096, 1..=1_000_000),
-        drain_timeout: section.duration("drain_timeout", Duration::from_secs(30), Duration::ZERO),
-        watch: section.boolean("watch", false),
-    };
-    section.done();
-    (settings, written.origin)
 }
 
 /// Reads `[dead]`.

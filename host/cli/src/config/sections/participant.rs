@@ -15,7 +15,7 @@ pub fn participant(mut section: Section<'_, '_>, name: &str, plugins: &Known<'_>
     let source = plugin.and_then(|written| plugins.source(&mut section, &written));
     let instances = section.integer("instances", 8, 1..=1_000);
     let config = section.document("config");
-    let (allow, kv) = allow(section.sub("allow"));
+    let allow = allow(section.sub("allow"));
     let secrets = section.secrets("secrets");
     let memory = section.optional_size("memory", None, 1 << 16..=4 << 30);
     let call_time =
@@ -27,7 +27,6 @@ pub fn participant(mut section: Section<'_, '_>, name: &str, plugins: &Known<'_>
         instances: u32_of(instances),
         config,
         allow,
-        kv,
         secrets,
         memory,
         call_time,

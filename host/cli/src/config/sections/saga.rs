@@ -11,7 +11,7 @@ use waybill_core::saga::limits::{
 
 use super::{DAY, SECOND, SIZE_MAX, U32, u32_of, usize_of};
 use crate::config::kinds::{Set, beside};
-use crate::config::model::SagaSettings;
+use crate::config::model::{Allowed, SagaSettings};
 use crate::config::problem::Origin;
 use crate::config::reader::Section;
 
@@ -42,6 +42,7 @@ pub fn saga(mut section: Section<'_, '_>, file: &Path, loopback: &[&str], warnin
     let default_retry = retry(section.sub("default_retry"));
     let mut allow = section.sub("allow");
     let peers = allow.texts("http", "an array of origins, e.g. [\"https://*.example.com\"]", loopback);
+    let internal = allow.boolean("internal", false);
     allow.done();
     section.done();
     let place = |set: Set<String>| match set {
@@ -59,7 +60,7 @@ pub fn saga(mut section: Section<'_, '_>, file: &Path, loopback: &[&str], warnin
         max_calls: usize_of(max_calls),
         max_calls_per_tenant: usize_of(max_calls_per_tenant),
         default_retry,
-        allow: peers.into_iter().map(|set| set.value).collect(),
+        allow: Allowed { peers: peers.into_iter().map(|set| set.value).collect(), internal, kv: None },
         approval_key: approval_key.map(|set| set.value),
         public_url,
     }

@@ -8,7 +8,7 @@ use waybill_sandbox::{ReloadPolicy, SlotPolicy};
 
 use super::{DAY, SIZE_MAX, u32_of};
 use crate::config::kinds::Set;
-use crate::config::model::TransportSettings;
+use crate::config::model::{Allowed, TransportSettings};
 use crate::config::plugins::Known;
 use crate::config::problem::{Origin, Problem};
 use crate::config::reader::Section;
@@ -23,7 +23,7 @@ pub fn transport(mut section: Section<'_, '_>, name: &str, plugins: &Known<'_>) 
     let sha256 = sha256(&mut section);
     let watch = section.boolean("watch", false);
     let config = section.document("config");
-    let (allow, kv) = allow(section.sub("allow"));
+    let allow = allow(section.sub("allow"));
     let secrets = section.secrets("secrets");
     let memory = section.optional_size("memory", None, 1 << 16..=4 << 30);
     let cpu_per_call = section.optional_duration("cpu_per_call", None, Duration::from_millis(10));
@@ -41,7 +41,6 @@ pub fn transport(mut section: Section<'_, '_>, name: &str, plugins: &Known<'_>) 
         instances: u32_of(instances),
         config,
         allow,
-        kv,
         secrets,
         memory,
         cpu_per_call,
@@ -98,15 +97,16 @@ pub(super) fn check_name(section: &mut Section<'_, '_>, kind: &str, name: &str) 
 }
 
 /// Peers, and the size of durable state, that a plugin may use.
-pub(super) fn allow(mut section: Section<'_, '_>) -> (Vec<String>, Option<u64>) {
+pub(super) fn allow(mut section: Section<'_, '_>) -> Allowed {
     let mut peers = Vec::new();
     for key in ["net", "http"] {
         let takes = "an array of peers, e.g. [\"tcp://broker:4222\", \"https://*.example.com\"]";
         peers.extend(section.texts(key, takes, &[]).into_iter().map(|set| set.value));
     }
+    let internal = section.boolean("internal", false);
     let kv = section.optional_size("kv", None, 1..=SIZE_MAX);
     section.done();
-    (peers, kv)
+    Allowed { peers, internal, kv }
 }
 
 /// How long a route remembers payloads; none = not at all.

@@ -22,7 +22,8 @@ use waybill_sandbox::{
 use super::{PreparedParticipant, prepare_participant};
 use crate::args::Global;
 use crate::args::call::Call;
-use crate::config::{Config, LogFormat, LogSettings, ParticipantSettings, PluginSource, cache_folder};
+use crate::config::{Allowed, Config, LogFormat, LogSettings, ParticipantSettings, PluginSource, cache_folder};
+use crate::data;
 use crate::exit::{CliError, Exit};
 use crate::serve::{compose, logging};
 use crate::setup;
@@ -99,8 +100,9 @@ async fn find(args: &Call, term: &Term) -> Result<(PreparedParticipant, String),
         ..FleetOptions::default()
     };
     let compiler = super::compiler(super::compile_limits(&config.plugins), term);
+    let cache = config.plugins.cache.clone().filter(|_| data::seal_is_ours(&config));
     let fleet =
-        fleet(config.plugins.cache.clone(), compiler, options).map_err(|error| of_sandbox(&args.target, &error))?;
+        fleet(cache, data::seal_key(&config), compiler, options).map_err(|error| of_sandbox(&args.target, &error))?;
     let prepared = match &address.participant {
         Some(name) => configured(&fleet, &config, name).await?,
         None => serving(&fleet, &config, &address.step).await?,
@@ -156,8 +158,8 @@ async fn from_file(args: &Call, term: &Term) -> Result<(PreparedParticipant, Str
         });
     }
     let compiler = super::compiler(CompileLimits::default(), term);
-    let fleet =
-        fleet(cache_folder(), compiler, FleetOptions::default()).map_err(|error| of_sandbox(&args.target, &error))?;
+    let fleet = fleet(cache_folder(), data::platform_seal_key(), compiler, FleetOptions::default())
+        .map_err(|error| of_sandbox(&args.target, &error))?;
     let config = match &args.plugin_config {
         Some(text) => serde_json::from_slice(&document("--plugin-config", text)?).unwrap_or(Value::Null),
         None => Value::Object(serde_json::Map::new()),
@@ -172,8 +174,8 @@ async fn from_file(args: &Call, term: &Term) -> Result<(PreparedParticipant, Str
         plugin: PluginSource::File(path.to_owned()),
         instances: 1,
         config,
-        allow: args.allow.clone(),
-        kv: Some(KV_BYTES),
+        // Who names a peer here knows where it leads.
+        allow: Allowed { peers: args.allow.clone(), internal: true, kv: Some(KV_BYTES) },
         secrets: args.secret.iter().map(|text| secret(text)).collect::<Result<_, _>>()?,
         memory: None,
         call_time: limits::PARTICIPANT_CALL_TIME,
@@ -217,10 +219,13 @@ fn of_lookup(error: StepLookupError) -> CliError {
 /// A plugin host for one call.
 fn fleet(
     cache_dir: Option<PathBuf>,
+    seal_key: Option<PathBuf>,
     compiler: Option<CompilerProcess>,
     options: FleetOptions,
 ) -> Result<Fleet, SandboxError> {
-    Fleet::new(Sandbox::new(SandboxOptions { cache_dir, compiler, ..SandboxOptions::default() })?, options)
+    let sandbox = Sandbox::new(SandboxOptions { cache_dir, seal_key, compiler, ..SandboxOptions::default() })?;
+    sandbox.keep_seal()?;
+    Fleet::new(sandbox, options)
 }
 
 fn of_swap(name: &str, error: &SwapError) -> CliError {

@@ -30,6 +30,7 @@ use waybill_core::port::transact::{AuditEvent, TransactStore};
 use waybill_core::time::UnixMillis;
 use waybill_engine::Engine;
 use waybill_sandbox::{Fleet, SwapError};
+use waybill_server::tls::Encryption;
 use waybill_store::SurrealStore;
 
 use crate::config::Config;
@@ -53,6 +54,8 @@ pub struct Host {
     pub engine: Arc<Engine>,
     /// For plugins' state and the audit trail.
     pub store: Arc<SurrealStore>,
+    /// Its certificate, if there is one, is read again.
+    pub encryption: Encryption,
 }
 
 /// A running host's configuration. Cheap to clone.
@@ -97,12 +100,22 @@ impl Reloader {
     async fn reload_now(&self, apply: bool, actor: &str) -> Result<Reloaded, ReloadRefused> {
         let mut running = self.running.lock().await;
         let next = self.host.source.read().map_err(|error| refused(error.code(), error.to_string(), false))?;
+        let certificate = match &self.host.encryption {
+            Encryption::Tls(tls) => {
+                let renewed = tls.renew().map_err(|error| refused(error.code(), error.to_string(), false))?;
+                Some((tls, renewed))
+            }
+            Encryption::None | Encryption::Proxy => None,
+        };
         let trust = |config: &Config| (plugins::trust(&config.plugins), config.plugins.folder.clone());
         let (keys, folder) = trust(&next);
         // Whose signatures count is part of the trial: nothing that is loaded meanwhile goes by it.
         let draft = self.host.fleet.draft(keys.clone(), folder.clone());
         let mut reloaded = self.put_in_force(&mut running, next, &draft, apply).await;
         if apply && let Ok(done) = &mut reloaded {
+            if let Some((tls, renewed)) = certificate {
+                tls.put_in_force(renewed);
+            }
             self.host.fleet.configure(keys, folder).await;
             done.warnings.extend(self.define(running.saga.definitions.as_deref()).await);
         }
@@ -133,7 +146,8 @@ impl Reloader {
         // What a call may hold is part of what an instance is opened with.
         let same_calls =
             (running.outbox.batch, running.outbox.batch_bytes) == (next.outbox.batch, next.outbox.batch_bytes);
-        let mut sagas = compose::saga_settings(&next).map_err(|error| of_cli(&error))?;
+        let mut sagas =
+            compose::saga_settings(&next, self.host.fleet.sandbox().own_listeners()).map_err(|error| of_cli(&error))?;
         if running.saga == next.saga {
             // The client of `http:` steps keeps its connections.
             sagas.http = None;

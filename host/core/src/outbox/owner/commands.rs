@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-use super::slots::SlotState;
 use super::{Owner, Ticket};
 use crate::ids::Place;
 use crate::outbox::records::{DeadLetter, Scheduled, Segment};
@@ -87,12 +86,7 @@ impl Owner {
     pub(super) fn check_command(&self, command: &Command) -> Result<(), CommandError> {
         match command {
             Command::Cancel { place, segment } => match self.slots.get(&place.seq()) {
-                Some(slot)
-                    if !slot.is_idle()
-                        || matches!(slot.state, SlotState::Ready { .. }) && self.record.solo == Some(place.seq()) =>
-                {
-                    Err(CommandError::BeingSent)
-                }
+                Some(slot) if !slot.is_idle() => Err(CommandError::BeingSent),
                 Some(_) => Ok(()),
                 None => {
                     let tenant = match segment {

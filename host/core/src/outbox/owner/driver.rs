@@ -18,7 +18,10 @@ impl Owner {
     /// Takes back all requests that aren't in a commit: the shard is given back, so they never will be.
     pub fn recall_directs(&mut self) -> Vec<DirectRequest> {
         self.direct_bytes = 0;
-        std::mem::take(&mut self.directs).into_iter().map(|direct| direct.request).collect()
+        let recalled: Vec<DirectRequest> =
+            std::mem::take(&mut self.directs).into_iter().map(|direct| direct.request).collect();
+        recalled.iter().for_each(|request| self.pending_ids.remove(request));
+        recalled
     }
 
     /// Messages whose fate was told and isn't known to be committed. When the shard is lost, these settlements are, too.

@@ -120,6 +120,7 @@ impl Owner {
     pub fn enqueue(&mut self, request: DirectRequest) {
         let bytes = request.messages.iter().map(|draft| draft.message.weight()).sum();
         self.direct_bytes += bytes;
+        self.pending_ids.add(&request);
         self.directs.push_back(WaitingDirect { request, bytes });
     }
 
@@ -130,8 +131,7 @@ impl Owner {
 
     /// Whether an id waits for a commit or is in the one that is out: a repeat has to wait for its fate.
     pub fn is_pending_id(&self, tenant: &Tenant, id: &MessageId) -> bool {
-        let takes = |draft: &Draft| !draft.needs_id && draft.message.id == *id && draft.message.tenant == *tenant;
-        self.directs.iter().any(|direct| direct.request.messages.iter().any(takes)) || self.flight_has_id(tenant, id)
+        self.pending_ids.contains(tenant, id)
     }
 
     /// Takes back the waiting requests that have callers' ids, so that those are looked up again: a commit failed
@@ -142,6 +142,7 @@ impl Owner {
             .partition(|direct| direct.request.messages.iter().any(|draft| !draft.needs_id));
         self.directs = kept.into();
         self.direct_bytes = self.directs.iter().map(|direct| direct.bytes).sum();
+        recalled.iter().for_each(|direct| self.pending_ids.remove(&direct.request));
         recalled.into_iter().map(|direct| direct.request).collect()
     }
 
@@ -152,12 +153,11 @@ impl Owner {
             || !self.commands.is_empty()
             || !self.want_parked.is_empty()
             || !self.want_segments.is_empty()
-            || !self.want_solo.is_empty()
             || !self.corrupt.is_empty()
             || !self.scheduled.due.is_empty()
             || self.in_door_pass()
             || self.releasing
-            || self.record.solo.is_some()
+            || self.wants_names()
             || self.outs.len() >= self.config.limits.settle_max / 8
             || self.outs.iter().take(URGENT_SCAN).any(|seq| {
                 let key = self.slots.get(seq).and_then(|slot| slot.key);
@@ -216,6 +216,11 @@ impl Owner {
     /// Whether a pass is under way, or came to nothing, so that the next commit should go on with it.
     pub fn in_door_pass(&self) -> bool {
         self.door.pass.is_some() || self.door.owed
+    }
+
+    /// Whether pages of a pass were taken and more are to come.
+    pub fn has_door_pass(&self) -> bool {
+        self.door.pass.is_some()
     }
 
     /// Takes the page that [`Owner::door_pass`] asked for.

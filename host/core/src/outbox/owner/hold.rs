@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::slots::SlotState;
 use super::{Owner, TransportId};
 use crate::ids::{Seq, Tenant};
-use crate::time::UnixMillis;
+use crate::time::{Monotonic, Now, UnixMillis};
 
 /// Longest pause between two tries of a held destination.
 const HOLD_RETRY_MAX: Duration = Duration::from_secs(60);
@@ -67,7 +67,7 @@ pub struct Hold {
     /// Since when.
     pub since: UnixMillis,
     /// When one message is tried; none = not before an operator or a new configuration lifts it.
-    pub until: Option<UnixMillis>,
+    pub until: Option<Monotonic>,
     /// Tries that failed.
     pub tries: u32,
     /// The message that is being tried.
@@ -90,13 +90,13 @@ impl Hold {
 
 impl Owner {
     /// Holds a destination (`blocked`), or holds it longer. The next try follows after `after` or a growing pause.
-    pub fn hold(&mut self, key: HoldKey, code: &str, reason: &str, after: Option<Duration>, now: UnixMillis) {
+    pub fn hold(&mut self, key: HoldKey, code: &str, reason: &str, after: Option<Duration>, now: Now) {
         let tenant = key.tenant.clone();
         let is_new = !self.holds.contains_key(&key);
         let hold = self.holds.open(&key, || Hold {
             code: String::new(),
             reason: String::new(),
-            since: now,
+            since: now.wall,
             until: None,
             tries: 0,
             probe: None,
@@ -110,7 +110,7 @@ impl Owner {
             hold.tries = hold.tries.saturating_add(1);
             let grown =
                 HOLD_RETRY_MIN.saturating_mul(1_u32.checked_shl(hold.tries.saturating_sub(1)).unwrap_or(u32::MAX));
-            hold.until = Some(now.plus(after.unwrap_or(Duration::ZERO).max(grown.min(HOLD_RETRY_MAX))));
+            hold.until = Some(now.mono + after.unwrap_or(Duration::ZERO).max(grown.min(HOLD_RETRY_MAX)));
         }
         code.clone_into(&mut hold.code);
         reason.clone_into(&mut hold.reason);
@@ -131,7 +131,7 @@ impl Owner {
     }
 
     /// Ends a hold: a probe succeeded, or an operator said so.
-    pub fn lift(&mut self, key: &HoldKey, now: UnixMillis) {
+    pub fn lift(&mut self, key: &HoldKey, now: Now) {
         let Some(hold) = self.holds.remove(key) else { return };
         self.resume_after_hold(key);
         for seq in hold.waiting {
@@ -143,7 +143,7 @@ impl Owner {
     }
 
     /// Holds a whole transport until an operator resumes it.
-    pub fn pause(&mut self, transport: TransportId, reason: &str, now: UnixMillis) {
+    pub fn pause(&mut self, transport: TransportId, reason: &str, now: Now) {
         let key = HoldKey { tenant: None, transport: Some(transport), scope: Arc::from("") };
         self.hold(key.clone(), PAUSED, reason, None, now);
         if let Some(hold) = self.holds.get_mut(&key) {
@@ -152,21 +152,21 @@ impl Owner {
     }
 
     /// Tries every held destination of a transport again now.
-    pub fn retry_holds(&mut self, transport: TransportId, now: UnixMillis) {
+    pub fn retry_holds(&mut self, transport: TransportId, now: Now) {
         for (key, hold) in self.holds.iter_mut() {
             if key.transport == Some(transport) && hold.code != PAUSED && hold.code != UNCLAIMED {
-                hold.until = Some(now);
+                hold.until = Some(now.mono);
             }
         }
     }
 
     /// Holds messages whose topic no route takes.
-    pub(super) fn hold_unrouted(&mut self, now: UnixMillis) {
+    pub(super) fn hold_unrouted(&mut self, now: Now) {
         let key = HoldKey { tenant: None, transport: None, scope: Arc::from("") };
         self.holds.open(&key, || Hold {
             code: "OUTBOX.NO_ROUTE".to_owned(),
             reason: "no route takes these topics: add a [[route]] for them".to_owned(),
-            since: now,
+            since: now.wall,
             until: None,
             tries: 0,
             probe: None,
@@ -176,7 +176,7 @@ impl Owner {
     }
 
     /// Lets one message through a hold whose time is up. With nobody waiting in memory the hold ends.
-    pub(super) fn begin_probe(&mut self, key: &HoldKey, now: UnixMillis) {
+    pub(super) fn begin_probe(&mut self, key: &HoldKey, now: Now) {
         let Some(hold) = self.holds.get(key).filter(|hold| hold.probe.is_none()) else { return };
         if hold.waiting.is_empty() {
             let skipped = self.windows.values().any(|window| {
@@ -187,25 +187,29 @@ impl Owner {
                 // Only a message can tell whether the destination is back: read some of those that were skipped.
                 self.resume_after_hold(key);
                 if let Some(hold) = self.holds.get_mut(key) {
-                    hold.until = Some(now.plus(HOLD_RETRY_MIN));
+                    hold.until = Some(now.mono + HOLD_RETRY_MIN);
                 }
             } else {
                 self.lift(key, now);
             }
             return;
         }
-        let (own, only) = (hold.turns(), hold.waiting.len() == 1);
+        let only = hold.waiting.len() == 1;
         let was_tried = only && hold.tried.is_some_and(|tried| hold.waiting.contains(&tried));
         // Those that wait for a part of the same may be the only ones that can be sent.
-        let parts = self.holds.iter().filter(|(other, _)| *other != key && key.covers(other));
-        let probe = own.chain(parts.flat_map(|(_, part)| part.turns())).find(|seq| self.may_try(*seq));
+        let candidates = || {
+            let parts = self.holds.iter().filter(|(other, _)| *other != key && key.covers(other));
+            hold.turns().chain(parts.flat_map(|(_, part)| part.turns())).filter(|seq| self.may_try(*seq))
+        };
+        // A suspect would hold up all of them until its trial.
+        let probe = candidates().find(|seq| !self.is_suspect(*seq)).or_else(|| candidates().next());
         if was_tried {
             // Others may know better: have them in memory by the next try.
             self.resume_after_hold(key);
         }
         match probe {
             Some(seq) => self.let_through(key, seq, now),
-            None => self.postpone_probe(key, now.plus(HOLD_RETRY_MIN)),
+            None => self.postpone_probe(key, now.mono + HOLD_RETRY_MIN),
         }
     }
 
@@ -215,13 +219,13 @@ impl Owner {
     }
 
     /// Lets a message try a hold, and every other one that it falls under: it can go only when all of them are due.
-    fn let_through(&mut self, key: &HoldKey, seq: Seq, now: UnixMillis) {
+    fn let_through(&mut self, key: &HoldKey, seq: Seq, now: Now) {
         let mut next = Some(key.clone());
         while let Some(tried) = next {
             let Some(hold) = self.holds.get_mut(&tried) else { return };
-            let is_due = hold.probe.is_none() && hold.until.is_some_and(|until| until <= now);
+            let is_due = hold.probe.is_none() && hold.until.is_some_and(|until| until <= now.mono);
             if !is_due {
-                let until = hold.until.filter(|until| *until > now).unwrap_or(now.plus(HOLD_RETRY_MIN));
+                let until = hold.until.filter(|until| *until > now.mono).unwrap_or(now.mono + HOLD_RETRY_MIN);
                 self.holds.end_probe(seq);
                 return self.postpone_probe(key, until);
             }
@@ -232,7 +236,7 @@ impl Owner {
         self.consider(seq, now);
     }
 
-    fn postpone_probe(&mut self, key: &HoldKey, until: UnixMillis) {
+    fn postpone_probe(&mut self, key: &HoldKey, until: Monotonic) {
         if let Some(hold) = self.holds.get_mut(key) {
             hold.until = Some(until);
         }

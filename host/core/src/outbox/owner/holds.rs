@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::TransportId;
 use super::hold::{Hold, HoldKey};
 use crate::ids::{Seq, Tenant};
-use crate::time::UnixMillis;
+use crate::time::Monotonic;
 
 /// Whose messages through which transport; none = all of them.
 type Group = (Option<Tenant>, Option<TransportId>);
@@ -23,7 +23,7 @@ pub(super) struct Holds {
     /// Messages that may be trying a held destination: those that are, and some that were.
     probes: BTreeSet<Seq>,
     /// The instant of the next try, if it is known; forgotten whenever a hold is touched.
-    next_try: Cell<Option<Option<UnixMillis>>>,
+    next_try: Cell<Option<Option<Monotonic>>>,
 }
 
 impl Deref for Holds {
@@ -115,7 +115,7 @@ impl Holds {
     }
 
     /// The instant at which the next destination is to be tried.
-    pub fn next_try(&self) -> Option<UnixMillis> {
+    pub fn next_try(&self) -> Option<Monotonic> {
         if let Some(known) = self.next_try.get() {
             return known;
         }
@@ -125,7 +125,7 @@ impl Holds {
     }
 
     /// The holds whose next try is due.
-    pub fn due(&self, now: UnixMillis) -> Vec<HoldKey> {
+    pub fn due(&self, now: Monotonic) -> Vec<HoldKey> {
         if self.next_try().is_none_or(|next| next > now) {
             return Vec::new();
         }

@@ -6,7 +6,7 @@ use super::hold::{PAUSED, UNCLAIMED};
 use super::slots::SlotState;
 use super::{Hold, HoldKey, LeaseInfo, Owner, TransportId};
 use crate::ids::{KeyHash, MessageId, Seq, Tenant};
-use crate::time::UnixMillis;
+use crate::time::{Now, UnixMillis};
 
 /// How much of a tenant waits for a transport.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,6 +34,8 @@ pub enum WhyWaiting {
     Held(HoldInfo),
     /// Its turn.
     Turn,
+    /// Its trial: a host died while it was named.
+    Trial,
     /// A send is under way.
     Sending,
     /// A worker outside has it.
@@ -60,13 +62,13 @@ pub struct HoldInfo {
 }
 
 impl HoldInfo {
-    fn of(key: &HoldKey, hold: &Hold) -> Self {
+    fn of(key: &HoldKey, hold: &Hold, now: Now) -> Self {
         Self {
             key: key.clone(),
             code: hold.code.clone(),
             reason: hold.reason.clone(),
             since: hold.since,
-            until: hold.until,
+            until: hold.until.map(|until| now.wall_at(until)),
             probing: hold.probe.is_some(),
             waiting: hold.waiting.len(),
         }
@@ -155,16 +157,16 @@ impl Owner {
     }
 
     /// Everything that is held.
-    pub fn holds(&self) -> Vec<HoldInfo> {
+    pub fn holds(&self, now: Now) -> Vec<HoldInfo> {
         self.holds
             .iter()
             .filter(|(key, hold)| key.transport.is_some() || !hold.waiting.is_empty())
-            .map(|(key, hold)| HoldInfo::of(key, hold))
+            .map(|(key, hold)| HoldInfo::of(key, hold, now))
             .collect()
     }
 
     /// Keys held by a failed head or a dead letter, at most `limit`.
-    pub fn held_keys(&self, limit: usize) -> Vec<HeldKey> {
+    pub fn held_keys(&self, limit: usize, now: Now) -> Vec<HeldKey> {
         let behind = |key: &KeyHash| self.keys.get(key).map_or(0, |queue| queue.seqs.len().saturating_sub(1) as u64);
         let parked = self.keys.iter().filter_map(|(hash, queue)| {
             let slot = self.slots.get(&queue.head()?)?;
@@ -176,7 +178,7 @@ impl Owner {
                 tenant: slot.message.tenant.clone(),
                 key: slot.message.key.as_ref()?.as_str().to_owned(),
                 seq: slot.seq(),
-                until: Some(slot.due),
+                until: Some(slot.due_at(now)),
                 code: last.and_then(|attempt| attempt.code.clone()),
                 reason: last.and_then(|attempt| attempt.reason.clone()),
                 since: slot.first_attempt_at.unwrap_or(slot.due),
@@ -200,13 +202,13 @@ impl Owner {
     }
 
     /// What a message in memory waits for; none when it isn't in memory.
-    pub fn why_waiting(&self, seq: Seq) -> Option<WhyWaiting> {
+    pub fn why_waiting(&self, seq: Seq, now: Now) -> Option<WhyWaiting> {
         let slot = self.slots.get(&seq)?;
         Some(match &slot.state {
-            SlotState::Sending if slot.outside => self.lease(seq).map_or(WhyWaiting::Sending, WhyWaiting::Leased),
+            SlotState::Sending if slot.outside => self.lease(seq, now).map_or(WhyWaiting::Sending, WhyWaiting::Leased),
             SlotState::Sending | SlotState::Out(_) | SlotState::Settling(_) => WhyWaiting::Sending,
             SlotState::Held(key) => match self.holds.get(key) {
-                Some(hold) => WhyWaiting::Held(HoldInfo::of(key, hold)),
+                Some(hold) => WhyWaiting::Held(HoldInfo::of(key, hold, now)),
                 None => WhyWaiting::Turn,
             },
             SlotState::Waiting => {
@@ -220,11 +222,10 @@ impl Owner {
                         return Some(WhyWaiting::Key(head.message.id.clone()));
                     }
                 }
-                WhyWaiting::Retry(slot.due)
+                WhyWaiting::Retry(slot.due_at(now))
             }
-            SlotState::Stalled | SlotState::WantClaim | SlotState::WantSolo | SlotState::Ready { .. } => {
-                WhyWaiting::Turn
-            }
+            SlotState::WantTrial => WhyWaiting::Trial,
+            SlotState::Stalled | SlotState::WantClaim | SlotState::Ready { .. } => WhyWaiting::Turn,
         })
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use super::pending::PendingIds;
 use super::ready::Wish;
 use super::slots::{Origin, Slot, SlotState};
 use super::{Owner, Rules};
@@ -12,7 +13,9 @@ impl Owner {
     /// much as everything in memory; says what contradicts what.
     pub fn check_invariants(&self) -> Result<(), String> {
         self.check_lists()?;
+        self.check_pending_ids()?;
         self.check_keys()?;
+        self.check_named()?;
         self.check_window()?;
         if self.config.rules == Rules::default() { self.check_heads() } else { Ok(()) }
     }
@@ -21,7 +24,7 @@ impl Owner {
         let count = |is: fn(&SlotState) -> bool| self.slots.values().filter(|slot| is(&slot.state)).count();
         let lists = [
             ("want_claim", count(|state| *state == SlotState::WantClaim), self.want_claim_count()),
-            ("want_solo", count(|state| *state == SlotState::WantSolo), self.want_solo.len()),
+            ("want_trial", count(|state| *state == SlotState::WantTrial), self.trial.waiting.len()),
             ("stalled", count(|state| *state == SlotState::Stalled), self.stalled.len()),
             ("sending", count(|state| *state == SlotState::Sending), self.flying + self.outside.leases.len()),
             ("outs", count(|state| matches!(state, SlotState::Out(_))), self.outs.len()),
@@ -33,7 +36,7 @@ impl Owner {
             (
                 "ready",
                 count(|state| matches!(state, SlotState::Ready { .. })),
-                self.ready.values().map(super::turns::ReadyQueue::len).sum(),
+                self.ready.values().map(super::turns::ReadyQueue::len).sum::<usize>() + self.naming.len(),
             ),
         ];
         for (name, states, listed) in lists {
@@ -44,7 +47,7 @@ impl Owner {
         for (seq, slot) in &self.slots {
             let is_listed = match &slot.state {
                 SlotState::WantClaim => self.wants_claim(slot),
-                SlotState::WantSolo => self.want_solo.contains(seq),
+                SlotState::WantTrial => self.trial.waiting.contains(seq),
                 SlotState::Stalled => self.stalled.contains(seq),
                 SlotState::Held(key) => self.holds.get(key).is_some_and(|hold| hold.waiting.contains(seq)),
                 SlotState::Out(_) => self.outs.contains(seq),
@@ -55,6 +58,17 @@ impl Owner {
             }
         }
         Ok(())
+    }
+
+    fn check_pending_ids(&self) -> Result<(), String> {
+        let mut pending = PendingIds::default();
+        self.directs.iter().for_each(|direct| pending.add(&direct.request));
+        let out = self.in_flight_record().into_iter().flat_map(|flight| &flight.directs);
+        out.for_each(|(direct, _)| pending.add(&direct.request));
+        if pending == self.pending_ids {
+            return Ok(());
+        }
+        Err(format!("{pending:?} wait for a commit or are in one, {:?} are listed", self.pending_ids))
     }
 
     fn check_keys(&self) -> Result<(), String> {
@@ -164,12 +178,14 @@ impl Owner {
             return Ok(());
         }
         for (seq, slot) in &self.slots {
-            if !slot.is_idle() || self.timers.contains(&(slot.due, *seq)) {
+            if !slot.is_idle() || self.timers.contains(&(slot.wakes, *seq)) {
                 continue;
             }
             // Time doesn't matter: who waits for an instant is in `timers`.
-            let Some(Wish::State(wish)) = self.wish(*seq, crate::time::UnixMillis(u64::MAX)) else { continue };
-            let stalled = matches!(slot.state, SlotState::Ready { .. } | SlotState::WantClaim | SlotState::WantSolo)
+            let Some(Wish::State(wish)) = self.wish(*seq, crate::time::Monotonic(std::time::Duration::MAX)) else {
+                continue;
+            };
+            let stalled = matches!(slot.state, SlotState::Ready { .. } | SlotState::WantClaim | SlotState::WantTrial)
                 && wish == SlotState::Stalled;
             if std::mem::discriminant(&wish) != std::mem::discriminant(&slot.state) && !stalled {
                 return Err(format!("message {seq} is {:?} and should be {wish:?}", slot.state));

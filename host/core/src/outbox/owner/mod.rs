@@ -7,7 +7,7 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `takeover` | the first commit: a new token, what the last owner had claimed made suspect |
+//! | `takeover` | the first commit: a new token, what the last owner had named made suspect if its process died |
 //! | `enqueue` | requests that wait for a commit; doorstep and schedule pages |
 //! | `window` | what is in memory: directory, room, what to read next |
 //! | `scan` | bringing messages to memory |
@@ -17,6 +17,8 @@
 //! | `holds` | all of them, found without going through them |
 //! | `hold` | destinations, transports and missing routes that hold messages back |
 //! | `turns` | who may send next: tenants in weighted turn |
+//! | `naming` | after a crash: what is about to be sent is named first |
+//! | `trial` | suspects: narrowed by halves, beside everything else |
 //! | `outside` | messages that workers claim and settle from outside |
 //! | `settle` | what became of a send |
 //! | `commands` | what operators ask: cancel, reschedule, replay, quarantine, purge |
@@ -34,8 +36,10 @@ mod hold;
 mod holds;
 mod inspect;
 mod invariants;
+mod naming;
 mod outcome;
 mod outside;
+mod pending;
 mod ready;
 mod reroute;
 mod resume;
@@ -45,6 +49,7 @@ mod settle;
 mod slots;
 mod spread;
 mod takeover;
+mod trial;
 mod turns;
 mod window;
 
@@ -68,14 +73,17 @@ pub use window::{LoadPurpose, LoadRequest};
 use crate::ids::{KeyHash, Seq, ShardId, Tenant};
 use crate::limits::SchedulerLimits;
 use crate::outbox::records::{DeadLetter, Parked, Scheduled, ShardRecord};
+use crate::outbox::suspicion::Caution;
 use crate::route::Routes;
-use crate::time::{Monotonic, Now, UnixMillis};
+use crate::time::{Monotonic, Now};
 use build::Flight;
 use commands::QueuedCommand;
 use enqueue::{DoorState, ScheduledState};
 use holds::Holds;
+use naming::Naming;
 use slots::{LoadedSegment, Slot};
 use spread::Spread;
+use trial::Trial;
 use turns::ReadyQueue;
 use window::TenantWindow;
 
@@ -134,6 +142,8 @@ pub struct OwnerConfig {
     pub weights: BTreeMap<Tenant, u32>,
     /// Routes.
     pub routing: Arc<Routing>,
+    /// How long an owner is cautious after a crash.
+    pub caution: Caution,
     /// Every protocol rule holds, but in the model checker's mutations.
     pub rules: Rules,
 }
@@ -157,6 +167,13 @@ pub struct Owner {
     record: ShardRecord,
     /// Sends stop at this instant.
     deadline: Monotonic,
+    taken_at: Monotonic,
+    /// When what the takeover found was in memory: from then on the owner lives.
+    adopted_at: Monotonic,
+    /// What is sent before this instant is named first.
+    cautious_until: Monotonic,
+    naming: Naming,
+    trial: Trial,
     flight: Flight,
     /// Every message in memory.
     slots: HashMap<Seq, Slot, Spread>,
@@ -194,12 +211,10 @@ pub struct Owner {
     want_segments: BTreeMap<Seq, BTreeSet<Seq>>,
     /// Those segments by tenant.
     want_by_tenant: BTreeMap<Tenant, BTreeSet<Seq>>,
-    /// Heads that may only be sent alone.
-    want_solo: BTreeSet<Seq>,
     /// Heads of tenants with too many retries waiting.
     stalled: BTreeSet<Seq>,
     /// Heads whose time comes later.
-    timers: BTreeSet<(UnixMillis, Seq)>,
+    timers: BTreeSet<(Monotonic, Seq)>,
     holds: Holds,
     /// Sends begun and not settled.
     flying: usize,
@@ -207,6 +222,8 @@ pub struct Owner {
     /// Slots whose settlement waits for a commit, oldest first.
     outs: VecDeque<Seq>,
     directs: VecDeque<enqueue::WaitingDirect>,
+    /// Callers' ids in those, and in the commit that is out.
+    pending_ids: pending::PendingIds,
     direct_bytes: usize,
     commands: VecDeque<QueuedCommand>,
     door: DoorState,
@@ -220,7 +237,13 @@ impl Owner {
     /// Begins an ownership. `taken_at` is when the takeover commit was started.
     pub fn new(config: OwnerConfig, adopted: Adopted, taken_at: Monotonic, now: Now) -> Self {
         let deadline = taken_at + config.owner_ttl;
+        let cautious_until = taken_at + config.caution.lasts(&adopted.record.suspicion);
         let mut owner = Self {
+            taken_at,
+            adopted_at: now.mono,
+            cautious_until,
+            naming: Naming::new(now.mono < cautious_until),
+            trial: Trial::new(adopted.record.suspicion.halves()),
             directory_until: adopted.record.floor,
             record: adopted.record,
             deadline,
@@ -246,7 +269,6 @@ impl Owner {
             want_parked: BTreeSet::new(),
             want_segments: BTreeMap::new(),
             want_by_tenant: BTreeMap::new(),
-            want_solo: BTreeSet::new(),
             stalled: BTreeSet::new(),
             timers: BTreeSet::new(),
             holds: Holds::default(),
@@ -254,6 +276,7 @@ impl Owner {
             outside: outside::Outside::default(),
             outs: VecDeque::new(),
             directs: VecDeque::new(),
+            pending_ids: pending::PendingIds::default(),
             direct_bytes: 0,
             commands: VecDeque::new(),
             door: DoorState::default(),
@@ -266,7 +289,7 @@ impl Owner {
             owner.hold_key(dead);
         }
         for parked in adopted.parked {
-            owner.insert_parked(&parked, now.wall);
+            owner.insert_parked(&parked, now);
         }
         owner
     }

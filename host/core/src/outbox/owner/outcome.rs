@@ -7,7 +7,7 @@ use super::slots::SlotState;
 use super::{Owner, Rule, Ticket};
 use crate::ids::{KeyHash, MessageId, Seq};
 use crate::outbox::records::ShardRecord;
-use crate::port::store::OwnerCommit;
+use crate::port::store::{OwnerCommit, StoreError};
 use crate::time::Now;
 
 /// What callers are told after a commit went in.
@@ -34,6 +34,8 @@ pub enum Resolution {
     Barrier(Box<OwnerCommit>),
     /// Another owner took over: this one is to be dropped.
     Lost,
+    /// The store lost what it had ([`StoreError::WentBack`]). Nothing that this owner remembers or tells counts any more.
+    WentBack(StoreError),
 }
 
 impl Owner {
@@ -55,6 +57,9 @@ impl Owner {
 
     /// Goes on after a failed commit with the shard record as read now. `nonce` is fresh and random.
     pub fn resolve(&mut self, stored: &ShardRecord, now: Now, nonce: u64) -> Resolution {
+        if let Some(error) = self.went_back(stored) {
+            return Resolution::WentBack(error);
+        }
         if stored.token != self.record.token {
             return Resolution::Lost;
         }
@@ -86,6 +91,15 @@ impl Owner {
         }))
     }
 
+    /// A store that says less than what was committed has lost it.
+    fn went_back(&self, stored: &ShardRecord) -> Option<StoreError> {
+        let (known, found) = ((self.record.token, self.record.beat), (stored.token, stored.beat));
+        // At the same place something else stands: what was lost has been written over.
+        let is_other = found == known && stored.nonce != self.record.nonce;
+        let is_behind = (found < known || is_other) && self.is_rule_kept(Rule::StoreNeverBack);
+        is_behind.then_some(StoreError::WentBack { shard: self.config.shard, known, found })
+    }
+
     fn apply(&mut self, flight: InFlight, now: Now) -> Applied {
         let mut applied = Applied {
             settled: flight.settled.iter().map(|(seq, _)| *seq).collect(),
@@ -96,7 +110,6 @@ impl Owner {
             flight.record.open.keys().filter(|first| !self.record.open.contains_key(first)).copied().collect();
         let closed: Vec<Seq> =
             self.record.open.keys().filter(|first| !flight.record.open.contains_key(first)).copied().collect();
-        let old_solo = self.record.solo;
         self.record = flight.record;
         self.deadline = flight.began + self.config.owner_ttl;
         let quarantined: Vec<(Seq, String)> =
@@ -132,7 +145,7 @@ impl Owner {
             }
             self.drop_slot(seq);
             if let Some(parked) = parked {
-                self.insert_parked(&parked, now.wall);
+                self.insert_parked(&parked, now);
             }
         }
         for (tenant, first) in flight.finished {
@@ -149,7 +162,7 @@ impl Owner {
                 && self.windows.get(&segment.tenant).and_then(super::window::TenantWindow::next_unscanned)
                     == Some(segment.first)
             {
-                self.scan_segment(&segment, now.wall);
+                self.scan_segment(&segment, now);
             }
             if self.record.open.contains_key(&segment.first) {
                 // Claimed ones are always in memory, also when all their messages were skipped.
@@ -158,7 +171,7 @@ impl Owner {
             self.release_segment(segment.first);
         }
         for parked in flight.replayed {
-            self.insert_parked(&parked, now.wall);
+            self.insert_parked(&parked, now);
         }
         for scheduled in flight.scheduled_new {
             self.insert_scheduled_wake(&scheduled);
@@ -167,7 +180,7 @@ impl Owner {
             if let Some(slot) = self.slots.get_mut(&seq) {
                 slot.claimed = true;
             }
-            self.consider(seq, now.wall);
+            self.consider(seq, now);
         }
         for dead in flight.key_holders {
             self.hold_key(dead);
@@ -179,26 +192,21 @@ impl Owner {
             }
         }
         for (key, seq) in freed {
-            self.free_key(key, seq, now.wall);
+            self.free_key(key, seq, now);
         }
-        self.consider_claimed(&opened, old_solo, now);
-        self.reconsider_stalled(now.wall);
+        for first in opened {
+            self.reconsider_segment(first, now);
+        }
+        self.naming.applied();
+        self.reconsider_stalled(now);
         applied.commands = flight.commands.iter().map(|queued| queued.id).collect();
+        flight.directs.iter().for_each(|(direct, _)| self.pending_ids.remove(&direct.request));
         if flight.abandoned {
             applied.commands.clear();
         } else {
             applied.enqueued = flight.directs.into_iter().map(|(direct, ids)| (direct.request.ticket, ids)).collect();
         }
         applied
-    }
-
-    fn consider_claimed(&mut self, opened: &[Seq], old_solo: Option<Seq>, now: Now) {
-        for first in opened {
-            self.reconsider_segment(*first, now.wall);
-        }
-        for solo in [self.record.solo, old_solo].into_iter().flatten() {
-            self.consider(solo, now.wall);
-        }
     }
 
     /// The commit never went in: everything it would have done is queued again.
@@ -218,7 +226,7 @@ impl Owner {
                     if pins && cancelled {
                         self.deactivate(first);
                     }
-                    self.consider(*seq, now.wall);
+                    self.consider(*seq, now);
                 }
                 _ => {
                     slot.state = SlotState::Out(settlement);
@@ -232,7 +240,9 @@ impl Owner {
             }
         }
         for (mut direct, _) in flight.directs.into_iter().rev() {
-            if !flight.abandoned {
+            if flight.abandoned {
+                self.pending_ids.remove(&direct.request);
+            } else {
                 // It has to follow a pass that begins from now on.
                 direct.request.arrived = direct.request.arrived.min(now.mono);
                 self.direct_bytes += direct.bytes;
@@ -242,13 +252,13 @@ impl Owner {
         for first in flight.record.open.keys() {
             self.release_segment(*first);
         }
-        if let Some(solo) = self.record.solo {
-            self.consider(solo, now.wall);
+        for seq in self.naming.undone() {
+            self.consider(seq, now);
         }
         // Segments that it would have given up are still claimed.
         let wanted: Vec<Seq> = self.want_segments.values().flatten().copied().collect();
         for seq in wanted {
-            self.consider(seq, now.wall);
+            self.consider(seq, now);
         }
     }
 }

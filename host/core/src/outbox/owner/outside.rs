@@ -63,7 +63,6 @@ pub struct Lease {
     /// Since when.
     pub began: Monotonic,
     ends: Monotonic,
-    until: UnixMillis,
     /// How often it was claimed since it was last settled or put back.
     claims: u32,
     /// How long the worker asked to keep it.
@@ -138,7 +137,7 @@ impl Owner {
         let whole = whole(transport);
         let is_held = self.holds.get(&whole).is_some_and(|hold| hold.code == UNCLAIMED);
         if is_held {
-            self.lift(&whole, now.wall);
+            self.lift(&whole, now);
         }
         is_held || !self.directory_done
     }
@@ -154,9 +153,9 @@ impl Owner {
     }
 
     /// Who has a message.
-    pub(super) fn lease(&self, seq: Seq) -> Option<LeaseInfo> {
+    pub(super) fn lease(&self, seq: Seq, now: Now) -> Option<LeaseInfo> {
         let lease = self.outside.leases.get(&seq)?;
-        Some(LeaseInfo { worker: Arc::clone(&lease.worker), until: lease.until })
+        Some(LeaseInfo { worker: Arc::clone(&lease.worker), until: now.wall_at(lease.ends) })
     }
 
     /// Takes a worker's word. False when the token isn't the message's current one: the caller audits that as a conflict.
@@ -170,8 +169,7 @@ impl Owner {
         let may_promise = self.may_send(now.mono);
         let lease = self.outside.leases.get_mut(&seq).filter(|lease| may_promise && lease.nonce == nonce)?;
         lease.ends = now.mono + time;
-        lease.until = now.wall.plus(time);
-        Some(lease.until)
+        Some(now.wall.plus(time))
     }
 
     pub(super) fn is_outside(&self, transport: Option<TransportId>) -> bool {
@@ -181,7 +179,7 @@ impl Owner {
     /// Takes back what workers have.
     pub(super) fn end_leases(&mut self, now: Now) {
         for seq in std::mem::take(&mut self.outside.leases).into_keys() {
-            self.put_back(seq, None, now.wall);
+            self.put_back(seq, None, now);
         }
     }
 
@@ -195,7 +193,7 @@ impl Owner {
         if self.holds.contains_key(&whole) {
             return;
         }
-        self.hold(whole.clone(), UNCLAIMED, "no worker asks for these messages", None, now.wall);
+        self.hold(whole.clone(), UNCLAIMED, "no worker asks for these messages", None, now);
         self.hold_for_operator(&whole);
     }
 
@@ -213,7 +211,7 @@ impl Owner {
             if message.expires_at.is_some_and(|end| end <= hand.now.wall) {
                 self.outside.leases.remove(&seq);
                 let over = super::build::without_attempt(Verdict::Expired, hand.now.wall);
-                self.queue_settlement(seq, over, hand.now.wall);
+                self.queue_settlement(seq, over, hand.now);
                 continue;
             }
             if !hand.has_room(&message) {
@@ -249,14 +247,14 @@ impl Owner {
                     ready.remove(&tenant);
                     break;
                 };
-                if self.expires(seq, hand.now.wall) {
+                if self.expires(seq, hand.now) {
                     continue;
                 }
                 let Some(message) = self.slots.get(&seq).map(|slot| Arc::clone(&slot.message)) else { continue };
                 if !hand.has_room(&message) {
                     return;
                 }
-                if let Some(sending) = self.begin_send(seq, hand.now.wall) {
+                if let Some(sending) = self.begin_send(seq, hand.now) {
                     self.lend(sending, 1, hand);
                 }
             }
@@ -274,7 +272,6 @@ impl Owner {
             worker: Arc::clone(&hand.ask.worker),
             began: hand.now.mono,
             ends: hand.now.mono + hand.ask.time,
-            until,
             claims,
             time: hand.ask.time,
             sending,

@@ -1,10 +1,11 @@
 //! What an idle message waits for: an earlier one of its key, its time, a hold, a claim, its turn.
 
+use std::time::Duration;
+
 use super::slots::{Origin, Slot, SlotState};
 use super::{Owner, Rule};
 use crate::ids::{KeyHash, Seq, Tenant};
-use crate::limits::SUSPECT_SOLO_AT;
-use crate::time::{Now, UnixMillis};
+use crate::time::{Monotonic, Now};
 
 /// What an idle message waits for.
 #[derive(Debug)]
@@ -12,23 +13,26 @@ pub(super) enum Wish {
     /// For what this state says.
     State(SlotState),
     /// For this instant.
-    At(UnixMillis),
+    At(Monotonic),
 }
 
 impl Owner {
     /// Decides anew what an idle message waits for.
-    pub(super) fn consider(&mut self, seq: Seq, now: UnixMillis) {
+    pub(super) fn consider(&mut self, seq: Seq, now: Now) {
         if !self.slots.get(&seq).is_some_and(super::slots::Slot::is_idle) {
             return;
         }
         self.unlist(seq);
         self.route_anew(seq, now);
-        let Some(mut wish) = self.wish(seq, now) else { return };
+        let Some(mut wish) = self.wish(seq, now.mono) else { return };
         let is_sendable =
-            matches!(wish, Wish::State(SlotState::Ready { .. } | SlotState::WantClaim | SlotState::WantSolo));
+            matches!(wish, Wish::State(SlotState::Ready { .. } | SlotState::WantClaim | SlotState::WantTrial));
+        if !is_sendable || self.slots.get(&seq).is_some_and(|slot| slot.outside) {
+            self.trial.remove(seq);
+        }
         // One that was to try a held destination and can't be sent waits for that destination again.
         if !is_sendable && self.end_probe(seq) {
-            let Some(again) = self.wish(seq, now) else { return };
+            let Some(again) = self.wish(seq, now.mono) else { return };
             wish = again;
         }
         let state = match wish {
@@ -44,8 +48,8 @@ impl Owner {
         }
         match &state {
             SlotState::WantClaim => self.list_wanted(seq),
-            SlotState::WantSolo => {
-                self.want_solo.insert(seq);
+            SlotState::WantTrial => {
+                self.trial.waiting.insert(seq);
             }
             SlotState::Held(key) => {
                 if let Some(hold) = self.holds.get_mut(key) {
@@ -88,15 +92,15 @@ impl Owner {
     }
 
     /// What an idle message waits for, as things stand; none when there is no such message.
-    pub(super) fn wish(&self, seq: Seq, now: UnixMillis) -> Option<Wish> {
+    pub(super) fn wish(&self, seq: Seq, now: Monotonic) -> Option<Wish> {
         let slot = self.slots.get(&seq)?;
         if let Some(key) = slot.key
             && (self.is_behind(key, seq) || self.is_fenced(key, seq))
         {
             return Some(Wish::State(SlotState::Waiting));
         }
-        if slot.due > now {
-            return Some(Wish::At(slot.due));
+        if slot.wakes > now {
+            return Some(Wish::At(slot.wakes));
         }
         if let Some(hold) = self.hold_of(seq) {
             return Some(Wish::State(SlotState::Held(hold)));
@@ -104,8 +108,8 @@ impl Owner {
         if self.is_stalled(seq) {
             return Some(Wish::State(SlotState::Stalled));
         }
-        if slot.suspect >= SUSPECT_SOLO_AT && !slot.outside && !self.is_solo(seq) {
-            return Some(Wish::State(SlotState::WantSolo));
+        if self.is_suspect(seq) && !slot.outside && !self.trial.has(seq) {
+            return Some(Wish::State(SlotState::WantTrial));
         }
         let claimed = match slot.origin {
             _ if slot.outside => true,
@@ -141,16 +145,11 @@ impl Owner {
         self.record.open.contains_key(&first) && self.flight_keeps_open(first)
     }
 
-    /// Sent alone by the last commit, and not un-claimed by the one that is out.
-    fn is_solo(&self, seq: Seq) -> bool {
-        self.record.solo == Some(seq) && self.in_flight_record().is_none_or(|flight| flight.record.solo == Some(seq))
-    }
-
     /// Takes a message off whatever list it is on.
     pub(super) fn unlist(&mut self, seq: Seq) {
         let Some(slot) = self.slots.get_mut(&seq) else { return };
-        if slot.due > UnixMillis(0) {
-            self.timers.remove(&(slot.due, seq));
+        if slot.wakes > Monotonic::default() {
+            self.timers.remove(&(slot.wakes, seq));
         }
         match std::mem::replace(&mut slot.state, SlotState::Waiting) {
             SlotState::WantClaim => {
@@ -169,8 +168,8 @@ impl Owner {
                     }
                 }
             }
-            SlotState::WantSolo => {
-                self.want_solo.remove(&seq);
+            SlotState::WantTrial => {
+                self.trial.waiting.remove(&seq);
             }
             SlotState::Stalled => {
                 self.stalled.remove(&seq);
@@ -202,22 +201,23 @@ impl Owner {
     /// Wakes what is due: messages whose time has come and held destinations whose next try is due.
     pub fn tick(&mut self, now: Now) {
         while let Some((due, seq)) = self.timers.first().copied() {
-            if due > now.wall {
+            if due > now.mono {
                 break;
             }
             self.timers.remove(&(due, seq));
-            self.consider(seq, now.wall);
+            self.consider(seq, now);
         }
-        for key in self.holds.due(now.wall) {
-            self.begin_probe(&key, now.wall);
+        for key in self.holds.due(now.mono) {
+            self.begin_probe(&key, now);
         }
         self.hold_unclaimed(now);
     }
 
-    /// The instant at which [`Owner::tick`] next has something to do, by the wall clock.
-    pub fn next_wake(&self) -> Option<UnixMillis> {
-        let timer = self.timers.first().map(|(due, _)| *due);
-        [timer, self.holds.next_try(), self.scheduled.next].into_iter().flatten().min()
+    /// How long until [`Owner::tick`] or a look at the schedule has something to do.
+    pub fn next_wake(&self, now: Now) -> Option<Duration> {
+        let timers = [self.timers.first().map(|(due, _)| *due), self.holds.next_try()];
+        let scheduled = self.scheduled.next.map(|next| next.since(now.wall));
+        timers.into_iter().flatten().map(|due| due - now.mono).chain(scheduled).min()
     }
 
     pub(super) fn has_too_many_retries(&self, tenant: &Tenant) -> bool {
@@ -238,7 +238,7 @@ impl Owner {
     }
 
     /// Looks again at tenants that were stalled by their retries.
-    pub(super) fn reconsider_stalled(&mut self, now: UnixMillis) {
+    pub(super) fn reconsider_stalled(&mut self, now: Now) {
         // One that holds a retry up is looked at when that comes to wait behind it.
         let waits = |seq: &Seq| self.slots.get(seq).is_some_and(|slot| self.has_too_many_retries(&slot.message.tenant));
         let again: Vec<Seq> = self.stalled.iter().copied().filter(|seq| !waits(seq)).collect();

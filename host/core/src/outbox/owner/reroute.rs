@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::{HoldKey, Owner, Routing};
 use crate::ids::{Seq, Tenant};
-use crate::time::{Now, UnixMillis};
+use crate::time::Now;
 
 impl Owner {
     /// Puts another routing in force. `routing` names every transport that the one before named, at the same place, and may
@@ -24,23 +24,23 @@ impl Owner {
         for seq in leased {
             self.outside.leases.remove(&seq);
             self.end_probe(seq);
-            self.put_back(seq, None, now.wall);
+            self.put_back(seq, None, now);
         }
         self.rescan_skipped();
         let idle: Vec<Seq> = self.slots.iter().filter(|(_, slot)| slot.is_idle()).map(|(seq, _)| *seq).collect();
         for seq in idle {
-            self.consider(seq, now.wall);
+            self.consider(seq, now);
         }
         let kept: Vec<HoldKey> = self.holds.keys().filter(|key| !self.is_used(key)).cloned().collect();
         for key in kept {
-            self.lift(&key, now.wall);
+            self.lift(&key, now);
         }
         self.hold_unclaimed(now);
     }
 
     /// Routes a message that is off every list by the routing in force, if it was found by an earlier one. One that no route
     /// takes finds a hold to wait for.
-    pub(super) fn route_anew(&mut self, seq: Seq, now: UnixMillis) {
+    pub(super) fn route_anew(&mut self, seq: Seq, now: Now) {
         let Some(slot) = self.slots.get(&seq) else { return };
         let routed = self.routed;
         if slot.routed == routed {

@@ -10,7 +10,7 @@ use super::{HoldKey, Owner};
 use crate::ids::{KeyHash, Seq, Tenant};
 use crate::limits::SEGMENT_MESSAGES_MAX;
 use crate::outbox::records::Segment;
-use crate::time::UnixMillis;
+use crate::time::Now;
 
 /// A skipped key that is being read.
 struct Reading {
@@ -28,7 +28,7 @@ impl Owner {
         tenant: &Tenant,
         firsts: &[Seq],
         found: &BTreeMap<Seq, Arc<Segment>>,
-        now: UnixMillis,
+        now: Now,
     ) {
         let (Some(start), Some(last)) = (firsts.first().copied(), firsts.last().copied()) else { return };
         let Some(window) = self.windows.get(tenant) else { return };
@@ -108,7 +108,7 @@ impl Owner {
         scope: &HoldKey,
         firsts: &[Seq],
         found: &BTreeMap<Seq, Arc<Segment>>,
-        now: UnixMillis,
+        now: Now,
     ) {
         let Some((from, _)) = self.windows.get(tenant).and_then(|window| window.scopes.get(scope)).copied() else {
             return;

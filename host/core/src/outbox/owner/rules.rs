@@ -24,11 +24,27 @@ pub enum Rule {
     /// A segment with a message that could be sent isn't evicted, and nothing is sent from one that the commit that is
     /// out gives up.
     EvictIdleOnly,
+    /// A store that says less than what was committed has lost it: the owner stops.
+    StoreNeverBack,
+    /// A retry waits no longer than its own delay, whatever the clock says of its row.
+    RetryWithinDelay,
+    /// A cautious owner sends only what a commit has named.
+    NameBeforeSend,
+    /// Half of the suspects are on trial at once.
+    TrialByHalves,
+    /// The next trial begins when the one before is over.
+    OneTrial,
+    /// A suspect is on trial by itself only after its owner has lived a while without it.
+    QuietBeforeAlone,
+    /// Whoever settles is no suspect any more.
+    SettledIsCleared,
+    /// An end that the process outlived is no crash.
+    OnlyDeathIsACrash,
 }
 
 impl Rule {
     /// All rules, in the order of the mutations' numbers, from 1.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 18] = [
         Self::AlwaysBeat,
         Self::PassFromLowEnd,
         Self::PassUpperFixed,
@@ -39,6 +55,14 @@ impl Rule {
         Self::SkipResumedKeys,
         Self::DirectBeforePass,
         Self::EvictIdleOnly,
+        Self::StoreNeverBack,
+        Self::RetryWithinDelay,
+        Self::NameBeforeSend,
+        Self::TrialByHalves,
+        Self::OneTrial,
+        Self::QuietBeforeAlone,
+        Self::SettledIsCleared,
+        Self::OnlyDeathIsACrash,
     ];
 }
 

@@ -8,7 +8,7 @@ use super::window::Resume;
 use super::{HoldKey, Owner, Rule, TransportId};
 use crate::ids::{KeyHash, Seq, Tenant};
 use crate::outbox::records::{Entry, Parked, Segment};
-use crate::time::UnixMillis;
+use crate::time::{Monotonic, Now, UnixMillis};
 
 /// What became of an entry that a scan met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,13 +22,7 @@ enum Met {
 }
 
 impl Owner {
-    pub(super) fn scan(
-        &mut self,
-        tenant: &Tenant,
-        firsts: &[Seq],
-        found: &BTreeMap<Seq, Arc<Segment>>,
-        now: UnixMillis,
-    ) {
+    pub(super) fn scan(&mut self, tenant: &Tenant, firsts: &[Seq], found: &BTreeMap<Seq, Arc<Segment>>, now: Now) {
         for first in firsts {
             let Some(window) = self.windows.get(tenant) else { return };
             if *first < window.scan {
@@ -66,7 +60,7 @@ impl Owner {
 
     /// Brings the messages of a segment to memory, as far as there is room and the bounds of their keys allow. False when
     /// the scan stopped in it.
-    pub(super) fn scan_segment(&mut self, segment: &Arc<Segment>, now: UnixMillis) -> bool {
+    pub(super) fn scan_segment(&mut self, segment: &Arc<Segment>, now: Now) -> bool {
         let tenant = &segment.tenant;
         let mut room = self.room(tenant);
         let Some(window) = self.windows.get(tenant) else { return true };
@@ -92,7 +86,7 @@ impl Owner {
         true
     }
 
-    fn take_entry(&mut self, segment: &Arc<Segment>, entry: &Entry, now: UnixMillis) -> Met {
+    fn take_entry(&mut self, segment: &Arc<Segment>, entry: &Entry, now: Now) -> Met {
         let seq = segment.first.plus(usize::from(entry.index));
         if self.slots.contains_key(&seq) || self.is_gone(&segment.tenant, segment.first, entry.index) {
             return Met::Passed;
@@ -147,13 +141,7 @@ impl Owner {
         }
     }
 
-    pub(super) fn insert_entry(
-        &mut self,
-        segment: &Arc<Segment>,
-        entry: &Entry,
-        key: Option<KeyHash>,
-        now: UnixMillis,
-    ) {
+    pub(super) fn insert_entry(&mut self, segment: &Arc<Segment>, entry: &Entry, key: Option<KeyHash>, now: Now) {
         let place = segment.place(self.config.shard, entry);
         self.keep_segment(segment).slots += 1;
         self.window_messages += 1;
@@ -172,9 +160,8 @@ impl Owner {
                 outside,
                 origin: Origin::Segment,
                 attempts: 0,
-                suspect: entry.suspect,
-                solo_crashes: entry.solo_crashes,
                 due: UnixMillis(0),
+                wakes: Monotonic::default(),
                 delay: std::time::Duration::ZERO,
                 first_attempt_at: None,
                 claimed: false,
@@ -199,13 +186,15 @@ impl Owner {
         self.config.routing.transport_of(topic)
     }
 
-    pub(super) fn insert_parked(&mut self, parked: &Parked, now: UnixMillis) {
+    pub(super) fn insert_parked(&mut self, parked: &Parked, now: Now) {
         let message = &parked.message;
         if let Some(window) = self.windows.get_mut(&message.tenant) {
             window.may_free = true;
         }
         *self.parked_count.entry(message.tenant.clone()).or_default() += 1;
         let transport = self.transport_of(&message.topic);
+        let within_delay = self.is_rule_kept(Rule::RetryWithinDelay);
+        let wait = if within_delay { parked.wait(now.wall) } else { parked.due.since(now.wall) };
         let slot = Slot {
             place: parked.place,
             message: Arc::clone(message),
@@ -215,9 +204,8 @@ impl Owner {
             outside: self.is_outside(transport),
             origin: Origin::Parked,
             attempts: parked.attempts,
-            suspect: parked.suspect,
-            solo_crashes: parked.solo_crashes,
             due: parked.due,
+            wakes: now.mono + wait,
             delay: parked.delay,
             first_attempt_at: Some(parked.first_attempt_at),
             claimed: parked.claimed,
@@ -227,7 +215,7 @@ impl Owner {
         self.insert_slot(slot, now);
     }
 
-    fn insert_slot(&mut self, slot: Slot, now: UnixMillis) {
+    fn insert_slot(&mut self, slot: Slot, now: Now) {
         let seq = slot.seq();
         let key = slot.key;
         if slot.transport.is_none() {

@@ -67,16 +67,17 @@ impl Owner {
         if self.outside.leases.remove(&seq).is_none() {
             self.flying = self.flying.saturating_sub(1);
         }
-        self.note_probe(seq, &settlement.verdict, now.wall);
+        self.naming.sending.remove(&seq);
+        self.note_probe(seq, &settlement.verdict, now);
         match settlement.verdict {
-            Verdict::Blocked { scope, fault } => self.block(seq, &scope, &fault, now.wall),
-            Verdict::Release { due } => self.put_back(seq, due, now.wall),
-            _ => self.queue_settlement(seq, settlement, now.wall),
+            Verdict::Blocked { scope, fault } => self.block(seq, &scope, &fault, now),
+            Verdict::Release { due } => self.put_back(seq, due, now),
+            _ => self.queue_settlement(seq, settlement, now),
         }
         true
     }
 
-    pub(super) fn queue_settlement(&mut self, seq: Seq, settlement: Settlement, now: UnixMillis) {
+    pub(super) fn queue_settlement(&mut self, seq: Seq, settlement: Settlement, now: Now) {
         let Some(slot) = self.slots.get_mut(&seq) else { return };
         slot.state = SlotState::Out(Box::new(settlement));
         let key = slot.key;
@@ -91,7 +92,7 @@ impl Owner {
         }
     }
 
-    fn note_probe(&mut self, seq: Seq, verdict: &Verdict, now: UnixMillis) {
+    fn note_probe(&mut self, seq: Seq, verdict: &Verdict, now: Now) {
         let probed = match verdict {
             Verdict::Blocked { .. } => return,
             _ => self.holds.end_probe(seq),
@@ -104,7 +105,7 @@ impl Owner {
         }
     }
 
-    fn block(&mut self, seq: Seq, scope: &str, fault: &Fault, now: UnixMillis) {
+    fn block(&mut self, seq: Seq, scope: &str, fault: &Fault, now: Now) {
         let Some(slot) = self.slots.get(&seq) else { return };
         let scope = if scope.is_empty() { slot.message.topic.subject() } else { scope };
         let key =
@@ -120,11 +121,12 @@ impl Owner {
     }
 
     /// Gives a message back untried.
-    pub(super) fn put_back(&mut self, seq: Seq, due: Option<UnixMillis>, now: UnixMillis) {
+    pub(super) fn put_back(&mut self, seq: Seq, due: Option<UnixMillis>, now: Now) {
         let Some(slot) = self.slots.get_mut(&seq) else { return };
         slot.state = SlotState::Waiting;
         if let Some(due) = due {
             slot.due = due;
+            slot.wakes = now.mono_at(due);
         }
         let (key, first, pins) = (slot.key, slot.place.segment, slot.pins_segment());
         if pins {
@@ -143,7 +145,7 @@ impl Owner {
     }
 
     /// Looks at a key's head again, after the message before it left or moved.
-    pub(super) fn free_key(&mut self, key: Option<crate::ids::KeyHash>, seq: Seq, now: UnixMillis) {
+    pub(super) fn free_key(&mut self, key: Option<crate::ids::KeyHash>, seq: Seq, now: Now) {
         let Some(key) = key else { return };
         let Some(queue) = self.keys.get_mut(&key) else { return };
         if queue.busy == Some(seq) {

@@ -11,7 +11,7 @@ use crate::message::Message;
 use crate::outbox::bits::Bits;
 use crate::outbox::records::{AttemptOutcome, AttemptRecord, Parked, Segment};
 use crate::port::transport::Receipt;
-use crate::time::UnixMillis;
+use crate::time::{Monotonic, Now, UnixMillis};
 
 /// Where a message in memory lies in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,8 +31,8 @@ pub(super) enum SlotState {
     Stalled,
     /// May be sent once it is claimed.
     WantClaim,
-    /// May be sent once nothing else is.
-    WantSolo,
+    /// A suspect that may be sent once it is put on trial.
+    WantTrial,
     /// Claimed; may be sent.
     Ready { lane: u32 },
     /// Being sent.
@@ -56,9 +56,10 @@ pub(super) struct Slot {
     pub outside: bool,
     pub origin: Origin,
     pub attempts: u32,
-    pub suspect: u32,
-    pub solo_crashes: u32,
+    /// Not before this instant, as its row says.
     pub due: UnixMillis,
+    /// The same by the boot-time clock, which nobody sets: this is what wakes it.
+    pub wakes: Monotonic,
     pub delay: Duration,
     pub first_attempt_at: Option<UnixMillis>,
     /// Parked messages only: the row says that a send may be under way.
@@ -79,10 +80,16 @@ impl Slot {
     pub fn pins_segment(&self) -> bool {
         self.origin == Origin::Segment && !self.outside
     }
-    /// Goes alone in its batch: its last call ended with an unknown fate, or a process died with it.
+    /// Goes alone in its batch: its last call ended with an unknown fate.
     pub fn goes_alone(&self) -> bool {
-        let unknown = self.history.last().is_some_and(|last| last.outcome == AttemptOutcome::Unknown);
-        !self.outside && (self.suspect > 0 || unknown)
+        !self.outside && self.history.last().is_some_and(|last| last.outcome == AttemptOutcome::Unknown)
+    }
+    /// When it is due, by the wall clock as it stands now.
+    pub fn due_at(&self, now: Now) -> UnixMillis {
+        let at = now.wall_at(self.wakes);
+        // One clock is read to the millisecond, the other isn't.
+        let is_same = self.wakes <= now.mono || at.0.abs_diff(self.due.0) <= 1;
+        if is_same { self.due } else { at }
     }
     /// The row of this message, parked until `due`.
     pub fn parked(&self, claimed: bool) -> Parked {
@@ -90,8 +97,6 @@ impl Slot {
             place: self.place,
             message: Arc::clone(&self.message),
             attempts: self.attempts,
-            suspect: self.suspect,
-            solo_crashes: self.solo_crashes,
             due: self.due,
             delay: self.delay,
             first_attempt_at: self.first_attempt_at.unwrap_or(self.due),

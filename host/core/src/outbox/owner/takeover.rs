@@ -1,11 +1,12 @@
-//! Taking a shard over: one commit writes the next token and makes what the last owner had claimed suspect.
+//! Taking a shard over: one commit writes the next token, gives back what the last owner had claimed, and makes what it
+//! had named suspect if its process died.
 
 use std::sync::Arc;
 
-use super::Routing;
+use super::{Rule, Rules};
 use crate::ids::Place;
 use crate::ids::{Seq, ShardId};
-use crate::limits::SOLO_CRASHES_MAX;
+use crate::limits::ALONE_CRASHES_MAX;
 use crate::message::Message;
 use crate::outbox::records::{
     AttemptOutcome, AttemptRecord, DeadLetter, DeadState, Done, DoneEnd, Entry, HistoryChunk, Parked, Segment,
@@ -29,24 +30,29 @@ pub struct TakeoverInput {
     pub claimed: Vec<Arc<Parked>>,
     /// A dead letter keeps its key.
     pub dead_holds_key: bool,
-    /// Routes: what workers claim from outside is no suspect.
-    pub routing: Arc<Routing>,
+    /// The last owner's process is known to live: this one, or one that has said so.
+    pub lived: bool,
+    /// Every protocol rule holds, but in the model checker's mutations.
+    pub rules: Rules,
 }
 
 /// The commit that takes a shard over. `nonce` is fresh and random. It goes in only if the last owner wrote nothing
 /// since the record was read.
 pub fn takeover(input: TakeoverInput, now: UnixMillis, nonce: u64) -> OwnerCommit {
-    let TakeoverInput { shard, host, record: before, open, claimed, dead_holds_key, routing } = input;
+    let TakeoverInput { shard, host, record: before, open, claimed, dead_holds_key, lived, rules } = input;
     let mut record = before.clone();
     record.owner = host;
     record.token += 1;
     record.beat += 1;
     record.nonce = nonce;
     record.open.clear();
-    record.solo = None;
-    record.released = false;
-    let mut work =
-        Takeover { shard, before: &before, now, beat: record.beat, dead_holds_key, routing, writes: Vec::new() };
+    let is_clean = before.token == 0 || before.released || before.leaving || lived;
+    record.suspicion = match is_clean && rules.kept(Rule::OnlyDeathIsACrash) {
+        true => record.suspicion.after_clean_end(),
+        false => record.suspicion.after_crash(),
+    };
+    (record.leaving, record.released) = (false, false);
+    let mut work = Takeover { shard, before: &before, now, record, dead_holds_key, writes: Vec::new() };
     for stored in open {
         match stored.segment {
             Ok(segment) => work.segment(&segment),
@@ -58,16 +64,22 @@ pub fn takeover(input: TakeoverInput, now: UnixMillis, nonce: u64) -> OwnerCommi
     for parked in claimed {
         work.parked(&parked);
     }
-    OwnerCommit { shard, expect_token: before.token, expect_beat: before.beat, record, writes: work.writes }
+    OwnerCommit {
+        shard,
+        expect_token: before.token,
+        expect_beat: before.beat,
+        record: work.record,
+        writes: work.writes,
+    }
 }
 
 struct Takeover<'a> {
     shard: ShardId,
     before: &'a ShardRecord,
     now: UnixMillis,
-    beat: u64,
+    /// As it will be.
+    record: ShardRecord,
     dead_holds_key: bool,
-    routing: Arc<Routing>,
     writes: Vec<Write>,
 }
 
@@ -81,18 +93,15 @@ impl Takeover<'_> {
                 delivered.push(self.delivered(entry));
             } else if !open.moved.contains(entry.index) {
                 let place = Place { shard: self.shard, segment: segment.first, index: entry.index };
-                let (suspect, solo_crashes) =
-                    self.crashed(&entry.message, place.seq(), entry.suspect, entry.solo_crashes);
-                if solo_crashes >= SOLO_CRASHES_MAX {
-                    self.convict(place, &entry.message, suspect, 0, Vec::new());
-                } else {
-                    rest.push(Entry { suspect, solo_crashes, ..entry.clone() });
+                match self.convicted(place.seq()) {
+                    Some(crashes) => self.convict(place, &entry.message, crashes, 0, Vec::new()),
+                    None => rest.push(entry.clone()),
                 }
             }
         }
         if rest.is_empty() {
             self.writes.push(Write::DeleteSegment(segment.first));
-        } else {
+        } else if rest.len() < segment.entries.len() {
             let rest = Segment { first: segment.first, tenant: segment.tenant.clone(), entries: rest };
             self.writes.push(Write::PutSegment(Arc::new(rest)));
         }
@@ -100,7 +109,7 @@ impl Takeover<'_> {
             let chunk = HistoryChunk {
                 shard: self.shard,
                 segment: segment.first,
-                beat: self.beat,
+                beat: self.record.beat,
                 at: self.now,
                 entries: delivered,
             };
@@ -122,24 +131,21 @@ impl Takeover<'_> {
     }
 
     fn parked(&mut self, parked: &Parked) {
-        let (suspect, solo_crashes) =
-            self.crashed(&parked.message, parked.place.seq(), parked.suspect, parked.solo_crashes);
-        if solo_crashes >= SOLO_CRASHES_MAX {
-            self.writes.push(Write::DeleteParked(parked.place.seq()));
-            self.convict(parked.place, &parked.message, suspect, parked.attempts, parked.history.clone());
+        let seq = parked.place.seq();
+        if let Some(crashes) = self.convicted(seq) {
+            self.writes.push(Write::DeleteParked(seq));
+            self.convict(parked.place, &parked.message, crashes, parked.attempts, parked.history.clone());
         } else {
-            let row = Parked { suspect, solo_crashes, claimed: false, ..parked.clone() };
-            self.writes.push(Write::PutParked(Arc::new(row)));
+            self.writes.push(Write::PutParked(Arc::new(Parked { claimed: false, ..parked.clone() })));
         }
     }
 
-    /// What a message is suspected of after another crash. The host can't have died of what a worker outside had.
-    fn crashed(&self, message: &Message, seq: Seq, suspect: u32, solo_crashes: u32) -> (u32, u32) {
-        if self.routing.external.is_some() && self.routing.transport_of(&message.topic) == self.routing.external {
-            return (suspect, solo_crashes);
-        }
-        let solo = u32::from(self.before.solo == Some(seq));
-        (suspect.saturating_add(1), solo_crashes.saturating_add(solo))
+    /// The crashes of a message that is taken for what killed its hosts; it is no suspect any more.
+    fn convicted(&mut self, seq: Seq) -> Option<u32> {
+        let suspects = &mut self.record.suspicion.suspects;
+        let convicted = suspects.get(&seq).filter(|suspect| suspect.is_convicted()).map(|suspect| suspect.crashes)?;
+        suspects.remove(&seq);
+        Some(convicted)
     }
 
     fn convict(
@@ -165,7 +171,7 @@ impl Takeover<'_> {
             place,
             message: Arc::clone(message),
             code: "SUSPECTED_POISON".to_owned(),
-            reason: format!("its worker died {SOLO_CRASHES_MAX} times while sending nothing but this message"),
+            reason: format!("its host died {ALONE_CRASHES_MAX} times while it was the only suspect that was sent"),
             attempts,
             suspect,
             died_at: self.now,

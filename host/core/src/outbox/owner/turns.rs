@@ -48,6 +48,10 @@ impl ReadyQueue {
     pub fn len(&self) -> usize {
         self.tenants.values().map(|ready| ready.all.len()).sum()
     }
+    /// Whether none is.
+    pub fn is_empty(&self) -> bool {
+        self.tenants.is_empty()
+    }
 }
 
 /// A message to send now.
@@ -71,7 +75,7 @@ pub struct Sending {
 
 impl Owner {
     /// Takes messages to send through one lane now: at most `messages` and about `bytes`. Nothing after the lease's
-    /// end by this host's own clock, and nothing beside a message that is sent alone. The caller sends all of them.
+    /// end by this host's own clock, and nothing unnamed while the owner is cautious. The caller sends all of them.
     pub fn take(&mut self, transport: TransportId, lane: u32, messages: usize, bytes: usize, now: Now) -> Vec<Sending> {
         self.take_beside(transport, lane, messages, bytes, false, now)
     }
@@ -91,10 +95,10 @@ impl Owner {
         if self.releasing || now.mono >= self.deadline {
             return out;
         }
-        if let Some(solo) = self.record.solo {
-            if self.flying == 0 && self.is_ready_in(solo, transport, lane) && !self.expires(solo, now.wall) {
-                out.extend(self.begin_send(solo, now.wall));
-            }
+        if self.naming.on {
+            out = self.take_named((transport, lane), messages, bytes, busy, now);
+        }
+        if !out.is_empty() || !self.sends_unnamed() {
             return out;
         }
         let mut left = bytes;
@@ -107,7 +111,7 @@ impl Owner {
                     self.keep_turn(transport, lane, turn.quantum.saturating_sub(given));
                     break;
                 }
-                if self.expires(seq, now.wall) {
+                if self.expires(seq, now) {
                     given += 1;
                     continue;
                 }
@@ -122,7 +126,7 @@ impl Owner {
                 }
                 left = left.saturating_sub(weight);
                 given += 1;
-                out.extend(self.begin_send(seq, now.wall));
+                out.extend(self.begin_send(seq, now));
                 if alone {
                     return out;
                 }
@@ -162,6 +166,31 @@ impl Owner {
         Some(Turn { seqs, quantum, before, tenants })
     }
 
+    /// Has the next commit name the ready messages that have the next turns, at most `count`. Those whose time is over are
+    /// settled as such.
+    pub(super) fn name_in_turn(&mut self, transport: TransportId, lane: u32, count: usize, now: Now) {
+        let (mut named, mut empty_turns) = (0, 0);
+        while named < count {
+            let Some(turn) = self.next_turn(transport, lane) else { return };
+            let mut given = 0;
+            for seq in turn.seqs {
+                if named >= count {
+                    self.keep_turn(transport, lane, turn.quantum.saturating_sub(given));
+                    break;
+                }
+                given += 1;
+                if !self.expires(seq, now) {
+                    self.name_ready(seq);
+                    named += 1;
+                }
+            }
+            empty_turns = if given == 0 { empty_turns + 1 } else { 0 };
+            if empty_turns >= turn.tenants {
+                return;
+            }
+        }
+    }
+
     fn give_turn_back(&mut self, transport: TransportId, lane: u32, before: (Option<Tenant>, usize)) {
         if let Some(queue) = self.ready.get_mut(&(transport, lane)) {
             (queue.turn, queue.left) = before;
@@ -174,13 +203,13 @@ impl Owner {
         }
     }
 
-    pub(super) fn begin_send(&mut self, seq: Seq, now: UnixMillis) -> Option<Sending> {
+    pub(super) fn begin_send(&mut self, seq: Seq, now: Now) -> Option<Sending> {
         let epoch = self.record.token;
         let slot = self.slots.get_mut(&seq)?;
         let SlotState::Ready { lane } = slot.state else { return None };
         slot.state = SlotState::Sending;
         let first_attempt_at = slot.first_attempt_at;
-        slot.first_attempt_at.get_or_insert(now);
+        slot.first_attempt_at.get_or_insert(now.wall);
         let sending = Sending {
             seq,
             message: Arc::clone(&slot.message),
@@ -196,6 +225,9 @@ impl Owner {
         }
         self.unlist_ready(seq, &tenant, transport, lane);
         self.flying += usize::from(!outside);
+        if self.naming.on && !outside {
+            self.naming.sending.insert(seq);
+        }
         Some(sending)
     }
 
@@ -210,15 +242,16 @@ impl Owner {
     }
 
     /// Whether a message is over before it could be sent; if so, that is its settlement.
-    pub(super) fn expires(&mut self, seq: Seq, now: UnixMillis) -> bool {
-        let is_over = self.slots.get(&seq).is_some_and(|slot| slot.message.expires_at.is_some_and(|end| end <= now));
+    pub(super) fn expires(&mut self, seq: Seq, now: Now) -> bool {
+        let is_over =
+            self.slots.get(&seq).is_some_and(|slot| slot.message.expires_at.is_some_and(|end| end <= now.wall));
         if is_over {
             self.expire(seq, now);
         }
         is_over
     }
 
-    fn expire(&mut self, seq: Seq, now: UnixMillis) {
+    fn expire(&mut self, seq: Seq, now: Now) {
         self.unlist(seq);
         self.end_probe(seq);
         let Some(slot) = self.slots.get(&seq) else { return };
@@ -229,13 +262,7 @@ impl Owner {
         if let Some(queue) = key.and_then(|key| self.keys.get_mut(&key)) {
             queue.busy = Some(seq);
         }
-        self.queue_settlement(seq, super::build::without_attempt(super::Verdict::Expired, now), now);
-    }
-
-    fn is_ready_in(&self, seq: Seq, transport: TransportId, lane: u32) -> bool {
-        self.slots
-            .get(&seq)
-            .is_some_and(|slot| slot.transport == Some(transport) && slot.state == (SlotState::Ready { lane }))
+        self.queue_settlement(seq, super::build::without_attempt(super::Verdict::Expired, now.wall), now);
     }
 
     pub(super) fn list_ready(&mut self, seq: Seq) {
@@ -253,6 +280,9 @@ impl Owner {
                 loaded.active += 1;
             }
         }
+        if self.list_named(seq, transport, lane) {
+            return;
+        }
         let is_retry = slot_origin == Origin::Parked;
         let ready = self.ready.entry((transport, lane)).or_default().tenants.entry(tenant).or_default();
         ready.all.insert(seq);
@@ -263,6 +293,7 @@ impl Owner {
 
     pub(super) fn unlist_ready(&mut self, seq: Seq, tenant: &Tenant, transport: Option<TransportId>, lane: u32) {
         let Some(transport) = transport else { return };
+        self.naming.remove(seq, transport, lane);
         let Some(queue) = self.ready.get_mut(&(transport, lane)) else { return };
         if let Some(ready) = queue.tenants.get_mut(tenant) {
             ready.all.remove(&seq);

@@ -353,15 +353,16 @@ impl Owner {
             }
         }
         match purpose {
-            LoadPurpose::Scan => self.scan(tenant, firsts, &found, now.wall),
-            LoadPurpose::Keys => self.resume_keys(tenant, firsts, &found, now.wall),
-            LoadPurpose::Scope(scope) => self.resume_scope(tenant, scope, firsts, &found, now.wall),
+            LoadPurpose::Scan => self.scan(tenant, firsts, &found, now),
+            LoadPurpose::Keys => self.resume_keys(tenant, firsts, &found, now),
+            LoadPurpose::Scope(scope) => self.resume_scope(tenant, scope, firsts, &found, now),
         }
     }
 
     /// Takes an idle message out of memory; it stays in the store.
     pub(super) fn drop_slot(&mut self, seq: Seq) {
         self.unlist(seq);
+        self.trial.remove(seq);
         self.end_probe(seq);
         let Some(slot) = self.slots.remove(&seq) else { return };
         if let Some(key) = slot.key

@@ -33,8 +33,7 @@ pub(super) fn seal(
         document.insert("deadline_ms".to_owned(), millis(deadline).into());
     }
     document.insert("steps".to_owned(), steps.iter().map(step).collect());
-    let mut text = String::new();
-    write(&Value::Object(document), &mut text);
+    let text = sorted(&Value::Object(document));
     let digest = Sha256::digest(text.as_bytes());
     let hash = digest.iter().fold(String::with_capacity(64), |mut hash, byte| {
         // Writing to a string doesn't fail.
@@ -86,6 +85,13 @@ fn retry(step: &Step) -> Option<Value> {
 }
 
 /// Writes JSON with sorted names.
+/// JSON with its names sorted, at every depth.
+pub(crate) fn sorted(value: &Value) -> String {
+    let mut text = String::new();
+    write(value, &mut text);
+    text
+}
+
 fn write(value: &Value, out: &mut String) {
     match value {
         Value::Array(items) => {

@@ -19,6 +19,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub(crate) use canonical::sorted;
 pub use retry::{Retry, default_retry};
 pub use uri::Action;
 

@@ -6,6 +6,7 @@ use super::SagaShard;
 use super::build::Flight;
 use super::commands::{SagaEffect, Ticket};
 use crate::port::participant::StepError;
+use crate::port::store::StoreError;
 use crate::port::transport::Fault;
 use crate::saga::call::{Answer, Call};
 use crate::saga::event::{Way, What};
@@ -23,6 +24,8 @@ pub enum Resolution {
     Barrier(Box<SagaCommit>),
     /// Another writer took over: this one is to be dropped.
     Lost,
+    /// The store lost what it had ([`StoreError::WentBack`]). Nothing that this writer remembers counts any more.
+    WentBack(StoreError),
 }
 
 impl SagaShard {
@@ -42,6 +45,10 @@ impl SagaShard {
 
     /// Goes on after a failed commit with the shard record as read now. `nonce` is fresh and random.
     pub fn resolve(&mut self, stored: &SagaShardRecord, nonce: u64) -> Resolution {
+        let (known, found) = ((self.record.token, self.record.beat), (stored.token, stored.beat));
+        if found < known {
+            return Resolution::WentBack(StoreError::WentBack { shard: self.config.shard, known, found });
+        }
         if stored.token != self.record.token {
             return Resolution::Lost;
         }

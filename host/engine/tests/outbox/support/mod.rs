@@ -19,7 +19,7 @@ use waybill_engine::{Engine, EngineConfig, Stores};
 use waybill_testkit::fake_transport::FakeTransport;
 use waybill_testkit::memory_store::MemoryStore;
 
-pub use clock::{START, TokioClock};
+pub use clock::{START, SteppedClock, TokioClock};
 pub use shim::{Act, Call, Shim};
 
 /// Longest (virtual) wait for a condition.
@@ -30,6 +30,8 @@ pub struct World {
     pub memory: Arc<MemoryStore>,
     pub shim: Arc<Shim>,
     pub clock: TokioClock,
+    /// What the hosts go by.
+    pub stepped: SteppedClock,
     /// Takes `bus:` topics.
     pub main: Arc<FakeTransport>,
     /// Takes `custom:` topics.
@@ -45,10 +47,12 @@ pub struct Host {
 impl World {
     pub fn new() -> Self {
         let memory = Arc::new(MemoryStore::new());
+        let clock = TokioClock::new();
         Self {
             shim: Shim::new(Arc::clone(&memory)),
             memory,
-            clock: TokioClock::new(),
+            clock,
+            stepped: SteppedClock::new(clock),
             main: FakeTransport::new("main"),
             other: FakeTransport::new("other"),
         }
@@ -89,7 +93,7 @@ impl World {
     pub fn launch(&self, name: &str, change: impl FnOnce(&mut EngineConfig)) -> Host {
         let mut config = self.config(name);
         change(&mut config);
-        let engine = Engine::start(config, self.stores(), Arc::new(self.clock));
+        let engine = Engine::start(config, self.stores(), Arc::new(self.stepped.clone()));
         let outbox = engine.outbox();
         Host { engine, outbox }
     }

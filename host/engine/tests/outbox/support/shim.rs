@@ -7,8 +7,10 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use waybill_core::idempotency::{Applied, Entry, EntryFilter, EntryKey, Op};
-use waybill_core::ids::{MessageId, Seq, ShardId, Tenant};
-use waybill_core::outbox::records::{DeadLetter, DoorKey, DoorRow, HistoryChunk, IdRecord, Parked, ShardRecord};
+use waybill_core::ids::{MessageId, Place, Seq, ShardId, Tenant};
+use waybill_core::outbox::records::{
+    DeadLetter, DoorKey, DoorRow, HistoryChunk, HistoryKey, IdRecord, Parked, ShardRecord,
+};
 use waybill_core::port::dedup::{DedupAsk, DedupEnd, DedupKey, DedupStore, FirstDelivery, Reservation};
 use waybill_core::port::idempotency::{FoundEntry, IdempotencyStore};
 use waybill_core::port::query::Page;
@@ -30,6 +32,10 @@ pub enum Call<'a> {
     Dedup(&'static str),
     /// Acts on idempotency keys.
     Idempotency,
+    /// History is read for retention, from here on.
+    History(Option<HistoryKey>),
+    /// A bulk operation's state is written.
+    Note(&'a Operation),
 }
 
 /// What happens to a call.
@@ -110,6 +116,7 @@ impl DedupStore for Shim {
         self.inner.delivered(key, now).await
     }
     async fn purge_dedup(&self, now: UnixMillis, limit: usize) -> Result<usize, StoreError> {
+        self.meet(Call::Dedup("purge")).await?;
         self.inner.purge_dedup(now, limit).await
     }
 }
@@ -184,6 +191,10 @@ impl OwnerStore for Shim {
         self.read("door_clock").await?;
         self.inner.door_clock().await
     }
+    async fn door_newest(&self, shard: ShardId) -> Result<Option<u64>, StoreError> {
+        self.read("door_newest").await?;
+        self.inner.door_newest(shard).await
+    }
     async fn ids(&self, ids: &[(Tenant, MessageId)]) -> Result<Vec<Option<IdRecord>>, StoreError> {
         self.read("ids").await?;
         self.inner.ids(ids).await
@@ -196,6 +207,16 @@ impl OwnerStore for Shim {
         self.read("dead_letter").await?;
         self.inner.dead_letter(shard, seq).await
     }
+    async fn dead_before(
+        &self,
+        shard: ShardId,
+        after: Option<Seq>,
+        before: UnixMillis,
+        limit: usize,
+    ) -> Result<Vec<Place>, StoreError> {
+        self.read("dead_before").await?;
+        self.inner.dead_before(shard, after, before, limit).await
+    }
     async fn held_keys(&self, shard: ShardId) -> Result<Vec<Arc<DeadLetter>>, StoreError> {
         self.read("held_keys").await?;
         self.inner.held_keys(shard).await
@@ -203,16 +224,25 @@ impl OwnerStore for Shim {
     async fn history_before(
         &self,
         shard: ShardId,
-        after: Option<(Seq, u64)>,
+        after: Option<HistoryKey>,
         before: UnixMillis,
         limit: usize,
     ) -> Result<Vec<Arc<HistoryChunk>>, StoreError> {
-        self.read("history_before").await?;
+        self.meet(Call::History(after)).await?;
         self.inner.history_before(shard, after, before, limit).await
     }
-    async fn purge_history(&self, chunks: &[Arc<HistoryChunk>]) -> Result<(), StoreError> {
+    async fn purge_history(
+        &self,
+        chunks: &[Arc<HistoryChunk>],
+        keep_derived: Duration,
+        now: UnixMillis,
+    ) -> Result<(), StoreError> {
         self.read("purge_history").await?;
-        self.inner.purge_history(chunks).await
+        self.inner.purge_history(chunks, keep_derived, now).await
+    }
+    async fn purge_ids(&self, now: UnixMillis, limit: usize) -> Result<usize, StoreError> {
+        self.read("purge_ids").await?;
+        self.inner.purge_ids(now, limit).await
     }
 }
 
@@ -232,6 +262,7 @@ impl TransactStore for Shim {
         after.map_or(Ok(done), Err)
     }
     async fn put_operation(&self, operation: &Operation) -> Result<(), StoreError> {
+        self.meet(Call::Note(operation)).await?;
         self.inner.put_operation(operation).await
     }
     async fn operation(&self, id: &str) -> Result<Option<Operation>, StoreError> {

@@ -29,12 +29,11 @@ use waybill_core::saga::json::Json;
 use waybill_core::saga::records::SagaDead;
 use waybill_core::saga::state::SagaState;
 use waybill_core::saga::view::{SagaView, StepView};
-use waybill_core::time::{Now, UnixMillis};
-use waybill_engine::{Clock, Engine, EngineConfig, Participants, Stores};
+use waybill_engine::{Engine, EngineConfig, Participants, Stores};
 use waybill_testkit::fake_transport::{FakeTransport, ack};
 use waybill_testkit::memory_store::MemoryStore;
 
-pub use clock::{START, TokioClock};
+pub use clock::{START, SteppedClock, TokioClock};
 pub use participant::{Does, FakeParticipant, blocked, permanent, retryable, unknown};
 pub use shim::{Act, Call, SagaShim};
 
@@ -46,29 +45,13 @@ pub struct World {
     pub memory: Arc<MemoryStore>,
     pub shim: Arc<SagaShim>,
     pub clock: TokioClock,
-    set_back: SetBack,
+    /// What the hosts go by.
+    pub stepped: SteppedClock,
     pub shop: Arc<FakeParticipant>,
     pub http: Arc<FakeHttp>,
     /// Takes `bus:` topics.
     pub bus: Arc<FakeTransport>,
     delivered: Arc<Mutex<Vec<Arc<Message>>>>,
-}
-
-/// By how much the wall clock was set back.
-type SetBack = Arc<Mutex<Duration>>;
-
-/// The clocks of the hosts. What was set back is the wall clock only.
-#[derive(Debug)]
-struct HostClock {
-    clock: TokioClock,
-    set_back: SetBack,
-}
-
-impl Clock for HostClock {
-    fn now(&self) -> Now {
-        let (now, by) = (self.clock.now(), u64::try_from(self.set_back.lock().as_millis()).unwrap());
-        Now { wall: UnixMillis(now.wall.0 - by), ..now }
-    }
 }
 
 /// One running host.
@@ -101,7 +84,7 @@ impl HttpSteps for FakeHttp {
 
 impl World {
     pub fn new() -> Self {
-        let memory = Arc::new(MemoryStore::new());
+        let (memory, clock) = (Arc::new(MemoryStore::new()), TokioClock::new());
         let (bus, delivered) = (FakeTransport::new("bus"), Arc::new(Mutex::new(Vec::new())));
         let log = Arc::clone(&delivered);
         bus.tell(move |delivery| {
@@ -112,8 +95,8 @@ impl World {
             delivered,
             shim: SagaShim::new(Arc::clone(&memory)),
             memory,
-            clock: TokioClock::new(),
-            set_back: SetBack::default(),
+            clock,
+            stepped: SteppedClock::new(clock),
             shop: FakeParticipant::new(),
             http: Arc::default(),
             bus,
@@ -158,17 +141,8 @@ impl World {
             dedup: memory.clone(),
             idempotency: memory.clone(),
         };
-        let engine = Engine::start(
-            config,
-            stores,
-            Arc::new(HostClock { clock: self.clock, set_back: Arc::clone(&self.set_back) }),
-        );
+        let engine = Engine::start(config, stores, Arc::new(self.stepped.clone()));
         Host { sagas: engine.sagas().unwrap(), outbox: engine.outbox(), engine }
-    }
-
-    /// Sets the wall clock of all hosts back, for those that run and those to come.
-    pub fn set_back(&self, by: Duration) {
-        *self.set_back.lock() += by;
     }
 
     /// Messages that were delivered.

@@ -1,9 +1,13 @@
 //! SurrealDB inside this process.
 
+mod backend;
+mod gate;
 mod log;
 mod open;
 mod shared;
+mod sync;
 mod transaction;
+mod wall;
 
 use std::path::Path;
 use std::pin::Pin;
@@ -16,9 +20,11 @@ use surrealdb_core::kvs::{Datastore, QueryRequest};
 use surrealdb_datastore::catalog::{DatabaseId, NamespaceId};
 use surrealdb_kvs::TransactionType;
 
-use crate::{Bindings, Engine, Fault, Principal, Transaction, Value, value};
+use crate::{Bindings, Engine, Fault, Transaction, Value, value};
+use gate::CommitGate;
 use shared::Core;
 use transaction::EmbeddedTransaction;
+use wall::{Gate, Map, behind};
 
 /// How to open.
 #[derive(Clone)]
@@ -31,12 +37,26 @@ pub struct EmbeddedOptions {
     pub namespace: String,
     /// Database; made when it isn't there.
     pub database: String,
-    /// Size of the write buffer, in bytes. One transaction may not be larger.
+    /// Size of the write buffer, in bytes. One transaction may not be larger. While the database can't be opened again because
+    /// transactions are open, it may grow to twice as much.
     pub memtable_bytes: u64,
     /// Size of the read cache, in bytes.
     pub block_cache_bytes: u64,
     /// Longest run of one statement.
     pub query_timeout: Duration,
+    /// What callers' statements may not touch.
+    pub closed: ClosedTables,
+}
+
+/// Tables that callers' statements may not touch in any way.
+#[derive(Clone, Copy)]
+pub struct ClosedTables {
+    /// Their names.
+    pub tables: &'static [&'static str],
+    /// The one of them that functions and events of the operator may append to.
+    pub doorstep: &'static str,
+    /// The one of them that they may read.
+    pub settings: &'static str,
 }
 
 /// Looks after the log of a database on disk.
@@ -59,6 +79,9 @@ pub struct Embedded {
 pub(crate) struct Opened {
     pub(crate) datastore: Arc<Datastore>,
     pub(crate) home: Home,
+    pub(crate) map: Arc<Map>,
+    /// Of a database on disk.
+    commits: Option<Arc<CommitGate>>,
 }
 
 /// What a transaction needs to know of the database it works in.
@@ -68,15 +91,6 @@ pub(crate) struct Home {
     pub(crate) database: DatabaseId,
     pub(crate) host: Arc<Session>,
     pub(crate) caller: Arc<Session>,
-}
-
-impl Home {
-    pub(crate) fn session(&self, principal: Principal) -> &Session {
-        match principal {
-            Principal::Host => &self.host,
-            Principal::Caller => &self.caller,
-        }
-    }
 }
 
 impl Embedded {
@@ -97,8 +111,16 @@ impl Engine for Embedded {
     async fn begin(&self, write: bool) -> Result<Box<dyn Transaction>, Fault> {
         let kind = if write { TransactionType::Write } else { TransactionType::Read };
         let held = self.core.hold().await?;
-        let inner = held.datastore.transaction(kind).await.map_err(|error| Fault::of_storage(&error))?;
-        Ok(Box::new(EmbeddedTransaction::new(Arc::clone(&self.core), held, inner)))
+        let begin = held.datastore.transaction(kind);
+        // Callers' statements run on transactions that write; the others aren't slowed down by a gate.
+        let (inner, gate) = if write {
+            let gate = Gate::new(Arc::clone(&held.map));
+            let begun = behind(&gate, begin).await.map_err(|error| Fault::of_storage(&error))?;
+            (begun.ok_or_else(|| Fault::Other("a transaction began without its wall".to_owned()))?, Some(gate))
+        } else {
+            (begin.await.map_err(|error| Fault::of_storage(&error))?, None)
+        };
+        Ok(Box::new(EmbeddedTransaction::new(Arc::clone(&self.core), held, inner, gate)))
     }
 
     async fn run(&self, text: &str, bindings: Bindings) -> Result<Vec<Value>, Fault> {
@@ -122,7 +144,6 @@ async fn to_its_end<T: Send + 'static>(
 }
 
 async fn run(core: &Arc<Core>, text: &str, bindings: Bindings) -> Result<Vec<Value>, Fault> {
-    let before = core.newest_segment();
     let held = core.hold().await?;
     let request = QueryRequest::new(text, &held.home.host).with_variables(Some(value::variables(bindings)?));
     let answers = held.datastore.run(request).await.map_err(|error| Fault::of_query(&error))?;
@@ -143,9 +164,7 @@ async fn run(core: &Arc<Core>, text: &str, bindings: Bindings) -> Result<Vec<Val
     if let Some(fault) = &fault {
         core.note(fault);
     }
+    core.after_commit(&held);
     drop(held);
-    if core.newest_segment() != before {
-        core.make_safe(before).await?;
-    }
     fault.map_or(Ok(values), Err)
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock, watch};
 use tokio::time::{sleep, timeout};
@@ -36,6 +36,8 @@ pub(super) struct Core {
     broken: watch::Sender<Option<Fault>>,
     /// Counts the times that open transactions had to give way to a reopening.
     turns: watch::Sender<u64>,
+    /// Somebody is about to open the database again.
+    refreshing: AtomicBool,
     /// Closed for good.
     ended: AtomicBool,
 }
@@ -43,10 +45,11 @@ pub(super) struct Core {
 impl Core {
     pub(super) async fn open(options: EmbeddedOptions) -> Result<Self, Fault> {
         let log = Log::of(&options);
-        let opened = open_recovered(&options, log.as_ref()).await?;
+        let opened = open_recovered(&options, log.as_ref(), options.memtable_bytes / 2).await?;
         let open = Arc::new(RwLock::new(Some(opened)));
         let (broken, turns) = (watch::Sender::new(None), watch::Sender::new(0));
-        Ok(Self { options, log, open, broken, turns, ended: AtomicBool::new(false) })
+        let (refreshing, ended) = (AtomicBool::new(false), AtomicBool::new(false));
+        Ok(Self { options, log, open, broken, turns, refreshing, ended })
     }
 
     /// The open database, for as long as the answer is kept.
@@ -71,18 +74,18 @@ impl Core {
         }
     }
 
-    /// Newest segment of the log; compare it before and after a commit.
-    pub(super) fn newest_segment(&self) -> Option<u64> {
-        self.log.as_ref().and_then(Log::newest)
-    }
-
     /// Takes note of a failed commit. Of one that failed for reasons of its own the database knows nothing; after any other
     /// fault what is in the log is not what is in memory: SurrealKV (0.21.4) writes the rest of a record that a full disk
     /// cut off when there is room again, and so commits what it said had failed, or writes the next record into its middle.
     /// It also stops for good when a buffer could not be written into a table. So nothing is read or written any more until
     /// there is room; then the database is closed, which writes what was committed into tables, and opened again.
     pub(super) fn note(self: &Arc<Self>, fault: &Fault) {
-        if self.log.is_some() && !matches!(fault, Fault::Conflict(_) | Fault::Exists(_) | Fault::Statement(_)) {
+        if self.log.is_some()
+            && !matches!(fault, Fault::Conflict(_) | Fault::Exists(_) | Fault::Statement(_) | Fault::TooLarge)
+        {
+            if let Some(log) = &self.log {
+                log.doubt();
+            }
             self.broke(fault);
         }
     }
@@ -95,16 +98,12 @@ impl Core {
             first
         });
         if first {
-            if let Some(log) = &self.log {
-                log.doubt();
-            }
-            tracing::warn!(%fault, "a commit failed: the embedded database is opened again as soon as it can be");
+            tracing::warn!(%fault, "the embedded database is opened again as soon as it can be");
             tokio::spawn(Arc::clone(self).repair());
         }
     }
 
-    /// Whether a commit that succeeded just now may not be believed.
-    pub(super) fn is_broken(&self) -> bool {
+    fn is_broken(&self) -> bool {
         self.broken.borrow().is_some()
     }
 
@@ -131,33 +130,30 @@ impl Core {
         }
     }
 
-    /// Makes commits durable that may lie between two segments of the log.
-    ///
-    /// SurrealKV (0.21.4) appends a commit to the log and then puts it into the write buffer. When the buffer is full, log and
-    /// buffer are rotated between the two: the commit lies in the new buffer and in the old segment, which is deleted with the
-    /// old buffer. Killed before the new buffer is in a table, an acknowledged commit would be gone; the kill -9 harness found
-    /// it. So whoever commits while a segment begins closes the database, which writes all buffers into tables, and opens it
-    /// again, before the commit is acknowledged. That is once for every full buffer, and takes some tens of milliseconds.
-    /// An error says nothing of the commit: it went in.
-    pub(super) async fn make_safe(self: &Arc<Self>, seen: Option<u64>) -> Result<(), Fault> {
+    /// Sees to it that the database is opened again when its write buffer is full: whoever commits meanwhile still has room
+    /// ([`super::gate`]), and nobody waits for it who has committed. Closing writes all buffers into tables.
+    pub(super) fn after_commit(self: &Arc<Self>, held: &Held) {
+        let is_full = held.commits.as_ref().is_some_and(|gate| gate.is_full());
+        if is_full && !self.refreshing.swap(true, Ordering::AcqRel) {
+            tokio::spawn(Arc::clone(self).refresh());
+        }
+    }
+
+    async fn refresh(self: Arc<Self>) {
         let mut open = self.alone().await;
-        // Another commit of the same rotation was here first.
-        if self.log.as_ref().is_some_and(|log| log.is_safe_past(seen)) {
-            return Ok(());
+        self.refreshing.store(false, Ordering::Release);
+        let is_full = open.as_ref().and_then(|opened| opened.commits.as_ref()).is_some_and(|gate| gate.is_full());
+        // A repair may have been here first.
+        if !is_full || self.ended.load(Ordering::Acquire) {
+            return;
         }
-        if self.ended.load(Ordering::Acquire) {
-            return Err(closed());
-        }
-        let reopened = self.reopen(&mut open).await;
-        drop(open);
-        if let Err(fault) = reopened {
+        let began = Instant::now();
+        if let Err(fault) = self.reopen(&mut open).await {
+            // While it is closed for all others: they hear why.
             self.broke(&fault);
-            return Err(Fault::Unknown(fault.to_string()));
+        } else {
+            tracing::debug!(took = ?began.elapsed(), "the write buffer was full: the embedded database was opened again");
         }
-        if let Some(log) = &self.log {
-            log.made_safe(seen);
-        }
-        Ok(())
     }
 
     /// What a transaction watches while it works: once it changed, the transaction has to end.
@@ -185,7 +181,8 @@ impl Core {
         if let Some(log) = &self.log {
             log.mend()?;
         }
-        *open = Some(open_recovered(&self.options, self.log.as_ref()).await?);
+        // Nothing is appended to what a close has left: a sync that failed may have left pages of it that no later one writes.
+        *open = Some(open_recovered(&self.options, self.log.as_ref(), 0).await?);
         self.broken.send_replace(None);
         Ok(())
     }

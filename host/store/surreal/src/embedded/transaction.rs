@@ -9,16 +9,20 @@ use surrealdb_datastore::catalog::Record;
 use surrealdb_datastore::key::schema::RecordKey;
 use surrealdb_datastore::tx::Transaction as Inner;
 use surrealdb_datastore::val::{RecordId, Strand, TableName};
+use surrealdb_expr::expr::LogicalPlan;
 use surrealdb_kvs::key::{KVKey, KVKeyDecode, RawRange};
 use surrealdb_kvs::value::KVValue;
 use tokio::sync::watch;
 
 use super::shared::{Core, Held};
 use super::to_its_end;
-use crate::{Bindings, Bound, Fault, Object, Principal, RecordIdKey, Row, Transaction, Value, value};
+use super::wall::Gate;
+use crate::{Bindings, Bound, Fault, Object, RecordIdKey, Row, Transaction, Value, value};
 
 pub(super) struct EmbeddedTransaction {
     inner: Arc<Inner>,
+    /// Of a transaction that writes.
+    gate: Option<Arc<Gate>>,
     core: Arc<Core>,
     /// Changes when the database has to be closed: this transaction then gives way.
     turn: watch::Receiver<u64>,
@@ -46,8 +50,8 @@ fn fields(data: Value) -> Object {
 }
 
 impl EmbeddedTransaction {
-    pub(super) fn new(core: Arc<Core>, held: Held, inner: Inner) -> Self {
-        Self { inner: Arc::new(inner), turn: core.turn(), core, held: Arc::new(held) }
+    pub(super) fn new(core: Arc<Core>, held: Held, inner: Inner, gate: Option<Arc<Gate>>) -> Self {
+        Self { inner: Arc::new(inner), gate, turn: core.turn(), core, held: Arc::new(held) }
     }
 
     fn gave_way() -> Fault {
@@ -161,8 +165,11 @@ impl Transaction for EmbeddedTransaction {
         self.inner.del_key(&self.key(&table, &key)).await.map_err(fault)
     }
 
-    async fn run(&self, principal: Principal, text: &str, bindings: Bindings) -> Result<Value, Fault> {
-        let request = QueryRequest::new(text, self.held.home.session(principal))
+    async fn run(&self, plan: LogicalPlan, bindings: Bindings) -> Result<Value, Fault> {
+        let Some(gate) = &self.gate else {
+            return Err(Fault::Other("callers' statements need a transaction that writes".to_owned()));
+        };
+        let request = QueryRequest::new(plan, &self.held.home.caller)
             .with_variables(Some(value::variables(bindings)?))
             .with_transaction(Arc::clone(&self.inner));
         let work = async {
@@ -173,12 +180,24 @@ impl Transaction for EmbeddedTransaction {
             }
             Ok(last)
         };
-        self.in_turn(work).await
+        gate.close();
+        let done = self.in_turn(work).await;
+        if let Some(what) = gate.refused() {
+            return Err(Fault::Closed(what));
+        }
+        // After a failure the gate stays closed: what began may not have ended, and nothing is left to do but to cancel.
+        if done.is_ok() {
+            gate.open();
+        }
+        done
     }
 
     async fn commit(self: Box<Self>) -> Result<(), Fault> {
         if self.turn.has_changed().unwrap_or(true) {
             return Err(Self::gave_way());
+        }
+        if self.gate.as_ref().is_some_and(|gate| gate.is_closed()) {
+            return Err(Fault::Statement("a statement of this transaction failed: it can only be cancelled".into()));
         }
         to_its_end(commit(self)).await
     }
@@ -190,18 +209,14 @@ impl Transaction for EmbeddedTransaction {
 
 async fn commit(transaction: Box<EmbeddedTransaction>) -> Result<(), Fault> {
     let core = Arc::clone(&transaction.core);
-    let before = core.newest_segment();
     let committed = transaction.inner.commit().await.map_err(fault);
-    let wrote = transaction.inner.writeable();
-    if wrote && let Err(fault) = &committed {
-        core.note(fault);
+    if transaction.inner.writeable() {
+        if let Err(fault) = &committed {
+            core.note(fault);
+        }
+        core.after_commit(&transaction.held);
     }
-    drop(transaction);
-    committed?;
-    if wrote && core.is_broken() {
-        return Err(Fault::Unknown("another commit failed at the same time".into()));
-    }
-    if wrote && core.newest_segment() != before { core.make_safe(before).await } else { Ok(()) }
+    committed
 }
 
 impl Drop for EmbeddedTransaction {

@@ -1,5 +1,4 @@
-//! A SurrealDB server, through its client library. The library's in-memory engine is opened the same way, which is how
-//! the tests run this without a server.
+//! A SurrealDB server, through its client library. A preview: no test talks to a server yet.
 
 mod transaction;
 

@@ -6,9 +6,10 @@ use surrealdb::Surreal;
 use surrealdb::engine::any::Any;
 use surrealdb::method::Transaction as Inner;
 use surrealdb_datastore::val::{RecordId, RecordIdKeyRange, Strand, TableName};
+use surrealdb_expr::expr::LogicalPlan;
 
 use super::{answers, fault};
-use crate::{Bindings, Bound, Fault, Object, Principal, RecordIdKey, Row, Transaction, Value, value};
+use crate::{Bindings, Bound, Fault, Object, RecordIdKey, Row, Transaction, Value, value};
 
 pub(super) struct RemoteTransaction {
     client: Surreal<Any>,
@@ -126,9 +127,9 @@ impl Transaction for RemoteTransaction {
         Ok(())
     }
 
-    async fn run(&self, _principal: Principal, text: &str, bindings: Bindings) -> Result<Value, Fault> {
-        self.flush().await?;
-        Ok(self.ask(text, bindings).await?.pop().unwrap_or(Value::None))
+    /// Never: they would run with the rights of this host's own user, and without the wall.
+    async fn run(&self, _plan: LogicalPlan, _bindings: Bindings) -> Result<Value, Fault> {
+        Err(Fault::Shared)
     }
 
     async fn commit(mut self: Box<Self>) -> Result<(), Fault> {
@@ -139,7 +140,7 @@ impl Transaction for RemoteTransaction {
             inner.cancel().await.map_err(fault)?;
             return flushed;
         }
-        inner.commit().await.map(|_| ()).map_err(fault)
+        inner.commit().await.map(|_| ()).map_err(|error| fault(error).at_commit())
     }
 
     async fn cancel(mut self: Box<Self>) -> Result<(), Fault> {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use super::super::slots::{LoadedSegment, Origin, Slot, SlotState};
+use super::super::slots::LoadedSegment;
 use super::super::{Owner, Rule};
 use super::{Draftsman, PARKED_CLAIMS_MAX};
 use crate::ids::{Seq, Tenant};
@@ -15,41 +15,11 @@ impl Draftsman<'_> {
         if self.owner.releasing {
             return;
         }
-        // A message whose destination is held, or that waits for its retry, doesn't keep the shard to itself.
-        let stuck = |slot: &Slot| {
-            slot.outside || matches!(slot.state, SlotState::Waiting | SlotState::Held(_) | SlotState::Stalled)
-        };
-        if self.record.solo.is_some_and(|solo| self.owner.slots.get(&solo).is_none_or(stuck)) {
-            self.record.solo = None;
-        }
-        if self.record.solo.is_none() {
-            self.record.solo = self.owner.want_solo.first().copied();
-        }
-        if let Some(solo) = self.record.solo {
-            self.claim_solo(solo);
-            return;
-        }
         let parked: Vec<Seq> = self.owner.want_parked.iter().take(PARKED_CLAIMS_MAX).copied().collect();
         for seq in parked {
             self.claim_parked(seq);
         }
         self.claim_segments();
-    }
-
-    fn claim_solo(&mut self, seq: Seq) {
-        let Some(slot) = self.owner.slots.get(&seq) else { return };
-        let (first, tenant) = (slot.place.segment, slot.message.tenant.clone());
-        match slot.origin {
-            Origin::Parked => self.claim_parked(seq),
-            Origin::Segment if self.is_settled_for(first) => {}
-            Origin::Segment => {
-                // Nothing else is sent meanwhile, so a segment of which others could be sent is given up as well.
-                let mut idle = self.idle_segments(|owner, first, _| owner.is_sending_from(first));
-                if self.record.open.len() < self.owner.config.limits.open_segments || self.evict(&mut idle, None) {
-                    self.open(first, &tenant);
-                }
-            }
-        }
     }
 
     fn claim_parked(&mut self, seq: Seq) {

@@ -66,6 +66,7 @@ impl Draftsman<'_> {
                 let Some(slot) = self.owner.slots.get_mut(&place.seq()) else { return Err(CommandError::Gone) };
                 let mut row = slot.parked(false);
                 row.due = *due;
+                row.delay = due.since(self.now.wall);
                 let row = Arc::new(row);
                 self.writes.push(Write::PutParked(Arc::clone(&row)));
                 self.owner.unlist(place.seq());
@@ -90,8 +91,6 @@ impl Draftsman<'_> {
                     place: dead.place,
                     message: Arc::clone(&dead.message),
                     attempts: 0,
-                    suspect: 0,
-                    solo_crashes: 0,
                     due: self.now.wall,
                     delay: Duration::ZERO,
                     first_attempt_at: self.now.wall,
@@ -164,6 +163,7 @@ impl Draftsman<'_> {
         self.history.entry(place.segment).or_default().push(done);
         self.flight.gone.push((segment.tenant.clone(), place.segment, place.index));
         self.flight.cancels_unread = true;
+        self.record.suspicion.suspects.remove(&seq);
         if let Some(open) = self.record.open.get_mut(&place.segment) {
             open.moved.insert(place.index);
             self.touched.insert(place.segment);

@@ -2,6 +2,7 @@
 
 mod claim;
 mod commands;
+mod name;
 mod sequence;
 mod settle;
 
@@ -84,17 +85,6 @@ impl Owner {
     pub(super) fn flight_opens(&self, first: Seq) -> bool {
         self.in_flight_record().is_some_and(|flight| flight.record.open.contains_key(&first))
     }
-    pub(super) fn flight_has_id(&self, tenant: &Tenant, id: &MessageId) -> bool {
-        self.in_flight_record().is_some_and(|flight| {
-            flight.directs.iter().any(|(direct, _)| {
-                direct
-                    .request
-                    .messages
-                    .iter()
-                    .any(|draft| !draft.needs_id && draft.message.id == *id && draft.message.tenant == *tenant)
-            })
-        })
-    }
 }
 
 /// A commit to try, with answers that need no commit.
@@ -132,12 +122,7 @@ struct Draftsman<'a> {
 }
 
 /// A message on its way into a segment.
-struct Entering {
-    source: Source,
-    suspect: u32,
-}
-
-enum Source {
+enum Entering {
     /// With its id.
     Ready { message: Arc<Message>, new_id: bool },
     /// A direct one; `slot` says where its id goes.
@@ -151,6 +136,8 @@ impl Owner {
         if self.in_flight() {
             return Built::default();
         }
+        self.renew_caution(now);
+        self.begin_trial(now);
         let record = self.record.clone();
         let mut work = Draftsman {
             now,
@@ -198,6 +185,7 @@ impl Owner {
         work.count_open();
         work.write_segments();
         work.claim();
+        work.name();
         work.release_all();
         work.seal(&record, nonce)
     }
@@ -239,7 +227,7 @@ impl Draftsman<'_> {
             .map(|slot| Arc::new(slot.parked(false)))
             .collect();
         self.writes.extend(claimed.into_iter().map(Write::PutParked));
-        self.record.solo = None;
+        self.record.suspicion = std::mem::take(&mut self.record.suspicion).after_clean_end();
         self.record.released = true;
     }
 
@@ -264,6 +252,7 @@ impl Draftsman<'_> {
             if let Some(end) = self.flight.page_end.take() {
                 owner.end_page(end);
             }
+            owner.naming.applied();
             return Built { commit: None, refused: self.refused };
         }
         self.record.owner.clone_from(&owner.config.host);
@@ -285,7 +274,7 @@ impl Draftsman<'_> {
         owner.flight = Flight::Out(Box::new(self.flight));
         if owner.is_rule_kept(Rule::EvictIdleOnly) {
             for first in given_up {
-                owner.reconsider_segment(first, self.now.wall);
+                owner.reconsider_segment(first, self.now);
             }
         }
         Built { commit: Some(commit), refused: self.refused }
@@ -312,7 +301,7 @@ impl Owner {
     }
 
     /// Looks again at the messages of a segment whose claim changed.
-    pub(super) fn reconsider_segment(&mut self, first: Seq, now: UnixMillis) {
+    pub(super) fn reconsider_segment(&mut self, first: Seq, now: Now) {
         let Some(loaded) = self.segments.get(&first) else { return };
         let segment = Arc::clone(&loaded.segment);
         for entry in &segment.entries {

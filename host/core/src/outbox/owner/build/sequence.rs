@@ -8,13 +8,13 @@ use bytes::Bytes;
 
 use super::super::Rule;
 use super::super::enqueue::{ExistingId, PassEnd};
-use super::{Draftsman, Entering, Source};
+use super::{Draftsman, Entering};
 use crate::ids::{MessageId, Place, Seq, ShardId, Tenant, host_made_id};
 use crate::limits::{COMMIT_BYTES_MAX, INLINE_PAYLOAD_BYTES_MAX, SEGMENT_BYTES_MAX, SEGMENT_MESSAGES_MAX};
 use crate::message::{Message, Payload};
 use crate::outbox::records::{
-    DeadLetter, DeadState, DoorKey, DoorRow, Entry, IdRecord, IdState, Malformed, OpenSegment, Scheduled, Segment,
-    blob_name, content_digest,
+    DeadLetter, DeadState, DoorKey, DoorRow, Entry, IdOrigin, IdRecord, IdState, Malformed, OpenSegment, Scheduled,
+    Segment, blob_name, content_digest,
 };
 use crate::port::store::Write;
 use crate::time::Monotonic;
@@ -29,7 +29,7 @@ impl Draftsman<'_> {
         for scheduled in due.by_ref() {
             self.bytes += scheduled.message.weight();
             self.writes.push(Write::DeleteScheduled { due: scheduled.due, id: scheduled.message.id.clone() });
-            let source = Source::Ready { message: Arc::clone(&scheduled.message), new_id: false };
+            let source = Entering::Ready { message: Arc::clone(&scheduled.message), new_id: false };
             self.enter(&scheduled.message.tenant, source);
             self.flight.scheduled_taken.push(scheduled);
             if self.bytes >= COMMIT_BYTES_MAX {
@@ -102,7 +102,7 @@ impl Draftsman<'_> {
                 self.schedule(message);
             } else {
                 let tenant = message.tenant.clone();
-                self.enter(&tenant, Source::Ready { message, new_id: true });
+                self.enter(&tenant, Entering::Ready { message, new_id: true });
             }
         }
     }
@@ -184,6 +184,7 @@ impl Draftsman<'_> {
             created_at: now,
             not_before: None,
             expires_at: None,
+            statements: None,
         };
         let dead = DeadLetter {
             place,
@@ -223,7 +224,7 @@ impl Draftsman<'_> {
                 if draft.message.not_before.is_some_and(|due| due > self.now.wall) {
                     continue;
                 }
-                self.enter(&draft.message.tenant, Source::Direct { slot: (at, index) });
+                self.enter(&draft.message.tenant, Entering::Direct { slot: (at, index) });
             }
             self.bytes += direct.bytes;
             self.flight.directs.push((direct, placeholder));
@@ -273,12 +274,18 @@ impl Draftsman<'_> {
 
     pub(super) fn put_id(&mut self, message: &Message, state: IdState, create: bool) {
         let content = message.caller_id.then(|| content_digest(message));
-        let record = IdRecord { tenant: message.tenant.clone(), id: message.id.clone(), state, content };
+        let origin = match &message.statements {
+            Some(statements) => IdOrigin::Transaction(**statements),
+            // Of a row that is written over the message may be of a version that didn't keep it.
+            None if create && message.caller_id => IdOrigin::Alone,
+            None => IdOrigin::Unknown,
+        };
+        let record = IdRecord { tenant: message.tenant.clone(), id: message.id.clone(), state, content, origin };
         self.writes.push(Write::PutId { record: Arc::new(record), create });
     }
 
-    pub(super) fn enter(&mut self, tenant: &Tenant, source: Source) {
-        self.entering.entry(tenant.clone()).or_default().push(Entering { source, suspect: 0 });
+    pub(super) fn enter(&mut self, tenant: &Tenant, source: Entering) {
+        self.entering.entry(tenant.clone()).or_default().push(source);
     }
 
     pub(super) fn next_seq(&self) -> Seq {
@@ -309,7 +316,7 @@ impl Draftsman<'_> {
             let mut first = self.next_seq();
             let mut entries: Vec<Entry> = Vec::new();
             let mut bytes = 0;
-            for item in entering {
+            for source in entering {
                 if entries.len() >= SEGMENT_MESSAGES_MAX || bytes >= SEGMENT_BYTES_MAX {
                     self.write_segment(&tenant, first, std::mem::take(&mut entries));
                     first = self.next_seq();
@@ -317,22 +324,22 @@ impl Draftsman<'_> {
                 }
                 let index = u16::try_from(entries.len()).unwrap_or(u16::MAX);
                 let place = Place { shard: self.owner.config.shard, segment: first, index };
-                let Some(message) = self.place_message(item.source, place) else { continue };
+                let Some(message) = self.place_message(source, place) else { continue };
                 bytes += message.weight();
-                entries.push(Entry { index, message, suspect: item.suspect, solo_crashes: 0 });
+                entries.push(Entry { index, message });
             }
             self.write_segment(&tenant, first, entries);
         }
     }
 
-    pub(super) fn place_message(&mut self, source: Source, place: Place) -> Option<Arc<Message>> {
+    pub(super) fn place_message(&mut self, source: Entering, place: Place) -> Option<Arc<Message>> {
         Some(match source {
-            Source::Ready { message, new_id } => {
+            Entering::Ready { message, new_id } => {
                 let message = self.stored(message, place);
                 self.put_id(&message, IdState::At(place), new_id);
                 message
             }
-            Source::Direct { slot } => {
+            Entering::Direct { slot } => {
                 let message = self.name_direct(slot, place)?;
                 let message = self.stored(message, place);
                 if message.caller_id {
@@ -357,7 +364,6 @@ impl Draftsman<'_> {
         if load {
             *loading += segment.entries.len();
         }
-        let solo = self.record.solo.is_some() || !self.owner.want_solo.is_empty();
         let mine = self.open_by_tenant.entry(tenant.clone()).or_default();
         // Those that wait for a claim go first.
         let open = self.record.open.len() + self.owner.want_segments.len();
@@ -366,12 +372,7 @@ impl Draftsman<'_> {
                 .entries
                 .iter()
                 .any(|entry| !self.owner.is_outside(self.owner.transport_of(&entry.message.topic)));
-        if load
-            && !solo
-            && wants_claim
-            && open < self.owner.config.limits.open_segments
-            && *mine < self.owner.open_share()
-        {
+        if load && wants_claim && open < self.owner.config.limits.open_segments && *mine < self.owner.open_share() {
             *mine += 1;
             self.record.open.insert(first, OpenSegment::default());
         }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::super::Rule;
 use super::super::settle::{Settlement, Verdict};
 use super::super::slots::{DoneInfo, Origin, SlotState};
 use super::{Draftsman, with_attempt};
@@ -28,8 +29,10 @@ impl Draftsman<'_> {
         let Some(slot) = self.owner.slots.get(&seq) else { return };
         let (place, origin, message) = (slot.place, slot.origin, Arc::clone(&slot.message));
         let attempts = slot.attempts.saturating_add(1);
-        if self.record.solo == Some(seq) {
-            self.record.solo = None;
+        if self.owner.is_rule_kept(Rule::SettledIsCleared)
+            && !matches!(verdict, Verdict::Blocked { .. } | Verdict::Release { .. })
+        {
+            self.record.suspicion.suspects.remove(&seq);
         }
         let mut parked = None;
         match verdict {
@@ -157,7 +160,7 @@ impl Draftsman<'_> {
         seq: Seq,
         origin: Origin,
     ) {
-        let suspect = self.owner.slots.get(&seq).map_or(0, |slot| slot.suspect);
+        let suspect = self.owner.crashes_of(seq);
         let tenant = message.tenant.clone();
         let dead = Arc::new(DeadLetter {
             place,

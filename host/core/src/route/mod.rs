@@ -1,23 +1,31 @@
 //! Routes: which transport takes a topic. The first match wins.
 
+mod url;
+
 use std::time::Duration;
 
 use thiserror::Error;
 
+use self::url::UrlPattern;
 use crate::glob::Glob;
 use crate::topic::{Scheme, Topic};
 
 /// A topic pattern such as `bus:orders.**`.
 ///
-/// `bus` and `custom` names are split at `.`, URLs at `/` (so `http:https://*.shop.example/**` has the host as one
-/// part). `*` stands for one whole part or, inside a part, for any run of characters of it; `**` as the last part
-/// stands for whatever follows, at least one part. A pattern `http:**` takes every URL.
+/// `bus` and `custom` names are split at `.`. `*` stands for one whole part or, inside a part, for any run of characters of
+/// it; `**` as the last part stands for whatever follows, at least one part. URLs are compared by scheme, host, port and
+/// path of what is really called ([`Topic::subject`]), never as text: see [`url`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern {
     text: String,
     scheme: Scheme,
-    parts: Vec<Glob>,
-    rest: bool,
+    what: What,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum What {
+    Name(Parts),
+    Url(UrlPattern),
 }
 
 /// A pattern that can't be read.
@@ -30,10 +38,34 @@ pub struct PatternError {
     pub cause: &'static str,
 }
 
-fn separator(scheme: Scheme) -> char {
-    match scheme {
-        Scheme::Http => '/',
-        Scheme::Bus | Scheme::Custom => '.',
+/// Parts with wildcards, and whether more may follow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Parts {
+    parts: Vec<Glob>,
+    rest: bool,
+}
+
+impl Parts {
+    fn parse(text: &str, separator: char) -> Result<Self, &'static str> {
+        let mut parts: Vec<&str> = text.split(separator).collect();
+        let rest = parts.last() == Some(&"**");
+        if rest {
+            parts.pop();
+        }
+        if parts.iter().any(|part| part.contains("**")) {
+            return Err("** may only stand alone at the end");
+        }
+        Ok(Self { parts: parts.into_iter().map(Glob::new).collect(), rest })
+    }
+
+    fn matches<'a>(&self, mut names: impl Iterator<Item = &'a str>) -> bool {
+        for part in &self.parts {
+            match names.next() {
+                Some(name) if part.matches(name) => {}
+                _ => return false,
+            }
+        }
+        if self.rest { names.next().is_some() } else { names.next().is_none() }
     }
 }
 
@@ -54,16 +86,11 @@ impl Pattern {
         if name.is_empty() {
             return Err(refuse("write what follows the scheme, or ** for everything"));
         }
-        let mut parts: Vec<&str> = name.split(separator(scheme)).collect();
-        let open_end = parts.last() == Some(&"**");
-        if open_end {
-            parts.pop();
-        }
-        if parts.iter().any(|part| part.contains("**")) {
-            return Err(refuse("** may only stand alone at the end"));
-        }
-        let parts = parts.into_iter().map(Glob::new).collect();
-        Ok(Self { text: text.to_owned(), scheme, parts, rest: open_end })
+        let what = match scheme {
+            Scheme::Http => UrlPattern::parse(name).map(What::Url),
+            Scheme::Bus | Scheme::Custom => Parts::parse(name, '.').map(What::Name),
+        };
+        Ok(Self { text: text.to_owned(), scheme, what: what.map_err(refuse)? })
     }
 
     /// As written.
@@ -73,17 +100,11 @@ impl Pattern {
 
     /// Whether it takes a topic.
     pub fn matches(&self, topic: &Topic) -> bool {
-        if topic.scheme() != self.scheme {
-            return false;
-        }
-        let mut names = topic.subject().split(separator(self.scheme));
-        for part in &self.parts {
-            match names.next() {
-                Some(name) if part.matches(name) => {}
-                _ => return false,
+        topic.scheme() == self.scheme
+            && match &self.what {
+                What::Name(parts) => parts.matches(topic.subject().split('.')),
+                What::Url(pattern) => pattern.matches(topic.subject()),
             }
-        }
-        if self.rest { names.next().is_some() } else { names.next().is_none() }
     }
 }
 
@@ -149,7 +170,7 @@ mod tests {
 
     #[test]
     fn bad_patterns_say_what_to_write() {
-        for text in ["orders", "kafka:x", "bus:", "bus:a.**.b", "bus:a**"] {
+        for text in ["orders", "kafka:x", "bus:", "bus:a.**.b", "bus:a**", "http:", "http:*", "https://**.example/x"] {
             assert!(Pattern::parse(text).is_err(), "{text}");
         }
     }

@@ -1,0 +1,222 @@
+//! What others on the machine and on the network get to see of a host: files, clear text, certificates, the log.
+
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rcgen::{CertifiedKey, generate_simple_self_signed};
+use rustix::process::Signal;
+use waybill_cli::exit::Exit;
+
+use crate::serve::{Host, ask, noop};
+use crate::support::waybill;
+
+/// A token that could be random.
+const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+
+/// Everything below a folder, the folder too, with its permissions.
+fn modes(folder: &Path) -> Vec<(PathBuf, u32)> {
+    let mut open = vec![folder.to_owned()];
+    let mut found = Vec::new();
+    while let Some(path) = open.pop() {
+        let metadata = std::fs::symlink_metadata(&path).unwrap();
+        found.push((path.clone(), metadata.permissions().mode() & 0o7777));
+        if metadata.is_dir() {
+            open.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        }
+    }
+    found
+}
+
+fn chmod(path: &Path, mode: u32) {
+    std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+}
+
+#[test]
+fn what_a_host_makes_is_its_owners_alone_whatever_the_umask() {
+    for umask in ["022", "000"] {
+        let dir = tempfile::tempdir().unwrap();
+        let config = noop(dir.path());
+        let data = dir.path().join("data");
+        let start = || {
+            let mut shell = Command::new("/bin/sh");
+            shell.args(["-c", &format!("umask {umask}; exec \"$0\" serve --config \"$1\"")]);
+            shell.args([env!("CARGO_BIN_EXE_waybill"), &config]);
+            Host::run(dir.path(), shell)
+        };
+        let mut host = start();
+        let url = host.url();
+        host.says("INFO ready");
+        for number in 0..20 {
+            let payload = format!("{{\"order\":{number}}}");
+            let sent = ask(&url, &["send", "--topic", "bus:orders.created", "--payload", &payload]);
+            assert_eq!(sent.exit, Exit::Done, "{}", sent.err);
+        }
+        host.signal(Signal::TERM);
+        assert!(host.ended().0.success());
+        let check = || {
+            let made: Vec<(PathBuf, u32)> = modes(&data).into_iter().chain(modes(&dir.path().join("cache"))).collect();
+            assert!(made.len() > 8, "{made:#?}");
+            let open: Vec<String> = made
+                .iter()
+                .filter(|(_, mode)| mode & 0o077 != 0)
+                .map(|(path, mode)| format!("{mode:04o} {}", path.display()))
+                .collect();
+            assert!(open.is_empty(), "umask {umask}: {open:#?}");
+        };
+        check();
+        // As an earlier version left it.
+        chmod(&data, 0o755);
+        let doctor = waybill(&["doctor", "--config", &config]).run();
+        assert!(doctor.out.contains("mode 0755") && doctor.out.contains("chmod 700"), "{}", doctor.out);
+        let mut host = start();
+        host.says("was open to others on this machine");
+        host.says("INFO ready");
+        host.signal(Signal::TERM);
+        assert!(host.ended().0.success());
+        check();
+    }
+}
+
+/// A folder with a certificate and a configuration that uses it.
+struct Secured {
+    dir: tempfile::TempDir,
+    config: String,
+}
+
+impl Secured {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let config = noop(dir.path());
+        std::fs::write(dir.path().join("token"), TOKEN).unwrap();
+        chmod(&dir.path().join("token"), 0o600);
+        let text = std::fs::read_to_string(&config).unwrap();
+        let tls = "tls = { cert = \"cert.pem\", key = \"key.pem\" }\nlisten = \"127.0.0.1:0\"";
+        let token = "[[auth.token]]\nname = \"ops\"\ntoken_file = \"token\"\nroles = [\"admin\"]\n";
+        std::fs::write(&config, format!("{}{token}", text.replace("listen = \"127.0.0.1:0\"", tls))).unwrap();
+        let secured = Self { dir, config };
+        secured.renew("first.pem");
+        secured
+    }
+    /// Another certificate and key in the same files; the certificate lies in `copy` too.
+    fn renew(&self, copy: &str) -> String {
+        let CertifiedKey { cert, signing_key } = generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        std::fs::write(self.path("cert.pem"), cert.pem()).unwrap();
+        std::fs::write(self.path("key.pem"), signing_key.serialize_pem()).unwrap();
+        chmod(&self.path("key.pem"), 0o600);
+        std::fs::write(self.path(copy), cert.pem()).unwrap();
+        self.path(copy).display().to_string()
+    }
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+}
+
+#[test]
+fn a_host_with_a_certificate_speaks_tls_and_renews_it_with_a_reload() {
+    let secured = Secured::new();
+    let (first, token) = (secured.path("first.pem").display().to_string(), secured.path("token").display().to_string());
+    let mut host = Host::start(secured.dir.path(), &["--config", &secured.config]);
+    let url = host.url().replace("127.0.0.1", "localhost");
+    assert!(url.starts_with("https://"), "{url}");
+    let asks = |ca: &str, command: &[&str]| {
+        let mut all = vec!["--ca", ca, "--token-file", &token];
+        all.extend(command);
+        ask(&url, &all)
+    };
+    let seen = asks(&first, &["outbox", "stats"]);
+    assert!(seen.exit == Exit::Done && !seen.err.contains("warning"), "{seen:?}");
+    let by_env =
+        waybill(&["outbox", "stats", "--url", &url]).env("WAYBILL_CA", &first).env("WAYBILL_TOKEN", TOKEN).run();
+    assert_eq!(by_env.exit, Exit::Done, "{}", by_env.err);
+    let unknown = ask(&url, &["status"]);
+    assert_eq!(unknown.exit, Exit::Unreachable);
+    assert!(unknown.err.contains("CLIENT.TLS") && unknown.err.contains("--ca FILE"), "{}", unknown.err);
+    let second = secured.renew("second.pem");
+    assert_eq!(asks(&second, &["outbox", "stats"]).exit, Exit::Unreachable, "nobody has said that it should count");
+    let reloaded = asks(&first, &["config", "reload"]);
+    assert_eq!(reloaded.exit, Exit::Done, "{}", reloaded.err);
+    assert_eq!(asks(&second, &["outbox", "stats"]).exit, Exit::Done);
+    assert_eq!(asks(&first, &["outbox", "stats"]).exit, Exit::Unreachable);
+    std::fs::write(secured.path("key.pem"), "nonsense").unwrap();
+    let refused = asks(&second, &["config", "reload"]);
+    assert_eq!(refused.exit, Exit::Usage, "{}", refused.err);
+    assert!(refused.err.contains("CONFIG.TLS") && refused.err.contains("key.pem"), "{}", refused.err);
+    assert_eq!(asks(&second, &["outbox", "stats"]).exit, Exit::Done, "what served goes on");
+    host.signal(Signal::TERM);
+    assert!(host.ended().0.success());
+}
+
+#[test]
+fn a_certificate_that_cannot_be_used_keeps_a_host_from_starting() {
+    let secured = Secured::new();
+    chmod(&secured.path("key.pem"), 0o644);
+    let warned = waybill(&["config", "check", "--config", &secured.config]).run();
+    assert_eq!(warned.exit, Exit::Done, "{}", warned.err);
+    assert!(warned.err.contains("server.tls.key: others on this machine may read"), "{}", warned.err);
+    std::fs::copy(secured.path("key.pem"), secured.path("other.pem")).unwrap();
+    let cert = std::fs::read(secured.path("cert.pem")).unwrap();
+    secured.renew("second.pem");
+    std::fs::write(secured.path("cert.pem"), cert).unwrap();
+    for command in ["config check", "serve", "doctor"] {
+        let (exit, told) = match command {
+            "serve" => {
+                let (status, told) = Host::start(secured.dir.path(), &["--config", &secured.config]).ended();
+                (status.code(), told)
+            }
+            command => {
+                let words: Vec<&str> = command.split(' ').chain(["--config", &secured.config]).collect();
+                let done = waybill(&words).run();
+                (Some(done.exit as i32), done.all())
+            }
+        };
+        let expected = if command == "doctor" { Exit::Failed } else { Exit::Usage };
+        assert_eq!(exit, Some(expected as i32), "{command}: {told}");
+        assert!(told.contains("CONFIG.TLS") && told.contains("isn't the key of the certificate"), "{command}: {told}");
+    }
+    assert!(!secured.path("data").exists());
+}
+
+#[test]
+fn a_token_over_clear_text_to_another_machine_is_warned_about() {
+    // Nobody is asked there: the addresses are for documents.
+    let warned = |url: &str| {
+        let command = waybill(&["status", "--url", url, "--timeout", "50ms"]).env("WAYBILL_TOKEN", TOKEN);
+        command.run().err.contains("in clear text")
+    };
+    assert!(warned("http://192.0.2.1:7070") && warned("http://waybill.invalid:7070"));
+    assert!(!warned("https://192.0.2.1:7070"));
+    for here in ["http://127.0.0.1:1", "http://localhost:1", "http://[::1]:1"] {
+        assert!(!warned(here), "{here}");
+    }
+    let without = waybill(&["status", "--url", "http://192.0.2.1:7070", "--timeout", "50ms"]).run();
+    assert!(!without.err.contains("clear text"));
+}
+
+#[test]
+fn refused_callers_are_counted_and_logged_with_address_and_route() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = noop(dir.path());
+    std::fs::write(dir.path().join("token"), TOKEN).unwrap();
+    let text = std::fs::read_to_string(&config).unwrap();
+    let token = "[[auth.token]]\nname = \"ops\"\ntoken_file = \"token\"\nroles = [\"viewer\"]\n";
+    std::fs::write(&config, format!("{text}{token}")).unwrap();
+    let mut host = Host::start(dir.path(), &["--config", &config]);
+    let url = host.url();
+    host.says("INFO ready");
+    for _ in 0..3 {
+        assert_eq!(ask(&url, &["outbox", "show", "order-17"]).exit, Exit::NotAllowed);
+    }
+    let line = host.says("a caller was refused");
+    for word in ["AUTH.REQUIRED", "127.0.0.1:", "/v1/messages/{id}"] {
+        assert!(line.contains(word), "{word} isn't in {line}");
+    }
+    assert!(!line.contains("order-17"));
+    let metrics = tokio::runtime::Runtime::new().unwrap().block_on(async {
+        let answer = reqwest::Client::new().get(format!("{url}/metrics")).bearer_auth(TOKEN).send().await.unwrap();
+        answer.text().await.unwrap()
+    });
+    let counted = "waybill_http_refusals_total{code=\"AUTH.REQUIRED\",route=\"/v1/messages/{id}\"} 3";
+    assert!(metrics.contains(counted), "{metrics}");
+}

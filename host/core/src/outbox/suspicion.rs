@@ -1,0 +1,206 @@
+//! Who is to blame when a host dies while it sends.
+//!
+//! After an unclean end the next owner is cautious for a while: what it is about to send is named in its shard record
+//! first. What stands named when the process dies is suspect. Suspects are narrowed by halves, one half named at a time;
+//! whoever settles after it was named is cleared. One that was on trial by itself at three crashes is convicted.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use crate::ids::Seq;
+use crate::limits::{ALONE_CRASHES_MAX, SUSPECTS_MAX};
+
+/// What a shard record says of crashes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Suspicion {
+    /// Unclean ends since the host last ran cleanly for as long as [`Caution::forget`] says.
+    pub unclean: u32,
+    /// The owner is cautious after an unclean end.
+    pub cautious: bool,
+    /// What may be with a transport, or will be as soon as a lane is free.
+    pub calling: BTreeSet<Seq>,
+    /// The suspect that is on trial by itself.
+    pub alone: Option<Seq>,
+    /// What stood in `calling` when a process died, and wasn't settled since.
+    pub suspects: BTreeMap<Seq, Suspect>,
+}
+
+/// A message that a process may have died of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Suspect {
+    /// Crashes at which it was named. Those with the same number are narrowed together.
+    pub crashes: u32,
+    /// Of those, such as it was on trial by itself, with no other crash in between.
+    pub alone: u32,
+}
+
+impl Suspect {
+    /// Whether it is taken for what kills the host.
+    pub fn is_convicted(&self) -> bool {
+        self.alone >= ALONE_CRASHES_MAX
+    }
+}
+
+impl Suspicion {
+    /// Nothing to say: an owner that isn't cautious and knows no suspects.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// What is true after the process died.
+    #[must_use]
+    pub fn after_crash(mut self) -> Self {
+        let calling = std::mem::take(&mut self.calling);
+        let tried: Vec<Seq> = calling.iter().filter(|seq| self.suspects.contains_key(seq)).copied().collect();
+        if tried.is_empty() {
+            // It died of something else, so something else may have been at work before.
+            for suspect in self.suspects.values_mut() {
+                suspect.alone = 0;
+            }
+        }
+        let alone = self.alone.take().filter(|seq| tried == [*seq]);
+        let mut fresh = Vec::new();
+        for seq in calling {
+            match self.suspects.get_mut(&seq) {
+                Some(suspect) => {
+                    suspect.crashes = suspect.crashes.saturating_add(1);
+                    suspect.alone = suspect.alone.saturating_add(u32::from(alone == Some(seq)));
+                }
+                None => fresh.push((seq, Suspect { crashes: 1, alone: 0 })),
+            }
+        }
+        let room = SUSPECTS_MAX.saturating_sub(self.suspects.len());
+        self.suspects.extend(fresh.into_iter().take(room));
+        self.unclean = self.unclean.saturating_add(1);
+        self.cautious = true;
+        self
+    }
+
+    /// What is true after the owner ended and its process lived: what it was sending says nothing.
+    #[must_use]
+    pub fn after_clean_end(mut self) -> Self {
+        self.calling.clear();
+        self.alone = None;
+        self
+    }
+
+    /// How many suspects of each number of crashes may be on trial at once: half of them.
+    pub fn halves(&self) -> BTreeMap<u32, usize> {
+        let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
+        for suspect in self.suspects.values() {
+            *counts.entry(suspect.crashes).or_default() += 1;
+        }
+        counts.into_iter().map(|(crashes, count)| (crashes, count.div_ceil(2))).collect()
+    }
+}
+
+/// How long an owner is cautious.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Caution {
+    /// After the first unclean end; doubled with each further one.
+    pub first: Duration,
+    /// At most.
+    pub longest: Duration,
+    /// Running for so long without an unclean end forgets those before.
+    pub forget: Duration,
+    /// An owner lives for so long before a suspect is on trial by itself: what kills a host over and over without that
+    /// one being sent clears it. Four times as long after each crash that it was alone at.
+    pub quiet: Duration,
+}
+
+impl Default for Caution {
+    fn default() -> Self {
+        Self {
+            first: Duration::from_secs(60),
+            longest: Duration::from_secs(3_600),
+            forget: Duration::from_secs(24 * 3_600),
+            quiet: Duration::from_secs(1),
+        }
+    }
+}
+
+impl Caution {
+    /// For how long after its takeover an owner is cautious.
+    pub fn lasts(&self, suspicion: &Suspicion) -> Duration {
+        if !suspicion.cautious {
+            return Duration::ZERO;
+        }
+        let doublings = suspicion.unclean.saturating_sub(1).min(31);
+        self.first.saturating_mul(1 << doublings).min(self.longest)
+    }
+
+    /// How long an owner lives before this suspect is on trial by itself.
+    pub fn quiet_before(&self, suspect: Suspect) -> Duration {
+        self.quiet.saturating_mul(4_u32.saturating_pow(suspect.alone))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn seqs(range: std::ops::Range<u64>) -> BTreeSet<Seq> {
+        range.map(Seq).collect()
+    }
+
+    /// Crashes until a poison among `count` is convicted, when each crash comes at once while its half is on trial.
+    fn crashes_to_convict(count: u64, poison: u64) -> u32 {
+        let mut suspicion = Suspicion { calling: seqs(0..count), ..Suspicion::default() }.after_crash();
+        let mut crashes = 0;
+        while !suspicion.suspects.get(&Seq(poison)).unwrap().is_convicted() {
+            let (level, half) = suspicion.halves().pop_first().unwrap();
+            let on_trial: Vec<Seq> = suspicion
+                .suspects
+                .iter()
+                .filter(|(_, suspect)| suspect.crashes == level)
+                .map(|(seq, _)| *seq)
+                .take(half)
+                .collect();
+            if on_trial.contains(&Seq(poison)) {
+                suspicion.alone = (on_trial.len() == 1).then_some(Seq(poison));
+                suspicion.calling = on_trial.into_iter().collect();
+                suspicion = suspicion.after_crash();
+                crashes += 1;
+            } else {
+                for seq in on_trial {
+                    suspicion.suspects.remove(&seq);
+                }
+            }
+        }
+        crashes
+    }
+
+    #[test]
+    fn a_poison_is_convicted_within_the_logarithm_of_the_suspects_and_three() {
+        for count in [1_u64, 2, 3, 5, 8, 100, 1_000] {
+            let most = count.next_power_of_two().ilog2() + 3;
+            for poison in [0, count / 2, count - 1] {
+                let crashes = crashes_to_convict(count, poison);
+                assert!((3..=most).contains(&crashes), "{poison} of {count}: {crashes} crashes");
+            }
+        }
+    }
+
+    #[test]
+    fn a_crash_without_any_suspect_named_takes_back_what_was_held_against_one_alone() {
+        let suspect = Suspect { crashes: 4, alone: 2 };
+        let before = Suspicion { suspects: [(Seq(1), suspect)].into(), ..Suspicion::default() };
+        let crashed = Suspicion { calling: seqs(5..7), alone: Some(Seq(1)), ..before.clone() }.after_crash();
+        assert_eq!(crashed.suspects.get(&Seq(1)), Some(&Suspect { crashes: 4, alone: 0 }));
+        assert_eq!(crashed.suspects.get(&Seq(5)), Some(&Suspect { crashes: 1, alone: 0 }));
+        // Beside another suspect it isn't alone, whatever the record says.
+        let beside = Suspicion { suspects: [(Seq(1), suspect), (Seq(2), suspect)].into(), ..before };
+        let crashed = Suspicion { calling: seqs(1..3), alone: Some(Seq(1)), ..beside }.after_crash();
+        assert_eq!(crashed.suspects.get(&Seq(1)), Some(&Suspect { crashes: 5, alone: 2 }));
+    }
+
+    #[test]
+    fn caution_doubles_to_its_bound() {
+        let lasts = |unclean| {
+            Caution::default().lasts(&Suspicion { unclean, cautious: true, ..Suspicion::default() }).as_secs()
+        };
+        assert_eq!([1, 2, 3, 6, 7, 1_000].map(lasts), [60, 120, 240, 1_920, 3_600, 3_600]);
+        assert_eq!(Caution::default().lasts(&Suspicion { unclean: 3, ..Suspicion::default() }), Duration::ZERO);
+    }
+}

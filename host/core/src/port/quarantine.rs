@@ -1,0 +1,105 @@
+//! Rows that could not be read: set aside with their keys and bytes, so that they hold up nobody, and kept until an operator
+//! puts them back or drops them.
+
+use async_trait::async_trait;
+
+use crate::port::query::Page;
+use crate::port::service::ServiceError;
+use crate::port::store::StoreError;
+use crate::time::UnixMillis;
+
+/// A row in quarantine, without its content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QuarantinedRow {
+    /// Names it in quarantine.
+    pub id: String,
+    /// The table it was in.
+    pub table: String,
+    /// Its key there, as JSON.
+    pub key: serde_json::Value,
+    /// Whose it is, as far as it says so.
+    pub tenant: Option<String>,
+    /// Why it could not be read.
+    pub reason: String,
+    /// Since when it lies here; none = since an earlier version, which didn't note it.
+    pub at: Option<UnixMillis>,
+}
+
+/// A row in quarantine with all that is left of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QuarantinedContent {
+    /// Which.
+    pub row: QuarantinedRow,
+    /// Its columns; bytes are texts in base64.
+    pub columns: serde_json::Value,
+    /// Why it still can't be read; none = it could be put back.
+    pub unreadable: Option<String>,
+}
+
+/// Where a row went that was put back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Restored {
+    /// To its place, where it is read from now on.
+    InPlace,
+    /// To its place; the host takes it in when it takes its shard over, at the next start at the latest.
+    AtTakeover,
+    /// Its messages entered the order anew, behind what is there.
+    Queued {
+        /// How many.
+        messages: usize,
+    },
+}
+
+impl Restored {
+    /// The word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::InPlace => "in_place",
+            Self::AtTakeover => "at_takeover",
+            Self::Queued { .. } => "queued",
+        }
+    }
+}
+
+/// Quarantine in the store.
+#[async_trait]
+pub trait QuarantineStore: Send + Sync + 'static {
+    /// Rows in quarantine, of one table or of all, oldest first, at most `limit`.
+    async fn quarantined(
+        &self,
+        table: Option<&str>,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<QuarantinedRow>, StoreError>;
+    /// How many there are of each table, by table. Counts a bounded number.
+    async fn quarantined_counts(&self) -> Result<Vec<(String, u64)>, StoreError>;
+    /// One with its content.
+    async fn quarantined_row(&self, id: &str) -> Result<Option<QuarantinedContent>, StoreError>;
+    /// Puts one back if it can be read by now. `Err(Corrupt)` says why it still can't be, `Err(Exists)` what is in its place.
+    async fn restore_row(&self, id: &str) -> Result<Option<(QuarantinedRow, Restored)>, StoreError>;
+    /// Removes one for good.
+    async fn drop_row(&self, id: &str) -> Result<Option<QuarantinedRow>, StoreError>;
+}
+
+/// Quarantine as operators see it. Its rows may be of any tenant.
+#[async_trait]
+pub trait QuarantineService: Send + Sync + 'static {
+    /// Rows in quarantine, of one table or of all, oldest first, at most `limit`.
+    async fn quarantined(
+        &self,
+        table: Option<&str>,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<QuarantinedRow>, ServiceError>;
+    /// One with its content.
+    async fn quarantined_row(&self, id: &str) -> Result<QuarantinedContent, ServiceError>;
+    /// Puts one back if it can be read by now. Audited.
+    async fn restore_row(
+        &self,
+        id: &str,
+        reason: &str,
+        actor: &str,
+    ) -> Result<(QuarantinedRow, Restored), ServiceError>;
+    /// Removes one for good; answers what it was. Audited.
+    async fn drop_row(&self, id: &str, reason: &str, actor: &str) -> Result<QuarantinedContent, ServiceError>;
+}

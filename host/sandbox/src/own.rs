@@ -1,0 +1,275 @@
+//! Folders and files that nobody but this user can have written.
+//!
+//! What lies in them is believed: machine code, what is remembered of plugins, the key that seals both. A folder has to belong
+//! to the user that the host runs as, and nobody else may write to it; every folder above belongs to that user or to root,
+//! and others may write to it only where they can't touch what isn't theirs (`/tmp`). Files are opened without following a
+//! link, and looked at once they are open.
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A folder of this user's own, by its path without links.
+#[derive(Clone, Debug)]
+pub(crate) struct OwnFolder(PathBuf);
+
+impl OwnFolder {
+    /// Makes it, for this user alone, if it is missing; says whose it is if it isn't this user's own.
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+        make_private(path)?;
+        let path = fs::canonicalize(path)?;
+        let metadata = fs::symlink_metadata(&path)?;
+        if !metadata.is_dir() {
+            return Err(io::Error::other("it isn't a folder"));
+        }
+        rights::own(&metadata).map_err(io::Error::other)?;
+        for above in path.ancestors().skip(1) {
+            let metadata = fs::symlink_metadata(above)?;
+            let fine = rights::safe_above(&metadata);
+            fine.map_err(|why| io::Error::other(format!("{} above it: {why}", above.display())))?;
+        }
+        Ok(Self(path))
+    }
+
+    /// Path of something in it.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// Names of what is in it.
+    pub(crate) fn names(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.0)? {
+            names.extend(entry?.file_name().into_string());
+        }
+        Ok(names)
+    }
+
+    /// The bytes of one of its files; none if there is no such file. An error if it isn't a file of this user's own, or is
+    /// larger than `bytes_max`.
+    pub(crate) fn read(&self, name: &str, bytes_max: u64) -> io::Result<Option<Vec<u8>>> {
+        let file = match rights::open_unfollowed(&self.path(name)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            opened => opened?,
+        };
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
+            return Err(io::Error::other("it isn't a file"));
+        }
+        rights::own(&metadata).map_err(io::Error::other)?;
+        let mut bytes = Vec::new();
+        file.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > bytes_max {
+            return Err(io::Error::other("it is larger than anything written here"));
+        }
+        Ok(Some(bytes))
+    }
+
+    /// Writes a file of it, synced, so that a reader, or a crash, sees all of it or what was there before.
+    pub(crate) fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        write_whole(&self.path(name), &[bytes], true)
+    }
+
+    /// The same of several parts and not synced: for what can be told from damage and made again.
+    pub(crate) fn write_unsynced(&self, name: &str, parts: &[&[u8]]) -> io::Result<()> {
+        write_whole(&self.path(name), parts, false)
+    }
+
+    /// Writes a file, synced, unless there is one of its name; answers whether it did.
+    pub(crate) fn write_new(&self, name: &str, bytes: &[u8]) -> io::Result<bool> {
+        let temporary = self.path(&temporary());
+        let linked = fill(&temporary, &[bytes], true).and_then(|()| fs::hard_link(&temporary, self.path(name)));
+        let _ = fs::remove_file(&temporary);
+        match linked {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+            done => done.map(|()| true),
+        }
+    }
+
+    /// Removes one of its files.
+    pub(crate) fn remove(&self, name: &str) -> io::Result<()> {
+        fs::remove_file(self.path(name))
+    }
+}
+
+/// Writes a file by another name first, then renames it.
+pub(crate) fn write_whole(path: &Path, parts: &[&[u8]], sync: bool) -> io::Result<()> {
+    let temporary = path.parent().unwrap_or(Path::new(".")).join(temporary());
+    let written = fill(&temporary, parts, sync).and_then(|()| fs::rename(&temporary, path));
+    if written.is_err() {
+        let _ = fs::remove_file(&temporary);
+    }
+    written
+}
+
+fn fill(path: &Path, parts: &[&[u8]], sync: bool) -> io::Result<()> {
+    let mut file = rights::create_private(path)?;
+    parts.iter().try_for_each(|part| file.write_all(part))?;
+    if sync { file.sync_all() } else { Ok(()) }
+}
+
+/// A name that no other writer has.
+fn temporary() -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    format!(".{}-{:x}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+#[cfg(unix)]
+fn make_private(folder: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
+
+#[cfg(not(unix))]
+fn make_private(folder: &Path) -> io::Result<()> {
+    fs::create_dir_all(folder)
+}
+
+#[cfg(unix)]
+mod rights {
+    use std::fs::{File, Metadata, OpenOptions};
+    use std::io;
+    use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+    use std::path::Path;
+
+    use rustix::fs::OFlags;
+    use rustix::process::geteuid;
+
+    const BY_GROUP: u32 = 0o020;
+    const BY_OTHERS: u32 = 0o002;
+    const STICKY: u32 = 0o1000;
+
+    /// It is this user's, and nobody else may write to it.
+    pub(super) fn own(metadata: &Metadata) -> Result<(), String> {
+        let (user, mode) = (geteuid().as_raw(), metadata.mode());
+        if metadata.uid() != user {
+            return Err(format!("it belongs to user {}, and the host runs as user {user}", metadata.uid()));
+        }
+        if mode & (BY_GROUP | BY_OTHERS) != 0 {
+            return Err(format!("others may write to it (mode {:o}): chmod go-w", mode & 0o7777));
+        }
+        Ok(())
+    }
+
+    /// Nobody else can put something in the place of what is in it.
+    pub(super) fn safe_above(metadata: &Metadata) -> Result<(), String> {
+        let (user, mode) = (geteuid().as_raw(), metadata.mode());
+        if metadata.uid() != user && metadata.uid() != 0 {
+            return Err(format!("it belongs to user {}, and the host runs as user {user}", metadata.uid()));
+        }
+        // Where each user has a group of its own, of the same number, folders are often open to that group.
+        let by_group = mode & BY_GROUP != 0 && metadata.gid() != user;
+        if (by_group || mode & BY_OTHERS != 0) && mode & STICKY == 0 {
+            return Err(format!("others may write to it (mode {:o})", mode & 0o7777));
+        }
+        Ok(())
+    }
+
+    pub(super) fn open_unfollowed(path: &Path) -> io::Result<File> {
+        // Not blocking: a pipe in the file's place must not hold the host up.
+        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits();
+        OpenOptions::new().read(true).custom_flags(flags.cast_signed()).open(path)
+    }
+
+    pub(super) fn create_private(path: &Path) -> io::Result<File> {
+        OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+    }
+}
+
+#[cfg(not(unix))]
+mod rights {
+    use std::fs::{File, Metadata, OpenOptions};
+    use std::io;
+    use std::path::Path;
+
+    pub(super) fn own(_: &Metadata) -> Result<(), String> {
+        Ok(())
+    }
+
+    pub(super) fn safe_above(_: &Metadata) -> Result<(), String> {
+        Ok(())
+    }
+
+    pub(super) fn open_unfollowed(path: &Path) -> io::Result<File> {
+        File::open(path)
+    }
+
+    pub(super) fn create_private(path: &Path) -> io::Result<File> {
+        OpenOptions::new().write(true).create_new(true).open(path)
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    fn mode(path: &Path, mode: u32) {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn what_it_makes_is_for_this_user_alone() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = OwnFolder::open(&place.path().join("a/b")).unwrap();
+        folder.write("file", b"one").unwrap();
+        folder.write_unsynced("file", &[b"t", b"wo"]).unwrap();
+        assert!(!folder.write_new("file", b"three").unwrap() && folder.write_new("new", b"four").unwrap());
+        assert_eq!(folder.read("file", 3).unwrap().unwrap(), b"two");
+        assert!(folder.read("none", 3).unwrap().is_none() && folder.read("file", 2).is_err());
+        let rights = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((rights(&place.path().join("a")), rights(&folder.path("."))), (0o700, 0o700));
+        assert_eq!((rights(&folder.path("file")), rights(&folder.path("new"))), (0o600, 0o600));
+        assert_eq!(folder.names().unwrap().len(), 2, "nothing temporary stays");
+        folder.remove("file").unwrap();
+    }
+
+    #[test]
+    fn what_others_may_write_to_is_refused() {
+        let place = tempfile::tempdir().unwrap();
+        let inner = place.path().join("a/b");
+        let folder = OwnFolder::open(&inner).unwrap();
+        mode(&inner, 0o770);
+        assert!(OwnFolder::open(&inner).unwrap_err().to_string().contains("770"));
+        mode(&inner, 0o700);
+        mode(&place.path().join("a"), 0o777);
+        let refused = OwnFolder::open(&inner).unwrap_err().to_string();
+        assert!(refused.contains("/a above it: others may write"), "{refused}");
+        // As in /tmp: who may write to it can't rename what isn't theirs.
+        mode(&place.path().join("a"), 0o1777);
+        assert!(OwnFolder::open(&inner).is_ok());
+
+        folder.write("file", b"x").unwrap();
+        mode(&folder.path("file"), 0o620);
+        assert!(folder.read("file", 9).is_err());
+        mode(&folder.path("file"), 0o640);
+        assert!(folder.read("file", 9).is_ok());
+        symlink(folder.path("file"), folder.path("link")).unwrap();
+        assert!(folder.read("link", 9).is_err());
+        assert!(OwnFolder::open(&folder.path("file")).is_err());
+    }
+
+    /// Only root can give files away.
+    #[test]
+    fn what_belongs_to_another_user_is_refused() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let place = tempfile::tempdir().unwrap();
+        let inner = place.path().join("a/b");
+        let folder = OwnFolder::open(&inner).unwrap();
+        folder.write("file", b"x").unwrap();
+        let nobody = Some(65_534);
+        std::os::unix::fs::chown(folder.path("file"), nobody, None).unwrap();
+        assert!(folder.read("file", 9).unwrap_err().to_string().contains("65534"));
+        std::os::unix::fs::chown(place.path().join("a"), nobody, None).unwrap();
+        assert!(OwnFolder::open(&inner).unwrap_err().to_string().contains("above it: it belongs to user 65534"));
+        std::os::unix::fs::chown(place.path().join("a"), Some(0), None).unwrap();
+        std::os::unix::fs::chown(&inner, nobody, None).unwrap();
+        let refused = OwnFolder::open(&inner).unwrap_err().to_string();
+        assert_eq!(refused, "it belongs to user 65534, and the host runs as user 0");
+    }
+}

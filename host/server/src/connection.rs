@@ -1,0 +1,250 @@
+//! One connection: TLS if there is any, HTTP/1.1 and HTTP/2, and the times after which it ends.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::response::Response;
+use http::Request;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+use tower::ServiceExt;
+
+use crate::edge;
+use crate::limits::{GOODBYE_TIMEOUT, Limits, SHEDDING_TIMEOUT};
+use crate::metrics;
+use crate::problem::Problem;
+use crate::progress::{Progress, Watched};
+use crate::refusals::Peer;
+use crate::run::{Phase, reached};
+use crate::tls::Tls;
+
+/// An HTTP/2 connection without any frame is pinged after this time, and cut when it doesn't answer.
+const H2_PING_INTERVAL: Duration = Duration::from_secs(30);
+/// Time for the answer to that ping.
+const H2_PING_TIMEOUT: Duration = Duration::from_secs(10);
+/// One in so many of the shortest time that ends a connection: how often it is looked at.
+const LOOKS: u32 = 4;
+
+/// What every connection of a server is served with.
+#[derive(Clone)]
+pub(crate) struct Worker {
+    router: Router,
+    protocol: auto::Builder<TokioExecutor>,
+    tls: Option<Tls>,
+    times: Times,
+    phases: watch::Receiver<Phase>,
+}
+
+/// Times after which a connection ends.
+#[derive(Clone, Copy)]
+struct Times {
+    first_request: Duration,
+    idle: Duration,
+    write: Duration,
+}
+
+impl Worker {
+    pub(crate) fn new(router: Router, limits: &Limits, tls: Option<Tls>, phases: watch::Receiver<Phase>) -> Self {
+        let times = Times {
+            first_request: limits.first_request_timeout,
+            idle: limits.idle_timeout,
+            write: limits.write_timeout,
+        };
+        Self { router, protocol: protocol(limits), tls, times, phases }
+    }
+
+    /// Serves one until it ends.
+    pub(crate) async fn connection(self, stream: TcpStream, peer: SocketAddr) {
+        let progress = Progress::new();
+        let Some(stream) = opened(stream, &progress) else { return };
+        let Some(tls) = self.tls.clone() else { return self.converse(stream, peer, progress).await };
+        let handshake = tokio::time::timeout(self.times.first_request, tls.acceptor().accept(stream));
+        let mut phases = self.phases.clone();
+        let shaken = tokio::select! {
+            // Nothing was asked yet, so nothing is lost.
+            () = reached(&mut phases, Phase::Draining) => return,
+            shaken = handshake => shaken,
+        };
+        match shaken {
+            Ok(Ok(stream)) => self.converse(stream, peer, progress).await,
+            Ok(Err(cause)) => {
+                metrics::cut("tls");
+                tracing::debug!(%cause, %peer, "TLS failed");
+            }
+            Err(_) => metrics::cut("tls_timeout"),
+        }
+    }
+
+    async fn converse<S>(self, stream: S, peer: SocketAddr, progress: Arc<Progress>)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let asked = Arc::new(AtomicBool::new(false));
+        let service = {
+            let (asked, progress) = (asked.clone(), progress.clone());
+            let router = self.router;
+            service_fn(move |mut request: Request<Incoming>| {
+                asked.store(true, Ordering::Relaxed);
+                request.extensions_mut().insert(Peer(peer));
+                let (router, exchange) = (router.clone(), progress.begin());
+                async move {
+                    let response = router.oneshot(request).await.unwrap_or_else(|never| match never {});
+                    Ok::<Response, Infallible>(exchange.answered(response))
+                }
+            })
+        };
+        let mut connection = pin!(self.protocol.serve_connection(TokioIo::new(stream), service));
+        let mut first_request = pin!(tokio::time::sleep(self.times.first_request));
+        let mut waiting_for_first = true;
+        let mut draining = false;
+        // Since when it is asked to go because nothing happens on it.
+        let mut leaving: Option<Instant> = None;
+        let pause = self.times.idle.min(self.times.write) / LOOKS;
+        let mut look = pin!(tokio::time::sleep(pause));
+        let (mut drain, mut close) = (self.phases.clone(), self.phases);
+        loop {
+            tokio::select! {
+                ended = connection.as_mut() => {
+                    if let Err(cause) = ended {
+                        tracing::debug!(%cause, "a connection ended early");
+                    }
+                    return;
+                }
+                () = first_request.as_mut(), if waiting_for_first => {
+                    if !asked.load(Ordering::Relaxed) {
+                        metrics::cut("no_request");
+                        return;
+                    }
+                    waiting_for_first = false;
+                }
+                () = look.as_mut() => {
+                    match self.times.judge(&progress, leaving) {
+                        Verdict::Stays => {}
+                        Verdict::Leaves => {
+                            leaving = Some(Instant::now());
+                            connection.as_mut().graceful_shutdown();
+                        }
+                        Verdict::Cut(reason) => {
+                            metrics::cut(reason);
+                            return;
+                        }
+                    }
+                    look.as_mut().reset(Instant::now() + pause);
+                }
+                () = reached(&mut drain, Phase::Draining), if !draining => {
+                    draining = true;
+                    connection.as_mut().graceful_shutdown();
+                }
+                () = reached(&mut close, Phase::Closing), if draining => {
+                    metrics::cut("drain_deadline");
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Tells a peer for whom there is no place why, in whatever it speaks, and closes. Takes no longer than
+    /// [`SHEDDING_TIMEOUT`].
+    pub(crate) async fn shed(self, stream: TcpStream, why: Problem) {
+        let shedding = async {
+            let progress = Progress::new();
+            let Some(stream) = opened(stream, &progress) else { return };
+            match &self.tls {
+                None => self.turn_away(stream, why).await,
+                Some(tls) => {
+                    if let Ok(stream) = tls.acceptor().accept(stream).await {
+                        self.turn_away(stream, why).await;
+                    }
+                }
+            }
+        };
+        // Who doesn't ask in time hears nothing.
+        let _ = tokio::time::timeout(SHEDDING_TIMEOUT, shedding).await;
+    }
+
+    async fn turn_away<S>(&self, stream: S, why: Problem)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let told = Notify::new();
+        let service = service_fn(|request: Request<Incoming>| {
+            told.notify_one();
+            let response = edge::turned_away(why.clone(), &request);
+            async move { Ok::<Response, Infallible>(response) }
+        });
+        let mut connection = pin!(self.protocol.serve_connection(TokioIo::new(stream), service));
+        tokio::select! {
+            _ = connection.as_mut() => return,
+            () = told.notified() => connection.as_mut().graceful_shutdown(),
+        }
+        if let Err(cause) = connection.await {
+            tracing::debug!(%cause, "a connection past the bounds ended early");
+        }
+    }
+}
+
+/// What becomes of a connection at a look.
+#[derive(Debug, PartialEq, Eq)]
+enum Verdict {
+    Stays,
+    /// It is told to go, and may finish what it just began.
+    Leaves,
+    /// It ends now, for this reason.
+    Cut(&'static str),
+}
+
+impl Times {
+    fn judge(&self, progress: &Progress, leaving: Option<Instant>) -> Verdict {
+        let past = |since: Instant, time: Duration| since.elapsed() >= time;
+        if progress.stalled_since().is_some_and(|since| past(since, self.write)) {
+            return Verdict::Cut("write_timeout");
+        }
+        match (progress.idle_since(), leaving) {
+            (Some(since), None) if past(since, self.idle) => Verdict::Leaves,
+            // It was told, and neither goes nor asks for anything.
+            (Some(since), Some(told)) if past(since.max(told), self.idle.min(GOODBYE_TIMEOUT)) => Verdict::Cut("idle"),
+            _ => Verdict::Stays,
+        }
+    }
+}
+
+/// The stream, watched; none = it was gone at once.
+fn opened(stream: TcpStream, progress: &Arc<Progress>) -> Option<Watched<TcpStream>> {
+    match stream.set_nodelay(true) {
+        Ok(()) => Some(Watched::new(stream, Arc::clone(progress))),
+        Err(cause) => {
+            tracing::debug!(%cause, "a connection was gone at once");
+            None
+        }
+    }
+}
+
+fn protocol(limits: &Limits) -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.idle_timeout)
+        .max_headers(limits.headers_max)
+        // hyper wants room for its read buffer too.
+        .max_buf_size(limits.header_bytes_max.max(8 * 1024));
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_header_list_size(u32::try_from(limits.header_bytes_max).unwrap_or(u32::MAX))
+        .max_concurrent_streams(limits.streams_max)
+        .keep_alive_interval(H2_PING_INTERVAL)
+        .keep_alive_timeout(H2_PING_TIMEOUT);
+    builder
+}

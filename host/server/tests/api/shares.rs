@@ -1,0 +1,96 @@
+//! No caller has all places: requests, and those that wait.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use http::Request;
+use tokio::sync::Notify;
+use waybill_server::auth::Role;
+use waybill_server::limits::{CALLER_SHARE, Limits, WAITERS_SHARE};
+
+use crate::support::{Api, Fake, get, post, send, server, token, with};
+
+const MESSAGE: &str = r#"{"topic":"bus:a","payload":1,"tenant":"acme"}"#;
+
+fn by(name: &str, request: Request<Body>) -> Request<Body> {
+    with(request, "authorization", &format!("Bearer {name}"))
+}
+
+/// Waits until the service was asked so often.
+async fn asked(fake: &Fake, count: usize) {
+    while fake.calls.lock().unwrap().len() < count {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn one_token_cannot_take_every_place() {
+    let tokens = vec![token("greedy", &["acme"], &[Role::Sender]), token("other", &["b"], &[Role::Viewer])];
+    let api = Api::with(Some(tokens), Limits { requests_max: 8, ..Limits::default() });
+    let gate = Arc::new(Notify::new());
+    *api.fake.gate.lock().unwrap() = Some(gate.clone());
+    let share = 8 / CALLER_SHARE;
+    let enqueue = || {
+        let router = api.router.clone();
+        tokio::spawn(async move { send(&router, by("greedy", post("/v1/messages", MESSAGE))).await })
+    };
+    let held: Vec<_> = (0..share).map(|_| enqueue()).collect();
+    asked(&api.fake, share).await;
+    let more = api.send(by("greedy", get("/v1/outbox/stats"))).await;
+    assert_eq!(more.problem(), (429, "HTTP.SHARE".into()));
+    assert_eq!(more.header("retry-after"), "1");
+    assert!(more.json()["detail"].as_str().unwrap().contains("\"greedy\""));
+    assert_eq!(api.send(by("other", get("/v1/outbox/stats"))).await.status, 200);
+    for _ in 0..share {
+        gate.notify_one();
+        tokio::task::yield_now().await;
+    }
+    for held in held {
+        assert_eq!(held.await.unwrap().status, 201);
+    }
+    assert_eq!(api.send(by("greedy", get("/v1/outbox/stats"))).await.status, 200);
+}
+
+/// Those that would wait past the share are answered at once: they take no place for twenty seconds.
+#[tokio::test]
+async fn claims_that_wait_have_a_share_of_their_own() {
+    let tokens = vec![token("worker", &["acme"], &[Role::Worker]), token("second", &["acme"], &[Role::Worker])];
+    let fake = Arc::new(Fake::default());
+    let limits = Limits { requests_max: 16, ..Limits::default() };
+    let router = server(fake.clone(), Some(tokens), limits).router();
+    let gate = Arc::new(Notify::new());
+    *fake.gate.lock().unwrap() = Some(gate.clone());
+    let claim = |name: &'static str| {
+        let router = router.clone();
+        let body = r#"{"worker_id":"w","wait_ms":20000}"#;
+        tokio::spawn(async move { send(&router, by(name, post("/v1/outbox/claim", body))).await })
+    };
+    let share = 16 / WAITERS_SHARE / CALLER_SHARE;
+    let waiting: Vec<_> = (0..share).map(|_| claim("worker")).collect();
+    asked(&fake, share).await;
+    assert!(fake.calls().iter().all(|call| call.ends_with("20s")), "these wait");
+    assert_eq!(claim("worker").await.unwrap().status, 200);
+    assert!(fake.calls()[0].ends_with("0ns"), "the share is taken: answered at once");
+    let other = claim("second");
+    asked(&fake, 1).await;
+    assert!(fake.calls()[0].ends_with("20s"), "another one may wait");
+    for _ in 0..=share {
+        gate.notify_one();
+        tokio::task::yield_now().await;
+    }
+    for waiting in waiting.into_iter().chain([other]) {
+        assert_eq!(tokio::time::timeout(Duration::from_secs(20), waiting).await.unwrap().unwrap().status, 200);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_stops_gives_its_place_back() {
+    let api = Api::with(None, Limits { requests_max: 1, ..Limits::default() });
+    let first = futures::stream::iter([Ok::<_, std::io::Error>(bytes::Bytes::from_static(b"{"))]);
+    let half = Body::from_stream(futures::StreamExt::chain(first, futures::stream::pending()));
+    let answer = api.post("/v1/messages", half).await;
+    assert_eq!(answer.problem(), (408, "HTTP.SLOW_BODY".into()));
+    assert_eq!(answer.json()["retryable"], true);
+    assert_eq!(api.get("/v1/outbox/stats").await.status, 200);
+}

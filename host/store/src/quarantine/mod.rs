@@ -1,0 +1,171 @@
+//! Rows that can't be read. Whoever meets one goes on without it: it is moved to quarantine with its key and its bytes, in a
+//! transaction of its own (segments and records of sagas in their writer's), and stays there until an operator puts it back or
+//! drops it.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `read` | how a row of each table is read: what "can't be read" means |
+//! | `entry` | a row as it lies in quarantine |
+//! | `look` | lists, counts, one with its content |
+//! | `restore` | putting back and dropping |
+//!
+//! Where a missing row would mean something (an idempotency key, say, whose request would be executed again), a marker stays in its
+//! place, and whoever asks for that one row is told so.
+
+mod entry;
+mod look;
+mod read;
+mod restore;
+
+use waybill_core::port::store::StoreError;
+use waybill_surreal::{Bound, Object, RecordIdKey, Row, Transaction};
+
+pub use entry::{adopt_earlier, is_held, put, refuse_held};
+#[cfg(test)]
+pub use read::reader;
+
+use crate::fault::store_error;
+use crate::store::{SurrealStore, finish};
+
+/// Rows moved in one transaction.
+const MOVED_AT_ONCE: usize = 100;
+/// Tries against whoever writes the same rows.
+const TRIES_MAX: u32 = 5;
+
+/// A row that could not be read.
+#[derive(Clone, Debug, PartialEq)]
+struct Unreadable {
+    table: &'static str,
+    key: RecordIdKey,
+}
+
+/// The rows that a read could not make sense of.
+#[derive(Debug, Default)]
+pub struct Spoilt(Vec<Unreadable>);
+
+impl Spoilt {
+    /// What was read; none when its row is damaged, which is noted. Data of a newer host is an error of the whole, as is any
+    /// other.
+    pub fn sift<T>(
+        &mut self,
+        table: &'static str,
+        key: &RecordIdKey,
+        read: Result<T, StoreError>,
+    ) -> Result<Option<T>, StoreError> {
+        match read {
+            Ok(read) => Ok(Some(read)),
+            Err(StoreError::Corrupt(_)) => {
+                self.note(table, key);
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The same for one row that was asked for: the error goes on to whoever asked.
+    pub fn told<T>(
+        &mut self,
+        table: &'static str,
+        key: &RecordIdKey,
+        read: Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        if let Err(StoreError::Corrupt(_)) = &read {
+            self.note(table, key);
+        }
+        read
+    }
+
+    /// Notes a row.
+    pub fn note(&mut self, table: &'static str, key: &RecordIdKey) {
+        self.0.push(Unreadable { table, key: key.clone() });
+    }
+}
+
+/// Rows of a range as `read` has them, in order, at most `limit`: those that can't be read are noted and don't count.
+pub async fn sifted<T>(
+    transaction: &dyn Transaction,
+    table: &'static str,
+    (mut from, until): (Bound, Bound),
+    limit: usize,
+    spoilt: &mut Spoilt,
+    read: impl Fn(Row) -> Result<T, StoreError> + Send,
+) -> Result<Vec<T>, StoreError> {
+    let mut found = Vec::new();
+    while found.len() < limit {
+        let wanted = limit - found.len();
+        let rows = transaction.scan(table, from, until.clone(), wanted).await.map_err(store_error)?;
+        let is_last = rows.len() < wanted;
+        let Some(last) = rows.last() else { break };
+        from = Bound::Excluded(last.key.clone());
+        for row in rows {
+            let key = row.key.clone();
+            found.extend(spoilt.sift(table, &key, read(row))?);
+        }
+        if is_last {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+impl SurrealStore {
+    /// Moves rows that could not be read to quarantine. What can't be moved now is met again by the next read.
+    pub(crate) async fn set_aside(&self, spoilt: Spoilt) {
+        for rows in spoilt.0.chunks(MOVED_AT_ONCE) {
+            if let Err(error) = self.move_rows(rows).await {
+                tracing::warn!(code = error.code(), %error, "rows that can't be read could not be moved to quarantine yet");
+            }
+        }
+    }
+
+    async fn move_rows(&self, rows: &[Unreadable]) -> Result<(), StoreError> {
+        let mut tries = 1;
+        loop {
+            let transaction = self.begin(true).await?;
+            let worked = move_all(transaction.as_ref(), rows).await;
+            match finish(transaction, worked).await {
+                Err(StoreError::Conflict(_)) if tries < TRIES_MAX => tries += 1,
+                done => {
+                    self.depth_cache().touch();
+                    return done;
+                }
+            }
+        }
+    }
+}
+
+async fn move_all(transaction: &dyn Transaction, rows: &[Unreadable]) -> Result<(), StoreError> {
+    let mut moved = Vec::new();
+    for row in rows {
+        moved.extend(still_unreadable(transaction, row).await?);
+    }
+    for Moved { table, key, fields, apart, reason } in moved {
+        put(transaction, table, &key, fields, apart, &reason).await?;
+    }
+    Ok(())
+}
+
+/// A row on its way to quarantine.
+struct Moved {
+    table: &'static str,
+    key: RecordIdKey,
+    fields: Object,
+    apart: Option<bytes::Bytes>,
+    reason: String,
+}
+
+/// The row as it is now, if it still can't be read: its writer may have replaced it.
+async fn still_unreadable(transaction: &dyn Transaction, row: &Unreadable) -> Result<Option<Moved>, StoreError> {
+    let (table, key) = (row.table, row.key.clone());
+    let Some(fields) = transaction.get(table, key.clone()).await.map_err(store_error)? else { return Ok(None) };
+    if is_held(&fields) {
+        return Ok(None);
+    }
+    let apart = entry::apart(transaction, table, &key).await?;
+    let found = Row { key: key.clone(), fields: fields.clone() };
+    match read::row(table, &found, apart.clone()) {
+        Err(StoreError::Corrupt(reason)) => Ok(Some(Moved { table, key, fields, apart, reason })),
+        Ok(_) => Ok(None),
+        Err(error) => Err(error),
+    }
+}

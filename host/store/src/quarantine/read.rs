@@ -1,0 +1,104 @@
+//! How a row of each table is read. A row that whoever needs it couldn't read is refused here with the same words.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use waybill_core::ids::{MessageId, Tenant};
+use waybill_core::outbox::records::{Parked, Scheduled, Segment};
+use waybill_core::port::store::StoreError;
+use waybill_core::port::transact::AuditEvent;
+use waybill_surreal::{Row, bytes_of};
+
+use super::refuse_held;
+use crate::owner::outlived;
+use crate::rows::{door, lacks, saga, saga_small, segment, shard, small, stopped};
+use crate::saga::{ended, journal_record, started};
+use crate::tables::{
+    AUDIT, BLOB, DEAD, DEDUP, DEDUP_DUE, DONE, DONE_DUE, DOOR, ID, ID_DUE, IDEMPOTENCY, IDEMPOTENCY_DUE, KV, KV_SCOPE,
+    OPERATIONS, OUTBOX, PARKED, SAGA, SAGA_DEAD, SAGA_DEFINITION, SAGA_DEFINITION_HASH, SAGA_DONE, SAGA_ENDED,
+    SAGA_JOURNAL, SAGA_SHARD, SAGA_START, SCHEDULED, SHARD, history_due, part, part_shard, part_text,
+};
+use crate::{dedup, idempotency, kv, transact};
+
+/// What a row holds, as far as it matters for putting it back.
+pub enum Content {
+    /// Messages in the order.
+    Segment(Arc<Segment>),
+    /// A message that waits for a retry.
+    Parked(Arc<Parked>),
+    /// A message that waits for its time.
+    Scheduled(Arc<Scheduled>),
+    /// Anything else.
+    Row,
+}
+
+/// Reads a row; `apart` is the part of it that lies in another table.
+pub type Reader = fn(&Row, Option<Bytes>) -> Result<Content, StoreError>;
+
+/// How rows of a table are read; none for tables whose rows are parts of others', or settings, and those that aren't ours.
+pub fn reader(table: &str) -> Option<Reader> {
+    Some(match table {
+        OUTBOX => |row, apart| segment_in(row, apart),
+        PARKED => |row, _| stopped::parked(row).map(Content::Parked),
+        SCHEDULED => |row, _| stopped::scheduled(row).map(Content::Scheduled),
+        DEAD => |row, _| plain(stopped::dead(row)),
+        DONE => |row, _| plain(segment::history(row)),
+        DONE_DUE => |row, _| plain(history_due(&row.key).ok_or_else(|| lacks(DONE_DUE, &row.key, "id"))),
+        DOOR => |row, _| plain(door::door(row.clone())),
+        SHARD => |row, _| plain(shard::shard(&row.key, &row.fields)),
+        ID => |row, _| id(row),
+        ID_DUE => |row, _| plain(outlived(row)),
+        BLOB => |row, _| plain(bytes_of(row.fields.get("data")).ok_or_else(|| lacks(BLOB, &row.key, "data"))),
+        DEDUP => |row, _| plain(dedup::entry_in(row)),
+        DEDUP_DUE => |row, _| plain(dedup::due(&row.key).ok_or_else(|| lacks(DEDUP_DUE, &row.key, "id"))),
+        IDEMPOTENCY => |row, _| plain(idempotency::entry_in(row)),
+        IDEMPOTENCY_DUE => {
+            |row, _| plain(idempotency::due(&row.key).ok_or_else(|| lacks(IDEMPOTENCY_DUE, &row.key, "id")))
+        }
+        SAGA_SHARD => |row, _| plain(saga_small::shard(&row.key, &row.fields)),
+        SAGA_JOURNAL => |row, _| plain(journal_record(row)),
+        SAGA => |row, apart| plain(saga::saga(SAGA, row, saga::tree_bytes(&row.fields).or(apart))),
+        SAGA_DONE => |row, apart| plain(saga::saga(SAGA_DONE, row, saga::tree_bytes(&row.fields).or(apart))),
+        SAGA_START => |row, _| plain(started(row)),
+        SAGA_ENDED => |row, _| plain(ended(row)),
+        SAGA_DEAD => |row, _| plain(saga_small::dead(row)),
+        SAGA_DEFINITION => |row, _| plain(saga_small::definition(&row.key, &row.fields)),
+        SAGA_DEFINITION_HASH => |row, _| plain(saga_small::definition_named(&row.key, &row.fields)),
+        OPERATIONS => |row, _| plain(transact::operation_in(row)),
+        AUDIT => |row, _| plain(small::json::<AuditEvent>(AUDIT, row.fields.clone())),
+        KV => |row, _| plain(kv::entry_in(row)),
+        KV_SCOPE => |row, _| plain(kv::scope_in(row)),
+        _ => return None,
+    })
+}
+
+/// Reads a row of a table.
+pub fn row(table: &'static str, row: &Row, apart: Option<Bytes>) -> Result<Content, StoreError> {
+    match reader(table) {
+        Some(reader) => reader(row, apart),
+        None => Ok(Content::Row),
+    }
+}
+
+fn plain<T>(read: Result<T, StoreError>) -> Result<Content, StoreError> {
+    read.map(|_| Content::Row)
+}
+
+fn segment_in(row: &Row, apart: Option<Bytes>) -> Result<Content, StoreError> {
+    let info = segment::info(row)?;
+    let shard = part_shard(&row.key).ok_or_else(|| lacks(OUTBOX, &row.key, "id"))?;
+    match segment::segment(shard, info.first, segment::data_of(&row.fields).or(apart))? {
+        Ok(segment) => Ok(Content::Segment(segment)),
+        Err(malformed) => Err(StoreError::Corrupt(malformed.reason)),
+    }
+}
+
+fn id(row: &Row) -> Result<Content, StoreError> {
+    refuse_held(ID, &row.key, &row.fields)?;
+    let tenant = part_text(&row.key, 0).and_then(|text| Tenant::new(text).ok());
+    let id = part_text(&row.key, 1).and_then(|text| MessageId::new(text).ok());
+    let (Some(tenant), Some(id), None) = (tenant, id, part(&row.key, 2)) else {
+        return Err(lacks(ID, &row.key, "id"));
+    };
+    plain(small::id(&tenant, &id, &row.key, &row.fields))
+}

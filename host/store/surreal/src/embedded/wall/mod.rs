@@ -1,0 +1,85 @@
+//! The wall in front of Waybill's tables.
+//!
+//! A caller's statement runs inside a transaction that also holds Waybill's own writes. While it runs, every key that SurrealDB
+//! reads or writes for it is looked at here, below the query language: keys of closed tables, of other databases and of users are
+//! refused, and of definitions nothing may be written but a table that isn't there yet. So it doesn't matter how a statement came
+//! to name a table: what the guard (`waybill-store`) didn't understand, or SurrealDB evaluates in another way than its syntax tree
+//! says, ends here. Both walls are tested alone.
+//!
+//! It costs a transaction that writes one more virtual call a key, and one that only reads nothing.
+//!
+//! Functions and events that the operator has defined run behind it too, with one exception: in a database that has any, they may
+//! append to the doorstep and read the settings, so that an event may enqueue. Then the guard alone keeps callers' own statements
+//! from the doorstep.
+//!
+//! What it leaves open: definitions of tables may be read, because SurrealDB reads those of all tables when it deletes a record.
+//! A transaction whose statement was refused can only be cancelled.
+
+mod factory;
+mod map;
+mod transaction;
+
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+use surrealdb_kvs::Error;
+
+pub(super) use factory::{Walled, behind};
+pub(super) use map::Map;
+use map::Refusal;
+
+/// The gate of one transaction: open while the host works on it, closed while a caller's statement does.
+pub(super) struct Gate {
+    map: Arc<Map>,
+    closed: AtomicBool,
+    refused: Mutex<Option<String>>,
+    /// Whether the operator has defined functions or events, once that was looked at.
+    doorstep_open: OnceLock<bool>,
+}
+
+impl Gate {
+    pub(super) fn new(map: Arc<Map>) -> Arc<Self> {
+        Arc::new(Self {
+            map,
+            closed: AtomicBool::new(false),
+            refused: Mutex::new(None),
+            doorstep_open: OnceLock::new(),
+        })
+    }
+
+    /// From here on keys are looked at.
+    pub(super) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+    }
+
+    /// The statement is over, and nothing of it is at work any more.
+    pub(super) fn open(&self) {
+        self.closed.store(false, Ordering::Release);
+    }
+
+    /// Whether a statement is at work, or failed.
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// What a statement wanted to touch and may not.
+    pub(super) fn refused(&self) -> Option<String> {
+        self.refused.lock().clone()
+    }
+
+    /// Notes what was refused first; SurrealDB may lose an error's text on its way up, or do without the value.
+    fn refuse(&self, what: &str) -> Error {
+        self.refused.lock().get_or_insert_with(|| what.to_owned());
+        Error::Datastore(format!("{what} isn't open to callers' statements"))
+    }
+
+    /// Judges by the map, if the gate is closed.
+    fn judge(&self, judge: impl FnOnce(&Map) -> Result<(), Refusal>) -> Result<(), Refusal> {
+        match self.closed.load(Ordering::Acquire) {
+            true => judge(&self.map),
+            false => Ok(()),
+        }
+    }
+}

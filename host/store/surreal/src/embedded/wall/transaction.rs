@@ -1,0 +1,331 @@
+//! A storage transaction with a gate before it.
+
+use std::sync::Arc;
+
+use surrealdb_kvs::api::{
+    Batch, BoxFut, GetMultiResult, KeysResult, ScanCursorKeys, ScanCursorVals, ScanResult, Transactable,
+};
+use surrealdb_kvs::timestamp::{BoxTimeStamp, BoxTimeStampImpl};
+use surrealdb_kvs::{Direction, Error, Key, KeyRange, Val};
+
+use super::Gate;
+use super::map::{Refusal, Write};
+
+/// Functions and tables that are looked through for what the operator has defined.
+const DEFINITIONS_MAX: u32 = 10_000;
+
+type Result<T, E = Error> = std::result::Result<T, E>;
+
+pub(super) struct WalledTransaction {
+    inner: Box<dyn Transactable>,
+    gate: Arc<Gate>,
+}
+
+/// An answer without asking.
+fn refused<'a, T: Send + 'a>(error: Error) -> BoxFut<'a, Result<T>> {
+    Box::pin(async move { Err(error) })
+}
+
+/// Asks what is behind the gate, or refuses.
+macro_rules! pass {
+    ($self:ident, $judged:expr, $passed:expr) => {
+        match $judged {
+            Ok(()) => $passed,
+            Err(refusal) if refusal.doorstep => Box::pin(async move {
+                $self.doorstep(&refusal).await?;
+                $passed.await
+            }),
+            Err(refusal) => refused($self.gate.refuse(&refusal.what)),
+        }
+    };
+}
+
+impl WalledTransaction {
+    pub(super) fn new(inner: Box<dyn Transactable>, gate: Arc<Gate>) -> Self {
+        Self { inner, gate }
+    }
+
+    fn may_read(&self, key: &Key<'_>) -> Result<(), Refusal> {
+        self.gate.judge(|map| map.read(key.as_slice()))
+    }
+
+    fn may_read_all(&self, range: &KeyRange<'_>) -> Result<(), Refusal> {
+        self.gate.judge(|map| map.read_range(range.start.as_slice(), range.end.as_slice()))
+    }
+
+    fn may_remove(&self, key: &Key<'_>) -> Result<(), Refusal> {
+        self.gate.judge(|map| match map.write(key.as_slice()) {
+            Ok(Write::Freely) => Ok(()),
+            Ok(Write::Once) => Err(Refusal::of("definitions of tables")),
+            Err(refusal) => Err(Refusal::of(refusal.what)),
+        })
+    }
+
+    fn may_remove_all(&self, range: &KeyRange<'_>) -> Result<(), Refusal> {
+        self.gate.judge(|map| map.remove_range(range.start.as_slice(), range.end.as_slice()))
+    }
+
+    /// Whether a key may be written, and how.
+    fn may_write(&self, key: &Key<'_>) -> Result<Write, Refusal> {
+        let mut write = Write::Freely;
+        self.gate.judge(|map| {
+            write = map.write(key.as_slice())?;
+            Ok(())
+        })?;
+        Ok(write)
+    }
+
+    /// Writes by one of the inner transaction's ways.
+    fn written<'a>(
+        &'a self,
+        key: Key<'a>,
+        write: impl FnOnce(&'a dyn Transactable, Key<'a>) -> BoxFut<'a, Result<()>> + Send + 'a,
+    ) -> BoxFut<'a, Result<()>> {
+        let refusal = match self.may_write(&key) {
+            Ok(Write::Freely) => return write(self.inner.as_ref(), key),
+            Ok(Write::Once) => Refusal::of("definitions of tables"),
+            Err(refusal) if refusal.doorstep => refusal,
+            Err(refusal) => return refused(self.gate.refuse(&refusal.what)),
+        };
+        // Only where nothing is.
+        Box::pin(async move {
+            if refusal.doorstep {
+                self.doorstep(&refusal).await?;
+            }
+            if self.inner.exists(key.as_borrowed(), None).await? {
+                return Err(self.gate.refuse(&refusal.what));
+            }
+            write(self.inner.as_ref(), key).await
+        })
+    }
+
+    /// Whether what is refused to callers is open because the operator has defined functions or events, which may enqueue.
+    async fn doorstep(&self, refusal: &Refusal) -> Result<()> {
+        let open = match self.gate.doorstep_open.get() {
+            Some(open) => *open,
+            None => {
+                let open = self.operator_defines().await?;
+                *self.gate.doorstep_open.get_or_init(|| open)
+            }
+        };
+        if open { Ok(()) } else { Err(self.gate.refuse(&refusal.what)) }
+    }
+
+    async fn operator_defines(&self) -> Result<bool> {
+        let map = &self.gate.map;
+        let functions = map.functions();
+        let names = self.keys_between(&functions, DEFINITIONS_MAX).await?;
+        if names.iter().any(|name| !name.starts_with(b"waybill::")) {
+            return Ok(true);
+        }
+        for table in self.keys_between(&map.tables(), DEFINITIONS_MAX).await? {
+            if !self.keys_between(&map.events(&table), 1).await?.is_empty() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// What keys hold behind the prefix that they are looked for by.
+    async fn keys_between(&self, (start, end): &(Vec<u8>, Vec<u8>), limit: u32) -> Result<Vec<Vec<u8>>> {
+        let range = KeyRange { start: Key::from(start.clone()), end: Key::from(end.clone()) };
+        let found = self.inner.keys(range, limit, 0, None).await?;
+        Ok(found.keys.into_iter().filter_map(|key| key.get(start.len()..).map(<[u8]>::to_vec)).collect())
+    }
+}
+
+impl Transactable for WalledTransaction {
+    fn kind(&self) -> &'static str {
+        self.inner.kind()
+    }
+
+    fn closed(&self) -> bool {
+        self.inner.closed()
+    }
+
+    fn writeable(&self) -> bool {
+        self.inner.writeable()
+    }
+
+    fn cancel<'a>(&'a self) -> BoxFut<'a, Result<()>> {
+        self.inner.cancel()
+    }
+
+    fn commit<'a>(&'a self) -> BoxFut<'a, Result<()>> {
+        self.inner.commit()
+    }
+
+    fn exists<'a>(&'a self, key: Key<'a>, version: Option<u64>) -> BoxFut<'a, Result<bool>> {
+        pass!(self, self.may_read(&key), self.inner.exists(key, version))
+    }
+
+    fn get<'a>(&'a self, key: Key<'a>, version: Option<u64>) -> BoxFut<'a, Result<Option<Val>>> {
+        pass!(self, self.may_read(&key), self.inner.get(key, version))
+    }
+
+    fn getu<'a>(&'a self, key: Key<'a>) -> BoxFut<'a, Result<Option<Val>>> {
+        pass!(self, self.may_read(&key), self.inner.getu(key))
+    }
+
+    fn shared_locked_reads(&self) -> bool {
+        self.inner.shared_locked_reads()
+    }
+
+    fn set<'a>(&'a self, key: Key<'a>, val: Val) -> BoxFut<'a, Result<()>> {
+        self.written(key, move |inner, key| inner.set(key, val))
+    }
+
+    fn put<'a>(&'a self, key: Key<'a>, val: Val) -> BoxFut<'a, Result<()>> {
+        self.written(key, move |inner, key| inner.put(key, val))
+    }
+
+    fn putc<'a>(&'a self, key: Key<'a>, val: Val, chk: Option<Val>) -> BoxFut<'a, Result<()>> {
+        self.written(key, move |inner, key| inner.putc(key, val, chk))
+    }
+
+    fn replace<'a>(&'a self, key: Key<'a>, val: Val) -> BoxFut<'a, Result<()>> {
+        self.written(key, move |inner, key| inner.replace(key, val))
+    }
+
+    fn del<'a>(&'a self, key: Key<'a>) -> BoxFut<'a, Result<()>> {
+        pass!(self, self.may_remove(&key), self.inner.del(key))
+    }
+
+    fn delc<'a>(&'a self, key: Key<'a>, chk: Option<&'a [u8]>) -> BoxFut<'a, Result<()>> {
+        pass!(self, self.may_remove(&key), self.inner.delc(key, chk))
+    }
+
+    fn clr<'a>(&'a self, key: Key<'a>) -> BoxFut<'a, Result<()>> {
+        pass!(self, self.may_remove(&key), self.inner.clr(key))
+    }
+
+    fn clrc<'a>(&'a self, key: Key<'a>, chk: Option<&'a [u8]>) -> BoxFut<'a, Result<()>> {
+        pass!(self, self.may_remove(&key), self.inner.clrc(key, chk))
+    }
+
+    fn delr<'a>(&'a self, rng: KeyRange<'a>) -> BoxFut<'a, Result<()>> {
+        pass!(self, self.may_remove_all(&rng), self.inner.delr(rng))
+    }
+
+    fn clrr<'a>(&'a self, rng: KeyRange<'a>) -> BoxFut<'a, Result<()>> {
+        pass!(self, self.may_remove_all(&rng), self.inner.clrr(rng))
+    }
+
+    fn getm<'a>(&'a self, keys: &'a [Key<'a>], version: Option<u64>) -> BoxFut<'a, Result<GetMultiResult>> {
+        pass!(self, keys.iter().try_for_each(|key| self.may_read(key)), self.inner.getm(keys, version))
+    }
+
+    fn getr<'a>(&'a self, rng: KeyRange<'a>, version: Option<u64>) -> BoxFut<'a, Result<ScanResult>> {
+        pass!(self, self.may_read_all(&rng), self.inner.getr(rng, version))
+    }
+
+    fn keys<'a>(
+        &'a self,
+        rng: KeyRange<'a>,
+        limit: u32,
+        skip: u32,
+        version: Option<u64>,
+    ) -> BoxFut<'a, Result<KeysResult>> {
+        pass!(self, self.may_read_all(&rng), self.inner.keys(rng, limit, skip, version))
+    }
+
+    fn keysr<'a>(
+        &'a self,
+        rng: KeyRange<'a>,
+        limit: u32,
+        skip: u32,
+        version: Option<u64>,
+    ) -> BoxFut<'a, Result<KeysResult>> {
+        pass!(self, self.may_read_all(&rng), self.inner.keysr(rng, limit, skip, version))
+    }
+
+    fn scan<'a>(
+        &'a self,
+        rng: KeyRange<'a>,
+        limit: u32,
+        skip: u32,
+        version: Option<u64>,
+    ) -> BoxFut<'a, Result<ScanResult>> {
+        pass!(self, self.may_read_all(&rng), self.inner.scan(rng, limit, skip, version))
+    }
+
+    fn scanr<'a>(
+        &'a self,
+        rng: KeyRange<'a>,
+        limit: u32,
+        skip: u32,
+        version: Option<u64>,
+    ) -> BoxFut<'a, Result<ScanResult>> {
+        pass!(self, self.may_read_all(&rng), self.inner.scanr(rng, limit, skip, version))
+    }
+
+    fn open_keys_cursor<'a>(
+        &'a self,
+        rng: KeyRange<'a>,
+        dir: Direction,
+        skip: u32,
+        version: Option<u64>,
+    ) -> BoxFut<'a, Result<Box<dyn ScanCursorKeys + 'a>>> {
+        pass!(self, self.may_read_all(&rng), self.inner.open_keys_cursor(rng, dir, skip, version))
+    }
+
+    fn open_vals_cursor<'a>(
+        &'a self,
+        rng: KeyRange<'a>,
+        dir: Direction,
+        skip: u32,
+        version: Option<u64>,
+    ) -> BoxFut<'a, Result<Box<dyn ScanCursorVals + 'a>>> {
+        pass!(self, self.may_read_all(&rng), self.inner.open_vals_cursor(rng, dir, skip, version))
+    }
+
+    fn count<'a>(&'a self, rng: KeyRange<'a>, version: Option<u64>) -> BoxFut<'a, Result<usize>> {
+        pass!(self, self.may_read_all(&rng), self.inner.count(rng, version))
+    }
+
+    fn batch_keys<'a>(
+        &'a self,
+        rng: KeyRange<'a>,
+        batch: u32,
+        version: Option<u64>,
+    ) -> BoxFut<'a, Result<Batch<Vec<u8>>>> {
+        pass!(self, self.may_read_all(&rng), self.inner.batch_keys(rng, batch, version))
+    }
+
+    fn batch_keys_vals<'a>(
+        &'a self,
+        rng: KeyRange<'a>,
+        batch: u32,
+        version: Option<u64>,
+    ) -> BoxFut<'a, Result<Batch<(Vec<u8>, Vec<u8>)>>> {
+        pass!(self, self.may_read_all(&rng), self.inner.batch_keys_vals(rng, batch, version))
+    }
+
+    fn new_save_point(&self) -> BoxFut<'_, Result<()>> {
+        self.inner.new_save_point()
+    }
+
+    fn release_last_save_point(&self) -> BoxFut<'_, Result<()>> {
+        self.inner.release_last_save_point()
+    }
+
+    fn rollback_to_save_point(&self) -> BoxFut<'_, Result<()>> {
+        self.inner.rollback_to_save_point()
+    }
+
+    fn timestamp(&self) -> BoxFut<'_, Result<BoxTimeStamp>> {
+        self.inner.timestamp()
+    }
+
+    fn safe_timestamp(&self) -> BoxFut<'_, Result<BoxTimeStamp>> {
+        self.inner.safe_timestamp()
+    }
+
+    fn timestamp_impl(&self) -> BoxTimeStampImpl {
+        self.inner.timestamp_impl()
+    }
+
+    fn compact<'a>(&'a self, range: Option<KeyRange<'a>>) -> BoxFut<'a, Result<()>> {
+        pass!(self, self.gate.judge(|_| Err(Refusal::of("compaction"))), self.inner.compact(range))
+    }
+}

@@ -1,0 +1,123 @@
+//! Looks for what a manifest names.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde_json::{Value, json};
+use waybill_core::port::kv::KvStore;
+use waybill_testkit::api::{Api, Reply};
+use waybill_testkit::process::{Host, Launch, binary};
+
+use waybill_store::{StoreConfig, SurrealStore};
+use waybill_testkit::golden::{ARCHIVE, Ask, MANIFEST, Manifest, Step, config, holds};
+
+/// Far longer than anything here takes: a broken host must not hang the suite.
+const PATIENCE: Duration = Duration::from_secs(120);
+const PAUSE: Duration = Duration::from_millis(50);
+/// Messages claimed at once.
+const CLAIM: usize = 100;
+
+/// Opens a copy of a directory with the binary of today and looks for everything that its manifest names; answers how much
+/// that was.
+pub async fn check(golden: &Path) -> usize {
+    let manifest: Manifest = serde_json::from_slice(&std::fs::read(golden.join(MANIFEST)).unwrap()).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let unpacked = Command::new("tar").arg("xzf").arg(golden.join(ARCHIVE)).arg("-C").arg(dir.path()).status();
+    assert!(unpacked.expect("this test needs `tar`").success(), "{} can't be unpacked", golden.display());
+    let data = dir.path().join("data");
+    let launch = Launch::prepare(binary().unwrap(), dir.path(), &config(&data, "plugin = \"noop\"")).unwrap();
+    let (host, api) = Host::ready(&launch).await.unwrap();
+    let found = Found { version: manifest.version, api };
+    for step in &manifest.steps {
+        match step {
+            Step::Ask(ask) => found.ask(ask).await,
+            Step::Take { topic, keys } => found.take(topic, keys).await,
+            Step::Quarantined { table, count } => found.quarantined(table, *count).await,
+            Step::Kept { .. } => {}
+        }
+    }
+    assert!(host.terminate(PATIENCE).await.unwrap().success(), "the host didn't end well");
+    let store = SurrealStore::open(StoreConfig::new(format!("surrealkv://{}", data.display()))).await.unwrap();
+    for step in &manifest.steps {
+        if let Step::Kept { scope, key, value } = step {
+            let kept = KvStore::get(&store, scope, key).await.unwrap();
+            assert_eq!(kept.map(|entry| entry.value), Some(value.clone().into()), "{scope}/{key}");
+        }
+    }
+    store.close().await.unwrap();
+    manifest.steps.len()
+}
+
+/// A host on the directory.
+struct Found {
+    version: String,
+    api: Api,
+}
+
+impl Found {
+    async fn answer(&self, ask: &Ask) -> Reply {
+        let reply = match (&ask.post, &ask.key) {
+            (None, _) => self.api.get(&ask.path, &[]).await,
+            (Some(body), None) => self.api.post(&ask.path, body).await,
+            (Some(body), Some(key)) => self.api.post_once(&ask.path, key, body).await,
+        };
+        reply.unwrap_or_else(|error| panic!("{}: {error:?}", ask.what))
+    }
+
+    async fn ask(&self, ask: &Ask) {
+        let now = u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis()).unwrap();
+        if ask.until.is_some_and(|until| now > until) {
+            return;
+        }
+        let mut last = self.answer(ask).await;
+        let is_so = |reply: &Reply| reply.status == ask.status && holds(&ask.answer, &reply.body);
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        while ask.patient && !is_so(&last) && tokio::time::Instant::now() < deadline {
+            tokio::time::sleep(PAUSE).await;
+            last = self.answer(ask).await;
+        }
+        let Self { version, .. } = self;
+        assert!(
+            is_so(&last),
+            "data of {version}: {}: {} answered {} {}, expected {} {}",
+            ask.what,
+            ask.path,
+            last.status,
+            last.body,
+            ask.status,
+            ask.answer
+        );
+    }
+
+    async fn take(&self, topic: &str, keys: &[Vec<String>]) {
+        let wanted: BTreeSet<&String> = keys.iter().flatten().collect();
+        let mut taken: Vec<String> = Vec::new();
+        let claim = json!({ "worker_id": "golden", "topic": topic, "limit": CLAIM, "wait_ms": 1_000 });
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        while !wanted.iter().all(|id| taken.contains(id)) {
+            let late = tokio::time::Instant::now() > deadline;
+            assert!(!late, "data of {}: of {wanted:?} {topic} only gave {taken:?}", self.version);
+            let reply = self.api.post("/v1/outbox/claim", &claim).await.unwrap();
+            assert!(reply.is_ok(), "{reply:?}");
+            let items: Vec<Value> = reply.body["items"].as_array().cloned().unwrap_or_default();
+            for item in &items {
+                let (id, tenant) = (item["id"].as_str().unwrap(), item["tenant"].as_str().unwrap());
+                let ack = json!({ "id": id, "tenant": tenant, "token": item["token"], "result": "ack" });
+                let settled = self.api.post("/v1/outbox/settle", &json!({ "items": [ack] })).await.unwrap();
+                assert_eq!(settled.body["items"][0]["applied"], true, "{settled:?}");
+                taken.push(id.to_owned());
+            }
+        }
+        for key in keys {
+            let came: Vec<&String> = taken.iter().filter(|id| key.contains(id)).collect();
+            assert_eq!(came, key.iter().collect::<Vec<_>>(), "data of {}: the order of a key", self.version);
+        }
+    }
+
+    async fn quarantined(&self, table: &str, count: usize) {
+        let rows: Vec<Value> = self.api.list("/v1/quarantine", &[("table", table)]).await.unwrap();
+        assert_eq!(rows.len(), count, "data of {}: rows of {table} in quarantine: {rows:?}", self.version);
+    }
+}
