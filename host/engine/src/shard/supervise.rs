@@ -270,7 +270,7 @@ async fn try_take(shard: ShardId, context: &Context, observer: &mut Observer, mi
     Ok(Take::Done(Box::new(Owner::new(owner_config(shard, context), adopted, began.mono, now))))
 }
 
-/// Tells people what the end before means.
+/// Tells people what the ends before mean.
 fn note_crash(shard: ShardId, taken: &ShardRecord) {
     let suspicion = &taken.suspicion;
     if suspicion.cautious {
@@ -278,7 +278,7 @@ fn note_crash(shard: ShardId, taken: &ShardRecord) {
             shard = shard.0,
             unclean_ends = suspicion.unclean,
             suspects = suspicion.suspects.len(),
-            "the last owner died: what is sent is noted first for a while, and suspects go a few at a time"
+            "owners of this shard died lately: what is sent is noted first for a while, and suspects go a few at a time"
         );
     }
 }

@@ -91,7 +91,7 @@ impl Tables {
                 (At(vec![u64::from(shard.0), due.0], id.clone()), Found::Scheduled(Arc::clone(row)))
             })),
             ListKind::Done => Box::new(self.history.iter().flat_map(|((shard, segment, beat), chunk)| {
-                chunk.entries.iter().map(move |done| {
+                chunk.in_order().into_iter().map(move |done| {
                     let place = Place { shard: *shard, segment: *segment, index: done.index };
                     (
                         At(vec![u64::from(shard.0), segment.0, *beat, u64::from(done.index)], String::new()),

@@ -43,6 +43,7 @@ pub fn takeover(input: TakeoverInput, now: UnixMillis, nonce: u64) -> OwnerCommi
     let mut record = before.clone();
     record.owner = host;
     record.token += 1;
+    record.taken = nonce;
     record.beat += 1;
     record.nonce = nonce;
     record.open.clear();
