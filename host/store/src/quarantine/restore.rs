@@ -10,9 +10,10 @@ use waybill_core::port::store::StoreError;
 use waybill_core::port::transact::DoorGroup;
 use waybill_surreal::{Object, RecordIdKey, Row, Transaction, bytes, object};
 
-use super::entry::{Entry, apart_key, is_held};
+use super::entry::{Entry, apart_key, forget, is_held};
 use super::look::summary;
 use super::read::{self, Content};
+use super::sagas;
 use crate::fault::store_error;
 use crate::owner::history::due_of;
 use crate::owner::read::id as id_row;
@@ -27,10 +28,6 @@ const TRIES_MAX: u32 = 5;
 async fn entry(transaction: &dyn Transaction, id: &str) -> Result<Option<Entry>, StoreError> {
     let found = transaction.get(QUARANTINE, RecordIdKey::String(id.into())).await.map_err(store_error)?;
     Ok(found.map(|fields| Entry::of(&fields)))
-}
-
-async fn forget(transaction: &dyn Transaction, id: &str) -> Result<(), StoreError> {
-    transaction.delete(QUARANTINE, RecordIdKey::String(id.into())).await.map_err(store_error)
 }
 
 /// Puts one back.
@@ -56,6 +53,9 @@ async fn try_restore(
 ) -> Result<Option<(QuarantinedRow, Restored)>, StoreError> {
     let Some(entry) = entry(transaction, id).await? else { return Ok(None) };
     let summary = summary(id, &entry);
+    if entry.table == Some(SAGA) && sagas::restore(transaction, id, &entry).await? {
+        return Ok(Some((summary, Restored::AtTakeover)));
+    }
     let (Some(table), Some(key)) = (entry.table, entry.key) else {
         return Err(StoreError::Corrupt("this host doesn't know its table or its key".to_owned()));
     };
@@ -153,6 +153,9 @@ pub async fn drop_row(store: &SurrealStore, id: &str) -> Result<Option<Quarantin
 async fn try_drop(transaction: &dyn Transaction, id: &str) -> Result<Option<QuarantinedRow>, StoreError> {
     let Some(entry) = entry(transaction, id).await? else { return Ok(None) };
     let summary = summary(id, &entry);
+    if entry.table == Some(SAGA) {
+        sagas::unlink(transaction, id, &entry).await?;
+    }
     if let (Some(table), Some(key)) = (entry.table, entry.key) {
         let there = transaction.get(table, key.clone()).await.map_err(store_error)?;
         if there.is_some_and(|there| is_held(&there)) {

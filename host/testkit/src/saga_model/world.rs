@@ -384,8 +384,8 @@ impl World {
         let random = self.random();
         let lookup = |hash: &_| self.by_hash.get(hash).cloned();
         let restored = SagaShard::restore(config, *takeover, lookup, self.now, random);
-        for (key, cause) in restored.broken {
-            self.ledger.violation(format!("{key} can't be restored: {cause}"));
+        for broken in restored.broken {
+            self.ledger.violation(format!("{} can't be restored: {}", broken.key, broken.reason));
         }
         self.shard = Some(restored.shard);
     }
