@@ -87,7 +87,7 @@ async fn run(
         };
         let pause = match taken {
             Ok(Some(restored)) => {
-                note_broken(&handle, &restored);
+                tell_broken(&restored);
                 tracing::info!(shard = handle.shard.0, token, "writing the shard's sagas");
                 handle.seen.condition.send_replace(Condition::Writing);
                 return Actor::new(shared, handle, outbox, restored.shard, epoch).run(&mut mailbox).await;
@@ -130,11 +130,10 @@ async fn take(shared: &Shared, handle: &SagaHandle, token: u64) -> Result<Option
     Ok(Some(SagaShard::restore(config, takeover, |hash| definitions.get(hash).cloned(), now, rand::random())))
 }
 
-fn note_broken(handle: &SagaHandle, restored: &Restored) {
-    for (key, cause) in &restored.broken {
-        tracing::error!(saga = %key, cause, "a saga can't be restored; its records stay as they are");
+fn tell_broken(restored: &Restored) {
+    for broken in &restored.broken {
+        tracing::error!(saga = %broken.key, cause = broken.reason, "a saga can't be restored and goes to quarantine");
     }
-    (*handle.seen.broken.lock()).clone_from(&restored.broken);
 }
 
 fn why_not(condition: &shard::Condition) -> String {

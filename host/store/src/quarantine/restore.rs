@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use waybill_core::ids::{Place, ShardId};
 use waybill_core::message::Message;
 use waybill_core::outbox::records::IdState;
@@ -75,27 +76,41 @@ async fn try_restore(
             let state = IdState::Scheduled { shard: scheduled.shard, due: scheduled.due };
             queue(store, transaction, scheduled.shard, vec![(Arc::new(message), state)]).await?
         }
-        Content::Row => {
-            let there = transaction.get(table, row.key.clone()).await.map_err(store_error)?;
-            if there.is_some_and(|there| !is_held(&there)) {
-                return Err(StoreError::Exists(format!("{table}:{:?} was written again meanwhile", row.key)));
-            }
-            if table == SAGA_JOURNAL {
-                refuse_cut(transaction, &row.key).await?;
-            }
-            if let (Some(apart), Some((part, key))) = (entry.apart, apart_key(table, &row.key)) {
-                transaction.put(part, key, object([("data", bytes(apart))])).await.map_err(store_error)?;
-            }
-            if let (DONE, Some(due)) = (table, due_of(&row)) {
-                // Retention finds it by that.
-                transaction.put(DONE_DUE, due, Object::default()).await.map_err(store_error)?;
-            }
-            transaction.put(table, row.key, row.fields).await.map_err(store_error)?;
-            if matches!(table, SAGA | SAGA_JOURNAL) { Restored::AtTakeover } else { Restored::InPlace }
-        }
+        Content::Row => put_back(transaction, table, row, entry.apart).await?,
     };
     forget(transaction, id).await?;
     Ok(Some((summary, restored)))
+}
+
+/// Puts a row in its place, if nothing is there. What a journal record holds of sagas that were set aside is kept with these
+/// instead; that is all that becomes of one whose place the journal has been cut past.
+async fn put_back(
+    transaction: &dyn Transaction,
+    table: &'static str,
+    row: Row,
+    apart: Option<Bytes>,
+) -> Result<Restored, StoreError> {
+    let there = transaction.get(table, row.key.clone()).await.map_err(store_error)?;
+    if there.is_some_and(|there| !is_held(&there)) {
+        return Err(StoreError::Exists(format!("{table}:{:?} was written again meanwhile", row.key)));
+    }
+    if table == SAGA_JOURNAL {
+        let given = sagas::take_in(transaction, &row).await?;
+        match refuse_cut(transaction, &row.key).await {
+            // Its other sagas went on without it.
+            Err(StoreError::Exists(_)) if given > 0 => return Ok(Restored::AtTakeover),
+            done => done?,
+        }
+    }
+    if let (Some(apart), Some((part, key))) = (apart, apart_key(table, &row.key)) {
+        transaction.put(part, key, object([("data", bytes(apart))])).await.map_err(store_error)?;
+    }
+    if let (DONE, Some(due)) = (table, due_of(&row)) {
+        // Retention finds it by that.
+        transaction.put(DONE_DUE, due, Object::default()).await.map_err(store_error)?;
+    }
+    transaction.put(table, row.key, row.fields).await.map_err(store_error)?;
+    Ok(if matches!(table, SAGA | SAGA_JOURNAL) { Restored::AtTakeover } else { Restored::InPlace })
 }
 
 /// A journal record below the floor would never be read again.

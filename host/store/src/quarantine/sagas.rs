@@ -17,10 +17,10 @@ use waybill_surreal::{Object, RecordIdKey, Row, Transaction, bytes, object, text
 
 use super::Spoilt;
 use super::entry::{Entry, MARK, apart, forget, held_by, keep, kept, of_key};
-use crate::codec::saga::decode_journal;
+use crate::codec::saga::{decode_journal, encode_journal};
 use crate::fault::store_error;
-use crate::rows::{saga as rows, unreadable};
-use crate::saga::{definition_by_hash, needs_start, of_start, told};
+use crate::rows::{encoded, saga as rows, unreadable};
+use crate::saga::{definition_by_hash, journal_record, needs_start, of_start, told};
 use crate::tables::{
     QUARANTINE, SAGA, SAGA_DEAD, SAGA_DONE, SAGA_START, SAGA_TREE, part_shard, part_text, saga_dead_key, saga_key,
     saga_start_key, saga_tree_key, unsigned,
@@ -170,9 +170,9 @@ pub async fn restore(transaction: &dyn Transaction, id: &str, entry: &Entry) -> 
             return Err(StoreError::Exists(format!("{table}:{at:?} was written again meanwhile")));
         }
     }
-    let encoded = rows::of_saga(&row)?;
-    transaction.put(SAGA, at, encoded.row).await.map_err(store_error)?;
-    if let Some(tree) = encoded.tree {
+    let records = rows::of_saga(&row)?;
+    transaction.put(SAGA, at, records.row).await.map_err(store_error)?;
+    if let Some(tree) = records.tree {
         transaction.put(SAGA_TREE, saga_tree_key(shard, started, &of, false), tree).await.map_err(store_error)?;
     }
     let marker = saga_start_key(shard, &of, false);
@@ -185,6 +185,24 @@ pub async fn restore(transaction: &dyn Transaction, id: &str, entry: &Entry) -> 
         forget(transaction, &piece.id).await?;
     }
     forget(transaction, id).await.map(|()| true)
+}
+
+/// Gives what a journal record holds of sagas that were set aside to these; answers of how many.
+pub async fn take_in(transaction: &dyn Transaction, record: &Row) -> Result<usize, StoreError> {
+    let Some(shard) = part_shard(&record.key) else { return Ok(0) };
+    let mut given = 0;
+    for entry in journal_record(record)?.entries {
+        let Some(latest) = pieces(transaction, shard, &entry.key).await?.into_iter().next() else { continue };
+        let known = latest.entry.journal.as_deref().map_or_else(|| Ok(Vec::new()), decode_journal);
+        let mut entries = known.map_err(|error| unreadable(SAGA, &record.key, error))?;
+        entries.push(entry);
+        let mut fields = latest.fields;
+        fields.insert("journal", bytes(encoded(encode_journal(&entries))?));
+        let at = RecordIdKey::String(latest.id.as_str().into());
+        transaction.put(QUARANTINE, at, fields).await.map_err(store_error)?;
+        given += 1;
+    }
+    Ok(given)
 }
 
 /// Before the row `id` is dropped: whoever led to it leads to the one before. With the last one the saga is gone: its id may be
