@@ -62,6 +62,8 @@ pub struct SagaShardConfig {
     pub limits: SagaLimits,
     /// Every rule holds, but in the model's mutations.
     pub rules: Rules,
+    /// The process of the last writer died. False when it had begun to end, gave the shard back, or lives.
+    pub died: bool,
 }
 
 /// One tree in memory.

@@ -72,7 +72,7 @@ impl SagaShard {
         let mut slots: Vec<u64> = shard.running.keys().copied().collect();
         slots.sort_unstable();
         for slot in slots {
-            shard.work(slot, turn, None, |machine| machine.recover());
+            shard.work(slot, turn, None, |machine| machine.recover(config.died));
         }
         Restored { shard, broken }
     }

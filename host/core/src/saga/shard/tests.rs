@@ -42,7 +42,7 @@ fn bench(steps: &str) -> Bench {
     let parsed = parse(&format!("name = \"d\"\n{steps}"), DefinitionFormat::Toml);
     let root = Arc::new(parsed.unwrap_or_else(|problems| panic!("{problems}")).definition);
     let limits = SagaLimits { input_bytes_max: 1_000, output_bytes_max: 1_000, ..SagaLimits::default() };
-    let config = SagaShardConfig { shard: ShardId(0), limits, rules: Rules::default() };
+    let config = SagaShardConfig { shard: ShardId(0), limits, rules: Rules::default(), died: true };
     let shard = SagaShard::restore(config, SagaTakeover::default(), |_| None, T0, 0.5).shard;
     let definitions = Arc::new(DefinitionSet::new(root, Vec::new()));
     let default_retry = default_retry();
@@ -663,7 +663,8 @@ fn a_saga_without_its_beginning_is_set_aside_in_a_commit_and_the_journal_is_cut(
     bench.answer("a", done());
     let definitions = Arc::clone(&bench.definitions);
     let lookup = |hash: &DefinitionHash| definitions.by_hash(hash).cloned();
-    let config = SagaShardConfig { shard: ShardId(0), limits: SagaLimits::default(), rules: Rules::default() };
+    let config =
+        SagaShardConfig { shard: ShardId(0), limits: SagaLimits::default(), rules: Rules::default(), died: true };
     let takeover = found(&bench, bench.commits.get(1..).unwrap());
     let mut restored = SagaShard::restore(config, takeover.clone(), lookup, T0, 0.5);
     assert_eq!(restored.broken.iter().map(|broken| broken.key.clone()).collect::<Vec<_>>(), [key()]);
@@ -688,7 +689,8 @@ fn what_a_takeover_finds_before_a_saga_was_set_aside_is_of_no_use_to_it() {
     let mut bench = bench(&format!("{}{}", step("a", ""), step("b", "")));
     bench.start();
     bench.answer("a", done());
-    let config = SagaShardConfig { shard: ShardId(0), limits: SagaLimits::default(), rules: Rules::default() };
+    let config =
+        SagaShardConfig { shard: ShardId(0), limits: SagaLimits::default(), rules: Rules::default(), died: true };
     let takeover = found(&bench, &bench.commits);
     // Nobody knows its definition.
     let mut restored = SagaShard::restore(config, takeover.clone(), |_| None, T0, 0.5);
@@ -711,7 +713,8 @@ fn the_id_of_a_saga_that_is_being_set_aside_begins_no_other_one() {
     let mut bench = bench(&step("a", ""));
     bench.start();
     let takeover = found(&bench, &bench.commits);
-    let config = SagaShardConfig { shard: ShardId(0), limits: SagaLimits::default(), rules: Rules::default() };
+    let config =
+        SagaShardConfig { shard: ShardId(0), limits: SagaLimits::default(), rules: Rules::default(), died: true };
     bench.shard = SagaShard::restore(config, takeover, |_| None, T0, 0.5).shard;
     let looked_up = bench.shard.record().beat;
     let refused = bench.start_as("{}", looked_up);
