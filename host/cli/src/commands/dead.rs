@@ -109,8 +109,10 @@ fn kind_query(kind: Option<Kind>) -> Vec<(&'static str, &'static str)> {
 }
 
 async fn groups(filter: &str, context: &mut Context<'_>) -> Result<(), CliError> {
-    let items = lists::whole(context, &["v1", "dead-letters", "groups"], &[("filter", filter)]).await?;
-    output::list(context.term, context.format, &items, &GROUPS)
+    let answer = context.client.get(&["v1", "dead-letters", "groups"], &[("filter", filter)]).await?;
+    output::list(context.term, context.format, answer.need("items", Value::as_array)?, &GROUPS)?;
+    bulk::tell_counted(context, &answer.body);
+    Ok(())
 }
 
 /// Dead letters by error.

@@ -37,6 +37,8 @@ fn what_the_commands_write() {
         ("dead-list-sagas", vec!["dead", "list", "--filter", "kind=saga"]),
         ("dead-show-saga", vec!["dead", "show", "order-17"]),
         ("dead-groups", vec!["dead", "groups"]),
+        ("dead-groups-early", vec!["dead", "groups", "--filter", "topic=*"]),
+        ("dead-replay-dry-run-early", vec!["dead", "replay", "--filter", "topic=*", "--dry-run"]),
         ("dead-replay-dry-run", vec!["dead", "replay", "--filter", "code=HTTP.*", "--dry-run"]),
         ("dead-quarantine", vec!["dead", "quarantine", "d-1", "--note", "broken payload"]),
         ("dead-edit", vec!["dead", "edit", "d-1", "--payload", "{\"order\": 18}"]),

@@ -75,6 +75,7 @@ impl Outbox {
             reason: request.reason,
             state: OperationState::Running,
             matched: 0,
+            counted_since: None,
             done: 0,
             failed: 0,
             cursor: None,
@@ -83,7 +84,8 @@ impl Outbox {
             updated_at: now,
         };
         if let Some(filter) = operation_filter(&operation)? {
-            operation.matched = self.number_of_dead(&filter).await?;
+            let counted = self.number_of_dead(&filter).await?;
+            (operation.matched, operation.counted_since) = (counted.value, counted.since);
         }
         let detail = serde_json::json!({
             "kind": operation.kind, "filter": operation.filter, "matched": operation.matched, "rate": operation.rate,

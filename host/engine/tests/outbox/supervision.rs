@@ -170,7 +170,7 @@ async fn with_dead(world: &World, count: u64) -> Host {
     world.main.tell(|_| permanent("HTTP.400"));
     let host = world.start().await;
     host.send((0..count).map(|index| message(&index.to_string()))).await;
-    eventually("all are dead", async || host.outbox.count_dead(None, "").await.unwrap() == count).await;
+    eventually("all are dead", async || host.outbox.count_dead(None, "").await.unwrap().value == count).await;
     world.main.tell(|_| ack());
     host
 }
@@ -189,7 +189,7 @@ async fn an_operation_that_panics_goes_on_and_ends() {
         host.outbox.operation(&operation.id).await.unwrap().state == OperationState::Done
     })
     .await;
-    assert_eq!(host.outbox.count_dead(None, "").await.unwrap(), 0);
+    assert_eq!(host.outbox.count_dead(None, "").await.unwrap().value, 0);
     host.drain().await;
 }
 
