@@ -21,7 +21,7 @@ pub struct List<T> {
     /// How many match in all, if it was asked for with `count=true`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<u64>,
-    /// Set when the counting ended after a bounded number of dead letters, the latest first: the counts are lower bounds then: of what
+    /// Set when the counting ended after a bounded number of dead letters, the latest first. The counts are then lower bounds: of what
     /// entered the order before this instant nothing was counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counted_since: Option<Instant>,
@@ -86,7 +86,7 @@ pub struct StatsOut {
     pub scheduled: u64,
     /// Dead letters.
     pub dead: u64,
-    /// Set when the counting ended after a bounded number of dead letters, the latest first: `dead` is a lower bound then: of what
+    /// Set when the counting ended after a bounded number of dead letters, the latest first. `dead` is then a lower bound: of what
     /// entered the order before this instant nothing was counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counted_since: Option<Instant>,
@@ -211,9 +211,8 @@ pub struct OperationOut {
     pub state: OperationStateOut,
     /// How many matched when it began.
     pub matched: u64,
-    /// Set when the counting ended after a bounded number of dead letters, the latest first: `matched` is a lower bound then: of what
-    /// entered the order before this instant nothing was counted; it is
-    /// worked on all the same.
+    /// Set when the counting ended after a bounded number of dead letters, the latest first. `matched` is then a lower bound: of what
+    /// entered the order before this instant nothing was counted; it is worked on all the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counted_since: Option<Instant>,
     /// How many are done.
@@ -276,7 +275,7 @@ pub struct DryRun {
     pub dry_run: bool,
     /// How many dead letters match now.
     pub matched: u64,
-    /// Set when the counting ended after a bounded number of dead letters, the latest first: `matched` is a lower bound then: of what
+    /// Set when the counting ended after a bounded number of dead letters, the latest first. `matched` is then a lower bound: of what
     /// entered the order before this instant nothing was counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counted_since: Option<Instant>,

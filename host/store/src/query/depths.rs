@@ -1,6 +1,7 @@
-//! Depths of what stopped, counted by walking it; of dead letters a bounded number, the latest first. Embedded, where every commit passes through this process, the count is
-//! kept until something that stopped is written. A count that took long is kept for a while all the same, so that counting
-//! takes at most a twentieth of a core however much has stopped and however often it is asked for.
+//! Depths of what stopped, counted by walking it; of dead letters a bounded number, the latest first. Embedded, where every
+//! commit passes through this process, the count is kept until something that stopped is written. A count that took long is kept
+//! for a while all the same, so that counting takes at most a twentieth of a core however much has stopped and however often it
+//! is asked for.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
