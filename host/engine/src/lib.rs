@@ -25,3 +25,4 @@ pub use config::{EngineConfig, Retries, SagaConfig, Stores};
 pub use engine::Engine;
 pub use meter::METRICS;
 pub use participants::{Participants, StepLookupError};
+pub use supervisor::Supervisor;

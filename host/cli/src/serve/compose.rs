@@ -10,7 +10,7 @@ use waybill_core::port::kv::KvStore;
 use waybill_core::port::participant::Participant;
 use waybill_core::port::transport::{ErrorKind, Transport};
 use waybill_core::saga::limits::SagaLimits;
-use waybill_engine::{Engine, EngineConfig, Participants, Retries, SagaConfig, Stores, SystemClock};
+use waybill_engine::{Engine, EngineConfig, Participants, Retries, SagaConfig, Stores, Supervisor, SystemClock};
 use waybill_sandbox::grants::OwnListeners;
 use waybill_sandbox::{
     EndpointSettings, Fleet, FleetOptions, ForStart, Grants, HttpStepClient, ParticipantLimits, PluginLimits, Sandbox,
@@ -34,8 +34,9 @@ const STATE_FOLDER: &str = "generations";
 /// Builds the plugin host and the fleet of its transports, with none in it yet.
 ///
 /// The key that seals what is cached lies with the data. In the folder of an embedded store the host itself makes it, once it has
-/// opened the store; who just looks (`serves` is false) does without a cache until then.
-pub fn fleet(config: &Config, serves: bool, term: &Term) -> Result<Fleet, SandboxError> {
+/// opened the store; who just looks (`supervisor` is none) does without a cache until then.
+pub fn fleet(config: &Config, supervisor: Option<&Arc<Supervisor>>, term: &Term) -> Result<Fleet, SandboxError> {
+    let serves = supervisor.is_some();
     let settings = &config.plugins;
     let compiler = plugins::compiler(plugins::compile_limits(settings), term);
     let cache = settings.cache.as_ref().filter(|_| serves || data::seal_is_ours(config));
@@ -43,6 +44,7 @@ pub fn fleet(config: &Config, serves: bool, term: &Term) -> Result<Fleet, Sandbo
         cache_dir: cache.cloned(),
         seal_key: data::seal_key(config),
         compiler,
+        tasks: supervisor.map(|supervisor| Arc::clone(supervisor) as _),
         ..SandboxOptions::default()
     };
     let state = cache.map(|cache| cache.join(STATE_FOLDER));
@@ -133,6 +135,7 @@ pub async fn engine(
     participants: &Arc<Participants>,
     fleet: &Fleet,
     store: &Arc<SurrealStore>,
+    supervisor: &Arc<Supervisor>,
 ) -> Result<Engine, CliError> {
     let mut transports: Vec<Arc<dyn Transport>> = Vec::new();
     for prepared in plugins.transports {
@@ -153,7 +156,8 @@ pub async fn engine(
     let store_of_sagas = Some(Arc::clone(store) as _);
     let sagas =
         SagaConfig { store: store_of_sagas, participants: Arc::clone(participants), ..saga_settings(config, own)? };
-    let settings = EngineConfig { sagas, ..engine_config(config, store, transports, policy) };
+    let supervisor = Arc::clone(supervisor);
+    let settings = EngineConfig { sagas, supervisor, ..engine_config(config, store, transports, policy) };
     Ok(Engine::start(settings, stores, Arc::new(SystemClock)))
 }
 
