@@ -8,9 +8,13 @@ use waybill_core::ids::Tenant;
 use waybill_core::port::backoff::BackoffPolicy;
 use waybill_core::port::kv::KvStore;
 use waybill_core::port::participant::Participant;
+use waybill_core::port::transact::TransactStore;
 use waybill_core::port::transport::{ErrorKind, Transport};
 use waybill_core::saga::limits::SagaLimits;
-use waybill_engine::{Engine, EngineConfig, Participants, Retries, SagaConfig, Stores, Supervisor, SystemClock};
+use waybill_engine::{
+    Engine, EngineConfig, Participants, Retries, SagaConfig, Stores, Supervisor, SystemClock, bounded_kv,
+    bounded_transact,
+};
 use waybill_sandbox::grants::OwnListeners;
 use waybill_sandbox::{
     EndpointSettings, Fleet, FleetOptions, ForStart, Grants, HttpStepClient, ParticipantLimits, PluginLimits, Sandbox,
@@ -81,6 +85,21 @@ pub async fn store(config: &Config, term: &Term) -> Result<Arc<SurrealStore>, Cl
     .await
     .map_err(|error| of_store(&error))?;
     Ok(Arc::new(store))
+}
+
+/// A call of the store is given up after this.
+fn store_timeout(config: &Config) -> Duration {
+    config.store.query_timeout * STORE_TIMEOUT_TIMES
+}
+
+/// The state of plugins.
+pub fn kv(config: &Config, store: &Arc<SurrealStore>) -> Arc<dyn KvStore> {
+    bounded_kv(Arc::clone(store) as _, store_timeout(config))
+}
+
+/// Where acts that don't go through the engine are written to the audit trail.
+pub fn trail(config: &Config, store: &Arc<SurrealStore>) -> Arc<dyn TransactStore> {
+    bounded_transact(Arc::clone(store) as _, store_timeout(config))
 }
 
 fn of_store(error: &OpenError) -> CliError {
@@ -217,7 +236,7 @@ pub fn engine_config(
         keep_dead: config.dead.keep,
         dead_holds_key: config.dead.on_dead == OnDead::HoldKey,
         dead_alert_at: config.dead.alert_at,
-        store_timeout: config.store.query_timeout * STORE_TIMEOUT_TIMES,
+        store_timeout: store_timeout(config),
         durability: store.durability().to_string(),
         retries: Retries { policy: outbox.backoff.policy, component, retry_after_max: outbox.retry_after_max },
         limits: config.limits.scheduler,
@@ -281,7 +300,7 @@ pub fn spec(config: &Config, prepared: Prepared, store: &Arc<SurrealStore>) -> (
             instances: settings.instances,
             config: settings.config,
             grants,
-            kv: Some(Arc::clone(store) as _),
+            kv: Some(kv(config, store)),
             host_id: host_name(),
             limits,
             provision: settings.provision,

@@ -92,7 +92,7 @@ async fn host(config: Config, source: Source, term: &mut Term) -> Result<(), Cli
         () = signals.end() => return Ok(()),
     };
     fleet.sandbox().keep_seal().map_err(|error| compose::of_sandbox(&error))?;
-    let kv: Arc<dyn waybill_core::port::kv::KvStore> = Arc::clone(&store) as _;
+    let (kv, trail) = (compose::kv(&config, &store), compose::trail(&config, &store));
     let participants = Arc::new(compose::participants(std::mem::take(&mut prepared.participants), &kv).await?);
     let engine = Arc::new(compose::engine(&config, prepared, &participants, &fleet, &store, &supervisor).await?);
     // The first tells the tasks to end when they have nothing in hand, the second ends them where they are.
@@ -110,6 +110,7 @@ async fn host(config: Config, source: Source, term: &mut Term) -> Result<(), Cli
             fleet: fleet.clone(),
             engine: Arc::clone(&engine),
             store: Arc::clone(&store),
+            trail: Arc::clone(&trail),
             encryption: encryption.clone(),
         },
         config.clone(),
@@ -126,7 +127,7 @@ async fn host(config: Config, source: Source, term: &mut Term) -> Result<(), Cli
         approvals,
         idempotency: engine.idempotency(),
         configuration: Some(Arc::new(reloader.clone()) as _),
-        plugins: Some(Arc::new(Audited::new(fleet, Arc::clone(&store) as _))),
+        plugins: Some(Arc::new(Audited::new(fleet, Arc::clone(&trail)))),
         auth,
         encryption,
         limits: limits(&config.server),
