@@ -60,7 +60,9 @@ async fn which(
 
 async fn list(args: &List, context: &mut Context<'_>) -> Result<(), CliError> {
     let limit = lists::bound(args.limit, args.all);
-    let (items, more) = lists::fetch(context, &["v1", "dead-letters"], &[("filter", &args.filter)], limit).await?;
+    let (items, more) =
+        lists::fetch(context, &["v1", "dead-letters"], &[("filter", &args.filter)], limit, args.cursor.as_deref())
+            .await?;
     output::list(context.term, context.format, &items, &messages::DEAD_VIEW)?;
     messages::tell_more(context, items.len(), more);
     Ok(())

@@ -23,7 +23,8 @@ pub(super) async fn run(command: &Outbox, context: &mut Context<'_>) -> Result<(
 
 async fn list(args: &List, context: &mut Context<'_>) -> Result<(), CliError> {
     let limit = lists::bound(args.limit, args.all);
-    let (items, more) = lists::fetch(context, &["v1", "messages"], &[("filter", &args.filter)], limit).await?;
+    let (items, more) =
+        lists::fetch(context, &["v1", "messages"], &[("filter", &args.filter)], limit, args.cursor.as_deref()).await?;
     output::list(context.term, context.format, &items, &messages::FLOWING_VIEW)?;
     messages::tell_more(context, items.len(), more);
     Ok(())
