@@ -138,7 +138,7 @@ async fn a_participant_goes_on_to_retire_idle_instances_after_a_panic() {
     let _recording = set_default_local_recorder(&recorder);
     let (plugin, failures) = watched(guests::SERVES_STEPS, World::Participant).await;
     let limits = ParticipantLimits { idle_time: Duration::from_millis(50), ..ParticipantLimits::default() };
-    let settings = EndpointSettings { instances: 2, ..EndpointSettings::new("shop") };
+    let settings = EndpointSettings { instances: 2, config: json!({}), ..EndpointSettings::new("shop") };
     let (participant, opened) = WasmParticipant::start(plugin, settings, limits).await.expect("can serve");
     opened.expect("opens");
     eventually("the first idle instance is gone, and the task with it", || failures.tasks() == ["idle instances"])

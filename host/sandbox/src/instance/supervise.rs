@@ -1,6 +1,7 @@
 //! Keeps a lane alive: opens, serves, replaces, waits.
 
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,7 +39,11 @@ pub(crate) async fn supervise(
     };
     // What a panic of the host cuts off is told to its caller as lost; the lane goes on with what waits in it.
     loop {
-        let ended = AssertUnwindSafe(keeper.run()).catch_unwind().await;
+        let ended = {
+            // Pinned where it is made: it is large.
+            let run = pin!(keeper.run());
+            AssertUnwindSafe(run).catch_unwind().await
+        };
         let Err(panic) = ended else { break };
         let pause = endpoint.context.task_failed("plugin lane", &*panic);
         let fault = Fault::new("PLUGIN.HOST_PANIC", "the lane failed in the host: see its log and report it");

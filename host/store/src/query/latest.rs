@@ -22,7 +22,7 @@ use crate::tables::{DEAD, part, part_shard, seq_key, shard_start};
 /// Rows read at once, over all shards.
 const ROWS_PAGE: usize = 200;
 /// Rows read at once by a walk, over all shards.
-const WALK_PAGE: usize = 1_000;
+const WALK_PAGE: usize = 500;
 /// Bytes of the rows looked at by one walk, after which it ends.
 const WALK_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// A seq is the milliseconds at which its message entered the order, shifted by this.
@@ -85,8 +85,9 @@ impl<'t> Latest<'t> {
         rows: usize,
         until: impl Fn(ShardId) -> u64 + Send,
     ) -> Result<Self, StoreError> {
+        let all = shards(transaction).await?;
         let head = |shard| Head { shard, rows: VecDeque::new(), until: seq_key(shard, Seq(until(shard))), over: false };
-        let heads: Vec<Head> = shards(transaction).await?.into_iter().map(head).collect();
+        let heads: Vec<Head> = all.into_iter().map(head).collect();
         let at_once = (rows / heads.len().max(1)).max(ROWS_MIN);
         Ok(Self { transaction, heads, at_once })
     }
@@ -116,7 +117,7 @@ fn weight(row: &Row) -> usize {
     bytes_of(row.fields.get("data")).map_or(0, |data| data.len())
 }
 
-/// Calls `each` with the latest rows of what died before an instant, `reads` at most and [`WALK_BYTES_MAX`] of them. Answers when
+/// Calls `each` with the latest rows of what died before an instant, `reads` of them at most and `WALK_BYTES_MAX` of bytes. Answers when
 /// the last row that was looked at entered the order, if there are more behind it.
 pub async fn walk(
     transaction: &dyn Transaction,
