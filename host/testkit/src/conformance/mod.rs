@@ -100,6 +100,7 @@ macro_rules! store_conformance {
             lists: paging_goes_on_behind_a_dead_letter_that_is_gone
             lists: a_bad_cursor_is_refused
             lists: dead_letters_are_counted_and_grouped
+            lists: counts_of_dead_letters_stop_after_so_many_and_say_how_far_they_got
             lists: depths_follow_what_is_written
             lists: scheduled_parked_and_done_messages_are_listed
             operations: operations_are_kept_and_found
