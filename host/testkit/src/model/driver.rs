@@ -263,7 +263,9 @@ impl<S: ModelStore> World<S> {
                     LoadPurpose::Scope(_) => self.stats.scope_resumes += 1,
                     LoadPurpose::Scan => {}
                 }
-                Page::Segments(self.store.segments(firsts))
+                let page = self.store.segments(firsts);
+                self.note_unreadable(&page);
+                Page::Segments(page)
             }
         };
         self.note(|_| format!("load {request:?}"));

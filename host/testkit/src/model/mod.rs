@@ -17,6 +17,7 @@
 //! | `clocks` | wall clocks that are set, and stamps |
 //! | `retention` | history that is removed after its time |
 //! | `past` | a store that loses what it had |
+//! | `unreadable` | rows that can't be read |
 //! | `ledger` | double entry of commits |
 //! | `suspicion` | who is blamed for a death |
 //! | `audit` | what has to hold at the end |
@@ -40,11 +41,12 @@ mod sends;
 mod stats;
 mod store;
 mod suspicion;
+mod unreadable;
 mod world;
 
 pub use options::{Mutation, Options, Outcome, Report};
 pub use stats::Stats;
-pub use store::{ModelStore, PutBack};
+pub use store::{ModelStore, PutBack, Spoilt};
 
 use crate::memory_store::MemoryStore;
 use world::World;

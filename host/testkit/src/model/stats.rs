@@ -137,6 +137,12 @@ stats! {
     purged: "purged", true;
     /// Owners that found that the store had lost commits.
     went_back: "stores that went back noticed", true;
+    /// Rows that were made unreadable.
+    spoilt: "rows spoilt", true;
+    /// Messages whose segment or parked row went to quarantine.
+    quarantined: "quarantined", true;
+    /// Doorstep rows that became dead letters because they can't be read.
+    malformed: "malformed doorstep rows", true;
     /// Steps of simulated time.
     steps: "steps", true;
 }
