@@ -1,6 +1,7 @@
 //! The outbox: its records, and the state machine of a shard's owner.
 
 pub mod bits;
+pub mod commit_fate;
 pub mod dead_groups;
 pub mod decide;
 pub mod door_watch;

@@ -2,7 +2,7 @@
 
 use tokio::sync::oneshot;
 use waybill_core::ids::MessageId;
-use waybill_core::outbox::owner::Applied;
+use waybill_core::outbox::owner::{Applied, DirectRequest};
 use waybill_core::port::service::ServiceError;
 use waybill_core::port::store::StoreError;
 
@@ -77,8 +77,8 @@ impl Actor {
     }
 
     /// Requests with callers' ids go back to be looked up: an id may have been taken meanwhile.
-    pub(super) fn look_up_again(&mut self) {
-        for request in self.owner.recall_identified() {
+    pub(super) fn look_up_again(&mut self, recalled: Vec<DirectRequest>) {
+        for request in recalled {
             if let Some(Caller::Enqueue { caller, slots }) = self.callers.remove(&request.ticket) {
                 self.unchecked.push(request.messages, caller.knowing(slots));
             }
