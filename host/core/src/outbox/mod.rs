@@ -7,6 +7,7 @@ pub mod decide;
 pub mod door_watch;
 pub mod filter;
 pub mod found;
+pub mod lanes;
 pub mod lookups;
 pub mod owner;
 pub mod records;

@@ -9,6 +9,7 @@ use futures::FutureExt;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use waybill_core::ids::Seq;
+use waybill_core::outbox::lanes::Lanes;
 use waybill_core::outbox::lookups::Lookups;
 use waybill_core::outbox::owner::{LoadRequest, Owner, Ticket, TransportId};
 use waybill_core::port::service::ServiceError;
@@ -17,7 +18,6 @@ use waybill_core::time::Now;
 
 use super::callers::{Caller, SHUTTING_DOWN};
 use super::conflict::{self, Stale};
-use super::dispatch::Calls;
 use super::door::{self, Door};
 use super::flight::{Event, Pending};
 use super::mail::{CallEnd, CommandAsk, EnqueueCaller, Mail, Told};
@@ -71,7 +71,7 @@ pub(super) struct Actor {
     pub forwards: bool,
     load: Option<Load>,
     load_again_at: Option<Instant>,
-    pub calls: BTreeMap<(TransportId, u32), Calls>,
+    pub lanes: Lanes,
     pub door: Door,
     pub trouble: Option<StoreError>,
     prepare_again_at: Option<Instant>,
@@ -102,7 +102,7 @@ impl Actor {
             forwards: false,
             load: None,
             load_again_at: None,
-            calls: BTreeMap::new(),
+            lanes: Lanes::default(),
             trouble: None,
             prepare_again_at: None,
             linger_until: None,
@@ -228,14 +228,11 @@ impl Actor {
     }
 
     fn take_call_end(&mut self, end: CallEnd, now: Now) {
-        if end.epoch == self.owner.token() {
-            if let Some(calls) = self.calls.get_mut(&(end.transport, end.lane)) {
-                calls.end();
-            }
-            if let Some(fault) = &end.down {
-                // Before the messages come back, so that they find the transport held.
-                self.hold_transport(end.transport, fault, now);
-            }
+        if self.lanes.end(&self.owner, end.epoch, (end.transport, end.lane))
+            && let Some(fault) = &end.down
+        {
+            // Before the messages come back, so that they find the transport held.
+            self.hold_transport(end.transport, fault, now);
         }
         for told in end.told {
             self.take_told(told, now);

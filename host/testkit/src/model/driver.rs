@@ -6,6 +6,7 @@ use std::fmt;
 use waybill_core::new_message::Draft;
 use waybill_core::outbox::commit_fate::{self, Step, Word};
 use waybill_core::outbox::door_watch::{DoorTimes, DoorWatch, Look};
+use waybill_core::outbox::lanes::Lanes;
 use waybill_core::outbox::lookups::{Checked, Lookups};
 use waybill_core::outbox::owner::{DirectRequest, DoorPage, DoorPassRequest, LoadPurpose, LoadRequest, Owner, Ticket};
 use waybill_core::outbox::records::DoorRow;
@@ -66,6 +67,7 @@ pub(super) struct Driver {
     /// Messages of requests that wait for a commit.
     waiting: HashMap<Ticket, Vec<usize>>,
     door: DoorWatch<()>,
+    pub lanes: Lanes,
     pages: u64,
     release_until: Option<u64>,
     /// The store has lost commits that this owner knows of.
@@ -103,6 +105,7 @@ impl Driver {
             unchecked: Lookups::default(),
             waiting: HashMap::new(),
             door: DoorWatch::new(times),
+            lanes: Lanes::default(),
             pages: 0,
             release_until: None,
             is_betrayed: false,

@@ -13,6 +13,7 @@
 //! | `host` | watching, takeover, death |
 //! | `driver` | what an engine does for its owner |
 //! | `sends` | what receivers see and answer |
+//! | `calls` | what is sent in one go over a lane |
 //! | `operators` | commands |
 //! | `clocks` | wall clocks that are set, and stamps |
 //! | `retention` | history that is removed after its time |
@@ -26,6 +27,7 @@
 //! ([`Mutation`]), to prove that the checks would notice.
 
 mod audit;
+mod calls;
 mod clients;
 mod clocks;
 mod driver;

@@ -95,6 +95,10 @@ stats! {
     claims: "claims from outside", true;
     /// Of those, such as another worker had let go.
     claims_lost: "claims of ended leases", true;
+    /// Calls begun while another was under way on their lane.
+    calls_beside: "calls beside others", true;
+    /// Calls of one message that goes alone.
+    lone_calls: "calls of what goes alone", true;
     /// Messages convicted of killing their process.
     convicted: "convicted", true;
     /// Of those, such as didn't.

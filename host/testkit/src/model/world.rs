@@ -76,6 +76,8 @@ pub(super) struct Setup {
     pub goes_back: bool,
     /// A bad disk spoils rows.
     pub spoils: bool,
+    /// Calls that a lane takes at once; none = they aren't counted.
+    pub calls: Option<u32>,
     pub mutation: Option<Mutation>,
 }
 
@@ -110,6 +112,8 @@ pub(super) struct World<S> {
     /// Doorstep commits that have ended.
     pub bell: u64,
     pub unique: u64,
+    /// Calls begun so far.
+    pub calls: u64,
     /// The current token of what is claimed from outside: of the owner, and of the lease.
     pub leases: BTreeMap<Seq, (u64, u64)>,
     /// Ownerships whose process died.
@@ -194,6 +198,7 @@ impl<S: ModelStore> World<S> {
             // Not the first ones: they run on stores, too, that can't be put back.
             goes_back: seed % 16 == 9 && seed > 200,
             spoils: seed % 11 == 6 && seed % 16 != 9 && seed > 200,
+            calls: (seed % 13 == 7).then_some(if seed.is_multiple_of(2) { 1 } else { 2 }),
             mutation: options.mutation,
         };
         let spoils = Rng::new(seed ^ SPOILS);
@@ -212,6 +217,7 @@ impl<S: ModelStore> World<S> {
             blocked_until: [0; TOPICS.len()],
             bell: 0,
             unique: 0,
+            calls: 0,
             leases: BTreeMap::new(),
             deaths: BTreeSet::new(),
             trials: Trials::default(),
