@@ -3,6 +3,7 @@
 use super::bench::*;
 use waybill_core::outbox::commit_fate::{Read, Step, Word, take_word};
 use waybill_core::outbox::door_watch::{DoorTimes, DoorWatch};
+use waybill_core::outbox::drain::{Drain, DrainEnd};
 use waybill_core::outbox::owner::Resolution;
 use waybill_core::port::store::{OwnerStore, StoreError};
 
@@ -197,4 +198,20 @@ fn an_unknown_commit_is_told_as_such_and_its_record_read_at_once() {
     let record = now_or(bench.store.shard(SHARD));
     let step = take_word(&mut bench.owner, &mut door, Word::Record(Ok(record)), now, || 7);
     assert!(matches!(step, Step::Applied(applied) if applied.enqueued.len() == 1));
+}
+
+#[test]
+fn a_drain_is_over_when_the_shard_is_given_back_or_its_time_is_over() {
+    let mut bench = Bench::new();
+    bench.enqueue(vec![message("one")]);
+    let sending = bench.take(1);
+    let (mut drain, now) = (Drain::<u64>::default(), bench.now());
+    assert_eq!(drain.end(&bench.owner, true, 5), None);
+    drain.begin(&mut bench.owner, 10, now);
+    assert_eq!(drain.end(&bench.owner, true, 9), None, "a send is under way");
+    assert_eq!(drain.end(&bench.owner, true, 10), Some(DrainEnd::TimeIsOver));
+    assert!(bench.settle(&sending[0], ack()));
+    bench.commit();
+    assert_eq!(drain.end(&bench.owner, false, 9), None, "a commit is out");
+    assert_eq!(drain.end(&bench.owner, true, 9), Some(DrainEnd::InOrder));
 }

@@ -5,6 +5,7 @@ pub mod commit_fate;
 pub mod dead_groups;
 pub mod decide;
 pub mod door_watch;
+pub mod drain;
 pub mod filter;
 pub mod found;
 pub mod lanes;

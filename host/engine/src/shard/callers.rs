@@ -26,7 +26,7 @@ impl Actor {
     pub(super) fn take_enqueue(&mut self, ask: EnqueueAsk) {
         if let Some(error) = &self.trouble {
             ask.caller.answer(Err(ServiceError::Store(error.clone())));
-        } else if self.release.is_some() {
+        } else if self.drain.has_begun() {
             ask.caller.answer(Err(ServiceError::Unavailable(SHUTTING_DOWN.to_owned())));
         } else if ask.drafts.iter().all(|draft| draft.needs_id) {
             let slots = vec![None; ask.drafts.len()];

@@ -6,6 +6,7 @@ use std::fmt;
 use waybill_core::new_message::Draft;
 use waybill_core::outbox::commit_fate::{self, Step, Word};
 use waybill_core::outbox::door_watch::{DoorTimes, DoorWatch, Look};
+use waybill_core::outbox::drain::{Drain, DrainEnd};
 use waybill_core::outbox::lanes::Lanes;
 use waybill_core::outbox::lookups::{Checked, Lookups};
 use waybill_core::outbox::owner::{DirectRequest, DoorPage, DoorPassRequest, LoadPurpose, LoadRequest, Owner, Ticket};
@@ -69,7 +70,7 @@ pub(super) struct Driver {
     door: DoorWatch<()>,
     pub lanes: Lanes,
     pages: u64,
-    release_until: Option<u64>,
+    drain: Drain<u64>,
     /// The store has lost commits that this owner knows of.
     pub is_betrayed: bool,
 }
@@ -107,7 +108,7 @@ impl Driver {
             door: DoorWatch::new(times),
             lanes: Lanes::default(),
             pages: 0,
-            release_until: None,
+            drain: Drain::default(),
             is_betrayed: false,
         }
     }
@@ -122,12 +123,16 @@ impl<S: ModelStore> World<S> {
     pub(super) fn owner_acts(&mut self, host: &mut Host, mut driver: Box<Driver>) {
         let now = self.now_at(host);
         driver.owner.tick(now);
-        if !self.calm && driver.release_until.is_none() && self.rng.one_in(700) {
-            driver.owner.begin_release(now);
+        if !self.calm && !driver.drain.has_begun() && self.rng.one_in(700) {
+            driver.drain.begin(&mut driver.owner, self.now + RELEASE_TIMEOUT, now);
             let mine = driver.owner.token();
             self.leases.retain(|_, (token, _)| *token != mine);
-            driver.release_until = Some(self.now + RELEASE_TIMEOUT);
             drop(driver.unchecked.drain());
+            if self.setup.refuses_all {
+                for request in driver.owner.recall_directs() {
+                    driver.waiting.remove(&request.ticket);
+                }
+            }
         }
         self.operators_reroute(host, &mut driver);
         if matches!(driver.phase, Phase::Idle | Phase::Out { .. } | Phase::Asking | Phase::Barrier { .. }) {
@@ -153,9 +158,8 @@ impl<S: ModelStore> World<S> {
             return;
         }
         self.check_owner(&driver);
-        let released = driver.owner.is_released() && matches!(driver.phase, Phase::Idle);
-        let timeout = driver.release_until.is_some_and(|until| until <= self.now);
-        if released || timeout {
+        if let Some(end) = driver.drain.end(&driver.owner, matches!(driver.phase, Phase::Idle), self.now) {
+            let released = end == DrainEnd::InOrder;
             self.stats.releases += u64::from(released);
             self.note(|_| format!("given back in good order: {released}"));
             if let Phase::Out { commit, .. } | Phase::Barrier { commit, .. } = driver.phase {
@@ -198,7 +202,7 @@ impl<S: ModelStore> World<S> {
 
     fn take_mail(&mut self, host: &mut Host, driver: &mut Driver) {
         for ask in std::mem::take(&mut host.mail) {
-            if driver.release_until.is_some() {
+            if driver.drain.has_begun() {
                 continue;
             }
             let named: Vec<_> = ask.drafts.iter().filter(|draft| !draft.needs_id).collect();
@@ -371,7 +375,7 @@ impl<S: ModelStore> World<S> {
             .iter()
             .filter(|write| matches!(write, waybill_core::port::store::Write::DeleteSegment(_)))
             .count();
-        self.stats.evictions += u64::from(open_before > kept + deleted && driver.release_until.is_none());
+        self.stats.evictions += u64::from(open_before > kept + deleted && !driver.drain.has_begun());
         let long = self.rng.one_in(9);
         let arrives = self.now + if self.calm { 1 } else { 1 + self.rng.below(if long { 40 } else { 4 }) };
         driver.phase = Phase::Out { commit, arrives };

@@ -78,6 +78,8 @@ pub(super) struct Setup {
     pub spoils: bool,
     /// Calls that a lane takes at once; none = they aren't counted.
     pub calls: Option<u32>,
+    /// A drain begins with the refusal of all requests that wait, as the engine's does. In other runs nobody gets to it.
+    pub refuses_all: bool,
     pub mutation: Option<Mutation>,
 }
 
@@ -199,6 +201,7 @@ impl<S: ModelStore> World<S> {
             goes_back: seed % 16 == 9 && seed > 200,
             spoils: seed % 11 == 6 && seed % 16 != 9 && seed > 200,
             calls: (seed % 13 == 7).then_some(if seed.is_multiple_of(2) { 1 } else { 2 }),
+            refuses_all: seed % 17 == 11,
             mutation: options.mutation,
         };
         let spoils = Rng::new(seed ^ SPOILS);
