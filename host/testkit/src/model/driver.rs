@@ -260,7 +260,11 @@ impl<S: ModelStore> World<S> {
             return;
         }
         let page = match &request {
-            LoadRequest::Directory { from, limit } => Page::Directory(self.store.directory(*from, *limit)),
+            LoadRequest::Directory { from, limit } => {
+                let page = self.store.directory(*from, *limit);
+                self.note_nameless(&page);
+                Page::Directory(page)
+            }
             LoadRequest::Segments { firsts, purpose, .. } => {
                 match purpose {
                     LoadPurpose::Keys => self.stats.resumes += 1,

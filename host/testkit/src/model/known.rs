@@ -86,7 +86,7 @@ pub(super) struct Known {
     /// Its history was removed after its time.
     pub purged: bool,
     pub via_door: bool,
-    /// An owner has met its row and couldn't read it.
+    /// An owner has met its row and couldn't read it: it holds up nobody any more.
     pub unreadable: bool,
 }
 

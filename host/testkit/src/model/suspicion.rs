@@ -71,8 +71,8 @@ impl<S: ModelStore> World<S> {
         }
     }
 
-    /// After a commit was booked: who has come to its end is no suspect. What lies in quarantine may be one still: nobody can
-    /// tell what lay in a row that can't be read.
+    /// After a commit was booked: who has come to its end is no suspect. What lies in quarantine may be one still, until the
+    /// floor has passed it: nobody can tell what lay in a row that can't be read.
     pub(super) fn judge_suspects(&mut self) {
         let ledger = &self.ledger;
         let suspects = ledger.record.suspicion.suspects.keys().copied();

@@ -6,9 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use waybill_core::ids::{Place, Seq};
+use waybill_core::ids::{Place, Seq, Tenant};
 use waybill_core::outbox::records::{DeadLetter, Parked};
-use waybill_core::port::store::StoredSegment;
+use waybill_core::port::store::{SegmentInfo, StoredSegment};
 
 use super::known::{End, Spot};
 use super::ledger::{Booking, Ledger};
@@ -85,13 +85,14 @@ impl<S: ModelStore> World<S> {
     /// An owner has read segments: what it couldn't read holds up nobody from now on.
     pub(super) fn note_unreadable(&mut self, page: &[StoredSegment]) {
         for stored in page.iter().filter(|stored| stored.segment.is_err()) {
-            let numbers: Vec<usize> =
-                self.ledger.segments.get(&stored.first).into_iter().flatten().map(|(_, number)| *number).collect();
-            for number in numbers {
-                if let Some(known) = self.ledger.known.get_mut(number) {
-                    known.unreadable = true;
-                }
-            }
+            self.ledger.pass_over(stored.first);
+        }
+    }
+
+    /// An owner has read what segments there are. Where the store can't even say whose one is, nobody of its tenant waits for it.
+    pub(super) fn note_nameless(&mut self, page: &[SegmentInfo]) {
+        for info in page.iter().filter(|info| info.tenant == Tenant::unnamed()) {
+            self.ledger.pass_over(info.first);
         }
     }
 
@@ -106,6 +107,15 @@ impl<S: ModelStore> World<S> {
 }
 
 impl Ledger {
+    /// The messages of a segment hold up nobody any more.
+    fn pass_over(&mut self, first: Seq) {
+        for (_, number) in self.segments.get(&first).into_iter().flatten() {
+            if let Some(known) = self.known.get_mut(*number) {
+                known.unreadable = true;
+            }
+        }
+    }
+
     /// Whether a message that lay at this place was set aside.
     pub fn is_aside(&self, seq: Seq) -> bool {
         let lay_there = |place: Place| place.seq() == seq;
