@@ -9,9 +9,9 @@
 //! The walk takes every statement and expression apart by name and without `..`: a field that a later SurrealDB adds fails the build
 //! here. SurrealDB's own visitor isn't used, because it leaves fields out (START and TIMEOUT, in 3.3.5).
 //!
-//! This is the second wall. Behind it, keys of Waybill's tables are refused below the query language
+//! This is the first wall. Behind it, keys of Waybill's tables are refused below the query language
 //! (`waybill-surreal`, `embedded/wall`), whatever a statement says. What neither does: confine a caller to a tenant's rows of their own
-//! tables; look into functions and events that the operator defined in the database (they run behind the first wall too).
+//! tables; look into functions and events that the operator defined in the database (they run behind the second wall too).
 
 mod expressions;
 mod functions;
