@@ -626,7 +626,7 @@ fn with_tokens_no_transport_is_implied() {
     }
     let written = "[transport.web]\nplugin = \"http\"\n[[route]]\nmatch = \"http:**\"\ntransport = \"web\"\n";
     let config = case(&format!("{token}{written}")).load().unwrap();
-    assert!(config.transports.len() == 1 && config.warnings.is_empty());
+    assert_eq!((config.transports.len(), config.warnings.as_slice()), (1, [].as_slice()));
 }
 
 #[test]
