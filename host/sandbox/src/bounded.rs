@@ -1,7 +1,7 @@
 //! Work of a length that a stranger decides, on threads of its own: given up at a deadline, and few at a time.
 //!
-//! A thread can't be stopped from outside: one whose work is given up goes on, and keeps its place until it ends. So at most as many
-//! hang as there are places, and after that everybody is refused after the same time.
+//! A thread can't be stopped from outside: one whose work is given up goes on, and keeps its place until it ends. So at most as
+//! many hang as there are places, and after that everybody is refused after the same time.
 
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::thread;

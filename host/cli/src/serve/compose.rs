@@ -75,7 +75,7 @@ fn open_fleet(options: SandboxOptions, options_of_fleet: FleetOptions, serves: b
 }
 
 /// Closes folders that an earlier version left open to others, so far as they are this user's: the data folder, and the compile
-/// cache if it lies there or in the platform's place for it. One that was named elsewhere may have other uses.
+/// cache where Waybill chose its place, beside the store of `--data` or the platform's. One that was named may have other uses.
 pub fn close_folders(config: &Config) {
     let data = match &config.store.kind {
         StoreKind::Disk(data) => Some(data.as_path()),
@@ -85,10 +85,10 @@ pub fn close_folders(config: &Config) {
         close_own(data);
     }
     // What isn't there needs no closing.
-    let Some(cache) = config.plugins.cache.as_ref().and_then(|cache| std::fs::canonicalize(cache).ok()) else { return };
     let real = |folder: PathBuf| std::fs::canonicalize(folder).ok();
-    let is_in_data = data.and_then(|data| real(data.to_owned())).is_some_and(|data| cache.starts_with(data));
-    if is_in_data || cache_folder().and_then(real).as_ref() == Some(&cache) {
+    let Some(cache) = config.plugins.cache.clone().and_then(real) else { return };
+    let beside = data.filter(|data| data.ends_with("store")).and_then(Path::parent).map(|folder| folder.join("cache"));
+    if [beside, cache_folder()].into_iter().flatten().filter_map(real).any(|chosen| chosen == cache) {
         close_own(&cache);
         close_own(&cache.join(STATE_FOLDER));
     }

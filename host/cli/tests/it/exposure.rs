@@ -95,15 +95,15 @@ fn folders_of_an_earlier_version_are_closed_and_the_cache_in_them_is_used() {
     let data = dir.path().join("data");
     let start = || Host::start(dir.path(), &["--data", data.to_str().unwrap(), "--listen", "127.0.0.1:0"]);
     end(start());
-    let key = std::fs::read(data.join("seal.key")).unwrap();
-    let folders = [data.clone(), data.join("cache"), data.join("cache/generations")];
+    let key = std::fs::read(data.join("store/seal.key")).unwrap();
+    let folders = [data.join("store"), data.join("cache"), data.join("cache/generations")];
     folders.iter().for_each(|folder| chmod(folder, 0o775));
     let told = end(start());
     assert!(told.contains("was open to others") && !told.contains("PLUGIN.CACHE"), "{told}");
     for folder in &folders {
         assert_eq!(std::fs::metadata(folder).unwrap().permissions().mode() & 0o7777, 0o700, "{}", folder.display());
     }
-    assert_eq!(std::fs::read(data.join("seal.key")).unwrap(), key);
+    assert_eq!(std::fs::read(data.join("store/seal.key")).unwrap(), key);
 }
 
 #[test]
