@@ -46,14 +46,15 @@ pub fn seal_is_ours(config: &Config) -> bool {
     }
 }
 
+/// Whether a file or folder is there and belongs to the user that this process runs as.
 #[cfg(unix)]
-fn is_this_users(file: &Path) -> bool {
+pub fn is_this_users(file: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
     std::fs::metadata(file).is_ok_and(|file| file.uid() == rustix::process::geteuid().as_raw())
 }
 
 #[cfg(not(unix))]
-fn is_this_users(file: &Path) -> bool {
+pub fn is_this_users(file: &Path) -> bool {
     file.exists()
 }
 

@@ -42,7 +42,7 @@ pub struct SandboxOptions {
     /// isn't this user's own or others may write to it.
     pub cache_dir: Option<PathBuf>,
     /// File with the key that seals what is kept there; none = `seal.key` in that folder. If there is no such file,
-    /// [`Sandbox::keep_seal`] makes it.
+    /// [`Sandbox::keep_seal`] makes it. Refused if it isn't this user's or others may read it; its folder may be anybody's.
     pub seal_key: Option<PathBuf>,
     /// Resolver for every plugin's connections.
     pub resolver: Arc<dyn Resolve>,

@@ -12,6 +12,7 @@
 //! traps, loops, leaks or lies loses its instance and nothing else. It knows `waybill-core` only; nobody else names wasmtime.
 
 mod backoff;
+mod bounded;
 mod cache;
 mod compile;
 mod config;

@@ -184,7 +184,7 @@ impl Manifest {
             .map(|schema| {
                 let value: Value =
                     serde_json::from_str(&schema).map_err(|error| bad(format!("config_schema isn't JSON: {error}")))?;
-                schema::compile(&value)
+                schema::check(&value)
                     .map_err(|cause| bad(format!("config_schema isn't a JSON Schema that is taken: {cause}")))?;
                 Ok::<_, SandboxError>(value)
             })

@@ -8,7 +8,13 @@
 use std::fs;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+
+use ring::rand::{SecureRandom, SystemRandom};
+
+use crate::text::hex;
+
+/// Random bytes in the name of a file that is being written.
+const TEMPORARY_BYTES: usize = 16;
 
 /// A folder of this user's own, by its path without links.
 #[derive(Clone, Debug)]
@@ -49,21 +55,7 @@ impl OwnFolder {
     /// The bytes of one of its files; none if there is no such file. An error if it isn't a file of this user's own, or is
     /// larger than `bytes_max`.
     pub(crate) fn read(&self, name: &str, bytes_max: u64) -> io::Result<Option<Vec<u8>>> {
-        let file = match rights::open_unfollowed(&self.path(name)) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            opened => opened?,
-        };
-        let metadata = file.metadata()?;
-        if !metadata.is_file() {
-            return Err(io::Error::other("it isn't a file"));
-        }
-        rights::own(&metadata).map_err(io::Error::other)?;
-        let mut bytes = Vec::new();
-        file.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes)?;
-        if bytes.len() as u64 > bytes_max {
-            return Err(io::Error::other("it is larger than anything written here"));
-        }
-        Ok(Some(bytes))
+        read_checked(&self.path(name), bytes_max, rights::own)
     }
 
     /// Writes a file of it, synced, so that a reader, or a crash, sees all of it or what was there before.
@@ -76,53 +68,91 @@ impl OwnFolder {
         write_whole(&self.path(name), parts, false)
     }
 
-    /// Writes a file, synced, unless there is one of its name; answers whether it did.
-    pub(crate) fn write_new(&self, name: &str, bytes: &[u8]) -> io::Result<bool> {
-        let temporary = self.path(&temporary());
-        let linked = fill(&temporary, &[bytes], true).and_then(|()| fs::hard_link(&temporary, self.path(name)));
-        let _ = fs::remove_file(&temporary);
-        match linked {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
-            done => done.map(|()| true),
-        }
-    }
-
     /// Removes one of its files.
     pub(crate) fn remove(&self, name: &str) -> io::Result<()> {
         fs::remove_file(self.path(name))
     }
 }
 
+/// The bytes of a file that nobody but this user may read or write, in whatever folder it lies; none if there is no such file. An
+/// error if others may, or it is larger than `bytes_max`.
+pub(crate) fn read_private(path: &Path, bytes_max: u64) -> io::Result<Option<Vec<u8>>> {
+    read_checked(path, bytes_max, rights::private)
+}
+
+fn read_checked(
+    path: &Path,
+    bytes_max: u64,
+    fine: impl FnOnce(&fs::Metadata) -> Result<(), String>,
+) -> io::Result<Option<Vec<u8>>> {
+    let file = match rights::open_unfollowed(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        opened => opened?,
+    };
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(io::Error::other("it isn't a file"));
+    }
+    fine(&metadata).map_err(io::Error::other)?;
+    let mut bytes = Vec::new();
+    file.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > bytes_max {
+        return Err(io::Error::other("it is larger than anything written here"));
+    }
+    Ok(Some(bytes))
+}
+
+/// Writes a file, synced, unless there is one of its name; answers whether it did.
+pub(crate) fn write_new(path: &Path, bytes: &[u8]) -> io::Result<bool> {
+    let temporary = temporary_beside(path)?;
+    fill(&temporary, &[bytes], true)?;
+    let linked = fs::hard_link(&temporary, path);
+    let _ = fs::remove_file(&temporary);
+    match linked {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+        done => done.map(|()| true),
+    }
+}
+
 /// Writes a file by another name first, then renames it.
 pub(crate) fn write_whole(path: &Path, parts: &[&[u8]], sync: bool) -> io::Result<()> {
-    let temporary = path.parent().unwrap_or(Path::new(".")).join(temporary());
-    let written = fill(&temporary, parts, sync).and_then(|()| fs::rename(&temporary, path));
-    if written.is_err() {
+    let temporary = temporary_beside(path)?;
+    fill(&temporary, parts, sync)?;
+    let renamed = fs::rename(&temporary, path);
+    if renamed.is_err() {
         let _ = fs::remove_file(&temporary);
+    }
+    renamed
+}
+
+/// Makes a file and fills it. One that was there already is left alone, with an error.
+fn fill(path: &Path, parts: &[&[u8]], sync: bool) -> io::Result<()> {
+    let mut file = rights::create_private(path)?;
+    let written = parts.iter().try_for_each(|part| file.write_all(part));
+    let written = written.and_then(|()| if sync { file.sync_all() } else { Ok(()) });
+    if written.is_err() {
+        let _ = fs::remove_file(path);
     }
     written
 }
 
-fn fill(path: &Path, parts: &[&[u8]], sync: bool) -> io::Result<()> {
-    let mut file = rights::create_private(path)?;
-    parts.iter().try_for_each(|part| file.write_all(part))?;
-    if sync { file.sync_all() } else { Ok(()) }
+/// A name in the same folder that no other writer has: hosts in containers of their own may share the folder, and there many
+/// processes have the same number.
+fn temporary_beside(path: &Path) -> io::Result<PathBuf> {
+    let mut random = [0_u8; TEMPORARY_BYTES];
+    SystemRandom::new().fill(&mut random).map_err(|_| io::Error::other("the system gave no random bytes"))?;
+    Ok(path.parent().unwrap_or(Path::new(".")).join(format!(".{}", hex(&random))))
 }
 
-/// A name that no other writer has.
-fn temporary() -> String {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    format!(".{}-{:x}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
-}
-
+/// Makes a folder and what is missing above it, for this user alone. One that is there stays as it is.
 #[cfg(unix)]
-fn make_private(folder: &Path) -> io::Result<()> {
+pub(crate) fn make_private(folder: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
 #[cfg(not(unix))]
-fn make_private(folder: &Path) -> io::Result<()> {
+pub(crate) fn make_private(folder: &Path) -> io::Result<()> {
     fs::create_dir_all(folder)
 }
 
@@ -139,6 +169,7 @@ mod rights {
     const BY_GROUP: u32 = 0o020;
     const BY_OTHERS: u32 = 0o002;
     const STICKY: u32 = 0o1000;
+    const NOT_THE_OWNER: u32 = 0o077;
 
     /// It is this user's, and nobody else may write to it.
     pub(super) fn own(metadata: &Metadata) -> Result<(), String> {
@@ -148,6 +179,16 @@ mod rights {
         }
         if mode & (BY_GROUP | BY_OTHERS) != 0 {
             return Err(format!("others may write to it (mode {:o}): chmod go-w", mode & 0o7777));
+        }
+        Ok(())
+    }
+
+    /// It is this user's, and nobody else may read it, write to it or run it.
+    pub(super) fn private(metadata: &Metadata) -> Result<(), String> {
+        own(metadata)?;
+        let mode = metadata.mode();
+        if mode & NOT_THE_OWNER != 0 {
+            return Err(format!("others may read it (mode {:o}): remove it, and another is made", mode & 0o7777));
         }
         Ok(())
     }
@@ -187,6 +228,10 @@ mod rights {
         Ok(())
     }
 
+    pub(super) fn private(_: &Metadata) -> Result<(), String> {
+        Ok(())
+    }
+
     pub(super) fn safe_above(_: &Metadata) -> Result<(), String> {
         Ok(())
     }
@@ -217,7 +262,9 @@ mod tests {
         let folder = OwnFolder::open(&place.path().join("a/b")).unwrap();
         folder.write("file", b"one").unwrap();
         folder.write_unsynced("file", &[b"t", b"wo"]).unwrap();
-        assert!(!folder.write_new("file", b"three").unwrap() && folder.write_new("new", b"four").unwrap());
+        assert!(
+            !write_new(&folder.path("file"), b"three").unwrap() && write_new(&folder.path("new"), b"four").unwrap()
+        );
         assert_eq!(folder.read("file", 3).unwrap().unwrap(), b"two");
         assert!(folder.read("none", 3).unwrap().is_none() && folder.read("file", 2).is_err());
         let rights = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
@@ -252,6 +299,35 @@ mod tests {
         assert!(OwnFolder::open(&folder.path("file")).is_err());
     }
 
+    #[test]
+    fn what_another_writer_left_is_in_nobodys_way() {
+        let place = tempfile::tempdir().unwrap();
+        // As hosts in containers name them, which all are process 1 there: by number of the process and of the file.
+        let taken = |number: u32| place.path().join(format!(".{}-{number:x}", std::process::id()));
+        (0..4_096).for_each(|number| fs::write(taken(number), b"theirs").unwrap());
+        assert!(write_new(&place.path().join("key"), b"mine").unwrap());
+        write_whole(&place.path().join("entry"), &[b"mine"], false).unwrap();
+        assert_eq!(fs::read(place.path().join("key")).unwrap(), b"mine");
+        assert!((0..4_096).all(|number| fs::read(taken(number)).unwrap() == b"theirs"));
+        // A file that is there isn't filled, and not removed.
+        assert!(fill(&taken(0), &[b"mine"], false).is_err() && taken(0).exists());
+    }
+
+    #[test]
+    fn a_private_file_is_judged_by_itself() {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("key");
+        mode(place.path(), 0o2775);
+        assert!(read_private(&file, 9).unwrap().is_none());
+        assert!(write_new(&file, b"x").unwrap());
+        assert_eq!(read_private(&file, 9).unwrap().unwrap(), b"x");
+        for open in [0o640, 0o660, 0o604] {
+            mode(&file, open);
+            let refused = read_private(&file, 9).unwrap_err().to_string();
+            assert!(refused.contains(&format!("{open:o}")), "{refused}");
+        }
+    }
+
     /// Only root can give files away.
     #[test]
     fn what_belongs_to_another_user_is_refused() {
@@ -265,6 +341,7 @@ mod tests {
         let nobody = Some(65_534);
         std::os::unix::fs::chown(folder.path("file"), nobody, None).unwrap();
         assert!(folder.read("file", 9).unwrap_err().to_string().contains("65534"));
+        assert!(read_private(&folder.path("file"), 9).unwrap_err().to_string().contains("65534"));
         std::os::unix::fs::chown(place.path().join("a"), nobody, None).unwrap();
         assert!(OwnFolder::open(&inner).unwrap_err().to_string().contains("above it: it belongs to user 65534"));
         std::os::unix::fs::chown(place.path().join("a"), Some(0), None).unwrap();

@@ -10,7 +10,7 @@ use ring::hmac;
 use ring::rand::{SecureRandom, SystemRandom};
 
 use crate::error::SandboxError;
-use crate::own::OwnFolder;
+use crate::own;
 use crate::text::hex;
 
 /// Bytes of the key, and of a mark.
@@ -32,17 +32,12 @@ impl std::fmt::Debug for Seal {
 }
 
 impl Seal {
-    /// Reads the key from its file. If there is none, a new one is used, which [`Seal::keep`] writes: a host that is refused its
-    /// start leaves nothing behind.
+    /// Reads the key from its file, which must be this user's and closed to everybody else; its folder may be as it is, for the
+    /// data lies there and may be another's on purpose. If there is none, a new one is used, which [`Seal::keep`] writes: a host
+    /// that is refused its start leaves nothing behind.
     pub(crate) fn open(file: &Path) -> Result<Self, SandboxError> {
         let failed = |cause: String| unusable(file, &cause);
-        let (folder, name) = place(file)?;
-        let found = if folder.exists() {
-            let folder = OwnFolder::open(folder).map_err(|error| failed(error.to_string()))?;
-            folder.read(name, SEAL_BYTES as u64).map_err(|error| failed(error.to_string()))?
-        } else {
-            None
-        };
+        let found = own::read_private(file, SEAL_BYTES as u64).map_err(|error| failed(error.to_string()))?;
         let (key, unwritten) = match found {
             Some(key) => {
                 let bytes = key.len();
@@ -65,8 +60,7 @@ impl Seal {
     pub(crate) fn keep(&self) -> Result<(), SandboxError> {
         let mut unwritten = self.unwritten.lock();
         if let Some(key) = &*unwritten {
-            let (folder, name) = place(&self.file)?;
-            let written = OwnFolder::open(folder).and_then(|folder| folder.write_new(name, key));
+            let written = own::make_private(folder_of(&self.file)).and_then(|()| own::write_new(&self.file, key));
             written.map_err(|error| unusable(&self.file, &error.to_string()))?;
             *unwritten = None;
         }
@@ -104,11 +98,9 @@ fn unusable(file: &Path, cause: &str) -> SandboxError {
     SandboxError::Cache { path: file.display().to_string(), cause }
 }
 
-/// Folder and name of a file.
-fn place(file: &Path) -> Result<(&Path, &str), SandboxError> {
-    let name = file.file_name().and_then(|name| name.to_str()).ok_or_else(|| unusable(file, "it has no name"))?;
-    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    Ok((folder, name))
+/// Folder of a file; of a relative name the working directory.
+fn folder_of(file: &Path) -> &Path {
+    file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 #[cfg(test)]
@@ -137,9 +129,29 @@ mod tests {
     fn a_key_that_isnt_one_is_told() {
         let place = tempfile::tempdir().unwrap();
         let file = place.path().join("short.key");
-        std::fs::write(&file, b"short").unwrap();
+        assert!(own::write_new(&file, b"short").unwrap());
         let error = Seal::open(&file).unwrap_err();
         assert_eq!(error.code(), "PLUGIN.CACHE");
         assert!(error.to_string().contains("5 bytes"), "{error}");
+    }
+
+    /// A volume of a cluster belongs to root and a group, a workspace to whoever started the container.
+    #[cfg(unix)]
+    #[test]
+    fn the_keys_folder_may_be_open_and_the_key_may_not() {
+        use std::os::unix::fs::PermissionsExt;
+        let place = tempfile::tempdir().unwrap();
+        let mode = |path: &Path, mode| {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        mode(place.path(), 0o2775);
+        let file = place.path().join("seal.key");
+        let seal = Seal::open(&file).unwrap();
+        seal.keep().unwrap();
+        assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o7777, 0o600);
+        assert_eq!(Seal::open(&file).unwrap().id(), seal.id());
+        mode(&file, 0o640);
+        let error = Seal::open(&file).unwrap_err();
+        assert!(error.code() == "PLUGIN.CACHE" && error.to_string().contains("640"), "{error}");
     }
 }

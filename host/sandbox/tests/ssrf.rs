@@ -240,6 +240,12 @@ async fn a_name_leads_inside_when_the_grant_says_so() {
         (&["internal", "http://link.example"], "http://link.example/", "denied"),
         (&["internal", "http://nat64.example"], "http://nat64.example/", "denied"),
         (&["internal", "http://zero.example"], "http://zero.example/", "denied"),
+        // Of one name, and not of the others beside it.
+        (&["internal:http://inside.example", "http://loop.example"], "http://inside.example/", "reached"),
+        (&["internal:http://inside.example", "http://loop.example"], "http://loop.example/", "denied"),
+        (&["internal:http://loop.example:81", "http://loop.example"], "http://loop.example/", "denied"),
+        (&["internal:tcp://inside.example:4222"], "tcp://inside.example:4222", "reached"),
+        (&["internal:http://meta.example"], "http://meta.example/", "denied"),
     ] {
         assert_eq!(verdict(grant, url).await, expected, "{grant:?} for {url}");
     }
@@ -251,9 +257,13 @@ async fn a_refusal_names_the_line_to_add() {
     let Err(ConnectFailure::Denied(why)) = policy.addresses(&target("https://inside.example/").unwrap()).await else {
         panic!("reached")
     };
-    for part in
-        ["10.1.2.3, a private address", "\"https://10.1.2.3:443\"", "allow.net of hooks", "allow.internal = true"]
-    {
+    for part in [
+        "10.1.2.3, a private address",
+        "\"https://10.1.2.3:443\"",
+        "allow.net of hooks",
+        "\"internal:https://inside.example:443\"",
+        "allow.internal = true",
+    ] {
         assert!(why.contains(part), "{why}");
     }
 }
@@ -275,6 +285,13 @@ async fn the_hosts_own_listener_is_reached_only_when_it_is_granted_exactly() {
     let grant = ["internal", "http://loop.example:*"];
     assert!(verdict(&grant, "http://loop.example:7070/").await.is_err());
     assert!(verdict(&grant, "http://loop.example:7071/").await.is_ok(), "another port is another program");
+    // Whoever owns the name could point it here.
+    for grant in [&["internal", "http://loop.example:7070"][..], &["internal:http://loop.example:7070"]] {
+        let Err(ConnectFailure::Denied(why)) = verdict(grant, "http://loop.example:7070/").await else {
+            panic!("{grant:?} reaches the host itself")
+        };
+        assert!(why.contains("this host itself"), "{why}");
+    }
     assert!(verdict(&["tcp://127.0.0.0/8:*"], "tcp://127.0.0.1:7070").await.is_err());
     assert!(verdict(&["http://127.0.0.1:7070"], "http://127.0.0.1:7070/").await.is_ok());
     assert!(verdict(&["http://localhost:7070"], "http://localhost:7070/").await.is_ok());

@@ -48,6 +48,6 @@ pub use config::{
     SHARDS_SHARED, StoreConfig,
 };
 pub use guard::{Checked, check as check_statement};
-pub use private::open_to_others;
+pub use private::{close_ahead, open_to_others};
 pub use store::SurrealStore;
 pub use transact::{BusinessError, BusinessTransaction, enqueue_in_tx};

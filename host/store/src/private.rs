@@ -35,15 +35,28 @@ pub fn open_to_others(dir: &Path) -> Option<u32> {
 /// as it is: it may be another user's on purpose.
 pub fn close(dir: &Path) {
     let Some(mode) = open_to_others(dir) else { return };
-    let (folder, before) = (dir.display(), format!("{mode:04o}"));
     match without_others(dir, mode) {
-        Ok(()) => {
-            tracing::warn!(%folder, before, "the data directory was open to others on this machine: now it is its owner's alone")
-        }
+        Ok(()) => tell_closed(dir, mode),
         Err(cause) => {
-            tracing::warn!(%folder, mode = before, %cause, "others on this machine may look into the data directory: have its owner run chmod 700 on it");
+            let (folder, mode) = (dir.display(), format!("{mode:04o}"));
+            tracing::warn!(%folder, mode, %cause, "others on this machine may look into the data directory: have its owner run chmod 700 on it");
         }
     }
+}
+
+/// The same for a folder of the host whose content is believed before the store takes the lock: one that can't be closed is passed
+/// over, and nothing is said of it here.
+pub fn close_ahead(dir: &Path) {
+    if let Some(mode) = open_to_others(dir)
+        && without_others(dir, mode).is_ok()
+    {
+        tell_closed(dir, mode);
+    }
+}
+
+fn tell_closed(dir: &Path, mode: u32) {
+    let (folder, before) = (dir.display(), format!("{mode:04o}"));
+    tracing::warn!(%folder, before, "a folder of the host was open to others on this machine: now it is its owner's alone");
 }
 
 #[cfg(unix)]
@@ -80,5 +93,10 @@ mod tests {
         close(&dir);
         assert_eq!((mode(&dir), open_to_others(&dir)), (0o2700, None));
         make(&dir).unwrap();
+        fs::set_permissions(&dir, fs::Permissions::from_mode(0o775)).unwrap();
+        close_ahead(&dir);
+        assert_eq!(mode(&dir), 0o700);
+        close_ahead(&dir.join("missing"));
+        assert!(!dir.join("missing").exists());
     }
 }

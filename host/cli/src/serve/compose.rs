@@ -1,6 +1,7 @@
 //! Adapters of a configuration: sandbox, store, transports, retry policy, and the engine over them.
 
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,7 +25,7 @@ use waybill_server::approval::ApprovalLinks;
 use waybill_server::tls::{Encryption, Tls};
 use waybill_store::{OpenError, StoreConfig, SurrealStore};
 
-use crate::config::{Config, OnDead, TlsSettings};
+use crate::config::{Config, OnDead, StoreKind, TlsSettings, cache_folder};
 use crate::data;
 use crate::exit::{CliError, Exit};
 use crate::plugins::{self, Plugins, Prepared, PreparedBackoff, PreparedParticipant};
@@ -55,11 +56,48 @@ pub fn fleet(config: &Config, supervisor: Option<&Arc<Supervisor>>, term: &Term)
     let bundled = waybill_bundled::all().iter().map(|bundled| bundled.component).collect();
     let (trust, folder) = (plugins::trust(settings), settings.folder.clone());
     let options_of_fleet = FleetOptions { trust, folder, bundled, state };
+    match open_fleet(options.clone(), options_of_fleet.clone(), serves) {
+        Err(error @ SandboxError::Cache { .. }) => {
+            tracing::warn!(code = error.code(), %error, "this host goes on without a compile cache: plugins are compiled at every start, and what is known of bad ones is forgotten");
+            let options = SandboxOptions { cache_dir: None, ..options };
+            open_fleet(options, FleetOptions { state: None, ..options_of_fleet }, serves)
+        }
+        opened => opened,
+    }
+}
+
+fn open_fleet(options: SandboxOptions, options_of_fleet: FleetOptions, serves: bool) -> Result<Fleet, SandboxError> {
     let sandbox = Sandbox::new(options)?;
     if !serves {
         sandbox.keep_seal()?;
     }
     Fleet::new(sandbox, options_of_fleet)
+}
+
+/// Closes folders that an earlier version left open to others, so far as they are this user's: the data folder, and the compile
+/// cache where Waybill chose its place, beside the store of `--data` or the platform's. One that was named may have other uses.
+pub fn close_folders(config: &Config) {
+    let data = match &config.store.kind {
+        StoreKind::Disk(data) => Some(data.as_path()),
+        _ => None,
+    };
+    if let Some(data) = data {
+        close_own(data);
+    }
+    // What isn't there needs no closing.
+    let real = |folder: PathBuf| std::fs::canonicalize(folder).ok();
+    let Some(cache) = config.plugins.cache.clone().and_then(real) else { return };
+    let beside = data.filter(|data| data.ends_with("store")).and_then(Path::parent).map(|folder| folder.join("cache"));
+    if [beside, cache_folder()].into_iter().flatten().filter_map(real).any(|chosen| chosen == cache) {
+        close_own(&cache);
+        close_own(&cache.join(STATE_FOLDER));
+    }
+}
+
+fn close_own(folder: &Path) {
+    if data::is_this_users(folder) {
+        waybill_store::close_ahead(folder);
+    }
 }
 
 pub fn of_sandbox(error: &SandboxError) -> CliError {

@@ -76,8 +76,9 @@ async fn host(config: Config, source: Source, term: &mut Term) -> Result<(), Cli
     let address = listener.local_addr().map_err(CliError::io("asking for the address"))?;
     let approvals = compose::approvals(&config, address, &encryption, term)?;
     let supervisor = Arc::new(Supervisor::default());
-    // Compiled plugins are often kept beside the data: what is wrong with the folder is told as such.
+    // Compiled plugins are often kept beside the data: what is wrong with the folder is told as such, and what can be mended is.
     data::check(&config)?;
+    compose::close_folders(&config);
     let fleet = compose::fleet(&config, Some(&supervisor), term).map_err(|error| compose::of_sandbox(&error))?;
     fleet.sandbox().own_listeners().add(address);
     let mut prepared = plugins::prepare(&fleet, &config)
@@ -91,7 +92,9 @@ async fn host(config: Config, source: Source, term: &mut Term) -> Result<(), Cli
         store = opened => store?,
         () = signals.end() => return Ok(()),
     };
-    fleet.sandbox().keep_seal().map_err(|error| compose::of_sandbox(&error))?;
+    if let Err(error) = fleet.sandbox().keep_seal() {
+        tracing::warn!(code = error.code(), %error, "what is compiled now is compiled again at the next start");
+    }
     let (kv, trail) = (compose::kv(&config, &store), compose::trail(&config, &store));
     let participants = Arc::new(compose::participants(std::mem::take(&mut prepared.participants), &kv).await?);
     let engine = Arc::new(compose::engine(&config, prepared, &participants, &fleet, &store, &supervisor).await?);

@@ -79,6 +79,62 @@ fn what_a_host_makes_is_its_owners_alone_whatever_the_umask() {
     }
 }
 
+/// Ends a host in good order; answers all it said.
+fn end(mut host: Host) -> String {
+    host.says("INFO ready");
+    host.signal(Signal::TERM);
+    let (status, told) = host.ended();
+    assert!(status.success(), "{told}");
+    told
+}
+
+/// Earlier versions made folders by the umask.
+#[test]
+fn folders_of_an_earlier_version_are_closed_and_the_cache_in_them_is_used() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let start = || Host::start(dir.path(), &["--data", data.to_str().unwrap(), "--listen", "127.0.0.1:0"]);
+    end(start());
+    let key = std::fs::read(data.join("store/seal.key")).unwrap();
+    let folders = [data.join("store"), data.join("cache"), data.join("cache/generations")];
+    folders.iter().for_each(|folder| chmod(folder, 0o775));
+    let told = end(start());
+    assert!(told.contains("was open to others") && !told.contains("PLUGIN.CACHE"), "{told}");
+    for folder in &folders {
+        assert_eq!(std::fs::metadata(folder).unwrap().permissions().mode() & 0o7777, 0o700, "{}", folder.display());
+    }
+    assert_eq!(std::fs::read(data.join("store/seal.key")).unwrap(), key);
+}
+
+#[test]
+fn a_cache_that_cant_be_believed_is_done_without() {
+    let dir = tempfile::tempdir().unwrap();
+    let (config, cache) = (noop(dir.path()), dir.path().join("cache"));
+    std::fs::create_dir(&cache).unwrap();
+    // It was named, so it may have other uses.
+    chmod(&cache, 0o777);
+    let told = end(Host::start(dir.path(), &["--config", &config]));
+    assert!(told.contains("PLUGIN.CACHE") && told.contains("goes on without a compile cache"), "{told}");
+    assert_eq!(modes(&cache), [(cache.clone(), 0o777)], "nothing is put there");
+}
+
+/// Root in a workspace of somebody else's, as in containers. Only root can try.
+#[test]
+fn a_data_folder_of_another_user_is_used_as_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    std::fs::create_dir(&data).unwrap();
+    let nobody = Some(65_534);
+    if std::os::unix::fs::chown(&data, nobody, nobody).is_err() {
+        return;
+    }
+    let start = || Host::start(dir.path(), &["--data", data.to_str().unwrap(), "--listen", "127.0.0.1:0"]);
+    for _ in 0..2 {
+        let told = end(start());
+        assert!(told.contains("goes on without a compile cache") && told.contains("user 65534"), "{told}");
+    }
+}
+
 /// A folder with a certificate and a configuration that uses it.
 struct Secured {
     dir: tempfile::TempDir,

@@ -120,15 +120,13 @@ impl Fleet {
     /// A fleet without transports. Errors when the state folder can't be used.
     pub fn new(sandbox: Sandbox, options: FleetOptions) -> Result<Self, SandboxError> {
         let state = options.state.map(|folder| {
-            let seal = match &sandbox.0.cache {
-                Some(cache) => Arc::clone(&cache.seal),
-                None => {
-                    let seal = Seal::open(&folder.join(SEAL_KEY))?;
-                    seal.keep()?;
-                    Arc::new(seal)
-                }
-            };
-            StateFolder::open(&folder, seal).map(Arc::new)
+            if let Some(cache) = &sandbox.0.cache {
+                return StateFolder::open(&folder, Arc::clone(&cache.seal)).map(Arc::new);
+            }
+            let seal = Arc::new(Seal::open(&folder.join(SEAL_KEY))?);
+            let state = StateFolder::open(&folder, Arc::clone(&seal))?;
+            seal.keep()?;
+            Ok(Arc::new(state))
         });
         let state = state.transpose()?;
         let (trust, folder) = (RwLock::new(options.trust), RwLock::new(options.folder));

@@ -29,7 +29,8 @@ use crate::error::SandboxError;
 pub struct Grants {
     /// Peers: `tcp://` patterns for `net`, `http://` and `https://` ones for `http` and `wasi:http`.
     pub peers: Vec<Pattern>,
-    /// Names that `peers` has exactly may lead to this machine and to private networks (`allow.internal`).
+    /// All names that `peers` has exactly may lead to this machine and to private networks (`allow.internal`), as if each were
+    /// marked by itself ([`Pattern::internal`]).
     pub internal: bool,
     /// Where each secret comes from, by the name the plugin asks for, e.g. `token` -> `env:NATS_TOKEN`.
     pub secrets: BTreeMap<String, String>,
@@ -67,7 +68,7 @@ impl Grants {
     /// Adds patterns as written in `allow.net` or `allow.http`.
     pub fn allow<'a>(mut self, patterns: impl IntoIterator<Item = &'a str>) -> Result<Self, SandboxError> {
         for text in patterns {
-            let pattern = Pattern::parse(text)
+            let pattern = Pattern::parse_grant(text)
                 .map_err(|error| SandboxError::Grant { pattern: text.to_owned(), cause: error.to_string() })?;
             self.peers.push(pattern);
         }

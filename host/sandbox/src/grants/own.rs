@@ -1,4 +1,4 @@
-//! Where this host itself listens: no plugin and no step of a saga reaches that by a wildcard or a network.
+//! Where this host itself listens: no plugin and no step of a saga reaches that by a wildcard, a network or a name that somebody owns.
 //!
 //! Whoever may send a message may otherwise speak to the API as a program on this machine.
 

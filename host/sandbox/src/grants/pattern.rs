@@ -73,8 +73,13 @@ pub struct Pattern {
     pub host: HostPattern,
     /// Ports.
     pub port: PortPattern,
+    /// The operator knows who decides where this name leads: it may lead to this machine and to private networks.
+    pub internal: bool,
     text: String,
 }
+
+/// Written before a granted name that may lead inside.
+const INTERNAL: &str = "internal:";
 
 /// Why a text isn't a pattern, with the fix.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -94,9 +99,22 @@ pub enum PatternError {
     /// Not a host.
     #[error("{0:?} isn't a host: give a name, *.name, an address ([..] around IPv6), a network like 10.0.0.0/8, or *")]
     Host(String),
+    /// The word about names before something else.
+    #[error("internal: stands before one name without *: an address or a network is reached as it is")]
+    Internal,
 }
 
 impl Pattern {
+    /// Reads a pattern of an operator: before an exact name it may say `internal:`.
+    pub fn parse_grant(text: &str) -> Result<Self, PatternError> {
+        let Some(peer) = text.strip_prefix(INTERNAL) else { return Self::parse(text) };
+        let pattern = Self::parse(peer)?;
+        if !matches!(pattern.host, HostPattern::Name(_)) {
+            return Err(PatternError::Internal);
+        }
+        Ok(Self { internal: true, text: text.to_owned(), ..pattern })
+    }
+
     /// Reads a pattern.
     pub fn parse(text: &str) -> Result<Self, PatternError> {
         let (scheme, rest) = text.split_once("://").ok_or(PatternError::Scheme)?;
@@ -118,7 +136,7 @@ impl Pattern {
             }
             None => PortPattern::Port(scheme.default_port().ok_or(PatternError::NoPort)?),
         };
-        Ok(Self { scheme, host: host_pattern(host)?, port, text: text.to_owned() })
+        Ok(Self { scheme, host: host_pattern(host)?, port, internal: false, text: text.to_owned() })
     }
 
     /// As written.
@@ -265,6 +283,21 @@ mod tests {
         ] {
             assert!(Pattern::parse(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn only_a_name_in_a_grant_is_internal() {
+        let marked = Pattern::parse_grant("internal:tcp://broker.internal:4222").unwrap();
+        assert!(marked.internal && marked.as_str() == "internal:tcp://broker.internal:4222");
+        assert_eq!(marked.host, HostPattern::Name("broker.internal".to_owned()));
+        assert!(!Pattern::parse_grant("tcp://broker.internal:4222").unwrap().internal);
+        for text in
+            ["internal:http://*.example", "internal:http://*", "internal:http://10.0.0.0/8", "internal:http://[::1]"]
+        {
+            assert_eq!(Pattern::parse_grant(text), Err(PatternError::Internal), "{text}");
+        }
+        assert_eq!(Pattern::parse_grant("internal:broker:4222"), Err(PatternError::Scheme));
+        assert_eq!(Pattern::parse("internal:http://broker"), Err(PatternError::Scheme), "a plugin may not ask for it");
     }
 
     #[test]

@@ -2,8 +2,8 @@
 //!
 //! A name, exact or with a wildcard, reaches global unicast addresses only: whoever owns a name decides where it leads. This
 //! machine, private and link-local networks are reached when the grant has the address or its network, `localhost`, or says
-//! `internal` of its exact names. Cloud metadata is reached only by its exact address, the host's own API only by an exact
-//! peer. If one answer of the resolver is blocked, the peer is.
+//! `internal` of the exact name or of all of them. Cloud metadata is reached only by its exact address, the host's own API only
+//! by its exact address or `localhost`, and its port. If one answer of the resolver is blocked, the peer is.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -101,7 +101,7 @@ pub struct EgressPolicy {
     list: &'static str,
     ask: Vec<Pattern>,
     grant: Vec<Pattern>,
-    /// Exact names may lead inside.
+    /// All exact names may lead inside.
     internal: bool,
     resolver: Arc<dyn Resolve>,
     names: Names,
@@ -192,7 +192,7 @@ impl EgressPolicy {
             return Err(ConnectFailure::Denied(self.blocked(target, *blocked)));
         }
         let addresses: Vec<_> = addresses.into_iter().map(|address| SocketAddr::new(address, target.port)).collect();
-        let own = |address: &&SocketAddr| !self.is_exact(target, address.ip()) && self.own.take(**address);
+        let own = |address: &&SocketAddr| !self.has_exactly(target, address.ip()) && self.own.take(**address);
         if let Some(own) = addresses.iter().find(own) {
             return Err(ConnectFailure::Denied(format!(
                 "{target} leads to {own}, where this host itself listens: if that is meant, add \"{}://{own}\" to {} of {}",
@@ -213,7 +213,12 @@ impl EgressPolicy {
         let line = format!("{}://{}", target.scheme.as_str(), SocketAddr::new(address, target.port));
         let (list, endpoint) = (self.list, &self.endpoint);
         let inside = matches!(class, AddressClass::Loopback | AddressClass::Private);
-        let or = if inside { ", or `allow.internal = true` beside exact names" } else { "" };
+        let or = match &target.host {
+            Host::Domain(_) if inside => {
+                format!(", or \"internal:{target}\", or `allow.internal = true` for all exact names")
+            }
+            _ => String::new(),
+        };
         format!(
             "{target} leads to {address}, a {} address, which a name or a wildcard doesn't reach: if that is meant, add \
              \"{line}\" (or its network) to {list} of {endpoint}{or}",
@@ -221,13 +226,13 @@ impl EgressPolicy {
         )
     }
 
-    /// Whether a grant has just this peer, by its name or its address.
-    fn is_exact(&self, target: &Target, address: IpAddr) -> bool {
+    /// Whether a grant has just this peer, by its address or as `localhost`: any other name leads where its owner likes.
+    fn has_exactly(&self, target: &Target, address: IpAddr) -> bool {
         self.grant.iter().any(|pattern| {
             pattern.port == PortPattern::Port(target.port)
                 && pattern.scheme == target.scheme
                 && match &pattern.host {
-                    HostPattern::Name(_) => pattern.covers_host(&target.host),
+                    HostPattern::Name(name) => name == "localhost" && pattern.covers_host(&target.host),
                     HostPattern::Net(net) => net.prefix_len() == net.max_prefix_len() && net.contains(&address),
                     HostPattern::Any | HostPattern::Under(_) => false,
                 }
@@ -245,11 +250,12 @@ impl EgressPolicy {
             match &pattern.host {
                 HostPattern::Any | HostPattern::Under(_) => named && class == AddressClass::Global,
                 HostPattern::Name(name) => {
+                    let internal = self.internal || pattern.internal;
                     named
                         && match class {
                             AddressClass::Global => true,
-                            AddressClass::Loopback => self.internal || name == "localhost",
-                            AddressClass::Private => self.internal,
+                            AddressClass::Loopback => internal || name == "localhost",
+                            AddressClass::Private => internal,
                             _ => false,
                         }
                 }
