@@ -15,7 +15,7 @@ use crate::fronts::{PurgeFronts, Reached};
 use crate::quarantine::put;
 use crate::rows::lacks;
 use crate::store::{SurrealStore, finish};
-use crate::tables::{DEDUP, DEDUP_DUE, number, part, part_text, unsigned};
+use crate::tables::{DEDUP, DEDUP_DUE, number, part, part_text, parts, unsigned};
 
 /// Tries against other writers of the same entries.
 const TRIES_MAX: u32 = 8;
@@ -52,6 +52,12 @@ pub(crate) fn due(row: &RecordIdKey) -> Option<(UnixMillis, DedupKey)> {
         sha256: part_text(row, 4)?.to_owned(),
     };
     Some((UnixMillis(part(row, 0)?), key))
+}
+
+/// Where the row by the end of its window lies of an entry's row.
+pub(crate) fn due_of(row: &Row) -> Option<RecordIdKey> {
+    let until = Entry::of(&row.key, &row.fields).ok()?.until;
+    Some(key([number(until.0)].into_iter().chain(parts(&row.key).iter().cloned())))
 }
 
 impl Entry {

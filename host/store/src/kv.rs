@@ -100,6 +100,21 @@ async fn counted(transaction: &dyn Transaction, scope: &str) -> Result<Scope, St
     }
 }
 
+/// What the scope of an entry that can't be read holds without it, and where that is written: it may be given up, and how many
+/// bytes it had isn't known. None when nothing says what the scope holds.
+pub(crate) async fn recounted(
+    transaction: &dyn Transaction,
+    at: &RecordIdKey,
+) -> Result<Option<(RecordIdKey, Object)>, StoreError> {
+    let Some(scope) = part_text(at, 0) else { return Ok(None) };
+    let key = RecordIdKey::String(scope.into());
+    let stands = transaction.get(KV_SCOPE, key.clone()).await.map_err(store_error)?;
+    let Some(stands) = stands.as_ref().and_then(Scope::of) else { return Ok(None) };
+    let counted = counted(transaction, scope).await?;
+    let next = Scope { revision: counted.revision.max(stands.revision), ..counted };
+    Ok(Some((key, next.fields())))
+}
+
 impl SurrealStore {
     /// Moves what a call met that can't be read.
     async fn moved_away<T>(&self, read: Result<T, StoreError>, at: &RecordIdKey) -> Result<T, StoreError> {

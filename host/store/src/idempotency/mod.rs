@@ -15,7 +15,7 @@ use waybill_core::port::query::Page;
 use waybill_core::port::store::StoreError;
 use waybill_core::port::transact::{Conclusion, Transacted};
 use waybill_core::time::UnixMillis;
-use waybill_surreal::{Object, Row, Transaction};
+use waybill_surreal::{Object, RecordIdKey, Row, Transaction};
 
 use crate::fault::store_error;
 use crate::fronts::{PurgeFronts, Reached};
@@ -94,6 +94,12 @@ impl<'a> Entries<'a> {
 pub(crate) fn entry_in(row: &Row) -> Result<(), StoreError> {
     row::of_row(&row.key).ok_or_else(|| lacks(IDEMPOTENCY, &row.key, "id"))?;
     row::entry(&row.key, &row.fields).map(|_| ())
+}
+
+/// Where the row by its end lies of an entry's row.
+pub(crate) fn due_of(row: &Row) -> Option<RecordIdKey> {
+    let entry = row::entry(&row.key, &row.fields).ok()?;
+    Some(due_key(&row::of_row(&row.key)?, entry.until))
 }
 
 /// An entry as stored, also one that is over.

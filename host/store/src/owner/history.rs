@@ -66,23 +66,39 @@ pub async fn before(
         }
         drop(transaction);
         store.set_aside(std::mem::take(&mut spoilt)).await;
-        forget(store, gone).await?;
+        forget(store, shard, gone).await?;
         if !chunks.is_empty() {
             return Ok(chunks);
         }
     }
 }
 
-/// Removes rows of chunks that aren't there any more: somebody moved them away.
-async fn forget(store: &SurrealStore, gone: Vec<RecordIdKey>) -> Result<(), StoreError> {
+/// Removes rows of chunks that aren't there any more: somebody moved them away. One that was put back meanwhile keeps its row.
+pub(crate) async fn forget(store: &SurrealStore, shard: ShardId, gone: Vec<RecordIdKey>) -> Result<(), StoreError> {
     if gone.is_empty() {
         return Ok(());
     }
     let transaction = store.begin(true).await?;
-    for key in gone {
-        transaction.delete(DONE_DUE, key).await.map_err(store_error)?;
+    let worked = try_forget(transaction.as_ref(), shard, gone).await;
+    match finish(transaction, worked).await {
+        // Somebody puts one back at this moment; the next read finds the rest.
+        Err(StoreError::Conflict(_)) => Ok(()),
+        done => done,
     }
-    finish(transaction, Ok(())).await
+}
+
+async fn try_forget(transaction: &dyn Transaction, shard: ShardId, gone: Vec<RecordIdKey>) -> Result<(), StoreError> {
+    for key in gone {
+        let chunk = history_due(&key).map(|of| history_key(shard, of.segment, of.beat));
+        let there = match chunk {
+            Some(chunk) => transaction.get(DONE, chunk).await.map_err(store_error)?.is_some(),
+            None => false,
+        };
+        if !there {
+            transaction.delete(DONE_DUE, key).await.map_err(store_error)?;
+        }
+    }
+    Ok(())
 }
 
 /// Writes the rows of chunks that a version before has written, once.

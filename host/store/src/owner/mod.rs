@@ -3,11 +3,13 @@
 mod commit;
 mod due;
 pub mod history;
+mod left;
 mod purge;
 pub mod read;
 mod rebuild;
 
 pub use due::DueFronts;
+pub use left::left_of;
 pub use purge::outlived;
 
 use std::sync::Arc;
@@ -24,7 +26,7 @@ use waybill_core::time::UnixMillis;
 
 use crate::quarantine::Spoilt;
 use crate::store::SurrealStore;
-use crate::tables::{ID, id_key};
+use crate::tables::{DEAD, ID, id_key, seq_key};
 
 /// The row of an id whose own row can't be read.
 fn taken(tenant: &Tenant, id: &MessageId) -> IdRecord {
@@ -125,7 +127,11 @@ impl OwnerStore for SurrealStore {
     }
 
     async fn dead_letter(&self, shard: ShardId, seq: Seq) -> Result<Option<Arc<DeadLetter>>, StoreError> {
-        read::dead_letter(self.begin(false).await?.as_ref(), shard, seq).await
+        let mut spoilt = Spoilt::default();
+        let read = read::dead_letter(self.begin(false).await?.as_ref(), shard, seq).await;
+        let found = spoilt.told(DEAD, &seq_key(shard, seq), read);
+        self.set_aside(spoilt).await;
+        found
     }
 
     async fn dead_before(

@@ -1,6 +1,6 @@
 //! A shard record that can't be read. It is moved to quarantine, and another one takes its place, made of what is readable in
-//! it and of what lies in the shard. What was claimed is lost with it: messages that were delivered and not settled yet are sent
-//! again, in order; none is lost.
+//! it and of what lies in the shard. What was claimed is lost with it. Messages that have a row by now as parked, dead or done
+//! are taken out of their segments; those that were delivered and had none yet are sent again, in order; none is lost.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -25,6 +25,7 @@ pub async fn shard(store: &SurrealStore, shard: ShardId) -> Result<ShardRecord, 
         Err(StoreError::Corrupt(_)) => {}
         read => return read,
     }
+    super::left::take_out(store, shard).await?;
     let transaction = store.begin(true).await?;
     let worked = rebuild(transaction.as_ref(), shard).await;
     finish(transaction, worked).await

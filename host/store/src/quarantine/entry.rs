@@ -11,17 +11,19 @@ use waybill_surreal::{
     text, text_of,
 };
 
+use super::sagas;
 use crate::fault::store_error;
 use crate::query::{end_key, first_key};
 use crate::store::finish;
 use crate::tables::{
     DATA, ID, IDEMPOTENCY, KV, OUTBOX, OWN, QUARANTINE, SAGA, SAGA_DEFINITION, SAGA_DEFINITION_HASH, SAGA_DONE,
-    SAGA_QUARANTINE, SAGA_TREE, parts,
+    SAGA_QUARANTINE, SAGA_START, SAGA_TREE, parts,
 };
 
 /// Tables in which a marker stays in the place of a row: without it an id would be new again, a request would be executed
-/// again, a plugin would begin from nothing, an older definition would be the latest.
-const HELD: [&str; 5] = [ID, IDEMPOTENCY, KV, SAGA_DEFINITION, SAGA_DEFINITION_HASH];
+/// again, a plugin would begin from nothing, an older definition would be the latest. The marker of a saga's row lies in
+/// `saga_start`, see [`sagas::marker_of`].
+const HELD: [&str; 6] = [ID, IDEMPOTENCY, KV, SAGA_DEFINITION, SAGA_DEFINITION_HASH, SAGA_START];
 /// Field of a marker: the row's name in quarantine.
 pub const MARK: &str = "quarantined";
 /// Rows of an earlier version taken over in one transaction.
@@ -92,8 +94,8 @@ fn to_key(value: &Value) -> Option<RecordIdKey> {
     })
 }
 
-/// Moves a row to quarantine: writes it there, and removes it from its table, or leaves a marker. Read before: this only
-/// writes.
+/// Moves a row to quarantine: writes it there, and removes it from its table, or leaves a marker. The row was read before; of a
+/// saga's row it reads the marker that stands.
 pub async fn put(
     transaction: &dyn Transaction,
     table: &'static str,
@@ -103,9 +105,23 @@ pub async fn put(
     reason: &str,
 ) -> Result<(), StoreError> {
     tracing::error!(table, key = ?at, reason, "a stored row can't be read and is moved to quarantine");
-    let id = keep(transaction, kept(table, of_key(at), row, apart, reason)).await?;
+    let mut fields = kept(table, of_key(at), row, apart, reason);
+    let marker = match table {
+        SAGA | SAGA_DONE => sagas::marker_of(table, at),
+        _ => None,
+    };
+    if let Some(marker) = &marker {
+        let noted = transaction.get(SAGA_START, marker.clone()).await.map_err(store_error)?;
+        if let Some(before) = noted.as_ref().and_then(held_by) {
+            fields.insert("before", text(before));
+        }
+    }
+    let id = keep(transaction, fields).await?;
     if let Some((part, key)) = apart_key(table, at) {
         transaction.delete(part, key).await.map_err(store_error)?;
+    }
+    if let Some(marker) = marker {
+        transaction.put(SAGA_START, marker, object([(MARK, text(&id))])).await.map_err(store_error)?;
     }
     let done = if HELD.contains(&table) {
         transaction.put(table, at.clone(), object([(MARK, text(id))])).await

@@ -138,10 +138,9 @@ impl QuarantineStore for SurrealStore {
         if let (Some(journal), Json::Object(columns)) = (&entry.journal, &mut columns) {
             columns.insert("journal".to_owned(), shown_value(&waybill_surreal::bytes(journal.clone())));
         }
-        let set_aside = entry.key.as_ref().filter(|_| entry.journal.is_some()).and_then(sagas::saga_of);
-        let unreadable = match (entry.table, &entry.key, set_aside) {
-            (Some(_), Some(_), Some((shard, of))) => sagas::unrestorable(transaction.as_ref(), shard, &of).await?,
-            (Some(table), Some(key), None) => {
+        let unreadable = match (sagas::unrestorable(transaction.as_ref(), id, &entry).await?, entry.table, &entry.key) {
+            (Some(saga), ..) => saga,
+            (None, Some(table), Some(key)) => {
                 let row = Row { key: key.clone(), fields: entry.row.clone() };
                 read::row(table, &row, entry.apart.clone()).err().map(|error| error.to_string())
             }

@@ -20,7 +20,7 @@ mod restore;
 mod sagas;
 
 use waybill_core::port::store::StoreError;
-use waybill_surreal::{Bound, Object, RecordIdKey, Row, Transaction};
+use waybill_surreal::{Bound, Object, RecordIdKey, Row, Transaction, Value};
 
 pub use entry::{adopt_earlier, is_held, put, refuse_held};
 #[cfg(test)]
@@ -32,6 +32,8 @@ use crate::store::{SurrealStore, finish};
 
 /// Rows moved in one transaction.
 const MOVED_AT_ONCE: usize = 100;
+/// Bytes after which no further row is moved in a transaction: with the largest row behind them they fit the least write buffer.
+pub const MOVED_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// Tries against whoever writes the same rows.
 const TRIES_MAX: u32 = 5;
 
@@ -114,18 +116,26 @@ pub async fn sifted<T>(
 impl SurrealStore {
     /// Moves rows that could not be read to quarantine. What can't be moved now is met again by the next read.
     pub(crate) async fn set_aside(&self, spoilt: Spoilt) {
-        for rows in spoilt.0.chunks(MOVED_AT_ONCE) {
-            if let Err(error) = self.move_rows(rows).await {
-                tracing::warn!(code = error.code(), %error, "rows that can't be read could not be moved to quarantine yet");
-            }
+        let mut left = spoilt.0.as_slice();
+        while !left.is_empty() {
+            let (rows, behind) = left.split_at(left.len().min(MOVED_AT_ONCE));
+            left = match self.move_rows(rows).await {
+                // At least one.
+                Ok(done) => left.split_at(done.clamp(1, rows.len())).1,
+                Err(error) => {
+                    tracing::warn!(code = error.code(), %error, "rows that can't be read could not be moved to quarantine yet");
+                    behind
+                }
+            };
         }
     }
 
-    async fn move_rows(&self, rows: &[Unreadable]) -> Result<(), StoreError> {
+    /// Moves the first of these rows, as many as go into one transaction; answers how many are done.
+    async fn move_rows(&self, rows: &[Unreadable]) -> Result<usize, StoreError> {
         let mut tries = 1;
         loop {
             let transaction = self.begin(true).await?;
-            let worked = move_all(transaction.as_ref(), rows).await;
+            let worked = move_first(transaction.as_ref(), rows).await;
             match finish(transaction, worked).await {
                 Err(StoreError::Conflict(_)) if tries < TRIES_MAX => tries += 1,
                 done => {
@@ -137,15 +147,38 @@ impl SurrealStore {
     }
 }
 
-async fn move_all(transaction: &dyn Transaction, rows: &[Unreadable]) -> Result<(), StoreError> {
-    let mut moved = Vec::new();
+async fn move_first(transaction: &dyn Transaction, rows: &[Unreadable]) -> Result<usize, StoreError> {
+    let (mut moved, mut bytes, mut done) = (Vec::new(), 0, 0);
     for row in rows {
-        moved.extend(still_unreadable(transaction, row).await?);
+        if bytes >= MOVED_BYTES_MAX {
+            break;
+        }
+        if let Some(row) = still_unreadable(transaction, row).await? {
+            bytes += weight(&row.fields, row.apart.as_ref());
+            moved.push(row);
+        }
+        done += 1;
     }
     for Moved { table, key, fields, apart, reason } in moved {
         put(transaction, table, &key, fields, apart, &reason).await?;
     }
-    Ok(())
+    Ok(done)
+}
+
+/// Bytes of a row as it is written, about.
+pub fn weight(fields: &Object, apart: Option<&bytes::Bytes>) -> usize {
+    fields.0.iter().map(|(name, value)| name.as_str().len() + value_weight(value)).sum::<usize>()
+        + apart.map_or(0, |apart| apart.len())
+}
+
+fn value_weight(value: &Value) -> usize {
+    match value {
+        Value::Bytes(bytes) => bytes.0.len(),
+        Value::String(text) => text.as_str().len(),
+        Value::Array(items) => items.0.iter().map(value_weight).sum(),
+        Value::Object(fields) => weight(fields, None),
+        _ => 16,
+    }
 }
 
 /// A row on its way to quarantine.

@@ -1,30 +1,42 @@
 //! Putting a row back, and dropping it. A row is read again before it goes back: what can't be read stays where it is.
 
 use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use waybill_core::ids::{Place, ShardId};
+use waybill_core::ids::{MessageId, Place, ShardId, Tenant};
+use waybill_core::limits::IDEMPOTENCY_TTL_DEFAULT;
 use waybill_core::message::Message;
-use waybill_core::outbox::records::IdState;
+use waybill_core::outbox::records::{IdRecord, IdState, Segment, ShardRecord};
 use waybill_core::port::quarantine::{QuarantinedRow, Restored};
 use waybill_core::port::store::StoreError;
 use waybill_core::port::transact::DoorGroup;
-use waybill_surreal::{Object, RecordIdKey, Row, Transaction, bytes, object};
+use waybill_core::time::UnixMillis;
+use waybill_surreal::{Object, RecordIdKey, Row, Transaction, bool_of, bytes, object};
 
-use super::entry::{Entry, apart_key, forget, is_held};
+use super::entry::{Entry, apart_key, forget, held_by, is_held};
 use super::look::summary;
 use super::read::{self, Content};
-use super::sagas;
+use super::{Spoilt, sagas};
 use crate::fault::store_error;
 use crate::owner::history::due_of;
-use crate::owner::read::id as id_row;
+use crate::owner::left_of;
+use crate::owner::read::{id as id_row, scheduled, shard as shard_record};
+use crate::query::at;
+use crate::rows::small;
 use crate::saga::floor;
 use crate::store::{SurrealStore, finish};
-use crate::tables::{DONE, DONE_DUE, ID, QUARANTINE, SAGA, SAGA_JOURNAL, id_key, part, part_shard};
+use crate::tables::{
+    DEAD, DEDUP, DEDUP_DUE, DONE, DONE_DUE, ID, ID_DUE, IDEMPOTENCY, IDEMPOTENCY_DUE, KV, KV_SCOPE, QUARANTINE, SAGA,
+    SAGA_JOURNAL, id_due_key, id_key, part, part_shard, part_text,
+};
 use crate::transact::{door_rows, put_door_rows};
+use crate::{dedup, idempotency, kv};
 
 /// Tries against whoever writes the same rows.
 const TRIES_MAX: u32 = 5;
+/// An id that is put back when its message is nowhere any more is known for so long: as long as an idempotency key by default.
+const ID_KEPT: Duration = IDEMPOTENCY_TTL_DEFAULT;
 
 async fn entry(transaction: &dyn Transaction, id: &str) -> Result<Option<Entry>, StoreError> {
     let found = transaction.get(QUARANTINE, RecordIdKey::String(id.into())).await.map_err(store_error)?;
@@ -64,8 +76,8 @@ async fn try_restore(
     let restored = match read::row(table, &row, entry.apart.clone())? {
         Content::Segment(segment) => {
             let shard = part_shard(&row.key).unwrap_or(ShardId(0));
-            let of = segment.entries.iter().map(|entry| (Arc::clone(&entry.message), segment.place(shard, entry)));
-            queue(store, transaction, shard, of.map(|(message, place)| (message, IdState::At(place))).collect()).await?
+            let messages = still_in(transaction, shard, &segment).await?;
+            queue(store, transaction, shard, messages).await?
         }
         Content::Parked(parked) => {
             let place: Place = parked.place;
@@ -76,7 +88,7 @@ async fn try_restore(
             let state = IdState::Scheduled { shard: scheduled.shard, due: scheduled.due };
             queue(store, transaction, scheduled.shard, vec![(Arc::new(message), state)]).await?
         }
-        Content::Row => put_back(transaction, table, row, entry.apart).await?,
+        Content::Row => put_back(transaction, table, id, row, entry.apart).await?,
     };
     forget(transaction, id).await?;
     Ok(Some((summary, restored)))
@@ -87,6 +99,7 @@ async fn try_restore(
 async fn put_back(
     transaction: &dyn Transaction,
     table: &'static str,
+    id: &str,
     row: Row,
     apart: Option<Bytes>,
 ) -> Result<Restored, StoreError> {
@@ -94,6 +107,7 @@ async fn put_back(
     if there.is_some_and(|there| !is_held(&there)) {
         return Err(StoreError::Exists(format!("{table}:{:?} was written again meanwhile", row.key)));
     }
+    sagas::prepare(transaction, table, id, &row.key).await?;
     if table == SAGA_JOURNAL {
         let given = sagas::take_in(transaction, &row).await?;
         match refuse_cut(transaction, &row.key).await {
@@ -105,12 +119,57 @@ async fn put_back(
     if let (Some(apart), Some((part, key))) = (apart, apart_key(table, &row.key)) {
         transaction.put(part, key, object([("data", bytes(apart))])).await.map_err(store_error)?;
     }
-    if let (DONE, Some(due)) = (table, due_of(&row)) {
-        // Retention finds it by that.
-        transaction.put(DONE_DUE, due, Object::default()).await.map_err(store_error)?;
+    if let Some((due, key, fields)) = due_row(transaction, table, &row).await? {
+        transaction.put(due, key, fields).await.map_err(store_error)?;
     }
+    // The shard's owner has a list of the keys that are held, and makes that when it takes the shard.
+    let holds_key = table == DEAD && bool_of(row.fields.get("holds_key")) == Some(true);
     transaction.put(table, row.key, row.fields).await.map_err(store_error)?;
-    Ok(if matches!(table, SAGA | SAGA_JOURNAL) { Restored::AtTakeover } else { Restored::InPlace })
+    Ok(if holds_key || matches!(table, SAGA | SAGA_JOURNAL) { Restored::AtTakeover } else { Restored::InPlace })
+}
+
+/// The row by which whoever removes what is over finds a row that is put back.
+async fn due_row(
+    transaction: &dyn Transaction,
+    table: &str,
+    row: &Row,
+) -> Result<Option<(&'static str, RecordIdKey, Object)>, StoreError> {
+    let (due, key) = match table {
+        DONE => (DONE_DUE, due_of(row)),
+        IDEMPOTENCY => (IDEMPOTENCY_DUE, idempotency::due_of(row)),
+        DEDUP => (DEDUP_DUE, dedup::due_of(row)),
+        ID => {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            let until = UnixMillis(u64::try_from((now + ID_KEPT).as_millis()).unwrap_or(u64::MAX));
+            let nowhere = is_nowhere(transaction, row).await?;
+            return Ok(
+                nowhere.map(|record| (ID_DUE, id_due_key(until, &record.tenant, &record.id), small::of_id(&record)))
+            );
+        }
+        _ => return Ok(None),
+    };
+    Ok(key.map(|key| (due, key, Object::default())))
+}
+
+/// The record of an id whose message is nowhere any more: its history went while the id lay in quarantine, and nothing else
+/// would remove the id.
+async fn is_nowhere(transaction: &dyn Transaction, row: &Row) -> Result<Option<IdRecord>, StoreError> {
+    let tenant = part_text(&row.key, 0).and_then(|text| Tenant::new(text).ok());
+    let id = part_text(&row.key, 1).and_then(|text| MessageId::new(text).ok());
+    let (Some(tenant), Some(id)) = (tenant, id) else { return Ok(None) };
+    let record = small::id(&tenant, &id, &row.key, &row.fields)?;
+    // What is there and can't be read is still there.
+    let is_there = match &record.state {
+        IdState::At(place) => match at(transaction, *place, &mut Spoilt::default()).await {
+            Err(StoreError::Corrupt(_)) => true,
+            found => found?.is_some(),
+        },
+        IdState::Scheduled { shard, due } => match scheduled(transaction, *shard, *due, &id).await {
+            Err(StoreError::Corrupt(_)) => true,
+            found => found?.is_some(),
+        },
+    };
+    Ok(Some(record).filter(|_| !is_there))
 }
 
 /// A journal record below the floor would never be read again.
@@ -124,6 +183,24 @@ async fn refuse_cut(transaction: &dyn Transaction, key: &RecordIdKey) -> Result<
         )));
     }
     Ok(())
+}
+
+/// The messages of a segment that haven't left it as ones that are parked, dead or done, as far as that is known.
+async fn still_in(
+    transaction: &dyn Transaction,
+    shard: ShardId,
+    segment: &Segment,
+) -> Result<Vec<(Arc<Message>, IdState)>, StoreError> {
+    let left = left_of(transaction, shard, segment.first).await?;
+    let record = match shard_record(transaction, shard).await {
+        // Whoever takes the shard makes it anew.
+        Err(StoreError::Corrupt(_)) => ShardRecord::default(),
+        record => record?,
+    };
+    let open = record.open.get(&segment.first);
+    let gone = |index: u16| left.contains(&index) || open.is_some_and(|open| open.is_gone(index));
+    let still = segment.entries.iter().filter(|entry| !gone(entry.index));
+    Ok(still.map(|entry| (Arc::clone(&entry.message), IdState::At(segment.place(shard, entry)))).collect())
 }
 
 /// Puts messages on their shard's doorstep, so that they enter the order anew. A message whose id belongs to another place by
@@ -144,6 +221,9 @@ async fn queue(
         messages.push(message);
     }
     let count = messages.len();
+    if messages.is_empty() {
+        return Ok(Restored::Queued { messages: 0 });
+    }
     let rows = door_rows(&[DoorGroup { shard, messages }])?;
     for key in old {
         transaction.delete(ID, key).await.map_err(store_error)?;
@@ -168,12 +248,17 @@ pub async fn drop_row(store: &SurrealStore, id: &str) -> Result<Option<Quarantin
 async fn try_drop(transaction: &dyn Transaction, id: &str) -> Result<Option<QuarantinedRow>, StoreError> {
     let Some(entry) = entry(transaction, id).await? else { return Ok(None) };
     let summary = summary(id, &entry);
-    if entry.table == Some(SAGA) {
-        sagas::unlink(transaction, id, &entry).await?;
+    if sagas::unlink(transaction, id, &entry).await? {
+        return forget(transaction, id).await.map(|()| Some(summary));
     }
     if let (Some(table), Some(key)) = (entry.table, entry.key) {
         let there = transaction.get(table, key.clone()).await.map_err(store_error)?;
-        if there.is_some_and(|there| is_held(&there)) {
+        if there.is_some_and(|there| held_by(&there) == Some(id)) {
+            if table == KV
+                && let Some((scope, fields)) = kv::recounted(transaction, &key).await?
+            {
+                transaction.put(KV_SCOPE, scope, fields).await.map_err(store_error)?;
+            }
             transaction.delete(table, key).await.map_err(store_error)?;
         }
     }

@@ -1,12 +1,14 @@
-//! Sagas that could not be restored. Of each there is a row in quarantine with its columns and its tree, and with what the
-//! journal held of it. A marker in `saga_start` names that row, so that whoever asks for the saga hears where it is and nobody
-//! begins another one with its id; a further row of the same saga names the one before.
+//! Sagas whose rows can't be read, or that could not be restored. Of the latter there is a row in quarantine with columns and
+//! tree, and with what the journal held of it. A marker in `saga_start` names that row, so that whoever asks for the saga hears
+//! where it is and nobody begins another one with its id; a further row of the same saga names the one before. Ended sagas have
+//! markers of their own.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use waybill_core::ids::{ShardId, Tenant};
+use waybill_core::port::saga_store::SagaTable;
 use waybill_core::port::store::StoreError;
 use waybill_core::saga::definition::Definition;
 use waybill_core::saga::id::{SagaId, SagaKey};
@@ -20,10 +22,10 @@ use super::entry::{Entry, MARK, apart, forget, held_by, keep, kept, of_key};
 use crate::codec::saga::{decode_journal, encode_journal};
 use crate::fault::store_error;
 use crate::rows::{encoded, saga as rows, unreadable};
-use crate::saga::{definition_by_hash, journal_record, needs_start, of_start, told};
+use crate::saga::{definition_by_hash, find_saga, journal_record, needs_start, of_start, told};
 use crate::tables::{
-    QUARANTINE, SAGA, SAGA_DEAD, SAGA_DONE, SAGA_START, SAGA_TREE, part_shard, part_text, saga_dead_key, saga_key,
-    saga_start_key, saga_tree_key, unsigned,
+    QUARANTINE, SAGA, SAGA_DEAD, SAGA_DONE, SAGA_START, SAGA_TREE, part, part_shard, part_text, saga_dead_key,
+    saga_key, saga_start_key, saga_tree_key, unsigned,
 };
 
 /// Most rows of one saga in quarantine.
@@ -33,6 +35,26 @@ const PIECES_MAX: usize = 1_000;
 pub fn saga_of(at: &RecordIdKey) -> Option<(ShardId, SagaKey)> {
     let key = SagaKey { tenant: Tenant::new(part_text(at, 2)?).ok()?, id: SagaId::new(part_text(at, 3)?).ok()? };
     Some((part_shard(at)?, key))
+}
+
+/// The saga that the key of a row of `saga_start` names, its shard, and whether the row is of an ended one.
+fn noted_of(at: &RecordIdKey) -> Option<(ShardId, SagaKey, bool)> {
+    let key = SagaKey { tenant: Tenant::new(part_text(at, 1)?).ok()?, id: SagaId::new(part_text(at, 2)?).ok()? };
+    Some((part_shard(at)?, key, part(at, 3)? == 1))
+}
+
+/// The saga that a row of `saga`, `saga_done` or `saga_start` is of, its shard, and whether it is the row of an ended one.
+fn of_row(table: &str, at: &RecordIdKey) -> Option<(ShardId, SagaKey, bool)> {
+    match table {
+        SAGA | SAGA_DONE => saga_of(at).map(|(shard, of)| (shard, of, table == SAGA_DONE)),
+        SAGA_START => noted_of(at),
+        _ => None,
+    }
+}
+
+/// Where the marker lies of a row of `saga`, `saga_done` or `saga_start`; none when its key doesn't say whose it is.
+pub fn marker_of(table: &str, at: &RecordIdKey) -> Option<RecordIdKey> {
+    of_row(table, at).map(|(shard, of, ended)| saga_start_key(shard, &of, ended))
 }
 
 /// A saga on its way to quarantine.
@@ -92,9 +114,12 @@ pub struct Piece {
     entry: Entry,
 }
 
-/// All rows of a saga in quarantine that its marker leads to, the latest first.
-pub async fn pieces(transaction: &dyn Transaction, shard: ShardId, of: &SagaKey) -> Result<Vec<Piece>, StoreError> {
-    let marker = transaction.get(SAGA_START, saga_start_key(shard, of, false)).await.map_err(store_error)?;
+/// All rows of a saga in quarantine that its marker leads to, the latest first: of the ended one, or of the other.
+async fn pieces(
+    transaction: &dyn Transaction,
+    (shard, of, ended): (ShardId, &SagaKey, bool),
+) -> Result<Vec<Piece>, StoreError> {
+    let marker = transaction.get(SAGA_START, saga_start_key(shard, of, ended)).await.map_err(store_error)?;
     let mut next = marker.as_ref().and_then(held_by).map(str::to_owned);
     let mut pieces = Vec::new();
     while let Some(id) = next.filter(|_| pieces.len() < PIECES_MAX) {
@@ -110,7 +135,8 @@ pub async fn pieces(transaction: &dyn Transaction, shard: ShardId, of: &SagaKey)
 /// The row that a saga gets, made of what is in quarantine. `Err(Corrupt)` says why it still can't be restored.
 async fn whole(transaction: &dyn Transaction, of: &SagaKey, entries: &[&Entry]) -> Result<SagaRow, StoreError> {
     let mut all = SagaTakeover::default();
-    for entry in entries {
+    // What only said when it began isn't needed.
+    for entry in entries.iter().filter(|entry| entry.table == Some(SAGA)) {
         if let (Some(key), false) = (&entry.key, entry.row.0.is_empty()) {
             let row = Row { key: key.clone(), fields: entry.row.clone() };
             let data = rows::tree_bytes(&row.fields).or_else(|| entry.apart.clone());
@@ -135,33 +161,62 @@ async fn whole(transaction: &dyn Transaction, of: &SagaKey, entries: &[&Entry]) 
     rebuilt(of, &all, |hash| definitions.get(hash).cloned()).map_err(StoreError::Corrupt)
 }
 
-/// Why a saga still can't be put back; none = it could be.
-pub async fn unrestorable(
-    transaction: &dyn Transaction,
-    shard: ShardId,
-    of: &SagaKey,
-) -> Result<Option<String>, StoreError> {
-    let pieces = pieces(transaction, shard, of).await?;
-    let entries: Vec<&Entry> = pieces.iter().map(|piece| &piece.entry).collect();
-    match whole(transaction, of, &entries).await {
-        Ok(_) => Ok(None),
-        Err(StoreError::Corrupt(reason)) => Ok(Some(reason)),
-        Err(error) => Err(error),
-    }
-}
-
-/// Puts a saga back, if the row `id` is one of a saga that was set aside or that has journal entries there: all that is known of
-/// it becomes one row, which the next takeover reads. False when it is a row like any other.
-pub async fn restore(transaction: &dyn Transaction, id: &str, entry: &Entry) -> Result<bool, StoreError> {
-    let Some((shard, of)) = entry.key.as_ref().and_then(saga_of) else { return Ok(false) };
-    let pieces = pieces(transaction, shard, &of).await?;
+/// What is in quarantine of the saga that the row `id` is of, that row included; none when it is a row like any other, which
+/// only an earlier version has left.
+fn all_of<'e>(pieces: &'e [Piece], id: &str, entry: &'e Entry) -> Option<Vec<&'e Entry>> {
     if pieces.is_empty() && entry.journal.is_none() {
-        return Ok(false);
+        return None;
     }
     let mut entries: Vec<&Entry> = pieces.iter().map(|piece| &piece.entry).collect();
     if !pieces.iter().any(|piece| piece.id == id) {
         entries.push(entry);
     }
+    Some(entries)
+}
+
+/// Why the saga that a row of `saga` is of still can't be put back; none = it could be. `None` when it is a row like any other.
+pub async fn unrestorable(
+    transaction: &dyn Transaction,
+    id: &str,
+    entry: &Entry,
+) -> Result<Option<Option<String>>, StoreError> {
+    let named = entry.key.as_ref().filter(|_| entry.table == Some(SAGA)).and_then(saga_of);
+    let Some((shard, of)) = named else { return Ok(None) };
+    let pieces = pieces(transaction, (shard, &of, false)).await?;
+    let Some(entries) = all_of(&pieces, id, entry) else { return Ok(None) };
+    match whole(transaction, &of, &entries).await {
+        Ok(_) => Ok(Some(None)),
+        Err(StoreError::Corrupt(reason)) => Ok(Some(Some(reason))),
+        Err(error) => Err(error),
+    }
+}
+
+/// Refuses to put a row of a saga back whose id has another one by now: it would run again, or hide that one.
+async fn refuse_other(transaction: &dyn Transaction, shard: ShardId, of: &SagaKey) -> Result<(), StoreError> {
+    for table in [SagaTable::Open, SagaTable::Done] {
+        match find_saga(transaction, table, shard, of).await {
+            // Its own marker, or that of another row of it: none of these is in its table.
+            Err(StoreError::Corrupt(_)) if table == SagaTable::Open => {}
+            found => {
+                if let Some((_, row)) = found? {
+                    return Err(StoreError::Exists(format!(
+                        "saga {} has another row by now, {:?} ({table:?}): what lies here is older, drop it",
+                        of.id, row.key
+                    )));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Puts a saga back, if the row `id` is one of a saga that a marker leads to or that has journal entries there: all that is known
+/// of it becomes one row, which the next takeover reads. False when it is a row like any other.
+pub async fn restore(transaction: &dyn Transaction, id: &str, entry: &Entry) -> Result<bool, StoreError> {
+    let Some((shard, of)) = entry.key.as_ref().and_then(saga_of) else { return Ok(false) };
+    refuse_other(transaction, shard, &of).await?;
+    let pieces = pieces(transaction, (shard, &of, false)).await?;
+    let Some(entries) = all_of(&pieces, id, entry) else { return Ok(false) };
     let row = whole(transaction, &of, &entries).await?;
     let started = row.summary.started_at;
     let at = saga_key(shard, started, &of);
@@ -187,12 +242,58 @@ pub async fn restore(transaction: &dyn Transaction, id: &str, entry: &Entry) -> 
     forget(transaction, id).await.map(|()| true)
 }
 
+/// Before a row of an ended saga is put back: its start is noted again and the marker goes; it is refused when its id has another
+/// row by now. Before one that says when a saga began: it is refused as long as more of its saga lies in quarantine.
+pub async fn prepare(
+    transaction: &dyn Transaction,
+    table: &str,
+    id: &str,
+    row: &RecordIdKey,
+) -> Result<(), StoreError> {
+    let Some((shard, of, ended)) = of_row(table, row) else { return Ok(()) };
+    let pieces = pieces(transaction, (shard, &of, ended)).await?;
+    if table == SAGA_START {
+        return match pieces.iter().find(|piece| piece.id != id) {
+            Some(other) => Err(StoreError::Exists(format!(
+                "more of saga {} lies in quarantine: put {} back, and this row isn't needed any more",
+                of.id, other.id
+            ))),
+            None => Ok(()),
+        };
+    }
+    if table != SAGA_DONE {
+        return Ok(());
+    }
+    // The marker of an ended one is this row's own.
+    for table in [SagaTable::Open, SagaTable::Done] {
+        match find_saga(transaction, table, shard, &of).await {
+            Err(StoreError::Corrupt(_)) => {}
+            found => {
+                if let Some((_, other)) = found? {
+                    return Err(StoreError::Exists(format!("saga {} has another row by now, {:?}", of.id, other.key)));
+                }
+            }
+        }
+    }
+    let (started, marker) = (UnixMillis(part(row, 1).unwrap_or(0)), saga_start_key(shard, &of, true));
+    let noted = match needs_start(&of.id, started) {
+        true => transaction.put(SAGA_START, marker, of_start(started)).await,
+        false => transaction.delete(SAGA_START, marker).await,
+    };
+    noted.map_err(store_error)?;
+    for piece in pieces.iter().filter(|piece| piece.entry.table == Some(SAGA_START)) {
+        forget(transaction, &piece.id).await?;
+    }
+    Ok(())
+}
+
 /// Gives what a journal record holds of sagas that were set aside to these; answers of how many.
 pub async fn take_in(transaction: &dyn Transaction, record: &Row) -> Result<usize, StoreError> {
     let Some(shard) = part_shard(&record.key) else { return Ok(0) };
     let mut given = 0;
     for entry in journal_record(record)?.entries {
-        let Some(latest) = pieces(transaction, shard, &entry.key).await?.into_iter().next() else { continue };
+        let pieces = pieces(transaction, (shard, &entry.key, false)).await?;
+        let Some(latest) = pieces.into_iter().find(|piece| piece.entry.table == Some(SAGA)) else { continue };
         let known = latest.entry.journal.as_deref().map_or_else(|| Ok(Vec::new()), decode_journal);
         let mut entries = known.map_err(|error| unreadable(SAGA, &record.key, error))?;
         entries.push(entry);
@@ -206,13 +307,14 @@ pub async fn take_in(transaction: &dyn Transaction, record: &Row) -> Result<usiz
 }
 
 /// Before the row `id` is dropped: whoever led to it leads to the one before. With the last one the saga is gone: its id may be
-/// used again, and it is no dead letter any more.
-pub async fn unlink(transaction: &dyn Transaction, id: &str, entry: &Entry) -> Result<(), StoreError> {
-    let Some((shard, of)) = entry.key.as_ref().and_then(saga_of) else { return Ok(()) };
-    let mut pieces = pieces(transaction, shard, &of).await?;
-    let Some(at) = pieces.iter().position(|piece| piece.id == id) else { return Ok(()) };
+/// used again, and it is no dead letter any more. False when no marker leads to it.
+pub async fn unlink(transaction: &dyn Transaction, id: &str, entry: &Entry) -> Result<bool, StoreError> {
+    let named = entry.table.zip(entry.key.as_ref()).and_then(|(table, key)| of_row(table, key));
+    let Some((shard, of, ended)) = named else { return Ok(false) };
+    let mut pieces = pieces(transaction, (shard, &of, ended)).await?;
+    let Some(at) = pieces.iter().position(|piece| piece.id == id) else { return Ok(false) };
     let before = pieces.remove(at).entry.before;
-    let marker = saga_start_key(shard, &of, false);
+    let marker = saga_start_key(shard, &of, ended);
     let later = at.checked_sub(1).and_then(|later| pieces.get(later));
     let done = match (later, before) {
         (Some(later), before) => {
@@ -225,9 +327,12 @@ pub async fn unlink(transaction: &dyn Transaction, id: &str, entry: &Entry) -> R
         }
         (None, Some(before)) => transaction.put(SAGA_START, marker, object([(MARK, text(before))])).await,
         (None, None) => {
-            transaction.delete(SAGA_DEAD, saga_dead_key(shard, &of)).await.map_err(store_error)?;
+            // Of what only says when it began, the saga itself may be there.
+            if entry.table == Some(SAGA) {
+                transaction.delete(SAGA_DEAD, saga_dead_key(shard, &of)).await.map_err(store_error)?;
+            }
             transaction.delete(SAGA_START, marker).await
         }
     };
-    done.map_err(store_error)
+    done.map_err(store_error).map(|()| true)
 }

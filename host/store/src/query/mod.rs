@@ -8,6 +8,7 @@ mod list;
 mod place;
 
 pub use depths::DepthCache;
+pub(crate) use place::at;
 
 use std::sync::Arc;
 
@@ -23,7 +24,7 @@ use waybill_surreal::{int, key};
 use crate::owner::read;
 use crate::quarantine::Spoilt;
 use crate::store::SurrealStore;
-use crate::tables::{ID, id_key};
+use crate::tables::{ID, SCHEDULED, id_key, scheduled_key};
 
 /// Most records looked at for one page of a list.
 const PAGE_READS_MAX: usize = 2_000;
@@ -51,7 +52,10 @@ impl QueryStore for SurrealStore {
     }
 
     async fn at(&self, place: Place) -> Result<Option<Found>, StoreError> {
-        place::at(self.begin(false).await?.as_ref(), place).await
+        let mut spoilt = Spoilt::default();
+        let found = place::at(self.begin(false).await?.as_ref(), place, &mut spoilt).await;
+        self.set_aside(spoilt).await;
+        found
     }
 
     async fn scheduled(
@@ -60,7 +64,11 @@ impl QueryStore for SurrealStore {
         due: UnixMillis,
         id: &MessageId,
     ) -> Result<Option<Arc<Scheduled>>, StoreError> {
-        read::scheduled(self.begin(false).await?.as_ref(), shard, due, id).await
+        let mut spoilt = Spoilt::default();
+        let read = read::scheduled(self.begin(false).await?.as_ref(), shard, due, id).await;
+        let found = spoilt.told(SCHEDULED, &scheduled_key(shard, due, id), read);
+        self.set_aside(spoilt).await;
+        found
     }
 
     async fn list(

@@ -7,25 +7,30 @@ use waybill_surreal::{Bound, Row, Transaction};
 
 use crate::fault::store_error;
 use crate::owner::read;
+use crate::quarantine::Spoilt;
 use crate::rows::{segment, stopped};
-use crate::tables::{DONE, PARKED, seq_key};
+use crate::tables::{DEAD, DONE, PARKED, seq_key};
 
 /// History chunks of one segment read at once.
 const CHUNKS_PAGE: usize = 64;
 
-/// Looks at parked, dead letters, the segment and the history, in this order.
-pub async fn at(transaction: &dyn Transaction, place: Place) -> Result<Option<Found>, StoreError> {
+/// Looks at parked, dead letters, the segment and the history, in this order. A message whose own row can't be read is an error;
+/// a chunk of the history that can't be holds others.
+pub async fn at(transaction: &dyn Transaction, place: Place, spoilt: &mut Spoilt) -> Result<Option<Found>, StoreError> {
     let key = seq_key(place.shard, place.seq());
     if let Some(fields) = transaction.get(PARKED, key.clone()).await.map_err(store_error)? {
-        return Ok(Some(Found::Parked(stopped::parked(&Row { key, fields })?)));
+        let row = Row { key, fields };
+        let parked = spoilt.told(PARKED, &row.key, stopped::parked(&row))?;
+        return Ok(Some(Found::Parked(parked)));
     }
-    if let Some(dead) = read::dead_letter(transaction, place.shard, place.seq()).await? {
+    let dead = read::dead_letter(transaction, place.shard, place.seq()).await;
+    if let Some(dead) = spoilt.told(DEAD, &key, dead)? {
         return Ok(Some(Found::Dead(dead)));
     }
     if let Some(found) = flowing(transaction, place).await? {
         return Ok(Some(found));
     }
-    done(transaction, place).await
+    done(transaction, place, spoilt).await
 }
 
 async fn flowing(transaction: &dyn Transaction, place: Place) -> Result<Option<Found>, StoreError> {
@@ -40,7 +45,7 @@ async fn flowing(transaction: &dyn Transaction, place: Place) -> Result<Option<F
     Ok(entry.map(|entry| Found::Flowing { place, entry: entry.clone(), claimed: open.is_some() }))
 }
 
-async fn done(transaction: &dyn Transaction, place: Place) -> Result<Option<Found>, StoreError> {
+async fn done(transaction: &dyn Transaction, place: Place, spoilt: &mut Spoilt) -> Result<Option<Found>, StoreError> {
     let mut from = Bound::Included(seq_key(place.shard, place.segment));
     let until = Bound::Excluded(seq_key(place.shard, Seq(place.segment.0.saturating_add(1))));
     loop {
@@ -48,7 +53,7 @@ async fn done(transaction: &dyn Transaction, place: Place) -> Result<Option<Foun
         let Some(last) = rows.last() else { return Ok(None) };
         from = Bound::Excluded(last.key.clone());
         for row in &rows {
-            let chunk = segment::history(row)?;
+            let Some(chunk) = spoilt.sift(DONE, &row.key, segment::history(row))? else { continue };
             if let Some(done) = chunk.entries.iter().find(|done| done.index == place.index) {
                 return Ok(Some(Found::Done(place, done.clone())));
             }

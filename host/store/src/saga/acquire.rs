@@ -16,7 +16,7 @@ use waybill_surreal::{Bound, RecordIdKey, Row, Transaction, bytes_of};
 use super::{TRIES_MAX, place};
 use crate::codec::saga::decode_journal;
 use crate::fault::store_error;
-use crate::quarantine::{put, saga_of};
+use crate::quarantine::{MOVED_BYTES_MAX, put, saga_of, weight};
 use crate::rows::{lacks, saga as rows, saga_small, unreadable};
 use crate::store::{SurrealStore, finish};
 use crate::tables::{
@@ -263,35 +263,47 @@ async fn quarantine(
     record: &SagaShardRecord,
     damaged: &[Damaged],
 ) -> Result<SagaShardRecord, StoreError> {
-    let transaction = store.begin(true).await?;
-    let worked = move_away(transaction.as_ref(), shard, record, damaged).await;
-    finish(transaction, worked).await
+    let (mut stands, mut left) = (*record, damaged);
+    while !left.is_empty() {
+        let transaction = store.begin(true).await?;
+        let worked = move_first(transaction.as_ref(), shard, &stands, left).await;
+        let (next, moved) = finish(transaction, worked).await?;
+        (stands, left) = (next, left.split_at(moved.clamp(1, left.len())).1);
+    }
+    Ok(stands)
 }
 
-async fn move_away(
+/// Moves as many as go into one transaction; answers the record that stands then, and how many.
+async fn move_first(
     transaction: &dyn Transaction,
     shard: ShardId,
     record: &SagaShardRecord,
     damaged: &[Damaged],
-) -> Result<SagaShardRecord, StoreError> {
+) -> Result<(SagaShardRecord, usize), StoreError> {
     let (stands, swept) = place::shard(transaction, shard).await?;
     if stands != *record {
         return Err(taken(shard));
     }
-    let mut kept = Vec::with_capacity(damaged.len());
+    let (mut kept, mut bytes) = (Vec::new(), 0);
     for record in damaged {
+        if bytes >= MOVED_BYTES_MAX {
+            break;
+        }
         let fields = transaction.get(record.table, record.key.clone()).await.map_err(store_error)?.unwrap_or_default();
         let tree = match apart(shard, &record.key).filter(|_| record.table == SAGA) {
             Some(key) => transaction.get(SAGA_TREE, key).await.map_err(store_error)?,
             None => None,
         };
-        kept.push((fields, tree.as_ref().and_then(rows::tree_bytes)));
+        let tree = tree.as_ref().and_then(rows::tree_bytes);
+        bytes += weight(&fields, tree.as_ref());
+        kept.push((fields, tree));
     }
+    let moved = kept.len();
     for (record, (fields, tree)) in damaged.iter().zip(kept) {
         put(transaction, record.table, &record.key, fields, tree, &record.reason).await?;
     }
     let next = SagaShardRecord { beat: stands.beat + 1, ..stands };
     let fields = saga_small::of_shard(&next, swept);
     transaction.put(SAGA_SHARD, shard_key(shard), fields).await.map_err(store_error)?;
-    Ok(next)
+    Ok((next, moved))
 }

@@ -37,8 +37,8 @@ const DOOR_ROWS_MAX: usize = 1_000;
 enum Change {
     Put(&'static str, RecordIdKey, Object),
     Delete(&'static str, RecordIdKey),
-    /// Of a row whose start the commit doesn't say.
-    DeleteOpen(SagaKey),
+    /// Of a row that an earlier commit has written; with its start if the commit says it.
+    DeleteOpen(SagaKey, Option<UnixMillis>),
 }
 
 /// A commit, encoded.
@@ -48,6 +48,8 @@ struct Changes {
     ended: Vec<Ended>,
     /// Rows of this commit: it may remove them again.
     open: HashMap<SagaKey, UnixMillis>,
+    /// When those began that end in this commit.
+    ending: HashMap<SagaKey, UnixMillis>,
     /// Sagas to set aside, with what the journal holds of them.
     aside: Vec<(Arc<BrokenSaga>, Vec<u8>)>,
 }
@@ -71,6 +73,11 @@ fn changes_of(commit: &SagaCommit) -> Result<Changes, StoreError> {
         let data = encoded(encode_journal(&commit.journal))?;
         let fields = object([("data", bytes(data))]);
         changes.list.push(Change::Put(SAGA_JOURNAL, journal_key(shard, commit.record.beat), fields));
+    }
+    for write in &commit.writes {
+        if let SagaWrite::PutDone(row) = write {
+            changes.ending.insert(row.summary.key.clone(), row.summary.started_at);
+        }
     }
     for write in &commit.writes {
         changes.add(shard, write)?;
@@ -102,7 +109,7 @@ impl Changes {
                     self.list.push(Change::Delete(SAGA_TREE, saga_tree_key(shard, started, key, false)));
                     self.list.push(Change::Delete(SAGA_START, saga_start_key(shard, key, false)));
                 }
-                None => self.list.push(Change::DeleteOpen(key.clone())),
+                None => self.list.push(Change::DeleteOpen(key.clone(), self.ending.get(key).copied())),
             },
             SagaWrite::PutDone(row) => {
                 let apart = self.put(shard, SAGA_DONE, row)?;
@@ -178,7 +185,7 @@ async fn guarded(
         match change {
             Change::Put(table, key, fields) => transaction.put(table, key, fields).await,
             Change::Delete(table, key) => transaction.delete(table, key).await,
-            Change::DeleteOpen(_) => Ok(()),
+            Change::DeleteOpen(..) => Ok(()),
         }
         .map_err(store_error)?;
     }
@@ -190,16 +197,27 @@ async fn guarded(
 
 /// The changes with the rows found that they remove.
 async fn located(transaction: &dyn Transaction, shard: ShardId, list: Vec<Change>) -> Result<Vec<Change>, StoreError> {
-    if !list.iter().any(|change| matches!(change, Change::DeleteOpen(_))) {
+    if !list.iter().any(|change| matches!(change, Change::DeleteOpen(..))) {
         return Ok(list);
     }
     let mut changes = Vec::with_capacity(list.len());
     for change in list {
-        let Change::DeleteOpen(key) = change else {
+        let Change::DeleteOpen(key, ending) = change else {
             changes.push(change);
             continue;
         };
-        if let Some((started, row)) = place::find(transaction, SagaTable::Open, shard, &key).await? {
+        let found = match place::find(transaction, SagaTable::Open, shard, &key).await {
+            // Its row lies in quarantine, or what says when it began does: the marker stays, and the row goes if it is there.
+            Err(StoreError::Corrupt(_)) => {
+                if let Some(started) = ending {
+                    changes.push(Change::Delete(SAGA, saga_key(shard, started, &key)));
+                    changes.push(Change::Delete(SAGA_TREE, saga_tree_key(shard, started, &key, false)));
+                }
+                continue;
+            }
+            found => found?,
+        };
+        if let Some((started, row)) = found {
             changes.push(Change::Delete(SAGA, row.key));
             if rows::tree_bytes(&row.fields).is_none() {
                 changes.push(Change::Delete(SAGA_TREE, saga_tree_key(shard, started, &key, false)));

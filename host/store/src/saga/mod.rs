@@ -42,7 +42,7 @@ use crate::tables::{SAGA_START, saga_start_key};
 pub(crate) use acquire::journal_record;
 pub(crate) use define::by_hash as definition_by_hash;
 pub(crate) use expire::ended;
-pub(crate) use place::{floor, needs_start, of_start, started, told};
+pub(crate) use place::{find as find_saga, floor, needs_start, of_start, started, told};
 
 /// Tries of a transaction when another one came first.
 const TRIES_MAX: u32 = 8;
@@ -62,15 +62,15 @@ impl SagaStore for SurrealStore {
     }
 
     async fn saga(&self, shard: ShardId, key: &SagaKey) -> Result<Option<Arc<SagaRow>>, StoreError> {
-        let found = place::saga(self.begin(false).await?.as_ref(), shard, key).await;
+        let mut spoilt = Spoilt::default();
+        let found = place::saga(self.begin(false).await?.as_ref(), shard, key, &mut spoilt).await;
         if let Err(StoreError::Corrupt(_)) = &found {
             // What says when it began, of whichever kind: one that can be read stays.
-            let mut spoilt = Spoilt::default();
             for ended in [false, true] {
                 spoilt.note(SAGA_START, &saga_start_key(shard, key, ended));
             }
-            self.set_aside(spoilt).await;
         }
+        self.set_aside(spoilt).await;
         found
     }
 

@@ -15,7 +15,7 @@ use waybill_core::time::UnixMillis;
 use waybill_surreal::{Object, RecordIdKey, Row, Transaction};
 
 use crate::fault::store_error;
-use crate::quarantine::refuse_held;
+use crate::quarantine::{Spoilt, refuse_held};
 use crate::rows::{lacks, saga as rows, saga_small};
 use crate::tables::{
     SAGA, SAGA_DONE, SAGA_SHARD, SAGA_START, SAGA_TREE, saga_key, saga_start_key, saga_tree_key, shard_key, unsigned,
@@ -99,18 +99,33 @@ pub async fn tree_bytes(
     Ok(apart.as_ref().and_then(rows::tree_bytes))
 }
 
-/// A saga that rests, else one that ended.
+/// A saga that rests, else one that ended. One that ended is found also when an earlier row of it lies in quarantine.
 pub async fn saga(
     transaction: &dyn Transaction,
     shard: ShardId,
     key: &SagaKey,
+    spoilt: &mut Spoilt,
 ) -> Result<Option<Arc<SagaRow>>, StoreError> {
+    let mut held = Ok(None);
     for table in [SagaTable::Open, SagaTable::Done] {
-        if let Some((started, row)) = find(transaction, table, shard, key).await? {
+        let found = match find(transaction, table, shard, key).await {
+            Err(error @ StoreError::Corrupt(_)) if table == SagaTable::Open => {
+                held = Err(error);
+                continue;
+            }
+            found => found?,
+        };
+        if let Some((started, row)) = found {
             let apart = saga_tree_key(shard, started, key, table == SagaTable::Done);
             let data = tree_bytes(transaction, &row.fields, apart).await?;
-            return rows::saga(name(table), &row, data).map(Some);
+            let read = rows::saga(name(table), &row, data);
+            // An open one is its writer's to move.
+            return match table {
+                SagaTable::Open => read,
+                SagaTable::Done => spoilt.told(SAGA_DONE, &row.key, read),
+            }
+            .map(Some);
         }
     }
-    Ok(None)
+    held
 }

@@ -19,16 +19,16 @@ use waybill_testkit::conformance::saga_samples::{after, completed, dead, key, re
 use super::{memory, sql};
 use crate::SurrealStore;
 
-const SHARD: ShardId = ShardId(0);
+pub(super) const SHARD: ShardId = ShardId(0);
 
-async fn take(store: &SurrealStore) -> SagaTakeover {
+pub(super) async fn take(store: &SurrealStore) -> SagaTakeover {
     match store.acquire(SHARD, 1, 1).await.unwrap() {
         Acquired::Taken(takeover) => *takeover,
         Acquired::Lost { .. } => unreachable!("nobody else is here"),
     }
 }
 
-async fn commit(store: &SurrealStore, journal: &[&str], writes: Vec<SagaWrite>, floor: u64) {
+pub(super) async fn commit(store: &SurrealStore, journal: &[&str], writes: Vec<SagaWrite>, floor: u64) {
     let stands = store.saga_shard(SHARD).await.unwrap();
     let entry =
         |id: &&str| JournalEntry { key: key("acme", id), from: 0, events: transitions(0).swap_remove(0), ended: false };
@@ -50,13 +50,23 @@ fn large(row: SagaRow) -> SagaRow {
     SagaRow { tree: Arc::new(tree), ..row }
 }
 
-async fn shown(store: &SurrealStore, text: &str) -> String {
+pub(super) async fn shown(store: &SurrealStore, text: &str) -> String {
     let answers = sql(store, text).await.unwrap();
     answers.into_iter().map(|value| to_json(value).unwrap().to_string()).collect::<Vec<_>>().join(";")
 }
 
+/// Puts the definition that the samples run on.
+pub(super) async fn define(store: &SurrealStore) {
+    let text = "name = \"order\"\nversion = 3\n".to_owned()
+        + &["a", "b", "c"].map(|step| format!("[[steps]]\nname = \"{step}\"\naction = \"fn:x/{step}\"\n")).concat();
+    let canonical = parse(&text, DefinitionFormat::Toml).unwrap().definition.canonical;
+    let reference = reference("order", 3);
+    let stored = StoredDefinition { reference, canonical, created_at: after(0), created_by: "ada".into() };
+    store.put_definition(&stored).await.unwrap();
+}
+
 /// How many records the tables hold.
-async fn counts(store: &SurrealStore, tables: &[&str]) -> Vec<usize> {
+pub(super) async fn counts(store: &SurrealStore, tables: &[&str]) -> Vec<usize> {
     let mut counts = Vec::new();
     for table in tables {
         let ids = shown(store, &format!("SELECT VALUE 1 FROM {table}")).await;
@@ -136,7 +146,8 @@ async fn a_damaged_row_goes_to_quarantine_with_its_tree() {
     assert_eq!(counts(&store, &["saga", "saga_tree", "outbox_quarantine"]).await, [1, 1, 1]);
     let kept = shown(&store, "SELECT VALUE [row.saga_id, row.state, reason, apart] FROM outbox_quarantine").await;
     assert!(kept.starts_with(r#"[["a","running","#), "{kept}");
-    assert_eq!(store.saga(SHARD, &key("acme", "a")).await.unwrap(), None);
+    let error = store.saga(SHARD, &key("acme", "a")).await.unwrap_err();
+    assert!(matches!(&error, StoreError::Corrupt(text) if text.contains("quarantine")), "{error:?}");
 }
 
 #[tokio::test]
@@ -204,12 +215,7 @@ async fn a_mended_journal_record_is_given_to_a_saga_that_was_set_aside_for_the_g
     let floor = store.saga_shard(SHARD).await.unwrap().beat + 1;
     write(Vec::new(), vec![SagaWrite::SetAside(Arc::new(broken))], floor).await;
 
-    let text = "name = \"order\"\nversion = 3\n".to_owned()
-        + &["a", "b", "c"].map(|step| format!("[[steps]]\nname = \"{step}\"\naction = \"fn:x/{step}\"\n")).concat();
-    let canonical = parse(&text, DefinitionFormat::Toml).unwrap().definition.canonical;
-    let reference = reference("order", 3);
-    let stored = StoredDefinition { reference, canonical, created_at: after(0), created_by: "ada".into() };
-    store.put_definition(&stored).await.unwrap();
+    define(&store).await;
     let saga = store.quarantined(Some("saga"), None, 10).await.unwrap().items.remove(0).id;
     let refused = store.restore_row(&saga).await.unwrap_err();
     assert!(matches!(&refused, StoreError::Corrupt(reason) if reason.contains("gap")), "{refused:?}");
