@@ -3,6 +3,7 @@
 
 mod clock;
 mod shim;
+mod shim_query;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -71,7 +72,7 @@ impl World {
     pub fn stores(&self) -> Stores {
         Stores {
             owner: self.shim.clone(),
-            query: self.memory.clone(),
+            query: self.shim.clone(),
             transact: self.shim.clone(),
             dedup: self.shim.clone(),
             idempotency: self.shim.clone(),
