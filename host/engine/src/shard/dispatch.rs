@@ -141,7 +141,7 @@ impl Call {
     }
 
     /// The time of the call and of all that is asked of the store beside it, and a while longer.
-    fn longest(&self) -> Duration {
+    pub(super) fn longest(&self) -> Duration {
         let store = self.context.config.store_timeout.saturating_mul(STORE_STEPS);
         self.line.send_timeout.saturating_add(store).saturating_add(GIVE_UP_AFTER * 2)
     }
