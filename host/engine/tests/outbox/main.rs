@@ -14,6 +14,7 @@ mod idempotency;
 mod lifecycle;
 mod operations;
 mod order;
+mod panics;
 mod quarantine;
 mod reconfigure;
 mod retention;
