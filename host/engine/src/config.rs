@@ -21,6 +21,7 @@ use waybill_core::port::transport::Transport;
 use waybill_core::route::Routes;
 use waybill_core::saga::definition::default_retry;
 use waybill_core::saga::limits::SagaLimits;
+use waybill_core::time::AHEAD_CONFIRMED;
 
 use crate::participants::Participants;
 use crate::supervisor::Supervisor;
@@ -136,6 +137,9 @@ pub struct EngineConfig {
     pub keep_done: Duration,
     /// How long dead letters are kept.
     pub keep_dead: Duration,
+    /// Nothing is retired before this long after the start, unless it is kept for less: as long as a jump ahead of the wall clock
+    /// has to stand before it counts, because the first reading of it is believed.
+    pub retire_after: Duration,
     /// A dead letter keeps its key.
     pub dead_holds_key: bool,
     /// Dead letters from which readiness warns; 0 = never.
@@ -189,6 +193,7 @@ impl EngineConfig {
             poll_interval: Duration::from_millis(250),
             keep_done: Duration::from_secs(24 * 3600),
             keep_dead: Duration::from_secs(30 * 24 * 3600),
+            retire_after: AHEAD_CONFIRMED,
             dead_holds_key: false,
             dead_alert_at: 0,
             store_timeout: STORE_TIMEOUT_DEFAULT,

@@ -94,6 +94,7 @@ impl Engine {
             admission,
             operations: Arc::new(Operations::default()),
             history_fronts: janitor::HistoryFronts::default(),
+            quarantine: Arc::default(),
             spread: std::sync::atomic::AtomicU64::new(0),
             draining: std::sync::atomic::AtomicBool::new(false),
         });

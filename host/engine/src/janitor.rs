@@ -7,7 +7,7 @@ use std::time::Duration;
 use metrics::counter;
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, sleep_until};
 use waybill_core::ids::{Seq, ShardId};
 use waybill_core::outbox::records::HistoryKey;
 use waybill_core::port::service::ServiceError;
@@ -15,7 +15,7 @@ use waybill_core::port::store::StoreError;
 use waybill_core::time::UnixMillis;
 
 use crate::service::Outbox;
-use crate::shard::Wish;
+use crate::shard::{ShardHandle, Wish};
 
 /// Pause between two rounds of retirement.
 const RETIRE_EVERY: Duration = Duration::from_secs(30);
@@ -26,21 +26,30 @@ const ANEW_EVERY: Duration = Duration::from_secs(3600);
 /// Pause between two pages, so that retirement never takes the store for itself.
 const RETIRE_PAUSE: Duration = Duration::from_millis(5);
 
+const HISTORY: &str = "retirement of finished messages";
+const DEAD: &str = "retirement of dead letters";
+
 /// Starts the tasks that remove history after `keep_done`, dead letters after `dead.keep`, payload dedup after its window,
 /// idempotency keys after their time, and ended sagas after `saga.keep_done`. Each is a task of its own, so that none waits for
 /// another, and one that fails holds up none of them.
 pub(crate) fn start(outbox: &Arc<Outbox>) -> Vec<JoinHandle<()>> {
+    let config = &outbox.context.config;
+    let wait = config.retire_after;
     vec![
-        retire(outbox, "retirement of finished messages", |outbox| async move { Ok(retire_history(&outbox).await?) }),
-        retire(outbox, "retirement of ids", |outbox| async move { Ok(retire_ids(&outbox).await?) }),
-        retire(outbox, "retirement of payload dedup", |outbox| async move { Ok(retire_dedup(&outbox).await?) }),
-        retire(
-            outbox,
-            "retirement of idempotency keys",
-            |outbox| async move { Ok(retire_idempotency(&outbox).await?) },
-        ),
-        retire(outbox, "retirement of dead letters", |outbox| async move { retire_dead(&outbox).await }),
-        retire(outbox, "retirement of sagas", |outbox| async move {
+        retire(outbox, HISTORY, wait.min(config.keep_done), |outbox| async move {
+            retire_history(&outbox).await;
+            Ok(())
+        }),
+        retire(outbox, "retirement of ids", wait, |outbox| async move { Ok(retire_ids(&outbox).await?) }),
+        retire(outbox, "retirement of payload dedup", wait, |outbox| async move { Ok(retire_dedup(&outbox).await?) }),
+        retire(outbox, "retirement of idempotency keys", wait, |outbox| async move {
+            Ok(retire_idempotency(&outbox).await?)
+        }),
+        retire(outbox, DEAD, wait.min(config.keep_dead), |outbox| async move {
+            retire_dead(&outbox).await;
+            Ok(())
+        }),
+        retire(outbox, "retirement of sagas", wait.min(config.sagas.keep_done), |outbox| async move {
             match &outbox.sagas {
                 Some(sagas) => Ok(sagas.retire().await?),
                 None => Ok(()),
@@ -49,18 +58,25 @@ pub(crate) fn start(outbox: &Arc<Outbox>) -> Vec<JoinHandle<()>> {
     ]
 }
 
-/// Does one kind of retirement in rounds, until the host drains.
-fn retire<F>(outbox: &Arc<Outbox>, task: &'static str, round: fn(Arc<Outbox>) -> F) -> JoinHandle<()>
+/// Does one kind of retirement in rounds, until the host drains; the first one after `wait`, also when it is begun again. A process
+/// believes the first reading of its wall clock: one that is ahead is likely set right by then. What is kept for less than that
+/// needs no longer wait.
+fn retire<F>(outbox: &Arc<Outbox>, task: &'static str, wait: Duration, round: fn(Arc<Outbox>) -> F) -> JoinHandle<()>
 where
     F: Future<Output = Result<(), ServiceError>> + Send + 'static,
 {
+    let first = Instant::now() + wait;
     let begin = {
         let outbox = Arc::clone(outbox);
         move || {
             let outbox = Arc::clone(&outbox);
             async move {
                 let closing = outbox.context.closing.clone();
-                closing.run_until_cancelled(in_rounds(&outbox, task, round)).await;
+                let rounds = async {
+                    sleep_until(first).await;
+                    in_rounds(&outbox, task, round).await;
+                };
+                closing.run_until_cancelled(rounds).await;
             }
         }
     };
@@ -82,29 +98,39 @@ async fn in_rounds<F: Future<Output = Result<(), ServiceError>>>(
     }
 }
 
+/// One shard that can't be cleared holds up no other.
+fn not_now(task: &'static str, shard: ShardId, error: &ServiceError) {
+    let code = error.code();
+    tracing::warn!(task, shard = shard.0, code, %error, "what is old of a shard can't be removed now");
+}
+
 fn before(outbox: &Outbox, keep: Duration) -> UnixMillis {
     let now = outbox.context.clock.now().wall;
     UnixMillis(now.0.saturating_sub(u64::try_from(keep.as_millis()).unwrap_or(u64::MAX)))
 }
 
-async fn retire_history(outbox: &Outbox) -> Result<(), StoreError> {
-    let store = &outbox.context.stores.owner;
+async fn retire_history(outbox: &Outbox) {
     for shard in outbox.shards.iter().filter(|shard| shard.is_owned()) {
-        let live = outbox.context.live();
-        let (limit, keep_derived) = (before(outbox, live.config.keep_done), live.config.idempotency.ttl);
-        let mut after = outbox.history_fronts.begin(shard.shard);
-        loop {
-            let page = store.history_before(shard.shard, after, limit, RETIRE_PAGE).await?;
-            let Some(last) = page.last().map(|chunk| chunk.key()) else { break };
-            store.purge_history(&page, keep_derived, outbox.context.clock.now().wall).await?;
-            outbox.history_fronts.reached(shard.shard, last);
-            after = Some(last);
-            counter!("waybill_history_purged_total")
-                .increment(page.iter().map(|chunk| chunk.entries.len() as u64).sum());
-            sleep(RETIRE_PAUSE).await;
+        if let Err(error) = retire_history_of(outbox, shard.shard).await {
+            not_now(HISTORY, shard.shard, &error.into());
         }
     }
-    Ok(())
+}
+
+async fn retire_history_of(outbox: &Outbox, shard: ShardId) -> Result<(), StoreError> {
+    let store = &outbox.context.stores.owner;
+    let live = outbox.context.live();
+    let (limit, keep_derived) = (before(outbox, live.config.keep_done), live.config.idempotency.ttl);
+    let mut after = outbox.history_fronts.begin(shard);
+    loop {
+        let page = store.history_before(shard, after, limit, RETIRE_PAGE).await?;
+        let Some(last) = page.last().map(|chunk| chunk.key()) else { return Ok(()) };
+        store.purge_history(&page, keep_derived, outbox.context.clock.now().wall).await?;
+        outbox.history_fronts.reached(shard, last);
+        after = Some(last);
+        counter!("waybill_history_purged_total").increment(page.iter().map(|chunk| chunk.entries.len() as u64).sum());
+        sleep(RETIRE_PAUSE).await;
+    }
 }
 
 /// Ids that outlived their history belong to no shard.
@@ -151,7 +177,8 @@ async fn retire_dedup(outbox: &Outbox) -> Result<(), StoreError> {
 /// Keys belong to no shard either.
 async fn retire_idempotency(outbox: &Outbox) -> Result<(), StoreError> {
     loop {
-        let now = outbox.idempotency.now();
+        // Keys are judged by a clock that never goes back, and removed only when the wall clock, set right by now, says so as well.
+        let now = outbox.idempotency.now().min(outbox.context.clock.now().wall);
         let purged = outbox.context.stores.idempotency.purge_idempotency(now, RETIRE_PAGE).await?;
         counter!("tx_idempo_expired_total").increment(purged as u64);
         if purged < RETIRE_PAGE {
@@ -161,25 +188,30 @@ async fn retire_idempotency(outbox: &Outbox) -> Result<(), StoreError> {
     }
 }
 
-/// Dead letters are purged as operators purge them, a page at once: their commands share commits.
-async fn retire_dead(outbox: &Outbox) -> Result<(), ServiceError> {
+async fn retire_dead(outbox: &Outbox) {
     for shard in outbox.shards.iter().filter(|shard| shard.is_owned()) {
-        let limit = before(outbox, outbox.context.live().config.keep_dead);
-        let mut after: Option<Seq> = None;
-        loop {
-            let page = outbox.context.stores.owner.dead_before(shard.shard, after, limit, RETIRE_PAGE).await?;
-            let Some(last) = page.last() else { break };
-            after = Some(last.seq());
-            let purges = page.iter().map(|place| shard.command(Wish::Purge { place: *place }));
-            for purged in futures::future::join_all(purges).await {
-                match purged {
-                    // An operator was first.
-                    Ok(()) | Err(ServiceError::State { .. } | ServiceError::NotFound { .. }) => {}
-                    Err(error) => return Err(error),
-                }
-            }
-            sleep(RETIRE_PAUSE).await;
+        if let Err(error) = retire_dead_of(outbox, shard).await {
+            not_now(DEAD, shard.shard, &error);
         }
     }
-    Ok(())
+}
+
+/// Dead letters are purged as operators purge them, a page at once: their commands share commits.
+async fn retire_dead_of(outbox: &Outbox, shard: &ShardHandle) -> Result<(), ServiceError> {
+    let limit = before(outbox, outbox.context.live().config.keep_dead);
+    let mut after: Option<Seq> = None;
+    loop {
+        let page = outbox.context.stores.owner.dead_before(shard.shard, after, limit, RETIRE_PAGE).await?;
+        let Some(last) = page.last() else { return Ok(()) };
+        after = Some(last.seq());
+        let purges = page.iter().map(|place| shard.command(Wish::Purge { place: *place }));
+        for purged in futures::future::join_all(purges).await {
+            match purged {
+                // An operator was first.
+                Ok(()) | Err(ServiceError::State { .. } | ServiceError::NotFound { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        sleep(RETIRE_PAUSE).await;
+    }
 }

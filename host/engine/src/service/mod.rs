@@ -64,6 +64,7 @@ pub(crate) struct Outbox {
     pub admission: Arc<Admission>,
     pub operations: Arc<Operations>,
     pub history_fronts: HistoryFronts,
+    pub quarantine: Arc<quarantine::Counts>,
     pub spread: AtomicU64,
     pub draining: AtomicBool,
 }

@@ -272,8 +272,9 @@ async fn go_through(progress: &mut Progress<'_>, stop: &AtomicBool) -> Result<Op
     loop {
         let page = outbox.dead_page(&filter, progress.operation.cursor.as_deref(), PAGE, false).await?;
         for dead in &page.items {
-            // What dies again while the operation runs isn't taken a second time.
-            if dead.died_at() > progress.operation.created_at {
+            // What dies again while the operation runs isn't taken a second time. What died later than it is now died before the clock
+            // was set back, and is taken.
+            if dead.died_at() > progress.operation.created_at && dead.died_at() <= outbox.now() {
                 continue;
             }
             if outbox.context.closing.run_until_cancelled(sleep_until(next_at)).await.is_none() {

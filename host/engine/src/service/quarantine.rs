@@ -1,18 +1,82 @@
 //! Rows that could not be read, for operators.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use serde_json::json;
+use tokio::time::Instant;
 use waybill_core::port::quarantine::{QuarantineService, QuarantinedContent, QuarantinedRow, Restored};
 use waybill_core::port::query::Page;
 use waybill_core::port::service::{Check, ServiceError};
 use waybill_core::port::store::StoreError;
+use waybill_core::port::transact::AuditEvent;
 
-use super::{Outbox, audit};
+use super::{Outbox, audit, knock};
+use crate::shard::Context;
 
 /// What such a row is called in errors.
 const WHAT: &str = "row in quarantine";
 /// Most of a row's columns that the audit trail keeps when the row is dropped, in bytes of JSON.
 const AUDITED_BYTES_MAX: usize = 16 * 1024;
+/// What was counted is good for so long: the store reads what it counts.
+const COUNTS_FOR: Duration = Duration::from_secs(5);
+
+/// Rows by table.
+type ByTable = Vec<(String, u64)>;
+
+/// What lies in quarantine, as counted last. An empty quarantine costs nothing to look at, and isn't kept.
+#[derive(Default)]
+pub(crate) struct Counts(Mutex<Counted>);
+
+#[derive(Default)]
+struct Counted {
+    /// Acts of this host so far: what was counted during one of them isn't kept.
+    acts: u64,
+    kept: Option<(Instant, ByTable)>,
+}
+
+impl Counts {
+    async fn read(&self, context: &Context) -> Result<ByTable, StoreError> {
+        let acts = {
+            let counted = self.0.lock();
+            if let Some((at, counts)) = &counted.kept
+                && at.elapsed() < COUNTS_FOR
+            {
+                return Ok(counts.clone());
+            }
+            counted.acts
+        };
+        let counts = context.stores.query.quarantined_counts().await?;
+        let mut counted = self.0.lock();
+        if counted.acts == acts {
+            counted.kept = Some((Instant::now(), counts.clone())).filter(|(_, counts)| !counts.is_empty());
+        }
+        Ok(counts)
+    }
+
+    /// Something was put back or dropped, or may have been.
+    fn forget(&self) {
+        let mut counted = self.0.lock();
+        counted.acts += 1;
+        counted.kept = None;
+    }
+}
+
+/// Audits an act whose outcome nobody knows: the store may have done it, or may do it yet. Nobody waits for that, since the store is
+/// in trouble.
+fn audit_unknown(context: &Arc<Context>, mut event: AuditEvent, error: &StoreError) {
+    if !matches!(error, StoreError::Unavailable(_) | StoreError::DiskFull(_) | StoreError::Other(_)) {
+        return;
+    }
+    if let Some(detail) = event.detail.as_object_mut() {
+        detail.insert("outcome".to_owned(), json!("unknown"));
+        detail.insert("error".to_owned(), json!(error.to_string()));
+    }
+    let context = Arc::clone(context);
+    tokio::spawn(async move { audit(&context, &event).await });
+}
 
 fn missing(id: &str) -> ServiceError {
     ServiceError::NotFound { what: WHAT, id: id.to_owned() }
@@ -36,7 +100,7 @@ fn refused(id: &str, error: StoreError) -> ServiceError {
 impl Outbox {
     /// Warns when something lies in quarantine, and says in which tables.
     pub(super) async fn quarantine_check(&self) -> Option<Check> {
-        let (status, detail) = match self.context.stores.query.quarantined_counts().await {
+        let (status, detail) = match self.quarantine.read(&self.context).await {
             Ok(counts) if counts.is_empty() => return None,
             Ok(counts) => {
                 let all: u64 = counts.iter().map(|(_, count)| count).sum();
@@ -71,15 +135,30 @@ impl QuarantineService for Outbox {
         reason: &str,
         actor: &str,
     ) -> Result<(QuarantinedRow, Restored), ServiceError> {
-        let event = |row: &QuarantinedRow, restored: Restored| {
-            let detail = json!({ "table": row.table, "key": row.key, "went": restored.word(), "reason": reason });
-            self.event("QuarantineRestored", actor, row.tenant.as_deref(), id, detail)
-        };
-        let restored = self.context.stores.query.restore_row(id).await.map_err(|error| refused(id, error))?;
-        let (row, restored) = restored.ok_or_else(|| missing(id))?;
-        self.audit_event(event(&row, restored)).await;
-        self.knock();
-        Ok((row, restored))
+        let (name, reason) = (id.to_owned(), reason.to_owned());
+        let mut event = self.event("QuarantineRestored", actor, None, id, json!({ "reason": reason }));
+        let (context, counts, shards) = (Arc::clone(&self.context), Arc::clone(&self.quarantine), self.shards.clone());
+        // In a task of its own: an act whose caller went away is audited all the same, and its messages are taken in.
+        let work = tokio::spawn(async move {
+            let restored = context.stores.query.restore_row(&name).await;
+            counts.forget();
+            match restored {
+                Ok(Some((row, restored))) => {
+                    knock(&context, &shards);
+                    event.tenant = row.tenant.clone();
+                    event.detail =
+                        json!({ "table": row.table, "key": row.key, "went": restored.word(), "reason": reason });
+                    audit(&context, &event).await;
+                    Ok((row, restored))
+                }
+                Ok(None) => Err(missing(&name)),
+                Err(error) => {
+                    audit_unknown(&context, event, &error);
+                    Err(refused(&name, error))
+                }
+            }
+        });
+        work.await.unwrap_or_else(|ended| Err(ServiceError::Unavailable(ended.to_string())))
     }
 
     async fn drop_row(&self, id: &str, reason: &str, actor: &str) -> Result<QuarantinedContent, ServiceError> {
@@ -90,13 +169,16 @@ impl QuarantineService for Outbox {
             json!({ "table": row.table, "key": row.key, "why": row.reason, "columns": columns, "reason": reason });
         let event = self.event("QuarantineDropped", actor, row.tenant.as_deref(), id, detail);
         // In a task of its own: an act whose caller went away is audited all the same.
-        let (context, name) = (std::sync::Arc::clone(&self.context), id.to_owned());
+        let (context, counts, name) = (Arc::clone(&self.context), Arc::clone(&self.quarantine), id.to_owned());
         let work = tokio::spawn(async move {
-            let dropped = context.stores.query.drop_row(&name).await?;
-            if dropped.is_some() {
-                audit(&context, &event).await;
+            let dropped = context.stores.query.drop_row(&name).await;
+            counts.forget();
+            match &dropped {
+                Ok(Some(_)) => audit(&context, &event).await,
+                Ok(None) => {}
+                Err(error) => audit_unknown(&context, event, error),
             }
-            Ok::<_, ServiceError>(dropped)
+            Ok::<_, ServiceError>(dropped?)
         });
         let dropped = work.await.unwrap_or_else(|ended| Err(ServiceError::Unavailable(ended.to_string())))?;
         dropped.map(|_| content).ok_or_else(|| missing(id))

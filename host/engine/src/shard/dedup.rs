@@ -15,7 +15,7 @@ use waybill_core::outbox::records::payload_sha256;
 use waybill_core::port::dedup::{DedupAsk, DedupEnd, DedupKey, FirstDelivery, Reservation};
 use waybill_core::port::store::StoreError;
 use waybill_core::port::transport::{Fault, Outcome, Receipt};
-use waybill_core::time::UnixMillis;
+use waybill_core::time::{AHEAD_MAX, UnixMillis};
 
 use super::Context;
 use super::dispatch::Call;
@@ -29,8 +29,6 @@ const HELD_PAUSE: Duration = Duration::from_millis(500);
 const CONCLUDE_TRIES: u32 = 3;
 /// Pause between them.
 const CONCLUDE_PAUSE: Duration = Duration::from_millis(200);
-/// Added to the longest time of a call: a reservation older than both belongs to nobody any more.
-const STALE_AFTER: Duration = Duration::from_secs(60);
 
 /// Messages of a call that have reserved their entries, by index.
 #[derive(Default)]
@@ -85,8 +83,9 @@ impl Call {
             return (Arc::default(), Vec::new());
         }
         let now = self.context.clock.now().wall;
-        let longest = self.line.send_timeout;
-        let stale = UnixMillis(now.0.saturating_sub(millis(longest.saturating_add(STALE_AFTER))));
+        // Older than the longest a call may take, from before its reservation to after its conclusion, and than the clock may be set
+        // ahead meanwhile: such a reservation belongs to nobody any more.
+        let stale = UnixMillis(now.0.saturating_sub(millis(self.longest().saturating_add(AHEAD_MAX))));
         let only: Vec<DedupAsk> = asks.iter().map(|(_, ask)| ask.clone()).collect();
         let answers = match self.context.stores.dedup.reserve(&only, now, stale).await {
             Ok(answers) => answers,

@@ -11,6 +11,7 @@ use waybill_core::message::{Delivery, Payload};
 use waybill_core::outbox::decide::{Fate, Next, classify};
 use waybill_core::outbox::lanes::LaneLimits;
 use waybill_core::outbox::owner::{HoldKey, Sending, TransportId};
+use waybill_core::port::backoff::FailureKind;
 use waybill_core::port::store::StoreError;
 use waybill_core::port::transport::{CallError, ErrorKind, Fault, Outcome, OutcomeSink, PluginIdentity, Transport};
 use waybill_core::time::Now;
@@ -141,21 +142,29 @@ impl Call {
     }
 
     /// The time of the call and of all that is asked of the store beside it, and a while longer.
-    fn longest(&self) -> Duration {
+    pub(super) fn longest(&self) -> Duration {
         let store = self.context.config.store_timeout.saturating_mul(STORE_STEPS);
         self.line.send_timeout.saturating_add(store).saturating_add(GIVE_UP_AFTER * 2)
     }
 
     /// What follows for every message whose fate isn't on its way: nobody knows whether it was delivered.
     fn give_up(self: &Arc<Self>, what: &str, detail: &str) -> Vec<Told> {
-        supervisor::count_failure("delivery");
         tracing::error!(transport = &*self.name, lane = self.lane, detail, "the task of a delivery {what}");
+        // Nobody watches this task: whatever panics here, the lane and its messages must be told of.
+        if catch_unwind(|| supervisor::count_failure("delivery")).is_err() {
+            tracing::error!("a failed delivery could not be counted");
+        }
         let reason = format!("the host's task that delivers it {what}; the log tells more");
         let fault = Fault { maybe_delivered: true, ..Fault::new("UNKNOWN.INTERNAL", reason) };
-        let failed = Fate::CallFailed(CallError { kind: ErrorKind::Internal, fault });
+        let failed = Fate::CallFailed(CallError { kind: ErrorKind::Internal, fault: fault.clone() });
         let open =
             self.told.iter().enumerate().filter(|(_, told)| told.swap(ON_ITS_WAY, Ordering::AcqRel) != ON_ITS_WAY);
-        open.filter_map(|(index, _)| fate::decide(self, index, failed.clone())).collect()
+        open.filter_map(|(index, _)| {
+            let decide = AssertUnwindSafe(|| fate::decide(self, index, failed.clone()));
+            catch_unwind(decide)
+                .unwrap_or_else(|_| fate::undecided(self, index, FailureKind::Trapped, fault.clone(), true))
+        })
+        .collect()
     }
 
     async fn deliver(self: &Arc<Self>) -> (Vec<Told>, Option<Fault>) {

@@ -1,8 +1,10 @@
 //! From a transport's word on one message to the settlement that its shard's owner gets.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
 use tokio::time::timeout;
 use waybill_core::outbox::decide::{Fate, Next, after_failure, attempt_outcome, classify};
 use waybill_core::outbox::owner::{HoldKey, Sending, Settlement, Verdict};
@@ -16,6 +18,8 @@ use crate::supervisor;
 
 /// A policy component decides within tens of milliseconds; one that takes this long never will.
 const POLICY_TIMEOUT: Duration = Duration::from_secs(5);
+/// A message on which nothing can be decided, not even by the formula, is tried again after this.
+const UNDECIDED_PAUSE: Duration = Duration::from_secs(60);
 
 /// Decides what follows. None when a policy component has to be asked: its decision goes to the owner when it is there.
 pub(super) fn decide(call: &Arc<Call>, index: usize, word: Fate) -> Option<Told> {
@@ -32,20 +36,59 @@ pub(super) fn decide(call: &Arc<Call>, index: usize, word: Fate) -> Option<Told>
             Some(policy) => {
                 let (call, policy) = (Arc::clone(call), Arc::clone(policy));
                 tokio::spawn(async move {
-                    let Some(sending) = call.sending.get(index) else { return };
-                    let attempt = failed_attempt(&call, sending, kind, &fault);
-                    let decision = ask_policy(policy, attempt).await;
-                    let is_pause = matches!(decision, BackoffDecision::Pause(_));
-                    let verdict = judge(&call, sending, Some(decision), kind, fault);
-                    let mut told = told(&call, sending, verdict, unknown);
-                    told.hold = is_pause.then(|| destination(&call, sending));
-                    meter(&call, std::slice::from_ref(&told));
-                    let _ended = call.mail.send(Mail::Told(Box::new(told)));
+                    let asked = ask(&call, index, policy, kind, fault.clone(), unknown);
+                    // The message is marked as on its way: nobody but this task tells of it.
+                    let told = match AssertUnwindSafe(asked).catch_unwind().await {
+                        Ok(told) => told,
+                        Err(_panic) => undecided(&call, index, kind, fault, unknown),
+                    };
+                    if let Some(told) = told {
+                        let _ended = call.mail.send(Mail::Told(Box::new(told)));
+                    }
                 });
                 None
             }
         },
     }
+}
+
+/// What follows by a policy component's decision, counted.
+async fn ask(
+    call: &Call,
+    index: usize,
+    policy: Arc<dyn BackoffPolicy>,
+    kind: FailureKind,
+    fault: Fault,
+    unknown: bool,
+) -> Option<Told> {
+    let sending = call.sending.get(index)?;
+    let decision = ask_policy(policy, failed_attempt(call, sending, kind, &fault)).await;
+    let is_pause = matches!(decision, BackoffDecision::Pause(_));
+    let verdict = judge(call, sending, Some(decision), kind, fault);
+    let mut told = told(call, sending, verdict, unknown);
+    told.hold = is_pause.then(|| destination(call, sending));
+    meter(call, std::slice::from_ref(&told));
+    Some(told)
+}
+
+/// What follows when something panicked on the way to it: what the formula says, and if that is what panicked, another try after a
+/// while. It isn't counted.
+pub(super) fn undecided(call: &Call, index: usize, kind: FailureKind, fault: Fault, unknown: bool) -> Option<Told> {
+    let sending = call.sending.get(index)?;
+    tracing::error!(
+        transport = &*call.name,
+        seq = sending.seq.0,
+        "a panic while it was decided what follows an attempt"
+    );
+    let formula = catch_unwind(AssertUnwindSafe(|| judge(call, sending, None, kind, fault.clone())));
+    let verdict = formula.unwrap_or_else(|_| {
+        let due = call.context.clock.now().wall.plus(UNDECIDED_PAUSE);
+        match call.live.config.retries.policy.allowed(sending.attempt) {
+            true => Verdict::Retry { due, delay: UNDECIDED_PAUSE, fault },
+            false => Verdict::Dead(fault),
+        }
+    });
+    Some(told(call, sending, verdict, unknown))
 }
 
 /// A policy component's decision. One that panics or doesn't answer has no opinion: the built-in formula decides.

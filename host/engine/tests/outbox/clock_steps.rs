@@ -1,9 +1,12 @@
 //! A wall clock that somebody sets while hosts run, or between two of them.
 
-use waybill_core::ids::{MessageId, ShardId};
+use waybill_core::idempotency::EntryKey;
+use waybill_core::ids::{IdempotencyKey, MessageId, RequestHash, ShardId};
 use waybill_core::new_message::NewMessage;
 use waybill_core::outbox::records::DoorKey;
+use waybill_core::port::idempotency::BeginRequest;
 use waybill_core::port::service::MessageState;
+use waybill_engine::EngineConfig;
 use waybill_testkit::fake_transport::{ack, blocked, retryable};
 
 use crate::support::*;
@@ -143,4 +146,24 @@ async fn a_doorstep_row_stamped_by_a_clock_that_was_ahead_is_taken_in_at_once() 
     host.engine.knock();
     pass(seconds(2)).await;
     assert_eq!(host.view("further").await.state, MessageState::Done);
+}
+
+/// A process believes the first reading of its clock: what it would remove by it waits for as long as a jump has to stand.
+#[tokio::test(start_paused = true)]
+async fn a_start_with_a_clock_that_is_ahead_for_minutes_retires_nothing() {
+    let world = World::new();
+    let host = world.start().await;
+    let id = host.send_one(message("a")).await;
+    host.until_state(&id, MessageState::Done).await;
+    let of = EntryKey { tenant: tenant("default"), key: IdempotencyKey::new("k").unwrap() };
+    let begin = BeginRequest { of, hash: RequestHash::new("h").unwrap(), ttl: None, lease: None };
+    host.engine.idempotency().begin(begin).await.unwrap();
+    host.drain().await;
+    world.stepped.step(YEAR);
+    let host = world.start_with(|config| config.retire_after = EngineConfig::new("a").retire_after).await;
+    pass(seconds(290)).await;
+    world.stepped.step(-YEAR);
+    pass(seconds(600)).await;
+    assert_eq!(host.view(&id).await.state, MessageState::Done);
+    assert_eq!(world.memory.read(|tables| tables.idempotency.len()), 1);
 }

@@ -14,6 +14,8 @@ mod idempotency;
 mod lifecycle;
 mod operations;
 mod order;
+mod panics;
+mod quarantine;
 mod reconfigure;
 mod retention;
 mod retries;

@@ -158,6 +158,20 @@ async fn a_bulk_act_survives_trouble_of_the_store_and_counts_right() {
     host.until_done(&ids).await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_bulk_act_takes_what_died_before_the_clock_was_set_back_and_takes_nothing_twice() {
+    let world = World::new();
+    let (host, _) = with_dead(&world, 20).await;
+    pass(seconds(10)).await;
+    world.main.tell(|_| permanent("HTTP.400"));
+    world.stepped.step(-3_600);
+    let operation = host.outbox.start_operation(request("replay", "", 1_000)).await.unwrap();
+    let over = until_over(&host, &operation.id).await;
+    assert_eq!((over.matched, over.done, over.failed), (20, 20, 0));
+    pass(seconds(60)).await;
+    assert_eq!(world.main.log().sent.len(), 40, "what died again isn't replayed again");
+}
+
 /// A plan leaves no trace; what was applied, or tried, does.
 #[tokio::test(start_paused = true)]
 async fn what_was_provisioned_is_in_the_audit() {

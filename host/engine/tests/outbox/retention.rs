@@ -1,11 +1,13 @@
 //! What is old goes: history after `keep_done`, dead letters after `dead.keep`.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use waybill_core::ids::ShardId;
 use waybill_core::port::dead::{DeadId, Replay};
 use waybill_core::port::service::MessageState;
-use waybill_core::port::store::Write;
+use waybill_core::port::store::{StoreError, Write};
 use waybill_testkit::fake_transport::{ack, permanent};
 
 use crate::support::*;
@@ -57,7 +59,7 @@ async fn a_round_of_retirement_goes_on_where_the_one_before_ended() {
     let froms = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&froms);
     world.shim.on(move |call| {
-        if let Call::History(after) = call {
+        if let Call::History(_, after) = call {
             seen.lock().push(after);
         }
         Act::Pass
@@ -116,4 +118,38 @@ async fn dead_letters_are_kept_for_their_time() {
     pass(seconds(300)).await;
     let left = world.memory.read(|tables| (tables.dead.len(), tables.history.len(), tables.ids.len()));
     assert_eq!(left, (0, 0, 0));
+}
+
+/// What a newer host wrote there, or a store that is slow with one shard, ends no other shard's retention.
+#[tokio::test(start_paused = true)]
+async fn a_shard_that_cannot_be_cleared_holds_up_no_other() {
+    let world = World::new();
+    world.main.tell(|delivery| if delivery.payload.starts_with(b"bad") { permanent("HTTP.400") } else { ack() });
+    world.shim.on(|call| match call {
+        Call::History(ShardId(0), _) | Call::DeadBefore(ShardId(0)) => {
+            Act::Fail(StoreError::NewerData("test".to_owned()))
+        }
+        _ => Act::Pass,
+    });
+    let host = world
+        .start_with(|config| {
+            config.shards = 2;
+            (config.keep_done, config.keep_dead) = (seconds(60), seconds(60));
+        })
+        .await;
+    let fine = host.send((0..40).map(|index| keyed(&index.to_string(), &format!("k-{index}")))).await;
+    host.send((0..40).map(|index| keyed(&format!("bad {index}"), &format!("k-{index}")))).await;
+    host.until_done(&fine).await;
+    eventually("the others are dead", async || host.outbox.count_dead(None, "").await.unwrap().value == 40).await;
+    let left = || {
+        world.memory.read(|tables| {
+            let history: BTreeSet<ShardId> = tables.history.keys().map(|key| key.0).collect();
+            let dead: BTreeSet<ShardId> = tables.dead.keys().map(|key| key.0).collect();
+            (history, dead)
+        })
+    };
+    let (first, both) = (BTreeSet::from([ShardId(0)]), BTreeSet::from([ShardId(0), ShardId(1)]));
+    assert_eq!(left(), (both.clone(), both));
+    pass(seconds(600)).await;
+    assert_eq!(left(), (first.clone(), first));
 }

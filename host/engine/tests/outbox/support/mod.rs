@@ -3,6 +3,7 @@
 
 mod clock;
 mod shim;
+mod shim_query;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -62,6 +63,7 @@ impl World {
     pub fn config(&self, host: &str) -> EngineConfig {
         let mut config = EngineConfig::new(host);
         config.retries.policy = RetryPolicy { jitter: 0.0, ..RetryPolicy::default() };
+        config.retire_after = Duration::ZERO;
         let route = |pattern: &str, transport: &str| Route::new(Pattern::parse(pattern).unwrap(), transport);
         config.routes = Routes(vec![route("bus:**", "main"), route("custom:**", "other"), route("http:**", "main")]);
         config.transports = vec![self.main.clone(), self.other.clone()];
@@ -71,7 +73,7 @@ impl World {
     pub fn stores(&self) -> Stores {
         Stores {
             owner: self.shim.clone(),
-            query: self.memory.clone(),
+            query: self.shim.clone(),
             transact: self.shim.clone(),
             dedup: self.shim.clone(),
             idempotency: self.shim.clone(),

@@ -33,7 +33,11 @@ pub enum Call<'a> {
     /// Acts on idempotency keys.
     Idempotency,
     /// History is read for retention, from here on.
-    History(Option<HistoryKey>),
+    History(ShardId, Option<HistoryKey>),
+    /// Dead letters are read for retention.
+    DeadBefore(ShardId),
+    /// Rows in quarantine are put back, dropped or counted, by name.
+    Quarantine(&'static str),
     /// A bulk operation's state is written.
     Note(&'a Operation),
 }
@@ -44,7 +48,7 @@ pub enum Act {
     Pass,
     /// It takes this long.
     Slow(Duration),
-    /// It happens at once, and the caller hears of it this much later (acts on idempotency keys).
+    /// It happens at once, and the caller hears of it this much later (acts on idempotency keys and on quarantine).
     SlowAfter(Duration),
     /// Nothing happens and the caller hears this.
     Fail(StoreError),
@@ -56,7 +60,7 @@ pub enum Act {
 type Hook = dyn FnMut(Call<'_>) -> Act + Send;
 
 pub struct Shim {
-    inner: Arc<MemoryStore>,
+    pub(super) inner: Arc<MemoryStore>,
     hook: Mutex<Box<Hook>>,
     /// Statements of business transactions that went in.
     pub statements: Mutex<Vec<Statement>>,
@@ -75,10 +79,13 @@ impl Shim {
         self.on(|_| Act::Pass);
     }
     async fn meet(&self, call: Call<'_>) -> Result<Option<StoreError>, StoreError> {
-        let act = (self.hook.lock())(call);
+        let act = self.ask(call);
         self.follow(act).await
     }
-    async fn follow(&self, act: Act) -> Result<Option<StoreError>, StoreError> {
+    pub(super) fn ask(&self, call: Call<'_>) -> Act {
+        (self.hook.lock())(call)
+    }
+    pub(super) async fn follow(&self, act: Act) -> Result<Option<StoreError>, StoreError> {
         match act {
             Act::Pass | Act::SlowAfter(_) => Ok(None),
             Act::Slow(time) => {
@@ -124,7 +131,7 @@ impl DedupStore for Shim {
 #[async_trait]
 impl IdempotencyStore for Shim {
     async fn act(&self, ops: &[Op], now: UnixMillis) -> Result<Vec<Result<Applied, StoreError>>, StoreError> {
-        let asked = (self.hook.lock())(Call::Idempotency);
+        let asked = self.ask(Call::Idempotency);
         let late = if let Act::SlowAfter(time) = asked { time } else { Duration::ZERO };
         let after = self.follow(asked).await?;
         let done = self.inner.act(ops, now).await?;
@@ -214,7 +221,7 @@ impl OwnerStore for Shim {
         before: UnixMillis,
         limit: usize,
     ) -> Result<Vec<Place>, StoreError> {
-        self.read("dead_before").await?;
+        self.meet(Call::DeadBefore(shard)).await?;
         self.inner.dead_before(shard, after, before, limit).await
     }
     async fn held_keys(&self, shard: ShardId) -> Result<Vec<Arc<DeadLetter>>, StoreError> {
@@ -228,7 +235,7 @@ impl OwnerStore for Shim {
         before: UnixMillis,
         limit: usize,
     ) -> Result<Vec<Arc<HistoryChunk>>, StoreError> {
-        self.meet(Call::History(after)).await?;
+        self.meet(Call::History(shard, after)).await?;
         self.inner.history_before(shard, after, before, limit).await
     }
     async fn purge_history(

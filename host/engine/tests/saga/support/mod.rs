@@ -105,6 +105,7 @@ impl World {
 
     pub fn config(&self, host: &str) -> EngineConfig {
         let mut config = EngineConfig::new(host);
+        config.retire_after = Duration::ZERO;
         config.routes = Routes(vec![Route::new(Pattern::parse("bus:**").unwrap(), "bus")]);
         config.transports = vec![self.bus.clone()];
         config.sagas.store = Some(self.shim.clone());
