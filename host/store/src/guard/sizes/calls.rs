@@ -169,6 +169,7 @@ impl<'e> Sizes<'e> {
             return Err(format!("closures call one another {CALLS_MAX} times deep: call fewer"));
         }
         let ClosureExpr { args, returns: _, body } = captured.closure;
+        self.steps += captured.scope.count() / super::NAMES_A_STEP;
         let outside = std::mem::replace(&mut self.scope, captured.scope.clone());
         let mut given = given.into_iter();
         for (param, _) in args {

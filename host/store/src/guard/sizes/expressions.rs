@@ -20,6 +20,13 @@ impl<'e> Sizes<'e> {
     /// Any expression.
     pub(super) fn expr(&mut self, expr: &'e Expr) -> Judged {
         self.step()?;
+        self.depth += 1;
+        let size = self.looked_at(expr);
+        self.depth -= 1;
+        size
+    }
+
+    fn looked_at(&mut self, expr: &'e Expr) -> Judged {
         match expr {
             Expr::Literal(literal) => self.literal(literal),
             Expr::Param(param) if self.is_closure(expr) => {
@@ -118,7 +125,7 @@ impl<'e> Sizes<'e> {
 
     /// A block: its names end with it.
     pub(super) fn block(&mut self, Block(exprs): &'e Block) -> Judged {
-        let outside = self.scope.clone();
+        let outside = self.names();
         let mut last = Size::scalar();
         for expr in exprs {
             last = self.expr(expr)?;
@@ -266,13 +273,13 @@ impl<'e> Sizes<'e> {
     fn foreach(&mut self, each: &'e ForeachStatement) -> Judged {
         let ForeachStatement { param, range, block } = each;
         let source = self.expr(range)?;
-        let outside = self.scope.clone();
+        let outside = self.names();
         let round = self.each(source, |sizes, level| {
             let item = sizes.levels.get(level).map(|level| level.source.clone()).unwrap_or_default();
             let item = sizes.item_of(&item, level);
             sizes.scope.set(param.as_str(), Known::value(item.clone()));
             sizes.round(block)?;
-            let (held, first) = (sizes.bytes, sizes.scope.clone());
+            let (held, first) = (sizes.bytes, sizes.names());
             // Once more with what the first round has set.
             sizes.scope.set(param.as_str(), Known::value(item));
             sizes.round(block)?;

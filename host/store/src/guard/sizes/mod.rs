@@ -31,7 +31,11 @@ use size::{ROWS_BYTES, Size, of_json, of_value};
 /// What the values of a transaction may take together, in bytes as they are counted here.
 const HELD_MAX: u64 = 12 * 1024 * 1024;
 /// Parts of a statement that are looked at; those of a closure again at each call.
-const STEPS_MAX: u32 = 100_000;
+const STEPS_MAX: usize = 200_000;
+/// Names that are copied in the time of a step.
+const NAMES_A_STEP: usize = 8;
+/// Parts one inside the other, those of called closures included: what is deeper would take the thread's stack.
+const DEPTH_MAX: u32 = 160;
 
 /// What the statements of a transaction have left in memory.
 #[derive(Debug, Default)]
@@ -63,6 +67,7 @@ impl Held {
             row: None,
             bytes,
             steps: 0,
+            depth: 0,
             calls: 0,
             returned: Size::default(),
         };
@@ -118,7 +123,9 @@ struct Sizes<'e> {
     row: Option<usize>,
     /// Bytes that are held.
     bytes: u64,
-    steps: u32,
+    steps: usize,
+    /// Parts that the one that is looked at lies in.
+    depth: u32,
     /// Closures being called one inside the other.
     calls: u32,
     /// The largest value that a RETURN inside may have handed out, from wherever it stands.
@@ -155,10 +162,17 @@ impl<'e> Sizes<'e> {
     /// One more part is looked at.
     fn step(&mut self) -> Result<(), String> {
         self.steps += 1;
-        match self.steps > STEPS_MAX {
-            true => Err("it is too large to be followed: call closures less often".to_owned()),
-            false => Ok(()),
+        match (self.steps > STEPS_MAX, self.depth > DEPTH_MAX) {
+            (true, _) => Err("it is too large to be followed: call closures less often".to_owned()),
+            (false, true) => Err(format!("it is more than {DEPTH_MAX} parts deep, closures that it calls included")),
+            (false, false) => Ok(()),
         }
+    }
+
+    /// A copy of the names of this place.
+    fn names(&mut self) -> Scope<'e> {
+        self.steps += self.scope.count() / NAMES_A_STEP;
+        self.scope.clone()
     }
 
     /// Looks at what is done with every item of `source`; answers what one round makes, and the level.

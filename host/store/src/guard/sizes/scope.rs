@@ -45,6 +45,11 @@ impl<'e> Scope<'e> {
         self.names.insert(name.to_owned(), Rc::new(known));
     }
 
+    /// How many names there are.
+    pub fn count(&self) -> usize {
+        self.names.len()
+    }
+
     pub fn get(&self, name: &str) -> Option<&Known<'e>> {
         self.names.get(name).map(AsRef::as_ref)
     }
