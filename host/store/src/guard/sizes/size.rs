@@ -114,7 +114,7 @@ impl Size {
 
 /// The size of a value that is there.
 pub fn of_value(value: &Value) -> Size {
-    let mut seen = Size { fixed: 0, ..Size::default() };
+    let mut seen = Size::default();
     see(value, &mut seen);
     let items = match value {
         _ if seen.ranges => u64::MAX,

@@ -80,7 +80,8 @@ fn chain(step: impl Fn(usize) -> String) -> String {
 
 #[test]
 fn what_may_take_the_hosts_memory_is_refused() {
-    let nested = |times: usize| (0..times).fold("'xxxxxxxx'".to_owned(), |inner, _| format!("$f({inner})"));
+    let calling =
+        |closure: &str, step: fn(usize) -> String| chain(step).replacen("{ ", &format!("{{ LET $f = {closure}; "), 1);
     let mut queries = vec![
         // Chains of LETs.
         chain(|n| format!("[$v{n}, $v{n}, $v{n}, $v{n}]")),
@@ -92,8 +93,8 @@ fn what_may_take_the_hosts_memory_is_refused() {
         chain(|n| format!("encoding::json::encode([$v{n}, $v{n}, $v{n}])")),
         chain(|n| format!("array::map([1, 2, 3, 4], |$x| $v{n})")),
         // Closures.
-        format!("RETURN {{ LET $f = |$x| $x + $x; {} }}", nested(24)),
-        format!("RETURN {{ LET $f = |$x| [$x, $x, $x, $x]; {} }}", nested(12)),
+        calling("|$x| $x + $x", |n| format!("$f($f($v{n}))")),
+        calling("|$x| [$x, $x, $x, $x]", |n| format!("$f($v{n})")),
         "RETURN { LET $a = |$x| [$x, $x]; LET $b = |$x| $a($a($a($a($x)))); LET $c = |$x| $b($b($b($b($x)))); $c($c($text)) }".into(),
         "RETURN [|$x| $text, |$x| $text]".into(),
         "RETURN { LET $f = |$x| $x; [$f, $f] }".into(),
