@@ -16,6 +16,10 @@ use waybill_tests::guests;
 
 use support::*;
 
+/// The product's: the system's keeps much of what is given back to it, by the order of calls.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 /// Bytes of one answer: as much as a guest may be sent of one.
 const ANSWER_BYTES: usize = 256 * 1024;
 /// Guests at work at once; each asks for 2,000 answers in one call.

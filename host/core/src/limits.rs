@@ -36,6 +36,9 @@ pub const ATTEMPT_RECORDS_MAX: usize = 20;
 pub const ALONE_CRASHES_MAX: u32 = 3;
 /// Suspects that a shard record holds; of more, the rest isn't suspected.
 pub const SUSPECTS_MAX: usize = 10_000;
+/// Dead letters that a count, a grouping or the depths look at, the latest first: about a second's work. Past it a number is a
+/// lower bound and says how far it got.
+pub const DEAD_READS_MAX: usize = 100_000;
 /// Longest idempotency key, in bytes: what the `Idempotency-Key` header commonly takes.
 pub const IDEMPOTENCY_KEY_BYTES_MAX: usize = 255;
 /// Longest hash of a request, in bytes: sha-512 in hex.

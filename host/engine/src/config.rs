@@ -23,6 +23,7 @@ use waybill_core::saga::definition::default_retry;
 use waybill_core::saga::limits::SagaLimits;
 
 use crate::participants::Participants;
+use crate::supervisor::Supervisor;
 
 /// Twice what one statement may take by default.
 const STORE_TIMEOUT_DEFAULT: Duration = Duration::from_secs(60);
@@ -168,6 +169,8 @@ pub struct EngineConfig {
     pub sagas: SagaConfig,
     /// Idempotency keys.
     pub idempotency: idempotency::Settings,
+    /// Watches background tasks; give it also to the parts beside the engine. It is as at the start.
+    pub supervisor: Arc<Supervisor>,
 }
 
 impl EngineConfig {
@@ -206,6 +209,7 @@ impl EngineConfig {
             batches: BTreeMap::new(),
             sagas: SagaConfig::default(),
             idempotency: idempotency::Settings::default(),
+            supervisor: Arc::default(),
         }
     }
 }

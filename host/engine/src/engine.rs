@@ -23,7 +23,6 @@ use crate::saga::service::Sagas;
 use crate::service::Outbox;
 use crate::service::operations::{self, Operations};
 use crate::shard::{Commits, Context, DoorBell, LoneTrials, ShardHandle};
-use crate::supervisor::Supervisor;
 
 /// Shards get at least this long to be given back, also when the sagas took the whole drain time.
 const RELEASE_MIN: Duration = Duration::from_secs(1);
@@ -60,6 +59,7 @@ impl Engine {
         config.sagas.store = config.sagas.store.map(|store| bounded_sagas(store, config.store_timeout));
         let live = Live::new(config.clone());
         let stop = CancellationToken::new();
+        let supervisor = Arc::clone(&config.supervisor);
         let context = Arc::new(Context {
             host: Arc::from(config.host.as_str()),
             meter: Meter::new(),
@@ -70,7 +70,7 @@ impl Engine {
             door: DoorBell::default(),
             commits: Commits::default(),
             trials: LoneTrials::default(),
-            supervisor: Arc::new(Supervisor::new(stop.clone())),
+            supervisor,
             closing: CancellationToken::new(),
             stop,
         });

@@ -64,7 +64,7 @@ where
             }
         }
     };
-    outbox.context.supervisor.run(task, begin)
+    outbox.context.supervisor.run(task, outbox.context.stop.clone(), begin)
 }
 
 async fn in_rounds<F: Future<Output = Result<(), ServiceError>>>(

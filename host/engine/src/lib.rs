@@ -20,8 +20,10 @@ mod service;
 mod shard;
 mod supervisor;
 
+pub use bounded::{bounded_kv, bounded_transact};
 pub use clock::{Clock, SystemClock};
 pub use config::{EngineConfig, Retries, SagaConfig, Stores};
 pub use engine::Engine;
 pub use meter::METRICS;
 pub use participants::{Participants, StepLookupError};
+pub use supervisor::Supervisor;

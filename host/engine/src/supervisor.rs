@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
+use waybill_core::port::tasks::Tasks;
 
 /// Pause after a task's first failure; it doubles with every further one.
 const PAUSE_MIN: Duration = Duration::from_millis(200);
@@ -40,20 +41,22 @@ impl Failed {
     }
 }
 
-/// The tasks of one host.
-pub(crate) struct Supervisor {
-    stop: CancellationToken,
+/// Watches the background tasks of one host: the engine's, and those of parts beside it, which share it through
+/// [`EngineConfig::supervisor`](crate::EngineConfig).
+#[derive(Debug, Default)]
+pub struct Supervisor {
     failed: Mutex<BTreeMap<&'static str, Failed>>,
 }
 
 impl Supervisor {
-    /// Its tasks end where they are when `stop` says so.
-    pub fn new(stop: CancellationToken) -> Self {
-        Self { stop, failed: Mutex::default() }
-    }
-
-    /// Runs a task until it ends by itself. After a panic it is begun anew.
-    pub fn run<F>(self: &Arc<Self>, task: &'static str, mut begin: impl FnMut() -> F + Send + 'static) -> JoinHandle<()>
+    /// Runs a task until it ends by itself, or where it is when `stop` says so. After a panic it is begun anew. `task` is one of
+    /// few names: it is a metric's label, and readiness says it.
+    pub fn run<F>(
+        self: &Arc<Self>,
+        task: &'static str,
+        stop: CancellationToken,
+        mut begin: impl FnMut() -> F + Send + 'static,
+    ) -> JoinHandle<()>
     where
         F: Future<Output = ()> + Send + 'static,
     {
@@ -61,18 +64,28 @@ impl Supervisor {
         tokio::spawn(async move {
             loop {
                 let mut work = tokio::spawn(begin());
-                let Some(ended) = supervisor.stop.run_until_cancelled(&mut work).await else { return work.abort() };
+                let Some(ended) = stop.run_until_cancelled(&mut work).await else { return work.abort() };
                 let Err(panic) = ended else { return };
-                let pause = supervisor.note(task, panic.to_string());
-                if supervisor.stop.run_until_cancelled(sleep(pause)).await.is_none() {
+                let pause = supervisor.failed(task, panic.to_string());
+                if stop.run_until_cancelled(sleep(pause)).await.is_none() {
                     return;
                 }
             }
         })
     }
 
-    /// Notes a failure of a task; answers how long to wait before it is begun again.
-    pub fn note(&self, task: &'static str, reason: String) -> Duration {
+    /// Tasks that failed lately, with what is known of it.
+    pub(crate) fn ill(&self) -> Vec<(&'static str, String)> {
+        let mut failed = self.failed.lock();
+        failed.retain(|_, failed| !failed.is_over());
+        let say =
+            |failed: &Failed| format!("it failed {} times lately and was begun again: {}", failed.count, failed.reason);
+        failed.iter().map(|(task, failed)| (*task, say(failed))).collect()
+    }
+}
+
+impl Tasks for Supervisor {
+    fn failed(&self, task: &'static str, reason: String) -> Duration {
         count_failure(task);
         tracing::error!(task, reason, "a background task failed and is begun again");
         let mut failed = self.failed.lock();
@@ -81,14 +94,5 @@ impl Supervisor {
         let pause = now.pause();
         failed.insert(task, now);
         pause
-    }
-
-    /// Tasks that failed lately, with what is known of it.
-    pub fn ill(&self) -> Vec<(&'static str, String)> {
-        let mut failed = self.failed.lock();
-        failed.retain(|_, failed| !failed.is_over());
-        let say =
-            |failed: &Failed| format!("it failed {} times lately and was begun again: {}", failed.count, failed.reason);
-        failed.iter().map(|(task, failed)| (*task, say(failed))).collect()
     }
 }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use wasmtime::component::Linker;
 use wasmtime::{Config, Engine, EngineWeak, InstanceAllocationStrategy, Strategy};
+use waybill_core::port::tasks::Tasks;
 
 use crate::cache::CompileCache;
 use crate::compile::{Compiler, CompilerProcess};
@@ -48,11 +49,19 @@ pub struct SandboxOptions {
     /// Compiles components that aren't embedded, in a process of its own; none = this process does, which only fits components
     /// that are trusted.
     pub compiler: Option<CompilerProcess>,
+    /// Who is told of tasks of plugins that fail in the host; none = the log.
+    pub tasks: Option<Arc<dyn Tasks>>,
 }
 
 impl Default for SandboxOptions {
     fn default() -> Self {
-        Self { cache_dir: None, seal_key: None, resolver: Arc::new(SystemResolver::default()), compiler: None }
+        Self {
+            cache_dir: None,
+            seal_key: None,
+            resolver: Arc::new(SystemResolver::default()),
+            compiler: None,
+            tasks: None,
+        }
     }
 }
 
@@ -79,6 +88,7 @@ pub(crate) struct Shared {
     pub(crate) resolver: Arc<dyn Resolve>,
     pub(crate) own: OwnListeners,
     pub(crate) tls: TlsRoots,
+    pub(crate) tasks: Option<Arc<dyn Tasks>>,
 }
 
 impl std::fmt::Debug for Sandbox {
@@ -117,6 +127,7 @@ impl Sandbox {
             resolver: options.resolver,
             own: OwnListeners::default(),
             tls: TlsRoots::default(),
+            tasks: options.tasks,
         })))
     }
 }

@@ -49,6 +49,10 @@ pub const SCRAPED: &Table = &[
     ("waybill_ready", "1 while no check of /readyz fails."),
     ("waybill_scrape_complete", "0 when the outbox didn't answer in time and its depths are missing from this scrape."),
     ("waybill_outbox_depth", "Messages by tenant, transport and state."),
+    (
+        "waybill_outbox_dead_counted_since_seconds",
+        "Unix time back to which dead letters were counted; absent while all are.",
+    ),
     ("waybill_outbox_oldest_ready_seconds", "Age of the oldest message that could be sent, by tenant and transport."),
     ("waybill_outbox_blocked", "Things that hold messages back, by kind."),
     ("waybill_transport_breaker_state", "Breaker of a transport: 0 closed, 1 half-open, 2 open."),

@@ -92,6 +92,7 @@ fn bounded(stats: Vec<OutboxStats>) -> Vec<OutboxStats> {
         sum.parked += row.parked;
         sum.scheduled += row.scheduled;
         sum.dead += row.dead;
+        sum.counted_since = sum.counted_since.max(row.counted_since);
         sum.oldest_ready_ms = sum.oldest_ready_ms.max(row.oldest_ready_ms);
     }
     rows.into_values().collect()
@@ -119,6 +120,8 @@ fn depths(page: &mut Page<'_>, stats: Vec<OutboxStats>) {
             })
         }),
     );
+    let since = rows.iter().filter_map(|row| row.counted_since).max();
+    page.family("waybill_outbox_dead_counted_since_seconds", since.map(|since| (Vec::new(), since.0 as f64 / 1000.0)));
     page.family(
         "waybill_outbox_oldest_ready_seconds",
         rows.iter().filter_map(|row| {

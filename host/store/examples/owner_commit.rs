@@ -117,17 +117,17 @@ async fn dead(store: &SurrealStore, count: u16) {
         owner.commit(store, letters.collect()).await;
     }
     let depths = Instant::now();
-    store.depths().await.unwrap();
+    store.depths(usize::from(count)).await.unwrap();
     println!("  depths over {count} dead letters: {:?} first, then {:?}", depths.elapsed(), {
         let again = Instant::now();
-        store.depths().await.unwrap();
+        store.depths(usize::from(count)).await.unwrap();
         again.elapsed()
     });
     let begun = Instant::now();
     store.held_keys(SHARD).await.unwrap();
     println!("  held keys: {:?}", begun.elapsed());
     let begun = Instant::now();
-    store.dead_groups(&waybill_core::outbox::filter::Filter::default()).await.unwrap();
+    store.dead_groups(&waybill_core::outbox::filter::Filter::default(), usize::from(count)).await.unwrap();
     println!("  groups: {:?}", begun.elapsed());
 }
 

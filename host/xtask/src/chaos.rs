@@ -138,8 +138,8 @@ fn disk(filter: &str, variable: &str, times: u32, seed: Option<u64>) -> Result<E
         "test",
         "--release",
         "--locked",
-        "--package",
-        "waybill-store",
+        // All of it: for one package alone, features of dependencies would differ and be compiled again.
+        "--workspace",
         "--test",
         "disk",
         "--",

@@ -1,8 +1,11 @@
 //! The fate of commits, and giving the shard back.
 
 use super::bench::*;
+use waybill_core::outbox::commit_fate::{Read, Step, Word, take_word};
+use waybill_core::outbox::door_watch::{DoorTimes, DoorWatch};
+use waybill_core::outbox::drain::{Drain, DrainEnd};
 use waybill_core::outbox::owner::Resolution;
-use waybill_core::port::store::OwnerStore;
+use waybill_core::port::store::{OwnerStore, StoreError};
 
 #[test]
 fn an_unknown_commit_that_went_in_is_applied() {
@@ -152,4 +155,63 @@ fn due_messages_that_a_failed_commit_had_no_room_for_join_after_it() {
         taken += more;
     }
     assert_eq!(taken, 100);
+}
+
+#[test]
+fn callers_hear_of_a_store_that_gives_no_word_and_not_of_a_commit_that_is_refused() {
+    let mut bench = Bench::new();
+    let mut door: DoorWatch<()> = DoorWatch::new(DoorTimes::default());
+    bench.ask(vec![waybill_core::new_message::NewMessage { id: Some("order-7".to_owned()), ..message("one") }]);
+    bench.prepare();
+    bench.build().commit.unwrap();
+    let now = bench.now();
+    let mut take = |word| take_word(&mut bench.owner, &mut door, word, now, || 7);
+    let refused = StoreError::Conflict("another came first".to_owned());
+    let Step::Read(read) = take(Word::Committed(Err(refused))) else { panic!() };
+    assert_eq!(read, Read::default());
+    let gone = StoreError::Unavailable("no answer".to_owned());
+    let Step::Read(read) = take(Word::Record(Err(gone.clone()))) else { panic!() };
+    assert_eq!(read, Read { trouble: Some(gone.clone()), abandon: true, pause: true });
+    let record = now_or(bench.store.shard(SHARD));
+    let Step::Barrier(barrier) = take(Word::Record(Ok(record))) else { panic!() };
+    let Step::Read(read) = take(Word::Barrier(Err(gone.clone()))) else { panic!() };
+    assert_eq!(read, Read { trouble: Some(gone), abandon: false, pause: true });
+    bench.store.apply(&barrier).unwrap();
+    let record = now_or(bench.store.shard(SHARD));
+    let Step::NotApplied(recalled) = take(Word::Record(Ok(record))) else { panic!() };
+    assert_eq!(recalled.len(), 1, "its id is looked up again");
+}
+
+#[test]
+fn an_unknown_commit_is_told_as_such_and_its_record_read_at_once() {
+    let mut bench = Bench::new();
+    let mut door: DoorWatch<()> = DoorWatch::new(DoorTimes::default());
+    bench.ask(vec![message("one")]);
+    bench.prepare();
+    let commit = bench.build().commit.unwrap();
+    bench.store.apply(&commit).unwrap();
+    let now = bench.now();
+    let gone = StoreError::Unavailable("no answer".to_owned());
+    let step = take_word(&mut bench.owner, &mut door, Word::Committed(Err(gone.clone())), now, || 7);
+    let Step::Read(read) = step else { panic!() };
+    assert_eq!(read, Read { trouble: Some(gone), abandon: true, pause: false });
+    let record = now_or(bench.store.shard(SHARD));
+    let step = take_word(&mut bench.owner, &mut door, Word::Record(Ok(record)), now, || 7);
+    assert!(matches!(step, Step::Applied(applied) if applied.enqueued.len() == 1));
+}
+
+#[test]
+fn a_drain_is_over_when_the_shard_is_given_back_or_its_time_is_over() {
+    let mut bench = Bench::new();
+    bench.enqueue(vec![message("one")]);
+    let sending = bench.take(1);
+    let (mut drain, now) = (Drain::<u64>::default(), bench.now());
+    assert_eq!(drain.end(&bench.owner, true, 5), None);
+    drain.begin(&mut bench.owner, 10, now);
+    assert_eq!(drain.end(&bench.owner, true, 9), None, "a send is under way");
+    assert_eq!(drain.end(&bench.owner, true, 10), Some(DrainEnd::TimeIsOver));
+    assert!(bench.settle(&sending[0], ack()));
+    bench.commit();
+    assert_eq!(drain.end(&bench.owner, false, 9), None, "a commit is out");
+    assert_eq!(drain.end(&bench.owner, true, 9), Some(DrainEnd::InOrder));
 }

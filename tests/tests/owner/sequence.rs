@@ -1,9 +1,10 @@
 //! What enters the order, and under which id.
 
 use super::bench::*;
-use waybill_core::ids::{MessageId, ShardId, Tenant, place_of};
-use waybill_core::outbox::owner::OwnerConfig;
+use waybill_core::ids::{MessageId, Seq, ShardId, Tenant, place_of};
+use waybill_core::outbox::owner::{LoadPurpose, LoadRequest, OwnerConfig};
 use waybill_core::outbox::records::{DoorKey, IdState, Malformed};
+use waybill_core::port::store::{SegmentInfo, StoredSegment};
 
 fn with_id(name: &str, id: &str) -> waybill_core::new_message::NewMessage {
     waybill_core::new_message::NewMessage { id: Some(id.to_owned()), ..message(name) }
@@ -182,4 +183,58 @@ fn a_segment_that_cant_be_decoded_goes_to_quarantine_and_the_scan_goes_on() {
         bench.read(|tables| tables.quarantine.values().map(|(reason, _)| reason.clone()).collect::<Vec<_>>()),
         ["a bad checksum"]
     );
+}
+
+fn malformed() -> Malformed {
+    Malformed { reason: "a bad checksum".to_owned(), raw: "AA".to_owned() }
+}
+
+/// A read of one segment that says it can't be decoded.
+fn read_malformed(bench: &mut Bench, first: Seq) {
+    let request = LoadRequest::Segments { tenant: Tenant::unnamed(), purpose: LoadPurpose::Keys, firsts: vec![first] };
+    let page = vec![StoredSegment { first, segment: Err(malformed()) }];
+    let now = bench.now();
+    bench.owner.segments_page(&request, page, now);
+}
+
+#[test]
+fn a_segment_in_memory_goes_on_though_its_row_cant_be_decoded() {
+    let mut bench = Bench::new();
+    bench.enqueue(vec![message("one")]);
+    let first = bench.read(|tables| tables.segments.keys().next().copied()).unwrap().1;
+    bench.store.spoil_segment(SHARD, first, malformed());
+    read_malformed(&mut bench, first);
+    bench.commit();
+    bench.send_one("one", ack());
+    bench.commit();
+    assert!(bench.read(|tables| tables.quarantine.is_empty() && tables.segments.is_empty()));
+    assert_eq!(bench.history().len(), 1);
+}
+
+#[test]
+fn a_page_from_before_its_quarantine_doesnt_move_a_segment_there_again() {
+    let mut bench = Bench::new();
+    bench.enqueue(vec![message("lost")]);
+    let first = bench.read(|tables| tables.segments.keys().next().copied()).unwrap().1;
+    bench.owner.begin_release(bench.now());
+    bench.commit();
+    bench.store.spoil_segment(SHARD, first, malformed());
+    bench.crash();
+    bench.commit();
+    read_malformed(&mut bench, first);
+    assert!(bench.commit_one().0.is_none());
+    assert!(bench.read(|tables| tables.quarantine.values().all(|(_, content)| content.is_some())));
+}
+
+#[test]
+fn a_known_segment_stays_its_tenants_whatever_a_later_page_says() {
+    let mut bench = Bench::new();
+    bench.enqueue(vec![of_tenant("one", "acme")]);
+    let first = bench.read(|tables| tables.segments.keys().next().copied()).unwrap().1;
+    let info = SegmentInfo { first, tenant: Tenant::unnamed(), messages: 1, bytes: 0 };
+    bench.owner.directory_page(vec![info], Seq(0), 10);
+    bench.owner.check_invariants().unwrap();
+    bench.send_one("one", ack());
+    bench.commit();
+    assert!(bench.read(|tables| tables.segments.is_empty()));
 }

@@ -4,6 +4,7 @@ use super::bench::*;
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use waybill_core::ids::Tenant;
+use waybill_core::outbox::lanes::{LaneLimits, Lanes};
 use waybill_core::outbox::owner::{OwnerConfig, TransportId, Verdict};
 use waybill_core::outbox::records::AttemptOutcome;
 
@@ -101,4 +102,19 @@ fn past_its_bound_of_retries_a_tenant_sends_only_those() {
     }
     bench.commit();
     assert_eq!(bench.take(10).len(), 10);
+}
+
+#[test]
+fn a_lane_takes_another_call_when_one_of_its_own_has_ended() {
+    let mut bench = Bench::new();
+    bench.enqueue((0..4).map(|n| message(&format!("m{n}"))).collect());
+    let (lane, limits) = ((TransportId(0), 0), LaneLimits { calls: 2, messages: 1, bytes: 1 << 20 });
+    let (mut lanes, now, token) = (Lanes::default(), bench.now(), bench.owner.token());
+    assert_eq!(lanes.begin(&mut bench.owner, lane, &limits, now).unwrap().len(), 1);
+    assert!(lanes.begin(&mut bench.owner, lane, &limits, now).is_some());
+    assert!(lanes.begin(&mut bench.owner, lane, &limits, now).is_none());
+    assert!(!lanes.end(&bench.owner, token + 1, lane), "a call of another ownership");
+    assert!(lanes.begin(&mut bench.owner, lane, &limits, now).is_none());
+    assert!(lanes.end(&bench.owner, token, lane));
+    assert!(lanes.begin(&mut bench.owner, lane, &limits, now).is_some());
 }

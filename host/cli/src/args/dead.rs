@@ -36,7 +36,8 @@ pub enum Dead {
     waybill dead list\n  \
     waybill dead list --filter 'tenant=acme code=HTTP.* age>1h'\n  \
     waybill dead list --filter 'kind=saga definition=order'\n  \
-    waybill dead list --filter 'code=HTTP.400' --all -o ids | waybill dead replay -\n\n\
+    waybill dead list --filter 'code=HTTP.400' --all -o ids | waybill dead replay -\n  \
+    waybill dead list --filter 'code=HTTP.400' --cursor 5pXq8hYwMC8z     go on where it ended\n\n\
     Conditions: tenant, topic, key, id, code, error, state, kind (message or saga), and of sagas definition and step, with = \
     and * as a wildcard; age with > or <.")]
 pub struct List {
@@ -49,6 +50,9 @@ pub struct List {
     /// All of them
     #[arg(long, conflicts_with = "limit")]
     pub all: bool,
+    /// Go on where an earlier list of the same kind and filter ended; it told this
+    #[arg(long, value_name = "CURSOR", allow_hyphen_values = true)]
+    pub cursor: Option<String>,
 }
 
 /// Which dead letter.

@@ -21,7 +21,8 @@ pub enum Idempotency {
 #[command(after_help = "Examples:\n  \
     waybill idempotency list\n  \
     waybill idempotency list --filter 'tenant=acme key=order-* age>1h'\n  \
-    waybill idempotency list --filter 'state=in_flight' --all -o ids\n\n\
+    waybill idempotency list --filter 'state=in_flight' --all -o ids\n  \
+    waybill idempotency list --filter 'key=order-*' --cursor 5pXq8hYwMC8z     go on where it ended\n\n\
     Conditions: tenant, key, state (in_flight, succeeded, failed), with = and * as a wildcard; age with > or <.\n\
     All have to hold.")]
 pub struct List {
@@ -34,6 +35,9 @@ pub struct List {
     /// All of them
     #[arg(long, conflicts_with = "limit")]
     pub all: bool,
+    /// Go on where an earlier list of the same kind and filter ended; it told this
+    #[arg(long, value_name = "CURSOR", allow_hyphen_values = true)]
+    pub cursor: Option<String>,
 }
 
 /// One key.

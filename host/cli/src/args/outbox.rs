@@ -29,7 +29,8 @@ pub enum Outbox {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     waybill outbox list --filter 'tenant=acme state=pending age>10m'\n  \
-    waybill outbox list --filter 'topic=bus:orders.*' --all -o jsonl\n\n\
+    waybill outbox list --filter 'topic=bus:orders.*' --all -o jsonl\n  \
+    waybill outbox list --filter 'key=order-17' --cursor 5pXq8hYwMC8z    go on where it ended\n\n\
     Conditions: tenant, topic, key, id, state, code, with = and * as a wildcard; age with > or <. All have to hold.")]
 pub struct List {
     /// Conditions, e.g. 'tenant=acme state=pending age>1h'
@@ -41,6 +42,9 @@ pub struct List {
     /// All of them
     #[arg(long, conflicts_with = "limit")]
     pub all: bool,
+    /// Go on where an earlier list of the same kind and filter ended; it told this
+    #[arg(long, value_name = "CURSOR", allow_hyphen_values = true)]
+    pub cursor: Option<String>,
 }
 
 /// One message.

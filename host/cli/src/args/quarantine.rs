@@ -32,7 +32,8 @@ pub enum Quarantine {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     waybill quarantine list\n  \
-    waybill quarantine list --table dead_letters --all -o ids")]
+    waybill quarantine list --table dead_letters --all -o ids\n  \
+    waybill quarantine list --table parked --cursor 5pXq8hYwMC8z     go on where it ended")]
 pub struct List {
     /// Only rows of this table
     #[arg(long, value_name = "TABLE")]
@@ -43,6 +44,9 @@ pub struct List {
     /// All of them
     #[arg(long, conflicts_with = "limit")]
     pub all: bool,
+    /// Go on where an earlier list of the same kind and filter ended; it told this
+    #[arg(long, value_name = "CURSOR", allow_hyphen_values = true)]
+    pub cursor: Option<String>,
 }
 
 /// One row.

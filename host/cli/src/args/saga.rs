@@ -81,7 +81,8 @@ pub enum Language {
 #[command(after_help = "Examples:\n  \
     waybill saga definitions\n  \
     waybill saga definitions order                its versions, and the latest as it is stored\n  \
-    waybill saga definitions order --version 2 -o json")]
+    waybill saga definitions order --version 2 -o json\n  \
+    waybill saga definitions --cursor 5pXq8hYwMC8z      go on where it ended")]
 pub struct Definitions {
     /// Show this one
     pub name: Option<String>,
@@ -94,6 +95,9 @@ pub struct Definitions {
     /// All of them
     #[arg(long, conflicts_with = "limit")]
     pub all: bool,
+    /// Go on where an earlier list of the same kind and filter ended; it told this
+    #[arg(long, value_name = "CURSOR", allow_hyphen_values = true)]
+    pub cursor: Option<String>,
 }
 
 /// A saga to start.
@@ -142,6 +146,7 @@ pub struct Start {
     waybill saga list --filter 'state=failed'\n  \
     waybill saga list --filter 'tenant=acme definition=order waiting_for=approval age>1h'\n  \
     waybill saga list --filter 'state=paused code=SAGA.*' --follow\n  \
+    waybill saga list --filter 'state=failed' --cursor 5pXq8hYwMC8z      go on where it ended\n  \
     waybill saga list --filter 'step=charge waiting_for=retry' -o ids | waybill saga retry -\n\n\
     Conditions: tenant, id, definition, version, state, waiting_for, step, code, reason, with = and * as a wildcard; age \
     (since the start) with > or <. All have to hold. States: running, compensating, completed, cancelled, failed, paused.")]
@@ -158,6 +163,9 @@ pub struct List {
     /// All of them
     #[arg(long, conflicts_with = "limit")]
     pub all: bool,
+    /// Go on where an earlier list of the same kind and filter ended; it told this
+    #[arg(long, value_name = "CURSOR", allow_hyphen_values = true, conflicts_with = "follow")]
+    pub cursor: Option<String>,
     /// Go on with those that move, newest 1,000
     #[arg(short, long)]
     pub follow: bool,

@@ -13,7 +13,7 @@ use crate::args::dead::Which;
 use crate::args::saga_acts::Mode;
 use crate::client::Answer;
 use crate::exit::{CliError, Exit};
-use crate::output::{self, number, text, words};
+use crate::output::{self, counted_since, dead_letters, text, words};
 
 /// How often an operation is asked how it stands.
 const POLL: Duration = Duration::from_millis(400);
@@ -47,11 +47,11 @@ pub(super) async fn by_filter(context: &mut Context<'_>, act: &Act, filter: &str
         return dry_run(context, &counted, act);
     }
     let matched = counted.need("matched", Value::as_u64)?;
-    if matched == 0 {
+    if matched == 0 && counted_since(&counted.body).is_none() {
         context.term.say("no dead letter matches: nothing to do");
         return Ok(());
     }
-    let what = format!("{} {}", act.verb, number(matched, "dead letter", "dead letters"));
+    let what = format!("{} {}", act.verb, dead_letters(matched, &counted.body));
     confirm(context, &what, filter, how.yes)?;
     if let Some(request) = request.as_object_mut() {
         request.remove("dry_run");
@@ -91,13 +91,21 @@ fn dry_run(context: &mut Context<'_>, counted: &Answer, act: &Act) -> Result<(),
         Format::Ids => output::list(context.term, Format::Ids, &sample, &messages::DEAD_VIEW),
         Format::Table => {
             let matched = counted.need("matched", Value::as_u64)?;
-            context.term.line(&format!("would {} {}", act.verb, number(matched, "dead letter", "dead letters")))?;
+            context.term.line(&format!("would {} {}", act.verb, dead_letters(matched, &counted.body)))?;
+            tell_counted(context, &counted.body);
             if !sample.is_empty() {
                 context.term.line("the first of them:")?;
                 output::list(context.term, Format::Table, &sample, &messages::DEAD_VIEW)?;
             }
             Ok(())
         }
+    }
+}
+
+/// Tells how far dead letters were counted, if not to the end.
+pub(super) fn tell_counted(context: &mut Context<'_>, counted: &Value) {
+    if let Some(since) = counted_since(counted) {
+        context.term.say(&format!("counted back to what entered the order at {since}: there may be more"));
     }
 }
 
@@ -143,7 +151,8 @@ fn rows(operation: &Value) -> Vec<(String, String)> {
         rows.push((name.to_owned(), text(operation, name)));
     }
     for name in ["matched", "done", "failed"] {
-        rows.push((name.to_owned(), words(operation, name)));
+        let at_least = if name == "matched" && counted_since(operation).is_some() { "at least " } else { "" };
+        rows.push((name.to_owned(), format!("{at_least}{}", words(operation, name))));
     }
     rows.extend(Some(("error".to_owned(), text(operation, "error"))).filter(|(_, error)| error != "-"));
     rows

@@ -55,7 +55,7 @@ async fn check(args: &ConfigCheck, format: Format, term: &mut Term) -> Result<()
 pub async fn load_plugins(config: &Config, term: &Term) -> Result<Vec<String>, CliError> {
     // The cache is often beside the data: what is wrong with that folder is the better reason.
     data::check(config)?;
-    let fleet = crate::serve::compose::fleet(config, false, term).map_err(|error| CliError::Host {
+    let fleet = crate::serve::compose::fleet(config, None, term).map_err(|error| CliError::Host {
         code: error.code(),
         what: error.to_string(),
         exit: Exit::Usage,

@@ -60,7 +60,9 @@ async fn which(
 
 async fn list(args: &List, context: &mut Context<'_>) -> Result<(), CliError> {
     let limit = lists::bound(args.limit, args.all);
-    let (items, more) = lists::fetch(context, &["v1", "dead-letters"], &[("filter", &args.filter)], limit).await?;
+    let (items, more) =
+        lists::fetch(context, &["v1", "dead-letters"], &[("filter", &args.filter)], limit, args.cursor.as_deref())
+            .await?;
     output::list(context.term, context.format, &items, &messages::DEAD_VIEW)?;
     messages::tell_more(context, items.len(), more);
     Ok(())
@@ -109,8 +111,10 @@ fn kind_query(kind: Option<Kind>) -> Vec<(&'static str, &'static str)> {
 }
 
 async fn groups(filter: &str, context: &mut Context<'_>) -> Result<(), CliError> {
-    let items = lists::whole(context, &["v1", "dead-letters", "groups"], &[("filter", filter)]).await?;
-    output::list(context.term, context.format, &items, &GROUPS)
+    let answer = context.client.get(&["v1", "dead-letters", "groups"], &[("filter", filter)]).await?;
+    output::list(context.term, context.format, answer.need("items", Value::as_array)?, &GROUPS)?;
+    bulk::tell_counted(context, &answer.body);
+    Ok(())
 }
 
 /// Dead letters by error.

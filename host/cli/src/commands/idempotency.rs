@@ -52,7 +52,7 @@ pub(super) async fn run(command: &Idempotency, context: &mut Context<'_>) -> Res
 
 async fn list(args: &List, context: &mut Context<'_>) -> Result<(), CliError> {
     let limit = lists::bound(args.limit, args.all);
-    let (items, more) = lists::fetch(context, PATH, &[("filter", &args.filter)], limit).await?;
+    let (items, more) = lists::fetch(context, PATH, &[("filter", &args.filter)], limit, args.cursor.as_deref()).await?;
     output::list(context.term, context.format, &items, &VIEW)?;
     messages::tell_more(context, items.len(), more);
     Ok(())

@@ -13,25 +13,26 @@ const PAGE_MAX: usize = 1_000;
 const PAGES_MAX: usize = 20;
 
 /// What is left of a list behind the items that were fetched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum More {
     /// Nothing.
     Nothing,
-    /// More that matches, or may.
-    Rest,
-    /// So much was looked through for so few that the rest wasn't.
-    Unseen,
+    /// More that matches, or may; from this cursor on, where there is one for it.
+    Rest(Option<String>),
+    /// So much was looked through for so few that the rest wasn't, from this cursor on.
+    Unseen(Option<String>),
 }
 
-/// Items of a list, at most `limit`, and what is left of it.
+/// Items of a list, at most `limit`, from its beginning or a cursor on, and what is left of it.
 pub(super) async fn fetch(
     context: &Context<'_>,
     path: &[&str],
     query: &[(&str, &str)],
     limit: usize,
+    from: Option<&str>,
 ) -> Result<(Vec<Value>, More), CliError> {
     let mut items = Vec::new();
-    let mut cursor: Option<String> = None;
+    let mut cursor = from.map(str::to_owned);
     for number in 1.. {
         let page = limit.saturating_sub(items.len()).clamp(1, PAGE_MAX).to_string();
         let mut query = query.to_vec();
@@ -43,7 +44,12 @@ pub(super) async fn fetch(
         items.extend_from_slice(answer.need("items", Value::as_array)?);
         cursor = answer.body.get("next_cursor").and_then(Value::as_str).map(str::to_owned);
         if cursor.is_none() || items.len() >= limit {
-            let more = if cursor.is_some() || items.len() > limit { More::Rest } else { More::Nothing };
+            let more = match cursor {
+                // A cursor would skip those that were more than was asked for.
+                _ if items.len() > limit => More::Rest(None),
+                None => More::Nothing,
+                cursor => More::Rest(cursor),
+            };
             items.truncate(limit);
             return Ok((items, more));
         }
@@ -51,7 +57,7 @@ pub(super) async fn fetch(
             break;
         }
     }
-    Ok((items, More::Unseen))
+    Ok((items, More::Unseen(cursor)))
 }
 
 /// A page of a list.

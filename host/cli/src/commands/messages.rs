@@ -192,14 +192,24 @@ fn history(context: &mut Context<'_>, item: &Value) -> Result<(), CliError> {
     output::table(context.term, &["ATTEMPT", "OUTCOME", "TOOK", "TRANSPORT", "PLUGIN", "WORKER", "ERROR"], rows)
 }
 
-/// Tells that a list was cut.
+/// Tells that a list was cut, and how to go on.
 pub(super) fn tell_more(context: &mut Context<'_>, shown: usize, more: More) {
     let shown = number(shown as u64, "is shown", "are shown");
     match more {
         More::Nothing => {}
-        More::Rest => context.term.say(&format!("only {shown}, there are more: raise --limit, or --all")),
-        More::Unseen => context.term.say(&format!(
-            "{shown}, and not all was looked through: little of it matches; narrow the filter, or look through all of it with --all"
-        )),
+        More::Rest(cursor) => {
+            let on = go_on(cursor);
+            context.term.say(&format!("only {shown}, there are more: raise --limit, or --all{on}"));
+        }
+        More::Unseen(cursor) => {
+            let on = go_on(cursor);
+            context.term.say(&format!(
+                "{shown}, and not all was looked through: little of it matches; narrow the filter, or look through all of it with --all{on}"
+            ));
+        }
     }
+}
+
+fn go_on(cursor: Option<String>) -> String {
+    cursor.map_or_else(String::new, |cursor| format!(", or go on with --cursor {cursor}"))
 }

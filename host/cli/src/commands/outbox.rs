@@ -3,11 +3,11 @@
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::{Context, lists, messages, one};
+use super::{Context, bulk, lists, messages, one};
 use crate::args::Format;
 use crate::args::outbox::{List, One, Outbox, Reschedule};
 use crate::exit::CliError;
-use crate::output::{self, View, ago, column, instant, plain, text, words};
+use crate::output::{self, View, ago, column, counted_since, instant, plain, text, words};
 
 /// Runs one of them.
 pub(super) async fn run(command: &Outbox, context: &mut Context<'_>) -> Result<(), CliError> {
@@ -23,7 +23,8 @@ pub(super) async fn run(command: &Outbox, context: &mut Context<'_>) -> Result<(
 
 async fn list(args: &List, context: &mut Context<'_>) -> Result<(), CliError> {
     let limit = lists::bound(args.limit, args.all);
-    let (items, more) = lists::fetch(context, &["v1", "messages"], &[("filter", &args.filter)], limit).await?;
+    let (items, more) =
+        lists::fetch(context, &["v1", "messages"], &[("filter", &args.filter)], limit, args.cursor.as_deref()).await?;
     output::list(context.term, context.format, &items, &messages::FLOWING_VIEW)?;
     messages::tell_more(context, items.len(), more);
     Ok(())
@@ -36,7 +37,11 @@ async fn show(one: &One, context: &mut Context<'_>) -> Result<(), CliError> {
 
 async fn stats(tenant: Option<&str>, context: &mut Context<'_>) -> Result<(), CliError> {
     let items = lists::whole(context, &["v1", "outbox", "stats"], &lists::tenant_query(tenant)).await?;
-    output::list(context.term, context.format, &items, &STATS)
+    output::list(context.term, context.format, &items, &STATS)?;
+    if let Some(early) = items.iter().find(|item| counted_since(item).is_some()) {
+        bulk::tell_counted(context, early);
+    }
+    Ok(())
 }
 
 /// Depths and ages.
@@ -48,7 +53,7 @@ pub(super) const STATS: View<'_> = View {
         column("LEASED", |item| words(item, "leased")),
         column("PARKED", |item| words(item, "parked")),
         column("SCHEDULED", |item| words(item, "scheduled")),
-        column("DEAD", |item| words(item, "dead")),
+        column("DEAD", |item| format!("{}{}", words(item, "dead"), counted_since(item).map_or("", |_| "+"))),
         column("OLDEST READY", |item| ago(item, "oldest_ready_ms")),
     ],
     id: |item| text(item, "tenant"),

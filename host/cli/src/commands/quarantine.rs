@@ -41,7 +41,7 @@ pub(super) async fn run(command: &Quarantine, context: &mut Context<'_>) -> Resu
 async fn list(args: &List, context: &mut Context<'_>) -> Result<(), CliError> {
     let limit = lists::bound(args.limit, args.all);
     let query: Vec<(&str, &str)> = args.table.iter().map(|table| ("table", table.as_str())).collect();
-    let (items, more) = lists::fetch(context, &PATH, &query, limit).await?;
+    let (items, more) = lists::fetch(context, &PATH, &query, limit, args.cursor.as_deref()).await?;
     output::list(context.term, context.format, &items, &VIEW)?;
     messages::tell_more(context, items.len(), more);
     Ok(())

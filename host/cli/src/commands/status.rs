@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{Context, lists, outbox, transport};
 use crate::args::Format;
 use crate::exit::CliError;
-use crate::output::{self, ago, number, text, words};
+use crate::output::{self, ago, counted_since, number, text, words};
 
 /// How long rates are measured.
 const SAMPLE: Duration = Duration::from_secs(1);
@@ -105,7 +105,12 @@ fn screen(context: &mut Context<'_>, checks: &[Value], rates: Option<[f64; 2]>, 
         ),
     ));
     rows.push(("oldest ready".to_owned(), ago(&json!({ "oldest": oldest }), "oldest")));
-    rows.push(("dead letters".to_owned(), words(&json!({ "n": sum("dead") }), "n")));
+    let dead = words(&json!({ "n": sum("dead") }), "n");
+    let dead = match stats.iter().find_map(counted_since) {
+        Some(since) => format!("at least {dead}, counted back to {since}"),
+        None => dead,
+    };
+    rows.push(("dead letters".to_owned(), dead));
     if *stuck > 0 {
         let told = format!("{} (waybill dead list --filter kind=saga)", words(&json!({ "n": stuck }), "n"));
         rows.push(("stuck sagas".to_owned(), told));

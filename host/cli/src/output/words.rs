@@ -32,6 +32,17 @@ pub fn words(item: &Value, name: &str) -> String {
     item.get(name).and_then(Value::as_u64).map_or_else(|| text(item, name), group)
 }
 
+/// How far a count of dead letters got, if it ended before the end.
+pub fn counted_since(item: &Value) -> Option<String> {
+    item.get("counted_since").filter(|since| !since.is_null()).map(|_| instant(item, "counted_since"))
+}
+
+/// A count of dead letters with its noun; at least so many when the count ended before the end.
+pub fn dead_letters(count: u64, counted: &Value) -> String {
+    let at_least = if counted_since(counted).is_some() { "at least " } else { "" };
+    format!("{at_least}{}", number(count, "dead letter", "dead letters"))
+}
+
 /// A size for people: three digits or so, and a unit.
 pub fn size(bytes: u64) -> String {
     match bytes {

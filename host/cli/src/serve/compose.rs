@@ -8,9 +8,13 @@ use waybill_core::ids::Tenant;
 use waybill_core::port::backoff::BackoffPolicy;
 use waybill_core::port::kv::KvStore;
 use waybill_core::port::participant::Participant;
+use waybill_core::port::transact::TransactStore;
 use waybill_core::port::transport::{ErrorKind, Transport};
 use waybill_core::saga::limits::SagaLimits;
-use waybill_engine::{Engine, EngineConfig, Participants, Retries, SagaConfig, Stores, SystemClock};
+use waybill_engine::{
+    Engine, EngineConfig, Participants, Retries, SagaConfig, Stores, Supervisor, SystemClock, bounded_kv,
+    bounded_transact,
+};
 use waybill_sandbox::grants::OwnListeners;
 use waybill_sandbox::{
     EndpointSettings, Fleet, FleetOptions, ForStart, Grants, HttpStepClient, ParticipantLimits, PluginLimits, Sandbox,
@@ -34,8 +38,9 @@ const STATE_FOLDER: &str = "generations";
 /// Builds the plugin host and the fleet of its transports, with none in it yet.
 ///
 /// The key that seals what is cached lies with the data. In the folder of an embedded store the host itself makes it, once it has
-/// opened the store; who just looks (`serves` is false) does without a cache until then.
-pub fn fleet(config: &Config, serves: bool, term: &Term) -> Result<Fleet, SandboxError> {
+/// opened the store; who just looks (`supervisor` is none) does without a cache until then.
+pub fn fleet(config: &Config, supervisor: Option<&Arc<Supervisor>>, term: &Term) -> Result<Fleet, SandboxError> {
+    let serves = supervisor.is_some();
     let settings = &config.plugins;
     let compiler = plugins::compiler(plugins::compile_limits(settings), term);
     let cache = settings.cache.as_ref().filter(|_| serves || data::seal_is_ours(config));
@@ -43,6 +48,7 @@ pub fn fleet(config: &Config, serves: bool, term: &Term) -> Result<Fleet, Sandbo
         cache_dir: cache.cloned(),
         seal_key: data::seal_key(config),
         compiler,
+        tasks: supervisor.map(|supervisor| Arc::clone(supervisor) as _),
         ..SandboxOptions::default()
     };
     let state = cache.map(|cache| cache.join(STATE_FOLDER));
@@ -79,6 +85,21 @@ pub async fn store(config: &Config, term: &Term) -> Result<Arc<SurrealStore>, Cl
     .await
     .map_err(|error| of_store(&error))?;
     Ok(Arc::new(store))
+}
+
+/// A call of the store is given up after this.
+fn store_timeout(config: &Config) -> Duration {
+    config.store.query_timeout * STORE_TIMEOUT_TIMES
+}
+
+/// The state of plugins.
+pub fn kv(config: &Config, store: &Arc<SurrealStore>) -> Arc<dyn KvStore> {
+    bounded_kv(Arc::clone(store) as _, store_timeout(config))
+}
+
+/// Where acts that don't go through the engine are written to the audit trail.
+pub fn trail(config: &Config, store: &Arc<SurrealStore>) -> Arc<dyn TransactStore> {
+    bounded_transact(Arc::clone(store) as _, store_timeout(config))
 }
 
 fn of_store(error: &OpenError) -> CliError {
@@ -133,6 +154,7 @@ pub async fn engine(
     participants: &Arc<Participants>,
     fleet: &Fleet,
     store: &Arc<SurrealStore>,
+    supervisor: &Arc<Supervisor>,
 ) -> Result<Engine, CliError> {
     let mut transports: Vec<Arc<dyn Transport>> = Vec::new();
     for prepared in plugins.transports {
@@ -153,7 +175,8 @@ pub async fn engine(
     let store_of_sagas = Some(Arc::clone(store) as _);
     let sagas =
         SagaConfig { store: store_of_sagas, participants: Arc::clone(participants), ..saga_settings(config, own)? };
-    let settings = EngineConfig { sagas, ..engine_config(config, store, transports, policy) };
+    let supervisor = Arc::clone(supervisor);
+    let settings = EngineConfig { sagas, supervisor, ..engine_config(config, store, transports, policy) };
     Ok(Engine::start(settings, stores, Arc::new(SystemClock)))
 }
 
@@ -213,7 +236,7 @@ pub fn engine_config(
         keep_dead: config.dead.keep,
         dead_holds_key: config.dead.on_dead == OnDead::HoldKey,
         dead_alert_at: config.dead.alert_at,
-        store_timeout: config.store.query_timeout * STORE_TIMEOUT_TIMES,
+        store_timeout: store_timeout(config),
         durability: store.durability().to_string(),
         retries: Retries { policy: outbox.backoff.policy, component, retry_after_max: outbox.retry_after_max },
         limits: config.limits.scheduler,
@@ -277,7 +300,7 @@ pub fn spec(config: &Config, prepared: Prepared, store: &Arc<SurrealStore>) -> (
             instances: settings.instances,
             config: settings.config,
             grants,
-            kv: Some(Arc::clone(store) as _),
+            kv: Some(kv(config, store)),
             host_id: host_name(),
             limits,
             provision: settings.provision,

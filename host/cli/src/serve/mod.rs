@@ -12,8 +12,9 @@ mod signals;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
-use waybill_engine::Engine;
+use waybill_engine::{Engine, Supervisor};
 use waybill_server::auth::{Authenticator, StaticTokens, TokenRecord};
 use waybill_server::error::ServerError;
 use waybill_server::limits::Limits;
@@ -35,6 +36,8 @@ use signals::{Hangups, Signals};
 const CONNECTIONS_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time for calls of participants under way to end, and for their instances to say goodbye.
 const PARTICIPANTS_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time for a reload under way to end.
+const WATCH_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time for the store to close: it waits for what is running and writes its buffers.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time for tasks that don't end by themselves when the runtime is taken down.
@@ -72,9 +75,10 @@ async fn host(config: Config, source: Source, term: &mut Term) -> Result<(), Cli
     let listener = bind(config.server.listen, auth.is_some(), &encryption).await.map_err(of_server)?;
     let address = listener.local_addr().map_err(CliError::io("asking for the address"))?;
     let approvals = compose::approvals(&config, address, &encryption, term)?;
+    let supervisor = Arc::new(Supervisor::default());
     // Compiled plugins are often kept beside the data: what is wrong with the folder is told as such.
     data::check(&config)?;
-    let fleet = compose::fleet(&config, true, term).map_err(|error| compose::of_sandbox(&error))?;
+    let fleet = compose::fleet(&config, Some(&supervisor), term).map_err(|error| compose::of_sandbox(&error))?;
     fleet.sandbox().own_listeners().add(address);
     let mut prepared = plugins::prepare(&fleet, &config)
         .await
@@ -88,13 +92,17 @@ async fn host(config: Config, source: Source, term: &mut Term) -> Result<(), Cli
         () = signals.end() => return Ok(()),
     };
     fleet.sandbox().keep_seal().map_err(|error| compose::of_sandbox(&error))?;
-    let kv: Arc<dyn waybill_core::port::kv::KvStore> = Arc::clone(&store) as _;
+    let (kv, trail) = (compose::kv(&config, &store), compose::trail(&config, &store));
     let participants = Arc::new(compose::participants(std::mem::take(&mut prepared.participants), &kv).await?);
-    let engine = Arc::new(compose::engine(&config, prepared, &participants, &fleet, &store).await?);
-    let watching = CancellationToken::new();
-    let watch = tokio::spawn({
+    let engine = Arc::new(compose::engine(&config, prepared, &participants, &fleet, &store, &supervisor).await?);
+    // The first tells the tasks to end when they have nothing in hand, the second ends them where they are.
+    let (watching, cut) = (CancellationToken::new(), CancellationToken::new());
+    let watch = supervisor.run("plugin files", cut.clone(), {
         let (fleet, watching) = (fleet.clone(), watching.clone());
-        async move { fleet.watch(watching).await }
+        move || {
+            let (fleet, watching) = (fleet.clone(), watching.clone());
+            async move { fleet.watch(watching).await }
+        }
     });
     let reloader = Reloader::new(
         reload::Host {
@@ -102,11 +110,16 @@ async fn host(config: Config, source: Source, term: &mut Term) -> Result<(), Cli
             fleet: fleet.clone(),
             engine: Arc::clone(&engine),
             store: Arc::clone(&store),
+            trail: Arc::clone(&trail),
             encryption: encryption.clone(),
         },
         config.clone(),
     );
-    let reloads = tokio::spawn(reload_when_asked(reloader.clone(), config.clone(), hangups, watching.clone()));
+    let reloads = supervisor.run("configuration", cut.clone(), {
+        let (reloader, config, watching) = (reloader.clone(), config.clone(), watching.clone());
+        let hangups = Arc::new(Mutex::new(hangups));
+        move || reload_when_asked(reloader.clone(), config.clone(), Arc::clone(&hangups), watching.clone())
+    });
     let scheme = encryption.scheme();
     let server = Server::new(Parts {
         service: engine.outbox(),
@@ -114,7 +127,7 @@ async fn host(config: Config, source: Source, term: &mut Term) -> Result<(), Cli
         approvals,
         idempotency: engine.idempotency(),
         configuration: Some(Arc::new(reloader.clone()) as _),
-        plugins: Some(Arc::new(Audited::new(fleet, Arc::clone(&store) as _))),
+        plugins: Some(Arc::new(Audited::new(fleet, Arc::clone(&trail)))),
         auth,
         encryption,
         limits: limits(&config.server),
@@ -128,8 +141,12 @@ async fn host(config: Config, source: Source, term: &mut Term) -> Result<(), Cli
     let drained = server.run(vec![listener], shutdown, CONNECTIONS_TIMEOUT).await.map_err(of_server)?;
     ready.abort();
     watching.cancel();
-    // It does nothing by halves: what it began ends in tasks of its own.
-    let _ended = tokio::join!(watch, reloads);
+    // They do nothing by halves: what they began ends in tasks of its own.
+    let ended = async { tokio::join!(watch, reloads) };
+    if tokio::time::timeout(WATCH_TIMEOUT, ended).await.is_err() {
+        tracing::warn!(limit = ?WATCH_TIMEOUT, "a reload is still under way and is cut off");
+        cut.cancel();
+    }
     participants.close(PARTICIPANTS_TIMEOUT).await;
     // The tasks that hold the store are gone by now; what it says while closing is worth a line, not a failure.
     match tokio::time::timeout(CLOSE_TIMEOUT, store.close()).await {
@@ -145,7 +162,8 @@ async fn host(config: Config, source: Source, term: &mut Term) -> Result<(), Cli
 }
 
 /// Reads the configuration again at every SIGHUP, and when its file changes if that is asked for, until `stop`.
-async fn reload_when_asked(reloader: Reloader, config: Config, mut hangups: Hangups, stop: CancellationToken) {
+async fn reload_when_asked(reloader: Reloader, config: Config, hangups: Arc<Mutex<Hangups>>, stop: CancellationToken) {
+    let mut hangups = hangups.lock().await;
     let watched = config.file.filter(|_| config.server.watch);
     let watch = async {
         match watched {

@@ -13,7 +13,11 @@ fn ask(host: &FakeHost, arguments: &[&str]) -> Command {
 
 /// Snapshot with what differs from run to run taken out.
 fn snapshot(name: &str, done: &Done) {
-    let filters = vec![(r"http://127\.0\.0\.1:\d+", "http://HOST"), (r"(?m)^  request [0-9A-Za-z-]+$", "  request ID")];
+    let filters = vec![
+        (r"http://127\.0\.0\.1:\d+", "http://HOST"),
+        (r"(?m)^  request [0-9A-Za-z-]+$", "  request ID"),
+        (r"--cursor [0-9A-Za-z_-]+", "--cursor CURSOR"),
+    ];
     insta::with_settings!({ prepend_module_to_snapshot => false, snapshot_path => "snapshots/commands", omit_expression => true, filters => filters }, {
         insta::assert_snapshot!(name, done.all());
     });
@@ -37,6 +41,8 @@ fn what_the_commands_write() {
         ("dead-list-sagas", vec!["dead", "list", "--filter", "kind=saga"]),
         ("dead-show-saga", vec!["dead", "show", "order-17"]),
         ("dead-groups", vec!["dead", "groups"]),
+        ("dead-groups-early", vec!["dead", "groups", "--filter", "topic=*"]),
+        ("dead-replay-dry-run-early", vec!["dead", "replay", "--filter", "topic=*", "--dry-run"]),
         ("dead-replay-dry-run", vec!["dead", "replay", "--filter", "code=HTTP.*", "--dry-run"]),
         ("dead-quarantine", vec!["dead", "quarantine", "d-1", "--note", "broken payload"]),
         ("dead-edit", vec!["dead", "edit", "d-1", "--payload", "{\"order\": 18}"]),
@@ -489,9 +495,21 @@ fn lists_are_followed_page_by_page_and_cut_loudly() {
     let cut = ask(&host, &["outbox", "list", "--limit", "3", "-o", "ids"]).run();
     assert_eq!(cut.out.lines().count(), 3);
     assert!(cut.err.contains("there are more"), "{}", cut.err);
+    let rest = ask(&host, &["outbox", "list", "-o", "ids", "--cursor", &told_cursor(&cut)]).run();
+    assert_eq!((rest.out.as_str(), rest.err.as_str()), ("m-3\nm-4\n", ""));
+    let elsewhere = ask(&host, &["outbox", "list", "--filter", "key=a", "--cursor", &told_cursor(&cut)]).run();
+    assert_eq!(elsewhere.exit, Exit::Usage, "{}", elsewhere.err);
     let rare = ask(&host, &["outbox", "list", "--filter", "id=rare", "-o", "ids"]).run();
     assert_eq!((rare.exit, rare.out.as_str()), (Exit::Done, ""));
     assert!(rare.err.contains("not all was looked through") && rare.err.contains("--all"), "{}", rare.err);
+    let on = ask(&host, &["outbox", "list", "--filter", "id=rare", "--cursor", &told_cursor(&rare)]).run();
+    assert_ne!(told_cursor(&on), told_cursor(&rare), "it went on from there");
+}
+
+/// Where a list that was cut says that it goes on.
+fn told_cursor(cut: &Done) -> String {
+    let (_, cursor) = cut.err.trim_end().rsplit_once("--cursor ").expect(&cut.err);
+    cursor.to_owned()
 }
 
 #[test]

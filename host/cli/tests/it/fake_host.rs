@@ -15,7 +15,7 @@ use waybill_core::port::dead::{DeadId, DeadKind, DeadView, Replay, Replayed};
 use waybill_core::port::dedup::FirstDelivery;
 use waybill_core::port::idempotency::{BeginRequest, FinishWith, FoundEntry, Hold, IdempotencyService};
 use waybill_core::port::provision::{ProvisionAction, ProvisionChange, ProvisionError};
-use waybill_core::port::query::{DeadGroup, Page};
+use waybill_core::port::query::{Counted, DeadGroup, Page};
 use waybill_core::port::saga::Acted;
 use waybill_core::port::service::{
     BlockedView, Check, Enqueued, MessageState, MessageView, OperationRequest, OutboxService, OutboxStats,
@@ -266,6 +266,7 @@ impl Outbox {
             reason: String::new(),
             state,
             matched: 3,
+            counted_since: None,
             done: done - failed.min(done),
             failed: failed.min(done),
             cursor: None,
@@ -274,6 +275,11 @@ impl Outbox {
             updated_at: NOW,
         }
     }
+}
+
+/// There are more of these than are counted.
+fn early(filter: &str) -> Option<UnixMillis> {
+    filter.contains("topic=*").then_some(NOW)
 }
 
 fn whole<T>(items: Vec<T>) -> Page<T> {
@@ -358,6 +364,7 @@ impl OutboxService for Outbox {
                 parked: 3,
                 scheduled: 1,
                 dead: 1,
+                counted_since: None,
                 oldest_ready_ms: Some(61_500),
             },
             OutboxStats { tenant: "default".into(), transport: "http".into(), dead: 2, ..OutboxStats::default() },
@@ -392,11 +399,11 @@ impl OutboxService for Outbox {
         }
         Ok(whole(items))
     }
-    async fn count_dead(&self, _: Option<&Tenant>, filter: &str) -> Result<u64, ServiceError> {
-        Ok(selected(filter)?.len() as u64)
+    async fn count_dead(&self, _: Option<&Tenant>, filter: &str) -> Result<Counted<u64>, ServiceError> {
+        Ok(Counted { value: selected(filter)?.len() as u64, since: early(filter) })
     }
-    async fn dead_groups(&self, _: Option<&Tenant>, _: &str) -> Result<Vec<DeadGroup>, ServiceError> {
-        Ok(vec![DeadGroup {
+    async fn dead_groups(&self, _: Option<&Tenant>, filter: &str) -> Result<Counted<Vec<DeadGroup>>, ServiceError> {
+        let group = DeadGroup {
             kind: DeadKind::Message,
             tenant: "default".into(),
             code: "HTTP.400".into(),
@@ -406,7 +413,8 @@ impl OutboxService for Outbox {
             first_at: NOW.0,
             latest_at: NOW.0 + 5_000,
             example: "d-1".into(),
-        }])
+        };
+        Ok(Counted { value: vec![group], since: early(filter) })
     }
     async fn dead_letter(&self, dead: &DeadId) -> Result<DeadView, ServiceError> {
         Ok(match self.find(dead)? {

@@ -1,11 +1,14 @@
 //! The outbox: its records, and the state machine of a shard's owner.
 
 pub mod bits;
+pub mod commit_fate;
 pub mod dead_groups;
 pub mod decide;
 pub mod door_watch;
+pub mod drain;
 pub mod filter;
 pub mod found;
+pub mod lanes;
 pub mod lookups;
 pub mod owner;
 pub mod records;

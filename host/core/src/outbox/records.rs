@@ -20,6 +20,8 @@ pub struct ShardRecord {
     pub owner: String,
     /// Fencing token: grows by one at each takeover.
     pub token: u64,
+    /// Nonce of the takeover's commit. A store that lost a takeover gives its token a second time: this tells the two owners apart.
+    pub taken: u64,
     /// Grows by one with every owner commit. An owner is gone when it stands still.
     pub beat: u64,
     /// Fresh random number with every commit: tells whose commit went in.
@@ -254,11 +256,18 @@ pub struct HistoryChunk {
     pub beat: u64,
     /// When it was written: retention counts from here.
     pub at: UnixMillis,
-    /// The messages.
+    /// The messages, in the order in which they were done with.
     pub entries: Vec<Done>,
 }
 
 impl HistoryChunk {
+    /// The messages by index: a list that goes on behind one of them skips none.
+    pub fn in_order(&self) -> Vec<&Done> {
+        let mut entries: Vec<&Done> = self.entries.iter().collect();
+        entries.sort_by_key(|done| done.index);
+        entries
+    }
+
     /// Its place in the order of writing.
     pub fn key(&self) -> HistoryKey {
         HistoryKey { at: self.at, segment: self.segment, beat: self.beat }

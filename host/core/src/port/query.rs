@@ -9,6 +9,7 @@ use crate::outbox::filter::Filter;
 use crate::outbox::records::{DeadLetter, Done, Entry, IdRecord, Parked, Scheduled};
 use crate::port::quarantine::QuarantineStore;
 use crate::port::store::StoreError;
+use crate::time::UnixMillis;
 
 /// Where a message was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +40,15 @@ pub struct Page<T> {
     pub items: Vec<T>,
     /// Opaque; none at the end.
     pub next_cursor: Option<String>,
+}
+
+/// What was counted by a walk that looks at so many dead letters and no more, the latest in the order first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counted<T> {
+    /// Counts; at least so many when `since` is set.
+    pub value: T,
+    /// The walk ended before the end: of what entered the order before this instant nothing was counted. None = all was.
+    pub since: Option<UnixMillis>,
 }
 
 /// A count of dead letters with the same tenant, code, error signature and kind.
@@ -103,7 +113,7 @@ pub trait QueryStore: QuarantineStore {
     async fn scheduled(
         &self,
         shard: ShardId,
-        due: crate::time::UnixMillis,
+        due: UnixMillis,
         id: &MessageId,
     ) -> Result<Option<Arc<Scheduled>>, StoreError>;
     /// Messages of one kind that match, in key order, at most `limit`; it reads at most a bounded number of records and then
@@ -130,10 +140,10 @@ pub trait QueryStore: QuarantineStore {
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Page<Arc<DeadLetter>>, StoreError>;
-    /// How many match.
-    async fn count_dead(&self, filter: &Filter) -> Result<u64, StoreError>;
-    /// Dead letters that match, by tenant, code and error signature, largest group first.
-    async fn dead_groups(&self, filter: &Filter) -> Result<Vec<DeadGroup>, StoreError>;
-    /// Depths per tenant.
-    async fn depths(&self) -> Result<Vec<Depth>, StoreError>;
+    /// How many match. It looks at `reads` dead letters at most, the latest in the order first.
+    async fn count_dead(&self, filter: &Filter, reads: usize) -> Result<Counted<u64>, StoreError>;
+    /// Dead letters that match, by tenant, code and error signature, largest group first; bounded like `count_dead`.
+    async fn dead_groups(&self, filter: &Filter, reads: usize) -> Result<Counted<Vec<DeadGroup>>, StoreError>;
+    /// Depths per tenant. Dead letters are bounded like those of `count_dead`; scheduled messages are all counted.
+    async fn depths(&self, reads: usize) -> Result<Counted<Vec<Depth>>, StoreError>;
 }

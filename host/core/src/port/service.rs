@@ -15,7 +15,7 @@ use crate::port::dedup::FirstDelivery;
 use crate::port::idempotency::FinishWith;
 use crate::port::provision::{ProvisionChange, ProvisionError};
 use crate::port::quarantine::QuarantineService;
-use crate::port::query::{DeadGroup, Page};
+use crate::port::query::{Counted, DeadGroup, Page};
 use crate::port::store::StoreError;
 use crate::port::transact::{AuditEvent, Operation, Statement};
 use crate::port::transport::{HealthReport, PluginIdentity, Receipt};
@@ -350,8 +350,10 @@ pub struct OutboxStats {
     pub parked: u64,
     /// Waiting for their time.
     pub scheduled: u64,
-    /// Dead letters.
+    /// Dead letters; at least so many when `counted_since` is set.
     pub dead: u64,
+    /// Of dead letters that entered the order before this instant none was counted. None = all were.
+    pub counted_since: Option<UnixMillis>,
     /// Age of the oldest message that could be sent, in milliseconds.
     pub oldest_ready_ms: Option<u64>,
 }
@@ -471,10 +473,12 @@ pub trait OutboxService: QuarantineService {
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Page<DeadView>, ServiceError>;
-    /// How many dead letters match.
-    async fn count_dead(&self, tenant: Option<&Tenant>, filter: &str) -> Result<u64, ServiceError>;
-    /// Dead letters by error signature.
-    async fn dead_groups(&self, tenant: Option<&Tenant>, filter: &str) -> Result<Vec<DeadGroup>, ServiceError>;
+    /// How many dead letters match. At most [`DEAD_READS_MAX`](crate::limits::DEAD_READS_MAX) messages are looked at, the latest
+    /// in the order first; stuck sagas all are.
+    async fn count_dead(&self, tenant: Option<&Tenant>, filter: &str) -> Result<Counted<u64>, ServiceError>;
+    /// Dead letters by error signature; bounded like the count.
+    async fn dead_groups(&self, tenant: Option<&Tenant>, filter: &str)
+    -> Result<Counted<Vec<DeadGroup>>, ServiceError>;
     /// One dead letter; a message with payload and attempts.
     async fn dead_letter(&self, dead: &DeadId) -> Result<DeadView, ServiceError>;
     /// Puts one dead letter back; works on quarantined ones too. A stuck saga tries its compensation again, or goes forward.

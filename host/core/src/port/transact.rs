@@ -104,8 +104,11 @@ pub struct Operation {
     pub reason: String,
     /// State.
     pub state: OperationState,
-    /// How many matched when it began.
+    /// How many matched when it began; at least so many when `counted_since` is set.
     pub matched: u64,
+    /// Of what entered the order before this instant nothing was counted; it is worked on all the same. None = all was counted.
+    #[serde(default)]
+    pub counted_since: Option<UnixMillis>,
     /// How many are done.
     pub done: u64,
     /// How many could not be done.

@@ -245,6 +245,9 @@ pub enum What {
         way: Way,
         /// The attempt.
         attempt: u32,
+        /// The host had begun to end, or its process lived on: whatever ended it, the call didn't.
+        #[serde(default)]
+        clean: bool,
     },
     /// The result of an attempt stays unknown, and the step isn't idempotent: an operator decides.
     StepUnknown {

@@ -58,7 +58,8 @@ pub const RELEASED_DELAY: Duration = Duration::from_millis(200);
 pub const RELEASED_DELAY_MAX: Duration = Duration::from_secs(30);
 /// A call counts as unanswered this long after its timeout: whoever calls keeps the timeout itself and tells more.
 pub const CALL_GRACE: Duration = Duration::from_millis(1_000);
-/// Crashes of the host during calls of one step, with no answer in between, after which the saga waits for an operator.
+/// Deaths of the host during calls of one step, with no answer in between, after which the saga waits for an operator. An end
+/// after a drain had begun, a shard given back and a takeover by the process that had it are none.
 pub const LOST_MAX: u32 = 5;
 /// Signals kept that came before their wait.
 pub const SIGNALS_MAX: usize = 64;

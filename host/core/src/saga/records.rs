@@ -143,6 +143,38 @@ pub enum SagaWrite {
     PutDead(Arc<SagaDead>),
     /// Removes a dead letter; none is there when an operator purged it.
     DeleteDead(SagaKey),
+    /// Moves a saga that can't be restored to quarantine: its row, if it has one, as it lies in the store, and what the journal
+    /// holds of it. The journal of the same commit says that it ended, so that no takeover reads it again. Until an operator
+    /// puts it back or drops it, whoever asks for it hears where it is.
+    SetAside(Arc<BrokenSaga>),
+}
+
+/// A saga that can't be restored, with all that is known of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BrokenSaga {
+    /// The root.
+    pub key: SagaKey,
+    /// Why it can't be restored.
+    pub reason: String,
+    /// Its row, if it has one that can be read.
+    pub row: Option<Arc<SagaRow>>,
+    /// What the journal holds of it, in order.
+    pub entries: Vec<JournalEntry>,
+}
+
+impl BrokenSaga {
+    /// Roughly its size in bytes.
+    pub fn weight(&self) -> usize {
+        let events = self.entries.iter().flat_map(|entry| &entry.events);
+        let row = self.row.as_ref().map_or(0, |row| row.tree.weight);
+        row + events.map(|event| event.what.weight()).sum::<usize>()
+    }
+
+    /// When it began, as far as it says so.
+    pub fn started_at(&self) -> Option<UnixMillis> {
+        let first = self.entries.first().filter(|entry| entry.from == 0).and_then(|entry| entry.events.first());
+        self.row.as_ref().map(|row| row.summary.started_at).or(first.map(|event| event.at))
+    }
 }
 
 /// One transaction of the writer of a shard's sagas. It goes in only if the stored record has `expect_token` and

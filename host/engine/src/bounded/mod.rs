@@ -8,7 +8,9 @@
 //! | `owner` | reads and commits of a shard's owner |
 //! | `people` | reads for people, quarantine, writes from outside the owner, payload dedup, idempotency keys |
 //! | `sagas` | sagas |
+//! | `beside` | plugins' state, for parts beside the engine |
 
+mod beside;
 mod owner;
 mod people;
 mod sagas;
@@ -19,13 +21,27 @@ use std::time::Duration;
 use tokio::time::timeout;
 use waybill_core::port::saga_store::SagaStore;
 use waybill_core::port::store::StoreError;
+use waybill_core::port::transact::TransactStore;
 
 use crate::config::Stores;
+
+pub use beside::bounded_kv;
 
 /// A walk over all of a table gets so many times as long as a call.
 const WALK_TIMES: u32 = 10;
 /// A transaction of many statements gets at most so many times as long.
 const STATEMENTS_TIMES_MAX: u32 = 10;
+
+/// An error that can say that a call was given up.
+trait GivenUp {
+    fn given_up(what: String) -> Self;
+}
+
+impl GivenUp for StoreError {
+    fn given_up(what: String) -> Self {
+        Self::Unavailable(what)
+    }
+}
 
 /// A port of the store whose calls end.
 struct Bounded<S: ?Sized> {
@@ -38,17 +54,17 @@ impl<S: ?Sized> Bounded<S> {
         Arc::new(Self { store, limit })
     }
 
-    async fn within<T>(
+    async fn within<T, E: GivenUp>(
         &self,
         name: &'static str,
         times: u32,
-        call: impl Future<Output = Result<T, StoreError>>,
-    ) -> Result<T, StoreError> {
+        call: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
         let limit = self.limit.saturating_mul(times);
         timeout(limit, call).await.unwrap_or_else(|_| {
             metrics::counter!("waybill_store_timeouts_total", "call" => name).increment(1);
             tracing::error!(call = name, ?limit, "the store didn't answer in time and the call is given up");
-            Err(StoreError::Unavailable(format!("it didn't answer {name} within {limit:?}")))
+            Err(E::given_up(format!("it didn't answer {name} within {limit:?}")))
         })
     }
 }
@@ -73,6 +89,11 @@ pub(crate) fn bounded(stores: Stores, limit: Duration) -> Stores {
         dedup: Bounded::new(stores.dedup, limit),
         idempotency: Bounded::new(stores.idempotency, limit),
     }
+}
+
+/// What callers and operators write, with `limit` on every call: for parts beside the engine that keep the audit trail.
+pub fn bounded_transact(store: Arc<dyn TransactStore>, limit: Duration) -> Arc<dyn TransactStore> {
+    Bounded::new(store, limit)
 }
 
 /// The store of sagas with `limit` on every call.

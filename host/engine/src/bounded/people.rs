@@ -10,7 +10,7 @@ use waybill_core::outbox::records::{DeadLetter, IdRecord, Scheduled};
 use waybill_core::port::dedup::{DedupAsk, DedupEnd, DedupKey, DedupStore, FirstDelivery, Reservation};
 use waybill_core::port::idempotency::{FoundEntry, IdempotencyStore};
 use waybill_core::port::quarantine::{QuarantineStore, QuarantinedContent, QuarantinedRow, Restored};
-use waybill_core::port::query::{DeadGroup, Depth, Found, ListKind, Page, QueryStore};
+use waybill_core::port::query::{Counted, DeadGroup, Depth, Found, ListKind, Page, QueryStore};
 use waybill_core::port::store::StoreError;
 use waybill_core::port::transact::{
     AuditEvent, Conclusion, DoorGroup, Operation, Statement, TransactStore, Transacted,
@@ -60,14 +60,14 @@ impl QueryStore for Bounded<dyn QueryStore> {
     ) -> Result<Page<Arc<DeadLetter>>, StoreError> {
         within!(self.latest_dead(filter, cursor, limit))
     }
-    async fn count_dead(&self, filter: &Filter) -> Result<u64, StoreError> {
-        within!(self.count_dead(filter), WALK_TIMES)
+    async fn count_dead(&self, filter: &Filter, reads: usize) -> Result<Counted<u64>, StoreError> {
+        within!(self.count_dead(filter, reads), WALK_TIMES)
     }
-    async fn dead_groups(&self, filter: &Filter) -> Result<Vec<DeadGroup>, StoreError> {
-        within!(self.dead_groups(filter), WALK_TIMES)
+    async fn dead_groups(&self, filter: &Filter, reads: usize) -> Result<Counted<Vec<DeadGroup>>, StoreError> {
+        within!(self.dead_groups(filter, reads), WALK_TIMES)
     }
-    async fn depths(&self) -> Result<Vec<Depth>, StoreError> {
-        within!(self.depths(), WALK_TIMES)
+    async fn depths(&self, reads: usize) -> Result<Counted<Vec<Depth>>, StoreError> {
+        within!(self.depths(reads), WALK_TIMES)
     }
 }
 

@@ -38,9 +38,9 @@ impl Lane {
     pub fn start(shared: Arc<Shared>) -> Self {
         let (asks, waiting) = mpsc::channel(WAITING_MAX);
         let waiting = Arc::new(Mutex::new(waiting));
-        let supervisor = Arc::clone(&shared.context.supervisor);
+        let (supervisor, stop) = (Arc::clone(&shared.context.supervisor), shared.context.stop.clone());
         // It needs no watching: it ends when the last caller is gone, or with the engine.
-        let _running = supervisor.run("idempotency keys", move || {
+        let _running = supervisor.run("idempotency keys", stop, move || {
             let (shared, waiting) = (Arc::clone(&shared), Arc::clone(&waiting));
             async move {
                 // After a failure memory may not know of the last commit.

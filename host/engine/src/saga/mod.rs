@@ -79,8 +79,6 @@ pub(crate) struct Seen {
     /// Beat of the last commit known to be in.
     pub beat: AtomicU64,
     pub stats: Mutex<SagaStats>,
-    /// Sagas that can't be restored, and why.
-    pub broken: Mutex<Vec<(SagaKey, String)>>,
 }
 
 /// The way to the task of a shard's sagas.
@@ -99,7 +97,6 @@ impl SagaHandle {
             condition: watch::Sender::new(Condition::Waiting("it isn't taken over yet".to_owned())),
             beat: AtomicU64::new(0),
             stats: Mutex::default(),
-            broken: Mutex::default(),
         });
         let handle = Self { shard: outbox.shard, mail, seen };
         let task = tokio::spawn(supervise::supervise(outbox.clone(), shared, handle.clone(), receiver));
@@ -117,10 +114,6 @@ impl SagaHandle {
 
     pub fn stats(&self) -> SagaStats {
         self.seen.stats.lock().clone()
-    }
-
-    pub fn broken(&self) -> Vec<(SagaKey, String)> {
-        self.seen.broken.lock().clone()
     }
 
     /// Beat to go with a lookup of a caller's id: read before the store is asked.

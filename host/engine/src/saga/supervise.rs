@@ -1,6 +1,7 @@
 //! Takes a shard's sagas over when this host owns the outbox shard, and again after a loss or a panic.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
@@ -27,8 +28,10 @@ pub(super) async fn supervise(
 ) {
     let mailbox = Arc::new(tokio::sync::Mutex::new(receiver));
     let stop = shared.context.stop.clone();
+    let taken = Arc::new(AtomicU64::new(0));
     for epoch in 1.. {
-        let run = run(outbox.clone(), Arc::clone(&shared), handle.clone(), Arc::clone(&mailbox), epoch);
+        let mail = Arc::clone(&mailbox);
+        let run = run(outbox.clone(), Arc::clone(&shared), handle.clone(), mail, epoch, Arc::clone(&taken));
         let mut run = tokio::spawn(run);
         let ended = tokio::select! {
             ended = &mut run => ended,
@@ -72,6 +75,7 @@ async fn run(
     handle: SagaHandle,
     mailbox: Arc<tokio::sync::Mutex<mpsc::UnboundedReceiver<Mail>>>,
     epoch: u64,
+    taken_before: Arc<AtomicU64>,
 ) -> End {
     let mut mailbox = mailbox.lock_owned().await;
     let mut watch = outbox.watch();
@@ -82,12 +86,16 @@ async fn run(
             _ => None,
         };
         let taken = match token {
-            Some(token) => take(&shared, &handle, token).await,
+            Some(token) => {
+                let died = outbox.died_since(taken_before.load(Ordering::Acquire));
+                take(&shared, &handle, token, died).await
+            }
             None => Ok(None),
         };
         let pause = match taken {
             Ok(Some(restored)) => {
-                note_broken(&handle, &restored);
+                taken_before.store(restored.shard.record().token, Ordering::Release);
+                tell_broken(&restored);
                 tracing::info!(shard = handle.shard.0, token, "writing the shard's sagas");
                 handle.seen.condition.send_replace(Condition::Writing);
                 return Actor::new(shared, handle, outbox, restored.shard, epoch).run(&mut mailbox).await;
@@ -114,8 +122,8 @@ async fn run(
     }
 }
 
-/// Takes the sagas over with the shard's token. None = a higher one stands.
-async fn take(shared: &Shared, handle: &SagaHandle, token: u64) -> Result<Option<Restored>, StoreError> {
+/// Takes the sagas over with the shard's token; `died` = the process that wrote them died. None = a higher token stands.
+async fn take(shared: &Shared, handle: &SagaHandle, token: u64, died: bool) -> Result<Option<Restored>, StoreError> {
     let takeover = match shared.store.acquire(handle.shard, token, rand::random()).await? {
         Acquired::Taken(takeover) => *takeover,
         Acquired::Lost { token: stored } => {
@@ -125,16 +133,15 @@ async fn take(shared: &Shared, handle: &SagaHandle, token: u64) -> Result<Option
     };
     let definitions = shared.definitions.by_hashes(shared.store.as_ref(), takeover.definitions()).await?;
     let limits = shared.context.live().config.sagas.limits;
-    let config = SagaShardConfig { shard: handle.shard, limits, rules: Rules::default() };
+    let config = SagaShardConfig { shard: handle.shard, limits, rules: Rules::default(), died };
     let now = shared.context.clock.now().wall;
     Ok(Some(SagaShard::restore(config, takeover, |hash| definitions.get(hash).cloned(), now, rand::random())))
 }
 
-fn note_broken(handle: &SagaHandle, restored: &Restored) {
-    for (key, cause) in &restored.broken {
-        tracing::error!(saga = %key, cause, "a saga can't be restored; its records stay as they are");
+fn tell_broken(restored: &Restored) {
+    for broken in &restored.broken {
+        tracing::error!(saga = %broken.key, cause = broken.reason, "a saga can't be restored and goes to quarantine");
     }
-    (*handle.seen.broken.lock()).clone_from(&restored.broken);
 }
 
 fn why_not(condition: &shard::Condition) -> String {

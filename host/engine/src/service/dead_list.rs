@@ -4,11 +4,12 @@
 use std::sync::Arc;
 
 use waybill_core::ids::Tenant;
+use waybill_core::limits::DEAD_READS_MAX;
 use waybill_core::outbox::dead_groups::DeadGroups;
 use waybill_core::outbox::filter::Filter;
 use waybill_core::outbox::records::{DeadLetter, DeadState};
 use waybill_core::port::dead::{DeadKind, DeadView};
-use waybill_core::port::query::{DeadGroup, Found, Page};
+use waybill_core::port::query::{Counted, DeadGroup, Found, Page};
 use waybill_core::port::service::ServiceError;
 use waybill_core::saga::records::SagaDead;
 use waybill_core::time::UnixMillis;
@@ -98,27 +99,29 @@ impl Outbox {
         Ok(Page { items: page.items.into_iter().map(view).collect(), next_cursor: page.next_cursor })
     }
 
-    /// How many match.
-    pub(super) async fn number_of_dead(&self, filter: &Filter) -> Result<u64, ServiceError> {
-        let mut count = 0;
+    /// How many match: of messages, [`DEAD_READS_MAX`] are looked at; stuck sagas are as few as memory holds.
+    pub(super) async fn number_of_dead(&self, filter: &Filter) -> Result<Counted<u64>, ServiceError> {
+        let mut counted = Counted::default();
         if filter.may_take(DeadKind::Message) {
-            count = self.context.stores.query.count_dead(filter).await?;
+            counted = self.context.stores.query.count_dead(filter, DEAD_READS_MAX).await?;
         }
         if let Some(sagas) = self.sagas_for(filter) {
-            sagas.each_dead(filter, |_| count += 1).await?;
+            sagas.each_dead(filter, |_| counted.value += 1).await?;
         }
-        Ok(count)
+        Ok(counted)
     }
 
-    /// What matches, by tenant, code, error signature and kind.
-    pub(super) async fn groups_of_dead(&self, filter: &Filter) -> Result<Vec<DeadGroup>, ServiceError> {
-        let mut groups = DeadGroups::default();
+    /// What matches, by tenant, code, error signature and kind; bounded like the number.
+    pub(super) async fn groups_of_dead(&self, filter: &Filter) -> Result<Counted<Vec<DeadGroup>>, ServiceError> {
+        let (mut groups, mut since) = (DeadGroups::default(), None);
         if filter.may_take(DeadKind::Message) {
-            groups.join(self.context.stores.query.dead_groups(filter).await?);
+            let counted = self.context.stores.query.dead_groups(filter, DEAD_READS_MAX).await?;
+            groups.join(counted.value);
+            since = counted.since;
         }
         if let Some(sagas) = self.sagas_for(filter) {
             sagas.each_dead(filter, |dead| groups.add_saga(dead)).await?;
         }
-        Ok(groups.finish())
+        Ok(Counted { value: groups.finish(), since })
     }
 }

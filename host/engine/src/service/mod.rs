@@ -35,7 +35,7 @@ use waybill_core::port::dead::{DeadId, DeadView, Replay, Replayed};
 use waybill_core::port::dedup::FirstDelivery;
 use waybill_core::port::idempotency::FinishWith;
 use waybill_core::port::provision::ProvisionChange;
-use waybill_core::port::query::{DeadGroup, Page};
+use waybill_core::port::query::{Counted, DeadGroup, Page};
 use waybill_core::port::service::{
     BlockedView, Check, Enqueued, MessageView, OperationRequest, OutboxService, OutboxStats, ServiceError,
     TransactionDone, TransportView,
@@ -206,15 +206,19 @@ impl OutboxService for Outbox {
     ) -> Result<Page<DeadView>, ServiceError> {
         self.list_dead(tenant, filter, cursor, limit).await
     }
-    async fn count_dead(&self, tenant: Option<&Tenant>, filter: &str) -> Result<u64, ServiceError> {
+    async fn count_dead(&self, tenant: Option<&Tenant>, filter: &str) -> Result<Counted<u64>, ServiceError> {
         match self.filter(tenant, filter)? {
-            None => Ok(0),
+            None => Ok(Counted::default()),
             Some(filter) => self.number_of_dead(&filter).await,
         }
     }
-    async fn dead_groups(&self, tenant: Option<&Tenant>, filter: &str) -> Result<Vec<DeadGroup>, ServiceError> {
+    async fn dead_groups(
+        &self,
+        tenant: Option<&Tenant>,
+        filter: &str,
+    ) -> Result<Counted<Vec<DeadGroup>>, ServiceError> {
         match self.filter(tenant, filter)? {
-            None => Ok(Vec::new()),
+            None => Ok(Counted::default()),
             Some(filter) => self.groups_of_dead(&filter).await,
         }
     }

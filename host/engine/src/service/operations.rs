@@ -18,6 +18,7 @@ use waybill_core::outbox::records::{DeadLetter, DeadState};
 use waybill_core::port::dead::DeadKind;
 use waybill_core::port::saga::{ActedBy, RetryMode};
 use waybill_core::port::service::{OperationRequest, ServiceError};
+use waybill_core::port::tasks::Tasks;
 use waybill_core::port::transact::{Operation, OperationState};
 use waybill_core::saga::records::SagaDead;
 
@@ -75,6 +76,7 @@ impl Outbox {
             reason: request.reason,
             state: OperationState::Running,
             matched: 0,
+            counted_since: None,
             done: 0,
             failed: 0,
             cursor: None,
@@ -83,7 +85,8 @@ impl Outbox {
             updated_at: now,
         };
         if let Some(filter) = operation_filter(&operation)? {
-            operation.matched = self.number_of_dead(&filter).await?;
+            let counted = self.number_of_dead(&filter).await?;
+            (operation.matched, operation.counted_since) = (counted.value, counted.since);
         }
         let detail = serde_json::json!({
             "kind": operation.kind, "filter": operation.filter, "matched": operation.matched, "rate": operation.rate,
@@ -167,7 +170,7 @@ pub(crate) fn start(outbox: &Arc<Outbox>) -> JoinHandle<()> {
         let outbox = Arc::clone(outbox);
         move || run_all(Arc::clone(&outbox))
     };
-    outbox.context.supervisor.run("bulk operations", begin)
+    outbox.context.supervisor.run("bulk operations", outbox.context.stop.clone(), begin)
 }
 
 async fn run_all(outbox: Arc<Outbox>) {
@@ -216,7 +219,7 @@ async fn run(outbox: Arc<Outbox>, id: String, stop: Arc<AtomicBool>) {
             }
             Err(panic) => {
                 tracing::error!(operation = id, %panic, "a bulk operation failed and goes on from its last note");
-                outbox.context.supervisor.note("bulk operation", panic.to_string())
+                outbox.context.supervisor.failed("bulk operation", panic.to_string())
             }
         };
         let until = Instant::now() + pause;

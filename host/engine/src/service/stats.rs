@@ -1,10 +1,11 @@
 //! Depths, what is blocked, transports, readiness.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use waybill_core::ids::Tenant;
+use waybill_core::limits::DEAD_READS_MAX;
 use waybill_core::outbox::owner::{HeldKey, HoldInfo, TransportId};
 use waybill_core::port::saga::SagaService;
 use waybill_core::port::service::{BlockedView, Check, OutboxStats, ServiceError, TransportView};
@@ -49,10 +50,19 @@ impl Outbox {
                 stats.oldest_ready_ms = stats.oldest_ready_ms.max(age);
             }
         }
-        for depth in self.context.stores.query.depths().await? {
+        let depths = self.context.stores.query.depths(DEAD_READS_MAX).await?;
+        for depth in depths.value {
             let stats = slot(&mut all, &depth.tenant, "-");
             stats.scheduled += depth.scheduled;
             stats.dead += depth.dead + depth.quarantined;
+        }
+        if depths.since.is_some() {
+            // Any tenant may have more of them, also one of which none was counted.
+            let asked = tenant.map(|tenant| tenant.as_str().to_owned());
+            let tenants: BTreeSet<String> = all.keys().map(|(tenant, _)| tenant.clone()).chain(asked).collect();
+            for tenant in &tenants {
+                slot(&mut all, tenant, "-").counted_since = depths.since;
+            }
         }
         Ok(all.into_values().filter(|stats| tenant.is_none_or(|tenant| stats.tenant == tenant.as_str())).collect())
     }
@@ -184,11 +194,6 @@ impl Outbox {
     }
 
     pub(super) async fn readiness(&self) -> Vec<Check> {
-        let check = |name: &str, status: &str, detail: String| Check {
-            name: name.to_owned(),
-            status: status.to_owned(),
-            detail,
-        };
         let mut checks = Vec::new();
         if self.draining.load(Ordering::Acquire) {
             checks.push(check("drain", "fail", "the host is shutting down".to_owned()));
@@ -235,19 +240,32 @@ impl Outbox {
         }
         let alert_at = live.config.dead_alert_at;
         if alert_at > 0 {
-            let dead: u64 = match self.context.stores.query.depths().await {
-                Ok(depths) => depths.iter().map(|depth| depth.dead).sum(),
-                Err(_) => 0,
-            };
-            let stuck = self.sagas.as_ref().map_or(0, |sagas| sagas.saga_stats().stuck);
-            let status = if dead + stuck >= alert_at { "warn" } else { "ok" };
-            let sagas = if stuck > 0 { format!(" and {stuck} stuck sagas") } else { String::new() };
-            let detail = format!("{dead} dead letters{sagas}, the alert is at {alert_at}");
-            checks.push(check("dead letters", status, detail));
+            checks.push(self.dead_check(alert_at).await);
         }
         checks.extend(self.quarantine_check().await);
         checks
     }
+
+    /// Whether there are as many dead letters as are worth an alert, or more than are counted.
+    async fn dead_check(&self, alert_at: u64) -> Check {
+        let depths = match self.context.stores.query.depths(DEAD_READS_MAX).await {
+            Ok(depths) => depths,
+            Err(error) => {
+                let detail = format!("they can't be counted: {}: {error}", error.code());
+                return check("dead letters", "warn", detail);
+            }
+        };
+        let dead: u64 = depths.value.iter().map(|depth| depth.dead).sum();
+        let stuck = self.sagas.as_ref().map_or(0, |sagas| sagas.saga_stats().stuck);
+        let status = if dead + stuck >= alert_at || depths.since.is_some() { "warn" } else { "ok" };
+        let at_least = if depths.since.is_some() { "at least " } else { "" };
+        let sagas = if stuck > 0 { format!(" and {stuck} stuck sagas") } else { String::new() };
+        check("dead letters", status, format!("{at_least}{dead} dead letters{sagas}, the alert is at {alert_at}"))
+    }
+}
+
+fn check(name: &str, status: &str, detail: String) -> Check {
+    Check { name: name.to_owned(), status: status.to_owned(), detail }
 }
 
 fn key_view(held: HeldKey) -> BlockedView {

@@ -9,6 +9,8 @@ use futures::FutureExt;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use waybill_core::ids::Seq;
+use waybill_core::outbox::drain::{Drain, DrainEnd};
+use waybill_core::outbox::lanes::Lanes;
 use waybill_core::outbox::lookups::Lookups;
 use waybill_core::outbox::owner::{LoadRequest, Owner, Ticket, TransportId};
 use waybill_core::port::service::ServiceError;
@@ -17,7 +19,6 @@ use waybill_core::time::Now;
 
 use super::callers::{Caller, SHUTTING_DOWN};
 use super::conflict::{self, Stale};
-use super::dispatch::Calls;
 use super::door::{self, Door};
 use super::flight::{Event, Pending};
 use super::mail::{CallEnd, CommandAsk, EnqueueCaller, Mail, Told};
@@ -71,14 +72,16 @@ pub(super) struct Actor {
     pub forwards: bool,
     load: Option<Load>,
     load_again_at: Option<Instant>,
-    pub calls: BTreeMap<(TransportId, u32), Calls>,
+    pub lanes: Lanes,
     pub door: Door,
     pub trouble: Option<StoreError>,
     prepare_again_at: Option<Instant>,
     pub linger_until: Option<Instant>,
     /// Workers outside that wait for their settlement's commit.
     pub settlers: BTreeMap<Seq, Settler>,
-    pub release: Option<(Instant, oneshot::Sender<()>)>,
+    pub drain: Drain<Instant>,
+    /// Who waits for the end of the drain.
+    drainer: Option<oneshot::Sender<()>>,
     /// Why the shard is given back to a newer host.
     newer: Option<StoreError>,
     metered_at: Instant,
@@ -102,12 +105,13 @@ impl Actor {
             forwards: false,
             load: None,
             load_again_at: None,
-            calls: BTreeMap::new(),
+            lanes: Lanes::default(),
             trouble: None,
             prepare_again_at: None,
             linger_until: None,
             settlers: BTreeMap::new(),
-            release: None,
+            drain: Drain::default(),
+            drainer: None,
             newer: None,
             metered_at: now,
         };
@@ -142,8 +146,8 @@ impl Actor {
             self.try_load();
             self.dispatch();
             self.meter();
-            if self.is_release_over() {
-                return self.finish();
+            if let Some(end) = self.drain.end(&self.owner, self.pending.is_none(), Instant::now()) {
+                return self.finish(end);
             }
             if let Some(end) = self.wait(mailbox).await {
                 self.refuse_all(match &end {
@@ -219,8 +223,8 @@ impl Actor {
             Mail::DoorSync(reply) => self.door.wait(reply),
             Mail::Visit(visit) => visit(&mut self.owner, now),
             Mail::Release { timeout, reply } => {
-                self.owner.begin_release(now);
-                self.release = Some((Instant::now() + timeout, reply));
+                self.drain.begin(&mut self.owner, Instant::now() + timeout, now);
+                self.drainer = Some(reply);
                 self.newer = None;
                 self.refuse_unsequenced();
             }
@@ -228,14 +232,11 @@ impl Actor {
     }
 
     fn take_call_end(&mut self, end: CallEnd, now: Now) {
-        if end.epoch == self.owner.token() {
-            if let Some(calls) = self.calls.get_mut(&(end.transport, end.lane)) {
-                calls.end();
-            }
-            if let Some(fault) = &end.down {
-                // Before the messages come back, so that they find the transport held.
-                self.hold_transport(end.transport, fault, now);
-            }
+        if self.lanes.end(&self.owner, end.epoch, (end.transport, end.lane))
+            && let Some(fault) = &end.down
+        {
+            // Before the messages come back, so that they find the transport held.
+            self.hold_transport(end.transport, fault, now);
         }
         for told in end.told {
             self.take_told(told, now);
@@ -352,7 +353,7 @@ impl Actor {
         if !is_held_up {
             sooner(self.door.next_look(self.context.door.count(), now.mono));
         }
-        if let Some((until, _)) = &self.release {
+        if let Some(until) = self.drain.until() {
             sooner(until.saturating_duration_since(start).max(Duration::from_millis(1)));
         }
         for at in [self.load_again_at, self.prepare_again_at].into_iter().flatten() {
@@ -375,36 +376,28 @@ impl Actor {
         self.trouble = error;
     }
 
-    /// Everything is given back, or the time for it is over. Then what a commit that is still out did is found out at the
-    /// next start, as after a crash.
-    fn is_release_over(&self) -> bool {
-        let Some((until, _)) = &self.release else { return false };
-        (self.owner.is_released() && self.pending.is_none()) || Instant::now() >= *until
-    }
-
     /// Gives the shard back in good order: what a newer host wrote is for a newer host to send.
     fn give_back(&mut self, error: StoreError) {
-        if self.release.is_none() {
-            let (nobody, _) = oneshot::channel();
-            self.owner.begin_release(self.now());
-            self.release = Some((Instant::now() + self.context.config.send_timeout, nobody));
+        if !self.drain.has_begun() {
+            let (until, now) = (Instant::now() + self.context.config.send_timeout, self.now());
+            self.drain.begin(&mut self.owner, until, now);
             self.newer = Some(error);
             self.refuse_unsequenced();
         }
     }
 
-    fn finish(mut self) -> End {
+    fn finish(mut self, end: DrainEnd) -> End {
         if self.pending.is_some() {
             self.abandon(&StoreError::Unavailable("the host ended before the store said".to_owned()));
         }
-        if let Some((_, reply)) = self.release.take() {
-            if !self.owner.is_released() {
-                tracing::warn!(
-                    flying = self.owner.flying(),
-                    "the drain time is over; what is being sent is sent again at the next start"
-                );
-            }
-            let _gone = reply.send(());
+        if end == DrainEnd::TimeIsOver && !self.owner.is_released() {
+            tracing::warn!(
+                flying = self.owner.flying(),
+                "the drain time is over; what is being sent is sent again at the next start"
+            );
+        }
+        if let Some(drainer) = self.drainer.take() {
+            let _gone = drainer.send(());
         }
         self.refuse_all(if self.newer.is_some() { "a newer host wrote what lies in the shard" } else { SHUTTING_DOWN });
         self.newer.take().map_or(End::Released, End::Newer)

@@ -2,7 +2,7 @@
 
 use tokio::sync::oneshot;
 use waybill_core::ids::MessageId;
-use waybill_core::outbox::owner::Applied;
+use waybill_core::outbox::owner::{Applied, DirectRequest};
 use waybill_core::port::service::ServiceError;
 use waybill_core::port::store::StoreError;
 
@@ -26,7 +26,7 @@ impl Actor {
     pub(super) fn take_enqueue(&mut self, ask: EnqueueAsk) {
         if let Some(error) = &self.trouble {
             ask.caller.answer(Err(ServiceError::Store(error.clone())));
-        } else if self.release.is_some() {
+        } else if self.drain.has_begun() {
             ask.caller.answer(Err(ServiceError::Unavailable(SHUTTING_DOWN.to_owned())));
         } else if ask.drafts.iter().all(|draft| draft.needs_id) {
             let slots = vec![None; ask.drafts.len()];
@@ -77,8 +77,8 @@ impl Actor {
     }
 
     /// Requests with callers' ids go back to be looked up: an id may have been taken meanwhile.
-    pub(super) fn look_up_again(&mut self) {
-        for request in self.owner.recall_identified() {
+    pub(super) fn look_up_again(&mut self, recalled: Vec<DirectRequest>) {
+        for request in recalled {
             if let Some(Caller::Enqueue { caller, slots }) = self.callers.remove(&request.ticket) {
                 self.unchecked.push(request.messages, caller.knowing(slots));
             }

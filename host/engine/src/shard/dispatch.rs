@@ -9,6 +9,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout, timeout_at};
 use waybill_core::message::{Delivery, Payload};
 use waybill_core::outbox::decide::{Fate, Next, classify};
+use waybill_core::outbox::lanes::LaneLimits;
 use waybill_core::outbox::owner::{HoldKey, Sending, TransportId};
 use waybill_core::port::store::StoreError;
 use waybill_core::port::transport::{CallError, ErrorKind, Fault, Outcome, OutcomeSink, PluginIdentity, Transport};
@@ -39,28 +40,6 @@ pub(super) fn whole(transport: TransportId) -> HoldKey {
     HoldKey { tenant: None, transport: Some(transport), scope: Arc::from("") }
 }
 
-/// Calls under way on one lane.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Calls {
-    count: u32,
-    /// The one that is under way has the lane to itself.
-    alone: bool,
-}
-
-impl Calls {
-    fn begin(&mut self, alone: bool) {
-        self.count += 1;
-        self.alone = alone;
-    }
-    pub fn end(&mut self) {
-        self.count = self.count.saturating_sub(1);
-        self.alone = false;
-    }
-    fn has_room(self, most: u32) -> bool {
-        !self.alone && self.count < most
-    }
-}
-
 impl Actor {
     pub(super) fn dispatch(&mut self) {
         let now = self.now();
@@ -73,13 +52,10 @@ impl Actor {
             let limits = line.transport.limits();
             let batch = line.batch.min(limits.max_batch).max(1) as usize;
             let bytes = live.config.batch_bytes.min(limits.max_batch_bytes) as usize;
+            let most = LaneLimits { calls: limits.calls_per_lane.max(1), messages: batch, bytes };
             // Keys are spread over as many lanes as the owner knows of, also while a plugin with fewer serves.
             for lane in 0..limits.lanes.max(live.routing.lanes_of(id)) {
-                let calls = self.calls.entry((id, lane)).or_default();
-                while calls.has_room(limits.calls_per_lane.max(1)) {
-                    let sending = self.owner.take_beside(id, lane, batch, bytes, calls.count > 0, now);
-                    let Some(first) = sending.first() else { break };
-                    calls.begin(first.alone);
+                while let Some(sending) = self.lanes.begin(&mut self.owner, (id, lane), &most, now) {
                     line.state.in_flight.fetch_add(sending.len() as u64, Ordering::Relaxed);
                     let call = Call {
                         serving: line.transport.serving().unwrap_or_else(|| Arc::clone(&line.transport)),
@@ -89,7 +65,7 @@ impl Actor {
                         mail: self.sender.clone(),
                         transport: id,
                         lane,
-                        epoch: first.epoch,
+                        epoch: self.owner.token(),
                         name: Arc::clone(&line.name),
                         identity: OnceLock::new(),
                         told: sending.iter().map(|_| AtomicU8::new(UNTOLD)).collect(),

@@ -1,13 +1,13 @@
-//! The one outstanding commit and its fate. After a failure the shard record tells whether it went in; until it is
-//! known, nothing else is committed, and callers hear what is wrong.
+//! The one outstanding commit: what is asked of the store, and what its word means to callers ([`commit_fate`] says what follows).
+//! After a failure the shard record tells whether it went in; until it is known, nothing else is committed, and callers hear what
+//! is wrong.
 
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
-use waybill_core::outbox::owner::Resolution;
-use waybill_core::outbox::records::ShardRecord;
+use waybill_core::outbox::commit_fate::{self, Read, Step, Word};
 use waybill_core::port::store::{OwnerCommit, StoreError, Write};
 
 use super::actor::{Actor, End};
@@ -16,14 +16,10 @@ use super::actor::{Actor, End};
 const TROUBLE_PAUSE: Duration = Duration::from_millis(100);
 
 /// What the store said.
-pub(super) enum Event {
-    Committed {
-        result: Result<(), StoreError>,
-        writes: usize,
-    },
-    /// The shard record after a failed commit.
-    Read(Result<ShardRecord, StoreError>),
-    BarrierCommitted(Result<(), StoreError>),
+pub(super) struct Event {
+    word: Word,
+    /// Changes in the commit.
+    writes: usize,
 }
 
 pub(super) type Pending = Pin<Box<dyn Future<Output = Event> + Send>>;
@@ -35,7 +31,8 @@ impl Actor {
         self.forwards = commit.writes.iter().any(|write| matches!(write, Write::ForwardDoor { .. }));
         self.commit_began = Instant::now();
         self.context.commits.began(self.owner.shard());
-        self.pending = Some(Box::pin(async move { Event::Committed { result: store.commit(commit).await, writes } }));
+        self.pending =
+            Some(Box::pin(async move { Event { word: Word::Committed(store.commit(commit).await), writes } }));
     }
 
     fn read_record(&mut self, after: Duration) {
@@ -43,8 +40,14 @@ impl Actor {
         let shard = self.owner.shard();
         self.pending = Some(Box::pin(async move {
             sleep(after).await;
-            Event::Read(store.shard(shard).await)
+            Event { word: Word::Record(store.shard(shard).await), writes: 0 }
         }));
+    }
+
+    fn send_barrier(&mut self, barrier: OwnerCommit) {
+        let store = Arc::clone(&self.context.stores.owner);
+        self.pending =
+            Some(Box::pin(async move { Event { word: Word::Barrier(store.commit(barrier).await), writes: 0 } }));
     }
 
     pub(super) fn take_event(&mut self, event: Event) -> Option<End> {
@@ -53,67 +56,53 @@ impl Actor {
             self.context.door.ring();
         }
         self.context.commits.ended(self.owner.shard());
-        match event {
-            Event::Committed { result: Ok(()), writes } => {
-                self.context.meter.commit(self.commit_began.elapsed(), writes);
-                let applied = self.owner.committed(self.now());
+        self.note_word(&event);
+        let now = self.now();
+        match commit_fate::take_word(&mut self.owner, &mut self.door, event.word, now, rand::random) {
+            Step::Applied(applied) => {
                 self.note_trouble(None);
                 self.answer(applied);
             }
-            Event::Committed { result: Err(error), .. } => {
-                self.context.meter.commit_failed(error.code());
-                self.owner.commit_failed();
-                let proved = matches!(error, StoreError::Conflict(_) | StoreError::Exists(_));
-                if proved {
-                    tracing::debug!(code = error.code(), %error, "a commit was refused");
-                } else {
-                    tracing::warn!(code = error.code(), %error, "the outcome of a commit isn't known");
-                    self.abandon(&error);
+            Step::NotApplied(recalled) => {
+                self.note_trouble(None);
+                self.look_up_again(recalled);
+            }
+            Step::Read(Read { trouble, abandon, pause }) => {
+                if let Some(error) = trouble {
+                    if abandon {
+                        self.abandon(&error);
+                    }
                     self.note_trouble(Some(error));
                 }
-                self.read_record(Duration::ZERO);
+                self.read_record(if pause { TROUBLE_PAUSE } else { Duration::ZERO });
             }
-            Event::BarrierCommitted(result) => {
-                if let Err(error) = &result {
-                    tracing::debug!(code = error.code(), %error, "a barrier failed");
-                    self.note_trouble(Some(error.clone()));
-                }
-                self.read_record(if result.is_ok() { Duration::ZERO } else { TROUBLE_PAUSE });
+            Step::Barrier(barrier) => self.send_barrier(*barrier),
+            Step::Lost => {
+                self.abandon(&StoreError::Unavailable("another host took the shard over".to_owned()));
+                return Some(End::Lost);
             }
-            Event::Read(Err(error)) => {
+            Step::WentBack(error) => {
                 self.abandon(&error);
-                self.note_trouble(Some(error));
-                self.read_record(TROUBLE_PAUSE);
+                return Some(End::WentBack(error));
             }
-            Event::Read(Ok(record)) => return self.resolve(&record),
         }
         None
     }
 
-    fn resolve(&mut self, record: &ShardRecord) -> Option<End> {
-        match self.owner.resolve(record, self.now(), rand::random()) {
-            Resolution::Lost => {
-                self.abandon(&StoreError::Unavailable("another host took the shard over".to_owned()));
-                return Some(End::Lost);
+    /// Counts and logs what the store said.
+    fn note_word(&self, event: &Event) {
+        match &event.word {
+            Word::Committed(Ok(())) => self.context.meter.commit(self.commit_began.elapsed(), event.writes),
+            Word::Committed(Err(error)) => {
+                self.context.meter.commit_failed(error.code());
+                if commit_fate::is_refusal(error) {
+                    tracing::debug!(code = error.code(), %error, "a commit was refused");
+                } else {
+                    tracing::warn!(code = error.code(), %error, "the outcome of a commit isn't known");
+                }
             }
-            Resolution::WentBack(error) => {
-                self.abandon(&error);
-                return Some(End::WentBack(error));
-            }
-            Resolution::Applied(applied) => {
-                self.note_trouble(None);
-                self.answer(applied);
-            }
-            Resolution::NotApplied => {
-                self.note_trouble(None);
-                self.door.look_again();
-                self.look_up_again();
-            }
-            Resolution::Barrier(barrier) => {
-                let store = Arc::clone(&self.context.stores.owner);
-                self.pending = Some(Box::pin(async move { Event::BarrierCommitted(store.commit(*barrier).await) }));
-            }
+            Word::Barrier(Err(error)) => tracing::debug!(code = error.code(), %error, "a barrier failed"),
+            Word::Barrier(Ok(())) | Word::Record(_) => {}
         }
-        None
     }
 }

@@ -166,9 +166,14 @@ impl Lease {
 pub(crate) struct Seen {
     condition: Arc<watch::Sender<Condition>>,
     lease: Arc<Lease>,
+    /// Token of the latest takeover of this host after which the owner before turned out to have died; 0 = none.
+    died: Arc<AtomicU64>,
 }
 
 impl Seen {
+    fn note_death(&self, token: u64) {
+        self.died.store(token, Ordering::Release);
+    }
     fn set(&self, condition: Condition) {
         self.condition.send_replace(condition);
     }
@@ -187,7 +192,7 @@ impl ShardHandle {
     pub fn start(shard: ShardId, context: Arc<Context>) -> (Self, tokio::task::JoinHandle<()>) {
         let (sender, receiver) = mpsc::unbounded_channel();
         let condition = Arc::new(watch::Sender::new(Condition::Starting));
-        let seen = Seen { condition, lease: Arc::default() };
+        let seen = Seen { condition, lease: Arc::default(), died: Arc::default() };
         let task = tokio::spawn(supervise::supervise(shard, context, sender.clone(), receiver, seen.clone()));
         (Self { shard, mail: sender, seen }, task)
     }
@@ -204,6 +209,11 @@ impl ShardHandle {
     /// Until when nobody else can have taken the shard over, by this host's boot-time clock.
     pub fn lease(&self) -> &Arc<Lease> {
         &self.seen.lease
+    }
+
+    /// Whether this host took the shard over from one that died, with a token above this one.
+    pub fn died_since(&self, token: u64) -> bool {
+        self.seen.died.load(Ordering::Acquire) > token
     }
 
     /// Enqueues drafts of this shard; answers after the durable commit.

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 use waybill_core::ids::{Seq, ShardId};
-use waybill_core::outbox::owner::{Adopted, Owner, OwnerConfig, Rules, TakeoverInput, takeover};
+use waybill_core::outbox::owner::{Adopted, Owner, OwnerConfig, Rules, TakeoverInput, has_died, takeover};
 use waybill_core::outbox::records::{DeadLetter, Parked, ShardRecord};
 use waybill_core::port::service::ServiceError;
 use waybill_core::port::store::{OwnerStore, StoreError};
@@ -88,7 +88,7 @@ async fn run(
     let mut observer = Observer::default();
     loop {
         let mut pause = if context.config.exclusive { RETRY_PAUSE } else { context.config.owner_ttl / 8 };
-        match try_take(shard, &context, &mut observer, &mine).await {
+        match try_take(shard, &context, &mut observer, &mine, &seen).await {
             Ok(Take::Done(owner)) => {
                 metrics::counter!("waybill_takeovers_total").increment(1);
                 tracing::info!(shard = shard.0, token = owner.token(), "owning the shard");
@@ -217,7 +217,13 @@ impl Mine {
     }
 }
 
-async fn try_take(shard: ShardId, context: &Context, observer: &mut Observer, mine: &Mine) -> Result<Take, StoreError> {
+async fn try_take(
+    shard: ShardId,
+    context: &Context,
+    observer: &mut Observer,
+    mine: &Mine,
+    seen_by_others: &Seen,
+) -> Result<Take, StoreError> {
     let store = &context.stores.owner;
     let now = context.clock.now();
     let record = store.shard(shard).await?;
@@ -236,6 +242,7 @@ async fn try_take(shard: ShardId, context: &Context, observer: &mut Observer, mi
     let parked = all_parked(store.as_ref(), shard).await?;
     let claimed = parked.iter().filter(|parked| parked.claimed).cloned().collect();
     let lived = mine.is(&record);
+    let died = has_died(&record, lived);
     let input = TakeoverInput {
         shard,
         host: context.config.host.clone(),
@@ -258,6 +265,10 @@ async fn try_take(shard: ShardId, context: &Context, observer: &mut Observer, mi
         }
     }
     mine.holds(&taken);
+    if died {
+        // Before anybody sees that the shard is owned.
+        seen_by_others.note_death(taken.token);
+    }
     note_crash(shard, &taken);
     let adopted = adopt(store.as_ref(), shard, taken).await?;
     // Before anything is sent.
@@ -270,7 +281,7 @@ async fn try_take(shard: ShardId, context: &Context, observer: &mut Observer, mi
     Ok(Take::Done(Box::new(Owner::new(owner_config(shard, context), adopted, began.mono, now))))
 }
 
-/// Tells people what the end before means.
+/// Tells people what the ends before mean.
 fn note_crash(shard: ShardId, taken: &ShardRecord) {
     let suspicion = &taken.suspicion;
     if suspicion.cautious {
@@ -278,7 +289,7 @@ fn note_crash(shard: ShardId, taken: &ShardRecord) {
             shard = shard.0,
             unclean_ends = suspicion.unclean,
             suspects = suspicion.suspects.len(),
-            "the last owner died: what is sent is noted first for a while, and suspects go a few at a time"
+            "owners of this shard died lately: what is sent is noted first for a while, and suspects go a few at a time"
         );
     }
 }

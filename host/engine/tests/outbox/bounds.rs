@@ -66,7 +66,8 @@ async fn a_doorstep_row_that_cannot_be_read_is_a_visible_dead_letter() {
     let malformed = waybill_core::outbox::records::Malformed { reason: "topic is missing".into(), raw: "{}".into() };
     world.memory.put_door(waybill_core::ids::ShardId(0), key, Err(malformed));
     host.engine.knock();
-    eventually("it is dead", async || host.outbox.count_dead(None, "code=OUTBOX.MALFORMED").await.unwrap() == 1).await;
+    eventually("it is dead", async || host.outbox.count_dead(None, "code=OUTBOX.MALFORMED").await.unwrap().value == 1)
+        .await;
     assert!(world.memory.read(|tables| tables.door.is_empty()));
 }
 

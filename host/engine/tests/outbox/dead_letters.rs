@@ -94,12 +94,12 @@ async fn dead_letters_are_found_counted_and_grouped_by_filter() {
     let host = world.start().await;
     host.send((0..7).map(|index| of_tenant(&index.to_string(), "acme"))).await;
     host.send((0..3).map(|index| of_tenant(&index.to_string(), "beta"))).await;
-    eventually("all are dead", async || host.outbox.count_dead(None, "").await.unwrap() == 10).await;
+    eventually("all are dead", async || host.outbox.count_dead(None, "").await.unwrap().value == 10).await;
     let acme = tenant("acme");
-    assert_eq!(host.outbox.count_dead(None, "code=HTTP.*").await.unwrap(), 7);
-    assert_eq!(host.outbox.count_dead(Some(&acme), "").await.unwrap(), 7);
-    assert_eq!(host.outbox.count_dead(Some(&acme), "tenant=beta").await.unwrap(), 0);
-    let groups = host.outbox.dead_groups(None, "").await.unwrap();
+    assert_eq!(host.outbox.count_dead(None, "code=HTTP.*").await.unwrap().value, 7);
+    assert_eq!(host.outbox.count_dead(Some(&acme), "").await.unwrap().value, 7);
+    assert_eq!(host.outbox.count_dead(Some(&acme), "tenant=beta").await.unwrap().value, 0);
+    let groups = host.outbox.dead_groups(None, "").await.unwrap().value;
     let seen: Vec<_> = groups.iter().map(|group| (group.tenant.as_str(), group.code.as_str(), group.count)).collect();
     assert_eq!(seen, [("acme", "HTTP.400", 7), ("beta", "NATS.MAX", 3)]);
     let mut texts = Vec::new();

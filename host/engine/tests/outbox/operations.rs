@@ -13,7 +13,7 @@ async fn with_dead(world: &World, count: usize) -> (Host, Vec<String>) {
     world.main.tell(|_| permanent("HTTP.400"));
     let host = world.start().await;
     let ids = host.send((0..count).map(|index| keyed(&index.to_string(), &format!("k-{}", index % 3)))).await;
-    eventually("all are dead", async || host.outbox.count_dead(None, "").await.unwrap() == count as u64).await;
+    eventually("all are dead", async || host.outbox.count_dead(None, "").await.unwrap().value == count as u64).await;
     world.main.tell(|_| ack());
     (host, ids)
 }
@@ -69,11 +69,11 @@ async fn a_bulk_act_can_be_cancelled_half_way() {
     pass(seconds(5)).await;
     let stopped = host.outbox.cancel_operation(&operation.id, "ops").await.unwrap();
     assert_eq!(stopped.state, OperationState::Cancelled);
-    let left = host.outbox.count_dead(None, "").await.unwrap();
+    let left = host.outbox.count_dead(None, "").await.unwrap().value;
     assert!((140..160).contains(&left), "{left} left");
     assert_eq!(stopped.done, 200 - left);
     pass(seconds(60)).await;
-    assert_eq!(host.outbox.count_dead(None, "").await.unwrap(), left);
+    assert_eq!(host.outbox.count_dead(None, "").await.unwrap().value, left);
     let again = host.outbox.cancel_operation(&operation.id, "ops").await.unwrap_err();
     assert!(matches!(&again, ServiceError::State { state, .. } if state == "cancelled"));
 }
@@ -122,7 +122,7 @@ async fn bulk_quarantine_and_purge_do_what_they_say() {
     let operation = host.outbox.start_operation(request("purge", "state=dead", 1_000)).await.unwrap();
     let over = until_over(&host, &operation.id).await;
     assert_eq!((over.matched, over.done), (20, 20));
-    assert_eq!(host.outbox.count_dead(None, "").await.unwrap(), 10);
+    assert_eq!(host.outbox.count_dead(None, "").await.unwrap().value, 10);
     let purged = host.view(&ids[0]).await;
     assert_eq!(purged.state, MessageState::Purged, "that it was there stays in the history for its time");
     assert_eq!((purged.payload.unwrap_or_default().len(), purged.history.len()), (0, 0), "what it said doesn't");

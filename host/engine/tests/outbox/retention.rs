@@ -80,7 +80,7 @@ async fn dead_letters_are_retired_many_in_a_commit() {
     world.main.tell(|_| permanent("HTTP.400"));
     let host = world.start_with(|config| config.keep_dead = seconds(600)).await;
     host.send((0..300).map(|index| message(&index.to_string()))).await;
-    eventually("all are dead", async || host.outbox.count_dead(None, "").await.unwrap() == 300).await;
+    eventually("all are dead", async || host.outbox.count_dead(None, "").await.unwrap().value == 300).await;
     let purging = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&purging);
     world.shim.on(move |call| {
@@ -107,12 +107,12 @@ async fn dead_letters_are_kept_for_their_time() {
         })
         .await;
     let ids = host.send((0..250).map(|index| named(&index.to_string(), &format!("order-{index}")))).await;
-    eventually("all are dead", async || host.outbox.count_dead(None, "").await.unwrap() == 250).await;
+    eventually("all are dead", async || host.outbox.count_dead(None, "").await.unwrap().value == 250).await;
     world.main.tell(|_| ack());
     pass(seconds(500)).await;
     host.outbox.replay(&DeadId::new(&tenant("default"), &ids[7]), Replay::because("one of them"), "ops").await.unwrap();
     pass(seconds(300)).await;
-    assert_eq!(host.outbox.count_dead(None, "").await.unwrap(), 0);
+    assert_eq!(host.outbox.count_dead(None, "").await.unwrap().value, 0);
     pass(seconds(300)).await;
     let left = world.memory.read(|tables| (tables.dead.len(), tables.history.len(), tables.ids.len()));
     assert_eq!(left, (0, 0, 0));

@@ -9,13 +9,16 @@ use metrics::{
     Counter, Gauge, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit,
     set_default_local_recorder,
 };
+use tokio_util::sync::CancellationToken;
 use waybill_core::idempotency::{Begun, EntryKey};
 use waybill_core::ids::{IdempotencyKey, RequestHash};
 use waybill_core::outbox::records::AttemptOutcome;
 use waybill_core::port::backoff::{BackoffDecision, BackoffPolicy, FailedAttempt};
 use waybill_core::port::idempotency::BeginRequest;
 use waybill_core::port::service::{MessageState, OperationRequest};
+use waybill_core::port::tasks::Tasks;
 use waybill_core::port::transact::OperationState;
+use waybill_engine::Supervisor;
 use waybill_testkit::fake_transport::{Answer, ack, permanent, retryable};
 
 use crate::support::*;
@@ -170,7 +173,7 @@ async fn with_dead(world: &World, count: u64) -> Host {
     world.main.tell(|_| permanent("HTTP.400"));
     let host = world.start().await;
     host.send((0..count).map(|index| message(&index.to_string()))).await;
-    eventually("all are dead", async || host.outbox.count_dead(None, "").await.unwrap() == count).await;
+    eventually("all are dead", async || host.outbox.count_dead(None, "").await.unwrap().value == count).await;
     world.main.tell(|_| ack());
     host
 }
@@ -189,7 +192,7 @@ async fn an_operation_that_panics_goes_on_and_ends() {
         host.outbox.operation(&operation.id).await.unwrap().state == OperationState::Done
     })
     .await;
-    assert_eq!(host.outbox.count_dead(None, "").await.unwrap(), 0);
+    assert_eq!(host.outbox.count_dead(None, "").await.unwrap().value, 0);
     host.drain().await;
 }
 
@@ -261,6 +264,38 @@ async fn a_lane_of_idempotency_keys_that_panics_takes_keys_again() {
         assert!(matches!(begun, Ok(Begun::New(_))), "{number}: {begun:?}");
     }
     assert_eq!(ill(&host).await, ["task idempotency keys"]);
+    host.drain().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_beside_the_engine_that_panics_is_begun_again_and_readiness_names_it() {
+    let world = World::new();
+    let supervisor = Arc::new(Supervisor::default());
+    let shared = Arc::clone(&supervisor);
+    let host = world.start_with(move |config| config.supervisor = shared).await;
+    assert!(ill(&host).await.is_empty());
+    let (begun, stop) = (Arc::new(AtomicU32::new(0)), CancellationToken::new());
+    let task = supervisor.run("plugin files", stop.clone(), {
+        let begun = Arc::clone(&begun);
+        move || {
+            let number = begun.fetch_add(1, Ordering::AcqRel);
+            async move {
+                assert!(number > 1, "a test made the task panic");
+                std::future::pending::<()>().await;
+            }
+        }
+    });
+    eventually("it is begun a third time", async || begun.load(Ordering::Acquire) == 3).await;
+    assert_eq!(ill(&host).await, ["task plugin files"]);
+    // Parts that know no engine tell through the port.
+    let beside: Arc<dyn Tasks> = supervisor.clone();
+    let pauses = [(); 2].map(|()| beside.failed("plugin lane", "shop: a panic".to_owned()));
+    assert!(pauses[0] < pauses[1], "{pauses:?}");
+    assert_eq!(ill(&host).await, ["task plugin files", "task plugin lane"]);
+    pass(seconds(120)).await;
+    assert!(ill(&host).await.is_empty());
+    stop.cancel();
+    task.await.unwrap();
     host.drain().await;
 }
 

@@ -1,5 +1,6 @@
 //! A store that conflicts, breaks off, is full or fails; a shard's owner that panics.
 
+use waybill_core::ids::ShardId;
 use waybill_core::port::service::{MessageState, ServiceError};
 use waybill_core::port::store::StoreError;
 use waybill_testkit::fake_transport::{Answer, ack};
@@ -65,6 +66,36 @@ async fn a_store_that_lost_commits_stops_its_shard_until_the_host_starts_again()
     let host = world.start().await;
     let after = host.send_one(message("after")).await;
     host.until_state(&after, MessageState::Done).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shard_with_data_of_a_newer_host_is_given_back_and_tried_again_now_and_then() {
+    let world = World::new();
+    world.main.tell(|_| ack());
+    let newer = || StoreError::NewerData("outbox:[0, 7]: it is of version 9".to_owned());
+    world.shim.on(move |call| match call {
+        Call::Read("directory") => Act::Fail(newer()),
+        _ => Act::Pass,
+    });
+    let stands = || world.memory.read(|tables| tables.shards.get(&ShardId(0)).cloned().unwrap_or_default());
+    let host = world.launch("host-a", |_| {});
+    eventually("the shard is given back", async || stands().released).await;
+    pass(seconds(1)).await;
+    let failing = host.outbox.ready().await.into_iter().find(|check| check.status == "fail").unwrap();
+    assert!(failing.detail.starts_with("STORAGE.NEWER_DATA"), "{}", failing.detail);
+    // Messages go to the doorstep, as for any shard that this host doesn't own.
+    host.send_one(message("kept")).await;
+
+    // A newer host finds it free, and this one looks again every half a minute.
+    let before = stands().token;
+    pass(seconds(300)).await;
+    let after = stands();
+    assert!(after.released && (5..=11).contains(&(after.token - before)), "{before} {after:?}");
+    assert_eq!(world.main.log().count("kept"), 0);
+    world.shim.calm();
+    host.until_ready().await;
+    eventually("it is sent", async || world.main.log().count("kept") == 1).await;
+    host.drain().await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -50,7 +50,7 @@ impl Host {
     }
 
     async fn count(&self, filter: &str) -> u64 {
-        self.outbox.count_dead(None, filter).await.unwrap()
+        self.outbox.count_dead(None, filter).await.unwrap().value
     }
 
     /// Ids page by page, sagas with a `~` before theirs.
@@ -117,8 +117,8 @@ async fn both_kinds_are_one_list_that_no_page_size_changes() {
         assert_eq!(host.dead(filter, 2).await, wanted, "{filter}");
         assert_eq!(host.count(filter).await, wanted.len() as u64, "{filter}");
     }
-    assert_eq!(host.outbox.count_dead(Some(&tenant("acme")), "").await.unwrap(), 0);
-    let groups = host.outbox.dead_groups(None, "").await.unwrap();
+    assert_eq!(host.outbox.count_dead(Some(&tenant("acme")), "").await.unwrap().value, 0);
+    let groups = host.outbox.dead_groups(None, "").await.unwrap().value;
     let seen: Vec<_> = groups.iter().map(|group| (group.kind, group.code.as_str(), group.count)).collect();
     assert_eq!(seen, [(DeadKind::Message, "BUS.NO", 3), (DeadKind::Saga, "SHOP.NO", 3)]);
     assert_eq!(groups[1].topic, "saga:s/a");

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, missing_docs)]
 
 mod bounds;
+mod broken;
 mod calls;
 mod dead_letters;
 mod define;

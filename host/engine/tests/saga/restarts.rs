@@ -2,6 +2,7 @@
 
 use waybill_core::backoff::RetryPolicy;
 use waybill_core::port::saga::SagaAct;
+use waybill_core::saga::limits::LOST_MAX;
 use waybill_core::saga::state::SagaState;
 
 use crate::support::*;
@@ -155,4 +156,30 @@ async fn another_host_takes_over_and_the_old_one_changes_nothing_more() {
     second.until("one", SagaState::Completed).await;
     let late = first.act("one", SagaAct::Kill).await.unwrap_err();
     assert!(late.retryable(), "{late}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn deaths_of_the_host_make_a_step_suspect_and_deploys_do_not() {
+    let world = World::new();
+    world.shop.on(|_| Some(Does::Never));
+    let mut host = world.start().await;
+    host.run(&step("a", "")).await;
+    let called = async |times: u32| {
+        let times = usize::try_from(times).unwrap();
+        eventually("it is called", async || world.shop.count("a") == times).await;
+    };
+    for times in 1..=2 * LOST_MAX {
+        called(times).await;
+        host.engine.drain(seconds(1)).await;
+        drop(host);
+        host = world.start().await;
+    }
+    for times in 0..=LOST_MAX {
+        called(2 * LOST_MAX + 1 + times).await;
+        assert_eq!(host.state("one").await, SagaState::Running);
+        host.crash().await;
+        host = world.start().await;
+    }
+    let view = host.until("one", SagaState::Paused).await;
+    assert_eq!(view.saga.steps[0].failure.as_ref().map(|failure| &*failure.code), Some("SUSPECTED_POISON"));
 }

@@ -1,12 +1,15 @@
 //! What all instances of one endpoint share: who it is, what it may reach, where its log and measurements go.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustls::ClientConfig;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use waybill_core::port::kv::{KvQuota, KvStore};
+use waybill_core::port::tasks::Tasks;
 use waybill_core::port::transport::Fault;
 
 use super::log::LogGate;
@@ -18,6 +21,9 @@ use crate::http::HttpClient;
 use crate::limits::PluginLimits;
 use crate::load::Loaded;
 use crate::meters::{Bound, Meters};
+
+/// A task that failed is begun again after this, where nobody keeps account of failures.
+const TASK_PAUSE: Duration = Duration::from_secs(1);
 
 /// Shared by the instances of one generation of one endpoint.
 pub(crate) struct EndpointContext {
@@ -47,6 +53,7 @@ pub(crate) struct EndpointContext {
     pub(crate) losses: watch::Sender<Losses>,
     /// Cancelled when the endpoint is to end.
     pub(crate) closing: CancellationToken,
+    tasks: Option<Arc<dyn Tasks>>,
 }
 
 /// Instances of an endpoint that trapped, ran out of time or broke the contract.
@@ -98,6 +105,20 @@ impl EndpointContext {
             limits,
             losses: watch::Sender::new(Losses::default()),
             closing: CancellationToken::new(),
+            tasks: shared.tasks.clone(),
+        }
+    }
+
+    /// Notes that a task of the endpoint panicked in the host; answers how long to wait before it is begun again.
+    pub(crate) fn task_failed(&self, task: &'static str, panic: &(dyn Any + Send)) -> Duration {
+        let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+        let reason = format!("{}: {}", self.name, text.unwrap_or("it panicked"));
+        match &self.tasks {
+            Some(tasks) => tasks.failed(task, reason),
+            None => {
+                tracing::error!(task, reason, "a background task failed and is begun again");
+                TASK_PAUSE
+            }
         }
     }
 

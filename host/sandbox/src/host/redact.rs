@@ -76,7 +76,7 @@ mod tests {
         redactor.remember(b"\xff\xfe\xff\xfe\xff\xfe\xff");
         assert_eq!(redactor.clean("password hunter2hunter2!"), "password [redacted]!");
         assert_eq!(redactor.clean("abc"), "abc");
-        assert_eq!(redactor.clean_and_cut("hunter2hunter2\n2026 INFO x".to_owned(), 20), "[redacted]\\n2026 INFO");
+        assert_eq!(redactor.clean_and_cut("hunter2hunter2\n2026 INFO x".to_owned(), 21), "[redacted]\\n2026 INFO");
     }
 
     #[test]

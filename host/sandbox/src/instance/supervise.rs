@@ -1,8 +1,11 @@
 //! Keeps a lane alive: opens, serves, replaces, waits.
 
+use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 use waybill_bindings::api::types::OpenPurpose;
@@ -11,9 +14,10 @@ use waybill_core::port::transport::{CallError, ErrorKind, Fault};
 use super::budget::{Restart, RestartBudget};
 use super::command::Command;
 use super::crash::Crash;
-use super::lane::{Lane, LaneStatus, closed};
+use super::lane::{Lane, LaneStatus, closed, lost};
 use super::open::{Endpoint, OpenFailure, open};
 use super::serve::{Ended, Serving, serve};
+use crate::meters::Counted;
 
 /// Tells how the first `open` went.
 pub(crate) type FirstOpen = oneshot::Sender<Result<(), CallError>>;
@@ -31,8 +35,23 @@ pub(crate) async fn supervise(
         inbox: &mut inbox,
         budget: RestartBudget::default(),
         first: Some(first),
+        opened_before: false,
     };
-    keeper.run().await;
+    // What a panic of the host cuts off is told to its caller as lost; the lane goes on with what waits in it.
+    loop {
+        let ended = {
+            // Pinned where it is made: it is large.
+            let run = pin!(keeper.run());
+            AssertUnwindSafe(run).catch_unwind().await
+        };
+        let Err(panic) = ended else { break };
+        let pause = endpoint.context.task_failed("plugin lane", &*panic);
+        let fault = Fault::new("PLUGIN.HOST_PANIC", "the lane failed in the host: see its log and report it");
+        keeper.told_first(Err(lost(&fault.reason)));
+        if keeper.wait(pause, fault).await.is_break() {
+            break;
+        }
+    }
     lane.set(LaneStatus::Closed);
     inbox.close();
     while let Some(command) = inbox.recv().await {
@@ -46,12 +65,12 @@ struct Keeper<'a> {
     inbox: &'a mut mpsc::Receiver<Command>,
     budget: RestartBudget,
     first: Option<FirstOpen>,
+    opened_before: bool,
 }
 
 impl Keeper<'_> {
     async fn run(&mut self) {
         let context = &self.endpoint.context;
-        let mut opened_before = false;
         loop {
             self.lane.set(LaneStatus::Opening);
             let opening = open(self.endpoint, self.lane.number, OpenPurpose::Serve, self.lane.reported.clone());
@@ -68,7 +87,7 @@ impl Keeper<'_> {
                     continue;
                 }
             };
-            if std::mem::replace(&mut opened_before, true) {
+            if std::mem::replace(&mut self.opened_before, true) {
                 context.meters.restarts.increment(1);
             }
             if let Some(peer) = &live.facts.peer {
@@ -77,10 +96,10 @@ impl Keeper<'_> {
             *self.lane.facts.lock() = Some(live.facts.clone());
             self.lane.set(LaneStatus::Serving);
             self.told_first(Ok(()));
-            context.meters.instances_open.increment(1.0);
+            let counted = Counted::new(&context.meters.instances_open);
             let serving = Serving { context, lane: self.lane, inbox: self.inbox, budget: &mut self.budget };
             let ended = serve(live, serving).await;
-            context.meters.instances_open.decrement(1.0);
+            drop(counted);
             let fault = match ended {
                 Ended::Closed => return,
                 Ended::Recycled(fault) => fault,
@@ -147,11 +166,8 @@ impl Keeper<'_> {
     async fn wait(&mut self, delay: Duration, fault: Fault) -> Flow {
         let until = Instant::now() + delay;
         self.lane.set(LaneStatus::Waiting { until, fault });
-        let breaker = &self.endpoint.context.meters.breaker;
-        breaker.increment(1.0);
-        let flow = self.idle(Some(until)).await;
-        self.endpoint.context.meters.breaker.decrement(1.0);
-        flow
+        let _open = Counted::new(&self.endpoint.context.meters.breaker);
+        self.idle(Some(until)).await
     }
 
     /// Answers what comes meanwhile, until the time is there, somebody asks for another try, or it all ends.

@@ -7,7 +7,6 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures::FutureExt;
-use metrics::Gauge;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
@@ -23,26 +22,12 @@ use crate::error::SandboxError;
 use crate::host::Reported;
 use crate::instance::{Answer, Crash, Endpoint, Live, OpenFailure, Work, call_once, close_once, open};
 use crate::limits::{PARTICIPANT_BUSY_AFTER, PARTICIPANT_WAITERS_MAX};
+use crate::meters::Counted;
 
 /// An open instance, counted as long as it is there.
 struct Kept {
     live: Live,
     counted: Counted,
-}
-
-struct Counted(Gauge);
-
-impl Counted {
-    fn new(gauge: &Gauge) -> Self {
-        gauge.increment(1.0);
-        Self(gauge.clone())
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.decrement(1.0);
-    }
 }
 
 /// What the calls of one participant share.
@@ -256,6 +241,19 @@ impl Drop for Calls {
 
 /// Closes warm instances that nobody has used for long.
 async fn retire(calls: Weak<Calls>, closing: CancellationToken, idle_time: Duration) {
+    loop {
+        let ended = AssertUnwindSafe(retire_idle(&calls, &closing, idle_time)).catch_unwind().await;
+        let Err(panic) = ended else { return };
+        let Some(calls) = calls.upgrade() else { return };
+        let pause = calls.endpoint.context.task_failed("idle instances", &*panic);
+        drop(calls);
+        if closing.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
+            return;
+        }
+    }
+}
+
+async fn retire_idle(calls: &Weak<Calls>, closing: &CancellationToken, idle_time: Duration) {
     let pause = (idle_time / 4).max(Duration::from_millis(50));
     loop {
         tokio::select! {

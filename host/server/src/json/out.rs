@@ -21,12 +21,16 @@ pub struct List<T> {
     /// How many match in all, if it was asked for with `count=true`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<u64>,
+    /// Set when the counting ended after a bounded number of dead letters, the latest first. The counts are then lower bounds: of what
+    /// entered the order before this instant nothing was counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counted_since: Option<Instant>,
 }
 
 impl<T> List<T> {
     /// A list that fits one page.
     pub fn whole(items: Vec<T>) -> Self {
-        Self { items, next_cursor: None, count: None }
+        Self { items, next_cursor: None, count: None, counted_since: None }
     }
 }
 
@@ -82,6 +86,10 @@ pub struct StatsOut {
     pub scheduled: u64,
     /// Dead letters.
     pub dead: u64,
+    /// Set when the counting ended after a bounded number of dead letters, the latest first. `dead` is then a lower bound: of what
+    /// entered the order before this instant nothing was counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counted_since: Option<Instant>,
     /// Age of the oldest message that could be sent.
     pub oldest_ready_ms: Option<u64>,
 }
@@ -96,6 +104,7 @@ impl From<OutboxStats> for StatsOut {
             parked: stats.parked,
             scheduled: stats.scheduled,
             dead: stats.dead,
+            counted_since: stats.counted_since.map(Instant),
             oldest_ready_ms: stats.oldest_ready_ms,
         }
     }
@@ -202,6 +211,10 @@ pub struct OperationOut {
     pub state: OperationStateOut,
     /// How many matched when it began.
     pub matched: u64,
+    /// Set when the counting ended after a bounded number of dead letters, the latest first. `matched` is then a lower bound: of what
+    /// entered the order before this instant nothing was counted; it is worked on all the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counted_since: Option<Instant>,
     /// How many are done.
     pub done: u64,
     /// How many could not be done.
@@ -245,6 +258,7 @@ impl From<Operation> for OperationOut {
                 OperationState::Failed => OperationStateOut::Failed,
             },
             matched: operation.matched,
+            counted_since: operation.counted_since.map(Instant),
             done: operation.done,
             failed: operation.failed,
             error: operation.error,
@@ -261,6 +275,10 @@ pub struct DryRun {
     pub dry_run: bool,
     /// How many dead letters match now.
     pub matched: u64,
+    /// Set when the counting ended after a bounded number of dead letters, the latest first. `matched` is then a lower bound: of what
+    /// entered the order before this instant nothing was counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counted_since: Option<Instant>,
     /// The first of them, in the order they would be taken.
     pub sample: Vec<DeadLetterOut>,
 }

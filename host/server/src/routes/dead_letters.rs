@@ -13,6 +13,7 @@ use crate::body::{self, Received};
 use crate::caller::Caller;
 use crate::json::dead::{DeadLetterOut, ReplayedOut};
 use crate::json::decode;
+use crate::json::instant::Instant;
 use crate::json::message::MessageFields;
 use crate::json::out::{DeadGroupOut, EnqueuedOut, List};
 use crate::json::requests::{self, EditJson, Quarantine};
@@ -55,9 +56,10 @@ pub(crate) async fn list(State(app): State<App>, caller: Caller, uri: Uri) -> Re
     let cursors = Cursors::of("dead-letters", tenant.as_ref().map(|tenant| tenant.as_str()), &asked.filter);
     let inner = cursors.read(asked.cursor.as_deref())?;
     let found = app.service.dead_letters(tenant.as_ref(), &asked.filter, inner.as_deref(), limit).await?;
-    let count = if asked.count { Some(app.service.count_dead(tenant.as_ref(), &asked.filter).await?) } else { None };
+    let counted = if asked.count { Some(app.service.count_dead(tenant.as_ref(), &asked.filter).await?) } else { None };
     let items = found.items.into_iter().map(DeadLetterOut::from).collect();
-    ok(&List { items, next_cursor: cursors.write(found.next_cursor), count })
+    let (count, since) = counted.map_or((None, None), |counted| (Some(counted.value), counted.since));
+    ok(&List { items, next_cursor: cursors.write(found.next_cursor), count, counted_since: since.map(Instant) })
 }
 
 /// Group dead letters
@@ -70,7 +72,8 @@ pub(crate) async fn groups(State(app): State<App>, caller: Caller, uri: Uri) -> 
     let asked: FilterQuery = query(&uri)?;
     let tenant = caller.scope(asked.tenant.as_deref(), &asked.filter)?;
     let groups = app.service.dead_groups(tenant.as_ref(), &asked.filter).await?;
-    ok(&List::whole(groups.into_iter().map(DeadGroupOut::from).collect()))
+    let items = groups.value.into_iter().map(DeadGroupOut::from).collect();
+    ok(&List { counted_since: groups.since.map(Instant), ..List::whole(items) })
 }
 
 /// Show a dead letter

@@ -82,7 +82,7 @@ pub(crate) async fn list(State(app): State<App>, caller: Caller, uri: Uri) -> Re
     let inner = cursors.read(asked.cursor.as_deref())?;
     let found = app.service.messages(tenant.as_ref(), &asked.filter, inner.as_deref(), limit).await?;
     let items = found.items.into_iter().map(MessageOut::from).collect();
-    ok(&List { items, next_cursor: cursors.write(found.next_cursor), count: None })
+    ok(&List { items, next_cursor: cursors.write(found.next_cursor), count: None, counted_since: None })
 }
 
 /// Show a message

@@ -14,6 +14,7 @@ use crate::app::App;
 use crate::body;
 use crate::caller::{Caller, now};
 use crate::json::dead::DeadLetterOut;
+use crate::json::instant::Instant;
 use crate::json::out::{DryRun, OperationOut};
 use crate::json::requests::{OperationKind, StartOperation};
 use crate::limits::{OPERATION_RATE_MAX, SAMPLE_MAX};
@@ -37,11 +38,12 @@ pub(crate) async fn start(State(app): State<App>, caller: Caller, request: Reque
     let tenant = caller.scope(asked.tenant.as_deref(), &asked.filter)?;
     let filter = effective_filter(asked.kind, &asked.filter)?;
     if asked.dry_run {
-        let matched = app.service.count_dead(tenant.as_ref(), &filter).await?;
+        let counted = app.service.count_dead(tenant.as_ref(), &filter).await?;
         let page = app.service.dead_letters(tenant.as_ref(), &filter, None, SAMPLE_MAX).await?;
         return ok(&DryRun {
             dry_run: true,
-            matched,
+            matched: counted.value,
+            counted_since: counted.since.map(Instant),
             sample: page.items.into_iter().map(DeadLetterOut::from).collect(),
         });
     }

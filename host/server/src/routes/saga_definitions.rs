@@ -107,7 +107,7 @@ pub(crate) async fn list(State(app): State<App>, uri: Uri) -> Result<Response, P
     let inner = cursors.read(asked.cursor.as_deref())?;
     let found = service(&app)?.definitions(asked.name.as_deref(), inner.as_deref(), limit).await?;
     let items = found.items.into_iter().map(DefinitionOut::from).collect();
-    ok(&List { items, next_cursor: cursors.write(found.next_cursor), count: None })
+    ok(&List { items, next_cursor: cursors.write(found.next_cursor), count: None, counted_since: None })
 }
 
 /// Show a saga definition

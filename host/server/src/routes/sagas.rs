@@ -246,7 +246,7 @@ pub(crate) async fn list(State(app): State<App>, caller: Caller, uri: Uri) -> Re
     let Some(filter) = filter else { return ok(&List::<SagaOut>::whole(Vec::new())) };
     let found = sagas.sagas(&filter, inner.as_deref(), limit).await?;
     let items = found.items.into_iter().map(SagaOut::from).collect();
-    ok(&List { items, next_cursor: cursors.write(found.next_cursor), count: None })
+    ok(&List { items, next_cursor: cursors.write(found.next_cursor), count: None, counted_since: None })
 }
 
 /// Show a saga

@@ -28,6 +28,20 @@ async fn dead_letters_are_listed_counted_grouped_and_shown() {
 }
 
 #[tokio::test]
+async fn a_count_that_ended_early_says_how_far_it_got() {
+    let api = Api::open();
+    let since = json!("2026-09-21T14:13:20.123Z");
+    for path in ["/v1/dead-letters?filter=topic%3Dmany&count=true", "/v1/dead-letters/groups?filter=topic%3Dmany"] {
+        assert_eq!(api.get(path).await.json()["counted_since"], since, "{path}");
+    }
+    let dry = api.post("/v1/operations", r#"{"kind":"replay","filter":"topic=many","dry_run":true}"#).await.json();
+    assert_eq!((&dry["matched"], &dry["counted_since"]), (&json!(42), &since));
+    for path in ["/v1/dead-letters?count=true", "/v1/dead-letters/groups", "/v1/outbox/stats"] {
+        assert!(!api.get(path).await.text.contains("counted_since"), "{path}: all was counted");
+    }
+}
+
+#[tokio::test]
 async fn replay_takes_a_reason_or_nothing() {
     let api = Api::open();
     let bare = http::Request::post("/v1/dead-letters/d-1/replay")

@@ -19,7 +19,7 @@ use waybill_core::port::dead::{DeadId, DeadKind, DeadView, Replay, Replayed};
 use waybill_core::port::dedup::FirstDelivery;
 use waybill_core::port::idempotency::{FinishWith, IdempotencyService};
 use waybill_core::port::provision::{ProvisionAction, ProvisionChange, ProvisionError};
-use waybill_core::port::query::{DeadGroup, Page};
+use waybill_core::port::query::{Counted, DeadGroup, Page};
 use waybill_core::port::saga::Acted;
 use waybill_core::port::service::*;
 use waybill_core::port::transact::{AuditEvent, Operation, OperationState, Statement};
@@ -175,6 +175,7 @@ fn operation(id: &str, tenant: Option<String>) -> Operation {
         reason: String::new(),
         state: OperationState::Running,
         matched: 5,
+        counted_since: None,
         done: 1,
         failed: 0,
         cursor: None,
@@ -312,13 +313,15 @@ impl OutboxService for Fake {
         let message = DeadView::Message(Box::new(view("default", "d-1")));
         Ok(Page { items: vec![message, DeadView::Saga(stuck("default", "stuck-1"))], next_cursor: None })
     }
-    async fn count_dead(&self, tenant: Option<&Tenant>, filter: &str) -> Served<u64> {
+    async fn count_dead(&self, tenant: Option<&Tenant>, filter: &str) -> Served<Counted<u64>> {
         self.told(format!("count_dead {} [{filter}]", name(tenant)))?;
-        Ok(42)
+        // An old one that matches, and more than are counted.
+        let since = filter.contains("many").then_some(NOW);
+        Ok(Counted { value: 42, since })
     }
-    async fn dead_groups(&self, tenant: Option<&Tenant>, filter: &str) -> Served<Vec<DeadGroup>> {
+    async fn dead_groups(&self, tenant: Option<&Tenant>, filter: &str) -> Served<Counted<Vec<DeadGroup>>> {
         self.told(format!("dead_groups {} [{filter}]", name(tenant)))?;
-        Ok(vec![DeadGroup {
+        let group = DeadGroup {
             kind: DeadKind::Message,
             tenant: "acme".into(),
             code: "HTTP.500".into(),
@@ -328,7 +331,8 @@ impl OutboxService for Fake {
             first_at: NOW.0,
             latest_at: NOW.0,
             example: "d-1".into(),
-        }])
+        };
+        Ok(Counted { value: vec![group], since: filter.contains("many").then_some(NOW) })
     }
     async fn dead_letter(&self, dead: &DeadId) -> Served<DeadView> {
         self.told(format!("dead_letter {} {}", dead.tenant, of_kind(dead)))?;

@@ -23,7 +23,7 @@ use crate::tables::{
 /// again, a plugin would begin from nothing, an older definition would be the latest.
 const HELD: [&str; 5] = [ID, IDEMPOTENCY, KV, SAGA_DEFINITION, SAGA_DEFINITION_HASH];
 /// Field of a marker: the row's name in quarantine.
-const MARK: &str = "quarantined";
+pub const MARK: &str = "quarantined";
 /// Rows of an earlier version taken over in one transaction.
 const ADOPTED_AT_ONCE: usize = 100;
 
@@ -39,6 +39,10 @@ pub struct Entry {
     pub row: Object,
     /// The part of it that lay in another table.
     pub apart: Option<Bytes>,
+    /// Of a saga: what the journal held of it.
+    pub journal: Option<Bytes>,
+    /// Of a saga: the row of it that came here before this one.
+    pub before: Option<String>,
     /// Why it could not be read.
     pub reason: String,
     /// Since when it lies here.
@@ -59,6 +63,8 @@ impl Entry {
             key: fields.get("key").and_then(to_key),
             row,
             apart: bytes_of(fields.get("apart")),
+            journal: bytes_of(fields.get("journal")),
+            before: text_of(fields.get("before")).map(str::to_owned),
             reason: text_of(fields.get("reason")).unwrap_or("").to_owned(),
             at: waybill_surreal::millis_of(fields.get("at")),
         }
@@ -66,7 +72,7 @@ impl Entry {
 }
 
 /// A key as a value, so that it can lie in a field.
-fn of_key(key: &RecordIdKey) -> Value {
+pub fn of_key(key: &RecordIdKey) -> Value {
     match key {
         RecordIdKey::Number(number) => int(*number),
         RecordIdKey::String(name) => text(name.as_str()),
@@ -97,9 +103,7 @@ pub async fn put(
     reason: &str,
 ) -> Result<(), StoreError> {
     tracing::error!(table, key = ?at, reason, "a stored row can't be read and is moved to quarantine");
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let now = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
-    let id = keep(transaction, table, of_key(at), row, apart, reason, Some(now)).await?;
+    let id = keep(transaction, kept(table, of_key(at), row, apart, reason)).await?;
     if let Some((part, key)) = apart_key(table, at) {
         transaction.delete(part, key).await.map_err(store_error)?;
     }
@@ -111,24 +115,25 @@ pub async fn put(
     done.map_err(store_error)
 }
 
-async fn keep(
-    transaction: &dyn Transaction,
-    table: &str,
-    at: Value,
-    row: Object,
-    apart: Option<Bytes>,
-    reason: &str,
-    now: Option<u64>,
-) -> Result<String, StoreError> {
-    let id = Ulid::new().to_string();
-    let mut fields =
-        object([("table", text(table)), ("key", at), ("row", Value::Object(row)), ("reason", text(reason))]);
+/// What is kept of a row that comes here now.
+pub fn kept(table: &str, at: Value, row: Object, apart: Option<Bytes>, reason: &str) -> Object {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let mut fields = kept_since_then(table, at, row, reason);
+    fields.insert("at", millis(u64::try_from(now.as_millis()).unwrap_or(u64::MAX)));
     if let Some(apart) = apart {
         fields.insert("apart", bytes(apart));
     }
-    if let Some(now) = now {
-        fields.insert("at", millis(now));
-    }
+    fields
+}
+
+/// The same of one that came here at a time that nobody noted.
+fn kept_since_then(table: &str, at: Value, row: Object, reason: &str) -> Object {
+    object([("table", text(table)), ("key", at), ("row", Value::Object(row)), ("reason", text(reason))])
+}
+
+/// Writes what is kept of a row; answers its name here.
+pub async fn keep(transaction: &dyn Transaction, fields: Object) -> Result<String, StoreError> {
+    let id = Ulid::new().to_string();
     let done = transaction.put(QUARANTINE, RecordIdKey::String(id.as_str().into()), fields).await;
     done.map_err(store_error).map(|()| id)
 }
@@ -156,6 +161,16 @@ pub async fn apart(
     Ok(found.and_then(|fields| bytes_of(fields.get("data"))))
 }
 
+/// Removes what is kept of a row.
+pub async fn forget(transaction: &dyn Transaction, id: &str) -> Result<(), StoreError> {
+    transaction.delete(QUARANTINE, RecordIdKey::String(id.into())).await.map_err(store_error)
+}
+
+/// The name in quarantine of the row that this is the marker of.
+pub fn held_by(fields: &Object) -> Option<&str> {
+    text_of(fields.get(MARK))
+}
+
 /// Whether a row is the marker of one that lies in quarantine.
 pub fn is_held(fields: &Object) -> bool {
     fields.get(MARK).is_some()
@@ -163,7 +178,7 @@ pub fn is_held(fields: &Object) -> bool {
 
 /// Refuses the marker of a row that lies in quarantine.
 pub fn refuse_held(table: &str, at: &RecordIdKey, fields: &Object) -> Result<(), StoreError> {
-    match text_of(fields.get(MARK)) {
+    match held_by(fields) {
         Some(id) => Err(StoreError::Corrupt(format!(
             "{table}:{at:?} lies in quarantine: `waybill quarantine show {id}` shows it; put it back or drop it"
         ))),
@@ -207,7 +222,7 @@ async fn adopt(
             [Value::String(name), rest @ ..] => (name.as_str().to_owned(), array(rest.iter().cloned())),
             rest => (OUTBOX.to_owned(), array(rest.iter().cloned())),
         };
-        keep(transaction, &name, at, fields, None, &reason, None).await?;
+        keep(transaction, kept_since_then(&name, at, fields, &reason)).await?;
         transaction.delete(table, row.key).await.map_err(store_error)?;
     }
     Ok(count)

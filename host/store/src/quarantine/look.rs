@@ -12,7 +12,7 @@ use waybill_core::time::UnixMillis;
 use waybill_surreal::{Bound, Object, RecordIdKey, Row, Value, text_of, to_json};
 
 use super::entry::Entry;
-use super::{read, restore};
+use super::{read, restore, sagas};
 use crate::fault::store_error;
 use crate::store::SurrealStore;
 use crate::tables::{QUARANTINE, parts};
@@ -135,8 +135,13 @@ impl QuarantineStore for SurrealStore {
         if let (Some(apart), Json::Object(columns)) = (&entry.apart, &mut columns) {
             columns.insert("data".to_owned(), shown_value(&waybill_surreal::bytes(apart.clone())));
         }
-        let unreadable = match (entry.table, &entry.key) {
-            (Some(table), Some(key)) => {
+        if let (Some(journal), Json::Object(columns)) = (&entry.journal, &mut columns) {
+            columns.insert("journal".to_owned(), shown_value(&waybill_surreal::bytes(journal.clone())));
+        }
+        let set_aside = entry.key.as_ref().filter(|_| entry.journal.is_some()).and_then(sagas::saga_of);
+        let unreadable = match (entry.table, &entry.key, set_aside) {
+            (Some(_), Some(_), Some((shard, of))) => sagas::unrestorable(transaction.as_ref(), shard, &of).await?,
+            (Some(table), Some(key), None) => {
                 let row = Row { key: key.clone(), fields: entry.row.clone() };
                 read::row(table, &row, entry.apart.clone()).err().map(|error| error.to_string())
             }

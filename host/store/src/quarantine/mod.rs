@@ -8,6 +8,7 @@
 //! | `entry` | a row as it lies in quarantine |
 //! | `look` | lists, counts, one with its content |
 //! | `restore` | putting back and dropping |
+//! | `sagas` | sagas that could not be restored: row and journal entries |
 //!
 //! Where a missing row would mean something (an idempotency key, say, whose request would be executed again), a marker stays in its
 //! place, and whoever asks for that one row is told so.
@@ -16,6 +17,7 @@ mod entry;
 mod look;
 mod read;
 mod restore;
+mod sagas;
 
 use waybill_core::port::store::StoreError;
 use waybill_surreal::{Bound, Object, RecordIdKey, Row, Transaction};
@@ -23,6 +25,7 @@ use waybill_surreal::{Bound, Object, RecordIdKey, Row, Transaction};
 pub use entry::{adopt_earlier, is_held, put, refuse_held};
 #[cfg(test)]
 pub use read::reader;
+pub use sagas::{SetAside, look as look_aside, saga_of, set_aside};
 
 use crate::fault::store_error;
 use crate::store::{SurrealStore, finish};

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use waybill_core::ids::{Place, ShardId};
 use waybill_core::message::Message;
 use waybill_core::outbox::records::IdState;
@@ -10,9 +11,10 @@ use waybill_core::port::store::StoreError;
 use waybill_core::port::transact::DoorGroup;
 use waybill_surreal::{Object, RecordIdKey, Row, Transaction, bytes, object};
 
-use super::entry::{Entry, apart_key, is_held};
+use super::entry::{Entry, apart_key, forget, is_held};
 use super::look::summary;
 use super::read::{self, Content};
+use super::sagas;
 use crate::fault::store_error;
 use crate::owner::history::due_of;
 use crate::owner::read::id as id_row;
@@ -27,10 +29,6 @@ const TRIES_MAX: u32 = 5;
 async fn entry(transaction: &dyn Transaction, id: &str) -> Result<Option<Entry>, StoreError> {
     let found = transaction.get(QUARANTINE, RecordIdKey::String(id.into())).await.map_err(store_error)?;
     Ok(found.map(|fields| Entry::of(&fields)))
-}
-
-async fn forget(transaction: &dyn Transaction, id: &str) -> Result<(), StoreError> {
-    transaction.delete(QUARANTINE, RecordIdKey::String(id.into())).await.map_err(store_error)
 }
 
 /// Puts one back.
@@ -56,6 +54,9 @@ async fn try_restore(
 ) -> Result<Option<(QuarantinedRow, Restored)>, StoreError> {
     let Some(entry) = entry(transaction, id).await? else { return Ok(None) };
     let summary = summary(id, &entry);
+    if entry.table == Some(SAGA) && sagas::restore(transaction, id, &entry).await? {
+        return Ok(Some((summary, Restored::AtTakeover)));
+    }
     let (Some(table), Some(key)) = (entry.table, entry.key) else {
         return Err(StoreError::Corrupt("this host doesn't know its table or its key".to_owned()));
     };
@@ -75,27 +76,41 @@ async fn try_restore(
             let state = IdState::Scheduled { shard: scheduled.shard, due: scheduled.due };
             queue(store, transaction, scheduled.shard, vec![(Arc::new(message), state)]).await?
         }
-        Content::Row => {
-            let there = transaction.get(table, row.key.clone()).await.map_err(store_error)?;
-            if there.is_some_and(|there| !is_held(&there)) {
-                return Err(StoreError::Exists(format!("{table}:{:?} was written again meanwhile", row.key)));
-            }
-            if table == SAGA_JOURNAL {
-                refuse_cut(transaction, &row.key).await?;
-            }
-            if let (Some(apart), Some((part, key))) = (entry.apart, apart_key(table, &row.key)) {
-                transaction.put(part, key, object([("data", bytes(apart))])).await.map_err(store_error)?;
-            }
-            if let (DONE, Some(due)) = (table, due_of(&row)) {
-                // Retention finds it by that.
-                transaction.put(DONE_DUE, due, Object::default()).await.map_err(store_error)?;
-            }
-            transaction.put(table, row.key, row.fields).await.map_err(store_error)?;
-            if matches!(table, SAGA | SAGA_JOURNAL) { Restored::AtTakeover } else { Restored::InPlace }
-        }
+        Content::Row => put_back(transaction, table, row, entry.apart).await?,
     };
     forget(transaction, id).await?;
     Ok(Some((summary, restored)))
+}
+
+/// Puts a row in its place, if nothing is there. What a journal record holds of sagas that were set aside is kept with these
+/// instead; that is all that becomes of one whose place the journal has been cut past.
+async fn put_back(
+    transaction: &dyn Transaction,
+    table: &'static str,
+    row: Row,
+    apart: Option<Bytes>,
+) -> Result<Restored, StoreError> {
+    let there = transaction.get(table, row.key.clone()).await.map_err(store_error)?;
+    if there.is_some_and(|there| !is_held(&there)) {
+        return Err(StoreError::Exists(format!("{table}:{:?} was written again meanwhile", row.key)));
+    }
+    if table == SAGA_JOURNAL {
+        let given = sagas::take_in(transaction, &row).await?;
+        match refuse_cut(transaction, &row.key).await {
+            // Its other sagas went on without it.
+            Err(StoreError::Exists(_)) if given > 0 => return Ok(Restored::AtTakeover),
+            done => done?,
+        }
+    }
+    if let (Some(apart), Some((part, key))) = (apart, apart_key(table, &row.key)) {
+        transaction.put(part, key, object([("data", bytes(apart))])).await.map_err(store_error)?;
+    }
+    if let (DONE, Some(due)) = (table, due_of(&row)) {
+        // Retention finds it by that.
+        transaction.put(DONE_DUE, due, Object::default()).await.map_err(store_error)?;
+    }
+    transaction.put(table, row.key, row.fields).await.map_err(store_error)?;
+    Ok(if matches!(table, SAGA | SAGA_JOURNAL) { Restored::AtTakeover } else { Restored::InPlace })
 }
 
 /// A journal record below the floor would never be read again.
@@ -153,6 +168,9 @@ pub async fn drop_row(store: &SurrealStore, id: &str) -> Result<Option<Quarantin
 async fn try_drop(transaction: &dyn Transaction, id: &str) -> Result<Option<QuarantinedRow>, StoreError> {
     let Some(entry) = entry(transaction, id).await? else { return Ok(None) };
     let summary = summary(id, &entry);
+    if entry.table == Some(SAGA) {
+        sagas::unlink(transaction, id, &entry).await?;
+    }
     if let (Some(table), Some(key)) = (entry.table, entry.key) {
         let there = transaction.get(table, key.clone()).await.map_err(store_error)?;
         if there.is_some_and(|there| is_held(&there)) {

@@ -7,9 +7,11 @@ use waybill_core::outbox::filter::Filter;
 use waybill_core::outbox::records::DeadLetter;
 use waybill_core::port::query::Page;
 use waybill_core::port::store::StoreError;
+use waybill_core::time::UnixMillis;
 use waybill_surreal::{Bound, Row, Transaction, bytes_of, text_of};
 
 use super::cursor::{At, Filling};
+use super::latest::walk;
 use super::{end_key, first_key};
 use crate::fault::store_error;
 use crate::quarantine::Spoilt;
@@ -65,22 +67,19 @@ pub async fn dead_letters(
     }
 }
 
-/// Calls `each` with every dead letter that matches, in key order.
+/// Calls `each` with those of the latest `reads` dead letters that match. Answers how far it got, if there are more.
 pub async fn each(
     transaction: &dyn Transaction,
     filter: &Filter,
+    reads: usize,
     spoilt: &mut Spoilt,
     mut each: impl FnMut(&DeadLetter) + Send,
-) -> Result<(), StoreError> {
-    let mut from = Bound::Included(first_key());
-    loop {
-        let rows = transaction.scan(DEAD, from, Bound::Excluded(end_key()), WALK_PAGE).await.map_err(store_error)?;
-        let Some(last) = rows.last() else { return Ok(()) };
-        from = Bound::Excluded(last.key.clone());
-        for row in &rows {
-            if let Some(dead) = matching(filter, row, spoilt)? {
-                each(&dead);
-            }
+) -> Result<Option<UnixMillis>, StoreError> {
+    walk(transaction, filter.before, reads, |row, _| {
+        if let Some(dead) = matching(filter, row, spoilt)? {
+            each(&dead);
         }
-    }
+        Ok(())
+    })
+    .await
 }

@@ -1,6 +1,7 @@
-//! Depths of what stopped, counted by walking it. Embedded, where every commit passes through this process, the count is
-//! kept until something that stopped is written. A count that took long is kept for a while all the same, so that counting
-//! takes at most a twentieth of a core however much has stopped and however often it is asked for.
+//! Depths of what stopped, counted by walking it; of dead letters a bounded number, the latest first. Embedded, where every
+//! commit passes through this process, the count is kept until something that stopped is written. A count that took long is kept
+//! for a while all the same, so that counting takes at most a twentieth of a core however much has stopped and however often it
+//! is asked for.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -8,14 +9,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use waybill_core::ids::ShardId;
-use waybill_core::port::query::Depth;
+use waybill_core::port::query::{Counted, Depth};
 use waybill_core::port::store::StoreError;
-use waybill_surreal::{Bound, Row, Transaction, text_of};
+use waybill_surreal::{Bound, Transaction, text_of};
 
-use super::{end_key, first_key};
+use super::{end_key, first_key, latest};
 use crate::fault::store_error;
 use crate::store::SurrealStore;
-use crate::tables::{DEAD, SCHEDULED, part_shard};
+use crate::tables::{SCHEDULED, part_shard};
 
 /// Rows of one page of the walk.
 const WALK_PAGE: usize = 1_000;
@@ -28,7 +29,9 @@ const KEPT_TIMES: u32 = 20;
 /// One count.
 #[derive(Clone, Debug)]
 struct Count {
-    depths: Vec<Depth>,
+    depths: Counted<Vec<Depth>>,
+    /// Dead letters that it looked at, at most.
+    reads: usize,
     /// [`DepthCache::changes`] when it began.
     changes: u64,
     took: Duration,
@@ -54,36 +57,39 @@ impl DepthCache {
         self.changes.load(Ordering::SeqCst)
     }
 
-    fn kept(&self, embedded: bool) -> Option<Vec<Depth>> {
+    fn kept(&self, embedded: bool, reads: usize) -> Option<Counted<Vec<Depth>>> {
         let counted = self.counted.lock().ok()?;
-        let count = counted.as_ref()?;
+        let count = counted.as_ref().filter(|count| count.reads == reads)?;
         let unchanged = embedded && count.changes == self.changes();
         let dear = count.took > QUICK && count.ended.elapsed() < count.took * KEPT_TIMES;
         (unchanged || dear).then(|| count.depths.clone())
     }
 }
 
-/// Depths per shard and tenant.
-pub async fn depths(store: &SurrealStore) -> Result<Vec<Depth>, StoreError> {
+/// Depths per shard and tenant, of the latest `reads` dead letters and of all scheduled messages.
+pub async fn depths(store: &SurrealStore, reads: usize) -> Result<Counted<Vec<Depth>>, StoreError> {
     let cache = store.depth_cache();
-    if let Some(depths) = cache.kept(store.is_embedded()) {
+    if let Some(depths) = cache.kept(store.is_embedded(), reads) {
         return Ok(depths);
     }
     let (changes, begun) = (cache.changes(), Instant::now());
     let transaction = store.begin(false).await?;
     let mut counted: BTreeMap<(ShardId, String), Depth> = BTreeMap::new();
-    walk(transaction.as_ref(), DEAD, |row, shard, tenant| {
-        let depth = entry(&mut counted, shard, tenant);
-        match text_of(row.fields.get("status")) {
-            Some("quarantined") => depth.quarantined += 1,
-            _ => depth.dead += 1,
+    let since = latest::walk(transaction.as_ref(), None, reads, |row, shard| {
+        if let Some(tenant) = text_of(row.fields.get("tenant")) {
+            let depth = entry(&mut counted, shard, tenant);
+            match text_of(row.fields.get("status")) {
+                Some("quarantined") => depth.quarantined += 1,
+                _ => depth.dead += 1,
+            }
         }
+        Ok(())
     })
     .await?;
-    walk(transaction.as_ref(), SCHEDULED, |_, shard, tenant| entry(&mut counted, shard, tenant).scheduled += 1).await?;
-    let depths: Vec<Depth> = counted.into_values().collect();
+    scheduled(transaction.as_ref(), |shard, tenant| entry(&mut counted, shard, tenant).scheduled += 1).await?;
+    let depths = Counted { value: counted.into_values().collect::<Vec<Depth>>(), since };
     if let Ok(mut kept) = cache.counted.lock() {
-        *kept = Some(Count { depths: depths.clone(), changes, took: begun.elapsed(), ended: Instant::now() });
+        *kept = Some(Count { depths: depths.clone(), reads, changes, took: begun.elapsed(), ended: Instant::now() });
     }
     Ok(depths)
 }
@@ -93,19 +99,20 @@ fn entry<'c>(counted: &'c mut BTreeMap<(ShardId, String), Depth>, shard: ShardId
     counted.entry((shard, tenant.clone())).or_insert_with(|| Depth { shard, tenant, ..Depth::default() })
 }
 
-async fn walk(
+/// Calls `each` for every scheduled message.
+async fn scheduled(
     transaction: &dyn Transaction,
-    table: &'static str,
-    mut each: impl FnMut(&Row, ShardId, &str) + Send,
+    mut each: impl FnMut(ShardId, &str) + Send,
 ) -> Result<(), StoreError> {
     let mut from = Bound::Included(first_key());
     loop {
-        let rows = transaction.scan(table, from, Bound::Excluded(end_key()), WALK_PAGE).await.map_err(store_error)?;
+        let rows =
+            transaction.scan(SCHEDULED, from, Bound::Excluded(end_key()), WALK_PAGE).await.map_err(store_error)?;
         let Some(last) = rows.last() else { return Ok(()) };
         from = Bound::Excluded(last.key.clone());
         for row in &rows {
             if let (Some(shard), Some(tenant)) = (part_shard(&row.key), text_of(row.fields.get("tenant"))) {
-                each(row, shard, tenant);
+                each(shard, tenant);
             }
         }
     }

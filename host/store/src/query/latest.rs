@@ -9,6 +9,7 @@ use waybill_core::outbox::filter::Filter;
 use waybill_core::outbox::records::DeadLetter;
 use waybill_core::port::query::Page;
 use waybill_core::port::store::StoreError;
+use waybill_core::time::UnixMillis;
 use waybill_surreal::{Bound, RecordIdKey, Row, Transaction, bytes_of};
 
 use super::cursor::{At, Filling};
@@ -20,6 +21,12 @@ use crate::tables::{DEAD, part, part_shard, seq_key, shard_start};
 
 /// Rows read at once, over all shards.
 const ROWS_PAGE: usize = 200;
+/// Rows read at once by a walk, over all shards.
+const WALK_PAGE: usize = 500;
+/// Bytes of the rows looked at by one walk, after which it ends.
+const WALK_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// A seq is the milliseconds at which its message entered the order, shifted by this.
+const SEQ_MILLIS_SHIFT: u32 = 20;
 /// Rows read at once of one shard at least.
 const ROWS_MIN: usize = 8;
 
@@ -60,6 +67,81 @@ async fn shards(transaction: &dyn Transaction) -> Result<Vec<ShardId>, StoreErro
     }
 }
 
+/// All shards from their ends on, the latest row first.
+struct Latest<'t> {
+    transaction: &'t dyn Transaction,
+    heads: Vec<Head>,
+    /// Rows read at once of one shard.
+    at_once: usize,
+}
+
+/// A row that comes next: its seq, its shard, and the index of its head.
+type Next = (u64, ShardId, usize);
+
+impl<'t> Latest<'t> {
+    /// `until`: the seq from which on nothing is wanted of a shard. `rows`: how many are read at once, over all shards.
+    async fn begin(
+        transaction: &'t dyn Transaction,
+        rows: usize,
+        until: impl Fn(ShardId) -> u64 + Send,
+    ) -> Result<Self, StoreError> {
+        let all = shards(transaction).await?;
+        let head = |shard| Head { shard, rows: VecDeque::new(), until: seq_key(shard, Seq(until(shard))), over: false };
+        let heads: Vec<Head> = all.into_iter().map(head).collect();
+        let at_once = (rows / heads.len().max(1)).max(ROWS_MIN);
+        Ok(Self { transaction, heads, at_once })
+    }
+
+    async fn next(&mut self) -> Result<Option<Next>, StoreError> {
+        let mut latest: Option<Next> = None;
+        for (index, head) in self.heads.iter_mut().enumerate() {
+            if let Some(seq) = head.latest(self.transaction, self.at_once).await? {
+                latest = latest.max(Some((seq, head.shard, index)));
+            }
+        }
+        Ok(latest)
+    }
+
+    fn take(&mut self, next: Next) -> Option<Row> {
+        self.heads.get_mut(next.2).and_then(|head| head.rows.pop_front())
+    }
+}
+
+/// The seq before which everything lies that died before an instant: a message died after it entered the order.
+fn end_of(before: Option<UnixMillis>) -> u64 {
+    before.map_or(u64::MAX, |before| before.0.saturating_mul(1 << SEQ_MILLIS_SHIFT))
+}
+
+/// Bytes of a row's message as it is stored.
+fn weight(row: &Row) -> usize {
+    bytes_of(row.fields.get("data")).map_or(0, |data| data.len())
+}
+
+/// Calls `each` with the latest rows of what died before an instant, `reads` of them at most and `WALK_BYTES_MAX` of bytes. Answers when
+/// the last row that was looked at entered the order, if there are more behind it.
+pub async fn walk(
+    transaction: &dyn Transaction,
+    before: Option<UnixMillis>,
+    reads: usize,
+    mut each: impl FnMut(&Row, ShardId) -> Result<(), StoreError> + Send,
+) -> Result<Option<UnixMillis>, StoreError> {
+    let end = end_of(before);
+    let mut latest = Latest::begin(transaction, WALK_PAGE.min(reads.saturating_add(1)), |_| end).await?;
+    let (mut left, mut bytes) = (reads, 0_usize);
+    let mut reached = None;
+    while let Some(next) = latest.next().await? {
+        if left == 0 || bytes >= WALK_BYTES_MAX {
+            return Ok(Some(reached.unwrap_or(UnixMillis(next.0 >> SEQ_MILLIS_SHIFT))));
+        }
+        let Some(row) = latest.take(next) else { break };
+        left -= 1;
+        bytes = bytes.saturating_add(weight(&row));
+        reached = Some(UnixMillis(next.0 >> SEQ_MILLIS_SHIFT));
+        each(&row, next.1)?;
+    }
+    Ok(None)
+}
+
 /// One page.
 pub async fn latest_dead(
     transaction: &dyn Transaction,
@@ -70,30 +152,21 @@ pub async fn latest_dead(
 ) -> Result<Page<Arc<DeadLetter>>, StoreError> {
     let after = cursor.map(|cursor| At::from_cursor(cursor, 2)).transpose()?;
     let after = after.map(|at| (at.seq().0, at.shard()));
-    // A message died after it entered the order.
-    let before = filter.before.map_or(u64::MAX, |before| before.0.saturating_mul(1 << 20));
+    let before = end_of(filter.before);
     let until = |shard: ShardId| match after {
         Some((seq, of)) if shard < of => seq.saturating_add(1).min(before),
         Some((seq, _)) => seq.min(before),
         None => before,
     };
-    let head = |shard| Head { shard, rows: VecDeque::new(), until: seq_key(shard, Seq(until(shard))), over: false };
-    let mut heads: Vec<Head> = shards(transaction).await?.into_iter().map(head).collect();
-    let at_once = (ROWS_PAGE / heads.len().max(1)).max(ROWS_MIN);
+    let mut latest = Latest::begin(transaction, ROWS_PAGE, until).await?;
     let mut page = Filling::new(None, limit);
-    loop {
-        let mut latest: Option<(u64, ShardId, usize)> = None;
-        for (index, head) in heads.iter_mut().enumerate() {
-            if let Some(seq) = head.latest(transaction, at_once).await? {
-                latest = latest.max(Some((seq, head.shard, index)));
-            }
-        }
-        let Some((seq, shard, index)) = latest else { return Ok(page.end()) };
+    while let Some(next) = latest.next().await? {
         if !page.has_room() {
             return Ok(page.cut());
         }
-        let Some(row) = heads.get_mut(index).and_then(|head| head.rows.pop_front()) else { return Ok(page.end()) };
-        page.weigh(bytes_of(row.fields.get("data")).map_or(0, |data| data.len()));
-        page.look(At::new(shard, &[seq], ""), matching(filter, &row, spoilt)?);
+        let Some(row) = latest.take(next) else { break };
+        page.weigh(weight(&row));
+        page.look(At::new(next.1, &[next.0], ""), matching(filter, &row, spoilt)?);
     }
+    Ok(page.end())
 }

@@ -120,7 +120,7 @@ async fn messages(
         }
         ListKind::Done => {
             let Some(chunk) = spoilt.sift(DONE, &row.key, segment::history(&row))? else { return Ok(Vec::new()) };
-            let found = chunk.entries.iter().map(|done| {
+            let found = chunk.in_order().into_iter().map(|done| {
                 let place = Place { shard, segment: chunk.segment, index: done.index };
                 let at = At::new(shard, &[seq, chunk.beat, u64::from(done.index)], "");
                 (at, Found::Done(place, done.clone()))

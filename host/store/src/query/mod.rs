@@ -15,7 +15,7 @@ use async_trait::async_trait;
 use waybill_core::ids::{MessageId, Place, ShardId, Tenant};
 use waybill_core::outbox::filter::Filter;
 use waybill_core::outbox::records::{DeadLetter, IdRecord, Scheduled};
-use waybill_core::port::query::{DeadGroup, Depth, Found, ListKind, Page, QueryStore};
+use waybill_core::port::query::{Counted, DeadGroup, Depth, Found, ListKind, Page, QueryStore};
 use waybill_core::port::store::StoreError;
 use waybill_core::time::UnixMillis;
 use waybill_surreal::{int, key};
@@ -100,22 +100,24 @@ impl QueryStore for SurrealStore {
         found
     }
 
-    async fn count_dead(&self, filter: &Filter) -> Result<u64, StoreError> {
-        let (mut count, mut spoilt) = (0, Spoilt::default());
-        let counted = dead::each(self.begin(false).await?.as_ref(), filter, &mut spoilt, |_| count += 1).await;
+    async fn count_dead(&self, filter: &Filter, reads: usize) -> Result<Counted<u64>, StoreError> {
+        let (mut value, mut spoilt) = (0, Spoilt::default());
+        let read = dead::each(self.begin(false).await?.as_ref(), filter, reads, &mut spoilt, |_| value += 1).await;
         self.set_aside(spoilt).await;
-        counted.map(|()| count)
+        read.map(|since| Counted { value, since })
     }
 
-    async fn dead_groups(&self, filter: &Filter) -> Result<Vec<DeadGroup>, StoreError> {
+    async fn dead_groups(&self, filter: &Filter, reads: usize) -> Result<Counted<Vec<DeadGroup>>, StoreError> {
         let mut groups = waybill_core::outbox::dead_groups::DeadGroups::default();
         let mut spoilt = Spoilt::default();
-        let read = dead::each(self.begin(false).await?.as_ref(), filter, &mut spoilt, |dead| groups.add(dead)).await;
+        let transaction = self.begin(false).await?;
+        let read = dead::each(transaction.as_ref(), filter, reads, &mut spoilt, |dead| groups.add(dead)).await;
+        drop(transaction);
         self.set_aside(spoilt).await;
-        read.map(|()| groups.finish())
+        read.map(|since| Counted { value: groups.finish(), since })
     }
 
-    async fn depths(&self) -> Result<Vec<Depth>, StoreError> {
-        depths::depths(self).await
+    async fn depths(&self, reads: usize) -> Result<Counted<Vec<Depth>>, StoreError> {
+        depths::depths(self, reads).await
     }
 }

@@ -17,8 +17,7 @@ pub fn of_shard(record: &ShardRecord) -> Result<Object, StoreError> {
         ("owner", text(&record.owner)),
         ("token", number(record.token)),
         ("beat", number(record.beat)),
-        // A random number: its bits are kept, not its value.
-        ("nonce", int(i64::from_ne_bytes(record.nonce.to_ne_bytes()))),
+        ("nonce", random(record.nonce)),
         ("floor", number(record.floor.0)),
         ("last", number(record.last.0)),
         ("open_segments", int(record.open.len() as i64)),
@@ -29,10 +28,22 @@ pub fn of_shard(record: &ShardRecord) -> Result<Object, StoreError> {
         fields.insert("suspects", int(record.suspicion.suspects.len() as i64));
         fields.insert("suspicion", bytes(encoded(encode_suspicion(&record.suspicion))?));
     }
+    if record.taken != 0 {
+        fields.insert("taken", random(record.taken));
+    }
     if record.leaving {
         fields.insert("leaving", Value::Bool(true));
     }
     Ok(fields)
+}
+
+/// Of a random number the bits are kept, not the value.
+fn random(number: u64) -> Value {
+    int(i64::from_ne_bytes(number.to_ne_bytes()))
+}
+
+fn random_of(value: Option<&Value>) -> Option<u64> {
+    int_of(value).map(|number| u64::from_ne_bytes(number.to_ne_bytes()))
 }
 
 /// Token and beat alone: what the guard of a commit looks at.
@@ -49,7 +60,7 @@ pub fn last(fields: &Object) -> Seq {
 pub fn shard(key: &RecordIdKey, fields: &Object) -> Result<ShardRecord, StoreError> {
     let field = |name: &str| unsigned(fields.get(name)).ok_or_else(|| lacks(SHARD, key, name));
     let open = bytes_of(fields.get("open")).ok_or_else(|| lacks(SHARD, key, "open"))?;
-    let nonce = int_of(fields.get("nonce")).ok_or_else(|| lacks(SHARD, key, "nonce"))?;
+    let nonce = random_of(fields.get("nonce")).ok_or_else(|| lacks(SHARD, key, "nonce"))?;
     let suspicion = match bytes_of(fields.get("suspicion")) {
         Some(bytes) => decode_suspicion(&bytes).map_err(|error| unreadable(SHARD, key, error))?,
         None => before_suspicion(fields),
@@ -57,8 +68,10 @@ pub fn shard(key: &RecordIdKey, fields: &Object) -> Result<ShardRecord, StoreErr
     Ok(ShardRecord {
         owner: text_of(fields.get("owner")).unwrap_or("").to_owned(),
         token: field("token")?,
+        // Earlier versions didn't write it; the next takeover does.
+        taken: random_of(fields.get("taken")).unwrap_or(0),
         beat: field("beat")?,
-        nonce: u64::from_ne_bytes(nonce.to_ne_bytes()),
+        nonce,
         floor: Seq(field("floor")?),
         last: Seq(field("last")?),
         open: decode_open(&open).map_err(|error| unreadable(SHARD, key, error))?,

@@ -6,10 +6,9 @@
 //! damaged record mustn't stop every saga of the shard. Data of a newer host gives the shard back.
 
 use bytes::Bytes;
-use waybill_core::ids::{ShardId, Tenant};
+use waybill_core::ids::ShardId;
 use waybill_core::port::saga_store::Acquired;
 use waybill_core::port::store::StoreError;
-use waybill_core::saga::id::{SagaId, SagaKey};
 use waybill_core::saga::records::{JournalRecord, SagaShardRecord, SagaTakeover};
 use waybill_core::time::UnixMillis;
 use waybill_surreal::{Bound, RecordIdKey, Row, Transaction, bytes_of};
@@ -17,12 +16,12 @@ use waybill_surreal::{Bound, RecordIdKey, Row, Transaction, bytes_of};
 use super::{TRIES_MAX, place};
 use crate::codec::saga::decode_journal;
 use crate::fault::store_error;
-use crate::quarantine::put;
+use crate::quarantine::{put, saga_of};
 use crate::rows::{lacks, saga as rows, saga_small, unreadable};
 use crate::store::{SurrealStore, finish};
 use crate::tables::{
-    SAGA, SAGA_DEAD, SAGA_JOURNAL, SAGA_SHARD, SAGA_TREE, journal_key, part, part_text, saga_tree_key, shard_end,
-    shard_key, shard_start,
+    SAGA, SAGA_DEAD, SAGA_JOURNAL, SAGA_SHARD, SAGA_TREE, journal_key, part, saga_tree_key, shard_end, shard_key,
+    shard_start,
 };
 
 /// Records of one page of a walk, in this process: a journal record may hold a whole commit.
@@ -155,12 +154,7 @@ async fn rebuilt(transaction: &dyn Transaction, shard: ShardId) -> Result<SagaSh
 /// Where the tree of a row lies if it lies apart.
 fn apart(shard: ShardId, key: &RecordIdKey) -> Option<RecordIdKey> {
     let started = UnixMillis(part(key, 1)?);
-    saga_of(key).map(|of| saga_tree_key(shard, started, &of, false))
-}
-
-/// The saga that the key of a row names.
-fn saga_of(key: &RecordIdKey) -> Option<SagaKey> {
-    Some(SagaKey { tenant: Tenant::new(part_text(key, 2)?).ok()?, id: SagaId::new(part_text(key, 3)?).ok()? })
+    saga_of(key).map(|(_, of)| saga_tree_key(shard, started, &of, false))
 }
 
 /// All records of a shard in a table from a key on, with the bytes of trees.

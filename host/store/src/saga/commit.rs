@@ -10,7 +10,7 @@ use waybill_core::port::saga_store::SagaTable;
 use waybill_core::port::store::StoreError;
 use waybill_core::port::transact::DoorGroup;
 use waybill_core::saga::id::SagaKey;
-use waybill_core::saga::records::{SagaCommit, SagaRow, SagaWrite};
+use waybill_core::saga::records::{BrokenSaga, SagaCommit, SagaRow, SagaWrite};
 use waybill_core::time::UnixMillis;
 use waybill_surreal::{Object, RecordIdKey, Transaction, bytes, object};
 
@@ -18,7 +18,7 @@ use super::place;
 use crate::codec::saga::{Ended, encode_ended, encode_journal};
 use crate::fault::store_error;
 use crate::owner::read;
-use crate::quarantine::Spoilt;
+use crate::quarantine::{SetAside, Spoilt, look_aside, set_aside};
 use crate::rows::{encoded, saga as rows, saga_small};
 use crate::store::{SurrealStore, finish};
 use crate::tables::{
@@ -48,6 +48,8 @@ struct Changes {
     ended: Vec<Ended>,
     /// Rows of this commit: it may remove them again.
     open: HashMap<SagaKey, UnixMillis>,
+    /// Sagas to set aside, with what the journal holds of them.
+    aside: Vec<(Arc<BrokenSaga>, Vec<u8>)>,
 }
 
 /// Runs a commit.
@@ -117,6 +119,9 @@ impl Changes {
                 self.list.push(Change::Put(SAGA_DEAD, key, saga_small::of_dead(dead)));
             }
             SagaWrite::DeleteDead(key) => self.list.push(Change::Delete(SAGA_DEAD, saga_dead_key(shard, key))),
+            SagaWrite::SetAside(broken) => {
+                self.aside.push((Arc::clone(broken), encoded(encode_journal(&broken.entries))?));
+            }
         }
         Ok(())
     }
@@ -157,6 +162,10 @@ async fn guarded(
         Some(new) => door_rows(&new)?,
         None => doors,
     };
+    let mut aside: Vec<SetAside> = Vec::with_capacity(changes.aside.len());
+    for (broken, journal) in changes.aside {
+        aside.push(look_aside(transaction, commit.shard, &broken, journal).await?);
+    }
     let changes = located(transaction, commit.shard, changes.list).await?;
     // All reads are done: from here on it is only written.
     let floor = commit.record.floor.min(swept.saturating_add(SWEEP_MAX)).max(swept);
@@ -172,6 +181,9 @@ async fn guarded(
             Change::DeleteOpen(_) => Ok(()),
         }
         .map_err(store_error)?;
+    }
+    for saga in aside {
+        set_aside(transaction, saga).await?;
     }
     put_door_rows(store, transaction, doors).await
 }

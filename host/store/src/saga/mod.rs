@@ -40,8 +40,9 @@ use crate::store::SurrealStore;
 use crate::tables::{SAGA_START, saga_start_key};
 
 pub(crate) use acquire::journal_record;
+pub(crate) use define::by_hash as definition_by_hash;
 pub(crate) use expire::ended;
-pub(crate) use place::{floor, started};
+pub(crate) use place::{floor, needs_start, of_start, started, told};
 
 /// Tries of a transaction when another one came first.
 const TRIES_MAX: u32 = 8;

@@ -15,6 +15,7 @@ use waybill_core::time::UnixMillis;
 use waybill_surreal::{Object, RecordIdKey, Row, Transaction};
 
 use crate::fault::store_error;
+use crate::quarantine::refuse_held;
 use crate::rows::{lacks, saga as rows, saga_small};
 use crate::tables::{
     SAGA, SAGA_DONE, SAGA_SHARD, SAGA_START, SAGA_TREE, saga_key, saga_start_key, saga_tree_key, shard_key, unsigned,
@@ -29,7 +30,7 @@ pub fn name(table: SagaTable) -> &'static str {
 }
 
 /// The start that an id tells.
-fn told(id: &SagaId) -> Option<UnixMillis> {
+pub fn told(id: &SagaId) -> Option<UnixMillis> {
     Ulid::from_string(id.as_str()).ok().map(|id| UnixMillis(id.timestamp_ms()))
 }
 
@@ -54,6 +55,7 @@ pub async fn shard(transaction: &dyn Transaction, shard: ShardId) -> Result<(Sag
 
 /// When a saga began whose id doesn't tell it.
 pub fn started(row: &Row) -> Result<UnixMillis, StoreError> {
+    refuse_held(SAGA_START, &row.key, &row.fields)?;
     unsigned(row.fields.get("started")).map(UnixMillis).ok_or_else(|| lacks(SAGA_START, &row.key, "started"))
 }
 

@@ -167,6 +167,12 @@ async fn a_page_of_the_latest_dead_letters_reads_little_more_than_itself() {
     let page = store.latest_dead(&Filter::default(), None, 10).await.unwrap();
     assert_eq!(page.items.first().map(|letter| (letter.place.segment, letter.place.index)), Some((seq(19, 0), 99)));
     assert!(reads.rows(DEAD) <= 220, "{} rows for 10 of 2,000", reads.rows(DEAD));
+    for filter in [Filter::default(), Filter { before: Some(at(15)), ..Filter::default() }] {
+        reads.clear();
+        let counted = store.count_dead(&filter, 300).await.unwrap();
+        assert!(counted.since.is_some(), "{counted:?}");
+        assert!(reads.rows(DEAD) <= 310, "{} rows for a count of 300 of 2,000", reads.rows(DEAD));
+    }
     reads.clear();
     // Retention reads what is old by its key, and knows by a column what has died since.
     let old = store.dead_before(SHARD, None, at(2), 100).await.unwrap();

@@ -3,13 +3,18 @@
 use std::sync::Arc;
 
 use waybill_core::ids::ShardId;
+use waybill_core::port::quarantine::{QuarantineStore, Restored};
+use waybill_core::port::saga::DefinitionFormat;
 use waybill_core::port::saga_store::{Acquired, SagaStore, SagaTable};
 use waybill_core::port::store::StoreError;
+use waybill_core::saga::definition::parse;
 use waybill_core::saga::filter::SagaFilter;
 use waybill_core::saga::json::Json;
-use waybill_core::saga::records::{JournalEntry, SagaCommit, SagaRow, SagaShardRecord, SagaTakeover, SagaWrite};
+use waybill_core::saga::records::{
+    BrokenSaga, JournalEntry, SagaCommit, SagaRow, SagaShardRecord, SagaTakeover, SagaWrite, StoredDefinition,
+};
 use waybill_surreal::to_json;
-use waybill_testkit::conformance::saga_samples::{after, completed, dead, key, resting, transitions};
+use waybill_testkit::conformance::saga_samples::{after, completed, dead, key, reference, resting, transitions};
 
 use super::{memory, sql};
 use crate::SurrealStore;
@@ -167,4 +172,55 @@ async fn a_row_without_a_column_is_left_out_and_named_in_quarantine() {
     assert!(store.list_sagas(SagaTable::Open, &SagaFilter::default(), None, 10).await.unwrap().items.is_empty());
     let kept = shown(&store, "SELECT VALUE reason FROM outbox_quarantine").await;
     assert!(kept.contains("def_hash"), "{kept}");
+}
+
+#[tokio::test]
+async fn a_mended_journal_record_is_given_to_a_saga_that_was_set_aside_for_the_gap_it_left() {
+    let store = memory().await;
+    let events = transitions(0);
+    let entry = |at: usize| JournalEntry {
+        key: key("acme", "a"),
+        from: u32::try_from(2 * at).unwrap(),
+        events: events[at].clone(),
+        ended: false,
+    };
+    let write = async |journal: Vec<JournalEntry>, writes: Vec<SagaWrite>, floor: u64| {
+        let stands = store.saga_shard(SHARD).await.unwrap();
+        let (expect_token, expect_beat) = (stands.token, stands.beat);
+        let record = SagaShardRecord { beat: stands.beat + 1, floor, ..stands };
+        let commit = SagaCommit { shard: SHARD, expect_token, expect_beat, record, journal, writes, messages: vec![] };
+        store.commit_sagas(commit).await.unwrap();
+    };
+    for at in 0..3 {
+        write(vec![entry(at)], Vec::new(), 0).await;
+    }
+    let good = shown(&store, "SELECT VALUE encoding::base64::encode(data) FROM saga_journal:[0, 2]").await;
+    let good = good.trim_matches(['[', ']', '"']).to_owned();
+    sql(&store, "UPDATE saga_journal:[0, 2] SET data = <bytes> 'WBJxxxxxxxx' RETURN NONE").await.unwrap();
+    assert_eq!(take(&store).await.journal.len(), 2);
+    let record = store.quarantined(None, None, 10).await.unwrap().items.remove(0).id;
+    let entries = vec![entry(0), entry(2)];
+    let broken = BrokenSaga { key: key("acme", "a"), reason: "a gap".to_owned(), row: None, entries };
+    let floor = store.saga_shard(SHARD).await.unwrap().beat + 1;
+    write(Vec::new(), vec![SagaWrite::SetAside(Arc::new(broken))], floor).await;
+
+    let text = "name = \"order\"\nversion = 3\n".to_owned()
+        + &["a", "b", "c"].map(|step| format!("[[steps]]\nname = \"{step}\"\naction = \"fn:x/{step}\"\n")).concat();
+    let canonical = parse(&text, DefinitionFormat::Toml).unwrap().definition.canonical;
+    let reference = reference("order", 3);
+    let stored = StoredDefinition { reference, canonical, created_at: after(0), created_by: "ada".into() };
+    store.put_definition(&stored).await.unwrap();
+    let saga = store.quarantined(Some("saga"), None, 10).await.unwrap().items.remove(0).id;
+    let refused = store.restore_row(&saga).await.unwrap_err();
+    assert!(matches!(&refused, StoreError::Corrupt(reason) if reason.contains("gap")), "{refused:?}");
+
+    let mend = format!(
+        "UPDATE outbox_quarantine SET row.data = encoding::base64::decode('{good}') WHERE `table` = 'saga_journal' RETURN NONE"
+    );
+    sql(&store, &mend).await.unwrap();
+    assert_eq!(store.restore_row(&record).await.unwrap().unwrap().1, Restored::AtTakeover);
+    assert_eq!(store.restore_row(&saga).await.unwrap().unwrap().1, Restored::AtTakeover);
+    assert_eq!(counts(&store, &["saga", "saga_journal", "outbox_quarantine"]).await, [1, 0, 0]);
+    let found = take(&store).await.rows.remove(0);
+    assert_eq!((found.tree.events, found.summary.started_at), (6, after(0)));
 }

@@ -58,6 +58,28 @@ async fn a_failed_statement_leaves_neither_rows_nor_messages() {
 }
 
 #[tokio::test]
+async fn a_thrown_text_that_reads_like_a_fault_of_the_store_is_the_callers() {
+    let store = memory().await;
+    for text in [
+        "Transaction conflict: stock. This transaction can be retried",
+        "Transaction write conflict",
+        "snapshot is older than the commit oracle's GC window",
+        "No space left on device (os error 28)",
+        "StorageFull",
+        "checksum verification failed: Corrupted",
+        "commit outcome is unknown",
+        "The transaction is too large",
+    ] {
+        let thrown = statement("RETURN { THROW $text }", json!({ "text": text }));
+        let error = store.transact(vec![plain("CREATE orders:1"), thrown], group("m"), None).await.unwrap_err();
+        let is_theirs =
+            matches!(&error, StoreError::Statement(told) if told.starts_with("statement 2: ") && told.contains(text));
+        assert!(is_theirs, "{text}: {error:?}");
+        assert!(door(&store, SHARD).await.is_empty(), "{text}");
+    }
+}
+
+#[tokio::test]
 async fn own_tables_are_refused_before_anything_runs() {
     let store = memory().await;
     Owner::new().commit(&store, Vec::new()).await;

@@ -74,7 +74,8 @@ impl LogFolder {
         let (whole, end) = match scan(&mut file).map_err(refuse)? {
             Scan::Whole => return Ok(()),
             Scan::Foreign { at } => return Err(OpenError::LogFormat { path, at }),
-            Scan::Torn { whole, end } if end - whole > self.record_bytes_max && !self.lazy => {
+            // Behind a commit that failed there may be any number of others: all of them failed too.
+            Scan::Torn { whole, end } if trusted && !self.lazy && end - whole > self.record_bytes_max => {
                 return Err(OpenError::LogTail { path, whole, bytes: end - whole, record_max: self.record_bytes_max });
             }
             Scan::Torn { whole, end } => (whole, end),

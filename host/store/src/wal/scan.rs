@@ -127,6 +127,10 @@ fn has_hole(block: &[u8], from: usize, until: usize) -> bool {
 fn beginning(block: &[u8], from: usize) -> Option<usize> {
     (from..block.len()).find(|at| {
         let rest = block.get(*at..).unwrap_or_default();
+        // The rest of the block isn't looked at for each of its bytes.
+        if !matches!(rest.get(HEADER - 1), Some(&(FULL | FIRST))) {
+            return false;
+        }
         // SurrealKV writes no empty record, but seven bytes of data may look like one.
         matches!(fragment(rest, false), Fragment::Found(FULL | FIRST, size) if size > HEADER)
     })

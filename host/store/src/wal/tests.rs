@@ -223,6 +223,32 @@ fn a_tail_larger_than_any_record_is_refused_and_left_alone() {
 }
 
 #[test]
+fn behind_a_commit_that_failed_any_tail_is_cut_off() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join(FOLDER)).unwrap();
+    let keeper = LogFolder::new(dir.path().to_owned(), false, RECORD_MAX);
+    keeper.mend().unwrap();
+    keeper.doubt();
+    let (mut log, ends) = log(&[100]);
+    log.extend(vec![0xEE; usize::try_from(RECORD_MAX).unwrap() + 1]);
+    let path = dir.path().join("wal/00000000000000000012.wal");
+    fs::write(&path, &log).unwrap();
+    LogFolder::mend(&keeper).unwrap();
+    assert_eq!(fs::read(path).unwrap(), log[..ends[0]]);
+}
+
+#[test]
+fn a_large_hole_is_looked_through_block_by_block() {
+    let (log, ends) = log(&[100, 300]);
+    let mut holed = log[..ends[0]].to_vec();
+    holed.resize(64 * BLOCK, 0);
+    holed.extend(&log[ends[0]..]);
+    let (result, left, _) = mended_by(&holed, false);
+    result.unwrap();
+    assert_eq!(left, log[..ends[0]]);
+}
+
+#[test]
 fn an_older_segment_is_mended_too() {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir(dir.path().join(FOLDER)).unwrap();

@@ -120,6 +120,10 @@ impl Fault {
     /// Of a statement or a call through the client library.
     pub(crate) fn of_query(error: &Error) -> Self {
         let text = error.message().to_owned();
+        // Its text is whatever the statement's author chose: it says nothing of the store.
+        if error.is_thrown() {
+            return Self::Statement(text);
+        }
         if let Some(kind) = error.query_details() {
             return match kind {
                 QueryError::TransactionConflict => Self::Conflict(text),
@@ -150,6 +154,17 @@ impl Fault {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_statement_throws_is_a_fault_of_the_statement_whatever_its_text_says() {
+        for text in DISK_FULL.into_iter().chain(CORRUPT).chain(CONFLICT).chain([TOO_LARGE, "commit outcome is unknown"])
+        {
+            assert_eq!(Fault::of_query(&Error::thrown(text.to_owned())), Fault::Statement(text.to_owned()));
+            // The same text from the database means what it says.
+            let of_store = Fault::of_query(&Error::internal(text.to_owned()));
+            assert!(!matches!(of_store, Fault::Statement(_)), "{text}: {of_store:?}");
+        }
+    }
 
     #[test]
     fn a_commit_whose_error_is_not_known_is_of_unknown_outcome() {

@@ -6,11 +6,15 @@ use std::sync::Arc;
 use waybill_core::ids::{Place, Seq, ShardId};
 use waybill_core::outbox::filter::Filter;
 use waybill_core::outbox::records::{DeadLetter, DeadState, DoneEnd, OpenSegment};
-use waybill_core::port::query::{Depth, Found, ListKind, Page};
+use waybill_core::port::query::{Counted, Depth, Found, ListKind, Page};
 use waybill_core::port::store::Write;
+use waybill_core::time::UnixMillis;
 
 use super::Store;
 use super::samples::{Owner, T0, chunk, dead, done, message, parked, place, scheduled, segment, segment_of, seq};
+
+/// More dead letters than there are.
+const READS: usize = 1_000;
 
 fn filter(text: &str) -> Filter {
     Filter::parse(text, T0.plus(std::time::Duration::from_secs(1))).unwrap()
@@ -170,36 +174,88 @@ pub async fn a_bad_cursor_is_refused(store: &impl Store) {
 
 pub async fn dead_letters_are_counted_and_grouped(store: &impl Store) {
     letters(store).await;
-    assert_eq!(store.count_dead(&Filter::default()).await.unwrap(), 30);
-    assert_eq!(store.count_dead(&filter("tenant=zeta state=dead")).await.unwrap(), 19);
-    assert_eq!(store.count_dead(&filter("code=NONE")).await.unwrap(), 0);
-    let groups = store.dead_groups(&Filter::default()).await.unwrap();
+    for (of, count) in [("", 30), ("tenant=zeta state=dead", 19), ("code=NONE", 0)] {
+        assert_eq!(store.count_dead(&filter(of), READS).await.unwrap(), Counted { value: count, since: None }, "{of}");
+    }
+    let Counted { value: groups, since } = store.dead_groups(&Filter::default(), READS).await.unwrap();
+    assert_eq!(since, None);
     let counts: Vec<_> = groups.iter().map(|group| (group.tenant.as_str(), group.code.as_str(), group.count)).collect();
     let expected =
         [("zeta", "HTTP.400", 10), ("zeta", "HTTP.500", 10), ("acme", "HTTP.400", 5), ("acme", "HTTP.500", 5)];
     assert_eq!(counts, expected);
     assert_eq!((groups[0].first_at, groups[0].latest_at), (T0.0 + 2, T0.0 + 28));
     assert_eq!(groups[0].signature, "answered # to \"…\"");
-    assert_eq!(store.dead_groups(&filter("tenant=acme")).await.unwrap().len(), 2);
+    assert_eq!(store.dead_groups(&filter("tenant=acme"), READS).await.unwrap().value.len(), 2);
+}
+
+pub async fn counts_of_dead_letters_stop_after_so_many_and_say_how_far_they_got(store: &impl Store) {
+    letters(store).await;
+    // In another shard two that entered the order later.
+    let later = |index| {
+        let letter = dead(seq(7, 0), index, "acme", "HTTP.400");
+        let place = Place { shard: ShardId(3), ..letter.place };
+        Write::PutDead(Arc::new(DeadLetter { place, ..letter }))
+    };
+    Owner::of(ShardId(3)).commit(store, [0, 1].map(later).into()).await;
+    let at = |ms| Some(UnixMillis(T0.0 + ms));
+    let before = Filter { before: at(5), ..Filter::default() };
+    for (of, reads, value, since) in [
+        (&Filter::default(), 2, 2, at(7)),
+        (&Filter::default(), 10, 10, at(0)),
+        (&Filter::default(), 31, 31, at(0)),
+        (&Filter::default(), 32, 32, None),
+        (&filter("tenant=acme"), 10, 4, at(0)),
+        (&filter("code=NONE"), 10, 0, at(0)),
+        // What entered the order at that time or later isn't looked at, so the walk comes further.
+        (&before, 10, 0, at(0)),
+        (&before, 30, 5, None),
+    ] {
+        let counted = store.count_dead(of, reads).await.unwrap();
+        assert_eq!(counted, Counted { value, since }, "{reads} reads of {of:?}");
+    }
+    let groups = store.dead_groups(&Filter::default(), 10).await.unwrap();
+    assert_eq!((groups.value.iter().map(|group| group.count).sum::<u64>(), groups.since), (10, at(0)));
+    let depths = store.depths(10).await.unwrap();
+    let value = [depth(0, "acme", 2, 0, 0), depth(0, "zeta", 5, 1, 0), depth(3, "acme", 2, 0, 0)];
+    assert_eq!(depths, Counted { value: value.into(), since: at(0) });
+    // Another bound is another count.
+    assert_eq!(store.depths(READS).await.unwrap().since, None);
+}
+
+fn depth(shard: u16, tenant: &str, dead: u64, quarantined: u64, scheduled: u64) -> Depth {
+    Depth { shard: ShardId(shard), tenant: tenant.into(), dead, quarantined, scheduled }
+}
+
+/// All depths.
+async fn depths(store: &impl Store) -> Vec<Depth> {
+    let counted = store.depths(READS).await.unwrap();
+    assert_eq!(counted.since, None);
+    counted.value
 }
 
 pub async fn depths_follow_what_is_written(store: &impl Store) {
-    assert!(store.depths().await.unwrap().is_empty());
+    assert!(depths(store).await.is_empty());
     let mut owner = letters(store).await;
     let mut other = Owner::of(ShardId(2));
-    let depth = |shard, tenant: &str, dead, quarantined, scheduled| Depth {
-        shard: ShardId(shard),
-        tenant: tenant.into(),
-        dead,
-        quarantined,
-        scheduled,
-    };
-    assert_eq!(store.depths().await.unwrap(), [depth(0, "acme", 10, 0, 0), depth(0, "zeta", 19, 1, 0)]);
+    assert_eq!(depths(store).await, [depth(0, "acme", 10, 0, 0), depth(0, "zeta", 19, 1, 0)]);
     owner.commit(store, vec![Write::DeleteDead(seq(0, 0)), Write::PutScheduled(Arc::new(scheduled(T0, "s")))]).await;
     other.commit(store, vec![Write::PutScheduled(Arc::new(scheduled(T0, "s")))]).await;
     let expected = [depth(0, "acme", 9, 0, 1), depth(0, "zeta", 19, 1, 0), depth(2, "acme", 0, 0, 1)];
-    assert_eq!(store.depths().await.unwrap(), expected);
-    assert_eq!(store.depths().await.unwrap(), expected);
+    assert_eq!(depths(store).await, expected);
+    assert_eq!(depths(store).await, expected);
+}
+
+/// How many there are when each page holds one.
+async fn one_by_one(store: &impl Store, kind: ListKind) -> usize {
+    let (mut found, mut cursor) = (0, None::<String>);
+    loop {
+        let page = store.list(kind, &Filter::default(), cursor.as_deref(), 1).await.unwrap();
+        found += page.items.len();
+        match page.next_cursor {
+            Some(next) => cursor = Some(next),
+            None => return found,
+        }
+    }
 }
 
 pub async fn scheduled_parked_and_done_messages_are_listed(store: &impl Store) {
@@ -207,21 +263,16 @@ pub async fn scheduled_parked_and_done_messages_are_listed(store: &impl Store) {
     let writes = (0..3).map(|n| Write::PutScheduled(Arc::new(scheduled(T0, &format!("s{n}")))));
     owner.commit(store, writes.collect()).await;
     for (kind, count) in [(ListKind::Scheduled, 3), (ListKind::Parked, 1), (ListKind::Done, 1)] {
-        let mut found = Vec::new();
-        let mut cursor: Option<String> = None;
-        loop {
-            let page = store.list(kind, &Filter::default(), cursor.as_deref(), 1).await.unwrap();
-            found.extend(page.items);
-            match page.next_cursor {
-                Some(next) => cursor = Some(next),
-                None => break,
-            }
-        }
-        assert_eq!(found.len(), count, "{kind:?}");
+        assert_eq!(one_by_one(store, kind).await, count, "{kind:?}");
     }
+    // What stopped and was sent later stands in its chunk before those with lower numbers that were sent at once.
+    let late = [7, 2, 5].map(|index| done(index, message("late"), DoneEnd::Delivered));
+    let late = chunk(seq(8, 0), 900, T0, late.to_vec());
+    owner.commit(store, vec![Write::PutHistory(Arc::new(late))]).await;
+    assert_eq!(one_by_one(store, ListKind::Done).await, 4, "no page skips one");
     let failed = store.list(ListKind::Parked, &filter("code=NATS.*"), None, 10).await.unwrap();
     assert!(failed.items.is_empty(), "its latest attempt had no code");
     let sent = store.list(ListKind::Done, &filter("state=sent"), None, 10).await.unwrap();
-    assert_eq!(sent.items.len(), 1);
+    assert_eq!(sent.items.len(), 4);
     assert_eq!(store.list(ListKind::Done, &filter("state=expired"), None, 10).await.unwrap().items.len(), 0);
 }

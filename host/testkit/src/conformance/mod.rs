@@ -14,6 +14,7 @@ pub mod ids;
 pub mod kv;
 pub mod lists;
 pub mod operations;
+pub mod saga_aside;
 pub mod saga_samples;
 pub mod sagas;
 pub mod samples;
@@ -33,8 +34,8 @@ pub trait Store: OwnerStore + TransactStore + QueryStore + KvStore + DedupStore 
 impl<T: OwnerStore + TransactStore + QueryStore + KvStore + DedupStore + IdempotencyStore> Store for T {}
 
 /// A store that keeps sagas, too.
-pub trait SagaPorts: OwnerStore + SagaStore {}
-impl<T: OwnerStore + SagaStore> SagaPorts for T {}
+pub trait SagaPorts: OwnerStore + SagaStore + QueryStore {}
+impl<T: OwnerStore + SagaStore + QueryStore> SagaPorts for T {}
 
 /// Makes one test of each sentence. `$open` is an expression that awaits nothing and is called for each: an async function
 /// that answers a guard (a directory, or `()`) and a store.
@@ -99,6 +100,7 @@ macro_rules! store_conformance {
             lists: paging_goes_on_behind_a_dead_letter_that_is_gone
             lists: a_bad_cursor_is_refused
             lists: dead_letters_are_counted_and_grouped
+            lists: counts_of_dead_letters_stop_after_so_many_and_say_how_far_they_got
             lists: depths_follow_what_is_written
             lists: scheduled_parked_and_done_messages_are_listed
             operations: operations_are_kept_and_found
@@ -159,6 +161,10 @@ macro_rules! saga_store_conformance {
             sagas: a_version_of_a_definition_never_changes
             sagas: definitions_are_found_by_name_version_and_hash
             sagas: stuck_sagas_are_dead_letters_of_their_kind
+            saga_aside: a_saga_that_is_set_aside_is_read_by_nobody_until_it_is_put_back
+            saga_aside: all_that_was_set_aside_of_a_saga_comes_back_together
+            saga_aside: what_is_dropped_of_a_saga_is_gone_with_its_dead_letter
+            saga_aside: a_stale_commit_sets_no_saga_aside
         );
     };
 }

@@ -8,6 +8,7 @@ use super::samples::{T0, tenant};
 
 fn operation(id: &str, state: OperationState) -> Operation {
     Operation {
+        counted_since: Some(T0),
         id: id.into(),
         kind: "replay".into(),
         filter: "code=HTTP.* age>1h".into(),

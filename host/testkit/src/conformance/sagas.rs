@@ -25,15 +25,15 @@ use waybill_core::time::UnixMillis;
 use super::SagaPorts as Store;
 use super::samples::{SHARD, T0, message, tenant};
 
-fn key(id: &str) -> SagaKey {
+pub(super) fn key(id: &str) -> SagaKey {
     SagaKey { tenant: tenant("acme"), id: SagaId::root(id).unwrap() }
 }
 
-fn reference(name: &str, version: u32) -> DefinitionRef {
+pub(super) fn reference(name: &str, version: u32) -> DefinitionRef {
     DefinitionRef { name: name.into(), version, hash: DefinitionHash(format!("{name}-{version}").into()) }
 }
 
-fn events(ms: u64) -> Vec<Event> {
+pub(super) fn events(ms: u64) -> Vec<Event> {
     let at = T0.plus(Duration::from_millis(ms));
     let started = Started {
         definition: reference("order", 2),
@@ -68,7 +68,7 @@ fn events(ms: u64) -> Vec<Event> {
 }
 
 /// A tree that two events made, with the columns of this state.
-fn row(id: &str, ms: u64, state: SagaState) -> Arc<SagaRow> {
+pub(super) fn row(id: &str, ms: u64, state: SagaState) -> Arc<SagaRow> {
     let events = events(ms);
     let mut tree = Tree::begin(key(id), &events[0]).unwrap();
     events.iter().skip(1).for_each(|event| tree.apply(event));
@@ -92,14 +92,14 @@ fn row(id: &str, ms: u64, state: SagaState) -> Arc<SagaRow> {
     Arc::new(SagaRow { summary, tree: Arc::new(tree) })
 }
 
-async fn take(store: &impl Store, shard: ShardId, token: u64) -> SagaTakeover {
+pub(super) async fn take(store: &impl Store, shard: ShardId, token: u64) -> SagaTakeover {
     match store.acquire(shard, token, token * 1_000).await.unwrap() {
         Acquired::Taken(takeover) => *takeover,
         Acquired::Lost { token } => panic!("lost to {token}"),
     }
 }
 
-fn next(before: &SagaShardRecord) -> SagaCommit {
+pub(super) fn next(before: &SagaShardRecord) -> SagaCommit {
     let record = SagaShardRecord { beat: before.beat + 1, nonce: before.nonce + 1, ..*before };
     SagaCommit {
         shard: SHARD,
@@ -117,7 +117,7 @@ async fn write(store: &impl Store, writes: Vec<SagaWrite>) {
     store.commit_sagas(SagaCommit { writes, ..next(&record) }).await.unwrap();
 }
 
-fn entry(id: &str, from: u32, ended: bool) -> JournalEntry {
+pub(super) fn entry(id: &str, from: u32, ended: bool) -> JournalEntry {
     JournalEntry { key: key(id), from, events: if ended { Vec::new() } else { events(5) }, ended }
 }
 
@@ -328,7 +328,7 @@ pub async fn definitions_are_found_by_name_version_and_hash(store: &impl Store) 
     assert_eq!(store.definitions(Some("order"), None, 10).await.unwrap().items.len(), 3);
 }
 
-fn dead(id: &str) -> Arc<SagaDead> {
+pub(super) fn dead(id: &str) -> Arc<SagaDead> {
     Arc::new(SagaDead {
         key: key(id),
         saga: SagaId::new(&format!("{id}~pay")).unwrap(),

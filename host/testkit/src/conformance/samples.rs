@@ -202,6 +202,7 @@ pub fn full_record() -> ShardRecord {
     ShardRecord {
         owner: "host-a".into(),
         token: 7,
+        taken: u64::MAX - 6,
         beat: 41,
         nonce: u64::MAX - 5,
         floor: seq(0, 0),

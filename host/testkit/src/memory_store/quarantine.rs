@@ -1,6 +1,5 @@
-//! Quarantine. Only segments get there: nothing else of this store can be unreadable.
+//! Quarantine. Segments and sagas get there: nothing else of this store can be unreadable.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -10,42 +9,123 @@ use waybill_core::outbox::records::DoorKey;
 use waybill_core::port::quarantine::{QuarantineStore, QuarantinedContent, QuarantinedRow, Restored};
 use waybill_core::port::query::Page;
 use waybill_core::port::store::StoreError;
+use waybill_core::saga::records::BrokenSaga;
 
 use super::MemoryStore;
-use super::tables::{SegmentContent, id_key};
+use super::tables::{SegmentContent, Tables, id_key};
 
-const TABLE: &str = "outbox";
+const SEGMENTS: &str = "outbox";
+const SAGAS: &str = "saga";
 
-type Lying = (String, Option<SegmentContent>);
-
-fn id_of(shard: ShardId, first: Seq) -> String {
-    format!("{:05}-{:020}", shard.0, first.0)
+/// Where something lies.
+#[derive(Clone, Copy)]
+enum Place {
+    Segment(ShardId, Seq),
+    Saga(u64),
 }
 
-fn place_of(id: &str) -> Option<(ShardId, Seq)> {
-    let (shard, first) = id.split_once('-')?;
-    Some((ShardId(shard.parse().ok()?), Seq(first.parse().ok()?)))
+impl Place {
+    fn parse(id: &str) -> Option<Self> {
+        let (table, number) = id.split_once('-')?;
+        if table == SAGAS {
+            return Some(Self::Saga(number.parse().ok()?));
+        }
+        Some(Self::Segment(ShardId(table.parse().ok()?), Seq(number.parse().ok()?)))
+    }
+
+    /// Names it. Segments come first.
+    fn id(self) -> String {
+        match self {
+            Self::Segment(shard, first) => format!("{:05}-{:020}", shard.0, first.0),
+            Self::Saga(number) => format!("{SAGAS}-{number:020}"),
+        }
+    }
 }
 
-fn row(shard: ShardId, first: Seq, (reason, content): &Lying) -> QuarantinedRow {
+/// What lies there.
+#[derive(Clone)]
+enum Lying {
+    Segment(Option<SegmentContent>),
+    Saga(ShardId, Arc<BrokenSaga>),
+}
+
+fn found(tables: &Tables, id: &str) -> Option<(Place, QuarantinedRow, Lying)> {
+    let place = Place::parse(id)?;
+    let (row, lying) = match place {
+        Place::Segment(shard, first) => {
+            let (reason, content) = tables.quarantine.get(&(shard, first))?;
+            (segment(shard, first, reason, content.as_ref()), Lying::Segment(content.clone()))
+        }
+        Place::Saga(number) => {
+            let (shard, broken) = tables.sagas.aside.get(&number)?;
+            (saga(number, *shard, broken), Lying::Saga(*shard, Arc::clone(broken)))
+        }
+    };
+    Some((place, row, lying))
+}
+
+fn segment(shard: ShardId, first: Seq, reason: &str, content: Option<&SegmentContent>) -> QuarantinedRow {
     let tenant = match content {
         Some(SegmentContent::Segment(segment)) => Some(segment.tenant.to_string()),
         _ => None,
     };
+    let (table, key) = (SEGMENTS.to_owned(), json!([shard.0, first.0]));
+    QuarantinedRow { id: Place::Segment(shard, first).id(), table, key, tenant, reason: reason.to_owned(), at: None }
+}
+
+fn saga(number: u64, shard: ShardId, broken: &BrokenSaga) -> QuarantinedRow {
+    let started = broken.started_at().map_or(0, |at| at.0);
     QuarantinedRow {
-        id: id_of(shard, first),
-        table: TABLE.to_owned(),
-        key: json!([shard.0, first.0]),
-        tenant,
-        reason: reason.clone(),
+        id: Place::Saga(number).id(),
+        table: SAGAS.to_owned(),
+        key: json!([shard.0, started, broken.key.tenant.as_str(), broken.key.id.as_str()]),
+        tenant: Some(broken.key.tenant.to_string()),
+        reason: broken.reason.clone(),
         at: None,
     }
 }
 
-fn found(tables: &BTreeMap<(ShardId, Seq), Lying>, id: &str) -> Option<(QuarantinedRow, Option<SegmentContent>)> {
-    let (shard, first) = place_of(id)?;
-    let lying = tables.get(&(shard, first))?;
-    Some((row(shard, first, lying), lying.1.clone()))
+fn all(tables: &Tables) -> Vec<QuarantinedRow> {
+    let segments = tables.quarantine.iter();
+    let segments =
+        segments.map(|((shard, first), (reason, content))| segment(*shard, *first, reason, content.as_ref()));
+    let sagas = tables.sagas.aside.iter().map(|(number, (shard, broken))| saga(*number, *shard, broken));
+    segments.chain(sagas).collect()
+}
+
+/// Puts a saga back: its row is made of all that was set aside of it.
+fn restore_saga(tables: &mut Tables, shard: ShardId, broken: &BrokenSaga) -> Result<Restored, StoreError> {
+    let row = tables.sagas.rebuilt(shard, &broken.key)?;
+    let at = (shard, broken.key.clone());
+    if tables.sagas.open.contains_key(&at) || tables.sagas.done.contains_key(&at) {
+        return Err(StoreError::Exists(format!("saga {} was written again meanwhile", broken.key)));
+    }
+    for (number, _) in tables.sagas.aside_of(shard, &broken.key) {
+        tables.sagas.aside.remove(&number);
+    }
+    tables.sagas.open.insert(at, Arc::new(row));
+    Ok(Restored::AtTakeover)
+}
+
+fn restore_segment(
+    tables: &mut Tables,
+    (id, nanos): (&str, u64),
+    shard: ShardId,
+    content: Option<SegmentContent>,
+) -> Result<Restored, StoreError> {
+    let segment = match content {
+        Some(SegmentContent::Segment(segment)) => segment,
+        Some(SegmentContent::Malformed(malformed)) => return Err(StoreError::Corrupt(malformed.reason)),
+        None => return Err(StoreError::Corrupt("nothing of it is left".to_owned())),
+    };
+    let messages: Vec<_> = segment.entries.iter().map(|entry| Arc::clone(&entry.message)).collect();
+    for message in &messages {
+        tables.ids.remove(&id_key(&message.tenant, &message.id));
+    }
+    let restored = Restored::Queued { messages: messages.len() };
+    tables.door.insert((shard, DoorKey { nanos, ordinal: 0, ulid: id.to_owned() }), Ok(messages));
+    tables.quarantine.remove(&(shard, segment.first));
+    Ok(restored)
 }
 
 #[async_trait]
@@ -57,13 +137,9 @@ impl QuarantineStore for MemoryStore {
         limit: usize,
     ) -> Result<Page<QuarantinedRow>, StoreError> {
         self.check()?;
-        if table.is_some_and(|table| table != TABLE) {
-            return Ok(Page { items: Vec::new(), next_cursor: None });
-        }
-        let mut items = self.read(|tables| {
-            let all = tables.quarantine.iter().map(|((shard, first), lying)| row(*shard, *first, lying));
-            all.filter(|row| cursor.is_none_or(|cursor| row.id.as_str() > cursor)).collect::<Vec<_>>()
-        });
+        let mut items = self.read(all);
+        items.retain(|row| table.is_none_or(|table| row.table == table));
+        items.retain(|row| cursor.is_none_or(|cursor| row.id.as_str() > cursor));
         let more = items.len() > limit;
         items.truncate(limit);
         let next_cursor = items.last().filter(|_| more).map(|row| row.id.clone());
@@ -72,21 +148,32 @@ impl QuarantineStore for MemoryStore {
 
     async fn quarantined_counts(&self) -> Result<Vec<(String, u64)>, StoreError> {
         self.check()?;
-        let count = self.read(|tables| tables.quarantine.len() as u64);
-        Ok(if count == 0 { Vec::new() } else { vec![(TABLE.to_owned(), count)] })
+        let counts =
+            self.read(|tables| [(SEGMENTS, tables.quarantine.len() as u64), (SAGAS, tables.sagas.aside.len() as u64)]);
+        Ok(counts.into_iter().filter(|(_, count)| *count > 0).map(|(table, count)| (table.to_owned(), count)).collect())
     }
 
     async fn quarantined_row(&self, id: &str) -> Result<Option<QuarantinedContent>, StoreError> {
         self.check()?;
-        Ok(self.read(|tables| found(&tables.quarantine, id)).map(|(row, content)| {
-            let (columns, unreadable) = match content {
-                Some(SegmentContent::Segment(segment)) => (json!({ "messages": segment.entries.len() }), None),
-                Some(SegmentContent::Malformed(malformed)) => {
+        Ok(self.read(|tables| {
+            let (_, row, lying) = found(tables, id)?;
+            let (columns, unreadable) = match lying {
+                Lying::Segment(Some(SegmentContent::Segment(segment))) => {
+                    (json!({ "messages": segment.entries.len() }), None)
+                }
+                Lying::Segment(Some(SegmentContent::Malformed(malformed))) => {
                     (json!({ "data": malformed.raw }), Some(malformed.reason))
                 }
-                None => (json!({}), Some("nothing of it is left".to_owned())),
+                Lying::Segment(None) => (json!({}), Some("nothing of it is left".to_owned())),
+                Lying::Saga(shard, broken) => {
+                    let columns = json!({
+                        "data": broken.row.as_ref().map(|row| format!("{:?}", row.tree)),
+                        "journal": broken.entries,
+                    });
+                    (columns, tables.sagas.rebuilt(shard, &broken.key).err().map(|error| error.to_string()))
+                }
             };
-            QuarantinedContent { row, columns, unreadable }
+            Some(QuarantinedContent { row, columns, unreadable })
         }))
     }
 
@@ -94,29 +181,30 @@ impl QuarantineStore for MemoryStore {
         self.check()?;
         let nanos = self.clock();
         let mut tables = self.tables.lock();
-        let Some((row, content)) = found(&tables.quarantine, id) else { return Ok(None) };
-        let Some((shard, first)) = place_of(id) else { return Ok(None) };
-        let segment = match content {
-            Some(SegmentContent::Segment(segment)) => segment,
-            Some(SegmentContent::Malformed(malformed)) => return Err(StoreError::Corrupt(malformed.reason)),
-            None => return Err(StoreError::Corrupt("nothing of it is left".to_owned())),
+        let Some((place, row, lying)) = found(&tables, id) else { return Ok(None) };
+        let restored = match (place, lying) {
+            (_, Lying::Saga(shard, broken)) => restore_saga(&mut tables, shard, &broken)?,
+            (Place::Segment(shard, _), Lying::Segment(content)) => {
+                restore_segment(&mut tables, (id, nanos), shard, content)?
+            }
+            (Place::Saga(_), Lying::Segment(_)) => return Ok(None),
         };
-        let messages: Vec<_> = segment.entries.iter().map(|entry| Arc::clone(&entry.message)).collect();
-        for message in &messages {
-            tables.ids.remove(&id_key(&message.tenant, &message.id));
-        }
-        let restored = Restored::Queued { messages: messages.len() };
-        tables.door.insert((shard, DoorKey { nanos, ordinal: 0, ulid: id.to_owned() }), Ok(messages));
-        tables.quarantine.remove(&(shard, first));
         Ok(Some((row, restored)))
     }
 
     async fn drop_row(&self, id: &str) -> Result<Option<QuarantinedRow>, StoreError> {
         self.check()?;
         let mut tables = self.tables.lock();
-        let Some((row, _)) = found(&tables.quarantine, id) else { return Ok(None) };
-        if let Some(place) = place_of(id) {
-            tables.quarantine.remove(&place);
+        let Some((place, row, lying)) = found(&tables, id) else { return Ok(None) };
+        match place {
+            Place::Segment(shard, first) => drop(tables.quarantine.remove(&(shard, first))),
+            Place::Saga(number) => drop(tables.sagas.aside.remove(&number)),
+        }
+        if let Lying::Saga(shard, broken) = lying
+            && tables.sagas.aside_of(shard, &broken.key).is_empty()
+        {
+            // Nothing is left that could be stuck.
+            tables.sagas.dead.remove(&(shard, broken.key.clone()));
         }
         Ok(Some(row))
     }

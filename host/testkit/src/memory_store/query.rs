@@ -8,7 +8,7 @@ use waybill_core::ids::{MessageId, Place, Seq, ShardId, Tenant};
 use waybill_core::outbox::dead_groups::DeadGroups;
 use waybill_core::outbox::filter::Filter;
 use waybill_core::outbox::records::{DeadLetter, DeadState, IdRecord, Scheduled};
-use waybill_core::port::query::{DeadGroup, Depth, Found, ListKind, Page, QueryStore};
+use waybill_core::port::query::{Counted, DeadGroup, Depth, Found, ListKind, Page, QueryStore};
 use waybill_core::port::store::StoreError;
 use waybill_core::time::UnixMillis;
 
@@ -91,7 +91,7 @@ impl Tables {
                 (At(vec![u64::from(shard.0), due.0], id.clone()), Found::Scheduled(Arc::clone(row)))
             })),
             ListKind::Done => Box::new(self.history.iter().flat_map(|((shard, segment, beat), chunk)| {
-                chunk.entries.iter().map(move |done| {
+                chunk.in_order().into_iter().map(move |done| {
                     let place = Place { shard: *shard, segment: *segment, index: done.index };
                     (
                         At(vec![u64::from(shard.0), segment.0, *beat, u64::from(done.index)], String::new()),
@@ -119,23 +119,37 @@ impl Tables {
         done.map(|(_, found)| found)
     }
 
-    fn depths(&self) -> Vec<Depth> {
+    /// The latest `reads` dead letters of those that died before an instant, and how far that is if there are more.
+    fn latest_dead(&self, before: Option<UnixMillis>, reads: usize) -> Counted<Vec<&Arc<DeadLetter>>> {
+        let end = before.map_or(u64::MAX, |before| before.0.saturating_mul(1 << 20));
+        let rows = self.dead.iter().filter(|((_, seq), _)| seq.0 < end);
+        let mut rows: Vec<_> = rows.map(|((shard, seq), dead)| (*seq, *shard, dead)).collect();
+        rows.sort_by(|one, other| (other.0, other.1).cmp(&(one.0, one.1)));
+        let is_cut = rows.len() > reads;
+        rows.truncate(reads);
+        let since = rows.last().filter(|_| is_cut).map(|(seq, _, _)| UnixMillis(seq.0 >> 20));
+        Counted { value: rows.into_iter().map(|(_, _, dead)| dead).collect(), since }
+    }
+
+    fn depths(&self, reads: usize) -> Counted<Vec<Depth>> {
         let mut depths: BTreeMap<(ShardId, String), Depth> = BTreeMap::new();
         let mut of = |shard: ShardId, tenant: &Tenant, count: fn(&mut Depth) -> &mut u64| {
             let tenant = tenant.as_str().to_owned();
             let depth = depths.entry((shard, tenant.clone())).or_insert(Depth { shard, tenant, ..Depth::default() });
             *count(depth) += 1;
         };
-        for ((shard, _), dead) in &self.dead {
+        let Counted { value: latest, since } = self.latest_dead(None, reads);
+        for dead in latest {
+            let (shard, tenant) = (dead.place.shard, &dead.message.tenant);
             match dead.state {
-                DeadState::Dead => of(*shard, &dead.message.tenant, |depth| &mut depth.dead),
-                DeadState::Quarantined { .. } => of(*shard, &dead.message.tenant, |depth| &mut depth.quarantined),
+                DeadState::Dead => of(shard, tenant, |depth| &mut depth.dead),
+                DeadState::Quarantined { .. } => of(shard, tenant, |depth| &mut depth.quarantined),
             }
         }
         for ((shard, _, _), scheduled) in &self.scheduled {
             of(*shard, &scheduled.message.tenant, |depth| &mut depth.scheduled);
         }
-        depths.into_values().collect()
+        Counted { value: depths.into_values().collect(), since }
     }
 }
 
@@ -202,22 +216,26 @@ impl QueryStore for MemoryStore {
         })
     }
 
-    async fn count_dead(&self, filter: &Filter) -> Result<u64, StoreError> {
-        self.check()?;
-        Ok(self.read(|tables| tables.dead.values().filter(|dead| filter.takes_dead(dead)).count() as u64))
-    }
-
-    async fn dead_groups(&self, filter: &Filter) -> Result<Vec<DeadGroup>, StoreError> {
+    async fn count_dead(&self, filter: &Filter, reads: usize) -> Result<Counted<u64>, StoreError> {
         self.check()?;
         Ok(self.read(|tables| {
-            let mut groups = DeadGroups::default();
-            tables.dead.values().filter(|dead| filter.takes_dead(dead)).for_each(|dead| groups.add(dead));
-            groups.finish()
+            let Counted { value: latest, since } = tables.latest_dead(filter.before, reads);
+            Counted { value: latest.into_iter().filter(|dead| filter.takes_dead(dead)).count() as u64, since }
         }))
     }
 
-    async fn depths(&self) -> Result<Vec<Depth>, StoreError> {
+    async fn dead_groups(&self, filter: &Filter, reads: usize) -> Result<Counted<Vec<DeadGroup>>, StoreError> {
         self.check()?;
-        Ok(self.read(Tables::depths))
+        Ok(self.read(|tables| {
+            let Counted { value: latest, since } = tables.latest_dead(filter.before, reads);
+            let mut groups = DeadGroups::default();
+            latest.into_iter().filter(|dead| filter.takes_dead(dead)).for_each(|dead| groups.add(dead));
+            Counted { value: groups.finish(), since }
+        }))
+    }
+
+    async fn depths(&self, reads: usize) -> Result<Counted<Vec<Depth>>, StoreError> {
+        self.check()?;
+        Ok(self.read(|tables| tables.depths(reads)))
     }
 }

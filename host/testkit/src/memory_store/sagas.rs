@@ -10,12 +10,14 @@ use waybill_core::outbox::records::DeadState;
 use waybill_core::port::query::Page;
 use waybill_core::port::saga_store::{Acquired, DefinitionPut, SagaStore, SagaTable};
 use waybill_core::port::store::StoreError;
+use waybill_core::saga::definition::Definition;
 use waybill_core::saga::filter::SagaFilter;
 use waybill_core::saga::id::{DefinitionHash, SagaKey};
 use waybill_core::saga::records::{
-    JournalEntry, JournalRecord, SagaCommit, SagaDead, SagaRow, SagaShardRecord, SagaSummary, SagaTakeover, SagaWrite,
-    StoredDefinition,
+    BrokenSaga, JournalEntry, JournalRecord, SagaCommit, SagaDead, SagaRow, SagaShardRecord, SagaSummary, SagaTakeover,
+    SagaWrite, StoredDefinition,
 };
+use waybill_core::saga::shard::rebuilt;
 use waybill_core::time::UnixMillis;
 
 use super::query::{At, page};
@@ -38,6 +40,10 @@ pub struct SagaTables {
     pub dead: BTreeMap<(ShardId, SagaKey), Arc<SagaDead>>,
     /// `saga_definition`, by name and version.
     pub definitions: BTreeMap<(String, u32), StoredDefinition>,
+    /// Of `outbox_quarantine`: sagas that could not be restored, in the order in which they were set aside.
+    pub aside: BTreeMap<u64, (ShardId, Arc<BrokenSaga>)>,
+    /// The last number given out there.
+    pub aside_last: u64,
 }
 
 impl SagaTables {
@@ -83,7 +89,32 @@ impl SagaTables {
             SagaWrite::DeleteDead(key) => {
                 self.dead.remove(&(shard, key.clone()));
             }
+            SagaWrite::SetAside(broken) => {
+                self.open.remove(&(shard, broken.key.clone()));
+                self.aside_last += 1;
+                self.aside.insert(self.aside_last, (shard, Arc::clone(broken)));
+            }
         }
+    }
+
+    /// What was set aside of a saga.
+    pub(super) fn aside_of(&self, shard: ShardId, key: &SagaKey) -> Vec<(u64, Arc<BrokenSaga>)> {
+        let all = self.aside.iter().filter(|(_, (of, broken))| *of == shard && broken.key == *key);
+        all.map(|(number, (_, broken))| (*number, Arc::clone(broken))).collect()
+    }
+
+    /// The row that a saga gets that was set aside.
+    pub(super) fn rebuilt(&self, shard: ShardId, key: &SagaKey) -> Result<SagaRow, StoreError> {
+        let mut kept = SagaTakeover::default();
+        for (_, broken) in self.aside_of(shard, key) {
+            kept.rows.extend(broken.row.clone());
+            kept.journal.push(JournalRecord { beat: 0, entries: broken.entries.clone() });
+        }
+        let lookup = |hash: &DefinitionHash| {
+            let stored = self.definitions.values().find(|stored| stored.reference.hash == *hash)?;
+            Definition::restore(&stored.canonical).ok().map(Arc::new)
+        };
+        rebuilt(key, &kept, lookup).map_err(StoreError::Corrupt)
     }
 
     fn takeover(&self, shard: ShardId, record: SagaShardRecord) -> SagaTakeover {
@@ -209,8 +240,14 @@ impl SagaStore for MemoryStore {
 
     async fn saga(&self, shard: ShardId, key: &SagaKey) -> Result<Option<Arc<SagaRow>>, StoreError> {
         self.check()?;
-        let key = (shard, key.clone());
-        Ok(self.read(|tables| tables.sagas.open.get(&key).or_else(|| tables.sagas.done.get(&key)).cloned()))
+        let at = (shard, key.clone());
+        self.read(|tables| {
+            let found = tables.sagas.open.get(&at).or_else(|| tables.sagas.done.get(&at)).cloned();
+            match tables.sagas.aside_of(shard, key).last() {
+                Some(_) if found.is_none() => Err(StoreError::Corrupt(format!("saga {key} lies in quarantine"))),
+                _ => Ok(found),
+            }
+        })
     }
 
     async fn list_sagas(

@@ -155,8 +155,10 @@ impl Tables {
                 self.segments.remove(&(shard, *first));
             }
             Write::QuarantineSegment { first, reason } => {
-                let content = self.segments.remove(&(shard, *first));
-                self.quarantine.insert((shard, *first), (reason.clone(), content));
+                // Somebody else who met it may have been first.
+                if let Some(content) = self.segments.remove(&(shard, *first)) {
+                    self.quarantine.insert((shard, *first), (reason.clone(), Some(content)));
+                }
             }
             Write::PutParked(parked) => {
                 self.parked.insert((shard, parked.place.seq()), Arc::clone(parked));

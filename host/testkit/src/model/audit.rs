@@ -16,6 +16,7 @@ impl<S: ModelStore> World<S> {
         self.audit_store();
         self.audit_ids();
         self.audit_history();
+        self.audit_quarantine();
     }
 
     fn audit_ends(&mut self) {
@@ -117,7 +118,9 @@ impl<S: ModelStore> World<S> {
             .iter()
             .enumerate()
             .filter_map(|(number, known)| {
-                let expected = u32::from(matches!(known.end, Some(End::Finished(_))));
+                // The history of what was delivered is written with its segment.
+                let is_aside = known.spot == Spot::Quarantined;
+                let expected = u32::from(matches!(known.end, Some(End::Finished(_))) && !is_aside);
                 let stored = if known.purged { 0 } else { expected };
                 let found = seen.get(&number).copied().unwrap_or(0);
                 (found != stored || known.in_history != expected)

@@ -86,6 +86,7 @@ impl<S: ModelStore> World<S> {
             in_history: 0,
             purged: false,
             via_door: false,
+            unreadable: false,
         });
         self.stats.messages += 1;
         Some(draft)

@@ -4,11 +4,12 @@ use std::collections::HashMap;
 use std::fmt;
 
 use waybill_core::new_message::Draft;
+use waybill_core::outbox::commit_fate::{self, Step, Word};
 use waybill_core::outbox::door_watch::{DoorTimes, DoorWatch, Look};
+use waybill_core::outbox::drain::{Drain, DrainEnd};
+use waybill_core::outbox::lanes::Lanes;
 use waybill_core::outbox::lookups::{Checked, Lookups};
-use waybill_core::outbox::owner::{
-    DirectRequest, DoorPage, DoorPassRequest, LoadPurpose, LoadRequest, Owner, Resolution, Ticket,
-};
+use waybill_core::outbox::owner::{DirectRequest, DoorPage, DoorPassRequest, LoadPurpose, LoadRequest, Owner, Ticket};
 use waybill_core::outbox::records::DoorRow;
 use waybill_core::port::store::{OwnerCommit, SegmentInfo, StoreError, StoredSegment};
 
@@ -67,9 +68,9 @@ pub(super) struct Driver {
     /// Messages of requests that wait for a commit.
     waiting: HashMap<Ticket, Vec<usize>>,
     door: DoorWatch<()>,
+    pub lanes: Lanes,
     pages: u64,
-    release_until: Option<u64>,
-    last_refusal: Option<StoreError>,
+    drain: Drain<u64>,
     /// The store has lost commits that this owner knows of.
     pub is_betrayed: bool,
 }
@@ -105,9 +106,9 @@ impl Driver {
             unchecked: Lookups::default(),
             waiting: HashMap::new(),
             door: DoorWatch::new(times),
+            lanes: Lanes::default(),
             pages: 0,
-            release_until: None,
-            last_refusal: None,
+            drain: Drain::default(),
             is_betrayed: false,
         }
     }
@@ -122,12 +123,16 @@ impl<S: ModelStore> World<S> {
     pub(super) fn owner_acts(&mut self, host: &mut Host, mut driver: Box<Driver>) {
         let now = self.now_at(host);
         driver.owner.tick(now);
-        if !self.calm && driver.release_until.is_none() && self.rng.one_in(700) {
-            driver.owner.begin_release(now);
+        if !self.calm && !driver.drain.has_begun() && self.rng.one_in(700) {
+            driver.drain.begin(&mut driver.owner, self.now + RELEASE_TIMEOUT, now);
             let mine = driver.owner.token();
             self.leases.retain(|_, (token, _)| *token != mine);
-            driver.release_until = Some(self.now + RELEASE_TIMEOUT);
             drop(driver.unchecked.drain());
+            if self.setup.refuses_all {
+                for request in driver.owner.recall_directs() {
+                    driver.waiting.remove(&request.ticket);
+                }
+            }
         }
         self.operators_reroute(host, &mut driver);
         if matches!(driver.phase, Phase::Idle | Phase::Out { .. } | Phase::Asking | Phase::Barrier { .. }) {
@@ -153,9 +158,8 @@ impl<S: ModelStore> World<S> {
             return;
         }
         self.check_owner(&driver);
-        let released = driver.owner.is_released() && matches!(driver.phase, Phase::Idle);
-        let timeout = driver.release_until.is_some_and(|until| until <= self.now);
-        if released || timeout {
+        if let Some(end) = driver.drain.end(&driver.owner, matches!(driver.phase, Phase::Idle), self.now) {
+            let released = end == DrainEnd::InOrder;
             self.stats.releases += u64::from(released);
             self.note(|_| format!("given back in good order: {released}"));
             if let Phase::Out { commit, .. } | Phase::Barrier { commit, .. } = driver.phase {
@@ -198,7 +202,7 @@ impl<S: ModelStore> World<S> {
 
     fn take_mail(&mut self, host: &mut Host, driver: &mut Driver) {
         for ask in std::mem::take(&mut host.mail) {
-            if driver.release_until.is_some() {
+            if driver.drain.has_begun() {
                 continue;
             }
             let named: Vec<_> = ask.drafts.iter().filter(|draft| !draft.needs_id).collect();
@@ -256,14 +260,20 @@ impl<S: ModelStore> World<S> {
             return;
         }
         let page = match &request {
-            LoadRequest::Directory { from, limit } => Page::Directory(self.store.directory(*from, *limit)),
+            LoadRequest::Directory { from, limit } => {
+                let page = self.store.directory(*from, *limit);
+                self.note_nameless(&page);
+                Page::Directory(page)
+            }
             LoadRequest::Segments { firsts, purpose, .. } => {
                 match purpose {
                     LoadPurpose::Keys => self.stats.resumes += 1,
                     LoadPurpose::Scope(_) => self.stats.scope_resumes += 1,
                     LoadPurpose::Scan => {}
                 }
-                Page::Segments(self.store.segments(firsts))
+                let page = self.store.segments(firsts);
+                self.note_unreadable(&page);
+                Page::Segments(page)
             }
         };
         self.note(|_| format!("load {request:?}"));
@@ -278,20 +288,12 @@ impl<S: ModelStore> World<S> {
             Phase::Clock { look, clock, newest } => self.read_door(driver, look, clock, newest),
             Phase::Rows { request, rows } => self.take_rows(host, driver, &request, rows),
             Phase::Out { commit, arrives } if arrives > self.now => driver.phase = Phase::Out { commit, arrives },
-            Phase::Out { commit, .. } => self.commit_arrives(host, driver, commit),
-            Phase::Asking => return self.resolve(host, driver),
+            Phase::Out { commit, .. } => return self.commit_arrives(host, driver, commit),
+            Phase::Asking => return self.read_record(host, driver),
             Phase::Barrier { commit, arrives } if arrives > self.now => {
                 driver.phase = Phase::Barrier { commit, arrives }
             }
-            Phase::Barrier { commit, .. } => {
-                if !self.calm && self.rng.percent(20) {
-                    self.give_up(commit);
-                } else {
-                    // Refused or not: the record is read again.
-                    let _told_by_the_record = self.apply(&commit);
-                }
-                driver.phase = Phase::Asking;
-            }
+            Phase::Barrier { commit, .. } => return self.barrier_arrives(host, driver, commit),
         }
         true
     }
@@ -377,37 +379,32 @@ impl<S: ModelStore> World<S> {
             .iter()
             .filter(|write| matches!(write, waybill_core::port::store::Write::DeleteSegment(_)))
             .count();
-        self.stats.evictions += u64::from(open_before > kept + deleted && driver.release_until.is_none());
+        self.stats.evictions += u64::from(open_before > kept + deleted && !driver.drain.has_begun());
         let long = self.rng.one_in(9);
         let arrives = self.now + if self.calm { 1 } else { 1 + self.rng.below(if long { 40 } else { 4 }) };
         driver.phase = Phase::Out { commit, arrives };
     }
 
-    fn commit_arrives(&mut self, host: &Host, driver: &mut Driver, commit: OwnerCommit) {
-        if !self.calm && self.rng.percent(6) {
+    fn commit_arrives(&mut self, host: &Host, driver: &mut Driver, commit: OwnerCommit) -> bool {
+        let result = if !self.calm && self.rng.percent(6) {
             self.stats.unknown += 1;
             self.note(|_| "the outcome is unknown".to_owned());
             self.give_up(commit);
-            driver.owner.commit_failed();
-            if self.rng.percent(50) {
-                for ticket in driver.owner.abandon_requests() {
-                    driver.waiting.remove(&ticket);
-                }
-            }
-            driver.phase = Phase::Asking;
-            return;
-        }
-        match self.apply(&commit) {
-            Ok(()) => {
-                let applied = driver.owner.committed(self.now_at(host));
-                self.answer(driver, applied);
-            }
-            Err(error) => {
-                driver.owner.commit_failed();
-                driver.last_refusal = Some(error);
-                driver.phase = Phase::Asking;
-            }
-        }
+            Err(unknown())
+        } else {
+            self.apply(&commit)
+        };
+        self.take_word(host, driver, Word::Committed(result))
+    }
+
+    fn barrier_arrives(&mut self, host: &Host, driver: &mut Driver, barrier: OwnerCommit) -> bool {
+        let result = if !self.calm && self.rng.percent(20) {
+            self.give_up(barrier);
+            Err(unknown())
+        } else {
+            self.apply(&barrier)
+        };
+        self.take_word(host, driver, Word::Barrier(result))
     }
 
     fn answer(&mut self, driver: &mut Driver, applied: waybill_core::outbox::owner::Applied) {
@@ -424,44 +421,58 @@ impl<S: ModelStore> World<S> {
         }
     }
 
-    fn resolve(&mut self, host: &Host, driver: &mut Driver) -> bool {
-        if self.read_fails() {
-            driver.phase = Phase::Asking;
-            return true;
-        }
-        let record = self.store.shard();
-        let nonce = self.fresh();
-        let resolution = driver.owner.resolve(&record, self.now_at(host), nonce);
-        if !matches!(resolution, Resolution::Lost | Resolution::WentBack(_)) {
+    fn read_record(&mut self, host: &Host, driver: &mut Driver) -> bool {
+        let read = if self.read_fails() { Err(unknown()) } else { Ok(self.store.shard()) };
+        self.take_word(host, driver, Word::Record(read))
+    }
+
+    /// Does what follows the store's word. False when the shard is lost.
+    fn take_word(&mut self, host: &Host, driver: &mut Driver, word: Word) -> bool {
+        let is_record = matches!(word, Word::Record(_));
+        let now = self.now_at(host);
+        let step = commit_fate::take_word(&mut driver.owner, &mut driver.door, word, now, || self.fresh());
+        if is_record && matches!(step, Step::Applied(_) | Step::NotApplied(_) | Step::Barrier(_)) {
             self.went_on(host, driver.is_betrayed);
         }
-        match resolution {
-            Resolution::Lost => return false,
-            Resolution::WentBack(error) => {
+        match step {
+            Step::Applied(applied) => {
+                self.stats.found_applied += u64::from(is_record);
+                self.answer(driver, applied);
+            }
+            Step::NotApplied(recalled) => {
+                self.stats.proved_undone += 1;
+                for request in recalled {
+                    driver.waiting.remove(&request.ticket);
+                    driver.unchecked.push(request.messages, ());
+                }
+            }
+            Step::Read(read) => {
+                // Sometimes nobody is told before the outcome is known: then that is the answer.
+                if read.abandon && (is_record || self.rng.percent(50)) {
+                    for ticket in driver.owner.abandon_requests() {
+                        driver.waiting.remove(&ticket);
+                    }
+                }
+                driver.phase = Phase::Asking;
+            }
+            Step::Barrier(barrier) => {
+                let arrives = self.now + self.rng.below(4);
+                driver.phase = Phase::Barrier { commit: *barrier, arrives };
+            }
+            Step::Lost => return false,
+            Step::WentBack(error) => {
                 if !driver.is_betrayed {
                     self.violation(error.to_string());
                 }
                 self.stats.went_back += 1;
                 return false;
             }
-            Resolution::Applied(applied) => {
-                self.stats.found_applied += 1;
-                self.answer(driver, applied);
-            }
-            Resolution::NotApplied => {
-                self.stats.proved_undone += 1;
-                driver.door.look_again();
-                for request in driver.owner.recall_identified() {
-                    driver.waiting.remove(&request.ticket);
-                    driver.unchecked.push(request.messages, ());
-                }
-            }
-            Resolution::Barrier(commit) => {
-                let arrives = self.now + self.rng.below(4);
-                driver.phase = Phase::Barrier { commit: *commit, arrives };
-                return true;
-            }
         }
         true
     }
+}
+
+/// What a driver hears of a call whose answer doesn't come.
+fn unknown() -> StoreError {
+    StoreError::Unavailable("the model doesn't say".to_owned())
 }

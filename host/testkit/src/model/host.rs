@@ -183,7 +183,7 @@ impl<S: ModelStore> World<S> {
     fn begin_takeover(&mut self, host: &Host, record: ShardRecord) -> Role {
         let firsts: Vec<_> = record.open.keys().copied().collect();
         let open = self.store.segments(&firsts);
-        let claimed = self.store.parked().into_iter().filter(|parked| parked.claimed).collect();
+        let claimed = self.read_parked().into_iter().filter(|parked| parked.claimed).collect();
         let began = self.now_at(host);
         let token = record.token;
         let input = TakeoverInput {
@@ -246,7 +246,7 @@ impl<S: ModelStore> World<S> {
     }
 
     fn adopt(&mut self, host: &mut Host, record: ShardRecord, began: Now) -> Role {
-        let adopted = Adopted { record, parked: self.store.parked(), held: self.store.held_keys() };
+        let adopted = Adopted { record, parked: self.read_parked(), held: self.store.held_keys() };
         self.stats.takeovers += 1;
         host.owned = Some(adopted.record.token);
         self.note(|_| format!("takeover, token {}", adopted.record.token));

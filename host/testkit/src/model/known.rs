@@ -20,6 +20,8 @@ pub(super) enum Spot {
     Done(Place),
     /// A repeat of another message.
     Dropped,
+    /// In a row that can't be read and was set aside.
+    Quarantined,
 }
 
 /// How a message ended.
@@ -29,6 +31,8 @@ pub(super) enum End {
     Dead,
     /// A repeat of another message.
     Repeat,
+    /// Its row can't be read and was set aside.
+    Quarantined,
 }
 
 /// The receiver's word on an attempt.
@@ -82,6 +86,8 @@ pub(super) struct Known {
     /// Its history was removed after its time.
     pub purged: bool,
     pub via_door: bool,
+    /// An owner has met its row and couldn't read it: it holds up nobody any more.
+    pub unreadable: bool,
 }
 
 impl Known {

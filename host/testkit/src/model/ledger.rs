@@ -15,6 +15,7 @@ use waybill_core::time::UnixMillis;
 
 use super::known::{End, Known, Spot};
 use super::stats::Stats;
+use super::unreadable::{Damage, MALFORMED};
 
 /// Number of a message: its `correlation_id`.
 pub(super) fn number_of(message: &Message) -> usize {
@@ -30,7 +31,7 @@ pub(super) struct Ledger {
     /// Entries of stored segments that haven't moved on.
     pub segments: BTreeMap<Seq, BTreeMap<u16, usize>>,
     /// Entries that moved on and are still in the bytes of their segment.
-    ghosts: BTreeMap<Seq, BTreeSet<u16>>,
+    pub ghosts: BTreeMap<Seq, BTreeSet<u16>>,
     pub parked: BTreeMap<Seq, (usize, bool)>,
     pub scheduled: BTreeMap<(UnixMillis, String), usize>,
     pub dead: BTreeMap<Seq, usize>,
@@ -44,24 +45,28 @@ pub(super) struct Ledger {
     pub held: BTreeMap<usize, (Seq, Tenant, u64)>,
     /// How many suspects of each number of crashes may be on trial at once, as the takeover left them.
     pub halves: BTreeMap<u32, usize>,
+    /// Rows that can't be read.
+    pub damage: Damage,
     pub bad: Vec<String>,
 }
 
 /// A commit being booked.
-struct Booking {
-    now: u64,
+pub(super) struct Booking {
+    pub now: u64,
     /// Left their spot in this commit.
-    limbo: BTreeMap<usize, Spot>,
+    pub limbo: BTreeMap<usize, Spot>,
     /// Delivered ones whose segment goes: they have to appear in the history now.
     owed: BTreeSet<usize>,
     /// Segments removed or rewritten.
     rewritten: BTreeSet<Seq>,
     /// Refused because their id belongs to another message.
     conflicts: BTreeSet<usize>,
+    /// Messages that went to quarantine.
+    pub quarantined: u64,
 }
 
 impl Ledger {
-    fn violation(&mut self, now: u64, text: String) {
+    pub(super) fn violation(&mut self, now: u64, text: String) {
         self.bad.push(format!("t{now} {text}"));
     }
 
@@ -69,11 +74,11 @@ impl Ledger {
         self.known.get(number)
     }
 
-    fn spot(&self, number: usize) -> Spot {
+    pub(super) fn spot(&self, number: usize) -> Spot {
         self.known.get(number).map_or(Spot::Nowhere, |known| known.spot.clone())
     }
 
-    fn set_spot(&mut self, number: usize, spot: Spot) {
+    pub(super) fn set_spot(&mut self, number: usize, spot: Spot) {
         if let Some(known) = self.known.get_mut(number) {
             known.spot = spot;
         }
@@ -96,7 +101,10 @@ impl Ledger {
     pub fn is_claimed(&self, number: usize) -> bool {
         match self.spot(number) {
             Spot::Segment(place) | Spot::Acked(place) => self.record.open.contains_key(&place.segment),
-            Spot::Parked(place) => self.parked.get(&place.seq()).is_some_and(|(_, claimed)| *claimed),
+            Spot::Parked(place) => {
+                let row = self.parked.get(&place.seq()).or_else(|| self.damage.parked.get(&place.seq()));
+                row.is_some_and(|(_, claimed)| *claimed)
+            }
             _ => false,
         }
     }
@@ -145,6 +153,7 @@ impl Ledger {
             owed: BTreeSet::new(),
             rewritten: BTreeSet::new(),
             conflicts: BTreeSet::new(),
+            quarantined: 0,
         };
         self.book_bits(commit, &mut booking);
         for write in &commit.writes {
@@ -190,10 +199,9 @@ impl Ledger {
                 }
             }
             Write::PutSegment(segment) if self.segments.contains_key(&segment.first) => self.rewrite(segment, booking),
-            Write::QuarantineSegment { first, reason } => {
-                self.violation(booking.now, format!("segment {first} went to quarantine: {reason}"));
-            }
+            Write::QuarantineSegment { first, reason } => self.quarantine_segment(*first, reason, booking),
             Write::DeleteParked(seq) => {
+                self.take_parked_back(*seq);
                 if let Some((number, _)) = self.parked.remove(seq) {
                     let spot = self.spot(number);
                     booking.limbo.insert(number, spot);
@@ -265,6 +273,7 @@ impl Ledger {
             }
             Write::PutParked(parked) => self.park(parked, booking),
             Write::PutScheduled(scheduled) => self.schedule(scheduled, booking, stats),
+            Write::PutDead(dead) if dead.code == MALFORMED => self.malformed_door(dead, booking, stats),
             Write::PutDead(dead) => self.die(dead, booking, stats),
             Write::PutHistory(chunk) => self.history(chunk, booking, stats),
             Write::PutId { record, .. } => {
@@ -325,6 +334,7 @@ impl Ledger {
     fn park(&mut self, parked: &Parked, booking: &mut Booking) {
         let number = number_of(&parked.message);
         let seq = parked.place.seq();
+        self.take_parked_back(seq);
         match booking.limbo.remove(&number) {
             Some(Spot::Segment(place)) if place == parked.place => {}
             Some(Spot::Dead(place)) if place == parked.place => {
@@ -434,7 +444,7 @@ impl Ledger {
         }
     }
 
-    fn end(&mut self, number: usize, end: End, now: u64) {
+    pub(super) fn end(&mut self, number: usize, end: End, now: u64) {
         let Some(known) = self.known.get_mut(number) else { return };
         if let Some(before) = known.end.replace(end) {
             self.violation(now, format!("msg {number} settled twice: {before:?}, then {end:?}"));
@@ -444,6 +454,7 @@ impl Ledger {
     /// What is left over when everything was booked.
     fn close(&mut self, before: &ShardRecord, commit: &OwnerCommit, booking: Booking, stats: &mut Stats) {
         let now = booking.now;
+        stats.quarantined += booking.quarantined;
         for number in booking.owed {
             self.violation(now, format!("msg {number} was delivered and isn't in the history"));
         }

@@ -13,10 +13,12 @@
 //! | `host` | watching, takeover, death |
 //! | `driver` | what an engine does for its owner |
 //! | `sends` | what receivers see and answer |
+//! | `calls` | what is sent in one go over a lane |
 //! | `operators` | commands |
 //! | `clocks` | wall clocks that are set, and stamps |
 //! | `retention` | history that is removed after its time |
 //! | `past` | a store that loses what it had |
+//! | `unreadable` | rows that can't be read |
 //! | `ledger` | double entry of commits |
 //! | `suspicion` | who is blamed for a death |
 //! | `audit` | what has to hold at the end |
@@ -25,6 +27,7 @@
 //! ([`Mutation`]), to prove that the checks would notice.
 
 mod audit;
+mod calls;
 mod clients;
 mod clocks;
 mod driver;
@@ -40,11 +43,12 @@ mod sends;
 mod stats;
 mod store;
 mod suspicion;
+mod unreadable;
 mod world;
 
 pub use options::{Mutation, Options, Outcome, Report};
 pub use stats::Stats;
-pub use store::{ModelStore, PutBack};
+pub use store::{ModelStore, PutBack, Spoilt};
 
 use crate::memory_store::MemoryStore;
 use world::World;

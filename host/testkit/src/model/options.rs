@@ -18,12 +18,14 @@ pub enum Mutation {
     StampsFollowClock,
     /// A page of the doorstep whose read failed counts as an empty one.
     FailedReadIsEmpty,
+    /// A lane forgets its calls while they are under way.
+    CallsDontCount,
 }
 
 impl Mutation {
     /// All, in the order of their numbers from 1.
     pub fn all() -> Vec<Self> {
-        let others = [Self::SkewedEnqueuers, Self::StampsFollowClock, Self::FailedReadIsEmpty];
+        let others = [Self::SkewedEnqueuers, Self::StampsFollowClock, Self::FailedReadIsEmpty, Self::CallsDontCount];
         Rule::ALL.into_iter().map(Self::Without).chain(others).collect()
     }
     /// By number, from 1.

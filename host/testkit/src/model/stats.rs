@@ -95,6 +95,10 @@ stats! {
     claims: "claims from outside", true;
     /// Of those, such as another worker had let go.
     claims_lost: "claims of ended leases", true;
+    /// Calls begun while another was under way on their lane.
+    calls_beside: "calls beside others", true;
+    /// Calls of one message that goes alone.
+    lone_calls: "calls of what goes alone", true;
     /// Messages convicted of killing their process.
     convicted: "convicted", true;
     /// Of those, such as didn't.
@@ -137,6 +141,12 @@ stats! {
     purged: "purged", true;
     /// Owners that found that the store had lost commits.
     went_back: "stores that went back noticed", true;
+    /// Rows that were made unreadable.
+    spoilt: "rows spoilt", true;
+    /// Messages whose segment or parked row went to quarantine.
+    quarantined: "quarantined", true;
+    /// Doorstep rows that became dead letters because they can't be read.
+    malformed: "malformed doorstep rows", true;
     /// Steps of simulated time.
     steps: "steps", true;
 }

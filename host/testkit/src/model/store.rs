@@ -1,16 +1,28 @@
 //! The store under the model: any owner store, called synchronously.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
 use waybill_core::ids::{MessageId, Seq, ShardId, Tenant};
 use waybill_core::message::Message;
-use waybill_core::outbox::records::{DeadLetter, DoorKey, DoorRow, HistoryChunk, IdRecord, Parked, ShardRecord};
+use waybill_core::outbox::records::{
+    DeadLetter, DoorKey, DoorRow, HistoryChunk, IdRecord, Malformed, Parked, ShardRecord,
+};
 use waybill_core::port::store::{DueScheduled, OwnerCommit, OwnerStore, SegmentInfo, StoreError, StoredSegment, Write};
 use waybill_core::time::UnixMillis;
 
-use crate::memory_store::{MemoryStore, Tables};
+use crate::memory_store::{MemoryStore, SegmentContent, Tables};
+
+/// A row that a store is asked to spoil.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Spoilt {
+    /// The segment with this first seq.
+    Segment(Seq),
+    /// A doorstep row.
+    Door(DoorKey),
+}
 
 /// The shard that the model is about.
 pub(super) const SHARD: ShardId = ShardId(0);
@@ -36,6 +48,14 @@ pub trait ModelStore: Sized {
     fn keep(&self) -> Option<PutBack<Self>> {
         None
     }
+    /// Makes a row unreadable, as a bad disk would. False = this store can't, or there is no such row.
+    fn spoil(&self, _row: &Spoilt) -> bool {
+        false
+    }
+    /// First seqs of the model's segments that lie in quarantine.
+    fn quarantined(&self) -> BTreeSet<Seq> {
+        BTreeSet::new()
+    }
     /// Applies a commit that leaves the beat as it is: only a mutation of the protocol makes one.
     fn commit_without_beat(&self, commit: &OwnerCommit) -> Result<(), StoreError> {
         Err(StoreError::Other(format!("shard {}: a commit has to raise the beat", commit.shard)))
@@ -54,6 +74,24 @@ impl ModelStore for MemoryStore {
         let kept = self.read(Tables::clone);
         Some(Box::new(move |store| store.write(|tables| *tables = kept)))
     }
+    fn spoil(&self, row: &Spoilt) -> bool {
+        let malformed = || Malformed { reason: "the model spoilt it".to_owned(), raw: String::new() };
+        self.write(|tables| match row {
+            Spoilt::Segment(first) => tables.segments.get_mut(&(SHARD, *first)).is_some_and(|content| {
+                *content = SegmentContent::Malformed(malformed());
+                true
+            }),
+            Spoilt::Door(key) => tables.door.get_mut(&(SHARD, key.clone())).is_some_and(|content| {
+                *content = Err(malformed());
+                true
+            }),
+        })
+    }
+    fn quarantined(&self) -> BTreeSet<Seq> {
+        self.read(|tables| {
+            tables.quarantine.keys().filter(|(shard, _)| *shard == SHARD).map(|(_, first)| *first).collect()
+        })
+    }
     fn commit_without_beat(&self, commit: &OwnerCommit) -> Result<(), StoreError> {
         self.write(|tables| {
             let stored = tables.shard(commit.shard);
@@ -71,11 +109,17 @@ impl ModelStore for MemoryStore {
 pub(super) struct Store<S> {
     inner: S,
     pub failure: Option<StoreError>,
+    /// Parked rows that can't be read, until somebody writes over them.
+    damaged: BTreeSet<Seq>,
+    /// Of those, such as a read has set aside.
+    aside: BTreeSet<Seq>,
+    /// Of those, such as the world hasn't heard of.
+    moved: Vec<Seq>,
 }
 
 impl<S: ModelStore> Store<S> {
     pub fn new(inner: S) -> Self {
-        Self { inner, failure: None }
+        Self { inner, failure: None, damaged: BTreeSet::new(), aside: BTreeSet::new(), moved: Vec::new() }
     }
 
     pub fn keep(&self) -> Option<PutBack<S>> {
@@ -100,7 +144,34 @@ impl<S: ModelStore> Store<S> {
         if commit.record.beat <= commit.expect_beat {
             return self.inner.commit_without_beat(commit);
         }
-        self.inner.wait(self.inner.port().commit(commit.clone()))
+        self.inner.wait(self.inner.port().commit(commit.clone()))?;
+        for write in &commit.writes {
+            let seq = match write {
+                Write::PutParked(parked) => parked.place.seq(),
+                Write::DeleteParked(seq) => *seq,
+                _ => continue,
+            };
+            self.damaged.remove(&seq);
+            self.aside.remove(&seq);
+        }
+        Ok(())
+    }
+
+    /// Spoils a row. False when there is none, or the store can't.
+    pub fn spoil(&self, row: &Spoilt) -> bool {
+        self.inner.spoil(row)
+    }
+    pub fn quarantined(&self) -> BTreeSet<Seq> {
+        self.inner.quarantined()
+    }
+
+    /// Spoils a parked row. Reads leave such rows out and set them aside, whatever store lies below.
+    pub fn spoil_parked(&mut self, seq: Seq) {
+        self.damaged.insert(seq);
+    }
+    /// Parked rows that reads have set aside since this was asked last.
+    pub fn take_moved(&mut self) -> Vec<Seq> {
+        std::mem::take(&mut self.moved)
     }
 
     /// Puts the rows of one client's transaction on the doorstep.
@@ -130,7 +201,15 @@ impl<S: ModelStore> Store<S> {
     }
     pub fn parked(&mut self) -> Vec<Arc<Parked>> {
         let result = self.inner.wait(self.inner.port().parked(SHARD, None, ALL));
-        self.read(result)
+        let rows = self.read(result);
+        let (spoilt, fine): (Vec<_>, Vec<_>) =
+            rows.into_iter().partition(|parked| self.damaged.contains(&parked.place.seq()));
+        for parked in spoilt {
+            if self.aside.insert(parked.place.seq()) {
+                self.moved.push(parked.place.seq());
+            }
+        }
+        fine
     }
     pub fn scheduled_due(&mut self, now: UnixMillis, limit: usize) -> DueScheduled {
         let result = self.inner.wait(self.inner.port().scheduled_due(SHARD, now, limit));

@@ -41,6 +41,8 @@ pub(super) const CAUTION: Caution = Caution {
 const HECTIC_STEPS: u64 = 1_500;
 /// Steps without, at most: everything has to come to its end.
 const CALM_STEPS: u64 = 20_000;
+/// Makes other dice of a seed.
+const SPOILS: u64 = 0x5B01_17D1_5C00_0000;
 /// Where messages go: two transports, three destinations.
 pub(super) const TOPICS: [&str; 3] = ["bus:a.one", "bus:a.two", "bus:b.one"];
 
@@ -72,6 +74,12 @@ pub(super) struct Setup {
     pub retention: bool,
     /// The store is put back to what it was, once.
     pub goes_back: bool,
+    /// A bad disk spoils rows.
+    pub spoils: bool,
+    /// Calls that a lane takes at once; none = they aren't counted.
+    pub calls: Option<u32>,
+    /// A drain begins with the refusal of all requests that wait, as the engine's does. In other runs nobody gets to it.
+    pub refuses_all: bool,
     pub mutation: Option<Mutation>,
 }
 
@@ -92,6 +100,8 @@ impl Setup {
 pub(super) struct World<S> {
     pub store: Store<S>,
     pub rng: Rng,
+    /// Which rows a bad disk spoils: dice of their own, so that all other schedules stay what they are.
+    pub spoils: Rng,
     pub now: u64,
     pub setup: Setup,
     pub ledger: Ledger,
@@ -104,6 +114,8 @@ pub(super) struct World<S> {
     /// Doorstep commits that have ended.
     pub bell: u64,
     pub unique: u64,
+    /// Calls begun so far.
+    pub calls: u64,
     /// The current token of what is claimed from outside: of the owner, and of the lease.
     pub leases: BTreeMap<Seq, (u64, u64)>,
     /// Ownerships whose process died.
@@ -187,13 +199,18 @@ impl<S: ModelStore> World<S> {
             retention: seed % 6 == 5,
             // Not the first ones: they run on stores, too, that can't be put back.
             goes_back: seed % 16 == 9 && seed > 200,
+            spoils: seed % 11 == 6 && seed % 16 != 9 && seed > 200,
+            calls: (seed % 13 == 7).then_some(if seed.is_multiple_of(2) { 1 } else { 2 }),
+            refuses_all: seed % 17 == 11,
             mutation: options.mutation,
         };
+        let spoils = Rng::new(seed ^ SPOILS);
         let skewed = rng.percent(50);
         let hosts = (0..hosts).map(|_| Host::new(&mut rng, skewed)).collect();
         Self {
             store: Store::new(store),
             rng,
+            spoils,
             now: 1,
             setup,
             ledger: Ledger::default(),
@@ -203,6 +220,7 @@ impl<S: ModelStore> World<S> {
             blocked_until: [0; TOPICS.len()],
             bell: 0,
             unique: 0,
+            calls: 0,
             leases: BTreeMap::new(),
             deaths: BTreeSet::new(),
             trials: Trials::default(),
@@ -347,6 +365,7 @@ impl<S: ModelStore> World<S> {
         self.commit_clients();
         self.commit_late();
         self.retire();
+        self.spoil();
         for _ in 0..2 {
             let index = usize::try_from(self.rng.below(self.hosts.len() as u64)).unwrap_or(0);
             let Some(slot) = self.hosts.get_mut(index) else { continue };

@@ -380,12 +380,12 @@ impl World {
             checkpoints_max: 3,
             ..SagaLimits::default()
         };
-        let config = SagaShardConfig { shard: SHARD, limits, rules: self.rules };
+        let config = SagaShardConfig { shard: SHARD, limits, rules: self.rules, died: true };
         let random = self.random();
         let lookup = |hash: &_| self.by_hash.get(hash).cloned();
         let restored = SagaShard::restore(config, *takeover, lookup, self.now, random);
-        for (key, cause) in restored.broken {
-            self.ledger.violation(format!("{key} can't be restored: {cause}"));
+        for broken in restored.broken {
+            self.ledger.violation(format!("{} can't be restored: {}", broken.key, broken.reason));
         }
         self.shard = Some(restored.shard);
     }

@@ -26,7 +26,8 @@ pub(in crate::commands) async fn run(args: &Definitions, context: &mut Context<'
         Some(name) => show(name, args.version, context).await,
         None => {
             let limit = lists::bound(args.limit, args.all);
-            let (items, more) = lists::fetch(context, &["v1", "saga-definitions"], &[], limit).await?;
+            let (items, more) =
+                lists::fetch(context, &["v1", "saga-definitions"], &[], limit, args.cursor.as_deref()).await?;
             output::list(context.term, context.format, &items, &VIEW)?;
             messages::tell_more(context, items.len(), more);
             Ok(())

@@ -55,7 +55,7 @@ pub(in crate::commands) async fn run(args: &List, context: &mut Context<'_>) -> 
 async fn page(args: &List, limit: usize, context: &Context<'_>) -> Result<(Vec<Value>, More), CliError> {
     let mut query = lists::tenant_query(args.tenant.as_deref());
     query.push(("filter", &args.filter));
-    lists::fetch(context, &["v1", "sagas"], &query, limit).await
+    lists::fetch(context, &["v1", "sagas"], &query, limit, args.cursor.as_deref()).await
 }
 
 /// Writes every saga that is new or has moved since it was written last. One that doesn't match any more isn't seen.

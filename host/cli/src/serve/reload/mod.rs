@@ -52,8 +52,10 @@ pub struct Host {
     pub fleet: Fleet,
     /// Routes, retries, and what is sent.
     pub engine: Arc<Engine>,
-    /// For plugins' state and the audit trail.
+    /// For plugins' state.
     pub store: Arc<SurrealStore>,
+    /// Where reloads are noted.
+    pub trail: Arc<dyn TransactStore>,
     /// Its certificate, if there is one, is read again.
     pub encryption: Encryption,
 }
@@ -190,7 +192,7 @@ impl Reloader {
             detail,
         };
         // What is done is done: a trail that can't be written is told to the log.
-        if let Err(error) = self.host.store.audit(&event).await {
+        if let Err(error) = self.host.trail.audit(&event).await {
             tracing::error!(code = error.code(), %error, ?event, "an operator's act could not be written to the audit trail");
         }
     }

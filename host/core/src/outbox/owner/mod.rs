@@ -66,7 +66,7 @@ pub use outcome::{Applied, Resolution};
 pub use outside::{Claim, Claimed, Lease, LeaseInfo};
 pub use rules::{Rule, Rules};
 pub use settle::{Settlement, Verdict};
-pub use takeover::{TakeoverInput, takeover};
+pub use takeover::{TakeoverInput, has_died, takeover};
 pub use turns::Sending;
 pub use window::{LoadPurpose, LoadRequest};
 

@@ -94,8 +94,9 @@ impl Owner {
     /// A store that says less than what was committed has lost it.
     fn went_back(&self, stored: &ShardRecord) -> Option<StoreError> {
         let (known, found) = ((self.record.token, self.record.beat), (stored.token, stored.beat));
-        // At the same place something else stands: what was lost has been written over.
-        let is_other = found == known && stored.nonce != self.record.nonce;
+        // What was lost has been written over: another takeover has the same token, or another commit the same beat.
+        let is_other = (found.0 == known.0 && stored.taken != self.record.taken)
+            || (found == known && stored.nonce != self.record.nonce);
         let is_behind = (found < known || is_other) && self.is_rule_kept(Rule::StoreNeverBack);
         is_behind.then_some(StoreError::WentBack { shard: self.config.shard, known, found })
     }

@@ -40,11 +40,13 @@ pub enum Rule {
     SettledIsCleared,
     /// An end that the process outlived is no crash.
     OnlyDeathIsACrash,
+    /// What can't be read goes to quarantine, or becomes a dead letter; nothing of it is dropped.
+    QuarantineUnreadable,
 }
 
 impl Rule {
     /// All rules, in the order of the mutations' numbers, from 1.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::AlwaysBeat,
         Self::PassFromLowEnd,
         Self::PassUpperFixed,
@@ -63,6 +65,7 @@ impl Rule {
         Self::QuietBeforeAlone,
         Self::SettledIsCleared,
         Self::OnlyDeathIsACrash,
+        Self::QuarantineUnreadable,
     ];
 }
 

@@ -36,6 +36,12 @@ pub struct TakeoverInput {
     pub rules: Rules,
 }
 
+/// Whether whoever takes a shard over finds that the process of the owner before died: it didn't give the shard back, hadn't
+/// begun to, and isn't known to live.
+pub fn has_died(before: &ShardRecord, lived: bool) -> bool {
+    before.token != 0 && !before.released && !before.leaving && !lived
+}
+
 /// The commit that takes a shard over. `nonce` is fresh and random. It goes in only if the last owner wrote nothing
 /// since the record was read.
 pub fn takeover(input: TakeoverInput, now: UnixMillis, nonce: u64) -> OwnerCommit {
@@ -43,11 +49,11 @@ pub fn takeover(input: TakeoverInput, now: UnixMillis, nonce: u64) -> OwnerCommi
     let mut record = before.clone();
     record.owner = host;
     record.token += 1;
+    record.taken = nonce;
     record.beat += 1;
     record.nonce = nonce;
     record.open.clear();
-    let is_clean = before.token == 0 || before.released || before.leaving || lived;
-    record.suspicion = match is_clean && rules.kept(Rule::OnlyDeathIsACrash) {
+    record.suspicion = match !has_died(&before, lived) && rules.kept(Rule::OnlyDeathIsACrash) {
         true => record.suspicion.after_clean_end(),
         false => record.suspicion.after_crash(),
     };

@@ -300,6 +300,10 @@ impl Owner {
     }
 
     pub(super) fn enter_directory(&mut self, tenant: &Tenant, first: Seq, messages: u32) {
+        if self.stored.contains(&first) {
+            // A page may say less of it than is known: of a row that can't be read not even whose it is.
+            return;
+        }
         let window = self.windows.entry(tenant.clone()).or_default();
         if window.directory.is_empty() {
             self.busy_tenants += 1;
@@ -345,17 +349,22 @@ impl Owner {
                 Ok(segment) => {
                     found.insert(stored.first, segment);
                 }
-                Err(malformed) => {
-                    if !self.corrupt.iter().any(|(first, _)| *first == stored.first) {
-                        self.corrupt.push((stored.first, malformed.reason));
-                    }
-                }
+                Err(malformed) => self.note_corrupt(stored.first, malformed.reason),
             }
         }
         match purpose {
             LoadPurpose::Scan => self.scan(tenant, firsts, &found, now),
             LoadPurpose::Keys => self.resume_keys(tenant, firsts, &found, now),
             LoadPurpose::Scope(scope) => self.resume_scope(tenant, scope, firsts, &found, now),
+        }
+    }
+
+    /// A segment was read and can't be decoded. One in memory goes on from there, and a page read earlier may name one that has
+    /// left the store meanwhile.
+    fn note_corrupt(&mut self, first: Seq, reason: String) {
+        let is_listed = self.corrupt.iter().any(|(listed, _)| *listed == first);
+        if !is_listed && self.stored.contains(&first) && !self.segments.contains_key(&first) {
+            self.corrupt.push((first, reason));
         }
     }
 

@@ -74,30 +74,31 @@ impl Machine<'_> {
         self.failed_attempt(of, unknown("SAGA.TIMEOUT", reason), None, None, None);
     }
 
-    /// The host that made the calls under way is gone: their results are unknown.
-    pub fn recover(&mut self) {
+    /// The host that made the calls under way is gone: their results are unknown. `died` = its process died of something, and
+    /// they may have been it.
+    pub fn recover(&mut self, died: bool) {
         for saga in self.open() {
             for step in self.active(saga) {
-                self.recover_step(saga, step);
+                self.recover_step(saga, step, died);
             }
             self.dirty.push(saga);
         }
     }
 
-    fn recover_step(&mut self, saga: SagaNumber, step: StepNumber) {
+    fn recover_step(&mut self, saga: SagaNumber, step: StepNumber, died: bool) {
         let definition = self.definition(saga);
         let Some(defined) = definition.as_ref().and_then(|definition| definition.step(step)) else { return };
         let Some(record) = self.record(saga, step) else { return };
         let (Some(way), Some(StepWait::For(Wait::Call))) = (record.way, record.wait.clone()) else { return };
         let (attempt, lost) = (record.attempt, record.lost);
-        self.emit(saga, What::StepLost { step, way, attempt });
+        self.emit(saga, What::StepLost { step, way, attempt, clean: !died });
         if way == Way::Execute && self.phase(saga) != Phase::Forward {
             // Nobody will answer, and it isn't tried again.
             let failure = unknown("SAGA.UNKNOWN_RESULT", "the host ended during the call");
             let of = Attempt { saga, step, way, attempt };
             return self.failed_for_good(of, &failure, None);
         }
-        let suspect = lost >= LOST_MAX;
+        let suspect = died && lost >= LOST_MAX;
         if suspect || !defined.idempotent && self.kept(Rule::AskOperator) {
             let (code, cause) = if suspect {
                 ("SUSPECTED_POISON", PauseCause::Suspect)

@@ -9,12 +9,14 @@ use crate::ids::ShardId;
 use crate::message::Message;
 use crate::port::transact::DoorGroup;
 use crate::saga::machine::Rule;
-use crate::saga::records::{JournalEntry, SagaCommit, SagaRow, SagaShardRecord, SagaWrite};
+use crate::saga::records::{BrokenSaga, JournalEntry, SagaCommit, SagaRow, SagaShardRecord, SagaWrite};
 
 /// The commit that is out.
 #[derive(Debug)]
 pub(super) struct Flight {
     pub batch: Batch,
+    /// Sagas that it sets aside.
+    pub aside: Vec<Arc<BrokenSaga>>,
     pub record: SagaShardRecord,
     /// What becomes of the trees in it when it goes in.
     pub changes: Vec<(u64, Change)>,
@@ -34,7 +36,7 @@ pub(super) struct Change {
 impl SagaShard {
     /// Whether something waits for a commit.
     pub fn has_work(&self) -> bool {
-        !self.waiting.entries.is_empty()
+        !self.waiting.entries.is_empty() || !self.aside.is_empty()
     }
 
     /// Whether a commit is out.
@@ -44,10 +46,13 @@ impl SagaShard {
 
     /// The next commit; none while one is out or nothing waits. `nonce` is fresh and random.
     pub fn build(&mut self, nonce: u64) -> Option<SagaCommit> {
-        if self.flight.is_some() || self.waiting.entries.is_empty() {
+        if self.flight.is_some() || !self.has_work() {
             return None;
         }
-        let batch = self.waiting.take(self.config.limits.commit_bytes_max);
+        // By themselves: together with others they could be more than a commit may be.
+        let aside = self.take_aside();
+        let bytes_max = self.config.limits.commit_bytes_max;
+        let batch = if aside.is_empty() { self.waiting.take(bytes_max) } else { Batch::default() };
         let record = SagaShardRecord {
             token: self.record.token,
             beat: self.record.beat + 1,
@@ -60,9 +65,12 @@ impl SagaShard {
             let rests = entry.row || running.tree.needs_operator() || self.is_stale(running, record.beat);
             work.entry(entry, running, rests);
         }
-        self.checkpoints(&batch, &mut work);
+        if aside.is_empty() {
+            self.checkpoints(&batch, &mut work);
+        }
+        aside.iter().for_each(|broken| work.set_aside(broken));
         let messages = self.doors(&batch);
-        self.flight = Some(Flight { batch, record, changes: work.changes, barriers: None });
+        self.flight = Some(Flight { batch, aside, record, changes: work.changes, barriers: None });
         Some(SagaCommit {
             shard: self.config.shard,
             expect_token: self.record.token,
@@ -76,7 +84,8 @@ impl SagaShard {
 
     /// Journal records below this beat are of no use, as things are committed.
     fn floor(&self) -> u64 {
-        if self.keeps_journal {
+        if !self.aside.is_empty() {
+            // What the journal holds of them lies nowhere else yet.
             return self.record.floor;
         }
         let next = self.record.beat + 1;
@@ -84,6 +93,19 @@ impl SagaShard {
             return next;
         }
         self.journal.first().map_or(next, |(oldest, _)| *oldest)
+    }
+
+    /// Sagas for the next commit to set aside, up to a size, at least one if there is any.
+    fn take_aside(&mut self) -> Vec<Arc<BrokenSaga>> {
+        let (mut weight, mut count) = (0, 0);
+        for broken in &self.aside {
+            weight += broken.weight();
+            if count > 0 && weight > self.config.limits.commit_bytes_max {
+                break;
+            }
+            count += 1;
+        }
+        self.aside.drain(..count).collect()
     }
 
     /// It keeps the journal from being cut for too long.
@@ -165,6 +187,12 @@ impl Work {
         }
         let change = Change { ended: true, has_row: false, has_dead: false, journal_from: None };
         self.changes.push((entry.slot, change));
+    }
+
+    fn set_aside(&mut self, broken: &Arc<BrokenSaga>) {
+        self.writes.push(SagaWrite::SetAside(Arc::clone(broken)));
+        let from = broken.entries.last().map_or(0, |last| last.from);
+        self.journal.push(JournalEntry { key: broken.key.clone(), from, events: Vec::new(), ended: true });
     }
 
     fn put_row(&mut self, running: &Running) {

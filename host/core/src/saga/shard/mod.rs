@@ -18,7 +18,7 @@
 //! | `batch` | what waits for a commit |
 //! | `build` | the next commit: journal, rows, dead letters, messages |
 //! | `outcome` | a commit's fate |
-//! | `restore` | a new writer: rows and journal become trees again |
+//! | `restore` | a new writer: rows and journal become trees again; the same for one that was set aside |
 //! | `inspect` | for people |
 
 mod batch;
@@ -40,7 +40,7 @@ use super::event::Event;
 use super::id::SagaKey;
 use super::limits::{SagaLimits, TICK_MAX};
 use super::machine::{Machine, Outcome, Rules, Turn};
-use super::records::SagaShardRecord;
+use super::records::{BrokenSaga, SagaShardRecord};
 use super::state::Tree;
 use crate::ids::ShardId;
 use crate::time::UnixMillis;
@@ -50,7 +50,7 @@ use start::Recent;
 
 pub use commands::{NewSaga, SagaCommand, SagaEffect, SagaReply, Ticket};
 pub use outcome::Resolution;
-pub use restore::Restored;
+pub use restore::{Restored, rebuilt};
 pub use start::is_same_start;
 
 /// Settings.
@@ -62,6 +62,8 @@ pub struct SagaShardConfig {
     pub limits: SagaLimits,
     /// Every rule holds, but in the model's mutations.
     pub rules: Rules,
+    /// The process of the last writer died. False when it had begun to end, gave the shard back, or lives.
+    pub died: bool,
 }
 
 /// One tree in memory.
@@ -105,8 +107,8 @@ pub struct SagaShard {
     timers: BTreeSet<(UnixMillis, u64)>,
     /// What keeps the journal from being cut: oldest needed beat and slot.
     journal: BTreeSet<(u64, u64)>,
-    /// A saga couldn't be restored, so the journal isn't cut.
-    keeps_journal: bool,
+    /// Sagas that couldn't be restored, for the next commits to set aside. The journal isn't cut before.
+    aside: Vec<Arc<BrokenSaga>>,
     weight: usize,
     waiting: Batch,
     flight: Option<Flight>,
@@ -306,7 +308,7 @@ impl SagaShard {
             slots: HashMap::new(),
             timers: BTreeSet::new(),
             journal: BTreeSet::new(),
-            keeps_journal: false,
+            aside: Vec::new(),
             weight: 0,
             waiting: Batch::default(),
             flight: None,

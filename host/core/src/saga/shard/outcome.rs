@@ -80,6 +80,10 @@ impl SagaShard {
 
     fn apply(&mut self, flight: Flight) {
         self.record = flight.record;
+        if !flight.aside.is_empty() {
+            // Who looked for one of their ids before this didn't hear that it is taken.
+            self.recent.raise(flight.record.beat);
+        }
         for (slot, change) in flight.changes {
             let Some(running) = self.running.get_mut(&slot) else { continue };
             if running.journal_from != change.journal_from {
@@ -143,6 +147,7 @@ impl SagaShard {
 
     /// The commit never went in: what it held goes into the next one, before what has happened since.
     fn undo(&mut self, flight: Flight) {
+        self.aside.splice(..0, flight.aside);
         let later = std::mem::replace(&mut self.waiting, flight.batch);
         self.waiting.append(later);
     }

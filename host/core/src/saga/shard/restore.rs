@@ -1,22 +1,25 @@
 //! A new writer: rows and journal become trees again, and what was being called when the last one ended is called again.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::{SagaShard, SagaShardConfig};
 use crate::saga::definition::{Definition, DefinitionSet};
 use crate::saga::id::{DefinitionHash, SagaKey};
-use crate::saga::records::{JournalEntry, SagaTakeover};
+use crate::saga::records::{BrokenSaga, JournalEntry, SagaRow, SagaTakeover};
 use crate::saga::state::Tree;
 use crate::time::UnixMillis;
+
+const NO_DEFINITION: &str = "a definition that it runs on isn't in the store, or can't be read";
 
 /// A shard that was taken over.
 #[derive(Debug)]
 pub struct Restored {
     /// It.
     pub shard: SagaShard,
-    /// Sagas that can't be restored, and why. Their records stay as they are, and the journal isn't cut while there are any.
-    pub broken: Vec<(SagaKey, String)>,
+    /// Sagas that can't be restored. The shard's next commits set them aside
+    /// ([`SagaWrite::SetAside`](crate::saga::records::SagaWrite::SetAside)), and until then its journal isn't cut.
+    pub broken: Vec<Arc<BrokenSaga>>,
 }
 
 /// A tree in the making.
@@ -24,6 +27,12 @@ struct Found {
     tree: Tree,
     has_row: bool,
     journal_from: Option<u64>,
+}
+
+impl Found {
+    fn of_row(row: &SagaRow) -> Self {
+        Self { tree: (*row.tree).clone(), has_row: true, journal_from: None }
+    }
 }
 
 impl SagaShard {
@@ -36,32 +45,14 @@ impl SagaShard {
         now: UnixMillis,
         random: f64,
     ) -> Restored {
-        let mut broken: Vec<(SagaKey, String)> = Vec::new();
-        let mut found: HashMap<SagaKey, Found> = HashMap::new();
-        for row in &takeover.rows {
-            let tree = (*row.tree).clone();
-            found.insert(tree.key.clone(), Found { tree, has_row: true, journal_from: None });
-        }
-        let ended = ended(&takeover);
-        for record in takeover.journal {
-            for entry in record.entries {
-                // What lies before the end of a saga is of no use, and may have holes where it had a row.
-                if ended.get(&entry.key).is_some_and(|end| record.beat <= *end) {
-                    continue;
-                }
-                if let Err(cause) = replay(&mut found, record.beat, &entry) {
-                    found.remove(&entry.key);
-                    broken.push((entry.key, cause));
-                }
-            }
-        }
+        let (found, mut broken) = replayed(&takeover);
         let mut shard = Self::empty(config, takeover.record, now);
         let mut found: Vec<Found> = found.into_values().collect();
         found.sort_by(|a, b| a.tree.key.cmp(&b.tree.key));
         for Found { tree, has_row, journal_from } in found {
             let key = tree.key.clone();
             let Some(definitions) = DefinitionSet::restore(&tree.started, &lookup) else {
-                broken.push((key, "a definition that it runs on isn't in the store".to_owned()));
+                broken.insert(key, NO_DEFINITION.to_owned());
                 continue;
             };
             shard.clock = shard.clock.max(tree.updated_at);
@@ -75,26 +66,96 @@ impl SagaShard {
                 shard.journal.insert((from, slot));
             }
         }
-        shard.keeps_journal = !broken.is_empty();
+        let broken = with_records(&takeover, broken);
+        shard.aside.clone_from(&broken);
         let turn = shard.turn(now, random);
         let mut slots: Vec<u64> = shard.running.keys().copied().collect();
         slots.sort_unstable();
         for slot in slots {
-            shard.work(slot, turn, None, |machine| machine.recover());
+            shard.work(slot, turn, None, |machine| machine.recover(config.died));
         }
         Restored { shard, broken }
     }
 }
 
+/// The row that a saga gets that was set aside, made of the rows (the one with most events counts) and the journal entries that
+/// were kept of it. `lookup` knows the definitions that [`SagaTakeover::definitions`] names. The error says why it still can't be
+/// restored.
+pub fn rebuilt(
+    key: &SagaKey,
+    kept: &SagaTakeover,
+    lookup: impl Fn(&DefinitionHash) -> Option<Arc<Definition>>,
+) -> Result<SagaRow, String> {
+    let row = kept.rows.iter().filter(|row| row.tree.key == *key).max_by_key(|row| row.tree.events);
+    let mut found: HashMap<SagaKey, Found> = row.map(|row| (key.clone(), Found::of_row(row))).into_iter().collect();
+    let mut entries: Vec<&JournalEntry> = kept.journal.iter().flat_map(|record| &record.entries).collect();
+    entries.retain(|entry| entry.key == *key);
+    entries.sort_by_key(|entry| entry.from);
+    for entry in entries {
+        replay(&mut found, 0, entry)?;
+    }
+    let tree = found.remove(key).ok_or("nothing of it is left")?.tree;
+    let definitions = DefinitionSet::restore(&tree.started, &lookup).ok_or(NO_DEFINITION)?;
+    Ok(SagaRow { summary: tree.summary(&definitions), tree: Arc::new(tree) })
+}
+
+/// The trees of a shard, and those that can't be made, with why.
+fn replayed(takeover: &SagaTakeover) -> (HashMap<SagaKey, Found>, BTreeMap<SagaKey, String>) {
+    let rows = takeover.rows.iter().map(|row| (row.tree.key.clone(), Found::of_row(row)));
+    let mut found: HashMap<SagaKey, Found> = rows.collect();
+    let mut broken = BTreeMap::new();
+    let ended = ended(takeover);
+    for (beat, entry) in going_on(takeover, &ended) {
+        if broken.contains_key(&entry.key) {
+            continue;
+        }
+        if let Err(cause) = replay(&mut found, beat, entry) {
+            found.remove(&entry.key);
+            broken.insert(entry.key.clone(), cause);
+        }
+    }
+    (found, broken)
+}
+
+/// Sagas that can't be restored, with all that is known of them.
+fn with_records(takeover: &SagaTakeover, broken: BTreeMap<SagaKey, String>) -> Vec<Arc<BrokenSaga>> {
+    if broken.is_empty() {
+        return Vec::new();
+    }
+    let mut rows: HashMap<&SagaKey, &Arc<SagaRow>> = HashMap::new();
+    rows.extend(takeover.rows.iter().map(|row| (&row.tree.key, row)));
+    let mut entries: HashMap<&SagaKey, Vec<JournalEntry>> = HashMap::new();
+    let ended = ended(takeover);
+    for (_, entry) in going_on(takeover, &ended).filter(|(_, entry)| broken.contains_key(&entry.key)) {
+        entries.entry(&entry.key).or_default().push(entry.clone());
+    }
+    let whole = broken.iter().map(|(key, reason)| {
+        let row = rows.get(key).copied().cloned();
+        let entries = entries.remove(key).unwrap_or_default();
+        Arc::new(BrokenSaga { key: key.clone(), reason: reason.clone(), row, entries })
+    });
+    whole.collect()
+}
+
 /// The beat at which each saga ended, of those whose end the journal still holds.
-fn ended(takeover: &SagaTakeover) -> HashMap<SagaKey, u64> {
+fn ended(takeover: &SagaTakeover) -> HashMap<&SagaKey, u64> {
     let records = takeover.journal.iter().flat_map(|record| record.entries.iter().map(|entry| (record.beat, entry)));
     let mut ended = HashMap::new();
     for (beat, entry) in records.filter(|(_, entry)| entry.ended) {
-        let last = ended.entry(entry.key.clone()).or_insert(beat);
+        let last = ended.entry(&entry.key).or_insert(beat);
         *last = beat.max(*last);
     }
     ended
+}
+
+/// What the journal holds behind the ends of sagas, with its beats. What lies before an end is of no use, and may have holes
+/// where the saga had a row.
+fn going_on<'t>(
+    takeover: &'t SagaTakeover,
+    ended: &HashMap<&'t SagaKey, u64>,
+) -> impl Iterator<Item = (u64, &'t JournalEntry)> {
+    let entries = takeover.journal.iter().flat_map(|record| record.entries.iter().map(|entry| (record.beat, entry)));
+    entries.filter(move |(beat, entry)| ended.get(&entry.key).is_none_or(|end| beat > end))
 }
 
 /// Applies what one commit holds of one tree.
@@ -104,8 +165,9 @@ fn replay(found: &mut HashMap<SagaKey, Found>, beat: u64, entry: &JournalEntry) 
         let tree = Tree::begin(entry.key.clone(), first).ok_or("its first event isn't its start")?;
         found.insert(entry.key.clone(), Found { tree, has_row: false, journal_from: Some(beat) });
     }
-    // No tree and not its start: it ended, and its start was cut off the journal.
-    let Some(known) = found.get_mut(&entry.key) else { return Ok(()) };
+    let Some(known) = found.get_mut(&entry.key) else {
+        return Err(format!("its journal goes on with event {}, and what was before isn't there", entry.from));
+    };
     if entry.from > known.tree.events {
         let (from, events) = (entry.from, known.tree.events);
         return Err(format!("its journal has a gap: event {from} follows {events} events"));

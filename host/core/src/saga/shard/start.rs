@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::commands::{NewSaga, SagaReply};
 use super::{Batch, SagaShard};
+use crate::port::store::StoreError;
 use crate::saga::error::SagaError;
 use crate::saga::event::{Event, Started, What};
 use crate::saga::id::SagaKey;
@@ -57,6 +58,11 @@ impl Recent {
         Self { order: VecDeque::new(), known: HashMap::new(), floor }
     }
 
+    /// Lookups before this beat don't count any more.
+    pub fn raise(&mut self, beat: u64) {
+        self.floor = self.floor.max(beat);
+    }
+
     /// A tree with a caller's id ended with the commit of this beat.
     pub fn push(&mut self, beat: u64, tree: &Tree) {
         let Some(identity) = Identity::of(tree) else { return };
@@ -106,6 +112,11 @@ impl SagaShard {
         if let Some(identity) = self.recent.known.get(&new.key) {
             let same = identity.is(name, new.version, &new.input);
             return if same { Ok(Some(None)) } else { Err((None, taken())) };
+        }
+        let out = self.flight.iter().flat_map(|flight| &flight.aside);
+        if self.aside.iter().chain(out).any(|broken| broken.key == new.key) {
+            let reason = format!("saga {} can't be restored and is being moved to quarantine", new.key);
+            return Err((None, SagaError::Store(StoreError::Corrupt(reason))));
         }
         if new.looked_up.is_none_or(|beat| beat < self.recent.floor) {
             return Err((None, SagaError::LookAgain));

@@ -198,8 +198,8 @@ impl StepRecord {
                 self.failure = Some(failure.clone());
                 self.waiting(StepWait::Released(scope.clone()), Some(*retry_at), at);
             }
-            What::StepLost { way, .. } => {
-                self.lost = self.lost.saturating_add(1);
+            What::StepLost { way, clean, .. } => {
+                self.lost = self.lost.saturating_add(u32::from(!clean));
                 if *way == Way::Execute {
                     self.doubt();
                 }

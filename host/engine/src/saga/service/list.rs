@@ -160,7 +160,7 @@ impl Sagas {
     ) -> Result<Source, SagaError> {
         let mut source = Source::default();
         // Rows of sagas in memory are behind.
-        let is_whole = self.shards.iter().all(|shard| shard.is_written() && shard.broken().is_empty());
+        let is_whole = self.shards.iter().all(|shard| shard.is_written());
         if from == Some("") || (table == SagaTable::Open && is_whole) {
             return Ok(source);
         }

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::gate::{CommitGate, Size};
 use super::log::Log;
+use super::tasks::Tasks;
 
 /// Opens SurrealKV, and then its gate.
 pub(super) struct Gated {
@@ -36,7 +37,10 @@ impl TransactionBuilderFactory for Gated {
         config: ConfigMap,
     ) -> anyhow::Result<TransactionBuilderParts<()>> {
         let log_bytes = self.log.bytes()?;
-        let inner = CommunityComposer().new_transaction_builder(path, canceller, config).await?.builder;
+        let tasks = Tasks::start()?;
+        let path = path.to_owned();
+        let opening = async move { CommunityComposer().new_transaction_builder(&path, canceller, config).await };
+        let inner = tasks.run(opening).await?.builder;
         let opened = self.log.gate(self.memtable_bytes, log_bytes, self.syncs);
         let gate = match opened {
             Ok(gate) => Arc::new(gate),
@@ -46,7 +50,7 @@ impl TransactionBuilderFactory for Gated {
             }
         };
         let gate = Arc::clone(self.gate.get_or_init(|| gate));
-        Ok(TransactionBuilderParts::without_router_state(Box::new(GatedBuilder { inner, gate })))
+        Ok(TransactionBuilderParts::without_router_state(Box::new(GatedBuilder { inner, gate, _tasks: tasks })))
     }
 
     fn path_valid(&self, path: &str) -> anyhow::Result<String> {
@@ -57,6 +61,8 @@ impl TransactionBuilderFactory for Gated {
 struct GatedBuilder {
     inner: Box<dyn TransactionBuilder>,
     gate: Arc<CommitGate>,
+    /// Dropped last: `inner` ends its tasks in good order.
+    _tasks: Tasks,
 }
 
 impl TransactionBuilder for GatedBuilder {

@@ -6,6 +6,7 @@ mod log;
 mod open;
 mod shared;
 mod sync;
+mod tasks;
 mod transaction;
 mod wall;
 
@@ -101,6 +102,13 @@ impl Embedded {
         Box::pin(Self::open_now(options))
     }
 
+    /// A transaction that can't even begin: the database is told, as of a failed commit.
+    fn failed(&self, error: &anyhow::Error) -> Fault {
+        let fault = Fault::of_storage(error);
+        self.core.note(&fault);
+        fault
+    }
+
     async fn open_now(options: EmbeddedOptions) -> Result<Self, Fault> {
         Ok(Self { core: Arc::new(Core::open(options).await?) })
     }
@@ -115,10 +123,10 @@ impl Engine for Embedded {
         // Callers' statements run on transactions that write; the others aren't slowed down by a gate.
         let (inner, gate) = if write {
             let gate = Gate::new(Arc::clone(&held.map));
-            let begun = behind(&gate, begin).await.map_err(|error| Fault::of_storage(&error))?;
+            let begun = behind(&gate, begin).await.map_err(|error| self.failed(&error))?;
             (begun.ok_or_else(|| Fault::Other("a transaction began without its wall".to_owned()))?, Some(gate))
         } else {
-            (begin.await.map_err(|error| Fault::of_storage(&error))?, None)
+            (begin.await.map_err(|error| self.failed(&error))?, None)
         };
         Ok(Box::new(EmbeddedTransaction::new(Arc::clone(&self.core), held, inner, gate)))
     }

@@ -121,7 +121,18 @@ async fn open(options: &EmbeddedOptions, log: Option<&Log>) -> Result<Opened, Fa
         let within = START_TIME_MAX.as_secs();
         Err(Fault::Unavailable(format!("the database was opened and then didn't answer within {within} s")))
     });
-    let home = started?;
+    let home = match started {
+        Ok(home) => home,
+        Err(fault) => {
+            // Dropped without, it would keep its directory locked.
+            match timeout(START_TIME_MAX, datastore.shutdown()).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::warn!(error = format!("{error:#}"), "it couldn't be closed in good order"),
+                Err(_) => tracing::warn!("it is still being closed"),
+            }
+            return Err(fault);
+        }
+    };
     let map = Arc::new(Map::new(home.namespace, home.database, &options.closed)?);
     close_to_others(options);
     Ok(Opened { home, datastore, map, commits: gate.get().cloned() })

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::super::Rule;
 use super::super::commands::{Command, CommandError};
 use super::super::settle::Verdict;
 use super::super::slots::SlotState;
@@ -194,9 +195,13 @@ impl Draftsman<'_> {
 
     pub(super) fn quarantine(&mut self) {
         self.flight.quarantined = self.owner.corrupt.len();
+        let is_kept = self.owner.is_rule_kept(Rule::QuarantineUnreadable);
         for (first, reason) in &self.owner.corrupt {
             self.record.open.remove(first);
-            self.writes.push(Write::QuarantineSegment { first: *first, reason: reason.clone() });
+            self.writes.push(match is_kept {
+                true => Write::QuarantineSegment { first: *first, reason: reason.clone() },
+                false => Write::DeleteSegment(*first),
+            });
         }
     }
 }

@@ -157,6 +157,9 @@ impl Draftsman<'_> {
     }
 
     pub(super) fn malformed(&mut self, key: &DoorKey, malformed: &Malformed) {
+        if !self.owner.is_rule_kept(Rule::QuarantineUnreadable) {
+            return;
+        }
         let place = self.take_place();
         let (Ok(topic), Ok(tenant)) = (Topic::parse("custom:malformed-door-row"), Tenant::new("default")) else {
             return;

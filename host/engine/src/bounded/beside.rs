@@ -1,0 +1,86 @@
+//! What parts beside the engine ask of the store: state of plugins.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use waybill_core::port::kv::{KvEntry, KvError, KvExpectation, KvQuota, KvStore};
+
+use super::{Bounded, GivenUp, within};
+
+impl GivenUp for KvError {
+    fn given_up(what: String) -> Self {
+        Self::Unavailable(what)
+    }
+}
+
+#[async_trait]
+impl KvStore for Bounded<dyn KvStore> {
+    async fn get(&self, scope: &str, key: &str) -> Result<Option<KvEntry>, KvError> {
+        within!(self.get(scope, key))
+    }
+    async fn put(
+        &self,
+        scope: &str,
+        key: &str,
+        value: Bytes,
+        expect: KvExpectation,
+        quota: KvQuota,
+    ) -> Result<String, KvError> {
+        within!(self.put(scope, key, value, expect, quota))
+    }
+    async fn remove(&self, scope: &str, key: &str, expect: KvExpectation) -> Result<(), KvError> {
+        within!(self.remove(scope, key, expect))
+    }
+    async fn keys(&self, scope: &str, prefix: &str, after: Option<&str>, limit: u32) -> Result<Vec<String>, KvError> {
+        within!(self.keys(scope, prefix, after, limit))
+    }
+}
+
+/// Plugins' state with `limit` on every call; one that is given up is [`KvError::Unavailable`].
+pub fn bounded_kv(store: Arc<dyn KvStore>, limit: Duration) -> Arc<dyn KvStore> {
+    Bounded::new(store, limit)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    /// A store that never answers.
+    struct Silent;
+
+    #[async_trait]
+    impl KvStore for Silent {
+        async fn get(&self, _: &str, _: &str) -> Result<Option<KvEntry>, KvError> {
+            std::future::pending().await
+        }
+        async fn put(&self, _: &str, _: &str, _: Bytes, _: KvExpectation, _: KvQuota) -> Result<String, KvError> {
+            std::future::pending().await
+        }
+        async fn remove(&self, _: &str, _: &str, _: KvExpectation) -> Result<(), KvError> {
+            std::future::pending().await
+        }
+        async fn keys(&self, _: &str, _: &str, _: Option<&str>, _: u32) -> Result<Vec<String>, KvError> {
+            std::future::pending().await
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn plugins_state_that_never_answers_is_given_up() {
+        let store = bounded_kv(Arc::new(Silent), Duration::from_secs(60));
+        let all = KvExpectation::Anything;
+        let errors = [
+            store.get("s", "k").await.unwrap_err(),
+            store.put("s", "k", Bytes::new(), all.clone(), KvQuota::default()).await.unwrap_err(),
+            store.remove("s", "k", all).await.unwrap_err(),
+            store.keys("s", "", None, 1).await.unwrap_err(),
+        ];
+        for (error, call) in errors.iter().zip(["get", "put", "remove", "keys"]) {
+            assert_eq!(*error, KvError::Unavailable(format!("it didn't answer {call} within 60s")));
+            assert!(error.retryable());
+        }
+    }
+}
