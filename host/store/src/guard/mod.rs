@@ -20,6 +20,7 @@ mod functions;
 mod kinds;
 mod names;
 mod parts;
+mod sizes;
 mod statements;
 mod walk;
 
@@ -30,6 +31,7 @@ use surrealdb_expr::expr::{Expr, LogicalPlan, Param, TopLevelExpr};
 use waybill_core::port::store::StoreError;
 use waybill_core::port::transact::Statement;
 
+pub use sizes::Held;
 use walk::{Refusal, Walk};
 
 /// Longest text of one statement, in bytes: values belong into bindings.
@@ -91,5 +93,7 @@ pub fn check(statement: &Statement, number: usize, lets: &HashSet<String>) -> Re
     Ok(Checked { plan, sets })
 }
 
+#[cfg(test)]
+pub use functions::tests::allowed;
 #[cfg(test)]
 mod tests;
