@@ -91,6 +91,74 @@ fn has(list: &str, name: &str) -> bool {
     list.split_ascii_whitespace().any(|listed| listed.eq_ignore_ascii_case(name))
 }
 
+/// How much larger than what it is given a function's answer can be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Growth {
+    /// A number, a flag or an instant.
+    Scalar,
+    /// A short text or a small list, whatever it is given.
+    Short,
+    /// What it is given, or parts of it.
+    Linear,
+    /// What a closure makes of each item, or the items that it chooses.
+    Closure,
+    /// A random text of a length that is asked for.
+    Random,
+    /// What it is given, as text.
+    Text,
+    /// A value for every byte that it is given, at worst.
+    Wide,
+    /// One argument between, or in place of, the parts of another.
+    Product,
+}
+
+/// Of functions in [`WIDE`]: those that make a text.
+const TEXTS: &str = "encoding::json::encode string::concat string::html::encode string::slug time::format type::string";
+
+/// Families whose small answers can be texts; those of the others are numbers, flags and times.
+const SHORT: [&str; 6] = ["crypto", "geo", "rand", "sequence", "session", "type"];
+
+/// How a function of this name grows; one that isn't in the lists isn't called at all.
+pub fn growth(name: &str) -> Growth {
+    let short = name.split("::").next().is_some_and(|family| SHORT.iter().any(|own| own.eq_ignore_ascii_case(family)));
+    match name {
+        _ if has(PRODUCT, name) => Growth::Product,
+        _ if has(TEXTS, name) => Growth::Text,
+        _ if has("rand::string rand::id", name) => Growth::Random,
+        _ if has(WIDE, name) => Growth::Wide,
+        _ if has(CLOSURE, name) => Growth::Closure,
+        _ if has(SMALL, name) => {
+            if short {
+                Growth::Short
+            } else {
+                Growth::Scalar
+            }
+        }
+        _ => Growth::Linear,
+    }
+}
+
+/// How a method of this name grows: as the worst of the functions that it may be.
+pub fn method_growth(name: &str) -> Growth {
+    let lower = name.to_ascii_lowercase();
+    let listed = [SMALL, LINEAR, WIDE, PRODUCT, CLOSURE].iter().flat_map(|list| list.split_ascii_whitespace());
+    let worst = listed.filter(|path| is_method(path, &lower)).map(growth).max();
+    match (worst, lower.as_str()) {
+        (Some(worst), _) => worst,
+        (None, "to_string" | "to_string_lossy") => Growth::Text,
+        (None, "chain") => Growth::Closure,
+        (None, _) => Growth::Linear,
+    }
+}
+
+/// Whether a function can be called as this method.
+fn is_method(path: &str, method: &str) -> bool {
+    path.split_once("::").is_some_and(|(family, member)| {
+        let member = member.replace("::", "_");
+        member == method || format!("{family}_{member}") == method
+    })
+}
+
 /// Why a function isn't in a list above.
 fn why(name: &str) -> &'static str {
     let family = name.split("::").next().unwrap_or("");
@@ -123,12 +191,9 @@ const METHODS: &str = "
 /// Why a method isn't taken, if it isn't.
 pub fn method_refusal(name: &str) -> Option<String> {
     let lower = name.to_ascii_lowercase();
-    let listed = [SMALL, LINEAR, WIDE, PRODUCT, CLOSURE].iter().any(|list| {
-        list.split_ascii_whitespace().filter_map(|path| path.split_once("::")).any(|(family, member)| {
-            let member = member.replace("::", "_");
-            member == lower || format!("{family}_{member}") == lower
-        })
-    });
+    let listed = [SMALL, LINEAR, WIDE, PRODUCT, CLOSURE]
+        .iter()
+        .any(|list| list.split_ascii_whitespace().any(|path| is_method(path, &lower)));
     match listed || has(METHODS, name) {
         true => None,
         false => Some(format!(

@@ -9,6 +9,8 @@
 //! The walk takes every statement and expression apart by name and without `..`: a field that a later SurrealDB adds fails the build
 //! here. SurrealDB's own visitor isn't used, because it leaves fields out (START and TIMEOUT, in 3.3.5).
 //!
+//! What passes is then measured (`sizes`): whatever may take more memory than a request is given isn't run.
+//!
 //! This is the first wall. Behind it, keys of Waybill's tables are refused below the query language
 //! (`waybill-surreal`, `embedded/wall`), whatever a statement says. What neither does: confine a caller to a tenant's rows of their own
 //! tables; look into functions and events that the operator defined in the database (they run behind the second wall too).
@@ -18,6 +20,7 @@ mod functions;
 mod kinds;
 mod names;
 mod parts;
+mod sizes;
 mod statements;
 mod walk;
 
@@ -28,6 +31,7 @@ use surrealdb_expr::expr::{Expr, LogicalPlan, Param, TopLevelExpr};
 use waybill_core::port::store::StoreError;
 use waybill_core::port::transact::Statement;
 
+pub use sizes::Held;
 use walk::{Refusal, Walk};
 
 /// Longest text of one statement, in bytes: values belong into bindings.
@@ -89,5 +93,7 @@ pub fn check(statement: &Statement, number: usize, lets: &HashSet<String>) -> Re
     Ok(Checked { plan, sets })
 }
 
+#[cfg(test)]
+pub use functions::tests::allowed;
 #[cfg(test)]
 mod tests;

@@ -12,7 +12,7 @@ use waybill_core::port::transact::{Conclusion, DoorGroup, Statement, Transacted}
 use waybill_surreal::{Bindings, Fault, Object, Transaction, Value, from_json, int_of, to_json};
 
 use crate::fault::store_error;
-use crate::guard::{Checked, check};
+use crate::guard::{Checked, Held, check};
 use crate::idempotency::conclude;
 use crate::rows::door::{cut, of_group};
 use crate::store::{SurrealStore, finish};
@@ -56,9 +56,12 @@ async fn work(
 ) -> Result<Transacted, StoreError> {
     refuse_taken_ids(transaction, groups).await?;
     let mut lets: HashMap<String, Value> = HashMap::new();
+    let mut held = Held::default();
     let mut results = Vec::with_capacity(checked.len());
     for (number, statement, Checked { plan, sets }) in checked {
+        held.fits(statement, number, &plan)?;
         let value = run(transaction, number, statement, plan, &lets).await?;
+        held.keep(number, sets.as_deref(), &value)?;
         results.push(match sets {
             Some(name) => {
                 lets.insert(name, value);

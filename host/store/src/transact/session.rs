@@ -14,7 +14,7 @@ use waybill_surreal::{Transaction, Value, to_json};
 
 use super::run::{refuse_taken_ids, run};
 use crate::fault::store_error;
-use crate::guard::{Checked, check};
+use crate::guard::{Checked, Held, check};
 use crate::rows::door::of_group;
 use crate::store::SurrealStore;
 use crate::tables::{DOOR, door_key};
@@ -43,6 +43,8 @@ pub struct BusinessTransaction {
     transaction: Box<dyn Transaction>,
     lets: HashSet<String>,
     values: HashMap<String, Value>,
+    /// What LETs take; results are handed out.
+    held: Held,
     statements: usize,
     /// Stamp of all its messages, and the clock then: those of the first, so that they stay in order whatever the clock does.
     stamp: Option<(u64, UnixMillis)>,
@@ -59,6 +61,7 @@ impl SurrealStore {
             transaction,
             lets: HashSet::new(),
             values: HashMap::new(),
+            held: Held::default(),
             statements: 0,
             stamp: None,
             ordinals: HashMap::new(),
@@ -73,9 +76,11 @@ impl BusinessTransaction {
         self.store.refuse_if_shared()?;
         self.statements += 1;
         let Checked { plan, sets } = check(statement, self.statements, &self.lets)?;
+        self.held.fits(statement, self.statements, &plan)?;
         let value = run(self.transaction.as_ref(), self.statements, statement, plan, &self.values).await?;
         match sets {
             Some(name) => {
+                self.held.keep(self.statements, Some(&name), &value)?;
                 self.lets.insert(name.clone());
                 self.values.insert(name, value);
                 Ok(serde_json::Value::Null)

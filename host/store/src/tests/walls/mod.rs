@@ -2,7 +2,9 @@
 
 mod differential;
 mod exploits;
+mod peak;
 mod positions;
+mod trials;
 
 use serde_json::json;
 use surrealdb_expr::expr::LogicalPlan;

@@ -12,6 +12,8 @@
 //! append to the doorstep and read the settings, so that an event may enqueue. Then the guard alone keeps callers' own statements
 //! from the doorstep.
 //!
+//! It also counts what a caller's statements write: past a bound they fail like a transaction that is too large for the store.
+//!
 //! What it leaves open: definitions of tables may be read, because SurrealDB reads those of all tables when it deletes a record.
 //! A transaction whose statement was refused can only be cancelled.
 
@@ -21,7 +23,7 @@ mod transaction;
 
 use std::sync::Arc;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use surrealdb_kvs::Error;
@@ -30,11 +32,16 @@ pub(super) use factory::{Walled, behind};
 pub(super) use map::Map;
 use map::Refusal;
 
+/// Bytes that the statements of one transaction may write, keys and indexes included.
+const WRITTEN_MAX: u64 = 16 * 1024 * 1024;
+
 /// The gate of one transaction: open while the host works on it, closed while a caller's statement does.
 pub(super) struct Gate {
     map: Arc<Map>,
     closed: AtomicBool,
     refused: Mutex<Option<String>>,
+    /// Bytes that callers' statements have written.
+    written: AtomicU64,
     /// Whether the operator has defined functions or events, once that was looked at.
     doorstep_open: OnceLock<bool>,
 }
@@ -45,6 +52,7 @@ impl Gate {
             map,
             closed: AtomicBool::new(false),
             refused: Mutex::new(None),
+            written: AtomicU64::new(0),
             doorstep_open: OnceLock::new(),
         })
     }
@@ -73,6 +81,15 @@ impl Gate {
     fn refuse(&self, what: &str) -> Error {
         self.refused.lock().get_or_insert_with(|| what.to_owned());
         Error::Datastore(format!("{what} isn't open to callers' statements"))
+    }
+
+    /// Notes a write of a caller's statement, and whether there is room for it: rows that are written stay in memory until the commit.
+    fn takes(&self, bytes: usize) -> bool {
+        if !self.is_closed() {
+            return true;
+        }
+        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+        self.written.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes) <= WRITTEN_MAX
     }
 
     /// Judges by the map, if the gate is closed.

@@ -79,8 +79,12 @@ impl WalledTransaction {
     fn written<'a>(
         &'a self,
         key: Key<'a>,
+        bytes: usize,
         write: impl FnOnce(&'a dyn Transactable, Key<'a>) -> BoxFut<'a, Result<()>> + Send + 'a,
     ) -> BoxFut<'a, Result<()>> {
+        if !self.gate.takes(bytes.saturating_add(key.as_slice().len())) {
+            return refused(Error::TransactionTooLarge);
+        }
         let refusal = match self.may_write(&key) {
             Ok(Write::Freely) => return write(self.inner.as_ref(), key),
             Ok(Write::Once) => Refusal::of("definitions of tables"),
@@ -172,19 +176,19 @@ impl Transactable for WalledTransaction {
     }
 
     fn set<'a>(&'a self, key: Key<'a>, val: Val) -> BoxFut<'a, Result<()>> {
-        self.written(key, move |inner, key| inner.set(key, val))
+        self.written(key, val.len(), move |inner, key| inner.set(key, val))
     }
 
     fn put<'a>(&'a self, key: Key<'a>, val: Val) -> BoxFut<'a, Result<()>> {
-        self.written(key, move |inner, key| inner.put(key, val))
+        self.written(key, val.len(), move |inner, key| inner.put(key, val))
     }
 
     fn putc<'a>(&'a self, key: Key<'a>, val: Val, chk: Option<Val>) -> BoxFut<'a, Result<()>> {
-        self.written(key, move |inner, key| inner.putc(key, val, chk))
+        self.written(key, val.len(), move |inner, key| inner.putc(key, val, chk))
     }
 
     fn replace<'a>(&'a self, key: Key<'a>, val: Val) -> BoxFut<'a, Result<()>> {
-        self.written(key, move |inner, key| inner.replace(key, val))
+        self.written(key, val.len(), move |inner, key| inner.replace(key, val))
     }
 
     fn del<'a>(&'a self, key: Key<'a>) -> BoxFut<'a, Result<()>> {

@@ -1,0 +1,247 @@
+//! Paths, graph lookups, record ids, and the clauses that hold paths.
+
+use std::collections::HashSet;
+use std::ops::Bound;
+
+use surrealdb_expr::expr::field::Selector;
+use surrealdb_expr::expr::lookup::{Lookup, LookupKind, LookupSubject};
+use surrealdb_expr::expr::part::{DestructurePart, Recurse, RecurseInstruction};
+use surrealdb_expr::expr::{
+    Expr, Fetch, Fetchs, Field, Fields, Idiom, Part, RecordIdKeyLit, RecordIdKeyRangeLit, RecordIdLit,
+};
+
+use super::size::{Size, VALUE};
+use super::{Judged, Sizes};
+
+/// Edges that a graph lookup of one record counts as, when its fields are named.
+const EDGES: u64 = 64;
+/// Steps of a recursion whose paths aren't told apart by the records that they end at.
+const RECURSION_MAX: u32 = 8;
+
+/// The field that a plain path begins with.
+fn root(expr: &Expr) -> Option<&str> {
+    let Expr::Idiom(Idiom(parts)) = expr else { return None };
+    let plain = parts.iter().all(|part| match part {
+        Part::All | Part::Flatten | Part::Last | Part::First | Part::Field(_) | Part::Optional | Part::Doc => true,
+        Part::Where(_)
+        | Part::Lookup(_)
+        | Part::Value(_)
+        | Part::Start(_)
+        | Part::Method(_, _)
+        | Part::Destructure(_)
+        | Part::Recurse(_, _, _)
+        | Part::RepeatRecurse => false,
+    });
+    match (parts.first(), plain) {
+        (Some(Part::Field(name)), true) => Some(name.as_str()),
+        _ => None,
+    }
+}
+
+impl<'e> Sizes<'e> {
+    /// What a row of the answer takes. Fields of other names share the row among them: all together are one row.
+    pub(super) fn fields(&mut self, fields: &'e Fields) -> Judged {
+        let fields = match fields {
+            Fields::Value(selector) => return self.selector(selector),
+            Fields::Select(fields) => fields,
+        };
+        let (mut all, mut roots, mut whole) = (Size::scalar(), HashSet::new(), false);
+        for field in fields {
+            let of = match field {
+                Field::All => self.this(),
+                Field::Single(Selector { expr, alias: _ }) => match root(expr) {
+                    Some(name) if roots.insert(name) => {
+                        whole = true;
+                        Size::scalar()
+                    }
+                    Some(_) => self.this(),
+                    None => self.expr(expr)?,
+                },
+            };
+            if let Field::Single(Selector { expr: _, alias: Some(alias) }) = field {
+                self.idiom(alias)?;
+            }
+            all = all.and(of).and(Size::scalar());
+        }
+        Ok(if whole { all.and(self.this()) } else { all })
+    }
+
+    fn selector(&mut self, Selector { expr, alias: _ }: &'e Selector) -> Judged {
+        self.expr(expr)
+    }
+
+    pub(super) fn idiom(&mut self, Idiom(parts): &'e Idiom) -> Judged {
+        let mut parts = parts.iter();
+        let mut size = match parts.as_slice() {
+            [Part::Start(start), ..] => {
+                parts.next();
+                self.expr(start)?
+            }
+            _ => self.this(),
+        };
+        let mut read = false;
+        for part in parts {
+            // A path behind a record id reads its row. Behind rows it is theirs that counts.
+            if !read && size.ids && size.of.iter().all(|count| *count == 0) {
+                read = true;
+                size = self.made("a path", size.and(Size::rows()))?;
+            }
+            size = self.part(size, part)?;
+        }
+        Ok(Size { number: None, ..size })
+    }
+
+    fn part(&mut self, size: Size, part: &'e Part) -> Judged {
+        match part {
+            Part::All | Part::Flatten | Part::Last | Part::First | Part::Field(_) | Part::Optional | Part::Doc => {
+                Ok(size)
+            }
+            Part::RepeatRecurse => Err("a recursion that repeats itself (@) can't be bounded".to_owned()),
+            Part::Start(expr) => {
+                let start = self.expr(expr)?;
+                Ok(size.and(start))
+            }
+            Part::Where(expr) | Part::Value(expr) => {
+                self.within(size.clone(), 1, |sizes| sizes.expr(expr))?;
+                Ok(size)
+            }
+            Part::Lookup(lookup) => self.lookup(size, lookup),
+            Part::Method(name, arguments) => self.method(name.as_str(), size, arguments),
+            Part::Destructure(parts) => {
+                let rounds = size.items.max(1);
+                self.within(size, rounds, |sizes| sizes.destructured(parts))
+            }
+            Part::Recurse(depth, path, instruction) => self.recursed(size, depth, path.as_ref(), instruction.as_ref()),
+        }
+    }
+
+    fn recursed(
+        &mut self,
+        size: Size,
+        depth: &Recurse,
+        path: Option<&'e Idiom>,
+        instruction: Option<&'e RecurseInstruction>,
+    ) -> Judged {
+        let deepest = match depth {
+            Recurse::Fixed(steps) => *steps,
+            Recurse::Range(_, most) => most.unwrap_or(u32::MAX),
+        };
+        let each_once = match instruction {
+            Some(RecurseInstruction::Collect { inclusive: _ }) => true,
+            Some(RecurseInstruction::Shortest { expects, inclusive: _ }) => {
+                self.expr(expects)?;
+                true
+            }
+            Some(RecurseInstruction::Path { inclusive: _ }) | None => false,
+        };
+        if !each_once && deepest > RECURSION_MAX {
+            return Err(format!(
+                "a recursion is taken up to {RECURSION_MAX} deep: write {{1..{RECURSION_MAX}}}, or collect records once with \
+                 {{..+collect}}"
+            ));
+        }
+        if let Some(path) = path {
+            self.within(size.clone(), 1, |sizes| sizes.idiom(path))?;
+        }
+        self.made("a recursion", size.and(Size::rows()))
+    }
+
+    /// What an object made of parts of the row takes.
+    fn destructured(&mut self, parts: &'e [DestructurePart]) -> Judged {
+        let (mut all, mut whole) = (Size::scalar(), false);
+        for part in parts {
+            let of = match part {
+                DestructurePart::Field(_) => {
+                    whole = true;
+                    Size::scalar()
+                }
+                DestructurePart::All(_) => self.this(),
+                DestructurePart::Aliased(_, idiom) => self.idiom(idiom)?,
+                DestructurePart::Destructure(_, parts) => self.destructured(parts)?,
+            };
+            all = all.and(of).and(Size::scalar());
+        }
+        Ok(if whole { all.and(self.this()) } else { all })
+    }
+
+    /// Looks at what is done with each of the rows of `source`; answers what all rounds make.
+    pub(super) fn within(&mut self, source: Size, rounds: u64, inside: impl FnOnce(&mut Self) -> Judged) -> Judged {
+        let round = self.each(source, |sizes, level| {
+            let outside = sizes.row.replace(level);
+            let made = inside(sizes);
+            sizes.row = outside;
+            made
+        })?;
+        Ok(round.kept(rounds))
+    }
+
+    fn lookup(&mut self, from: Size, lookup: &'e Lookup) -> Judged {
+        let Lookup { kind, expr, only: _, what, cond, split, group: _, order: _, limit, start, alias: _ } = lookup;
+        match kind {
+            LookupKind::Graph(_) | LookupKind::Reference => {}
+        }
+        if split.is_some() {
+            return Err("SPLIT in a graph lookup can't be bounded".to_owned());
+        }
+        for subject in what {
+            match subject {
+                LookupSubject::Table { table: _, referencing_field: _ } => {}
+                LookupSubject::Range { table: _, range, referencing_field: _ } => self.key_range(range)?,
+            }
+        }
+        let found = match expr {
+            None => from.clone(),
+            Some(fields) => self.within(from.clone(), EDGES, |sizes| sizes.fields(fields))?,
+        };
+        self.within(from, 1, |sizes| {
+            sizes.cond(cond.as_ref())?;
+            sizes.limit(limit.as_ref())?;
+            sizes.start(start.as_ref())?;
+            Ok(Size::scalar())
+        })?;
+        Ok(Size { ids: true, ..found })
+    }
+
+    /// A value with records fetched into it.
+    pub(super) fn fetched(&mut self, size: Size, fetch: Option<&'e Fetchs>) -> Judged {
+        let Some(fetch) = fetch else { return Ok(size) };
+        for Fetch(what) in fetch.iter() {
+            self.expr(what)?;
+        }
+        let items = size.items;
+        let all = Size { items, ..size.and(Size::rows()) };
+        self.made("FETCH", all)
+    }
+
+    pub(super) fn record_id(&mut self, RecordIdLit { table: _, key }: &'e RecordIdLit) -> Judged {
+        let many = matches!(key, RecordIdKeyLit::Range(_));
+        let key = self.key(key)?;
+        let items = if many { super::size::ROWS } else { 1 };
+        Ok(Size { ids: true, number: None, items, ..key.and(Size::fixed(4 * VALUE)) })
+    }
+
+    fn key(&mut self, key: &'e RecordIdKeyLit) -> Judged {
+        match key {
+            RecordIdKeyLit::Number(_) | RecordIdKeyLit::Uuid(_) | RecordIdKeyLit::Generate(_) => Ok(Size::scalar()),
+            RecordIdKeyLit::String(text) => Ok(Size::fixed(VALUE + text.as_str().len() as u64)),
+            RecordIdKeyLit::Array(items) => self.exprs(items),
+            RecordIdKeyLit::Object(entries) => self.entries(entries),
+            RecordIdKeyLit::Range(range) => {
+                self.key_range(range)?;
+                Ok(Size::scalar())
+            }
+        }
+    }
+
+    fn key_range(&mut self, RecordIdKeyRangeLit { start, end }: &'e RecordIdKeyRangeLit) -> Result<(), String> {
+        for bound in [start, end] {
+            match bound {
+                Bound::Included(key) | Bound::Excluded(key) => {
+                    self.key(key)?;
+                }
+                Bound::Unbounded => {}
+            }
+        }
+        Ok(())
+    }
+}

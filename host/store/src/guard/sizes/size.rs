@@ -1,0 +1,221 @@
+//! How large a value can be at most, in bytes of memory.
+//!
+//! Inside a loop, a closure called for every item, or a SELECT, what stands for one item isn't given the size of the largest: all
+//! items together are as large as what they come from. So a size counts, beside its own bytes, how many times it holds the item of
+//! each loop around it. Level 0 isn't a loop: it is what rows of the database hold.
+
+use std::ops::Bound;
+
+use waybill_surreal::{Number, Object, RecordIdKey, Value};
+
+/// Bytes of a value itself, without what it points to.
+pub const VALUE: u64 = 64;
+/// What rows of the database count as, wherever a statement mentions them: nobody knows before it runs.
+pub const ROWS_BYTES: u64 = 512 * 1024;
+/// Rows that a table counts as when no LIMIT bounds them, and items of what lies in rows.
+pub const ROWS: u64 = 2_048;
+/// What a shape or a regular expression counts as.
+const SHAPE_BYTES: usize = 64 * 1024;
+
+/// An upper bound.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Size {
+    /// Bytes that don't depend on any item.
+    pub fixed: u64,
+    /// Of each level: how many times its item is in it.
+    pub of: Vec<u64>,
+    /// Items that it has, if it is looked at one by one.
+    pub items: u64,
+    /// The number that it is, if that is known.
+    pub number: Option<i64>,
+    /// Whether record ids can be in it: a path then reads rows.
+    pub ids: bool,
+    /// Whether ranges can be in it: they have more items than bytes.
+    pub ranges: bool,
+}
+
+impl Size {
+    /// Some bytes.
+    pub fn fixed(bytes: u64) -> Self {
+        Self { fixed: bytes, items: (bytes / VALUE).max(1), ..Self::default() }
+    }
+
+    /// A number, a flag, a short text.
+    pub fn scalar() -> Self {
+        Self { fixed: VALUE, items: 1, ..Self::default() }
+    }
+
+    /// A list of this many items that take these bytes together, themselves included.
+    pub fn list(items: u64, bytes: u64) -> Self {
+        Self { fixed: bytes.saturating_add(VALUE), items, ..Self::default() }
+    }
+
+    /// The item of a level.
+    pub fn item(level: usize, items: u64) -> Self {
+        let mut of = vec![0; level];
+        of.push(1);
+        Self { of, items, ..Self::default() }
+    }
+
+    /// What rows of the database hold.
+    pub fn rows() -> Self {
+        Self { fixed: VALUE, ids: true, ..Self::item(0, ROWS) }
+    }
+
+    /// Both of them together.
+    pub fn and(mut self, other: Self) -> Self {
+        self.fixed = self.fixed.saturating_add(other.fixed);
+        if self.of.len() < other.of.len() {
+            self.of.resize(other.of.len(), 0);
+        }
+        for (mine, other) in self.of.iter_mut().zip(&other.of) {
+            *mine = mine.saturating_add(*other);
+        }
+        self.items = self.items.saturating_add(other.items);
+        self.number = None;
+        self.ids |= other.ids;
+        self.ranges |= other.ranges;
+        self
+    }
+
+    /// The same so many times.
+    pub fn times(mut self, count: u64) -> Self {
+        self.fixed = self.fixed.saturating_mul(count);
+        self.of.iter_mut().for_each(|mine| *mine = mine.saturating_mul(count));
+        self.items = self.items.saturating_mul(count);
+        self.number = None;
+        self
+    }
+
+    /// What is left of it after a loop at `level` over `source` that was run `rounds` times, each result kept.
+    ///
+    /// If the source is itself an item of a loop around this one, its rounds are counted by its bytes, since each of its items has at
+    /// least [`VALUE`] of them: over all rounds of that loop they are no more than what that one goes over.
+    pub fn kept(&self, level: usize, source: &Self, rounds: u64) -> Self {
+        let by_bytes = rounds > VALUE && !source.ranges && source.of.iter().skip(1).any(|count| *count > 0);
+        match by_bytes && source.of.first().is_none_or(|rows| *rows == 0) {
+            true => {
+                let own = source.clone().times(self.fixed.div_ceil(VALUE));
+                Size { items: rounds, ..Size { fixed: 0, ..self.clone() }.left(level, source, rounds).and(own) }
+            }
+            false => self.left(level, source, rounds),
+        }
+    }
+
+    fn left(&self, level: usize, source: &Self, rounds: u64) -> Self {
+        let own = self.of.get(level).copied().unwrap_or(0);
+        let mut outer = self.clone();
+        outer.of.truncate(level);
+        let ids = self.ids || (own > 0 && source.ids);
+        let ranges = self.ranges || (own > 0 && source.ranges);
+        Self { items: rounds, ids, ranges, ..outer.times(rounds).and(source.clone().times(own)) }
+    }
+}
+
+/// The size of a value that is there.
+pub fn of_value(value: &Value) -> Size {
+    let mut seen = Size::default();
+    see(value, &mut seen);
+    let items = match value {
+        _ if seen.ranges => u64::MAX,
+        Value::Array(items) => items.len() as u64,
+        _ => seen.fixed / VALUE,
+    };
+    let number = match value {
+        Value::Number(Number::Int(number)) => Some(*number),
+        _ => None,
+    };
+    Size { items: items.max(1), number, ..seen }
+}
+
+/// Adds a value to what was seen.
+fn see(value: &Value, seen: &mut Size) {
+    seen.fixed = seen.fixed.saturating_add(VALUE);
+    match value {
+        Value::String(text) => more(seen, text.as_str().len()),
+        Value::Bytes(bytes) => more(seen, bytes.0.len()),
+        Value::Array(items) => items.iter().for_each(|item| see(item, seen)),
+        Value::Set(items) => items.0.iter().for_each(|item| see(item, seen)),
+        Value::Object(fields) => see_fields(fields, seen),
+        Value::RecordId(id) => {
+            seen.ids = true;
+            more(seen, id.table.as_str().len());
+            see_key(&id.key, seen);
+        }
+        Value::Table(name) => {
+            seen.ids = true;
+            more(seen, name.as_str().len());
+        }
+        Value::Range(range) => {
+            seen.ranges = true;
+            for bound in [&range.start, &range.end] {
+                if let Bound::Included(value) | Bound::Excluded(value) = bound {
+                    see(value, seen);
+                }
+            }
+        }
+        // Their points aren't counted one by one.
+        Value::Geometry(_) => more(seen, SHAPE_BYTES),
+        // What a closure has captured can't be seen.
+        Value::Closure(_) => seen.fixed = u64::MAX,
+        Value::File(_) | Value::Regex(_) => more(seen, SHAPE_BYTES),
+        Value::None
+        | Value::Null
+        | Value::Bool(_)
+        | Value::Number(_)
+        | Value::Duration(_)
+        | Value::Datetime(_)
+        | Value::Uuid(_) => {}
+    }
+}
+
+fn see_fields(fields: &Object, seen: &mut Size) {
+    for (name, value) in fields.iter() {
+        seen.fixed = seen.fixed.saturating_add(VALUE);
+        more(seen, name.as_str().len());
+        see(value, seen);
+    }
+}
+
+fn see_key(key: &RecordIdKey, seen: &mut Size) {
+    seen.fixed = seen.fixed.saturating_add(VALUE);
+    match key {
+        RecordIdKey::Number(_) | RecordIdKey::Uuid(_) => {}
+        RecordIdKey::String(text) => more(seen, text.as_str().len()),
+        RecordIdKey::Array(items) => items.iter().for_each(|item| see(item, seen)),
+        RecordIdKey::Object(fields) => see_fields(fields, seen),
+        RecordIdKey::Range(range) => {
+            for bound in [&range.start, &range.end] {
+                if let Bound::Included(key) | Bound::Excluded(key) = bound {
+                    see_key(key, seen);
+                }
+            }
+        }
+    }
+}
+
+fn more(seen: &mut Size, bytes: usize) {
+    seen.fixed = seen.fixed.saturating_add(bytes as u64);
+}
+
+/// The size of what a binding becomes.
+pub fn of_json(json: &serde_json::Value) -> Size {
+    let (items, number) = match json {
+        serde_json::Value::Array(items) => (items.len() as u64, None),
+        serde_json::Value::Object(fields) => (fields.len() as u64, None),
+        other => (1, other.as_i64()),
+    };
+    Size { fixed: json_bytes(json), of: Vec::new(), items: items.max(1), number, ids: false, ranges: false }
+}
+
+fn json_bytes(json: &serde_json::Value) -> u64 {
+    let inside = match json {
+        serde_json::Value::String(text) => text.len() as u64,
+        serde_json::Value::Array(items) => items.iter().map(json_bytes).sum(),
+        serde_json::Value::Object(fields) => {
+            fields.iter().map(|(name, value)| VALUE + name.len() as u64 + json_bytes(value)).sum()
+        }
+        serde_json::Value::Null | serde_json::Value::Bool(_) | serde_json::Value::Number(_) => 0,
+    };
+    inside.saturating_add(VALUE)
+}
