@@ -48,6 +48,8 @@ pub(crate) struct Inner {
     pub requests: Places,
     /// Those among them that wait until a saga is at rest or a message can be claimed.
     pub waiters: Places,
+    /// Claims that found no place there and wait briefly instead.
+    pub pausers: Places,
     /// KiB of large bodies held.
     pub bodies: Arc<Semaphore>,
     /// What each route needs.

@@ -29,7 +29,7 @@ pub struct Principal {
 }
 
 impl Principal {
-    /// The caller of a host without [auth], which listens on loopback only.
+    /// The caller of a host without `[[auth.token]]`, which listens on loopback only.
     pub fn local() -> Self {
         Self { name: "local".to_owned(), tenants: Tenants::All, roles: vec![Role::Admin] }
     }

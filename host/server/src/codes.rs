@@ -111,7 +111,7 @@ pub const CODES: [Code; 46] = [
         "AUTH.REQUIRED",
         401,
         "A valid token is needed",
-        "Send `authorization: Bearer <token>`; see [auth] in the configuration.",
+        "Send `authorization: Bearer <token>`; see [[auth.token]] in the configuration.",
     ),
     no("AUTH.ROLE", 403, "The token's roles don't allow this", "Use a token with the role that `detail` names."),
     no("AUTH.TENANT", 403, "The token isn't for this tenant", "Name a tenant of the token, or use another token."),
@@ -131,7 +131,7 @@ pub const CODES: [Code; 46] = [
         "AUTH.ORIGIN",
         403,
         "A browser page that isn't the host's own asked",
-        "Call the API from a program, or configure [auth].",
+        "Call the API from a program, or configure [[auth.token]].",
     ),
     no("OUTBOX.NOT_FOUND", 404, "There is no such thing", "Check the id and the tenant."),
     no("HTTP.NOT_FOUND", 404, "There is no such address", "/openapi.json lists the addresses."),
@@ -183,7 +183,7 @@ pub const CODES: [Code; 46] = [
         "AUTH.HOST",
         421,
         "The Host header names another host",
-        "Address the host as localhost, 127.0.0.1 or [::1], or configure [auth].",
+        "Address the host as localhost, 127.0.0.1 or [::1], or configure [[auth.token]].",
     ),
     no(
         "CONFIG.RELOAD_REFUSED",
@@ -205,7 +205,12 @@ pub const CODES: [Code; 46] = [
     ),
     again("OUTBOX.BUSY", 429, "Too much is waiting", "Try again after `retry_after_ms`."),
     INTERNAL,
-    no("STORAGE.CORRUPT", 500, "A stored record can't be read", "Look for the request_id in the host's log."),
+    no(
+        "STORAGE.CORRUPT",
+        500,
+        "A stored record can't be read",
+        "Look for the request_id in the host's log; `waybill quarantine list` shows the rows that were set aside.",
+    ),
     no(
         "STORAGE.NEWER_DATA",
         500,
@@ -230,7 +235,7 @@ pub const CODES: [Code; 46] = [
         "The host doesn't take this now",
         "Try again after `retry_after_ms`; /readyz tells what is missing.",
     ),
-    again("HTTP.OVERLOADED", 503, "Too many requests at once", "Try again after `retry_after_ms`."),
+    again("HTTP.OVERLOADED", 503, "Too many requests or connections at once", "Try again after `retry_after_ms`."),
     again("TX.TIMEOUT", 504, "The outcome isn't known", "Send the same messages with the same ids again."),
     again(
         "STORAGE.DISK_FULL",
@@ -286,6 +291,17 @@ mod tests {
             );
             assert!(code.code.bytes().all(|b| b.is_ascii_uppercase() || b == b'.' || b == b'_'));
         }
+    }
+
+    /// What a reader would write into the configuration or the shell is there.
+    #[test]
+    fn fixes_name_what_exists() {
+        let fix = |code| find(code).unwrap().fix;
+        for code in ["AUTH.REQUIRED", "AUTH.HOST", "AUTH.ORIGIN"] {
+            assert!(fix(code).contains("[[auth.token]]"), "{code}");
+        }
+        assert!(fix("STORAGE.CORRUPT").contains("`waybill quarantine list`"));
+        assert!(find("HTTP.OVERLOADED").unwrap().title.contains("connections"));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use axum::response::Response;
 use http::Request;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -21,12 +21,13 @@ use tokio::time::Instant;
 use tower::ServiceExt;
 
 use crate::edge;
-use crate::limits::{GOODBYE_TIMEOUT, Limits, SHEDDING_TIMEOUT};
+use crate::limits::{GOODBYE_TIMEOUT, Limits, SHEDDING_TIMEOUT, STREAM_BUFFER_BYTES};
 use crate::metrics;
 use crate::problem::Problem;
-use crate::progress::{Progress, Watched};
+use crate::progress::{GivenUp, Progress, Watched};
 use crate::refusals::Peer;
 use crate::run::{Phase, reached};
+use crate::streams::{self, Streams};
 use crate::tls::Tls;
 
 /// An HTTP/2 connection without any frame is pinged after this time, and cut when it doesn't answer.
@@ -40,7 +41,7 @@ const LOOKS: u32 = 4;
 #[derive(Clone)]
 pub(crate) struct Worker {
     router: Router,
-    protocol: auto::Builder<TokioExecutor>,
+    protocol: auto::Builder<Streams>,
     tls: Option<Tls>,
     times: Times,
     phases: watch::Receiver<Phase>,
@@ -66,7 +67,7 @@ impl Worker {
 
     /// Serves one until it ends.
     pub(crate) async fn connection(self, stream: TcpStream, peer: SocketAddr) {
-        let progress = Progress::new();
+        let progress = Progress::new(self.times.write);
         let Some(stream) = opened(stream, &progress) else { return };
         let Some(tls) = self.tls.clone() else { return self.converse(stream, peer, progress).await };
         let handshake = tokio::time::timeout(self.times.first_request, tls.acceptor().accept(stream));
@@ -99,6 +100,7 @@ impl Worker {
                 request.extensions_mut().insert(Peer(peer));
                 let (router, exchange) = (router.clone(), progress.begin());
                 async move {
+                    let exchange = exchange.ended_by(streams::end_of_this());
                     let response = router.oneshot(request).await.unwrap_or_else(|never| match never {});
                     Ok::<Response, Infallible>(exchange.answered(response))
                 }
@@ -158,7 +160,7 @@ impl Worker {
     /// [`SHEDDING_TIMEOUT`].
     pub(crate) async fn shed(self, stream: TcpStream, why: Problem) {
         let shedding = async {
-            let progress = Progress::new();
+            let progress = Progress::new(self.times.write);
             let Some(stream) = opened(stream, &progress) else { return };
             match &self.tls {
                 None => self.turn_away(stream, why).await,
@@ -207,8 +209,10 @@ enum Verdict {
 impl Times {
     fn judge(&self, progress: &Progress, leaving: Option<Instant>) -> Verdict {
         let past = |since: Instant, time: Duration| since.elapsed() >= time;
-        if progress.stalled_since().is_some_and(|since| past(since, self.write)) {
-            return Verdict::Cut("write_timeout");
+        match progress.give_up(self.write) {
+            GivenUp::Connection => return Verdict::Cut("write_timeout"),
+            GivenUp::Streams(0) => {}
+            GivenUp::Streams(count) => tracing::debug!(count, "answers that nobody took were given up"),
         }
         match (progress.idle_since(), leaving) {
             (Some(since), None) if past(since, self.idle) => Verdict::Leaves,
@@ -230,8 +234,8 @@ fn opened(stream: TcpStream, progress: &Arc<Progress>) -> Option<Watched<TcpStre
     }
 }
 
-fn protocol(limits: &Limits) -> auto::Builder<TokioExecutor> {
-    let mut builder = auto::Builder::new(TokioExecutor::new());
+fn protocol(limits: &Limits) -> auto::Builder<Streams> {
+    let mut builder = auto::Builder::new(Streams);
     builder
         .http1()
         .timer(TokioTimer::new())
@@ -244,6 +248,7 @@ fn protocol(limits: &Limits) -> auto::Builder<TokioExecutor> {
         .timer(TokioTimer::new())
         .max_header_list_size(u32::try_from(limits.header_bytes_max).unwrap_or(u32::MAX))
         .max_concurrent_streams(limits.streams_max)
+        .max_send_buf_size(STREAM_BUFFER_BYTES)
         .keep_alive_interval(H2_PING_INTERVAL)
         .keep_alive_timeout(H2_PING_TIMEOUT);
     builder

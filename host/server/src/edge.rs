@@ -18,7 +18,7 @@ use crate::codes;
 use crate::limits::{REQUEST_ID_BYTES_MAX, RETRY_AFTER_BUSY, TOKEN_BYTES_MAX};
 use crate::listen::check_names;
 use crate::metrics;
-use crate::places::{Full, Place};
+use crate::places::{Full, Place, Sharer};
 use crate::problem::Problem;
 use crate::refusals::{Peer, Refusals};
 
@@ -35,11 +35,13 @@ pub(crate) async fn edge(State(app): State<App>, mut request: Request, next: Nex
     let rule = matched.and_then(|path| app.rules.get(path));
     let template: Arc<str> = rule.map_or_else(|| Arc::from("unmatched"), |rule| rule.template.clone());
     let entry = app.rules.entry(matched, &method);
+    let mut place = None;
     let answer = match admit(&app, entry, &request) {
         Err(Refused::Problem(problem)) => problem.into_response(),
         Err(Refused::NoMethod { allow }) => (StatusCode::METHOD_NOT_ALLOWED, [(header::ALLOW, allow)]).into_response(),
         Ok(admitted) => {
             request.extensions_mut().insert(Caller(admitted.principal));
+            place = admitted.place;
             match tokio::time::timeout(app.limits.request_timeout, next.run(request)).await {
                 Ok(response) => response,
                 Err(_) => Problem::new(
@@ -61,13 +63,16 @@ pub(crate) async fn edge(State(app): State<App>, mut request: Request, next: Nex
     let took = started.elapsed();
     tracing::debug!(request_id = id.to_str().unwrap_or("-"), %method, route = &*template, status = response.status().as_u16(), ?took, "answered");
     metrics::request(template, &method, response.status(), took);
-    response
+    match place {
+        Some(place) => place.until_taken(response),
+        None => response,
+    }
 }
 
 struct Admitted {
     principal: Arc<Principal>,
     /// Its place among the requests at work.
-    _place: Option<Place>,
+    place: Option<Place>,
 }
 
 /// Why a request goes no further.
@@ -99,7 +104,7 @@ fn admit(app: &App, entry: Entry, request: &Request) -> Result<Admitted, Refused
     let permission = match entry {
         Entry::Needs(permission) => permission,
         // An address or method that doesn't exist is told to anybody.
-        Entry::NoRoute => return Ok(Admitted { principal: app.anonymous.clone(), _place: None }),
+        Entry::NoRoute => return Ok(Admitted { principal: app.anonymous.clone(), place: None }),
         Entry::NoMethod { allow } => return Err(Refused::NoMethod { allow }),
         Entry::Closed => {
             let route = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
@@ -108,7 +113,7 @@ fn admit(app: &App, entry: Entry, request: &Request) -> Result<Admitted, Refused
         }
     };
     if permission == Permission::Public {
-        return Ok(Admitted { principal: principal.unwrap_or_else(|| app.anonymous.clone()), _place: None });
+        return Ok(Admitted { principal: principal.unwrap_or_else(|| app.anonymous.clone()), place: None });
     }
     Ok(permitted(app, principal, permission)?)
 }
@@ -129,10 +134,10 @@ fn permitted(app: &App, principal: Option<Arc<Principal>>, permission: Permissio
         ));
     }
     if permission == Permission::Metrics {
-        return Ok(Admitted { principal, _place: None });
+        return Ok(Admitted { principal, place: None });
     }
     let place = place(app, &principal)?;
-    Ok(Admitted { principal, _place: Some(place) })
+    Ok(Admitted { principal, place: Some(place) })
 }
 
 /// A place among the requests at work. Public routes that ask the service take one themselves.
@@ -147,7 +152,8 @@ pub(crate) fn place(app: &App, caller: &Principal) -> Result<Place, Problem> {
             Full::Share { share } => Problem::new(
                 "HTTP.SHARE",
                 format!(
-                    "{share} requests of {:?} are at work, its share of {all}: wait for some of them, or send fewer at once",
+                    "{share} requests of {:?}, and of other tokens of the same tenants, are at work, the share of a caller \
+                     in {all}: wait for some of them, or send fewer at once",
                     caller.name
                 ),
             ),
@@ -156,14 +162,19 @@ pub(crate) fn place(app: &App, caller: &Principal) -> Result<Place, Problem> {
     })
 }
 
-/// A place among those who wait in a request; none = too many do, so this one is answered at once.
+/// A place among those who wait in a request; none = too many do, so this one doesn't.
 pub(crate) fn waiting(app: &App, caller: &Principal) -> Option<Place> {
     app.waiters.take(of_share(app, caller)).ok()
 }
 
+/// A place among those who wait briefly because there is none among those who wait; none = too many do that as well.
+pub(crate) fn pausing(app: &App, caller: &Principal) -> Option<Place> {
+    app.pausers.take(of_share(app, caller)).ok()
+}
+
 /// Whose share counts. Without tokens all are the same caller, so nobody has one.
-fn of_share<'a>(app: &App, caller: &'a Principal) -> Option<&'a str> {
-    app.auth.is_some().then_some(caller.name.as_str())
+fn of_share(app: &App, caller: &Principal) -> Option<Sharer> {
+    app.auth.is_some().then(|| Sharer::of(caller))
 }
 
 /// The bearer token; an error when there is something else or more than one.

@@ -11,8 +11,8 @@ use thiserror::Error;
 pub enum ServerError {
     /// Listening where others reach it, with nothing that keeps them out.
     #[error(
-        "listening on {address} would let anybody on the network in, because no [auth] is configured: \
-         configure a token under [auth], or listen on loopback (127.0.0.1:{port} or [::1]:{port})",
+        "listening on {address} would let anybody on the network in, because no [[auth.token]] is configured: \
+         configure one, or listen on loopback (127.0.0.1:{port} or [::1]:{port})",
         port = address.port()
     )]
     Listen {

@@ -37,4 +37,5 @@ mod saga_codes;
 mod saga_problem;
 mod scrape;
 pub mod server;
+mod streams;
 pub mod tls;

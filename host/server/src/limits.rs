@@ -8,14 +8,22 @@ pub const BULK_BODY_BYTES_MAX: usize = 64 * 1024 * 1024;
 pub const BODY_BYTES_MAX: usize = 1024 * 1024;
 /// Largest body of what starts a saga or hands it data: inputs and outputs, whose own bound is configured. Bytes.
 pub const SAGA_BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// One in so many requests at work may wait until a saga is at rest or a message can be claimed; past it such requests are
-/// answered at once.
+/// One in so many requests at work may wait until a saga is at rest or a message can be claimed. Past it such requests are
+/// answered at once, but that as many claims again wait for [`CLAIM_PAUSE`].
 pub const WAITERS_SHARE: usize = 4;
-/// No caller has more than one in so many of the requests at work, nor of those that wait, so that one token can't keep out
-/// all the others.
+/// No caller has more than one in so many of the requests at work, nor of those that wait, so that one tenant can't keep out
+/// all the others. The tokens of the same tenants are one caller; a token of all tenants is one of its own.
 pub const CALLER_SHARE: usize = 2;
 /// A body goes on within this time, or the request is refused: it holds a place meanwhile.
 pub const BODY_STALL_TIMEOUT: Duration = Duration::from_secs(10);
+/// Largest piece in which an answer goes out: the next one is handed over when the peer has taken it. Bytes.
+pub const ANSWER_PIECE_MAX: usize = 16 * 1024;
+/// Smallest piece, however short the write timeout. Bytes.
+pub const ANSWER_PIECE_MIN: usize = 512;
+/// A peer that takes an answer this fast is never too slow, whatever the write timeout (at least one second). Bytes a second.
+pub const ANSWER_RATE_MIN: usize = 1024;
+/// What is buffered of one HTTP/2 answer. Bytes.
+pub const STREAM_BUFFER_BYTES: usize = 4 * ANSWER_PIECE_MAX;
 /// Longest time that a caller waits in one request until a saga is at rest.
 pub const SAGA_WAIT_MAX: Duration = Duration::from_secs(20);
 /// Largest component handed over: what the plugin host takes. Bytes.
@@ -35,6 +43,9 @@ pub const LEASE_MIN: Duration = Duration::from_millis(100);
 pub const LEASE_MAX: Duration = Duration::from_secs(24 * 3600);
 /// Longest wait of a claim: well below the time that a request gets.
 pub const CLAIM_WAIT_MAX: Duration = Duration::from_secs(20);
+/// Wait of a claim for which there is no place among those that wait: as many as those may wait this long, so that a fleet of
+/// workers that ask again at once doesn't spin.
+pub const CLAIM_PAUSE: Duration = Duration::from_secs(1);
 /// Longest name of a worker, in bytes.
 pub const WORKER_BYTES_MAX: usize = 128;
 /// Longest receipt of a worker, in bytes: one is kept with every message for `keep_done`.
@@ -109,7 +120,9 @@ pub struct Limits {
     /// the client closes first and no request falls into the gap; short enough that slow senders of heads, bounded by
     /// `connections_max`, go away.
     pub idle_timeout: Duration,
-    /// A connection whose peer takes nothing of an answer for this long is cut; it is noticed within a quarter of it.
+    /// An answer of which the peer takes no whole piece (see [`ANSWER_PIECE_MAX`]) for this long is given up: with HTTP/2 its
+    /// stream ends, with HTTP/1 its connection, and any connection whose socket stands still. It is noticed within a quarter
+    /// of it.
     pub write_timeout: Duration,
     /// Most headers of a request.
     pub headers_max: usize,

@@ -49,7 +49,7 @@ pub fn check_names(method: &Method, uri: &Uri, headers: &HeaderMap, encryption: 
             return Err(Problem::new(
                 "AUTH.HOST",
                 format!(
-                    "the Host header is {:?}: without [auth] this host answers to localhost, 127.0.0.1 and [::1] only",
+                    "the Host header is {:?}: without [[auth.token]] this host answers to localhost, 127.0.0.1 and [::1] only",
                     host.unwrap_or("")
                 ),
             ));
@@ -69,8 +69,9 @@ pub fn check_names(method: &Method, uri: &Uri, headers: &HeaderMap, encryption: 
 const SEC_FETCH_SITE: &str = "sec-fetch-site";
 
 fn of_page(act: &str) -> Problem {
-    let text =
-        format!("a page that isn't this host's own {act}: without [auth] only programs on this machine are served");
+    let text = format!(
+        "a page that isn't this host's own {act}: without [[auth.token]] only programs on this machine are served"
+    );
     Problem::new("AUTH.ORIGIN", text)
 }
 
@@ -134,7 +135,7 @@ mod tests {
             let open = open.parse().unwrap();
             let error = check_listen(open, false, &Encryption::Proxy).unwrap_err();
             assert_eq!(error.code(), "CONFIG.LISTEN");
-            assert!(error.to_string().contains("[auth]") && error.to_string().contains("127.0.0.1"));
+            assert!(error.to_string().contains("[[auth.token]]") && error.to_string().contains("127.0.0.1"));
             let error = check_listen(open, true, &Encryption::None).unwrap_err();
             assert_eq!(error.code(), "CONFIG.CLEAR_TEXT");
             for way in ["[server.tls]", "server.behind_tls_proxy = true", "127.0.0.1"] {

@@ -29,8 +29,10 @@ pub(crate) fn base() -> OpenApi {
     let security = [SecurityRequirement::new::<_, [&str; 0], &str>("bearer", []), SecurityRequirement::default()];
     let mut api = OpenApiBuilder::new().info(info).security(Some(security)).build();
     let components = api.components.get_or_insert_default();
-    let bearer =
-        Http::builder().scheme(HttpAuthScheme::Bearer).description(Some("A token configured under [auth].")).build();
+    let bearer = Http::builder()
+        .scheme(HttpAuthScheme::Bearer)
+        .description(Some("A token configured as [[auth.token]]."))
+        .build();
     components.add_security_scheme("bearer", SecurityScheme::Http(bearer));
     components.schemas.insert(ProblemOut::name().into_owned(), ProblemOut::schema());
     api

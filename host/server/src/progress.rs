@@ -2,13 +2,15 @@
 //!
 //! An answer stands still in one of two ways. Bytes are ready and the socket doesn't take them, which shows at the stream
 //! ([`Watched`]); or HTTP/2's flow control keeps them back, so that the socket is never asked, which shows at the answer's body
-//! ([`Taken`]).
+//! ([`Taken`]). Either way a peer that takes a little now and then doesn't help itself: the time begins anew with every whole
+//! piece, not with every byte.
 
 use std::collections::HashMap;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::Response;
@@ -16,87 +18,161 @@ use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::Notify;
 use tokio::time::Instant;
+
+use crate::limits::{ANSWER_PIECE_MAX, ANSWER_PIECE_MIN, ANSWER_RATE_MIN};
 
 /// So many bytes written at once are of an answer, and not of a ping and its like. Bytes.
 const ANSWER_BYTES: usize = 256;
 
 /// What is known of one connection. Shared by its stream and its answers.
-pub(crate) struct Progress(Mutex<State>);
+pub(crate) struct Progress {
+    /// Answers go out in pieces of at most so many bytes.
+    piece: usize,
+    state: Mutex<State>,
+}
 
 struct State {
     next: u64,
-    /// Open exchanges; with the time since when the peer could take more of the answer, if it could.
-    open: HashMap<u64, Option<Instant>>,
+    open: HashMap<u64, Open>,
     /// When the last exchange ended, or the last piece of an answer was written: HTTP/2 writes what it has of an answer long
     /// after its body was handed over.
     active_at: Instant,
-    /// Since when the socket takes nothing.
+    /// Since when the socket takes less than a piece of what it is offered.
     blocked_since: Option<Instant>,
+    /// Bytes that it took since then.
+    trickled: usize,
+}
+
+/// An open exchange.
+#[derive(Default)]
+struct Open {
+    /// Since when the peer could take more of the answer; none = the work is ours.
+    peers_since: Option<Instant>,
+    /// Ends it and nothing else; none = it can only end with its connection.
+    end: Option<Arc<Notify>>,
+}
+
+/// What has to end because its peer takes nothing.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum GivenUp {
+    /// So many exchanges, which were told to; commonly none.
+    Streams(usize),
+    /// The connection.
+    Connection,
 }
 
 impl Progress {
-    /// Of a connection that was just opened.
-    pub(crate) fn new() -> Arc<Self> {
-        let state = State { next: 0, open: HashMap::new(), active_at: Instant::now(), blocked_since: None };
-        Arc::new(Self(Mutex::new(state)))
+    /// Of a connection that was just opened, whose peer takes a piece within `write_timeout`: pieces are so small that a peer
+    /// does which takes [`ANSWER_RATE_MIN`].
+    pub(crate) fn new(write_timeout: Duration) -> Arc<Self> {
+        let at_that_rate =
+            usize::try_from(write_timeout.as_millis()).unwrap_or(usize::MAX).saturating_mul(ANSWER_RATE_MIN);
+        let state =
+            State { next: 0, open: HashMap::new(), active_at: Instant::now(), blocked_since: None, trickled: 0 };
+        // Half of it, because time is looked at now and then only.
+        let piece = (at_that_rate / 2_000).clamp(ANSWER_PIECE_MIN, ANSWER_PIECE_MAX);
+        Arc::new(Self { piece, state: Mutex::new(state) })
     }
 
     /// A request has come.
     pub(crate) fn begin(self: &Arc<Self>) -> Exchange {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         let id = state.next;
         state.next += 1;
-        state.open.insert(id, None);
+        state.open.insert(id, Open::default());
         Exchange { progress: Arc::clone(self), id }
     }
 
     /// Since when the peer takes nothing of what is there for it; none = it does, or there is nothing.
-    pub(crate) fn stalled_since(&self) -> Option<Instant> {
-        let state = self.0.lock();
-        state.open.values().copied().flatten().chain(state.blocked_since).min()
+    #[cfg(test)]
+    fn stalled_since(&self) -> Option<Instant> {
+        let state = self.state.lock();
+        state.open.values().filter_map(|open| open.peers_since).chain(state.blocked_since).min()
+    }
+
+    /// Ends the exchanges whose peer takes nothing for so long, if they can end alone.
+    pub(crate) fn give_up(&self, limit: Duration) -> GivenUp {
+        let past = |since: Instant| since.elapsed() >= limit;
+        let mut state = self.state.lock();
+        if state.blocked_since.is_some_and(past) {
+            return GivenUp::Connection;
+        }
+        let mut streams = 0;
+        for open in state.open.values_mut() {
+            if open.peers_since.is_some_and(past) {
+                let Some(end) = &open.end else { return GivenUp::Connection };
+                end.notify_one();
+                // It is told once.
+                open.peers_since = None;
+                streams += 1;
+            }
+        }
+        GivenUp::Streams(streams)
     }
 
     /// Since when nothing is open; none = something is.
     pub(crate) fn idle_since(&self) -> Option<Instant> {
-        let state = self.0.lock();
+        let state = self.state.lock();
         state.open.is_empty().then_some(state.active_at)
     }
 }
 
-/// A request and its answer, until the answer is handed over or given up.
+/// A request and its answer, until the peer has room for all of the answer, or it is given up.
 pub(crate) struct Exchange {
     progress: Arc<Progress>,
     id: u64,
 }
 
 impl Exchange {
+    /// With what ends it alone, if there is such a thing.
+    pub(crate) fn ended_by(self, end: Option<Arc<Notify>>) -> Self {
+        if let Some(open) = self.progress.state.lock().open.get_mut(&self.id) {
+            open.end = end;
+        }
+        self
+    }
+
     /// The answer is there: from now on it is the peer's turn.
     pub(crate) fn answered(self, response: Response) -> Response {
         self.peers_turn(true);
-        response.map(|body| Body::new(Taken { body, exchange: self }))
+        response.map(|body| Body::new(Taken { body, rest: Bytes::new(), exchange: self }))
     }
 
     fn peers_turn(&self, is_theirs: bool) {
         let since = is_theirs.then(Instant::now);
-        if let Some(waiting) = self.progress.0.lock().open.get_mut(&self.id) {
-            *waiting = since;
+        if let Some(open) = self.progress.state.lock().open.get_mut(&self.id) {
+            open.peers_since = since;
         }
     }
 }
 
 impl Drop for Exchange {
     fn drop(&mut self) {
-        let mut state = self.progress.0.lock();
+        let mut state = self.progress.state.lock();
         state.open.remove(&self.id);
         state.active_at = Instant::now();
     }
 }
 
-/// A body that notes when a piece of it is taken.
+/// A body that goes out in pieces and notes when one is taken.
+///
+/// HTTP/2 hands a piece over as soon as the peer has room for one byte of it, and asks for the next one when all of it has
+/// gone. So the last byte is a piece of its own: when it is handed over, the peer has room for the whole answer.
 struct Taken {
     body: Body,
+    /// What wasn't handed over yet of what the body gave last.
+    rest: Bytes,
     exchange: Exchange,
+}
+
+impl Taken {
+    fn piece(&mut self) -> Bytes {
+        let last = usize::from(self.body.is_end_stream() && self.rest.len() > 1);
+        let bytes = self.exchange.progress.piece.min(self.rest.len() - last);
+        self.rest.split_to(bytes)
+    }
 }
 
 impl HttpBody for Taken {
@@ -104,16 +180,34 @@ impl HttpBody for Taken {
     type Error = axum::Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let frame = Pin::new(&mut self.body).poll_frame(cx);
-        // Without a frame the peer waits for us.
-        self.exchange.peers_turn(frame.is_ready());
-        frame
+        if self.rest.is_empty() {
+            let frame = Pin::new(&mut self.body).poll_frame(cx);
+            // Without a frame the peer waits for us.
+            self.exchange.peers_turn(frame.is_ready());
+            match frame {
+                Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
+                    Ok(data) => self.rest = data,
+                    Err(other) => return Poll::Ready(Some(Ok(other))),
+                },
+                other => return other,
+            }
+        } else {
+            self.exchange.peers_turn(true);
+        }
+        Poll::Ready(Some(Ok(Frame::data(self.piece()))))
     }
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.rest.is_empty() && self.body.is_end_stream()
     }
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        let rest = self.rest.len() as u64;
+        let of_body = self.body.size_hint();
+        let mut hint = SizeHint::new();
+        hint.set_lower(of_body.lower() + rest);
+        if let Some(upper) = of_body.upper() {
+            hint.set_upper(upper + rest);
+        }
+        hint
     }
 }
 
@@ -129,14 +223,21 @@ impl<S> Watched<S> {
         Self { stream, progress }
     }
 
-    fn note(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
-        let mut state = self.progress.0.lock();
+    /// What became of so many bytes that were offered.
+    fn note(&self, offered: usize, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        let mut state = self.progress.state.lock();
         match &written {
+            Poll::Pending if state.blocked_since.is_some() => {}
             Poll::Pending => {
-                state.blocked_since.get_or_insert_with(Instant::now);
+                state.blocked_since = Some(Instant::now());
+                state.trickled = 0;
             }
             Poll::Ready(result) => {
-                state.blocked_since = None;
+                let taken = result.as_ref().copied().unwrap_or(offered);
+                state.trickled = state.trickled.saturating_add(taken);
+                if taken >= offered || state.trickled >= self.progress.piece {
+                    state.blocked_since = None;
+                }
                 if result.as_ref().is_ok_and(|bytes| *bytes >= ANSWER_BYTES) {
                     state.active_at = Instant::now();
                 }
@@ -155,7 +256,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
 impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        self.note(written)
+        self.note(bytes.len(), written)
     }
     fn poll_write_vectored(
         mut self: Pin<&mut Self>,
@@ -163,7 +264,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
         pieces: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write_vectored(cx, pieces);
-        self.note(written)
+        self.note(pieces.iter().map(|piece| piece.len()).sum(), written)
     }
     fn is_write_vectored(&self) -> bool {
         self.stream.is_write_vectored()
@@ -182,9 +283,76 @@ mod tests {
 
     use super::*;
 
+    const WRITE: Duration = Duration::from_secs(60);
+
+    /// The sizes of the pieces of an answer of so many bytes.
+    async fn pieces(write_timeout: Duration, bytes: usize) -> Vec<usize> {
+        let mut answer = Progress::new(write_timeout).begin().answered(Response::new(Body::from(vec![b'x'; bytes])));
+        let mut sizes = Vec::new();
+        while !answer.body().is_end_stream() {
+            let left = bytes - sizes.iter().sum::<usize>();
+            assert_eq!(answer.body().size_hint().exact(), u64::try_from(left).ok());
+            sizes.push(answer.body_mut().frame().await.unwrap().unwrap().into_data().unwrap().len());
+        }
+        sizes
+    }
+
+    #[tokio::test]
+    async fn an_answer_goes_out_in_pieces_and_its_last_byte_alone() {
+        assert_eq!(pieces(WRITE, 2 * ANSWER_PIECE_MAX).await, [ANSWER_PIECE_MAX, ANSWER_PIECE_MAX - 1, 1]);
+        assert_eq!(pieces(WRITE, ANSWER_PIECE_MAX + 1).await, [ANSWER_PIECE_MAX, 1]);
+        assert_eq!(pieces(WRITE, 2).await, [1, 1]);
+        assert_eq!(pieces(WRITE, 1).await, [1]);
+        assert!(pieces(WRITE, 0).await.is_empty());
+        // Within one second a peer that takes the least rate takes twice as much.
+        assert_eq!(pieces(Duration::from_secs(1), 1024).await, [512, 511, 1]);
+        assert_eq!(pieces(Duration::ZERO, 1024).await, [ANSWER_PIECE_MIN, 1023 - ANSWER_PIECE_MIN, 1]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_exchange_ends_alone_if_it_can() {
+        let progress = Progress::new(WRITE);
+        let end = Arc::new(Notify::new());
+        let answer = |exchange: Exchange| exchange.answered(Response::new(Body::from("unread")));
+        let alone = answer(progress.begin().ended_by(Some(Arc::clone(&end))));
+        assert_eq!(progress.give_up(WRITE), GivenUp::Streams(0));
+        tokio::time::advance(WRITE).await;
+        assert_eq!(progress.give_up(WRITE), GivenUp::Streams(1));
+        assert!(futures::poll!(Box::pin(end.notified())).is_ready());
+        assert_eq!(progress.give_up(WRITE), GivenUp::Streams(0), "it is told once");
+        let with_connection = answer(progress.begin().ended_by(None));
+        tokio::time::advance(WRITE).await;
+        assert_eq!(progress.give_up(WRITE), GivenUp::Connection);
+        drop((alone, with_connection));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_byte_now_and_then_is_no_progress() {
+        let progress = Progress::new(WRITE);
+        let socket = Watched::new((), Arc::clone(&progress));
+        let note = |taken| drop(socket.note(2 * ANSWER_PIECE_MAX, taken));
+        note(Poll::Pending);
+        let since = progress.stalled_since();
+        assert!(since.is_some());
+        tokio::time::advance(Duration::from_secs(1)).await;
+        for _ in 1..ANSWER_PIECE_MAX {
+            note(Poll::Ready(Ok(1)));
+            note(Poll::Pending);
+            assert_eq!(progress.stalled_since(), since);
+        }
+        note(Poll::Ready(Ok(1)));
+        assert!(progress.stalled_since().is_none(), "a whole piece is");
+        note(Poll::Pending);
+        assert!(progress.stalled_since() > since);
+        note(Poll::Ready(Ok(1)));
+        assert!(progress.stalled_since().is_some(), "bytes count from when it stood still");
+        note(Poll::Ready(Ok(2 * ANSWER_PIECE_MAX)));
+        assert!(progress.stalled_since().is_none(), "so is all there was");
+    }
+
     #[tokio::test]
     async fn an_answer_is_the_peers_turn_until_it_is_taken() {
-        let progress = Progress::new();
+        let progress = Progress::new(WRITE);
         assert!(progress.idle_since().is_some() && progress.stalled_since().is_none());
         let exchange = progress.begin();
         assert!(progress.idle_since().is_none(), "a request is being worked on");
@@ -197,7 +365,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_body_that_waits_for_us_does_not_stand_still() {
-        let progress = Progress::new();
+        let progress = Progress::new(WRITE);
         let never = Body::from_stream(futures::stream::pending::<Result<Bytes, io::Error>>());
         let mut answer = progress.begin().answered(Response::new(never));
         assert!(futures::poll!(answer.body_mut().frame()).is_pending());
@@ -209,7 +377,7 @@ mod tests {
     #[tokio::test]
     async fn a_socket_that_takes_nothing_is_noticed_and_forgotten_when_it_does() {
         use tokio::io::{AsyncReadExt, AsyncWriteExt};
-        let progress = Progress::new();
+        let progress = Progress::new(WRITE);
         let (ours, mut theirs) = tokio::io::duplex(4);
         let mut ours = Watched::new(ours, Arc::clone(&progress));
         let mut writing = Box::pin(ours.write_all(b"12345678"));

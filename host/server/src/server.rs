@@ -78,6 +78,7 @@ impl Server {
         let nobody = Principal { name: "anonymous".to_owned(), tenants: Tenants::Only(Vec::new()), roles: Vec::new() };
         let app: App = Arc::new(Inner {
             waiters: Places::new(parts.limits.requests_max / WAITERS_SHARE),
+            pausers: Places::new(parts.limits.requests_max / WAITERS_SHARE),
             requests: Places::new(parts.limits.requests_max),
             bodies: Arc::new(Semaphore::new((parts.limits.bodies_bytes_max / 1024).min(Semaphore::MAX_PERMITS))),
             rules: Rules::of(&api),

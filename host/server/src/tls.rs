@@ -1,6 +1,6 @@
 //! TLS of the listeners: one certificate with its key, read again while the server runs.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -47,26 +47,24 @@ impl Encryption {
 /// A certificate with its key, from files. Cheap to clone; clones share what is in force.
 #[derive(Clone, Debug)]
 pub struct Tls {
-    cert: Arc<Path>,
-    key: Arc<Path>,
     current: Arc<ArcSwap<ServerConfig>>,
 }
 
-/// What was read from a [`Tls`]'s files and isn't in force yet.
+/// What was read from files and isn't in force yet.
 #[derive(Debug)]
 pub struct Renewed(Arc<ServerConfig>);
 
 impl Tls {
     /// Reads `cert` (the chain, in PEM, the host's own first) and `key` (its private key, in PEM). Fails with the file at
     /// fault and what to do about it.
-    pub fn load(cert: PathBuf, key: PathBuf) -> Result<Self, ServerError> {
-        let current = Arc::new(ArcSwap::from(read(&cert, &key)?));
-        Ok(Self { cert: cert.into(), key: key.into(), current })
+    pub fn load(cert: &Path, key: &Path) -> Result<Self, ServerError> {
+        let current = Arc::new(ArcSwap::from(read(cert, key)?));
+        Ok(Self { current })
     }
 
-    /// Reads the files again. Nothing changes until [`Self::put_in_force`].
-    pub fn renew(&self) -> Result<Renewed, ServerError> {
-        read(&self.cert, &self.key).map(Renewed)
+    /// Reads the files as [`Self::load`] does: the same again, or others. Nothing changes until [`Self::put_in_force`].
+    pub fn renewed(cert: &Path, key: &Path) -> Result<Renewed, ServerError> {
+        read(cert, key).map(Renewed)
     }
 
     /// Connections that are opened from now on see the renewed certificate.

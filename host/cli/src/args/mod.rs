@@ -115,10 +115,10 @@ pub enum Command {
     /// Transports: list, pause, resume, probe, provision
     #[command(subcommand)]
     Transport(rest::Transport),
-    /// Plugins: new, build, test, check, dev, list, load, reload, rollback, inspect, verify, sign, call
+    /// Plugins: new, build, test, check, dev, list, load, reload, rollback, inspect, verify, sign, keygen, call
     #[command(subcommand)]
     Plugin(rest::Plugin),
-    /// Configuration: check, show, path
+    /// Configuration: check, show, path, diff, reload
     #[command(subcommand)]
     Config(rest::Config),
     /// The audit trail

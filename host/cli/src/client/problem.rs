@@ -96,7 +96,7 @@ impl Refusal {
             "AUTH.REQUIRED" => "give --token-file FILE, or set WAYBILL_TOKEN",
             "AUTH.ROLE" => "use a token with the role named above: --token-file FILE, or WAYBILL_TOKEN",
             "AUTH.TENANT" => "name a tenant of the token, or use another token: --token-file FILE, or WAYBILL_TOKEN",
-            "AUTH.HOST" => "give --url with localhost, 127.0.0.1 or [::1], or configure [auth] at the host",
+            "AUTH.HOST" => "give --url with localhost, 127.0.0.1 or [::1], or configure [[auth.token]] at the host",
             "OUTBOX.NOT_FOUND" if self.detail.starts_with("there is no transport ") => {
                 "`waybill transport list` shows the names"
             }
@@ -113,7 +113,9 @@ impl Refusal {
             "UNKNOWN.INTERNAL" => {
                 "look for the request in the host's log; messages with ids of your own can be sent again"
             }
-            "STORAGE.CORRUPT" => "look for the request in the host's log",
+            "STORAGE.CORRUPT" => {
+                "look for the request in the host's log; `waybill quarantine list` shows the rows that were set aside"
+            }
             code => return waybill_server::codes::find(code).map(|code| code.fix),
         })
     }

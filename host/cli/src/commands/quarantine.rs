@@ -124,7 +124,9 @@ fn tell(context: &mut Context<'_>, act: &str, answer: &Answer) -> Result<(), Cli
             let count = item.get("messages").and_then(Value::as_u64).unwrap_or(0);
             format!("restored {id}: {} entered the order anew", number(count, "message", "messages"))
         }
-        (_, Some("at_takeover")) => format!("restored {id}: the host takes it in at its next start"),
+        (_, Some("at_takeover")) => {
+            format!("restored {id}: the host takes it in when it takes the shard over, at the next start at the latest")
+        }
         _ => format!("restored {id}: it is back in {}", text(item, "table")),
     };
     context.term.say(&what);

@@ -164,9 +164,7 @@ fn secret(reference: &str, term: &Term) -> Result<String, CliError> {
 /// What keeps tokens and messages from being read on their way to this host.
 pub fn encryption(config: &Config) -> Result<Encryption, CliError> {
     match &config.server.tls {
-        Some(TlsSettings { cert, key }) => {
-            Tls::load(cert.clone(), key.clone()).map(Encryption::Tls).map_err(super::of_server)
-        }
+        Some(TlsSettings { cert, key }) => Tls::load(cert, key).map(Encryption::Tls).map_err(super::of_server),
         None if config.server.behind_tls_proxy => Ok(Encryption::Proxy),
         None => Ok(Encryption::None),
     }

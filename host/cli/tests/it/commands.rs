@@ -71,6 +71,8 @@ fn rows_in_quarantine_are_put_back_and_dropped_by_their_names() {
     let ids = ask(&host, &["quarantine", "list", "-o", "ids"]).run();
     let restored = ask(&host, &["quarantine", "restore", "-", "--reason", "new"]).input(&ids.out).run();
     assert_eq!(restored.exit, Exit::Partly, "{restored:?}");
+    let told = "restored q-3: the host takes it in when it takes the shard over, at the next start at the latest";
+    assert!(restored.err.contains(told), "{restored:?}");
     let declined = ask(&host, &["quarantine", "drop", "q-1"]).interactive().input("n\n").run();
     assert_eq!(declined.exit, Exit::Failed);
     let dropped = ask(&host, &["quarantine", "drop", "q-1"]).interactive().input("y\n").run();

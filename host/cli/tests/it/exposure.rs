@@ -200,6 +200,16 @@ fn a_host_with_a_certificate_speaks_tls_and_renews_it_with_a_reload() {
     assert_eq!(refused.exit, Exit::Usage, "{}", refused.err);
     assert!(refused.err.contains("CONFIG.TLS") && refused.err.contains("key.pem"), "{}", refused.err);
     assert_eq!(asks(&second, &["outbox", "stats"]).exit, Exit::Done, "what served goes on");
+    let third = secured.renew("third.pem");
+    let text = std::fs::read_to_string(&secured.config).unwrap();
+    for name in ["cert.pem", "key.pem"] {
+        std::fs::rename(secured.path(name), secured.path(&format!("moved-{name}"))).unwrap();
+    }
+    let moved = text.replace("\"cert.pem\"", "\"moved-cert.pem\"").replace("\"key.pem\"", "\"moved-key.pem\"");
+    std::fs::write(&secured.config, moved).unwrap();
+    let reloaded = asks(&second, &["config", "reload"]);
+    assert_eq!(reloaded.exit, Exit::Done, "{}", reloaded.err);
+    assert_eq!(asks(&third, &["outbox", "stats"]).exit, Exit::Done, "the files are where the configuration says");
     host.signal(Signal::TERM);
     assert!(host.ended().0.success());
 }

@@ -60,7 +60,11 @@ impl QuarantineService for Outbox {
             return Err(ServiceError::State { what: "row in quarantine", id: id.to_owned(), state, fix });
         }
         self.act(format!("restore {id} [{reason}] {actor}"));
-        let restored = if id == "q-2" { Restored::Queued { messages: 3 } } else { Restored::InPlace };
+        let restored = match id {
+            "q-2" => Restored::Queued { messages: 3 },
+            "q-3" => Restored::AtTakeover,
+            _ => Restored::InPlace,
+        };
         Ok((row, restored))
     }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
+use http::{HeaderValue, header};
 use waybill_core::port::workers::{ClaimRequest, SettleItem, SettleRequest};
 use waybill_core::route::Pattern;
 
@@ -16,15 +17,18 @@ use crate::json::workers::{
     CheckDedupIn, CheckDedupOut, ClaimIn, ClaimOut, ClaimedOut, FirstDeliveryOut, SettleIn, SettledItemOut, SettledOut,
     lease,
 };
-use crate::limits::{CLAIM_DEFAULT, CLAIM_WAIT_MAX, LEASE_DEFAULT, PAGE_MAX, WORKER_BYTES_MAX};
+use crate::limits::{
+    CLAIM_DEFAULT, CLAIM_PAUSE, CLAIM_WAIT_MAX, LEASE_DEFAULT, PAGE_MAX, RETRY_AFTER_BUSY, WORKER_BYTES_MAX,
+};
 use crate::openapi::Problems;
+use crate::places::Place;
 use crate::problem::Problem;
 
 /// Claim messages
 ///
 /// Of topics routed to the transport `external`, the first unsettled one of each key, tenants in turn. Each is the worker's
 /// until it settles it or the lease ends; then the next claim may get it. The answer may be empty, and comes before `wait_ms` is over
-/// when many callers wait already.
+/// when many callers wait already: after a second at most, or at once with `retry-after`.
 #[utoipa::path(post, path = "/v1/outbox/claim", tag = "outbox", operation_id = "claimMessages", request_body = ClaimIn,
     responses((status = 200, description = "The messages, each with the token to settle it.", body = ClaimOut), Problems),
     extensions(("x-waybill-permission" = json!("work"))))]
@@ -36,9 +40,7 @@ pub(crate) async fn claim(State(app): State<App>, caller: Caller, request: Reque
         let most = CLAIM_WAIT_MAX.as_millis();
         return Err(Problem::invalid(format!("wait_ms is {}: take up to {most}", wait.as_millis())).at("wait_ms"));
     }
-    // Too many callers wait already: this one is answered at once.
-    let place = if wait.is_zero() { None } else { edge::waiting(&app, &caller.0) };
-    let wait = if place.is_some() { wait } else { Duration::ZERO };
+    let (place, within) = waiting(&app, &caller, wait);
     let topic = asked.topic.map(|text| Pattern::parse(&text)).transpose();
     let request = ClaimRequest {
         limit: count("limit", asked.limit.unwrap_or(CLAIM_DEFAULT))?,
@@ -46,11 +48,30 @@ pub(crate) async fn claim(State(app): State<App>, caller: Caller, request: Reque
         topic: topic.map_err(|error| Problem::invalid(error.to_string()).at("topic"))?,
         tenants: caller.tenants(asked.tenant.as_deref())?,
         worker: asked.worker_id,
-        wait,
+        wait: within,
     };
-    let items = app.service.claim(request).await?.into_iter().map(ClaimedOut::from).collect();
+    let items: Vec<ClaimedOut> = app.service.claim(request).await?.into_iter().map(ClaimedOut::from).collect();
     drop(place);
-    ok(&ClaimOut { items })
+    let is_early = items.is_empty() && within.is_zero() && !wait.is_zero();
+    let mut answer = ok(&ClaimOut { items })?;
+    if is_early {
+        answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER_BUSY.as_secs()));
+    }
+    Ok(answer)
+}
+
+/// How long a claim may wait of what it asked for, and its place meanwhile.
+fn waiting(app: &App, caller: &Caller, wait: Duration) -> (Option<Place>, Duration) {
+    if wait.is_zero() {
+        return (None, wait);
+    }
+    if let Some(place) = edge::waiting(app, &caller.0) {
+        return (Some(place), wait);
+    }
+    match edge::pausing(app, &caller.0) {
+        Some(place) => (Some(place), wait.min(CLAIM_PAUSE)),
+        None => (None, Duration::ZERO),
+    }
 }
 
 /// Settle claimed messages

@@ -25,8 +25,13 @@ async fn asked(fake: &Fake, count: usize) {
 }
 
 #[tokio::test]
-async fn one_token_cannot_take_every_place() {
-    let tokens = vec![token("greedy", &["acme"], &[Role::Sender]), token("other", &["b"], &[Role::Viewer])];
+async fn one_tenant_cannot_take_every_place() {
+    let tokens = vec![
+        token("greedy", &["acme"], &[Role::Sender]),
+        token("twin", &["acme"], &[Role::Viewer]),
+        token("other", &["b"], &[Role::Viewer]),
+        token("everybody", &["*"], &[Role::Viewer]),
+    ];
     let api = Api::with(Some(tokens), Limits { requests_max: 8, ..Limits::default() });
     let gate = Arc::new(Notify::new());
     *api.fake.gate.lock().unwrap() = Some(gate.clone());
@@ -41,7 +46,11 @@ async fn one_token_cannot_take_every_place() {
     assert_eq!(more.problem(), (429, "HTTP.SHARE".into()));
     assert_eq!(more.header("retry-after"), "1");
     assert!(more.json()["detail"].as_str().unwrap().contains("\"greedy\""));
-    assert_eq!(api.send(by("other", get("/v1/outbox/stats"))).await.status, 200);
+    let twin = api.send(by("twin", get("/v1/outbox/stats"))).await;
+    assert_eq!(twin.problem(), (429, "HTTP.SHARE".into()), "another token of the same tenant shares with it");
+    for name in ["other", "everybody"] {
+        assert_eq!(api.send(by(name, get("/v1/outbox/stats"))).await.status, 200, "{name}");
+    }
     for _ in 0..share {
         gate.notify_one();
         tokio::task::yield_now().await;
@@ -52,34 +61,44 @@ async fn one_token_cannot_take_every_place() {
     assert_eq!(api.send(by("greedy", get("/v1/outbox/stats"))).await.status, 200);
 }
 
-/// Those that would wait past the share are answered at once: they take no place for twenty seconds.
+/// Those that would wait past the share wait briefly, and past that they are answered at once: they take no place for twenty
+/// seconds.
 #[tokio::test]
 async fn claims_that_wait_have_a_share_of_their_own() {
-    let tokens = vec![token("worker", &["acme"], &[Role::Worker]), token("second", &["acme"], &[Role::Worker])];
+    let tokens = vec![token("worker", &["acme"], &[Role::Worker]), token("second", &["b"], &[Role::Worker])];
     let fake = Arc::new(Fake::default());
     let limits = Limits { requests_max: 16, ..Limits::default() };
     let router = server(fake.clone(), Some(tokens), limits).router();
     let gate = Arc::new(Notify::new());
     *fake.gate.lock().unwrap() = Some(gate.clone());
-    let claim = |name: &'static str| {
+    let claim_as = |name: &'static str, body: &'static str| {
         let router = router.clone();
-        let body = r#"{"worker_id":"w","wait_ms":20000}"#;
         tokio::spawn(async move { send(&router, by(name, post("/v1/outbox/claim", body))).await })
     };
+    let claim = |name| claim_as(name, r#"{"worker_id":"w","wait_ms":20000}"#);
     let share = 16 / WAITERS_SHARE / CALLER_SHARE;
     let waiting: Vec<_> = (0..share).map(|_| claim("worker")).collect();
     asked(&fake, share).await;
-    assert!(fake.calls().iter().all(|call| call.ends_with("20s")), "these wait");
-    assert_eq!(claim("worker").await.unwrap().status, 200);
-    assert!(fake.calls()[0].ends_with("0ns"), "the share is taken: answered at once");
+    assert!(fake.calls().iter().all(|call| call.ends_with(" 20s")), "these wait");
+    let pausing: Vec<_> = (0..share).map(|_| claim("worker")).collect();
+    asked(&fake, share).await;
+    assert!(fake.calls().iter().all(|call| call.ends_with(" 1s")), "the share is taken: these wait briefly");
+    let at_once = claim("worker").await.unwrap();
+    assert_eq!((at_once.status.as_u16(), at_once.header("retry-after")), (200, ""));
+    assert!(fake.calls()[0].ends_with(" 0ns"), "that share is taken as well");
+    let nothing = claim_as("worker", r#"{"worker_id":"idle","wait_ms":20000}"#).await.unwrap();
+    assert_eq!((nothing.status.as_u16(), nothing.header("retry-after")), (200, "1"), "it is told when to ask again");
+    let unhurried = claim_as("worker", r#"{"worker_id":"idle"}"#).await.unwrap();
+    assert_eq!((unhurried.status.as_u16(), unhurried.header("retry-after")), (200, ""), "it didn't want to wait");
+    fake.calls();
     let other = claim("second");
     asked(&fake, 1).await;
-    assert!(fake.calls()[0].ends_with("20s"), "another one may wait");
-    for _ in 0..=share {
+    assert!(fake.calls()[0].ends_with(" 20s"), "another one may wait");
+    for _ in 0..=2 * share {
         gate.notify_one();
         tokio::task::yield_now().await;
     }
-    for waiting in waiting.into_iter().chain([other]) {
+    for waiting in waiting.into_iter().chain(pausing).chain([other]) {
         assert_eq!(tokio::time::timeout(Duration::from_secs(20), waiting).await.unwrap().unwrap().status, 200);
     }
 }

@@ -36,7 +36,7 @@ impl Files {
         self.folder.path().join("key.pem")
     }
     fn load(&self) -> Tls {
-        Tls::load(self.cert(), self.key()).unwrap()
+        Tls::load(&self.cert(), &self.key()).unwrap()
     }
 }
 
@@ -122,13 +122,17 @@ async fn a_renewed_certificate_counts_when_it_is_put_in_force() {
     };
     let after = files.renew();
     assert!(ask(&before).await.is_ok() && ask(&after).await.is_err());
-    let renewed = tls.renew().unwrap();
+    let renewed = Tls::renewed(&files.cert(), &files.key()).unwrap();
     assert!(ask(&before).await.is_ok(), "it was only read");
     tls.put_in_force(renewed);
     assert!(ask(&after).await.is_ok() && ask(&before).await.is_err());
     std::fs::write(files.key(), "nonsense").unwrap();
-    assert!(tls.renew().is_err());
+    assert!(Tls::renewed(&files.cert(), &files.key()).is_err());
     assert!(ask(&after).await.is_ok(), "what can't be used changes nothing");
+    let moved = Files::new();
+    let elsewhere = moved.renew();
+    tls.put_in_force(Tls::renewed(&moved.cert(), &moved.key()).unwrap());
+    assert!(ask(&elsewhere).await.is_ok() && ask(&after).await.is_err());
 }
 
 #[test]
@@ -152,7 +156,7 @@ fn what_is_wrong_with_the_files_is_told_with_the_file_and_the_fix() {
         (files.cert(), other.key(), "server.tls.key", &["key.pem", "cert.pem", "made for"]),
     ];
     for (cert, key, setting, words) in rows {
-        let error = Tls::load(cert, key).unwrap_err();
+        let error = Tls::load(&cert, &key).unwrap_err();
         let told = error.to_string();
         assert!(error.code() == "CONFIG.TLS" && told.starts_with(setting), "{told}");
         assert!(words.iter().all(|word| told.contains(word)), "{told}");

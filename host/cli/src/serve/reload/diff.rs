@@ -42,13 +42,16 @@ const LIVE: &[&str] = &[
     "plugins.require_signature",
 ];
 
-/// When a setting counts after it was changed.
-pub fn effect(key: &str) -> Effect {
+/// Settings that change while the host runs, but don't come or go.
+const LIVE_WHILE_SET: &[&str] = &["server.tls.cert", "server.tls.key"];
+
+/// When a setting counts after it was changed; `stays` tells that it has a value before and after.
+pub fn effect(key: &str, stays: bool) -> Effect {
     let is_live = LIVE.iter().any(|live| match live.ends_with(['.', '[']) {
         true => key.starts_with(live),
         false => key == *live,
     });
-    if is_live { Effect::Now } else { Effect::Restart }
+    if is_live || (stays && LIVE_WHILE_SET.contains(&key)) { Effect::Now } else { Effect::Restart }
 }
 
 /// Every setting that differs, by key.
@@ -64,7 +67,7 @@ pub fn changes(old: &[Shown], new: &[Shown]) -> Vec<SettingChange> {
             key: key.clone(),
             from: old.get(key).cloned(),
             to: new.get(key).cloned(),
-            effect: effect(key),
+            effect: effect(key, old.contains_key(key) && new.contains_key(key)),
         })
         .collect()
 }
@@ -150,7 +153,18 @@ mod tests {
             ("limits.window_messages", Effect::Restart),
             ("plugins.cache", Effect::Restart),
         ] {
-            assert_eq!(effect(key), expected, "{key}");
+            assert!(effect(key, true) == expected && effect(key, false) == expected, "{key}");
         }
+    }
+
+    #[test]
+    fn certificates_move_at_once_and_come_and_go_with_a_restart() {
+        let files = |name: &str| shown(&[("server.tls.cert", json!(name)), ("server.tls.key", json!(name))]);
+        let effects = |old: &[Shown], new: &[Shown]| -> Vec<Effect> {
+            changes(old, new).iter().map(|change| change.effect).collect()
+        };
+        assert_eq!(effects(&files("a"), &files("b")), [Effect::Now; 2]);
+        assert_eq!(effects(&files("a"), &[]), [Effect::Restart; 2]);
+        assert_eq!(effects(&[], &files("b")), [Effect::Restart; 2]);
     }
 }

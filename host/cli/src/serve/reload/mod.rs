@@ -18,6 +18,7 @@ mod apply;
 mod diff;
 mod watch;
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -30,11 +31,11 @@ use waybill_core::port::transact::{AuditEvent, TransactStore};
 use waybill_core::time::UnixMillis;
 use waybill_engine::Engine;
 use waybill_sandbox::{Fleet, SwapError};
-use waybill_server::tls::Encryption;
+use waybill_server::tls::{Encryption, Tls};
 use waybill_store::SurrealStore;
 
-use crate::config::Config;
 use crate::config::reader::Shown;
+use crate::config::{Config, TlsSettings};
 use crate::exit::CliError;
 use crate::plugins::{self, PluginError};
 use crate::saga_definitions;
@@ -56,7 +57,7 @@ pub struct Host {
     pub store: Arc<SurrealStore>,
     /// Where reloads are noted.
     pub trail: Arc<dyn TransactStore>,
-    /// Its certificate, if there is one, is read again.
+    /// Its certificate, if there is one, is read again, from where the configuration now says it is.
     pub encryption: Encryption,
 }
 
@@ -102,12 +103,14 @@ impl Reloader {
     async fn reload_now(&self, apply: bool, actor: &str) -> Result<Reloaded, ReloadRefused> {
         let mut running = self.running.lock().await;
         let next = self.host.source.read().map_err(|error| refused(error.code(), error.to_string(), false))?;
-        let certificate = match &self.host.encryption {
-            Encryption::Tls(tls) => {
-                let renewed = tls.renew().map_err(|error| refused(error.code(), error.to_string(), false))?;
+        let certificate = match (&self.host.encryption, &next.server.tls) {
+            (Encryption::Tls(tls), Some(TlsSettings { cert, key })) => {
+                let renewed =
+                    Tls::renewed(cert, key).map_err(|error| refused(error.code(), error.to_string(), false))?;
                 Some((tls, renewed))
             }
-            Encryption::None | Encryption::Proxy => None,
+            // To begin with TLS or to end with it takes a restart.
+            _ => None,
         };
         let trust = |config: &Config| (plugins::trust(&config.plugins), config.plugins.folder.clone());
         let (keys, folder) = trust(&next);
@@ -210,7 +213,10 @@ impl ConfigurationService for Reloader {
 
 /// What is shown as in force: settings that count after a restart are still what they were.
 fn still_pending(before: &[Shown], read: Vec<Shown>) -> Vec<Shown> {
-    let waits = |shown: &Shown| diff::effect(&shown.path) == Effect::Restart;
+    let is_in = |list: &[Shown], path: &str| list.iter().any(|shown| shown.path == path);
+    let stay: HashSet<String> =
+        read.iter().filter(|shown| is_in(before, &shown.path)).map(|shown| shown.path.clone()).collect();
+    let waits = |shown: &Shown| diff::effect(&shown.path, stay.contains(&shown.path)) == Effect::Restart;
     let live = read.into_iter().filter(|shown| !waits(shown));
     live.chain(before.iter().filter(|shown| waits(shown)).cloned()).collect()
 }
