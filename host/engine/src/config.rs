@@ -217,4 +217,9 @@ impl EngineConfig {
             supervisor: Arc::default(),
         }
     }
+
+    /// How often a host that shares the store looks whether a shard's owner is gone.
+    pub fn rival_interval(&self) -> Duration {
+        self.owner_ttl / 8
+    }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use tokio::time::Instant;
 use waybill_core::ids::{MessageId, Place, Seq, Tenant, place_of};
 use waybill_core::message::{Message, Payload};
 use waybill_core::outbox::filter::Filter;
@@ -69,9 +70,17 @@ impl Outbox {
         if all_here {
             return Ok(None);
         }
-        // Another host's owner looks at its doorstep when it polls.
-        tokio::time::sleep(self.context.config.poll_interval).await;
-        self.look(tenant, &id).await
+        // Another host's owner looks at its doorstep when it polls; a shard that was given back has an owner again after the next
+        // look of a rival.
+        let config = &self.context.config;
+        let until = Instant::now() + config.poll_interval + config.rival_interval();
+        loop {
+            tokio::time::sleep(config.poll_interval).await;
+            let found = self.look(tenant, &id).await?;
+            if found.is_some() || Instant::now() >= until {
+                return Ok(found);
+            }
+        }
     }
 
     async fn look(&self, tenant: &Tenant, id: &MessageId) -> Result<Option<Found>, ServiceError> {
@@ -89,17 +98,18 @@ impl Outbox {
         };
         let found = match query.at(place).await? {
             Some(found) => Some(found),
-            // Delivered, and its receipt is still in its owner's memory.
-            None => match self.shards.get(usize::from(place.shard.0)) {
-                Some(shard) => shard
-                    .visit(move |owner, _| owner.delivered(place))
-                    .await
-                    .flatten()
-                    .map(|done| Found::Done(place, done)),
-                None => None,
+            // Delivered, and its receipt is still in its owner's memory; or it has just been written down.
+            None => match self.in_memory(place).await {
+                Some(done) => Some(Found::Done(place, done)),
+                None => query.at(place).await?,
             },
         };
         Ok(found.filter(|found| message_of(found).tenant == *tenant && message_of(found).id == *id))
+    }
+
+    async fn in_memory(&self, place: Place) -> Option<Done> {
+        let shard = self.shards.get(usize::from(place.shard.0))?;
+        shard.visit(move |owner, _| owner.delivered(place)).await.flatten()
     }
 
     pub(super) async fn show_message(&self, tenant: &Tenant, id: &str) -> Result<MessageView, ServiceError> {

@@ -87,7 +87,7 @@ async fn run(
     let mut mailbox = mailbox.lock_owned().await;
     let mut observer = Observer::default();
     loop {
-        let mut pause = if context.config.exclusive { RETRY_PAUSE } else { context.config.owner_ttl / 8 };
+        let mut pause = if context.config.exclusive { RETRY_PAUSE } else { context.config.rival_interval() };
         match try_take(shard, &context, &mut observer, &mine, &seen).await {
             Ok(Take::Done(owner)) => {
                 metrics::counter!("waybill_takeovers_total").increment(1);

@@ -8,7 +8,7 @@ use waybill_core::ids::{Seq, ShardId};
 use waybill_core::outbox::records::{HistoryChunk, HistoryKey};
 use waybill_core::port::store::StoreError;
 use waybill_core::time::UnixMillis;
-use waybill_surreal::{Bound, Object, RecordIdKey, Row, int, millis_of, object};
+use waybill_surreal::{Bound, Object, RecordIdKey, Row, Transaction, int, millis_of, object};
 
 use crate::fault::store_error;
 use crate::quarantine::Spoilt;
