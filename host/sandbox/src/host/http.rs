@@ -18,6 +18,8 @@ type Answers = Vec<Result<Response, HttpError>>;
 
 /// Answers up to so many bytes are given back at once: they are copied into the guest next, and no task is made for them.
 const SMALL_BYTES: usize = 64 * 1024;
+/// How often a new task is polled before the copy, and once more for good measure.
+const POLLS_BEFORE_COPY: usize = 2;
 
 /// Sends all at once and waits for the last. What the answers take of the endpoint's bound is to be kept until the guest has
 /// them.
@@ -51,12 +53,17 @@ async fn send(context: Arc<EndpointContext>, requests: Vec<Request>) -> (Answers
     (answers, held)
 }
 
-/// Gives back what answers took of the bound. A task of the guest's own event loop, which copies what a call answered into the
-/// guest before it turns to its tasks again.
+/// Gives back what answers took of the bound, once the guest has them.
+///
+/// It is a task of the guest's own event loop. That takes in a new task, polls it, and only then copies into the guest what a call
+/// answered: the task is first polled before the copy and again behind it, since nothing else runs while it is made.
 struct GiveBack(Vec<Held>);
 
 impl AccessorTask<InstanceState, HasSelf<InstanceState>> for GiveBack {
     async fn run(self, _: &Accessor<InstanceState, HasSelf<InstanceState>>) -> wasmtime::Result<()> {
+        for _ in 0..POLLS_BEFORE_COPY {
+            tokio::task::yield_now().await;
+        }
         drop(self.0);
         Ok(())
     }
