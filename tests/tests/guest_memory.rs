@@ -11,7 +11,7 @@ use std::net::{SocketAddr, TcpListener};
 
 use futures::future::join_all;
 use serde_json::json;
-use waybill_sandbox::{PluginLimits, TransportSettings};
+use waybill_sandbox::TransportSettings;
 use waybill_tests::guests;
 
 use support::*;
@@ -24,9 +24,12 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 const ANSWER_BYTES: usize = 256 * 1024;
 /// Guests at work at once; each asks for 2,000 answers in one call.
 const GUESTS: u32 = 8;
-/// What the host may take beyond what it had: the answers on their way (64 MiB), the guests' own memory (8 times 16 MiB), and
-/// as much again for connections and the allocator. Unbounded it is 4 GiB of answers, or 512 MiB with 256 in a call.
-const EXTRA_BYTES_MAX: usize = 384 * 1024 * 1024;
+/// Memory of a guest that asks for too much, in bytes: little, so that the host's part is what is measured.
+const MEMORY_BYTES: usize = 4 * 1024 * 1024;
+/// What the host may take beyond what it had: the answers on their way (64 MiB), the guests' own memory (8 that trap and their
+/// successors, 4 MiB each), and as much again for connections and the allocator. Unbounded it is 4 GiB of answers; 512 MiB with 256 in
+/// a call, or when their place is given back before the guests have them.
+const EXTRA_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// Address of the server, told to the child.
 const SERVER: &str = "WAYBILL_TEST_ANSWERS_AT";
 
@@ -74,15 +77,13 @@ async fn thousands_of_large_answers_take_a_bounded_part_of_the_host() {
     };
     let granted = format!("http://{address}");
     let config = |amount: usize| json!({ "address": address, "amount": amount });
-    let limits = PluginLimits { memory_bytes: 16 << 20, ..PluginLimits::default() };
-    let named = |name: &str, amount| TransportSettings {
-        name: name.to_owned(),
-        instances: GUESTS,
-        limits,
-        ..granting(config(amount), &[&granted])
+    let named = |name: &str, amount, memory_bytes| {
+        let mut settings = granting(config(amount), &[&granted]);
+        settings.grants.memory_bytes = Some(memory_bytes);
+        TransportSettings { name: name.to_owned(), instances: GUESTS, ..settings }
     };
-    let hoarder = start(guests::HOARDS_ANSWERS, named("hoarder", 2_000)).await;
-    let neighbour = start(guests::HOARDS_ANSWERS, named("neighbour", 10)).await;
+    let hoarder = start(guests::HOARDS_ANSWERS, named("hoarder", 2_000, MEMORY_BYTES)).await;
+    let neighbour = start(guests::HOARDS_ANSWERS, named("neighbour", 10, 4 * MEMORY_BYTES)).await;
     assert_eq!(seen(&neighbour).await, format!("10 whole, 0 cut, 0 none, {} bytes", 10 * ANSWER_BYTES));
     let before = peak();
 

@@ -626,7 +626,8 @@ fn with_tokens_no_transport_is_implied() {
     }
     let written = "[transport.web]\nplugin = \"http\"\n[[route]]\nmatch = \"http:**\"\ntransport = \"web\"\n";
     let config = case(&format!("{token}{written}")).load().unwrap();
-    assert_eq!((config.transports.len(), config.warnings.as_slice()), (1, [].as_slice()));
+    assert_eq!(config.transports.len(), 1);
+    assert!(!config.warnings.iter().any(|warning| warning.contains("implies none")), "{:?}", config.warnings);
 }
 
 #[test]

@@ -257,13 +257,13 @@ async fn a_reservation_stands_for_as_long_as_its_call_may_take() {
     let host = world.start_with(with_dedup).await;
     let (mut reserves, mut blobs) = (0, 0);
     world.shim.on(move |call| {
-        let number = match call {
-            Call::Dedup("reserve") => &mut reserves,
-            Call::Read("blob") => &mut blobs,
+        let (number, slow) = match call {
+            Call::Dedup("reserve") => (&mut reserves, Act::SlowAfter(seconds(55))),
+            Call::Read("blob") => (&mut blobs, Act::Slow(seconds(55))),
             _ => return Act::Pass,
         };
         *number += 1;
-        if *number == 1 { Act::Slow(seconds(55)) } else { Act::Pass }
+        if *number == 1 { slow } else { Act::Pass }
     });
     world.main.set_limits(|limits| limits.calls_per_lane = 2);
     let text = "x".repeat(100_000);

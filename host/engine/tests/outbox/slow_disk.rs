@@ -69,9 +69,10 @@ async fn the_owner_stops_sending_at_the_end_of_its_own_lease_and_goes_on_after_t
     let ids = host.send((0..40).map(|number| message(&number.to_string()))).await;
     world.main.until_sent(2).await;
     let stall = stall(&world);
-    stall.store(14_000, Ordering::Relaxed);
+    // The last commit may be a second old by then, and a rival counts from it.
+    stall.store(13_000, Ordering::Relaxed);
     let before = world.clock.wall();
-    pass(millis(13_900)).await;
+    pass(millis(12_900)).await;
     let sent = world.main.log().sent.len();
     assert!((8..=13).contains(&sent), "{sent} were sent within a lease of ten seconds, one a second");
     stall.store(0, Ordering::Relaxed);

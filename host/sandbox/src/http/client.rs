@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderValue, Request, Response};
+use http_body::Body;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper_rustls::{DefaultServerNameResolver, HttpsConnector};
@@ -169,6 +170,9 @@ impl HttpClient {
             headers.extend(head.headers.iter().map(|(name, value)| (name.as_str().to_owned(), text(value))));
         }
         let mut body = Vec::new();
+        if let Some(length) = incoming.size_hint().exact().and_then(|length| usize::try_from(length).ok()) {
+            held.room_for(&mut body, length.min(self.0.response_bytes_max));
+        }
         while !truncated && let Some(frame) = incoming.frame().await {
             let frame = frame.map_err(|error| Failure { error: classify(&error), maybe_delivered: true })?;
             let Ok(data) = frame.into_data() else { continue };

@@ -55,6 +55,13 @@ impl Held {
         true
     }
 
+    /// Makes room for all of a body whose length is known, if as much may be held: growing bit by bit leaves as much behind again.
+    pub(super) fn room_for(&mut self, body: &mut Vec<u8>, bytes: usize) {
+        if bytes > body.capacity() && self.take(bytes - body.capacity()) {
+            body.reserve_exact(bytes - body.len());
+        }
+    }
+
     /// Appends as much of `data` as may be held; false if that isn't all.
     pub(super) fn append(&mut self, body: &mut Vec<u8>, data: &[u8], bytes_max: usize) -> bool {
         let fits = data.get(..data.len().min(bytes_max.saturating_sub(body.len()))).unwrap_or_default();
@@ -95,5 +102,12 @@ mod tests {
         drop(other);
         assert_eq!(budget.0.available_permits(), 10_000);
         assert!(!budget.is_used_up() && !budget.begin().take(10_001));
+
+        let (mut known, mut body) = (budget.begin(), Vec::new());
+        known.room_for(&mut body, 6_000);
+        assert!(body.capacity() >= 6_000 && known.append(&mut body, &[3; 6_000], 8_000));
+        assert_eq!(known.bytes(), 6_000, "taken once");
+        known.room_for(&mut body, 20_000);
+        assert_eq!((known.bytes(), body.len()), (6_000, 6_000), "more than there is: as far as it goes");
     }
 }

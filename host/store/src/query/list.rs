@@ -11,7 +11,7 @@ use waybill_core::port::store::StoreError;
 use waybill_surreal::{Bound, RecordIdKey, Row, Transaction, int, key, text};
 
 use super::cursor::{At, Filling};
-use super::{end_key, first_key};
+use super::{end_key, first_key, place};
 use crate::fault::store_error;
 use crate::owner::read;
 use crate::quarantine::Spoilt;
@@ -158,7 +158,7 @@ impl OpenSegments {
     ) -> Result<Option<&OpenSegment>, StoreError> {
         let record = match self.0.entry(shard) {
             Entry::Occupied(seen) => seen.into_mut(),
-            Entry::Vacant(new) => new.insert(read::shard(transaction, shard).await?),
+            Entry::Vacant(new) => new.insert(place::claims(transaction, shard).await?),
         };
         Ok(record.open.get(&first))
     }

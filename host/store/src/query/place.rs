@@ -1,6 +1,7 @@
 //! What lies at a place.
 
-use waybill_core::ids::{Place, Seq};
+use waybill_core::ids::{Place, Seq, ShardId};
+use waybill_core::outbox::records::ShardRecord;
 use waybill_core::port::query::Found;
 use waybill_core::port::store::StoreError;
 use waybill_surreal::{Bound, Row, Transaction};
@@ -36,13 +37,21 @@ pub async fn at(transaction: &dyn Transaction, place: Place, spoilt: &mut Spoilt
 async fn flowing(transaction: &dyn Transaction, place: Place) -> Result<Option<Found>, StoreError> {
     let stored = read::segments(transaction, place.shard, &[place.segment]).await?;
     let Some(Ok(segment)) = stored.into_iter().next().map(|stored| stored.segment) else { return Ok(None) };
-    let record = read::shard(transaction, place.shard).await?;
+    let record = claims(transaction, place.shard).await?;
     let open = record.open.get(&place.segment);
     if open.is_some_and(|open| open.is_gone(place.index)) {
         return Ok(None);
     }
     let entry = segment.entries.iter().find(|entry| entry.index == place.index);
     Ok(entry.map(|entry| Found::Flowing { place, entry: entry.clone(), claimed: open.is_some() }))
+}
+
+/// The record of a shard, for what it has claimed. One that can't be read is made anew by its owner; until then nothing counts as claimed.
+pub(super) async fn claims(transaction: &dyn Transaction, shard: ShardId) -> Result<ShardRecord, StoreError> {
+    match read::shard(transaction, shard).await {
+        Err(StoreError::Corrupt(_)) => Ok(ShardRecord::default()),
+        read => read,
+    }
 }
 
 async fn done(transaction: &dyn Transaction, place: Place, spoilt: &mut Spoilt) -> Result<Option<Found>, StoreError> {

@@ -48,7 +48,7 @@ pub enum Act {
     Pass,
     /// It takes this long.
     Slow(Duration),
-    /// It happens at once, and the caller hears of it this much later (acts on idempotency keys and on quarantine).
+    /// It happens at once, and the caller hears of it this much later (acts on idempotency keys and on quarantine, reservations).
     SlowAfter(Duration),
     /// Nothing happens and the caller hears this.
     Fail(StoreError),
@@ -110,8 +110,11 @@ impl DedupStore for Shim {
         now: UnixMillis,
         stale: UnixMillis,
     ) -> Result<Vec<Reservation>, StoreError> {
-        let after = self.meet(Call::Dedup("reserve")).await?;
+        let asked = self.ask(Call::Dedup("reserve"));
+        let late = if let Act::SlowAfter(time) = asked { time } else { Duration::ZERO };
+        let after = self.follow(asked).await?;
         let done = self.inner.reserve(asks, now, stale).await?;
+        tokio::time::sleep(late).await;
         after.map_or(Ok(done), Err)
     }
     async fn conclude(&self, ends: &[DedupEnd], now: UnixMillis) -> Result<(), StoreError> {

@@ -262,7 +262,7 @@ impl<'e> Sizes<'e> {
             let then = self.expr(then)?;
             result = larger(result, then);
         }
-        for other in close {
+        if let Some(other) = close {
             let other = self.expr(other)?;
             result = larger(result, other);
         }

@@ -112,7 +112,7 @@ fn what_may_take_the_hosts_memory_is_refused() {
         // Ranges.
         "RETURN <array> (0..1000000000)".into(),
         "RETURN <array> (0..1000000)".into(),
-        "RETURN <set> (0..$id + 1000000)".into(),
+        "RETURN <set> (0..($id + 1000000))".into(),
         "RETURN array::map([0..1000000000], |$r| <array> $r)".into(),
         "RETURN (0..1000000000).map(|$x| $x)".into(),
         // Functions.

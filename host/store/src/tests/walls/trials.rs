@@ -52,7 +52,7 @@ pub const TRIALS: &[(&str, &str)] = &[
     ("',', $text, $text", "string::join"),
     ("$text, ',', $text", "string::replace"),
     ("$text, |$v| [$v]", "value::chain"),
-    ("$text, 'there is one'", "value::expect"),
+    ("$text, |$v| true, 'there is one'", "value::expect"),
     ("$object", "object::is_empty object::len object::entries object::keys object::values"),
     ("$object, $object", "object::extend"),
     ("$object, 'k1'", "object::remove"),
@@ -73,10 +73,11 @@ pub const TRIALS: &[(&str, &str)] = &[
     ("[$numbers, $numbers]", "vector::sum"),
     (
         "",
-        "vector::distance::knn search::score rand rand::bool rand::duration rand::float rand::id rand::int rand::time rand::ulid \
+        "vector::distance::knn search::score rand rand::bool rand::float rand::id rand::int rand::time rand::ulid \
         rand::uuid rand::uuid::v4 rand::uuid::v7 session::ac session::db session::id session::ip session::ns session::origin \
         session::rd session::token time::now",
     ),
+    ("1s, 2s", "rand::duration"),
     ("60000", "rand::string"),
     (
         "0.5",
