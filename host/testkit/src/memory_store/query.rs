@@ -124,7 +124,7 @@ impl Tables {
         let end = before.map_or(u64::MAX, |before| before.0.saturating_mul(1 << 20));
         let rows = self.dead.iter().filter(|((_, seq), _)| seq.0 < end);
         let mut rows: Vec<_> = rows.map(|((shard, seq), dead)| (*seq, *shard, dead)).collect();
-        rows.sort_by(|one, other| (other.0, other.1).cmp(&(one.0, one.1)));
+        rows.sort_by_key(|row| std::cmp::Reverse((row.0, row.1)));
         let is_cut = rows.len() > reads;
         rows.truncate(reads);
         let since = rows.last().filter(|_| is_cut).map(|(seq, _, _)| UnixMillis(seq.0 >> 20));

@@ -133,8 +133,8 @@ fn what_may_take_the_hosts_memory_is_refused() {
         "RETURN orders:1.{..}->placed->orders".into(),
         "RETURN orders:1.{1..200+path}->placed->orders".into(),
     ];
-    queries.push(format!("RETURN [{}]", vec!["$text"; 30].join(", ")));
-    queries.push(format!("SELECT {} FROM orders", vec!["[a, a, a, a]"; 8].join(", ")));
+    queries.push(format!("RETURN [{}]", ["$text"; 30].join(", ")));
+    queries.push(format!("SELECT {} FROM orders", ["[a, a, a, a]"; 8].join(", ")));
     for query in queries {
         let refused = judge(&Held::default(), &query, given());
         let Err(StoreError::Statement(cause)) = &refused else { unreachable!("{query} passed: {refused:?}") };
