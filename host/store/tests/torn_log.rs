@@ -23,6 +23,8 @@ const BLOCK: usize = 32 * 1024;
 const BUFFER: u64 = 8 * 1024 * 1024;
 /// Rows that fill it soon.
 const ROW: usize = 40_000;
+/// Who waits for so long waits for ever, also on a slow disk.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// With the smallest write buffer.
 fn small(dir: &Path) -> StoreConfig {
@@ -36,10 +38,15 @@ async fn open(dir: &Path) -> Result<SurrealStore, OpenError> {
 async fn write(store: &SurrealStore, id: &str, bytes: usize) {
     let row = json!({ "id": id, "text": "x".repeat(bytes) });
     let bindings = json!({ "row": row }).as_object().cloned().unwrap();
-    store
-        .transact(vec![Statement { query: "CREATE item CONTENT $row".into(), bindings }], Vec::new(), None)
-        .await
-        .unwrap();
+    let statement = Statement { query: "CREATE item CONTENT $row".into(), bindings };
+    transact(store, statement).await;
+}
+
+/// Until it is in: on a busy machine it may be open for so long that it has to give way.
+async fn transact(store: &SurrealStore, statement: Statement) {
+    while let Err(error) = store.transact(vec![statement.clone()], Vec::new(), None).await {
+        assert!(matches!(error, StoreError::Conflict(_)), "{error:?}");
+    }
 }
 
 async fn ids(store: &SurrealStore) -> Vec<String> {
@@ -156,7 +163,7 @@ async fn callers_who_go_away_while_the_write_buffer_is_full_take_nothing_with_th
             acknowledged.push(id);
         }
     }
-    let all = tokio::time::timeout(Duration::from_secs(20), ids(&store)).await.expect("the store still answers");
+    let all = tokio::time::timeout(PATIENCE, ids(&store)).await.expect("the store still answers");
     assert!(acknowledged.len() >= 150 && acknowledged.iter().all(|id| all.contains(id)));
     crash_image(&living, &image);
     let after = SurrealStore::open(small(&image)).await.unwrap();
@@ -183,7 +190,8 @@ async fn a_transaction_left_open_gives_way_when_the_write_buffer_is_full() {
             write(&store, &format!("{number:04}"), ROW).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), fill).await.expect("nobody waits for the long one");
+    // The long one never ends by itself.
+    tokio::time::timeout(PATIENCE, fill).await.expect("nobody waits for the long one");
     let gave_way = long.await.unwrap();
     assert!(matches!(gave_way, BusinessError::Store(StoreError::Conflict(_))), "{gave_way:?}");
 }
@@ -198,10 +206,7 @@ async fn insert(store: &SurrealStore, first: usize, count: usize) {
     let rows: Vec<_> = (first..first + count).map(|number| json!({ "id": format!("{number:06}") })).collect();
     let bindings = json!({ "rows": rows }).as_object().cloned().unwrap();
     let statement = Statement { query: "INSERT INTO item $rows RETURN NONE".into(), bindings };
-    // On a busy machine it may be open for so long that it has to give way.
-    while let Err(error) = store.transact(vec![statement.clone()], Vec::new(), None).await {
-        assert!(matches!(error, StoreError::Conflict(_)), "{error:?}");
-    }
+    transact(store, statement).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -272,7 +277,7 @@ async fn a_commit_beside_which_the_log_was_rotated_is_told_as_unknown() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(60), again).await.expect("the store is open again");
+    tokio::time::timeout(PATIENCE, again).await.expect("the store is open again");
     write(&store, "after", 100).await;
     let found = ids(&store).await;
     assert!(found.contains(&"before".to_owned()) && found.contains(&"after".to_owned()), "{found:?}");
