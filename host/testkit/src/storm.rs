@@ -2,7 +2,7 @@
 //! kills it. A host that was never killed says what is normal.
 //!
 //! It measures rates and judges them, so it is no test: a busy machine may fail it. Who is sent alone, and how often, is
-//! judged by counting (`tests/tests/owner/suspicion.rs`).
+//! judged by counting (`tests/tests/rules/owner/suspicion.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

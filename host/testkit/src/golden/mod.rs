@@ -1,7 +1,7 @@
 //! Data directories of earlier versions (`tests/golden/<version>`): what has to be found in one, and how it is looked for.
 //!
 //! A directory is an archive of what a real host of that version left behind when it was killed, and a manifest: requests
-//! with the answers that they have to get, in order. `cargo xtask golden` makes one of today's version, `tests/tests/golden` opens all.
+//! with the answers that they have to get, in order. `cargo xtask golden` makes one of today's version, `tests/tests/processes/golden` opens all.
 
 use std::path::Path;
 

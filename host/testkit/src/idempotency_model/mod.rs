@@ -2,7 +2,7 @@
 //!
 //! Clients begin keys, finish, fail, release, give up and renew them, crash and come back with tokens from before; time passes,
 //! the clock is set back, hosts restart, entries are collected, answers get lost and acts are done again. What it doesn't
-//! cover: the engine's cache and batches (`host/engine/tests/idempotency`), two hosts with differing clocks.
+//! cover: the engine's cache and batches (`host/engine/tests/outbox/idempotency.rs`), two hosts with differing clocks.
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a broken promise panics")]
 
 mod promise;

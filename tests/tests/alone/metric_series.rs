@@ -1,0 +1,128 @@
+//! The number of series that others can make: ten thousand tenants, codes and paths. A process of its own, because a recorder is
+//! installed once a process.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use waybill_core::new_message::NewMessage;
+use waybill_core::port::service::OutboxService;
+use waybill_core::route::{Pattern, Route};
+use waybill_engine::{Engine, EngineConfig, Stores, SystemClock};
+use waybill_server::limits::Limits;
+use waybill_server::metrics;
+use waybill_server::server::{Parts, Server, bind};
+use waybill_server::tls::Encryption;
+use waybill_testkit::fake_transport::{FakeTransport, permanent};
+use waybill_testkit::memory_store::MemoryStore;
+
+use crate::is_alone;
+
+/// How many different ones are tried.
+const MANY: usize = 10_000;
+/// Series of one name that others' words may make: what `engine/labels.rs` allows, with what is shared.
+const SERIES_OF_A_NAME_MAX: usize = 2_500;
+/// Longest wait on a busy machine.
+const AMPLE: Duration = Duration::from_secs(120);
+
+/// Series by name, and the value of all that begin so.
+fn series(page: &str, name: &str) -> (usize, f64) {
+    let lines = page.lines().filter(|line| line.starts_with(&format!("{name}{{")));
+    lines.fold((0, 0.0), |(count, sum), line| {
+        (count + 1, sum + line.rsplit(' ').next().unwrap().parse::<f64>().unwrap())
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tenants_codes_and_paths_make_a_bounded_number_of_series() {
+    if !is_alone("metric_series::tenants_codes_and_paths_make_a_bounded_number_of_series").await {
+        return;
+    }
+    let handle = metrics::install(&[waybill_engine::METRICS]).expect("the only recorder");
+    let transport = FakeTransport::new("sink");
+    transport.stop_logging();
+    transport.set_limits(|limits| limits.lanes = 8);
+    transport.tell(|delivery| permanent(std::str::from_utf8(&delivery.payload).unwrap()));
+    let memory = Arc::new(MemoryStore::new());
+    let stores = Stores {
+        owner: memory.clone(),
+        query: memory.clone(),
+        transact: memory.clone(),
+        dedup: memory.clone(),
+        idempotency: memory.clone(),
+    };
+    let mut config = EngineConfig::new("host");
+    config.routes.0.push(Route::new(Pattern::parse("bus:**").unwrap(), "sink"));
+    config.transports.push(transport);
+    let engine = Engine::start(config, stores, Arc::new(SystemClock));
+    let outbox: Arc<dyn OutboxService> = engine.outbox();
+    tokio::time::timeout(AMPLE, async {
+        while outbox.ready().await.iter().any(|check| check.status == "fail") {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await
+    .expect("is ready");
+
+    // As many tenants as messages, each with a code and a topic of its own.
+    for first in (0..MANY).step_by(500) {
+        let message = |number: usize| NewMessage {
+            topic: format!("bus:topic{number}"),
+            tenant: Some(format!("tenant-{number}")),
+            payload: format!("X.{number:06}").into_bytes().into(),
+            ..NewMessage::default()
+        };
+        outbox.enqueue((first..first + 500).map(message).collect()).await.expect("is taken");
+    }
+    tokio::time::timeout(AMPLE, async {
+        while series(&handle.render(), "tx_outbox_dead_total").1 < MANY as f64 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await
+    .expect("all die");
+
+    // As many paths as that, by methods that nobody knows.
+    let listener = bind("127.0.0.1:0".parse().unwrap(), false, &Encryption::None).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = Server::new(Parts {
+        service: outbox,
+        sagas: None,
+        approvals: None,
+        idempotency: engine.idempotency(),
+        configuration: None,
+        plugins: None,
+        auth: None,
+        encryption: Encryption::None,
+        limits: Limits::default(),
+        metrics: Some(handle.clone()),
+        version: "0".to_owned(),
+    });
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let running = tokio::spawn(server.run(vec![listener], async { drop(stopped.await) }, Duration::from_secs(1)));
+    let client = reqwest::Client::new();
+    for number in 0..MANY / 10 {
+        for path in
+            [format!("/nothing/{number}"), format!("/v1/messages/{number}"), format!("/v1/sagas/{number}/{number}")]
+        {
+            let method = reqwest::Method::from_bytes(format!("M{number}").as_bytes()).unwrap();
+            for method in [reqwest::Method::GET, method] {
+                client.request(method, format!("http://{address}{path}")).send().await.expect("answers");
+            }
+        }
+    }
+    stop.send(()).unwrap();
+    running.await.unwrap().unwrap();
+
+    let page = handle.render();
+    let names: std::collections::BTreeSet<&str> =
+        page.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split(['{', ' ']).next()).collect();
+    for name in names {
+        let (count, _) = series(&page, name);
+        // A histogram has a line for each of its steps.
+        let lines = if name.ends_with("_bucket") { 20 } else { 1 };
+        assert!(count <= SERIES_OF_A_NAME_MAX * lines, "{name} has {count} series");
+    }
+    assert!(series(&page, "tx_outbox_dead_total").0 >= 200, "the first have labels of their own");
+    assert!(page.contains("tx_outbox_dead_total{tenant=\"other\",code=\"other\"}"), "the rest share");
+    assert!(series(&page, "waybill_http_requests_total").0 < 100);
+}

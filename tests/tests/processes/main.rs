@@ -1,0 +1,15 @@
+//! The release binary: killed, reloaded, with a slow disk and with a full one, on data of earlier versions. What a test asserts is about its own
+//! processes and their directories.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, missing_docs)]
+
+mod config_reload;
+mod external_worker;
+mod full_disk;
+mod golden;
+mod idempotency;
+mod kill;
+mod payload_dedup;
+mod provisioning;
+mod saga_kill;
+mod shards;
+mod slow_disk;

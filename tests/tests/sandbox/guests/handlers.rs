@@ -1,0 +1,122 @@
+//! Handlers: verdicts, and what becomes of a call whose instance is lost.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use waybill_core::port::handler::{Handler, Inbound, Verdict};
+use waybill_core::port::transport::{CallError, ErrorKind, Health};
+use waybill_core::time::UnixMillis;
+use waybill_sandbox::{EndpointSettings, WasmHandler, World};
+use waybill_tests::guests;
+
+use super::support::*;
+
+async fn start(path: &str, config: Value) -> Arc<WasmHandler> {
+    let plugin = load(path, World::Handler).await.expect("loads");
+    let settings = EndpointSettings { config, ..EndpointSettings::new("payments") };
+    WasmHandler::start_supervised(plugin, settings).await.expect("can serve").0
+}
+
+fn inbound(word: &str) -> Inbound {
+    Inbound {
+        id: "m-1".to_owned(),
+        consumer: "billing".to_owned(),
+        source: "orders-nats".to_owned(),
+        tenant: "acme".to_owned(),
+        topic: "orders.paid".to_owned(),
+        key: Some("order-1".to_owned()),
+        headers: vec![("x-shop".to_owned(), "berlin".to_owned())],
+        content_type: Some("application/json".to_owned()),
+        payload: json!(word).to_string().into(),
+        event_type: Some("order.paid".to_owned()),
+        envelope_id: Some("env-1".to_owned()),
+        correlation_id: Some("cor-1".to_owned()),
+        causation_id: Some("cause-1".to_owned()),
+        reply_to: Some("replies".to_owned()),
+        occurred_at: Some(UnixMillis(1_700_000_000_000)),
+        received_at: UnixMillis(1_700_000_000_500),
+        attempt: 2,
+        attributes: vec![("position".to_owned(), "S/7".to_owned())],
+    }
+}
+
+async fn handle(handler: &WasmHandler, words: &[&str]) -> Result<Vec<Verdict>, CallError> {
+    handler.handle(0, words.iter().map(|word| inbound(word)).collect(), AMPLE).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+pub async fn handles_as_told() {
+    let handler = start(guests::HANDLES_AS_TOLD, json!({})).await;
+    assert_eq!((handler.limits().max_batch, handler.limits().calls_per_lane), (10, 1));
+    let words = ["fine", "duplicate", "poison", "retry", "blocked", "tell"];
+    let verdicts = handle(&handler, &words).await.expect("handled");
+    let [
+        Verdict::Processed(fine),
+        Verdict::Duplicate,
+        Verdict::Poison(poison),
+        Verdict::Retry(retry),
+        Verdict::Blocked { scope, .. },
+        Verdict::Processed(told),
+    ] = verdicts.as_slice()
+    else {
+        panic!("{verdicts:?}")
+    };
+    assert!(fine.messages.is_empty() && poison.code == "FIXTURE.NEVER" && scope == "stock");
+    assert_eq!(retry.after, Some(Duration::from_secs(2)));
+    let told = String::from_utf8(told.messages[0].payload.to_vec()).unwrap();
+    for part in [
+        "m-1",
+        "billing",
+        "orders-nats",
+        "acme",
+        "orders.paid",
+        "order-1",
+        "x-shop",
+        "application/json",
+        "order.paid",
+        "env-1",
+        "cor-1",
+        "cause-1",
+        "replies",
+        "1700000000000",
+        "1700000000500",
+        "attempt: 2",
+        "S/7",
+    ] {
+        assert!(told.contains(part), "{part} isn't in {told}");
+    }
+    // What can't be read is poison by the helper's word.
+    let garbled = Inbound { payload: "{".into(), ..inbound("") };
+    let verdicts = handler.handle(0, vec![garbled], AMPLE).await.expect("handled");
+    assert!(matches!(&verdicts[0], Verdict::Poison(fault) if fault.code == "PLUGIN.PAYLOAD"), "{verdicts:?}");
+    assert_eq!(handle(&handler, &[]).await, Ok(Vec::new()));
+
+    let error = handle(&handler, &["fine", "panic"]).await.expect_err("traps");
+    assert_eq!(error.kind, ErrorKind::Trapped);
+    // A fresh instance serves the one that wasn't to blame.
+    assert_eq!(handle(&handler, &["fine"]).await.expect("handled").len(), 1);
+    assert_eq!(handler.health().health, Health::Ready);
+    handler.close(AMPLE).await;
+    assert_eq!(handle(&handler, &["fine"]).await.expect_err("closed").fault.code, "PLUGIN.CLOSED");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+pub async fn handles_too_few() {
+    let handler = start(guests::HANDLES_TOO_FEW, json!({})).await;
+    let error = handle(&handler, &["a", "b"]).await.expect_err("broke the contract");
+    assert_eq!((error.kind, error.fault.code.as_str()), (ErrorKind::Contract, "PLUGIN.CONTRACT"));
+    assert!(error.fault.reason.contains("1 verdicts for 2"), "{}", error.fault.reason);
+    the_host_still_serves().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_handler_that_does_not_open_says_why_and_is_tried_again_when_told() {
+    let handler = start(guests::HANDLES_AS_TOLD, json!({ "address": "denied" })).await;
+    assert_eq!(handle(&handler, &["fine"]).await.expect_err("not open").kind, ErrorKind::Denied);
+    let health = handler.health();
+    assert_eq!(health.health, Health::Down);
+    assert!(health.detail.is_some_and(|why| why.contains("FIXTURE.DENIED")));
+    handler.reopen();
+    handler.close(AMPLE).await;
+}
