@@ -1,5 +1,4 @@
 //! Routes and URLs: each case of `tests/cases/routes.toml`, and random texts against the parser that clients use.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, missing_docs)]
 
 use std::path::Path;
 

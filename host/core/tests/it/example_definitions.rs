@@ -1,7 +1,5 @@
 //! The definitions of `examples/order-saga` are right, name what the example's participant serves, and map what they should.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -10,8 +8,8 @@ use waybill_core::saga::definition::{Definition, DefinitionSet, Parsed, parse};
 use waybill_core::saga::json::Json;
 use waybill_core::step_address::StepAddress;
 
-const ORDER: &str = include_str!("../../../examples/order-saga/order.toml");
-const LARGE_ORDER: &str = include_str!("../../../examples/order-saga/large-order.toml");
+const ORDER: &str = include_str!("../../../../examples/order-saga/order.toml");
+const LARGE_ORDER: &str = include_str!("../../../../examples/order-saga/large-order.toml");
 
 fn read(text: &str) -> Parsed {
     let parsed = parse(text, DefinitionFormat::Toml).unwrap();
