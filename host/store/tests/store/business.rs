@@ -1,5 +1,4 @@
 //! The Rust way to enqueue: messages in an application's own transaction.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs)]
 
 use bytes::Bytes;
 use waybill_core::ids::ShardId;

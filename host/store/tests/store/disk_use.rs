@@ -1,5 +1,4 @@
 //! Disk use comes back: what was deleted is gone from the data directory, not only from sight.
-#![allow(clippy::unwrap_used, missing_docs)]
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,7 +1,4 @@
 //! Crashes between and in the middle of commits of sagas: a commit is there as a whole or not at all.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, missing_docs)]
-
-mod image;
 
 use std::fs;
 use std::path::Path;
@@ -17,7 +14,7 @@ use waybill_store::{StoreConfig, SurrealStore};
 use waybill_testkit::conformance::saga_samples::{completed, dead, key, resting, transitions};
 use waybill_testkit::conformance::samples::message;
 
-use image::{LOG, crash_image};
+use super::image::{LOG, crash_image};
 
 const SHARD: ShardId = ShardId(0);
 const COMMITS: usize = 12;

@@ -1,5 +1,4 @@
 //! Sagas on every engine: in memory and on disk.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, missing_docs)]
 
 mod guard;
 mod lists;

@@ -1,10 +1,6 @@
 //! Crashes at the bad moments of the embedded database: in the middle of a write to the log, and after its write buffer was
 //! full. What was acknowledged stays.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
-
-mod image;
-
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
@@ -14,7 +10,7 @@ use waybill_core::port::store::StoreError;
 use waybill_core::port::transact::{Statement, TransactStore};
 use waybill_store::{BusinessError, OpenError, StoreConfig, SurrealStore};
 
-use image::{LOG, crash_image};
+use super::image::{LOG, crash_image};
 
 /// The log's block size: a record over several blocks is written in several pieces.
 const BLOCK: usize = 32 * 1024;
