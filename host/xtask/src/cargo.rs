@@ -23,8 +23,19 @@ pub struct Repository {
 pub struct Package {
     /// Name.
     pub name: String,
+    /// What is built of it.
+    pub targets: Vec<Target>,
     /// What it depends on, as its `Cargo.toml` says.
     pub dependencies: Vec<Dependency>,
+}
+
+/// A library, a program, an example or a test program of a package.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Target {
+    /// Name.
+    pub name: String,
+    /// `lib`, `bin`, `test` and the like.
+    pub kind: Vec<String>,
 }
 
 /// A dependency as a `Cargo.toml` says.

@@ -90,7 +90,7 @@ mod tests {
             .iter()
             .map(|(name, kind)| Dependency { name: (*name).to_owned(), kind: kind.map(str::to_owned) })
             .collect();
-        Package { name: name.to_owned(), dependencies }
+        Package { name: name.to_owned(), targets: Vec::new(), dependencies }
     }
 
     #[test]

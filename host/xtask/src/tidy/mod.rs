@@ -2,6 +2,7 @@
 
 mod contract;
 mod direction;
+mod programs;
 mod texts;
 
 use std::path::Path;
@@ -24,6 +25,7 @@ pub fn run() -> Result<ExitCode> {
 /// Runs all rules; the error lists every breach.
 pub fn check(repository: &Repository) -> Result<()> {
     let mut breaches = direction::check(&repository.packages);
+    breaches.extend(programs::check(&repository.packages));
     breaches.extend(texts::check(&repository.root)?);
     breaches.extend(contract::check(&repository.root)?);
     if breaches.is_empty() {
