@@ -9,7 +9,6 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{ErrorKind, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -58,8 +57,7 @@ impl Disk {
             "#!/bin/sh\nexec nsenter --target {holder} --user --mount --preserve-credentials -- '{}' \"$@\"\n",
             binary.display()
         );
-        fs::write(&at, script).unwrap();
-        fs::set_permissions(&at, fs::Permissions::from_mode(0o755)).unwrap();
+        super::script::write(&at, &script);
         at
     }
 

@@ -11,5 +11,6 @@ mod kill;
 mod payload_dedup;
 mod provisioning;
 mod saga_kill;
+mod script;
 mod shards;
 mod slow_disk;

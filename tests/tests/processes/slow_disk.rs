@@ -8,7 +8,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -36,8 +35,7 @@ fn runner(binary: &Path, dir: &Path) -> PathBuf {
         binary.display()
     );
     let at = dir.join("run");
-    fs::write(&at, script).unwrap();
-    fs::set_permissions(&at, fs::Permissions::from_mode(0o755)).unwrap();
+    super::script::write(&at, &script);
     at
 }
 
