@@ -4,6 +4,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
+/// A time in whole seconds, for people.
+pub fn seconds(took: Duration) -> String {
+    humantime::format_duration(Duration::from_secs(took.as_secs())).to_string()
+}
+
 /// What ran so far.
 pub struct Stages {
     total: usize,
@@ -44,9 +49,8 @@ impl Stages {
     pub fn summary(&self) -> String {
         let mut text = String::new();
         for stage in &self.done {
-            let took = humantime::format_duration(Duration::from_secs(stage.took.as_secs()));
             let verdict = if stage.failure.is_some() { "FAILED" } else { "ok" };
-            text.push_str(&format!("  {:<52} {:>10}  {verdict}\n", stage.name, took.to_string()));
+            text.push_str(&format!("  {:<52} {:>10}  {verdict}\n", stage.name, seconds(stage.took)));
         }
         if self.done.len() < self.total {
             text.push_str(&format!("  {} of {} stages didn't run\n", self.total - self.done.len(), self.total));

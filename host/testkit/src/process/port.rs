@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicU16, Ordering};
 
 /// Ports are looked for here, below those that the system gives to clients.
 const PORTS: std::ops::Range<u16> = 21_000..29_000;
+/// Between the places where processes with neighbouring ids begin: more ports than one of them takes.
+const APART: usize = 199;
 
 /// A port of loopback that nobody listens on now, and that no other server of this process gets.
 ///
@@ -13,8 +15,8 @@ const PORTS: std::ops::Range<u16> = 21_000..29_000;
 /// All are taken.
 pub fn free_port() -> io::Result<u16> {
     static NEXT: AtomicU16 = AtomicU16::new(0);
-    // Processes of parallel tests begin at different places.
-    let start = std::process::id() as usize;
+    // Processes of parallel tests begin at different places: a server listens on its port some time after it was given.
+    let start = std::process::id() as usize * APART;
     for _ in PORTS {
         let place = start + usize::from(NEXT.fetch_add(1, Ordering::Relaxed));
         let port = PORTS.start + u16::try_from(place % PORTS.len()).unwrap_or_default();

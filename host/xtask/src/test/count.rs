@@ -11,6 +11,25 @@ pub struct Counts {
     pub failed_suites: Vec<String>,
 }
 
+impl Counts {
+    /// Adds those of another run.
+    pub fn add(&mut self, run: Self) {
+        self.passed += run.passed;
+        self.failed += run.failed;
+        self.failed_suites.extend(run.failed_suites);
+    }
+
+    /// Adds what a suite came to, and why it is no success.
+    pub fn take(&mut self, suite: &str, outcome: Outcome, failure: Option<String>) {
+        self.passed += outcome.passed;
+        self.failed += outcome.failed;
+        if let Some(failure) = failure {
+            self.failed += usize::from(outcome.failed == 0);
+            self.failed_suites.push(format!("{suite}: {failure}"));
+        }
+    }
+}
+
 /// What one test program said.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {

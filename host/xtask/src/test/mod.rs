@@ -4,30 +4,43 @@
 //! |---|---|
 //! | formatting, tidiness, features, advisories | seconds; features save an hour |
 //! | the binary, then all tests | release profile, so that the heavy dependencies are compiled once |
-//! | every suite | one after the other; each uses all cores itself |
+//! | every suite | as many at a time as there are cores, the longest first; what one writes is shown when it has ended |
 //! | doc tests, plugins' native tests | |
 //! | clippy | last: a check build of all dependencies, five minutes when it is cold |
 //!
-//! With a filter only the tests run, and only those whose names contain it. The last line is `N passed, N failed`.
+//! With a filter only the tests run, and only those whose names contain it. At the end it names the slowest suites; the last line is
+//! `N passed, N failed`.
+//!
+//! `--standing` runs the standing checks only (`standing.rs` lists them); the line of that stage is what they took together.
 //!
 //! `--repeat N --busy` is how a test is found that fails because the machine is busy: all test programs run N times beside threads
-//! that keep every core busy.
+//! that keep every core busy. A line tells what each run came to, and the list at the end which suite failed in which run.
 
 mod busy;
 mod count;
+mod documentation;
+mod job;
+mod output;
+mod program;
+mod side_by_side;
+mod standing;
 mod suites;
+mod times;
 
 use std::process::ExitCode;
+use std::time::Instant;
 
 use anyhow::{Result, bail};
 use clap::Args;
 
 use crate::cargo::Repository;
-use crate::stage::Stages;
+use crate::stage::{Stages, seconds};
 use crate::{features, lint, setup, tidy};
 use busy::Load;
 use count::Counts;
-use suites::Workspace;
+use job::Job;
+use suites::{Suite, Workspace};
+use times::Times;
 
 /// What to test.
 #[derive(Debug, Args)]
@@ -40,22 +53,46 @@ pub struct Arguments {
     /// Keep every core busy beside the tests: none may fail because the machine is slow
     #[arg(long)]
     busy: bool,
+    /// Run the standing checks only: random statements, faults, power losses, clock steps, the model, sweeps, bounds
+    #[arg(long, conflicts_with = "filter")]
+    standing: bool,
+}
+
+impl Arguments {
+    /// Everything there is, and not only test programs.
+    fn whole(&self) -> bool {
+        self.filter.is_none() && self.repeat == 1 && !self.busy && !self.standing
+    }
+
+    /// The stage in which test programs run.
+    fn stage(&self) -> &'static str {
+        if self.standing { "standing checks (warm, 3 minutes at most)" } else { "tests" }
+    }
+
+    fn jobs(&self, suites: &[Suite]) -> Result<Vec<Job>> {
+        if self.standing {
+            return standing::jobs(suites);
+        }
+        Ok(suites.iter().map(|suite| Job::asked(suite, self.filter.as_deref())).collect())
+    }
 }
 
 /// Stages before the test programs run, and all of a run without a filter.
 const STAGES: [usize; 2] = [3, 11];
+/// Suites that are named at the end.
+const SLOWEST: usize = 10;
 
 /// Runs it.
 pub async fn run(arguments: &Arguments) -> Result<ExitCode> {
     let repository = Repository::find()?;
-    let filter = arguments.filter.as_deref();
-    let whole = filter.is_none() && arguments.repeat == 1 && !arguments.busy;
+    let whole = arguments.whole();
     let runs = usize::try_from(arguments.repeat)?;
     let mut stages = Stages::of(if whole { STAGES[1] } else { STAGES[0] + runs });
     let mut counts = Counts::default();
+    let mut times = Times::read(&repository.target);
 
     if stages.run("setting up", async { set_up(&repository) }).await.is_none() {
-        return Ok(finish(&stages, &counts));
+        return Ok(finish(&stages, &counts, &times));
     }
     if whole {
         stages.run("formatting", async { lint::formatting(&repository) }).await;
@@ -70,25 +107,42 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode> {
         None => None,
     };
     if let Some(suites) = suites {
+        let (binary, cores) = (repository.binary(), side_by_side::cores());
         let load = arguments.busy.then(Load::on_every_core);
-        for _ in 0..runs {
-            stages.run("tests", suites::run(&repository, &suites, filter, &mut counts)).await;
+        for number in 1..=runs {
+            let began = Instant::now();
+            let mut run = Counts::default();
+            let tests =
+                async { side_by_side::run(&binary, cores, arguments.jobs(&suites)?, &mut run, &mut times).await };
+            stages.run(arguments.stage(), tests).await;
+            if runs > 1 {
+                let (passed, failed, took) = (run.passed, run.failed, seconds(began.elapsed()));
+                println!("run {number} of {runs}: {passed} passed, {failed} failed, took {took}");
+                run.failed_suites.iter_mut().for_each(|suite| suite.insert_str(0, &format!("run {number}: ")));
+            }
+            counts.add(run);
         }
         drop(load);
         if whole {
-            stages.run("tests in documentation", suites::documentation(&repository, &mut counts)).await;
+            stages.run("tests in documentation", documentation::run(&repository, &mut counts)).await;
             let guests = Workspace::plugins(&repository);
             let plugins = async {
-                let suites = guests.build()?;
-                suites::run(&repository, &suites, None, &mut counts).await
+                let jobs = arguments.jobs(&guests.build()?)?;
+                side_by_side::run(&binary, cores, jobs, &mut counts, &mut times).await
             };
             stages.run("native tests of the plugins", plugins).await;
             stages.run("clippy", async { lint::clippy(&repository) }).await;
         } else if counts.passed + counts.failed == 0 {
-            bail!("no test's name contains {:?}", filter.unwrap_or_default());
+            bail!("no test's name contains {:?}", arguments.filter.as_deref().unwrap_or_default());
+        }
+        // Of a filter's run they would be those of a few tests.
+        if arguments.filter.is_none()
+            && let Err(error) = times.keep()
+        {
+            eprintln!("{error:#}: the next run begins in another order");
         }
     }
-    Ok(finish(&stages, &counts))
+    Ok(finish(&stages, &counts, &times))
 }
 
 fn set_up(repository: &Repository) -> Result<()> {
@@ -109,9 +163,16 @@ fn set_up(repository: &Repository) -> Result<()> {
     Ok(())
 }
 
-fn finish(stages: &Stages, counts: &Counts) -> ExitCode {
+fn finish(stages: &Stages, counts: &Counts, times: &Times) -> ExitCode {
     let passed = stages.passed() && counts.failed == 0 && counts.passed > 0;
     print!("\n{}", stages.summary());
+    let slowest = times.slowest(SLOWEST);
+    if !slowest.is_empty() {
+        println!("the slowest suites:");
+    }
+    for (suite, took) in slowest {
+        println!("  {suite:<52} {:>10}", seconds(took));
+    }
     for suite in &counts.failed_suites {
         println!("failed: {suite}");
     }

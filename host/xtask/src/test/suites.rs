@@ -1,23 +1,16 @@
-//! Test programs: built all at once, found by what cargo says, and run one after the other.
+//! Test programs: built all at once, and found by what cargo says.
 //!
-//! They are run directly instead of by `cargo test`, so that progress can be shown, a suite that runs nothing is noticed,
-//! and one that hangs is ended.
+//! They are run directly instead of by `cargo test`, so that they run side by side, progress can be shown, a suite that runs
+//! nothing is noticed, and one that hangs is ended.
 
-use std::io::{BufRead, BufReader, IsTerminal};
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
-use tokio::io::{AsyncBufReadExt, BufReader as AsyncBufReader};
-use tokio::process::{Child, Command};
 
-use super::count::{Counts, Outcome};
 use crate::cargo::{Repository, shown};
-
-/// A suite that runs longer hangs; the longest takes about two minutes on two cores.
-const SUITE_TIME_MAX: Duration = Duration::from_secs(30 * 60);
 
 /// A cargo workspace with tests.
 pub struct Workspace {
@@ -29,9 +22,11 @@ pub struct Workspace {
 #[derive(Clone, Debug)]
 pub struct Suite {
     /// As shown: package and target.
-    name: String,
-    program: PathBuf,
-    package_dir: PathBuf,
+    pub name: String,
+    /// What is run.
+    pub program: PathBuf,
+    /// Where it is run.
+    pub package_dir: PathBuf,
     source: PathBuf,
     /// A file in `tests/`, which has to have tests.
     integration: bool,
@@ -71,7 +66,8 @@ impl Workspace {
         if suites.is_empty() {
             bail!("{} built no test program", shown(&command));
         }
-        suites.sort_by(|a, b| (a.integration, &a.name).cmp(&(b.integration, &b.name)));
+        // Those in `tests/` take longest.
+        suites.sort_by(|a, b| (b.integration, &a.name).cmp(&(a.integration, &b.name)));
         Ok(suites)
     }
 }
@@ -115,81 +111,9 @@ fn suite_in(line: &str) -> Option<Suite> {
     })
 }
 
-/// Runs suites one after the other and adds up what they say.
-pub async fn run(repository: &Repository, suites: &[Suite], filter: Option<&str>, counts: &mut Counts) -> Result<()> {
-    let before = counts.failed_suites.len();
-    for (index, suite) in suites.iter().enumerate() {
-        eprintln!("\n  {} ({} of {})", suite.name, index + 1, suites.len());
-        let (outcome, failure) = run_one(repository, suite, filter).await?;
-        counts.passed += outcome.passed;
-        counts.failed += outcome.failed;
-        if let Some(failure) = failure {
-            counts.failed += usize::from(outcome.failed == 0);
-            counts.failed_suites.push(format!("{}: {failure}", suite.name));
-        }
-    }
-    let failed = counts.failed_suites.len() - before;
-    if failed > 0 {
-        bail!("{failed} of {} suites", suites.len());
-    }
-    Ok(())
-}
-
-async fn run_one(repository: &Repository, suite: &Suite, filter: Option<&str>) -> Result<(Outcome, Option<String>)> {
-    let mut command = Command::new(&suite.program);
-    command
-        .args(filter)
-        .args(["--color", if std::io::stdout().is_terminal() { "always" } else { "never" }])
-        .current_dir(&suite.package_dir)
-        // As `cargo test` does.
-        .env("CARGO_MANIFEST_DIR", &suite.package_dir)
-        .env("WAYBILL_BIN", repository.binary())
-        .stdin(Stdio::null())
-        .kill_on_drop(true);
-    let (outcome, ended) = follow(&mut command, &suite.program).await?;
-    let failure = match ended {
-        None => Some(format!("it still ran after {} minutes and was ended", SUITE_TIME_MAX.as_secs() / 60)),
-        Some(status) if !outcome.complete => Some(format!("it ended with {status} in the middle of its tests")),
-        Some(_) if outcome.failed > 0 => Some(format!("{} tests failed", outcome.failed)),
-        Some(status) if !status.success() => Some(format!("its tests passed and it ended with {status}")),
-        Some(_) if outcome.ignored > 0 => Some(format!("{} tests are ignored: mend or delete them", outcome.ignored)),
-        Some(_) if filter.is_none() && outcome.passed == 0 && suite.has_tests()? => {
-            Some("it has tests and ran none of them".to_owned())
-        }
-        Some(_) => None,
-    };
-    Ok((outcome, failure))
-}
-
-/// Shows what a program writes and reads the results in it; no status when its time was over.
-async fn follow(command: &mut Command, name: &Path) -> Result<(Outcome, Option<std::process::ExitStatus>)> {
-    let mut child = command.stdout(Stdio::piped()).spawn().with_context(|| format!("starting {}", name.display()))?;
-    let mut outcome = Outcome::default();
-    let ended = tokio::time::timeout(SUITE_TIME_MAX, read(&mut child, &mut outcome)).await;
-    match ended {
-        Ok(status) => Ok((outcome, Some(status?))),
-        Err(_) => {
-            child.kill().await.with_context(|| format!("ending {}", name.display()))?;
-            Ok((outcome, None))
-        }
-    }
-}
-
-async fn read(child: &mut Child, outcome: &mut Outcome) -> Result<std::process::ExitStatus> {
-    if let Some(output) = child.stdout.take() {
-        let mut lines = AsyncBufReader::new(output).split(b'\n');
-        while let Some(line) = lines.next_segment().await.context("reading what a test says")? {
-            let line = String::from_utf8_lossy(&line);
-            println!("{line}");
-            outcome.read(&line);
-        }
-    }
-    child.wait().await.context("waiting for a test program")
-}
-
 impl Suite {
     /// Whether it ought to run something: a file in `tests/` always, anything else when its sources have a test.
-    fn has_tests(&self) -> Result<bool> {
+    pub fn has_tests(&self) -> Result<bool> {
         if self.integration {
             return Ok(true);
         }
@@ -217,22 +141,17 @@ impl Suite {
     }
 }
 
-/// Tests in documentation, which only cargo can run.
-pub async fn documentation(repository: &Repository, counts: &mut Counts) -> Result<()> {
-    let mut command: Command =
-        repository.cargo(["test", "--release", "--locked", "--workspace", "--doc", "--no-fail-fast"]).into();
-    command.kill_on_drop(true);
-    let (outcome, ended) = follow(&mut command, Path::new("cargo test --doc")).await?;
-    counts.passed += outcome.passed;
-    counts.failed += outcome.failed;
-    match ended {
-        Some(status) if status.success() => Ok(()),
-        Some(status) => {
-            counts.failed += usize::from(outcome.failed == 0);
-            bail!("`cargo test --doc` ended with {status}")
-        }
-        None => bail!("`cargo test --doc` still ran after {} minutes", SUITE_TIME_MAX.as_secs() / 60),
-    }
+/// A suite of a shell script. Another process writes it: one that a test beside us starts could hold the file open for a moment,
+/// and a file that is open for writing can't be run.
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+pub fn script(folder: &Path, name: &str, text: &str) -> Suite {
+    let program = folder.join(name);
+    let write = "printf '#!/bin/sh\\n%s\\n' \"$1\" >\"$2\" && chmod +x \"$2\"";
+    let mut shell = std::process::Command::new("sh");
+    let written = shell.args(["-c", write, "sh", text]).arg(&program).status().unwrap();
+    assert!(written.success());
+    Suite { name: name.to_owned(), source: program.clone(), program, package_dir: folder.to_owned(), integration: true }
 }
 
 #[cfg(test)]
@@ -254,35 +173,5 @@ mod tests {
         assert!(suite_in(&line(false, r#""/t/waybill""#)).is_none());
         assert!(suite_in(&line(true, "null")).is_none());
         assert!(suite_in("warning: something").is_none());
-    }
-
-    #[tokio::test]
-    async fn a_program_that_dies_or_runs_nothing_is_seen() {
-        let suite = |script: &str| {
-            let dir = tempfile::tempdir().unwrap();
-            let program = dir.path().join("suite");
-            std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
-            let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-            std::fs::set_permissions(&program, executable).unwrap();
-            let package_dir = dir.path().to_owned();
-            (Suite { name: "s".into(), program, source: package_dir.join("s.rs"), package_dir, integration: true }, dir)
-        };
-        let repository = Repository { root: PathBuf::new(), target: PathBuf::new(), packages: Vec::new() };
-        for (script, filter, failure) in [
-            ("echo 'test result: ok. 3 passed; 0 failed; 0 ignored'", None, None),
-            ("echo 'test result: ok. 0 passed; 0 failed; 0 ignored'", None, Some("it has tests and ran none of them")),
-            ("echo 'test result: ok. 0 passed; 0 failed; 0 ignored'", Some("x"), None),
-            ("echo 'test result: FAILED. 1 passed; 2 failed; 0 ignored'; exit 101", None, Some("2 tests failed")),
-            (
-                "echo 'test result: ok. 1 passed; 0 failed; 1 ignored'",
-                None,
-                Some("1 tests are ignored: mend or delete them"),
-            ),
-            ("exit 3", None, Some("it ended with exit status: 3 in the middle of its tests")),
-        ] {
-            let (suite, _dir) = suite(script);
-            let (_, found) = run_one(&repository, &suite, filter).await.unwrap();
-            assert_eq!(found.as_deref(), failure, "{script}");
-        }
     }
 }

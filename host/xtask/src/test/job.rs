@@ -1,0 +1,119 @@
+//! One run of a test program: all of its tests or some of them.
+
+use std::io::IsTerminal;
+use std::path::Path;
+
+use anyhow::Result;
+use tokio::process::Command;
+
+use super::program::{Ended, TIME_MAX, follow};
+use super::suites::Suite;
+
+/// Suites that can't stand another one beside them, by name. None: what is measured of memory is that of the test's own process
+/// (`guest_memory`, the peaks of statements), disks are slow, broken or full for the test's own host only (`strace`, a library
+/// before the system's, a small disk in a namespace of its own), recorders of metrics are installed once a process, and brokers
+/// listen on free ports. One that takes a fixed port, or asserts what the whole machine does, belongs here.
+const ALONE: &[&str] = &[];
+
+/// What is run of a suite.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// As shown: the suite, and which of its tests.
+    pub name: String,
+    /// Nothing may run beside it.
+    pub alone: bool,
+    suite: Suite,
+    /// Only tests whose names contain this.
+    filter: Option<String>,
+    /// It is no failure when no test has such a name.
+    may_run_nothing: bool,
+}
+
+impl Job {
+    /// Whatever somebody asked for, of one of all suites.
+    pub fn asked(suite: &Suite, filter: Option<&str>) -> Self {
+        Self {
+            name: suite.name.clone(),
+            alone: ALONE.contains(&suite.name.as_str()),
+            suite: suite.clone(),
+            filter: filter.map(str::to_owned),
+            may_run_nothing: filter.is_some(),
+        }
+    }
+
+    /// Tests of a suite that have to be there; without a name, all of them.
+    pub fn required(suite: &Suite, tests: Option<&str>) -> Self {
+        let name = match tests {
+            Some(tests) => format!("{}, {tests}", suite.name),
+            None => suite.name.clone(),
+        };
+        Self { name, may_run_nothing: false, ..Self::asked(suite, tests) }
+    }
+
+    /// Runs it with Waybill's binary; what it said, and what is wrong with that.
+    pub async fn run(&self, binary: &Path) -> Result<(Ended, Option<String>)> {
+        let suite = &self.suite;
+        let mut command = Command::new(&suite.program);
+        command
+            .args(&self.filter)
+            .args(["--color", if std::io::stdout().is_terminal() { "always" } else { "never" }])
+            .current_dir(&suite.package_dir)
+            // As `cargo test` does.
+            .env("CARGO_MANIFEST_DIR", &suite.package_dir)
+            .env("WAYBILL_BIN", binary);
+        let ended = follow(command, &suite.program.display().to_string()).await?;
+        let outcome = ended.outcome;
+        let failure = match ended.status {
+            None => Some(format!("it still ran after {} minutes and was ended", TIME_MAX.as_secs() / 60)),
+            Some(status) if !outcome.complete => Some(format!("it ended with {status} in the middle of its tests")),
+            Some(_) if outcome.failed > 0 => Some(format!("{} tests failed", outcome.failed)),
+            Some(status) if !status.success() => Some(format!("its tests passed and it ended with {status}")),
+            Some(_) if outcome.ignored > 0 => {
+                Some(format!("{} tests are ignored: mend or delete them", outcome.ignored))
+            }
+            Some(_) if !self.may_run_nothing && outcome.passed == 0 && suite.has_tests()? => {
+                Some("it has tests and ran none of them".to_owned())
+            }
+            Some(_) => None,
+        };
+        Ok((ended, failure))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::test::suites::script;
+
+    #[tokio::test]
+    async fn a_program_that_dies_or_runs_nothing_is_seen() {
+        let folder = tempfile::tempdir().unwrap();
+        for (script_text, filter, failure) in [
+            ("echo 'test result: ok. 3 passed; 0 failed; 0 ignored'", None, None),
+            ("echo 'test result: ok. 0 passed; 0 failed; 0 ignored'", None, Some("it has tests and ran none of them")),
+            ("echo 'test result: ok. 0 passed; 0 failed; 0 ignored'", Some("x"), None),
+            ("echo 'test result: FAILED. 1 passed; 2 failed; 0 ignored'; exit 101", None, Some("2 tests failed")),
+            (
+                "echo 'test result: ok. 1 passed; 0 failed; 1 ignored'",
+                None,
+                Some("1 tests are ignored: mend or delete them"),
+            ),
+            ("exit 3", None, Some("it ended with exit status: 3 in the middle of its tests")),
+        ] {
+            let job = Job::asked(&script(folder.path(), "s", script_text), filter);
+            let (_, found) = job.run(Path::new("")).await.unwrap();
+            assert_eq!(found.as_deref(), failure, "{script_text}");
+        }
+    }
+
+    #[tokio::test]
+    async fn tests_that_have_to_be_there_are_missed() {
+        let folder = tempfile::tempdir().unwrap();
+        let suite = script(folder.path(), "s", "echo 'test result: ok. 0 passed; 0 failed; 0 ignored'");
+        let job = Job::required(&suite, Some("walls::"));
+        assert_eq!(job.name, "s, walls::");
+        let (_, found) = job.run(Path::new("")).await.unwrap();
+        assert_eq!(found.as_deref(), Some("it has tests and ran none of them"));
+    }
+}
