@@ -13,18 +13,18 @@ const CHECKS: &[(&str, Option<&str>)] = &[
     // Calls to the disk that fail, and power losses.
     ("store: test disk", None),
     // Steps of the wall clock while the host is killed.
-    ("tests: test kill", Some("a_wall_clock_that_is_set")),
+    ("tests: test processes", Some("kill::a_wall_clock_that_is_set")),
     // The protocol under random schedules, and that each rule left out is noticed.
-    ("tests: test model", None),
+    ("tests: test rules", Some("model::")),
     // Data directories of earlier versions.
-    ("tests: test golden", None),
+    ("tests: test processes", Some("golden::")),
     // Sweeps: each GET as each tenant, each route without a token, addresses that lead inside.
     ("cli: test it", Some("tenants::no_get_shows_a_tenant_what_another_has")),
     ("server: test api", Some("auth::every_route_is_closed")),
     ("server: test api", Some("closed_routes::")),
     ("sandbox: test ssrf", None),
     // Bounds on what others can make many of: series, connections; and the modes of what lies on the disk.
-    ("tests: test metric_series", None),
+    ("tests: test own_process", Some("metric_series::")),
     ("server: test api", Some("connections::")),
     ("cli: test it", Some("exposure::what_a_host_makes_is_its_owners_alone")),
     // Inputs that fuzzing found, and changed ones.
