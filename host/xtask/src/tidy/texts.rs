@@ -10,12 +10,14 @@ const LINES_MAX: usize = 700;
 const TEXT_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Documents that every clone has.
-const DOCUMENTS: [&str; 9] = [
+const DOCUMENTS: [&str; 11] = [
     "README.md",
     "ARCHITECTURE.md",
     "CHANGELOG.md",
+    "CONTRIBUTING.md",
     "LICENSE",
     "docs/configuration.md",
+    "docs/development.md",
     "docs/aliases.md",
     "docs/errors/README.md",
     "plugins/README.md",
