@@ -27,7 +27,7 @@ async fn silent_servers_leave_time_for_the_next() {
     let server = Server::start().await.unwrap();
     let servers = [silent[0].url(), silent[1].url(), server.url()];
     let mut settings = settings(json!({ "servers": servers, "connect_timeout": "1h" }));
-    settings.limits.open_timeout = std::time::Duration::from_secs(3);
+    settings.limits.open_timeout = std::time::Duration::from_secs(12);
     open(settings).await.unwrap();
 }
 
@@ -49,7 +49,7 @@ async fn a_server_that_comes_back_within_the_call_is_waited_for() {
     assert_eq!(transport.lanes().len(), 1);
     server.kill().await.unwrap();
     let error = transport
-        .send_batch(0, batch(20, 21, STREAM), std::time::Duration::from_secs(1), Arc::new(Told::default()))
+        .send_batch(0, batch(20, 21, STREAM), std::time::Duration::from_secs(10), Arc::new(Told::default()))
         .await
         .unwrap_err();
     assert_eq!((error.kind, error.fault.code.as_str()), (ErrorKind::Unavailable, "REDIS.REFUSED"));
