@@ -6,8 +6,8 @@ use std::time::Duration;
 pub(crate) const CHECK_TIMEOUT: Duration = Duration::from_secs(90);
 /// Time of a call that has no reason to be slow.
 pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time of a call whose peer is silent: it has to end by itself within it.
-pub(crate) const SILENT_TIMEOUT: Duration = Duration::from_secs(2);
+/// Time of a call whose peer is silent: it has to end by itself within it, and is told so a second before.
+pub(crate) const SILENT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time of a call that the host cuts off.
 pub(crate) const LONG_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time for closing a transport.

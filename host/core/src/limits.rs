@@ -37,7 +37,7 @@ pub const ALONE_CRASHES_MAX: u32 = 3;
 /// Suspects that a shard record holds; of more, the rest isn't suspected.
 pub const SUSPECTS_MAX: usize = 10_000;
 /// Dead letters that a count, a grouping or the depths look at, the latest first: about a second's work. Past it a number is a
-/// lower bound and says how far it got.
+/// lower bound and says how far it got. The depths look at as many scheduled messages, the soonest due first.
 pub const DEAD_READS_MAX: usize = 100_000;
 /// Longest idempotency key, in bytes: what the `Idempotency-Key` header commonly takes.
 pub const IDEMPOTENCY_KEY_BYTES_MAX: usize = 255;

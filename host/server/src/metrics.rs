@@ -53,6 +53,10 @@ pub const SCRAPED: &Table = &[
         "waybill_outbox_dead_counted_since_seconds",
         "Unix time back to which dead letters were counted; absent while all are.",
     ),
+    (
+        "waybill_outbox_scheduled_until_seconds",
+        "Unix time up to which scheduled messages were counted; absent while all are.",
+    ),
     ("waybill_outbox_oldest_ready_seconds", "Age of the oldest message that could be sent, by tenant and transport."),
     ("waybill_outbox_blocked", "Things that hold messages back, by kind."),
     ("waybill_transport_breaker_state", "Breaker of a transport: 0 closed, 1 half-open, 2 open."),

@@ -91,6 +91,7 @@ fn bounded(stats: Vec<OutboxStats>) -> Vec<OutboxStats> {
         sum.leased += row.leased;
         sum.parked += row.parked;
         sum.scheduled += row.scheduled;
+        sum.scheduled_until = [sum.scheduled_until, row.scheduled_until].into_iter().flatten().min();
         sum.dead += row.dead;
         sum.counted_since = sum.counted_since.max(row.counted_since);
         sum.oldest_ready_ms = sum.oldest_ready_ms.max(row.oldest_ready_ms);
@@ -122,6 +123,8 @@ fn depths(page: &mut Page<'_>, stats: Vec<OutboxStats>) {
     );
     let since = rows.iter().filter_map(|row| row.counted_since).max();
     page.family("waybill_outbox_dead_counted_since_seconds", since.map(|since| (Vec::new(), since.0 as f64 / 1000.0)));
+    let until = rows.iter().filter_map(|row| row.scheduled_until).min();
+    page.family("waybill_outbox_scheduled_until_seconds", until.map(|until| (Vec::new(), until.0 as f64 / 1000.0)));
     page.family(
         "waybill_outbox_oldest_ready_seconds",
         rows.iter().filter_map(|row| {
@@ -187,6 +190,25 @@ mod tests {
         assert_eq!(rows.len(), TENANT_LABELS_MAX + 1);
         let other = rows.iter().find(|row| row.tenant == "_other").unwrap();
         assert_eq!((other.ready, other.oldest_ready_ms), (1 + 2 + 3, Some(3)));
+    }
+
+    #[test]
+    fn a_count_of_scheduled_messages_that_ended_early_says_how_far_it_got() {
+        let row = |tenant: &str, until| OutboxStats {
+            tenant: tenant.into(),
+            transport: "-".into(),
+            scheduled: 7,
+            scheduled_until: until,
+            ..OutboxStats::default()
+        };
+        let told = |until| {
+            let mut text = String::new();
+            depths(&mut Page { text: &mut text }, vec![row("a", until), row("b", until)]);
+            let mut lines = text.lines();
+            lines.find(|line| line.starts_with("waybill_outbox_scheduled_until_seconds")).map(str::to_owned)
+        };
+        assert!(told(Some(waybill_core::time::UnixMillis(1_500))).is_some_and(|line| line.ends_with(" 1.5")));
+        assert_eq!(told(None), None, "all were counted");
     }
 
     #[test]

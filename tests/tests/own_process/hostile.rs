@@ -18,7 +18,7 @@ use crate::is_alone;
 /// Longest that anything is waited for on a busy machine.
 const AMPLE: Duration = Duration::from_secs(60);
 /// Time for an engine to end.
-const END: Duration = Duration::from_secs(6);
+const END: Duration = Duration::from_secs(60);
 /// A good and, every tenth step, a hostile message: 60 and 6.
 const LOAD: Load = Load { good: 1, hostile_every: 10, steps: 60 };
 

@@ -213,8 +213,8 @@ async fn a_store_that_answers_garbage_fails_the_attempt_and_never_the_worker() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_that_stalls_past_its_lease_hears_that_another_has_the_message() {
     let scene = Scene::open().await;
-    scene.send(vec![memory("slow", json!({ "text": "a", "slow_s": 4 }))]).await;
-    let stalled = scene.worker("stalled", &["--lease-ms", "700"]);
+    scene.send(vec![memory("slow", json!({ "text": "a", "slow_s": 20 }))]).await;
+    let stalled = scene.worker("stalled", &["--lease-ms", "3000"]);
     eventually("the first worker has it", async || scene.message("slow").await["lease"]["worker"] == "stalled").await;
     let other = scene.worker("other", &["--lease-ms", "60000"]);
     scene.until_states(&[("slow", "done")]).await;
@@ -241,14 +241,16 @@ async fn a_worker_killed_in_the_middle_of_its_batch_loses_nothing() {
             all.iter()
                 .enumerate()
                 .map(|(number, id)| {
-                    let mut message = memory(id, json!({ "text": id, "slow_s": 0.02 }));
+                    // The first worker is killed while the store takes its time over one, and is done with that before the lease ends.
+                    let slow = if number == 6 { 8.0 } else { 0.02 };
+                    let mut message = memory(id, json!({ "text": id, "slow_s": slow }));
                     message["key"] = json!(format!("k{}", number % 20));
                     message
                 })
                 .collect(),
         )
         .await;
-    let mut killed = scene.worker("killed", &["--limit", "20", "--lease-ms", "3000"]);
+    let mut killed = scene.worker("killed", &["--limit", "20", "--lease-ms", "16000"]);
     eventually("it is in the middle of its batch", async || killed.lines().len() >= 5).await;
     killed.child.kill().await.unwrap();
     let done = killed.results().len();

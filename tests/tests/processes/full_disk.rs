@@ -112,6 +112,10 @@ impl Client {
     async fn send_until_full(&mut self, api: &Api) {
         for _ in 0..2 * DISK_BYTES / PAYLOAD_BYTES {
             let (status, code) = self.send(api).await;
+            // On a busy machine it may be open for so long that it has to give way when the write buffer is full.
+            if code.as_deref() == Some("STORAGE.CONFLICT") {
+                continue;
+            }
             if status != 200 && status != 202 && status != 201 {
                 assert_eq!((status, code.as_deref()), (507, Some("STORAGE.DISK_FULL")));
                 return;

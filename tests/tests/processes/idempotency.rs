@@ -279,10 +279,10 @@ async fn a_key_is_forgotten_after_its_time_and_survives_a_kill_until_then() {
     let launch = Launch::prepare(binary().unwrap(), dir.path(), &config).unwrap();
     let (host, api) = Host::ready(&launch).await.unwrap();
     let begin = async |api: &Api, key: &str, ttl_ms: u64| {
-        let body = json!({ "key": key, "hash": "h", "ttl_ms": ttl_ms, "lease_ms": 100 });
+        let body = json!({ "key": key, "hash": "h", "ttl_ms": ttl_ms, "lease_ms": 3_000 });
         api.post("/v1/idempotency/begin", &body).await.unwrap()
     };
-    for (key, ttl_ms) in [("short", 1_000), ("long", 3_600_000)] {
+    for (key, ttl_ms) in [("short", 5_000), ("long", 3_600_000)] {
         let begun = begin(&api, key, ttl_ms).await;
         assert_eq!(begun.status, 201, "{begun:?}");
         let body = json!({ "key": key, "token": begun.body["token"], "result": ttl_ms });
@@ -290,9 +290,9 @@ async fn a_key_is_forgotten_after_its_time_and_survives_a_kill_until_then() {
     }
     assert!(host.kill().await.unwrap());
     let (host, api) = Host::ready(&launch).await.unwrap();
-    assert_eq!(begin(&api, "long", 1_000).await.body["result"], 3_600_000);
+    assert_eq!(begin(&api, "long", 3_600_000).await.body["result"], 3_600_000);
     let forgotten = async {
-        while begin(&api, "short", 1_000).await.status != 201 {
+        while begin(&api, "short", 3_600_000).await.status != 201 {
             tokio::time::sleep(PAUSE).await;
         }
     };

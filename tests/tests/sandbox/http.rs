@@ -205,7 +205,7 @@ async fn each_answer_decides_its_own_message() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slow_receiver_costs_its_own_message_only() {
     let server = Server::start();
-    let settings = TransportSettings { config: json!({ "timeout": "500ms" }), ..loopback() };
+    let settings = TransportSettings { config: json!({ "timeout": "5s" }), ..loopback() };
     let transport = start(settings).await;
     let outcomes = send(&transport, &[server.url("/slow"), server.url("/status/200")]).await;
     let [Outcome::Retryable(slow), Outcome::Ack(_)] = outcomes.as_slice() else { panic!("{outcomes:#?}") };

@@ -7,7 +7,7 @@ use super::{Context, bulk, lists, messages, one};
 use crate::args::Format;
 use crate::args::outbox::{List, One, Outbox, Reschedule};
 use crate::exit::CliError;
-use crate::output::{self, View, ago, column, counted_since, instant, plain, text, words};
+use crate::output::{self, View, ago, column, counted_since, instant, plain, scheduled_until, text, words};
 
 /// Runs one of them.
 pub(super) async fn run(command: &Outbox, context: &mut Context<'_>) -> Result<(), CliError> {
@@ -41,6 +41,9 @@ async fn stats(tenant: Option<&str>, context: &mut Context<'_>) -> Result<(), Cl
     if let Some(early) = items.iter().find(|item| counted_since(item).is_some()) {
         bulk::tell_counted(context, early);
     }
+    if let Some(until) = items.iter().find_map(scheduled_until) {
+        context.term.say(&format!("scheduled messages are counted up to what is due at {until}: there may be more"));
+    }
     Ok(())
 }
 
@@ -52,7 +55,9 @@ pub(super) const STATS: View<'_> = View {
         column("READY", |item| words(item, "ready")),
         column("LEASED", |item| words(item, "leased")),
         column("PARKED", |item| words(item, "parked")),
-        column("SCHEDULED", |item| words(item, "scheduled")),
+        column("SCHEDULED", |item| {
+            format!("{}{}", words(item, "scheduled"), scheduled_until(item).map_or("", |_| "+"))
+        }),
         column("DEAD", |item| format!("{}{}", words(item, "dead"), counted_since(item).map_or("", |_| "+"))),
         column("OLDEST READY", |item| ago(item, "oldest_ready_ms")),
     ],

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{Context, lists, outbox, transport};
 use crate::args::Format;
 use crate::exit::CliError;
-use crate::output::{self, ago, counted_since, number, text, words};
+use crate::output::{self, ago, counted_since, number, scheduled_until, text, words};
 
 /// How long rates are measured.
 const SAMPLE: Duration = Duration::from_secs(1);
@@ -94,10 +94,11 @@ fn screen(context: &mut Context<'_>, checks: &[Value], rates: Option<[f64; 2]>, 
         rows.push(("rates".to_owned(), format!("{enqueued:.0} enqueued/s, {delivered:.0} delivered/s")));
     }
     let waiting = json!({ "n": sum("ready") + sum("parked") });
+    let at_least = if stats.iter().any(|row| scheduled_until(row).is_some()) { "at least " } else { "" };
     rows.push((
         "waiting".to_owned(),
         format!(
-            "{} ({} for a retry), {} being sent, {} scheduled",
+            "{} ({} for a retry), {} being sent, {at_least}{} scheduled",
             words(&waiting, "n"),
             sum("parked"),
             sum("leased"),

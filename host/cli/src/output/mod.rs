@@ -9,7 +9,9 @@ use crate::args::Format;
 use crate::exit::CliError;
 use crate::term::Term;
 
-pub use words::{ago, counted_since, dead_letters, instant, number, plain, short_digest, size, text, words};
+pub use words::{
+    ago, counted_since, dead_letters, instant, number, plain, scheduled_until, short_digest, size, text, words,
+};
 
 /// A column: title and what stands in it.
 pub struct Column {

@@ -37,6 +37,11 @@ pub fn counted_since(item: &Value) -> Option<String> {
     item.get("counted_since").filter(|since| !since.is_null()).map(|_| instant(item, "counted_since"))
 }
 
+/// How far a count of scheduled messages got, if it ended before the end.
+pub fn scheduled_until(item: &Value) -> Option<String> {
+    item.get("scheduled_until").filter(|until| !until.is_null()).map(|_| instant(item, "scheduled_until"))
+}
+
 /// A count of dead letters with its noun; at least so many when the count ended before the end.
 pub fn dead_letters(count: u64, counted: &Value) -> String {
     let at_least = if counted_since(counted).is_some() { "at least " } else { "" };

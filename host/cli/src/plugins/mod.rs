@@ -1,6 +1,7 @@
 //! Plugins of a configuration: found, loaded, and checked against what the configuration says of them.
 
 pub mod build;
+pub mod cache;
 mod call;
 mod check;
 pub mod command;

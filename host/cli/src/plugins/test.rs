@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use waybill_conformance::{Case, Check, Options, Report, Verdict};
 use waybill_sandbox::{CompileLimits, PluginSource, Sandbox, SandboxError, SandboxOptions, World};
 
+use super::cache::open_with_or_without;
 use super::project::{MANIFEST, Project};
 use super::{build, command};
 use crate::args::Format;
@@ -17,8 +18,8 @@ use crate::output::{self, View, column, text};
 use crate::serve::logging;
 use crate::term::Term;
 
-/// What is shown of the log: a plugin's own words, and errors.
-const LOG: &str = "error,waybill::plugin=info";
+/// What is shown of the log: a plugin's own words, warnings of this program, and errors.
+const LOG: &str = "error,waybill_cli=warn,waybill::plugin=info";
 
 /// Runs the suite and writes its report. Fails when a check did.
 pub async fn run(args: &Test, format: Format, term: &mut Term) -> Result<(), CliError> {
@@ -51,10 +52,13 @@ pub(crate) fn sandbox(term: &Term, limits: CompileLimits) -> Result<Sandbox, Cli
     }
     let compiler = super::compiler(limits, term);
     let (cache_dir, seal_key) = (cache_folder(), data::platform_seal_key());
-    let sandbox = Sandbox::new(SandboxOptions { cache_dir, seal_key, compiler, ..SandboxOptions::default() });
-    let sandbox = sandbox.map_err(|error| of_sandbox(&error))?;
-    sandbox.keep_seal().map_err(|error| of_sandbox(&error))?;
-    Ok(sandbox)
+    let options = SandboxOptions { cache_dir, seal_key, compiler, ..SandboxOptions::default() };
+    let sandbox = open_with_or_without(options, |options| {
+        let sandbox = Sandbox::new(options)?;
+        sandbox.keep_seal()?;
+        Ok(sandbox)
+    });
+    sandbox.map_err(|error| of_sandbox(&error))
 }
 
 pub(crate) fn of_sandbox(error: &SandboxError) -> CliError {

@@ -28,6 +28,7 @@ use waybill_store::{OpenError, StoreConfig, SurrealStore};
 use crate::config::{Config, OnDead, StoreKind, TlsSettings, cache_folder};
 use crate::data;
 use crate::exit::{CliError, Exit};
+use crate::plugins::cache::open_with_or_without;
 use crate::plugins::{self, Plugins, Prepared, PreparedBackoff, PreparedParticipant};
 use crate::term::Term;
 
@@ -52,26 +53,17 @@ pub fn fleet(config: &Config, supervisor: Option<&Arc<Supervisor>>, term: &Term)
         tasks: supervisor.map(|supervisor| Arc::clone(supervisor) as _),
         ..SandboxOptions::default()
     };
-    let state = cache.map(|cache| cache.join(STATE_FOLDER));
     let bundled = waybill_bundled::all().iter().map(|bundled| bundled.component).collect();
     let (trust, folder) = (plugins::trust(settings), settings.folder.clone());
-    let options_of_fleet = FleetOptions { trust, folder, bundled, state };
-    match open_fleet(options.clone(), options_of_fleet.clone(), serves) {
-        Err(error @ SandboxError::Cache { .. }) => {
-            tracing::warn!(code = error.code(), %error, "this host goes on without a compile cache: plugins are compiled at every start, and what is known of bad ones is forgotten");
-            let options = SandboxOptions { cache_dir: None, ..options };
-            open_fleet(options, FleetOptions { state: None, ..options_of_fleet }, serves)
+    let of_fleet = FleetOptions { trust, folder, bundled, state: None };
+    open_with_or_without(options, |options| {
+        let state = options.cache_dir.as_ref().map(|cache| cache.join(STATE_FOLDER));
+        let sandbox = Sandbox::new(options)?;
+        if !serves {
+            sandbox.keep_seal()?;
         }
-        opened => opened,
-    }
-}
-
-fn open_fleet(options: SandboxOptions, options_of_fleet: FleetOptions, serves: bool) -> Result<Fleet, SandboxError> {
-    let sandbox = Sandbox::new(options)?;
-    if !serves {
-        sandbox.keep_seal()?;
-    }
-    Fleet::new(sandbox, options_of_fleet)
+        Fleet::new(sandbox, FleetOptions { state, ..of_fleet.clone() })
+    })
 }
 
 /// Closes folders that an earlier version left open to others, so far as they are this user's: the data folder, and the compile

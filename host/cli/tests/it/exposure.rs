@@ -118,6 +118,30 @@ fn a_cache_that_cant_be_believed_is_done_without() {
     assert_eq!(modes(&cache), [(cache.clone(), 0o777)], "nothing is put there");
 }
 
+/// Commands that run plugins do without the cache of their user as a host does without its own.
+#[test]
+fn commands_do_without_a_cache_that_cant_be_believed() {
+    let home = tempfile::tempdir().unwrap();
+    let cache = home.path().join(".cache/waybill/plugins");
+    std::fs::create_dir_all(&cache).unwrap();
+    chmod(&cache, 0o777);
+    let http = home.path().join("http.wasm");
+    std::fs::write(&http, waybill_bundled::find("http").unwrap().component).unwrap();
+    let run = |arguments: &[&str]| {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_waybill"));
+        let done = program.args(arguments).current_dir(&home).env_clear().env("HOME", home.path()).output().unwrap();
+        let told = [done.stdout, done.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).concat();
+        assert!(told.contains("PLUGIN.CACHE") && told.contains("goes on without a compile cache"), "{told}");
+        assert_eq!(modes(&cache), [(cache.clone(), 0o777)], "nothing is put there");
+        (done.status.code(), told)
+    };
+    let (code, told) = run(&["plugin", "test", "noop"]);
+    assert_eq!(code, Some(Exit::Done as i32), "{told}");
+    // It is looked at, and found to be no participant.
+    let (code, told) = run(&["plugin", "call", http.to_str().unwrap(), "reserve"]);
+    assert!(code == Some(Exit::Usage as i32) && told.contains("PLUGIN.OTHER_WORLD"), "{told}");
+}
+
 /// Root in a workspace of somebody else's, as in containers. Only root can try.
 #[test]
 fn a_data_folder_of_another_user_is_used_as_it_is() {

@@ -363,6 +363,7 @@ impl OutboxService for Outbox {
                 leased: 50,
                 parked: 3,
                 scheduled: 1,
+                scheduled_until: None,
                 dead: 1,
                 counted_since: None,
                 oldest_ready_ms: Some(61_500),

@@ -153,8 +153,16 @@ fn what_was_committed_is_there_after_a_restart() {
     let mut host = Host::start(dir.path(), &["--config", &config]);
     let url = host.url();
     host.says("INFO ready");
-    let first = ask(&url, &["outbox", "show", "order-1", "-o", "json"]);
-    let first: serde_json::Value = serde_json::from_str(&first.out).unwrap();
+    let shown = || -> serde_json::Value {
+        serde_json::from_str(&ask(&url, &["outbox", "show", "order-1", "-o", "json"]).out).unwrap()
+    };
+    let began = std::time::Instant::now();
+    let mut first = shown();
+    // It goes on its way now if it didn't before the end.
+    while first["state"] != "done" && began.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(20));
+        first = shown();
+    }
     assert_eq!((first["state"].as_str(), &first["payload"]["order"]), (Some("done"), &serde_json::json!(1)));
     let second = ask(&url, &["outbox", "show", "order-2", "-o", "json"]);
     let second: serde_json::Value = serde_json::from_str(&second.out).unwrap();

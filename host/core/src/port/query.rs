@@ -102,6 +102,17 @@ pub struct Depth {
     pub scheduled: u64,
 }
 
+/// Depths of all tenants, and how far the counting got.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Depths {
+    /// By shard and tenant.
+    pub of: Vec<Depth>,
+    /// Of dead letters that entered the order before this instant none was counted. None = all were.
+    pub dead_since: Option<UnixMillis>,
+    /// Of scheduled messages due at this instant or later not all were counted. None = all were.
+    pub scheduled_until: Option<UnixMillis>,
+}
+
 /// Reads for people.
 #[async_trait]
 pub trait QueryStore: QuarantineStore {
@@ -144,6 +155,7 @@ pub trait QueryStore: QuarantineStore {
     async fn count_dead(&self, filter: &Filter, reads: usize) -> Result<Counted<u64>, StoreError>;
     /// Dead letters that match, by tenant, code and error signature, largest group first; bounded like `count_dead`.
     async fn dead_groups(&self, filter: &Filter, reads: usize) -> Result<Counted<Vec<DeadGroup>>, StoreError>;
-    /// Depths per tenant. Dead letters are bounded like those of `count_dead`; scheduled messages are all counted.
-    async fn depths(&self, reads: usize) -> Result<Counted<Vec<Depth>>, StoreError>;
+    /// Depths per tenant. It looks at `reads` dead letters at most, the latest in the order first, and at as many scheduled messages, the
+    /// soonest due first.
+    async fn depths(&self, reads: usize) -> Result<Depths, StoreError>;
 }

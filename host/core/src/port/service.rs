@@ -348,8 +348,10 @@ pub struct OutboxStats {
     pub leased: u64,
     /// Waiting for a retry.
     pub parked: u64,
-    /// Waiting for their time.
+    /// Waiting for their time; at least so many when `scheduled_until` is set.
     pub scheduled: u64,
+    /// Of scheduled messages due at this instant or later not all were counted. None = all were.
+    pub scheduled_until: Option<UnixMillis>,
     /// Dead letters; at least so many when `counted_since` is set.
     pub dead: u64,
     /// Of dead letters that entered the order before this instant none was counted. None = all were.

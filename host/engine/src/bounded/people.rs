@@ -10,7 +10,7 @@ use waybill_core::outbox::records::{DeadLetter, IdRecord, Scheduled};
 use waybill_core::port::dedup::{DedupAsk, DedupEnd, DedupKey, DedupStore, FirstDelivery, Reservation};
 use waybill_core::port::idempotency::{FoundEntry, IdempotencyStore};
 use waybill_core::port::quarantine::{QuarantineStore, QuarantinedContent, QuarantinedRow, Restored};
-use waybill_core::port::query::{Counted, DeadGroup, Depth, Found, ListKind, Page, QueryStore};
+use waybill_core::port::query::{Counted, DeadGroup, Depths, Found, ListKind, Page, QueryStore};
 use waybill_core::port::store::StoreError;
 use waybill_core::port::transact::{
     AuditEvent, Conclusion, DoorGroup, Operation, Statement, TransactStore, Transacted,
@@ -66,7 +66,7 @@ impl QueryStore for Bounded<dyn QueryStore> {
     async fn dead_groups(&self, filter: &Filter, reads: usize) -> Result<Counted<Vec<DeadGroup>>, StoreError> {
         within!(self.dead_groups(filter, reads), WALK_TIMES)
     }
-    async fn depths(&self, reads: usize) -> Result<Counted<Vec<Depth>>, StoreError> {
+    async fn depths(&self, reads: usize) -> Result<Depths, StoreError> {
         within!(self.depths(reads), WALK_TIMES)
     }
 }

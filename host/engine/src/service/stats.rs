@@ -51,17 +51,18 @@ impl Outbox {
             }
         }
         let depths = self.context.stores.query.depths(DEAD_READS_MAX).await?;
-        for depth in depths.value {
+        for depth in depths.of {
             let stats = slot(&mut all, &depth.tenant, "-");
             stats.scheduled += depth.scheduled;
             stats.dead += depth.dead + depth.quarantined;
         }
-        if depths.since.is_some() {
+        if depths.dead_since.is_some() || depths.scheduled_until.is_some() {
             // Any tenant may have more of them, also one of which none was counted.
             let asked = tenant.map(|tenant| tenant.as_str().to_owned());
             let tenants: BTreeSet<String> = all.keys().map(|(tenant, _)| tenant.clone()).chain(asked).collect();
             for tenant in &tenants {
-                slot(&mut all, tenant, "-").counted_since = depths.since;
+                let stats = slot(&mut all, tenant, "-");
+                (stats.counted_since, stats.scheduled_until) = (depths.dead_since, depths.scheduled_until);
             }
         }
         Ok(all.into_values().filter(|stats| tenant.is_none_or(|tenant| stats.tenant == tenant.as_str())).collect())
@@ -255,10 +256,10 @@ impl Outbox {
                 return check("dead letters", "warn", detail);
             }
         };
-        let dead: u64 = depths.value.iter().map(|depth| depth.dead).sum();
+        let dead: u64 = depths.of.iter().map(|depth| depth.dead).sum();
         let stuck = self.sagas.as_ref().map_or(0, |sagas| sagas.saga_stats().stuck);
-        let status = if dead + stuck >= alert_at || depths.since.is_some() { "warn" } else { "ok" };
-        let at_least = if depths.since.is_some() { "at least " } else { "" };
+        let status = if dead + stuck >= alert_at || depths.dead_since.is_some() { "warn" } else { "ok" };
+        let at_least = if depths.dead_since.is_some() { "at least " } else { "" };
         let sagas = if stuck > 0 { format!(" and {stuck} stuck sagas") } else { String::new() };
         check("dead letters", status, format!("{at_least}{dead} dead letters{sagas}, the alert is at {alert_at}"))
     }

@@ -84,6 +84,10 @@ pub struct StatsOut {
     pub parked: u64,
     /// Waiting for their time.
     pub scheduled: u64,
+    /// Set when the counting ended after a bounded number of scheduled messages, the soonest due first. `scheduled` is then a lower
+    /// bound: of what is due at this instant or later not all was counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheduled_until: Option<Instant>,
     /// Dead letters.
     pub dead: u64,
     /// Set when the counting ended after a bounded number of dead letters, the latest first. `dead` is then a lower bound: of what
@@ -103,6 +107,7 @@ impl From<OutboxStats> for StatsOut {
             leased: stats.leased,
             parked: stats.parked,
             scheduled: stats.scheduled,
+            scheduled_until: stats.scheduled_until.map(Instant),
             dead: stats.dead,
             counted_since: stats.counted_since.map(Instant),
             oldest_ready_ms: stats.oldest_ready_ms,

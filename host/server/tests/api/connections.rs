@@ -13,7 +13,7 @@ use waybill_server::limits::Limits;
 
 use crate::live::{Live, PATIENCE, rest, until};
 
-const SHORT: Duration = Duration::from_millis(200);
+const SHORT: Duration = Duration::from_secs(1);
 const NEVER: Duration = Duration::from_secs(3600);
 const ASK: &[u8] = b"GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n";
 

@@ -83,11 +83,18 @@ async fn a_repeat_while_the_first_is_at_work_is_told_to_come_back() {
 
 #[tokio::test]
 async fn a_caller_who_goes_away_finds_the_answer_later() {
-    let api = Api::open();
+    let api = Arc::new(Api::open());
     let gate = Arc::new(Notify::new());
     *api.fake.gate.lock().unwrap() = Some(gate.clone());
-    let gone = tokio::time::timeout(Duration::from_millis(50), send(&api, "k", MESSAGE)).await;
-    assert!(gone.is_err());
+    let asking = tokio::spawn({
+        let api = api.clone();
+        async move { send(&api, "k", MESSAGE).await }
+    });
+    while api.fake.calls.lock().unwrap().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    asking.abort();
+    assert!(asking.await.is_err_and(|error| error.is_cancelled()));
     gate.notify_one();
     let answer = loop {
         let answer = send(&api, "k", MESSAGE).await;

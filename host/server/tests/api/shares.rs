@@ -99,7 +99,7 @@ async fn claims_that_wait_have_a_share_of_their_own() {
         tokio::task::yield_now().await;
     }
     for waiting in waiting.into_iter().chain(pausing).chain([other]) {
-        assert_eq!(tokio::time::timeout(Duration::from_secs(20), waiting).await.unwrap().unwrap().status, 200);
+        assert_eq!(tokio::time::timeout(Duration::from_secs(60), waiting).await.unwrap().unwrap().status, 200);
     }
 }
 

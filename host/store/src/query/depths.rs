@@ -1,7 +1,7 @@
-//! Depths of what stopped, counted by walking it; of dead letters a bounded number, the latest first. Embedded, where every
-//! commit passes through this process, the count is kept until something that stopped is written. A count that took long is kept
-//! for a while all the same, so that counting takes at most a twentieth of a core however much has stopped and however often it
-//! is asked for.
+//! Depths of what stopped, counted by walking a bounded number: of dead letters the latest, of scheduled messages the soonest
+//! due. Embedded, where every commit passes through this process, the count is kept until something that stopped is written. A
+//! count that took long is kept for a while all the same, so that counting takes at most a twentieth of a core however often it is
+//! asked for.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -9,17 +9,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use waybill_core::ids::ShardId;
-use waybill_core::port::query::{Counted, Depth};
+use waybill_core::port::query::{Depth, Depths};
 use waybill_core::port::store::StoreError;
-use waybill_surreal::{Bound, Transaction, text_of};
+use waybill_surreal::text_of;
 
-use super::{end_key, first_key, latest};
-use crate::fault::store_error;
+use super::{latest, soonest};
 use crate::store::SurrealStore;
-use crate::tables::{SCHEDULED, part_shard};
-
-/// Rows of one page of the walk.
-const WALK_PAGE: usize = 1_000;
 
 /// A count that took no longer than this is made anew whenever something has changed.
 const QUICK: Duration = Duration::from_millis(5);
@@ -29,8 +24,8 @@ const KEPT_TIMES: u32 = 20;
 /// One count.
 #[derive(Clone, Debug)]
 struct Count {
-    depths: Counted<Vec<Depth>>,
-    /// Dead letters that it looked at, at most.
+    depths: Depths,
+    /// Dead letters, and scheduled messages, that it looked at, at most.
     reads: usize,
     /// [`DepthCache::changes`] when it began.
     changes: u64,
@@ -57,7 +52,7 @@ impl DepthCache {
         self.changes.load(Ordering::SeqCst)
     }
 
-    fn kept(&self, embedded: bool, reads: usize) -> Option<Counted<Vec<Depth>>> {
+    fn kept(&self, embedded: bool, reads: usize) -> Option<Depths> {
         let counted = self.counted.lock().ok()?;
         let count = counted.as_ref().filter(|count| count.reads == reads)?;
         let unchanged = embedded && count.changes == self.changes();
@@ -66,8 +61,8 @@ impl DepthCache {
     }
 }
 
-/// Depths per shard and tenant, of the latest `reads` dead letters and of all scheduled messages.
-pub async fn depths(store: &SurrealStore, reads: usize) -> Result<Counted<Vec<Depth>>, StoreError> {
+/// Depths per shard and tenant, of the latest `reads` dead letters and of the scheduled messages that are due soonest, as many.
+pub async fn depths(store: &SurrealStore, reads: usize) -> Result<Depths, StoreError> {
     let cache = store.depth_cache();
     if let Some(depths) = cache.kept(store.is_embedded(), reads) {
         return Ok(depths);
@@ -75,7 +70,7 @@ pub async fn depths(store: &SurrealStore, reads: usize) -> Result<Counted<Vec<De
     let (changes, begun) = (cache.changes(), Instant::now());
     let transaction = store.begin(false).await?;
     let mut counted: BTreeMap<(ShardId, String), Depth> = BTreeMap::new();
-    let since = latest::walk(transaction.as_ref(), None, reads, |row, shard| {
+    let dead_since = latest::walk(transaction.as_ref(), None, reads, |row, shard| {
         if let Some(tenant) = text_of(row.fields.get("tenant")) {
             let depth = entry(&mut counted, shard, tenant);
             match text_of(row.fields.get("status")) {
@@ -86,8 +81,13 @@ pub async fn depths(store: &SurrealStore, reads: usize) -> Result<Counted<Vec<De
         Ok(())
     })
     .await?;
-    scheduled(transaction.as_ref(), |shard, tenant| entry(&mut counted, shard, tenant).scheduled += 1).await?;
-    let depths = Counted { value: counted.into_values().collect::<Vec<Depth>>(), since };
+    let scheduled_until = soonest::walk(transaction.as_ref(), reads, |row, shard| {
+        if let Some(tenant) = text_of(row.fields.get("tenant")) {
+            entry(&mut counted, shard, tenant).scheduled += 1;
+        }
+    })
+    .await?;
+    let depths = Depths { of: counted.into_values().collect(), dead_since, scheduled_until };
     if let Ok(mut kept) = cache.counted.lock() {
         *kept = Some(Count { depths: depths.clone(), reads, changes, took: begun.elapsed(), ended: Instant::now() });
     }
@@ -97,23 +97,4 @@ pub async fn depths(store: &SurrealStore, reads: usize) -> Result<Counted<Vec<De
 fn entry<'c>(counted: &'c mut BTreeMap<(ShardId, String), Depth>, shard: ShardId, tenant: &str) -> &'c mut Depth {
     let tenant = tenant.to_owned();
     counted.entry((shard, tenant.clone())).or_insert_with(|| Depth { shard, tenant, ..Depth::default() })
-}
-
-/// Calls `each` for every scheduled message.
-async fn scheduled(
-    transaction: &dyn Transaction,
-    mut each: impl FnMut(ShardId, &str) + Send,
-) -> Result<(), StoreError> {
-    let mut from = Bound::Included(first_key());
-    loop {
-        let rows =
-            transaction.scan(SCHEDULED, from, Bound::Excluded(end_key()), WALK_PAGE).await.map_err(store_error)?;
-        let Some(last) = rows.last() else { return Ok(()) };
-        from = Bound::Excluded(last.key.clone());
-        for row in &rows {
-            if let (Some(shard), Some(tenant)) = (part_shard(&row.key), text_of(row.fields.get("tenant"))) {
-                each(shard, tenant);
-            }
-        }
-    }
 }

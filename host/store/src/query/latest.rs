@@ -22,13 +22,13 @@ use crate::tables::{DEAD, part, part_shard, seq_key, shard_start};
 /// Rows read at once, over all shards.
 const ROWS_PAGE: usize = 200;
 /// Rows read at once by a walk, over all shards.
-const WALK_PAGE: usize = 500;
+pub(super) const WALK_PAGE: usize = 500;
 /// Bytes of the rows looked at by one walk, after which it ends.
-const WALK_BYTES_MAX: usize = 256 * 1024 * 1024;
+pub(super) const WALK_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// A seq is the milliseconds at which its message entered the order, shifted by this.
 const SEQ_MILLIS_SHIFT: u32 = 20;
 /// Rows read at once of one shard at least.
-const ROWS_MIN: usize = 8;
+pub(super) const ROWS_MIN: usize = 8;
 
 /// What is left of one shard.
 struct Head {
@@ -113,7 +113,7 @@ fn end_of(before: Option<UnixMillis>) -> u64 {
 }
 
 /// Bytes of a row's message as it is stored.
-fn weight(row: &Row) -> usize {
+pub(super) fn weight(row: &Row) -> usize {
     bytes_of(row.fields.get("data")).map_or(0, |data| data.len())
 }
 

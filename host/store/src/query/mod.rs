@@ -6,6 +6,7 @@ mod depths;
 mod latest;
 mod list;
 mod place;
+mod soonest;
 
 pub use depths::DepthCache;
 pub(crate) use place::at;
@@ -16,7 +17,7 @@ use async_trait::async_trait;
 use waybill_core::ids::{MessageId, Place, ShardId, Tenant};
 use waybill_core::outbox::filter::Filter;
 use waybill_core::outbox::records::{DeadLetter, IdRecord, Scheduled};
-use waybill_core::port::query::{Counted, DeadGroup, Depth, Found, ListKind, Page, QueryStore};
+use waybill_core::port::query::{Counted, DeadGroup, Depths, Found, ListKind, Page, QueryStore};
 use waybill_core::port::store::StoreError;
 use waybill_core::time::UnixMillis;
 use waybill_surreal::{int, key};
@@ -125,7 +126,7 @@ impl QueryStore for SurrealStore {
         read.map(|since| Counted { value: groups.finish(), since })
     }
 
-    async fn depths(&self, reads: usize) -> Result<Counted<Vec<Depth>>, StoreError> {
+    async fn depths(&self, reads: usize) -> Result<Depths, StoreError> {
         depths::depths(self, reads).await
     }
 }

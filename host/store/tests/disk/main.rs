@@ -92,7 +92,7 @@ async fn work(root: &Path, close: bool) -> i32 {
                 }
             }
             // Whatever has failed: it goes on.
-            for number in 0..200 {
+            for number in 0..1_000 {
                 let id = format!("{client}-last-{number:03}");
                 if commit(&store, &id, 100).await {
                     writeln!(acknowledged.lock().unwrap(), "{id}").unwrap();

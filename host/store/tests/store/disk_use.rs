@@ -7,7 +7,7 @@ use bytes::Bytes;
 use waybill_core::ids::Seq;
 use waybill_core::message::Payload;
 use waybill_core::outbox::records::{Entry, Segment};
-use waybill_core::port::store::{OwnerStore, Write};
+use waybill_core::port::store::{OwnerStore, StoreError, Write};
 use waybill_store::{StoreConfig, SurrealStore};
 use waybill_testkit::conformance::samples::{self, Owner, SHARD, message, seq};
 
@@ -51,7 +51,10 @@ async fn a_directory_through_which_much_passes_stays_small() {
         let mut commit = owner.next(writes);
         commit.record.last = first;
         let record = commit.record.clone();
-        store.commit(commit).await.unwrap();
+        // On a busy machine one may be open for so long that it has to give way when the write buffer is full.
+        while let Err(error) = store.commit(commit.clone()).await {
+            assert!(matches!(error, StoreError::Conflict(_)), "{error:?}");
+        }
         owner.record = record;
     }
     store.close().await.unwrap();

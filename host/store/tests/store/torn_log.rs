@@ -150,12 +150,13 @@ async fn callers_who_go_away_while_the_write_buffer_is_full_take_nothing_with_th
     let (living, image) = (root.path().join("living"), root.path().join("image"));
     let store = SurrealStore::open(small(&living)).await.unwrap();
     let mut acknowledged = Vec::new();
+    let micros = Duration::from_micros;
     for number in 0..600_u64 {
         let id = format!("{number:04}");
         // Some wait for the end, some go away at the beginning, some in the middle.
-        let patience = [10_000_000, 20, 200, 900][(number % 4) as usize];
+        let patience = [PATIENCE, micros(20), micros(200), micros(900)][(number % 4) as usize];
         let write = write(&store, &id, ROW);
-        if tokio::time::timeout(Duration::from_micros(patience), write).await.is_ok() {
+        if tokio::time::timeout(patience, write).await.is_ok() {
             acknowledged.push(id);
         }
     }
@@ -222,12 +223,14 @@ async fn no_commit_rotates_the_log_however_small_its_entries_are() {
         }
         most
     });
-    // Entries of which a buffer of this size holds some 40,000, from two clients at once.
+    // Entries of which a buffer of this size holds some 40,000, from two clients at once: enough to fill it once, in few commits.
+    const ROUNDS: usize = 13;
+    const ROWS: usize = 2_000;
     let clients = (0..2_usize).map(|client| {
         let store = store.clone();
         tokio::spawn(async move {
-            for round in 0..40 {
-                insert(&store, (client * 40 + round) * 1000, 1000).await;
+            for round in 0..ROUNDS {
+                insert(&store, (client * ROUNDS + round) * ROWS, ROWS).await;
             }
         })
     });
@@ -236,7 +239,7 @@ async fn no_commit_rotates_the_log_however_small_its_entries_are() {
     assert_eq!(watch.await.unwrap(), 1, "segments at once");
     assert_ne!(segments(&living), begun, "the buffer was never full: this test shows nothing");
     crash_image(&living, &image);
-    assert_eq!(ids(&SurrealStore::open(small(&image)).await.unwrap()).await.len(), 80_000);
+    assert_eq!(ids(&SurrealStore::open(small(&image)).await.unwrap()).await.len(), 2 * ROUNDS * ROWS);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use waybill_core::ids::{Place, Seq, ShardId};
 use waybill_core::outbox::filter::Filter;
 use waybill_core::outbox::records::{DeadLetter, DeadState, DoneEnd, OpenSegment};
-use waybill_core::port::query::{Counted, Depth, Found, ListKind, Page};
+use waybill_core::port::query::{Counted, Depth, Depths, Found, ListKind, Page};
 use waybill_core::port::store::Write;
 use waybill_core::time::UnixMillis;
 
@@ -217,9 +217,9 @@ pub async fn counts_of_dead_letters_stop_after_so_many_and_say_how_far_they_got(
     assert_eq!((groups.value.iter().map(|group| group.count).sum::<u64>(), groups.since), (10, at(0)));
     let depths = store.depths(10).await.unwrap();
     let value = [depth(0, "acme", 2, 0, 0), depth(0, "zeta", 5, 1, 0), depth(3, "acme", 2, 0, 0)];
-    assert_eq!(depths, Counted { value: value.into(), since: at(0) });
+    assert_eq!(depths, Depths { of: value.into(), dead_since: at(0), scheduled_until: None });
     // Another bound is another count.
-    assert_eq!(store.depths(READS).await.unwrap().since, None);
+    assert_eq!(store.depths(READS).await.unwrap().dead_since, None);
 }
 
 fn depth(shard: u16, tenant: &str, dead: u64, quarantined: u64, scheduled: u64) -> Depth {
@@ -229,8 +229,8 @@ fn depth(shard: u16, tenant: &str, dead: u64, quarantined: u64, scheduled: u64) 
 /// All depths.
 async fn depths(store: &impl Store) -> Vec<Depth> {
     let counted = store.depths(READS).await.unwrap();
-    assert_eq!(counted.since, None);
-    counted.value
+    assert_eq!((counted.dead_since, counted.scheduled_until), (None, None));
+    counted.of
 }
 
 pub async fn depths_follow_what_is_written(store: &impl Store) {
@@ -243,6 +243,20 @@ pub async fn depths_follow_what_is_written(store: &impl Store) {
     let expected = [depth(0, "acme", 9, 0, 1), depth(0, "zeta", 19, 1, 0), depth(2, "acme", 0, 0, 1)];
     assert_eq!(depths(store).await, expected);
     assert_eq!(depths(store).await, expected);
+    // Of scheduled messages a bounded number is looked at as well: the soonest due, whichever shards they are of.
+    let later = UnixMillis(T0.0 + 1_000);
+    let more = ["a", "b"].map(|name| Write::PutScheduled(Arc::new(scheduled(later, name))));
+    owner.commit(store, more.into()).await;
+    for (reads, counted, until) in
+        [(1, [1, 0], Some(T0)), (2, [1, 1], Some(later)), (3, [2, 1], Some(later)), (4, [3, 1], None)]
+    {
+        let found = store.depths(reads).await.unwrap();
+        let of = [0, 2].map(|shard| {
+            let of_shard = found.of.iter().filter(|depth| depth.shard == ShardId(shard));
+            of_shard.map(|depth| depth.scheduled).sum::<u64>()
+        });
+        assert_eq!((of, found.scheduled_until), (counted, until), "{reads} reads");
+    }
 }
 
 /// How many there are when each page holds one.

@@ -24,7 +24,7 @@ use crate::process::{Host, Launch};
 use crate::receiver::Receiver;
 
 /// The last drain is given up when nothing has moved for this long: the check then names what is missing.
-const STALLED_AFTER: Duration = Duration::from_secs(30);
+const STALLED_AFTER: Duration = Duration::from_secs(60);
 /// Between two looks at the last drain.
 const DRAIN_POLL: Duration = Duration::from_millis(50);
 /// What the last host gets to end in good order.

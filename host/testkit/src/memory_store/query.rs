@@ -8,7 +8,7 @@ use waybill_core::ids::{MessageId, Place, Seq, ShardId, Tenant};
 use waybill_core::outbox::dead_groups::DeadGroups;
 use waybill_core::outbox::filter::Filter;
 use waybill_core::outbox::records::{DeadLetter, DeadState, IdRecord, Scheduled};
-use waybill_core::port::query::{Counted, DeadGroup, Depth, Found, ListKind, Page, QueryStore};
+use waybill_core::port::query::{Counted, DeadGroup, Depth, Depths, Found, ListKind, Page, QueryStore};
 use waybill_core::port::store::StoreError;
 use waybill_core::time::UnixMillis;
 
@@ -131,14 +131,14 @@ impl Tables {
         Counted { value: rows.into_iter().map(|(_, _, dead)| dead).collect(), since }
     }
 
-    fn depths(&self, reads: usize) -> Counted<Vec<Depth>> {
+    fn depths(&self, reads: usize) -> Depths {
         let mut depths: BTreeMap<(ShardId, String), Depth> = BTreeMap::new();
         let mut of = |shard: ShardId, tenant: &Tenant, count: fn(&mut Depth) -> &mut u64| {
             let tenant = tenant.as_str().to_owned();
             let depth = depths.entry((shard, tenant.clone())).or_insert(Depth { shard, tenant, ..Depth::default() });
             *count(depth) += 1;
         };
-        let Counted { value: latest, since } = self.latest_dead(None, reads);
+        let Counted { value: latest, since: dead_since } = self.latest_dead(None, reads);
         for dead in latest {
             let (shard, tenant) = (dead.place.shard, &dead.message.tenant);
             match dead.state {
@@ -146,10 +146,14 @@ impl Tables {
                 DeadState::Quarantined { .. } => of(shard, tenant, |depth| &mut depth.quarantined),
             }
         }
-        for ((shard, _, _), scheduled) in &self.scheduled {
-            of(*shard, &scheduled.message.tenant, |depth| &mut depth.scheduled);
+        let mut soonest: Vec<_> =
+            self.scheduled.iter().map(|((shard, due, _), scheduled)| (*due, *shard, scheduled)).collect();
+        soonest.sort_by_key(|(due, shard, _)| (*due, *shard));
+        let scheduled_until = soonest.get(reads).map(|(due, _, _)| *due);
+        for (_, shard, scheduled) in soonest.into_iter().take(reads) {
+            of(shard, &scheduled.message.tenant, |depth| &mut depth.scheduled);
         }
-        Counted { value: depths.into_values().collect(), since }
+        Depths { of: depths.into_values().collect(), dead_since, scheduled_until }
     }
 }
 
@@ -234,7 +238,7 @@ impl QueryStore for MemoryStore {
         }))
     }
 
-    async fn depths(&self, reads: usize) -> Result<Counted<Vec<Depth>>, StoreError> {
+    async fn depths(&self, reads: usize) -> Result<Depths, StoreError> {
         self.check()?;
         Ok(self.read(|tables| tables.depths(reads)))
     }

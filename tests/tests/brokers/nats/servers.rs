@@ -33,7 +33,7 @@ async fn silent_servers_leave_time_for_the_next() {
     let servers = [silent[0].url(), silent[1].url(), server.url()];
     let config = json!({ "servers": servers, "order": "listed", "connect_timeout": "1h" });
     let mut settings = settings(config);
-    settings.limits.open_timeout = std::time::Duration::from_secs(3);
+    settings.limits.open_timeout = std::time::Duration::from_secs(12);
     open(settings).await.unwrap();
 }
 
@@ -98,7 +98,7 @@ async fn servers_that_others_tell_about_are_used_as_far_as_granted() {
     let first_count = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&first_count);
     let first = Fake::start(move |peer| serve(peer, INFO, &count, |peer| peer.say(&update)));
-    let transport = open(settings(json!({ "servers": [first.url()], "connect_timeout": "1s" }))).await.unwrap();
+    let transport = open(settings(json!({ "servers": [first.url()], "connect_timeout": "15s" }))).await.unwrap();
     for number in 0..10 {
         assert_eq!(acknowledged(&send(&transport, batch(number, number + 1, "orders.created")).await), 1);
     }

@@ -11,7 +11,7 @@ use super::support::*;
 /// Longest the server takes to notice its own memory.
 const NOTICED_WITHIN: Duration = Duration::from_secs(60);
 /// Time of a call that the server may not answer.
-const CALL: Duration = Duration::from_secs(3);
+const CALL: Duration = Duration::from_secs(10);
 
 /// Listens to nothing.
 struct Nobody;

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -12,13 +12,19 @@ use waybill_testkit::rabbitmq::Server;
 use super::fake::Fake;
 use super::support::*;
 
-fn quick(servers: &[String]) -> Value {
-    json!({ "servers": servers, "connect_timeout": "500ms", "confirm_timeout": "300ms", "order": "listed" })
+/// These servers, and how long their silence is borne at the start and later.
+fn bearing(servers: &[String], connect: &str, confirm: &str) -> Value {
+    json!({ "servers": servers, "connect_timeout": connect, "confirm_timeout": confirm, "order": "listed" })
+}
+
+/// Longer than a server on a busy machine is silent.
+fn patient(servers: &[String]) -> Value {
+    bearing(servers, "15s", "15s")
 }
 
 /// Kind of the failure and its code.
-async fn refused(url: String) -> (ErrorKind, String, String) {
-    let error = open(settings(quick(&[url]))).await.unwrap_err();
+async fn refused(config: Value) -> (ErrorKind, String, String) {
+    let error = open(settings(config)).await.unwrap_err();
     (error.kind, error.fault.code, error.fault.reason)
 }
 
@@ -41,7 +47,10 @@ async fn who_is_no_server_is_unavailable_and_says_why() {
         (full.url(), "RABBITMQ.MAX_CONNECTIONS"),
         ("amqp://127.0.0.1:1".to_owned(), "RABBITMQ.REFUSED"),
     ] {
-        let (kind, found, reason) = refused(url.clone()).await;
+        let servers = [url.clone()];
+        let is_silent = code == "RABBITMQ.TIMEOUT";
+        let config = if is_silent { bearing(&servers, "500ms", "15s") } else { patient(&servers) };
+        let (kind, found, reason) = refused(config).await;
         assert_eq!((kind, found.as_str()), (ErrorKind::Unavailable, code), "{reason}");
         assert!(reason.contains(url.trim_start_matches("amqp://")), "{reason}");
     }
@@ -49,8 +58,8 @@ async fn who_is_no_server_is_unavailable_and_says_why() {
         let _ = peer.start("basic.nack");
         peer.linger();
     });
-    assert_eq!(refused(without.url()).await.1, "RABBITMQ.NO_CONFIRMS");
-    let (kind, code, reason) = refused("amqp://192.0.2.1:5672".to_owned()).await;
+    assert_eq!(refused(patient(&[without.url()])).await.1, "RABBITMQ.NO_CONFIRMS");
+    let (kind, code, reason) = refused(patient(&["amqp://192.0.2.1:5672".to_owned()])).await;
     assert_eq!((kind, code.as_str()), (ErrorKind::Denied, "RABBITMQ.DENIED"));
     assert!(reason.contains("allow.net of orders-rabbit"), "{reason}");
 }
@@ -68,7 +77,7 @@ async fn silence_after_a_while_gives_up_what_is_not_confirmed() {
             Some(())
         });
     });
-    let transport = open(settings(quick(&[fake.url()]))).await.unwrap();
+    let transport = open(settings(bearing(&[fake.url()], "15s", "3s"))).await.unwrap();
     let outcomes = send(&transport, batch(0, 4, "orders.created")).await;
     assert_eq!((fates(&outcomes).as_str(), codes(&outcomes)), ("aaRR", vec!["RABBITMQ.CONFIRM_TIMEOUT"; 2]));
     // A new connection is made for the next.
@@ -82,20 +91,16 @@ async fn heartbeats_go_on_and_are_no_confirms() {
     let beats = Arc::new(AtomicUsize::new(0));
     let seen = Arc::clone(&beats);
     let fake = Fake::start(move |mut peer| {
-        let _ = peer.greet(1).and_then(|()| {
+        let _ = peer.greet(3).and_then(|()| -> Option<()> {
             peer.until_published(1)?;
-            for _ in 0..4 {
+            loop {
                 peer.until_heartbeat()?;
                 seen.fetch_add(1, Ordering::SeqCst);
                 peer.say_bytes(&[8, 0, 0, 0, 0, 0, 0, 0xce]);
             }
-            peer.linger();
-            Some(())
         });
     });
-    let mut config = quick(&[fake.url()]);
-    config["confirm_timeout"] = json!("2500ms");
-    let transport = open(settings(config)).await.unwrap();
+    let transport = open(settings(bearing(&[fake.url()], "15s", "9s"))).await.unwrap();
     let outcomes = send(&transport, batch(0, 1, "orders.created")).await;
     assert_eq!((fates(&outcomes).as_str(), codes(&outcomes)), ("R", vec!["RABBITMQ.CONFIRM_TIMEOUT"]));
     assert!(beats.load(Ordering::SeqCst) >= 3, "{beats:?}");
@@ -111,7 +116,7 @@ async fn a_connection_that_breaks_costs_an_attempt_only_to_what_was_sent() {
             peer.until_published(3)
         });
     });
-    let mut config = quick(&[fake.url()]);
+    let mut config = patient(&[fake.url()]);
     config["window"] = json!(2);
     let transport = open(settings(config)).await.unwrap();
     let outcomes = send(&transport, batch(0, 8, "orders.created")).await;
@@ -144,7 +149,7 @@ async fn what_the_server_says_before_it_closes_is_the_reason() {
                 Some(())
             });
         });
-        let transport = open(settings(quick(&[fake.url()]))).await.unwrap();
+        let transport = open(settings(patient(&[fake.url()]))).await.unwrap();
         let outcomes = send(&transport, batch(0, 3, "orders.created")).await;
         assert_eq!((fates(&outcomes).as_str(), codes(&outcomes)), (fate, vec![expected; 2]), "{text}");
     }
@@ -155,6 +160,8 @@ async fn what_the_server_says_before_it_closes_is_the_reason() {
 async fn a_server_that_asks_to_wait_in_the_middle_of_a_batch() {
     let connections = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&connections);
+    let is_told = Arc::new(AtomicBool::new(false));
+    let goes_on = Arc::clone(&is_told);
     let fake = Fake::start(move |mut peer| {
         count.fetch_add(1, Ordering::SeqCst);
         let _ = peer.greet(0).and_then(|()| {
@@ -164,9 +171,9 @@ async fn a_server_that_asks_to_wait_in_the_middle_of_a_batch() {
             peer.block(Some("low on disk"));
             peer.confirm(2, false);
             // Longer than `confirm_timeout`.
-            std::thread::sleep(Duration::from_millis(900));
+            std::thread::sleep(Duration::from_secs(4));
             peer.confirm(3, false);
-            std::thread::sleep(Duration::from_millis(900));
+            wait_for(&goes_on);
             peer.block(None);
             peer.until_published(4)?;
             peer.confirm(4, false);
@@ -174,7 +181,7 @@ async fn a_server_that_asks_to_wait_in_the_middle_of_a_batch() {
             Some(())
         });
     });
-    let mut config = quick(&[fake.url()]);
+    let mut config = bearing(&[fake.url()], "15s", "2s");
     config["window"] = json!(2);
     config["connections"] = json!(1);
     let transport = open(settings(config)).await.unwrap();
@@ -183,6 +190,7 @@ async fn a_server_that_asks_to_wait_in_the_middle_of_a_batch() {
     let error = try_send(&transport, batch(3, 4, "orders.created")).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::Throttled, "{error:?}");
     assert!(error.fault.reason.contains("low on disk"), "{error:?}");
+    is_told.store(true, Ordering::SeqCst);
     let later = tokio::time::timeout(AMPLE, async {
         loop {
             if let Ok(outcomes) = try_send(&transport, batch(3, 4, "orders.created")).await {
@@ -200,12 +208,14 @@ async fn a_server_that_asks_to_wait_in_the_middle_of_a_batch() {
 async fn a_call_that_ends_under_an_alarm_keeps_the_connection() {
     let connections = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&connections);
+    let is_over = Arc::new(AtomicBool::new(false));
+    let goes_on = Arc::clone(&is_over);
     let fake = Fake::start(move |mut peer| {
         count.fetch_add(1, Ordering::SeqCst);
         let _ = peer.greet(0).and_then(|()| {
             peer.until_published(1)?;
             peer.block(Some("low on memory"));
-            std::thread::sleep(Duration::from_millis(3_000));
+            wait_for(&goes_on);
             peer.confirm(1, false);
             peer.block(None);
             peer.until_published(2)?;
@@ -214,12 +224,13 @@ async fn a_call_that_ends_under_an_alarm_keeps_the_connection() {
             Some(())
         });
     });
-    let mut config = quick(&[fake.url()]);
+    let mut config = patient(&[fake.url()]);
     config["connections"] = json!(1);
     let transport = open(settings(config)).await.unwrap();
-    let call = transport.send_batch(0, batch(0, 2, "orders.created"), Duration::from_secs(2), Arc::new(Nobody));
+    let call = transport.send_batch(0, batch(0, 2, "orders.created"), Duration::from_secs(5), Arc::new(Nobody));
     let outcomes = call.await.unwrap();
     assert_eq!((fates(&outcomes).as_str(), codes(&outcomes)), ("R-", vec!["RABBITMQ.BLOCKED"; 2]));
+    is_over.store(true, Ordering::SeqCst);
     let later = tokio::time::timeout(AMPLE, async {
         loop {
             if let Ok(outcomes) = try_send(&transport, batch(0, 1, "orders.created")).await {
@@ -230,6 +241,13 @@ async fn a_call_that_ends_under_an_alarm_keeps_the_connection() {
     });
     assert_eq!(fates(&later.await.expect("goes on")), "a");
     assert_eq!(connections.load(Ordering::SeqCst), 1);
+}
+
+/// Waits in the thread of a peer.
+fn wait_for(told: &AtomicBool) {
+    while !told.load(Ordering::SeqCst) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 /// Listens to nothing.
@@ -258,7 +276,7 @@ async fn another_server_takes_over() {
         })
     };
     let (first, second) = (serve(&first_count, 2), serve(&second_count, 100));
-    let mut config = quick(&[first.url(), second.url()]);
+    let mut config = patient(&[first.url(), second.url()]);
     config["connections"] = json!(1);
     let transport = open(settings(config)).await.unwrap();
     for number in 0..6 {
@@ -279,7 +297,7 @@ async fn a_server_that_comes_back_is_found_again() {
     let (transport, _) = to(&server, "orders").await;
     assert_eq!(acknowledged(&send(&transport, batch(0, 10, "orders.created")).await), 10);
     server.kill().await.unwrap();
-    let call = transport.send_batch(0, batch(10, 11, "orders.created"), Duration::from_secs(1), Arc::new(Nobody));
+    let call = transport.send_batch(0, batch(10, 11, "orders.created"), Duration::from_secs(10), Arc::new(Nobody));
     let error = call.await.unwrap_err();
     assert_eq!((error.kind, error.fault.code.as_str()), (ErrorKind::Unavailable, "RABBITMQ.REFUSED"), "{error:?}");
     assert!(!error.fault.maybe_delivered);

@@ -41,7 +41,7 @@ async fn an_id_is_forgotten_after_the_window() {
     let transport = to(&server, json!({ "dedup": "window", "dedup_window": "100ms" })).await;
     assert_eq!(acknowledged(&send(&transport, batch(0, 1, STREAM)).await), 1);
     let key = "waybill:sent:14:{orders.created}:4:acme:m0";
-    for _ in 0..1_000 {
+    for _ in 0..6_000 {
         if command(&server, &["EXISTS", key]).await == "0" {
             break;
         }

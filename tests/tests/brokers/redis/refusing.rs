@@ -134,7 +134,7 @@ async fn a_node_with_all_slots_serves() {
     let server = server("cluster-enabled yes\ncluster-require-full-coverage no").await;
     command(&server, &["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]).await;
     let transport = to(&server, json!({ "dedup": "window" })).await;
-    for _ in 0..1_000 {
+    for _ in 0..6_000 {
         if command(&server, &["CLUSTER", "INFO"]).await.contains("cluster_state:ok") {
             break;
         }

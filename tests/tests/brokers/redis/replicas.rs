@@ -10,7 +10,7 @@ use super::support::*;
 async fn replica_of(primary: &Server) -> Server {
     let config = format!("replicaof 127.0.0.1 {}\nrepl-diskless-sync-delay 0", primary.port());
     let replica = Server::start_with(Options { config, ..Options::default() }).await.unwrap();
-    for _ in 0..2_000 {
+    for _ in 0..6_000 {
         if command(primary, &["INFO", "replication"]).await.contains("state=online") {
             return replica;
         }

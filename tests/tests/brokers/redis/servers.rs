@@ -27,7 +27,7 @@ async fn silent_servers_leave_time_for_the_next() {
     let server = Server::start().await.unwrap();
     let servers = [silent[0].url(), silent[1].url(), server.url()];
     let mut settings = settings(json!({ "servers": servers, "connect_timeout": "1h" }));
-    settings.limits.open_timeout = std::time::Duration::from_secs(3);
+    settings.limits.open_timeout = std::time::Duration::from_secs(12);
     open(settings).await.unwrap();
 }
 
@@ -37,19 +37,28 @@ async fn a_server_that_comes_back_within_the_call_is_waited_for() {
     let mut server = Server::start_with(Options { durable: true, ..Options::default() }).await.unwrap();
     let transport = to(&server, json!({})).await;
     assert_eq!(acknowledged(&send(&transport, batch(0, 10, STREAM)).await), 10);
-    server.kill().await.unwrap();
-    let sending = tokio::spawn({
-        let transport = Arc::clone(&transport);
-        async move { send(&transport, batch(10, 20, STREAM)).await }
-    });
-    server.restart().await.unwrap();
-    assert_eq!(acknowledged(&sending.await.unwrap()), 10);
+    let outcomes = loop {
+        server.kill().await.unwrap();
+        let sending = tokio::spawn({
+            let transport = Arc::clone(&transport);
+            async move { try_send(&transport, batch(10, 20, STREAM)).await }
+        });
+        let began = std::time::Instant::now();
+        server.restart().await.unwrap();
+        let away = began.elapsed();
+        match sending.await.unwrap() {
+            Ok(outcomes) => break outcomes,
+            // A call waits for five seconds: a machine that takes about as long to start a server shows nothing.
+            Err(error) => assert!(away > std::time::Duration::from_secs(3), "{error:?} after {away:?}"),
+        }
+    };
+    assert_eq!(acknowledged(&outcomes), 10);
     assert_eq!(stored(&server).await.len(), 20);
     // The instance is the one that was there before.
     assert_eq!(transport.lanes().len(), 1);
     server.kill().await.unwrap();
     let error = transport
-        .send_batch(0, batch(20, 21, STREAM), std::time::Duration::from_secs(1), Arc::new(Told::default()))
+        .send_batch(0, batch(20, 21, STREAM), std::time::Duration::from_secs(10), Arc::new(Told::default()))
         .await
         .unwrap_err();
     assert_eq!((error.kind, error.fault.code.as_str()), (ErrorKind::Unavailable, "REDIS.REFUSED"));

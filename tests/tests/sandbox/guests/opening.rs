@@ -71,9 +71,10 @@ async fn a_refused_open_waits_to_be_told() {
 /// A peer that isn't there yet is tried again by itself.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unavailable_peer_is_tried_again() {
-    let reserved = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = reserved.local_addr().unwrap();
-    drop(reserved);
+    // Bound and not listening: it refuses, and nobody else gets the port meanwhile.
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = socket.local_addr().unwrap();
     let grant = format!("tcp://{address}");
     let plugin = load(guests::ECHOES_BY_NET, World::Transport).await.expect("loads");
     let config = json!({ "address": address.to_string() });
@@ -83,8 +84,13 @@ async fn an_unavailable_peer_is_tried_again() {
     assert_eq!(error.kind, ErrorKind::Unavailable);
     assert!(error.fault.after.is_some_and(|after| after <= Duration::from_secs(1)));
 
-    let listener = std::net::TcpListener::bind(address).unwrap();
-    std::thread::spawn(move || listener.accept());
+    let listener = socket.listen(16).unwrap();
+    tokio::spawn(async move {
+        let mut peers = Vec::new();
+        while let Ok(peer) = listener.accept().await {
+            peers.push(peer);
+        }
+    });
     eventually("it opens", || transport.lanes()[0].0 == "serving").await;
 }
 

@@ -179,7 +179,7 @@ pub async fn ends_when_cancelled() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_is_told_when_its_time_is_nearly_over() {
     let transport = start_plain(guests::ENDS_WHEN_CANCELLED).await;
-    let timeout = std::time::Duration::from_secs(2);
+    let timeout = std::time::Duration::from_secs(10);
     let outcomes = transport.send_batch(0, batch(1), timeout, Arc::new(Told::default())).await.expect("in time");
     assert!(matches!(outcomes.as_slice(), [Outcome::Release(_)]));
 }

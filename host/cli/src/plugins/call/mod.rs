@@ -19,6 +19,7 @@ use waybill_sandbox::{
     limits, participant_steps,
 };
 
+use super::cache::open_with_or_without;
 use super::{PreparedParticipant, prepare_participant};
 use crate::args::Global;
 use crate::args::call::Call;
@@ -223,9 +224,12 @@ fn fleet(
     compiler: Option<CompilerProcess>,
     options: FleetOptions,
 ) -> Result<Fleet, SandboxError> {
-    let sandbox = Sandbox::new(SandboxOptions { cache_dir, seal_key, compiler, ..SandboxOptions::default() })?;
-    sandbox.keep_seal()?;
-    Fleet::new(sandbox, options)
+    let sandbox = SandboxOptions { cache_dir, seal_key, compiler, ..SandboxOptions::default() };
+    open_with_or_without(sandbox, |sandbox| {
+        let sandbox = Sandbox::new(sandbox)?;
+        sandbox.keep_seal()?;
+        Fleet::new(sandbox, options.clone())
+    })
 }
 
 fn of_swap(name: &str, error: &SwapError) -> CliError {

@@ -8,7 +8,7 @@ use waybill_core::ids::{MessageId, Place, ShardId, Tenant};
 use waybill_core::outbox::filter::Filter;
 use waybill_core::outbox::records::{DeadLetter, IdRecord, Scheduled};
 use waybill_core::port::quarantine::{QuarantineStore, QuarantinedContent, QuarantinedRow, Restored};
-use waybill_core::port::query::{Counted, DeadGroup, Depth, Found, ListKind, Page, QueryStore};
+use waybill_core::port::query::{Counted, DeadGroup, Depths, Found, ListKind, Page, QueryStore};
 use waybill_core::port::store::StoreError;
 use waybill_core::time::UnixMillis;
 
@@ -101,7 +101,7 @@ impl QueryStore for Shim {
     async fn dead_groups(&self, filter: &Filter, reads: usize) -> Result<Counted<Vec<DeadGroup>>, StoreError> {
         self.inner.dead_groups(filter, reads).await
     }
-    async fn depths(&self, reads: usize) -> Result<Counted<Vec<Depth>>, StoreError> {
+    async fn depths(&self, reads: usize) -> Result<Depths, StoreError> {
         self.inner.depths(reads).await
     }
 }
