@@ -5,11 +5,12 @@ use std::fmt;
 
 use waybill_core::new_message::Draft;
 use waybill_core::outbox::commit_fate::{self, Step, Word};
-use waybill_core::outbox::door_watch::{DoorTimes, DoorWatch, Look};
+use waybill_core::outbox::door_watch::{DoorTimes, DoorWatch};
 use waybill_core::outbox::drain::{Drain, DrainEnd};
 use waybill_core::outbox::lanes::Lanes;
 use waybill_core::outbox::lookups::{Checked, Lookups};
-use waybill_core::outbox::owner::{DirectRequest, DoorPage, DoorPassRequest, LoadPurpose, LoadRequest, Owner, Ticket};
+use waybill_core::outbox::owner::{DirectRequest, LoadPurpose, LoadRequest, Owner, Ticket};
+use waybill_core::outbox::preparation::{self, Need, Preparation};
 use waybill_core::outbox::records::DoorRow;
 use waybill_core::port::store::{OwnerCommit, SegmentInfo, StoreError, StoredSegment};
 
@@ -28,13 +29,13 @@ pub(super) enum Phase {
     Idle,
     /// The door clock was read, and the newest stamp.
     Clock {
-        look: Look,
+        preparation: Preparation,
         clock: u64,
         newest: Option<u64>,
     },
     /// A page of the doorstep was read.
     Rows {
-        request: DoorPassRequest,
+        preparation: Preparation,
         rows: Vec<DoorRow>,
     },
     /// A commit is on its way.
@@ -116,6 +117,12 @@ impl Driver {
     pub fn ticket(&mut self) -> Ticket {
         self.next_ticket += 1;
         Ticket(self.next_ticket)
+    }
+
+    /// A read failed that the next commit needs: who waits for a look-up is refused.
+    fn refuse_unread(&mut self) {
+        self.unchecked.failed();
+        drop(self.unchecked.drain());
     }
 }
 
@@ -284,9 +291,9 @@ impl<S: ModelStore> World<S> {
     /// One step towards the next commit or its fate. False when the shard is lost.
     fn commit_acts(&mut self, host: &mut Host, driver: &mut Driver) -> bool {
         match std::mem::replace(&mut driver.phase, Phase::Idle) {
-            Phase::Idle => self.prepare(host, driver),
-            Phase::Clock { look, clock, newest } => self.read_door(driver, look, clock, newest),
-            Phase::Rows { request, rows } => self.take_rows(host, driver, &request, rows),
+            Phase::Idle => self.prepare(host, driver, Preparation::default()),
+            Phase::Clock { preparation, clock, newest } => self.read_door(host, driver, preparation, clock, newest),
+            Phase::Rows { preparation, rows } => self.take_rows(host, driver, preparation, rows),
             Phase::Out { commit, arrives } if arrives > self.now => driver.phase = Phase::Out { commit, arrives },
             Phase::Out { commit, .. } => return self.commit_arrives(host, driver, commit),
             Phase::Asking => return self.read_record(host, driver),
@@ -298,79 +305,89 @@ impl<S: ModelStore> World<S> {
         true
     }
 
-    fn prepare(&mut self, host: &mut Host, driver: &mut Driver) {
-        let now = self.now_at(host);
-        if !self.look_up_ids(host, driver) {
+    /// Does what the next commit needs, up to the next answer that takes its time. A read that fails ends the preparation.
+    fn prepare(&mut self, host: &mut Host, driver: &mut Driver, mut preparation: Preparation) {
+        loop {
+            let now = self.now_at(host);
+            let Some(need) = preparation.next(&driver.owner, &mut driver.unchecked, now) else {
+                return self.build(host, driver);
+            };
+            match need {
+                Need::Ids(_) | Need::Scheduled { .. } if self.read_fails() => return driver.refuse_unread(),
+                Need::Ids(named) => {
+                    let found = self.store.ids(&named);
+                    for checked in driver.unchecked.found(found) {
+                        self.admit(host, driver, checked);
+                    }
+                }
+                Need::Wishes => self.operators_act(host, driver),
+                Need::Scheduled { by, limit } => driver.owner.scheduled_page(self.store.scheduled_due(by, limit)),
+                Need::Bell => {
+                    self.knock(driver);
+                    preparation.look(&mut driver.owner, &driver.door, self.bell, now);
+                }
+                Need::Clock { newest } => {
+                    let newest = if newest { self.store.door_newest() } else { None };
+                    driver.phase = Phase::Clock { preparation, clock: self.door_clock(), newest };
+                    return;
+                }
+                Need::Rows(request) => {
+                    let fails = self.read_fails();
+                    if fails && self.setup.mutation != Some(Mutation::FailedReadIsEmpty) {
+                        return driver.refuse_unread();
+                    }
+                    let mut rows = Vec::new();
+                    if !fails {
+                        rows = self.store.door(request.from_nanos, request.until_nanos, request.after, request.limit);
+                        driver.pages += 1;
+                        self.stats.long_passes += u64::from(driver.pages == 2);
+                    }
+                    driver.phase = Phase::Rows { preparation, rows };
+                    return;
+                }
+                Need::RowIds(named) => {
+                    let found = self.store.ids(&named);
+                    preparation.row_ids(&mut driver.owner, &mut driver.door, found);
+                }
+            }
+        }
+    }
+
+    /// The time to poll may have come.
+    fn knock(&mut self, driver: &mut Driver) {
+        if driver.owner.in_door_pass() {
             return;
         }
-        self.operators_act(host, driver);
-        if driver.owner.wants_scheduled(now) {
-            if self.read_fails() {
-                return;
-            }
-            let limit = driver.owner.config().limits.scheduled_page;
-            let page = self.store.scheduled_due(now.wall, limit);
-            driver.owner.scheduled_page(page);
-        }
-        let is_new = !driver.owner.in_door_pass();
-        if is_new && !self.setup.exclusive && !driver.owner.has_waiting_directs() && self.rng.percent(40) {
-            // The time to poll has come.
+        driver.pages = 0;
+        if !self.setup.exclusive && !driver.owner.has_waiting_directs() && self.rng.percent(40) {
             driver.door.knock();
         }
-        let Some(look) = driver.door.look(&mut driver.owner, self.bell, now) else { return self.build(host, driver) };
-        if is_new {
-            driver.pages = 0;
-        }
-        let newest = if look.full { self.store.door_newest() } else { None };
-        driver.phase = Phase::Clock { look, clock: self.door_clock(), newest };
     }
 
-    /// Looks up ids that callers chose. False when it can't: those who wait for it are refused.
-    fn look_up_ids(&mut self, host: &Host, driver: &mut Driver) -> bool {
-        let named = driver.unchecked.ask(&driver.owner);
-        if named.is_empty() {
-            return true;
-        }
-        if self.read_fails() {
-            driver.unchecked.failed();
-            drop(driver.unchecked.drain());
-            return false;
-        }
-        let found = self.store.ids(&named);
-        for checked in driver.unchecked.found(found) {
-            self.admit(host, driver, checked);
-        }
-        true
+    fn read_door(
+        &mut self,
+        host: &mut Host,
+        driver: &mut Driver,
+        mut preparation: Preparation,
+        clock: u64,
+        newest: Option<u64>,
+    ) {
+        preparation.clock(&mut driver.owner, &mut driver.door, clock, newest);
+        self.prepare(host, driver, preparation);
     }
 
-    fn read_door(&mut self, driver: &mut Driver, look: Look, clock: u64, newest: Option<u64>) {
-        let request = driver.door.begin(&mut driver.owner, look, clock, newest);
+    fn take_rows(&mut self, host: &mut Host, driver: &mut Driver, mut preparation: Preparation, rows: Vec<DoorRow>) {
         if self.read_fails() {
-            if self.setup.mutation == Some(Mutation::FailedReadIsEmpty) {
-                driver.phase = Phase::Rows { request, rows: Vec::new() };
-            }
-            return;
+            return driver.refuse_unread();
         }
-        let rows = self.store.door(request.from_nanos, request.until_nanos, request.after.clone(), request.limit);
-        driver.pages += 1;
-        self.stats.long_passes += u64::from(driver.pages == 2);
-        driver.phase = Phase::Rows { request, rows };
-    }
-
-    fn take_rows(&mut self, host: &Host, driver: &mut Driver, request: &DoorPassRequest, rows: Vec<DoorRow>) {
-        if self.read_fails() {
-            return;
-        }
-        let named = DoorPage::ids(&rows);
-        let found = if named.is_empty() { Vec::new() } else { self.store.ids(&named) };
-        driver.door.page(&mut driver.owner, DoorPage::of(request, rows, found));
-        self.build(host, driver);
+        preparation.rows(&mut driver.owner, &mut driver.door, rows);
+        self.prepare(host, driver, preparation);
     }
 
     fn build(&mut self, host: &Host, driver: &mut Driver) {
         let nonce = self.fresh();
         let open_before = driver.owner.record().open.len();
-        let built = driver.owner.build(self.now_at(host), nonce);
+        let built = preparation::build(&mut driver.owner, &host.lone_trials, self.now_at(host), nonce);
         self.stats.refused += built.refused.len() as u64;
         let Some(commit) = built.commit else { return };
         let kept = commit.record.open.keys().filter(|first| driver.owner.record().open.contains_key(first)).count();

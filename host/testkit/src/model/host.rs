@@ -6,6 +6,7 @@ use std::fmt;
 use waybill_core::limits::SchedulerLimits;
 use waybill_core::new_message::Draft;
 use waybill_core::outbox::owner::{Adopted, Owner, OwnerConfig, TakeoverInput, takeover};
+use waybill_core::outbox::preparation::LoneTrials;
 use waybill_core::outbox::records::ShardRecord;
 use waybill_core::port::store::OwnerCommit;
 use waybill_core::time::{Now, VettedClock};
@@ -60,6 +61,8 @@ pub(super) struct Host {
     /// Sends of this process, also of ownerships that are over.
     pub sends: Vec<Send>,
     pub mail: Vec<DirectAsk>,
+    /// Which shard's suspect is on trial by itself.
+    pub lone_trials: LoneTrials,
     /// Token of this process's latest ownership.
     owned: Option<u64>,
 }
