@@ -11,7 +11,7 @@ use waybill_core::new_message::{Draft, NewMessage};
 use waybill_core::outbox::records::DoorKey;
 use waybill_core::time::UnixMillis;
 
-use super::host::{Actor, DirectAsk};
+use super::host::DirectAsk;
 use super::known::{Known, Spot};
 use super::ledger::number_of;
 use super::setup::{TOPICS, WALL_START};
@@ -198,8 +198,8 @@ impl<S: ModelStore> World<S> {
         let placed: Vec<(ShardId, Draft)> =
             drafts.into_iter().map(|draft| (shard_of(&draft, spread, shards), draft)).collect();
         let homes: BTreeSet<ShardId> = placed.iter().map(|(shard, _)| *shard).collect();
-        let is_direct = |actor: &&mut Actor| homes.iter().eq([&actor.shard]) && actor.driver().is_some();
-        if let Some(actor) = host.actors.iter_mut().find(is_direct) {
+        let mut actors = host.actors.iter_mut();
+        if let Some(actor) = actors.find(|actor| homes.iter().eq([&actor.shard]) && actor.driver().is_some()) {
             actor.mail.push(DirectAsk { drafts: placed.into_iter().map(|(_, draft)| draft).collect() });
             return;
         }
