@@ -10,6 +10,7 @@ use tokio::sync::Mutex as AsyncMutex;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use waybill_core::ids::ShardId;
+use waybill_core::outbox::preparation::LoneTrials;
 
 use crate::admission::Admission;
 use crate::bounded::{bounded, bounded_sagas};
@@ -22,7 +23,7 @@ use crate::meter::Meter;
 use crate::saga::service::Sagas;
 use crate::service::Outbox;
 use crate::service::operations::{self, Operations};
-use crate::shard::{Commits, Context, DoorBell, LoneTrials, ShardHandle};
+use crate::shard::{Commits, Context, DoorBell, ShardHandle};
 
 /// Shards get at least this long to be given back, also when the sagas took the whole drain time.
 const RELEASE_MIN: Duration = Duration::from_secs(1);

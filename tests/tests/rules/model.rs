@@ -128,7 +128,7 @@ fn the_same_schedules_hold_on_surrealdb() {
     );
     let mut failed = Vec::new();
     for seed in 1..=number("WAYBILL_MODEL_SURREAL_SEEDS").unwrap_or(SURREAL_SEEDS) {
-        let config = StoreConfig { shards: Some(2), ..StoreConfig::new("mem://") };
+        let config = StoreConfig { shards: Some(4), ..StoreConfig::new("mem://") };
         let store = runtime.block_on(SurrealStore::open(config)).expect("an in-memory store opens");
         let outcome =
             model::run_on(Surreal { store, runtime: std::sync::Arc::clone(&runtime) }, seed, &Options::default());

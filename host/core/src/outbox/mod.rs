@@ -11,5 +11,6 @@ pub mod found;
 pub mod lanes;
 pub mod lookups;
 pub mod owner;
+pub mod preparation;
 pub mod records;
 pub mod suspicion;

@@ -13,6 +13,7 @@ use waybill_core::outbox::drain::{Drain, DrainEnd};
 use waybill_core::outbox::lanes::Lanes;
 use waybill_core::outbox::lookups::Lookups;
 use waybill_core::outbox::owner::{LoadRequest, Owner, Ticket, TransportId};
+use waybill_core::outbox::preparation;
 use waybill_core::port::service::ServiceError;
 use waybill_core::port::store::{SegmentInfo, StoreError, StoredSegment};
 use waybill_core::time::Now;
@@ -283,12 +284,8 @@ impl Actor {
             }
         }
         self.linger_until = None;
-        let shard = self.owner.shard();
-        self.owner.set_trial_elsewhere(!self.context.trials.begin(shard));
-        let built = self.owner.build(self.now(), rand::random());
-        if !self.owner.has_lone_trial() {
-            self.context.trials.end(shard);
-        }
+        let now = self.now();
+        let built = preparation::build(&mut self.owner, &self.context.trials, now, rand::random());
         for (ticket, error) in built.refused {
             if let Some(Caller::Command(reply)) = self.callers.remove(&ticket) {
                 let _gone = reply.send(Err(super::prepare::refusal(error)));

@@ -1,11 +1,7 @@
-//! The doorstep, where transactions and other hosts leave messages: the reads of a look at it ([`DoorWatch`] says when).
-
-use std::sync::Arc;
+//! The doorstep, where transactions and other hosts leave messages: when it is looked at, and who waits for that.
 
 use tokio::sync::oneshot;
 use waybill_core::outbox::door_watch::{DoorTimes, DoorWatch};
-use waybill_core::outbox::owner::DoorPage;
-use waybill_core::port::store::StoreError;
 use waybill_core::time::Now;
 
 use super::Context;
@@ -33,23 +29,6 @@ impl Actor {
 
     pub(super) fn wants_door_pass(&self) -> bool {
         self.door.wants_pass(&self.owner, self.context.door.count(), self.now().mono)
-    }
-
-    pub(super) async fn look_at_door(&mut self) -> Result<(), StoreError> {
-        // Before the clock is read: what is on the doorstep by now is covered.
-        let (bell, now) = (self.context.door.count(), self.now());
-        let Some(look) = self.door.look(&mut self.owner, bell, now) else { return Ok(()) };
-        let store = Arc::clone(&self.context.stores.owner);
-        let shard = self.owner.shard();
-        let clock = store.door_clock().await?;
-        let newest = if look.full { store.door_newest(shard).await? } else { None };
-        let request = self.door.begin(&mut self.owner, look, clock, newest);
-        let after = request.after.clone();
-        let rows = store.door(shard, request.from_nanos, request.until_nanos, after, request.limit).await?;
-        let ids = DoorPage::ids(&rows);
-        let found = if ids.is_empty() { Vec::new() } else { store.ids(&ids).await? };
-        self.door.page(&mut self.owner, DoorPage::of(&request, rows, found));
-        Ok(())
     }
 
     /// Answers those who wait for a pass, when there is none and no commit that takes in what it read.

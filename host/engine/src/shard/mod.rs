@@ -7,7 +7,7 @@
 //! | `actor` | the loop of an owner |
 //! | `callers` | who waits for a commit, and what they hear |
 //! | `prepare` | reads that the next commit needs |
-//! | `door` | the doorstep: when to look, and what a look reads |
+//! | `door` | the doorstep: when to look, and who waits for a look |
 //! | `flight` | the one outstanding commit and its fate |
 //! | `dispatch` | batches through transports |
 //! | `dedup` | what was delivered already isn't sent again |
@@ -41,6 +41,7 @@ use tokio_util::sync::CancellationToken;
 use waybill_core::ids::ShardId;
 use waybill_core::new_message::Draft;
 use waybill_core::outbox::owner::{Owner, TransportId};
+use waybill_core::outbox::preparation::LoneTrials;
 use waybill_core::port::service::ServiceError;
 use waybill_core::port::store::StoreError;
 use waybill_core::time::{Monotonic, Now};
@@ -113,23 +114,6 @@ impl Commits {
     /// How long the slowest of them has taken so far.
     pub fn longest(&self) -> Duration {
         self.0.lock().values().map(Instant::elapsed).max().unwrap_or_default()
-    }
-}
-
-/// The shard of this process that has a suspect on trial by itself: two at a time, and a crash would be held against both.
-#[derive(Debug, Default)]
-pub(crate) struct LoneTrials(Mutex<Option<ShardId>>);
-
-impl LoneTrials {
-    /// Takes the turn, if no other shard has it. Whether this one has it now.
-    fn begin(&self, shard: ShardId) -> bool {
-        *self.0.lock().get_or_insert(shard) == shard
-    }
-    fn end(&self, shard: ShardId) {
-        let mut holder = self.0.lock();
-        if *holder == Some(shard) {
-            *holder = None;
-        }
     }
 }
 

@@ -1,12 +1,12 @@
-//! Reads that the next commit needs, made while no commit is out: ids of callers, due scheduled messages, and what
-//! operators' wishes are about.
+//! Reads that the next commit needs, made while no commit is out, as [`Preparation`] asks for them.
 
 use std::sync::Arc;
 
-use waybill_core::ids::{MessageId, Place};
+use waybill_core::ids::{MessageId, Place, Tenant};
 use waybill_core::new_message::Draft;
 use waybill_core::outbox::lookups::Checked;
 use waybill_core::outbox::owner::{Command, CommandError, DirectRequest};
+use waybill_core::outbox::preparation::{Need, Preparation};
 use waybill_core::outbox::records::{DeadLetter, DeadState, Scheduled};
 use waybill_core::port::query::Found;
 use waybill_core::port::service::ServiceError;
@@ -27,33 +27,45 @@ impl Actor {
     }
 
     pub(super) async fn prepare(&mut self) -> Result<(), StoreError> {
-        if !self.unchecked.is_empty() {
-            self.look_up_ids().await?;
+        let mut preparation = Preparation::default();
+        let (store, shard) = (Arc::clone(&self.context.stores.owner), self.owner.shard());
+        loop {
+            let now = self.now();
+            let Some(need) = preparation.next(&self.owner, &mut self.unchecked, now) else { return Ok(()) };
+            match need {
+                Need::Ids(named) => self.look_up_ids(&named).await?,
+                Need::Wishes => self.read_up_wishes().await?,
+                Need::Scheduled { by, limit } => {
+                    let page = store.scheduled_due(shard, by, limit).await?;
+                    self.owner.scheduled_page(page);
+                }
+                Need::Bell => {
+                    let (bell, now) = (self.context.door.count(), self.now());
+                    preparation.look(&mut self.owner, &self.door, bell, now);
+                }
+                Need::Clock { newest } => {
+                    let clock = store.door_clock().await?;
+                    let newest = if newest { store.door_newest(shard).await? } else { None };
+                    preparation.clock(&mut self.owner, &mut self.door, clock, newest);
+                }
+                Need::Rows(request) => {
+                    let (from, until) = (request.from_nanos, request.until_nanos);
+                    let rows = store.door(shard, from, until, request.after, request.limit).await?;
+                    preparation.rows(&mut self.owner, &mut self.door, rows);
+                }
+                Need::RowIds(named) => {
+                    let found = store.ids(&named).await?;
+                    preparation.row_ids(&mut self.owner, &mut self.door, found);
+                }
+            }
         }
-        if !self.wishes.is_empty() {
-            self.read_up_wishes().await?;
-        }
-        if self.owner.wants_scheduled(self.now()) {
-            let page = self
-                .context
-                .stores
-                .owner
-                .scheduled_due(self.owner.shard(), self.now().wall, self.owner.config().limits.scheduled_page)
-                .await?;
-            self.owner.scheduled_page(page);
-        }
-        self.look_at_door().await
     }
 
     // ---- ids -----------------------------------------------------------------------------------------------------
 
     /// Looks up callers' ids, all in one read.
-    async fn look_up_ids(&mut self) -> Result<(), StoreError> {
-        let named = self.unchecked.ask(&self.owner);
-        if named.is_empty() {
-            return Ok(());
-        }
-        match self.context.stores.owner.ids(&named).await {
+    async fn look_up_ids(&mut self, named: &[(Tenant, MessageId)]) -> Result<(), StoreError> {
+        match self.context.stores.owner.ids(named).await {
             Ok(found) => {
                 for checked in self.unchecked.found(found) {
                     self.admit(checked);

@@ -2,18 +2,22 @@
 
 use std::collections::BTreeMap;
 
-use waybill_core::ids::{Place, Seq, place_of};
+use waybill_core::ids::{Place, Seq, ShardId, place_of};
+use waybill_core::outbox::owner::DoorPassRequest;
 use waybill_core::outbox::records::IdState;
 
 use super::known::{End, Spot};
-use super::ledger::number_of;
-use super::store::{ModelStore, SHARD};
+use super::ledger::{At, at, number_of};
+use super::store::ModelStore;
 use super::world::World;
 
 impl<S: ModelStore> World<S> {
     pub(super) fn audit(&mut self) {
         self.audit_ends();
-        self.audit_store();
+        for shard in self.setup.each_shard() {
+            self.audit_store(shard);
+        }
+        self.audit_dead();
         self.audit_ids();
         self.audit_history();
         self.audit_quarantine();
@@ -42,29 +46,35 @@ impl<S: ModelStore> World<S> {
         }
     }
 
-    fn audit_store(&mut self) {
-        let segments = self.store.directory(Seq(0), usize::MAX);
-        if !segments.is_empty() || !self.ledger.segments.is_empty() {
-            self.violation(format!("finished segments were left behind: {segments:?}"));
+    fn audit_store(&mut self, shard: ShardId) {
+        let segments = self.store.directory(shard, Seq(0), usize::MAX);
+        if !segments.is_empty() || self.ledger.segments.keys().any(|(of, _)| *of == shard) {
+            self.violation(format!("finished segments of shard {shard} were left behind: {segments:?}"));
         }
-        let parked: BTreeMap<Seq, usize> =
-            self.store.parked().iter().map(|parked| (parked.place.seq(), number_of(&parked.message))).collect();
-        if parked != self.ledger.parked.iter().map(|(seq, (number, _))| (*seq, *number)).collect() {
+        let parked: BTreeMap<At, usize> =
+            self.store.parked(shard).iter().map(|parked| (at(parked.place), number_of(&parked.message))).collect();
+        let booked = self.ledger.parked.iter().filter(|((of, _), _)| *of == shard);
+        if parked != booked.map(|(at, (number, _))| (*at, *number)).collect() {
             self.violation(format!("parked rows {parked:?} differ from the ledger's"));
         }
-        let door = self.store.door(0, u64::MAX, None, usize::MAX).len();
-        if door != self.ledger.door.len() {
-            self.violation(format!("{door} doorstep rows, the ledger has {}", self.ledger.door.len()));
+        let all = DoorPassRequest { from_nanos: 0, until_nanos: u64::MAX, after: None, limit: usize::MAX };
+        let door = self.store.door(shard, all).len();
+        let booked = self.ledger.door.keys().filter(|(of, _)| *of == shard).count();
+        if door != booked {
+            self.violation(format!("{door} doorstep rows of shard {shard}, the ledger has {booked}"));
         }
-        let record = self.store.shard();
-        if record != self.ledger.record {
-            self.violation("the shard record isn't the one that was committed last".to_owned());
+        let record = self.store.shard(shard);
+        if record != *self.ledger.record(shard) {
+            self.violation(format!("the record of shard {shard} isn't the one that was committed last"));
         }
-        let dead: Vec<(Seq, usize)> = self.ledger.dead.iter().map(|(seq, number)| (*seq, *number)).collect();
-        for (seq, number) in dead {
-            let stored = self.store.dead_letter(seq).map(|dead| number_of(&dead.message));
+    }
+
+    fn audit_dead(&mut self) {
+        let dead: Vec<(At, usize)> = self.ledger.dead.iter().map(|(at, number)| (*at, *number)).collect();
+        for (at, number) in dead {
+            let stored = self.store.dead_letter(at).map(|dead| number_of(&dead.message));
             if stored != Some(number) {
-                self.violation(format!("dead letter {seq} holds {stored:?}, not msg {number}"));
+                self.violation(format!("dead letter {at:?} holds {stored:?}, not msg {number}"));
             }
         }
     }
@@ -91,11 +101,13 @@ impl<S: ModelStore> World<S> {
                     IdState::At(place) => Some(place),
                     IdState::Scheduled { .. } => None,
                 },
-                None => place_of(id.as_str()).filter(|place| place.shard == SHARD),
+                None => place_of(id.as_str()).filter(|place| place.shard.0 < self.setup.shards()),
             };
             let is_right = match (&spot, &row) {
-                (Spot::Scheduled(due), Some(row)) => row.state == IdState::Scheduled { shard: SHARD, due: *due },
-                (Spot::Door(_), _) => true,
+                (Spot::Scheduled(shard, due), Some(row)) => {
+                    row.state == IdState::Scheduled { shard: *shard, due: *due }
+                }
+                (Spot::Door(..), _) => true,
                 _ => found.is_some() && found == place,
             };
             if !is_right {
@@ -107,7 +119,7 @@ impl<S: ModelStore> World<S> {
     /// What was delivered is in the history exactly once, nothing else is.
     fn audit_history(&mut self) {
         let mut seen: BTreeMap<usize, u32> = BTreeMap::new();
-        for chunk in self.store.history() {
+        for chunk in self.setup.each_shard().flat_map(|shard| self.store.history(shard)) {
             for done in &chunk.entries {
                 *seen.entry(number_of(&done.message)).or_default() += 1;
             }

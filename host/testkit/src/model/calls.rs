@@ -7,7 +7,7 @@ use waybill_core::outbox::lanes::LaneLimits;
 use waybill_core::outbox::owner::{Sending, TransportId};
 
 use super::driver::Driver;
-use super::host::Host;
+use super::host::{Actor, Host};
 use super::options::Mutation;
 use super::sends::Send;
 use super::store::ModelStore;
@@ -30,6 +30,7 @@ impl<S: ModelStore> World<S> {
     pub(super) fn begin_call(
         &mut self,
         host: &Host,
+        actor: &Actor,
         driver: &mut Driver,
         lane: (TransportId, u32),
         messages: usize,
@@ -45,7 +46,7 @@ impl<S: ModelStore> World<S> {
         }
         let Some(most) = self.setup.calls else { return Some((batch, None)) };
         let others: BTreeSet<Call> =
-            host.sends.iter().filter(|send| send.token == token).filter_map(|send| send.call).collect();
+            actor.sends.iter().filter(|send| send.token == token).filter_map(|send| send.call).collect();
         let beside: Vec<Call> = others.into_iter().filter(|other| other.lane == lane).collect();
         let alone = batch.iter().any(|sending| sending.alone);
         if beside.len() >= most as usize {
@@ -61,8 +62,8 @@ impl<S: ModelStore> World<S> {
     }
 
     /// Ends the calls on all of whose messages the last word was heard.
-    pub(super) fn end_calls(&mut self, host: &Host, driver: &mut Driver, heard: &[Send]) {
-        let going: BTreeSet<Call> = host.sends.iter().filter_map(|send| send.call).collect();
+    pub(super) fn end_calls(&mut self, actor: &Actor, driver: &mut Driver, heard: &[Send]) {
+        let going: BTreeSet<Call> = actor.sends.iter().filter_map(|send| send.call).collect();
         let ended: BTreeSet<(u64, Call)> = heard
             .iter()
             .filter_map(|send| Some((send.token, send.call?)))

@@ -1,10 +1,11 @@
 //! Clients: foreign transactions that stamp early and commit late, and requests straight to a host.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use waybill_core::ids::{MessageId, Tenant};
+use waybill_core::ids::{MessageId, ShardId, Tenant};
 use waybill_core::message::Message;
 use waybill_core::new_message::{Draft, NewMessage};
 use waybill_core::outbox::records::DoorKey;
@@ -12,8 +13,11 @@ use waybill_core::time::UnixMillis;
 
 use super::host::DirectAsk;
 use super::known::{Known, Spot};
-use super::store::ModelStore;
-use super::world::{ClientTransaction, TOPICS, WALL_START, World};
+use super::ledger::number_of;
+use super::setup::{TOPICS, WALL_START};
+use super::store::{ModelStore, Row};
+use super::transit::ClientTransaction;
+use super::world::World;
 
 /// Messages of one run.
 const MESSAGES_MAX: usize = 100;
@@ -43,8 +47,12 @@ impl<S: ModelStore> World<S> {
                 let known = self.ledger.get(other)?;
                 tenant = known.tenant.as_str().to_owned();
                 key = known.key;
-                if self.rng.percent(70) {
-                    content = self.ledger.get(other)?.content;
+                let same = known.content;
+                if self.setup.shards() > 1 && self.rng.percent(30) {
+                    // Another key makes it another message, which may well be of another shard.
+                    key = Some(self.rng.below(5));
+                } else if self.rng.percent(70) {
+                    content = same;
                 }
             }
         }
@@ -108,7 +116,7 @@ impl<S: ModelStore> World<S> {
             let transaction = self.fresh();
             let count = 1 + self.rng.below(2);
             let drafts = (0..count).filter_map(|index| self.new_draft(transaction, index, self.now)).collect();
-            self.ask(drafts);
+            self.ask(drafts, transaction);
         }
     }
 
@@ -116,26 +124,24 @@ impl<S: ModelStore> World<S> {
     fn foreign_transaction(&mut self) {
         let transaction = self.fresh();
         let mut at = self.now;
-        let mut rows: Vec<(DoorKey, Vec<Arc<Message>>)> = Vec::new();
+        let mut rows: Vec<Row> = Vec::new();
         let skew = self.rng.below(self.setup.skew_ms.max(1));
         let statements = 1 + self.rng.below(3);
         let mut index = 0;
         for _ in 0..statements {
             let group = if self.rng.percent(20) { 2 } else { 1 };
-            let mut messages = Vec::new();
+            let mut drafts = Vec::new();
             for _ in 0..group {
                 let Some(draft) = self.new_draft(transaction, index, at) else { return };
                 index += 1;
-                let unique = self.fresh();
-                messages.push(draft.finish(|| door_id(unique)));
+                drafts.push(draft);
             }
             // What no key orders may be stamped by the database itself, which knows of no other stamps.
-            let is_ordered = messages.iter().any(|message| message.key.is_some());
+            let is_ordered = drafts.iter().any(|draft| draft.message.key.is_some());
             let nanos = if is_ordered { self.stamp(at + skew) } else { self.clock_at(at + skew) };
-            let ordinal = rows.iter().filter(|(key, _)| key.nanos == nanos).count();
-            let (random, unique) = (self.rng.next(), self.fresh());
-            let ulid = format!("{random:016x}{unique}");
-            rows.push((DoorKey { nanos, ordinal: u32::try_from(ordinal).unwrap_or(0), ulid }, messages));
+            let ordinal = rows.iter().filter(|row| row.key.nanos == nanos).count();
+            let drafts = self.doorsteps(drafts, transaction);
+            rows.extend(self.rows(drafts, nanos, u32::try_from(ordinal).unwrap_or(0)));
             if self.rng.percent(30) {
                 let later = self.rng.below(15);
                 // A process that never stamps back can't be asked for stamps of later.
@@ -146,25 +152,61 @@ impl<S: ModelStore> World<S> {
         self.clients.push(ClientTransaction { rows, commit_at: at + late });
     }
 
-    /// A request to some host: the owner takes it into its next commit, any other puts it on the doorstep.
-    fn ask(&mut self, drafts: Vec<Draft>) {
+    /// Each message with the shard on whose doorstep it is left. Now and then somebody leaves all of them on one, whose owner has
+    /// to carry them to theirs; what comes later may be sequenced before them.
+    fn doorsteps(&mut self, drafts: Vec<Draft>, spread: u64) -> Vec<(ShardId, Draft)> {
+        let shards = self.setup.shards();
+        let stray = shards > 1 && self.rng.percent(8);
+        let stray = stray.then(|| ShardId(u16::try_from(self.rng.below(u64::from(shards))).unwrap_or(0)));
+        let mut placed = Vec::new();
+        for draft in drafts {
+            let home = shard_of(&draft, spread, shards);
+            let shard = stray.unwrap_or(home);
+            if shard != home
+                && let Some(known) = self.ledger.known.get_mut(number_of(&draft.message))
+            {
+                known.joins_late = true;
+            }
+            placed.push((shard, draft));
+        }
+        placed
+    }
+
+    /// The doorstep rows of messages: one a shard.
+    fn rows(&mut self, placed: Vec<(ShardId, Draft)>, nanos: u64, ordinal: u32) -> Vec<Row> {
+        let mut doorsteps: BTreeMap<ShardId, Vec<Arc<Message>>> = BTreeMap::new();
+        for (shard, draft) in placed {
+            let unique = self.fresh();
+            doorsteps.entry(shard).or_default().push(draft.finish(|| door_id(unique)));
+        }
+        let mut rows = Vec::new();
+        for (shard, messages) in doorsteps {
+            let (random, unique) = (self.rng.next(), self.fresh());
+            let key = DoorKey { nanos, ordinal, ulid: format!("{random:016x}{unique}") };
+            rows.push(Row { shard, key, messages });
+        }
+        rows
+    }
+
+    /// A request to some host. The owner takes it into its next commit, if it is of one shard that this host owns; else one
+    /// transaction puts it on the doorsteps.
+    fn ask(&mut self, drafts: Vec<Draft>, spread: u64) {
         let index = usize::try_from(self.rng.below(self.hosts.len() as u64)).unwrap_or(0);
         let now = self.now;
         let Some(host) = self.hosts.get_mut(index).filter(|host| host.up && host.pause_until <= now) else { return };
-        if host.is_owning() {
-            host.mail.push(DirectAsk { drafts });
+        let shards = host.shards;
+        let placed: Vec<(ShardId, Draft)> =
+            drafts.into_iter().map(|draft| (shard_of(&draft, spread, shards), draft)).collect();
+        let homes: BTreeSet<ShardId> = placed.iter().map(|(shard, _)| *shard).collect();
+        let mut actors = host.actors.iter_mut();
+        if let Some(actor) = actors.find(|actor| homes.iter().eq([&actor.shard]) && actor.driver().is_some()) {
+            actor.mail.push(DirectAsk { drafts: placed.into_iter().map(|(_, draft)| draft).collect() });
             return;
         }
         let nanos = self.stamp(now);
-        let mut messages = Vec::new();
-        for draft in drafts {
-            let unique = self.fresh();
-            messages.push(draft.finish(|| door_id(unique)));
-        }
-        let (random, unique) = (self.rng.next(), self.fresh());
-        let key = DoorKey { nanos, ordinal: 0, ulid: format!("{random:016x}{unique}") };
+        let rows = self.rows(placed, nanos, 0);
         let commit_at = now + self.rng.below(30);
-        self.clients.push(ClientTransaction { rows: vec![(key, messages)], commit_at });
+        self.clients.push(ClientTransaction { rows, commit_at });
     }
 
     /// A pause of the model in the clocks' unit.
@@ -173,12 +215,19 @@ impl<S: ModelStore> World<S> {
     }
 }
 
+/// The shard of a message as a client finds it that goes by so many shards.
+fn shard_of(draft: &Draft, spread: u64, shards: u16) -> ShardId {
+    let message = &draft.message;
+    let caller_id = (!draft.needs_id).then_some(&message.id);
+    ShardId::of(&message.tenant, message.key.as_ref(), caller_id, spread, shards)
+}
+
 /// What an enqueuer that isn't the owner calls a message.
 fn door_id(unique: u64) -> MessageId {
     match MessageId::new(format!("door-{unique}")) {
         Ok(id) => id,
         Err(_) => waybill_core::ids::host_made_id(waybill_core::ids::Place {
-            shard: super::store::SHARD,
+            shard: ShardId::default(),
             segment: waybill_core::ids::Seq(unique),
             index: 0,
         }),

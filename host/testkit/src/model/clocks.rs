@@ -40,7 +40,8 @@ impl<S: ModelStore> World<S> {
     /// A process that has the store for itself stamps behind what it finds.
     pub(super) fn begin_stamps(&mut self) {
         if self.are_stamps_of_one_process() {
-            self.stamped = self.store.door_newest().unwrap_or(0);
+            let newest = self.setup.each_shard().filter_map(|shard| self.store.door_newest(shard)).max();
+            self.stamped = newest.unwrap_or(0);
         }
     }
 

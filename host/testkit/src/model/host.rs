@@ -1,28 +1,29 @@
-//! A host: it watches the shard, takes it over, owns it, dies.
+//! A host: one process with a part in every shard. It pauses, dies and is begun again as a whole.
 
 use std::cell::Cell;
 use std::fmt;
 
-use waybill_core::limits::SchedulerLimits;
+use waybill_core::ids::ShardId;
 use waybill_core::new_message::Draft;
-use waybill_core::outbox::owner::{Adopted, Owner, OwnerConfig, TakeoverInput, takeover};
+use waybill_core::outbox::preparation::LoneTrials;
 use waybill_core::outbox::records::ShardRecord;
 use waybill_core::port::store::OwnerCommit;
 use waybill_core::time::{Now, VettedClock};
 
 use super::driver::{Driver, Phase};
+use super::options::Mutation;
 use super::rng::Rng;
 use super::sends::Send;
-use super::store::{ModelStore, SHARD};
-use super::world::{OBSERVER_TTL, World};
+use super::store::ModelStore;
+use super::world::World;
 
-/// A request in a host's mail.
+/// A request in the mail of a shard's actor.
 #[derive(Debug)]
 pub(super) struct DirectAsk {
     pub drafts: Vec<Draft>,
 }
 
-/// What a host is about.
+/// What a host is about in a shard.
 #[derive(Default)]
 pub(super) enum Role {
     #[default]
@@ -41,10 +42,71 @@ pub(super) enum Role {
         began: Now,
     },
     Owning(Box<Driver>),
+    /// Nothing more: the process ends.
+    Released,
+}
+
+/// A host's part in one shard.
+#[derive(Default)]
+pub(super) struct Actor {
+    pub shard: ShardId,
+    /// It gave the shard back and lets others take it until then.
+    pub pause_until: u64,
+    pub seen: Option<(u64, u64)>,
+    pub seen_at: u64,
+    pub role: Role,
+    /// Sends of this process, also of ownerships that are over.
+    pub sends: Vec<Send>,
+    pub mail: Vec<DirectAsk>,
+    /// Token of this process's latest ownership.
+    pub owned: Option<u64>,
+}
+
+impl fmt::Debug for Actor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "shard {} sends {:?} ", self.shard, self.sends)?;
+        match &self.role {
+            Role::Watching => f.write_str("watching"),
+            Role::Reading(_) => f.write_str("reading"),
+            Role::Taking { .. } => f.write_str("taking"),
+            Role::Adopting { .. } => f.write_str("adopting"),
+            Role::Owning(driver) => write!(f, "owning {driver:?}"),
+            Role::Released => f.write_str("released"),
+        }
+    }
+}
+
+impl Actor {
+    fn of(shard: ShardId) -> Self {
+        Self { shard, ..Self::default() }
+    }
+
+    /// What drives the owner, if this host owns the shard as far as it knows.
+    pub fn driver(&self) -> Option<&Driver> {
+        match &self.role {
+            Role::Owning(driver) => Some(driver),
+            _ => None,
+        }
+    }
+
+    /// Forgets what it knew of the shard.
+    pub fn watch(&mut self) {
+        self.role = Role::Watching;
+        self.seen = None;
+    }
+
+    /// Its process ends. What it was about.
+    pub fn end(&mut self) -> Role {
+        self.owned = None;
+        self.pause_until = 0;
+        self.sends.clear();
+        self.mail.clear();
+        std::mem::take(&mut self.role)
+    }
 }
 
 /// A host.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(super) struct Host {
     pub up: bool,
     pub pause_until: u64,
@@ -54,48 +116,24 @@ pub(super) struct Host {
     pub skew: i64,
     /// What this process believes of it.
     pub vetted: Cell<VettedClock>,
-    seen: Option<(u64, u64)>,
-    seen_at: u64,
-    pub role: Role,
-    /// Sends of this process, also of ownerships that are over.
-    pub sends: Vec<Send>,
-    pub mail: Vec<DirectAsk>,
-    /// Token of this process's latest ownership.
-    owned: Option<u64>,
-}
-
-impl fmt::Debug for Host {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "host up {} paused until {} sends {:?} ", self.up, self.pause_until, self.sends)?;
-        match &self.role {
-            Role::Watching => f.write_str("watching"),
-            Role::Reading(_) => f.write_str("reading"),
-            Role::Taking { .. } => f.write_str("taking"),
-            Role::Adopting { .. } => f.write_str("adopting"),
-            Role::Owning(driver) => write!(f, "owning {driver:?}"),
-        }
-    }
+    /// How many shards it goes by.
+    pub shards: u16,
+    pub actors: Vec<Actor>,
+    /// Which shard's suspect is on trial by itself.
+    pub lone_trials: LoneTrials,
+    /// Its process gives everything back and ends.
+    pub closing: bool,
 }
 
 impl Host {
-    pub fn new(rng: &mut Rng, skewed: bool) -> Self {
+    pub fn new(rng: &mut Rng, skewed: bool, shards: u16) -> Self {
         let skew = if skewed { rng.below(41).cast_signed() - 20 } else { 0 };
-        Self { up: true, boot: rng.below(1_000_000), skew, ..Self::default() }
+        let actors = (0..shards).map(|shard| Actor::of(ShardId(shard))).collect();
+        Self { up: true, boot: rng.below(1_000_000), skew, shards, actors, ..Self::default() }
     }
 
-    pub fn is_owning(&self) -> bool {
-        matches!(self.role, Role::Owning(_))
-    }
-
-    /// Its process ends.
-    pub fn forget_ownership(&mut self) {
-        self.owned = None;
-    }
-
-    /// Forgets what it knew of the shard.
-    pub fn watch(&mut self) {
-        self.role = Role::Watching;
-        self.seen = None;
+    fn is_closed(&self) -> bool {
+        self.closing && self.actors.iter().all(|actor| matches!(actor.role, Role::Released))
     }
 }
 
@@ -105,10 +143,7 @@ impl<S: ModelStore> World<S> {
             return;
         }
         if !host.up {
-            host.up = true;
-            host.watch();
-            host.vetted.take();
-            self.begin_stamps();
+            self.begin_process(host);
         }
         if !self.calm {
             let is_storm = self.setup.storm.contains(&self.now);
@@ -121,137 +156,90 @@ impl<S: ModelStore> World<S> {
             }
         }
         self.step_clock(host);
-        match std::mem::take(&mut host.role) {
-            Role::Owning(driver) => self.owner_acts(host, driver),
+        for index in 0..host.actors.len() {
+            let Some(slot) = host.actors.get_mut(index) else { continue };
+            let mut actor = std::mem::take(slot);
+            self.actor_acts(host, &mut actor);
+            if let Some(slot) = host.actors.get_mut(index) {
+                *slot = actor;
+            }
+            if !host.up {
+                return;
+            }
+        }
+        self.check_lone_trials(host);
+        if host.is_closed() {
+            self.end_process(host);
+            host.pause_until = self.now + 20 + self.rng.below(100);
+        }
+    }
+
+    fn actor_acts(&mut self, host: &mut Host, actor: &mut Actor) {
+        match std::mem::take(&mut actor.role) {
+            Role::Owning(driver) => self.owner_acts(host, actor, driver),
             role => {
-                host.mail.clear();
-                host.role = self.rival_acts(host, role);
+                actor.mail.clear();
+                let rests = actor.pause_until > self.now || matches!(role, Role::Released);
+                actor.role = if rests { role } else { self.rival_acts(host, actor, role) };
                 // What an earlier ownership of this process had begun to send goes on.
-                self.sends_act(host, None);
+                self.sends_act(host, actor, None);
             }
         }
     }
 
-    /// The process dies; its commit may go in all the same.
+    fn begin_process(&mut self, host: &mut Host) {
+        host.up = true;
+        host.actors.iter_mut().for_each(Actor::watch);
+        host.vetted.take();
+        if self.setup.mutation == Some(Mutation::ShardsFollowSettings) {
+            let count = 1 + self.rng.below(u64::from(self.setup.shards()));
+            host.shards = u16::try_from(count).unwrap_or(1);
+        }
+        self.begin_stamps();
+    }
+
+    /// The process dies, with its part in every shard; its commits may go in all the same.
     pub(super) fn crash(&mut self, host: &mut Host) {
         self.stats.crashes += 1;
         self.note(|_| "crash".to_owned());
-        match std::mem::take(&mut host.role) {
-            Role::Owning(driver) => {
-                self.deaths.insert(driver.owner.token());
-                if let Phase::Out { commit, .. } | Phase::Barrier { commit, .. } = driver.phase {
-                    self.give_up(commit);
-                }
-            }
-            Role::Taking { commit, .. } => self.give_up(commit),
-            _ => {}
-        }
-        host.up = false;
-        host.owned = None;
-        host.sends.clear();
-        host.mail.clear();
+        let owned = host.actors.iter().filter(|actor| actor.driver().is_some()).count();
+        self.stats.wide_crashes += u64::from(owned > 1);
+        self.end_process(host);
         host.pause_until = self.now + 20 + self.rng.below(150);
     }
 
-    fn rival_acts(&mut self, host: &mut Host, role: Role) -> Role {
-        match role {
-            _ if self.read_fails() => {
-                if let Role::Taking { commit, .. } = role {
-                    self.give_up(commit);
-                }
-                host.watch();
-                host.seen_at = self.now;
-                Role::Watching
-            }
-            Role::Owning(_) | Role::Watching => {
-                let record = self.store.shard();
-                let seen = (record.token, record.beat);
-                if host.seen != Some(seen) {
-                    host.seen = Some(seen);
-                    host.seen_at = self.now;
-                }
-                let free = self.setup.exclusive || record.released || record.token == 0;
-                if free || self.now - host.seen_at >= OBSERVER_TTL { Role::Reading(record) } else { Role::Watching }
-            }
-            Role::Reading(record) => self.begin_takeover(host, record),
-            Role::Taking { commit, began, arrives } if arrives > self.now => Role::Taking { commit, began, arrives },
-            Role::Taking { commit, began, .. } => self.take_over(host, commit, began),
-            Role::Adopting { record, began } => self.adopt(host, record, began),
+    fn end_process(&mut self, host: &mut Host) {
+        for actor in &mut host.actors {
+            self.end_actor(actor);
+        }
+        host.up = false;
+        host.closing = false;
+        host.lone_trials = LoneTrials::default();
+    }
+
+    /// Its process ends, in good order or not; what it had on its way may go in all the same.
+    pub(super) fn end_actor(&mut self, actor: &mut Actor) {
+        match actor.end() {
+            Role::Owning(driver) => self.bury(*driver),
+            Role::Taking { commit, .. } => self.give_up(commit),
+            _ => {}
         }
     }
 
-    fn begin_takeover(&mut self, host: &Host, record: ShardRecord) -> Role {
-        let firsts: Vec<_> = record.open.keys().copied().collect();
-        let open = self.store.segments(&firsts);
-        let claimed = self.read_parked().into_iter().filter(|parked| parked.claimed).collect();
-        let began = self.now_at(host);
-        let token = record.token;
-        let input = TakeoverInput {
-            shard: SHARD,
-            host: self.setup.config.host.clone(),
-            record,
-            open,
-            claimed,
-            dead_holds_key: self.setup.config.dead_holds_key,
-            lived: host.owned == Some(token),
-            rules: self.setup.config.rules,
-        };
-        let nonce = self.fresh();
-        let commit = takeover(input, began.wall, nonce);
-        let arrives = self.now + if self.calm { 1 } else { self.rng.below(20) };
-        Role::Taking { commit, began, arrives }
-    }
-
-    fn take_over(&mut self, host: &mut Host, commit: OwnerCommit, began: Now) -> Role {
-        let record = commit.record.clone();
-        if !self.calm && self.rng.percent(10) {
-            self.stats.unknown += 1;
+    /// An owner died with its process.
+    pub(super) fn bury(&mut self, driver: Driver) {
+        self.deaths.insert((driver.owner.shard(), driver.owner.token()));
+        if let Phase::Out { commit, .. } | Phase::Barrier { commit, .. } = driver.phase {
             self.give_up(commit);
-            if self.store.shard().nonce == record.nonce {
-                self.stats.found_applied += 1;
-                return Role::Adopting { record, began };
-            }
-            host.watch();
-            host.seen_at = self.now;
-            return Role::Watching;
-        }
-        self.taker = host.owned;
-        let applied = self.apply(&commit);
-        self.taker = None;
-        match applied {
-            Ok(()) => Role::Adopting { record, began },
-            Err(_) => Role::Watching,
         }
     }
 
-    /// Settings of another start: those of the first, or other bounds.
-    fn settings(&mut self) -> OwnerConfig {
-        let mut config = self.setup.config.clone();
-        if self.setup.other_bounds && self.rng.percent(70) {
-            let mut around = |bound: usize| bound.div_ceil(2) + self.rng.index(bound + 1);
-            config.limits = SchedulerLimits {
-                window_messages: around(config.limits.window_messages),
-                key_messages: around(config.limits.key_messages),
-                open_segments: around(config.limits.open_segments),
-                resume_points: around(config.limits.resume_points),
-                door_page: around(config.limits.door_page),
-                scheduled_page: around(config.limits.scheduled_page),
-                settle_max: around(config.limits.settle_max),
-                ..config.limits
-            };
-            config.parked_per_tenant = around(config.parked_per_tenant);
-            self.stats.other_bounds += 1;
+    /// Two suspects by themselves, and a crash would be held against both.
+    fn check_lone_trials(&mut self, host: &Host) {
+        let alone = |actor: &&Actor| actor.driver().is_some_and(|driver| driver.owner.has_lone_trial());
+        let shards: Vec<ShardId> = host.actors.iter().filter(alone).map(|actor| actor.shard).collect();
+        if shards.len() > 1 {
+            self.violation(format!("one process has suspects of shards {shards:?} on trial, each by itself"));
         }
-        config
-    }
-
-    fn adopt(&mut self, host: &mut Host, record: ShardRecord, began: Now) -> Role {
-        let adopted = Adopted { record, parked: self.read_parked(), held: self.store.held_keys() };
-        self.stats.takeovers += 1;
-        host.owned = Some(adopted.record.token);
-        self.note(|_| format!("takeover, token {}", adopted.record.token));
-        let config = self.settings();
-        let owner = Owner::new(config, adopted, began.mono, self.now_at(host));
-        Role::Owning(Box::new(Driver::new(owner, self.setup.door_times())))
     }
 }

@@ -1,6 +1,6 @@
 //! What the model knows of each message, from the client's side and from what was committed.
 
-use waybill_core::ids::{MessageId, Place, Tenant};
+use waybill_core::ids::{MessageId, Place, ShardId, Tenant};
 use waybill_core::outbox::records::{DoneEnd, DoorKey};
 use waybill_core::time::UnixMillis;
 
@@ -9,8 +9,8 @@ use waybill_core::time::UnixMillis;
 pub(super) enum Spot {
     /// Not committed.
     Nowhere,
-    Door(DoorKey),
-    Scheduled(UnixMillis),
+    Door(ShardId, DoorKey),
+    Scheduled(ShardId, UnixMillis),
     Segment(Place),
     /// Its done bit is set; its segment is still claimed.
     Acked(Place),
@@ -22,6 +22,19 @@ pub(super) enum Spot {
     Dropped,
     /// In a row that can't be read and was set aside.
     Quarantined,
+}
+
+impl Spot {
+    /// The shard that it is of.
+    pub fn shard(&self) -> Option<ShardId> {
+        match self {
+            Self::Door(shard, _) | Self::Scheduled(shard, _) => Some(*shard),
+            Self::Segment(place) | Self::Acked(place) | Self::Parked(place) | Self::Dead(place) | Self::Done(place) => {
+                Some(place.shard)
+            }
+            Self::Nowhere | Self::Dropped | Self::Quarantined => None,
+        }
+    }
 }
 
 /// How a message ended.
@@ -67,7 +80,7 @@ pub(super) struct Known {
     /// Its transaction, and its number there.
     pub transaction: u64,
     pub index: u64,
-    /// It joins the order of its key later than it was committed: scheduled, or replayed.
+    /// It joins the order of its key later than it was committed: scheduled, replayed, or left on the wrong doorstep.
     pub joins_late: bool,
     pub poison: bool,
     /// Hosts that died of it while it was named as a suspect.

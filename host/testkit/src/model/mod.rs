@@ -1,17 +1,22 @@
 //! The randomised check of the outbox protocol, on the real owner and a real store.
 //!
-//! A simulated world of one to three hosts, clients, receivers and operators runs one shard: processes die and pause,
-//! commits come late, get lost or have unknown outcomes, clients' transactions stamp early and commit late, poison
+//! A simulated world of one to three hosts, clients, receivers and operators runs one to three shards: processes die and pause
+//! with all that they own, shards are taken over one by one, transactions leave messages on several doorsteps, commits come late, get lost or have unknown outcomes, clients' transactions stamp early and commit late, poison
 //! messages kill whoever sends them. Every choice comes from the seed. Each host drives an
 //! [`Owner`](waybill_core::outbox::owner::Owner) as the engine does; every commit is booked message by message, every
-//! send is judged, and after a calm phase everything has to have come to its end.
+//! send is judged over all shards, and after a calm phase everything has to have come to its end.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `world` | time, and everything that is on its way |
+//! | `world` | time, and the order in which everybody acts |
+//! | `setup` | what differs from run to run |
+//! | `transit` | commits that are on their way |
 //! | `clients` | what is enqueued |
-//! | `host` | watching, takeover, death |
-//! | `driver` | what an engine does for its owner |
+//! | `host` | processes: their shards, their death |
+//! | `takeover` | a shard that is watched and taken over |
+//! | `driver` | what an engine does for an owner, until it is given back or lost |
+//! | `commits` | the way to an owner's next commit, and its fate |
+//! | `loads` | reads beside its commits |
 //! | `sends` | what receivers see and answer |
 //! | `calls` | what is sent in one go over a lane |
 //! | `operators` | commands |
@@ -19,30 +24,36 @@
 //! | `retention` | history that is removed after its time |
 //! | `past` | a store that loses what it had |
 //! | `unreadable` | rows that can't be read |
-//! | `ledger` | double entry of commits |
+//! | `ledger`, `arrivals` | double entry of commits: what leaves, what arrives |
 //! | `suspicion` | who is blamed for a death |
 //! | `audit` | what has to hold at the end |
 //!
 //! It says nothing about speed, transports or the engine's tasks. The protocol's rules can be left out one by one
 //! ([`Mutation`]), to prove that the checks would notice.
 
+mod arrivals;
 mod audit;
 mod calls;
 mod clients;
 mod clocks;
+mod commits;
 mod driver;
 mod host;
 mod known;
 mod ledger;
+mod loads;
 mod operators;
 mod options;
 mod past;
 mod retention;
 pub(crate) mod rng;
 mod sends;
+mod setup;
 mod stats;
 mod store;
 mod suspicion;
+mod takeover;
+mod transit;
 mod unreadable;
 mod world;
 

@@ -20,12 +20,23 @@ pub enum Mutation {
     FailedReadIsEmpty,
     /// A lane forgets its calls while they are under way.
     CallsDontCount,
+    /// A host goes by the number of shards in its settings, which another start may change: a key moves to another shard.
+    ShardsFollowSettings,
+    /// Shards of one process have suspects on trial by themselves at the same time.
+    TrialsTogether,
 }
 
 impl Mutation {
     /// All, in the order of their numbers from 1.
     pub fn all() -> Vec<Self> {
-        let others = [Self::SkewedEnqueuers, Self::StampsFollowClock, Self::FailedReadIsEmpty, Self::CallsDontCount];
+        let others = [
+            Self::SkewedEnqueuers,
+            Self::StampsFollowClock,
+            Self::FailedReadIsEmpty,
+            Self::CallsDontCount,
+            Self::ShardsFollowSettings,
+            Self::TrialsTogether,
+        ];
         Rule::ALL.into_iter().map(Self::Without).chain(others).collect()
     }
     /// By number, from 1.

@@ -39,9 +39,9 @@ impl<S: ModelStore> World<S> {
             self.store.put_back(kept);
             self.past.is_back = true;
             self.note(|_| "the store went back".to_owned());
-            let stored = self.store.shard();
-            for host in &mut self.hosts {
-                if let Role::Owning(driver) = &mut host.role {
+            for actor in self.hosts.iter_mut().flat_map(|host| &mut host.actors) {
+                let stored = self.store.shard(actor.shard);
+                if let Role::Owning(driver) = &mut actor.role {
                     let known = driver.owner.record();
                     driver.is_betrayed = (stored.token, stored.beat) < (known.token, known.beat);
                 }

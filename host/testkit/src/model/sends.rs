@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use waybill_core::ids::{Seq, ShardId};
 use waybill_core::outbox::owner::{Claim, HoldKey, Settlement, TransportId, Verdict};
 use waybill_core::outbox::records::{AttemptOutcome, AttemptRecord};
 use waybill_core::port::transport::{Fault, Receipt};
@@ -10,11 +11,12 @@ use waybill_core::time::UnixMillis;
 
 use super::calls::Call;
 use super::driver::Driver;
-use super::host::Host;
+use super::host::{Actor, Host};
 use super::known::{Attempt, Word};
-use super::ledger::number_of;
+use super::ledger::{At, at, number_of};
+use super::setup::TOPICS;
 use super::store::ModelStore;
-use super::world::{TOPICS, World};
+use super::world::World;
 
 /// Definite failures after which a message is dead.
 const ATTEMPTS_MAX: u32 = 4;
@@ -30,7 +32,8 @@ pub(super) enum Stage {
 /// A send of one process.
 #[derive(Clone, Debug)]
 pub(super) struct Send {
-    pub seq: waybill_core::ids::Seq,
+    pub shard: ShardId,
+    pub seq: Seq,
     pub token: u64,
     pub number: usize,
     attempt: u32,
@@ -46,13 +49,20 @@ pub(super) struct Send {
     stage: Stage,
 }
 
+impl Send {
+    fn at(&self) -> At {
+        (self.shard, self.seq)
+    }
+}
+
 impl<S: ModelStore> World<S> {
     /// Emits what is armed, takes the receivers' words, and begins new sends if the host owns the shard.
-    pub(super) fn sends_act(&mut self, host: &mut Host, mut driver: Option<&mut Driver>) {
-        let mut sends = std::mem::take(&mut host.sends);
+    pub(super) fn sends_act(&mut self, host: &mut Host, actor: &mut Actor, mut driver: Option<&mut Driver>) {
+        let mut sends = std::mem::take(&mut actor.sends);
         for send in &mut sends {
             if send.stage == Stage::Armed && self.rng.percent(70) {
                 if self.emit(send) {
+                    self.end_actor(actor);
                     return self.crash(host);
                 }
                 let slow = self.rng.one_in(7);
@@ -62,33 +72,34 @@ impl<S: ModelStore> World<S> {
         let now = self.now;
         let (done, going): (Vec<_>, Vec<_>) =
             sends.into_iter().partition(|send| matches!(send.stage, Stage::Flying { until } if until <= now));
-        host.sends = going;
+        actor.sends = going;
         for send in &done {
             self.hear(host, driver.as_deref_mut(), send);
         }
         if let Some(driver) = driver {
-            self.end_calls(host, driver, &done);
-            self.begin_sends(host, driver);
+            self.end_calls(actor, driver, &done);
+            self.begin_sends(host, actor, driver);
         }
     }
 
-    fn begin_sends(&mut self, host: &mut Host, driver: &mut Driver) {
+    fn begin_sends(&mut self, host: &Host, actor: &mut Actor, driver: &mut Driver) {
         let now = self.now_at(host);
         if !self.calm && self.rng.one_in(800) {
             let key = HoldKey { tenant: None, transport: Some(TransportId(0)), scope: Arc::from("") };
             driver.owner.hold(key, "PROVIDER.UNAVAILABLE", "the broker is away", None, now);
         }
-        self.renew_outside(host, driver);
+        self.renew_outside(host, actor, driver);
         for (transport, lane) in [(0, 0), (0, 1), (1, 0)] {
             if self.rng.percent(20) {
                 continue;
             }
             let count = 1 + usize::try_from(self.rng.below(4)).unwrap_or(0);
             if self.setup.config.routing.external == Some(TransportId(transport)) {
-                self.claim_outside(host, driver, count);
+                self.claim_outside(host, actor, driver, count);
                 continue;
             }
-            let Some((batch, call)) = self.begin_call(host, driver, (TransportId(transport), lane), count) else {
+            let Some((batch, call)) = self.begin_call(host, actor, driver, (TransportId(transport), lane), count)
+            else {
                 continue;
             };
             for sending in batch {
@@ -96,7 +107,8 @@ impl<S: ModelStore> World<S> {
                 let destination = TOPICS.iter().position(|topic| *topic == subject).unwrap_or(0);
                 let number = number_of(&sending.message);
                 self.note(|_| format!("begin msg {number} seq {} token {}", sending.seq, sending.epoch));
-                host.sends.push(Send {
+                actor.sends.push(Send {
+                    shard: actor.shard,
                     seq: sending.seq,
                     token: sending.epoch,
                     number,
@@ -114,10 +126,10 @@ impl<S: ModelStore> World<S> {
     }
 
     /// A worker renews a lease: that works exactly as long as nobody else has it.
-    fn renew_outside(&mut self, host: &mut Host, driver: &mut Driver) {
+    fn renew_outside(&mut self, host: &Host, actor: &Actor, driver: &mut Driver) {
         let now = self.now_at(host);
         let token = driver.owner.token();
-        let mine: Vec<(Send, u64)> = host
+        let mine: Vec<(Send, u64)> = actor
             .sends
             .iter()
             .filter_map(|send| Some((send.clone(), send.lease?)))
@@ -137,7 +149,7 @@ impl<S: ModelStore> World<S> {
     }
 
     /// A worker claims, for so short a time that it often loses its lease.
-    fn claim_outside(&mut self, host: &mut Host, driver: &mut Driver, count: usize) {
+    fn claim_outside(&mut self, host: &Host, actor: &mut Actor, driver: &mut Driver, count: usize) {
         let ask = Claim {
             worker: "worker".into(),
             time: Self::millis(self.rng.below(40)),
@@ -152,15 +164,16 @@ impl<S: ModelStore> World<S> {
             let number = number_of(&claimed.row.message);
             let seq = claimed.place.seq();
             self.note(|_| format!("claim msg {number} seq {seq} nonce {nonce}, {} times", claimed.claims));
-            let taken_over = self.leases.get(&seq).is_some_and(|(of, _)| *of == token);
+            let taken_over = self.leases.get(&at(claimed.place)).is_some_and(|(of, _)| *of == token);
             if taken_over != (claimed.claims > 1) {
                 self.violation(format!("msg {number} was claimed {} times, and it isn't so", claimed.claims));
             }
-            self.leases.insert(seq, (token, nonce));
+            self.leases.insert(at(claimed.place), (token, nonce));
             self.stats.claims += 1;
             self.stats.claims_lost += u64::from(taken_over);
             let (attempt, expires_at) = (claimed.attempt, claimed.row.message.expires_at);
             let send = Send {
+                shard: actor.shard,
                 seq,
                 token,
                 number,
@@ -172,16 +185,16 @@ impl<S: ModelStore> World<S> {
                 expires_at,
                 stage: Stage::Armed,
             };
-            host.sends.push(send);
+            actor.sends.push(send);
         }
     }
 
     /// The receiver gets it. True when the process dies of it.
     fn emit(&mut self, send: &Send) -> bool {
-        let current = self.ledger.record.token;
+        let current = self.ledger.record(send.shard).token;
         let number = send.number;
         self.stats.attempts += 1;
-        self.note(|_| format!("send msg {number} seq {} token {}", send.seq, send.token));
+        self.note(|_| format!("send msg {number} shard {} seq {} token {}", send.shard, send.seq, send.token));
         let Some(known) = self.ledger.get(number).cloned() else { return false };
         if known.commit.is_none() {
             self.violation(format!("msg {number} delivered before commit"));
@@ -206,25 +219,25 @@ impl<S: ModelStore> World<S> {
         // What a worker outside dies of doesn't kill the host.
         let kills = known.poison && send.lease.is_none();
         if kills {
-            self.note_kill(send.seq, number);
+            self.note_kill(send.at(), number);
         }
         kills
     }
 
     /// Whether nobody else was given the message since. True for one that isn't claimed from outside.
     fn is_current_lease(&self, send: &Send) -> bool {
-        send.lease.is_none_or(|nonce| self.leases.get(&send.seq) == Some(&(send.token, nonce)))
+        send.lease.is_none_or(|nonce| self.leases.get(&send.at()) == Some(&(send.token, nonce)))
     }
 
     fn check_current_send(&mut self, send: &Send, known: &super::known::Known) {
         let number = send.number;
         // An owner that has it in memory goes on with a row that a rival's read has set aside.
-        if let Some(end) = known.end.filter(|_| !self.ledger.damage.parked.contains_key(&send.seq)) {
+        if let Some(end) = known.end.filter(|_| !self.ledger.damage.parked.contains_key(&send.at())) {
             self.violation(format!("msg {number} sent by the current owner after settlement: {end:?}"));
         } else if send.lease.is_none() && !self.ledger.is_claimed(number) {
             self.violation(format!("msg {number} sent without a durable claim: {:?}", known.spot));
         }
-        let record = &self.ledger.record.suspicion;
+        let record = &self.ledger.record(send.shard).suspicion;
         let (is_named, is_suspect) = (record.calling.contains(&send.seq), record.suspects.contains_key(&send.seq));
         // Caution may end while a send is under way.
         if send.lease.is_none() && (send.cautious && record.cautious || is_suspect) {
@@ -238,7 +251,7 @@ impl<S: ModelStore> World<S> {
             .ledger
             .held
             .values()
-            .any(|(seq, tenant, held)| key == Some(*held) && known.tenant == *tenant && *seq < send.seq);
+            .any(|(dead, tenant, held)| key == Some(*held) && known.tenant == *tenant && *dead < send.at());
         if held {
             self.violation(format!("msg {number} sent though a dead letter holds its key"));
         }
@@ -305,21 +318,22 @@ impl<S: ModelStore> World<S> {
         let now = self.now_at(host);
         let settlement = self.settlement(send, word, now.wall);
         let is_current = self.is_current_lease(send);
+        let is_owning = driver.is_some();
         let taken = driver.is_some_and(|driver| match send.lease {
             None => driver.owner.settle(send.seq, send.token, settlement, now),
             Some(_) if send.token != driver.owner.token() => false,
             Some(nonce) => driver.owner.settle_outside(send.seq, nonce, settlement, now),
         });
-        let is_owner = send.token == self.ledger.record.token;
+        let is_owner = send.token == self.ledger.record(send.shard).token;
         if taken && is_owner && !is_current {
             self.violation(format!("msg {}: a lease that another worker has was settled", send.number));
         }
-        if taken && is_current && self.leases.get(&send.seq).is_some_and(|(token, _)| *token == send.token) {
-            self.leases.remove(&send.seq);
+        if taken && is_current && self.leases.get(&send.at()).is_some_and(|(token, _)| *token == send.token) {
+            self.leases.remove(&send.at());
         }
         self.stats.stale_settlements += u64::from(!taken);
-        let is_over = send.expires_at.is_some_and(|end| end <= now.wall);
-        if !taken && is_current && !is_over && send.token == self.ledger.record.token && host.is_owning() {
+        // Whether a lease that a clock has ended is over, only its owner can tell.
+        if !taken && send.lease.is_none() && is_owner && is_owning {
             self.violation(format!("msg {}: its own owner refused the settlement", send.number));
         }
     }

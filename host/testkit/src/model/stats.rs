@@ -59,8 +59,16 @@ stats! {
     releases: "releases", true;
     /// Processes that died.
     crashes: "crashes", true;
+    /// Of those, such as took several shards with them.
+    wide_crashes: "crashes of several shards", true;
     /// Owners that found another in their place.
     lost_leases: "leases lost", true;
+    /// Of those, such as whose process kept another shard.
+    lost_alone: "leases lost beside others", true;
+    /// Transactions that left messages on several doorsteps.
+    spanning: "transactions over several shards", true;
+    /// Messages that owners carried to other doorsteps.
+    carried: "messages carried to their shard", true;
     /// Sends emitted under an old token.
     stale_sends: "stale sends", true;
     /// Settlements that came after their lease was lost.

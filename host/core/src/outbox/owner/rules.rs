@@ -42,11 +42,13 @@ pub enum Rule {
     OnlyDeathIsACrash,
     /// What can't be read goes to quarantine, or becomes a dead letter; nothing of it is dropped.
     QuarantineUnreadable,
+    /// What lies on the doorstep of another shard than its key's is carried to its own.
+    CarryStrays,
 }
 
 impl Rule {
     /// All rules, in the order of the mutations' numbers, from 1.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::AlwaysBeat,
         Self::PassFromLowEnd,
         Self::PassUpperFixed,
@@ -66,6 +68,7 @@ impl Rule {
         Self::SettledIsCleared,
         Self::OnlyDeathIsACrash,
         Self::QuarantineUnreadable,
+        Self::CarryStrays,
     ];
 }
 

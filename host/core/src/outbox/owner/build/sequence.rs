@@ -88,7 +88,7 @@ impl Draftsman<'_> {
                 u64::from(self.owner.config.shard.0),
                 self.owner.config.shards,
             );
-            if shard != self.owner.config.shard {
+            if shard != self.owner.config.shard && self.owner.is_rule_kept(Rule::CarryStrays) {
                 let mut key = row.key.clone();
                 key.ulid = format!("{}-{ordinal}", key.ulid);
                 self.writes.push(Write::ForwardDoor { shard, key, messages: vec![message] });

@@ -1,0 +1,174 @@
+//! The way to the next commit: which reads it needs, in which order, and what is built from them.
+//!
+//! Pure, so that the engine's actor and the model checker go by one and the same. While no commit is out, whoever drives an owner
+//! begins a [`Preparation`] and does what [`Preparation::next`] asks for until nothing is left; then comes [`build`]. A read that
+//! fails ends the preparation where it is: it is dropped, and another one begins later.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::door_watch::{DoorWatch, Look};
+use super::lookups::Lookups;
+use super::owner::{Built, DoorPage, DoorPassRequest, Owner};
+use super::records::{DoorRow, IdRecord};
+use crate::ids::{MessageId, ShardId, Tenant};
+use crate::time::{Now, UnixMillis};
+
+/// What the next commit needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// The rows of ids that callers chose: [`Lookups::found`], or [`Lookups::failed`].
+    Ids(Vec<(Tenant, MessageId)>),
+    /// What operators' wishes are about, so that they become commands of the owner.
+    Wishes,
+    /// Scheduled messages that are due: [`Owner::scheduled_page`].
+    Scheduled {
+        /// Due by then.
+        by: UnixMillis,
+        /// So many at most.
+        limit: usize,
+    },
+    /// How many doorstep commits have ended, and then the time: [`Preparation::look`].
+    Bell,
+    /// The clock that stamps doorstep rows: [`Preparation::clock`].
+    Clock {
+        /// And the newest stamp on the doorstep.
+        newest: bool,
+    },
+    /// A page of the doorstep: [`Preparation::rows`].
+    Rows(DoorPassRequest),
+    /// The rows of the ids on that page: [`Preparation::row_ids`].
+    RowIds(Vec<(Tenant, MessageId)>),
+}
+
+/// How far a preparation is.
+#[derive(Clone, Debug, Default)]
+enum Stage {
+    #[default]
+    Ids,
+    Wishes,
+    Scheduled,
+    Bell,
+    Clock(Look),
+    Rows(DoorPassRequest),
+    RowIds(DoorPassRequest, Vec<DoorRow>),
+    Over,
+}
+
+/// The reads of one commit. It waits where it is until it has the answer.
+#[derive(Clone, Debug, Default)]
+pub struct Preparation(Stage);
+
+impl Preparation {
+    /// What is needed next; none = nothing more, the commit can be built.
+    pub fn next<C>(&mut self, owner: &Owner, lookups: &mut Lookups<C>, now: Now) -> Option<Need> {
+        loop {
+            match &self.0 {
+                Stage::Ids => {
+                    self.0 = Stage::Wishes;
+                    let named = lookups.ask(owner);
+                    if !named.is_empty() {
+                        return Some(Need::Ids(named));
+                    }
+                }
+                Stage::Wishes => {
+                    self.0 = Stage::Scheduled;
+                    return Some(Need::Wishes);
+                }
+                Stage::Scheduled => {
+                    self.0 = Stage::Bell;
+                    if owner.wants_scheduled(now) {
+                        return Some(Need::Scheduled { by: now.wall, limit: owner.config().limits.scheduled_page });
+                    }
+                }
+                Stage::Bell => return Some(Need::Bell),
+                Stage::Clock(look) => return Some(Need::Clock { newest: look.full }),
+                Stage::Rows(request) => return Some(Need::Rows(request.clone())),
+                Stage::RowIds(_, rows) => return Some(Need::RowIds(DoorPage::ids(rows))),
+                Stage::Over => return None,
+            }
+        }
+    }
+
+    /// Looks at the doorstep, if it is time to. What had come there by `bell` is covered, so it is read before `now`, and that
+    /// before the clock that stamps rows.
+    pub fn look<W>(&mut self, owner: &mut Owner, door: &DoorWatch<W>, bell: u64, now: Now) {
+        self.0 = door.look(owner, bell, now).map_or(Stage::Over, Stage::Clock);
+    }
+
+    /// Takes the clock that stamps rows and the newest stamp on the doorstep.
+    pub fn clock<W>(&mut self, owner: &mut Owner, door: &mut DoorWatch<W>, clock: u64, newest: Option<u64>) {
+        if let Stage::Clock(look) = self.0 {
+            self.0 = Stage::Rows(door.begin(owner, look, clock, newest));
+        }
+    }
+
+    /// Takes a page of the doorstep.
+    pub fn rows<W>(&mut self, owner: &mut Owner, door: &mut DoorWatch<W>, rows: Vec<DoorRow>) {
+        if let Stage::Rows(request) = std::mem::replace(&mut self.0, Stage::Over) {
+            self.0 = Stage::RowIds(request, rows);
+            if self.names_nothing() {
+                self.row_ids(owner, door, Vec::new());
+            }
+        }
+    }
+
+    fn names_nothing(&self) -> bool {
+        matches!(&self.0, Stage::RowIds(_, rows) if DoorPage::ids(rows).is_empty())
+    }
+
+    /// Takes what was found for the ids on that page, one slot for each.
+    pub fn row_ids<W>(&mut self, owner: &mut Owner, door: &mut DoorWatch<W>, found: Vec<Option<IdRecord>>) {
+        if let Stage::RowIds(request, rows) = std::mem::replace(&mut self.0, Stage::Over) {
+            door.page(owner, DoorPage::of(&request, rows, found));
+        }
+    }
+}
+
+/// The shard of a process that has a suspect on trial by itself: two at a time, and a crash would be held against both.
+#[derive(Debug, Default)]
+pub struct LoneTrials {
+    /// Number of the shard that has the turn, plus one; 0 = none.
+    holder: AtomicU32,
+}
+
+impl LoneTrials {
+    /// Takes the turn, if no other shard has it. Whether this one has it now.
+    fn begin(&self, shard: ShardId) -> bool {
+        let mine = u32::from(shard.0) + 1;
+        let taken = self.holder.compare_exchange(0, mine, Ordering::AcqRel, Ordering::Acquire);
+        taken.is_ok() || taken == Err(mine)
+    }
+
+    /// The shard has no suspect on trial by itself, or nobody of this process owns it any more.
+    pub fn end(&self, shard: ShardId) {
+        let mine = u32::from(shard.0) + 1;
+        let _others = self.holder.compare_exchange(mine, 0, Ordering::AcqRel, Ordering::Acquire);
+    }
+}
+
+/// Builds the commit when everything that it needs was read. `nonce` is fresh and random.
+pub fn build(owner: &mut Owner, trials: &LoneTrials, now: Now, nonce: u64) -> Built {
+    let shard = owner.shard();
+    owner.set_trial_elsewhere(!trials.begin(shard));
+    let built = owner.build(now, nonce);
+    if !owner.has_lone_trial() {
+        trials.end(shard);
+    }
+    built
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_shard_at_a_time_has_the_turn_until_it_ends_it() {
+        let trials = LoneTrials::default();
+        assert!(trials.begin(ShardId(0)) && trials.begin(ShardId(0)));
+        assert!(!trials.begin(ShardId(7)));
+        trials.end(ShardId(7));
+        assert!(!trials.begin(ShardId(7)), "who hasn't the turn can't end it");
+        trials.end(ShardId(0));
+        assert!(trials.begin(ShardId(7)));
+    }
+}
