@@ -33,6 +33,10 @@ pub const COMPONENT_BYTES_MAX: usize = 48 * 1024 * 1024;
 pub const SMALL_BODY_BYTES: usize = 64 * 1024;
 /// Most statements of one business transaction: it holds locks while it runs.
 pub const STATEMENTS_MAX: usize = 1_000;
+/// What the bindings of one statement may take of memory: somewhat more than the store takes of them as values (12 MiB). Bytes.
+pub const BINDINGS_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// What the statements of one transaction may take of memory, bindings included: a statement writes no more than 16 MiB. Bytes.
+pub const STATEMENTS_BYTES_MAX: usize = 24 * 1024 * 1024;
 /// Messages of a claim when the worker names no limit.
 pub const CLAIM_DEFAULT: usize = 10;
 /// A worker's lease when it names no time.

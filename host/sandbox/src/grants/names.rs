@@ -3,7 +3,8 @@
 //! What is remembered are addresses as they were answered; whoever uses them judges them for the peer at hand and connects to
 //! them and no others, so that an answer that changes between judging and connecting plays no part. A lookup that takes longer
 //! than its caller waits keeps its place until it ends: a name server that doesn't answer holds one endpoint's places, not the
-//! host's.
+//! host's. Places are an endpoint's and not a tenant's, because endpoints are the operator's, and one batch of a transport's is for
+//! many tenants: the host doesn't know for whom a guest dials. Tenants that mustn't hold each other up get endpoints of their own.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

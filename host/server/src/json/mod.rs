@@ -1,7 +1,7 @@
 //! JSON in and out.
 //!
-//! Input is read in one pass from the body's text into the core's types, without a tree of values; a payload keeps the
-//! caller's bytes, so that numbers and the order of members survive. Only when that fails, it is read a second time to
+//! Input is read in one pass from the body's text into the core's types, without a tree of values (bindings of
+//! statements are one, and bounded); a payload keeps the caller's bytes, so that numbers and the order of members survive. Only when that fails, it is read a second time to
 //! learn the path of the fault.
 
 pub mod approvals;
@@ -25,4 +25,5 @@ pub mod saga_node;
 pub mod saga_requests;
 pub mod sagas;
 mod scalars;
+pub mod statements;
 pub mod workers;

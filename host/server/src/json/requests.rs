@@ -3,12 +3,12 @@
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
-use waybill_core::port::transact::Statement;
 
 use super::headers::HeadersJson;
 use super::instant::Instant;
 use super::post::Messages;
 use super::saga_requests::RetryModeJson;
+use super::statements::Statements;
 
 /// A message to enqueue, for clients and for the OpenAPI document. The server itself reads it with
 /// [`super::message::MessageFields`], which takes the names of the source documents too.
@@ -108,7 +108,7 @@ pub struct EditJson {
 pub struct TransactionIn {
     /// Run in order, before the messages are put.
     #[serde(default)]
-    pub statements: Vec<Statement>,
+    pub statements: Statements,
     /// Messages.
     #[serde(default)]
     pub messages: Messages,

@@ -13,7 +13,7 @@ use crate::caller::{Caller, traceparent};
 use crate::json::decode;
 use crate::json::out::TransactedOut;
 use crate::json::requests::{TransactionIn, TransactionJson};
-use crate::limits::{BULK_BODY_BYTES_MAX, STATEMENTS_MAX};
+use crate::limits::BULK_BODY_BYTES_MAX;
 use crate::once::{self, Execution, Reply};
 use crate::openapi::Problems;
 use crate::problem::Problem;
@@ -44,15 +44,9 @@ pub(crate) async fn transact(State(app): State<App>, caller: Caller, request: Re
         )
         .at("events"));
     }
-    if asked.statements.len() > STATEMENTS_MAX {
-        return Err(Problem::invalid(format!(
-            "{} statements, at most {STATEMENTS_MAX} are taken",
-            asked.statements.len()
-        ))
-        .at("statements"));
-    }
+    let statements = asked.statements.bounded()?;
     let mut messages = asked.messages.bounded()?;
-    if asked.statements.is_empty() && messages.is_empty() {
+    if statements.is_empty() && messages.is_empty() {
         return Err(Problem::invalid("the transaction is empty: give statements, messages or both"));
     }
     caller.admit(&mut messages, trace.as_deref())?;
@@ -72,7 +66,7 @@ pub(crate) async fn transact(State(app): State<App>, caller: Caller, request: Re
         // The answer is kept by the transaction's own commit: no crash comes between the two.
         let finish = execution.map(|execution| execution.finish_with(|done| answer(done.clone())));
         let concluded = finish.is_some();
-        let done = service.transact(asked.statements, messages, finish).await?;
+        let done = service.transact(statements, messages, finish).await?;
         drop(share);
         Ok(answer(done)?.concluded(concluded))
     })

@@ -109,8 +109,8 @@ impl Transaction for WatchedTransaction {
     async fn delete(&self, table: &'static str, key: RecordIdKey) -> Result<(), Fault> {
         self.inner.delete(table, key).await
     }
-    async fn run(&self, plan: LogicalPlan, bindings: Bindings) -> Result<Value, Fault> {
-        self.inner.run(plan, bindings).await
+    async fn run(&self, plan: LogicalPlan, bindings: Bindings, rows_bytes_max: u64) -> Result<Value, Fault> {
+        self.inner.run(plan, bindings, rows_bytes_max).await
     }
     async fn commit(self: Box<Self>) -> Result<(), Fault> {
         self.inner.commit().await

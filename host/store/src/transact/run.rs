@@ -59,8 +59,8 @@ async fn work(
     let mut held = Held::default();
     let mut results = Vec::with_capacity(checked.len());
     for (number, statement, Checked { plan, sets }) in checked {
-        held.fits(statement, number, &plan)?;
-        let value = run(transaction, number, statement, plan, &lets).await?;
+        let rows_bytes_max = held.fits(statement, number, &plan)?;
+        let value = run(transaction, number, statement, plan, &lets, rows_bytes_max).await?;
         held.keep(number, sets.as_deref(), &value)?;
         results.push(match sets {
             Some(name) => {
@@ -99,11 +99,12 @@ pub(super) async fn run(
     statement: &Statement,
     plan: LogicalPlan,
     lets: &HashMap<String, Value>,
+    rows_bytes_max: u64,
 ) -> Result<Value, StoreError> {
     let given = statement.bindings.iter().filter(|(name, _)| !lets.contains_key(name.as_str()));
     let mut bindings: Bindings = given.map(|(name, value)| (name.clone(), from_json(value.clone()))).collect();
     bindings.extend(lets.iter().map(|(name, value)| (name.clone(), value.clone())));
-    transaction.run(plan, bindings).await.map_err(|fault| match fault {
+    transaction.run(plan, bindings, rows_bytes_max).await.map_err(|fault| match fault {
         Fault::Statement(cause) | Fault::Other(cause) => StoreError::Statement(format!("statement {number}: {cause}")),
         // A record of the caller's own that exists already: their statement failed, no message's id is taken.
         Fault::Exists(cause) => StoreError::Statement(format!("statement {number}: {cause}")),

@@ -76,8 +76,9 @@ impl BusinessTransaction {
         self.store.refuse_if_shared()?;
         self.statements += 1;
         let Checked { plan, sets } = check(statement, self.statements, &self.lets)?;
-        self.held.fits(statement, self.statements, &plan)?;
-        let value = run(self.transaction.as_ref(), self.statements, statement, plan, &self.values).await?;
+        let rows_bytes_max = self.held.fits(statement, self.statements, &plan)?;
+        let transaction = self.transaction.as_ref();
+        let value = run(transaction, self.statements, statement, plan, &self.values, rows_bytes_max).await?;
         match sets {
             Some(name) => {
                 self.held.keep(self.statements, Some(&name), &value)?;

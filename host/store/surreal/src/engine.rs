@@ -54,8 +54,9 @@ pub trait Transaction: Send + Sync {
     /// Runs a caller's statements inside this transaction and answers what the last one does.
     ///
     /// They run with a caller's rights: they may change data of the database, not users, access, definitions or other databases,
-    /// and [`Fault::Closed`] tells that one wanted to touch a closed table. After a failure the transaction must be cancelled.
-    async fn run(&self, plan: LogicalPlan, bindings: Bindings) -> Result<Value, Fault>;
+    /// and [`Fault::Closed`] tells that one wanted to touch a closed table. The rows that they read may take `rows_bytes_max` of
+    /// memory together ([`weight`](crate::weight())), each as often as it is read. After a failure the transaction must be cancelled.
+    async fn run(&self, plan: LogicalPlan, bindings: Bindings, rows_bytes_max: u64) -> Result<Value, Fault>;
     /// Commits. [`Fault::Conflict`] and [`Fault::Exists`] prove that nothing was written.
     async fn commit(self: Box<Self>) -> Result<(), Fault>;
     /// Undoes everything.

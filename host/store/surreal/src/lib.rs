@@ -18,6 +18,7 @@ mod engine;
 mod fault;
 mod remote;
 mod value;
+mod weight;
 
 pub use embedded::{ClosedTables, Embedded, EmbeddedOptions, LogKeeper};
 pub use engine::{Bound, Engine, Row, Transaction};
@@ -28,3 +29,4 @@ pub use value::{
     Bindings, array, bool_of, bytes, bytes_of, from_json, int, int_of, key, millis, millis_of, object, table, text,
     text_of, to_json,
 };
+pub use weight::{VALUE_BYTES, weight};

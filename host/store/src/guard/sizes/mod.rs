@@ -6,8 +6,9 @@
 //! the bound is far below the promise of 64 MiB for a request.
 //!
 //! What rows hold isn't known beforehand. Wherever it is mentioned it counts as [`size::ROWS_BYTES`], and a table without a LIMIT as
-//! [`size::ROWS`] rows; what a statement really answered is measured before the next one is looked at. So rows that are to be built
-//! with belong into a LET of their own.
+//! [`size::ROWS`] rows. If there is room for more than that, so many times more may be read, and the wall holds the statement to it;
+//! what it really answered is measured before the next one is looked at. So rows that are to be built with belong into a LET of
+//! their own.
 //!
 //! Like the rest of the guard, this takes everything apart by name and without `..`.
 
@@ -30,6 +31,9 @@ use size::{ROWS_BYTES, Size, of_json, of_value};
 
 /// What the values of a transaction may take together, in bytes as they are counted here.
 const HELD_MAX: u64 = 12 * 1024 * 1024;
+/// What they may take when a statement reads more rows than it was counted with: less is made of rows than of values, which are
+/// copied once more at the borders.
+const WITH_ROWS_MAX: u64 = 2 * HELD_MAX;
 /// Parts of a statement that are looked at; those of a closure again at each call.
 const STEPS_MAX: usize = 200_000;
 /// Names that are copied in the time of a step.
@@ -47,8 +51,8 @@ pub struct Held {
 }
 
 impl Held {
-    /// Whether there is memory for a statement that was checked.
-    pub fn fits(&self, statement: &Statement, number: usize, plan: &LogicalPlan) -> Result<(), StoreError> {
+    /// Whether there is memory for a statement that was checked, and how much of it the rows that it reads may take.
+    pub fn fits(&self, statement: &Statement, number: usize, plan: &LogicalPlan) -> Result<u64, StoreError> {
         let refuse = |cause: String| StoreError::Statement(format!("statement {number}: {cause}"));
         let mut scope = Scope::default();
         let mut bytes = self.bytes;
@@ -72,11 +76,14 @@ impl Held {
             returned: Size::default(),
         };
         sizes.room("its bindings").map_err(refuse)?;
+        let given = sizes.bytes;
         // Behind a LET stands a RETURN of its name, which the LET's own answers for.
-        match plan.expressions.first() {
-            Some(TopLevelExpr::Expr(expr)) => sizes.expr(expr).map(|_| ()).map_err(refuse),
-            _ => Ok(()),
+        if let Some(TopLevelExpr::Expr(expr)) = plan.expressions.first() {
+            sizes.expr(expr).map_err(refuse)?;
         }
+        // With so many times the rows that it was counted with, what is made of them is as many times as much, no more.
+        let counted = sizes.bytes.saturating_sub(given).max(ROWS_BYTES);
+        Ok(WITH_ROWS_MAX.saturating_sub(given).saturating_mul(ROWS_BYTES) / counted)
     }
 
     /// Notes what a statement answered, under the name that its LET gives it.

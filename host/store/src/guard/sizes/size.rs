@@ -6,16 +6,14 @@
 
 use std::ops::Bound;
 
-use waybill_surreal::{Number, Object, RecordIdKey, Value};
+use waybill_surreal::{Number, Object, RecordIdKey, VALUE_BYTES, Value, weight};
 
 /// Bytes of a value itself, without what it points to.
-pub const VALUE: u64 = 64;
+pub const VALUE: u64 = VALUE_BYTES;
 /// What rows of the database count as, wherever a statement mentions them: nobody knows before it runs.
 pub const ROWS_BYTES: u64 = 512 * 1024;
 /// Rows that a table counts as when no LIMIT bounds them, and items of what lies in rows.
 pub const ROWS: u64 = 2_048;
-/// What a shape or a regular expression counts as.
-const SHAPE_BYTES: usize = 64 * 1024;
 
 /// An upper bound.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -114,7 +112,7 @@ impl Size {
 
 /// The size of a value that is there.
 pub fn of_value(value: &Value) -> Size {
-    let mut seen = Size::default();
+    let mut seen = Size { fixed: weight(value), ..Size::default() };
     see(value, &mut seen);
     let items = match value {
         _ if seen.ranges => u64::MAX,
@@ -128,24 +126,17 @@ pub fn of_value(value: &Value) -> Size {
     Size { items: items.max(1), number, ..seen }
 }
 
-/// Adds a value to what was seen.
+/// Notes whether record ids and ranges are in a value.
 fn see(value: &Value, seen: &mut Size) {
-    seen.fixed = seen.fixed.saturating_add(VALUE);
     match value {
-        Value::String(text) => more(seen, text.as_str().len()),
-        Value::Bytes(bytes) => more(seen, bytes.0.len()),
         Value::Array(items) => items.iter().for_each(|item| see(item, seen)),
         Value::Set(items) => items.0.iter().for_each(|item| see(item, seen)),
         Value::Object(fields) => see_fields(fields, seen),
         Value::RecordId(id) => {
             seen.ids = true;
-            more(seen, id.table.as_str().len());
             see_key(&id.key, seen);
         }
-        Value::Table(name) => {
-            seen.ids = true;
-            more(seen, name.as_str().len());
-        }
+        Value::Table(_) => seen.ids = true,
         Value::Range(range) => {
             seen.ranges = true;
             for bound in [&range.start, &range.end] {
@@ -154,34 +145,31 @@ fn see(value: &Value, seen: &mut Size) {
                 }
             }
         }
-        // Their points aren't counted one by one.
-        Value::Geometry(_) => more(seen, SHAPE_BYTES),
-        // What a closure has captured can't be seen.
-        Value::Closure(_) => seen.fixed = u64::MAX,
-        Value::File(_) | Value::Regex(_) => more(seen, SHAPE_BYTES),
         Value::None
         | Value::Null
         | Value::Bool(_)
         | Value::Number(_)
+        | Value::String(_)
+        | Value::Bytes(_)
         | Value::Duration(_)
         | Value::Datetime(_)
-        | Value::Uuid(_) => {}
+        | Value::Uuid(_)
+        | Value::Geometry(_)
+        | Value::File(_)
+        | Value::Regex(_)
+        | Value::Closure(_) => {}
     }
 }
 
 fn see_fields(fields: &Object, seen: &mut Size) {
-    for (name, value) in fields.iter() {
-        seen.fixed = seen.fixed.saturating_add(VALUE);
-        more(seen, name.as_str().len());
+    for (_, value) in fields.iter() {
         see(value, seen);
     }
 }
 
 fn see_key(key: &RecordIdKey, seen: &mut Size) {
-    seen.fixed = seen.fixed.saturating_add(VALUE);
     match key {
-        RecordIdKey::Number(_) | RecordIdKey::Uuid(_) => {}
-        RecordIdKey::String(text) => more(seen, text.as_str().len()),
+        RecordIdKey::Number(_) | RecordIdKey::Uuid(_) | RecordIdKey::String(_) => {}
         RecordIdKey::Array(items) => items.iter().for_each(|item| see(item, seen)),
         RecordIdKey::Object(fields) => see_fields(fields, seen),
         RecordIdKey::Range(range) => {
@@ -192,10 +180,6 @@ fn see_key(key: &RecordIdKey, seen: &mut Size) {
             }
         }
     }
-}
-
-fn more(seen: &mut Size, bytes: usize) {
-    seen.fixed = seen.fixed.saturating_add(bytes as u64);
 }
 
 /// The size of what a binding becomes.

@@ -10,7 +10,7 @@ use crate::guard::check;
 fn judge(held: &Held, query: &str, bindings: serde_json::Value) -> Result<(), StoreError> {
     let statement = Statement { query: query.to_owned(), bindings: bindings.as_object().cloned().unwrap() };
     let checked = check(&statement, 1, &HashSet::new()).unwrap_or_else(|error| unreachable!("{query}: {error}"));
-    held.fits(&statement, 1, &checked.plan)
+    held.fits(&statement, 1, &checked.plan).map(|_| ())
 }
 
 fn given() -> serde_json::Value {
@@ -171,6 +171,24 @@ fn what_lets_and_results_really_take_counts_for_later_statements() {
     held.keep(6, None, &many).unwrap();
     let error = held.keep(7, None, &many).unwrap_err();
     assert!(error.to_string().contains("statement 7"), "{error}");
+}
+
+#[test]
+fn the_more_a_statement_makes_of_its_rows_the_fewer_it_may_read() {
+    let room = |held: &Held, query: &str| {
+        let statement = Statement { query: query.to_owned(), bindings: serde_json::Map::new() };
+        let checked = check(&statement, 1, &HashSet::new()).unwrap();
+        held.fits(&statement, 1, &checked.plan).unwrap()
+    };
+    let nothing = Held::default();
+    let plain = room(&nothing, "SELECT * FROM orders");
+    assert!((4 << 20..=WITH_ROWS_MAX).contains(&plain), "{plain}");
+    let often = room(&nothing, "SELECT [a, a] AS a, [a, a] AS b FROM orders LIMIT 10");
+    assert!((ROWS_BYTES..plain / 2).contains(&often), "{often} of {plain}");
+    let mut held = Held::default();
+    held.keep(1, Some("a"), &text("x".repeat(8 << 20))).unwrap();
+    let beside = room(&held, "SELECT * FROM orders");
+    assert!((ROWS_BYTES..plain).contains(&beside), "{beside} of {plain}");
 }
 
 #[test]

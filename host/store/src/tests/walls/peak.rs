@@ -28,15 +28,15 @@ type Bindings = serde_json::Map<String, serde_json::Value>;
 
 /// What came of trying.
 #[derive(Default)]
-struct Peaks {
-    ran: usize,
-    refused: usize,
-    highest: usize,
+pub struct Peaks {
+    pub ran: usize,
+    pub refused: usize,
+    pub highest: usize,
 }
 
 impl Peaks {
     /// Runs a transaction; answers whether it worked.
-    async fn tries(&mut self, store: &SurrealStore, queries: &[String], given: &Bindings) -> bool {
+    pub async fn tries(&mut self, store: &SurrealStore, queries: &[String], given: &Bindings) -> bool {
         // Each statement comes with what it names, as a caller would send it.
         let of = |query: &String| {
             let named = given.iter().filter(|(name, _)| query.contains(&format!("${name}")));
@@ -133,16 +133,21 @@ async fn child() {
     assert!(peaks.ran > 500 && peaks.refused > 100, "{} ran, {} were refused", peaks.ran, peaks.refused);
 }
 
+/// Runs a test of this file's kind in a process of its own, which finds `variable` set and tells how many `were refused`.
+pub async fn in_a_child(name: &'static str, variable: &'static str) {
+    let run = move || {
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        child.args(["--exact", name, "--nocapture"]).env(variable, "1").output()
+    };
+    let output = tokio::task::spawn_blocking(run).await.unwrap().unwrap();
+    let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() && text.contains("were refused"), "{text}");
+}
+
 #[tokio::test]
 async fn no_statement_that_passes_takes_more_than_64_mib_beside_its_text() {
     if std::env::var_os(CHILD).is_some() {
         return child().await;
     }
-    let name = "tests::walls::peak::no_statement_that_passes_takes_more_than_64_mib_beside_its_text";
-    let run = move || {
-        Command::new(std::env::current_exe().unwrap()).args(["--exact", name, "--nocapture"]).env(CHILD, "1").output()
-    };
-    let output = tokio::task::spawn_blocking(run).await.unwrap().unwrap();
-    let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success() && text.contains("were refused"), "{text}");
+    in_a_child("tests::walls::peak::no_statement_that_passes_takes_more_than_64_mib_beside_its_text", CHILD).await;
 }

@@ -98,6 +98,8 @@ async fn open(options: &EmbeddedOptions, log: Option<&Log>) -> Result<Opened, Fa
     let config = ConfigMap::empty()
         .with_key_value("surrealkv_enable_vlog", has_value_log(options).to_string())
         .with_key_value("surrealkv_max_memtable_size", Bounds::of(options.memtable_bytes).buffer.to_string())
+        // A row from the cache of a transaction would pass the wall uncounted, and be copied for everyone that reads it.
+        .with_key_value("transaction_cache_size", "0")
         .with_key_value("surrealkv_block_cache_capacity", options.block_cache_bytes.to_string());
     // Maintenance starts by hand, as SurrealDB's own client does it: its writes may not come before the version key.
     let built = Datastore::builder()

@@ -165,7 +165,7 @@ impl Transaction for EmbeddedTransaction {
         self.inner.del_key(&self.key(&table, &key)).await.map_err(fault)
     }
 
-    async fn run(&self, plan: LogicalPlan, bindings: Bindings) -> Result<Value, Fault> {
+    async fn run(&self, plan: LogicalPlan, bindings: Bindings, rows_bytes_max: u64) -> Result<Value, Fault> {
         let Some(gate) = &self.gate else {
             return Err(Fault::Other("callers' statements need a transaction that writes".to_owned()));
         };
@@ -180,10 +180,16 @@ impl Transaction for EmbeddedTransaction {
             }
             Ok(last)
         };
-        gate.close();
+        gate.close(rows_bytes_max);
         let done = self.in_turn(work).await;
         if let Some(what) = gate.refused() {
             return Err(Fault::Closed(what));
+        }
+        if gate.overread() {
+            return Err(Fault::Statement(format!(
+                "the rows that it reads take more than {rows_bytes_max} bytes of memory, as many as it may read: bound them with LIMIT \
+                 or by id, or write to them in several transactions"
+            )));
         }
         // After a failure the gate stays closed: what began may not have ended, and nothing is left to do but to cancel.
         if done.is_ok() {

@@ -128,7 +128,7 @@ impl Transaction for RemoteTransaction {
     }
 
     /// Never: they would run with the rights of this host's own user, and without the wall.
-    async fn run(&self, _plan: LogicalPlan, _bindings: Bindings) -> Result<Value, Fault> {
+    async fn run(&self, _plan: LogicalPlan, _bindings: Bindings, _rows_bytes_max: u64) -> Result<Value, Fault> {
         Err(Fault::Shared)
     }
 

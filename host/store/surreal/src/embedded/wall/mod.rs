@@ -12,13 +12,17 @@
 //! append to the doorstep and read the settings, so that an event may enqueue. Then the guard alone keeps callers' own statements
 //! from the doorstep.
 //!
-//! It also counts what a caller's statements write: past a bound they fail like a transaction that is too large for the store.
+//! It also counts what a caller's statements write, and refuses large rows: past the bounds they fail like a transaction that is too
+//! large for the store. And it counts what a statement reads, as it lies in memory: the guard says how much that may be, since it
+//! knows how often the statement holds its rows, and what is past it isn't handed to SurrealDB.
 //!
 //! What it leaves open: definitions of tables may be read, because SurrealDB reads those of all tables when it deletes a record.
 //! A transaction whose statement was refused can only be cancelled.
 
+mod cursors;
 mod factory;
 mod map;
+mod reads;
 mod transaction;
 
 use std::sync::Arc;
@@ -31,6 +35,7 @@ use surrealdb_kvs::Error;
 pub(super) use factory::{Walled, behind};
 pub(super) use map::Map;
 use map::Refusal;
+use reads::memory_of;
 
 /// Bytes that the statements of one transaction may write, keys and indexes included.
 const WRITTEN_MAX: u64 = 16 * 1024 * 1024;
@@ -42,6 +47,10 @@ pub(super) struct Gate {
     refused: Mutex<Option<String>>,
     /// Bytes that callers' statements have written.
     written: AtomicU64,
+    /// Bytes of memory that the statement may still read.
+    readable: AtomicU64,
+    /// Whether it wanted to read more.
+    overread: AtomicBool,
     /// Whether the operator has defined functions or events, once that was looked at.
     doorstep_open: OnceLock<bool>,
 }
@@ -53,12 +62,15 @@ impl Gate {
             closed: AtomicBool::new(false),
             refused: Mutex::new(None),
             written: AtomicU64::new(0),
+            readable: AtomicU64::new(0),
+            overread: AtomicBool::new(false),
             doorstep_open: OnceLock::new(),
         })
     }
 
-    /// From here on keys are looked at.
-    pub(super) fn close(&self) {
+    /// From here on keys are looked at, and rows may be read that take at most these bytes of memory.
+    pub(super) fn close(&self, rows_bytes_max: u64) {
+        self.readable.store(rows_bytes_max, Ordering::Relaxed);
         self.closed.store(true, Ordering::Release);
     }
 
@@ -77,6 +89,11 @@ impl Gate {
         self.refused.lock().clone()
     }
 
+    /// Whether a statement wanted to read more than it may.
+    pub(super) fn overread(&self) -> bool {
+        self.overread.load(Ordering::Acquire)
+    }
+
     /// Notes what was refused first; SurrealDB may lose an error's text on its way up, or do without the value.
     fn refuse(&self, what: &str) -> Error {
         self.refused.lock().get_or_insert_with(|| what.to_owned());
@@ -90,6 +107,22 @@ impl Gate {
         }
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
         self.written.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes) <= WRITTEN_MAX
+    }
+
+    /// Notes what a caller's statement reads, and refuses what is past its bound. What comes after it is refused as well, so that it
+    /// doesn't matter whether the statement goes on.
+    fn reads(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        if !self.is_closed() {
+            return Ok(());
+        }
+        let bytes = memory_of(key, value);
+        let take = |left: u64| left.checked_sub(bytes);
+        if self.readable.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok() {
+            return Ok(());
+        }
+        self.readable.store(0, Ordering::Relaxed);
+        self.overread.store(true, Ordering::Release);
+        Err(Error::Datastore("the statement reads more than it may".to_owned()))
     }
 
     /// Judges by the map, if the gate is closed.

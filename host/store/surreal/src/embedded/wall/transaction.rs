@@ -10,6 +10,7 @@ use surrealdb_kvs::{Direction, Error, Key, KeyRange, Val};
 
 use super::Gate;
 use super::map::{Refusal, Write};
+use super::reads::{KEY_BYTES_MAX, ROW_BYTES_MAX};
 
 /// Functions and tables that are looked through for what the operator has defined.
 const DEFINITIONS_MAX: u32 = 10_000;
@@ -17,13 +18,19 @@ const DEFINITIONS_MAX: u32 = 10_000;
 type Result<T, E = Error> = std::result::Result<T, E>;
 
 pub(super) struct WalledTransaction {
-    inner: Box<dyn Transactable>,
-    gate: Arc<Gate>,
+    pub(super) inner: Box<dyn Transactable>,
+    pub(super) gate: Arc<Gate>,
 }
 
 /// An answer without asking.
 fn refused<'a, T: Send + 'a>(error: Error) -> BoxFut<'a, Result<T>> {
     Box::pin(async move { Err(error) })
+}
+
+/// Whether a row is larger than callers' statements may write: whoever reads it has a page of them in memory.
+fn is_large(key: &Key<'_>, value: usize) -> bool {
+    let key = key.as_slice().len();
+    key > KEY_BYTES_MAX || key.saturating_add(value) > ROW_BYTES_MAX
 }
 
 /// Asks what is behind the gate, or refuses.
@@ -86,6 +93,9 @@ impl WalledTransaction {
             return refused(Error::TransactionTooLarge);
         }
         let refusal = match self.may_write(&key) {
+            Ok(Write::Freely) if self.gate.is_closed() && is_large(&key, bytes) => {
+                return refused(Error::TransactionTooLarge);
+            }
             Ok(Write::Freely) => return write(self.inner.as_ref(), key),
             Ok(Write::Once) => Refusal::of("definitions of tables"),
             Err(refusal) if refusal.doorstep => refusal,
@@ -164,11 +174,11 @@ impl Transactable for WalledTransaction {
     }
 
     fn get<'a>(&'a self, key: Key<'a>, version: Option<u64>) -> BoxFut<'a, Result<Option<Val>>> {
-        pass!(self, self.may_read(&key), self.inner.get(key, version))
+        pass!(self, self.may_read(&key), self.got(key, move |inner, key| inner.get(key, version)))
     }
 
     fn getu<'a>(&'a self, key: Key<'a>) -> BoxFut<'a, Result<Option<Val>>> {
-        pass!(self, self.may_read(&key), self.inner.getu(key))
+        pass!(self, self.may_read(&key), self.got(key, |inner, key| inner.getu(key)))
     }
 
     fn shared_locked_reads(&self) -> bool {
@@ -216,11 +226,7 @@ impl Transactable for WalledTransaction {
     }
 
     fn getm<'a>(&'a self, keys: &'a [Key<'a>], version: Option<u64>) -> BoxFut<'a, Result<GetMultiResult>> {
-        pass!(self, keys.iter().try_for_each(|key| self.may_read(key)), self.inner.getm(keys, version))
-    }
-
-    fn getr<'a>(&'a self, rng: KeyRange<'a>, version: Option<u64>) -> BoxFut<'a, Result<ScanResult>> {
-        pass!(self, self.may_read_all(&rng), self.inner.getr(rng, version))
+        pass!(self, keys.iter().try_for_each(|key| self.may_read(key)), self.got_all(keys, version))
     }
 
     fn keys<'a>(
@@ -230,7 +236,7 @@ impl Transactable for WalledTransaction {
         skip: u32,
         version: Option<u64>,
     ) -> BoxFut<'a, Result<KeysResult>> {
-        pass!(self, self.may_read_all(&rng), self.inner.keys(rng, limit, skip, version))
+        pass!(self, self.may_read_all(&rng), Box::pin(self.names(rng, Direction::Forward, limit, skip, version)))
     }
 
     fn keysr<'a>(
@@ -240,7 +246,7 @@ impl Transactable for WalledTransaction {
         skip: u32,
         version: Option<u64>,
     ) -> BoxFut<'a, Result<KeysResult>> {
-        pass!(self, self.may_read_all(&rng), self.inner.keysr(rng, limit, skip, version))
+        pass!(self, self.may_read_all(&rng), Box::pin(self.names(rng, Direction::Backward, limit, skip, version)))
     }
 
     fn scan<'a>(
@@ -250,7 +256,7 @@ impl Transactable for WalledTransaction {
         skip: u32,
         version: Option<u64>,
     ) -> BoxFut<'a, Result<ScanResult>> {
-        pass!(self, self.may_read_all(&rng), self.inner.scan(rng, limit, skip, version))
+        pass!(self, self.may_read_all(&rng), Box::pin(self.rows(rng, Direction::Forward, limit, skip, version)))
     }
 
     fn scanr<'a>(
@@ -260,7 +266,7 @@ impl Transactable for WalledTransaction {
         skip: u32,
         version: Option<u64>,
     ) -> BoxFut<'a, Result<ScanResult>> {
-        pass!(self, self.may_read_all(&rng), self.inner.scanr(rng, limit, skip, version))
+        pass!(self, self.may_read_all(&rng), Box::pin(self.rows(rng, Direction::Backward, limit, skip, version)))
     }
 
     fn open_keys_cursor<'a>(
@@ -270,7 +276,7 @@ impl Transactable for WalledTransaction {
         skip: u32,
         version: Option<u64>,
     ) -> BoxFut<'a, Result<Box<dyn ScanCursorKeys + 'a>>> {
-        pass!(self, self.may_read_all(&rng), self.inner.open_keys_cursor(rng, dir, skip, version))
+        pass!(self, self.may_read_all(&rng), Box::pin(self.names_cursor(rng, dir, skip, version)))
     }
 
     fn open_vals_cursor<'a>(
@@ -280,7 +286,7 @@ impl Transactable for WalledTransaction {
         skip: u32,
         version: Option<u64>,
     ) -> BoxFut<'a, Result<Box<dyn ScanCursorVals + 'a>>> {
-        pass!(self, self.may_read_all(&rng), self.inner.open_vals_cursor(rng, dir, skip, version))
+        pass!(self, self.may_read_all(&rng), Box::pin(self.rows_cursor(rng, dir, skip, version)))
     }
 
     fn count<'a>(&'a self, rng: KeyRange<'a>, version: Option<u64>) -> BoxFut<'a, Result<usize>> {
@@ -293,7 +299,7 @@ impl Transactable for WalledTransaction {
         batch: u32,
         version: Option<u64>,
     ) -> BoxFut<'a, Result<Batch<Vec<u8>>>> {
-        pass!(self, self.may_read_all(&rng), self.inner.batch_keys(rng, batch, version))
+        pass!(self, self.may_read_all(&rng), Box::pin(self.names_batch(rng, batch, version)))
     }
 
     fn batch_keys_vals<'a>(
@@ -302,7 +308,7 @@ impl Transactable for WalledTransaction {
         batch: u32,
         version: Option<u64>,
     ) -> BoxFut<'a, Result<Batch<(Vec<u8>, Vec<u8>)>>> {
-        pass!(self, self.may_read_all(&rng), self.inner.batch_keys_vals(rng, batch, version))
+        pass!(self, self.may_read_all(&rng), Box::pin(self.rows_batch(rng, batch, version)))
     }
 
     fn new_save_point(&self) -> BoxFut<'_, Result<()>> {

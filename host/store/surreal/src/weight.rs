@@ -1,0 +1,66 @@
+//! How much memory a value takes.
+
+use std::ops::Bound;
+
+use crate::{Object, RecordIdKey, Value};
+
+/// Bytes of a value itself, without what it points to. SurrealDB (3.3.5) keeps it at or below this.
+pub const VALUE_BYTES: u64 = 64;
+/// What a shape or a regular expression counts as: its parts aren't counted one by one.
+const SHAPE_BYTES: u64 = 64 * 1024;
+
+/// At most these bytes: [`VALUE_BYTES`] a value and its text, a field as much again with its name. A closure counts as without
+/// bound, since what it has captured can't be seen.
+pub fn weight(value: &Value) -> u64 {
+    let inside = match value {
+        Value::String(text) => bytes(text.as_str().len()),
+        Value::Bytes(content) => bytes(content.0.len()),
+        Value::Array(items) => sum(items.iter().map(weight)),
+        Value::Set(items) => sum(items.0.iter().map(weight)),
+        Value::Object(fields) => of_fields(fields),
+        Value::RecordId(id) => bytes(id.table.as_str().len()).saturating_add(of_key(&id.key)),
+        Value::Table(name) => bytes(name.as_str().len()),
+        Value::Range(range) => of_bound(&range.start, weight).saturating_add(of_bound(&range.end, weight)),
+        Value::Geometry(_) | Value::File(_) | Value::Regex(_) => SHAPE_BYTES,
+        Value::Closure(_) => u64::MAX,
+        Value::None
+        | Value::Null
+        | Value::Bool(_)
+        | Value::Number(_)
+        | Value::Duration(_)
+        | Value::Datetime(_)
+        | Value::Uuid(_) => 0,
+    };
+    VALUE_BYTES.saturating_add(inside)
+}
+
+fn bytes(length: usize) -> u64 {
+    u64::try_from(length).unwrap_or(u64::MAX)
+}
+
+fn sum(parts: impl Iterator<Item = u64>) -> u64 {
+    parts.fold(0, u64::saturating_add)
+}
+
+fn of_fields(fields: &Object) -> u64 {
+    let of = |name: usize, value: &Value| VALUE_BYTES.saturating_add(bytes(name)).saturating_add(weight(value));
+    sum(fields.iter().map(|(name, value)| of(name.as_str().len(), value)))
+}
+
+fn of_key(key: &RecordIdKey) -> u64 {
+    let inside = match key {
+        RecordIdKey::Number(_) | RecordIdKey::Uuid(_) => 0,
+        RecordIdKey::String(text) => bytes(text.as_str().len()),
+        RecordIdKey::Array(items) => sum(items.iter().map(weight)),
+        RecordIdKey::Object(fields) => of_fields(fields),
+        RecordIdKey::Range(range) => of_bound(&range.start, of_key).saturating_add(of_bound(&range.end, of_key)),
+    };
+    VALUE_BYTES.saturating_add(inside)
+}
+
+fn of_bound<T>(bound: &Bound<T>, of: impl Fn(&T) -> u64) -> u64 {
+    match bound {
+        Bound::Included(inside) | Bound::Excluded(inside) => of(inside),
+        Bound::Unbounded => 0,
+    }
+}
