@@ -249,7 +249,6 @@ impl ShardHandle {
         self.mail.send(Mail::DoorSync(reply)).is_ok() && answer.await.is_ok()
     }
 
-    /// Holds or resumes a transport.
     /// Has the actor go by what is in force now; returns when it does.
     pub async fn reroute(&self) {
         let (reply, answer) = oneshot::channel();
@@ -259,6 +258,7 @@ impl ShardHandle {
         }
     }
 
+    /// Holds or resumes a transport.
     pub fn pause(&self, transport: TransportId, paused: bool) {
         let _gone = self.mail.send(Mail::Pause { transport, paused });
     }
