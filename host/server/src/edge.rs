@@ -143,7 +143,7 @@ fn permitted(app: &App, principal: Option<Arc<Principal>>, permission: Permissio
 /// A place among the requests at work. Public routes that ask the service take one themselves.
 pub(crate) fn place(app: &App, caller: &Principal) -> Result<Place, Problem> {
     let all = app.limits.requests_max;
-    app.requests.take(of_share(app, caller)).map_err(|full| {
+    app.requests.take(&shares(app, caller)).map_err(|full| {
         let problem = match full {
             Full::All => Problem::new(
                 "HTTP.OVERLOADED",
@@ -152,8 +152,8 @@ pub(crate) fn place(app: &App, caller: &Principal) -> Result<Place, Problem> {
             Full::Share { share } => Problem::new(
                 "HTTP.SHARE",
                 format!(
-                    "{share} requests of {:?}, and of other tokens of the same tenants, are at work, the share of a caller \
-                     in {all}: wait for some of them, or send fewer at once",
+                    "{share} requests of {:?}, or of tokens that name one of its tenants, are at work, the share of a \
+                     tenant in {all}: wait for some of them, or send fewer at once",
                     caller.name
                 ),
             ),
@@ -164,17 +164,17 @@ pub(crate) fn place(app: &App, caller: &Principal) -> Result<Place, Problem> {
 
 /// A place among those who wait in a request; none = too many do, so this one doesn't.
 pub(crate) fn waiting(app: &App, caller: &Principal) -> Option<Place> {
-    app.waiters.take(of_share(app, caller)).ok()
+    app.waiters.take(&shares(app, caller)).ok()
 }
 
 /// A place among those who wait briefly because there is none among those who wait; none = too many do that as well.
 pub(crate) fn pausing(app: &App, caller: &Principal) -> Option<Place> {
-    app.pausers.take(of_share(app, caller)).ok()
+    app.pausers.take(&shares(app, caller)).ok()
 }
 
-/// Whose share counts. Without tokens all are the same caller, so nobody has one.
-fn of_share(app: &App, caller: &Principal) -> Option<Sharer> {
-    app.auth.is_some().then(|| Sharer::of(caller))
+/// Whose shares count. Without tokens all are the same caller, so nobody has one.
+fn shares(app: &App, caller: &Principal) -> Vec<Sharer> {
+    app.auth.as_ref().map_or_else(Vec::new, |_| Sharer::of(caller))
 }
 
 /// The bearer token; an error when there is something else or more than one.

@@ -11,8 +11,8 @@ pub const SAGA_BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// One in so many requests at work may wait until a saga is at rest or a message can be claimed. Past it such requests are
 /// answered at once, but that as many claims again wait for [`CLAIM_PAUSE`].
 pub const WAITERS_SHARE: usize = 4;
-/// No caller has more than one in so many of the requests at work, nor of those that wait, so that one tenant can't keep out
-/// all the others. The tokens of the same tenants are one caller; a token of all tenants is one of its own.
+/// No tenant has more than one in so many of the requests at work, nor of those that wait, so that it can't keep out all the
+/// others. A request counts against every tenant that its token names; a token of all tenants has a share of its own.
 pub const CALLER_SHARE: usize = 2;
 /// A body goes on within this time, or the request is refused: it holds a place meanwhile.
 pub const BODY_STALL_TIMEOUT: Duration = Duration::from_secs(10);

@@ -29,6 +29,7 @@ async fn one_tenant_cannot_take_every_place() {
     let tokens = vec![
         token("greedy", &["acme"], &[Role::Sender]),
         token("twin", &["acme"], &[Role::Viewer]),
+        token("beside", &["acme", "b"], &[Role::Viewer]),
         token("other", &["b"], &[Role::Viewer]),
         token("everybody", &["*"], &[Role::Viewer]),
     ];
@@ -46,8 +47,14 @@ async fn one_tenant_cannot_take_every_place() {
     assert_eq!(more.problem(), (429, "HTTP.SHARE".into()));
     assert_eq!(more.header("retry-after"), "1");
     assert!(more.json()["detail"].as_str().unwrap().contains("\"greedy\""));
-    let twin = api.send(by("twin", get("/v1/outbox/stats"))).await;
-    assert_eq!(twin.problem(), (429, "HTTP.SHARE".into()), "another token of the same tenant shares with it");
+    for name in ["twin", "beside"] {
+        let refused = api.send(by(name, get("/v1/outbox/stats?tenant=acme"))).await;
+        assert_eq!(
+            refused.problem(),
+            (429, "HTTP.SHARE".into()),
+            "{name}: a token that names the tenant shares with it"
+        );
+    }
     for name in ["other", "everybody"] {
         assert_eq!(api.send(by(name, get("/v1/outbox/stats"))).await.status, 200, "{name}");
     }
