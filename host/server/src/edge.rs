@@ -35,15 +35,19 @@ pub(crate) async fn edge(State(app): State<App>, mut request: Request, next: Nex
     let rule = matched.and_then(|path| app.rules.get(path));
     let template: Arc<str> = rule.map_or_else(|| Arc::from("unmatched"), |rule| rule.template.clone());
     let entry = app.rules.entry(matched, &method);
+    let runs_on = !matches!(method, Method::GET | Method::HEAD) && entry != Entry::Needs(Permission::Work);
     let mut place = None;
     let answer = match admit(&app, entry, &request) {
         Err(Refused::Problem(problem)) => problem.into_response(),
         Err(Refused::NoMethod { allow }) => (StatusCode::METHOD_NOT_ALLOWED, [(header::ALLOW, allow)]).into_response(),
         Ok(admitted) => {
             request.extensions_mut().insert(Caller(admitted.principal));
-            place = admitted.place;
-            match tokio::time::timeout(app.limits.request_timeout, next.run(request)).await {
-                Ok(response) => response,
+            let work = work(next, request, admitted.place, runs_on);
+            match tokio::time::timeout(app.limits.request_timeout, work).await {
+                Ok((response, kept)) => {
+                    place = kept;
+                    response
+                }
                 Err(_) => Problem::new(
                     "TX.TIMEOUT",
                     format!(
@@ -67,6 +71,19 @@ pub(crate) async fn edge(State(app): State<App>, mut request: Request, next: Nex
         Some(place) => place.until_taken(response),
         None => response,
     }
+}
+
+/// A request's work, which holds its place until it ends.
+///
+/// What changes something runs in a task of its own: what it asked for is done to its end when the caller goes away or the
+/// time is over, and so its place is taken as long. A look ends with its caller, and so does a worker's claim: nothing is leased
+/// for nobody.
+async fn work(next: Next, request: Request, place: Option<Place>, runs_on: bool) -> (Response, Option<Place>) {
+    let work = async move { (next.run(request).await, place) };
+    if !runs_on {
+        return work.await;
+    }
+    tokio::spawn(work).await.unwrap_or_else(|ended| (Problem::internal(ended).into_response(), None))
 }
 
 struct Admitted {

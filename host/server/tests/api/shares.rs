@@ -68,6 +68,55 @@ async fn one_tenant_cannot_take_every_place() {
     assert_eq!(api.send(by("greedy", get("/v1/outbox/stats"))).await.status, 200);
 }
 
+/// Who begins work, goes away and begins more has no more at work than its share.
+#[tokio::test]
+async fn work_keeps_its_place_when_its_caller_goes_away() {
+    const WORK: &str = r#"{"statements":[{"query":"RETURN 1"}]}"#;
+    for (name, asked_for) in [
+        ("impatient", post("/v1/transactions", WORK)),
+        ("impatient", with(post("/v1/transactions", WORK), "idempotency-key", "k-1")),
+        ("impatient", post("/v1/messages", MESSAGE)),
+    ] {
+        let tokens = vec![token(name, &["acme"], &[Role::Transactor, Role::Sender])];
+        let api = Api::with(Some(tokens), Limits { requests_max: CALLER_SHARE, ..Limits::default() });
+        let gate = Arc::new(Notify::new());
+        *api.fake.gate.lock().unwrap() = Some(gate.clone());
+        let router = api.router.clone();
+        let gone = tokio::spawn(async move { send(&router, by(name, asked_for)).await.status });
+        asked(&api.fake, 1).await;
+        gone.abort();
+        assert!(gone.await.is_err_and(|ended| ended.is_cancelled()));
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        let refused = api.send(by(name, get("/v1/whoami"))).await;
+        assert_eq!(refused.problem(), (429, "HTTP.SHARE".into()), "the work goes on");
+        gate.notify_one();
+        let freed = async {
+            while api.send(by(name, get("/v1/whoami"))).await.status != 200 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), freed).await.expect("the place wasn't given back");
+    }
+}
+
+/// The same when its time is over.
+#[tokio::test(start_paused = true)]
+async fn work_keeps_its_place_when_its_time_is_over() {
+    let limits = Limits { requests_max: 1, request_timeout: Duration::from_secs(3), ..Limits::default() };
+    let api = Api::with(None, limits);
+    let gate = Arc::new(Notify::new());
+    *api.fake.gate.lock().unwrap() = Some(gate.clone());
+    let answer = api.post("/v1/transactions", r#"{"statements":[{"query":"RETURN 1"}]}"#).await;
+    assert_eq!(answer.problem(), (504, "TX.TIMEOUT".into()));
+    assert_eq!(api.get("/v1/whoami").await.problem(), (503, "HTTP.OVERLOADED".into()));
+    gate.notify_one();
+    while api.get("/v1/whoami").await.status != 200 {
+        tokio::task::yield_now().await;
+    }
+}
+
 /// Those that would wait past the share wait briefly, and past that they are answered at once: they take no place for twenty
 /// seconds.
 #[tokio::test]

@@ -55,7 +55,7 @@ pub struct Fake {
     pub panics: Mutex<bool>,
     /// Every message counts as a duplicate.
     pub duplicates: Mutex<bool>,
-    /// Enqueues wait here when set.
+    /// Enqueues and transactions wait here when set.
     pub gate: Mutex<Option<Arc<Notify>>>,
     pub checks: Mutex<Vec<Check>>,
     pub stuck: Mutex<bool>,
@@ -238,7 +238,11 @@ impl OutboxService for Fake {
         messages: Vec<NewMessage>,
         finish: Option<FinishWith>,
     ) -> Served<TransactionDone> {
+        let gate = self.gate.lock().unwrap().clone();
         self.told(format!("transact {} {}", statements.len(), messages.len()))?;
+        if let Some(gate) = gate {
+            gate.notified().await;
+        }
         let results = statements.into_iter().map(|statement| Value::Object(statement.bindings)).collect();
         let done = self.enqueued(messages);
         let done = TransactionDone { ids: done.ids, duplicates: done.duplicates, results };
