@@ -9,13 +9,14 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use http_body::Body;
 
 use crate::app::{App, Entry};
 use crate::approval::page::{self, AsPage};
 use crate::auth::{Permission, Principal};
 use crate::caller::Caller;
 use crate::codes;
-use crate::limits::{REQUEST_ID_BYTES_MAX, RETRY_AFTER_BUSY, TOKEN_BYTES_MAX};
+use crate::limits::{REQUEST_ID_BYTES_MAX, RETRY_AFTER_BUSY, SMALL_ANSWER_BYTES, TOKEN_BYTES_MAX};
 use crate::listen::check_names;
 use crate::metrics;
 use crate::places::{Full, Place, Sharer};
@@ -41,12 +42,17 @@ pub(crate) async fn edge(State(app): State<App>, mut request: Request, next: Nex
         Err(Refused::Problem(problem)) => problem.into_response(),
         Err(Refused::NoMethod { allow }) => (StatusCode::METHOD_NOT_ALLOWED, [(header::ALLOW, allow)]).into_response(),
         Ok(admitted) => {
+            let caller = Arc::clone(&admitted.principal);
             request.extensions_mut().insert(Caller(admitted.principal));
             let work = work(next, request, admitted.place, runs_on);
             match tokio::time::timeout(app.limits.request_timeout, work).await {
                 Ok((response, kept)) => {
                     place = kept;
-                    response
+                    if place.is_some() {
+                        with_room(&app, &caller, &method, response).unwrap_or_else(Problem::into_response)
+                    } else {
+                        response
+                    }
                 }
                 Err(_) => Problem::new(
                     "TX.TIMEOUT",
@@ -76,14 +82,49 @@ pub(crate) async fn edge(State(app): State<App>, mut request: Request, next: Nex
 /// A request's work, which holds its place until it ends.
 ///
 /// What changes something runs in a task of its own: what it asked for is done to its end when the caller goes away or the
-/// time is over, and so its place is taken as long. A look ends with its caller, and so does a worker's claim: nothing is leased
-/// for nobody.
+/// time is over, and so its place is taken as long. A look ends with its caller, and so does what a worker asks for: nothing is
+/// leased for nobody.
 async fn work(next: Next, request: Request, place: Option<Place>, runs_on: bool) -> (Response, Option<Place>) {
     let work = async move { (next.run(request).await, place) };
     if !runs_on {
         return work.await;
     }
     tokio::spawn(work).await.unwrap_or_else(|ended| (Problem::internal(ended).into_response(), None))
+}
+
+/// An answer with its part of the memory for large ones, which it gives back when it is taken.
+///
+/// Without room it is dropped at once: who waits for room holds the memory that there isn't. A look may be asked for again; of
+/// anything else the caller has to hear that it was done.
+pub(crate) fn with_room(app: &App, caller: &Principal, method: &Method, answer: Response) -> Result<Response, Problem> {
+    let bytes = usize::try_from(answer.body().size_hint().lower()).unwrap_or(usize::MAX);
+    if bytes <= SMALL_ANSWER_BYTES {
+        return Ok(answer);
+    }
+    let full = match app.answers.take_many(&shares(app, caller), bytes.div_ceil(1024)) {
+        Ok(room) => return Ok(room.until_taken(answer)),
+        Err(full) => full,
+    };
+    if answer.status().is_success() && !matches!(*method, Method::GET | Method::HEAD) {
+        return Err(Problem::new(
+            "HTTP.ANSWER_DROPPED",
+            format!(
+                "what was asked for is done and would have been answered {} with {bytes} bytes, but large answers that \
+                 aren't taken yet fill the memory for them: don't ask for it anew; where the request has an \
+                 Idempotency-Key or ids of its own, the same request again does nothing twice and tells what is known of it",
+                answer.status().as_u16()
+            ),
+        ));
+    }
+    let (code, whose) = match full {
+        Full::All => ("HTTP.OVERLOADED", ""),
+        Full::Share { .. } => ("HTTP.SHARE", " that a tenant has"),
+    };
+    let detail = format!(
+        "large answers that aren't taken yet fill the memory{whose} for them: read answers to their end, ask for less at \
+         once, or try again after a moment"
+    );
+    Err(Problem::new(code, detail).after(RETRY_AFTER_BUSY))
 }
 
 struct Admitted {

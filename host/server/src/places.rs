@@ -1,4 +1,4 @@
-//! Places of requests: so many for all, and no tenant takes more than its share of them.
+//! Places of requests, and of the memory that their answers take: so many for all, and no tenant takes more than its share.
 
 use std::collections::{BTreeSet, HashMap};
 use std::pin::Pin;
@@ -16,9 +16,10 @@ use waybill_core::ids::Tenant;
 use crate::auth::{Principal, Tenants};
 use crate::limits::CALLER_SHARE;
 
-/// Places for requests of one kind.
+/// Places for requests of one kind, or for KiB of their answers.
 pub(crate) struct Places {
     all: Arc<Semaphore>,
+    count: usize,
     /// Places of one sharer.
     share: usize,
     /// Sharers that ever took one: as many as there are tenants and tokens, at most.
@@ -50,7 +51,7 @@ impl Sharer {
     }
 }
 
-/// A place, given back when it is dropped.
+/// A place, or several at once, given back when it is dropped.
 pub(crate) struct Place {
     _of_all: OwnedSemaphorePermit,
     _of_shares: Vec<OwnedSemaphorePermit>,
@@ -101,15 +102,24 @@ impl Places {
     pub(crate) fn new(count: usize) -> Self {
         let count = count.min(Semaphore::MAX_PERMITS);
         let share = (count / CALLER_SHARE).max(1);
-        Self { all: Arc::new(Semaphore::new(count)), share, sharers: Mutex::default() }
+        Self { all: Arc::new(Semaphore::new(count)), count, share, sharers: Mutex::default() }
     }
 
     /// A place that counts against these shares; without any it counts against none.
     pub(crate) fn take(&self, sharers: &[Sharer]) -> Result<Place, Full> {
-        let full = |_| Full::Share { share: self.share };
-        let own = sharers.iter().map(|sharer| self.of(sharer).try_acquire_owned().map_err(full));
-        let of_shares = own.collect::<Result<Vec<_>, _>>()?;
-        let of_all = Arc::clone(&self.all).try_acquire_owned().map_err(|_| Full::All)?;
+        self.take_many(sharers, 1)
+    }
+
+    /// So many at once. Who needs more than there are for it takes all of them, when nobody has one.
+    pub(crate) fn take_many(&self, sharers: &[Sharer], count: usize) -> Result<Place, Full> {
+        let most = if sharers.is_empty() { self.count.max(1) } else { self.share };
+        let count = u32::try_from(count.min(most)).unwrap_or(u32::MAX);
+        let mut of_shares = Vec::with_capacity(sharers.len());
+        for sharer in sharers {
+            let own = self.of(sharer).try_acquire_many_owned(count);
+            of_shares.push(own.map_err(|_| Full::Share { share: self.share })?);
+        }
+        let of_all = Arc::clone(&self.all).try_acquire_many_owned(count).map_err(|_| Full::All)?;
         Ok(Place { _of_all: of_all, _of_shares: of_shares })
     }
 
@@ -162,6 +172,21 @@ mod tests {
         drop((held, of_b));
         assert!((0..2).map(|_| places.take(&alone)).collect::<Result<Vec<_>, _>>().is_ok(), "refusals keep nothing");
         assert!(places.take(&other).is_ok());
+    }
+
+    #[test]
+    fn who_needs_more_than_its_share_goes_alone() {
+        let places = Places::new(10);
+        let (one, other) = (sharers("one", None), sharers("other", None));
+        let held = places.take_many(&one, 1_000).ok().unwrap();
+        assert_eq!(places.take(&one).err(), Some(Full::Share { share: 5 }));
+        let rest = places.take_many(&other, 4).ok().unwrap();
+        assert_eq!(places.take_many(&other, 2).err(), Some(Full::Share { share: 5 }));
+        assert_eq!(places.take_many(&[], 2).err(), Some(Full::All));
+        drop(held);
+        assert!(places.take_many(&one, 5).is_ok());
+        drop(rest);
+        assert!(places.take_many(&[], 1_000).is_ok());
     }
 
     #[test]

@@ -6,10 +6,12 @@ use std::time::Duration;
 use axum::body::Body;
 use http::Request;
 use tokio::sync::Notify;
+use tower::ServiceExt;
+use waybill_core::idempotency::Settings;
 use waybill_server::auth::Role;
 use waybill_server::limits::{CALLER_SHARE, Limits, WAITERS_SHARE};
 
-use crate::support::{Api, Fake, get, post, send, server, token, with};
+use crate::support::{Api, Fake, LARGE, get, post, send, server, token, with};
 
 const MESSAGE: &str = r#"{"topic":"bus:a","payload":1,"tenant":"acme"}"#;
 
@@ -157,6 +159,58 @@ async fn claims_that_wait_have_a_share_of_their_own() {
     for waiting in waiting.into_iter().chain(pausing).chain([other]) {
         assert_eq!(tokio::time::timeout(Duration::from_secs(20), waiting).await.unwrap().unwrap().status, 200);
     }
+}
+
+/// Answers that nobody takes are bounded in bytes: of one tenant, and of all.
+#[tokio::test]
+async fn large_answers_that_are_not_taken_have_a_share() {
+    let roles = [Role::Sender, Role::Transactor];
+    let tokens =
+        vec![token("greedy", &["acme"], &roles), token("other", &["b"], &roles), token("third", &["c"], &roles)];
+    let api = Api::with(Some(tokens), Limits { answers_bytes_max: 256 * 1024, ..Limits::default() });
+    api.fake.keys.set(Settings { result_bytes_max: 1 << 20, ..Settings::default() });
+    let large = |name| by(name, get(&format!("/v1/messages/{LARGE}")));
+    let unread = |name| api.router.clone().oneshot(large(name));
+    let (first, second) = (unread("greedy").await.unwrap(), unread("other").await.unwrap());
+    assert_eq!((first.status().as_u16(), second.status().as_u16()), (200, 200));
+    let refused = api.send(large("greedy")).await;
+    assert_eq!(refused.problem(), (429, "HTTP.SHARE".into()));
+    assert_eq!((refused.header("retry-after"), &refused.json()["retryable"]), ("1", &true.into()));
+    assert_eq!(api.send(by("greedy", get("/v1/messages/m-1"))).await.status, 200, "small ones need no room");
+
+    // What was done isn't told as something to try again.
+    let text = "x".repeat(100 * 1024);
+    let body = format!(r#"{{"statements":[{{"query":"RETURN $text","bindings":{{"text":"{text}"}}}}]}}"#);
+    let keyed = || with(by("greedy", post("/v1/transactions", body.clone())), "idempotency-key", "k-1");
+    let dropped = api.send(keyed()).await;
+    assert_eq!(dropped.problem(), (500, "HTTP.ANSWER_DROPPED".into()));
+    assert_eq!((dropped.header("retry-after"), &dropped.json()["retryable"]), ("", &false.into()));
+    let ran = || api.fake.calls().iter().filter(|call| call.starts_with("transact ")).count();
+    assert_eq!(ran(), 1);
+
+    drop(first);
+    let repeated = api.send(keyed()).await;
+    assert_eq!((repeated.status.as_u16(), repeated.header("idempotency-replayed")), (200, "true"));
+    assert!(repeated.text.contains(&text) && ran() == 0, "the first answer was kept");
+    let again = unread("greedy").await.unwrap();
+    assert_eq!(again.status(), 200);
+    // Both have their share, which is all there is.
+    let full = unread("greedy").await.unwrap();
+    assert_eq!(full.status(), 429);
+    drop((second, again));
+    assert_eq!(api.send(large("third")).await.status, 200);
+}
+
+/// One that is larger than the share isn't kept back for ever.
+#[tokio::test]
+async fn an_answer_that_is_larger_than_the_memory_for_answers_goes_alone() {
+    let api = Api::with(None, Limits { answers_bytes_max: 64 * 1024, ..Limits::default() });
+    let large = || get(&format!("/v1/messages/{LARGE}"));
+    let unread = api.router.clone().oneshot(large()).await.unwrap();
+    assert_eq!(unread.status(), 200);
+    assert_eq!(api.send(large()).await.problem(), (503, "HTTP.OVERLOADED".into()));
+    drop(unread);
+    assert_eq!(api.send(large()).await.status, 200);
 }
 
 #[tokio::test(start_paused = true)]

@@ -191,8 +191,16 @@ fn name(tenant: Option<&Tenant>) -> String {
     tenant.map_or("*".to_owned(), |tenant| tenant.to_string())
 }
 
+/// A message whose answer is a large one.
+pub const LARGE: &str = "large";
+
 fn found(id: &str, what: &'static str, tenant: &Tenant) -> Served<MessageView> {
-    if id == "gone" { Err(ServiceError::NotFound { what, id: id.to_owned() }) } else { Ok(view(tenant.as_str(), id)) }
+    let found = view(tenant.as_str(), id);
+    match id {
+        "gone" => Err(ServiceError::NotFound { what, id: id.to_owned() }),
+        LARGE => Ok(MessageView { payload: Some(format!("\"{}\"", "x".repeat(100 * 1024)).into()), ..found }),
+        _ => Ok(found),
+    }
 }
 
 /// A stuck saga: its ids begin with `stuck`.
