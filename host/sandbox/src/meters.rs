@@ -39,6 +39,7 @@ pub(crate) enum Bound {
     HttpHeaders,
     HttpResponse,
     HttpAnswers,
+    HttpBodies,
     Log,
     Metrics,
     Outcome,
@@ -47,7 +48,7 @@ pub(crate) enum Bound {
 
 impl Bound {
     /// All of them, in the order of their numbers.
-    pub(crate) const ALL: [Self; 16] = [
+    pub(crate) const ALL: [Self; 17] = [
         Self::Memory,
         Self::Tables,
         Self::Handles,
@@ -60,6 +61,7 @@ impl Bound {
         Self::HttpHeaders,
         Self::HttpResponse,
         Self::HttpAnswers,
+        Self::HttpBodies,
         Self::Log,
         Self::Metrics,
         Self::Outcome,
@@ -81,6 +83,7 @@ impl Bound {
             Self::HttpHeaders => "http-headers",
             Self::HttpResponse => "http-response",
             Self::HttpAnswers => "http-answers",
+            Self::HttpBodies => "http-bodies",
             Self::Log => "log",
             Self::Metrics => "metrics",
             Self::Outcome => "outcome",

@@ -155,7 +155,9 @@ impl<'s> Count<'s> {
                 refs + 1
             ));
         }
-        let place = target.strip_prefix('#').and_then(|pointer| self.root.pointer(pointer)).ok_or_else(|| {
+        // The validator decodes percent escapes and would come to another place than the count does.
+        let plain = target.strip_prefix('#').filter(|pointer| !pointer.contains('%'));
+        let place = plain.and_then(|pointer| self.root.pointer(pointer)).ok_or_else(|| {
             format!("$ref {target:?} leads nowhere in the schema: write a pointer into it, like \"#/$defs/name\"")
         })?;
         self.known.insert(target, None);
@@ -297,6 +299,7 @@ mod tests {
         for (schema, says) in [
             (json!({ "$ref": "http://127.0.0.1:9/schema" }), "leads nowhere"),
             (json!({ "$ref": "file:///etc/passwd" }), "leads nowhere"),
+            (json!({ "$ref": "#/$defs/%64x", "$defs": { "%64x": true, "dx": { "enum": [1, 2] } } }), "leads nowhere"),
             (json!({ "$ref": "#name", "$defs": { "a": { "$anchor": "name" } } }), "$anchor"),
             (json!({ "$dynamicRef": "#" }), "$dynamicRef"),
             (json!({ "properties": { "a": { "$id": "http://other.example" } } }), "$id"),

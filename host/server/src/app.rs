@@ -52,6 +52,8 @@ pub(crate) struct Inner {
     pub pausers: Places,
     /// KiB of large bodies held.
     pub bodies: Arc<Semaphore>,
+    /// KiB of large answers that aren't taken yet.
+    pub answers: Places,
     /// What each route needs.
     pub rules: Rules,
     /// `/openapi.json`.

@@ -71,7 +71,7 @@ pub const INTERNAL: Code = again(
 );
 
 /// Every code an HTTP answer may carry, beside [`PLUGIN_CODES`] and [`SAGA_CODES`].
-pub const CODES: [Code; 46] = [
+pub const CODES: [Code; 47] = [
     no("SCHEMA.JSON", 400, "The body isn't JSON", "Correct the text at the line and column given."),
     no(
         "SCHEMA.VALIDATION_FAILED",
@@ -205,6 +205,12 @@ pub const CODES: [Code; 46] = [
     ),
     again("OUTBOX.BUSY", 429, "Too much is waiting", "Try again after `retry_after_ms`."),
     INTERNAL,
+    no(
+        "HTTP.ANSWER_DROPPED",
+        500,
+        "It is done, but there was no room for its answer",
+        "Don't do it anew: send the same request with the same Idempotency-Key or ids, or look at what was made.",
+    ),
     no(
         "STORAGE.CORRUPT",
         500,

@@ -9,13 +9,14 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use http_body::Body;
 
 use crate::app::{App, Entry};
 use crate::approval::page::{self, AsPage};
 use crate::auth::{Permission, Principal};
 use crate::caller::Caller;
 use crate::codes;
-use crate::limits::{REQUEST_ID_BYTES_MAX, RETRY_AFTER_BUSY, TOKEN_BYTES_MAX};
+use crate::limits::{REQUEST_ID_BYTES_MAX, RETRY_AFTER_BUSY, SMALL_ANSWER_BYTES, TOKEN_BYTES_MAX};
 use crate::listen::check_names;
 use crate::metrics;
 use crate::places::{Full, Place, Sharer};
@@ -35,15 +36,24 @@ pub(crate) async fn edge(State(app): State<App>, mut request: Request, next: Nex
     let rule = matched.and_then(|path| app.rules.get(path));
     let template: Arc<str> = rule.map_or_else(|| Arc::from("unmatched"), |rule| rule.template.clone());
     let entry = app.rules.entry(matched, &method);
+    let runs_on = !matches!(method, Method::GET | Method::HEAD) && entry != Entry::Needs(Permission::Work);
     let mut place = None;
     let answer = match admit(&app, entry, &request) {
         Err(Refused::Problem(problem)) => problem.into_response(),
         Err(Refused::NoMethod { allow }) => (StatusCode::METHOD_NOT_ALLOWED, [(header::ALLOW, allow)]).into_response(),
         Ok(admitted) => {
+            let caller = Arc::clone(&admitted.principal);
             request.extensions_mut().insert(Caller(admitted.principal));
-            place = admitted.place;
-            match tokio::time::timeout(app.limits.request_timeout, next.run(request)).await {
-                Ok(response) => response,
+            let work = work(next, request, admitted.place, runs_on);
+            match tokio::time::timeout(app.limits.request_timeout, work).await {
+                Ok((response, kept)) => {
+                    place = kept;
+                    if place.is_some() {
+                        with_room(&app, &caller, &method, response).unwrap_or_else(Problem::into_response)
+                    } else {
+                        response
+                    }
+                }
                 Err(_) => Problem::new(
                     "TX.TIMEOUT",
                     format!(
@@ -67,6 +77,54 @@ pub(crate) async fn edge(State(app): State<App>, mut request: Request, next: Nex
         Some(place) => place.until_taken(response),
         None => response,
     }
+}
+
+/// A request's work, which holds its place until it ends.
+///
+/// What changes something runs in a task of its own: what it asked for is done to its end when the caller goes away or the
+/// time is over, and so its place is taken as long. A look ends with its caller, and so does what a worker asks for: nothing is
+/// leased for nobody.
+async fn work(next: Next, request: Request, place: Option<Place>, runs_on: bool) -> (Response, Option<Place>) {
+    let work = async move { (next.run(request).await, place) };
+    if !runs_on {
+        return work.await;
+    }
+    tokio::spawn(work).await.unwrap_or_else(|ended| (Problem::internal(ended).into_response(), None))
+}
+
+/// An answer with its part of the memory for large ones, which it gives back when it is taken.
+///
+/// Without room it is dropped at once: who waits for room holds the memory that there isn't. A look may be asked for again; of
+/// anything else the caller has to hear that it was done.
+pub(crate) fn with_room(app: &App, caller: &Principal, method: &Method, answer: Response) -> Result<Response, Problem> {
+    let bytes = usize::try_from(answer.body().size_hint().lower()).unwrap_or(usize::MAX);
+    if bytes <= SMALL_ANSWER_BYTES {
+        return Ok(answer);
+    }
+    let full = match app.answers.take_many(&shares(app, caller), bytes.div_ceil(1024)) {
+        Ok(room) => return Ok(room.until_taken(answer)),
+        Err(full) => full,
+    };
+    if answer.status().is_success() && !matches!(*method, Method::GET | Method::HEAD) {
+        return Err(Problem::new(
+            "HTTP.ANSWER_DROPPED",
+            format!(
+                "what was asked for is done and would have been answered {} with {bytes} bytes, but large answers that \
+                 aren't taken yet fill the memory for them: don't ask for it anew; where the request has an \
+                 Idempotency-Key or ids of its own, the same request again does nothing twice and tells what is known of it",
+                answer.status().as_u16()
+            ),
+        ));
+    }
+    let (code, whose) = match full {
+        Full::All => ("HTTP.OVERLOADED", ""),
+        Full::Share { .. } => ("HTTP.SHARE", " that a tenant has"),
+    };
+    let detail = format!(
+        "large answers that aren't taken yet fill the memory{whose} for them: read answers to their end, ask for less at \
+         once, or try again after a moment"
+    );
+    Err(Problem::new(code, detail).after(RETRY_AFTER_BUSY))
 }
 
 struct Admitted {
@@ -143,7 +201,7 @@ fn permitted(app: &App, principal: Option<Arc<Principal>>, permission: Permissio
 /// A place among the requests at work. Public routes that ask the service take one themselves.
 pub(crate) fn place(app: &App, caller: &Principal) -> Result<Place, Problem> {
     let all = app.limits.requests_max;
-    app.requests.take(of_share(app, caller)).map_err(|full| {
+    app.requests.take(&shares(app, caller)).map_err(|full| {
         let problem = match full {
             Full::All => Problem::new(
                 "HTTP.OVERLOADED",
@@ -152,8 +210,8 @@ pub(crate) fn place(app: &App, caller: &Principal) -> Result<Place, Problem> {
             Full::Share { share } => Problem::new(
                 "HTTP.SHARE",
                 format!(
-                    "{share} requests of {:?}, and of other tokens of the same tenants, are at work, the share of a caller \
-                     in {all}: wait for some of them, or send fewer at once",
+                    "{share} requests of {:?}, or of tokens that name one of its tenants, are at work, the share of a \
+                     tenant in {all}: wait for some of them, or send fewer at once",
                     caller.name
                 ),
             ),
@@ -164,17 +222,17 @@ pub(crate) fn place(app: &App, caller: &Principal) -> Result<Place, Problem> {
 
 /// A place among those who wait in a request; none = too many do, so this one doesn't.
 pub(crate) fn waiting(app: &App, caller: &Principal) -> Option<Place> {
-    app.waiters.take(of_share(app, caller)).ok()
+    app.waiters.take(&shares(app, caller)).ok()
 }
 
 /// A place among those who wait briefly because there is none among those who wait; none = too many do that as well.
 pub(crate) fn pausing(app: &App, caller: &Principal) -> Option<Place> {
-    app.pausers.take(of_share(app, caller)).ok()
+    app.pausers.take(&shares(app, caller)).ok()
 }
 
-/// Whose share counts. Without tokens all are the same caller, so nobody has one.
-fn of_share(app: &App, caller: &Principal) -> Option<Sharer> {
-    app.auth.is_some().then(|| Sharer::of(caller))
+/// Whose shares count. Without tokens all are the same caller, so nobody has one.
+fn shares(app: &App, caller: &Principal) -> Vec<Sharer> {
+    app.auth.as_ref().map_or_else(Vec::new, |_| Sharer::of(caller))
 }
 
 /// The bearer token; an error when there is something else or more than one.

@@ -11,8 +11,9 @@ pub const SAGA_BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// One in so many requests at work may wait until a saga is at rest or a message can be claimed. Past it such requests are
 /// answered at once, but that as many claims again wait for [`CLAIM_PAUSE`].
 pub const WAITERS_SHARE: usize = 4;
-/// No caller has more than one in so many of the requests at work, nor of those that wait, so that one tenant can't keep out
-/// all the others. The tokens of the same tenants are one caller; a token of all tenants is one of its own.
+/// No tenant has more than one in so many of the requests at work, of those that wait, or of the memory for large answers, so
+/// that it can't keep out all the others. A request counts against every tenant that its token names; a token of all tenants
+/// has a share of its own.
 pub const CALLER_SHARE: usize = 2;
 /// A body goes on within this time, or the request is refused: it holds a place meanwhile.
 pub const BODY_STALL_TIMEOUT: Duration = Duration::from_secs(10);
@@ -20,7 +21,8 @@ pub const BODY_STALL_TIMEOUT: Duration = Duration::from_secs(10);
 pub const ANSWER_PIECE_MAX: usize = 16 * 1024;
 /// Smallest piece, however short the write timeout. Bytes.
 pub const ANSWER_PIECE_MIN: usize = 512;
-/// A peer that takes an answer this fast is never too slow, whatever the write timeout (at least one second). Bytes a second.
+/// A peer that takes an answer this fast is never too slow, whatever the write timeout (at least one second), and one that takes
+/// it slower on the whole is, however regularly it takes a piece. Bytes a second.
 pub const ANSWER_RATE_MIN: usize = 1024;
 /// What is buffered of one HTTP/2 answer. Bytes.
 pub const STREAM_BUFFER_BYTES: usize = 4 * ANSWER_PIECE_MAX;
@@ -31,6 +33,9 @@ pub const COMPONENT_BYTES_MAX: usize = 48 * 1024 * 1024;
 /// Bodies larger than this are counted against [`Limits::bodies_bytes_max`]; smaller ones are bounded by
 /// [`Limits::requests_max`] alone (1,024 of them are 64 MiB). Bytes.
 pub const SMALL_BODY_BYTES: usize = 64 * 1024;
+/// Answers larger than this are counted against [`Limits::answers_bytes_max`]; smaller ones are bounded by
+/// [`Limits::requests_max`] alone. Bytes.
+pub const SMALL_ANSWER_BYTES: usize = 64 * 1024;
 /// Most statements of one business transaction: it holds locks while it runs.
 pub const STATEMENTS_MAX: usize = 1_000;
 /// What the bindings of one statement may take of memory: somewhat more than the store takes of them as values (12 MiB). Bytes.
@@ -110,6 +115,9 @@ pub struct Limits {
     pub requests_max: usize,
     /// Bytes of large bodies held at once; further ones are answered 429.
     pub bodies_bytes_max: usize,
+    /// Bytes of large answers that aren't taken yet. Further ones are dropped: to a look 503 or 429 is answered, to anything else
+    /// that it was done. One that is larger than there is for its caller goes when there is nothing else.
+    pub answers_bytes_max: usize,
     /// Open connections; further ones are told 503 and closed.
     pub connections_max: usize,
     /// Open connections of one peer (an IPv4 address, an IPv6 network of 64 bits); further ones are told 429 and closed.
@@ -125,8 +133,8 @@ pub struct Limits {
     /// `connections_max`, go away.
     pub idle_timeout: Duration,
     /// An answer of which the peer takes no whole piece (see [`ANSWER_PIECE_MAX`]) for this long is given up: with HTTP/2 its
-    /// stream ends, with HTTP/1 its connection, and any connection whose socket stands still. It is noticed within a quarter
-    /// of it.
+    /// stream ends, with HTTP/1 its connection, and any connection whose socket stands still. So is one of which not all is
+    /// taken within this time and what [`ANSWER_RATE_MIN`] allows for its size. It is noticed within a quarter of this time.
     pub write_timeout: Duration,
     /// Most headers of a request.
     pub headers_max: usize,
@@ -141,6 +149,7 @@ impl Default for Limits {
         Self {
             requests_max: 1_024,
             bodies_bytes_max: 256 * 1024 * 1024,
+            answers_bytes_max: 256 * 1024 * 1024,
             connections_max: 4_096,
             connections_per_peer: 1_024,
             request_timeout: Duration::from_secs(60),

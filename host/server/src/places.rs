@@ -1,4 +1,4 @@
-//! Places of requests: so many for all, and no caller takes more than its share of them.
+//! Places of requests, and of the memory that their answers take: so many for all, and no tenant takes more than its share.
 
 use std::collections::{BTreeSet, HashMap};
 use std::pin::Pin;
@@ -16,38 +16,45 @@ use waybill_core::ids::Tenant;
 use crate::auth::{Principal, Tenants};
 use crate::limits::CALLER_SHARE;
 
-/// Places for requests of one kind.
+/// Places for requests of one kind, or for KiB of their answers.
 pub(crate) struct Places {
     all: Arc<Semaphore>,
-    /// Places of one caller.
+    count: usize,
+    /// Places of one sharer.
     share: usize,
-    /// Callers that ever took one: as many as there are tokens, at most.
-    callers: Mutex<HashMap<Sharer, Arc<Semaphore>>>,
+    /// Sharers that ever took one: as many as there are tenants and tokens, at most.
+    sharers: Mutex<HashMap<Sharer, Arc<Semaphore>>>,
 }
 
 /// Whose share a request counts against.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Sharer {
-    /// All tokens of these tenants.
-    Tenants(BTreeSet<Tenant>),
+    /// All tokens that name this tenant, whatever others they name.
+    Tenant(Tenant),
     /// This one token, which is of all tenants.
     Token(String),
+    /// All who have no token.
+    Nobody,
 }
 
 impl Sharer {
-    /// Of a caller.
-    pub(crate) fn of(caller: &Principal) -> Self {
+    /// Those of a caller: a request counts against each tenant of its token, so that no tenant gets more by a token that
+    /// names others beside it.
+    pub(crate) fn of(caller: &Principal) -> Vec<Self> {
         match &caller.tenants {
-            Tenants::Only(list) => Self::Tenants(list.iter().cloned().collect()),
-            Tenants::All => Self::Token(caller.name.clone()),
+            Tenants::All => vec![Self::Token(caller.name.clone())],
+            Tenants::Only(list) if list.is_empty() => vec![Self::Nobody],
+            Tenants::Only(list) => {
+                list.iter().collect::<BTreeSet<_>>().into_iter().cloned().map(Self::Tenant).collect()
+            }
         }
     }
 }
 
-/// A place, given back when it is dropped.
+/// A place, or several at once, given back when it is dropped.
 pub(crate) struct Place {
     _of_all: OwnedSemaphorePermit,
-    _of_caller: Option<OwnedSemaphorePermit>,
+    _of_shares: Vec<OwnedSemaphorePermit>,
 }
 
 impl Place {
@@ -83,7 +90,7 @@ impl HttpBody for Held {
 pub(crate) enum Full {
     /// All are taken.
     All,
-    /// The caller has its share.
+    /// One of the sharers has its share.
     Share {
         /// How many that are.
         share: usize,
@@ -95,25 +102,30 @@ impl Places {
     pub(crate) fn new(count: usize) -> Self {
         let count = count.min(Semaphore::MAX_PERMITS);
         let share = (count / CALLER_SHARE).max(1);
-        Self { all: Arc::new(Semaphore::new(count)), share, callers: Mutex::default() }
+        Self { all: Arc::new(Semaphore::new(count)), count, share, sharers: Mutex::default() }
     }
 
-    /// A place that counts against a share; without one it counts against none.
-    pub(crate) fn take(&self, sharer: Option<Sharer>) -> Result<Place, Full> {
-        let own = match sharer {
-            None => None,
-            Some(sharer) => {
-                let places = self.of(sharer);
-                Some(places.try_acquire_owned().map_err(|_| Full::Share { share: self.share })?)
-            }
-        };
-        let all = Arc::clone(&self.all).try_acquire_owned().map_err(|_| Full::All)?;
-        Ok(Place { _of_all: all, _of_caller: own })
+    /// A place that counts against these shares; without any it counts against none.
+    pub(crate) fn take(&self, sharers: &[Sharer]) -> Result<Place, Full> {
+        self.take_many(sharers, 1)
     }
 
-    fn of(&self, sharer: Sharer) -> Arc<Semaphore> {
-        let mut callers = self.callers.lock();
-        Arc::clone(callers.entry(sharer).or_insert_with(|| Arc::new(Semaphore::new(self.share))))
+    /// So many at once. Who needs more than there are for it takes all of them, when nobody has one.
+    pub(crate) fn take_many(&self, sharers: &[Sharer], count: usize) -> Result<Place, Full> {
+        let most = if sharers.is_empty() { self.count.max(1) } else { self.share };
+        let count = u32::try_from(count.min(most)).unwrap_or(u32::MAX);
+        let mut of_shares = Vec::with_capacity(sharers.len());
+        for sharer in sharers {
+            let own = self.of(sharer).try_acquire_many_owned(count);
+            of_shares.push(own.map_err(|_| Full::Share { share: self.share })?);
+        }
+        let of_all = Arc::clone(&self.all).try_acquire_many_owned(count).map_err(|_| Full::All)?;
+        Ok(Place { _of_all: of_all, _of_shares: of_shares })
+    }
+
+    fn of(&self, sharer: &Sharer) -> Arc<Semaphore> {
+        let mut sharers = self.sharers.lock();
+        Arc::clone(sharers.entry(sharer.clone()).or_insert_with(|| Arc::new(Semaphore::new(self.share))))
     }
 }
 
@@ -121,36 +133,66 @@ impl Places {
 mod tests {
     use super::*;
 
+    /// The shares of a token of these tenants; none = of all.
+    fn sharers(name: &str, tenants: Option<&[&str]>) -> Vec<Sharer> {
+        let tenants = tenants
+            .map_or(Tenants::All, |names| Tenants::Only(names.iter().map(|name| Tenant::new(name).unwrap()).collect()));
+        Sharer::of(&Principal { name: name.to_owned(), tenants, roles: Vec::new() })
+    }
+
     #[test]
     fn a_caller_takes_no_more_than_its_share_and_others_have_the_rest() {
         let places = Places::new(4);
-        let by = |name: &str| Some(Sharer::Token(name.to_owned()));
-        let mut held: Vec<Place> = (0..2).map(|_| places.take(by("greedy")).ok().unwrap()).collect();
-        assert_eq!(places.take(by("greedy")).err(), Some(Full::Share { share: 2 }));
-        held.push(places.take(by("other")).ok().unwrap());
-        held.push(places.take(None).ok().unwrap());
-        assert_eq!(places.take(by("third")).err(), Some(Full::All));
+        let by = |name: &str| sharers(name, None);
+        let mut held: Vec<Place> = (0..2).map(|_| places.take(&by("greedy")).ok().unwrap()).collect();
+        assert_eq!(places.take(&by("greedy")).err(), Some(Full::Share { share: 2 }));
+        held.push(places.take(&by("other")).ok().unwrap());
+        held.push(places.take(&[]).ok().unwrap());
+        assert_eq!(places.take(&by("third")).err(), Some(Full::All));
         held.clear();
-        assert!((0..4).map(|_| places.take(None)).collect::<Result<Vec<_>, _>>().is_ok());
+        assert!((0..4).map(|_| places.take(&[])).collect::<Result<Vec<_>, _>>().is_ok());
     }
 
     #[test]
     fn there_is_always_one() {
-        assert!(Places::new(1).take(Some(Sharer::Token("only".to_owned()))).is_ok());
+        assert!(Places::new(1).take(&sharers("only", None)).is_ok());
     }
 
     #[test]
-    fn tokens_of_the_same_tenants_are_one_caller_and_each_token_of_all_is_one() {
-        let sharer = |name: &str, tenants: Option<&[&str]>| {
-            let tenants = tenants.map_or(Tenants::All, |names| {
-                Tenants::Only(names.iter().map(|name| Tenant::new(name).unwrap()).collect())
-            });
-            Sharer::of(&Principal { name: name.to_owned(), tenants, roles: Vec::new() })
-        };
-        assert_eq!(sharer("one", Some(&["a"])), sharer("two", Some(&["a"])));
-        assert_eq!(sharer("one", Some(&["a", "b"])), sharer("two", Some(&["b", "a", "b"])));
-        assert_ne!(sharer("one", Some(&["a"])), sharer("one", Some(&["a", "b"])));
-        assert_ne!(sharer("one", None), sharer("two", None));
-        assert_ne!(sharer("a", None), sharer("a", Some(&["a"])));
+    fn a_tenant_has_one_share_over_all_tokens_that_name_it() {
+        let places = Places::new(4);
+        let (alone, beside) = (sharers("one", Some(&["a"])), sharers("two", Some(&["a", "b"])));
+        let held = (places.take(&alone).ok().unwrap(), places.take(&beside).ok().unwrap());
+        for more in [&alone, &beside, &sharers("three", Some(&["c", "a"]))] {
+            assert_eq!(places.take(more).err(), Some(Full::Share { share: 2 }));
+        }
+        let other = sharers("four", Some(&["b", "c"]));
+        let of_b = places.take(&other).ok().unwrap();
+        assert_eq!(places.take(&other).err(), Some(Full::Share { share: 2 }), "b was named by two requests");
+        drop((held, of_b));
+        assert!((0..2).map(|_| places.take(&alone)).collect::<Result<Vec<_>, _>>().is_ok(), "refusals keep nothing");
+        assert!(places.take(&other).is_ok());
+    }
+
+    #[test]
+    fn who_needs_more_than_its_share_goes_alone() {
+        let places = Places::new(10);
+        let (one, other) = (sharers("one", None), sharers("other", None));
+        let held = places.take_many(&one, 1_000).ok().unwrap();
+        assert_eq!(places.take(&one).err(), Some(Full::Share { share: 5 }));
+        let rest = places.take_many(&other, 4).ok().unwrap();
+        assert_eq!(places.take_many(&other, 2).err(), Some(Full::Share { share: 5 }));
+        assert_eq!(places.take_many(&[], 2).err(), Some(Full::All));
+        drop(held);
+        assert!(places.take_many(&one, 5).is_ok());
+        drop(rest);
+        assert!(places.take_many(&[], 1_000).is_ok());
+    }
+
+    #[test]
+    fn each_token_of_all_tenants_has_a_share_of_its_own_and_so_have_those_without_any() {
+        assert_eq!(sharers("one", Some(&["a", "b", "a"])), sharers("two", Some(&["b", "a"])));
+        assert_eq!(sharers("one", None), [Sharer::Token("one".to_owned())]);
+        assert_eq!(sharers("anonymous", Some(&[])), [Sharer::Nobody]);
     }
 }

@@ -3,7 +3,7 @@
 //! An answer stands still in one of two ways. Bytes are ready and the socket doesn't take them, which shows at the stream
 //! ([`Watched`]); or HTTP/2's flow control keeps them back, so that the socket is never asked, which shows at the answer's body
 //! ([`Taken`]). Either way a peer that takes a little now and then doesn't help itself: the time begins anew with every whole
-//! piece, not with every byte.
+//! piece, not with every byte, and the whole answer has its time too.
 
 use std::collections::HashMap;
 use std::io::{self, IoSlice};
@@ -30,6 +30,7 @@ const ANSWER_BYTES: usize = 256;
 pub(crate) struct Progress {
     /// Answers go out in pieces of at most so many bytes.
     piece: usize,
+    write_timeout: Duration,
     state: Mutex<State>,
 }
 
@@ -50,6 +51,8 @@ struct State {
 struct Open {
     /// Since when the peer could take more of the answer; none = the work is ours.
     peers_since: Option<Instant>,
+    /// When the peer has to have taken all of the answer; none = there is none yet.
+    taken_by: Option<Instant>,
     /// Ends it and nothing else; none = it can only end with its connection.
     end: Option<Arc<Notify>>,
 }
@@ -73,7 +76,7 @@ impl Progress {
             State { next: 0, open: HashMap::new(), active_at: Instant::now(), blocked_since: None, trickled: 0 };
         // Half of it, because time is looked at now and then only.
         let piece = (at_that_rate / 2_000).clamp(ANSWER_PIECE_MIN, ANSWER_PIECE_MAX);
-        Arc::new(Self { piece, state: Mutex::new(state) })
+        Arc::new(Self { piece, write_timeout, state: Mutex::new(state) })
     }
 
     /// A request has come.
@@ -101,11 +104,11 @@ impl Progress {
         }
         let mut streams = 0;
         for open in state.open.values_mut() {
-            if open.peers_since.is_some_and(past) {
+            if open.peers_since.is_some_and(past) || open.taken_by.is_some_and(|by| Instant::now() >= by) {
                 let Some(end) = &open.end else { return GivenUp::Connection };
                 end.notify_one();
                 // It is told once.
-                open.peers_since = None;
+                (open.peers_since, open.taken_by) = (None, None);
                 streams += 1;
             }
         }
@@ -137,6 +140,14 @@ impl Exchange {
     /// The answer is there: from now on it is the peer's turn.
     pub(crate) fn answered(self, response: Response) -> Response {
         self.peers_turn(true);
+        // An answer whose size isn't known is made while it is taken.
+        if let Some(bytes) = response.body().size_hint().exact() {
+            let at_least_rate = Duration::from_secs(bytes / ANSWER_RATE_MIN as u64);
+            let within = self.progress.write_timeout.saturating_add(at_least_rate);
+            if let Some(open) = self.progress.state.lock().open.get_mut(&self.id) {
+                open.taken_by = Instant::now().checked_add(within);
+            }
+        }
         response.map(|body| Body::new(Taken { body, rest: Bytes::new(), exchange: self }))
     }
 
@@ -278,115 +289,4 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
 }
 
 #[cfg(test)]
-mod tests {
-    use http_body_util::BodyExt;
-
-    use super::*;
-
-    const WRITE: Duration = Duration::from_secs(60);
-
-    /// The sizes of the pieces of an answer of so many bytes.
-    async fn pieces(write_timeout: Duration, bytes: usize) -> Vec<usize> {
-        let mut answer = Progress::new(write_timeout).begin().answered(Response::new(Body::from(vec![b'x'; bytes])));
-        let mut sizes = Vec::new();
-        while !answer.body().is_end_stream() {
-            let left = bytes - sizes.iter().sum::<usize>();
-            assert_eq!(answer.body().size_hint().exact(), u64::try_from(left).ok());
-            sizes.push(answer.body_mut().frame().await.unwrap().unwrap().into_data().unwrap().len());
-        }
-        sizes
-    }
-
-    #[tokio::test]
-    async fn an_answer_goes_out_in_pieces_and_its_last_byte_alone() {
-        assert_eq!(pieces(WRITE, 2 * ANSWER_PIECE_MAX).await, [ANSWER_PIECE_MAX, ANSWER_PIECE_MAX - 1, 1]);
-        assert_eq!(pieces(WRITE, ANSWER_PIECE_MAX + 1).await, [ANSWER_PIECE_MAX, 1]);
-        assert_eq!(pieces(WRITE, 2).await, [1, 1]);
-        assert_eq!(pieces(WRITE, 1).await, [1]);
-        assert!(pieces(WRITE, 0).await.is_empty());
-        // Within one second a peer that takes the least rate takes twice as much.
-        assert_eq!(pieces(Duration::from_secs(1), 1024).await, [512, 511, 1]);
-        assert_eq!(pieces(Duration::ZERO, 1024).await, [ANSWER_PIECE_MIN, 1023 - ANSWER_PIECE_MIN, 1]);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn an_exchange_ends_alone_if_it_can() {
-        let progress = Progress::new(WRITE);
-        let end = Arc::new(Notify::new());
-        let answer = |exchange: Exchange| exchange.answered(Response::new(Body::from("unread")));
-        let alone = answer(progress.begin().ended_by(Some(Arc::clone(&end))));
-        assert_eq!(progress.give_up(WRITE), GivenUp::Streams(0));
-        tokio::time::advance(WRITE).await;
-        assert_eq!(progress.give_up(WRITE), GivenUp::Streams(1));
-        assert!(futures::poll!(Box::pin(end.notified())).is_ready());
-        assert_eq!(progress.give_up(WRITE), GivenUp::Streams(0), "it is told once");
-        let with_connection = answer(progress.begin().ended_by(None));
-        tokio::time::advance(WRITE).await;
-        assert_eq!(progress.give_up(WRITE), GivenUp::Connection);
-        drop((alone, with_connection));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_byte_now_and_then_is_no_progress() {
-        let progress = Progress::new(WRITE);
-        let socket = Watched::new((), Arc::clone(&progress));
-        let note = |taken| drop(socket.note(2 * ANSWER_PIECE_MAX, taken));
-        note(Poll::Pending);
-        let since = progress.stalled_since();
-        assert!(since.is_some());
-        tokio::time::advance(Duration::from_secs(1)).await;
-        for _ in 1..ANSWER_PIECE_MAX {
-            note(Poll::Ready(Ok(1)));
-            note(Poll::Pending);
-            assert_eq!(progress.stalled_since(), since);
-        }
-        note(Poll::Ready(Ok(1)));
-        assert!(progress.stalled_since().is_none(), "a whole piece is");
-        note(Poll::Pending);
-        assert!(progress.stalled_since() > since);
-        note(Poll::Ready(Ok(1)));
-        assert!(progress.stalled_since().is_some(), "bytes count from when it stood still");
-        note(Poll::Ready(Ok(2 * ANSWER_PIECE_MAX)));
-        assert!(progress.stalled_since().is_none(), "so is all there was");
-    }
-
-    #[tokio::test]
-    async fn an_answer_is_the_peers_turn_until_it_is_taken() {
-        let progress = Progress::new(WRITE);
-        assert!(progress.idle_since().is_some() && progress.stalled_since().is_none());
-        let exchange = progress.begin();
-        assert!(progress.idle_since().is_none(), "a request is being worked on");
-        assert!(progress.stalled_since().is_none(), "work is ours");
-        let answer = exchange.answered(Response::new(Body::from("done")));
-        assert!(progress.stalled_since().is_some());
-        assert_eq!(answer.into_body().collect().await.unwrap().to_bytes(), "done");
-        assert!(progress.idle_since().is_some() && progress.stalled_since().is_none());
-    }
-
-    #[tokio::test]
-    async fn a_body_that_waits_for_us_does_not_stand_still() {
-        let progress = Progress::new(WRITE);
-        let never = Body::from_stream(futures::stream::pending::<Result<Bytes, io::Error>>());
-        let mut answer = progress.begin().answered(Response::new(never));
-        assert!(futures::poll!(answer.body_mut().frame()).is_pending());
-        assert!(progress.stalled_since().is_none() && progress.idle_since().is_none());
-        drop(answer);
-        assert!(progress.idle_since().is_some());
-    }
-
-    #[tokio::test]
-    async fn a_socket_that_takes_nothing_is_noticed_and_forgotten_when_it_does() {
-        use tokio::io::{AsyncReadExt, AsyncWriteExt};
-        let progress = Progress::new(WRITE);
-        let (ours, mut theirs) = tokio::io::duplex(4);
-        let mut ours = Watched::new(ours, Arc::clone(&progress));
-        let mut writing = Box::pin(ours.write_all(b"12345678"));
-        assert!(futures::poll!(writing.as_mut()).is_pending());
-        let since = progress.stalled_since().unwrap();
-        assert!(futures::poll!(writing.as_mut()).is_pending());
-        assert_eq!(progress.stalled_since(), Some(since), "it began with the first write");
-        let mut all = [0; 8];
-        let (read, written) = tokio::join!(theirs.read_exact(&mut all), writing);
-        assert!(read.is_ok() && written.is_ok() && progress.stalled_since().is_none());
-    }
-}
+mod tests;

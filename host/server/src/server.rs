@@ -81,6 +81,7 @@ impl Server {
             pausers: Places::new(parts.limits.requests_max / WAITERS_SHARE),
             requests: Places::new(parts.limits.requests_max),
             bodies: Arc::new(Semaphore::new((parts.limits.bodies_bytes_max / 1024).min(Semaphore::MAX_PERMITS))),
+            answers: Places::new(parts.limits.answers_bytes_max / 1024),
             rules: Rules::of(&api),
             openapi: Bytes::from(serde_json::to_vec(&api).unwrap_or_default()),
             service: parts.service,

@@ -14,6 +14,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep};
 use wasmtime_wasi_http::WasiBody;
 
+use super::held::Held;
 use crate::meters::{Bound, Meters};
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -31,6 +32,24 @@ impl Sent {
     fn set(&self) {
         self.0.store(true, Ordering::Release);
     }
+}
+
+/// A guest's body that counts against the endpoint's bound until nothing holds its bytes any more: a connection may do so longer than
+/// the exchange.
+struct Counted {
+    bytes: Vec<u8>,
+    _held: Arc<Held>,
+}
+
+impl AsRef<[u8]> for Counted {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// A guest's body, with what it takes of the bound.
+pub(super) fn counted(bytes: Vec<u8>, held: Arc<Held>) -> Bytes {
+    Bytes::from_owner(Counted { bytes, _held: held })
 }
 
 /// A body on its way out.

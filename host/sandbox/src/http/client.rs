@@ -21,7 +21,7 @@ use super::failure::{Failure, classify};
 use super::held::{Budget, Held};
 use super::known::KnownUrls;
 use super::peers::PeerGates;
-use super::request::prepare;
+use super::request::{prepare, weight};
 use crate::grants::{EgressPolicy, Target};
 use crate::limits::{
     HTTP_HEADER_BYTES_MAX, HTTP_HEADERS_MAX, HTTP_IDLE_PER_PEER_MAX, HTTP_IDLE_TIMEOUT, HTTP_TIMEOUT_MAX,
@@ -45,6 +45,7 @@ struct Inner {
     known: KnownUrls,
     response_bytes_max: usize,
     answers: Budget,
+    bodies: Budget,
     meters: Arc<Meters>,
 }
 
@@ -75,6 +76,7 @@ impl HttpClient {
             known: KnownUrls::default(),
             response_bytes_max: limits.http_response_bytes,
             answers: Budget::new(limits.http_answers_bytes),
+            bodies: Budget::new(limits.http_bodies_bytes),
             meters,
         }))
     }
@@ -85,12 +87,28 @@ impl HttpClient {
         &self.0.answers
     }
 
+    /// What requests may take.
+    #[cfg(test)]
+    pub(super) fn bodies(&self) -> &Budget {
+        &self.0.bodies
+    }
+
     /// Sends a guest's request and answers the whole response, with what it takes of the endpoint's bound: to be kept until the
     /// guest has the response.
     pub(crate) async fn exchange(&self, request: http_types::Request) -> Result<(http_types::Response, Held), Failure> {
         let time = Duration::from_millis(u64::from(request.timeout)).min(HTTP_TIMEOUT_MAX);
         let sent = Sent::default();
-        let (target, request) = prepare(&self.0.known, request, &sent).map_err(|error| {
+        // Before anything is waited for: guests hand over more than one peer takes.
+        let mut going = self.0.bodies.begin();
+        if !going.take(weight(&request)) {
+            self.0.meters.hit(Bound::HttpBodies);
+            let why =
+                "its requests that are on their way fill what the host holds of them: send less at once".to_owned();
+            return Err(Failure::unsent(NetError::Limit(why)));
+        }
+        // Until the exchange ends, and as long as a connection has some of its bytes.
+        let going = Arc::new(going);
+        let (target, request) = prepare(&self.0.known, request, &sent, Arc::clone(&going)).map_err(|error| {
             if matches!(error, NetError::Limit(_)) {
                 self.0.meters.hit(Bound::HttpHeaders);
             }

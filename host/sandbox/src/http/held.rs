@@ -1,10 +1,11 @@
-//! What the host holds of answers until their guest has them, against the endpoint's bound.
+//! What the host holds of answers until their guest has them, and of requests until they are answered, against the endpoint's
+//! bounds.
 
 use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Bytes that one endpoint's answers may take, a permit each.
+/// Bytes that one endpoint's answers, or its requests, may take, a permit each.
 #[derive(Clone, Debug)]
 pub(super) struct Budget(Arc<Semaphore>);
 
@@ -24,13 +25,13 @@ impl Budget {
         self.0.available_permits()
     }
 
-    /// For one answer, nothing held yet.
+    /// For one answer or request, nothing held yet.
     pub(super) fn begin(&self) -> Held {
         Held { budget: Arc::clone(&self.0), permits: None }
     }
 }
 
-/// What one answer takes of the bound, given back when this is dropped.
+/// What one answer or request takes of the bound, given back when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Held {
     budget: Arc<Semaphore>,

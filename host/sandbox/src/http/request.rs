@@ -1,12 +1,14 @@
 //! From the contract's request to one that can be sent: everything a guest says is checked here.
 
-use bytes::Bytes;
+use std::sync::Arc;
+
 use http::{HeaderName, HeaderValue, Method, Request, header};
 use http_body_util::Full;
 use waybill_bindings::api::http_types;
 use waybill_bindings::api::net_types::{NetError, TlsOptions};
 
-use super::body::{OutBody, Sent};
+use super::body::{OutBody, Sent, counted};
+use super::held::Held;
 use super::known::KnownUrls;
 use crate::grants::Target;
 use crate::limits::REQUEST_HEADER_BYTES_MAX;
@@ -28,11 +30,18 @@ const HOSTS_OWN: [HeaderName; 10] = [
 /// Who sends, where the guest doesn't say.
 pub(super) const USER_AGENT: &str = concat!("waybill/", env!("CARGO_PKG_VERSION"));
 
-/// Checks a guest's request and makes it sendable.
+/// Bytes that a guest's request takes.
+pub(super) fn weight(request: &http_types::Request) -> usize {
+    let headers = request.headers.iter().map(|(name, value)| name.len().saturating_add(value.len()));
+    headers.fold(request.url.len().saturating_add(request.body.len()), usize::saturating_add)
+}
+
+/// Checks a guest's request and makes it sendable. `held` is what it takes of the endpoint's bound.
 pub(super) fn prepare(
     known: &KnownUrls,
     request: http_types::Request,
     sent: &Sent,
+    held: Arc<Held>,
 ) -> Result<(Target, Request<OutBody>), NetError> {
     if request.tls.as_ref().is_some_and(asks_for_something) {
         return Err(NetError::Unsupported("TLS options of a request aren't supported by this host".to_owned()));
@@ -43,7 +52,7 @@ pub(super) fn prepare(
         .filter(|method| *method != Method::CONNECT)
         .ok_or_else(|| NetError::Unsupported(format!("method {:?}", shorten(&request.method))))?;
 
-    let mut made = Request::new(OutBody::Whole(Full::new(Bytes::from(request.body)), sent.clone()));
+    let mut made = Request::new(OutBody::Whole(Full::new(counted(request.body, held)), sent.clone()));
     *made.method_mut() = method;
     *made.uri_mut() = uri;
     let headers = made.headers_mut();
@@ -84,10 +93,29 @@ fn shorten(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use http_body_util::BodyExt;
+
+    use super::super::held::Budget;
     use super::*;
 
     fn prepare(request: http_types::Request) -> Result<(Target, Request<OutBody>), NetError> {
-        super::prepare(&KnownUrls::default(), request, &Sent::default())
+        let held = Arc::new(Budget::new(0).begin());
+        super::prepare(&KnownUrls::default(), request, &Sent::default(), held)
+    }
+
+    #[tokio::test]
+    async fn a_body_counts_until_nothing_holds_its_bytes() {
+        let budget = Budget::new(1_000);
+        let request = request("http://a", &[("x-a", "1")]);
+        let (mut held, bytes) = (budget.begin(), weight(&request));
+        assert!(bytes == "http://a".len() + "x-a".len() + "1".len() + "x".len() && held.take(bytes));
+        let (_, mut made) = super::prepare(&KnownUrls::default(), request, &Sent::default(), Arc::new(held)).unwrap();
+        let on_its_way = made.body_mut().frame().await.unwrap().unwrap().into_data().unwrap();
+        let part = on_its_way.slice(..1);
+        drop((made, on_its_way));
+        assert!(part.as_ref() == b"x" && budget.rest() == 1_000 - bytes);
+        drop(part);
+        assert_eq!(budget.rest(), 1_000);
     }
 
     fn request(url: &str, headers: &[(&str, &str)]) -> http_types::Request {

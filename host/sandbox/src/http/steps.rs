@@ -54,6 +54,7 @@ impl HttpStepClient {
             http_per_peer: calls_max.max(1),
             http_response_bytes: answer_bytes_max,
             http_answers_bytes: usize::MAX,
+            http_bodies_bytes: usize::MAX,
             ..PluginLimits::default()
         };
         let meters = Arc::new(Meters::new("saga", "http-steps", 1));

@@ -5,7 +5,9 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
 use std::thread;
+use std::time::Duration;
 
 use waybill_bindings::api::http_types::{Request, Response};
 use waybill_bindings::api::net_types::NetError;
@@ -195,6 +197,46 @@ async fn answers_that_nobody_takes_are_bounded_together() {
     assert!(cut == 1 && bytes <= HTTP_ANSWERS_BYTES_MAX + SIZE, "{cut} cut, {bytes} bytes");
     drop(held);
     assert!(!client.whole(request()).await.expect("there is room again").truncated);
+}
+
+/// A guest begins as many sends as it likes to a peer that reads nothing: most are refused before the host holds them.
+#[tokio::test(flavor = "multi_thread")]
+async fn bodies_that_nobody_reads_are_bounded_together() {
+    const SIZE: usize = 1024 * 1024;
+    const ROOM: usize = 10 * SIZE;
+    let (address, connects) = server(|stream, _| std::mem::forget(stream));
+    let limits = PluginLimits { http_bodies_bytes: ROOM, http_per_peer: 2, ..PluginLimits::default() };
+    let client = client_with(limits, &[format!("http://{address}")]);
+    let post =
+        || Request { method: "POST".to_owned(), body: vec![b'x'; SIZE], ..get(format!("http://{address}/"), 60_000) };
+    let (mut begun, mut refused) = (Vec::new(), 0);
+    for _ in 0..100 {
+        let mut one = Box::pin(client.exchange(post()));
+        match futures::poll!(one.as_mut()) {
+            Poll::Pending => begun.push(one),
+            Poll::Ready(answer) => {
+                let failure = answer.expect_err("nobody answers");
+                assert!(matches!(failure.error, NetError::Limit(_)) && !failure.maybe_delivered, "{failure:?}");
+                refused += 1;
+            }
+        }
+    }
+    // Each takes its headers as well.
+    assert_eq!((begun.len(), refused), (9, 91));
+    assert!(client.bodies().rest() < SIZE);
+    // Two of them get a connection, and the rest waits for its turn; then the guest gives all of them up.
+    let mut all = futures::future::select_all(begun);
+    while connects.load(Ordering::SeqCst) < 2 {
+        assert!(futures::poll!(&mut all).is_pending());
+        tokio::task::yield_now().await;
+    }
+    drop(all);
+    let freed = async {
+        while client.bodies().rest() < ROOM {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), freed).await.expect("all of it is given back");
 }
 
 #[tokio::test(flavor = "multi_thread")]

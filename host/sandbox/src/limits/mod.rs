@@ -176,6 +176,9 @@ pub const HTTP_REQUESTS_PER_SEND_MAX: usize = 256;
 /// Bytes of answers, headers included, that one endpoint's guests have been sent and don't have yet, over all its instances:
 /// the host holds them until then. Past it bodies are cut, and requests that weren't sent aren't.
 pub const HTTP_ANSWERS_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Bytes of requests, headers included, that one endpoint's guests have handed over and that aren't sent and answered yet, over all
+/// its instances: the host holds them until then, also while they wait for their turn. Past it requests are refused.
+pub const HTTP_BODIES_BYTES_MAX: usize = 128 * 1024 * 1024;
 /// Bytes that a peer may send ahead of what is read, in one HTTP/2 stream; four times as many over a connection.
 pub const HTTP2_WINDOW_BYTES: u32 = 256 * 1024;
 /// Longest exchange, whatever the guest asks for.
@@ -228,6 +231,8 @@ pub struct PluginLimits {
     pub http_response_bytes: usize,
     /// Bytes of HTTP answers of one endpoint that its guests don't have yet.
     pub http_answers_bytes: usize,
+    /// Bytes of HTTP requests of one endpoint under way or waiting.
+    pub http_bodies_bytes: usize,
     /// Log entries a second of one endpoint; ten times as many in a burst.
     pub log_per_second: u32,
     /// Time for `open`, instantiation included.
@@ -254,6 +259,7 @@ impl Default for PluginLimits {
             http_per_peer: 64,
             http_response_bytes: 256 * 1024,
             http_answers_bytes: HTTP_ANSWERS_BYTES_MAX,
+            http_bodies_bytes: HTTP_BODIES_BYTES_MAX,
             log_per_second: 20,
             open_timeout: Duration::from_secs(15),
             tick_timeout: Duration::from_secs(10),

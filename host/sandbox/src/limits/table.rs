@@ -102,6 +102,9 @@ fn bounded(bound: Bound, limits: &PluginLimits) -> LimitRow {
             Bytes,
             "HTTP answers on their way, all instances; cut, or not asked for",
         ),
+        Bound::HttpBodies => {
+            row(name, limits.http_bodies_bytes, Bytes, "HTTP requests under way or waiting, all instances; refused")
+        }
         Bound::Log => row(name, limits.log_per_second as usize, PerSecond, "log entries, all instances; dropped")
             .set_by("log_per_second"),
         Bound::Metrics => row(name, METRIC_SERIES_MAX, Count, "metric series of its own; dropped"),

@@ -1,8 +1,8 @@
 //! Requests that are executed once: the `Idempotency-Key` header (draft-ietf-httpapi-idempotency-key-header).
 //!
 //! A route reads the key ([`asked`]) before the body, says what the request is ([`key::Asked::of`]), and has its work done by
-//! [`run`]. The work runs in a task of its own: a caller who goes away or a request that takes too long doesn't leave it half
-//! done, and its answer is kept all the same. What the work makes gets its ids from the [`Execution`], which are the same after a
+//! [`run`]. The edge lets such a request run to its end: a caller who goes away or a request that takes too long doesn't leave it
+//! half done, and its answer is kept all the same. What the work makes gets its ids from the [`Execution`], which are the same after a
 //! crash, so that a repeat finds what is there.
 //!
 //! Kept are answers that would be the same again: 2xx, and 400, 409, 413, 422 that aren't worth a retry, to the first that tries.
@@ -136,13 +136,13 @@ impl IntoResponse for Reply {
 /// Does a request's work: once, if it has a key; then its repeats get the answer of the first.
 pub(crate) async fn run<W, F>(app: &App, wanted: Option<Wanted>, work: W) -> Result<Response, Problem>
 where
-    W: FnOnce(Option<Execution>) -> F + Send + 'static,
-    F: Future<Output = Result<Reply, Problem>> + Send + 'static,
+    W: FnOnce(Option<Execution>) -> F + Send,
+    F: Future<Output = Result<Reply, Problem>> + Send,
 {
-    let Some(wanted) = wanted else { return work(None).await.map(IntoResponse::into_response) };
-    let keys = Arc::clone(&app.idempotency);
-    let task = tokio::spawn(async move { execute(&*keys, wanted, work).await });
-    task.await.unwrap_or_else(|ended| Err(Problem::internal(ended)))
+    match wanted {
+        Some(wanted) => execute(&*app.idempotency, wanted, work).await,
+        None => work(None).await.map(IntoResponse::into_response),
+    }
 }
 
 async fn execute<W, F>(keys: &dyn IdempotencyService, wanted: Wanted, work: W) -> Result<Response, Problem>

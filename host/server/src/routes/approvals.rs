@@ -4,7 +4,7 @@
 
 use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Response};
-use http::HeaderMap;
+use http::{HeaderMap, Method};
 use waybill_core::port::saga::{ActedBy, SagaAct};
 use waybill_core::saga::error::SagaError;
 use waybill_core::saga::limits::{NOTE_BYTES_MAX, WAIT_TIMEOUT_DEFAULT};
@@ -122,7 +122,7 @@ fn answer(headers: &HeaderMap, answer: Answer) -> Response {
 
 async fn shown(app: &App, caller: &Caller, token: &str, as_page: bool) -> Answer {
     let claims = read(app, token)?;
-    let _place = edge::place(app, &caller.0)?;
+    let place = edge::place(app, &caller.0)?;
     let view = service(app)?.saga(&claims.tenant, &claims.saga).await?;
     let node =
         node(&view.saga, claims.saga.as_str()).ok_or_else(|| SagaError::NotFound { id: claims.saga.to_string() })?;
@@ -142,12 +142,14 @@ async fn shown(app: &App, caller: &Caller, token: &str, as_page: bool) -> Answer
         expires_at: claims.expires_at.into(),
         input: step.input.clone(),
     };
-    if !as_page {
-        return ok(&shown);
-    }
-    let decision = claims.decision.other();
-    let other = configured(app)?.token(&Claims { decision, ..claims }).map_err(Problem::internal)?;
-    Ok(page::ask(&shown, [(shown.decision, token), (decision, &other)]))
+    let answer = if as_page {
+        let decision = claims.decision.other();
+        let other = configured(app)?.token(&Claims { decision, ..claims }).map_err(Problem::internal)?;
+        page::ask(&shown, [(shown.decision, token), (decision, &other)])
+    } else {
+        ok(&shown)?
+    };
+    Ok(place.until_taken(edge::with_room(app, &caller.0, &Method::GET, answer)?))
 }
 
 async fn decided(app: &App, caller: &Caller, token: &str, request: Request, as_page: bool) -> Answer {

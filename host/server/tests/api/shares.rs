@@ -6,10 +6,12 @@ use std::time::Duration;
 use axum::body::Body;
 use http::Request;
 use tokio::sync::Notify;
+use tower::ServiceExt;
+use waybill_core::idempotency::Settings;
 use waybill_server::auth::Role;
 use waybill_server::limits::{CALLER_SHARE, Limits, WAITERS_SHARE};
 
-use crate::support::{Api, Fake, get, post, send, server, token, with};
+use crate::support::{Api, Fake, LARGE, get, post, send, server, token, with};
 
 const MESSAGE: &str = r#"{"topic":"bus:a","payload":1,"tenant":"acme"}"#;
 
@@ -29,6 +31,7 @@ async fn one_tenant_cannot_take_every_place() {
     let tokens = vec![
         token("greedy", &["acme"], &[Role::Sender]),
         token("twin", &["acme"], &[Role::Viewer]),
+        token("beside", &["acme", "b"], &[Role::Viewer]),
         token("other", &["b"], &[Role::Viewer]),
         token("everybody", &["*"], &[Role::Viewer]),
     ];
@@ -46,8 +49,14 @@ async fn one_tenant_cannot_take_every_place() {
     assert_eq!(more.problem(), (429, "HTTP.SHARE".into()));
     assert_eq!(more.header("retry-after"), "1");
     assert!(more.json()["detail"].as_str().unwrap().contains("\"greedy\""));
-    let twin = api.send(by("twin", get("/v1/outbox/stats"))).await;
-    assert_eq!(twin.problem(), (429, "HTTP.SHARE".into()), "another token of the same tenant shares with it");
+    for name in ["twin", "beside"] {
+        let refused = api.send(by(name, get("/v1/outbox/stats?tenant=acme"))).await;
+        assert_eq!(
+            refused.problem(),
+            (429, "HTTP.SHARE".into()),
+            "{name}: a token that names the tenant shares with it"
+        );
+    }
     for name in ["other", "everybody"] {
         assert_eq!(api.send(by(name, get("/v1/outbox/stats"))).await.status, 200, "{name}");
     }
@@ -59,6 +68,55 @@ async fn one_tenant_cannot_take_every_place() {
         assert_eq!(held.await.unwrap().status, 201);
     }
     assert_eq!(api.send(by("greedy", get("/v1/outbox/stats"))).await.status, 200);
+}
+
+/// Who begins work, goes away and begins more has no more at work than its share.
+#[tokio::test]
+async fn work_keeps_its_place_when_its_caller_goes_away() {
+    const WORK: &str = r#"{"statements":[{"query":"RETURN 1"}]}"#;
+    for (name, asked_for) in [
+        ("impatient", post("/v1/transactions", WORK)),
+        ("impatient", with(post("/v1/transactions", WORK), "idempotency-key", "k-1")),
+        ("impatient", post("/v1/messages", MESSAGE)),
+    ] {
+        let tokens = vec![token(name, &["acme"], &[Role::Transactor, Role::Sender])];
+        let api = Api::with(Some(tokens), Limits { requests_max: CALLER_SHARE, ..Limits::default() });
+        let gate = Arc::new(Notify::new());
+        *api.fake.gate.lock().unwrap() = Some(gate.clone());
+        let router = api.router.clone();
+        let gone = tokio::spawn(async move { send(&router, by(name, asked_for)).await.status });
+        asked(&api.fake, 1).await;
+        gone.abort();
+        assert!(gone.await.is_err_and(|ended| ended.is_cancelled()));
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        let refused = api.send(by(name, get("/v1/whoami"))).await;
+        assert_eq!(refused.problem(), (429, "HTTP.SHARE".into()), "the work goes on");
+        gate.notify_one();
+        let freed = async {
+            while api.send(by(name, get("/v1/whoami"))).await.status != 200 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), freed).await.expect("the place wasn't given back");
+    }
+}
+
+/// The same when its time is over.
+#[tokio::test(start_paused = true)]
+async fn work_keeps_its_place_when_its_time_is_over() {
+    let limits = Limits { requests_max: 1, request_timeout: Duration::from_secs(3), ..Limits::default() };
+    let api = Api::with(None, limits);
+    let gate = Arc::new(Notify::new());
+    *api.fake.gate.lock().unwrap() = Some(gate.clone());
+    let answer = api.post("/v1/transactions", r#"{"statements":[{"query":"RETURN 1"}]}"#).await;
+    assert_eq!(answer.problem(), (504, "TX.TIMEOUT".into()));
+    assert_eq!(api.get("/v1/whoami").await.problem(), (503, "HTTP.OVERLOADED".into()));
+    gate.notify_one();
+    while api.get("/v1/whoami").await.status != 200 {
+        tokio::task::yield_now().await;
+    }
 }
 
 /// Those that would wait past the share wait briefly, and past that they are answered at once: they take no place for twenty
@@ -101,6 +159,58 @@ async fn claims_that_wait_have_a_share_of_their_own() {
     for waiting in waiting.into_iter().chain(pausing).chain([other]) {
         assert_eq!(tokio::time::timeout(Duration::from_secs(60), waiting).await.unwrap().unwrap().status, 200);
     }
+}
+
+/// Answers that nobody takes are bounded in bytes: of one tenant, and of all.
+#[tokio::test]
+async fn large_answers_that_are_not_taken_have_a_share() {
+    let roles = [Role::Sender, Role::Transactor];
+    let tokens =
+        vec![token("greedy", &["acme"], &roles), token("other", &["b"], &roles), token("third", &["c"], &roles)];
+    let api = Api::with(Some(tokens), Limits { answers_bytes_max: 256 * 1024, ..Limits::default() });
+    api.fake.keys.set(Settings { result_bytes_max: 1 << 20, ..Settings::default() });
+    let large = |name| by(name, get(&format!("/v1/messages/{LARGE}")));
+    let unread = |name| api.router.clone().oneshot(large(name));
+    let (first, second) = (unread("greedy").await.unwrap(), unread("other").await.unwrap());
+    assert_eq!((first.status().as_u16(), second.status().as_u16()), (200, 200));
+    let refused = api.send(large("greedy")).await;
+    assert_eq!(refused.problem(), (429, "HTTP.SHARE".into()));
+    assert_eq!((refused.header("retry-after"), &refused.json()["retryable"]), ("1", &true.into()));
+    assert_eq!(api.send(by("greedy", get("/v1/messages/m-1"))).await.status, 200, "small ones need no room");
+
+    // What was done isn't told as something to try again.
+    let text = "x".repeat(100 * 1024);
+    let body = format!(r#"{{"statements":[{{"query":"RETURN $text","bindings":{{"text":"{text}"}}}}]}}"#);
+    let keyed = || with(by("greedy", post("/v1/transactions", body.clone())), "idempotency-key", "k-1");
+    let dropped = api.send(keyed()).await;
+    assert_eq!(dropped.problem(), (500, "HTTP.ANSWER_DROPPED".into()));
+    assert_eq!((dropped.header("retry-after"), &dropped.json()["retryable"]), ("", &false.into()));
+    let ran = || api.fake.calls().iter().filter(|call| call.starts_with("transact ")).count();
+    assert_eq!(ran(), 1);
+
+    drop(first);
+    let repeated = api.send(keyed()).await;
+    assert_eq!((repeated.status.as_u16(), repeated.header("idempotency-replayed")), (200, "true"));
+    assert!(repeated.text.contains(&text) && ran() == 0, "the first answer was kept");
+    let again = unread("greedy").await.unwrap();
+    assert_eq!(again.status(), 200);
+    // Both have their share, which is all there is.
+    let full = unread("greedy").await.unwrap();
+    assert_eq!(full.status(), 429);
+    drop((second, again));
+    assert_eq!(api.send(large("third")).await.status, 200);
+}
+
+/// One that is larger than the share isn't kept back for ever.
+#[tokio::test]
+async fn an_answer_that_is_larger_than_the_memory_for_answers_goes_alone() {
+    let api = Api::with(None, Limits { answers_bytes_max: 64 * 1024, ..Limits::default() });
+    let large = || get(&format!("/v1/messages/{LARGE}"));
+    let unread = api.router.clone().oneshot(large()).await.unwrap();
+    assert_eq!(unread.status(), 200);
+    assert_eq!(api.send(large()).await.problem(), (503, "HTTP.OVERLOADED".into()));
+    drop(unread);
+    assert_eq!(api.send(large()).await.status, 200);
 }
 
 #[tokio::test(start_paused = true)]

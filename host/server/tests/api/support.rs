@@ -55,7 +55,7 @@ pub struct Fake {
     pub panics: Mutex<bool>,
     /// Every message counts as a duplicate.
     pub duplicates: Mutex<bool>,
-    /// Enqueues wait here when set.
+    /// Enqueues and transactions wait here when set.
     pub gate: Mutex<Option<Arc<Notify>>>,
     pub checks: Mutex<Vec<Check>>,
     pub stuck: Mutex<bool>,
@@ -191,8 +191,16 @@ fn name(tenant: Option<&Tenant>) -> String {
     tenant.map_or("*".to_owned(), |tenant| tenant.to_string())
 }
 
+/// A message whose answer is a large one.
+pub const LARGE: &str = "large";
+
 fn found(id: &str, what: &'static str, tenant: &Tenant) -> Served<MessageView> {
-    if id == "gone" { Err(ServiceError::NotFound { what, id: id.to_owned() }) } else { Ok(view(tenant.as_str(), id)) }
+    let found = view(tenant.as_str(), id);
+    match id {
+        "gone" => Err(ServiceError::NotFound { what, id: id.to_owned() }),
+        LARGE => Ok(MessageView { payload: Some(format!("\"{}\"", "x".repeat(100 * 1024)).into()), ..found }),
+        _ => Ok(found),
+    }
 }
 
 /// A stuck saga: its ids begin with `stuck`.
@@ -238,7 +246,11 @@ impl OutboxService for Fake {
         messages: Vec<NewMessage>,
         finish: Option<FinishWith>,
     ) -> Served<TransactionDone> {
+        let gate = self.gate.lock().unwrap().clone();
         self.told(format!("transact {} {}", statements.len(), messages.len()))?;
+        if let Some(gate) = gate {
+            gate.notified().await;
+        }
         let results = statements.into_iter().map(|statement| Value::Object(statement.bindings)).collect();
         let done = self.enqueued(messages);
         let done = TransactionDone { ids: done.ids, duplicates: done.duplicates, results };
