@@ -13,3 +13,4 @@ pub mod lookups;
 pub mod owner;
 pub mod records;
 pub mod suspicion;
+pub mod weight;
