@@ -5,7 +5,7 @@ use std::fmt;
 
 use waybill_core::limits::SchedulerLimits;
 use waybill_core::new_message::Draft;
-use waybill_core::outbox::owner::{Adopted, Owner, OwnerConfig, TakeoverInput, takeover};
+use waybill_core::outbox::owner::{Adopted, Owner, OwnerConfig, TakeoverInput, takeover, takeover_reads};
 use waybill_core::outbox::records::ShardRecord;
 use waybill_core::port::store::OwnerCommit;
 use waybill_core::time::{Now, VettedClock};
@@ -181,8 +181,7 @@ impl<S: ModelStore> World<S> {
     }
 
     fn begin_takeover(&mut self, host: &Host, record: ShardRecord) -> Role {
-        let firsts: Vec<_> = record.open.keys().copied().collect();
-        let open = self.store.segments(&firsts);
+        let open = self.store.segments(&takeover_reads(&record));
         let claimed = self.read_parked().into_iter().filter(|parked| parked.claimed).collect();
         let began = self.now_at(host);
         let token = record.token;
@@ -192,6 +191,7 @@ impl<S: ModelStore> World<S> {
             record,
             open,
             claimed,
+            commit_bytes: self.setup.config.limits.commit_bytes,
             dead_holds_key: self.setup.config.dead_holds_key,
             lived: host.owned == Some(token),
             rules: self.setup.config.rules,
@@ -209,7 +209,7 @@ impl<S: ModelStore> World<S> {
             self.give_up(commit);
             if self.store.shard().nonce == record.nonce {
                 self.stats.found_applied += 1;
-                return Role::Adopting { record, began };
+                return self.taken(host, record, began);
             }
             host.watch();
             host.seen_at = self.now;
@@ -219,9 +219,19 @@ impl<S: ModelStore> World<S> {
         let applied = self.apply(&commit);
         self.taker = None;
         match applied {
-            Ok(()) => Role::Adopting { record, began },
+            Ok(()) => self.taken(host, record, began),
             Err(_) => Role::Watching,
         }
+    }
+
+    /// A commit of a takeover went in. Another one follows while anything is claimed.
+    fn taken(&mut self, host: &mut Host, record: ShardRecord, began: Now) -> Role {
+        host.owned = Some(record.token);
+        if record.open.is_empty() {
+            return Role::Adopting { record, began };
+        }
+        self.stats.long_takeovers += 1;
+        Role::Reading(record)
     }
 
     /// Settings of another start: those of the first, or other bounds.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use waybill_core::ids::Seq;
-use waybill_core::limits::SchedulerLimits;
+use waybill_core::limits::{COMMIT_BYTES_MAX, SchedulerLimits};
 use waybill_core::message::Message;
 use waybill_core::outbox::door_watch::DoorTimes;
 use waybill_core::outbox::owner::{OwnerConfig, Routing, TransportId};
@@ -41,6 +41,8 @@ pub(super) const CAUTION: Caution = Caution {
 const HECTIC_STEPS: u64 = 1_500;
 /// Steps without, at most: everything has to come to its end.
 const CALM_STEPS: u64 = 20_000;
+/// Largest commit that a bounded store takes: enough for what goes in however full a commit is.
+const STORE_BYTES: usize = 16 * 1024;
 /// Makes other dice of a seed.
 const SPOILS: u64 = 0x5B01_17D1_5C00_0000;
 /// Where messages go: two transports, three destinations.
@@ -161,6 +163,7 @@ impl<S: ModelStore> World<S> {
     pub fn new(store: S, seed: u64, options: &Options) -> Self {
         let mut rng = Rng::new(seed);
         let hosts = 1 + rng.below(3);
+        let is_bounded = seed % 7 == 3 && seed > 200;
         // Not drawn, so that the schedules of other seeds stay what they are.
         let external = (seed % 3 == 1).then_some(TransportId(1));
         let limits = SchedulerLimits {
@@ -172,7 +175,12 @@ impl<S: ModelStore> World<S> {
             door_page: 3,
             scheduled_page: 3,
             settle_max: 8,
+            // Few messages fill a commit; not the first seeds: they run on stores, too, that can't be bounded.
+            commit_bytes: if is_bounded { 2_048 << (seed % 3) } else { COMMIT_BYTES_MAX },
         };
+        if is_bounded {
+            store.bound_commits(STORE_BYTES);
+        }
         let config = OwnerConfig {
             shard: SHARD,
             host: "model".to_owned(),
@@ -298,6 +306,7 @@ impl<S: ModelStore> World<S> {
             }
             Err(StoreError::Conflict(_)) => self.stats.conflicts += 1,
             Err(StoreError::Exists(_)) => self.stats.id_races += 1,
+            Err(StoreError::TooLarge) => self.stats.too_large += 1,
             Err(_) => {}
         }
         result
