@@ -49,6 +49,8 @@ mod settle;
 mod slots;
 mod spread;
 mod takeover;
+#[cfg(test)]
+mod tests;
 mod trial;
 mod turns;
 mod window;
