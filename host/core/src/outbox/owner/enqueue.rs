@@ -120,7 +120,7 @@ impl Owner {
     /// Queues a direct request. Its answer comes with the commit that takes it.
     pub fn enqueue(&mut self, request: DirectRequest) {
         let entering = request.messages.iter().map(|draft| weight::of_entering(&draft.message, !draft.needs_id));
-        let bytes = entering.sum();
+        let bytes: usize = entering.sum();
         self.direct_bytes += bytes;
         self.pending_ids.add(&request);
         self.directs.push_back(WaitingDirect { request, bytes });

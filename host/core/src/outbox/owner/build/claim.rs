@@ -103,8 +103,8 @@ impl Draftsman<'_> {
             .collect()
     }
 
-    /// Un-claims an idle segment, of a tenant or of anybody: its remainder is rewritten under its own seq. None when the commit has
-    /// no room for that.
+    /// Un-claims an idle segment, of a tenant or of anybody: its remainder is rewritten under its own seq. False when there is
+    /// none, or no room for that in the commit.
     fn evict(&mut self, idle: &mut VecDeque<(Seq, Option<Tenant>)>, of: Option<&Tenant>) -> bool {
         if self.is_full(Part::Claims) {
             return false;
