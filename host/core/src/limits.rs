@@ -28,8 +28,11 @@ pub const REQUEST_MESSAGES_MAX: usize = 10_000;
 pub const SEGMENT_BYTES_MAX: usize = 512 * 1024;
 /// A segment is cut at this many messages: the index in a host-made id has 12 bits.
 pub const SEGMENT_MESSAGES_MAX: usize = 4096;
-/// An owner commit takes no further request past this many bytes; a single larger request still goes alone.
+/// Default of [`SchedulerLimits::commit_bytes`]: with the last of what a commit takes (a segment, a row of the doorstep) it stays
+/// below the least write buffer of the store, 8 MiB.
 pub const COMMIT_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Least of what an owner cuts its commits at after the store refused one as too large. Bytes.
+pub const COMMIT_BYTES_LEAST: usize = 1024;
 /// Errors kept with a parked message or a dead letter; older ones are dropped, the first is kept.
 pub const ATTEMPT_RECORDS_MAX: usize = 20;
 /// Crashes while a suspect was on trial by itself after which it is a dead letter (`SUSPECTED_POISON`).
@@ -81,6 +84,9 @@ pub struct SchedulerLimits {
     pub scheduled_page: usize,
     /// Settlements taken into one commit.
     pub settle_max: usize,
+    /// Bytes past which a commit takes nothing further ([`crate::outbox::weight`]). A single larger request still goes, with little
+    /// beside it.
+    pub commit_bytes: usize,
 }
 
 impl Default for SchedulerLimits {
@@ -94,6 +100,7 @@ impl Default for SchedulerLimits {
             door_page: 1_000,
             scheduled_page: 1_000,
             settle_max: 20_000,
+            commit_bytes: COMMIT_BYTES_MAX,
         }
     }
 }

@@ -69,6 +69,7 @@ impl Bench {
             record: store.read(|tables| tables.shard(SHARD)),
             open: Vec::new(),
             claimed: Vec::new(),
+            commit_bytes: SchedulerLimits::default().commit_bytes,
             dead_holds_key: false,
             lived: false,
             rules: Rules::default(),

@@ -5,7 +5,7 @@
 //! it answers before anything else is committed.
 
 use super::door_watch::DoorWatch;
-use super::owner::{Applied, DirectRequest, Owner, Resolution};
+use super::owner::{Applied, DirectRequest, Owner, Resolution, Ticket};
 use super::records::ShardRecord;
 use crate::port::store::{OwnerCommit, StoreError};
 use crate::time::Now;
@@ -29,6 +29,14 @@ pub enum Step {
     /// The commit is not in and never will be; its work is queued again. These requests have callers' ids, which are to be looked
     /// up again, because one may have been taken meanwhile. Nothing is under way.
     NotApplied(Vec<DirectRequest>),
+    /// The store takes no commit as large: nothing of it was written, and its work is queued again, to go in smaller ones after a
+    /// pause. Nothing is under way.
+    TooLarge {
+        /// Requests that alone are too large. They are out of the queue and are told so.
+        refused: Vec<Ticket>,
+        /// As after [`Step::NotApplied`].
+        recalled: Vec<DirectRequest>,
+    },
     /// The shard record is to be read.
     Read(Read),
     /// This is to be committed.
@@ -52,7 +60,7 @@ pub struct Read {
 
 /// Whether an error of a commit proves that nothing of it was applied.
 pub fn is_refusal(error: &StoreError) -> bool {
-    matches!(error, StoreError::Conflict(_) | StoreError::Exists(_))
+    matches!(error, StoreError::Conflict(_) | StoreError::Exists(_) | StoreError::TooLarge)
 }
 
 /// Takes a word. `nonce` gives a fresh and random number; it is asked only when a barrier may follow.
@@ -65,6 +73,11 @@ pub fn take_word<W>(
 ) -> Step {
     match word {
         Word::Committed(Ok(())) => Step::Applied(owner.committed(now)),
+        Word::Committed(Err(StoreError::TooLarge)) => {
+            let refused = owner.too_large(now);
+            door.look_again();
+            Step::TooLarge { refused, recalled: owner.recall_identified() }
+        }
         Word::Committed(Err(error)) => {
             owner.commit_failed();
             let is_unknown = !is_refusal(&error);

@@ -14,3 +14,4 @@ pub mod owner;
 pub mod preparation;
 pub mod records;
 pub mod suspicion;
+pub mod weight;

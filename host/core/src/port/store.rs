@@ -229,8 +229,8 @@ pub struct DueScheduled {
 pub trait OwnerStore: Send + Sync + 'static {
     /// The shard record; the default record when there is none yet.
     async fn shard(&self, shard: ShardId) -> Result<ShardRecord, StoreError>;
-    /// Applies a commit, all or nothing. `Err(Conflict)` and `Err(Exists)` prove that nothing was applied; after any other error the
-    /// outcome is unknown and the caller reads the shard record.
+    /// Applies a commit, all or nothing. `Err(Conflict)`, `Err(Exists)` and `Err(TooLarge)` prove that nothing was applied; after any
+    /// other error the outcome is unknown and the caller reads the shard record.
     async fn commit(&self, commit: OwnerCommit) -> Result<(), StoreError>;
     /// What segments there are with `from <= first`, in order, at most `limit`, without their data.
     async fn directory(&self, shard: ShardId, from: Seq, limit: usize) -> Result<Vec<SegmentInfo>, StoreError>;

@@ -76,7 +76,8 @@ pub(super) struct Actor {
     pub lanes: Lanes,
     pub door: Door,
     pub trouble: Option<StoreError>,
-    prepare_again_at: Option<Instant>,
+    /// The next commit isn't tried before.
+    pub prepare_again_at: Option<Instant>,
     pub linger_until: Option<Instant>,
     /// Workers outside that wait for their settlement's commit.
     pub settlers: BTreeMap<Seq, Settler>,

@@ -2,7 +2,7 @@
 
 use tokio::sync::oneshot;
 use waybill_core::ids::MessageId;
-use waybill_core::outbox::owner::{Applied, DirectRequest};
+use waybill_core::outbox::owner::{Applied, DirectRequest, Ticket};
 use waybill_core::port::service::ServiceError;
 use waybill_core::port::store::StoreError;
 
@@ -73,6 +73,15 @@ impl Actor {
         }
         for ask in self.wishes.drain(..) {
             let _gone = ask.reply.send(Err(ServiceError::Store(error.clone())));
+        }
+    }
+
+    /// Tells callers that the store takes nothing as large as their requests.
+    pub(super) fn refuse_too_large(&mut self, refused: &[Ticket]) {
+        for ticket in refused {
+            if let Some(Caller::Enqueue { caller, .. }) = self.callers.remove(ticket) {
+                caller.answer(Err(ServiceError::Store(StoreError::TooLarge)));
+            }
         }
     }
 

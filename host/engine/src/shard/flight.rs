@@ -12,7 +12,7 @@ use waybill_core::port::store::{OwnerCommit, StoreError, Write};
 
 use super::actor::{Actor, End};
 
-/// Pause before the store is asked again after it failed.
+/// Pause before the store is asked again after it failed or refused a commit as too large.
 const TROUBLE_PAUSE: Duration = Duration::from_millis(100);
 
 /// What the store said.
@@ -67,6 +67,11 @@ impl Actor {
                 self.note_trouble(None);
                 self.look_up_again(recalled);
             }
+            Step::TooLarge { refused, recalled } => {
+                self.refuse_too_large(&refused);
+                self.look_up_again(recalled);
+                self.prepare_again_at = Some(Instant::now() + TROUBLE_PAUSE);
+            }
             Step::Read(Read { trouble, abandon, pause }) => {
                 if let Some(error) = trouble {
                     if abandon {
@@ -95,7 +100,13 @@ impl Actor {
             Word::Committed(Ok(())) => self.context.meter.commit(self.commit_began.elapsed(), event.writes),
             Word::Committed(Err(error)) => {
                 self.context.meter.commit_failed(error.code());
-                if commit_fate::is_refusal(error) {
+                if matches!(error, StoreError::TooLarge) {
+                    tracing::warn!(
+                        code = error.code(),
+                        writes = event.writes,
+                        "the store takes no commit as large: it is cut"
+                    );
+                } else if commit_fate::is_refusal(error) {
                     tracing::debug!(code = error.code(), %error, "a commit was refused");
                 } else {
                     tracing::warn!(code = error.code(), %error, "the outcome of a commit isn't known");

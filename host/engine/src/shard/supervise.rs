@@ -7,12 +7,14 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio::time::sleep;
-use waybill_core::ids::{Seq, ShardId};
-use waybill_core::outbox::owner::{Adopted, Owner, OwnerConfig, Rules, TakeoverInput, has_died, takeover};
+use waybill_core::ids::ShardId;
+use waybill_core::outbox::owner::{
+    Adopted, Owner, OwnerConfig, Rules, TakeoverInput, has_died, takeover, takeover_reads,
+};
 use waybill_core::outbox::records::{DeadLetter, Parked, ShardRecord};
 use waybill_core::port::service::ServiceError;
 use waybill_core::port::store::{OwnerStore, StoreError};
-use waybill_core::time::Monotonic;
+use waybill_core::time::{Monotonic, Now};
 
 use super::actor::{Actor, End};
 use super::mail::Mail;
@@ -237,37 +239,9 @@ async fn try_take(
     if !free && now.mono - observer.since < observer_ttl {
         return Ok(Take::Watch { owner: record.owner });
     }
-    let firsts: Vec<Seq> = record.open.keys().copied().collect();
-    let open = store.segments(shard, &firsts).await?;
-    let parked = all_parked(store.as_ref(), shard).await?;
-    let claimed = parked.iter().filter(|parked| parked.claimed).cloned().collect();
-    let lived = mine.is(&record);
-    let died = has_died(&record, lived);
-    let input = TakeoverInput {
-        shard,
-        host: context.config.host.clone(),
-        record,
-        open,
-        claimed,
-        dead_holds_key: context.config.dead_holds_key,
-        lived,
-        rules: Rules::default(),
-    };
-    let began = context.clock.now();
-    let commit = takeover(input, began.wall, rand::random());
-    let taken = commit.record.clone();
-    mine.tries(&taken);
-    if let Err(error) = store.commit(commit).await {
-        // It may have gone in all the same: the token tells.
-        let stored = store.shard(shard).await?;
-        if stored.nonce != taken.nonce {
-            return Err(error);
-        }
-    }
-    mine.holds(&taken);
-    if died {
-        // Before anybody sees that the shard is owned.
-        seen_by_others.note_death(taken.token);
+    let (mut taken, mut began) = take_page(shard, context, mine, seen_by_others, record).await?;
+    while !taken.open.is_empty() {
+        (taken, began) = take_page(shard, context, mine, seen_by_others, taken).await?;
     }
     note_crash(shard, &taken);
     let adopted = adopt(store.as_ref(), shard, taken).await?;
@@ -279,6 +253,62 @@ async fn try_take(
     }
     let now = context.clock.now();
     Ok(Take::Done(Box::new(Owner::new(owner_config(shard, context), adopted, began.mono, now))))
+}
+
+/// One commit of a takeover; the record as it wrote it, and when it began. While that has claimed segments, another follows.
+async fn take_page(
+    shard: ShardId,
+    context: &Context,
+    mine: &Mine,
+    seen_by_others: &Seen,
+    record: ShardRecord,
+) -> Result<(ShardRecord, Now), StoreError> {
+    let store = &context.stores.owner;
+    let open = store.segments(shard, &takeover_reads(&record)).await?;
+    let lived = mine.is(&record);
+    let died = has_died(&record, lived);
+    // Only suspects may have to be taken out.
+    let claimed = match record.suspicion.suspects.is_empty() {
+        true => Vec::new(),
+        false => all_parked(store.as_ref(), shard).await?.into_iter().filter(|parked| parked.claimed).collect(),
+    };
+    let mut input = TakeoverInput {
+        shard,
+        host: context.config.host.clone(),
+        record,
+        open,
+        claimed,
+        commit_bytes: context.config.limits.commit_bytes,
+        dead_holds_key: context.config.dead_holds_key,
+        lived,
+        rules: Rules::default(),
+    };
+    loop {
+        let began = context.clock.now();
+        let commit = takeover(input.clone(), began.wall, rand::random());
+        let taken = commit.record.clone();
+        mine.tries(&taken);
+        match store.commit(commit).await {
+            Ok(()) => {}
+            Err(StoreError::TooLarge) if input.commit_bytes > 0 => {
+                input.commit_bytes /= 2;
+                continue;
+            }
+            Err(error) => {
+                // It may have gone in all the same: the token tells.
+                let stored = store.shard(shard).await?;
+                if stored.nonce != taken.nonce {
+                    return Err(error);
+                }
+            }
+        }
+        mine.holds(&taken);
+        if died {
+            // Before anybody sees that the shard is owned.
+            seen_by_others.note_death(taken.token);
+        }
+        return Ok((taken, began));
+    }
 }
 
 /// Tells people what the ends before mean.

@@ -5,6 +5,7 @@
 
 mod bounds;
 mod clock_steps;
+mod commit_bytes;
 mod dead_letters;
 mod dedup;
 mod delivery;

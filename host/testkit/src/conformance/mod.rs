@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a sentence fails by panicking")]
 #![allow(missing_docs, reason = "the names are the sentences")]
 
+pub mod bounds;
 pub mod dedup;
 pub mod door;
 pub mod guard;
@@ -179,4 +180,11 @@ mod tests {
 
     crate::store_conformance!(open);
     crate::saga_store_conformance!(open);
+
+    #[tokio::test]
+    async fn a_commit_that_is_too_large_is_refused_and_leaves_nothing() {
+        let store = MemoryStore::new();
+        store.bound_commits(8 << 20);
+        super::bounds::a_commit_that_is_too_large_is_refused_and_leaves_nothing(&store, 8 << 20).await;
+    }
 }

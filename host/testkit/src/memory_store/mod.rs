@@ -53,7 +53,8 @@ impl MemoryStore {
         change(&mut self.tables.lock())
     }
 
-    /// Applies a commit now, whatever fate is planned for the next one. `Conflict` and `Exists` mean that nothing changed.
+    /// Applies a commit now, whatever fate is planned for the next one. `Conflict`, `Exists` and `TooLarge` mean that nothing
+    /// changed.
     pub fn apply(&self, commit: &OwnerCommit) -> Result<(), StoreError> {
         self.tables.lock().apply(commit)
     }
@@ -79,6 +80,11 @@ impl MemoryStore {
             let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
         })
+    }
+
+    /// Bounds the commits of owners, as a store's write buffer does ([`OwnerCommit::weight`]); without this nothing does.
+    pub fn bound_commits(&self, bytes_max: usize) {
+        self.tables.lock().commit_bytes_max = Some(bytes_max);
     }
 
     /// What happens to the next commits, first to first. With none planned a commit is applied.

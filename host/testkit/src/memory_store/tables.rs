@@ -96,6 +96,8 @@ pub struct Tables {
     pub kv_revision: u64,
     /// The door clock, if a test has set it.
     pub clock: Option<u64>,
+    /// Weight of the largest commit of an owner, if it is bounded.
+    pub commit_bytes_max: Option<usize>,
 }
 
 /// Key of the id index.
@@ -115,6 +117,9 @@ impl Tables {
         }
         if commit.record.beat <= commit.expect_beat {
             return Err(StoreError::Other("an owner commit has to raise the beat".into()));
+        }
+        if self.commit_bytes_max.is_some_and(|bytes_max| commit.weight() > bytes_max) {
+            return Err(StoreError::TooLarge);
         }
         self.check_creates(&commit.writes)?;
         self.shards.insert(commit.shard, commit.record.clone());

@@ -195,6 +195,15 @@ impl<S: ModelStore> World<S> {
                     driver.unchecked.push(request.messages, ());
                 }
             }
+            Step::TooLarge { refused, recalled } => {
+                for ticket in refused {
+                    driver.waiting.remove(&ticket);
+                }
+                for request in recalled {
+                    driver.waiting.remove(&request.ticket);
+                    driver.unchecked.push(request.messages, ());
+                }
+            }
             Step::Read(read) => {
                 // Sometimes nobody is told before the outcome is known: then that is the answer.
                 if read.abandon && (is_record || self.rng.percent(50)) {

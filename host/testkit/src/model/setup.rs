@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use waybill_core::ids::ShardId;
-use waybill_core::limits::SchedulerLimits;
+use waybill_core::limits::{COMMIT_BYTES_MAX, SchedulerLimits};
 use waybill_core::outbox::door_watch::DoorTimes;
 use waybill_core::outbox::owner::{OwnerConfig, Routing, TransportId};
 use waybill_core::outbox::suspicion::Caution;
@@ -28,12 +28,16 @@ pub(super) const CAUTION: Caution = Caution {
     forget: Duration::from_millis(2_500),
     quiet: Duration::from_millis(20),
 };
+/// Largest commit that a bounded store takes: enough for what goes in however full a commit is. Bytes.
+const STORE_BYTES: usize = 16 * 1024;
 /// Where messages go: two transports, three destinations.
 pub(super) const TOPICS: [&str; 3] = ["bus:a.one", "bus:a.two", "bus:b.one"];
 
 /// What differs from run to run.
 pub(super) struct Setup {
     pub config: OwnerConfig,
+    /// The store takes no larger commits.
+    pub store_bytes: Option<usize>,
     /// One host on a store of its own: no rival, no commit after its death.
     pub exclusive: bool,
     /// Doorstep passes at a wake-up start this far back; none = every pass is a full one.
@@ -66,6 +70,8 @@ impl Setup {
     /// What a seed draws. What isn't drawn by `rng` leaves the schedules of other seeds what they are.
     pub(super) fn draw(rng: &mut Rng, seed: u64, hosts: u64, options: &Options) -> Self {
         let external = (seed % 3 == 1).then_some(TransportId(1));
+        // Not the first ones: they run on stores, too, that can't be bounded.
+        let store_bytes = (seed % 7 == 3 && seed > 200).then_some(STORE_BYTES);
         let limits = SchedulerLimits {
             window_messages: 10,
             window_bytes: 1 << 20,
@@ -75,6 +81,8 @@ impl Setup {
             door_page: 3,
             scheduled_page: 3,
             settle_max: 8,
+            // Few messages fill a commit.
+            commit_bytes: if store_bytes.is_some() { 2_048 << (seed % 3) } else { COMMIT_BYTES_MAX },
         };
         let config = OwnerConfig {
             shard: ShardId(0),
@@ -91,6 +99,7 @@ impl Setup {
         };
         Self {
             config,
+            store_bytes,
             exclusive: hosts == 1 && rng.percent(50),
             late_window: rng.percent(50).then_some(300),
             skew_ms: options.skew_ms(),

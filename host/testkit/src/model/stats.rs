@@ -129,6 +129,10 @@ stats! {
     taken_ids: "taken ids", true;
     /// Commits that failed because an id had been taken meanwhile.
     id_races: "id races", false;
+    /// Commits that the store refused as too large.
+    too_large: "commits too large", false;
+    /// Takeovers in several commits.
+    long_takeovers: "takeovers in several commits", true;
     /// Commands done.
     commands: "commands", true;
     /// Commands refused.

@@ -57,6 +57,8 @@ pub trait ModelStore: Sized {
     fn keep(&self) -> Option<PutBack<Self>> {
         None
     }
+    /// Bounds the commits. A store that can't takes any.
+    fn bound_commits(&self, _bytes_max: usize) {}
     /// Makes a row unreadable, as a bad disk would. False = this store can't, or there is no such row.
     fn spoil(&self, _row: &Spoilt) -> bool {
         false
@@ -82,6 +84,9 @@ impl ModelStore for MemoryStore {
     fn keep(&self) -> Option<PutBack<Self>> {
         let kept = self.read(Tables::clone);
         Some(Box::new(move |store| store.write(|tables| *tables = kept)))
+    }
+    fn bound_commits(&self, bytes_max: usize) {
+        MemoryStore::bound_commits(self, bytes_max);
     }
     fn spoil(&self, row: &Spoilt) -> bool {
         let malformed = || Malformed { reason: "the model spoilt it".to_owned(), raw: String::new() };

@@ -2,7 +2,7 @@
 
 use waybill_core::ids::ShardId;
 use waybill_core::limits::SchedulerLimits;
-use waybill_core::outbox::owner::{Adopted, Owner, OwnerConfig, TakeoverInput, takeover};
+use waybill_core::outbox::owner::{Adopted, Owner, OwnerConfig, TakeoverInput, takeover, takeover_reads};
 use waybill_core::outbox::records::ShardRecord;
 use waybill_core::port::store::OwnerCommit;
 use waybill_core::time::Now;
@@ -44,8 +44,7 @@ impl<S: ModelStore> World<S> {
 
     fn begin_takeover(&mut self, host: &Host, actor: &Actor, record: ShardRecord) -> Role {
         let shard = actor.shard;
-        let firsts: Vec<_> = record.open.keys().copied().collect();
-        let open = self.store.segments(shard, &firsts);
+        let open = self.store.segments(shard, &takeover_reads(&record));
         let claimed = self.read_parked(shard).into_iter().filter(|parked| parked.claimed).collect();
         let began = self.now_at(host);
         let token = record.token;
@@ -55,6 +54,7 @@ impl<S: ModelStore> World<S> {
             record,
             open,
             claimed,
+            commit_bytes: self.setup.config.limits.commit_bytes,
             dead_holds_key: self.setup.config.dead_holds_key,
             lived: actor.owned == Some(token),
             rules: self.setup.config.rules,
@@ -72,7 +72,7 @@ impl<S: ModelStore> World<S> {
             self.give_up(commit);
             if self.store.shard(actor.shard).nonce == record.nonce {
                 self.stats.found_applied += 1;
-                return Role::Adopting { record, began };
+                return self.taken(actor, record, began);
             }
             actor.watch();
             actor.seen_at = self.now;
@@ -82,9 +82,19 @@ impl<S: ModelStore> World<S> {
         let applied = self.apply(&commit);
         self.taker = None;
         match applied {
-            Ok(()) => Role::Adopting { record, began },
+            Ok(()) => self.taken(actor, record, began),
             Err(_) => Role::Watching,
         }
+    }
+
+    /// A commit of a takeover went in. Another one follows while anything is claimed.
+    fn taken(&mut self, actor: &mut Actor, record: ShardRecord, began: Now) -> Role {
+        actor.owned = Some(record.token);
+        if record.open.is_empty() {
+            return Role::Adopting { record, began };
+        }
+        self.stats.long_takeovers += 1;
+        Role::Reading(record)
     }
 
     /// Settings of another start: those of the first, or other bounds.

@@ -49,6 +49,7 @@ impl<S: ModelStore> World<S> {
             }
             Err(StoreError::Conflict(_)) => self.stats.conflicts += 1,
             Err(StoreError::Exists(_)) => self.stats.id_races += 1,
+            Err(StoreError::TooLarge) => self.stats.too_large += 1,
             Err(_) => {}
         }
         result

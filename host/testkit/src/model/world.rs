@@ -67,6 +67,9 @@ impl<S: ModelStore> World<S> {
         let mut rng = Rng::new(seed);
         let hosts = 1 + rng.below(3);
         let setup = Setup::draw(&mut rng, seed, hosts, options);
+        if let Some(bytes) = setup.store_bytes {
+            store.bound_commits(bytes);
+        }
         let spoils = Rng::new(seed ^ SPOILS);
         let skewed = rng.percent(50);
         let hosts = (0..hosts).map(|_| Host::new(&mut rng, skewed, setup.shards())).collect();

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::FutureExt;
-use waybill_core::ids::{MessageId, Place, Seq, ShardId};
+use waybill_core::ids::{MessageId, Place, ShardId};
 use waybill_core::limits::SchedulerLimits;
 use waybill_core::new_message::{Draft, NewMessage};
 use waybill_core::outbox::owner::{
     Adopted, Applied, Built, Command, CommandError, DirectRequest, DoorPage, ExistingId, LoadRequest, Owner,
     OwnerConfig, Resolution, Routing, Rules, Sending, Settlement, TakeoverInput, Ticket, TransportId, Verdict,
-    takeover,
+    takeover, takeover_reads,
 };
 use waybill_core::outbox::records::{AttemptOutcome, AttemptRecord, DeadLetter, Done, DoorKey, Parked, content_digest};
 use waybill_core::outbox::suspicion::Caution;
@@ -75,8 +75,7 @@ pub fn config() -> OwnerConfig {
 
 fn take_over(store: &MemoryStore, config: &OwnerConfig, now: Now, nonce: u64, lived: bool) -> Owner {
     let record = now_or(store.shard(SHARD));
-    let firsts: Vec<Seq> = record.open.keys().copied().collect();
-    let open = now_or(store.segments(SHARD, &firsts));
+    let open = now_or(store.segments(SHARD, &takeover_reads(&record)));
     let claimed = now_or(store.parked(SHARD, None, 1_000)).into_iter().filter(|parked| parked.claimed).collect();
     let input = TakeoverInput {
         shard: SHARD,
@@ -84,12 +83,14 @@ fn take_over(store: &MemoryStore, config: &OwnerConfig, now: Now, nonce: u64, li
         record,
         open,
         claimed,
+        commit_bytes: config.limits.commit_bytes,
         dead_holds_key: config.dead_holds_key,
         lived,
         rules: Rules::default(),
     };
     let commit = takeover(input, now.wall, nonce);
     store.apply(&commit).unwrap();
+    assert!(commit.record.open.is_empty(), "no test here needs several commits");
     let adopted = Adopted {
         record: commit.record,
         parked: now_or(store.parked(SHARD, None, 1_000)),

@@ -201,6 +201,23 @@ fn an_unknown_commit_is_told_as_such_and_its_record_read_at_once() {
 }
 
 #[test]
+fn a_commit_that_is_too_large_goes_again_without_a_barrier() {
+    let mut bench = Bench::new();
+    let mut door: DoorWatch<()> = DoorWatch::new(DoorTimes::default());
+    let ticket = bench.ask(vec![message("one")]);
+    bench.prepare();
+    bench.build().commit.unwrap();
+    let now = bench.now();
+    let word = Word::Committed(Err(StoreError::TooLarge));
+    let step = take_word(&mut bench.owner, &mut door, word, now, || unreachable!("no barrier follows"));
+    let Step::TooLarge { refused, recalled } = step else { panic!() };
+    assert!(refused.is_empty() && recalled.is_empty());
+    let enqueued = bench.commit().enqueued;
+    assert!(enqueued.len() == 1 && enqueued[0].0 == ticket);
+    assert_eq!(bench.take_names(1), ["one"]);
+}
+
+#[test]
 fn a_drain_is_over_when_the_shard_is_given_back_or_its_time_is_over() {
     let mut bench = Bench::new();
     bench.enqueue(vec![message("one")]);

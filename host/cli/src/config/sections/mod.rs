@@ -94,6 +94,7 @@ pub fn limits(mut section: Section<'_, '_>) -> LimitSettings {
         door_page,
         scheduled_page,
         settle_max,
+        commit_bytes: normal.commit_bytes,
     };
     LimitSettings { scheduler, parked_per_tenant, waiting_messages, waiting_bytes }
 }

@@ -6,6 +6,7 @@ use super::{Owner, Rule};
 use crate::ids::{MessageId, Tenant};
 use crate::new_message::Draft;
 use crate::outbox::records::{DoorKey, DoorRow, IdRecord, Scheduled};
+use crate::outbox::weight;
 use crate::port::store::DueScheduled;
 use crate::time::{Monotonic, Now, UnixMillis};
 
@@ -118,7 +119,8 @@ impl Default for ScheduledState {
 impl Owner {
     /// Queues a direct request. Its answer comes with the commit that takes it.
     pub fn enqueue(&mut self, request: DirectRequest) {
-        let bytes = request.messages.iter().map(|draft| draft.message.weight()).sum();
+        let entering = request.messages.iter().map(|draft| weight::of_entering(&draft.message, !draft.needs_id));
+        let bytes: usize = entering.sum();
         self.direct_bytes += bytes;
         self.pending_ids.add(&request);
         self.directs.push_back(WaitingDirect { request, bytes });
@@ -155,6 +157,7 @@ impl Owner {
             || !self.want_segments.is_empty()
             || !self.corrupt.is_empty()
             || !self.scheduled.due.is_empty()
+            || self.finish_more
             || self.in_door_pass()
             || self.releasing
             || self.wants_names()

@@ -7,7 +7,7 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `takeover` | the first commit: a new token, what the last owner had named made suspect if its process died |
+//! | `takeover` | the first commits: a new token, what the last owner had named made suspect if its process died |
 //! | `enqueue` | requests that wait for a commit; doorstep and schedule pages |
 //! | `window` | what is in memory: directory, room, what to read next |
 //! | `scan` | bringing messages to memory |
@@ -49,6 +49,8 @@ mod settle;
 mod slots;
 mod spread;
 mod takeover;
+#[cfg(test)]
+mod tests;
 mod trial;
 mod turns;
 mod window;
@@ -66,7 +68,7 @@ pub use outcome::{Applied, Resolution};
 pub use outside::{Claim, Claimed, Lease, LeaseInfo};
 pub use rules::{Rule, Rules};
 pub use settle::{Settlement, Verdict};
-pub use takeover::{TakeoverInput, has_died, takeover};
+pub use takeover::{TakeoverInput, has_died, takeover, takeover_reads};
 pub use turns::Sending;
 pub use window::{LoadPurpose, LoadRequest};
 
@@ -231,6 +233,10 @@ pub struct Owner {
     parked_count: BTreeMap<Tenant, usize>,
     /// The owner is giving the shard back: no new sends or claims.
     releasing: bool,
+    /// Bytes past which a commit takes nothing further: as configured, and less once the store refused one.
+    commit_bytes: usize,
+    /// There may be claimed segments that are finished and had no room in a commit.
+    finish_more: bool,
 }
 
 impl Owner {
@@ -247,6 +253,8 @@ impl Owner {
             directory_until: adopted.record.floor,
             record: adopted.record,
             deadline,
+            commit_bytes: config.limits.commit_bytes,
+            finish_more: false,
             config,
             flight: Flight::Idle,
             slots: HashMap::default(),

@@ -6,6 +6,7 @@ use super::settle::Verdict;
 use super::slots::SlotState;
 use super::{Owner, Rule, Ticket};
 use crate::ids::{KeyHash, MessageId, Seq};
+use crate::limits::COMMIT_BYTES_LEAST;
 use crate::outbox::records::ShardRecord;
 use crate::port::store::{OwnerCommit, StoreError};
 use crate::time::Now;
@@ -53,6 +54,27 @@ impl Owner {
         if let Flight::Out(flight) = std::mem::replace(&mut self.flight, Flight::Idle) {
             self.flight = Flight::Unknown(flight, Vec::new());
         }
+    }
+
+    /// The store refused the commit that is out as too large: nothing of it was written. Requests that alone are larger than a
+    /// commit may be are refused with it; their tickets. Without such, commits are cut at half as many bytes from now on. All else
+    /// is queued again.
+    pub fn too_large(&mut self, now: Now) -> Vec<Ticket> {
+        let mut flight = match std::mem::replace(&mut self.flight, Flight::Idle) {
+            Flight::Idle => return Vec::new(),
+            Flight::Out(flight) | Flight::Unknown(flight, _) => *flight,
+        };
+        let bytes_max = self.commit_bytes;
+        let is_least = bytes_max <= COMMIT_BYTES_LEAST;
+        let (refused, kept): (Vec<_>, Vec<_>) =
+            flight.directs.into_iter().partition(|(direct, _)| is_least || direct.bytes > bytes_max);
+        flight.directs = kept;
+        if refused.is_empty() && !is_least {
+            self.commit_bytes = bytes_max / 2;
+        }
+        refused.iter().for_each(|(direct, _)| self.pending_ids.remove(&direct.request));
+        self.undo(flight, now);
+        refused.into_iter().map(|(direct, _)| direct.request.ticket).collect()
     }
 
     /// Goes on after a failed commit with the shard record as read now. `nonce` is fresh and random.
@@ -183,6 +205,12 @@ impl Owner {
             }
             self.consider(seq, now);
         }
+        for seq in flight.parked_released {
+            if let Some(slot) = self.slots.get_mut(&seq) {
+                slot.claimed = false;
+            }
+            self.consider(seq, now);
+        }
         for dead in flight.key_holders {
             self.hold_key(dead);
         }
@@ -212,6 +240,7 @@ impl Owner {
 
     /// The commit never went in: everything it would have done is queued again.
     fn undo(&mut self, flight: InFlight, now: Now) {
+        self.finish_more = true;
         self.door.owed = self.door.pass.take().is_some() || flight.page_end.is_some();
         let untaken = std::mem::replace(&mut self.scheduled.due, flight.scheduled_taken);
         self.scheduled.due.extend(untaken);

@@ -1,12 +1,17 @@
-//! Taking a shard over: one commit writes the next token, gives back what the last owner had claimed, and makes what it
-//! had named suspect if its process died.
+//! Taking a shard over: a commit writes the next token, gives back segments that the last owner had claimed, and makes what it had
+//! named suspect if its process died. Claimed parked messages stay as they are: the new owner has claimed them then.
+//!
+//! No commit is larger than its bound, so what doesn't fit stays claimed in the record and goes in the next commit, which is a
+//! takeover again, from this process itself. The first one has all that a death leads to, also the dead letter of a message that it
+//! convicts: whoever takes over after a death in between counts that one, and nothing twice. Nothing is sent before the last.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{Rule, Rules};
 use crate::ids::Place;
 use crate::ids::{Seq, ShardId};
-use crate::limits::ALONE_CRASHES_MAX;
+use crate::limits::{ALONE_CRASHES_MAX, SEGMENT_BYTES_MAX};
 use crate::message::Message;
 use crate::outbox::records::{
     AttemptOutcome, AttemptRecord, DeadLetter, DeadState, Done, DoneEnd, Entry, HistoryChunk, Parked, Segment,
@@ -14,6 +19,9 @@ use crate::outbox::records::{
 };
 use crate::port::store::{OwnerCommit, StoredSegment, Write};
 use crate::time::UnixMillis;
+
+/// Claimed segments that one commit of a takeover looks at: what it reads stays small, too.
+const SEGMENTS_MAX: usize = 16;
 
 /// What a rival has read before it takes over.
 #[derive(Clone, Debug)]
@@ -24,10 +32,12 @@ pub struct TakeoverInput {
     pub host: String,
     /// The record as read.
     pub record: ShardRecord,
-    /// The segments that `record.open` names, as far as they exist.
+    /// Those of [`takeover_reads`], as far as they exist.
     pub open: Vec<StoredSegment>,
     /// Parked messages that are claimed.
     pub claimed: Vec<Arc<Parked>>,
+    /// Bytes past which the commit takes no further segment; one it always takes.
+    pub commit_bytes: usize,
     /// A dead letter keeps its key.
     pub dead_holds_key: bool,
     /// The last owner's process is known to live: this one, or one that has said so.
@@ -42,33 +52,65 @@ pub fn has_died(before: &ShardRecord, lived: bool) -> bool {
     before.token != 0 && !before.released && !before.leaving && !lived
 }
 
-/// The commit that takes a shard over. `nonce` is fresh and random. It goes in only if the last owner wrote nothing
-/// since the record was read.
+/// The claimed segments that the next commit of a takeover looks at. Those in which a suspect may be convicted come first.
+pub fn takeover_reads(record: &ShardRecord) -> Vec<Seq> {
+    let mut firsts = accused(record);
+    for first in record.open.keys() {
+        if firsts.len() >= SEGMENTS_MAX {
+            break;
+        }
+        if !firsts.contains(first) {
+            firsts.push(*first);
+        }
+    }
+    firsts
+}
+
+/// Claimed segments of suspects that another crash convicts: hardly ever more than one, for one at a time is on trial by itself.
+fn accused(record: &ShardRecord) -> Vec<Seq> {
+    let suspicion = &record.suspicion;
+    let mut firsts = Vec::new();
+    for (seq, suspect) in &suspicion.suspects {
+        if (suspect.is_convicted() || suspicion.alone == Some(*seq))
+            && let Some((first, _)) = record.open.range(..=*seq).next_back()
+            && !firsts.contains(first)
+        {
+            firsts.push(*first);
+        }
+    }
+    firsts
+}
+
+/// The next commit that takes a shard over. `nonce` is fresh and random. It goes in only if the last owner wrote nothing
+/// since the record was read. While its record has claimed segments, another one has to follow before the shard is owned.
 pub fn takeover(input: TakeoverInput, now: UnixMillis, nonce: u64) -> OwnerCommit {
-    let TakeoverInput { shard, host, record: before, open, claimed, dead_holds_key, lived, rules } = input;
+    let TakeoverInput { shard, host, record: before, open, claimed, commit_bytes, dead_holds_key, lived, rules } =
+        input;
     let mut record = before.clone();
     record.owner = host;
     record.token += 1;
     record.taken = nonce;
     record.beat += 1;
     record.nonce = nonce;
-    record.open.clear();
     record.suspicion = match !has_died(&before, lived) && rules.kept(Rule::OnlyDeathIsACrash) {
         true => record.suspicion.after_clean_end(),
         false => record.suspicion.after_crash(),
     };
     (record.leaving, record.released) = (false, false);
-    let mut work = Takeover { shard, before: &before, now, record, dead_holds_key, writes: Vec::new() };
-    for stored in open {
-        match stored.segment {
-            Ok(segment) => work.segment(&segment),
-            Err(malformed) => {
-                work.writes.push(Write::QuarantineSegment { first: stored.first, reason: malformed.reason })
-            }
-        }
+    let mut work = Takeover { shard, before: &before, now, record, dead_holds_key, writes: Vec::new(), bytes: 0 };
+    let mut found: BTreeMap<Seq, StoredSegment> = open.into_iter().map(|stored| (stored.first, stored)).collect();
+    let urgent = accused(&before);
+    for first in &urgent {
+        work.stored(*first, found.remove(first));
     }
     for parked in claimed {
         work.parked(&parked);
+    }
+    for first in takeover_reads(&before).into_iter().filter(|first| !urgent.contains(first)) {
+        if work.bytes > 0 && work.bytes >= commit_bytes {
+            break;
+        }
+        work.stored(first, found.remove(&first));
     }
     OwnerCommit {
         shard,
@@ -87,9 +129,28 @@ struct Takeover<'a> {
     record: ShardRecord,
     dead_holds_key: bool,
     writes: Vec<Write>,
+    bytes: usize,
 }
 
 impl Takeover<'_> {
+    fn put(&mut self, write: Write) {
+        self.bytes += write.weight();
+        self.writes.push(write);
+    }
+
+    /// Gives a segment back as it was read; none = it doesn't exist.
+    fn stored(&mut self, first: Seq, stored: Option<StoredSegment>) {
+        self.record.open.remove(&first);
+        match stored.map(|stored| stored.segment) {
+            Some(Ok(segment)) => self.segment(&segment),
+            Some(Err(malformed)) => {
+                self.bytes += SEGMENT_BYTES_MAX;
+                self.put(Write::QuarantineSegment { first, reason: malformed.reason });
+            }
+            None => {}
+        }
+    }
+
     fn segment(&mut self, segment: &Arc<Segment>) {
         let open = self.before.open.get(&segment.first).cloned().unwrap_or_default();
         let mut rest = Vec::new();
@@ -106,10 +167,10 @@ impl Takeover<'_> {
             }
         }
         if rest.is_empty() {
-            self.writes.push(Write::DeleteSegment(segment.first));
+            self.put(Write::DeleteSegment(segment.first));
         } else if rest.len() < segment.entries.len() {
             let rest = Segment { first: segment.first, tenant: segment.tenant.clone(), entries: rest };
-            self.writes.push(Write::PutSegment(Arc::new(rest)));
+            self.put(Write::PutSegment(Arc::new(rest)));
         }
         if !delivered.is_empty() {
             let chunk = HistoryChunk {
@@ -119,7 +180,7 @@ impl Takeover<'_> {
                 at: self.now,
                 entries: delivered,
             };
-            self.writes.push(Write::PutHistory(Arc::new(chunk)));
+            self.put(Write::PutHistory(Arc::new(chunk)));
         }
     }
 
@@ -139,10 +200,8 @@ impl Takeover<'_> {
     fn parked(&mut self, parked: &Parked) {
         let seq = parked.place.seq();
         if let Some(crashes) = self.convicted(seq) {
-            self.writes.push(Write::DeleteParked(seq));
+            self.put(Write::DeleteParked(seq));
             self.convict(parked.place, &parked.message, crashes, parked.attempts, parked.history.clone());
-        } else {
-            self.writes.push(Write::PutParked(Arc::new(Parked { claimed: false, ..parked.clone() })));
         }
     }
 
@@ -185,6 +244,6 @@ impl Takeover<'_> {
             holds_key: self.dead_holds_key && message.key.is_some(),
             history,
         };
-        self.writes.push(Write::PutDead(Arc::new(dead)));
+        self.put(Write::PutDead(Arc::new(dead)));
     }
 }

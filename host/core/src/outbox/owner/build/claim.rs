@@ -1,10 +1,11 @@
-//! Claims of the next commit, evictions, and segments that are finished.
+//! Claims of the next commit, evictions, segments that are finished, and the end of all claims.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use super::super::slots::LoadedSegment;
+use super::super::slots::{LoadedSegment, Origin, Slot};
 use super::super::{Owner, Rule};
+use super::room::Part;
 use super::{Draftsman, PARKED_CLAIMS_MAX};
 use crate::ids::{Seq, Tenant};
 use crate::outbox::records::{Done, DoneEnd, OpenSegment};
@@ -17,6 +18,9 @@ impl Draftsman<'_> {
         }
         let parked: Vec<Seq> = self.owner.want_parked.iter().take(PARKED_CLAIMS_MAX).copied().collect();
         for seq in parked {
+            if self.is_full(Part::Claims) {
+                break;
+            }
             self.claim_parked(seq);
         }
         self.claim_segments();
@@ -24,7 +28,8 @@ impl Draftsman<'_> {
 
     fn claim_parked(&mut self, seq: Seq) {
         let Some(slot) = self.owner.slots.get(&seq).filter(|slot| slot.is_idle() && !slot.claimed) else { return };
-        self.writes.push(Write::PutParked(Arc::new(slot.parked(true))));
+        let row = Arc::new(slot.parked(true));
+        self.put(Write::PutParked(row));
         self.flight.parked_claims.push(seq);
     }
 
@@ -98,8 +103,12 @@ impl Draftsman<'_> {
             .collect()
     }
 
-    /// Un-claims an idle segment, of a tenant or of anybody: its remainder is rewritten under its own seq.
+    /// Un-claims an idle segment, of a tenant or of anybody: its remainder is rewritten under its own seq. False when there is
+    /// none, or no room for that in the commit.
     fn evict(&mut self, idle: &mut VecDeque<(Seq, Option<Tenant>)>, of: Option<&Tenant>) -> bool {
+        if self.is_full(Part::Claims) {
+            return false;
+        }
         let at = match of {
             None => (!idle.is_empty()).then_some(0),
             Some(tenant) => idle.iter().position(|(_, other)| other.as_ref() == Some(tenant)),
@@ -124,8 +133,12 @@ impl Draftsman<'_> {
 
     pub(super) fn record_delivered(&mut self, first: Seq, open: &OpenSegment) {
         let Some(loaded) = self.owner.segments.get(&first) else { return };
-        let delivered =
-            loaded.segment.entries.iter().filter(|entry| open.acked.contains(entry.index)).filter_map(|entry| {
+        let delivered: Vec<Done> = loaded
+            .segment
+            .entries
+            .iter()
+            .filter(|entry| open.acked.contains(entry.index))
+            .filter_map(|entry| {
                 let info = loaded.done.get(&entry.index)?;
                 Some(Done {
                     index: entry.index,
@@ -136,7 +149,66 @@ impl Draftsman<'_> {
                     receipt: Some(info.receipt.clone()),
                     history: vec![info.attempt.clone()],
                 })
-            });
-        self.history.entry(first).or_default().extend(delivered);
+            })
+            .collect();
+        for done in delivered {
+            self.put_done(first, done);
+        }
+    }
+
+    /// Writes the history of claimed segments of which nothing is left, as far as there is room, and removes them.
+    pub(super) fn finish_segments(&mut self) {
+        let firsts: Vec<Seq> = match self.owner.finish_more {
+            true => self.record.open.keys().copied().collect(),
+            false => self.touched.iter().copied().collect(),
+        };
+        self.owner.finish_more = false;
+        for first in firsts {
+            let (Some(open), Some(loaded)) = (self.record.open.get(&first), self.owner.segments.get(&first)) else {
+                continue;
+            };
+            if open.acked.len() + open.moved.len() < loaded.segment.entries.len() {
+                continue;
+            }
+            if self.is_full(Part::Finished) {
+                self.owner.finish_more = true;
+                return;
+            }
+            let tenant = loaded.segment.tenant.clone();
+            let open = open.clone();
+            self.record_delivered(first, &open);
+            self.record.open.remove(&first);
+            self.put(Write::DeleteSegment(first));
+            self.flight.finished.push((tenant, first));
+        }
+    }
+
+    /// When the shard is given back and nothing is being sent: closes everything, as much with each commit as there is room for.
+    /// The last one says so in the record.
+    pub(super) fn release_all(&mut self) {
+        if !self.owner.releasing || self.owner.flying > 0 || !self.owner.outs.is_empty() {
+            return;
+        }
+        let open: Vec<Seq> = self.record.open.keys().copied().collect();
+        for first in open {
+            if self.is_full(Part::Claims) {
+                return;
+            }
+            self.close(first);
+        }
+        let settled: BTreeSet<Seq> = self.flight.settled.iter().map(|(seq, _)| *seq).collect();
+        let is_claimed = |slot: &&Slot| slot.origin == Origin::Parked && slot.claimed && !settled.contains(&slot.seq());
+        let mut claimed: Vec<Seq> = self.owner.slots.values().filter(is_claimed).map(Slot::seq).collect();
+        claimed.sort_unstable();
+        for seq in claimed {
+            if self.is_full(Part::Claims) {
+                return;
+            }
+            let Some(row) = self.owner.slots.get(&seq).map(|slot| Arc::new(slot.parked(false))) else { continue };
+            self.put(Write::PutParked(row));
+            self.flight.parked_released.push(seq);
+        }
+        self.record.suspicion = std::mem::take(&mut self.record.suspicion).after_clean_end();
+        self.record.released = true;
     }
 }

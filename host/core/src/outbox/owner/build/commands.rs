@@ -9,15 +9,20 @@ use super::super::Rule;
 use super::super::commands::{Command, CommandError};
 use super::super::settle::Verdict;
 use super::super::slots::SlotState;
+use super::room::Part;
 use super::{Draftsman, without_attempt};
-use crate::ids::Place;
+use crate::ids::{Place, Seq};
 use crate::message::{Message, Payload};
 use crate::outbox::records::{DeadLetter, DeadState, Done, DoneEnd, IdState, Parked, Scheduled, Segment};
 use crate::port::store::Write;
 
+/// Segments moved to quarantine with one commit: what they hold is up to 512 KiB each and counts with no commit.
+const QUARANTINED_MAX: usize = 2;
+
 impl Draftsman<'_> {
     pub(super) fn commands(&mut self) {
-        while let Some(queued) = self.owner.commands.pop_front() {
+        while !self.is_full(Part::Commands) {
+            let Some(queued) = self.owner.commands.pop_front() else { break };
             if let Err(error) = self.owner.check_command(&queued.command) {
                 self.refused.push((queued.id, error));
                 continue;
@@ -61,7 +66,7 @@ impl Draftsman<'_> {
                 };
                 let place = self.take_place();
                 self.put_id(&scheduled.message, IdState::At(place), false);
-                self.history.entry(place.segment).or_default().push(done);
+                self.put_done(place.segment, done);
             }
             Command::RescheduleParked { place, due } => {
                 let Some(slot) = self.owner.slots.get_mut(&place.seq()) else { return Err(CommandError::Gone) };
@@ -69,7 +74,7 @@ impl Draftsman<'_> {
                 row.due = *due;
                 row.delay = due.since(self.now.wall);
                 let row = Arc::new(row);
-                self.writes.push(Write::PutParked(Arc::clone(&row)));
+                self.put(Write::PutParked(Arc::clone(&row)));
                 self.owner.unlist(place.seq());
                 if let Some(slot) = self.owner.slots.get_mut(&place.seq()) {
                     slot.state =
@@ -81,7 +86,7 @@ impl Draftsman<'_> {
                 self.delete_scheduled(scheduled)?;
                 let moved = Arc::new(Scheduled { due: *due, ..(**scheduled).clone() });
                 self.put_id(&moved.message, IdState::Scheduled { shard: moved.shard, due: *due }, false);
-                self.writes.push(Write::PutScheduled(Arc::clone(&moved)));
+                self.put(Write::PutScheduled(Arc::clone(&moved)));
                 self.flight.scheduled_new.push(moved);
             }
             Command::Replay(dead) => {
@@ -98,24 +103,24 @@ impl Draftsman<'_> {
                     claimed: false,
                     history: dead.history.clone(),
                 });
-                self.writes.push(Write::DeleteDead(dead.place.seq()));
-                self.writes.push(Write::PutParked(Arc::clone(&row)));
+                self.put(Write::DeleteDead(dead.place.seq()));
+                self.put(Write::PutParked(Arc::clone(&row)));
                 self.flight.replayed.push(row);
                 self.flight.key_released.push(Arc::clone(dead));
             }
             Command::Quarantine { dead, note } => {
                 let state = DeadState::Quarantined { note: note.clone(), at: self.now.wall };
-                self.writes.push(Write::PutDead(Arc::new(DeadLetter { state, holds_key: false, ..(**dead).clone() })));
+                self.put(Write::PutDead(Arc::new(DeadLetter { state, holds_key: false, ..(**dead).clone() })));
                 self.flight.key_released.push(Arc::clone(dead));
             }
             Command::Purge(dead) => {
                 // Only that it was there stays, for as long as the history does.
                 if let Payload::Blob { blob, .. } = &dead.message.payload {
-                    self.writes.push(Write::DeleteBlob(blob.clone()));
+                    self.put(Write::DeleteBlob(blob.clone()));
                 }
                 let nothing = Payload::Inline(Bytes::new());
                 let message = Message { payload: nothing, headers: Vec::new(), ..(*dead.message).clone() };
-                self.writes.push(Write::DeleteDead(dead.place.seq()));
+                self.put(Write::DeleteDead(dead.place.seq()));
                 let done = Done {
                     index: dead.place.index,
                     message: Arc::new(message),
@@ -125,7 +130,7 @@ impl Draftsman<'_> {
                     receipt: None,
                     history: Vec::new(),
                 };
-                self.history.entry(dead.place.segment).or_default().push(done);
+                self.put_done(dead.place.segment, done);
                 self.flight.key_released.push(Arc::clone(dead));
             }
         }
@@ -161,7 +166,7 @@ impl Draftsman<'_> {
             receipt: None,
             history: Vec::new(),
         };
-        self.history.entry(place.segment).or_default().push(done);
+        self.put_done(place.segment, done);
         self.flight.gone.push((segment.tenant.clone(), place.segment, place.index));
         self.flight.cancels_unread = true;
         self.record.suspicion.suspects.remove(&seq);
@@ -189,18 +194,20 @@ impl Draftsman<'_> {
         if taken {
             return Err(CommandError::BeingSent);
         }
-        self.writes.push(Write::DeleteScheduled { due: scheduled.due, id: scheduled.message.id.clone() });
+        self.put(Write::DeleteScheduled { due: scheduled.due, id: scheduled.message.id.clone() });
         Ok(())
     }
 
+    /// Moves segments that can't be read aside, a few with each commit: the store writes them whole.
     pub(super) fn quarantine(&mut self) {
-        self.flight.quarantined = self.owner.corrupt.len();
         let is_kept = self.owner.is_rule_kept(Rule::QuarantineUnreadable);
-        for (first, reason) in &self.owner.corrupt {
-            self.record.open.remove(first);
-            self.writes.push(match is_kept {
-                true => Write::QuarantineSegment { first: *first, reason: reason.clone() },
-                false => Write::DeleteSegment(*first),
+        let corrupt: Vec<(Seq, String)> = self.owner.corrupt.iter().take(QUARANTINED_MAX).cloned().collect();
+        self.flight.quarantined = corrupt.len();
+        for (first, reason) in corrupt {
+            self.record.open.remove(&first);
+            self.put(match is_kept {
+                true => Write::QuarantineSegment { first, reason },
+                false => Write::DeleteSegment(first),
             });
         }
     }

@@ -3,6 +3,7 @@
 mod claim;
 mod commands;
 mod name;
+mod room;
 mod sequence;
 mod settle;
 
@@ -12,7 +13,7 @@ use std::sync::Arc;
 use super::commands::{CommandError, CommandId, QueuedCommand};
 use super::enqueue::{PassEnd, WaitingDirect};
 use super::settle::{Settlement, Verdict};
-use super::slots::{Origin, SlotState};
+use super::slots::SlotState;
 use super::{Owner, Rule, Ticket};
 use crate::ids::{MessageId, Seq, Tenant};
 use crate::limits::ATTEMPT_RECORDS_MAX;
@@ -37,6 +38,8 @@ pub(super) struct InFlight {
     /// Settled messages; a parked one with its new row.
     pub settled: Vec<(Seq, Option<Arc<Parked>>)>,
     pub parked_claims: Vec<Seq>,
+    /// Claimed parked messages that are given back.
+    pub parked_released: Vec<Seq>,
     /// Messages that expired.
     pub expired: usize,
     /// New segments; true = bring to memory.
@@ -110,6 +113,7 @@ struct Draftsman<'a> {
     /// Messages entering the order, tenant by tenant.
     entering: BTreeMap<Tenant, Vec<Entering>>,
     refused: Vec<(CommandId, CommandError)>,
+    /// What it weighs so far.
     bytes: usize,
     /// Claimed segments by tenant.
     open_by_tenant: BTreeMap<Tenant, usize>,
@@ -149,6 +153,7 @@ impl Owner {
                 began: now.mono,
                 settled: Vec::new(),
                 parked_claims: Vec::new(),
+                parked_released: Vec::new(),
                 expired: 0,
                 new_segments: Vec::new(),
                 rewritten: Vec::new(),
@@ -192,45 +197,6 @@ impl Owner {
 }
 
 impl Draftsman<'_> {
-    fn finish_segments(&mut self) {
-        for first in self.touched.clone() {
-            let (Some(open), Some(loaded)) = (self.record.open.get(&first), self.owner.segments.get(&first)) else {
-                continue;
-            };
-            if open.acked.len() + open.moved.len() < loaded.segment.entries.len() {
-                continue;
-            }
-            let tenant = loaded.segment.tenant.clone();
-            let open = open.clone();
-            self.record_delivered(first, &open);
-            self.record.open.remove(&first);
-            self.writes.push(Write::DeleteSegment(first));
-            self.flight.finished.push((tenant, first));
-        }
-    }
-
-    /// When the shard is given back and nothing is being sent: closes everything.
-    fn release_all(&mut self) {
-        if !self.owner.releasing || self.owner.flying > 0 || !self.owner.outs.is_empty() {
-            return;
-        }
-        let open: Vec<Seq> = self.record.open.keys().copied().collect();
-        for first in open {
-            self.close(first);
-        }
-        let settled: BTreeSet<Seq> = self.flight.settled.iter().map(|(seq, _)| *seq).collect();
-        let claimed: Vec<Arc<Parked>> = self
-            .owner
-            .slots
-            .values()
-            .filter(|slot| slot.origin == Origin::Parked && slot.claimed && !settled.contains(&slot.seq()))
-            .map(|slot| Arc::new(slot.parked(false)))
-            .collect();
-        self.writes.extend(claimed.into_iter().map(Write::PutParked));
-        self.record.suspicion = std::mem::take(&mut self.record.suspicion).after_clean_end();
-        self.record.released = true;
-    }
-
     fn seal(mut self, before: &ShardRecord, nonce: u64) -> Built {
         for (segment, entries) in std::mem::take(&mut self.history) {
             if entries.is_empty() {

@@ -8,14 +8,16 @@ use bytes::Bytes;
 
 use super::super::Rule;
 use super::super::enqueue::{ExistingId, PassEnd};
+use super::room::Part;
 use super::{Draftsman, Entering};
 use crate::ids::{MessageId, Place, Seq, ShardId, Tenant, host_made_id};
-use crate::limits::{COMMIT_BYTES_MAX, INLINE_PAYLOAD_BYTES_MAX, SEGMENT_BYTES_MAX, SEGMENT_MESSAGES_MAX};
+use crate::limits::{INLINE_PAYLOAD_BYTES_MAX, SEGMENT_BYTES_MAX, SEGMENT_MESSAGES_MAX};
 use crate::message::{Message, Payload};
 use crate::outbox::records::{
     DeadLetter, DeadState, DoorKey, DoorRow, Entry, IdOrigin, IdRecord, IdState, Malformed, OpenSegment, Scheduled,
     Segment, blob_name, content_digest,
 };
+use crate::outbox::weight;
 use crate::port::store::Write;
 use crate::time::Monotonic;
 use crate::topic::Topic;
@@ -27,12 +29,12 @@ impl Draftsman<'_> {
         }
         let mut due = std::mem::take(&mut self.owner.scheduled.due).into_iter();
         for scheduled in due.by_ref() {
-            self.bytes += scheduled.message.weight();
-            self.writes.push(Write::DeleteScheduled { due: scheduled.due, id: scheduled.message.id.clone() });
+            self.bytes += scheduled.message.weight() + weight::ROW_BYTES;
+            self.put(Write::DeleteScheduled { due: scheduled.due, id: scheduled.message.id.clone() });
             let source = Entering::Ready { message: Arc::clone(&scheduled.message), new_id: false };
             self.enter(&scheduled.message.tenant, source);
             self.flight.scheduled_taken.push(scheduled);
-            if self.bytes >= COMMIT_BYTES_MAX {
+            if self.is_full(Part::Entering) {
                 break;
             }
         }
@@ -49,14 +51,14 @@ impl Draftsman<'_> {
         let mut existing = page.existing.into_iter();
         let mut seen = BTreeMap::new();
         let mut complete = page.complete;
-        for row in page.rows {
-            if self.bytes >= COMMIT_BYTES_MAX {
+        for (index, row) in page.rows.into_iter().enumerate() {
+            if index > 0 && self.is_full(Part::Entering) {
                 // The rest is read again by the next page.
                 complete = false;
                 break;
             }
             pass.after = Some(row.key.clone());
-            self.writes.push(Write::DeleteDoor(row.key.clone()));
+            self.put(Write::DeleteDoor(row.key.clone()));
             self.door_row(row, &mut existing, &mut seen);
         }
         let began = pass.began;
@@ -91,10 +93,10 @@ impl Draftsman<'_> {
             if shard != self.owner.config.shard && self.owner.is_rule_kept(Rule::CarryStrays) {
                 let mut key = row.key.clone();
                 key.ulid = format!("{}-{ordinal}", key.ulid);
-                self.writes.push(Write::ForwardDoor { shard, key, messages: vec![message] });
+                self.put(Write::ForwardDoor { shard, key, messages: vec![message] });
                 continue;
             }
-            self.bytes += message.weight();
+            self.bytes += weight::of_entering(&message, true);
             if self.is_repeat(&message, found, seen) {
                 continue;
             }
@@ -153,7 +155,7 @@ impl Draftsman<'_> {
             holds_key: false,
             history: Vec::new(),
         };
-        self.writes.push(Write::PutDead(Arc::new(dead)));
+        self.put(Write::PutDead(Arc::new(dead)));
     }
 
     pub(super) fn malformed(&mut self, key: &DoorKey, malformed: &Malformed) {
@@ -165,6 +167,7 @@ impl Draftsman<'_> {
             return;
         };
         let now = self.now.wall;
+        self.bytes += malformed.raw.len();
         let message = Message {
             id: host_made_id(place),
             caller_id: false,
@@ -201,13 +204,14 @@ impl Draftsman<'_> {
             holds_key: false,
             history: Vec::new(),
         };
-        self.writes.push(Write::PutDead(Arc::new(dead)));
+        self.put(Write::PutDead(Arc::new(dead)));
     }
 
     pub(super) fn directs(&mut self, until: Monotonic) {
         let mut taken = 0;
         while let Some(direct) = self.owner.directs.front() {
-            let full = taken > 0 && self.bytes + direct.bytes > COMMIT_BYTES_MAX;
+            let fits = self.bytes + direct.bytes <= self.owner.commit_bytes;
+            let full = !fits && (taken > 0 || self.is_full(Part::Request));
             // An id that enters with a doorstep message in this commit: the request is looked up again after it.
             let id_enters = !self.new_ids.is_empty()
                 && direct.request.messages.iter().any(|draft| {
@@ -315,12 +319,14 @@ impl Draftsman<'_> {
     }
 
     pub(super) fn write_segments(&mut self) {
+        // A segment has to fit into a commit that rewrites it.
+        let bytes_max = SEGMENT_BYTES_MAX.min(self.owner.commit_bytes / 8);
         for (tenant, entering) in std::mem::take(&mut self.entering) {
             let mut first = self.next_seq();
             let mut entries: Vec<Entry> = Vec::new();
             let mut bytes = 0;
             for source in entering {
-                if entries.len() >= SEGMENT_MESSAGES_MAX || bytes >= SEGMENT_BYTES_MAX {
+                if !entries.is_empty() && (entries.len() >= SEGMENT_MESSAGES_MAX || bytes >= bytes_max) {
                     self.write_segment(&tenant, first, std::mem::take(&mut entries));
                     first = self.next_seq();
                     bytes = 0;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::super::Rule;
 use super::super::settle::{Settlement, Verdict};
 use super::super::slots::{DoneInfo, Origin, SlotState};
+use super::room::Part;
 use super::{Draftsman, with_attempt};
 use crate::ids::{Place, Seq, Tenant};
 use crate::message::Message;
@@ -14,9 +15,11 @@ use crate::port::transport::Fault;
 
 impl Draftsman<'_> {
     pub(super) fn settle(&mut self) {
-        let count = self.owner.outs.len().min(self.owner.config.limits.settle_max);
-        let seqs: Vec<Seq> = self.owner.outs.drain(..count).collect();
-        for seq in seqs {
+        for _ in 0..self.owner.config.limits.settle_max {
+            if self.is_full(Part::Settlements) {
+                break;
+            }
+            let Some(seq) = self.owner.outs.pop_front() else { break };
             let Some(slot) = self.owner.slots.get_mut(&seq) else { continue };
             let SlotState::Out(settlement) = std::mem::replace(&mut slot.state, SlotState::Waiting) else { continue };
             slot.state = SlotState::Settling(settlement.clone());
@@ -56,9 +59,9 @@ impl Draftsman<'_> {
                         receipt: Some(receipt),
                         history,
                     };
-                    self.history.entry(place.segment).or_default().push(done);
+                    self.put_done(place.segment, done);
                     if origin == Origin::Parked {
-                        self.writes.push(Write::DeleteParked(seq));
+                        self.put(Write::DeleteParked(seq));
                     }
                     self.leave(origin, place, &message.tenant);
                 }
@@ -70,7 +73,7 @@ impl Draftsman<'_> {
                 row.delay = delay;
                 row.history = with_attempt(&slot.history, attempt);
                 let row = Arc::new(row);
-                self.writes.push(Write::PutParked(Arc::clone(&row)));
+                self.put(Write::PutParked(Arc::clone(&row)));
                 self.leave(origin, place, &message.tenant);
                 parked = Some(row);
             }
@@ -91,9 +94,9 @@ impl Draftsman<'_> {
                     history: slot.history.clone(),
                     message: Arc::clone(&message),
                 };
-                self.history.entry(place.segment).or_default().push(done);
+                self.put_done(place.segment, done);
                 if origin == Origin::Parked {
-                    self.writes.push(Write::DeleteParked(seq));
+                    self.put(Write::DeleteParked(seq));
                 }
                 self.leave(origin, place, &message.tenant);
             }
@@ -137,13 +140,18 @@ impl Draftsman<'_> {
     /// Rewrites a segment with the entries that stay; removes it when none does.
     pub(super) fn rewrite(&mut self, segment: &Arc<Segment>, stays: impl Fn(&Entry) -> bool) {
         let entries: Vec<Entry> = segment.entries.iter().filter(|entry| stays(entry)).cloned().collect();
+        let before = self.flight.rewritten.len();
         self.flight.rewritten.retain(|other| other.first != segment.first);
+        let is_again = self.flight.rewritten.len() < before;
         self.writes.retain(|write| !matches!(write, Write::PutSegment(other) if other.first == segment.first));
         if entries.is_empty() {
-            self.writes.push(Write::DeleteSegment(segment.first));
+            self.put(Write::DeleteSegment(segment.first));
             self.flight.finished.push((segment.tenant.clone(), segment.first));
         } else {
             let rest = Arc::new(Segment { first: segment.first, tenant: segment.tenant.clone(), entries });
+            if !is_again {
+                self.bytes += segment.weight();
+            }
             self.writes.push(Write::PutSegment(Arc::clone(&rest)));
             self.flight.rewritten.push(rest);
         }
@@ -177,9 +185,9 @@ impl Draftsman<'_> {
         if dead.holds_key {
             self.flight.key_holders.push(Arc::clone(&dead));
         }
-        self.writes.push(Write::PutDead(dead));
+        self.put(Write::PutDead(dead));
         match origin {
-            Origin::Parked => self.writes.push(Write::DeleteParked(seq)),
+            Origin::Parked => self.put(Write::DeleteParked(seq)),
             Origin::Segment => self.leave(origin, place, &tenant),
         }
     }

@@ -1,0 +1,283 @@
+//! No commit is larger than its bound, however much there is to do: the rest goes in the next one.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+
+use bytes::Bytes;
+
+use super::*;
+use crate::ids::Place;
+use crate::message::Message;
+use crate::new_message::{Draft, NewMessage};
+use crate::outbox::records::{Entry, OpenSegment, Segment};
+use crate::outbox::suspicion::{Suspect, Suspicion};
+use crate::port::store::{OwnerCommit, StoredSegment, Write};
+use crate::route::{Pattern, Route};
+use crate::time::UnixMillis;
+
+const SHARD: ShardId = ShardId(0);
+const COMMIT_BYTES: usize = 64 * 1024;
+/// With the last thing that a commit takes.
+const MOST_BYTES: usize = 2 * COMMIT_BYTES;
+const WALL: UnixMillis = UnixMillis(1_800_000_000_000);
+
+fn now() -> Now {
+    Now { wall: WALL, mono: Monotonic(Duration::ZERO) }
+}
+
+fn draft(bytes: usize) -> Draft {
+    let new =
+        NewMessage { topic: "bus:orders".to_owned(), payload: Bytes::from(vec![7; bytes]), ..NewMessage::default() };
+    new.check(WALL, 64 << 20).unwrap()
+}
+
+fn message(place: Place, bytes: usize) -> Arc<Message> {
+    draft(bytes).finish(|| crate::ids::host_made_id(place))
+}
+
+fn config() -> OwnerConfig {
+    OwnerConfig {
+        shard: SHARD,
+        host: "host-a".to_owned(),
+        shards: 1,
+        limits: SchedulerLimits { commit_bytes: COMMIT_BYTES, ..SchedulerLimits::default() },
+        owner_ttl: Duration::from_secs(10),
+        parked_per_tenant: 5_000,
+        dead_holds_key: false,
+        weights: BTreeMap::new(),
+        routing: Arc::new(Routing {
+            routes: Routes(vec![Route::new(Pattern::parse("bus:**").unwrap(), "main")]),
+            transports: vec!["main".to_owned()],
+            lanes: vec![1],
+            external: None,
+        }),
+        caution: Caution::default(),
+        rules: Rules::default(),
+    }
+}
+
+fn owner(parked: Vec<Arc<Parked>>) -> Owner {
+    let record = ShardRecord { token: 1, beat: 1, ..ShardRecord::default() };
+    Owner::new(config(), Adopted { record, parked, held: Vec::new() }, Monotonic(Duration::ZERO), now())
+}
+
+/// Parked messages of 10 KiB that are due.
+fn parked(count: u64, claimed: bool) -> Vec<Arc<Parked>> {
+    let row = |number: u64| {
+        let place = Place { shard: SHARD, segment: Seq(1_000 + number), index: 0 };
+        Arc::new(Parked {
+            place,
+            message: message(place, 10 * 1024),
+            attempts: 1,
+            due: WALL,
+            delay: Duration::ZERO,
+            first_attempt_at: WALL,
+            claimed,
+            history: Vec::new(),
+        })
+    };
+    (0..count).map(row).collect()
+}
+
+/// An empty doorstep, looked at.
+fn look_at_door(owner: &mut Owner) {
+    if owner.in_door_pass() {
+        owner.door_pass(0, 0, now());
+        owner.door_page(DoorPage { rows: Vec::new(), complete: true, existing: Vec::new() });
+    } else {
+        owner.door_is_empty(now());
+    }
+}
+
+/// Builds and applies commits until there is nothing to commit, each below the bound.
+fn commits(owner: &mut Owner) -> Vec<OwnerCommit> {
+    let mut commits = Vec::new();
+    for nonce in 1..1_000 {
+        look_at_door(owner);
+        let Some(commit) = owner.build(now(), nonce).commit else { return commits };
+        assert!(commit.weight() <= MOST_BYTES, "{} bytes", commit.weight());
+        commits.push(commit);
+        owner.committed(now());
+        owner.check_invariants().unwrap();
+    }
+    unreachable!("there is always something to commit")
+}
+
+fn rows(commits: &[OwnerCommit], claimed: bool) -> BTreeSet<Seq> {
+    let writes = commits.iter().flat_map(|commit| &commit.writes);
+    let rows = writes.filter_map(|write| match write {
+        Write::PutParked(parked) if parked.claimed == claimed => Some(parked.place.seq()),
+        _ => None,
+    });
+    rows.collect()
+}
+
+#[test]
+fn claims_of_many_due_messages_go_in_several_commits() {
+    let mut owner = owner(parked(40, false));
+    let commits = commits(&mut owner);
+    assert_eq!(rows(&commits, true).len(), 40);
+    assert!(commits.len() > 10, "{} commits", commits.len());
+}
+
+#[test]
+fn what_a_takeover_finds_claimed_is_claimed_and_needs_no_commit() {
+    let mut owner = owner(parked(40, true));
+    assert!(rows(&commits(&mut owner), true).is_empty());
+    let mut taken = 0;
+    loop {
+        let batch = owner.take(TransportId(0), 0, 100, usize::MAX, now());
+        if batch.is_empty() {
+            break;
+        }
+        taken += batch.len();
+    }
+    assert_eq!(taken, 40);
+}
+
+#[test]
+fn claims_are_given_back_in_several_commits_and_the_last_one_says_so() {
+    let mut owner = owner(parked(40, true));
+    commits(&mut owner);
+    owner.begin_release(now());
+    let mut commits = Vec::new();
+    while !owner.is_released() {
+        let commit = owner.build(now(), 1_000 + commits.len() as u64).commit.unwrap();
+        assert!(commit.weight() <= MOST_BYTES, "{} bytes", commit.weight());
+        commits.push(commit);
+        owner.committed(now());
+    }
+    assert_eq!(rows(&commits, false).len(), 40);
+    assert!(commits.len() > 10, "{} commits", commits.len());
+    assert_eq!(commits.iter().filter(|commit| commit.record.released).count(), 1);
+}
+
+#[test]
+fn a_request_that_can_never_go_in_is_refused_and_the_others_go_on_in_smaller_commits() {
+    let mut owner = owner(Vec::new());
+    let arrived = now().mono;
+    // One behind the other, so that the large one goes last, by itself.
+    for (ticket, bytes) in [(1, 5 * 1024), (2, 5 * 1024), (3, 2 * COMMIT_BYTES)] {
+        owner.enqueue(DirectRequest { ticket: Ticket(ticket), messages: vec![draft(bytes)], arrived });
+    }
+    look_at_door(&mut owner);
+    let whole = owner.build(now(), 1).commit.unwrap().weight();
+    assert!(owner.too_large(now()).is_empty(), "nothing of it is too large by itself");
+    let mut refused = Vec::new();
+    let mut done = Vec::new();
+    for nonce in 2..100 {
+        look_at_door(&mut owner);
+        let Some(commit) = owner.build(now(), nonce).commit else { break };
+        if commit.weight() > whole / 2 + 1024 {
+            refused.extend(owner.too_large(now()));
+        } else {
+            done.extend(owner.committed(now()).enqueued.into_iter().map(|(ticket, _)| ticket));
+        }
+    }
+    assert_eq!((done, refused), (vec![Ticket(1), Ticket(2)], vec![Ticket(3)]));
+    assert!(!owner.has_waiting_directs());
+}
+
+/// Claimed segments of 20 messages of 1 KiB, the first of each delivered.
+fn claimed_segments(count: u64) -> (ShardRecord, BTreeMap<Seq, Arc<Segment>>) {
+    let mut record = ShardRecord { owner: "host-b".to_owned(), token: 4, beat: 9, ..ShardRecord::default() };
+    let mut segments = BTreeMap::new();
+    for number in 1..=count {
+        let first = Seq(number * 10_000);
+        let entry = |index: u16| {
+            let place = Place { shard: SHARD, segment: first, index };
+            Entry { index, message: message(place, 1024) }
+        };
+        let mut open = OpenSegment::default();
+        open.acked.insert(0);
+        record.open.insert(first, open);
+        let segment = Segment { first, tenant: Tenant::unnamed(), entries: (0..20).map(entry).collect() };
+        segments.insert(first, Arc::new(segment));
+    }
+    (record, segments)
+}
+
+#[test]
+fn a_takeover_goes_in_several_commits_and_the_first_has_all_that_the_death_leads_to() {
+    let (mut record, segments) = claimed_segments(40);
+    // On trial by itself for the third time, in the last segment.
+    let poison = Seq(40 * 10_000 + 5);
+    record.suspicion = Suspicion {
+        unclean: 2,
+        cautious: true,
+        calling: [poison].into(),
+        alone: Some(poison),
+        suspects: [(poison, Suspect { crashes: 7, alone: 2 }), (Seq(7), Suspect { crashes: 1, alone: 0 })].into(),
+    };
+    let mut commits: Vec<OwnerCommit> = Vec::new();
+    let mut lived = false;
+    while !record.open.is_empty() {
+        let asked = takeover_reads(&record);
+        let stored = |first: &Seq| StoredSegment { first: *first, segment: Ok(Arc::clone(&segments[first])) };
+        let input = TakeoverInput {
+            shard: SHARD,
+            host: "host-a".to_owned(),
+            record: record.clone(),
+            open: asked.iter().map(stored).collect(),
+            claimed: Vec::new(),
+            commit_bytes: COMMIT_BYTES,
+            dead_holds_key: false,
+            lived,
+            rules: Rules::default(),
+        };
+        let commit = takeover(input, WALL, 100 + commits.len() as u64);
+        assert!(commit.weight() <= MOST_BYTES, "{} bytes", commit.weight());
+        assert!(commit.record.open.len() < record.open.len());
+        record = commit.record.clone();
+        commits.push(commit);
+        lived = true;
+    }
+    assert!(commits.len() > 5, "{} commits", commits.len());
+    let is_dead = |write: &Write| matches!(write, Write::PutDead(dead) if dead.place.seq() == poison);
+    assert!(commits[0].writes.iter().any(is_dead));
+    for commit in &commits {
+        assert_eq!(commit.record.suspicion.unclean, 3, "one death is counted once");
+        assert!(!commit.record.suspicion.suspects.contains_key(&poison));
+        assert!(commit.record.suspicion.suspects.contains_key(&Seq(7)));
+    }
+    let writes = || commits.iter().flat_map(|commit| &commit.writes);
+    let rewritten: BTreeSet<Seq> = writes()
+        .filter_map(|write| match write {
+            Write::PutSegment(segment) => Some(segment.first),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(rewritten.len(), 40);
+    let delivered: usize = writes()
+        .map(|write| match write {
+            Write::PutHistory(chunk) => chunk.entries.len(),
+            _ => 0,
+        })
+        .sum();
+    assert_eq!(delivered, 40);
+}
+
+#[test]
+fn a_host_that_dies_between_two_commits_of_its_takeover_forgets_nobody() {
+    let (mut record, segments) = claimed_segments(20);
+    record.suspicion.calling = [Seq(10_003)].into();
+    let stored = |first: &Seq| StoredSegment { first: *first, segment: Ok(Arc::clone(&segments[first])) };
+    let page = |record: &ShardRecord, nonce: u64| {
+        let input = TakeoverInput {
+            shard: SHARD,
+            host: "host-a".to_owned(),
+            record: record.clone(),
+            open: takeover_reads(record).iter().map(stored).collect(),
+            claimed: Vec::new(),
+            commit_bytes: COMMIT_BYTES,
+            dead_holds_key: false,
+            lived: false,
+            rules: Rules::default(),
+        };
+        takeover(input, WALL, nonce).record
+    };
+    let first = page(&record, 1);
+    assert!(!first.open.is_empty());
+    let suspects = BTreeMap::from([(Seq(10_003), Suspect { crashes: 1, alone: 0 })]);
+    assert_eq!((first.suspicion.unclean, &first.suspicion.suspects), (1, &suspects));
+    let second = page(&first, 2);
+    assert_eq!((second.suspicion.unclean, &second.suspicion.suspects), (2, &suspects));
+}
