@@ -41,7 +41,8 @@ pub struct QuarantinedContent {
 pub enum Restored {
     /// To its place, where it is read from now on.
     InPlace,
-    /// To its place; the host takes it in when it takes its shard over, at the next start at the latest.
+    /// To its place, or to the sagas that it holds events of; the host takes it in when it takes its shard over, at the next start
+    /// at the latest.
     AtTakeover,
     /// Its messages entered the order anew, behind what is there.
     Queued {
