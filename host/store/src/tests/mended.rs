@@ -1,12 +1,16 @@
-//! A damaged journal record that an operator mended: what it holds goes to its sagas, or it stays in quarantine as a whole.
+//! A journal record that was damaged: what ended in it isn't run again. When an operator has mended it, what it holds goes to its
+//! sagas, or it stays in quarantine as a whole.
 
 use std::sync::Arc;
 
 use waybill_core::port::quarantine::{QuarantineStore, Restored};
 use waybill_core::port::saga_store::SagaStore;
 use waybill_core::port::store::StoreError;
+use waybill_core::saga::limits::SagaLimits;
+use waybill_core::saga::machine::Rules;
 use waybill_core::saga::records::{BrokenSaga, JournalEntry, SagaCommit, SagaShardRecord, SagaWrite};
-use waybill_testkit::conformance::saga_samples::{completed, key, resting, transitions};
+use waybill_core::saga::shard::{SagaShard, SagaShardConfig};
+use waybill_testkit::conformance::saga_samples::{after, completed, key, resting, transitions};
 
 use super::sagas::{SHARD, counts, define, shown, take};
 use super::{memory, sql};
@@ -30,19 +34,48 @@ async fn write(store: &SurrealStore, journal: Vec<JournalEntry>, writes: Vec<Sag
     store.commit_sagas(commit).await.unwrap();
 }
 
+async fn damage(store: &SurrealStore, beat: u64) {
+    let text = format!("UPDATE saga_journal:[0, {beat}] SET data = <bytes> 'WBJxxxxxxxx' RETURN NONE");
+    sql(store, &text).await.unwrap();
+}
+
 /// Damages the record of a beat, lets a takeover move it to quarantine, and mends it there; answers its name.
 async fn mended(store: &SurrealStore, beat: u64) -> String {
     let good =
         shown(store, &format!("SELECT VALUE encoding::base64::encode(data) FROM saga_journal:[0, {beat}]")).await;
     let good = good.trim_matches(['[', ']', '"']).to_owned();
-    let damage = format!("UPDATE saga_journal:[0, {beat}] SET data = <bytes> 'WBJxxxxxxxx' RETURN NONE");
-    sql(store, &damage).await.unwrap();
+    damage(store, beat).await;
     take(store).await;
     let mend = format!(
         "UPDATE outbox_quarantine SET row.data = encoding::base64::decode('{good}') WHERE `table` = 'saga_journal' RETURN NONE"
     );
     sql(store, &mend).await.unwrap();
     store.quarantined(Some("saga_journal"), None, 10).await.unwrap().items.remove(0).id
+}
+
+#[tokio::test]
+async fn a_saga_whose_end_stood_in_a_damaged_record_is_not_run_again() {
+    let config = SagaShardConfig { shard: SHARD, limits: SagaLimits::default(), rules: Rules::default(), died: true };
+    let of = key("acme", "a");
+    let broken = BrokenSaga {
+        key: of.clone(),
+        reason: "no definition".to_owned(),
+        row: None,
+        entries: vec![entry("a", 0), entry("a", 1)],
+    };
+    for over in [SagaWrite::PutDone(Arc::new(completed(of.clone(), 1))), SagaWrite::SetAside(Arc::new(broken))] {
+        let store = memory().await;
+        write(&store, vec![entry("a", 0), entry("still", 0)], Vec::new()).await;
+        write(&store, vec![entry("a", 1)], Vec::new()).await;
+        write(&store, vec![end("a")], vec![over]).await;
+        damage(&store, 3).await;
+        // The takeover that meets it, and those that don't any more.
+        for _ in 0..3 {
+            let restored = SagaShard::restore(config, take(&store).await, |_| None, after(9), 0.5);
+            let found: Vec<_> = restored.broken.iter().map(|broken| broken.key.clone()).collect();
+            assert_eq!(found, [key("acme", "still")], "without its definition all that is left can't be restored");
+        }
+    }
 }
 
 #[tokio::test]
