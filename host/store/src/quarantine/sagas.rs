@@ -19,6 +19,7 @@ use waybill_surreal::{Object, RecordIdKey, Row, Transaction, bytes, object, text
 
 use super::Spoilt;
 use super::entry::{Entry, MARK, apart, forget, held_by, keep, kept, of_key};
+use super::journal::running;
 use crate::codec::saga::decode_journal;
 use crate::fault::store_error;
 use crate::rows::{saga as rows, unreadable};
@@ -202,7 +203,8 @@ pub async fn unrestorable(
     }
 }
 
-/// Refuses to put a row of a saga back whose id has another one by now: it would run again, or hide that one.
+/// Refuses to put a row of a saga back whose id has another one by now, or that goes on from the journal: it would run again, or
+/// hide what is newer.
 async fn refuse_other(transaction: &dyn Transaction, shard: ShardId, of: &SagaKey) -> Result<(), StoreError> {
     for table in [SagaTable::Open, SagaTable::Done] {
         match find_saga(transaction, table, shard, of).await {
@@ -217,6 +219,13 @@ async fn refuse_other(transaction: &dyn Transaction, shard: ShardId, of: &SagaKe
                 }
             }
         }
+    }
+    if running(transaction, shard).await?.contains(of) {
+        return Err(StoreError::Exists(format!(
+            "the journal holds saga {}: it goes on without this row, so drop it; unless the saga itself is set aside in a moment, \
+             then try again",
+            of.id
+        )));
     }
     Ok(())
 }

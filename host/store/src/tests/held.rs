@@ -10,7 +10,7 @@ use waybill_core::saga::event::{Event, What};
 use waybill_core::saga::filter::SagaFilter;
 use waybill_core::saga::id::SagaKey;
 use waybill_core::saga::json::Json;
-use waybill_core::saga::records::{BrokenSaga, JournalEntry, SagaWrite};
+use waybill_core::saga::records::{BrokenSaga, JournalEntry, SagaCommit, SagaShardRecord, SagaWrite};
 use waybill_core::saga::state::SagaState;
 use waybill_testkit::conformance::saga_samples::{after, completed, key, reference, resting};
 
@@ -124,6 +124,35 @@ async fn a_saga_that_went_on_without_its_row_ends_and_its_old_row_does_not_come_
         assert!(matches!(&refused, StoreError::Exists(_)), "{id}: {refused:?}");
         assert!(take(&store).await.rows.is_empty(), "{id}");
         store.drop_row(&quarantined).await.unwrap().unwrap();
+        assert_eq!(state(&store, &of).await, Some(SagaState::Completed), "{id}");
+    }
+}
+
+#[tokio::test]
+async fn a_row_whose_saga_runs_without_it_does_not_come_back() {
+    for id in ["mine".to_owned(), told()] {
+        let (store, of) = (memory().await, key("acme", &id));
+        define(&store).await;
+        commit(&store, &[id.as_str()], vec![row("saga", of.clone())], 0).await;
+        let quarantined = moved(&store, "saga").await;
+        assert_eq!(take(&store).await.journal.len(), 1, "{id}: it goes on from its journal");
+        let refused = store.restore_row(&quarantined).await.unwrap_err();
+        assert!(matches!(&refused, StoreError::Exists(_)), "{id}: {refused:?}");
+        // It ends before it has rested again, so nothing tells its writer to remove a row.
+        let (shard, entry) = (SHARD, JournalEntry { key: of.clone(), from: 2, events: Vec::new(), ended: true });
+        let stands = store.saga_shard(shard).await.unwrap();
+        let record = SagaShardRecord { beat: stands.beat + 1, ..stands };
+        let ending = SagaCommit {
+            shard,
+            expect_token: stands.token,
+            expect_beat: stands.beat,
+            record,
+            journal: vec![entry],
+            writes: vec![row("saga_done", of.clone())],
+            messages: Vec::new(),
+        };
+        store.commit_sagas(ending).await.unwrap();
+        assert!(take(&store).await.rows.is_empty(), "{id}");
         assert_eq!(state(&store, &of).await, Some(SagaState::Completed), "{id}");
     }
 }
