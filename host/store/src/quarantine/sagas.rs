@@ -318,8 +318,8 @@ pub async fn prepare(
     Ok(())
 }
 
-/// Before the row `id` is dropped: whoever led to it leads to the one before. With the last one the saga is gone: its id may be
-/// used again, and it is no dead letter any more. False when no marker leads to it.
+/// Before the row `id` is dropped: whoever led to it leads to the one before. With the last one the saga is gone, unless it has a
+/// newer row by now: its id may be used again, and it is no dead letter any more. False when no marker leads to it.
 pub async fn unlink(transaction: &dyn Transaction, id: &str, entry: &Entry) -> Result<bool, StoreError> {
     let named = entry.table.zip(entry.key.as_ref()).and_then(|(table, key)| of_row(table, key));
     let Some((shard, of, ended)) = named else { return Ok(false) };
@@ -339,8 +339,13 @@ pub async fn unlink(transaction: &dyn Transaction, id: &str, entry: &Entry) -> R
         }
         (None, Some(before)) => transaction.put(SAGA_START, marker, object([(MARK, text(before))])).await,
         (None, None) => {
+            let lives = match find_saga(transaction, SagaTable::Open, shard, &of).await {
+                // This marker.
+                Err(StoreError::Corrupt(_)) => false,
+                found => found?.is_some(),
+            };
             // Of what only says when it began, the saga itself may be there.
-            if entry.table == Some(SAGA) {
+            if entry.table == Some(SAGA) && !lives {
                 transaction.delete(SAGA_DEAD, saga_dead_key(shard, &of)).await.map_err(store_error)?;
             }
             transaction.delete(SAGA_START, marker).await

@@ -12,7 +12,7 @@ use waybill_core::saga::id::SagaKey;
 use waybill_core::saga::json::Json;
 use waybill_core::saga::records::{BrokenSaga, JournalEntry, SagaCommit, SagaShardRecord, SagaWrite};
 use waybill_core::saga::state::SagaState;
-use waybill_testkit::conformance::saga_samples::{after, completed, key, reference, resting};
+use waybill_testkit::conformance::saga_samples::{after, completed, dead, key, reference, resting};
 
 use super::sagas::{SHARD, commit, counts, define, take};
 use super::{memory, sql};
@@ -154,6 +154,24 @@ async fn a_row_whose_saga_runs_without_it_does_not_come_back() {
         store.commit_sagas(ending).await.unwrap();
         assert!(take(&store).await.rows.is_empty(), "{id}");
         assert_eq!(state(&store, &of).await, Some(SagaState::Completed), "{id}");
+    }
+}
+
+#[tokio::test]
+async fn dropping_an_old_row_leaves_the_dead_letter_of_the_saga_that_went_on() {
+    for (goes_on, left) in [(true, 1), (false, 0)] {
+        let (store, of) = (memory().await, key("acme", &told()));
+        define(&store).await;
+        let letter = || SagaWrite::PutDead(Arc::new(dead(of.clone(), "HTTP.500")));
+        commit(&store, &[], vec![row("saga", of.clone()), letter()], 0).await;
+        let quarantined = moved(&store, "saga").await;
+        if goes_on {
+            commit(&store, &[], vec![row("saga", of.clone()), letter()], 0).await;
+            assert!(matches!(store.restore_row(&quarantined).await, Err(StoreError::Exists(_))));
+        }
+        store.drop_row(&quarantined).await.unwrap().unwrap();
+        assert_eq!(counts(&store, &["saga", "saga_dead"]).await, [left, left]);
+        assert_eq!(store.saga(SHARD, &of).await.unwrap().is_some(), goes_on);
     }
 }
 
