@@ -257,6 +257,11 @@ async fn try_take(
     let commit = takeover(input, began.wall, rand::random());
     let taken = commit.record.clone();
     mine.tries(&taken);
+    if died {
+        // Before the commit: should it go in without a word, the next try finds a takeover of its own. A token that never lands is
+        // followed by a higher one, before which the same owner died.
+        seen_by_others.note_death(taken.token);
+    }
     if let Err(error) = store.commit(commit).await {
         // It may have gone in all the same: the token tells.
         let stored = store.shard(shard).await?;
@@ -265,10 +270,6 @@ async fn try_take(
         }
     }
     mine.holds(&taken);
-    if died {
-        // Before anybody sees that the shard is owned.
-        seen_by_others.note_death(taken.token);
-    }
     note_crash(shard, &taken);
     let adopted = adopt(store.as_ref(), shard, taken).await?;
     // Before anything is sent.
