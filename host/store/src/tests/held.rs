@@ -200,12 +200,12 @@ async fn a_damaged_row_comes_back_with_what_the_journal_held_behind_it() {
     let broken = BrokenSaga { key: of.clone(), reason: "its row is missing".to_owned(), row: None, entries };
     let floor = store.saga_shard(SHARD).await.unwrap().beat + 1;
     commit(&store, &[], vec![SagaWrite::SetAside(Arc::new(broken))], floor).await;
-    assert_eq!(store.quarantined_counts().await.unwrap(), [("saga".to_owned(), 2)]);
+    assert_eq!(store.quarantined_counts().await.unwrap().tables, [("saga".to_owned(), 2)]);
 
     let hash = reference("order", 3).hash.0;
     let mend = format!("UPDATE outbox_quarantine SET row.def_hash = '{hash}' WHERE row.def_name RETURN NONE");
     sql(&store, &mend).await.unwrap();
     assert_eq!(store.restore_row(&row).await.unwrap().unwrap().1, Restored::AtTakeover);
-    assert!(store.quarantined_counts().await.unwrap().is_empty());
+    assert!(store.quarantined_counts().await.unwrap().tables.is_empty());
     assert_eq!(take(&store).await.rows.remove(0).tree.events, 5);
 }
