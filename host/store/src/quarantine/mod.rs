@@ -27,7 +27,7 @@ use waybill_surreal::{Bound, Object, RecordIdKey, Row, Transaction, Value};
 pub use entry::{adopt_earlier, is_held, put, refuse_held};
 #[cfg(test)]
 pub use read::reader;
-pub use sagas::{SetAside, is_aside, look as look_aside, saga_of, set_aside};
+pub use sagas::{SetAside, look as look_aside, saga_of, set_aside};
 
 use crate::fault::store_error;
 use crate::store::{SurrealStore, finish};

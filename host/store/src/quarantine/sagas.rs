@@ -133,12 +133,6 @@ pub async fn pieces(
     Ok(pieces)
 }
 
-/// Whether a saga was set aside by its writer: then it doesn't run.
-pub async fn is_aside(transaction: &dyn Transaction, shard: ShardId, of: &SagaKey) -> Result<bool, StoreError> {
-    let pieces = pieces(transaction, (shard, of, false)).await?;
-    Ok(pieces.iter().any(|piece| piece.entry.journal.is_some()))
-}
-
 /// The row that a saga gets, made of what is in quarantine. `Err(Corrupt)` says why it still can't be restored.
 async fn whole(transaction: &dyn Transaction, of: &SagaKey, entries: &[&Entry]) -> Result<SagaRow, StoreError> {
     let mut all = SagaTakeover::default();

@@ -19,7 +19,7 @@ use waybill_surreal::{Bound, RecordIdKey, Row, Transaction, bytes, bytes_of, obj
 use super::{TRIES_MAX, place};
 use crate::codec::saga::{decode_journal, encode_journal};
 use crate::fault::store_error;
-use crate::quarantine::{MOVED_BYTES_MAX, is_aside, put, saga_of, weight};
+use crate::quarantine::{MOVED_BYTES_MAX, put, saga_of, weight};
 use crate::rows::{encoded, lacks, saga as rows, saga_small, unreadable};
 use crate::store::{SurrealStore, finish};
 use crate::tables::{
@@ -272,12 +272,12 @@ fn doubtful(takeover: &SagaTakeover, damaged: &[Damaged]) -> BTreeSet<SagaKey> {
     keys
 }
 
-/// Whether a saga has ended, or was set aside, so that nothing of it is to be restored: its row says so, or what lies in quarantine.
+/// Whether a saga has ended: its row among the ended ones says so.
 async fn is_over(transaction: &dyn Transaction, shard: ShardId, key: &SagaKey) -> Result<bool, StoreError> {
     match place::find(transaction, SagaTable::Done, shard, key).await {
         // The row of an ended one lies in quarantine.
         Err(StoreError::Corrupt(_)) => Ok(true),
-        found => Ok(found?.is_some() || is_aside(transaction, shard, key).await?),
+        found => Ok(found?.is_some()),
     }
 }
 
