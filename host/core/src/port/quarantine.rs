@@ -36,12 +36,22 @@ pub struct QuarantinedContent {
     pub unreadable: Option<String>,
 }
 
+/// How many rows lie in quarantine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct QuarantinedCounts {
+    /// Of each table, by table.
+    pub tables: Vec<(String, u64)>,
+    /// There may be more, of these tables and of others: not all of them were read.
+    pub at_least: bool,
+}
+
 /// Where a row went that was put back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Restored {
     /// To its place, where it is read from now on.
     InPlace,
-    /// To its place; the host takes it in when it takes its shard over, at the next start at the latest.
+    /// To its place, or to the sagas that it holds events of; the host takes it in when it takes its shard over, at the next start
+    /// at the latest.
     AtTakeover,
     /// Its messages entered the order anew, behind what is there.
     Queued {
@@ -64,15 +74,16 @@ impl Restored {
 /// Quarantine in the store.
 #[async_trait]
 pub trait QuarantineStore: Send + Sync + 'static {
-    /// Rows in quarantine, of one table or of all, oldest first, at most `limit`.
+    /// Rows in quarantine, of one table or of all, oldest first, at most `limit`. Reads a bounded number of rows and bytes, and then
+    /// answers a cursor even when the page isn't full.
     async fn quarantined(
         &self,
         table: Option<&str>,
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Page<QuarantinedRow>, StoreError>;
-    /// How many there are of each table, by table. Counts a bounded number.
-    async fn quarantined_counts(&self) -> Result<Vec<(String, u64)>, StoreError>;
+    /// How many there are. Reads a bounded number of rows and bytes, and says so if there may be more.
+    async fn quarantined_counts(&self) -> Result<QuarantinedCounts, StoreError>;
     /// One with its content.
     async fn quarantined_row(&self, id: &str) -> Result<Option<QuarantinedContent>, StoreError>;
     /// Puts one back if it can be read by now. `Err(Corrupt)` says why it still can't be, `Err(Exists)` what is in its place.

@@ -60,8 +60,8 @@ pub trait SagaStore: Send + Sync + 'static {
     async fn acquire(&self, shard: ShardId, token: u64, nonce: u64) -> Result<Acquired, StoreError>;
     /// The shard record; the default record when there is none yet.
     async fn saga_shard(&self, shard: ShardId) -> Result<SagaShardRecord, StoreError>;
-    /// Applies a commit, all or nothing: record, journal, rows and doorstep messages. `Err(Conflict)` proves that nothing was
-    /// applied; after any other error the outcome is unknown and the caller reads the shard record. Messages whose ids are
+    /// Applies a commit, all or nothing: record, journal, rows and doorstep messages. `Err(Conflict)` and
+    /// `Err(TooLarge)` prove that nothing was applied; after any other error the outcome is unknown and the caller reads the shard record. Messages whose ids are
     /// there already are left out without failing the commit: they are repeats of one step.
     async fn commit_sagas(&self, commit: SagaCommit) -> Result<(), StoreError>;
 

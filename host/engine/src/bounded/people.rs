@@ -9,7 +9,9 @@ use waybill_core::outbox::filter::Filter;
 use waybill_core::outbox::records::{DeadLetter, IdRecord, Scheduled};
 use waybill_core::port::dedup::{DedupAsk, DedupEnd, DedupKey, DedupStore, FirstDelivery, Reservation};
 use waybill_core::port::idempotency::{FoundEntry, IdempotencyStore};
-use waybill_core::port::quarantine::{QuarantineStore, QuarantinedContent, QuarantinedRow, Restored};
+use waybill_core::port::quarantine::{
+    QuarantineStore, QuarantinedContent, QuarantinedCounts, QuarantinedRow, Restored,
+};
 use waybill_core::port::query::{Counted, DeadGroup, Depths, Found, ListKind, Page, QueryStore};
 use waybill_core::port::store::StoreError;
 use waybill_core::port::transact::{
@@ -81,7 +83,7 @@ impl QuarantineStore for Bounded<dyn QueryStore> {
     ) -> Result<Page<QuarantinedRow>, StoreError> {
         within!(self.quarantined(table, cursor, limit))
     }
-    async fn quarantined_counts(&self) -> Result<Vec<(String, u64)>, StoreError> {
+    async fn quarantined_counts(&self) -> Result<QuarantinedCounts, StoreError> {
         within!(self.quarantined_counts())
     }
     async fn quarantined_row(&self, id: &str) -> Result<Option<QuarantinedContent>, StoreError> {

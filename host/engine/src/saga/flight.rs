@@ -24,6 +24,8 @@ pub(super) enum Event {
     /// The shard record after a failed commit.
     Read(Result<SagaShardRecord, StoreError>),
     BarrierCommitted(Result<(), StoreError>),
+    /// The pause after a commit that was too large is over.
+    Paused,
 }
 
 pub(super) type Pending = Pin<Box<dyn Future<Output = Event> + Send>>;
@@ -77,6 +79,22 @@ impl Actor {
                 self.publish();
                 self.note_trouble(None);
             }
+            // Nothing was written, so there is nothing to find out.
+            Event::Committed { result: Err(error @ StoreError::TooLarge), .. } => {
+                self.shared.meter.commit_failed(error.code());
+                match self.shard.commit_too_large() {
+                    Some(saga) => tracing::error!(
+                        %saga,
+                        code = error.code(),
+                        "a saga is more than the store takes at once and stands still: raise store.memtable and start again"
+                    ),
+                    None => tracing::warn!(code = error.code(), "a commit of sagas was too large and goes in parts"),
+                }
+                self.pending = Some(Box::pin(async {
+                    sleep(TROUBLE_PAUSE).await;
+                    Event::Paused
+                }));
+            }
             Event::Committed { result: Err(error), .. } => {
                 self.shared.meter.commit_failed(error.code());
                 self.shard.commit_failed();
@@ -102,6 +120,7 @@ impl Actor {
                 self.read_record(TROUBLE_PAUSE);
             }
             Event::Read(Ok(record)) => return self.resolve(&record),
+            Event::Paused => {}
         }
         None
     }

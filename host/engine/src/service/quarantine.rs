@@ -7,7 +7,9 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use serde_json::json;
 use tokio::time::Instant;
-use waybill_core::port::quarantine::{QuarantineService, QuarantinedContent, QuarantinedRow, Restored};
+use waybill_core::port::quarantine::{
+    QuarantineService, QuarantinedContent, QuarantinedCounts, QuarantinedRow, Restored,
+};
 use waybill_core::port::query::Page;
 use waybill_core::port::service::{Check, ServiceError};
 use waybill_core::port::store::StoreError;
@@ -23,9 +25,6 @@ const AUDITED_BYTES_MAX: usize = 16 * 1024;
 /// What was counted is good for so long: the store reads what it counts.
 const COUNTS_FOR: Duration = Duration::from_secs(5);
 
-/// Rows by table.
-type ByTable = Vec<(String, u64)>;
-
 /// What lies in quarantine, as counted last. An empty quarantine costs nothing to look at, and isn't kept.
 #[derive(Default)]
 pub(crate) struct Counts(Mutex<Counted>);
@@ -34,11 +33,11 @@ pub(crate) struct Counts(Mutex<Counted>);
 struct Counted {
     /// Acts of this host so far: what was counted during one of them isn't kept.
     acts: u64,
-    kept: Option<(Instant, ByTable)>,
+    kept: Option<(Instant, QuarantinedCounts)>,
 }
 
 impl Counts {
-    async fn read(&self, context: &Context) -> Result<ByTable, StoreError> {
+    async fn read(&self, context: &Context) -> Result<QuarantinedCounts, StoreError> {
         let acts = {
             let counted = self.0.lock();
             if let Some((at, counts)) = &counted.kept
@@ -51,7 +50,7 @@ impl Counts {
         let counts = context.stores.query.quarantined_counts().await?;
         let mut counted = self.0.lock();
         if counted.acts == acts {
-            counted.kept = Some((Instant::now(), counts.clone())).filter(|(_, counts)| !counts.is_empty());
+            counted.kept = Some((Instant::now(), counts.clone())).filter(|(_, counts)| !counts.tables.is_empty());
         }
         Ok(counts)
     }
@@ -97,17 +96,21 @@ fn refused(id: &str, error: StoreError) -> ServiceError {
     ServiceError::State { what: WHAT, id: id.to_owned(), state, fix }
 }
 
+/// What people hear of them.
+fn told(counts: &QuarantinedCounts) -> String {
+    let all: u64 = counts.tables.iter().map(|(_, count)| count).sum();
+    let tables: Vec<String> = counts.tables.iter().map(|(table, count)| format!("{count} of {table}")).collect();
+    let (most, more) = if counts.at_least { ("at least ", ", and what wasn't counted") } else { ("", "") };
+    let rows = if all == 1 { "row" } else { "rows" };
+    format!("{most}{all} unreadable {rows}: {}{more} (`waybill quarantine list`)", tables.join(", "))
+}
+
 impl Outbox {
     /// Warns when something lies in quarantine, and says in which tables.
     pub(super) async fn quarantine_check(&self) -> Option<Check> {
         let (status, detail) = match self.quarantine.read(&self.context).await {
-            Ok(counts) if counts.is_empty() => return None,
-            Ok(counts) => {
-                let all: u64 = counts.iter().map(|(_, count)| count).sum();
-                let tables: Vec<String> = counts.iter().map(|(table, count)| format!("{count} of {table}")).collect();
-                let rows = if all == 1 { "row" } else { "rows" };
-                ("warn", format!("{all} unreadable {rows}: {} (`waybill quarantine list`)", tables.join(", ")))
-            }
+            Ok(counts) if counts.tables.is_empty() => return None,
+            Ok(counts) => ("warn", told(&counts)),
             Err(error) => ("warn", format!("it can't be looked at: {}: {error}", error.code())),
         };
         Some(Check { name: "quarantine".to_owned(), status: status.to_owned(), detail })
@@ -182,5 +185,21 @@ impl QuarantineService for Outbox {
         });
         let dropped = work.await.unwrap_or_else(|ended| Err(ServiceError::Unavailable(ended.to_string())))?;
         dropped.map(|_| content).ok_or_else(|| missing(id))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_count_that_stopped_says_so() {
+        let tables = vec![("outbox".to_owned(), 24), ("saga".to_owned(), 1)];
+        for (at_least, begin, end) in
+            [(true, "at least 25 ", "1 of saga, and what wasn't"), (false, "25 ", "1 of saga (")]
+        {
+            let told = told(&QuarantinedCounts { tables: tables.clone(), at_least });
+            assert!(told.starts_with(begin) && told.contains(end), "{told}");
+        }
     }
 }

@@ -288,6 +288,11 @@ async fn take_page(
         let commit = takeover(input.clone(), began.wall, rand::random());
         let taken = commit.record.clone();
         mine.tries(&taken);
+        if died {
+            // Before the commit: should it go in without a word, the next try finds a takeover of its own. A token that never lands
+            // is followed by a higher one, before which the same owner died.
+            seen_by_others.note_death(taken.token);
+        }
         match store.commit(commit).await {
             Ok(()) => {}
             Err(StoreError::TooLarge) if input.commit_bytes > 0 => {
@@ -303,10 +308,6 @@ async fn take_page(
             }
         }
         mine.holds(&taken);
-        if died {
-            // Before anybody sees that the shard is owned.
-            seen_by_others.note_death(taken.token);
-        }
         return Ok((taken, began));
     }
 }

@@ -4,6 +4,7 @@ use waybill_core::backoff::RetryPolicy;
 use waybill_core::port::saga::SagaAct;
 use waybill_core::saga::limits::LOST_MAX;
 use waybill_core::saga::state::SagaState;
+use waybill_testkit::memory_store::Fate;
 
 use crate::support::*;
 
@@ -181,5 +182,29 @@ async fn deaths_of_the_host_make_a_step_suspect_and_deploys_do_not() {
         host = world.start().await;
     }
     let view = host.until("one", SagaState::Paused).await;
+    assert_eq!(view.saga.steps[0].failure.as_ref().map(|failure| &*failure.code), Some("SUSPECTED_POISON"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_death_counts_also_when_nobody_heard_that_the_takeover_after_it_went_in() {
+    let world = World::new();
+    world.shop.on(|_| Some(Does::Never));
+    let mut host = world.start().await;
+    host.run(&step("a", "")).await;
+    for times in 1..=LOST_MAX + 1 {
+        let times = usize::try_from(times).unwrap();
+        eventually("it is called", async || world.shop.count("a") == times).await;
+        assert_eq!(host.state("one").await, SagaState::Running);
+        host.crash().await;
+        world.memory.plan([Fate::ApplyAndBreak]);
+        host = world.launch("host-a", |_| {});
+        pass(millis(50)).await;
+        world.memory.fail_all(None);
+    }
+    eventually("it waits for an operator", async || {
+        world.memory.read(|tables| tables.sagas.open.values().any(|row| row.summary.state == SagaState::Paused))
+    })
+    .await;
+    let view = host.view("one").await;
     assert_eq!(view.saga.steps[0].failure.as_ref().map(|failure| &*failure.code), Some("SUSPECTED_POISON"));
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use waybill_core::port::store::StoreError;
+use waybill_core::saga::records::SagaWrite;
 use waybill_core::saga::state::SagaState;
 
 use crate::support::*;
@@ -160,4 +161,40 @@ async fn a_slow_store_makes_larger_commits_not_more_of_them() {
     eventually("all are done", async || host.list("state=completed", 100).await.len() == 64).await;
     let commits = commits.load(Ordering::SeqCst);
     assert!(commits <= 12, "64 sagas of 3 steps in {commits} commits");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_is_more_than_the_store_takes_stands_still_and_the_others_go_on() {
+    let world = World::new();
+    let host = world.start().await;
+    host.define(&definition("[[steps]]\nname = \"w\"\naction = \"wait:go\"\n")).await;
+    let (refused, barriers) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (counted, seen) = (Arc::clone(&refused), Arc::clone(&barriers));
+    world.shim.on(move |call| {
+        let Call::Commit(commit) = call else { return Act::Pass };
+        seen.fetch_add(usize::from(commit.journal.is_empty() && commit.writes.is_empty()), Ordering::AcqRel);
+        let is_big = |write: &SagaWrite| matches!(write, SagaWrite::PutRow(row) if row.tree.key == key("big"));
+        if !commit.writes.iter().any(is_big) {
+            return Act::Pass;
+        }
+        counted.fetch_add(1, Ordering::AcqRel);
+        Act::Fail(StoreError::TooLarge)
+    });
+    host.begin("big").await;
+    host.begin("one").await;
+    pass(seconds(60)).await;
+    let tries = refused.load(Ordering::Acquire);
+    assert!((1..=2).contains(&tries), "once with others, once by itself: {tries}");
+    let error = host.signal("big", "go", serde_json::json!(1)).await.unwrap_err();
+    assert_eq!(error.code(), "STORAGE.TOO_LARGE");
+    host.signal("one", "go", serde_json::json!(1)).await.unwrap();
+    host.until("one", SagaState::Completed).await;
+    assert_eq!(barriers.load(Ordering::Acquire), 0, "nothing has to be found out");
+
+    // A store that takes more.
+    world.shim.calm();
+    host.crash().await;
+    let host = world.start().await;
+    host.signal("big", "go", serde_json::json!(1)).await.unwrap();
+    host.until("big", SagaState::Completed).await;
 }

@@ -5,24 +5,28 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 use base64::Engine as _;
 use serde_json::{Map, Value as Json};
-use waybill_core::port::quarantine::{QuarantineStore, QuarantinedContent, QuarantinedRow, Restored};
+use waybill_core::port::quarantine::{
+    QuarantineStore, QuarantinedContent, QuarantinedCounts, QuarantinedRow, Restored,
+};
 use waybill_core::port::query::Page;
 use waybill_core::port::store::StoreError;
 use waybill_core::time::UnixMillis;
 use waybill_surreal::{Bound, Object, RecordIdKey, Row, Value, text_of, to_json};
 
 use super::entry::Entry;
-use super::{read, restore, sagas};
+use super::{read, restore, sagas, weight};
 use crate::fault::store_error;
 use crate::store::SurrealStore;
 use crate::tables::{QUARANTINE, parts};
 
-/// Rows of one page of a walk.
-const WALK_PAGE: usize = 200;
+/// Rows of one page of a walk. They are read with all they hold: a segment, or a whole commit of sagas.
+const WALK_PAGE: usize = 8;
 /// Most rows looked at for one page of a list.
 const PAGE_READS_MAX: usize = 2_000;
 /// Most rows counted.
 const COUNTED_MAX: usize = 10_000;
+/// Bytes after which no further page is read, of a list or to count.
+const READ_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// Name of a row in quarantine.
 fn id_of(key: &RecordIdKey) -> Option<&str> {
@@ -89,17 +93,18 @@ impl QuarantineStore for SurrealStore {
         let transaction = self.begin(false).await?;
         let (first, until) = all();
         let mut from = cursor.map_or(first, |cursor| Bound::Excluded(RecordIdKey::String(cursor.into())));
-        let (mut items, mut reads, mut last) = (Vec::new(), 0, None);
+        let (mut items, mut reads, mut read, mut last) = (Vec::new(), 0, 0, None);
         loop {
             let rows = transaction.scan(QUARANTINE, from, until.clone(), WALK_PAGE).await.map_err(store_error)?;
             let Some(end) = rows.last() else { return Ok(Page { items, next_cursor: None }) };
             from = Bound::Excluded(end.key.clone());
             for Row { key, fields } in &rows {
-                if items.len() == limit || reads == PAGE_READS_MAX {
+                if items.len() == limit || reads == PAGE_READS_MAX || read >= READ_BYTES_MAX {
                     return Ok(Page { items, next_cursor: last });
                 }
                 let Some(id) = id_of(key) else { continue };
                 reads += 1;
+                read += weight(fields, None);
                 last = Some(id.to_owned());
                 let entry = Entry::of(fields);
                 if table.is_none_or(|table| entry.table_name == table) {
@@ -109,22 +114,26 @@ impl QuarantineStore for SurrealStore {
         }
     }
 
-    async fn quarantined_counts(&self) -> Result<Vec<(String, u64)>, StoreError> {
+    async fn quarantined_counts(&self) -> Result<QuarantinedCounts, StoreError> {
         let transaction = self.begin(false).await?;
         let (mut from, until) = all();
         let mut counts: BTreeMap<String, u64> = BTreeMap::new();
-        let mut counted = 0;
-        while counted < COUNTED_MAX {
+        let (mut counted, mut read, mut at_least) = (0, 0, true);
+        while counted < COUNTED_MAX && read < READ_BYTES_MAX {
             let rows = transaction.scan(QUARANTINE, from, until.clone(), WALK_PAGE).await.map_err(store_error)?;
-            let Some(last) = rows.last() else { break };
+            let Some(last) = rows.last() else {
+                at_least = false;
+                break;
+            };
             from = Bound::Excluded(last.key.clone());
             counted += rows.len();
             for row in &rows {
+                read += weight(&row.fields, None);
                 let table = text_of(row.fields.get("table")).unwrap_or("").to_owned();
                 *counts.entry(table).or_default() += 1;
             }
         }
-        Ok(counts.into_iter().collect())
+        Ok(QuarantinedCounts { tables: counts.into_iter().collect(), at_least })
     }
 
     async fn quarantined_row(&self, id: &str) -> Result<Option<QuarantinedContent>, StoreError> {

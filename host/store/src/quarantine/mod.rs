@@ -8,12 +8,14 @@
 //! | `entry` | a row as it lies in quarantine |
 //! | `look` | lists, counts, one with its content |
 //! | `restore` | putting back and dropping |
+//! | `journal` | records of the journal of sagas: what they hold goes to these |
 //! | `sagas` | sagas that could not be restored: row and journal entries |
 //!
 //! Where a missing row would mean something (an idempotency key, say, whose request would be executed again), a marker stays in its
 //! place, and whoever asks for that one row is told so.
 
 mod entry;
+mod journal;
 mod look;
 mod read;
 mod restore;

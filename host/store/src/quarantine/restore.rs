@@ -17,18 +17,17 @@ use waybill_surreal::{Object, RecordIdKey, Row, Transaction, bool_of, bytes, obj
 use super::entry::{Entry, apart_key, forget, held_by, is_held};
 use super::look::summary;
 use super::read::{self, Content};
-use super::{Spoilt, sagas};
+use super::{Spoilt, journal, sagas};
 use crate::fault::store_error;
 use crate::owner::history::due_of;
 use crate::owner::left_of;
 use crate::owner::read::{id as id_row, scheduled, shard as shard_record};
 use crate::query::at;
 use crate::rows::small;
-use crate::saga::floor;
 use crate::store::{SurrealStore, finish};
 use crate::tables::{
     DEAD, DEDUP, DEDUP_DUE, DONE, DONE_DUE, ID, ID_DUE, IDEMPOTENCY, IDEMPOTENCY_DUE, KV, KV_SCOPE, QUARANTINE, SAGA,
-    SAGA_JOURNAL, id_due_key, id_key, part, part_shard, part_text,
+    SAGA_JOURNAL, id_due_key, id_key, part_shard, part_text,
 };
 use crate::transact::{door_rows, put_door_rows};
 use crate::{dedup, idempotency, kv};
@@ -88,14 +87,17 @@ async fn try_restore(
             let state = IdState::Scheduled { shard: scheduled.shard, due: scheduled.due };
             queue(store, transaction, scheduled.shard, vec![(Arc::new(message), state)]).await?
         }
+        Content::Row if table == SAGA_JOURNAL => {
+            journal::hand_out(transaction, &row).await?;
+            Restored::AtTakeover
+        }
         Content::Row => put_back(transaction, table, id, row, entry.apart).await?,
     };
     forget(transaction, id).await?;
     Ok(Some((summary, restored)))
 }
 
-/// Puts a row in its place, if nothing is there. What a journal record holds of sagas that were set aside is kept with these
-/// instead; that is all that becomes of one whose place the journal has been cut past.
+/// Puts a row in its place, if nothing is there.
 async fn put_back(
     transaction: &dyn Transaction,
     table: &'static str,
@@ -108,14 +110,6 @@ async fn put_back(
         return Err(StoreError::Exists(format!("{table}:{:?} was written again meanwhile", row.key)));
     }
     sagas::prepare(transaction, table, id, &row.key).await?;
-    if table == SAGA_JOURNAL {
-        let given = sagas::take_in(transaction, &row).await?;
-        match refuse_cut(transaction, &row.key).await {
-            // Its other sagas went on without it.
-            Err(StoreError::Exists(_)) if given > 0 => return Ok(Restored::AtTakeover),
-            done => done?,
-        }
-    }
     if let (Some(apart), Some((part, key))) = (apart, apart_key(table, &row.key)) {
         transaction.put(part, key, object([("data", bytes(apart))])).await.map_err(store_error)?;
     }
@@ -125,7 +119,7 @@ async fn put_back(
     // The shard's owner has a list of the keys that are held, and makes that when it takes the shard.
     let holds_key = table == DEAD && bool_of(row.fields.get("holds_key")) == Some(true);
     transaction.put(table, row.key, row.fields).await.map_err(store_error)?;
-    Ok(if holds_key || matches!(table, SAGA | SAGA_JOURNAL) { Restored::AtTakeover } else { Restored::InPlace })
+    Ok(if holds_key || table == SAGA { Restored::AtTakeover } else { Restored::InPlace })
 }
 
 /// The row by which whoever removes what is over finds a row that is put back.
@@ -170,19 +164,6 @@ async fn is_nowhere(transaction: &dyn Transaction, row: &Row) -> Result<Option<I
         },
     };
     Ok(Some(record).filter(|_| !is_there))
-}
-
-/// A journal record below the floor would never be read again.
-async fn refuse_cut(transaction: &dyn Transaction, key: &RecordIdKey) -> Result<(), StoreError> {
-    let (shard, beat) = (part_shard(key).unwrap_or(ShardId(0)), part(key, 1).unwrap_or(0));
-    let floor = floor(transaction, shard).await?;
-    if beat < floor {
-        return Err(StoreError::Exists(format!(
-            "the journal of shard {shard} has been cut up to {floor} meanwhile, so nothing would read record {beat}: its sagas went on \
-             without it, drop it"
-        )));
-    }
-    Ok(())
 }
 
 /// The messages of a segment that haven't left it as ones that are parked, dead or done, as far as that is known.

@@ -19,10 +19,11 @@ use waybill_surreal::{Object, RecordIdKey, Row, Transaction, bytes, object, text
 
 use super::Spoilt;
 use super::entry::{Entry, MARK, apart, forget, held_by, keep, kept, of_key};
-use crate::codec::saga::{decode_journal, encode_journal};
+use super::journal::running;
+use crate::codec::saga::decode_journal;
 use crate::fault::store_error;
-use crate::rows::{encoded, saga as rows, unreadable};
-use crate::saga::{definition_by_hash, find_saga, journal_record, needs_start, of_start, told};
+use crate::rows::{saga as rows, unreadable};
+use crate::saga::{definition_by_hash, find_saga, needs_start, of_start, told};
 use crate::tables::{
     QUARANTINE, SAGA, SAGA_DEAD, SAGA_DONE, SAGA_START, SAGA_TREE, part, part_shard, part_text, saga_dead_key,
     saga_key, saga_start_key, saga_tree_key, unsigned,
@@ -109,13 +110,13 @@ pub async fn set_aside(transaction: &dyn Transaction, saga: SetAside) -> Result<
 
 /// A row of a saga in quarantine.
 pub struct Piece {
-    id: String,
-    fields: Object,
-    entry: Entry,
+    pub id: String,
+    pub fields: Object,
+    pub entry: Entry,
 }
 
 /// All rows of a saga in quarantine that its marker leads to, the latest first: of the ended one, or of the other.
-async fn pieces(
+pub async fn pieces(
     transaction: &dyn Transaction,
     (shard, of, ended): (ShardId, &SagaKey, bool),
 ) -> Result<Vec<Piece>, StoreError> {
@@ -147,6 +148,11 @@ async fn whole(transaction: &dyn Transaction, of: &SagaKey, entries: &[&Entry]) 
             all.journal.push(JournalRecord { beat: 0, entries });
         }
     }
+    made_of(transaction, of, &all).await
+}
+
+/// The row of a saga, made of what is known of it. `Err(Corrupt)` says why that isn't enough.
+pub async fn made_of(transaction: &dyn Transaction, of: &SagaKey, all: &SagaTakeover) -> Result<SagaRow, StoreError> {
     let mut definitions = HashMap::new();
     for hash in all.definitions() {
         // One that can't be read counts as missing; whoever needs it for itself moves it to quarantine.
@@ -158,7 +164,7 @@ async fn whole(transaction: &dyn Transaction, of: &SagaKey, entries: &[&Entry]) 
             definitions.insert(hash, Arc::new(definition));
         }
     }
-    rebuilt(of, &all, |hash| definitions.get(hash).cloned()).map_err(StoreError::Corrupt)
+    rebuilt(of, all, |hash| definitions.get(hash).cloned()).map_err(StoreError::Corrupt)
 }
 
 /// What is in quarantine of the saga that the row `id` is of, that row included; none when it is a row like any other, which
@@ -191,7 +197,8 @@ pub async fn unrestorable(
     }
 }
 
-/// Refuses to put a row of a saga back whose id has another one by now: it would run again, or hide that one.
+/// Refuses to put a row of a saga back whose id has another one by now, or that goes on from the journal: it would run again, or
+/// hide what is newer.
 async fn refuse_other(transaction: &dyn Transaction, shard: ShardId, of: &SagaKey) -> Result<(), StoreError> {
     for table in [SagaTable::Open, SagaTable::Done] {
         match find_saga(transaction, table, shard, of).await {
@@ -206,6 +213,13 @@ async fn refuse_other(transaction: &dyn Transaction, shard: ShardId, of: &SagaKe
                 }
             }
         }
+    }
+    if running(transaction, shard).await?.contains(of) {
+        return Err(StoreError::Exists(format!(
+            "the journal holds saga {}: it goes on without this row, so drop it; unless the saga itself is set aside in a moment, \
+             then try again",
+            of.id
+        )));
     }
     Ok(())
 }
@@ -225,21 +239,32 @@ pub async fn restore(transaction: &dyn Transaction, id: &str, entry: &Entry) -> 
             return Err(StoreError::Exists(format!("{table}:{at:?} was written again meanwhile")));
         }
     }
-    let records = rows::of_saga(&row)?;
-    transaction.put(SAGA, at, records.row).await.map_err(store_error)?;
-    if let Some(tree) = records.tree {
-        transaction.put(SAGA_TREE, saga_tree_key(shard, started, &of, false), tree).await.map_err(store_error)?;
-    }
-    let marker = saga_start_key(shard, &of, false);
-    let noted = match needs_start(&of.id, started) {
-        true => transaction.put(SAGA_START, marker, of_start(started)).await,
-        false => transaction.delete(SAGA_START, marker).await,
-    };
-    noted.map_err(store_error)?;
+    put_row(transaction, shard, &of, &row).await?;
     for piece in &pieces {
         forget(transaction, &piece.id).await?;
     }
     forget(transaction, id).await.map(|()| true)
+}
+
+/// Writes the row of a saga, and when it began if its id doesn't tell it; its marker goes.
+pub async fn put_row(
+    transaction: &dyn Transaction,
+    shard: ShardId,
+    of: &SagaKey,
+    row: &SagaRow,
+) -> Result<(), StoreError> {
+    let started = row.summary.started_at;
+    let records = rows::of_saga(row)?;
+    transaction.put(SAGA, saga_key(shard, started, of), records.row).await.map_err(store_error)?;
+    if let Some(tree) = records.tree {
+        transaction.put(SAGA_TREE, saga_tree_key(shard, started, of, false), tree).await.map_err(store_error)?;
+    }
+    let marker = saga_start_key(shard, of, false);
+    let noted = match needs_start(&of.id, started) {
+        true => transaction.put(SAGA_START, marker, of_start(started)).await,
+        false => transaction.delete(SAGA_START, marker).await,
+    };
+    noted.map_err(store_error)
 }
 
 /// Before a row of an ended saga is put back: its start is noted again and the marker goes; it is refused when its id has another
@@ -287,27 +312,8 @@ pub async fn prepare(
     Ok(())
 }
 
-/// Gives what a journal record holds of sagas that were set aside to these; answers of how many.
-pub async fn take_in(transaction: &dyn Transaction, record: &Row) -> Result<usize, StoreError> {
-    let Some(shard) = part_shard(&record.key) else { return Ok(0) };
-    let mut given = 0;
-    for entry in journal_record(record)?.entries {
-        let pieces = pieces(transaction, (shard, &entry.key, false)).await?;
-        let Some(latest) = pieces.into_iter().find(|piece| piece.entry.table == Some(SAGA)) else { continue };
-        let known = latest.entry.journal.as_deref().map_or_else(|| Ok(Vec::new()), decode_journal);
-        let mut entries = known.map_err(|error| unreadable(SAGA, &record.key, error))?;
-        entries.push(entry);
-        let mut fields = latest.fields;
-        fields.insert("journal", bytes(encoded(encode_journal(&entries))?));
-        let at = RecordIdKey::String(latest.id.as_str().into());
-        transaction.put(QUARANTINE, at, fields).await.map_err(store_error)?;
-        given += 1;
-    }
-    Ok(given)
-}
-
-/// Before the row `id` is dropped: whoever led to it leads to the one before. With the last one the saga is gone: its id may be
-/// used again, and it is no dead letter any more. False when no marker leads to it.
+/// Before the row `id` is dropped: whoever led to it leads to the one before. With the last one the saga is gone, unless it has a
+/// newer row by now: its id may be used again, and it is no dead letter any more. False when no marker leads to it.
 pub async fn unlink(transaction: &dyn Transaction, id: &str, entry: &Entry) -> Result<bool, StoreError> {
     let named = entry.table.zip(entry.key.as_ref()).and_then(|(table, key)| of_row(table, key));
     let Some((shard, of, ended)) = named else { return Ok(false) };
@@ -327,8 +333,13 @@ pub async fn unlink(transaction: &dyn Transaction, id: &str, entry: &Entry) -> R
         }
         (None, Some(before)) => transaction.put(SAGA_START, marker, object([(MARK, text(before))])).await,
         (None, None) => {
+            let lives = match find_saga(transaction, SagaTable::Open, shard, &of).await {
+                // This marker.
+                Err(StoreError::Corrupt(_)) => false,
+                found => found?.is_some(),
+            };
             // Of what only says when it began, the saga itself may be there.
-            if entry.table == Some(SAGA) {
+            if entry.table == Some(SAGA) && !lives {
                 transaction.delete(SAGA_DEAD, saga_dead_key(shard, &of)).await.map_err(store_error)?;
             }
             transaction.delete(SAGA_START, marker).await

@@ -5,19 +5,22 @@
 //! A journal record or a row that can't be decoded is moved to quarantine with its bytes, and the rest goes on: one
 //! damaged record mustn't stop every saga of the shard. Data of a newer host gives the shard back.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 use waybill_core::ids::ShardId;
-use waybill_core::port::saga_store::Acquired;
+use waybill_core::port::saga_store::{Acquired, SagaTable};
 use waybill_core::port::store::StoreError;
-use waybill_core::saga::records::{JournalRecord, SagaShardRecord, SagaTakeover};
+use waybill_core::saga::id::SagaKey;
+use waybill_core::saga::records::{JournalEntry, JournalRecord, SagaShardRecord, SagaTakeover};
 use waybill_core::time::UnixMillis;
-use waybill_surreal::{Bound, RecordIdKey, Row, Transaction, bytes_of};
+use waybill_surreal::{Bound, RecordIdKey, Row, Transaction, bytes, bytes_of, object};
 
 use super::{TRIES_MAX, place};
-use crate::codec::saga::decode_journal;
+use crate::codec::saga::{decode_journal, encode_journal};
 use crate::fault::store_error;
 use crate::quarantine::{MOVED_BYTES_MAX, put, saga_of, weight};
-use crate::rows::{lacks, saga as rows, saga_small, unreadable};
+use crate::rows::{encoded, lacks, saga as rows, saga_small, unreadable};
 use crate::store::{SurrealStore, finish};
 use crate::tables::{
     SAGA, SAGA_DEAD, SAGA_JOURNAL, SAGA_SHARD, SAGA_TREE, journal_key, part, saga_tree_key, shard_end, shard_key,
@@ -62,7 +65,7 @@ pub async fn acquire(store: &SurrealStore, shard: ShardId, token: u64, nonce: u6
         let (mut takeover, damaged) = decode(read(store, shard, record).await?)?;
         let still = match damaged.is_empty() {
             true => unchanged(store, shard, &takeover.record).await,
-            false => quarantine(store, shard, &takeover.record, &damaged).await,
+            false => quarantine(store, shard, &mut takeover, &damaged).await,
         };
         match still {
             Ok(record) => {
@@ -256,37 +259,79 @@ pub fn journal_record(row: &Row) -> Result<JournalRecord, StoreError> {
     Ok(JournalRecord { beat, entries })
 }
 
-/// Moves damaged records away, if `record` still stands; answers the record that stands then.
+/// Sagas that ended, perhaps, in a journal record that can't be read: those without a row. A saga that ends has none any more.
+fn doubtful(takeover: &SagaTakeover, damaged: &[Damaged]) -> BTreeSet<SagaKey> {
+    if !damaged.iter().any(|record| record.table == SAGA_JOURNAL) {
+        return BTreeSet::new();
+    }
+    let entries = takeover.journal.iter().flat_map(|record| &record.entries);
+    let mut keys: BTreeSet<SagaKey> = entries.map(|entry| entry.key.clone()).collect();
+    for row in &takeover.rows {
+        keys.remove(&row.summary.key);
+    }
+    keys
+}
+
+/// Whether a saga has ended: its row among the ended ones says so.
+async fn is_over(transaction: &dyn Transaction, shard: ShardId, key: &SagaKey) -> Result<bool, StoreError> {
+    match place::find(transaction, SagaTable::Done, shard, key).await {
+        // The row of an ended one lies in quarantine.
+        Err(StoreError::Corrupt(_)) => Ok(true),
+        found => Ok(found?.is_some()),
+    }
+}
+
+/// Moves damaged records away, if the record of the takeover still stands. In the same moment the journal is told of the ends that
+/// only they told, so that no takeover runs these sagas again.
 async fn quarantine(
     store: &SurrealStore,
     shard: ShardId,
-    record: &SagaShardRecord,
+    takeover: &mut SagaTakeover,
     damaged: &[Damaged],
 ) -> Result<SagaShardRecord, StoreError> {
-    let (mut stands, mut left) = (*record, damaged);
+    let mut doubtful = doubtful(takeover, damaged);
+    let (mut stands, mut left) = (takeover.record, damaged);
     while !left.is_empty() {
         let transaction = store.begin(true).await?;
-        let worked = move_first(transaction.as_ref(), shard, &stands, left).await;
-        let (next, moved) = finish(transaction, worked).await?;
-        (stands, left) = (next, left.split_at(moved.clamp(1, left.len())).1);
+        let worked = move_first(transaction.as_ref(), shard, &stands, left, &doubtful).await;
+        let moved = finish(transaction, worked).await?;
+        (stands, left) = (moved.record, left.split_at(moved.count.clamp(1, left.len())).1);
+        takeover.journal.extend(moved.over);
+        doubtful.clear();
     }
     Ok(stands)
 }
 
-/// Moves as many as go into one transaction; answers the record that stands then, and how many.
+/// What one transaction moved.
+struct MovedNow {
+    /// The record that stands then.
+    record: SagaShardRecord,
+    count: usize,
+    /// What the journal was told.
+    over: Option<JournalRecord>,
+}
+
+/// Moves as many as go into one transaction.
 async fn move_first(
     transaction: &dyn Transaction,
     shard: ShardId,
     record: &SagaShardRecord,
     damaged: &[Damaged],
-) -> Result<(SagaShardRecord, usize), StoreError> {
+    doubtful: &BTreeSet<SagaKey>,
+) -> Result<MovedNow, StoreError> {
     let (stands, swept) = place::shard(transaction, shard).await?;
     if stands != *record {
         return Err(taken(shard));
     }
-    let (mut kept, mut bytes) = (Vec::new(), 0);
+    let mut over = Vec::new();
+    for key in doubtful {
+        if is_over(transaction, shard, key).await? {
+            over.push(JournalEntry { key: key.clone(), from: 0, events: Vec::new(), ended: true });
+        }
+    }
+    let (mut kept, mut size) = (Vec::new(), 0);
     for record in damaged {
-        if bytes >= MOVED_BYTES_MAX {
+        if size >= MOVED_BYTES_MAX {
             break;
         }
         let fields = transaction.get(record.table, record.key.clone()).await.map_err(store_error)?.unwrap_or_default();
@@ -295,15 +340,20 @@ async fn move_first(
             None => None,
         };
         let tree = tree.as_ref().and_then(rows::tree_bytes);
-        bytes += weight(&fields, tree.as_ref());
+        size += weight(&fields, tree.as_ref());
         kept.push((fields, tree));
     }
-    let moved = kept.len();
+    let count = kept.len();
     for (record, (fields, tree)) in damaged.iter().zip(kept) {
         put(transaction, record.table, &record.key, fields, tree, &record.reason).await?;
     }
     let next = SagaShardRecord { beat: stands.beat + 1, ..stands };
+    let over = Some(JournalRecord { beat: next.beat, entries: over }).filter(|over| !over.entries.is_empty());
+    if let Some(over) = &over {
+        let fields = object([("data", bytes(encoded(encode_journal(&over.entries))?))]);
+        transaction.put(SAGA_JOURNAL, journal_key(shard, over.beat), fields).await.map_err(store_error)?;
+    }
     let fields = saga_small::of_shard(&next, swept);
     transaction.put(SAGA_SHARD, shard_key(shard), fields).await.map_err(store_error)?;
-    Ok((next, moved))
+    Ok(MovedNow { record: next, count, over })
 }

@@ -10,9 +10,9 @@ use waybill_core::saga::event::{Event, What};
 use waybill_core::saga::filter::SagaFilter;
 use waybill_core::saga::id::SagaKey;
 use waybill_core::saga::json::Json;
-use waybill_core::saga::records::{BrokenSaga, JournalEntry, SagaWrite};
+use waybill_core::saga::records::{BrokenSaga, JournalEntry, SagaCommit, SagaShardRecord, SagaWrite};
 use waybill_core::saga::state::SagaState;
-use waybill_testkit::conformance::saga_samples::{after, completed, key, reference, resting};
+use waybill_testkit::conformance::saga_samples::{after, completed, dead, key, reference, resting};
 
 use super::sagas::{SHARD, commit, counts, define, take};
 use super::{memory, sql};
@@ -129,6 +129,53 @@ async fn a_saga_that_went_on_without_its_row_ends_and_its_old_row_does_not_come_
 }
 
 #[tokio::test]
+async fn a_row_whose_saga_runs_without_it_does_not_come_back() {
+    for id in ["mine".to_owned(), told()] {
+        let (store, of) = (memory().await, key("acme", &id));
+        define(&store).await;
+        commit(&store, &[id.as_str()], vec![row("saga", of.clone())], 0).await;
+        let quarantined = moved(&store, "saga").await;
+        assert_eq!(take(&store).await.journal.len(), 1, "{id}: it goes on from its journal");
+        let refused = store.restore_row(&quarantined).await.unwrap_err();
+        assert!(matches!(&refused, StoreError::Exists(_)), "{id}: {refused:?}");
+        // It ends before it has rested again, so nothing tells its writer to remove a row.
+        let (shard, entry) = (SHARD, JournalEntry { key: of.clone(), from: 2, events: Vec::new(), ended: true });
+        let stands = store.saga_shard(shard).await.unwrap();
+        let record = SagaShardRecord { beat: stands.beat + 1, ..stands };
+        let ending = SagaCommit {
+            shard,
+            expect_token: stands.token,
+            expect_beat: stands.beat,
+            record,
+            journal: vec![entry],
+            writes: vec![row("saga_done", of.clone())],
+            messages: Vec::new(),
+        };
+        store.commit_sagas(ending).await.unwrap();
+        assert!(take(&store).await.rows.is_empty(), "{id}");
+        assert_eq!(state(&store, &of).await, Some(SagaState::Completed), "{id}");
+    }
+}
+
+#[tokio::test]
+async fn dropping_an_old_row_leaves_the_dead_letter_of_the_saga_that_went_on() {
+    for (goes_on, left) in [(true, 1), (false, 0)] {
+        let (store, of) = (memory().await, key("acme", &told()));
+        define(&store).await;
+        let letter = || SagaWrite::PutDead(Arc::new(dead(of.clone(), "HTTP.500")));
+        commit(&store, &[], vec![row("saga", of.clone()), letter()], 0).await;
+        let quarantined = moved(&store, "saga").await;
+        if goes_on {
+            commit(&store, &[], vec![row("saga", of.clone()), letter()], 0).await;
+            assert!(matches!(store.restore_row(&quarantined).await, Err(StoreError::Exists(_))));
+        }
+        store.drop_row(&quarantined).await.unwrap().unwrap();
+        assert_eq!(counts(&store, &["saga", "saga_dead"]).await, [left, left]);
+        assert_eq!(store.saga(SHARD, &of).await.unwrap().is_some(), goes_on);
+    }
+}
+
+#[tokio::test]
 async fn a_saga_whose_start_can_not_be_read_ends_and_leaves_no_row() {
     let (store, of) = (memory().await, key("acme", "mine"));
     commit(&store, &[], vec![row("saga", of.clone())], 0).await;
@@ -153,12 +200,12 @@ async fn a_damaged_row_comes_back_with_what_the_journal_held_behind_it() {
     let broken = BrokenSaga { key: of.clone(), reason: "its row is missing".to_owned(), row: None, entries };
     let floor = store.saga_shard(SHARD).await.unwrap().beat + 1;
     commit(&store, &[], vec![SagaWrite::SetAside(Arc::new(broken))], floor).await;
-    assert_eq!(store.quarantined_counts().await.unwrap(), [("saga".to_owned(), 2)]);
+    assert_eq!(store.quarantined_counts().await.unwrap().tables, [("saga".to_owned(), 2)]);
 
     let hash = reference("order", 3).hash.0;
     let mend = format!("UPDATE outbox_quarantine SET row.def_hash = '{hash}' WHERE row.def_name RETURN NONE");
     sql(&store, &mend).await.unwrap();
     assert_eq!(store.restore_row(&row).await.unwrap().unwrap().1, Restored::AtTakeover);
-    assert!(store.quarantined_counts().await.unwrap().is_empty());
+    assert!(store.quarantined_counts().await.unwrap().tables.is_empty());
     assert_eq!(take(&store).await.rows.remove(0).tree.events, 5);
 }

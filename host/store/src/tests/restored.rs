@@ -65,7 +65,7 @@ async fn a_chunk_of_the_history_that_can_not_be_read_hides_none_of_its_neighbour
     let found = store.at(place(first, 1)).await.unwrap();
     assert!(matches!(found, Some(Found::Done(_, _))), "{found:?}");
     assert!(store.at(place(first, 0)).await.unwrap().is_none());
-    assert_eq!(store.quarantined_counts().await.unwrap(), [("outbox_done".to_owned(), 1)]);
+    assert_eq!(store.quarantined_counts().await.unwrap().tables, [("outbox_done".to_owned(), 1)]);
 }
 
 #[tokio::test]
@@ -87,7 +87,7 @@ async fn a_row_that_is_read_by_its_place_and_can_not_be_is_moved_away() {
         };
         let told = read().await;
         assert!(matches!(told, Err(StoreError::Corrupt(_))), "{table}: {told:?}");
-        assert_eq!(store.quarantined_counts().await.unwrap(), [(table.to_owned(), 1)]);
+        assert_eq!(store.quarantined_counts().await.unwrap().tables, [(table.to_owned(), 1)]);
         assert_eq!(read().await, Ok(false), "{table}");
     }
 }
@@ -104,7 +104,7 @@ async fn rows_that_are_too_large_for_one_transaction_together_are_moved_in_sever
         store.engine.run(&text, bindings).await.unwrap();
     }
     assert!(store.parked(SHARD, None, 100).await.unwrap().is_empty());
-    assert_eq!(store.quarantined_counts().await.unwrap(), [("parked".to_owned(), 12)]);
+    assert_eq!(store.quarantined_counts().await.unwrap().tables, [("parked".to_owned(), 12)]);
     store.close().await.unwrap();
 }
 
@@ -186,4 +186,32 @@ async fn a_chunk_that_is_there_keeps_its_row_by_time() {
     sql(&store, "DELETE outbox_done").await.unwrap();
     forget(&store, SHARD, vec![due]).await.unwrap();
     assert_eq!(counts(&store, &["outbox_done_due"]).await, [0]);
+}
+
+#[tokio::test]
+async fn what_lies_there_is_looked_at_by_its_bytes_and_a_count_that_stops_says_so() {
+    let (store, rows) = (memory().await, 30);
+    for n in 0..rows {
+        let bindings = vec![("junk".to_owned(), waybill_surreal::text("x".repeat(1_000_000)))];
+        let text = format!(
+            "UPSERT outbox_quarantine:row{n:02} SET `table` = 'parked', key = [0, {n}], row = {{ junk: $junk }} RETURN NONE"
+        );
+        store.engine.run(&text, bindings).await.unwrap();
+    }
+    let counts = store.quarantined_counts().await.unwrap();
+    let [(table, count)] = counts.tables.as_slice() else { panic!("{counts:?}") };
+    assert!(counts.at_least && table == "parked" && (1..rows).contains(count), "{counts:?}");
+    let (mut found, mut cursor, mut pages) = (0, None::<String>, 0);
+    loop {
+        let page = store.quarantined(None, cursor.as_deref(), 100).await.unwrap();
+        (found, pages) = (found + page.items.len() as u64, pages + 1);
+        cursor = page.next_cursor;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    assert!(found == rows && pages > 1, "{found} rows on {pages} pages");
+    sql(&store, "DELETE outbox_quarantine WHERE key[1] > 0").await.unwrap();
+    let left = store.quarantined_counts().await.unwrap();
+    assert_eq!((left.tables, left.at_least), (vec![("parked".to_owned(), 1)], false));
 }

@@ -163,7 +163,7 @@ async fn a_row_that_can_not_be_read_stops_nobody_and_lies_in_quarantine() {
         let expected: serde_json::Value = serde_json::from_str(&key).unwrap_or_else(|_| key.clone().into());
         assert_eq!(shown.row.key, expected, "{table}");
         assert!(shown.unreadable.is_some(), "{table}");
-        assert_eq!(store.quarantined_counts().await.unwrap(), [(table.to_owned(), 1)]);
+        assert_eq!(store.quarantined_counts().await.unwrap().tables, [(table.to_owned(), 1)]);
 
         // It isn't put back as it is, and read again it isn't moved again.
         let refused = store.restore_row(&row.id).await.unwrap_err();
@@ -171,7 +171,7 @@ async fn a_row_that_can_not_be_read_stops_nobody_and_lies_in_quarantine() {
         read_all(&store).await;
         assert_eq!(store.quarantined(None, None, 10).await.unwrap().items.len(), 1, "{table}");
         assert_eq!(store.drop_row(&row.id).await.unwrap().unwrap().id, row.id);
-        assert!(store.quarantined_counts().await.unwrap().is_empty(), "{table}");
+        assert!(store.quarantined_counts().await.unwrap().tables.is_empty(), "{table}");
         let left = sql(&store, &format!("SELECT VALUE junk FROM {table} WHERE junk OR quarantined")).await.unwrap();
         assert!(format!("{left:?}").contains("[]"), "{table}: {left:?}");
     }
@@ -206,7 +206,7 @@ async fn damaged_content_goes_to_quarantine_and_back_when_it_is_mended() {
             assert_eq!((restored, door.len()), (Restored::InPlace, 0), "{table}");
             assert_eq!(store.count_dead(&Filter::default(), 100).await.unwrap().value, 1);
         }
-        assert!(store.quarantined_counts().await.unwrap().is_empty());
+        assert!(store.quarantined_counts().await.unwrap().tables.is_empty());
     }
 }
 
@@ -254,7 +254,7 @@ async fn a_page_is_full_whatever_lies_between_its_rows() {
     Owner::new().commit(&store, writes.collect()).await;
     sql(&store, "UPDATE (SELECT VALUE id FROM parked LIMIT 3) SET data = NONE RETURN NONE").await.unwrap();
     assert_eq!(store.parked(SHARD, None, 3).await.unwrap().len(), 3);
-    assert_eq!(store.quarantined_counts().await.unwrap(), [("parked".to_owned(), 3)]);
+    assert_eq!(store.quarantined_counts().await.unwrap().tables, [("parked".to_owned(), 3)]);
 }
 
 #[tokio::test]
@@ -268,7 +268,7 @@ async fn a_shard_record_that_can_not_be_read_is_made_anew_behind_all_that_was_gi
     let mut owner = Owner::new();
     owner.record = after;
     owner.commit(&store, Vec::new()).await;
-    assert_eq!(store.quarantined_counts().await.unwrap(), [("outbox_shard".to_owned(), 1)]);
+    assert_eq!(store.quarantined_counts().await.unwrap().tables, [("outbox_shard".to_owned(), 1)]);
 }
 
 #[tokio::test]

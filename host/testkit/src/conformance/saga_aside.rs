@@ -61,7 +61,7 @@ pub async fn a_saga_that_is_set_aside_is_read_by_nobody_until_it_is_put_back(sto
     set_aside(store, "a", true, vec![later("a", EVENTS)]).await;
     set_aside(store, "b", false, vec![entry("b", 0, false)]).await;
     assert!(take(store, SHARD, 1).await.rows.is_empty());
-    assert_eq!(store.quarantined_counts().await.unwrap(), [("saga".to_owned(), 2)]);
+    assert_eq!(store.quarantined_counts().await.unwrap().tables, [("saga".to_owned(), 2)]);
     for id in ["a", "b"] {
         let found = store.saga(SHARD, &key(id)).await;
         assert!(matches!(found, Err(StoreError::Corrupt(_))), "{found:?}");
@@ -82,7 +82,7 @@ pub async fn a_saga_that_is_set_aside_is_read_by_nobody_until_it_is_put_back(sto
         assert_eq!(restored, Restored::AtTakeover);
         assert!(store.restore_row(&quarantined.id).await.unwrap().is_none());
     }
-    assert!(store.quarantined_counts().await.unwrap().is_empty());
+    assert!(store.quarantined_counts().await.unwrap().tables.is_empty());
     let mut rows = take(store, SHARD, 1).await.rows;
     rows.sort_by(|a, b| a.tree.key.cmp(&b.tree.key));
     let found: Vec<_> = rows.iter().map(|row| (row.tree.key.clone(), row.tree.events)).collect();
@@ -103,7 +103,7 @@ pub async fn all_that_was_set_aside_of_a_saga_comes_back_together(store: &impl S
     assert_eq!(kept(store).await.len(), 2);
     assert_eq!(store.quarantined_row(&first).await.unwrap().unwrap().unreadable, None);
     store.restore_row(&first).await.unwrap().unwrap();
-    assert!(store.quarantined_counts().await.unwrap().is_empty());
+    assert!(store.quarantined_counts().await.unwrap().tables.is_empty());
     assert_eq!(store.saga(SHARD, &key("a")).await.unwrap().unwrap().tree.events, EVENTS + 2);
 }
 

@@ -14,6 +14,8 @@ pub enum Fate {
     Refuse(StoreError),
     /// It is applied if its guard holds, but the caller hears only that the connection broke.
     ApplyUnknown,
+    /// The same, and no call gets through from then on, until [`super::MemoryStore::fail_all`] says otherwise.
+    ApplyAndBreak,
     /// It never happens, and the caller hears only that the connection broke.
     Lose,
     /// The caller hears that the connection broke; the commit waits until [`super::MemoryStore::release`] and is applied then if

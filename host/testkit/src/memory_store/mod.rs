@@ -135,6 +135,11 @@ impl MemoryStore {
                 let _unheard = self.apply(&commit);
                 Err(unknown())
             }
+            Fate::ApplyAndBreak => {
+                let _unheard = self.apply(&commit);
+                self.fail_all(Some(unknown()));
+                Err(unknown())
+            }
             Fate::Lose => Err(unknown()),
             Fate::Hold => {
                 self.faults.lock().held.push_back(commit);

@@ -6,7 +6,9 @@ use async_trait::async_trait;
 use serde_json::json;
 use waybill_core::ids::{Seq, ShardId};
 use waybill_core::outbox::records::DoorKey;
-use waybill_core::port::quarantine::{QuarantineStore, QuarantinedContent, QuarantinedRow, Restored};
+use waybill_core::port::quarantine::{
+    QuarantineStore, QuarantinedContent, QuarantinedCounts, QuarantinedRow, Restored,
+};
 use waybill_core::port::query::Page;
 use waybill_core::port::store::StoreError;
 use waybill_core::saga::records::BrokenSaga;
@@ -146,11 +148,13 @@ impl QuarantineStore for MemoryStore {
         Ok(Page { items, next_cursor })
     }
 
-    async fn quarantined_counts(&self) -> Result<Vec<(String, u64)>, StoreError> {
+    async fn quarantined_counts(&self) -> Result<QuarantinedCounts, StoreError> {
         self.check()?;
         let counts =
             self.read(|tables| [(SEGMENTS, tables.quarantine.len() as u64), (SAGAS, tables.sagas.aside.len() as u64)]);
-        Ok(counts.into_iter().filter(|(_, count)| *count > 0).map(|(table, count)| (table.to_owned(), count)).collect())
+        let counts = counts.into_iter().filter(|(_, count)| *count > 0);
+        let tables = counts.map(|(table, count)| (table.to_owned(), count)).collect();
+        Ok(QuarantinedCounts { tables, at_least: false })
     }
 
     async fn quarantined_row(&self, id: &str) -> Result<Option<QuarantinedContent>, StoreError> {

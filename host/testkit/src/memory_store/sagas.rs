@@ -213,6 +213,11 @@ impl MemoryStore {
                 let _unheard = self.apply_sagas(&commit);
                 Err(unknown())
             }
+            Fate::ApplyAndBreak => {
+                let _unheard = self.apply_sagas(&commit);
+                self.fail_all(Some(unknown()));
+                Err(unknown())
+            }
             Fate::Lose => Err(unknown()),
             Fate::Hold => {
                 self.faults.lock().saga_held.push_back(commit);

@@ -304,6 +304,17 @@ impl World {
             76..84 => {
                 self.apply(&commit);
             }
+            // A store that takes less than was asked of it: what was together goes one by one.
+            90..92
+                if commit.journal.first().map(|entry| &entry.key) != commit.journal.last().map(|entry| &entry.key) =>
+            {
+                if let Some(shard) = &mut self.shard
+                    && let Some(key) = shard.commit_too_large()
+                {
+                    self.ledger.violation(format!("saga {key} stands still though it wasn't alone"));
+                }
+                return;
+            }
             84..92 => {}
             _ => self.held = Some(commit),
         }

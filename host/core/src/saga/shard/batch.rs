@@ -19,6 +19,7 @@ pub(super) struct Entry {
     pub calls: Vec<Call>,
     pub messages: Vec<Arc<Message>>,
     pub replies: Vec<(Ticket, Result<SagaReply, SagaError>)>,
+    /// Bytes of its events.
     pub weight: usize,
     /// It rests: its row is to be written.
     pub row: bool,
@@ -57,16 +58,16 @@ impl Batch {
             self.entries.len() - 1
         });
         let last = self.entries.len().saturating_sub(1);
-        #[expect(clippy::indexing_slicing, reason = "the index was made above, and entries only leave all together")]
+        #[expect(clippy::indexing_slicing, reason = "the index was made above, and is made anew when entries leave")]
         &mut self.entries[index.min(last)]
     }
 
-    /// Takes entries off the front up to a size, at least one.
-    pub fn take(&mut self, bytes_max: usize) -> Self {
+    /// Takes entries off the front up to a size, at least one. `weigh` says how many bytes a commit writes for one.
+    pub fn take(&mut self, bytes_max: usize, weigh: impl Fn(&Entry) -> usize) -> Self {
         let mut weight = 0;
         let mut count = 0;
         for entry in &self.entries {
-            weight += entry.weight;
+            weight += weigh(entry);
             if count > 0 && weight > bytes_max {
                 break;
             }
@@ -75,6 +76,17 @@ impl Batch {
         let rest = self.entries.split_off(count);
         let taken = std::mem::replace(self, Self::of(rest));
         Self::of(taken.entries)
+    }
+
+    /// Takes the entry of a tree out.
+    pub fn remove(&mut self, slot: u64) -> Option<Entry> {
+        let index = *self.index.get(&slot)?;
+        let mut entries = std::mem::take(&mut self.entries).into_iter();
+        let mut rest: Vec<Entry> = entries.by_ref().take(index).collect();
+        let removed = entries.next();
+        rest.extend(entries);
+        *self = Self::of(rest);
+        removed
     }
 
     fn of(entries: Vec<Entry>) -> Self {

@@ -8,6 +8,7 @@ use super::{Running, SagaShard};
 use crate::ids::ShardId;
 use crate::message::Message;
 use crate::port::transact::DoorGroup;
+use crate::saga::limits::SagaLimits;
 use crate::saga::machine::Rule;
 use crate::saga::records::{BrokenSaga, JournalEntry, SagaCommit, SagaRow, SagaShardRecord, SagaWrite};
 
@@ -33,6 +34,27 @@ pub(super) struct Change {
     pub journal_from: Option<u64>,
 }
 
+impl Flight {
+    /// Of a commit that holds one saga only: its slot.
+    pub fn only_slot(&self) -> Option<u64> {
+        match self.changes.as_slice() {
+            [(slot, _)] if self.aside.is_empty() => Some(*slot),
+            _ => None,
+        }
+    }
+}
+
+/// It keeps the journal from being cut for too long.
+fn is_stale(running: &Running, limits: &SagaLimits, beat: u64) -> bool {
+    running.journal_from.is_some_and(|from| from + limits.journal_records_max < beat)
+}
+
+/// Whether a commit writes the whole tree, and not only what happened to it.
+fn is_whole(entry: &Entry, running: &Running, limits: &SagaLimits, beat: u64) -> bool {
+    let tree = &running.tree;
+    entry.row || tree.is_ended() || tree.needs_operator() || is_stale(running, limits, beat)
+}
+
 impl SagaShard {
     /// Whether something waits for a commit.
     pub fn has_work(&self) -> bool {
@@ -49,10 +71,9 @@ impl SagaShard {
         if self.flight.is_some() || !self.has_work() {
             return None;
         }
+        let bytes_max = if self.one_by_one { 0 } else { self.config.limits.commit_bytes_max };
         // By themselves: together with others they could be more than a commit may be.
-        let aside = self.take_aside();
-        let bytes_max = self.config.limits.commit_bytes_max;
-        let batch = if aside.is_empty() { self.waiting.take(bytes_max) } else { Batch::default() };
+        let aside = self.take_aside(bytes_max);
         let record = SagaShardRecord {
             token: self.record.token,
             beat: self.record.beat + 1,
@@ -60,14 +81,7 @@ impl SagaShard {
             floor: self.floor().max(self.record.floor),
         };
         let mut work = Work { beat: record.beat, ..Work::default() };
-        for entry in &batch.entries {
-            let Some(running) = self.running.get(&entry.slot) else { continue };
-            let rests = entry.row || running.tree.needs_operator() || self.is_stale(running, record.beat);
-            work.entry(entry, running, rests);
-        }
-        if aside.is_empty() {
-            self.checkpoints(&batch, &mut work);
-        }
+        let batch = if aside.is_empty() { self.fill(&mut work, bytes_max) } else { Batch::default() };
         aside.iter().for_each(|broken| work.set_aside(broken));
         let messages = self.doors(&batch);
         self.flight = Some(Flight { batch, aside, record, changes: work.changes, barriers: None });
@@ -84,7 +98,7 @@ impl SagaShard {
 
     /// Journal records below this beat are of no use, as things are committed.
     fn floor(&self) -> u64 {
-        if !self.aside.is_empty() {
+        if !self.aside.is_empty() || !self.unmovable.is_empty() {
             // What the journal holds of them lies nowhere else yet.
             return self.record.floor;
         }
@@ -96,11 +110,11 @@ impl SagaShard {
     }
 
     /// Sagas for the next commit to set aside, up to a size, at least one if there is any.
-    fn take_aside(&mut self) -> Vec<Arc<BrokenSaga>> {
+    fn take_aside(&mut self, bytes_max: usize) -> Vec<Arc<BrokenSaga>> {
         let (mut weight, mut count) = (0, 0);
         for broken in &self.aside {
             weight += broken.weight();
-            if count > 0 && weight > self.config.limits.commit_bytes_max {
+            if count > 0 && weight > bytes_max {
                 break;
             }
             count += 1;
@@ -108,23 +122,47 @@ impl SagaShard {
         self.aside.drain(..count).collect()
     }
 
-    /// It keeps the journal from being cut for too long.
-    fn is_stale(&self, running: &Running, beat: u64) -> bool {
-        running.journal_from.is_some_and(|from| from + self.config.limits.journal_records_max < beat)
-    }
-
-    /// Rows for those that keep the journal from being cut and don't move.
-    fn checkpoints(&self, batch: &Batch, work: &mut Work) {
-        let beat = work.beat;
-        let stale = self.journal.iter().take_while(|(from, _)| from + self.config.limits.journal_records_max < beat);
-        for (_, slot) in stale.take(self.config.limits.checkpoints_max) {
-            let busy = batch.entries.iter().chain(&self.waiting.entries).any(|entry| entry.slot == *slot);
-            if let Some(running) = self.running.get(slot).filter(|_| !busy) {
-                work.put_row(running);
-                let (has_row, has_dead) = (true, running.has_dead);
-                work.changes.push((*slot, Change { ended: false, has_row, has_dead, journal_from: None }));
+    /// Fills a commit up to a size, with at least one saga if there is any: rows for the journal's sake with up to half of it, so that
+    /// neither they nor what moves ever waits for the other; then what waits.
+    fn fill(&mut self, work: &mut Work, bytes_max: usize) -> Batch {
+        let weight = self.checkpoints(work, bytes_max / 2);
+        if weight > 0 && weight >= bytes_max {
+            return Batch::default();
+        }
+        let (beat, running, limits) = (work.beat, &self.running, &self.config.limits);
+        let batch = self.waiting.take(bytes_max.saturating_sub(weight), |entry| {
+            let messages: usize = entry.messages.iter().map(|message| message.payload.len()).sum();
+            let running = running.get(&entry.slot).filter(|running| is_whole(entry, running, limits, beat));
+            messages + running.map_or(entry.weight, |running| running.tree.weight)
+        });
+        for entry in &batch.entries {
+            if let Some(running) = running.get(&entry.slot) {
+                work.entry(entry, running, is_whole(entry, running, limits, beat));
             }
         }
+        batch
+    }
+
+    /// Rows for those that keep the journal from being cut and don't move, up to a size, at least one if there is any. Answers their
+    /// size.
+    fn checkpoints(&self, work: &mut Work, bytes_max: usize) -> usize {
+        let (beat, limits) = (work.beat, &self.config.limits);
+        let stale = self.journal.iter().take_while(|(from, _)| from + limits.journal_records_max < beat);
+        let still = stale.filter_map(|(_, slot)| {
+            let running = self.running.get(slot).filter(|running| !running.too_large)?;
+            (!self.waiting.has(*slot)).then_some((*slot, running))
+        });
+        let mut weight = 0;
+        for (slot, running) in still.take(limits.checkpoints_max) {
+            if weight > 0 && weight + running.tree.weight > bytes_max {
+                break;
+            }
+            weight += running.tree.weight;
+            work.put_row(running);
+            let (has_row, has_dead) = (true, running.has_dead);
+            work.changes.push((slot, Change { ended: false, has_row, has_dead, journal_from: None }));
+        }
+        weight
     }
 
     /// Messages by outbox shard, in order.

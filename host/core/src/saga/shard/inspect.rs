@@ -23,7 +23,7 @@ impl SagaShard {
         let is_out = self.flight.as_ref().is_some_and(|flight| flight.batch.has(*slot));
         let is_ahead = is_out || self.waiting.has(*slot);
         let running = self.running.get(slot)?;
-        Some((!is_ahead).then(|| running.tree.state()))
+        Some((!is_ahead && !running.too_large).then(|| running.tree.state()))
     }
 
     /// Those in memory that match, newest start first. Looks at all.

@@ -43,6 +43,7 @@ use super::machine::{Machine, Outcome, Rules, Turn};
 use super::records::{BrokenSaga, SagaShardRecord};
 use super::state::Tree;
 use crate::ids::ShardId;
+use crate::port::store::StoreError;
 use crate::time::UnixMillis;
 use batch::{Batch, Entry};
 use build::Flight;
@@ -83,6 +84,8 @@ struct Running {
     moved_at: UnixMillis,
     /// Its row is written, or about to be, and it hasn't moved since.
     rested: bool,
+    /// The store takes no transaction that large: it stands still, and is ahead of what is committed.
+    too_large: bool,
 }
 
 impl Running {
@@ -109,6 +112,10 @@ pub struct SagaShard {
     journal: BTreeSet<(u64, u64)>,
     /// Sagas that couldn't be restored, for the next commits to set aside. The journal isn't cut before.
     aside: Vec<Arc<BrokenSaga>>,
+    /// Those of them that are too large for a commit: the journal isn't cut until the next takeover.
+    unmovable: Vec<Arc<BrokenSaga>>,
+    /// A commit was too large, so what waits goes one saga a commit.
+    one_by_one: bool,
     weight: usize,
     waiting: Batch,
     flight: Option<Flight>,
@@ -204,7 +211,7 @@ impl SagaShard {
         actor: Option<Arc<str>>,
         work: impl FnOnce(&mut Machine<'_>) -> R,
     ) -> Option<R> {
-        let running = self.running.get_mut(&slot)?;
+        let running = self.running.get_mut(&slot).filter(|running| !running.too_large)?;
         let (from, weight) = (running.tree.events, running.tree.weight);
         let definitions = Arc::clone(&running.definitions);
         let mut machine = Machine::new(Arc::make_mut(&mut running.tree), &definitions, turn, actor);
@@ -252,6 +259,7 @@ impl SagaShard {
         let Some(running) = self.running.get_mut(&slot) else { return };
         let rest = running.rest_at(&self.config.limits);
         let due = running.tree.next_due().map_or(rest, |due| Some(rest.map_or(due, |rest| rest.min(due))));
+        let due = due.filter(|_| !running.too_large);
         // Something that is due and didn't move is looked at again, but not at once.
         let due = due.map(|due| due.max(UnixMillis(now.0.saturating_add(1))));
         if due == running.due {
@@ -281,7 +289,11 @@ impl SagaShard {
 
     fn slot_of(&self, key: &SagaKey) -> Result<u64, SagaError> {
         let slot = self.slots.get(&key.root()).copied();
-        slot.ok_or_else(|| SagaError::NotFound { id: key.id.to_string() })
+        let slot = slot.ok_or_else(|| SagaError::NotFound { id: key.id.to_string() })?;
+        match self.running.get(&slot) {
+            Some(running) if running.too_large => Err(SagaError::Store(StoreError::TooLarge)),
+            _ => Ok(slot),
+        }
     }
 
     fn remove(&mut self, slot: u64) -> Option<Running> {
@@ -309,6 +321,8 @@ impl SagaShard {
             timers: BTreeSet::new(),
             journal: BTreeSet::new(),
             aside: Vec::new(),
+            unmovable: Vec::new(),
+            one_by_one: false,
             weight: 0,
             waiting: Batch::default(),
             flight: None,
@@ -331,6 +345,7 @@ impl SagaShard {
             has_dead: false,
             moved_at: self.clock,
             rested: false,
+            too_large: false,
         };
         self.running.insert(slot, running);
         slot

@@ -9,7 +9,9 @@ use crate::port::participant::StepError;
 use crate::port::store::StoreError;
 use crate::port::transport::Fault;
 use crate::saga::call::{Answer, Call};
+use crate::saga::error::SagaError;
 use crate::saga::event::{Way, What};
+use crate::saga::id::SagaKey;
 use crate::saga::records::{SagaCommit, SagaShardRecord};
 use crate::saga::state::Phase;
 
@@ -41,6 +43,47 @@ impl SagaShard {
         if let Some(flight) = &mut self.flight {
             flight.barriers.get_or_insert_default();
         }
+    }
+
+    /// The store takes no commit as large as the one that is out; nothing of it was written. Its sagas are tried one by one. One that
+    /// was alone and too large all the same stands still until the next takeover, as it was committed last: it is answered here,
+    /// and whoever asks something of it hears why.
+    pub fn commit_too_large(&mut self) -> Option<SagaKey> {
+        let flight = self.flight.take()?;
+        let only = flight.only_slot();
+        let aside = match flight.aside.as_slice() {
+            [only] if flight.changes.is_empty() => Some(Arc::clone(only)),
+            _ => None,
+        };
+        self.undo(flight);
+        self.one_by_one = true;
+        if let Some(broken) = aside {
+            self.aside.retain(|other| other.key != broken.key);
+            self.unmovable.push(Arc::clone(&broken));
+            return Some(broken.key.clone());
+        }
+        self.stop(only?)
+    }
+
+    /// Lets a saga stand still that is too large to be written.
+    fn stop(&mut self, slot: u64) -> Option<SagaKey> {
+        if let Some(entry) = self.waiting.remove(slot) {
+            let refused = entry.replies.into_iter().map(|(ticket, _)| {
+                let result = Err(SagaError::Store(StoreError::TooLarge));
+                SagaEffect::Reply { ticket, result }
+            });
+            self.released.extend(refused);
+        }
+        let running = self.running.get_mut(&slot)?;
+        running.too_large = true;
+        let key = running.tree.key.clone();
+        let never_began = running.journal_from.is_none() && !running.has_row;
+        if never_began {
+            self.remove(slot);
+        } else {
+            self.set_timer(slot);
+        }
+        Some(key)
     }
 
     /// Goes on after a failed commit with the shard record as read now. `nonce` is fresh and random.
@@ -80,6 +123,7 @@ impl SagaShard {
 
     fn apply(&mut self, flight: Flight) {
         self.record = flight.record;
+        self.one_by_one &= self.has_work();
         if !flight.aside.is_empty() {
             // Who looked for one of their ids before this didn't hear that it is taken.
             self.recent.raise(flight.record.beat);

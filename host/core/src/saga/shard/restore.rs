@@ -25,13 +25,14 @@ pub struct Restored {
 /// A tree in the making.
 struct Found {
     tree: Tree,
-    has_row: bool,
+    /// Events that its row holds, if it has one.
+    in_row: Option<u32>,
     journal_from: Option<u64>,
 }
 
 impl Found {
     fn of_row(row: &SagaRow) -> Self {
-        Self { tree: (*row.tree).clone(), has_row: true, journal_from: None }
+        Self { tree: (*row.tree).clone(), in_row: Some(row.tree.events), journal_from: None }
     }
 }
 
@@ -49,14 +50,14 @@ impl SagaShard {
         let mut shard = Self::empty(config, takeover.record, now);
         let mut found: Vec<Found> = found.into_values().collect();
         found.sort_by(|a, b| a.tree.key.cmp(&b.tree.key));
-        for Found { tree, has_row, journal_from } in found {
+        for Found { tree, in_row, journal_from } in found {
             let key = tree.key.clone();
             let Some(definitions) = DefinitionSet::restore(&tree.started, &lookup) else {
                 broken.insert(key, NO_DEFINITION.to_owned());
                 continue;
             };
             shard.clock = shard.clock.max(tree.updated_at);
-            let has_dead = takeover.dead.contains(&key);
+            let (has_row, has_dead) = (in_row.is_some(), takeover.dead.contains(&key));
             let slot = shard.insert(tree, Arc::new(definitions));
             if let Some(running) = shard.running.get_mut(&slot) {
                 (running.has_row, running.has_dead, running.journal_from) = (has_row, has_dead, journal_from);
@@ -79,8 +80,8 @@ impl SagaShard {
 }
 
 /// The row that a saga gets that was set aside, made of the rows (the one with most events counts) and the journal entries that
-/// were kept of it. `lookup` knows the definitions that [`SagaTakeover::definitions`] names. The error says why it still can't be
-/// restored.
+/// were kept of it; the same entry twice counts once. `lookup` knows the definitions that [`SagaTakeover::definitions`] names. The
+/// error says why it still can't be restored.
 pub fn rebuilt(
     key: &SagaKey,
     kept: &SagaTakeover,
@@ -91,6 +92,7 @@ pub fn rebuilt(
     let mut entries: Vec<&JournalEntry> = kept.journal.iter().flat_map(|record| &record.entries).collect();
     entries.retain(|entry| entry.key == *key);
     entries.sort_by_key(|entry| entry.from);
+    entries.dedup();
     for entry in entries {
         replay(&mut found, 0, entry)?;
     }
@@ -158,24 +160,30 @@ fn going_on<'t>(
     entries.filter(move |(beat, entry)| ended.get(&entry.key).is_none_or(|end| beat > end))
 }
 
-/// Applies what one commit holds of one tree.
+/// Applies what one commit holds of one tree. What its row holds already is passed over; events that are there twice in another
+/// way say that the saga went on without some of them, and nobody knows which ones count.
 fn replay(found: &mut HashMap<SagaKey, Found>, beat: u64, entry: &JournalEntry) -> Result<(), String> {
-    if !found.contains_key(&entry.key) && entry.from == 0 {
-        let first = entry.events.first().ok_or("its first journal entry is empty")?;
-        let tree = Tree::begin(entry.key.clone(), first).ok_or("its first event isn't its start")?;
-        found.insert(entry.key.clone(), Found { tree, has_row: false, journal_from: Some(beat) });
-    }
     let Some(known) = found.get_mut(&entry.key) else {
-        return Err(format!("its journal goes on with event {}, and what was before isn't there", entry.from));
+        if entry.from > 0 {
+            return Err(format!("its journal goes on with event {}, and what was before isn't there", entry.from));
+        }
+        let (first, later) = entry.events.split_first().ok_or("its first journal entry is empty")?;
+        let mut tree = Tree::begin(entry.key.clone(), first).ok_or("its first event isn't its start")?;
+        later.iter().for_each(|event| tree.apply(event));
+        found.insert(entry.key.clone(), Found { tree, in_row: None, journal_from: Some(beat) });
+        return Ok(());
     };
-    if entry.from > known.tree.events {
-        let (from, events) = (entry.from, known.tree.events);
-        return Err(format!("its journal has a gap: event {from} follows {events} events"));
+    let (events, in_row) = (known.tree.events, known.in_row.unwrap_or(0));
+    if entry.from > events {
+        return Err(format!("its journal has a gap: event {} follows {events} events", entry.from));
     }
-    let skip = (known.tree.events - entry.from) as usize;
-    for event in entry.events.iter().skip(skip) {
-        known.journal_from.get_or_insert(beat);
-        known.tree.apply(event);
+    let skip = in_row.saturating_sub(entry.from) as usize;
+    let Some(new) = entry.events.get(skip..).filter(|new| !new.is_empty()) else { return Ok(()) };
+    if entry.from.max(in_row) < events {
+        let from = entry.from;
+        return Err(format!("its journal holds events twice: event {from} comes again after {events} events"));
     }
+    known.journal_from.get_or_insert(beat);
+    new.iter().for_each(|event| known.tree.apply(event));
     Ok(())
 }

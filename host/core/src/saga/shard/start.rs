@@ -114,7 +114,7 @@ impl SagaShard {
             return if same { Ok(Some(None)) } else { Err((None, taken())) };
         }
         let out = self.flight.iter().flat_map(|flight| &flight.aside);
-        if self.aside.iter().chain(out).any(|broken| broken.key == new.key) {
+        if self.aside.iter().chain(&self.unmovable).chain(out).any(|broken| broken.key == new.key) {
             let reason = format!("saga {} can't be restored and is being moved to quarantine", new.key);
             return Err((None, SagaError::Store(StoreError::Corrupt(reason))));
         }

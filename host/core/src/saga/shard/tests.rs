@@ -1,6 +1,7 @@
 //! The rules of sagas, sentence by sentence, on a shard whose commits all go in.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod bytes;
 mod set_aside;
 
 use std::collections::HashSet;
@@ -106,9 +107,9 @@ impl Bench {
         self.replies.pop().unwrap()
     }
 
-    fn start_as(&mut self, input: &str, looked_up: u64) -> Result<SagaReply, SagaError> {
-        let new = NewSaga {
-            key: key(),
+    fn new_saga(&self, key: SagaKey, input: &str, looked_up: u64) -> NewSaga {
+        NewSaga {
+            key,
             caller_id: true,
             at: self.at,
             looked_up: Some(looked_up),
@@ -123,7 +124,11 @@ impl Bench {
             plugins: Vec::new(),
             default_retry: self.default_retry,
             actor: None,
-        };
+        }
+    }
+
+    fn start_as(&mut self, input: &str, looked_up: u64) -> Result<SagaReply, SagaError> {
+        let new = self.new_saga(key(), input, looked_up);
         self.submit(SagaCommand::Start(Box::new(new)))
     }
 

@@ -7,7 +7,9 @@ use async_trait::async_trait;
 use waybill_core::ids::{MessageId, Place, ShardId, Tenant};
 use waybill_core::outbox::filter::Filter;
 use waybill_core::outbox::records::{DeadLetter, IdRecord, Scheduled};
-use waybill_core::port::quarantine::{QuarantineStore, QuarantinedContent, QuarantinedRow, Restored};
+use waybill_core::port::quarantine::{
+    QuarantineStore, QuarantinedContent, QuarantinedCounts, QuarantinedRow, Restored,
+};
 use waybill_core::port::query::{Counted, DeadGroup, Depths, Found, ListKind, Page, QueryStore};
 use waybill_core::port::store::StoreError;
 use waybill_core::time::UnixMillis;
@@ -40,7 +42,7 @@ impl QuarantineStore for Shim {
     ) -> Result<Page<QuarantinedRow>, StoreError> {
         self.inner.quarantined(table, cursor, limit).await
     }
-    async fn quarantined_counts(&self) -> Result<Vec<(String, u64)>, StoreError> {
+    async fn quarantined_counts(&self) -> Result<QuarantinedCounts, StoreError> {
         self.act_on_quarantine("counts", self.inner.quarantined_counts()).await
     }
     async fn quarantined_row(&self, id: &str) -> Result<Option<QuarantinedContent>, StoreError> {

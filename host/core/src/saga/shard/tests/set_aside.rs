@@ -86,3 +86,34 @@ fn the_id_of_a_saga_that_is_being_set_aside_begins_no_other_one() {
     let refused = bench.start_as("{}", looked_up);
     assert!(matches!(refused, Err(SagaError::LookAgain)), "{refused:?}");
 }
+
+#[test]
+fn events_that_come_twice_are_passed_over_only_if_the_row_holds_them() {
+    let mut bench = bench(&format!("{}{}", step("a", ""), step("b", "")));
+    bench.start();
+    bench.answer("a", done());
+    let whole = found(&bench, &bench.commits);
+    let definitions = Arc::clone(&bench.definitions);
+    let lookup = |hash: &DefinitionHash| definitions.by_hash(hash).cloned();
+    let config =
+        SagaShardConfig { shard: ShardId(0), limits: SagaLimits::default(), rules: Rules::default(), died: true };
+    let row = Arc::new(rebuilt(&key(), &whole, lookup).unwrap());
+    // A record that stood elsewhere when the saga went on from what was before it.
+    let mut twice = whole.clone();
+    let mut again = whole.journal.last().unwrap().clone();
+    again.beat += 1;
+    again.entries.iter_mut().for_each(|entry| entry.events.truncate(1));
+    twice.journal.push(again);
+    let restored = SagaShard::restore(config, twice.clone(), lookup, T0, 0.5);
+    let [broken] = restored.broken.as_slice() else { panic!("{:?}", restored.broken) };
+    assert!(broken.reason.contains("twice") && broken.entries.len() == 3, "{broken:?}");
+    assert!(rebuilt(&key(), &twice, lookup).unwrap_err().contains("twice"));
+
+    twice.rows.push(Arc::clone(&row));
+    let restored = SagaShard::restore(config, twice, lookup, T0, 0.5);
+    assert!(restored.broken.is_empty(), "{:?}", restored.broken);
+    // The same entry from two places is one.
+    let mut same = whole.clone();
+    same.journal.extend(whole.journal);
+    assert_eq!(rebuilt(&key(), &same, lookup).unwrap(), *row);
+}
