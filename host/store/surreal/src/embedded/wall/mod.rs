@@ -12,8 +12,8 @@
 //! append to the doorstep and read the settings, so that an event may enqueue. Then the guard alone keeps callers' own statements
 //! from the doorstep.
 //!
-//! It also counts what a caller's statements write, and refuses large rows: past the bounds they fail like a transaction that is too
-//! large for the store. And it counts what a statement reads, as it lies in memory: the guard says how much that may be, since it
+//! It also counts what a caller's statements write and remove, and refuses large rows: past the bounds they fail like a transaction
+//! that is too large for the store. And it counts what a statement reads, as it lies in memory: the guard says how much that may be, since it
 //! knows how often the statement holds its rows, and what is past it isn't handed to SurrealDB.
 //!
 //! What it leaves open: definitions of tables may be read, because SurrealDB reads those of all tables when it deletes a record.
@@ -37,7 +37,10 @@ pub(super) use map::Map;
 use map::Refusal;
 use reads::memory_of;
 
-/// Bytes that the statements of one transaction may write, keys and indexes included.
+use crate::READ_BYTES_MIN;
+
+/// Bytes that the statements of one transaction may write, keys and indexes included: as they lie in memory, since what is written is
+/// answered as well. A key that is removed is kept until the commit, too.
 const WRITTEN_MAX: u64 = 16 * 1024 * 1024;
 
 /// The gate of one transaction: open while the host works on it, closed while a caller's statement does.
@@ -101,12 +104,19 @@ impl Gate {
     }
 
     /// Notes a write of a caller's statement, and whether there is room for it: rows that are written stay in memory until the commit.
-    fn takes(&self, bytes: usize) -> bool {
-        if !self.is_closed() {
-            return true;
-        }
-        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
-        self.written.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes) <= WRITTEN_MAX
+    fn takes(&self, key: &[u8], value: &[u8]) -> bool {
+        !self.is_closed() || self.adds(memory_of(key, value))
+    }
+
+    /// Notes the removal of so many keys, likewise.
+    fn takes_removals(&self, keys: usize) -> bool {
+        let bytes = u64::try_from(keys).unwrap_or(u64::MAX).saturating_mul(READ_BYTES_MIN);
+        !self.is_closed() || self.adds(bytes)
+    }
+
+    fn adds(&self, bytes: u64) -> bool {
+        let add = |written: u64| written.checked_add(bytes).filter(|all| *all <= WRITTEN_MAX);
+        self.written.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok()
     }
 
     /// Notes what a caller's statement reads, and refuses what is past its bound. What comes after it is refused as well, so that it

@@ -14,7 +14,7 @@ use surrealdb_kvs::{Direction, Key, KeyRange, Result, Val};
 
 use super::cursors::{CountedKeys, CountedRows};
 use super::transaction::WalledTransaction;
-use crate::weight;
+use crate::{READ_BYTES_MIN, weight};
 
 /// Largest key that callers' statements write, in bytes.
 pub(super) const KEY_BYTES_MAX: usize = 16 * 1024;
@@ -24,8 +24,6 @@ pub(super) const ROW_BYTES_MAX: usize = 2 * 1024 * 1024;
 pub(super) const ROWS_A_PAGE: u32 = 4;
 /// Keys that are fetched at once: 8 MiB of the largest.
 pub(super) const KEYS_A_PAGE: u32 = 512;
-/// The least that a row counts as: what is made of each row without a look at what it holds is bounded by their number.
-const READ_BYTES_MIN: u64 = 256;
 
 /// Bytes of memory that a stored value takes, at most.
 pub(super) fn memory_of(key: &[u8], value: &[u8]) -> u64 {
