@@ -34,7 +34,9 @@ impl<'e> Sizes<'e> {
             }
             Expr::Param(param) => Ok(self.param(param.as_str())),
             Expr::Constant(_) | Expr::Break | Expr::Continue => Ok(Size::scalar()),
-            Expr::Table(name) => Ok(Size { ids: true, tables: true, ..Size::fixed(VALUE + name.as_str().len() as u64) }),
+            Expr::Table(name) => {
+                Ok(Size { ids: true, tables: true, ..Size::fixed(VALUE + name.as_str().len() as u64) })
+            }
             Expr::Idiom(idiom) => self.idiom(idiom),
             Expr::Block(block) => self.block(block),
             Expr::Prefix { op, expr } => self.prefix(op, expr),
@@ -142,9 +144,7 @@ impl<'e> Sizes<'e> {
             PrefixOperator::Not => Ok(Size::scalar()),
             PrefixOperator::Positive => Ok(size),
             PrefixOperator::Negate => Ok(Size { number: size.number.and_then(i64::checked_neg), ..size }),
-            PrefixOperator::Range | PrefixOperator::RangeInclusive => {
-                Ok(size.range(None))
-            }
+            PrefixOperator::Range | PrefixOperator::RangeInclusive => Ok(size.range(None)),
             PrefixOperator::Cast(to) => {
                 let cast = self.cast(to, size);
                 self.made("a cast", cast)
@@ -248,9 +248,10 @@ impl<'e> Sizes<'e> {
             | BinaryOperator::RangeInclusive
             | BinaryOperator::RangeSkip
             | BinaryOperator::RangeSkipInclusive => {
-                let count = one.number.zip(other.number).map(|(from, until)| {
-                    u64::try_from(i128::from(until) - i128::from(from) + 1).unwrap_or(0)
-                });
+                let count = one
+                    .number
+                    .zip(other.number)
+                    .map(|(from, until)| u64::try_from(i128::from(until) - i128::from(from) + 1).unwrap_or(0));
                 Ok(one.and(other).range(count))
             }
         }

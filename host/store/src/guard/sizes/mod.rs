@@ -12,6 +12,7 @@
 //!
 //! Like the rest of the guard, this takes everything apart by name and without `..`.
 
+mod answer;
 mod calls;
 mod expressions;
 mod paths;
@@ -26,6 +27,7 @@ use waybill_core::port::store::StoreError;
 use waybill_core::port::transact::Statement;
 use waybill_surreal::Value;
 
+use answer::beyond_weight;
 use scope::{Known, Scope};
 use size::{ROWS_BYTES, Size, VALUE, of_json, of_value};
 
@@ -90,7 +92,9 @@ impl Held {
     pub fn keep(&mut self, number: usize, sets: Option<&str>, value: &Value) -> Result<(), StoreError> {
         let size = of_value(value);
         let replaced = sets.and_then(|name| self.lets.get(name)).map_or(0, |old| old.fixed);
-        self.bytes = self.bytes.saturating_sub(replaced).saturating_add(size.fixed);
+        // What a LET sets isn't answered.
+        let written = if sets.is_some() { 0 } else { beyond_weight(value) };
+        self.bytes = self.bytes.saturating_sub(replaced).saturating_add(size.fixed).saturating_add(written);
         if self.bytes > HELD_MAX {
             return Err(StoreError::Statement(format!(
                 "statement {number}: with its answer the results and LETs of the transaction take {} bytes of memory, at most \

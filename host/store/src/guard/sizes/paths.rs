@@ -171,11 +171,7 @@ impl<'e> Sizes<'e> {
     }
 
     /// Looks at what is done with each of the rows of `source`.
-    pub(super) fn row_of(
-        &mut self,
-        source: Size,
-        inside: impl FnOnce(&mut Self) -> Judged,
-    ) -> Result<Round, String> {
+    pub(super) fn row_of(&mut self, source: Size, inside: impl FnOnce(&mut Self) -> Judged) -> Result<Round, String> {
         self.each(source, |sizes, level| {
             let outside = sizes.row.replace(level);
             let made = inside(sizes);

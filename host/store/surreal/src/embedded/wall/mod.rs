@@ -37,8 +37,6 @@ pub(super) use map::Map;
 use map::Refusal;
 use reads::memory_of;
 
-use crate::READ_BYTES_MIN;
-
 /// Bytes that the statements of one transaction may write, keys and indexes included: as they lie in memory, since what is written is
 /// answered as well. A key that is removed is kept until the commit, too.
 const WRITTEN_MAX: u64 = 16 * 1024 * 1024;
@@ -103,18 +101,11 @@ impl Gate {
         Error::Datastore(format!("{what} isn't open to callers' statements"))
     }
 
-    /// Notes a write of a caller's statement, and whether there is room for it: rows that are written stay in memory until the commit.
-    fn takes(&self, key: &[u8], value: &[u8]) -> bool {
-        !self.is_closed() || self.adds(memory_of(key, value))
-    }
-
-    /// Notes the removal of so many keys, likewise.
-    fn takes_removals(&self, keys: usize) -> bool {
-        let bytes = u64::try_from(keys).unwrap_or(u64::MAX).saturating_mul(READ_BYTES_MIN);
-        !self.is_closed() || self.adds(bytes)
-    }
-
-    fn adds(&self, bytes: u64) -> bool {
+    /// Notes a write or a removal of a caller's statement, and whether there is room for it: both stay in memory until the commit.
+    fn takes(&self, bytes: u64) -> bool {
+        if !self.is_closed() {
+            return true;
+        }
         let add = |written: u64| written.checked_add(bytes).filter(|all| *all <= WRITTEN_MAX);
         self.written.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok()
     }

@@ -156,6 +156,20 @@ impl WalledTransaction {
         Ok(all)
     }
 
+    /// Bytes that the keys of a range count as when they are removed.
+    pub(super) async fn names_bytes<'a>(&'a self, mut rest: KeyRange<'a>) -> Result<u64> {
+        let mut bytes = 0_u64;
+        while !rest.is_empty() {
+            let found = self.inner.keys(rest.as_borrowed(), KEYS_A_PAGE, 0, None).await?;
+            bytes = found.keys.iter().fold(bytes, |sum, key| sum.saturating_add(memory_of(key, &[])));
+            match found.keys.last() {
+                Some(last) => update_range(&mut rest, Direction::Forward, last),
+                None => break,
+            }
+        }
+        Ok(bytes)
+    }
+
     /// Reads a batch of rows. It may be smaller than asked for: what it says of the next one tells whether there are more.
     pub(super) async fn rows_batch<'a>(
         &'a self,

@@ -10,7 +10,7 @@ use surrealdb_kvs::{Direction, Error, Key, KeyRange, Val};
 
 use super::Gate;
 use super::map::{Refusal, Write};
-use super::reads::{KEY_BYTES_MAX, ROW_BYTES_MAX};
+use super::reads::{KEY_BYTES_MAX, ROW_BYTES_MAX, memory_of};
 
 /// Functions and tables that are looked through for what the operator has defined.
 const DEFINITIONS_MAX: u32 = 10_000;
@@ -89,7 +89,7 @@ impl WalledTransaction {
         value: Val,
         write: impl FnOnce(&'a dyn Transactable, Key<'a>, Val) -> BoxFut<'a, Result<()>> + Send + 'a,
     ) -> BoxFut<'a, Result<()>> {
-        if !self.gate.takes(key.as_slice(), &value) {
+        if self.gate.is_closed() && !self.gate.takes(memory_of(key.as_slice(), &value)) {
             return refused(Error::TransactionTooLarge);
         }
         let refusal = match self.may_write(&key) {
@@ -114,8 +114,8 @@ impl WalledTransaction {
     }
 
     /// Removes a key.
-    fn removed<'a>(&'a self, removal: BoxFut<'a, Result<()>>) -> BoxFut<'a, Result<()>> {
-        match self.gate.takes_removals(1) {
+    fn removed<'a>(&'a self, bytes: u64, removal: BoxFut<'a, Result<()>>) -> BoxFut<'a, Result<()>> {
+        match self.gate.takes(bytes) {
             true => removal,
             false => refused(Error::TransactionTooLarge),
         }
@@ -131,8 +131,8 @@ impl WalledTransaction {
             return remove(self.inner.as_ref(), range);
         }
         Box::pin(async move {
-            let keys = self.inner.count(range.as_borrowed(), None).await?;
-            match self.gate.takes_removals(keys) {
+            let bytes = self.names_bytes(range.as_borrowed()).await?;
+            match self.gate.takes(bytes) {
                 true => remove(self.inner.as_ref(), range).await,
                 false => Err(Error::TransactionTooLarge),
             }
@@ -228,19 +228,19 @@ impl Transactable for WalledTransaction {
     }
 
     fn del<'a>(&'a self, key: Key<'a>) -> BoxFut<'a, Result<()>> {
-        pass!(self, self.may_remove(&key), self.removed(self.inner.del(key)))
+        pass!(self, self.may_remove(&key), self.removed(memory_of(key.as_slice(), &[]), self.inner.del(key)))
     }
 
     fn delc<'a>(&'a self, key: Key<'a>, chk: Option<&'a [u8]>) -> BoxFut<'a, Result<()>> {
-        pass!(self, self.may_remove(&key), self.removed(self.inner.delc(key, chk)))
+        pass!(self, self.may_remove(&key), self.removed(memory_of(key.as_slice(), &[]), self.inner.delc(key, chk)))
     }
 
     fn clr<'a>(&'a self, key: Key<'a>) -> BoxFut<'a, Result<()>> {
-        pass!(self, self.may_remove(&key), self.removed(self.inner.clr(key)))
+        pass!(self, self.may_remove(&key), self.removed(memory_of(key.as_slice(), &[]), self.inner.clr(key)))
     }
 
     fn clrc<'a>(&'a self, key: Key<'a>, chk: Option<&'a [u8]>) -> BoxFut<'a, Result<()>> {
-        pass!(self, self.may_remove(&key), self.removed(self.inner.clrc(key, chk)))
+        pass!(self, self.may_remove(&key), self.removed(memory_of(key.as_slice(), &[]), self.inner.clrc(key, chk)))
     }
 
     fn delr<'a>(&'a self, rng: KeyRange<'a>) -> BoxFut<'a, Result<()>> {
