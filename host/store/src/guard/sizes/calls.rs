@@ -118,7 +118,7 @@ impl<'e> Sizes<'e> {
             Growth::Text => {
                 let written = if FORMATS.contains(&name) {
                     let patterns = given.iter().skip(1).cloned().fold(Size::default(), Size::and);
-                    patterns.times(FORMAT_TIMES)
+                    Size { fixed: patterns.fixed.saturating_sub(VALUE), ..patterns }.times(FORMAT_TIMES)
                 } else if name.contains("encode") {
                     // The text to be quoted may lie in a row, and be as long as the row.
                     all.times(TEXT_TIMES)
