@@ -261,12 +261,22 @@ impl Api {
 
     /// Ids of the rows of a table, as texts, with how often each is there (once, if all is well).
     pub async fn row_ids(&self, table: &str) -> Result<BTreeMap<String, usize>, CallError> {
-        let rows = self.query(&format!("SELECT VALUE record::id(id) FROM {table}")).await?;
-        let mut ids = BTreeMap::new();
-        for id in rows.as_array().into_iter().flatten() {
-            *ids.entry(id.as_str().map_or_else(|| id.to_string(), str::to_owned)).or_default() += 1;
+        let (mut ids, mut from) = (BTreeMap::new(), table.to_owned());
+        // A page at a time: what a statement reads is bounded.
+        loop {
+            let rows = self.query(&format!("SELECT VALUE record::id(id) FROM {from} LIMIT {PAGE}")).await?;
+            let page = rows.as_array().map(Vec::as_slice).unwrap_or_default();
+            for id in page {
+                *ids.entry(id.as_str().map_or_else(|| id.to_string(), str::to_owned)).or_default() += 1;
+            }
+            match page.last() {
+                Some(last) if page.len() == PAGE => {
+                    let last = last.as_str().map_or_else(|| last.to_string(), |text| format!("⟨{text}⟩"));
+                    from = format!("{table}:{last}>..");
+                }
+                _ => return Ok(ids),
+            }
         }
-        Ok(ids)
     }
 }
 

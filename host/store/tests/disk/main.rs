@@ -39,6 +39,8 @@ const CLIENTS: usize = 3;
 const ROUNDS: usize = 16;
 /// Every other one writes as much; all together more than the buffer.
 const LARGE: usize = 500_000;
+/// Rows whose ids are read at once: 4 MB of the large ones.
+const IDS_A_PAGE: usize = 8;
 /// A workload that hangs mustn't hang the suite.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -64,10 +66,20 @@ async fn commit(store: &SurrealStore, id: &str, bytes: usize) -> bool {
     done.is_ok()
 }
 
+/// A page at a time: what a statement reads is bounded.
 async fn ids(store: &SurrealStore, table: &str) -> BTreeSet<String> {
-    let query = format!("SELECT VALUE record::id(id) FROM {table}");
-    let done = store.transact(vec![Statement { query, bindings: serde_json::Map::new() }], Vec::new(), None).await;
-    serde_json::from_value(done.unwrap().results[0].clone()).unwrap()
+    let mut all: BTreeSet<String> = BTreeSet::new();
+    loop {
+        let from = all.last().map_or(table.to_owned(), |last| format!("{table}:⟨{last}⟩>.."));
+        let query = format!("SELECT VALUE record::id(id) FROM {from} LIMIT {IDS_A_PAGE}");
+        let done = store.transact(vec![Statement { query, bindings: serde_json::Map::new() }], Vec::new(), None).await;
+        let page: Vec<String> = serde_json::from_value(done.unwrap().results[0].clone()).unwrap();
+        let last = page.len() < IDS_A_PAGE;
+        all.extend(page);
+        if last {
+            return all;
+        }
+    }
 }
 
 /// Commits what the clients have to, writes down whose commits were acknowledged, and answers what to end with.

@@ -231,9 +231,9 @@ fn what_lets_and_results_really_take_counts_for_later_statements() {
 fn a_pattern_of_a_time_counts_as_what_it_is_written_as() {
     let bindings = |pattern: &str, times: usize| json!({ "pattern": pattern.repeat(times) });
     let query = "RETURN time::format(time::now(), $pattern)";
-    assert!(judge(&Held::default(), query, bindings("%+", 300_000)).is_err());
+    assert!(judge(&Held::default(), query, bindings("%+", 400_000)).is_err());
     assert!(judge(&Held::default(), query, bindings("%Y-%m-%d ", 1_000)).is_ok());
-    assert!(judge(&Held::default(), "RETURN time::now().format($pattern)", bindings("%+", 300_000)).is_err());
+    assert!(judge(&Held::default(), "RETURN time::now().format($pattern)", bindings("%+", 400_000)).is_err());
 }
 
 #[test]
@@ -243,6 +243,24 @@ fn an_answer_counts_as_its_json() {
     assert!(Held::default().keep(1, None, &waybill_surreal::bytes(vec![0; 1 << 20])).is_err());
     // What isn't answered has no JSON.
     Held::default().keep(1, Some("a"), &control).unwrap();
+}
+
+#[test]
+fn the_more_a_statement_makes_of_its_rows_the_fewer_it_may_read() {
+    let room = |held: &Held, query: &str| {
+        let statement = Statement { query: query.to_owned(), bindings: serde_json::Map::new() };
+        let checked = check(&statement, 1, &HashSet::new()).unwrap();
+        held.fits(&statement, 1, &checked.plan).unwrap()
+    };
+    let nothing = Held::default();
+    let plain = room(&nothing, "SELECT * FROM orders");
+    assert!((4 << 20..=WITH_ROWS_MAX).contains(&plain), "{plain}");
+    let often = room(&nothing, "SELECT [a, a] AS a, [a, a] AS b FROM orders LIMIT 10");
+    assert!((ROWS_BYTES..plain / 2).contains(&often), "{often} of {plain}");
+    let mut held = Held::default();
+    held.keep(1, Some("a"), &text("x".repeat(8 << 20))).unwrap();
+    let beside = room(&held, "SELECT * FROM orders");
+    assert!((ROWS_BYTES..plain).contains(&beside), "{beside} of {plain}");
 }
 
 #[test]

@@ -23,7 +23,7 @@ fn given() -> serde_json::Map<String, serde_json::Value> {
     let all = json!({
         "t": "x".repeat(512 << 10), "r": vec![json!({}); 5_000], "b": { "rows": vec![0; 5_000] }, "list": vec![0; 5_000],
         "s": "s".repeat(4 << 10), "c": "\u{1}".repeat(100 << 10), "id": format!("t:[{}]", patterns(500)), "path": patterns(500),
-        "pattern": "%+".repeat(300_000), "text": "x".repeat(4 << 20),
+        "pattern": "%+".repeat(400_000), "text": "x".repeat(4 << 20),
     });
     let serde_json::Value::Object(all) = all else { unreachable!("it is an object") };
     all
