@@ -10,8 +10,19 @@ use surrealdb_syn::token::{Delim, Keyword, StringKind, Token, TokenKind};
 const REFUSED: &str = "regular expressions aren't taken, since compiling one takes much memory: compare with string::contains, \
                        string::starts_with or string::ends_with. In a division of names write each side in parentheses";
 
-/// Refuses a text whose parsing may compile a regular expression.
+/// Marks of comments in a text: SurrealDB's lexer calls itself for each comment that follows another one, so thousands of them would
+/// take the thread's stack.
+const COMMENTS_MAX: usize = 250;
+
+/// Refuses a text whose parsing may compile a regular expression, or take the thread's stack for comments.
 pub fn refuse_regexes(text: &str) -> Result<(), String> {
+    let marks = ["#", "--", "//", "/*"].iter().map(|mark| text.matches(mark).count()).sum::<usize>();
+    if marks > COMMENTS_MAX {
+        return Err(format!(
+            "it holds #, --, // and /* {marks} times, at most {COMMENTS_MAX} are taken, since each may begin a comment: put texts into \
+             bindings"
+        ));
+    }
     let last = text.rfind('/').unwrap_or(0);
     let mut lexer = Lexer::new(text.as_bytes());
     // The token before, and the one before that.
@@ -78,6 +89,14 @@ mod tests {
         ] {
             assert_eq!(refuse_regexes(text), Ok(()), "{text}");
             assert!(surrealdb_syn::parse(text).is_ok(), "{text}");
+        }
+    }
+
+    #[test]
+    fn thousands_of_comments_are_refused() {
+        for text in ["#\n", "-- a\n", "// a\n ", "/**/", "/**/ -- b\n"] {
+            assert!(refuse_regexes(&format!("{}RETURN 1", text.repeat(50_000))).is_err(), "{text}");
+            assert_eq!(refuse_regexes(&format!("{}RETURN 1", text.repeat(100))), Ok(()), "{text}");
         }
     }
 
