@@ -64,7 +64,6 @@ impl Walk<'_> {
             | Literal::Decimal(_)
             | Literal::String(_)
             | Literal::Bytes(_)
-            | Literal::Regex(_)
             | Literal::Duration(_)
             | Literal::Datetime(_)
             | Literal::Uuid(_)
@@ -73,6 +72,7 @@ impl Walk<'_> {
             Literal::Array(items) | Literal::Set(items) => self.exprs(items),
             Literal::Object(entries) => self.entries(entries),
             Literal::File(_) => other("files aren't taken"),
+            Literal::Regex(_) => other("regular expressions aren't taken"),
         }
     }
 
@@ -146,8 +146,16 @@ impl Walk<'_> {
         self.fetch(fetch.as_ref())
     }
 
+    /// What has to be a path: a text that is computed would be parsed while the statement runs.
+    pub(super) fn path(&mut self, expr: &Expr) -> Walked {
+        match expr {
+            Expr::Idiom(idiom) => self.idiom(idiom),
+            _ => other("FETCH and OMIT take paths that stand there, not computed ones"),
+        }
+    }
+
     pub(super) fn fetch(&mut self, fetch: Option<&Fetchs>) -> Walked {
-        fetch.into_iter().flat_map(Fetchs::iter).try_for_each(|Fetch(what)| self.expr(what))
+        fetch.into_iter().flat_map(Fetchs::iter).try_for_each(|Fetch(what)| self.path(what))
     }
 
     fn choice(&mut self, choice: &IfelseStatement) -> Walked {

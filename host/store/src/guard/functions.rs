@@ -23,7 +23,7 @@ const SMALL: &str = "
     set::all set::any set::contains set::is_empty set::len
     string::contains string::ends_with string::is_alpha string::is_alphanum string::is_ascii string::is_datetime string::is_domain
     string::is_email string::is_hexadecimal string::is_ip string::is_ipv4 string::is_ipv6 string::is_latitude string::is_longitude
-    string::is_numeric string::is_record string::is_semver string::is_ulid string::is_url string::is_uuid string::len
+    string::is_numeric string::is_semver string::is_ulid string::is_url string::is_uuid string::len
     string::semver::compare string::semver::major string::semver::minor string::semver::patch string::starts_with
     time::ceil time::day time::floor time::from_micros time::from_millis time::from_nanos time::from_secs time::from_ulid
     time::from_unix time::from_uuid time::group time::hour time::is_leap_year time::max time::micros time::millis time::min
@@ -165,6 +165,8 @@ fn why(name: &str) -> &'static str {
     match family {
         "http" | "file" | "api" | "eval" | "sleep" | "ml" | "schema" => "it reaches outside the caller's data",
         "crypto" => "it takes too much time and memory: hash passwords in your application",
+        // It parses a text as SurrealQL, regular expressions included.
+        "string" if name.eq_ignore_ascii_case("string::is_record") => "it parses what it is given",
         "encoding" | "type" => "it can make record ids or tables out of data",
         _ => "what it answers can be far larger than what it is given",
     }
@@ -184,13 +186,18 @@ pub fn treatment(name: &str) -> Treatment {
 /// Methods that are functions of other names.
 const METHODS: &str = "
     chain is_array is_bool is_bytes is_collection is_datetime is_decimal is_duration is_float is_geometry is_int is_line is_multiline
-    is_multipoint is_multipolygon is_none is_null is_number is_object is_point is_polygon is_range is_record is_set is_string is_uuid
+    is_multipoint is_multipolygon is_none is_null is_number is_object is_point is_polygon is_range is_set is_string is_uuid
     to_bool to_bytes to_datetime to_decimal to_duration to_float to_geometry to_int to_number to_point to_string to_string_lossy
     to_uuid id tb table is_edge exists expect";
 
 /// Why a method isn't taken, if it isn't.
 pub fn method_refusal(name: &str) -> Option<String> {
     let lower = name.to_ascii_lowercase();
+    if lower == "is_record" {
+        return Some(
+            "method is_record isn't taken: of a text it parses what it is given. type::is_record is taken".into(),
+        );
+    }
     let listed = [SMALL, LINEAR, WIDE, PRODUCT, CLOSURE]
         .iter()
         .any(|list| list.split_ascii_whitespace().any(|path| is_method(path, &lower)));

@@ -1,7 +1,7 @@
 //! Which statements a caller may run: data statements on tables of their own.
 //!
-//! A statement is parsed by SurrealDB's own parser and its syntax tree is walked; that same tree is run, so no text is ever made out
-//! of it. It passes only if every table it can reach is known beforehand and isn't Waybill's: names and record ids are looked at
+//! A statement is parsed by SurrealDB's own parser, once it is known that it holds no regular expression (`regexes`), and its syntax
+//! tree is walked. What is run is such a tree, so no text is ever made out of it. It passes only if every table it can reach is known beforehand and isn't Waybill's: names and record ids are looked at
 //! wherever they stand, and the ways to make a table or record id out of a text (`type::record`, casts, `INSERT INTO $name`) are
 //! taken only with a text that stands in the statement or its bindings. Functions are taken from a list. A binding is JSON and so
 //! never a record id itself.
@@ -20,6 +20,7 @@ mod functions;
 mod kinds;
 mod names;
 mod parts;
+mod regexes;
 mod sizes;
 mod statements;
 mod walk;
@@ -42,7 +43,7 @@ const KINDS: &str = "SELECT, CREATE, INSERT, UPDATE, UPSERT, DELETE, RELATE, LET
 /// A statement that may run.
 #[derive(Clone, Debug)]
 pub struct Checked {
-    /// What was checked, and is run: nothing is parsed a second time. A LET is followed by a RETURN of its name.
+    /// What was checked, and is run. A LET is followed by a RETURN of its name.
     pub plan: LogicalPlan,
     /// Of `LET $name = ...`: later statements see the name.
     pub sets: Option<String>,
@@ -60,6 +61,7 @@ pub fn check(statement: &Statement, number: usize, lets: &HashSet<String>) -> Re
     for name in statement.bindings.keys() {
         names::check_name(name).map_err(refuse)?;
     }
+    regexes::refuse_regexes(&statement.query).map_err(refuse)?;
     let ast = surrealdb_syn::parse(&statement.query).map_err(|error| refuse(error.to_string()))?;
     let mut plan = LogicalPlan::from(ast);
     let [TopLevelExpr::Expr(expr)] = plan.expressions.as_slice() else {

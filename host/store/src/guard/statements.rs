@@ -44,7 +44,7 @@ impl Walk<'_> {
         }
         explain(explained.as_ref())?;
         self.fields(fields)?;
-        self.exprs(omit)?;
+        omit.iter().try_for_each(|expr| self.path(expr))?;
         self.exprs(what)?;
         self.cond(cond.as_ref())?;
         self.split(split.as_ref())?;

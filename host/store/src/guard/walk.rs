@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use surrealdb_expr::expr::{Expr, Literal};
 
 use super::names::{check_name, is_reserved};
+use super::regexes::refuse_regexes;
 use crate::tables::OWN;
 
 /// Why a statement may not run.
@@ -47,6 +48,7 @@ pub fn table(name: &str) -> Walked {
 /// A text that is read as a table or a record id.
 pub fn table_text(text: &str) -> Walked {
     table(text)?;
+    refuse_regexes(text).map_err(Refusal::Other)?;
     match surrealdb_syn::record_id(text) {
         Ok(id) => table(id.table.as_str()),
         // It isn't a record id: whatever it is made to will fail.

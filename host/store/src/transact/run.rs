@@ -18,6 +18,10 @@ use crate::rows::door::{cut, of_group};
 use crate::store::{SurrealStore, finish};
 use crate::tables::{DOOR, ID, door_key, id_key};
 
+/// Text of the statements that stay parsed until they run, in bytes: what is parsed takes many times its text. Those behind it are
+/// parsed again.
+const PARSED_BYTES_MAX: usize = 128 * 1024;
+
 /// Runs a transaction.
 pub async fn transact(
     store: &SurrealStore,
@@ -30,10 +34,12 @@ pub async fn transact(
     }
     let mut lets = HashSet::new();
     let mut checked = Vec::with_capacity(statements.len());
+    let mut text_bytes = 0;
     for (number, statement) in (1..).zip(statements) {
         let known = check(statement, number, &lets)?;
         lets.extend(known.sets.clone());
-        checked.push((number, statement, known));
+        text_bytes += statement.query.len();
+        checked.push((number, statement, (text_bytes <= PARSED_BYTES_MAX).then_some(known)));
     }
     // Encoded beforehand: the transaction's snapshot should be young.
     let rows = door_rows(groups)?;
@@ -50,7 +56,7 @@ pub async fn transact(
 async fn work(
     store: &SurrealStore,
     transaction: &dyn Transaction,
-    checked: Vec<(usize, &Statement, Checked)>,
+    checked: Vec<(usize, &Statement, Option<Checked>)>,
     groups: &[DoorGroup],
     rows: Vec<(DoorGroupAt, Object)>,
 ) -> Result<Transacted, StoreError> {
@@ -58,7 +64,10 @@ async fn work(
     let mut lets: HashMap<String, Value> = HashMap::new();
     let mut held = Held::default();
     let mut results = Vec::with_capacity(checked.len());
-    for (number, statement, Checked { plan, sets }) in checked {
+    let mut names = HashSet::new();
+    for (number, statement, known) in checked {
+        let Checked { plan, sets } = known.map_or_else(|| check(statement, number, &names), Ok)?;
+        names.extend(sets.clone());
         let rows_bytes_max = held.fits(statement, number, &plan)?;
         let value = run(transaction, number, statement, plan, &lets, rows_bytes_max).await?;
         held.keep(number, sets.as_deref(), &value)?;

@@ -6,6 +6,9 @@ use crate::{Object, RecordIdKey, Value};
 
 /// Bytes of a value itself, without what it points to. SurrealDB (3.3.5) keeps it at or below this.
 pub const VALUE_BYTES: u64 = 64;
+/// The least that a row which callers' statements read or write counts as: so what is made for each of them, whatever it holds, is
+/// bounded by their number.
+pub const READ_BYTES_MIN: u64 = 256;
 /// What a shape or a regular expression counts as: its parts aren't counted one by one.
 const SHAPE_BYTES: u64 = 64 * 1024;
 

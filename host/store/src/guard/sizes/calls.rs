@@ -6,7 +6,7 @@ use surrealdb_expr::expr::{ClosureExpr, Expr, Function, FunctionCall};
 
 use super::expressions::larger;
 use super::scope::{Captured, Known};
-use super::size::{ROWS, Size, VALUE};
+use super::size::{Size, VALUE};
 use super::{Judged, Sizes};
 use crate::guard::functions::{Growth, growth, method_growth};
 
@@ -19,15 +19,19 @@ const RANDOM_TEXT: u64 = VALUE + 64 * 1024;
 /// SurrealDB's own limit for texts that `string::` functions put together, in bytes.
 const JOINED_MAX: u64 = 2 << 20;
 /// Bytes of text that a byte, or the share of a number in 64 bytes, becomes at most: `"` is `&quot;`, 1e308 has 309 digits.
-const TEXT_TIMES: u64 = 8;
+pub(super) const TEXT_TIMES: u64 = 8;
+/// The same of the pattern of a time: `%+` is 35 bytes.
+const FORMAT_TIMES: u64 = 20;
 /// Bytes of values that a byte of text becomes at most: `[1,1]` is a number for every second byte, `'ab'` split a text for each.
 const WIDE_TIMES: u64 = 2 * VALUE;
 /// An answer that holds what is given, each item in a list of its own at worst.
 const LINEAR_TIMES: u64 = 3;
+/// Functions and methods that write a time by a pattern.
+const FORMATS: [&str; 3] = ["time::format", "format", "time_format"];
 
-/// Its bytes so many times. What rows hold counts once: their bound is none of one value.
+/// Its bytes so many times. What rows hold counts once: their bound is none of one value. The result forgets how many items it had.
 fn grown(sizes: &Sizes<'_>, size: Size, times: u64) -> Size {
-    let mut size = Size { fixed: size.fixed.saturating_mul(times), number: None, ..size };
+    let mut size = Size { fixed: size.fixed.saturating_mul(times), ..size.part() };
     for (count, level) in size.of.iter_mut().zip(&sizes.levels).skip(1) {
         let of_rows = level.source.of.iter().any(|count| *count > 0);
         *count = count.saturating_mul(if of_rows { 1 } else { times });
@@ -36,14 +40,13 @@ fn grown(sizes: &Sizes<'_>, size: Size, times: u64) -> Size {
 }
 
 /// The text that a value is written as.
-pub(super) fn texts(sizes: &Sizes<'_>, size: Size) -> Size {
-    Size { items: 1, ..grown(sizes, size, TEXT_TIMES) }
+pub(super) fn texts(sizes: &Sizes<'_>, size: Size, times: u64) -> Size {
+    Size { count: Some(1), ..grown(sizes, size, times) }
 }
 
 /// The values that a text or bytes are taken apart into: of rows as well, since one long text is enough.
-fn wide(sizes: &Sizes<'_>, size: Size) -> Size {
-    let items = sizes.bytes(&size).max(size.items);
-    Size { items, ..size.times(WIDE_TIMES) }
+fn wide(size: Size) -> Size {
+    size.times(WIDE_TIMES)
 }
 
 impl<'e> Sizes<'e> {
@@ -56,7 +59,11 @@ impl<'e> Sizes<'e> {
             }
             // Defined in the database by its operator, who answers for what it does.
             Function::Custom(_) => {
-                let all = Size::rows().and(self.exprs(arguments)?);
+                let given = self.exprs(arguments)?;
+                if given.ranges {
+                    return Err("a range is no argument of a function of your own: it could be stored".to_owned());
+                }
+                let all = Size::rows().and(given);
                 self.made("a function of your own", all)
             }
             Function::Script(_)
@@ -90,6 +97,7 @@ impl<'e> Sizes<'e> {
         let name = name.as_str();
         let first = given.first().cloned().unwrap_or_default();
         let all = given.iter().cloned().fold(Size::default(), Size::and);
+        let ranges = all.ranges;
         let mut mapped = None;
         for expr in others {
             if self.is_closure(expr) {
@@ -104,34 +112,41 @@ impl<'e> Sizes<'e> {
             // Some keep what they are given and some what the closure makes of it.
             Growth::Closure => match mapped {
                 Some(mapped) => mapped.and(first),
-                None => first,
+                None => first.part(),
             },
-            Growth::Linear => {
-                let items = all.items;
-                Size { items, ..grown(self, all, LINEAR_TIMES).and(Size::scalar()) }
-            }
+            Growth::Linear => grown(self, all, LINEAR_TIMES).and(Size::scalar()),
             Growth::Text => {
-                let written = texts(self, all).and(Size::fixed(SHORT_TEXT));
-                self.joined(name, Size { items: 1, ..written })
+                let written = if FORMATS.contains(&name) {
+                    let patterns = given.iter().skip(1).cloned().fold(Size::default(), Size::and);
+                    Size { fixed: patterns.fixed.saturating_sub(VALUE), ..patterns }.times(FORMAT_TIMES)
+                } else if name.contains("encode") {
+                    // The text to be quoted may lie in a row, and be as long as the row.
+                    all.times(TEXT_TIMES)
+                } else {
+                    texts(self, all, TEXT_TIMES)
+                };
+                let written = written.and(Size::fixed(SHORT_TEXT));
+                self.joined(name, Size { count: Some(1), ..written })
             }
-            Growth::Wide => wide(self, all),
+            Growth::Wide => wide(all),
             Growth::Product => {
                 // Of a text every byte is a place to put another one, of a list every item.
                 let places = match name.rsplit("::").next() {
                     Some("replace") => self.bytes(&first),
-                    _ => first.items,
+                    _ => self.items(&first),
                 };
                 let put = given.iter().skip(1).map(|size| self.bytes(size)).max().unwrap_or(0);
                 let between = places.saturating_add(1).saturating_mul(put.saturating_sub(VALUE));
                 // `string::join` has its separator first.
                 let before = self.bytes(&first).saturating_mul(given.len() as u64);
-                let put = Size { items: 1, ..texts(self, all).and(Size::fixed(between.saturating_add(before))) };
+                let written = texts(self, all, TEXT_TIMES).and(Size::fixed(between.saturating_add(before)));
+                let put = Size { count: Some(1), ..written };
                 self.joined(name, put)
             }
         };
         let answer = match name {
-            "type::record" => Size { ids: true, items: 1, ..answer },
-            "type::table" => Size { ids: true, items: ROWS, ..answer },
+            "type::record" => Size { ids: true, count: Some(1), tables: ranges, ..answer },
+            "type::table" => Size { ids: true, tables: true, ..answer },
             _ => answer,
         };
         self.made(name, answer)
@@ -152,10 +167,10 @@ impl<'e> Sizes<'e> {
         if name.ends_with("chain") {
             return self.invoke(closure, vec![source]);
         }
-        let rounds = source.items;
+        let rounds = self.items(&source);
         let of = source.clone();
         let round = self.each(source, |sizes, level| {
-            let item = sizes.item_of(&of, level);
+            let item = Self::item_of(&of, level);
             // The item, its place, and whatever else a function hands over.
             let made = sizes.invoke(closure, vec![item.clone(), Size::scalar(), item])?;
             Ok(made.and(Size::scalar()))

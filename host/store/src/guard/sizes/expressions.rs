@@ -5,7 +5,7 @@ use std::rc::Rc;
 use surrealdb_expr::expr::statements::{ForeachStatement, IfelseStatement, OutputStatement, SetStatement};
 use surrealdb_expr::expr::{BinaryOperator, Block, Expr, Kind, Literal, ObjectEntry, PostfixOperator, PrefixOperator};
 
-use super::calls::texts;
+use super::calls::{TEXT_TIMES, texts};
 use super::scope::{Captured, Known};
 use super::size::{Size, VALUE};
 use super::{Judged, Sizes};
@@ -34,7 +34,9 @@ impl<'e> Sizes<'e> {
             }
             Expr::Param(param) => Ok(self.param(param.as_str())),
             Expr::Constant(_) | Expr::Break | Expr::Continue => Ok(Size::scalar()),
-            Expr::Table(name) => Ok(Size { ids: true, ..Size::fixed(VALUE + name.as_str().len() as u64) }),
+            Expr::Table(name) => {
+                Ok(Size { ids: true, tables: true, ..Size::fixed(VALUE + name.as_str().len() as u64) })
+            }
             Expr::Idiom(idiom) => self.idiom(idiom),
             Expr::Block(block) => self.block(block),
             Expr::Prefix { op, expr } => self.prefix(op, expr),
@@ -85,7 +87,7 @@ impl<'e> Sizes<'e> {
     /// The row at hand.
     pub(super) fn this(&self) -> Size {
         match self.row.and_then(|level| self.levels.get(level).map(|found| (level, &found.source))) {
-            Some((level, source)) => self.item_of(source, level),
+            Some((level, source)) => Self::item_of(source, level),
             None => Size::rows(),
         }
     }
@@ -95,19 +97,20 @@ impl<'e> Sizes<'e> {
             Literal::None | Literal::Null | Literal::Bool(_) | Literal::Float(_) | Literal::Decimal(_) => {
                 Ok(Size::scalar())
             }
-            Literal::UnboundedRange => Ok(Size { items: u64::MAX, ranges: true, ..Size::scalar() }),
+            Literal::UnboundedRange => Ok(Size::scalar().range(None)),
             Literal::Integer(number) => Ok(Size { number: Some(*number), ..Size::scalar() }),
             Literal::Duration(_) | Literal::Datetime(_) | Literal::Uuid(_) => Ok(Size::scalar()),
             Literal::String(text) => {
-                self.made("a text", Size { items: 1, ..Size::fixed(VALUE + text.as_str().len() as u64) })
+                self.made("a text", Size { count: Some(1), ..Size::fixed(VALUE + text.as_str().len() as u64) })
             }
             Literal::Bytes(bytes) => self.made("bytes", Size::fixed(VALUE + bytes.0.len() as u64)),
             // They are no longer than the text that they stand in, and what they become isn't much more.
-            Literal::Regex(_) | Literal::Geometry(_) | Literal::File(_) => Ok(Size::fixed(SESSION_BYTES)),
+            Literal::Geometry(_) | Literal::File(_) => Ok(Size::fixed(SESSION_BYTES)),
+            Literal::Regex(_) => Err("regular expressions aren't taken".to_owned()),
             Literal::RecordId(id) => self.record_id(id),
             Literal::Array(items) | Literal::Set(items) => {
                 let all = self.exprs(items)?;
-                let list = Size { items: items.len() as u64, ..all.and(Size::scalar()) };
+                let list = Size { count: Some(items.len() as u64), ..all.and(Size::scalar()) };
                 self.made("an array", list)
             }
             Literal::Object(entries) => self.entries(entries),
@@ -120,7 +123,7 @@ impl<'e> Sizes<'e> {
             let name = Size::fixed(VALUE + key.as_str().len() as u64);
             all = all.and(self.expr(value)?).and(name);
         }
-        self.made("an object", Size { items: entries.len() as u64, ..all })
+        self.made("an object", all)
     }
 
     /// A block: its names end with it.
@@ -141,9 +144,7 @@ impl<'e> Sizes<'e> {
             PrefixOperator::Not => Ok(Size::scalar()),
             PrefixOperator::Positive => Ok(size),
             PrefixOperator::Negate => Ok(Size { number: size.number.and_then(i64::checked_neg), ..size }),
-            PrefixOperator::Range | PrefixOperator::RangeInclusive => {
-                Ok(Size { items: u64::MAX, number: None, ranges: true, ..size })
-            }
+            PrefixOperator::Range | PrefixOperator::RangeInclusive => Ok(size.range(None)),
             PrefixOperator::Cast(to) => {
                 let cast = self.cast(to, size);
                 self.made("a cast", cast)
@@ -164,19 +165,21 @@ impl<'e> Sizes<'e> {
             | Kind::Uuid
             | Kind::None
             | Kind::Null => Size::scalar(),
-            Kind::String | Kind::Regex | Kind::Bytes => texts(self, from),
+            Kind::String | Kind::Regex | Kind::Bytes => texts(self, from, TEXT_TIMES),
             Kind::Array(_, _) | Kind::Set(_, _) | Kind::Either(_) | Kind::Any | Kind::Literal(_) => {
-                let items = self.bytes(&from).max(from.items);
-                let listed = Size::list(from.items, from.items.saturating_mul(VALUE));
-                Size { items, ..from.times(VALUE).and(listed) }
+                // Ranges among its items may become lists as well.
+                let items = if from.ranges && !from.numbers { u64::MAX } else { self.items(&from) };
+                let (count, ranges) = if from.numbers { (Some(items), false) } else { (None, from.ranges) };
+                let listed = Size::list(items, items.saturating_mul(VALUE));
+                Size { count, ranges, ..from.times(VALUE).and(listed) }
             }
+            Kind::Range => from.range(None),
             Kind::Record(_)
             | Kind::Table(_)
             | Kind::Object
             | Kind::Geometry(_)
-            | Kind::Range
             | Kind::File(_)
-            | Kind::Function(_, _) => Size { ids: true, ..from },
+            | Kind::Function(_, _) => Size { ids: true, tables: true, ..from.part() },
         }
     }
 
@@ -184,7 +187,7 @@ impl<'e> Sizes<'e> {
         match op {
             PostfixOperator::Range | PostfixOperator::RangeSkip => {
                 let size = self.expr(value)?;
-                Ok(Size { items: u64::MAX, number: None, ranges: true, ..size })
+                Ok(size.range(None))
             }
             PostfixOperator::MethodCall(name, arguments) => {
                 let of = self.expr(value)?;
@@ -209,7 +212,7 @@ impl<'e> Sizes<'e> {
                     false => self.made("+", one.and(other)),
                 }
             }
-            BinaryOperator::Subtract => Ok(Size { number: None, ..one }),
+            BinaryOperator::Subtract => Ok(one.part()),
             BinaryOperator::Multiply
             | BinaryOperator::Divide
             | BinaryOperator::Remainder
@@ -245,11 +248,11 @@ impl<'e> Sizes<'e> {
             | BinaryOperator::RangeInclusive
             | BinaryOperator::RangeSkip
             | BinaryOperator::RangeSkipInclusive => {
-                let items = match (one.number, other.number) {
-                    (Some(from), Some(until)) => u64::try_from(i128::from(until) - i128::from(from) + 1).unwrap_or(0),
-                    _ => u64::MAX,
-                };
-                Ok(Size { items, number: None, ranges: true, ..one.and(other) })
+                let count = one
+                    .number
+                    .zip(other.number)
+                    .map(|(from, until)| u64::try_from(i128::from(until) - i128::from(from) + 1).unwrap_or(0));
+                Ok(one.and(other).range(count))
             }
         }
     }
@@ -276,7 +279,7 @@ impl<'e> Sizes<'e> {
         let outside = self.names();
         let round = self.each(source, |sizes, level| {
             let item = sizes.levels.get(level).map(|level| level.source.clone()).unwrap_or_default();
-            let item = sizes.item_of(&item, level);
+            let item = Self::item_of(&item, level);
             sizes.scope.set(param.as_str(), Known::value(item.clone()));
             sizes.round(block)?;
             let (held, first) = (sizes.bytes, sizes.names());
@@ -342,7 +345,8 @@ impl<'e> Sizes<'e> {
 /// One of them, and nobody knows which.
 pub(super) fn larger(one: Size, other: Size) -> Size {
     let ids = one.ids || other.ids;
-    let items = one.items.max(other.items);
+    let tables = one.tables || other.tables;
+    let count = one.count.zip(other.count).map(|(one, other)| one.max(other));
     let number = if one.number == other.number { one.number } else { None };
     let mut of = one.of.clone();
     of.resize(one.of.len().max(other.of.len()), 0);
@@ -350,5 +354,6 @@ pub(super) fn larger(one: Size, other: Size) -> Size {
         *mine = (*mine).max(*other);
     }
     let ranges = one.ranges || other.ranges;
-    Size { fixed: one.fixed.max(other.fixed), of, items, number, ids, ranges }
+    let numbers = one.numbers && other.numbers;
+    Size { fixed: one.fixed.max(other.fixed), of, count, number, ids, tables, ranges, numbers }
 }

@@ -12,6 +12,7 @@
 //!
 //! Like the rest of the guard, this takes everything apart by name and without `..`.
 
+mod answer;
 mod calls;
 mod expressions;
 mod paths;
@@ -26,8 +27,9 @@ use waybill_core::port::store::StoreError;
 use waybill_core::port::transact::Statement;
 use waybill_surreal::Value;
 
+use answer::beyond_weight;
 use scope::{Known, Scope};
-use size::{ROWS_BYTES, Size, of_json, of_value};
+use size::{ROWS_BYTES, Size, VALUE, of_json, of_value};
 
 /// What the values of a transaction may take together, in bytes as they are counted here.
 const HELD_MAX: u64 = 12 * 1024 * 1024;
@@ -90,7 +92,9 @@ impl Held {
     pub fn keep(&mut self, number: usize, sets: Option<&str>, value: &Value) -> Result<(), StoreError> {
         let size = of_value(value);
         let replaced = sets.and_then(|name| self.lets.get(name)).map_or(0, |old| old.fixed);
-        self.bytes = self.bytes.saturating_sub(replaced).saturating_add(size.fixed);
+        // What a LET sets isn't answered.
+        let written = if sets.is_some() { 0 } else { beyond_weight(value) };
+        self.bytes = self.bytes.saturating_sub(replaced).saturating_add(size.fixed).saturating_add(written);
         if self.bytes > HELD_MAX {
             return Err(StoreError::Statement(format!(
                 "statement {number}: with its answer the results and LETs of the transaction take {} bytes of memory, at most \
@@ -111,11 +115,13 @@ struct Level {
     source: Size,
     /// Bytes of it.
     bytes: u64,
+    /// Whether it holds rows of the database.
+    rows: bool,
 }
 
 impl Level {
     fn rows() -> Self {
-        Self { source: Size::default(), bytes: ROWS_BYTES }
+        Self { source: Size::default(), bytes: ROWS_BYTES, rows: true }
     }
 }
 
@@ -146,6 +152,20 @@ impl<'e> Sizes<'e> {
             .iter()
             .zip(&self.levels)
             .fold(size.fixed, |sum, (count, level)| sum.saturating_add(count.saturating_mul(level.bytes)))
+    }
+
+    /// Items that a value has at most, if it is looked at one by one.
+    fn items(&self, size: &Size) -> u64 {
+        match size.count {
+            Some(count) => count.max(1),
+            None if size.ranges => u64::MAX,
+            None => (self.bytes(size) / VALUE).max(1),
+        }
+    }
+
+    /// Whether what rows of the database hold is in a size.
+    fn holds_rows(&self, size: &Size) -> bool {
+        size.of.iter().zip(&self.levels).any(|(count, level)| *count > 0 && level.rows)
     }
 
     fn room(&self, what: &str) -> Result<(), String> {
@@ -185,25 +205,23 @@ impl<'e> Sizes<'e> {
     /// Looks at what is done with every item of `source`; answers what one round makes, and the level.
     fn each(&mut self, source: Size, inside: impl FnOnce(&mut Self, usize) -> Judged) -> Result<Round, String> {
         let level = self.levels.len();
-        let bytes = self.bytes(&source);
-        self.levels.push(Level { source, bytes });
+        let (bytes, rows) = (self.bytes(&source), self.holds_rows(&source));
+        self.levels.push(Level { source, bytes, rows });
         let made = inside(self, level);
         let source = self.levels.pop().map(|level| level.source).unwrap_or_default();
         if self.returned.of.len() > level {
-            let items = self.returned.items;
-            self.returned = Size { items, ..self.returned.kept(level, &source, 1) };
+            let count = self.returned.count;
+            self.returned = Size { count, ..self.returned.kept(level, &source, 1) };
         }
         Ok(Round { made: made?, level, source })
     }
 
     /// An item of a source that is being looped over.
-    fn item_of(&self, source: &Size, level: usize) -> Size {
-        let items = match source.of.first() {
-            _ if source.ranges => u64::MAX,
-            Some(rows) if *rows > 0 => size::ROWS,
-            _ => (self.bytes(source) / size::VALUE).max(1),
-        };
-        Size { ids: source.ids, ranges: source.ranges, ..Size::item(level, items) }
+    fn item_of(source: &Size, level: usize) -> Size {
+        match source.numbers {
+            true => Size::scalar(),
+            false => Size { ids: source.ids, tables: source.tables, ranges: source.ranges, ..Size::item(level) },
+        }
     }
 
     fn exprs(&mut self, exprs: impl IntoIterator<Item = &'e Expr>) -> Judged {

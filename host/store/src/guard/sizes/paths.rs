@@ -10,12 +10,10 @@ use surrealdb_expr::expr::{
     Expr, Fetch, Fetchs, Field, Fields, Idiom, Part, RecordIdKeyLit, RecordIdKeyRangeLit, RecordIdLit,
 };
 
-use super::size::{Size, VALUE};
-use super::{Judged, Sizes};
+use super::size::{ROWS, Size, VALUE};
+use super::{Judged, Round, Sizes};
 
-/// Edges that a graph lookup of one record counts as, when its fields are named.
-const EDGES: u64 = 64;
-/// Steps of a recursion whose paths aren't told apart by the records that they end at.
+/// Steps of a recursion other than one that collects each record once.
 const RECURSION_MAX: u32 = 8;
 
 /// The field that a plain path begins with.
@@ -79,22 +77,23 @@ impl<'e> Sizes<'e> {
             }
             _ => self.this(),
         };
-        let mut read = false;
+        let mut stepped = false;
         for part in parts {
-            // A path behind a record id reads its row. Behind rows it is theirs that counts.
-            if !read && size.ids && size.of.iter().all(|count| *count == 0) {
-                read = true;
+            // A path behind a record id reads its row. Behind rows it is theirs that counts: each record that a path reads, further
+            // on as well, is counted by the wall as often as it is read.
+            if size.ids && !self.holds_rows(&size) {
                 size = self.made("a path", size.and(Size::rows()))?;
             }
             size = self.part(size, part)?;
+            stepped = true;
         }
-        Ok(Size { number: None, ..size })
+        Ok(if stepped { Size { number: None, ..size } } else { size })
     }
 
     fn part(&mut self, size: Size, part: &'e Part) -> Judged {
         match part {
             Part::All | Part::Flatten | Part::Last | Part::First | Part::Field(_) | Part::Optional | Part::Doc => {
-                Ok(size)
+                Ok(size.part())
             }
             Part::RepeatRecurse => Err("a recursion that repeats itself (@) can't be bounded".to_owned()),
             Part::Start(expr) => {
@@ -103,12 +102,12 @@ impl<'e> Sizes<'e> {
             }
             Part::Where(expr) | Part::Value(expr) => {
                 self.within(size.clone(), 1, |sizes| sizes.expr(expr))?;
-                Ok(size)
+                Ok(size.part())
             }
             Part::Lookup(lookup) => self.lookup(size, lookup),
             Part::Method(name, arguments) => self.method(name.as_str(), size, arguments),
             Part::Destructure(parts) => {
-                let rounds = size.items.max(1);
+                let rounds = self.items(&size);
                 self.within(size, rounds, |sizes| sizes.destructured(parts))
             }
             Part::Recurse(depth, path, instruction) => self.recursed(size, depth, path.as_ref(), instruction.as_ref()),
@@ -126,13 +125,15 @@ impl<'e> Sizes<'e> {
             Recurse::Fixed(steps) => *steps,
             Recurse::Range(_, most) => most.unwrap_or(u32::MAX),
         };
-        let each_once = match instruction {
-            Some(RecurseInstruction::Collect { inclusive: _ }) => true,
+        // Of those that find paths, each holds a record for every step.
+        let (each_once, times) = match instruction {
+            Some(RecurseInstruction::Collect { inclusive: _ }) => (true, 1),
             Some(RecurseInstruction::Shortest { expects, inclusive: _ }) => {
                 self.expr(expects)?;
-                true
+                (false, u64::from(deepest))
             }
-            Some(RecurseInstruction::Path { inclusive: _ }) | None => false,
+            Some(RecurseInstruction::Path { inclusive: _ }) => (false, u64::from(deepest)),
+            None => (false, 1),
         };
         if !each_once && deepest > RECURSION_MAX {
             return Err(format!(
@@ -143,7 +144,7 @@ impl<'e> Sizes<'e> {
         if let Some(path) = path {
             self.within(size.clone(), 1, |sizes| sizes.idiom(path))?;
         }
-        self.made("a recursion", size.and(Size::rows()))
+        self.made("a recursion", size.and(Size::rows()).times(times))
     }
 
     /// What an object made of parts of the row takes.
@@ -166,13 +167,17 @@ impl<'e> Sizes<'e> {
 
     /// Looks at what is done with each of the rows of `source`; answers what all rounds make.
     pub(super) fn within(&mut self, source: Size, rounds: u64, inside: impl FnOnce(&mut Self) -> Judged) -> Judged {
-        let round = self.each(source, |sizes, level| {
+        Ok(self.row_of(source, inside)?.kept(rounds))
+    }
+
+    /// Looks at what is done with each of the rows of `source`.
+    pub(super) fn row_of(&mut self, source: Size, inside: impl FnOnce(&mut Self) -> Judged) -> Result<Round, String> {
+        self.each(source, |sizes, level| {
             let outside = sizes.row.replace(level);
             let made = inside(sizes);
             sizes.row = outside;
             made
-        })?;
-        Ok(round.kept(rounds))
+        })
     }
 
     fn lookup(&mut self, from: Size, lookup: &'e Lookup) -> Judged {
@@ -191,7 +196,8 @@ impl<'e> Sizes<'e> {
         }
         let found = match expr {
             None => from.clone(),
-            Some(fields) => self.within(from.clone(), EDGES, |sizes| sizes.fields(fields))?,
+            // All edges that the statement reads are no more than that.
+            Some(fields) => self.within(from.clone(), ROWS, |sizes| sizes.fields(fields))?,
         };
         self.within(from, 1, |sizes| {
             sizes.cond(cond.as_ref())?;
@@ -199,7 +205,7 @@ impl<'e> Sizes<'e> {
             sizes.start(start.as_ref())?;
             Ok(Size::scalar())
         })?;
-        Ok(Size { ids: true, ..found })
+        Ok(Size { ids: true, ..found.part() })
     }
 
     /// A value with records fetched into it.
@@ -208,16 +214,15 @@ impl<'e> Sizes<'e> {
         for Fetch(what) in fetch.iter() {
             self.expr(what)?;
         }
-        let items = size.items;
-        let all = Size { items, ..size.and(Size::rows()) };
+        let count = size.count;
+        let all = Size { count, ..size.and(Size::rows()) };
         self.made("FETCH", all)
     }
 
     pub(super) fn record_id(&mut self, RecordIdLit { table: _, key }: &'e RecordIdLit) -> Judged {
         let many = matches!(key, RecordIdKeyLit::Range(_));
         let key = self.key(key)?;
-        let items = if many { super::size::ROWS } else { 1 };
-        Ok(Size { ids: true, number: None, items, ..key.and(Size::fixed(4 * VALUE)) })
+        Ok(Size { ids: true, tables: many, count: Some(1), ..key.and(Size::fixed(4 * VALUE)) })
     }
 
     fn key(&mut self, key: &'e RecordIdKeyLit) -> Judged {

@@ -6,14 +6,15 @@
 
 use std::ops::Bound;
 
-use waybill_surreal::{Number, Object, RecordIdKey, VALUE_BYTES, Value, weight};
+use waybill_surreal::{Number, Object, READ_BYTES_MIN, RecordIdKey, VALUE_BYTES, Value, weight};
 
 /// Bytes of a value itself, without what it points to.
 pub const VALUE: u64 = VALUE_BYTES;
 /// What rows of the database count as, wherever a statement mentions them: nobody knows before it runs.
 pub const ROWS_BYTES: u64 = 512 * 1024;
-/// Rows that a table counts as when no LIMIT bounds them, and items of what lies in rows.
-pub const ROWS: u64 = 2_048;
+/// Rows that a table counts as when no LIMIT bounds them. The wall counts a row as [`READ_BYTES_MIN`] at least: so these are all that
+/// can be read with [`ROWS_BYTES`], and a statement that may read so many times the bytes may read as many times the rows.
+pub const ROWS: u64 = ROWS_BYTES / READ_BYTES_MIN;
 
 /// An upper bound.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,42 +23,57 @@ pub struct Size {
     pub fixed: u64,
     /// Of each level: how many times its item is in it.
     pub of: Vec<u64>,
-    /// Items that it has, if it is looked at one by one.
-    pub items: u64,
+    /// Items that it has at most, if something tells: the length of a literal or of a value that is there, the rounds of a loop.
+    /// Whatever is made of a value forgets it, and then its bytes tell ([`super::Sizes::items`]).
+    pub count: Option<u64>,
     /// The number that it is, if that is known.
     pub number: Option<i64>,
     /// Whether record ids can be in it: a path then reads rows.
     pub ids: bool,
+    /// Whether tables or ranges of record ids can be in it: each of them names any number of rows.
+    pub tables: bool,
     /// Whether ranges can be in it: they have more items than bytes.
     pub ranges: bool,
+    /// Whether it is a range itself: its items are numbers.
+    pub numbers: bool,
 }
 
 impl Size {
     /// Some bytes.
     pub fn fixed(bytes: u64) -> Self {
-        Self { fixed: bytes, items: (bytes / VALUE).max(1), ..Self::default() }
+        Self { fixed: bytes, ..Self::default() }
     }
 
     /// A number, a flag, a short text.
     pub fn scalar() -> Self {
-        Self { fixed: VALUE, items: 1, ..Self::default() }
+        Self::fixed(VALUE)
     }
 
     /// A list of this many items that take these bytes together, themselves included.
     pub fn list(items: u64, bytes: u64) -> Self {
-        Self { fixed: bytes.saturating_add(VALUE), items, ..Self::default() }
+        Self { count: Some(items), ..Self::fixed(bytes.saturating_add(VALUE)) }
+    }
+
+    /// A range: its items are far more than its bytes.
+    pub fn range(self, count: Option<u64>) -> Self {
+        Self { count, number: None, ranges: true, numbers: true, ..self }
+    }
+
+    /// Something that lies in it, or that was made of it.
+    pub fn part(self) -> Self {
+        Self { count: None, number: None, numbers: false, ..self }
     }
 
     /// The item of a level.
-    pub fn item(level: usize, items: u64) -> Self {
+    pub fn item(level: usize) -> Self {
         let mut of = vec![0; level];
         of.push(1);
-        Self { of, items, ..Self::default() }
+        Self { of, ..Self::default() }
     }
 
     /// What rows of the database hold.
     pub fn rows() -> Self {
-        Self { fixed: VALUE, ids: true, ..Self::item(0, ROWS) }
+        Self { fixed: VALUE, ids: true, tables: true, ..Self::item(0) }
     }
 
     /// Both of them together.
@@ -69,20 +85,17 @@ impl Size {
         for (mine, other) in self.of.iter_mut().zip(&other.of) {
             *mine = mine.saturating_add(*other);
         }
-        self.items = self.items.saturating_add(other.items);
-        self.number = None;
         self.ids |= other.ids;
+        self.tables |= other.tables;
         self.ranges |= other.ranges;
-        self
+        self.part()
     }
 
     /// The same so many times.
     pub fn times(mut self, count: u64) -> Self {
         self.fixed = self.fixed.saturating_mul(count);
         self.of.iter_mut().for_each(|mine| *mine = mine.saturating_mul(count));
-        self.items = self.items.saturating_mul(count);
-        self.number = None;
-        self
+        self.part()
     }
 
     /// What is left of it after a loop at `level` over `source` that was run `rounds` times, each result kept.
@@ -94,7 +107,7 @@ impl Size {
         match by_bytes && source.of.first().is_none_or(|rows| *rows == 0) {
             true => {
                 let own = source.clone().times(self.fixed.div_ceil(VALUE));
-                Size { items: rounds, ..Size { fixed: 0, ..self.clone() }.left(level, source, rounds).and(own) }
+                Size { count: Some(rounds), ..Size { fixed: 0, ..self.clone() }.left(level, source, rounds).and(own) }
             }
             false => self.left(level, source, rounds),
         }
@@ -105,8 +118,10 @@ impl Size {
         let mut outer = self.clone();
         outer.of.truncate(level);
         let ids = self.ids || (own > 0 && source.ids);
+        let tables = self.tables || (own > 0 && source.tables);
         let ranges = self.ranges || (own > 0 && source.ranges);
-        Self { items: rounds, ids, ranges, ..outer.times(rounds).and(source.clone().times(own)) }
+        let all = outer.times(rounds).and(source.clone().times(own));
+        Self { count: Some(rounds), ids, tables, ranges, ..all }
     }
 }
 
@@ -114,19 +129,18 @@ impl Size {
 pub fn of_value(value: &Value) -> Size {
     let mut seen = Size { fixed: weight(value), ..Size::default() };
     see(value, &mut seen);
-    let items = match value {
-        _ if seen.ranges => u64::MAX,
-        Value::Array(items) => items.len() as u64,
-        _ => seen.fixed / VALUE,
+    let count = match value {
+        Value::Array(items) => Some(items.len() as u64),
+        _ => None,
     };
     let number = match value {
         Value::Number(Number::Int(number)) => Some(*number),
         _ => None,
     };
-    Size { items: items.max(1), number, ..seen }
+    Size { count, number, numbers: matches!(value, Value::Range(_)), ..seen }
 }
 
-/// Notes whether record ids and ranges are in a value.
+/// Notes whether record ids, tables and ranges are in a value.
 fn see(value: &Value, seen: &mut Size) {
     match value {
         Value::Array(items) => items.iter().for_each(|item| see(item, seen)),
@@ -136,7 +150,7 @@ fn see(value: &Value, seen: &mut Size) {
             seen.ids = true;
             see_key(&id.key, seen);
         }
-        Value::Table(_) => seen.ids = true,
+        Value::Table(_) => (seen.ids, seen.tables) = (true, true),
         Value::Range(range) => {
             seen.ranges = true;
             for bound in [&range.start, &range.end] {
@@ -173,6 +187,7 @@ fn see_key(key: &RecordIdKey, seen: &mut Size) {
         RecordIdKey::Array(items) => items.iter().for_each(|item| see(item, seen)),
         RecordIdKey::Object(fields) => see_fields(fields, seen),
         RecordIdKey::Range(range) => {
+            seen.tables = true;
             for bound in [&range.start, &range.end] {
                 if let Bound::Included(key) | Bound::Excluded(key) = bound {
                     see_key(key, seen);
@@ -184,12 +199,12 @@ fn see_key(key: &RecordIdKey, seen: &mut Size) {
 
 /// The size of what a binding becomes.
 pub fn of_json(json: &serde_json::Value) -> Size {
-    let (items, number) = match json {
-        serde_json::Value::Array(items) => (items.len() as u64, None),
-        serde_json::Value::Object(fields) => (fields.len() as u64, None),
-        other => (1, other.as_i64()),
+    let count = match json {
+        serde_json::Value::Array(items) => Some(items.len() as u64),
+        serde_json::Value::Object(_) => None,
+        _ => Some(1),
     };
-    Size { fixed: json_bytes(json), of: Vec::new(), items: items.max(1), number, ids: false, ranges: false }
+    Size { count, number: json.as_i64(), ..Size::fixed(json_bytes(json)) }
 }
 
 fn json_bytes(json: &serde_json::Value) -> u64 {

@@ -7,21 +7,29 @@ use surrealdb_expr::expr::statements::{
 };
 use surrealdb_expr::expr::{Cond, Data, Expr, Limit, Output, Start};
 
-use super::size::{ROWS, Size};
+use super::size::{ROWS, Size, VALUE};
 use super::{Judged, Sizes};
+
+/// What may lie in a row: a range that is read from one would be far more items than it is counted with.
+fn storable(size: Size) -> Judged {
+    match size.ranges {
+        true => Err("a range can't be written: write its two ends".to_owned()),
+        false => Ok(size),
+    }
+}
 
 impl<'e> Sizes<'e> {
     pub(super) fn select(&mut self, select: &'e SelectStatement) -> Judged {
         let SelectStatement {
             fields,
             omit,
-            only: _,
+            only,
             what,
             with: _,
             cond,
             split,
-            group: _,
-            order: _,
+            group,
+            order,
             limit,
             start,
             fetch,
@@ -32,16 +40,20 @@ impl<'e> Sizes<'e> {
             for_update: _,
         } = select;
         let source = self.source(what)?;
-        let bound = self.limit(limit.as_ref())?;
-        self.start(start.as_ref())?;
+        let bound = self.limit(limit.as_ref())?.zip(self.start(start.as_ref())?);
         self.exprs([version, timeout])?;
         let whole = self.bytes(&source);
-        let mut rows = source.items;
+        let mut rows = self.items(&source);
         if split.is_some() {
             // A row for every item of one of its fields.
-            rows = rows.saturating_mul(whole / super::size::VALUE);
+            rows = rows.saturating_mul(whole / VALUE);
         }
-        let answered = bound.map_or(rows, |bound| rows.min(bound));
+        let answered = match bound {
+            // Those that START leaves out are made as well.
+            Some((limit, start)) if group.is_none() && order.is_none() => rows.min(limit.saturating_add(start)),
+            // All of them are grouped or put in order before some are left out.
+            _ => rows,
+        };
         let answer = self.within(source, answered, |sizes| {
             sizes.cond(cond.as_ref())?;
             sizes.exprs(omit)?;
@@ -52,87 +64,122 @@ impl<'e> Sizes<'e> {
             Some(_) => answer.and(Size::fixed(whole.saturating_mul(answered))),
             None => answer,
         };
-        let answer = Size { items: answered.max(1), ids: true, ..answer };
+        // The one of ONLY may be a list.
+        let count = if *only { None } else { Some(answered) };
+        let answer = Size { ids: true, tables: true, count, ..answer };
         let answer = self.made("the rows of SELECT", answer)?;
         self.fetched(answer, fetch.as_ref())
     }
 
     /// What the rows of these places take, and how many they are.
     fn source(&mut self, what: &'e [Expr]) -> Judged {
-        let (mut all, mut stored) = (Size::default(), false);
+        let (mut all, mut rows) = (Size::default(), 0_u64);
         for expr in what {
             let one = self.expr(expr)?;
-            stored |= one.ids;
-            let items = if matches!(expr, Expr::Table(_)) { ROWS } else { one.items };
-            all = all.and(Size { items, ..one });
+            let named = match (expr, one.tables) {
+                (Expr::Table(_), _) => ROWS,
+                (_, true) => self.items(&one).saturating_add(ROWS),
+                (_, false) => self.items(&one),
+            };
+            rows = rows.saturating_add(named);
+            all = all.and(one);
         }
         // Rows are counted once, however many records name them.
-        let items = all.items;
-        match stored && all.of.iter().all(|count| *count == 0) {
-            true => Ok(Size { items, ..all.and(Size::rows()) }),
-            false => Ok(all),
+        if all.ids && !self.holds_rows(&all) {
+            all = all.and(Size::rows());
         }
+        Ok(Size { count: Some(rows), ..all })
     }
 
     pub(super) fn create(&mut self, create: &'e CreateStatement) -> Judged {
         let CreateStatement { only: _, what, data, output, timeout } = create;
-        self.written(what, [data.as_ref(), None], None, output.as_ref(), timeout)
+        let source = self.source(what)?;
+        // One row of a table that is named.
+        let tables = what.iter().filter(|expr| matches!(expr, Expr::Table(_))).count() as u64;
+        let rows = self.items(&source).saturating_sub(tables.saturating_mul(ROWS - 1));
+        let source = Size { count: Some(rows), ..source };
+        self.written(source, data.as_ref(), None, output.as_ref(), timeout)
     }
 
     pub(super) fn insert(&mut self, insert: &'e InsertStatement) -> Judged {
         let InsertStatement { into: _, data, ignore: _, update, output, timeout, relation: _ } = insert;
-        self.written(&[], [Some(data), update.as_ref()], None, output.as_ref(), timeout)
+        let (rows, count) = match data {
+            Data::ValuesExpression(rows) => (self.data(data)?, rows.len() as u64),
+            Data::SingleExpression(value) => {
+                let rows = self.expr(value)?;
+                let count = self.items(&rows);
+                (rows, count)
+            }
+            _ => {
+                let rows = self.data(data)?;
+                let count = self.items(&rows);
+                (rows, count)
+            }
+        };
+        // All rows at once: each is a part of it.
+        let source = Size { count: Some(count), ..storable(rows)? };
+        self.written(source, update.as_ref(), None, output.as_ref(), timeout)
     }
 
     pub(super) fn update(&mut self, update: &'e UpdateStatement) -> Judged {
         let UpdateStatement { only: _, what, with: _, data, cond, output, timeout, explain: _ } = update;
-        self.written(what, [data.as_ref(), None], cond.as_ref(), output.as_ref(), timeout)
+        let source = self.source(what)?;
+        self.written(source, data.as_ref(), cond.as_ref(), output.as_ref(), timeout)
     }
 
     pub(super) fn upsert(&mut self, upsert: &'e UpsertStatement) -> Judged {
         let UpsertStatement { only: _, what, with: _, data, cond, output, timeout, explain: _ } = upsert;
-        self.written(what, [data.as_ref(), None], cond.as_ref(), output.as_ref(), timeout)
+        let source = self.source(what)?;
+        self.written(source, data.as_ref(), cond.as_ref(), output.as_ref(), timeout)
     }
 
     pub(super) fn delete(&mut self, delete: &'e DeleteStatement) -> Judged {
         let DeleteStatement { only: _, what, with: _, cond, output, timeout, explain: _ } = delete;
-        self.written(what, [None, None], cond.as_ref(), output.as_ref(), timeout)
+        let source = self.source(what)?;
+        self.written(source, None, cond.as_ref(), output.as_ref(), timeout)
     }
 
     pub(super) fn relate(&mut self, relate: &'e RelateStatement) -> Judged {
         let RelateStatement { only: _, or_update: _, through, from, to, data, output, timeout } = relate;
-        self.exprs([through, from, to])?;
-        self.written(&[], [data.as_ref(), None], None, output.as_ref(), timeout)
+        let through = self.expr(through)?;
+        // An edge for each pair.
+        let (from, to) = (self.source(std::slice::from_ref(from))?, self.source(std::slice::from_ref(to))?);
+        let edges = self.items(&from).saturating_mul(self.items(&to));
+        let source = Size { count: Some(edges), ..from.and(to).and(through) };
+        self.written(source, data.as_ref(), None, output.as_ref(), timeout)
     }
 
-    /// A statement that writes. What it writes to one row is counted; rows that lie in the write buffer are bounded by the store, and
-    /// what the statement answers of them is measured.
+    /// A statement that writes to the rows of `source`. What it writes to one row is counted; how much all rows take is bounded by the
+    /// wall, and what the statement answers of them is measured. Fields of its own in the answer are made for every row.
     fn written(
         &mut self,
-        what: &'e [Expr],
-        data: [Option<&'e Data>; 2],
+        source: Size,
+        data: Option<&'e Data>,
         cond: Option<&'e Cond>,
         output: Option<&'e Output>,
         timeout: &'e Expr,
     ) -> Judged {
-        let source = self.source(what)?;
         self.expr(timeout)?;
-        let source = Size { items: source.items.max(1), ..source.and(Size::rows()) };
-        let items = source.items;
-        let answer = self.within(source, 1, |sizes| {
+        let rows = self.items(&source);
+        let source = source.and(Size::rows());
+        let round = self.row_of(source.clone(), |sizes| {
             sizes.cond(cond)?;
-            let mut row = sizes.this();
-            for data in data.into_iter().flatten() {
-                row = row.and(sizes.data(data)?);
-            }
-            match output {
-                Some(Output::None | Output::Null) => Ok(Size::scalar()),
-                None | Some(Output::After | Output::Before) => Ok(row),
-                Some(Output::Diff) => Ok(row.times(2)),
-                Some(Output::Fields(fields)) => sizes.fields(fields),
+            let row = sizes.this();
+            match data {
+                Some(data) => Ok(row.and(storable(sizes.data(data)?)?)),
+                None => Ok(row),
             }
         })?;
-        self.made("what is written", Size { items, ids: true, ..answer })
+        let answer = match output {
+            Some(Output::None | Output::Null) => Size::scalar(),
+            None | Some(Output::After | Output::Before) => round.kept(1),
+            Some(Output::Diff) => round.kept(1).times(2),
+            Some(Output::Fields(fields)) => {
+                let written = source.and(round.kept(rows));
+                self.within(written, rows, |sizes| sizes.fields(fields))?
+            }
+        };
+        self.made("what is written", Size { ids: true, tables: true, ..answer.part() })
     }
 
     /// What is written to a row.
@@ -177,7 +224,10 @@ impl<'e> Sizes<'e> {
         Ok(number.and_then(|number| u64::try_from(number).ok()))
     }
 
-    pub(super) fn start(&mut self, start: Option<&'e Start>) -> Result<(), String> {
-        start.into_iter().try_for_each(|Start(expr)| self.expr(expr).map(|_| ()))
+    /// How many rows START leaves out, if that is known: none without it.
+    pub(super) fn start(&mut self, start: Option<&'e Start>) -> Result<Option<u64>, String> {
+        let Some(Start(expr)) = start else { return Ok(Some(0)) };
+        let number = self.expr(expr)?.number;
+        Ok(number.and_then(|number| u64::try_from(number).ok()))
     }
 }

@@ -16,6 +16,7 @@ fn judge(held: &Held, query: &str, bindings: serde_json::Value) -> Result<(), St
 fn given() -> serde_json::Value {
     json!({
         "id": 7, "total": 12.5, "t": "orders", "r": "orders:7", "status": "parked", "tags": ["a", null], "note": "x".repeat(1_000),
+        "nested": { "list": vec![0; 1_000] },
         "few": [1, 2, 3], "list": (0..1_000).collect::<Vec<i32>>(), "text": "x".repeat(1 << 20), "row": { "text": "x".repeat(500_000) },
         "rows": (0..1_000).map(|n| json!({ "id": n, "name": "somebody", "items": [{ "n": n, "price": 1 }] })).collect::<Vec<_>>(),
     })
@@ -62,6 +63,19 @@ fn what_applications_write_fits() {
         "RETURN string::uppercase($t) + ' ' + string::join(', ', 'a', 'b') + <string> $total",
         "RETURN string::split('a,b', ',')",
         "RETURN <array> (0..100)",
+        "RETURN array::map($nested.list, |$x| $x + 1)",
+        "RETURN array::map(<array> (0..100), |$i| { n: $i })",
+        "RETURN { FOR $n IN 0..$id { CREATE orders SET n = $n } }",
+        "UPDATE orders SET note = $status, n += 1 WHERE status = 'new' RETURN id, note, n",
+        "INSERT INTO orders $rows RETURN id",
+        "CREATE orders SET n = $id RETURN VALUE id",
+        "DELETE orders WHERE status = 'old' RETURN VALUE id",
+        "RELATE person:1->placed->orders:17 SET at = time::now() RETURN id",
+        "SELECT id, status FROM orders ORDER BY at DESC LIMIT 10 START 20",
+        "SELECT status, count() AS n, math::sum(total) AS total FROM orders GROUP BY status ORDER BY n DESC LIMIT 5",
+        "SELECT customer.name AS name, customer.address.city AS city FROM orders LIMIT 50",
+        "SELECT time::format(at, '%Y-%m-%d') AS day FROM orders",
+        "SELECT ->(SELECT n FROM placed) AS edges FROM orders:1",
         "RETURN orders:1.{1..3}->placed->orders",
     ] {
         assert!(
@@ -132,6 +146,46 @@ fn what_may_take_the_hosts_memory_is_refused() {
         "RETURN array::map($list, |$n| (SELECT * FROM orders))".into(),
         "RETURN orders:1.{..}->placed->orders".into(),
         "RETURN orders:1.{1..200+path}->placed->orders".into(),
+        "RETURN orders:1.{..+shortest=orders:2}->placed->orders".into(),
+        // Values whose items are more than those of what they come from.
+        "RETURN array::map($nested.list, |$x| $text)".into(),
+        "SELECT VALUE $text FROM $nested.list".into(),
+        "RETURN array::map([$nested.list][0], |$x| $text)".into(),
+        "RETURN array::map(array::flatten([$nested.list]), |$x| $text)".into(),
+        "RETURN array::map(array::first([$nested.list]), |$x| $text)".into(),
+        "RETURN array::map([$list].filter(|$x| true).first(), |$x| $text)".into(),
+        "RETURN array::map((SELECT VALUE list FROM ONLY orders:1), |$x| $text)".into(),
+        "RETURN array::map(orders:1.list, |$x| $note + $note)".into(),
+        "RETURN <array> ([0..1000000][0])".into(),
+        "RETURN <array<array>> [0..1000000]".into(),
+        "RETURN <array> <range> [0, 1000000]".into(),
+        "RETURN array::map(<range> [0, 1000000], |$x| $x)".into(),
+        "RETURN (0..100000).map(|$x| [$x, $x])".into(),
+        "CREATE orders SET r = 0..1000000".into(),
+        "INSERT INTO orders { r: [0..1000000] }".into(),
+        "RETURN fn::mine(0..1000000)".into(),
+        // Fields of its own in what a write answers.
+        "INSERT INTO orders $rows RETURN VALUE $text".into(),
+        "INSERT INTO orders (id, n) VALUES (1, 1), (2, 2), (3, 3), (4, 4), (5, 5), (6, 6), (7, 7), (8, 8), (9, 9), (10, 10), \
+         (11, 11), (12, 12), (13, 13) RETURN $text AS a"
+            .into(),
+        "DELETE orders RETURN $text AS a".into(),
+        "UPDATE orders SET n = 1 RETURN $text AS a".into(),
+        "UPSERT orders SET n = 1 RETURN VALUE $text".into(),
+        "RELATE [orders:1, orders:2, orders:3, orders:4]->placed->[orders:1, orders:2, orders:3, orders:4] RETURN $text AS a".into(),
+        "CREATE orders SET text = $text RETURN text, [text, text, text, text, text, text, text, text, text, text, text]".into(),
+        // LIMIT behind GROUP and ORDER, and START.
+        "SELECT array::group($note) AS g FROM $rows, $rows, $rows, $rows, $rows GROUP ALL LIMIT 1".into(),
+        "SELECT $text AS a FROM $list ORDER BY a LIMIT 1".into(),
+        "SELECT $text AS a FROM $list LIMIT 1 START 2000".into(),
+        "SELECT $text AS a FROM $list LIMIT 1 START array::len($list)".into(),
+        // Records that values name, and edges.
+        "RETURN { LET $ids = [orders:1]; array::map($ids, |$id| { LET $r = $id.*; \
+         [$r, $r, $r, $r, $r, $r, $r, $r, $r, $r, $r, $r, $r, $r, $r, $r, $r, $r, $r, $r, $r, $r, $r, $r] }) }"
+            .into(),
+        "SELECT ->(SELECT $row AS x FROM placed) FROM orders:1".into(),
+        "RETURN array::map([orders:1], |$x| $x->(SELECT $row AS x FROM placed))".into(),
+        "SELECT $row AS a FROM type::table('orders')".into(),
     ];
     queries.push(format!("RETURN [{}]", ["$text"; 30].join(", ")));
     queries.push(format!("SELECT {} FROM orders", ["[a, a, a, a]"; 8].join(", ")));
@@ -171,6 +225,24 @@ fn what_lets_and_results_really_take_counts_for_later_statements() {
     held.keep(6, None, &many).unwrap();
     let error = held.keep(7, None, &many).unwrap_err();
     assert!(error.to_string().contains("statement 7"), "{error}");
+}
+
+#[test]
+fn a_pattern_of_a_time_counts_as_what_it_is_written_as() {
+    let bindings = |pattern: &str, times: usize| json!({ "pattern": pattern.repeat(times) });
+    let query = "RETURN time::format(time::now(), $pattern)";
+    assert!(judge(&Held::default(), query, bindings("%+", 400_000)).is_err());
+    assert!(judge(&Held::default(), query, bindings("%Y-%m-%d ", 1_000)).is_ok());
+    assert!(judge(&Held::default(), "RETURN time::now().format($pattern)", bindings("%+", 400_000)).is_err());
+}
+
+#[test]
+fn an_answer_counts_as_its_json() {
+    let control = text("\u{1}".repeat(3 << 20));
+    assert!(Held::default().keep(1, None, &control).is_err());
+    assert!(Held::default().keep(1, None, &waybill_surreal::bytes(vec![0; 1 << 20])).is_err());
+    // What isn't answered has no JSON.
+    Held::default().keep(1, Some("a"), &control).unwrap();
 }
 
 #[test]

@@ -2,9 +2,11 @@
 
 mod differential;
 mod exploits;
+mod large;
 mod peak;
 mod positions;
 mod rows;
+mod shop;
 mod trials;
 
 use serde_json::json;

@@ -40,7 +40,7 @@ pub const TRIALS: &[(&str, &str)] = &[
         string::lowercase string::reverse string::trim string::uppercase string::html::encode string::slug string::words \
         string::is_alpha string::is_alphanum string::is_ascii string::is_datetime string::is_domain string::is_email \
         string::is_hexadecimal string::is_ip string::is_ipv4 string::is_ipv6 string::is_latitude string::is_longitude \
-        string::is_numeric string::is_record string::is_semver string::is_ulid string::is_url string::is_uuid type::is_array \
+        string::is_numeric string::is_semver string::is_ulid string::is_url string::is_uuid type::is_array \
         type::is_bool type::is_collection type::is_datetime type::is_decimal type::is_duration type::is_float type::is_geometry \
         type::is_int type::is_line type::is_multiline type::is_multipoint type::is_multipolygon type::is_none type::is_null \
         type::is_number type::is_object type::is_point type::is_polygon type::is_range type::is_record type::is_set type::is_string \

@@ -12,8 +12,8 @@
 //! append to the doorstep and read the settings, so that an event may enqueue. Then the guard alone keeps callers' own statements
 //! from the doorstep.
 //!
-//! It also counts what a caller's statements write, and refuses large rows: past the bounds they fail like a transaction that is too
-//! large for the store. And it counts what a statement reads, as it lies in memory: the guard says how much that may be, since it
+//! It also counts what a caller's statements write and remove, and refuses large rows: past the bounds they fail like a transaction
+//! that is too large for the store. And it counts what a statement reads, as it lies in memory: the guard says how much that may be, since it
 //! knows how often the statement holds its rows, and what is past it isn't handed to SurrealDB.
 //!
 //! What it leaves open: definitions of tables may be read, because SurrealDB reads those of all tables when it deletes a record.
@@ -37,7 +37,8 @@ pub(super) use map::Map;
 use map::Refusal;
 use reads::memory_of;
 
-/// Bytes that the statements of one transaction may write, keys and indexes included.
+/// Bytes that the statements of one transaction may write, keys and indexes included: as they lie in memory, since what is written is
+/// answered as well. A key that is removed is kept until the commit, too.
 const WRITTEN_MAX: u64 = 16 * 1024 * 1024;
 
 /// The gate of one transaction: open while the host works on it, closed while a caller's statement does.
@@ -100,13 +101,13 @@ impl Gate {
         Error::Datastore(format!("{what} isn't open to callers' statements"))
     }
 
-    /// Notes a write of a caller's statement, and whether there is room for it: rows that are written stay in memory until the commit.
-    fn takes(&self, bytes: usize) -> bool {
+    /// Notes a write or a removal of a caller's statement, and whether there is room for it: both stay in memory until the commit.
+    fn takes(&self, bytes: u64) -> bool {
         if !self.is_closed() {
             return true;
         }
-        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
-        self.written.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes) <= WRITTEN_MAX
+        let add = |written: u64| written.checked_add(bytes).filter(|all| *all <= WRITTEN_MAX);
+        self.written.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok()
     }
 
     /// Notes what a caller's statement reads, and refuses what is past its bound. What comes after it is refused as well, so that it

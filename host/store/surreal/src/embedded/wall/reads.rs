@@ -14,7 +14,7 @@ use surrealdb_kvs::{Direction, Key, KeyRange, Result, Val};
 
 use super::cursors::{CountedKeys, CountedRows};
 use super::transaction::WalledTransaction;
-use crate::weight;
+use crate::{READ_BYTES_MIN, weight};
 
 /// Largest key that callers' statements write, in bytes.
 pub(super) const KEY_BYTES_MAX: usize = 16 * 1024;
@@ -24,8 +24,6 @@ pub(super) const ROW_BYTES_MAX: usize = 2 * 1024 * 1024;
 pub(super) const ROWS_A_PAGE: u32 = 4;
 /// Keys that are fetched at once: 8 MiB of the largest.
 pub(super) const KEYS_A_PAGE: u32 = 512;
-/// The least that a row counts as: what is made of each row without a look at what it holds is bounded by their number.
-const READ_BYTES_MIN: u64 = 256;
 
 /// Bytes of memory that a stored value takes, at most.
 pub(super) fn memory_of(key: &[u8], value: &[u8]) -> u64 {
@@ -156,6 +154,20 @@ impl WalledTransaction {
             left = if count < page { 0 } else { left.saturating_sub(count) };
         }
         Ok(all)
+    }
+
+    /// Bytes that the keys of a range count as when they are removed.
+    pub(super) async fn names_bytes<'a>(&'a self, mut rest: KeyRange<'a>) -> Result<u64> {
+        let mut bytes = 0_u64;
+        while !rest.is_empty() {
+            let found = self.inner.keys(rest.as_borrowed(), KEYS_A_PAGE, 0, None).await?;
+            bytes = found.keys.iter().fold(bytes, |sum, key| sum.saturating_add(memory_of(key, &[])));
+            match found.keys.last() {
+                Some(last) => update_range(&mut rest, Direction::Forward, last),
+                None => break,
+            }
+        }
+        Ok(bytes)
     }
 
     /// Reads a batch of rows. It may be smaller than asked for: what it says of the next one tells whether there are more.

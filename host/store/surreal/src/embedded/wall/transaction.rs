@@ -10,7 +10,7 @@ use surrealdb_kvs::{Direction, Error, Key, KeyRange, Val};
 
 use super::Gate;
 use super::map::{Refusal, Write};
-use super::reads::{KEY_BYTES_MAX, ROW_BYTES_MAX};
+use super::reads::{KEY_BYTES_MAX, ROW_BYTES_MAX, memory_of};
 
 /// Functions and tables that are looked through for what the operator has defined.
 const DEFINITIONS_MAX: u32 = 10_000;
@@ -86,17 +86,17 @@ impl WalledTransaction {
     fn written<'a>(
         &'a self,
         key: Key<'a>,
-        bytes: usize,
-        write: impl FnOnce(&'a dyn Transactable, Key<'a>) -> BoxFut<'a, Result<()>> + Send + 'a,
+        value: Val,
+        write: impl FnOnce(&'a dyn Transactable, Key<'a>, Val) -> BoxFut<'a, Result<()>> + Send + 'a,
     ) -> BoxFut<'a, Result<()>> {
-        if !self.gate.takes(bytes.saturating_add(key.as_slice().len())) {
+        if self.gate.is_closed() && !self.gate.takes(memory_of(key.as_slice(), &value)) {
             return refused(Error::TransactionTooLarge);
         }
         let refusal = match self.may_write(&key) {
-            Ok(Write::Freely) if self.gate.is_closed() && is_large(&key, bytes) => {
+            Ok(Write::Freely) if self.gate.is_closed() && is_large(&key, value.len()) => {
                 return refused(Error::TransactionTooLarge);
             }
-            Ok(Write::Freely) => return write(self.inner.as_ref(), key),
+            Ok(Write::Freely) => return write(self.inner.as_ref(), key, value),
             Ok(Write::Once) => Refusal::of("definitions of tables"),
             Err(refusal) if refusal.doorstep => refusal,
             Err(refusal) => return refused(self.gate.refuse(&refusal.what)),
@@ -109,7 +109,33 @@ impl WalledTransaction {
             if self.inner.exists(key.as_borrowed(), None).await? {
                 return Err(self.gate.refuse(&refusal.what));
             }
-            write(self.inner.as_ref(), key).await
+            write(self.inner.as_ref(), key, value).await
+        })
+    }
+
+    /// Removes a key.
+    fn removed<'a>(&'a self, bytes: u64, removal: BoxFut<'a, Result<()>>) -> BoxFut<'a, Result<()>> {
+        match self.gate.takes(bytes) {
+            true => removal,
+            false => refused(Error::TransactionTooLarge),
+        }
+    }
+
+    /// Removes keys by one of the inner transaction's ways.
+    fn removed_all<'a>(
+        &'a self,
+        range: KeyRange<'a>,
+        remove: impl FnOnce(&'a dyn Transactable, KeyRange<'a>) -> BoxFut<'a, Result<()>> + Send + 'a,
+    ) -> BoxFut<'a, Result<()>> {
+        if !self.gate.is_closed() {
+            return remove(self.inner.as_ref(), range);
+        }
+        Box::pin(async move {
+            let bytes = self.names_bytes(range.as_borrowed()).await?;
+            match self.gate.takes(bytes) {
+                true => remove(self.inner.as_ref(), range).await,
+                false => Err(Error::TransactionTooLarge),
+            }
         })
     }
 
@@ -186,43 +212,43 @@ impl Transactable for WalledTransaction {
     }
 
     fn set<'a>(&'a self, key: Key<'a>, val: Val) -> BoxFut<'a, Result<()>> {
-        self.written(key, val.len(), move |inner, key| inner.set(key, val))
+        self.written(key, val, |inner, key, val| inner.set(key, val))
     }
 
     fn put<'a>(&'a self, key: Key<'a>, val: Val) -> BoxFut<'a, Result<()>> {
-        self.written(key, val.len(), move |inner, key| inner.put(key, val))
+        self.written(key, val, |inner, key, val| inner.put(key, val))
     }
 
     fn putc<'a>(&'a self, key: Key<'a>, val: Val, chk: Option<Val>) -> BoxFut<'a, Result<()>> {
-        self.written(key, val.len(), move |inner, key| inner.putc(key, val, chk))
+        self.written(key, val, move |inner, key, val| inner.putc(key, val, chk))
     }
 
     fn replace<'a>(&'a self, key: Key<'a>, val: Val) -> BoxFut<'a, Result<()>> {
-        self.written(key, val.len(), move |inner, key| inner.replace(key, val))
+        self.written(key, val, |inner, key, val| inner.replace(key, val))
     }
 
     fn del<'a>(&'a self, key: Key<'a>) -> BoxFut<'a, Result<()>> {
-        pass!(self, self.may_remove(&key), self.inner.del(key))
+        pass!(self, self.may_remove(&key), self.removed(memory_of(key.as_slice(), &[]), self.inner.del(key)))
     }
 
     fn delc<'a>(&'a self, key: Key<'a>, chk: Option<&'a [u8]>) -> BoxFut<'a, Result<()>> {
-        pass!(self, self.may_remove(&key), self.inner.delc(key, chk))
+        pass!(self, self.may_remove(&key), self.removed(memory_of(key.as_slice(), &[]), self.inner.delc(key, chk)))
     }
 
     fn clr<'a>(&'a self, key: Key<'a>) -> BoxFut<'a, Result<()>> {
-        pass!(self, self.may_remove(&key), self.inner.clr(key))
+        pass!(self, self.may_remove(&key), self.removed(memory_of(key.as_slice(), &[]), self.inner.clr(key)))
     }
 
     fn clrc<'a>(&'a self, key: Key<'a>, chk: Option<&'a [u8]>) -> BoxFut<'a, Result<()>> {
-        pass!(self, self.may_remove(&key), self.inner.clrc(key, chk))
+        pass!(self, self.may_remove(&key), self.removed(memory_of(key.as_slice(), &[]), self.inner.clrc(key, chk)))
     }
 
     fn delr<'a>(&'a self, rng: KeyRange<'a>) -> BoxFut<'a, Result<()>> {
-        pass!(self, self.may_remove_all(&rng), self.inner.delr(rng))
+        pass!(self, self.may_remove_all(&rng), self.removed_all(rng, |inner, rng| inner.delr(rng)))
     }
 
     fn clrr<'a>(&'a self, rng: KeyRange<'a>) -> BoxFut<'a, Result<()>> {
-        pass!(self, self.may_remove_all(&rng), self.inner.clrr(rng))
+        pass!(self, self.may_remove_all(&rng), self.removed_all(rng, |inner, rng| inner.clrr(rng)))
     }
 
     fn getm<'a>(&'a self, keys: &'a [Key<'a>], version: Option<u64>) -> BoxFut<'a, Result<GetMultiResult>> {
