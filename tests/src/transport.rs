@@ -20,7 +20,7 @@ use waybill_sandbox::{
 };
 
 /// Longest a call takes on a busy machine.
-pub const AMPLE: Duration = Duration::from_secs(20);
+pub const AMPLE: Duration = Duration::from_secs(60);
 
 /// What is told early, in its order: place and fate.
 #[derive(Default)]

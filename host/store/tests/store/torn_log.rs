@@ -236,7 +236,7 @@ async fn no_commit_rotates_the_log_however_small_its_entries_are() {
         most
     });
     // Entries of which a buffer of this size holds some 40,000, from two clients at once: enough to fill it once, in few commits.
-    const ROUNDS: usize = 13;
+    const ROUNDS: usize = 20;
     const ROWS: usize = 2_000;
     let clients = (0..2_usize).map(|client| {
         let store = store.clone();

@@ -12,6 +12,9 @@ use waybill_testkit::rabbitmq::Server;
 use super::fake::Fake;
 use super::support::*;
 
+/// Longest a few calls take, one of which may wait to its end for a server that just came back.
+const SEVERAL_CALLS: Duration = Duration::from_secs(240);
+
 /// These servers, and how long their silence is borne at the start and later.
 fn bearing(servers: &[String], connect: &str, confirm: &str) -> Value {
     json!({ "servers": servers, "connect_timeout": connect, "confirm_timeout": confirm, "order": "listed" })
@@ -191,7 +194,7 @@ async fn a_server_that_asks_to_wait_in_the_middle_of_a_batch() {
     assert_eq!(error.kind, ErrorKind::Throttled, "{error:?}");
     assert!(error.fault.reason.contains("low on disk"), "{error:?}");
     is_told.store(true, Ordering::SeqCst);
-    let later = tokio::time::timeout(AMPLE, async {
+    let later = tokio::time::timeout(SEVERAL_CALLS, async {
         loop {
             if let Ok(outcomes) = try_send(&transport, batch(3, 4, "orders.created")).await {
                 break outcomes;
@@ -231,7 +234,7 @@ async fn a_call_that_ends_under_an_alarm_keeps_the_connection() {
     let outcomes = call.await.unwrap();
     assert_eq!((fates(&outcomes).as_str(), codes(&outcomes)), ("R-", vec!["RABBITMQ.BLOCKED"; 2]));
     is_over.store(true, Ordering::SeqCst);
-    let later = tokio::time::timeout(AMPLE, async {
+    let later = tokio::time::timeout(SEVERAL_CALLS, async {
         loop {
             if let Ok(outcomes) = try_send(&transport, batch(0, 1, "orders.created")).await {
                 break outcomes;
@@ -303,7 +306,7 @@ async fn a_server_that_comes_back_is_found_again() {
     assert!(!error.fault.maybe_delivered);
     server.restart().await.unwrap();
     // A server that has just come back may take a part of a batch: the rest is sent again, as the host would.
-    let through = tokio::time::timeout(AMPLE, async {
+    let through = tokio::time::timeout(SEVERAL_CALLS, async {
         let mut unsettled: Vec<u64> = (10..20).collect();
         while !unsettled.is_empty() {
             let messages = unsettled.iter().flat_map(|number| batch(*number, number + 1, "orders.created")).collect();

@@ -25,6 +25,14 @@ pub(super) const ROWS_A_PAGE: u32 = 4;
 /// Keys that are fetched at once: 8 MiB of the largest.
 pub(super) const KEYS_A_PAGE: u32 = 512;
 
+/// Rows are handed over after so many bytes, however many were asked for.
+pub(super) const PAGE_BYTES: u64 = 1024 * 1024;
+
+/// Whether a key is that of a row, and not of a definition or an index.
+pub(super) fn is_row(key: &[u8]) -> bool {
+    RecordKey::decode_key(key).is_ok()
+}
+
 /// Bytes of memory that a stored value takes, at most.
 pub(super) fn memory_of(key: &[u8], value: &[u8]) -> u64 {
     let stored = u64::try_from(key.len().saturating_add(value.len())).unwrap_or(u64::MAX);
