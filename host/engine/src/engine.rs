@@ -10,7 +10,7 @@ use tokio::sync::Mutex as AsyncMutex;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use waybill_core::ids::ShardId;
-use waybill_core::outbox::preparation::LoneTrials;
+use waybill_core::outbox::lone_trials::LoneTrials;
 
 use crate::admission::Admission;
 use crate::bounded::{bounded, bounded_sagas};

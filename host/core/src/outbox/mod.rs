@@ -9,6 +9,7 @@ pub mod drain;
 pub mod filter;
 pub mod found;
 pub mod lanes;
+pub mod lone_trials;
 pub mod lookups;
 pub mod owner;
 pub mod preparation;

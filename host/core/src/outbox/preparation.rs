@@ -4,13 +4,12 @@
 //! begins a [`Preparation`] and does what [`Preparation::next`] asks for until nothing is left; then comes [`build`]. A read that
 //! fails ends the preparation where it is: it is dropped, and another one begins later.
 
-use std::sync::atomic::{AtomicU32, Ordering};
-
 use super::door_watch::{DoorWatch, Look};
+use super::lone_trials::LoneTrials;
 use super::lookups::Lookups;
 use super::owner::{Built, DoorPage, DoorPassRequest, Owner};
 use super::records::{DoorRow, IdRecord};
-use crate::ids::{MessageId, ShardId, Tenant};
+use crate::ids::{MessageId, Tenant};
 use crate::time::{Now, UnixMillis};
 
 /// What the next commit needs.
@@ -124,51 +123,13 @@ impl Preparation {
     }
 }
 
-/// The shard of a process that has a suspect on trial by itself: two at a time, and a crash would be held against both.
-#[derive(Debug, Default)]
-pub struct LoneTrials {
-    /// Number of the shard that has the turn, plus one; 0 = none.
-    holder: AtomicU32,
-}
-
-impl LoneTrials {
-    /// Takes the turn, if no other shard has it. Whether this one has it now.
-    fn begin(&self, shard: ShardId) -> bool {
-        let mine = u32::from(shard.0) + 1;
-        let taken = self.holder.compare_exchange(0, mine, Ordering::AcqRel, Ordering::Acquire);
-        taken.is_ok() || taken == Err(mine)
-    }
-
-    /// The shard has no suspect on trial by itself, or nobody of this process owns it any more.
-    pub fn end(&self, shard: ShardId) {
-        let mine = u32::from(shard.0) + 1;
-        let _others = self.holder.compare_exchange(mine, 0, Ordering::AcqRel, Ordering::Acquire);
-    }
-}
-
 /// Builds the commit when everything that it needs was read. `nonce` is fresh and random.
 pub fn build(owner: &mut Owner, trials: &LoneTrials, now: Now, nonce: u64) -> Built {
     let shard = owner.shard();
-    owner.set_trial_elsewhere(!trials.begin(shard));
+    owner.set_trial_elsewhere(!trials.begin(shard, owner.standing(), now.mono));
     let built = owner.build(now, nonce);
     if !owner.has_lone_trial() {
         trials.end(shard);
     }
     built
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_shard_at_a_time_has_the_turn_until_it_ends_it() {
-        let trials = LoneTrials::default();
-        assert!(trials.begin(ShardId(0)) && trials.begin(ShardId(0)));
-        assert!(!trials.begin(ShardId(7)));
-        trials.end(ShardId(7));
-        assert!(!trials.begin(ShardId(7)), "who hasn't the turn can't end it");
-        trials.end(ShardId(0));
-        assert!(trials.begin(ShardId(7)));
-    }
 }

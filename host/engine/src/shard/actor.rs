@@ -415,7 +415,7 @@ impl Drop for Actor {
     /// Whatever ended it: nobody waits for its commit any more, and its suspects are on trial no longer.
     fn drop(&mut self) {
         self.context.commits.ended(self.owner.shard());
-        self.context.trials.end(self.owner.shard());
+        self.context.trials.leave(self.owner.shard());
     }
 }
 

@@ -1,8 +1,9 @@
 //! The way to an owner's next commit, and its fate, as the engine's actor goes it.
 
 use waybill_core::outbox::commit_fate::{self, Step, Word};
+use waybill_core::outbox::lone_trials::LoneTrials;
 use waybill_core::outbox::owner::Applied;
-use waybill_core::outbox::preparation::{self, LoneTrials, Need, Preparation};
+use waybill_core::outbox::preparation::{self, Need, Preparation};
 use waybill_core::outbox::records::DoorRow;
 use waybill_core::port::store::{OwnerCommit, StoreError, Write};
 

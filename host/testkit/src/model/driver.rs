@@ -187,7 +187,7 @@ impl<S: ModelStore> World<S> {
         if let Phase::Out { commit, .. } | Phase::Barrier { commit, .. } = driver.phase {
             self.give_up(commit);
         }
-        host.lone_trials.end(actor.shard);
+        host.lone_trials.leave(actor.shard);
         actor.watch();
         if host.closing {
             actor.role = Role::Released;
@@ -202,7 +202,7 @@ impl<S: ModelStore> World<S> {
         self.note(|_| format!("shard {} is lost", actor.shard));
         let has_others = host.actors.iter().filter_map(Actor::driver).any(|other| self.is_current(&other.owner));
         self.stats.lost_alone += u64::from(has_others);
-        host.lone_trials.end(actor.shard);
+        host.lone_trials.leave(actor.shard);
         actor.watch();
     }
 

@@ -5,7 +5,7 @@ use std::fmt;
 
 use waybill_core::ids::ShardId;
 use waybill_core::new_message::Draft;
-use waybill_core::outbox::preparation::LoneTrials;
+use waybill_core::outbox::lone_trials::LoneTrials;
 use waybill_core::outbox::records::ShardRecord;
 use waybill_core::port::store::OwnerCommit;
 use waybill_core::time::{Now, VettedClock};

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Owner, Rule};
 use crate::ids::Seq;
+use crate::outbox::lone_trials::Standing;
 use crate::outbox::suspicion::Suspect;
 use crate::time::{Monotonic, Now};
 
@@ -55,8 +56,16 @@ impl Owner {
         self.trial.alone().is_some()
     }
 
-    /// Another shard of this process has a suspect on trial by itself, or has none any more. Meanwhile this one begins no
-    /// such trial: or a crash would be held against both.
+    /// What is held against its suspects. It has twice the time that one waits until it is on trial by itself.
+    pub fn standing(&self) -> Standing {
+        let suspects = self.record.suspicion.suspects.values();
+        let most = suspects.max_by_key(|suspect| suspect.alone).copied().unwrap_or_default();
+        let quiet = self.config.caution.quiet_before(most);
+        Standing { alone: most.alone, until: self.adopted_at + quiet + quiet }
+    }
+
+    /// Another shard of this process has a suspect on trial by itself or goes first, or doesn't any more. Meanwhile this one begins
+    /// no such trial, see [`crate::outbox::lone_trials`].
     pub fn set_trial_elsewhere(&mut self, is_elsewhere: bool) {
         self.trial.is_elsewhere = is_elsewhere;
     }
