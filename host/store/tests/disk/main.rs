@@ -66,12 +66,11 @@ async fn commit(store: &SurrealStore, id: &str, bytes: usize) -> bool {
     done.is_ok()
 }
 
-/// A page at a time: what a statement reads is bounded.
+/// A page at a time: what a statement reads is bounded. By START: of a range SurrealDB reads all rows, whatever LIMIT says.
 async fn ids(store: &SurrealStore, table: &str) -> BTreeSet<String> {
     let mut all: BTreeSet<String> = BTreeSet::new();
     loop {
-        let from = all.last().map_or(table.to_owned(), |last| format!("{table}:⟨{last}⟩>.."));
-        let query = format!("SELECT VALUE record::id(id) FROM {from} LIMIT {IDS_A_PAGE}");
+        let query = format!("SELECT VALUE record::id(id) FROM {table} LIMIT {IDS_A_PAGE} START {}", all.len());
         let done = store.transact(vec![Statement { query, bindings: serde_json::Map::new() }], Vec::new(), None).await;
         let page: Vec<String> = serde_json::from_value(done.unwrap().results[0].clone()).unwrap();
         let last = page.len() < IDS_A_PAGE;

@@ -49,8 +49,10 @@ impl<'e> Sizes<'e> {
             rows = rows.saturating_mul(whole / VALUE);
         }
         let answered = match bound {
-            // Those that START leaves out are made as well.
-            Some((limit, start)) if group.is_none() && order.is_none() => rows.min(limit.saturating_add(start)),
+            // Those that START leaves out are made as well, and all rows of SPLIT.
+            Some((limit, start)) if group.is_none() && order.is_none() && split.is_none() => {
+                rows.min(limit.saturating_add(start))
+            }
             // All of them are grouped or put in order before some are left out.
             _ => rows,
         };

@@ -24,6 +24,7 @@ fn given() -> serde_json::Map<String, serde_json::Value> {
         "t": "x".repeat(512 << 10), "r": vec![json!({}); 5_000], "b": { "rows": vec![0; 5_000] }, "list": vec![0; 5_000],
         "s": "s".repeat(4 << 10), "c": "\u{1}".repeat(100 << 10), "id": format!("t:[{}]", patterns(500)), "path": patterns(500),
         "pattern": "%+".repeat(400_000), "text": "x".repeat(4 << 20),
+        "split": { "t": "t".repeat(512 << 10), "l": vec![0; 5_000] },
     });
     let serde_json::Value::Object(all) = all else { unreachable!("it is an object") };
     all
@@ -75,6 +76,8 @@ fn refused() -> Vec<String> {
         "SELECT array::group($t) AS g FROM $r GROUP ALL LIMIT 1",
         "SELECT $t + <string> n AS b FROM $r ORDER BY b LIMIT 1 START 2000",
         "SELECT $t AS b FROM $r LIMIT 1 START 4000",
+        // SPLIT makes all rows before LIMIT takes some.
+        "SELECT * FROM $split SPLIT l LIMIT 1",
         // More rows than were counted.
         "SELECT $s AS x FROM tiny",
         "SELECT VALUE [$s, $s] FROM tiny",
@@ -92,6 +95,8 @@ fn refused() -> Vec<String> {
     .into();
     all.push(format!("RETURN [{}]", patterns(500)));
     all.push(format!("INSERT INTO junk {}", patterns(1)));
+    let explained: Vec<String> = (0..500).map(|n| format!("EXPLAIN ANALYZE /a{{200000}}{n}/")).collect();
+    all.push(format!("RETURN [{}]", explained.join(", ")));
     all.push(format!("RETURN r't:[{}]'", patterns(500)));
     all.push(format!("CREATE {} RETURN $t AS a", (0..500).map(|n| format!("junk:{n}")).collect::<Vec<_>>().join(", ")));
     all
