@@ -31,7 +31,9 @@ use scan::{Scan, scan};
 
 /// Folder of the log in the data directory.
 const FOLDER: &str = "wal";
-/// There while every commit succeeded. A new directory has no log to distrust.
+/// There while every commit succeeded. After one that failed it comes back when nothing of that log is left: a sync that failed may
+/// have left pages of it that no later one writes, so a process that starts behind it doesn't append to it either. A new directory
+/// has no log to distrust.
 const MARK: &str = "waybill.log-trusted";
 /// What was cut off: `SEGMENT.cut-MILLIS`, which SurrealKV passes over.
 const CUT: &str = "cut-";
@@ -53,18 +55,29 @@ impl LogFolder {
         Self { directory, lazy, record_bytes_max }
     }
 
-    /// Cuts off what was acknowledged to nobody, and marks the log as trusted. Nothing may have it open.
+    /// Cuts off what was acknowledged to nobody. Nothing may have it open.
     pub fn mend(&self) -> Result<(), OpenError> {
-        let mark = self.directory.join(MARK);
-        let refuse = |error: io::Error| OpenError::Directory { dir: mark.clone(), cause: error.to_string() };
-        let trusted = fs::exists(&mark).map_err(refuse)?;
+        let trusted = self.trusted()?;
         for segment in segments(&self.directory.join(FOLDER))? {
             self.mend_segment(&segment, trusted)?;
         }
-        if !trusted {
-            File::create(&mark).and_then(|_| sync_folder(&self.directory)).map_err(refuse)?;
-        }
         Ok(())
+    }
+
+    /// Whether the mark is there.
+    fn trusted(&self) -> Result<bool, OpenError> {
+        let mark = self.directory.join(MARK);
+        fs::exists(&mark).map_err(|error| OpenError::Directory { dir: mark, cause: error.to_string() })
+    }
+
+    /// Makes the mark, durably.
+    fn trust(&self) -> Result<(), OpenError> {
+        if self.trusted()? {
+            return Ok(());
+        }
+        let mark = self.directory.join(MARK);
+        let made = File::create(&mark).and_then(|_| sync_folder(&self.directory));
+        made.map_err(|error| OpenError::Directory { dir: mark, cause: error.to_string() })
     }
 
     fn mend_segment(&self, path: &Path, trusted: bool) -> Result<(), OpenError> {
@@ -118,10 +131,22 @@ impl LogKeeper for LogFolder {
     }
 
     fn mend(&self) -> Result<(), Fault> {
-        LogFolder::mend(self).map_err(|error| match error {
-            OpenError::Directory { .. } => Fault::DiskFull(error.to_string()),
-            error => Fault::Unavailable(error.to_string()),
-        })
+        LogFolder::mend(self).map_err(fault)
+    }
+
+    fn trusted(&self) -> Result<bool, Fault> {
+        LogFolder::trusted(self).map_err(fault)
+    }
+
+    fn trust(&self) -> Result<(), Fault> {
+        LogFolder::trust(self).map_err(fault)
+    }
+}
+
+fn fault(error: OpenError) -> Fault {
+    match error {
+        OpenError::Directory { .. } => Fault::DiskFull(error.to_string()),
+        error => Fault::Unavailable(error.to_string()),
     }
 }
 

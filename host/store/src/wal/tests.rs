@@ -48,7 +48,7 @@ fn mended_by(log: &[u8], lazy: bool) -> (Result<(), OpenError>, Vec<u8>, Vec<u8>
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir(dir.path().join(FOLDER)).unwrap();
     let keeper = LogFolder::new(dir.path().to_owned(), lazy, RECORD_MAX);
-    keeper.mend().unwrap();
+    keeper.trust().unwrap();
     let path = dir.path().join("wal/00000000000000000012.wal");
     fs::write(&path, log).unwrap();
     let result = keeper.mend();
@@ -227,7 +227,7 @@ fn behind_a_commit_that_failed_any_tail_is_cut_off() {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir(dir.path().join(FOLDER)).unwrap();
     let keeper = LogFolder::new(dir.path().to_owned(), false, RECORD_MAX);
-    keeper.mend().unwrap();
+    keeper.trust().unwrap();
     keeper.doubt();
     let (mut log, ends) = log(&[100]);
     log.extend(vec![0xEE; usize::try_from(RECORD_MAX).unwrap() + 1]);
@@ -235,6 +235,19 @@ fn behind_a_commit_that_failed_any_tail_is_cut_off() {
     fs::write(&path, &log).unwrap();
     LogFolder::mend(&keeper).unwrap();
     assert_eq!(fs::read(path).unwrap(), log[..ends[0]]);
+}
+
+#[test]
+fn a_log_in_which_a_commit_failed_is_trusted_again_when_that_is_said_and_not_when_it_is_mended() {
+    let dir = tempfile::tempdir().unwrap();
+    let keeper = LogFolder::new(dir.path().to_owned(), false, RECORD_MAX);
+    keeper.trust().unwrap();
+    assert!(keeper.trusted().unwrap());
+    keeper.doubt();
+    keeper.mend().unwrap();
+    assert!(!keeper.trusted().unwrap());
+    keeper.trust().unwrap();
+    assert!(keeper.trusted().unwrap());
 }
 
 #[test]

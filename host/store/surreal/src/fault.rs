@@ -118,7 +118,7 @@ impl Fault {
     }
 
     /// Of a statement or a call through the client library.
-    pub(crate) fn of_query(error: &Error) -> Self {
+    pub fn of_query(error: &Error) -> Self {
         let text = error.message().to_owned();
         // Its text is whatever the statement's author chose: it says nothing of the store.
         if error.is_thrown() {
@@ -142,37 +142,12 @@ impl Fault {
             fault => fault,
         }
     }
+
     /// Of a commit: an error that doesn't prove that nothing was written leaves it open, whatever it says of a statement.
-    pub(crate) fn at_commit(self) -> Self {
+    pub fn at_commit(self) -> Self {
         match self {
             Self::Statement(text) | Self::Other(text) => Self::Unknown(text),
             fault => fault,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_a_statement_throws_is_a_fault_of_the_statement_whatever_its_text_says() {
-        for text in DISK_FULL.into_iter().chain(CORRUPT).chain(CONFLICT).chain([TOO_LARGE, "commit outcome is unknown"])
-        {
-            assert_eq!(Fault::of_query(&Error::thrown(text.to_owned())), Fault::Statement(text.to_owned()));
-            // The same text from the database means what it says.
-            let of_store = Fault::of_query(&Error::internal(text.to_owned()));
-            assert!(!matches!(of_store, Fault::Statement(_)), "{text}: {of_store:?}");
-        }
-    }
-
-    #[test]
-    fn a_commit_whose_error_is_not_known_is_of_unknown_outcome() {
-        let text = || "the server said something that nobody has seen before".to_owned();
-        assert_eq!(Fault::Statement(text()).at_commit(), Fault::Unknown(text()));
-        assert_eq!(Fault::Other(text()).at_commit(), Fault::Unknown(text()));
-        for proved in [Fault::Conflict(text()), Fault::Exists(text()), Fault::Unavailable(text())] {
-            assert_eq!(proved.clone().at_commit(), proved);
         }
     }
 }

@@ -24,6 +24,8 @@ pub use embedded::{ClosedTables, Embedded, EmbeddedOptions, LogKeeper};
 pub use engine::{Bound, Engine, Row, Transaction};
 pub use fault::Fault;
 pub use remote::{Remote, RemoteOptions};
+/// What the client library says of a query that failed ([`Fault::of_query`]).
+pub use surrealdb::types::Error as QueryError;
 pub use surrealdb_datastore::val::{Array, Number, Object, RecordIdKey, Value};
 pub use value::{
     Bindings, array, bool_of, bytes, bytes_of, from_json, int, int_of, key, millis, millis_of, object, table, text,

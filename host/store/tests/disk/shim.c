@@ -4,7 +4,7 @@
  *   DISK_ROOT   the folder
  *   DISK_TRACE  where to write it down; see trace.rs for the form
  *   DISK_FAULT  CALL:FIRST:COUNT:ERRNO, CALL one of open, write, sync, rename, unlink: the FIRST-th such call and the
- *               following ones, COUNT in all, fail so
+ *               following ones, COUNT in all, fail so. Of a write half is done before, as a disk does that fills up
  *   DISK_COUNTS where to write at the end how many of each there were, a line each
  */
 #define _GNU_SOURCE
@@ -35,6 +35,8 @@ static uint64_t entries;
 static long counts[CALLS];
 static int fault_call = -1, fault_errno;
 static long fault_first, fault_count;
+/* Half of the last write to this file was done: the rest of it fails. */
+static char halved[PATH_MAX];
 
 static void start(void) {
     const char *folder = getenv("DISK_ROOT"), *path = getenv("DISK_TRACE"), *fault = getenv("DISK_FAULT");
@@ -141,7 +143,20 @@ static ssize_t written(int fd, const void *data, size_t length, off_t at, int ha
     ssize_t done = -1;
     const char *base = strrchr(name, '/');
     int is_mark = base && !strcmp(base, "/acknowledged");
-    if (is_mark || !fails(WRITE)) {
+    int is_rest = !is_mark && !strcmp(name, halved), has_failed = 0;
+    if (is_rest) {
+        halved[0] = 0;
+        errno = fault_errno;
+        has_failed = 1;
+    } else if (!is_mark && fails(WRITE)) {
+        if (length > 1) {
+            length /= 2;
+            strcpy(halved, name);
+        } else {
+            has_failed = 1;
+        }
+    }
+    if (!has_failed) {
         done = has_place ? syscall(SYS_pwrite64, fd, data, length, at) : syscall(SYS_write, fd, data, length);
         int error = errno;
         if (done > 0) {

@@ -12,6 +12,8 @@ use waybill_store::{BusinessError, OpenError, StoreConfig, SurrealStore};
 
 use super::image::{LOG, crash_image};
 
+/// There while every commit succeeded.
+const MARK: &str = "waybill.log-trusted";
 /// The log's block size: a record over several blocks is written in several pieces.
 const BLOCK: usize = 32 * 1024;
 
@@ -98,6 +100,30 @@ async fn a_commit_torn_by_a_crash_takes_nothing_acknowledged_with_it() {
 
         let store = open(&second).await.unwrap();
         assert_eq!(ids(&store).await, ["before", "later", "later-and-long"], "cut at {cut}, after the next crash");
+    }
+}
+
+/// A sync that failed may have left pages of the log that no later one writes: what lay behind them would go with the power.
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_appended_to_a_log_in_which_a_commit_failed() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = |name: &str| root.path().join(name);
+    let store = open(&dir("living")).await.unwrap();
+    write(&store, "before", 100).await;
+    crash_image(&dir("living"), &dir("trusted"));
+    crash_image(&dir("living"), &dir("doubted"));
+    drop(store);
+    fs::remove_file(dir("doubted").join(MARK)).unwrap();
+
+    for (name, appended) in [("trusted", true), ("doubted", false)] {
+        let left = fs::read(dir(name).join(LOG)).unwrap();
+        let store = open(&dir(name)).await.unwrap();
+        write(&store, "later", 100).await;
+        assert_eq!(ids(&store).await, ["before", "later"], "{name}");
+        let log = fs::read(dir(name).join(LOG)).unwrap_or_default();
+        assert_eq!(log.len() > left.len() && log.starts_with(&left), appended, "{name}");
+        assert!(dir(name).join(MARK).exists(), "{name}");
+        drop(store);
     }
 }
 

@@ -63,6 +63,14 @@ impl Log {
         self.keeper.mend()
     }
 
+    pub(super) fn trusted(&self) -> Result<bool, Fault> {
+        self.keeper.trusted()
+    }
+
+    pub(super) fn trust(&self) -> Result<(), Fault> {
+        self.keeper.trust()
+    }
+
     /// Whether all buffers can be written into tables.
     pub(super) fn has_room(&self, memtable_bytes: u64) -> bool {
         // What can't be asked is tried.

@@ -68,6 +68,10 @@ pub trait LogKeeper: Send + Sync {
     fn doubt(&self);
     /// Makes the log whole before the database is opened. Nothing has it open.
     fn mend(&self) -> Result<(), Fault>;
+    /// Whether no commit has failed in the middle since [`trust`](Self::trust).
+    fn trusted(&self) -> Result<bool, Fault>;
+    /// Nothing is left of a log in which a commit failed: from here on it is trusted again.
+    fn trust(&self) -> Result<(), Fault>;
 }
 
 /// An embedded database.

@@ -29,9 +29,11 @@ const START_TIME_MAX: Duration = Duration::from_secs(30);
 ///
 /// SurrealKV (0.21.4) counts a log segment as done when the first of the buffers that it fills at a start is in a table, and
 /// loses the rest with the next crash. So what a crash left is read into one buffer that holds all of it, and is in tables
-/// before work begins. `long` is how many bytes may be left in the log.
+/// before work begins. `long` is how many bytes may be left in the log; of one in which a commit failed, none: a sync that failed
+/// may have left pages of it that no later one writes, and what is appended behind them would be lost with the power.
 pub(super) async fn open_recovered(options: &EmbeddedOptions, log: Option<&Log>, long: u64) -> Result<Opened, Fault> {
     let Some(log) = log else { return open(options, None).await };
+    let long = if log.trusted()? { long } else { 0 };
     let backlog = || log.bytes().map_err(|error| log.refuse(&error));
     let bytes = backlog()?;
     if bytes > long {
@@ -39,12 +41,13 @@ pub(super) async fn open_recovered(options: &EmbeddedOptions, log: Option<&Log>,
         let recovering = EmbeddedOptions { memtable_bytes: room, ..options.clone() };
         close(open(&recovering, Some(log)).await?, Some(log)).await?;
         let left = backlog()?;
-        if left > long.max(options.memtable_bytes / 2) {
+        if left > long {
             return Err(Fault::DiskFull(format!(
                 "{left} bytes of log could not be written into tables; is there room for twice as much?"
             )));
         }
     }
+    log.trust()?;
     open(options, Some(log)).await
 }
 
