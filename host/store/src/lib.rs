@@ -47,7 +47,7 @@ pub use config::{
     BLOCK_CACHE_BYTES, Durability, MEMTABLE_BYTES, OpenError, QUERY_TIMEOUT, SHARDS_EMBEDDED, SHARDS_MAX,
     SHARDS_SHARED, StoreConfig,
 };
-pub use guard::{Checked, check as check_statement};
+pub use guard::{Checked, Held, check as check_statement};
 pub use private::{close_ahead, open_to_others};
 pub use store::SurrealStore;
 pub use transact::{BusinessError, BusinessTransaction, enqueue_in_tx};

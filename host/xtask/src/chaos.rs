@@ -53,6 +53,15 @@ pub enum Chaos {
         #[arg(long)]
         seed: Option<u64>,
     },
+    /// Run random statements behind both walls and behind each alone, beside rows of ours that none may reach
+    Walls {
+        /// Statements behind each
+        #[arg(long, default_value_t = 50_000, value_parser = clap::value_parser!(u32).range(100..))]
+        statements: u32,
+        /// Seed; without one a new one is drawn and shown
+        #[arg(long)]
+        seed: Option<u64>,
+    },
     /// Drive the protocol's real code through random schedules of crashes, pauses, late and unknown commits
     Model {
         /// Schedules, each with a seed of its own
@@ -83,8 +92,9 @@ pub async fn run(chaos: &Chaos) -> Result<ExitCode> {
             setup::guest_target()?;
             storm(&repository, messages as usize).await
         }
-        Chaos::Faults { runs, seed } => disk("call_that_failed", "WAYBILL_DISK_FAULTS", runs, seed),
-        Chaos::Power { images, seed } => disk("power_loss", "WAYBILL_DISK_IMAGES", images, seed),
+        Chaos::Faults { runs, seed } => FAULTS.run(runs, seed),
+        Chaos::Power { images, seed } => POWER.run(images, seed),
+        Chaos::Walls { statements, seed } => WALLS.run(statements, seed),
         Chaos::Model { seeds, seed, mutation, trace } => {
             let mutation = mutation.map(numbered).transpose()?;
             let options = model::Options { mutation, trace };
@@ -129,26 +139,46 @@ async fn storm(repository: &Repository, messages: usize) -> Result<ExitCode> {
     Ok(if report.passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The tests of a failing disk, for longer than in the suite.
-fn disk(filter: &str, variable: &str, times: u32, seed: Option<u64>) -> Result<ExitCode> {
-    // Seeds of tests fit into the numbers of any machine.
-    let seed = seed.unwrap_or_else(|| u64::from(rand::random::<u32>()));
-    eprintln!("failing disk: seed {seed}, {times} times");
-    let mut command = Repository::find()?.cargo([
-        "test",
-        "--release",
-        "--locked",
+/// Tests of the suite that can go on for longer.
+struct Longer {
+    name: &'static str,
+    /// Where they are, for cargo.
+    program: &'static [&'static str],
+    /// What their names contain.
+    filter: &'static str,
+    /// Variables: how many times, and the seed.
+    times: &'static str,
+    seed: &'static str,
+}
+
+const FAULTS: Longer = Longer {
+    name: "failing disk",
+    program: &["--test", "disk"],
+    filter: "call_that_failed",
+    times: "WAYBILL_DISK_FAULTS",
+    seed: "WAYBILL_DISK_SEED",
+};
+const POWER: Longer = Longer { name: "power loss", filter: "power_loss", times: "WAYBILL_DISK_IMAGES", ..FAULTS };
+const WALLS: Longer = Longer {
+    name: "random statements",
+    program: &["--lib"],
+    filter: "random_statements",
+    times: "WAYBILL_WALL_STATEMENTS",
+    seed: "WAYBILL_WALL_SEED",
+};
+
+impl Longer {
+    fn run(&self, times: u32, seed: Option<u64>) -> Result<ExitCode> {
+        // Seeds of tests fit into the numbers of any machine.
+        let seed = seed.unwrap_or_else(|| u64::from(rand::random::<u32>()));
+        eprintln!("{}: seed {seed}, {times} times", self.name);
         // All of it: for one package alone, features of dependencies would differ and be compiled again.
-        "--workspace",
-        "--test",
-        "disk",
-        "--",
-        filter,
-        "--nocapture",
-    ]);
-    command.env(variable, times.to_string()).env("WAYBILL_DISK_SEED", seed.to_string());
-    let status = command.status().with_context(|| format!("starting {}", crate::cargo::shown(&command)))?;
-    Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        let mut command = Repository::find()?.cargo(["test", "--release", "--locked", "--workspace"]);
+        command.args(self.program).args(["--", self.filter, "--nocapture"]);
+        command.env(self.times, times.to_string()).env(self.seed, seed.to_string());
+        let status = command.status().with_context(|| format!("starting {}", crate::cargo::shown(&command)))?;
+        Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
 }
 
 fn model_traced(seed: u64, options: &model::Options) -> ExitCode {

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use waybill_core::ids::{Seq, ShardId};
 use waybill_core::outbox::records::DoneEnd;
+use waybill_core::saga::records::JournalEntry;
 use waybill_core::time::UnixMillis;
 use waybill_store::codec::saga::{
-    decode_ended, decode_journal, decode_tree, encode_ended, encode_journal, encode_tree,
+    Ended, decode_ended, decode_journal, decode_tree, encode_ended, encode_journal, encode_tree,
 };
 use waybill_store::codec::{
     decode_dead, decode_door, decode_history, decode_open, decode_parked, decode_scheduled, decode_segment,
@@ -27,9 +28,9 @@ pub(crate) const TARGETS: &[Target] = &[
     Target { name: "door", read: door, seeds: doors },
     Target { name: "open", read: open, seeds: opens },
     Target { name: "suspicion", read: suspicion, seeds: suspicions },
-    Target { name: "journal", read: journal, seeds: Vec::new },
+    Target { name: "journal", read: journal, seeds: journals },
     Target { name: "tree", read: tree, seeds: trees },
-    Target { name: "ended", read: ended, seeds: Vec::new },
+    Target { name: "ended", read: ended, seeds: ended_lists },
 ];
 
 const SHARD: ShardId = ShardId(0);
@@ -143,4 +144,19 @@ fn suspicions() -> Vec<Vec<u8>> {
 
 fn trees() -> Vec<Vec<u8>> {
     vec![encode_tree(&saga_samples::full(saga_samples::key("acme", "s-1"))).expect("a sample")]
+}
+
+fn journals() -> Vec<Vec<u8>> {
+    let entry = |id: &str, from, ended| JournalEntry {
+        key: saga_samples::key("acme", id),
+        from,
+        events: saga_samples::events(),
+        ended,
+    };
+    vec![encode_journal(&[entry("s-1", 0, false), entry("s-2", 7, true)]).expect("a sample")]
+}
+
+fn ended_lists() -> Vec<Vec<u8>> {
+    let ended = |id: &str, apart| Ended { at: DUE, started_at: DUE, key: saga_samples::key("acme", id), apart };
+    vec![encode_ended(&[ended("s-1", false), ended("s-2", true)]).expect("a sample")]
 }

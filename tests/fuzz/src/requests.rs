@@ -42,7 +42,9 @@ fn approval(bytes: &[u8]) {
 fn statement(bytes: &[u8]) {
     let Ok(query) = std::str::from_utf8(bytes) else { return };
     let statement = Statement { query: query.to_owned(), bindings: serde_json::Map::new() };
-    let _ = waybill_store::check_statement(&statement, 1, &Default::default());
+    if let Ok(checked) = waybill_store::check_statement(&statement, 1, &Default::default()) {
+        let _ = waybill_store::Held::default().fits(&statement, 1, &checked.plan);
+    }
 }
 
 fn component(bytes: &[u8]) {

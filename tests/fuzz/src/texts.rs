@@ -42,13 +42,19 @@ fn topic(bytes: &[u8]) {
     }
 }
 
-/// First line: a pattern. Second: a topic. Matching never panics, and a pattern is read as it is shown.
+/// First line: a pattern. Second: a topic. Matching never panics, a pattern is read as it is shown, and a URL is matched by what is
+/// really called, however it is written.
 fn route(bytes: &[u8]) {
     let Some((pattern, topic)) = text(bytes).and_then(|text| text.split_once('\n')) else { return };
     let Ok(pattern) = Pattern::parse(pattern) else { return };
     assert_eq!(Pattern::parse(pattern.as_str()).expect("a pattern as it is shown"), pattern);
-    if let Ok(topic) = Topic::parse(topic) {
-        let _ = pattern.matches(&topic);
+    let Ok(topic) = Topic::parse(topic) else { return };
+    let matched = pattern.matches(&topic);
+    if topic.scheme() == Scheme::Http
+        && let Ok(called) = Url::parse(topic.subject())
+        && let Ok(called) = Topic::parse(called.as_str())
+    {
+        assert_eq!(pattern.matches(&called), matched, "{called}");
     }
 }
 

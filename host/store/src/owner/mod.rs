@@ -149,10 +149,20 @@ impl OwnerStore for SurrealStore {
     }
 
     async fn held_keys(&self, shard: ShardId) -> Result<Vec<Arc<DeadLetter>>, StoreError> {
-        let mut spoilt = Spoilt::default();
-        let found = read::held_keys(self.begin(false).await?.as_ref(), shard, &mut spoilt).await;
-        self.set_aside(spoilt).await;
-        found
+        let (mut held, mut after) = (Vec::new(), None);
+        loop {
+            let mut spoilt = Spoilt::default();
+            // A transaction a page: one over all of a large table would have to give way whenever the database is opened again. Who
+            // asks has taken the shard, so nobody else writes dead letters meanwhile.
+            let found = read::held_keys(self.begin(false).await?.as_ref(), shard, after, &mut spoilt).await;
+            self.set_aside(spoilt).await;
+            let (of_page, last) = found?;
+            held.extend(of_page);
+            if last.is_none() {
+                return Ok(held);
+            }
+            after = last;
+        }
     }
 
     async fn history_before(

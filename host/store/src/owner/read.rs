@@ -182,23 +182,21 @@ pub async fn dead_letter(
     fields.map(|fields| stopped::dead(&Row { key, fields })).transpose()
 }
 
-/// Dead letters that hold their key: a walk over all of the shard's, done once when a shard is taken.
+/// Dead letters that hold their key, of one page of a walk over all of the shard's behind `after`; and the page's last row, if there
+/// may be another page.
 pub async fn held_keys(
     transaction: &dyn Transaction,
     shard: ShardId,
+    after: Option<RecordIdKey>,
     spoilt: &mut Spoilt,
-) -> Result<Vec<Arc<DeadLetter>>, StoreError> {
+) -> Result<(Vec<Arc<DeadLetter>>, Option<RecordIdKey>), StoreError> {
+    let (from, until) = behind(shard, after);
+    let rows = transaction.scan(DEAD, from, until, WALK_PAGE).await.map_err(store_error)?;
     let mut held = Vec::new();
-    let mut after = None;
-    loop {
-        let (from, until) = behind(shard, after);
-        let rows = transaction.scan(DEAD, from, until, WALK_PAGE).await.map_err(store_error)?;
-        let Some(last) = rows.last() else { return Ok(held) };
-        after = Some(last.key.clone());
-        for row in rows.iter().filter(|row| bool_of(row.fields.get("holds_key")) == Some(true)) {
-            held.extend(spoilt.sift(DEAD, &row.key, stopped::dead(row))?);
-        }
+    for row in rows.iter().filter(|row| bool_of(row.fields.get("holds_key")) == Some(true)) {
+        held.extend(spoilt.sift(DEAD, &row.key, stopped::dead(row))?);
     }
+    Ok((held, rows.last().map(|row| row.key.clone())))
 }
 
 /// Places of dead letters that died before an instant. A message dies after it entered the order, and its seq begins with the

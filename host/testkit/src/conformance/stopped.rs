@@ -87,14 +87,15 @@ pub async fn dead_letters_come_back_as_they_were_written(store: &impl Store) {
 
 pub async fn held_keys_are_the_dead_letters_that_hold_one(store: &impl Store) {
     let mut owner = Owner::new();
-    let letters = (0..30_u16).map(|index| {
+    // Several pages, the last of them full.
+    let letters = (0..1_500_u16).map(|index| {
         let mut letter = dead(seq(0, 0), index, "acme", "X");
-        letter.holds_key = index % 10 == 0;
+        letter.holds_key = index % 499 == 0;
         Write::PutDead(Arc::new(letter))
     });
     owner.commit(store, letters.collect()).await;
     let held = store.held_keys(SHARD).await.unwrap();
-    assert_eq!(held.iter().map(|letter| letter.place.index).collect::<Vec<_>>(), [0, 10, 20]);
+    assert_eq!(held.iter().map(|letter| letter.place.index).collect::<Vec<_>>(), [0, 499, 998, 1_497]);
     assert!(store.held_keys(ShardId(3)).await.unwrap().is_empty());
 }
 

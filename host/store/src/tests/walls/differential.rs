@@ -6,8 +6,12 @@ use serde_json::json;
 
 use super::{Outcome, Tried, Walls};
 
-/// Statements tried behind each of the walls.
-const STATEMENTS: usize = 1_500;
+/// Variables: how many statements are tried behind each of the walls, and drawn from which seed (`cargo xtask chaos walls`).
+const STATEMENTS: &str = "WAYBILL_WALL_STATEMENTS";
+const SEED: &str = "WAYBILL_WALL_SEED";
+/// In the suite.
+const STATEMENTS_DEFAULT: u64 = 1_500;
+const SEED_DEFAULT: u64 = 7;
 
 /// Names of tables, of the caller's and of Waybill's.
 fn table() -> impl Strategy<Value = String> {
@@ -68,6 +72,10 @@ fn atom() -> impl Strategy<Value = String> {
     .prop_map(str::to_owned)
 }
 
+fn pair_of<S: Strategy<Value = String> + Clone>(one: &S) -> impl Strategy<Value = (String, String)> + use<S> {
+    (one.clone(), one.clone())
+}
+
 fn expression() -> impl Strategy<Value = String> {
     atom().prop_recursive(4, 24, 3, |inner| {
         let pair = (inner.clone(), inner.clone());
@@ -82,6 +90,10 @@ fn expression() -> impl Strategy<Value = String> {
             inner.clone().prop_map(|a| format!("<record> {a}")).boxed(),
             inner.clone().prop_map(|a| format!("type::table({a})")).boxed(),
             inner.clone().prop_map(|a| format!("({a}).*")).boxed(),
+            pair_of(&inner).prop_map(|(a, b)| format!("({a})[WHERE {b}]")).boxed(),
+            pair_of(&inner).prop_map(|(a, b)| format!("[{a}].map(|$v: any| -> any {{ {b} }})")).boxed(),
+            (inner.clone(), table()).prop_map(|(a, t)| format!("({a})->placed->{t}")).boxed(),
+            (inner.clone(), table()).prop_map(|(a, t)| format!("$this<-(placed, {t} WHERE {a})<-orders.name")).boxed(),
             (table(), inner.clone()).prop_map(|(t, a)| format!("(SELECT * FROM {t} WHERE {a})")).boxed(),
             (table(), inner.clone()).prop_map(|(t, a)| format!("(SELECT VALUE {a} FROM {t})")).boxed(),
             (table(), inner.clone()).prop_map(|(t, a)| format!("(UPDATE {t} SET a = {a})")).boxed(),
@@ -105,17 +117,28 @@ fn statement() -> impl Strategy<Value = String> {
         (table(), e()).prop_map(|(t, a)| format!("DELETE {t} WHERE {a} RETURN BEFORE")).boxed(),
         (table(), e()).prop_map(|(t, a)| format!("INSERT INTO {t} {{ a: {a} }}")).boxed(),
         (table(), table(), table()).prop_map(|(a, b, c)| format!("RELATE {a}->{b}->{c}")).boxed(),
+        (table(), e(), e()).prop_map(|(t, a, b)| format!("UPSERT {t} SET a = {a} RETURN {b}")).boxed(),
+        (table(), e(), e())
+            .prop_map(|(t, a, b)| format!("INSERT INTO {t} {{ a: {a} }} ON DUPLICATE KEY UPDATE a = {b}"))
+            .boxed(),
+        (table(), atom()).prop_map(|(t, a)| format!("SELECT *, {a} AS a FROM {t} FETCH link, a")).boxed(),
         e().prop_map(|a| format!("LET $x = {a}")).boxed(),
         e().prop_map(|a| format!("RETURN {a}")).boxed(),
     ])
 }
 
+fn number(variable: &str, default: u64) -> u64 {
+    std::env::var(variable).map_or(default, |text| text.parse().unwrap())
+}
+
 async fn behind(walls: Walls) {
-    let mut runner = TestRunner::new_with_rng(Config::default(), TestRng::from_seed(RngAlgorithm::ChaCha, &[7; 32]));
+    let (statements, seed) = (number(STATEMENTS, STATEMENTS_DEFAULT), number(SEED, SEED_DEFAULT));
+    let seed: Vec<u8> = seed.to_le_bytes().repeat(4);
+    let mut runner = TestRunner::new_with_rng(Config::default(), TestRng::from_seed(RngAlgorithm::ChaCha, &seed));
     let bindings = json!({ "t": "orders", "own": "outbox_shard", "link": "outbox_shard:0" });
-    let (mut ran, mut refused) = (0, 0);
+    let (mut ran, mut refused) = (0_u64, 0_u64);
     let tried = Tried::new(walls).await;
-    for _ in 0..STATEMENTS {
+    for _ in 0..statements {
         let query = statement().new_tree(&mut runner).unwrap().current();
         match tried.tries(&query, &bindings).await {
             Outcome::Ran(_) => ran += 1,
@@ -123,7 +146,7 @@ async fn behind(walls: Walls) {
         }
     }
     // Both happen, else nothing is tested.
-    assert!(ran > STATEMENTS / 50 && refused > STATEMENTS / 10, "{walls:?}: {ran} ran, {refused} were refused");
+    assert!(ran > statements / 50 && refused > statements / 10, "{walls:?}: {ran} ran, {refused} were refused");
 }
 
 #[tokio::test]
