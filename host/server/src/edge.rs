@@ -25,6 +25,10 @@ use crate::refusals::{Peer, Refusals};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
+/// When a request's time began; the edge puts it into the request, whose body has no time beyond that.
+#[derive(Clone, Copy)]
+pub(crate) struct Begun(pub tokio::time::Instant);
+
 /// The layer.
 pub(crate) async fn edge(State(app): State<App>, mut request: Request, next: Next) -> Response {
     let started = Instant::now();
@@ -44,6 +48,7 @@ pub(crate) async fn edge(State(app): State<App>, mut request: Request, next: Nex
         Ok(admitted) => {
             let caller = Arc::clone(&admitted.principal);
             request.extensions_mut().insert(Caller(admitted.principal));
+            request.extensions_mut().insert(Begun(tokio::time::Instant::now()));
             let work = work(next, request, admitted.place, runs_on);
             match tokio::time::timeout(app.limits.request_timeout, work).await {
                 Ok((response, kept)) => {
