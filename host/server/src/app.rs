@@ -6,7 +6,6 @@ use std::sync::atomic::AtomicBool;
 
 use bytes::Bytes;
 use http::Method;
-use tokio::sync::Semaphore;
 use utoipa::openapi::OpenApi;
 use waybill_core::port::configuration::ConfigurationService;
 use waybill_core::port::idempotency::IdempotencyService;
@@ -51,7 +50,7 @@ pub(crate) struct Inner {
     /// Claims that found no place there and wait briefly instead.
     pub pausers: Places,
     /// KiB of large bodies held.
-    pub bodies: Arc<Semaphore>,
+    pub bodies: Places,
     /// KiB of large answers that aren't taken yet.
     pub answers: Places,
     /// What each route needs.

@@ -1,18 +1,21 @@
 //! Reading a request's body: media type, size, and memory held by large bodies.
 
-use std::sync::Arc;
+mod collect;
 
 use axum::body::Body;
 use axum::extract::Request;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
+use http::request::Parts;
 use http::{HeaderMap, HeaderValue, header};
-use http_body::Frame;
-use http_body_util::BodyExt;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 
+use self::collect::{Due, Share, collect};
 use crate::app::App;
+use crate::caller::Caller;
+use crate::edge::Begun;
 use crate::json::decode;
-use crate::limits::{BODY_BYTES_MAX, BODY_STALL_TIMEOUT, FORM_BYTES_MAX, RETRY_AFTER_BUSY, SMALL_BODY_BYTES};
+use crate::limits::{BODY_BYTES_MAX, FORM_BYTES_MAX};
+use crate::places::Place;
 use crate::problem::Problem;
 
 /// How a body is written.
@@ -33,7 +36,7 @@ pub(crate) struct Received {
     /// How they are written; none when there is no body and no media type.
     pub media: Option<Media>,
     /// Held until the request is answered.
-    pub share: Option<OwnedSemaphorePermit>,
+    pub share: Option<Place>,
 }
 
 /// Reads a body of at most `bytes_max`.
@@ -46,7 +49,7 @@ pub(crate) async fn read(app: &App, request: Request, bytes_max: usize) -> Resul
             "TOML is taken by POST /v1/saga-definitions only: send application/json",
         ));
     }
-    received(app, media, &head.headers, body, bytes_max).await
+    received(app, media, &head, body, bytes_max).await
 }
 
 /// Reads a definition, JSON or TOML, of at most `bytes_max`.
@@ -54,21 +57,17 @@ pub(crate) async fn definition(app: &App, request: Request, bytes_max: usize) ->
     let (head, body) = request.into_parts();
     let media = media(&head.headers)?;
     only_json(media.filter(|media| *media != Media::Toml))?;
-    received(app, media, &head.headers, body, bytes_max).await
+    received(app, media, &head, body, bytes_max).await
 }
 
 async fn received(
     app: &App,
     media: Option<Media>,
-    headers: &HeaderMap,
+    head: &Parts,
     body: Body,
     bytes_max: usize,
 ) -> Result<Received, Problem> {
-    let announced = length(headers);
-    if announced.is_some_and(|bytes| bytes > bytes_max) {
-        return Err(too_large(bytes_max));
-    }
-    let (bytes, share) = collect(&app.bodies, body, announced, bytes_max).await?;
+    let (bytes, share) = collected(app, head, body, bytes_max).await?;
     if media.is_none() && !bytes.is_empty() {
         return Err(Problem::new(
             "HTTP.MEDIA_TYPE",
@@ -108,11 +107,7 @@ pub(crate) fn is_form(headers: &HeaderMap) -> bool {
 /// Reads a form's only field; one that isn't there is empty.
 pub(crate) async fn form(app: &App, request: Request, field: &'static str) -> Result<String, Problem> {
     let (head, body) = request.into_parts();
-    let announced = length(&head.headers);
-    if announced.is_some_and(|bytes| bytes > FORM_BYTES_MAX) {
-        return Err(too_large(FORM_BYTES_MAX));
-    }
-    let (bytes, _) = collect(&app.bodies, body, announced, FORM_BYTES_MAX).await?;
+    let (bytes, _) = collected(app, &head, body, FORM_BYTES_MAX).await?;
     let mut value = None;
     for (name, text) in form_urlencoded::parse(&bytes) {
         if name != field || value.is_some() {
@@ -130,11 +125,7 @@ pub(crate) async fn component(app: &App, request: Request, bytes_max: usize) -> 
     if !matches!(kind.as_deref(), None | Some(b"application/wasm" | b"application/octet-stream")) {
         return Err(Problem::new("HTTP.MEDIA_TYPE", "a component is sent as `content-type: application/wasm`"));
     }
-    let announced = length(&head.headers);
-    if announced.is_some_and(|bytes| bytes > bytes_max) {
-        return Err(too_large(bytes_max));
-    }
-    let (bytes, share) = collect(&app.bodies, body, announced, bytes_max).await?;
+    let (bytes, share) = collected(app, &head, body, bytes_max).await?;
     Ok(Received { bytes, media: None, share })
 }
 
@@ -198,77 +189,16 @@ fn media(headers: &HeaderMap) -> Result<Option<Media>, Problem> {
     }
 }
 
-/// Collects the body. Past [`SMALL_BODY_BYTES`] each further piece needs its share of the memory for large bodies.
-async fn collect(
-    bodies: &Arc<Semaphore>,
-    mut body: Body,
-    announced: Option<usize>,
-    bytes_max: usize,
-) -> Result<(Bytes, Option<OwnedSemaphorePermit>), Problem> {
-    let mut share = Share { bodies, held: None, covered: SMALL_BODY_BYTES };
-    if let Some(bytes) = announced {
-        share.cover(bytes)?;
+/// Collects the body of a request within its time.
+async fn collected(app: &App, head: &Parts, body: Body, bytes_max: usize) -> Result<(Bytes, Option<Place>), Problem> {
+    let announced = length(&head.headers);
+    if announced.is_some_and(|bytes| bytes > bytes_max) {
+        return Err(too_large(bytes_max));
     }
-    let mut first = Bytes::new();
-    let mut whole = BytesMut::new();
-    while let Some(frame) = next(&mut body).await? {
-        let frame = frame
-            .map_err(|cause| Problem::new("SCHEMA.JSON", format!("the body ended before it was complete: {cause}")))?;
-        let Ok(data) = frame.into_data() else { continue };
-        let held = first.len() + whole.len();
-        if held + data.len() > bytes_max {
-            return Err(too_large(bytes_max));
-        }
-        share.cover(held + data.len())?;
-        if held == 0 {
-            first = data;
-            continue;
-        }
-        if whole.is_empty() {
-            whole.reserve(announced.unwrap_or(0).max(first.len() + data.len()));
-            whole.extend_from_slice(&std::mem::take(&mut first));
-        }
-        whole.extend_from_slice(&data);
-    }
-    let bytes = if whole.is_empty() { first } else { whole.freeze() };
-    Ok((bytes, share.held))
-}
-
-/// The next piece, which may not be long in coming.
-async fn next(body: &mut Body) -> Result<Option<Result<Frame<Bytes>, axum::Error>>, Problem> {
-    tokio::time::timeout(BODY_STALL_TIMEOUT, body.frame()).await.map_err(|_| {
-        let text =
-            format!("nothing more of the body came for {} s: send it without pauses", BODY_STALL_TIMEOUT.as_secs());
-        Problem::new("HTTP.SLOW_BODY", text)
-    })
-}
-
-struct Share<'a> {
-    bodies: &'a Arc<Semaphore>,
-    held: Option<OwnedSemaphorePermit>,
-    covered: usize,
-}
-
-impl Share<'_> {
-    fn cover(&mut self, bytes: usize) -> Result<(), Problem> {
-        if bytes <= self.covered {
-            return Ok(());
-        }
-        let kib = u32::try_from((bytes - self.covered).div_ceil(1024)).unwrap_or(u32::MAX);
-        let Ok(more) = self.bodies.clone().try_acquire_many_owned(kib) else {
-            return Err(Problem::new(
-                "OUTBOX.BUSY",
-                "the memory for large bodies is in use: try again after a moment, or send smaller requests",
-            )
-            .after(RETRY_AFTER_BUSY));
-        };
-        self.covered += kib as usize * 1024;
-        match &mut self.held {
-            Some(held) => held.merge(more),
-            None => self.held = Some(more),
-        }
-        Ok(())
-    }
+    let caller = head.extensions.get::<Caller>().map_or(&*app.anonymous, |caller| &*caller.0);
+    let share = Share::new(&app.bodies, app.auth.is_some().then_some(caller));
+    let begun = head.extensions.get::<Begun>().map_or_else(Instant::now, |begun| begun.0);
+    collect(share, body, announced, bytes_max, Due::of(begun, app.limits.request_timeout)).await
 }
 
 #[cfg(test)]
@@ -295,40 +225,5 @@ mod tests {
         }
         assert_eq!(media(&headers("content-encoding", "gzip")).unwrap_err().code.status, 415);
         assert_eq!(media(&HeaderMap::new()), Ok(None));
-    }
-
-    #[tokio::test]
-    async fn large_bodies_share_a_bounded_memory() {
-        let bodies = Arc::new(Semaphore::new(100));
-        let body = |bytes: usize| Body::from(vec![b' '; bytes]);
-        let (_, small) = collect(&bodies, body(SMALL_BODY_BYTES), None, usize::MAX).await.unwrap();
-        assert!(small.is_none());
-        let (bytes, held) = collect(&bodies, body(SMALL_BODY_BYTES + 60 * 1024), None, usize::MAX).await.unwrap();
-        assert_eq!((bytes.len(), bodies.available_permits()), (SMALL_BODY_BYTES + 60 * 1024, 40));
-        let refused = collect(&bodies, body(SMALL_BODY_BYTES + 60 * 1024), None, usize::MAX).await.unwrap_err();
-        assert_eq!((refused.code.status, bodies.available_permits()), (429, 40));
-        drop(held);
-        assert_eq!(bodies.available_permits(), 100);
-    }
-
-    #[tokio::test]
-    async fn a_body_in_pieces_is_put_together_and_cut_at_the_bound() {
-        let pieces = |count: usize| {
-            let list: Vec<Result<Bytes, std::io::Error>> =
-                (0..count).map(|_| Ok(Bytes::from_static(b"0123456789"))).collect();
-            Body::from_stream(futures::stream::iter(list))
-        };
-        let bodies = Arc::new(Semaphore::new(100));
-        let (bytes, _) = collect(&bodies, pieces(3), None, 30).await.unwrap();
-        assert_eq!(bytes, "012345678901234567890123456789");
-        assert_eq!(collect(&bodies, pieces(4), None, 30).await.unwrap_err().code.code, "HTTP.TOO_LARGE");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_body_that_stops_is_given_up() {
-        let bodies = Arc::new(Semaphore::new(100));
-        let first = futures::stream::iter([Ok::<_, std::io::Error>(Bytes::from_static(b"{"))]);
-        let body = Body::from_stream(futures::StreamExt::chain(first, futures::stream::pending()));
-        assert_eq!(collect(&bodies, body, None, 30).await.unwrap_err().code.code, "HTTP.SLOW_BODY");
     }
 }

@@ -22,8 +22,13 @@ use crate::metrics;
 use crate::places::{Full, Place, Sharer};
 use crate::problem::Problem;
 use crate::refusals::{Peer, Refusals};
+use crate::runs_on::RunsOn;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// When a request's time began; the edge puts it into the request, whose body has no time beyond that.
+#[derive(Clone, Copy)]
+pub(crate) struct Begun(pub tokio::time::Instant);
 
 /// The layer.
 pub(crate) async fn edge(State(app): State<App>, mut request: Request, next: Next) -> Response {
@@ -44,6 +49,7 @@ pub(crate) async fn edge(State(app): State<App>, mut request: Request, next: Nex
         Ok(admitted) => {
             let caller = Arc::clone(&admitted.principal);
             request.extensions_mut().insert(Caller(admitted.principal));
+            request.extensions_mut().insert(Begun(tokio::time::Instant::now()));
             let work = work(next, request, admitted.place, runs_on);
             match tokio::time::timeout(app.limits.request_timeout, work).await {
                 Ok((response, kept)) => {
@@ -81,15 +87,11 @@ pub(crate) async fn edge(State(app): State<App>, mut request: Request, next: Nex
 
 /// A request's work, which holds its place until it ends.
 ///
-/// What changes something runs in a task of its own: what it asked for is done to its end when the caller goes away or the
-/// time is over, and so its place is taken as long. A look ends with its caller, and so does what a worker asks for: nothing is
-/// leased for nobody.
+/// What changes something runs on when the caller goes away or the time is over: what it asked for is done to its end, and so
+/// its place is taken as long. A look ends with its caller, and so does what a worker asks for: nothing is leased for nobody.
 async fn work(next: Next, request: Request, place: Option<Place>, runs_on: bool) -> (Response, Option<Place>) {
     let work = async move { (next.run(request).await, place) };
-    if !runs_on {
-        return work.await;
-    }
-    tokio::spawn(work).await.unwrap_or_else(|ended| (Problem::internal(ended).into_response(), None))
+    if runs_on { RunsOn::new(work).await } else { work.await }
 }
 
 /// An answer with its part of the memory for large ones, which it gives back when it is taken.

@@ -33,6 +33,7 @@ mod readiness;
 mod refusals;
 mod routes;
 mod run;
+mod runs_on;
 mod saga_codes;
 mod saga_problem;
 mod scrape;

@@ -11,12 +11,15 @@ pub const SAGA_BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// One in so many requests at work may wait until a saga is at rest or a message can be claimed. Past it such requests are
 /// answered at once, but that as many claims again wait for [`CLAIM_PAUSE`].
 pub const WAITERS_SHARE: usize = 4;
-/// No tenant has more than one in so many of the requests at work, of those that wait, or of the memory for large answers, so
-/// that it can't keep out all the others. A request counts against every tenant that its token names; a token of all tenants
+/// No tenant has more than one in so many of the requests at work, of those that wait, or of the memory for large bodies or
+/// large answers, so that it can't keep out all the others. A request counts against every tenant that its token names; a token of all tenants
 /// has a share of its own.
 pub const CALLER_SHARE: usize = 2;
 /// A body goes on within this time, or the request is refused: it holds a place meanwhile.
 pub const BODY_STALL_TIMEOUT: Duration = Duration::from_secs(10);
+/// One part in so many of a request's time is left to answer it when its body is slow: a body has the rest, however regularly
+/// a little of it comes.
+pub const ANSWER_TIME_SHARE: u32 = 20;
 /// Largest piece in which an answer goes out: the next one is handed over when the peer has taken it. Bytes.
 pub const ANSWER_PIECE_MAX: usize = 16 * 1024;
 /// Smallest piece, however short the write timeout. Bytes.
@@ -113,7 +116,8 @@ pub const RETRY_AFTER_DISK: Duration = Duration::from_secs(10);
 pub struct Limits {
     /// Requests at work at once; further ones are answered 503 at once. Probes and `/metrics` aren't counted.
     pub requests_max: usize,
-    /// Bytes of large bodies held at once; further ones are answered 429.
+    /// Bytes of large bodies held at once; further ones are answered 429. A body counts with what it announces, else with what
+    /// has come of it, until its request is answered. A tenant's share ([`CALLER_SHARE`]) has to hold the largest body.
     pub bodies_bytes_max: usize,
     /// Bytes of large answers that aren't taken yet. Further ones are dropped: to a look 503 or 429 is answered, to anything else
     /// that it was done. One that is larger than there is for its caller goes when there is nothing else.

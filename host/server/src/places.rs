@@ -1,4 +1,5 @@
-//! Places of requests, and of the memory that their answers take: so many for all, and no tenant takes more than its share.
+//! Places of requests, and of the memory that their bodies and answers take: so many for all, and no tenant takes more than its
+//! share.
 
 use std::collections::{BTreeSet, HashMap};
 use std::pin::Pin;
@@ -16,7 +17,7 @@ use waybill_core::ids::Tenant;
 use crate::auth::{Principal, Tenants};
 use crate::limits::CALLER_SHARE;
 
-/// Places for requests of one kind, or for KiB of their answers.
+/// Places for requests of one kind, or for KiB of their bodies or answers.
 pub(crate) struct Places {
     all: Arc<Semaphore>,
     count: usize,
@@ -53,11 +54,19 @@ impl Sharer {
 
 /// A place, or several at once, given back when it is dropped.
 pub(crate) struct Place {
-    _of_all: OwnedSemaphorePermit,
-    _of_shares: Vec<OwnedSemaphorePermit>,
+    of_all: OwnedSemaphorePermit,
+    of_shares: Vec<OwnedSemaphorePermit>,
 }
 
 impl Place {
+    /// Takes in another place for the same sharers: both are given back together.
+    pub(crate) fn merge(&mut self, more: Self) {
+        self.of_all.merge(more.of_all);
+        for (share, more) in self.of_shares.iter_mut().zip(more.of_shares) {
+            share.merge(more);
+        }
+    }
+
     /// An answer that gives the place back when the peer has taken it, or it was given up: until then it takes memory.
     pub(crate) fn until_taken(self, answer: Response) -> Response {
         answer.map(|body| Body::new(Held { body, _place: self }))
@@ -113,14 +122,25 @@ impl Places {
     /// So many at once. Who needs more than there are for it takes all of them, when nobody has one.
     pub(crate) fn take_many(&self, sharers: &[Sharer], count: usize) -> Result<Place, Full> {
         let most = if sharers.is_empty() { self.count.max(1) } else { self.share };
-        let count = u32::try_from(count.min(most)).unwrap_or(u32::MAX);
+        self.take_all(sharers, count.min(most))
+    }
+
+    /// So many at once, and no fewer: who needs more than there are for it gets none.
+    pub(crate) fn take_all(&self, sharers: &[Sharer], count: usize) -> Result<Place, Full> {
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
         let mut of_shares = Vec::with_capacity(sharers.len());
         for sharer in sharers {
             let own = self.of(sharer).try_acquire_many_owned(count);
             of_shares.push(own.map_err(|_| Full::Share { share: self.share })?);
         }
         let of_all = Arc::clone(&self.all).try_acquire_many_owned(count).map_err(|_| Full::All)?;
-        Ok(Place { _of_all: of_all, _of_shares: of_shares })
+        Ok(Place { of_all, of_shares })
+    }
+
+    /// Places that nobody has.
+    #[cfg(test)]
+    pub(crate) fn left(&self) -> usize {
+        self.all.available_permits()
     }
 
     fn of(&self, sharer: &Sharer) -> Arc<Semaphore> {
@@ -187,6 +207,20 @@ mod tests {
         assert!(places.take_many(&one, 5).is_ok());
         drop(rest);
         assert!(places.take_many(&[], 1_000).is_ok());
+    }
+
+    #[test]
+    fn who_may_not_have_less_gets_none_and_what_is_merged_is_given_back_together() {
+        let places = Places::new(10);
+        let (one, other) = (sharers("one", Some(&["a", "b"])), sharers("other", Some(&["b"])));
+        assert_eq!(places.take_all(&one, 6).err(), Some(Full::Share { share: 5 }));
+        assert_eq!(places.take_all(&[], 11).err(), Some(Full::All));
+        let mut held = places.take_all(&one, 2).ok().unwrap();
+        held.merge(places.take_all(&one, 2).ok().unwrap());
+        assert_eq!((places.left(), places.take_all(&other, 2).err()), (6, Some(Full::Share { share: 5 })));
+        drop(held);
+        assert_eq!(places.left(), 10);
+        assert!(places.take_all(&other, 5).is_ok());
     }
 
     #[test]

@@ -9,7 +9,6 @@ use axum::middleware::from_fn_with_state;
 use bytes::Bytes;
 use http::StatusCode;
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
 use tower_http::catch_panic::CatchPanicLayer;
 use waybill_core::port::configuration::ConfigurationService;
 use waybill_core::port::idempotency::IdempotencyService;
@@ -80,7 +79,7 @@ impl Server {
             waiters: Places::new(parts.limits.requests_max / WAITERS_SHARE),
             pausers: Places::new(parts.limits.requests_max / WAITERS_SHARE),
             requests: Places::new(parts.limits.requests_max),
-            bodies: Arc::new(Semaphore::new((parts.limits.bodies_bytes_max / 1024).min(Semaphore::MAX_PERMITS))),
+            bodies: Places::new(parts.limits.bodies_bytes_max / 1024),
             answers: Places::new(parts.limits.answers_bytes_max / 1024),
             rules: Rules::of(&api),
             openapi: Bytes::from(serde_json::to_vec(&api).unwrap_or_default()),

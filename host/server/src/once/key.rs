@@ -97,6 +97,14 @@ pub(crate) fn tenant_of(messages: &[NewMessage]) -> Result<Option<Tenant>, Probl
     Tenant::new(&first).map(Some).map_err(|error| Problem::from(error).at("tenant"))
 }
 
+/// Lower-case hex, in one piece of memory: it is made for every request that has a key.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 0xf]);
+    let mut text = String::with_capacity(2 * bytes.len());
+    text.extend(digits.filter_map(|digit| char::from_digit(u32::from(digit), 16)));
+    text
+}
+
 impl Asked {
     /// Its query isn't part of what the request is: it only says how long the caller waits.
     #[must_use]
@@ -120,8 +128,7 @@ impl Asked {
             hash.update((part.len() as u64).to_be_bytes());
             hash.update(part);
         }
-        let hex: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-        let hash = RequestHash::new(hex).map_err(Problem::internal)?;
+        let hash = RequestHash::new(hex(&hash.finalize())).map_err(Problem::internal)?;
         Ok(Wanted { of: EntryKey { tenant, key: self.key }, hash })
     }
 }

@@ -151,11 +151,11 @@ where
     F: Future<Output = Result<Reply, Problem>> + Send,
 {
     let Wanted { of, hash } = wanted;
-    let key = of.key.to_string();
+    let key = of.key.as_str();
     let grant = match keys.begin(BeginRequest { of: of.clone(), hash, ttl: None, lease: None }).await? {
         Begun::New(grant) => grant,
-        Begun::Busy { lease_until } => return Err(busy(&key, lease_until)),
-        Begun::Mismatch => return Err(mismatch(&key, "request")),
+        Begun::Busy { lease_until } => return Err(busy(key, lease_until)),
+        Begun::Mismatch => return Err(mismatch(key, "request")),
         Begun::Succeeded(answer) => return Ok(replayed(answer)),
         Begun::Failed(error) => {
             return Err(Problem::new(LAST_FAILED, format!("idempotency key {key:?} has failed for good: {error}")));

@@ -6,7 +6,7 @@ use http::{Method, Uri};
 use waybill_core::ids::{IdempotencyKey, RequestHash, Tenant};
 
 use super::kept::{again, digest};
-use super::key::{Asked, unquoted};
+use super::key::{Asked, hex, unquoted};
 use super::*;
 
 #[test]
@@ -52,6 +52,14 @@ fn a_request_is_its_method_path_query_tenant_media_type_and_body() {
     ] {
         assert_ne!(other, first());
     }
+}
+
+/// Requests that were hashed by an earlier build are known again.
+#[test]
+fn a_hash_is_written_in_lower_case_hex() {
+    assert_eq!(hex(&[0x00, 0x0f, 0xa5, 0xff]), "000fa5ff");
+    let hash = hash_of(Method::POST, "/v1/messages", "t", None, "{}");
+    assert!(hash.as_str().len() == 64 && hash.as_str().bytes().all(|byte| byte.is_ascii_hexdigit()), "{hash:?}");
 }
 
 #[test]

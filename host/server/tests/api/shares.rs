@@ -1,6 +1,7 @@
 //! No caller has all places: requests, and those that wait.
 
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -222,4 +223,81 @@ async fn a_body_that_stops_gives_its_place_back() {
     assert_eq!(answer.problem(), (408, "HTTP.SLOW_BODY".into()));
     assert_eq!(answer.json()["retryable"], true);
     assert_eq!(api.get("/v1/outbox/stats").await.status, 200);
+}
+
+/// A byte now and then is no pause, but the whole body has its time too, also when nobody waits for the answer any more.
+#[tokio::test(start_paused = true)]
+async fn a_body_that_drips_gives_its_place_back() {
+    let dripping = || {
+        let bytes = futures::stream::unfold((), |()| async {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            Some((Ok::<_, std::io::Error>(bytes::Bytes::from_static(b" ")), ()))
+        });
+        post("/v1/messages", Body::from_stream(bytes))
+    };
+    let limits = Limits { requests_max: 1, request_timeout: Duration::from_secs(1), ..Limits::default() };
+    let api = Api::with(None, limits);
+    let answer = api.send(dripping()).await;
+    assert_eq!(answer.problem(), (408, "HTTP.SLOW_BODY".into()), "the body's time is over before the request's");
+    assert_eq!(answer.json()["retryable"], true);
+    assert_eq!(api.get("/v1/outbox/stats").await.status, 200);
+
+    let (router, request) = (api.router.clone(), dripping());
+    let gone = tokio::spawn(async move { send(&router, request).await.status });
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(api.get("/v1/outbox/stats").await.problem(), (503, "HTTP.OVERLOADED".into()));
+    gone.abort();
+    assert!(gone.await.is_err_and(|ended| ended.is_cancelled()));
+    let freed = async {
+        while api.get("/v1/outbox/stats").await.status != 200 {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(2), freed).await.expect("the place wasn't given back");
+}
+
+/// Large bodies that are announced and don't come hold no more of the memory for them than the share of their tenant.
+#[tokio::test(start_paused = true)]
+async fn large_bodies_that_do_not_come_have_a_share() {
+    let tokens = vec![
+        token("greedy", &["acme"], &[Role::Sender]),
+        token("beside", &["acme", "c"], &[Role::Sender]),
+        token("other", &["b"], &[Role::Sender]),
+    ];
+    let api = Api::with(Some(tokens), Limits { bodies_bytes_max: 1024 * 1024, ..Limits::default() });
+    let (told, mut begun) = tokio::sync::mpsc::unbounded_channel();
+    // Each takes 256 KiB of the 512 KiB of its tenant.
+    let announced = || {
+        let mut told = Some(told.clone());
+        let silent = futures::stream::poll_fn(move |_| {
+            // It has its room by then.
+            if let Some(told) = told.take() {
+                told.send(()).unwrap();
+            }
+            Poll::<Option<Result<bytes::Bytes, std::io::Error>>>::Pending
+        });
+        let request = with(post("/v1/messages", Body::from_stream(silent)), "content-length", "327680");
+        let (router, request) = (api.router.clone(), by("greedy", request));
+        tokio::spawn(async move { send(&router, request).await })
+    };
+    let held = [announced(), announced()];
+    for _ in &held {
+        tokio::time::timeout(Duration::from_secs(5), begun.recv()).await.expect("the body wasn't asked for").unwrap();
+    }
+    let text = "x".repeat(300 * 1024);
+    let large = |name: &str, tenant: &str| {
+        let body = format!(r#"{{"topic":"bus:a","payload":"{text}","tenant":"{tenant}"}}"#);
+        by(name, post("/v1/messages", body))
+    };
+    for (name, tenant) in [("greedy", "acme"), ("beside", "c")] {
+        let refused = api.send(large(name, tenant)).await;
+        assert_eq!(refused.problem(), (429, "HTTP.SHARE".into()), "{name}");
+        assert_eq!((refused.header("retry-after"), &refused.json()["retryable"]), ("1", &true.into()));
+    }
+    assert_eq!(api.send(by("greedy", post("/v1/messages", MESSAGE))).await.status, 201, "small ones need no room");
+    assert_eq!(api.send(large("other", "b")).await.status, 201);
+    for held in held {
+        assert_eq!(held.await.unwrap().problem(), (408, "HTTP.SLOW_BODY".into()));
+    }
+    assert_eq!(api.send(large("greedy", "acme")).await.status, 201);
 }
