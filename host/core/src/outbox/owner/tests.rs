@@ -119,6 +119,22 @@ fn claims_of_many_due_messages_go_in_several_commits() {
 }
 
 #[test]
+fn claims_go_beside_requests_that_are_larger_than_a_commit_and_come_back_to_back() {
+    let mut owner = owner(parked(20, false));
+    let request_bytes = 2 * COMMIT_BYTES;
+    for nonce in 1..=10 {
+        let arrived = now().mono;
+        owner.enqueue(DirectRequest { ticket: Ticket(nonce), messages: vec![draft(request_bytes)], arrived });
+        look_at_door(&mut owner);
+        let commit = owner.build(now(), nonce).commit.unwrap();
+        assert!(commit.weight() <= request_bytes + MOST_BYTES, "{} bytes", commit.weight());
+        assert!(!rows(std::slice::from_ref(&commit), true).is_empty(), "commit {nonce} claims nothing");
+        assert_eq!(owner.committed(now()).enqueued.len(), 1);
+        owner.check_invariants().unwrap();
+    }
+}
+
+#[test]
 fn what_a_takeover_finds_claimed_is_claimed_and_needs_no_commit() {
     let mut owner = owner(parked(40, true));
     assert!(rows(&commits(&mut owner), true).is_empty());

@@ -115,6 +115,8 @@ struct Draftsman<'a> {
     refused: Vec<(CommandId, CommandError)>,
     /// What it weighs so far.
     bytes: usize,
+    /// What it weighed when claiming began.
+    claims_from: usize,
     /// Claimed segments by tenant.
     open_by_tenant: BTreeMap<Tenant, usize>,
     /// Messages brought to memory with this commit, by tenant.
@@ -176,6 +178,7 @@ impl Owner {
             entering: BTreeMap::new(),
             refused: Vec::new(),
             bytes: 0,
+            claims_from: 0,
             open_by_tenant: BTreeMap::new(),
             loading: BTreeMap::new(),
             new_ids: BTreeSet::new(),
@@ -189,6 +192,7 @@ impl Owner {
         work.sequence();
         work.count_open();
         work.write_segments();
+        work.begin_claims();
         work.claim();
         work.name();
         work.release_all();

@@ -18,7 +18,7 @@ pub(super) enum Part {
     Request,
     /// Due scheduled messages, the doorstep, direct requests.
     Entering,
-    /// Claims, evictions, and giving back.
+    /// Claims, evictions, and giving back. However much entered, some of them go with every commit.
     Claims,
 }
 
@@ -38,7 +38,19 @@ impl Part {
 
 impl Draftsman<'_> {
     pub(super) fn is_full(&self, part: Part) -> bool {
-        self.bytes >= (self.owner.commit_bytes / 8).max(1) * part.eighths()
+        let eighth = (self.owner.commit_bytes / 8).max(1);
+        let share = eighth * part.eighths();
+        let end = match part {
+            // Large requests one behind the other would leave no room ever.
+            Part::Claims => share.max(self.claims_from + eighth),
+            _ => share,
+        };
+        self.bytes >= end
+    }
+
+    /// What comes from here on are claims.
+    pub(super) fn begin_claims(&mut self) {
+        self.claims_from = self.bytes;
     }
 
     /// Adds a change.
