@@ -192,6 +192,31 @@ fn a_request_that_can_never_go_in_is_refused_and_the_others_go_on_in_smaller_com
     assert!(!owner.has_waiting_directs());
 }
 
+#[test]
+fn commits_that_were_cut_grow_again_when_the_store_takes_them() {
+    let mut owner = owner(Vec::new());
+    let arrived = now().mono;
+    let mut tickets = 0;
+    let mut weights = Vec::new();
+    for nonce in 1..=132 {
+        while owner.waiting_directs().1 < 2 * COMMIT_BYTES {
+            tickets += 1;
+            owner.enqueue(DirectRequest { ticket: Ticket(tickets), messages: vec![draft(4 * 1024)], arrived });
+        }
+        look_at_door(&mut owner);
+        let commit = owner.build(now(), nonce).commit.unwrap();
+        if nonce <= 2 {
+            assert!(owner.too_large(now()).is_empty());
+        } else {
+            weights.push(commit.weight());
+            owner.committed(now());
+        }
+    }
+    let most = |of: std::ops::Range<usize>| weights[of].iter().copied().max().unwrap();
+    let (quarter, half, whole) = (most(0..64), most(64..128), most(128..130));
+    assert!(2 * half > 3 * quarter && 2 * whole > 3 * half, "{quarter}, then {half}, then {whole} bytes");
+}
+
 /// Claimed segments of 20 messages of 1 KiB, the first of each delivered.
 fn claimed_segments(count: u64) -> (ShardRecord, BTreeMap<Seq, Arc<Segment>>) {
     let mut record = ShardRecord { owner: "host-b".to_owned(), token: 4, beat: 9, ..ShardRecord::default() };

@@ -38,7 +38,7 @@ impl Part {
 
 impl Draftsman<'_> {
     pub(super) fn is_full(&self, part: Part) -> bool {
-        let eighth = (self.owner.commit_bytes / 8).max(1);
+        let eighth = (self.owner.commit_bytes.get() / 8).max(1);
         let share = eighth * part.eighths();
         let end = match part {
             // Large requests one behind the other would leave no room ever.
