@@ -25,6 +25,11 @@ impl CommitBytes {
         self.now
     }
 
+    /// Whether the store refused a commit as large as configured, and none has been tried since.
+    pub fn is_cut(self) -> bool {
+        self.now < self.max
+    }
+
     /// Whether commits aren't cut any further.
     pub fn is_least(self) -> bool {
         self.now <= COMMIT_BYTES_LEAST

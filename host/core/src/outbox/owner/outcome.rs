@@ -64,10 +64,13 @@ impl Owner {
             Flight::Out(flight) | Flight::Unknown(flight, _) => *flight,
         };
         let (bytes_max, is_least) = (self.commit_bytes.get(), self.commit_bytes.is_least());
+        // What had no room beside claims may have it without them.
+        let is_crowded = flight.is_crowded;
+        let is_refused = |bytes: usize| !is_crowded && (is_least || bytes > bytes_max);
         let (refused, kept): (Vec<_>, Vec<_>) =
-            flight.directs.into_iter().partition(|(direct, _)| is_least || direct.bytes > bytes_max);
+            flight.directs.into_iter().partition(|(direct, _)| is_refused(direct.bytes));
         flight.directs = kept;
-        if refused.is_empty() && !is_least {
+        if refused.is_empty() && (is_crowded || !is_least) {
             self.commit_bytes.refused();
         }
         refused.iter().for_each(|(direct, _)| self.pending_ids.remove(&direct.request));

@@ -135,6 +135,22 @@ fn claims_go_beside_requests_that_are_larger_than_a_commit_and_come_back_to_back
 }
 
 #[test]
+fn a_request_that_the_store_refused_beside_claims_goes_without_them() {
+    let mut owner = owner(parked(20, false));
+    let arrived = now().mono;
+    owner.enqueue(DirectRequest { ticket: Ticket(1), messages: vec![draft(2 * COMMIT_BYTES)], arrived });
+    look_at_door(&mut owner);
+    let crowded = owner.build(now(), 1).commit.unwrap();
+    assert!(!rows(std::slice::from_ref(&crowded), true).is_empty());
+    assert!(owner.too_large(now()).is_empty(), "it may fit by itself");
+    look_at_door(&mut owner);
+    let commit = owner.build(now(), 2).commit.unwrap();
+    assert!(rows(std::slice::from_ref(&commit), true).is_empty());
+    assert_eq!(owner.committed(now()).enqueued.len(), 1);
+    assert_eq!(rows(&commits(&mut owner), true).len(), 20);
+}
+
+#[test]
 fn what_a_takeover_finds_claimed_is_claimed_and_needs_no_commit() {
     let mut owner = owner(parked(40, true));
     assert!(rows(&commits(&mut owner), true).is_empty());

@@ -61,6 +61,8 @@ pub(super) struct InFlight {
     pub key_released: Vec<Arc<DeadLetter>>,
     /// It takes back messages that aren't in memory.
     pub cancels_unread: bool,
+    /// It holds claims beside what is larger than a commit.
+    pub is_crowded: bool,
     /// Requests that were already told that the outcome is unknown.
     pub abandoned: bool,
 }
@@ -171,6 +173,7 @@ impl Owner {
                 key_holders: Vec::new(),
                 key_released: Vec::new(),
                 cancels_unread: false,
+                is_crowded: false,
                 abandoned: false,
             },
             history: BTreeMap::new(),
@@ -194,6 +197,7 @@ impl Owner {
         work.write_segments();
         work.begin_claims();
         work.claim();
+        work.end_claims();
         work.name();
         work.release_all();
         work.seal(&record, nonce)

@@ -18,7 +18,7 @@ pub(super) enum Part {
     Request,
     /// Due scheduled messages, the doorstep, direct requests.
     Entering,
-    /// Claims, evictions, and giving back. However much entered, some of them go with every commit.
+    /// Claims, evictions, and giving back. However much entered, some of them go with every commit, until the store refuses one.
     Claims,
 }
 
@@ -41,8 +41,8 @@ impl Draftsman<'_> {
         let eighth = (self.owner.commit_bytes.get() / 8).max(1);
         let share = eighth * part.eighths();
         let end = match part {
-            // Large requests one behind the other would leave no room ever.
-            Part::Claims => share.max(self.claims_from + eighth),
+            // Large requests one behind the other would leave no room ever. But what is large may fit only by itself.
+            Part::Claims if !self.owner.commit_bytes.is_cut() => share.max(self.claims_from + eighth),
             _ => share,
         };
         self.bytes >= end
@@ -51,6 +51,12 @@ impl Draftsman<'_> {
     /// What comes from here on are claims.
     pub(super) fn begin_claims(&mut self) {
         self.claims_from = self.bytes;
+    }
+
+    /// All claims are in that go with this commit.
+    pub(super) fn end_claims(&mut self) {
+        let share = (self.owner.commit_bytes.get() / 8).max(1) * Part::Claims.eighths();
+        self.flight.is_crowded = self.claims_from >= share && self.bytes > self.claims_from;
     }
 
     /// Adds a change.
