@@ -33,6 +33,11 @@ pub const SEGMENT_MESSAGES_MAX: usize = 4096;
 pub const COMMIT_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Least of what an owner cuts its commits at after the store refused one as too large. Bytes.
 pub const COMMIT_BYTES_LEAST: usize = 1024;
+/// Commits that go in one behind the other, after which an owner that cut them lets them be twice as large again: some seconds
+/// of a busy shard.
+pub const COMMIT_GROWS_AFTER: u32 = 64;
+/// The same for a store that refused them each time they had grown: then one commit in so many is refused at most.
+pub const COMMIT_GROWS_AFTER_MAX: u32 = 65_536;
 /// Errors kept with a parked message or a dead letter; older ones are dropped, the first is kept.
 pub const ATTEMPT_RECORDS_MAX: usize = 20;
 /// Crashes while a suspect was on trial by itself after which it is a dead letter (`SUSPECTED_POISON`).

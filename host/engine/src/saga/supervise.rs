@@ -87,7 +87,7 @@ async fn run(
         };
         let taken = match token {
             Some(token) => {
-                let died = outbox.died_since(taken_before.load(Ordering::Acquire));
+                let died = has_writer_died(&shared, &outbox, taken_before.load(Ordering::Acquire)).await;
                 take(&shared, &handle, token, died).await
             }
             None => Ok(None),
@@ -120,6 +120,17 @@ async fn run(
             }
         }
     }
+}
+
+/// Whether the process that wrote the sagas last died; `mine` = the token with which this one wrote them last, 0 = it didn't.
+/// Not when that is the last one: this process lives, and who had the shard in between made no calls.
+async fn has_writer_died(shared: &Shared, outbox: &ShardHandle, mine: u64) -> bool {
+    if !outbox.died_since(mine) {
+        return false;
+    }
+    // Of a record that can't be read the takeover tells.
+    let writer = shared.store.saga_shard(outbox.shard).await.map_or(0, |record| record.token);
+    mine == 0 || writer != mine
 }
 
 /// Takes the sagas over with the shard's token; `died` = the process that wrote them died. None = a higher token stands.

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `mail` | what others ask of the actor |
 //! | `supervise` | takeover, observation, and what follows a panic |
+//! | `mine` | what this process has owned, so that its own ends are no deaths |
 //! | `actor` | the loop of an owner |
 //! | `callers` | who waits for a commit, and what they hear |
 //! | `prepare` | reads that the next commit needs |
@@ -24,6 +25,7 @@ mod door;
 mod fate;
 mod flight;
 mod mail;
+mod mine;
 mod outside;
 mod prepare;
 mod supervise;
@@ -150,7 +152,7 @@ impl Lease {
 pub(crate) struct Seen {
     condition: Arc<watch::Sender<Condition>>,
     lease: Arc<Lease>,
-    /// Token of the latest takeover of this host after which the owner before turned out to have died; 0 = none.
+    /// Token of the latest takeover of this host that went in and before which the owner had died; 0 = none.
     died: Arc<AtomicU64>,
 }
 

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 use waybill_core::ids::ShardId;
@@ -18,6 +17,7 @@ use waybill_core::time::{Monotonic, Now};
 
 use super::actor::{Actor, End};
 use super::mail::Mail;
+use super::mine::Mine;
 use super::{Condition, Context, Seen, conflict};
 
 /// Pause after a failed takeover or read.
@@ -194,31 +194,6 @@ enum Take {
     Watch { owner: String },
 }
 
-/// What this process has owned. Whoever takes the shard over from itself lives, so the end before was no crash.
-#[derive(Default)]
-struct Mine(Mutex<Ownerships>);
-
-#[derive(Default)]
-struct Ownerships {
-    /// Token of the latest one.
-    held: Option<u64>,
-    /// Token and nonce of the latest takeover that was tried: it may have gone in without a word.
-    tried: Option<(u64, u64)>,
-}
-
-impl Mine {
-    fn is(&self, record: &ShardRecord) -> bool {
-        let mine = self.0.lock();
-        mine.held == Some(record.token) || mine.tried == Some((record.token, record.nonce))
-    }
-    fn tries(&self, takeover: &ShardRecord) {
-        self.0.lock().tried = Some((takeover.token, takeover.nonce));
-    }
-    fn holds(&self, taken: &ShardRecord) {
-        self.0.lock().held = Some(taken.token);
-    }
-}
-
 async fn try_take(
     shard: ShardId,
     context: &Context,
@@ -266,6 +241,10 @@ async fn take_page(
     let store = &context.stores.owner;
     let open = store.segments(shard, &takeover_reads(&record)).await?;
     let lived = mine.is(&record);
+    if lived && mine.holds(&record) {
+        // A takeover of which nobody had said that it went in.
+        seen_by_others.note_death(record.token);
+    }
     let died = has_died(&record, lived);
     // Only suspects may have to be taken out.
     let claimed = match record.suspicion.suspects.is_empty() {
@@ -287,12 +266,7 @@ async fn take_page(
         let began = context.clock.now();
         let commit = takeover(input.clone(), began.wall, rand::random());
         let taken = commit.record.clone();
-        mine.tries(&taken);
-        if died {
-            // Before the commit: should it go in without a word, the next try finds a takeover of its own. A token that never lands
-            // is followed by a higher one, before which the same owner died.
-            seen_by_others.note_death(taken.token);
-        }
+        mine.tries(&taken, died);
         match store.commit(commit).await {
             Ok(()) => {}
             Err(StoreError::TooLarge) if input.commit_bytes > 0 => {
@@ -307,7 +281,9 @@ async fn take_page(
                 }
             }
         }
-        mine.holds(&taken);
+        if mine.holds(&taken) {
+            seen_by_others.note_death(taken.token);
+        }
         return Ok((taken, began));
     }
 }

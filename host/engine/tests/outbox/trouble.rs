@@ -1,5 +1,7 @@
 //! A store that conflicts, breaks off, is full or fails; a shard's owner that panics.
 
+use std::sync::Arc;
+
 use waybill_core::ids::ShardId;
 use waybill_core::port::service::{MessageState, ServiceError};
 use waybill_core::port::store::StoreError;
@@ -318,4 +320,27 @@ async fn a_host_whose_store_is_away_ends_within_its_drain_time() {
     let host = world.start().await;
     let id = host.send_one(message("b")).await;
     host.until_state(&id, MessageState::Done).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_takeover_that_went_in_unheard_and_late_is_no_second_crash() {
+    let world = World::new();
+    drop(world.start().await);
+    pass(millis(1)).await;
+    world.memory.plan([Fate::Hold]);
+    let memory = Arc::clone(&world.memory);
+    let mut commits = 0;
+    world.shim.on(move |call| {
+        if let Call::Commit(_) = call {
+            commits += 1;
+            if commits == 2 {
+                // The first one goes in just before it.
+                memory.release().unwrap().unwrap();
+            }
+        }
+        Act::Pass
+    });
+    let _host = world.start().await;
+    let record = world.memory.read(|tables| tables.shard(ShardId(0)));
+    assert_eq!(record.suspicion.unclean, 1);
 }

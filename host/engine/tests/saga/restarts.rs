@@ -1,7 +1,10 @@
 //! Crashes, takeover, drain.
 
 use waybill_core::backoff::RetryPolicy;
+use waybill_core::ids::ShardId;
+use waybill_core::outbox::records::ShardRecord;
 use waybill_core::port::saga::SagaAct;
+use waybill_core::port::store::StoreError;
 use waybill_core::saga::limits::LOST_MAX;
 use waybill_core::saga::state::SagaState;
 use waybill_testkit::memory_store::Fate;
@@ -207,4 +210,53 @@ async fn a_death_counts_also_when_nobody_heard_that_the_takeover_after_it_went_i
     .await;
     let view = host.view("one").await;
     assert_eq!(view.saga.steps[0].failure.as_ref().map(|failure| &*failure.code), Some("SUSPECTED_POISON"));
+}
+
+/// What another host made of the outbox's shard.
+fn rewrite(world: &World, change: impl FnOnce(&mut ShardRecord)) {
+    world.memory.write(|tables| {
+        let record = tables.shards.get_mut(&ShardId(0)).unwrap();
+        (record.beat, record.nonce) = (record.beat + 1, record.nonce.wrapping_add(1));
+        change(record);
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_that_lived_when_a_takeover_was_refused_and_gave_the_shard_back_is_no_death() {
+    let world = World::new();
+    world.shop.on(|_| Some(Does::Never));
+    let mut host = world.start().await;
+    host.run(&step("a", "")).await;
+    for times in 1..=LOST_MAX + 2 {
+        let times = usize::try_from(times).unwrap();
+        eventually("it is called", async || world.shop.count("a") == times).await;
+        host.crash().await;
+        world.memory.plan([Fate::Refuse(StoreError::Conflict("it was written meanwhile".into()))]);
+        host = world.launch("host-b", |_| {});
+        pass(millis(50)).await;
+        rewrite(&world, |record| record.released = true);
+    }
+    let all = usize::try_from(LOST_MAX + 3).unwrap();
+    eventually("it is called", async || world.shop.count("a") == all).await;
+    assert_eq!(host.state("one").await, SagaState::Running);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_that_died_before_it_wrote_the_sagas_is_no_death_in_calls_of_the_one_before() {
+    let world = World::new();
+    world.shop.on(|_| Some(Does::Never));
+    let host = world.start_with(|config| config.exclusive = false).await;
+    host.run(&step("a", "timeout_ms = 86400000")).await;
+    for times in 1..=LOST_MAX + 2 {
+        let times = usize::try_from(times).unwrap();
+        eventually("it is called", async || world.shop.count("a") == times).await;
+        // It takes the outbox's shard, and then its beat stands still.
+        rewrite(&world, |record| {
+            record.owner = "host-b".to_owned();
+            (record.token, record.taken) = (record.token + 1, record.nonce);
+        });
+    }
+    let all = usize::try_from(LOST_MAX + 3).unwrap();
+    eventually("it is called", async || world.shop.count("a") == all).await;
+    assert_eq!(host.state("one").await, SagaState::Running);
 }

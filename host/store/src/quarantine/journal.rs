@@ -1,5 +1,6 @@
 //! A record of the journal of sagas that lies in quarantine. Since it came here its sagas went on without it, were set aside, or are
-//! gone, so it never goes back into the journal: what it holds goes to its sagas, all of it or nothing.
+//! gone, so it never goes back into the journal: what it holds goes to its sagas. Nothing of it goes unless all of it fits them; then
+//! it goes as far as a transaction takes it, and the rest, which lies here until then, with the next ones.
 
 use std::collections::HashSet;
 
@@ -8,9 +9,10 @@ use waybill_core::port::saga_store::SagaTable;
 use waybill_core::port::store::StoreError;
 use waybill_core::saga::id::SagaKey;
 use waybill_core::saga::records::{JournalEntry, JournalRecord, SagaRow, SagaTakeover};
-use waybill_surreal::{Bound, RecordIdKey, Row, Transaction, bytes};
+use waybill_surreal::{Bound, RecordIdKey, Row, Transaction, Value, bytes};
 
 use super::sagas::{Piece, made_of, pieces, put_row};
+use super::{MOVED_BYTES_MAX, weight};
 use crate::codec::saga::{decode_journal, encode_journal};
 use crate::fault::store_error;
 use crate::rows::{encoded, lacks, unreadable};
@@ -30,17 +32,20 @@ enum Home {
     Row(SagaRow),
 }
 
-/// Gives what a record holds to its sagas. `Err(Exists)` names those that it fits no more; then nothing is written.
-pub async fn hand_out(transaction: &dyn Transaction, record: &Row) -> Result<(), StoreError> {
+/// Gives what a record holds to its sagas, as far as one transaction takes it; answers the rest. `Err(Exists)` names those that it
+/// fits no more; then nothing is written.
+pub async fn hand_out(transaction: &dyn Transaction, record: &Row) -> Result<Vec<JournalEntry>, StoreError> {
     let shard = part_shard(&record.key).ok_or_else(|| lacks(SAGA_JOURNAL, &record.key, "id"))?;
     let mut elsewhere = running(transaction, shard).await?;
     let (mut homes, mut strangers) = (Vec::new(), Vec::new());
+    let mut entries = journal_record(record)?.entries;
     // That a saga ended says its row.
-    for entry in journal_record(record)?.entries.into_iter().filter(|entry| !entry.ended) {
+    entries.retain(|entry| !entry.ended);
+    for entry in &entries {
         let key = entry.key.clone();
         let home = match elsewhere.contains(&key) {
             true => None,
-            false => home(transaction, shard, entry).await?,
+            false => home(transaction, shard, entry.clone()).await?,
         };
         match home {
             Some(home) => homes.push((key.clone(), home)),
@@ -52,18 +57,50 @@ pub async fn hand_out(transaction: &dyn Transaction, record: &Row) -> Result<(),
     if !strangers.is_empty() {
         return Err(refusal(&strangers));
     }
+    let (mut given, mut written) = (0, 0);
     for (key, home) in homes {
-        match home {
-            Home::Row(row) => put_row(transaction, shard, &key, &row).await?,
-            Home::Aside { piece, entries } => {
-                let mut fields = piece.fields;
-                fields.insert("journal", bytes(encoded(encode_journal(&entries))?));
-                let at = RecordIdKey::String(piece.id.as_str().into());
-                transaction.put(QUARANTINE, at, fields).await.map_err(store_error)?;
-            }
+        if written >= MOVED_BYTES_MAX {
+            break;
+        }
+        written += give(transaction, shard, &key, home).await?;
+        given += 1;
+    }
+    Ok(entries.split_off(given))
+}
+
+/// Writes what an entry makes of its saga; answers the bytes of that, about.
+async fn give(transaction: &dyn Transaction, shard: ShardId, key: &SagaKey, home: Home) -> Result<usize, StoreError> {
+    match home {
+        Home::Row(row) => {
+            put_row(transaction, shard, key, &row).await?;
+            Ok(row.tree.weight)
+        }
+        Home::Aside { piece, entries } => {
+            let mut fields = piece.fields;
+            fields.insert("journal", bytes(encoded(encode_journal(&entries))?));
+            let written = weight(&fields, None);
+            let at = RecordIdKey::String(piece.id.as_str().into());
+            transaction.put(QUARANTINE, at, fields).await.map_err(store_error)?;
+            Ok(written)
         }
     }
-    Ok(())
+}
+
+/// Leaves the rest of a record where the whole of it lay, under this name.
+pub async fn leave(
+    transaction: &dyn Transaction,
+    id: &str,
+    record: &Row,
+    rest: &[JournalEntry],
+) -> Result<(), StoreError> {
+    let at = RecordIdKey::String(id.into());
+    let Some(mut fields) = transaction.get(QUARANTINE, at.clone()).await.map_err(store_error)? else {
+        return Ok(());
+    };
+    let mut row = record.fields.clone();
+    row.insert("data", bytes(encoded(encode_journal(rest))?));
+    fields.insert("row", Value::Object(row));
+    transaction.put(QUARANTINE, at, fields).await.map_err(store_error)
 }
 
 fn refusal(strangers: &[String]) -> StoreError {

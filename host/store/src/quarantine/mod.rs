@@ -26,6 +26,8 @@ use waybill_surreal::{Bound, Object, RecordIdKey, Row, Transaction, Value};
 
 pub use entry::{adopt_earlier, is_held, put, refuse_held};
 #[cfg(test)]
+pub use journal::hand_out;
+#[cfg(test)]
 pub use read::reader;
 pub use sagas::{SetAside, look as look_aside, saga_of, set_aside};
 

@@ -50,23 +50,25 @@ pub async fn restore(store: &SurrealStore, id: &str) -> Result<Option<(Quarantin
         let worked = try_restore(store, transaction.as_ref(), id).await;
         match finish(transaction, worked).await {
             Err(StoreError::Conflict(_)) if tries < TRIES_MAX => tries += 1,
+            Ok(Some((_, None))) => tries = 1,
             done => {
                 store.depth_cache().touch();
-                return done;
+                return Ok(done?.and_then(|(row, restored)| restored.map(|restored| (row, restored))));
             }
         }
     }
 }
 
+/// Puts one back, or as much of it as one transaction takes: then there is no word yet of what became of it, and the rest follows.
 async fn try_restore(
     store: &SurrealStore,
     transaction: &dyn Transaction,
     id: &str,
-) -> Result<Option<(QuarantinedRow, Restored)>, StoreError> {
+) -> Result<Option<(QuarantinedRow, Option<Restored>)>, StoreError> {
     let Some(entry) = entry(transaction, id).await? else { return Ok(None) };
     let summary = summary(id, &entry);
     if entry.table == Some(SAGA) && sagas::restore(transaction, id, &entry).await? {
-        return Ok(Some((summary, Restored::AtTakeover)));
+        return Ok(Some((summary, Some(Restored::AtTakeover))));
     }
     let (Some(table), Some(key)) = (entry.table, entry.key) else {
         return Err(StoreError::Corrupt("this host doesn't know its table or its key".to_owned()));
@@ -88,13 +90,17 @@ async fn try_restore(
             queue(store, transaction, scheduled.shard, vec![(Arc::new(message), state)]).await?
         }
         Content::Row if table == SAGA_JOURNAL => {
-            journal::hand_out(transaction, &row).await?;
+            let rest = journal::hand_out(transaction, &row).await?;
+            if !rest.is_empty() {
+                journal::leave(transaction, id, &row, &rest).await?;
+                return Ok(Some((summary, None)));
+            }
             Restored::AtTakeover
         }
         Content::Row => put_back(transaction, table, id, row, entry.apart).await?,
     };
     forget(transaction, id).await?;
-    Ok(Some((summary, restored)))
+    Ok(Some((summary, Some(restored))))
 }
 
 /// Puts a row in its place, if nothing is there.

@@ -6,15 +6,22 @@ use std::sync::Arc;
 use waybill_core::port::quarantine::{QuarantineStore, Restored};
 use waybill_core::port::saga_store::SagaStore;
 use waybill_core::port::store::StoreError;
+use waybill_core::saga::event::What;
+use waybill_core::saga::json::Json;
 use waybill_core::saga::limits::SagaLimits;
 use waybill_core::saga::machine::Rules;
 use waybill_core::saga::records::{BrokenSaga, JournalEntry, SagaCommit, SagaShardRecord, SagaWrite};
 use waybill_core::saga::shard::{SagaShard, SagaShardConfig};
+use waybill_surreal::{Row, bytes, object};
 use waybill_testkit::conformance::saga_samples::{after, completed, key, resting, transitions};
 
 use super::sagas::{SHARD, counts, define, shown, take};
 use super::{memory, sql};
 use crate::SurrealStore;
+use crate::codec::saga::encode_journal;
+use crate::quarantine::{hand_out, put};
+use crate::store::finish;
+use crate::tables::{SAGA_JOURNAL, journal_key};
 
 /// A part of a saga's history, of two events.
 fn entry(id: &str, at: usize) -> JournalEntry {
@@ -125,4 +132,30 @@ async fn a_mended_record_stays_as_a_whole_if_a_saga_went_on_without_it() {
         let after = counts(&store, &["saga", "saga_start", "saga_journal", "outbox_quarantine"]).await;
         assert_eq!(before, after, "{how}");
     }
+}
+
+#[tokio::test]
+async fn a_mended_record_of_more_than_a_transaction_takes_goes_to_its_sagas_in_parts() {
+    let large = |id: &str| {
+        let mut large = entry(id, 0);
+        let What::Started(started) = &mut large.events[0].what else { unreachable!("a saga begins with its start") };
+        started.input = Json::parse(&format!("\"{}\"", "x".repeat(1_100_000))).unwrap();
+        large
+    };
+    let store = memory().await;
+    define(&store).await;
+    let data = encode_journal(&["a", "b", "c"].map(large)).unwrap();
+    let record = Row { key: journal_key(SHARD, 1), fields: object([("data", bytes(data))]) };
+
+    let transaction = store.begin(true).await.unwrap();
+    let rest = hand_out(transaction.as_ref(), &record).await.unwrap();
+    assert_eq!(rest.iter().map(|entry| entry.key.clone()).collect::<Vec<_>>(), [key("acme", "c")]);
+    finish(transaction, Err::<(), _>(StoreError::Other("only looked at".to_owned()))).await.unwrap_err();
+
+    let transaction = store.begin(true).await.unwrap();
+    let kept = put(transaction.as_ref(), SAGA_JOURNAL, &record.key, record.fields.clone(), None, "mended").await;
+    finish(transaction, kept).await.unwrap();
+    let id = store.quarantined(Some("saga_journal"), None, 10).await.unwrap().items.remove(0).id;
+    assert_eq!(store.restore_row(&id).await.unwrap().unwrap().1, Restored::AtTakeover);
+    assert_eq!(counts(&store, &["saga", "saga_journal", "outbox_quarantine"]).await, [3, 0, 0]);
 }

@@ -23,6 +23,7 @@
 //! | `settle` | what became of a send |
 //! | `commands` | what operators ask: cancel, reschedule, replay, quarantine, purge |
 //! | `build` | the next commit |
+//! | `commit_bytes` | how large it may be |
 //! | `outcome` | a commit's fate: applied, not applied, unknown, lost |
 //! | `driver` | what a driver asks for beside the protocol |
 //! | `inspect` | counts and reasons for people |
@@ -30,6 +31,7 @@
 
 mod build;
 mod commands;
+mod commit_bytes;
 mod driver;
 mod enqueue;
 mod hold;
@@ -80,6 +82,7 @@ use crate::route::Routes;
 use crate::time::{Monotonic, Now};
 use build::Flight;
 use commands::QueuedCommand;
+use commit_bytes::CommitBytes;
 use enqueue::{DoorState, ScheduledState};
 use holds::Holds;
 use naming::Naming;
@@ -233,8 +236,7 @@ pub struct Owner {
     parked_count: BTreeMap<Tenant, usize>,
     /// The owner is giving the shard back: no new sends or claims.
     releasing: bool,
-    /// Bytes past which a commit takes nothing further: as configured, and less once the store refused one.
-    commit_bytes: usize,
+    commit_bytes: CommitBytes,
     /// There may be claimed segments that are finished and had no room in a commit.
     finish_more: bool,
 }
@@ -253,7 +255,7 @@ impl Owner {
             directory_until: adopted.record.floor,
             record: adopted.record,
             deadline,
-            commit_bytes: config.limits.commit_bytes,
+            commit_bytes: CommitBytes::new(config.limits.commit_bytes),
             finish_more: false,
             config,
             flight: Flight::Idle,

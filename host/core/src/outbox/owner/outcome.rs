@@ -6,7 +6,6 @@ use super::settle::Verdict;
 use super::slots::SlotState;
 use super::{Owner, Rule, Ticket};
 use crate::ids::{KeyHash, MessageId, Seq};
-use crate::limits::COMMIT_BYTES_LEAST;
 use crate::outbox::records::ShardRecord;
 use crate::port::store::{OwnerCommit, StoreError};
 use crate::time::Now;
@@ -57,20 +56,22 @@ impl Owner {
     }
 
     /// The store refused the commit that is out as too large: nothing of it was written. Requests that alone are larger than a
-    /// commit may be are refused with it; their tickets. Without such, commits are cut at half as many bytes from now on. All else
-    /// is queued again.
+    /// commit may be are refused with it; their tickets. Without such, commits are cut at half as many bytes until the store has
+    /// taken some. All else is queued again.
     pub fn too_large(&mut self, now: Now) -> Vec<Ticket> {
         let mut flight = match std::mem::replace(&mut self.flight, Flight::Idle) {
             Flight::Idle => return Vec::new(),
             Flight::Out(flight) | Flight::Unknown(flight, _) => *flight,
         };
-        let bytes_max = self.commit_bytes;
-        let is_least = bytes_max <= COMMIT_BYTES_LEAST;
+        let (bytes_max, is_least) = (self.commit_bytes.get(), self.commit_bytes.is_least());
+        // What had no room beside claims may have it without them.
+        let is_crowded = flight.is_crowded;
+        let is_refused = |bytes: usize| !is_crowded && (is_least || bytes > bytes_max);
         let (refused, kept): (Vec<_>, Vec<_>) =
-            flight.directs.into_iter().partition(|(direct, _)| is_least || direct.bytes > bytes_max);
+            flight.directs.into_iter().partition(|(direct, _)| is_refused(direct.bytes));
         flight.directs = kept;
-        if refused.is_empty() && !is_least {
-            self.commit_bytes = bytes_max / 2;
+        if refused.is_empty() && (is_crowded || !is_least) {
+            self.commit_bytes.refused();
         }
         refused.iter().for_each(|(direct, _)| self.pending_ids.remove(&direct.request));
         self.undo(flight, now);
@@ -133,6 +134,7 @@ impl Owner {
             flight.record.open.keys().filter(|first| !self.record.open.contains_key(first)).copied().collect();
         let closed: Vec<Seq> =
             self.record.open.keys().filter(|first| !flight.record.open.contains_key(first)).copied().collect();
+        self.commit_bytes.went_in();
         self.record = flight.record;
         self.deadline = flight.began + self.config.owner_ttl;
         let quarantined: Vec<(Seq, String)> =

@@ -119,6 +119,38 @@ fn claims_of_many_due_messages_go_in_several_commits() {
 }
 
 #[test]
+fn claims_go_beside_requests_that_are_larger_than_a_commit_and_come_back_to_back() {
+    let mut owner = owner(parked(20, false));
+    let request_bytes = 2 * COMMIT_BYTES;
+    for nonce in 1..=10 {
+        let arrived = now().mono;
+        owner.enqueue(DirectRequest { ticket: Ticket(nonce), messages: vec![draft(request_bytes)], arrived });
+        look_at_door(&mut owner);
+        let commit = owner.build(now(), nonce).commit.unwrap();
+        assert!(commit.weight() <= request_bytes + MOST_BYTES, "{} bytes", commit.weight());
+        assert!(!rows(std::slice::from_ref(&commit), true).is_empty(), "commit {nonce} claims nothing");
+        assert_eq!(owner.committed(now()).enqueued.len(), 1);
+        owner.check_invariants().unwrap();
+    }
+}
+
+#[test]
+fn a_request_that_the_store_refused_beside_claims_goes_without_them() {
+    let mut owner = owner(parked(20, false));
+    let arrived = now().mono;
+    owner.enqueue(DirectRequest { ticket: Ticket(1), messages: vec![draft(2 * COMMIT_BYTES)], arrived });
+    look_at_door(&mut owner);
+    let crowded = owner.build(now(), 1).commit.unwrap();
+    assert!(!rows(std::slice::from_ref(&crowded), true).is_empty());
+    assert!(owner.too_large(now()).is_empty(), "it may fit by itself");
+    look_at_door(&mut owner);
+    let commit = owner.build(now(), 2).commit.unwrap();
+    assert!(rows(std::slice::from_ref(&commit), true).is_empty());
+    assert_eq!(owner.committed(now()).enqueued.len(), 1);
+    assert_eq!(rows(&commits(&mut owner), true).len(), 20);
+}
+
+#[test]
 fn what_a_takeover_finds_claimed_is_claimed_and_needs_no_commit() {
     let mut owner = owner(parked(40, true));
     assert!(rows(&commits(&mut owner), true).is_empty());
@@ -174,6 +206,31 @@ fn a_request_that_can_never_go_in_is_refused_and_the_others_go_on_in_smaller_com
     }
     assert_eq!((done, refused), (vec![Ticket(1), Ticket(2)], vec![Ticket(3)]));
     assert!(!owner.has_waiting_directs());
+}
+
+#[test]
+fn commits_that_were_cut_grow_again_when_the_store_takes_them() {
+    let mut owner = owner(Vec::new());
+    let arrived = now().mono;
+    let mut tickets = 0;
+    let mut weights = Vec::new();
+    for nonce in 1..=132 {
+        while owner.waiting_directs().1 < 2 * COMMIT_BYTES {
+            tickets += 1;
+            owner.enqueue(DirectRequest { ticket: Ticket(tickets), messages: vec![draft(4 * 1024)], arrived });
+        }
+        look_at_door(&mut owner);
+        let commit = owner.build(now(), nonce).commit.unwrap();
+        if nonce <= 2 {
+            assert!(owner.too_large(now()).is_empty());
+        } else {
+            weights.push(commit.weight());
+            owner.committed(now());
+        }
+    }
+    let most = |of: std::ops::Range<usize>| weights[of].iter().copied().max().unwrap();
+    let (quarter, half, whole) = (most(0..64), most(64..128), most(128..130));
+    assert!(2 * half > 3 * quarter && 2 * whole > 3 * half, "{quarter}, then {half}, then {whole} bytes");
 }
 
 /// Claimed segments of 20 messages of 1 KiB, the first of each delivered.

@@ -71,9 +71,9 @@ impl SagaShard {
         if self.flight.is_some() || !self.has_work() {
             return None;
         }
-        let bytes_max = if self.one_by_one { 0 } else { self.config.limits.commit_bytes_max };
+        let bytes_max = self.config.limits.commit_bytes_max;
         // By themselves: together with others they could be more than a commit may be.
-        let aside = self.take_aside(bytes_max);
+        let aside = self.take_aside(if self.apart.aside > 0 { 0 } else { bytes_max });
         let record = SagaShardRecord {
             token: self.record.token,
             beat: self.record.beat + 1,
@@ -122,15 +122,37 @@ impl SagaShard {
         self.aside.drain(..count).collect()
     }
 
-    /// Fills a commit up to a size, with at least one saga if there is any: rows for the journal's sake with up to half of it, so that
-    /// neither they nor what moves ever waits for the other; then what waits.
+    /// Fills a commit up to a size, with at least one saga if there is any.
     fn fill(&mut self, work: &mut Work, bytes_max: usize) -> Batch {
+        if !self.apart.is_over() {
+            return self.fill_apart(work, bytes_max);
+        }
+        // Rows for the journal's sake get up to half of it, so that neither they nor what moves ever waits for the other.
         let weight = self.checkpoints(work, bytes_max / 2);
         if weight > 0 && weight >= bytes_max {
             return Batch::default();
         }
+        self.moved(work, bytes_max.saturating_sub(weight))
+    }
+
+    /// While a refused commit is tried saga by saga: a row for the journal's sake and something that waits in turn. What came
+    /// after the refusal waits until all that was in that commit has been tried, but not for the rows.
+    fn fill_apart(&mut self, work: &mut Work, bytes_max: usize) -> Batch {
+        if !std::mem::take(&mut self.apart.row_went) {
+            if self.checkpoints(work, 0) > 0 {
+                self.apart.row_went = true;
+                return Batch::default();
+            }
+            // Those of the refused commit have moved since, or stand still.
+            self.apart.rows = 0;
+        }
+        self.moved(work, if self.apart.entries > 0 { 0 } else { bytes_max })
+    }
+
+    /// What waits, up to a size, at least one saga.
+    fn moved(&mut self, work: &mut Work, bytes_max: usize) -> Batch {
         let (beat, running, limits) = (work.beat, &self.running, &self.config.limits);
-        let batch = self.waiting.take(bytes_max.saturating_sub(weight), |entry| {
+        let batch = self.waiting.take(bytes_max, |entry| {
             let messages: usize = entry.messages.iter().map(|message| message.payload.len()).sum();
             let running = running.get(&entry.slot).filter(|running| is_whole(entry, running, limits, beat));
             messages + running.map_or(entry.weight, |running| running.tree.weight)

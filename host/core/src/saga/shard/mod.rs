@@ -17,10 +17,12 @@
 //! | `start` | new sagas, repeats of a start |
 //! | `batch` | what waits for a commit |
 //! | `build` | the next commit: journal, rows, dead letters, messages |
+//! | `apart` | what is tried saga by saga after the store refused a commit as too large |
 //! | `outcome` | a commit's fate |
 //! | `restore` | a new writer: rows and journal become trees again; the same for one that was set aside |
 //! | `inspect` | for people |
 
+mod apart;
 mod batch;
 mod build;
 mod commands;
@@ -45,6 +47,7 @@ use super::state::Tree;
 use crate::ids::ShardId;
 use crate::port::store::StoreError;
 use crate::time::UnixMillis;
+use apart::Apart;
 use batch::{Batch, Entry};
 use build::Flight;
 use start::Recent;
@@ -114,8 +117,8 @@ pub struct SagaShard {
     aside: Vec<Arc<BrokenSaga>>,
     /// Those of them that are too large for a commit: the journal isn't cut until the next takeover.
     unmovable: Vec<Arc<BrokenSaga>>,
-    /// A commit was too large, so what waits goes one saga a commit.
-    one_by_one: bool,
+    /// A commit was too large, so what it held goes one saga a commit.
+    apart: Apart,
     weight: usize,
     waiting: Batch,
     flight: Option<Flight>,
@@ -322,7 +325,7 @@ impl SagaShard {
             journal: BTreeSet::new(),
             aside: Vec::new(),
             unmovable: Vec::new(),
-            one_by_one: false,
+            apart: Apart::default(),
             weight: 0,
             waiting: Batch::default(),
             flight: None,

@@ -45,9 +45,9 @@ impl SagaShard {
         }
     }
 
-    /// The store takes no commit as large as the one that is out; nothing of it was written. Its sagas are tried one by one. One that
-    /// was alone and too large all the same stands still until the next takeover, as it was committed last: it is answered here,
-    /// and whoever asks something of it hears why.
+    /// The store takes no commit as large as the one that is out; nothing of it was written. Its sagas are tried one by one, and
+    /// those behind them together again. One that was alone and too large all the same stands still until the next takeover, as it
+    /// was committed last: it is answered here, and whoever asks something of it hears why.
     pub fn commit_too_large(&mut self) -> Option<SagaKey> {
         let flight = self.flight.take()?;
         let only = flight.only_slot();
@@ -55,8 +55,8 @@ impl SagaShard {
             [only] if flight.changes.is_empty() => Some(Arc::clone(only)),
             _ => None,
         };
+        self.apart.refused(&flight);
         self.undo(flight);
-        self.one_by_one = true;
         if let Some(broken) = aside {
             self.aside.retain(|other| other.key != broken.key);
             self.unmovable.push(Arc::clone(&broken));
@@ -123,7 +123,7 @@ impl SagaShard {
 
     fn apply(&mut self, flight: Flight) {
         self.record = flight.record;
-        self.one_by_one &= self.has_work();
+        self.apart.tried(&flight);
         if !flight.aside.is_empty() {
             // Who looked for one of their ids before this didn't hear that it is taken.
             self.recent.raise(flight.record.beat);

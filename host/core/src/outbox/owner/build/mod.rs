@@ -61,6 +61,8 @@ pub(super) struct InFlight {
     pub key_released: Vec<Arc<DeadLetter>>,
     /// It takes back messages that aren't in memory.
     pub cancels_unread: bool,
+    /// It holds claims beside what is larger than a commit.
+    pub is_crowded: bool,
     /// Requests that were already told that the outcome is unknown.
     pub abandoned: bool,
 }
@@ -115,6 +117,8 @@ struct Draftsman<'a> {
     refused: Vec<(CommandId, CommandError)>,
     /// What it weighs so far.
     bytes: usize,
+    /// What it weighed when claiming began.
+    claims_from: usize,
     /// Claimed segments by tenant.
     open_by_tenant: BTreeMap<Tenant, usize>,
     /// Messages brought to memory with this commit, by tenant.
@@ -169,6 +173,7 @@ impl Owner {
                 key_holders: Vec::new(),
                 key_released: Vec::new(),
                 cancels_unread: false,
+                is_crowded: false,
                 abandoned: false,
             },
             history: BTreeMap::new(),
@@ -176,6 +181,7 @@ impl Owner {
             entering: BTreeMap::new(),
             refused: Vec::new(),
             bytes: 0,
+            claims_from: 0,
             open_by_tenant: BTreeMap::new(),
             loading: BTreeMap::new(),
             new_ids: BTreeSet::new(),
@@ -189,7 +195,9 @@ impl Owner {
         work.sequence();
         work.count_open();
         work.write_segments();
+        work.begin_claims();
         work.claim();
+        work.end_claims();
         work.name();
         work.release_all();
         work.seal(&record, nonce)

@@ -18,7 +18,7 @@ pub(super) enum Part {
     Request,
     /// Due scheduled messages, the doorstep, direct requests.
     Entering,
-    /// Claims, evictions, and giving back.
+    /// Claims, evictions, and giving back. However much entered, some of them go with every commit, until the store refuses one.
     Claims,
 }
 
@@ -38,7 +38,25 @@ impl Part {
 
 impl Draftsman<'_> {
     pub(super) fn is_full(&self, part: Part) -> bool {
-        self.bytes >= (self.owner.commit_bytes / 8).max(1) * part.eighths()
+        let eighth = (self.owner.commit_bytes.get() / 8).max(1);
+        let share = eighth * part.eighths();
+        let end = match part {
+            // Large requests one behind the other would leave no room ever. But what is large may fit only by itself.
+            Part::Claims if !self.owner.commit_bytes.is_cut() => share.max(self.claims_from + eighth),
+            _ => share,
+        };
+        self.bytes >= end
+    }
+
+    /// What comes from here on are claims.
+    pub(super) fn begin_claims(&mut self) {
+        self.claims_from = self.bytes;
+    }
+
+    /// All claims are in that go with this commit.
+    pub(super) fn end_claims(&mut self) {
+        let share = (self.owner.commit_bytes.get() / 8).max(1) * Part::Claims.eighths();
+        self.flight.is_crowded = self.claims_from >= share && self.bytes > self.claims_from;
     }
 
     /// Adds a change.

@@ -210,7 +210,7 @@ impl Draftsman<'_> {
     pub(super) fn directs(&mut self, until: Monotonic) {
         let mut taken = 0;
         while let Some(direct) = self.owner.directs.front() {
-            let fits = self.bytes + direct.bytes <= self.owner.commit_bytes;
+            let fits = self.bytes + direct.bytes <= self.owner.commit_bytes.get();
             let full = !fits && (taken > 0 || self.is_full(Part::Request));
             // An id that enters with a doorstep message in this commit: the request is looked up again after it.
             let id_enters = !self.new_ids.is_empty()
@@ -320,7 +320,7 @@ impl Draftsman<'_> {
 
     pub(super) fn write_segments(&mut self) {
         // A segment has to fit into a commit that rewrites it.
-        let bytes_max = SEGMENT_BYTES_MAX.min(self.owner.commit_bytes / 8);
+        let bytes_max = SEGMENT_BYTES_MAX.min(self.owner.commit_bytes.get() / 8);
         for (tenant, entering) in std::mem::take(&mut self.entering) {
             let mut first = self.next_seq();
             let mut entries: Vec<Entry> = Vec::new();

@@ -125,3 +125,46 @@ fn one_that_can_not_even_begin_is_refused_and_leaves_nothing() {
     assert_eq!(error.code(), "STORAGE.TOO_LARGE");
     assert!(bench.shard.tree(&other("big")).is_none() && !bench.shard.has_work());
 }
+
+#[test]
+fn the_sagas_of_a_refused_commit_go_one_by_one_and_those_that_came_meanwhile_together() {
+    let mut bench = bench(WAIT);
+    (0..10).for_each(|n| begin(&mut bench, &format!("s{n}")));
+    assert_eq!(bench.shard.build(1).unwrap().journal.len(), 10);
+    assert_eq!(bench.shard.commit_too_large(), None);
+    let mut sizes = Vec::new();
+    for n in 10..21 {
+        begin(&mut bench, &format!("s{n}"));
+        sizes.push(bench.shard.build(1).unwrap().journal.len());
+        bench.shard.committed();
+    }
+    assert_eq!(sizes, [vec![1; 10], vec![11]].concat());
+}
+
+#[test]
+fn after_a_refusal_rows_for_the_journals_sake_and_what_moves_go_in_turn() {
+    let mut bench = bench(&step("a", ""));
+    (0..10).for_each(|n| begin(&mut bench, &format!("s{n}")));
+    bench.start();
+    (0..10).for_each(|_| drop(bench.signal("x").unwrap()));
+    bench.shard.set_limits(SagaLimits { journal_records_max: 5, ..SagaLimits::default() });
+    // Each of these goes with a commit of its own, and one always waits.
+    let signal = |bench: &mut Bench| {
+        let by = ActedBy { actor: "ann".to_owned(), note: None };
+        let signal = SagaCommand::Signal { key: key(), name: "x".to_owned(), data: Json::null(), by };
+        bench.shard.submit(None, signal, bench.now, 0.5);
+    };
+    signal(&mut bench);
+    assert_eq!(rows(&bench.shard.build(1).unwrap()).len(), 11, "ten for the journal's sake");
+    assert_eq!(bench.shard.commit_too_large(), None);
+    let mut moved = Vec::new();
+    for _ in 0..21 {
+        signal(&mut bench);
+        let commit = bench.shard.build(1).unwrap();
+        let is_written = rows(&commit).iter().any(|(of, _)| *of == key());
+        moved.push(is_written || commit.journal.iter().any(|entry| entry.key == key()));
+        bench.shard.committed();
+    }
+    let in_turn = (0..20).map(|n| n % 2 == 1).chain([true]);
+    assert_eq!(moved, in_turn.collect::<Vec<_>>());
+}
