@@ -116,6 +116,8 @@ async fn child() {
         "SELECT ->(SELECT $s AS x FROM e) FROM tiny:1",
         "SELECT *, ->e->tiny AS to FROM tiny:1",
         "SELECT $s AS x FROM tiny LIMIT 1000",
+        // Subqueries of many rows: what each makes on its way is gone before the next.
+        "SELECT VALUE (SELECT VALUE array::len([$t + 'x', (SELECT VALUE 1 FROM tiny LIMIT 1)]) FROM 1) FROM $r",
         "UPDATE tiny SET n = 1",
         "DELETE e RETURN NONE",
         "DELETE tiny RETURN NONE",
