@@ -35,6 +35,11 @@ fn patterns(count: usize) -> String {
     (0..count).map(|n| format!("/a{{200000}}{n}/")).collect::<Vec<_>>().join(", ")
 }
 
+/// A shape of so many points.
+fn line(points: usize) -> String {
+    format!("{{ type: 'LineString', coordinates: [{}] }}", vec!["[1, 2]"; points].join(", "))
+}
+
 async fn fill(store: &SurrealStore) {
     for page in 0..TINY / 1_000 {
         let rows: Vec<_> = (0..1_000).map(|n| json!({ "id": page * 1_000 + n })).collect();
@@ -93,6 +98,8 @@ fn refused() -> Vec<String> {
     ]
     .map(str::to_owned)
     .into();
+    // A shape takes as much as its points.
+    all.push(format!("RETURN array::map(<array> (0..150), |$i| {})", line(10_000)));
     all.push(format!("RETURN [{}]", patterns(500)));
     all.push(format!("INSERT INTO junk {}", patterns(1)));
     let explained: Vec<String> = (0..500).map(|n| format!("EXPLAIN ANALYZE /a{{200000}}{n}/")).collect();
@@ -124,6 +131,11 @@ async fn child() {
     ] {
         peaks.tries(&store, &[query.to_owned()], &given).await;
     }
+    // A shape of a LET is held as what it is answered as.
+    let mut shapes = vec![format!("LET $line = {}", line(20_000))];
+    assert!(peaks.tries(&store, &shapes, &given).await, "a shape of 20,000 points is refused");
+    shapes.push("RETURN array::map(<array> (0..150), |$i| $line)".to_owned());
+    assert!(!peaks.tries(&store, &shapes, &given).await, "150 shapes of 20,000 points are answered");
     // All of them parsed at once would take sixteen times their text.
     let many = format!("RETURN array::len([1{}])", ",1".repeat(120 << 10));
     let many: Vec<String> = std::iter::repeat_n(many, 40).collect();
