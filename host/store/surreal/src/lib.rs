@@ -29,4 +29,4 @@ pub use value::{
     Bindings, array, bool_of, bytes, bytes_of, from_json, int, int_of, key, millis, millis_of, object, table, text,
     text_of, to_json,
 };
-pub use weight::{READ_BYTES_MIN, VALUE_BYTES, shape_weight, weight};
+pub use weight::{OBJECT_BYTES, READ_BYTES_MIN, VALUE_BYTES, shape_weight, weight};

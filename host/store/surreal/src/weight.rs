@@ -12,6 +12,9 @@ pub const VALUE_BYTES: u64 = 64;
 /// The least that a row which callers' statements read or write counts as: so what is made for each of them, whatever it holds, is
 /// bounded by their number.
 pub const READ_BYTES_MIN: u64 = 256;
+/// What an object takes beside its fields, if it has any, where it is handed over between SurrealDB and us: a node of its map has room
+/// for eleven of them.
+pub const OBJECT_BYTES: u64 = 640;
 /// What a file's name or a regular expression counts as: its parts aren't counted one by one.
 const OPAQUE_BYTES: u64 = 64 * 1024;
 /// What a point of a shape counts as: it is answered as a list of two numbers.
@@ -19,7 +22,7 @@ const POINT_BYTES: u64 = 3 * VALUE_BYTES;
 /// What a shape counts as beside its points: it is answered as an object of two fields.
 const SHAPE_BYTES: u64 = 1024;
 
-/// At most these bytes: [`VALUE_BYTES`] a value and its text, a field as much again with its name. A closure counts as without
+/// At most these bytes: [`VALUE_BYTES`] a value and its text, a field as much again with its name, [`OBJECT_BYTES`] an object. A closure counts as without
 /// bound, since what it has captured can't be seen.
 pub fn weight(value: &Value) -> u64 {
     let inside = match value {
@@ -80,8 +83,9 @@ fn sum(parts: impl Iterator<Item = u64>) -> u64 {
 }
 
 fn of_fields(fields: &Object) -> u64 {
+    let own = if fields.is_empty() { 0 } else { OBJECT_BYTES };
     let of = |name: usize, value: &Value| VALUE_BYTES.saturating_add(bytes(name)).saturating_add(weight(value));
-    sum(fields.iter().map(|(name, value)| of(name.as_str().len(), value)))
+    own.saturating_add(sum(fields.iter().map(|(name, value)| of(name.as_str().len(), value))))
 }
 
 fn of_key(key: &RecordIdKey) -> u64 {
