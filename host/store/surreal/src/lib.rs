@@ -17,6 +17,7 @@ mod embedded;
 mod engine;
 mod fault;
 mod remote;
+mod scans;
 mod value;
 mod weight;
 
@@ -24,6 +25,7 @@ pub use embedded::{ClosedTables, Embedded, EmbeddedOptions, LogKeeper};
 pub use engine::{Bound, Engine, Row, Transaction};
 pub use fault::Fault;
 pub use remote::{Remote, RemoteOptions};
+pub use scans::{Comparison, Filter, Holds, Reads, Scan};
 pub use surrealdb_datastore::val::{Array, Number, Object, RecordIdKey, Value};
 pub use value::{
     Bindings, array, bool_of, bytes, bytes_of, from_json, int, int_of, key, millis, millis_of, object, table, text,

@@ -86,6 +86,8 @@ fn refused() -> Vec<String> {
         // More rows than were counted.
         "SELECT $s AS x FROM tiny",
         "SELECT VALUE [$s, $s] FROM tiny",
+        // What WHERE answers for every row of a batch.
+        "SELECT VALUE 1 FROM tiny WHERE string::concat($t, 'x')",
         // Links that fan out.
         "RETURN t:1.next.next",
         "RETURN t:1.next.next.next",
