@@ -22,8 +22,8 @@ const POINT_BYTES: u64 = 3 * VALUE_BYTES;
 /// What a shape counts as beside its points: it is answered as an object of two fields.
 const SHAPE_BYTES: u64 = 1024;
 
-/// At most these bytes: [`VALUE_BYTES`] a value and its text, a field as much again with its name, [`OBJECT_BYTES`] an object. A closure counts as without
-/// bound, since what it has captured can't be seen.
+/// At most these bytes: [`VALUE_BYTES`] a value and its text, a field as much again with its name, [`OBJECT_BYTES`] an object. A closure
+/// counts as without bound, since what it has captured can't be seen.
 pub fn weight(value: &Value) -> u64 {
     let inside = match value {
         Value::String(text) => bytes(text.as_str().len()),

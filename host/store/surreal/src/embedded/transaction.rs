@@ -208,8 +208,8 @@ impl Transaction for EmbeddedTransaction {
         }
         if let Some(bytes) = gate.overscanned() {
             return Err(Fault::Statement(format!(
-                "it looks through more than {bytes} bytes of rows, as many as it may: define an index on the field that it looks for, \
-                 or read a range of ids (`t:a..b`)"
+                "the transaction looks through more than {bytes} bytes of rows, as many as it may: define an index on the field that \
+                 it looks for, or read a range of ids (`t:a..b`)"
             )));
         }
         // After a failure the gate stays closed: what began may not have ended, and nothing is left to do but to cancel.

@@ -44,7 +44,7 @@ use reads::measured;
 /// answered as well. A key that is removed is kept until the commit, too.
 const WRITTEN_MAX: u64 = 16 * 1024 * 1024;
 
-/// Bytes of memory of rows that a scan may let go in one statement, so that it also ends where no time limit does.
+/// Bytes of memory of rows that the scans of one transaction may let go: they cost time, however little of them is in memory at once.
 const SCANNED_MAX: u64 = 1024 * 1024 * 1024;
 /// A row that takes more counts as held, even if a scan lets it go: a page of such rows would be too large.
 const LET_GO_MAX: u64 = 1024 * 1024;
@@ -62,7 +62,7 @@ pub(super) struct Gate {
     overread: AtomicBool,
     /// A scan that doesn't hold all of its rows and hasn't begun.
     scan: Mutex<Option<Scan>>,
-    /// Bytes of memory of rows that it may still let go.
+    /// Bytes of memory of rows that scans may still let go.
     scannable: AtomicU64,
     /// Whether it wanted to let go more.
     overscanned: AtomicBool,
@@ -80,7 +80,7 @@ impl Gate {
             readable: AtomicU64::new(0),
             overread: AtomicBool::new(false),
             scan: Mutex::new(None),
-            scannable: AtomicU64::new(0),
+            scannable: AtomicU64::new(SCANNED_MAX),
             overscanned: AtomicBool::new(false),
             doorstep_open: OnceLock::new(),
         })
@@ -89,7 +89,6 @@ impl Gate {
     /// From here on keys are looked at, and no more than this may be read.
     pub(super) fn close(&self, reads: Reads) {
         self.readable.store(reads.held_max, Ordering::Relaxed);
-        self.scannable.store(SCANNED_MAX, Ordering::Relaxed);
         *self.scan.lock() = reads.scan;
         self.closed.store(true, Ordering::Release);
     }
@@ -114,7 +113,7 @@ impl Gate {
         self.overread.load(Ordering::Acquire)
     }
 
-    /// Bytes that a scan may let go, if a statement wanted to let go more.
+    /// Bytes that scans may let go, if they wanted to let go more.
     pub(super) fn overscanned(&self) -> Option<u64> {
         self.overscanned.load(Ordering::Acquire).then_some(SCANNED_MAX)
     }
@@ -151,7 +150,7 @@ impl Gate {
         self.scans(None, key, value).map(|_| ())
     }
 
-    /// The same of a scan: what it lets go counts for itself. Answers the bytes that were counted.
+    /// The same of a row of a scan: what it lets go counts for itself. Answers the bytes that were counted.
     fn scans(&self, holds: Option<&Holds>, key: &[u8], value: &[u8]) -> Result<u64, Error> {
         if !self.is_closed() {
             return Ok(0);
@@ -163,7 +162,8 @@ impl Gate {
         if room.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok() {
             return Ok(bytes);
         }
-        room.store(0, Ordering::Relaxed);
+        self.readable.store(0, Ordering::Relaxed);
+        self.scannable.store(0, Ordering::Relaxed);
         over.store(true, Ordering::Release);
         Err(Error::Datastore("the statement reads more than it may".to_owned()))
     }
