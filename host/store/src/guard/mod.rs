@@ -9,7 +9,8 @@
 //! The walk takes every statement and expression apart by name and without `..`: a field that a later SurrealDB adds fails the build
 //! here. SurrealDB's own visitor isn't used, because it leaves fields out (START and TIMEOUT, in 3.3.5).
 //!
-//! What passes is then measured (`sizes`): whatever may take more memory than a request is given isn't run.
+//! What passes is then measured (`sizes`): whatever may take more memory than a request is given isn't run. Of a scan of a whole
+//! table it is told which rows the statement holds (`scans`), so that the wall counts those against that memory and no others.
 //!
 //! This is the first wall. Behind it, keys of Waybill's tables are refused below the query language
 //! (`waybill-surreal`, `embedded/wall`), whatever a statement says. What neither does: confine a caller to a tenant's rows of their own
@@ -21,6 +22,7 @@ mod kinds;
 mod names;
 mod parts;
 mod regexes;
+mod scans;
 mod sizes;
 mod statements;
 mod walk;
@@ -32,6 +34,7 @@ use surrealdb_expr::expr::{Expr, LogicalPlan, Param, TopLevelExpr};
 use waybill_core::port::store::StoreError;
 use waybill_core::port::transact::Statement;
 
+pub use scans::{Names, scan_of};
 pub use sizes::Held;
 use walk::{Refusal, Walk};
 

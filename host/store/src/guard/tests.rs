@@ -274,3 +274,56 @@ fn functions_that_the_database_has_are_judged_one_by_one() {
         assert!(run(query, serde_json::json!({})).is_ok(), "{query}");
     }
 }
+
+#[test]
+fn only_what_nothing_else_reads_beside_is_a_scan_that_lets_rows_go() {
+    use waybill_surreal::Holds;
+    let bindings = serde_json::json!({ "n": 7 }).as_object().cloned().unwrap();
+    let scan = |query: &str| {
+        let statement = Statement { query: query.into(), bindings: bindings.clone() };
+        let checked = check(&statement, 1, &HashSet::new()).unwrap();
+        scan_of(&checked.plan, &Names { lets: &std::collections::HashMap::new(), bindings: &bindings })
+    };
+    for query in [
+        "SELECT count() FROM a GROUP ALL",
+        "SELECT count() AS n, math::max(price) AS most FROM a WHERE price > 1 AND !sold GROUP ALL",
+        "LET $n = (SELECT count() FROM a WHERE n = $n GROUP ALL)",
+        "UPDATE a SET n += $n WHERE string::lowercase(name) = 'x' RETURN NONE",
+        "DELETE a WHERE at < time::now() - 7d",
+        "DELETE a RETURN NONE",
+    ] {
+        let found = scan(query);
+        assert!(found.as_ref().is_some_and(|scan| matches!(scan.holds, Holds::Nothing)), "{query}: {found:?}");
+    }
+    for query in [
+        "SELECT * FROM a WHERE n = $n",
+        "SELECT a, string::uppercase(b) AS b FROM a WHERE n = 1 OR n = 2 ORDER BY a LIMIT 3",
+        "SELECT array::group(text) AS texts FROM a WHERE n = 1 GROUP ALL",
+        "UPDATE a SET n = 1 WHERE n = 2",
+        "DELETE a WHERE n = 1 RETURN BEFORE",
+    ] {
+        let found = scan(query);
+        assert!(found.as_ref().is_some_and(|scan| matches!(scan.holds, Holds::Matching(_))), "{query}: {found:?}");
+    }
+    for query in [
+        "SELECT * FROM a",
+        "SELECT * FROM a, b WHERE n = 1",
+        "SELECT * FROM a:1..5 WHERE n = 1",
+        "SELECT array::group(text) FROM a GROUP ALL",
+        "SELECT math::sum((SELECT VALUE n FROM a)) FROM a GROUP ALL",
+        "SELECT count() FROM a WHERE n IN (SELECT VALUE n FROM a) GROUP ALL",
+        "SELECT count() FROM a WHERE ->b->a GROUP ALL",
+        "SELECT count() FROM a WHERE $n OR n = 1 GROUP ALL",
+        "SELECT *, (SELECT * FROM a) AS all_rows FROM a WHERE n = 1",
+        "SELECT * FROM a WHERE n = 1 LIMIT array::len((SELECT * FROM a))",
+        "SELECT * FROM a WHERE n = 1 FETCH link",
+        "UPDATE a SET n = (SELECT VALUE n FROM a) WHERE n = 1 RETURN NONE",
+        "UPDATE a SET n = 1 WHERE n = 1 RETURN n",
+        "DELETE a WHERE n IN (SELECT VALUE n FROM a)",
+        "UPDATE a SET n = 1",
+        "CREATE a",
+    ] {
+        let found = scan(query);
+        assert!(found.is_none(), "{query}: {found:?}");
+    }
+}

@@ -9,10 +9,10 @@ use waybill_core::ids::ShardId;
 use waybill_core::outbox::records::DoorKey;
 use waybill_core::port::store::StoreError;
 use waybill_core::port::transact::{Conclusion, DoorGroup, Statement, Transacted};
-use waybill_surreal::{Bindings, Fault, Object, Transaction, Value, from_json, int_of, to_json};
+use waybill_surreal::{Bindings, Fault, Object, Reads, Transaction, Value, from_json, int_of, to_json};
 
 use crate::fault::store_error;
-use crate::guard::{Checked, Held, check};
+use crate::guard::{Checked, Held, Names, check, scan_of};
 use crate::idempotency::conclude;
 use crate::rows::door::{cut, of_group};
 use crate::store::{SurrealStore, finish};
@@ -113,7 +113,8 @@ pub(super) async fn run(
     let given = statement.bindings.iter().filter(|(name, _)| !lets.contains_key(name.as_str()));
     let mut bindings: Bindings = given.map(|(name, value)| (name.clone(), from_json(value.clone()))).collect();
     bindings.extend(lets.iter().map(|(name, value)| (name.clone(), value.clone())));
-    transaction.run(plan, bindings, rows_bytes_max).await.map_err(|fault| match fault {
+    let scan = scan_of(&plan, &Names { lets, bindings: &statement.bindings });
+    transaction.run(plan, bindings, Reads { held_max: rows_bytes_max, scan }).await.map_err(|fault| match fault {
         Fault::Statement(cause) | Fault::Other(cause) => StoreError::Statement(format!("statement {number}: {cause}")),
         // A record of the caller's own that exists already: their statement failed, no message's id is taken.
         Fault::Exists(cause) => StoreError::Statement(format!("statement {number}: {cause}")),

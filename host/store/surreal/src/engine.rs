@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use surrealdb_expr::expr::LogicalPlan;
 
-use crate::{Bindings, Fault, Object, RecordIdKey, Value};
+use crate::{Bindings, Fault, Object, Reads, RecordIdKey, Value};
 
 /// A record as read.
 #[derive(Clone, Debug, PartialEq)]
@@ -54,9 +54,9 @@ pub trait Transaction: Send + Sync {
     /// Runs a caller's statements inside this transaction and answers what the last one does.
     ///
     /// They run with a caller's rights: they may change data of the database, not users, access, definitions or other databases,
-    /// and [`Fault::Closed`] tells that one wanted to touch a closed table. The rows that they read may take `rows_bytes_max` of
-    /// memory together ([`weight`](crate::weight())), each as often as it is read. After a failure the transaction must be cancelled.
-    async fn run(&self, plan: LogicalPlan, bindings: Bindings, rows_bytes_max: u64) -> Result<Value, Fault>;
+    /// and [`Fault::Closed`] tells that one wanted to touch a closed table. What they may read is in `reads`. After a failure the
+    /// transaction must be cancelled.
+    async fn run(&self, plan: LogicalPlan, bindings: Bindings, reads: Reads) -> Result<Value, Fault>;
     /// Commits. [`Fault::Conflict`] and [`Fault::Exists`] prove that nothing was written.
     async fn commit(self: Box<Self>) -> Result<(), Fault>;
     /// Undoes everything.

@@ -17,6 +17,7 @@ mod embedded;
 mod engine;
 mod fault;
 mod remote;
+mod scans;
 mod value;
 mod weight;
 
@@ -24,6 +25,7 @@ pub use embedded::{ClosedTables, Embedded, EmbeddedOptions, LogKeeper};
 pub use engine::{Bound, Engine, Row, Transaction};
 pub use fault::Fault;
 pub use remote::{Remote, RemoteOptions};
+pub use scans::{Comparison, Filter, Holds, Reads, Scan};
 /// What the client library says of a query that failed ([`Fault::of_query`]).
 pub use surrealdb::types::Error as QueryError;
 pub use surrealdb_datastore::val::{Array, Number, Object, RecordIdKey, Value};
@@ -31,4 +33,4 @@ pub use value::{
     Bindings, array, bool_of, bytes, bytes_of, from_json, int, int_of, key, millis, millis_of, object, table, text,
     text_of, to_json,
 };
-pub use weight::{READ_BYTES_MIN, VALUE_BYTES, weight};
+pub use weight::{OBJECT_BYTES, READ_BYTES_MIN, VALUE_BYTES, shape_weight, weight};

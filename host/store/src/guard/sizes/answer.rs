@@ -25,7 +25,7 @@ pub fn beyond_weight(value: &Value) -> u64 {
         Value::Range(range) => {
             of_bound(&range.start, beyond_weight).saturating_add(of_bound(&range.end, beyond_weight))
         }
-        // Shapes are weighed as far more than they have.
+        // Shapes are weighed as what they are answered as; files and regular expressions as far more than they have.
         Value::Geometry(_)
         | Value::File(_)
         | Value::Regex(_)

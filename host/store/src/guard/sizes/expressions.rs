@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use surrealdb_expr::expr::statements::{ForeachStatement, IfelseStatement, OutputStatement, SetStatement};
 use surrealdb_expr::expr::{BinaryOperator, Block, Expr, Kind, Literal, ObjectEntry, PostfixOperator, PrefixOperator};
+use waybill_surreal::shape_weight;
 
 use super::calls::{TEXT_TIMES, texts};
 use super::scope::{Captured, Known};
@@ -104,8 +105,8 @@ impl<'e> Sizes<'e> {
                 self.made("a text", Size { count: Some(1), ..Size::fixed(VALUE + text.as_str().len() as u64) })
             }
             Literal::Bytes(bytes) => self.made("bytes", Size::fixed(VALUE + bytes.0.len() as u64)),
-            // They are no longer than the text that they stand in, and what they become isn't much more.
-            Literal::Geometry(_) | Literal::File(_) => Ok(Size::fixed(SESSION_BYTES)),
+            Literal::Geometry(shape) => self.made("a shape", Size::fixed(VALUE.saturating_add(shape_weight(shape)))),
+            Literal::File(_) => Err("files aren't taken".to_owned()),
             Literal::Regex(_) => Err("regular expressions aren't taken".to_owned()),
             Literal::RecordId(id) => self.record_id(id),
             Literal::Array(items) | Literal::Set(items) => {

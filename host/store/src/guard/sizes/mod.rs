@@ -29,7 +29,7 @@ use waybill_surreal::Value;
 
 use answer::beyond_weight;
 use scope::{Known, Scope};
-use size::{ROWS_BYTES, Size, VALUE, of_json, of_value};
+use size::{ROWS_BYTES, Size, VALUE, handed_over, of_json, of_value};
 
 /// What the values of a transaction may take together, in bytes as they are counted here.
 const HELD_MAX: u64 = 12 * 1024 * 1024;
@@ -60,7 +60,7 @@ impl Held {
         let mut bytes = self.bytes;
         for (name, value) in &statement.bindings {
             let size = of_json(value);
-            bytes = bytes.saturating_add(size.fixed);
+            bytes = bytes.saturating_add(size.fixed).saturating_add(handed_over(value));
             scope.set(name, Known::binding(size));
         }
         // They come before bindings.

@@ -6,7 +6,7 @@
 
 use std::ops::Bound;
 
-use waybill_surreal::{Number, Object, READ_BYTES_MIN, RecordIdKey, VALUE_BYTES, Value, weight};
+use waybill_surreal::{Number, OBJECT_BYTES, Object, READ_BYTES_MIN, RecordIdKey, VALUE_BYTES, Value, weight};
 
 /// Bytes of a value itself, without what it points to.
 pub const VALUE: u64 = VALUE_BYTES;
@@ -205,6 +205,21 @@ pub fn of_json(json: &serde_json::Value) -> Size {
         _ => Some(1),
     };
     Size { count, number: json.as_i64(), ..Size::fixed(json_bytes(json)) }
+}
+
+/// What a binding takes once, beside [`of_json`], where it is handed over to SurrealDB: its objects are maps there.
+pub fn handed_over(json: &serde_json::Value) -> u64 {
+    match json {
+        serde_json::Value::Array(items) => items.iter().map(handed_over).sum(),
+        serde_json::Value::Object(fields) if !fields.is_empty() => {
+            fields.values().map(handed_over).sum::<u64>().saturating_add(OBJECT_BYTES)
+        }
+        serde_json::Value::Object(_)
+        | serde_json::Value::String(_)
+        | serde_json::Value::Null
+        | serde_json::Value::Bool(_)
+        | serde_json::Value::Number(_) => 0,
+    }
 }
 
 fn json_bytes(json: &serde_json::Value) -> u64 {

@@ -43,7 +43,8 @@ impl<'e> Sizes<'e> {
         let bound = self.limit(limit.as_ref())?.zip(self.start(start.as_ref())?);
         self.exprs([version, timeout])?;
         let whole = self.bytes(&source);
-        let mut rows = self.items(&source);
+        let found = self.items(&source);
+        let mut rows = found;
         if split.is_some() {
             // A row for every item of one of its fields.
             rows = rows.saturating_mul(whole / VALUE);
@@ -57,7 +58,7 @@ impl<'e> Sizes<'e> {
             _ => rows,
         };
         let answer = self.within(source, answered, |sizes| {
-            sizes.cond(cond.as_ref())?;
+            sizes.judged(cond.as_ref(), found)?;
             sizes.exprs(omit)?;
             sizes.fields(fields)
         })?;
@@ -217,6 +218,13 @@ impl<'e> Sizes<'e> {
 
     pub(super) fn cond(&mut self, cond: Option<&'e Cond>) -> Result<(), String> {
         cond.into_iter().try_for_each(|Cond(expr)| self.expr(expr).map(|_| ()))
+    }
+
+    /// A WHERE of a SELECT: its answers for a batch of rows are in memory together. Their parts that are of the row are no more than it.
+    fn judged(&mut self, cond: Option<&'e Cond>, rows: u64) -> Result<(), String> {
+        let Some(Cond(expr)) = cond else { return Ok(()) };
+        let answer = self.expr(expr)?;
+        self.made("the answers of WHERE", Size::fixed(answer.fixed.saturating_mul(rows))).map(|_| ())
     }
 
     /// The bound that a LIMIT sets, if it is a known number.

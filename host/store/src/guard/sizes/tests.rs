@@ -208,6 +208,16 @@ fn bindings_count_as_what_they_become() {
 }
 
 #[test]
+fn small_objects_count_as_the_maps_that_they_are_handed_over_as() {
+    let objects = |count: usize| vec![json!({ "a": 1 }); count];
+    assert!(judge(&Held::default(), "RETURN array::len($list)", json!({ "list": objects(10_000) })).is_ok());
+    assert!(judge(&Held::default(), "RETURN array::len($list)", json!({ "list": objects(20_000) })).is_err());
+    let object = || Value::Object(waybill_surreal::object([("a", int(1))]));
+    Held::default().keep(1, None, &array((0..10_000).map(|_| object()))).unwrap();
+    assert!(Held::default().keep(1, None, &array((0..20_000).map(|_| object()))).is_err());
+}
+
+#[test]
 fn what_lets_and_results_really_take_counts_for_later_statements() {
     let mut held = Held::default();
     let megabyte = text("x".repeat(1 << 20));

@@ -35,6 +35,11 @@ fn patterns(count: usize) -> String {
     (0..count).map(|n| format!("/a{{200000}}{n}/")).collect::<Vec<_>>().join(", ")
 }
 
+/// A shape of so many points.
+fn line(points: usize) -> String {
+    format!("{{ type: 'LineString', coordinates: [{}] }}", vec!["[1, 2]"; points].join(", "))
+}
+
 async fn fill(store: &SurrealStore) {
     for page in 0..TINY / 1_000 {
         let rows: Vec<_> = (0..1_000).map(|n| json!({ "id": page * 1_000 + n })).collect();
@@ -81,6 +86,8 @@ fn refused() -> Vec<String> {
         // More rows than were counted.
         "SELECT $s AS x FROM tiny",
         "SELECT VALUE [$s, $s] FROM tiny",
+        // What WHERE answers for every row of a batch.
+        "SELECT VALUE 1 FROM tiny WHERE string::concat($t, 'x')",
         // Links that fan out.
         "RETURN t:1.next.next",
         "RETURN t:1.next.next.next",
@@ -93,6 +100,8 @@ fn refused() -> Vec<String> {
     ]
     .map(str::to_owned)
     .into();
+    // A shape takes as much as its points.
+    all.push(format!("RETURN array::map(<array> (0..150), |$i| {})", line(10_000)));
     all.push(format!("RETURN [{}]", patterns(500)));
     all.push(format!("INSERT INTO junk {}", patterns(1)));
     let explained: Vec<String> = (0..500).map(|n| format!("EXPLAIN ANALYZE /a{{200000}}{n}/")).collect();
@@ -116,12 +125,19 @@ async fn child() {
         "SELECT ->(SELECT $s AS x FROM e) FROM tiny:1",
         "SELECT *, ->e->tiny AS to FROM tiny:1",
         "SELECT $s AS x FROM tiny LIMIT 1000",
+        // Subqueries of many rows: what each makes on its way is gone before the next.
+        "SELECT VALUE (SELECT VALUE array::len([$t + 'x', (SELECT VALUE 1 FROM tiny LIMIT 1)]) FROM 1) FROM $r",
         "UPDATE tiny SET n = 1",
         "DELETE e RETURN NONE",
         "DELETE tiny RETURN NONE",
     ] {
         peaks.tries(&store, &[query.to_owned()], &given).await;
     }
+    // A shape of a LET is held as what it is answered as.
+    let mut shapes = vec![format!("LET $line = {}", line(20_000))];
+    assert!(peaks.tries(&store, &shapes, &given).await, "a shape of 20,000 points is refused");
+    shapes.push("RETURN array::map(<array> (0..150), |$i| $line)".to_owned());
+    assert!(!peaks.tries(&store, &shapes, &given).await, "150 shapes of 20,000 points are answered");
     // All of them parsed at once would take sixteen times their text.
     let many = format!("RETURN array::len([1{}])", ",1".repeat(120 << 10));
     let many: Vec<String> = std::iter::repeat_n(many, 40).collect();

@@ -6,6 +6,7 @@ mod large;
 mod peak;
 mod positions;
 mod rows;
+mod scans;
 mod shop;
 mod trials;
 
@@ -13,7 +14,9 @@ use serde_json::json;
 use surrealdb_expr::expr::LogicalPlan;
 use waybill_core::port::store::StoreError;
 use waybill_core::port::transact::{Statement, TransactStore};
-use waybill_surreal::{Bound, ClosedTables, Fault, RecordIdKey, Row, from_json, int, key, object, text, to_json};
+use waybill_surreal::{
+    Bound, ClosedTables, Fault, Reads, RecordIdKey, Row, from_json, int, key, object, text, to_json,
+};
 
 use super::sql;
 use crate::guard::check;
@@ -83,7 +86,7 @@ impl Tried {
         let Ok(ast) = surrealdb_syn::parse(query) else { return Outcome::Refused("it can't be parsed".to_owned()) };
         let given = statement.bindings.into_iter().map(|(name, value)| (name, from_json(value))).collect();
         let transaction = self.store.engine.begin(true).await.unwrap();
-        match transaction.run(LogicalPlan::from(ast), given, u64::MAX).await {
+        match transaction.run(LogicalPlan::from(ast), given, Reads::held(u64::MAX)).await {
             Ok(value) => {
                 let value = to_json(value).unwrap_or(serde_json::Value::Null);
                 match transaction.commit().await {
@@ -153,7 +156,7 @@ async fn the_wall_alone_names_what_it_refused_and_leaves_the_host_to_its_work() 
     ] {
         let ast = surrealdb_syn::parse(query).unwrap();
         let transaction = tried.store.engine.begin(true).await.unwrap();
-        let fault = transaction.run(LogicalPlan::from(ast), Vec::new(), u64::MAX).await.unwrap_err();
+        let fault = transaction.run(LogicalPlan::from(ast), Vec::new(), Reads::held(u64::MAX)).await.unwrap_err();
         assert_eq!(fault, Fault::Closed(table.to_owned()), "{query}");
         transaction.cancel().await.unwrap();
         tried.tries(query, &json!({})).await;
@@ -162,14 +165,14 @@ async fn the_wall_alone_names_what_it_refused_and_leaves_the_host_to_its_work() 
     let relate = surrealdb_syn::parse("RELATE orders:1->outbox->orders:2").unwrap();
     let transaction = tried.store.engine.begin(true).await.unwrap();
     assert!(
-        transaction.run(LogicalPlan::from(relate), Vec::new(), u64::MAX).await.is_err(),
+        transaction.run(LogicalPlan::from(relate), Vec::new(), Reads::held(u64::MAX)).await.is_err(),
         "a relation into a table of ours"
     );
     transaction.cancel().await.unwrap();
     // The host writes its own rows in a transaction on which a caller's statement ran.
     let transaction = tried.store.engine.begin(true).await.unwrap();
     let ast = surrealdb_syn::parse("UPDATE orders:1 SET n = 5").unwrap();
-    transaction.run(LogicalPlan::from(ast), Vec::new(), u64::MAX).await.unwrap();
+    transaction.run(LogicalPlan::from(ast), Vec::new(), Reads::held(u64::MAX)).await.unwrap();
     transaction.put(DOOR, RecordIdKey::Number(9), object([("mine", int(1))])).await.unwrap();
     transaction.commit().await.unwrap();
     let rows = sql(&tried.store, "SELECT VALUE mine FROM outbox_door:9").await.unwrap().remove(0);

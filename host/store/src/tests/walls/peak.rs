@@ -37,6 +37,16 @@ pub struct Peaks {
 impl Peaks {
     /// Runs a transaction; answers whether it worked.
     pub async fn tries(&mut self, store: &SurrealStore, queries: &[String], given: &Bindings) -> bool {
+        self.answers(store, queries, given).await.is_some()
+    }
+
+    /// Runs a transaction; answers its results, if it worked.
+    pub async fn answers(
+        &mut self,
+        store: &SurrealStore,
+        queries: &[String],
+        given: &Bindings,
+    ) -> Option<Vec<serde_json::Value>> {
         // Each statement comes with what it names, as a caller would send it.
         let of = |query: &String| {
             let named = given.iter().filter(|(name, _)| query.contains(&format!("${name}")));
@@ -47,17 +57,15 @@ impl Peaks {
         let own = statements.iter().map(|one| serde_json::to_string(one).unwrap().len()).sum::<usize>();
         std::fs::write("/proc/self/clear_refs", "5").unwrap();
         let before = status("VmRSS:");
-        let done = store.transact(statements, Vec::new(), None).await;
-        let worked = done.is_ok();
-        drop(done);
+        let done = store.transact(statements, Vec::new(), None).await.ok().map(|done| done.results);
         let extra = status("VmHWM:").saturating_sub(before);
         self.highest = self.highest.max(extra);
         assert!(extra <= EXTRA_MAX + own, "{} MiB more, {own} bytes of text: {queries:?}", extra >> 20);
-        match worked {
-            true => self.ran += 1,
-            false => self.refused += 1,
+        match done {
+            Some(_) => self.ran += 1,
+            None => self.refused += 1,
         }
-        worked
+        done
     }
 }
 

@@ -103,6 +103,10 @@ async fn open(options: &EmbeddedOptions, log: Option<&Log>) -> Result<Opened, Fa
         .with_key_value("surrealkv_max_memtable_size", Bounds::of(options.memtable_bytes).buffer.to_string())
         // A row from the cache of a transaction would pass the wall uncounted, and be copied for everyone that reads it.
         .with_key_value("transaction_cache_size", "0")
+        // Rows are evaluated one by one, and operators hand over a batch only when it is asked for: what a statement makes of several
+        // rows would be in memory at once otherwise, and the guard counts it once.
+        .with_key_value("fan_out_row_threshold", usize::MAX.to_string())
+        .with_key_value("operator_buffer_size", "0")
         .with_key_value("surrealkv_block_cache_capacity", options.block_cache_bytes.to_string());
     // Maintenance starts by hand, as SurrealDB's own client does it: its writes may not come before the version key.
     let built = Datastore::builder()

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use surrealdb_core::kvs::QueryRequest;
 use surrealdb_datastore::catalog::Record;
+use surrealdb_datastore::catalog::providers::TableProvider;
 use surrealdb_datastore::key::schema::RecordKey;
 use surrealdb_datastore::tx::Transaction as Inner;
 use surrealdb_datastore::val::{RecordId, Strand, TableName};
@@ -17,7 +18,7 @@ use tokio::sync::watch;
 use super::shared::{Core, Held};
 use super::to_its_end;
 use super::wall::Gate;
-use crate::{Bindings, Bound, Fault, Object, RecordIdKey, Row, Transaction, Value, value};
+use crate::{Bindings, Bound, Fault, Object, Reads, RecordIdKey, Row, Transaction, Value, value};
 
 pub(super) struct EmbeddedTransaction {
     inner: Arc<Inner>,
@@ -77,6 +78,18 @@ impl EmbeddedTransaction {
             db: self.held.home.database,
             tb: Cow::Borrowed(table),
             id: Cow::Borrowed(id),
+        }
+    }
+
+    /// What a statement may read, if the table that it scans has fields which are computed when they are read: all of its rows count
+    /// as held, since what their WHERE and their size come to isn't in what is stored.
+    async fn without_computed(&self, reads: Reads) -> Reads {
+        let Some(scan) = &reads.scan else { return reads };
+        let (home, table) = (&self.held.home, TableName::new(Strand::new(&scan.table)));
+        let fields = self.inner.all_tb_fields(home.namespace, home.database, &table, None).await;
+        match fields.is_ok_and(|fields| fields.iter().all(|field| field.computed.is_none())) {
+            true => reads,
+            false => Reads::held(reads.held_max),
         }
     }
 
@@ -165,7 +178,7 @@ impl Transaction for EmbeddedTransaction {
         self.inner.del_key(&self.key(&table, &key)).await.map_err(fault)
     }
 
-    async fn run(&self, plan: LogicalPlan, bindings: Bindings, rows_bytes_max: u64) -> Result<Value, Fault> {
+    async fn run(&self, plan: LogicalPlan, bindings: Bindings, reads: Reads) -> Result<Value, Fault> {
         let Some(gate) = &self.gate else {
             return Err(Fault::Other("callers' statements need a transaction that writes".to_owned()));
         };
@@ -180,15 +193,23 @@ impl Transaction for EmbeddedTransaction {
             }
             Ok(last)
         };
-        gate.close(rows_bytes_max);
+        let reads = self.without_computed(reads).await;
+        let held_max = reads.held_max;
+        gate.close(reads);
         let done = self.in_turn(work).await;
         if let Some(what) = gate.refused() {
             return Err(Fault::Closed(what));
         }
         if gate.overread() {
             return Err(Fault::Statement(format!(
-                "the rows that it reads take more than {rows_bytes_max} bytes of memory, as many as it may read: bound them with LIMIT \
-                 or by id, or write to them in several transactions"
+                "the rows that it reads take more than {held_max} bytes of memory, as many as it may read: bound them with LIMIT or by \
+                 a range of ids (`t:a..b`), define an index on the field that it looks for, or write to them in several transactions"
+            )));
+        }
+        if let Some(bytes) = gate.overscanned() {
+            return Err(Fault::Statement(format!(
+                "the transaction looks through more than {bytes} bytes of rows, as many as it may: define an index on the field that \
+                 it looks for, or read a range of ids (`t:a..b`)"
             )));
         }
         // After a failure the gate stays closed: what began may not have ended, and nothing is left to do but to cancel.

@@ -9,7 +9,7 @@ use surrealdb_datastore::val::{RecordId, RecordIdKeyRange, Strand, TableName};
 use surrealdb_expr::expr::LogicalPlan;
 
 use super::{answers, fault};
-use crate::{Bindings, Bound, Fault, Object, RecordIdKey, Row, Transaction, Value, value};
+use crate::{Bindings, Bound, Fault, Object, Reads, RecordIdKey, Row, Transaction, Value, value};
 
 pub(super) struct RemoteTransaction {
     client: Surreal<Any>,
@@ -128,7 +128,7 @@ impl Transaction for RemoteTransaction {
     }
 
     /// Never: they would run with the rights of this host's own user, and without the wall.
-    async fn run(&self, _plan: LogicalPlan, _bindings: Bindings, _rows_bytes_max: u64) -> Result<Value, Fault> {
+    async fn run(&self, _plan: LogicalPlan, _bindings: Bindings, _reads: Reads) -> Result<Value, Fault> {
         Err(Fault::Shared)
     }
 

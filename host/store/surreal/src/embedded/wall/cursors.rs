@@ -9,11 +9,14 @@ use surrealdb_kvs::api::{
 
 use super::Gate;
 use super::reads::{KEYS_A_PAGE, PAGE_BYTES, ROWS_A_PAGE, is_row};
+use crate::Holds;
 
 /// A cursor over rows that are counted.
 pub(super) struct CountedRows<'a> {
     pub(super) inner: Box<dyn ScanCursorVals + 'a>,
     pub(super) gate: &'a Gate,
+    /// Of a scan that doesn't hold all of its rows: which it holds.
+    pub(super) holds: Option<Holds>,
 }
 
 impl ScanCursorVals for CountedRows<'_> {
@@ -21,7 +24,7 @@ impl ScanCursorVals for CountedRows<'_> {
         Box::pin(async move {
             let batch = self.inner.next_batch(limit.min(ROWS_A_PAGE)).await?;
             for (key, value) in &batch {
-                self.gate.reads(key, value)?;
+                self.gate.scans(self.holds.as_ref(), key, value)?;
             }
             Ok(batch)
         })
@@ -30,13 +33,13 @@ impl ScanCursorVals for CountedRows<'_> {
     fn for_each<'s>(&'s mut self, limit: u32, f: &'s mut dyn ValVisitor) -> BoxFut<'s, Result<ScanChunkStats>> {
         Box::pin(async move {
             let (gate, mut seen, mut left, mut stopped) = (self.gate, ScanChunkStats::default(), limit, false);
-            let mut of_a_table = None;
+            let (holds, mut of_a_table, mut handed_over) = (self.holds.as_ref(), None, 0_u64);
             while left > 0 && !stopped {
                 let page = left.min(ROWS_A_PAGE);
                 let stats = self
                     .inner
                     .for_each(page, &mut |key: &[u8], value: &[u8]| -> Result<ControlFlow<()>> {
-                        gate.reads(key, value)?;
+                        handed_over = handed_over.saturating_add(gate.scans(holds, key, value)?);
                         of_a_table.get_or_insert_with(|| is_row(key));
                         let flow = f(key, value)?;
                         stopped = flow.is_break();
@@ -48,7 +51,8 @@ impl ScanCursorVals for CountedRows<'_> {
                 seen.value_bytes += stats.value_bytes;
                 // SurrealDB asks for 500 rows of a range whatever its LIMIT, and takes fewer: it ends a scan of rows when there are none.
                 // Of definitions a short page means the end.
-                stopped |= of_a_table == Some(true) && seen.value_bytes >= PAGE_BYTES;
+                let large = seen.value_bytes >= PAGE_BYTES || (holds.is_some() && handed_over >= PAGE_BYTES);
+                stopped |= of_a_table == Some(true) && large;
                 left = if stats.rows < u64::from(page) { 0 } else { left.saturating_sub(page) };
             }
             Ok(seen)

@@ -174,6 +174,13 @@ impl Map {
         if end <= past(area).as_slice() { Ok(()) } else { Err(refused()) }
     }
 
+    /// Where the rows of a table are, if its name is written as it is.
+    pub(super) fn rows(&self, table: &str) -> (Vec<u8>, Vec<u8>) {
+        let prefix = [self.home.as_slice(), b"*", table.as_bytes(), b"\0*"].concat();
+        let end = past(&prefix);
+        (prefix, end)
+    }
+
     /// Where the names of functions are.
     pub(super) fn functions(&self) -> (Vec<u8>, Vec<u8>) {
         let prefix = joined(&self.home, b"!fn");

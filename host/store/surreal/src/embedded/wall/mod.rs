@@ -14,7 +14,8 @@
 //!
 //! It also counts what a caller's statements write and remove, and refuses large rows: past the bounds they fail like a transaction
 //! that is too large for the store. And it counts what a statement reads, as it lies in memory: the guard says how much that may be, since it
-//! knows how often the statement holds its rows, and what is past it isn't handed to SurrealDB.
+//! knows how often the statement holds its rows, and what is past it isn't handed to SurrealDB. Rows that a scan lets go
+//! ([`crate::Scan`]) count for themselves: only a page of them is in memory at once.
 //!
 //! What it leaves open: definitions of tables may be read, because SurrealDB reads those of all tables when it deletes a record.
 //! A transaction whose statement was refused can only be cancelled.
@@ -30,16 +31,23 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use surrealdb_kvs::Error;
+use surrealdb_kvs::{Error, KeyRange};
+
+use crate::{Holds, Reads, Scan};
 
 pub(super) use factory::{Walled, behind};
 pub(super) use map::Map;
 use map::Refusal;
-use reads::memory_of;
+use reads::measured;
 
 /// Bytes that the statements of one transaction may write, keys and indexes included: as they lie in memory, since what is written is
 /// answered as well. A key that is removed is kept until the commit, too.
 const WRITTEN_MAX: u64 = 16 * 1024 * 1024;
+
+/// Bytes of memory of rows that the scans of one transaction may let go: they cost time, however little of them is in memory at once.
+const SCANNED_MAX: u64 = 1024 * 1024 * 1024;
+/// A row that takes more counts as held, even if a scan lets it go: a page of such rows would be too large.
+const LET_GO_MAX: u64 = 1024 * 1024;
 
 /// The gate of one transaction: open while the host works on it, closed while a caller's statement does.
 pub(super) struct Gate {
@@ -48,10 +56,16 @@ pub(super) struct Gate {
     refused: Mutex<Option<String>>,
     /// Bytes that callers' statements have written.
     written: AtomicU64,
-    /// Bytes of memory that the statement may still read.
+    /// Bytes of memory of rows that the statement may still read and hold.
     readable: AtomicU64,
     /// Whether it wanted to read more.
     overread: AtomicBool,
+    /// A scan that doesn't hold all of its rows and hasn't begun.
+    scan: Mutex<Option<Scan>>,
+    /// Bytes of memory of rows that scans may still let go.
+    scannable: AtomicU64,
+    /// Whether it wanted to let go more.
+    overscanned: AtomicBool,
     /// Whether the operator has defined functions or events, once that was looked at.
     doorstep_open: OnceLock<bool>,
 }
@@ -65,13 +79,17 @@ impl Gate {
             written: AtomicU64::new(0),
             readable: AtomicU64::new(0),
             overread: AtomicBool::new(false),
+            scan: Mutex::new(None),
+            scannable: AtomicU64::new(SCANNED_MAX),
+            overscanned: AtomicBool::new(false),
             doorstep_open: OnceLock::new(),
         })
     }
 
-    /// From here on keys are looked at, and rows may be read that take at most these bytes of memory.
-    pub(super) fn close(&self, rows_bytes_max: u64) {
-        self.readable.store(rows_bytes_max, Ordering::Relaxed);
+    /// From here on keys are looked at, and no more than this may be read.
+    pub(super) fn close(&self, reads: Reads) {
+        self.readable.store(reads.held_max, Ordering::Relaxed);
+        *self.scan.lock() = reads.scan;
         self.closed.store(true, Ordering::Release);
     }
 
@@ -90,9 +108,25 @@ impl Gate {
         self.refused.lock().clone()
     }
 
-    /// Whether a statement wanted to read more than it may.
+    /// Whether a statement wanted to read more than it may hold.
     pub(super) fn overread(&self) -> bool {
         self.overread.load(Ordering::Acquire)
+    }
+
+    /// Bytes that scans may let go, if they wanted to let go more.
+    pub(super) fn overscanned(&self) -> Option<u64> {
+        self.overscanned.load(Ordering::Acquire).then_some(SCANNED_MAX)
+    }
+
+    /// What a cursor holds that is about to be opened, if it is that of the statement's scan: the first over rows of its table.
+    fn scan_of(&self, range: &KeyRange<'_>) -> Option<Holds> {
+        if !self.is_closed() {
+            return None;
+        }
+        let mut scan = self.scan.lock();
+        let (start, end) = self.map.rows(&scan.as_ref()?.table);
+        let whole = start.as_slice() <= range.start.as_slice() && range.end.as_slice() <= end.as_slice();
+        if whole { scan.take().map(|scan| scan.holds) } else { None }
     }
 
     /// Notes what was refused first; SurrealDB may lose an error's text on its way up, or do without the value.
@@ -113,16 +147,24 @@ impl Gate {
     /// Notes what a caller's statement reads, and refuses what is past its bound. What comes after it is refused as well, so that it
     /// doesn't matter whether the statement goes on.
     fn reads(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        self.scans(None, key, value).map(|_| ())
+    }
+
+    /// The same of a row of a scan: what it lets go counts for itself. Answers the bytes that were counted.
+    fn scans(&self, holds: Option<&Holds>, key: &[u8], value: &[u8]) -> Result<u64, Error> {
         if !self.is_closed() {
-            return Ok(());
+            return Ok(0);
         }
-        let bytes = memory_of(key, value);
+        let (bytes, row) = measured(key, value);
+        let goes = bytes <= LET_GO_MAX && holds.is_some_and(|holds| holds.lets_go(row.as_ref()));
+        let (room, over) = if goes { (&self.scannable, &self.overscanned) } else { (&self.readable, &self.overread) };
         let take = |left: u64| left.checked_sub(bytes);
-        if self.readable.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok() {
-            return Ok(());
+        if room.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok() {
+            return Ok(bytes);
         }
         self.readable.store(0, Ordering::Relaxed);
-        self.overread.store(true, Ordering::Release);
+        self.scannable.store(0, Ordering::Relaxed);
+        over.store(true, Ordering::Release);
         Err(Error::Datastore("the statement reads more than it may".to_owned()))
     }
 

@@ -14,7 +14,7 @@ use surrealdb_kvs::{Direction, Key, KeyRange, Result, Val};
 
 use super::cursors::{CountedKeys, CountedRows};
 use super::transaction::WalledTransaction;
-use crate::{READ_BYTES_MIN, weight};
+use crate::{READ_BYTES_MIN, Value, weight};
 
 /// Largest key that callers' statements write, in bytes.
 pub(super) const KEY_BYTES_MAX: usize = 16 * 1024;
@@ -35,17 +35,23 @@ pub(super) fn is_row(key: &[u8]) -> bool {
 
 /// Bytes of memory that a stored value takes, at most.
 pub(super) fn memory_of(key: &[u8], value: &[u8]) -> u64 {
-    let stored = u64::try_from(key.len().saturating_add(value.len())).unwrap_or(u64::MAX);
-    // A value of one stored byte takes as much memory as any other.
-    let made = if value.is_empty() { 0 } else { record(key, value).unwrap_or(0) };
-    stored.max(made).max(READ_BYTES_MIN)
+    measured(key, value).0
 }
 
-/// What the row takes, if this is one.
-fn record(key: &[u8], value: &[u8]) -> Option<u64> {
+/// The same, and the row, if this is one.
+pub(super) fn measured(key: &[u8], value: &[u8]) -> (u64, Option<Value>) {
+    let stored = u64::try_from(key.len().saturating_add(value.len())).unwrap_or(u64::MAX);
+    // A value of one stored byte takes as much memory as any other.
+    let row = if value.is_empty() { None } else { record(key, value) };
+    let made = row.as_ref().map_or(0, weight);
+    (stored.max(made).max(READ_BYTES_MIN), row)
+}
+
+/// The row that this is.
+fn record(key: &[u8], value: &[u8]) -> Option<Value> {
     let key = RecordKey::decode_key(key).ok()?;
     let id = RecordId { table: key.tb.into_owned(), key: key.id.into_owned() };
-    Record::kv_decode_value(value, id).ok().map(|record| weight(&record.data))
+    Record::kv_decode_value(value, id).ok().map(|record| record.data)
 }
 
 impl WalledTransaction {
@@ -215,11 +221,12 @@ impl WalledTransaction {
         skip: u32,
         version: Option<u64>,
     ) -> Result<Box<dyn ScanCursorVals + 'a>> {
+        let holds = self.gate.scan_of(&rng);
         let inner = self.inner.open_vals_cursor(rng, dir, skip, version).await?;
         if !self.is_counted() {
             return Ok(inner);
         }
-        Ok(Box::new(CountedRows { inner, gate: &self.gate }))
+        Ok(Box::new(CountedRows { inner, gate: &self.gate, holds }))
     }
 
     pub(super) async fn names_cursor<'a>(
