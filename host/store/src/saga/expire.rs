@@ -39,7 +39,7 @@ struct Record {
 impl Record {
     /// Those that may be removed when they are old.
     fn free(&self) -> impl Iterator<Item = &Ended> {
-        self.ended.iter().filter(|ended| !self.needed.contains(&ended.key))
+        self.ended.iter().filter(move |ended| !self.needed.contains(&ended.key))
     }
 }
 

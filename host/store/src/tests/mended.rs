@@ -76,6 +76,23 @@ async fn a_saga_whose_end_stood_in_a_damaged_record_is_not_run_again() {
 }
 
 #[tokio::test]
+async fn the_end_of_a_saga_is_known_after_its_time_as_long_as_a_takeover_needs_it() {
+    let config = SagaShardConfig { shard: SHARD, limits: SagaLimits::default(), rules: Rules::default(), died: true };
+    for damages_before in [false, true] {
+        let store = memory().await;
+        write(&store, vec![entry("a", 0)], Vec::new()).await;
+        write(&store, vec![end("a")], vec![SagaWrite::PutDone(Arc::new(completed(key("acme", "a"), 1)))]).await;
+        if damages_before {
+            damage(&store, 2).await;
+        }
+        assert_eq!(store.expire_sagas(FAR, 10).await.unwrap(), 0);
+        damage(&store, 2).await;
+        let restored = SagaShard::restore(config, take(&store).await, |_| None, after(9), 0.5);
+        assert!(restored.broken.is_empty(), "it isn't taken up again: {:?}", restored.broken);
+    }
+}
+
+#[tokio::test]
 async fn a_mended_record_goes_to_its_sagas_and_never_back_into_the_journal() {
     let store = memory().await;
     define(&store).await;
