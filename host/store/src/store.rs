@@ -16,6 +16,7 @@ use crate::owner::DueFronts;
 use crate::owner::history::list_by_time;
 use crate::quarantine::adopt_earlier;
 use crate::query::DepthCache;
+use crate::saga::begin_forgetting;
 use crate::schema::{MIGRATIONS, migrate};
 use crate::shards;
 use crate::tables::{DOOR, META, OWN};
@@ -127,6 +128,7 @@ impl SurrealStore {
         };
         let store = Self::over(engine, embedded, durability, shards, lock);
         list_by_time(&store).await?;
+        begin_forgetting(&store).await?;
         store.publish_limits(config.payload_bytes_max).await?;
         if embedded {
             store.stamp_after_what_is_there().await?;

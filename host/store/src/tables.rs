@@ -4,7 +4,7 @@ use waybill_core::ids::{MessageId, Seq, ShardId, Tenant};
 use waybill_core::outbox::records::{DoorKey, HistoryKey};
 use waybill_core::saga::id::SagaKey;
 use waybill_core::time::UnixMillis;
-use waybill_surreal::{Number, RecordIdKey, Value, int, key, text};
+use waybill_surreal::{Number, RecordIdKey, Value, array, int, key, text};
 
 /// A segment: `[shard, first]`. Small ones hold their data, larger ones have it in [`DATA`].
 pub const OUTBOX: &str = "outbox";
@@ -70,7 +70,7 @@ pub const AUDIT: &str = "waybill_audit";
 pub const KV: &str = "plugin_kv";
 /// What one scope of [`KV`] holds: `scope`. Every write of the scope writes it, so that two can't overdraw the quota.
 pub const KV_SCOPE: &str = "plugin_kv_scope";
-/// Settings for `fn::waybill::enqueue`: `limits`.
+/// Settings for `fn::waybill::enqueue`: `limits`. What has to be known of the store as a whole, each under its name.
 pub const META: &str = "waybill_meta";
 /// Migrations: number.
 pub const MIGRATION: &str = "waybill_migration";
@@ -226,6 +226,24 @@ pub fn saga_ended_key(first: UnixMillis, shard: ShardId, beat: u64) -> RecordIdK
 /// `[shard, tenant, id]`.
 pub fn saga_dead_key(shard: ShardId, of: &SagaKey) -> RecordIdKey {
     key([shard_value(shard), text(of.tenant.as_str()), text(of.id.as_str())])
+}
+
+/// The first part of the keys of [`META`] under which marks of dropped sagas lie.
+const DROPPED: &str = "saga_dropped";
+
+/// `["saga_dropped", shard, tenant, id]`, in [`META`]: the mark of a saga that was dropped from quarantine.
+pub fn saga_dropped_key(shard: ShardId, of: &SagaKey) -> RecordIdKey {
+    key([text(DROPPED), shard_value(shard), text(of.tenant.as_str()), text(of.id.as_str())])
+}
+
+/// Before all those marks.
+pub fn dropped_start() -> RecordIdKey {
+    key([text(DROPPED)])
+}
+
+/// Behind all those marks: lists come behind numbers.
+pub fn dropped_end() -> RecordIdKey {
+    key([text(DROPPED), array([])])
 }
 
 /// `[name, -version]`.

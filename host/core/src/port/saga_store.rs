@@ -80,7 +80,8 @@ pub trait SagaStore: Send + Sync + 'static {
     /// How many rows match. Reads as many.
     async fn count_sagas(&self, table: SagaTable, filter: &SagaFilter) -> Result<u64, StoreError>;
     /// Removes ended sagas that ended before `before`, oldest first, at most `limit`. Answers how many. Not guarded: ended ones
-    /// belong to nobody.
+    /// belong to nobody. One whose end the journal holds behind the floor stays, and is removed some time after the floor has come
+    /// that far: as long as a takeover reads its events, it has to hear of its end, also when that part of the journal is damaged.
     async fn expire_sagas(&self, before: UnixMillis, limit: usize) -> Result<u64, StoreError>;
 
     /// Puts a definition under its hash and its version. A version never changes its content.

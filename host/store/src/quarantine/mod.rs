@@ -10,6 +10,7 @@
 //! | `restore` | putting back and dropping |
 //! | `journal` | records of the journal of sagas: what they hold goes to these |
 //! | `sagas` | sagas that could not be restored: row and journal entries |
+//! | `unlink` | dropping rows of sagas |
 //!
 //! Where a missing row would mean something (an idempotency key, say, whose request would be executed again), a marker stays in its
 //! place, and whoever asks for that one row is told so.
@@ -20,6 +21,7 @@ mod look;
 mod read;
 mod restore;
 mod sagas;
+mod unlink;
 
 use waybill_core::port::store::StoreError;
 use waybill_surreal::{Bound, Object, RecordIdKey, Row, Transaction, Value};
@@ -29,7 +31,7 @@ pub use entry::{adopt_earlier, is_held, put, refuse_held};
 pub use journal::hand_out;
 #[cfg(test)]
 pub use read::reader;
-pub use sagas::{SetAside, look as look_aside, saga_of, set_aside};
+pub use sagas::{SetAside, is_set_aside, look as look_aside, saga_of, set_aside};
 
 use crate::fault::store_error;
 use crate::store::{SurrealStore, finish};

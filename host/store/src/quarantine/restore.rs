@@ -17,7 +17,7 @@ use waybill_surreal::{Object, RecordIdKey, Row, Transaction, bool_of, bytes, obj
 use super::entry::{Entry, apart_key, forget, held_by, is_held};
 use super::look::summary;
 use super::read::{self, Content};
-use super::{Spoilt, journal, sagas};
+use super::{Spoilt, journal, sagas, unlink};
 use crate::fault::store_error;
 use crate::owner::history::due_of;
 use crate::owner::left_of;
@@ -235,7 +235,7 @@ pub async fn drop_row(store: &SurrealStore, id: &str) -> Result<Option<Quarantin
 async fn try_drop(transaction: &dyn Transaction, id: &str) -> Result<Option<QuarantinedRow>, StoreError> {
     let Some(entry) = entry(transaction, id).await? else { return Ok(None) };
     let summary = summary(id, &entry);
-    if sagas::unlink(transaction, id, &entry).await? {
+    if unlink::unlink(transaction, id, &entry).await? {
         return forget(transaction, id).await.map(|()| Some(summary));
     }
     if let (Some(table), Some(key)) = (entry.table, entry.key) {

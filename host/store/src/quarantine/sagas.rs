@@ -14,6 +14,7 @@ use waybill_core::saga::definition::Definition;
 use waybill_core::saga::id::{SagaId, SagaKey};
 use waybill_core::saga::records::{BrokenSaga, JournalRecord, SagaRow, SagaTakeover};
 use waybill_core::saga::shard::rebuilt;
+use waybill_core::saga::state::Tree;
 use waybill_core::time::UnixMillis;
 use waybill_surreal::{Object, RecordIdKey, Row, Transaction, bytes, object, text};
 
@@ -25,8 +26,8 @@ use crate::fault::store_error;
 use crate::rows::{saga as rows, unreadable};
 use crate::saga::{definition_by_hash, find_saga, needs_start, of_start, told};
 use crate::tables::{
-    QUARANTINE, SAGA, SAGA_DEAD, SAGA_DONE, SAGA_START, SAGA_TREE, part, part_shard, part_text, saga_dead_key,
-    saga_key, saga_start_key, saga_tree_key, unsigned,
+    QUARANTINE, SAGA, SAGA_DONE, SAGA_START, SAGA_TREE, part, part_shard, part_text, saga_key, saga_start_key,
+    saga_tree_key, unsigned,
 };
 
 /// Most rows of one saga in quarantine.
@@ -45,7 +46,7 @@ fn noted_of(at: &RecordIdKey) -> Option<(ShardId, SagaKey, bool)> {
 }
 
 /// The saga that a row of `saga`, `saga_done` or `saga_start` is of, its shard, and whether it is the row of an ended one.
-fn of_row(table: &str, at: &RecordIdKey) -> Option<(ShardId, SagaKey, bool)> {
+pub fn of_row(table: &str, at: &RecordIdKey) -> Option<(ShardId, SagaKey, bool)> {
     match table {
         SAGA | SAGA_DONE => saga_of(at).map(|(shard, of)| (shard, of, table == SAGA_DONE)),
         SAGA_START => noted_of(at),
@@ -115,6 +116,12 @@ pub struct Piece {
     pub entry: Entry,
 }
 
+/// The tree of a saga's row in quarantine, if it can be read by now.
+pub fn tree_in(entry: &Entry) -> Option<Tree> {
+    let data = rows::tree_bytes(&entry.row).or_else(|| entry.apart.clone())?;
+    rows::tree(SAGA, entry.key.as_ref()?, Some(data)).ok()
+}
+
 /// All rows of a saga in quarantine that its marker leads to, the latest first: of the ended one, or of the other.
 pub async fn pieces(
     transaction: &dyn Transaction,
@@ -131,6 +138,12 @@ pub async fn pieces(
         pieces.push(Piece { id, fields, entry });
     }
     Ok(pieces)
+}
+
+/// Whether a saga was set aside with what the journal held of it, and lies in quarantine since.
+pub async fn is_set_aside(transaction: &dyn Transaction, shard: ShardId, of: &SagaKey) -> Result<bool, StoreError> {
+    let pieces = pieces(transaction, (shard, of, false)).await?;
+    Ok(pieces.iter().any(|piece| piece.entry.journal.is_some()))
 }
 
 /// The row that a saga gets, made of what is in quarantine. `Err(Corrupt)` says why it still can't be restored.
@@ -310,40 +323,4 @@ pub async fn prepare(
         forget(transaction, &piece.id).await?;
     }
     Ok(())
-}
-
-/// Before the row `id` is dropped: whoever led to it leads to the one before. With the last one the saga is gone, unless it has a
-/// newer row by now: its id may be used again, and it is no dead letter any more. False when no marker leads to it.
-pub async fn unlink(transaction: &dyn Transaction, id: &str, entry: &Entry) -> Result<bool, StoreError> {
-    let named = entry.table.zip(entry.key.as_ref()).and_then(|(table, key)| of_row(table, key));
-    let Some((shard, of, ended)) = named else { return Ok(false) };
-    let mut pieces = pieces(transaction, (shard, &of, ended)).await?;
-    let Some(at) = pieces.iter().position(|piece| piece.id == id) else { return Ok(false) };
-    let before = pieces.remove(at).entry.before;
-    let marker = saga_start_key(shard, &of, ended);
-    let later = at.checked_sub(1).and_then(|later| pieces.get(later));
-    let done = match (later, before) {
-        (Some(later), before) => {
-            let mut fields = later.fields.clone();
-            fields.remove("before");
-            if let Some(before) = before {
-                fields.insert("before", text(before));
-            }
-            transaction.put(QUARANTINE, RecordIdKey::String(later.id.as_str().into()), fields).await
-        }
-        (None, Some(before)) => transaction.put(SAGA_START, marker, object([(MARK, text(before))])).await,
-        (None, None) => {
-            let lives = match find_saga(transaction, SagaTable::Open, shard, &of).await {
-                // This marker.
-                Err(StoreError::Corrupt(_)) => false,
-                found => found?.is_some(),
-            };
-            // Of what only says when it began, the saga itself may be there.
-            if entry.table == Some(SAGA) && !lives {
-                transaction.delete(SAGA_DEAD, saga_dead_key(shard, &of)).await.map_err(store_error)?;
-            }
-            transaction.delete(SAGA_START, marker).await
-        }
-    };
-    done.map_err(store_error).map(|()| true)
 }

@@ -5,7 +5,7 @@
 //! A journal record or a row that can't be decoded is moved to quarantine with its bytes, and the rest goes on: one
 //! damaged record mustn't stop every saga of the shard. Data of a newer host gives the shard back.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use waybill_core::ids::ShardId;
@@ -16,10 +16,10 @@ use waybill_core::saga::records::{JournalEntry, JournalRecord, SagaShardRecord, 
 use waybill_core::time::UnixMillis;
 use waybill_surreal::{Bound, RecordIdKey, Row, Transaction, bytes, bytes_of, object};
 
-use super::{TRIES_MAX, place};
+use super::{TRIES_MAX, dropped, place};
 use crate::codec::saga::{decode_journal, encode_journal};
 use crate::fault::store_error;
-use crate::quarantine::{MOVED_BYTES_MAX, put, saga_of, weight};
+use crate::quarantine::{MOVED_BYTES_MAX, is_set_aside, put, saga_of, weight};
 use crate::rows::{encoded, lacks, saga as rows, saga_small, unreadable};
 use crate::store::{SurrealStore, finish};
 use crate::tables::{
@@ -259,26 +259,43 @@ pub fn journal_record(row: &Row) -> Result<JournalRecord, StoreError> {
     Ok(JournalRecord { beat, entries })
 }
 
-/// Sagas that ended, perhaps, in a journal record that can't be read: those without a row. A saga that ends has none any more.
-fn doubtful(takeover: &SagaTakeover, damaged: &[Damaged]) -> BTreeSet<SagaKey> {
+/// Sagas that ended, perhaps, in a journal record that can't be read, with the last instant that the journal tells of them: those
+/// without a row. A saga that ends has none any more.
+fn doubtful(takeover: &SagaTakeover, damaged: &[Damaged]) -> BTreeMap<SagaKey, UnixMillis> {
+    let mut last = BTreeMap::new();
     if !damaged.iter().any(|record| record.table == SAGA_JOURNAL) {
-        return BTreeSet::new();
+        return last;
     }
-    let entries = takeover.journal.iter().flat_map(|record| &record.entries);
-    let mut keys: BTreeSet<SagaKey> = entries.map(|entry| entry.key.clone()).collect();
+    for entry in takeover.journal.iter().flat_map(|record| &record.entries) {
+        let known: &mut UnixMillis = last.entry(entry.key.clone()).or_default();
+        *known = entry.events.iter().map(|event| event.at).fold(*known, UnixMillis::max);
+    }
     for row in &takeover.rows {
-        keys.remove(&row.summary.key);
+        last.remove(&row.summary.key);
     }
-    keys
+    last
 }
 
-/// Whether a saga has ended: its row among the ended ones says so.
-async fn is_over(transaction: &dyn Transaction, shard: ShardId, key: &SagaKey) -> Result<bool, StoreError> {
+/// Whether a saga has ended: its row among the ended ones says so. Or whether it was set aside, and perhaps dropped: what lies in
+/// quarantine says so, or a mark.
+async fn is_over(
+    transaction: &dyn Transaction,
+    shard: ShardId,
+    (key, last): (&SagaKey, UnixMillis),
+) -> Result<bool, StoreError> {
     match place::find(transaction, SagaTable::Done, shard, key).await {
         // The row of an ended one lies in quarantine.
-        Err(StoreError::Corrupt(_)) => Ok(true),
-        found => Ok(found?.is_some()),
+        Err(StoreError::Corrupt(_)) => return Ok(true),
+        found => {
+            if found?.is_some() {
+                return Ok(true);
+            }
+        }
     }
+    if dropped(transaction, shard, key).await?.is_some_and(|at| last <= at) {
+        return Ok(true);
+    }
+    is_set_aside(transaction, shard, key).await
 }
 
 /// Moves damaged records away, if the record of the takeover still stands. In the same moment the journal is told of the ends that
@@ -317,15 +334,15 @@ async fn move_first(
     shard: ShardId,
     record: &SagaShardRecord,
     damaged: &[Damaged],
-    doubtful: &BTreeSet<SagaKey>,
+    doubtful: &BTreeMap<SagaKey, UnixMillis>,
 ) -> Result<MovedNow, StoreError> {
     let (stands, swept) = place::shard(transaction, shard).await?;
     if stands != *record {
         return Err(taken(shard));
     }
     let mut over = Vec::new();
-    for key in doubtful {
-        if is_over(transaction, shard, key).await? {
+    for (key, last) in doubtful {
+        if is_over(transaction, shard, (key, *last)).await? {
             over.push(JournalEntry { key: key.clone(), from: 0, events: Vec::new(), ended: true });
         }
     }

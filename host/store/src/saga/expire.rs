@@ -1,11 +1,17 @@
 //! The end of ended sagas. A record for every commit that ended some lies by the first of their ends, so that only what is old
-//! is looked at.
+//! is looked at. That a saga has ended is kept as long as the journal holds events of it: should the journal's own record of that
+//! end be damaged, nothing else keeps a takeover from running the saga again.
 
+use std::collections::{BTreeMap, HashSet};
+
+use waybill_core::ids::ShardId;
 use waybill_core::port::store::StoreError;
+use waybill_core::saga::id::SagaKey;
+use waybill_core::saga::records::SagaShardRecord;
 use waybill_core::time::UnixMillis;
 use waybill_surreal::{Bound, RecordIdKey, Row, Transaction, bytes, bytes_of, key, object};
 
-use super::{TRIES_MAX, place};
+use super::{TRIES_MAX, forgotten, journal_record, place};
 use crate::codec::saga::{Ended, decode_ended, encode_ended};
 use crate::fault::store_error;
 use crate::fronts::{PurgeFronts, Reached};
@@ -13,17 +19,28 @@ use crate::quarantine::put;
 use crate::rows::{encoded, lacks, unreadable};
 use crate::store::{SurrealStore, finish};
 use crate::tables::{
-    SAGA_DONE, SAGA_ENDED, SAGA_START, SAGA_TREE, number, part, part_ended_shard, saga_ended_key, saga_key,
-    saga_start_key, saga_tree_key,
+    SAGA_DONE, SAGA_ENDED, SAGA_JOURNAL, SAGA_START, SAGA_TREE, journal_key, number, part, part_ended_shard,
+    saga_ended_key, saga_key, saga_start_key, saga_tree_key,
 };
 
 /// Records read at once: each may name all sagas of a commit.
 const PAGE: usize = 64;
+/// Pages of one purge: with them it may find nothing but what has to stay.
+const PAGES_MAX: usize = 64;
 
 /// A record, with what it names.
 struct Record {
     key: RecordIdKey,
     ended: Vec<Ended>,
+    /// Those of them of which the journal holds events.
+    needed: HashSet<SagaKey>,
+}
+
+impl Record {
+    /// Those that may be removed when they are old.
+    fn free(&self) -> impl Iterator<Item = &Ended> {
+        self.ended.iter().filter(move |ended| !self.needed.contains(&ended.key))
+    }
 }
 
 /// What was read.
@@ -43,9 +60,9 @@ pub async fn expire(store: &SurrealStore, before: UnixMillis, limit: usize) -> R
         match finish(transaction, worked).await {
             Err(StoreError::Conflict(_)) if tries < TRIES_MAX => tries += 1,
             Err(error) => return Err(error),
-            Ok((count, last)) => {
-                if let Some(last) = last {
-                    store.purge_fronts().reached(SAGA_ENDED, Reached::at(last));
+            Ok((count, reached)) => {
+                if let Some(reached) = reached {
+                    store.purge_fronts().reached(SAGA_ENDED, Reached::at(reached));
                 }
                 return Ok(count);
             }
@@ -53,7 +70,7 @@ pub async fn expire(store: &SurrealStore, before: UnixMillis, limit: usize) -> R
     }
 }
 
-/// Answers how many, and when the last of them ended: nothing is left that ended before it.
+/// Answers how many, and where the next purge goes on: of what ended before, only that is left which has to stay.
 async fn remove(
     fronts: &PurgeFronts,
     transaction: &dyn Transaction,
@@ -63,18 +80,26 @@ async fn remove(
     let Read { records, damaged } =
         old_records(fronts.begin(SAGA_ENDED).min(before), transaction, before, limit).await?;
     quarantine(transaction, damaged).await?;
-    let mut old: Vec<&Ended> =
-        records.iter().flat_map(|record| &record.ended).filter(|ended| ended.at < before).collect();
+    let mut old: Vec<&Ended> = records.iter().flat_map(Record::free).filter(|ended| ended.at < before).collect();
     old.sort();
     old.truncate(limit);
-    let Some(last) = old.last().map(|last| (*last).clone()) else { return Ok((0, None)) };
-    let count = old.len() as u64;
-    for record in records {
-        let (gone, kept): (Vec<_>, Vec<_>) = record.ended.into_iter().partition(|ended| *ended <= last);
+    let last = old.last().map(|last| (*last).clone());
+    let unmarked = forgotten::remove_marks(transaction, before).await?;
+    if let Some(up_to) = unmarked.max(last.as_ref().map(|last| last.at)) {
+        forgotten::forget(transaction, up_to).await?;
+    }
+    let count = old.len();
+    // What has to stay is looked at again when a purge begins at the front.
+    let read_to = records.last().and_then(|record| part(&record.key, 0)).map(UnixMillis);
+    let Some(last) = last else { return Ok((0, read_to.filter(|_| limit > 0))) };
+    let reached = if count < limit { read_to } else { Some(last.at) };
+    for Record { key: named_by, ended, needed } in records {
+        let (gone, kept): (Vec<_>, Vec<_>) =
+            ended.into_iter().partition(|ended| *ended <= last && !needed.contains(&ended.key));
         if gone.is_empty() {
             continue;
         }
-        let shard = part_ended_shard(&record.key).ok_or_else(|| lacks(SAGA_ENDED, &record.key, "id"))?;
+        let shard = part_ended_shard(&named_by).ok_or_else(|| lacks(SAGA_ENDED, &named_by, "id"))?;
         for ended in gone {
             let Ended { started_at, key, apart, .. } = ended;
             let delete = transaction.delete(SAGA_DONE, saga_key(shard, started_at, &key));
@@ -87,19 +112,19 @@ async fn remove(
                 transaction.delete(SAGA_START, saga_start_key(shard, &key, true)).await.map_err(store_error)?;
             }
         }
-        transaction.delete(SAGA_ENDED, record.key.clone()).await.map_err(store_error)?;
+        transaction.delete(SAGA_ENDED, named_by.clone()).await.map_err(store_error)?;
         if let Some(first) = kept.first() {
-            let beat = part(&record.key, 2).ok_or_else(|| lacks(SAGA_ENDED, &record.key, "id"))?;
+            let beat = part(&named_by, 2).ok_or_else(|| lacks(SAGA_ENDED, &named_by, "id"))?;
             let fields = object([("data", bytes(encoded(encode_ended(&kept))?))]);
             let at = saga_ended_key(first.at, shard, beat);
             transaction.put(SAGA_ENDED, at, fields).await.map_err(store_error)?;
         }
     }
-    Ok((count, Some(last.at)))
+    Ok((count as u64, reached))
 }
 
-/// Records that name the oldest `limit` at least. They lie by their first end, so it is enough to read on until that many
-/// ended before the next record's first.
+/// Records that name the oldest `limit` at least, of those that may be removed. They lie by their first end, so it is enough to
+/// read on until that many ended before the next record's first. After [`PAGES_MAX`] pages the next purge goes on.
 async fn old_records(
     from: UnixMillis,
     transaction: &dyn Transaction,
@@ -109,23 +134,73 @@ async fn old_records(
     let mut found = Read::default();
     let mut from = Bound::Included(key([number(from.0)]));
     let until = Bound::Excluded(key([number(before.0)]));
-    loop {
+    let mut shards = Shards::default();
+    for _ in 0..PAGES_MAX {
         let rows = transaction.scan(SAGA_ENDED, from, until.clone(), PAGE).await.map_err(store_error)?;
         let Some(last) = rows.last() else { return Ok(found) };
         let (read, reached) = (rows.len(), part(&last.key, 0).unwrap_or(0));
         from = Bound::Excluded(last.key.clone());
         for row in rows {
             match ended(&row) {
-                Ok(ended) => found.records.push(Record { key: row.key, ended }),
+                Ok(ended) => {
+                    let needed = needed(transaction, &mut shards, &row.key, &ended).await?;
+                    found.records.push(Record { key: row.key, ended, needed });
+                }
                 Err(StoreError::Corrupt(reason)) => found.damaged.push((row, reason)),
                 Err(error) => return Err(error),
             }
         }
-        let enough =
-            found.records.iter().flat_map(|record| &record.ended).filter(|ended| ended.at.0 <= reached).count();
+        let enough = found.records.iter().flat_map(Record::free).filter(|ended| ended.at.0 <= reached).count();
         if read < PAGE || enough >= limit {
             return Ok(found);
         }
+    }
+    Ok(found)
+}
+
+/// How far the journals of shards are, as they are asked for.
+type Shards = BTreeMap<ShardId, SagaShardRecord>;
+
+async fn stands(
+    transaction: &dyn Transaction,
+    shards: &mut Shards,
+    shard: ShardId,
+) -> Result<SagaShardRecord, StoreError> {
+    if let Some(known) = shards.get(&shard) {
+        return Ok(*known);
+    }
+    let record = match place::shard(transaction, shard).await {
+        Ok((record, _)) => record,
+        // The next takeover makes it anew of what the journal holds.
+        Err(StoreError::Corrupt(_)) => SagaShardRecord { beat: u64::MAX, ..SagaShardRecord::default() },
+        Err(error) => return Err(error),
+    };
+    shards.insert(shard, record);
+    Ok(record)
+}
+
+/// Of what one commit ended, the sagas whose end the journal says as well: as long as it isn't cut behind their events, a takeover
+/// reads these, and needs to know of the end. A saga that never was in the journal has no end there.
+async fn needed(
+    transaction: &dyn Transaction,
+    shards: &mut Shards,
+    of: &RecordIdKey,
+    ended: &[Ended],
+) -> Result<HashSet<SagaKey>, StoreError> {
+    let (Some(shard), Some(beat)) = (part_ended_shard(of), part(of, 2)) else { return Ok(HashSet::new()) };
+    let stands = stands(transaction, shards, shard).await?;
+    // Events of a saga lie in earlier records than its end.
+    if beat <= stands.floor || beat > stands.beat {
+        return Ok(HashSet::new());
+    }
+    let at = journal_key(shard, beat);
+    let Some(fields) = transaction.get(SAGA_JOURNAL, at.clone()).await.map_err(store_error)? else {
+        return Ok(HashSet::new());
+    };
+    match journal_record(&Row { key: at, fields }) {
+        Ok(record) => Ok(record.entries.into_iter().filter(|entry| entry.ended).map(|entry| entry.key).collect()),
+        Err(StoreError::Corrupt(_)) => Ok(ended.iter().map(|ended| ended.key.clone()).collect()),
+        Err(error) => Err(error),
     }
 }
 

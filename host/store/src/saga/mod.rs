@@ -7,6 +7,7 @@
 //! | `place` | where the row of a saga lies |
 //! | `list` | lists and counts, newest first |
 //! | `expire` | the end of ended ones |
+//! | `forgotten` | what is known of those of which nothing is left |
 //! | `dead` | stuck ones |
 //! | `define` | definitions |
 //!
@@ -18,6 +19,7 @@ mod commit;
 mod dead;
 mod define;
 mod expire;
+mod forgotten;
 mod list;
 mod place;
 
@@ -42,6 +44,7 @@ use crate::tables::{SAGA_START, saga_start_key};
 pub(crate) use acquire::journal_record;
 pub(crate) use define::by_hash as definition_by_hash;
 pub(crate) use expire::ended;
+pub(crate) use forgotten::{begin as begin_forgetting, dropped, forgotten_until, mark_dropped, wall};
 pub(crate) use place::{find as find_saga, floor, needs_start, of_start, started, told};
 
 /// Tries of a transaction when another one came first.

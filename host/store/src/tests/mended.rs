@@ -12,16 +12,21 @@ use waybill_core::saga::limits::SagaLimits;
 use waybill_core::saga::machine::Rules;
 use waybill_core::saga::records::{BrokenSaga, JournalEntry, SagaCommit, SagaShardRecord, SagaWrite};
 use waybill_core::saga::shard::{SagaShard, SagaShardConfig};
+use waybill_core::time::UnixMillis;
 use waybill_surreal::{Row, bytes, object};
 use waybill_testkit::conformance::saga_samples::{after, completed, key, resting, transitions};
 
-use super::sagas::{SHARD, counts, define, shown, take};
+use super::sagas::{SHARD, commit, counts, define, shown, take};
 use super::{memory, sql};
 use crate::SurrealStore;
 use crate::codec::saga::encode_journal;
 use crate::quarantine::{hand_out, put};
+use crate::saga::{begin_forgetting, dropped, forgotten_until, mark_dropped};
 use crate::store::finish;
 use crate::tables::{SAGA_JOURNAL, journal_key};
+
+/// Later than anything that happens in a test.
+const FAR: UnixMillis = UnixMillis(9_000_000_000_000);
 
 /// A part of a saga's history, of two events.
 fn entry(id: &str, at: usize) -> JournalEntry {
@@ -73,6 +78,23 @@ async fn a_saga_whose_end_stood_in_a_damaged_record_is_not_run_again() {
         let restored = SagaShard::restore(config, take(&store).await, |_| None, after(9), 0.5);
         let found: Vec<_> = restored.broken.iter().map(|broken| broken.key.clone()).collect();
         assert_eq!(found, [key("acme", "still")], "without its definition all that is left can't be restored");
+    }
+}
+
+#[tokio::test]
+async fn the_end_of_a_saga_is_known_after_its_time_as_long_as_a_takeover_needs_it() {
+    let config = SagaShardConfig { shard: SHARD, limits: SagaLimits::default(), rules: Rules::default(), died: true };
+    for damages_before in [false, true] {
+        let store = memory().await;
+        write(&store, vec![entry("a", 0)], Vec::new()).await;
+        write(&store, vec![end("a")], vec![SagaWrite::PutDone(Arc::new(completed(key("acme", "a"), 1)))]).await;
+        if damages_before {
+            damage(&store, 2).await;
+        }
+        assert_eq!(store.expire_sagas(FAR, 10).await.unwrap(), 0);
+        damage(&store, 2).await;
+        let restored = SagaShard::restore(config, take(&store).await, |_| None, after(9), 0.5);
+        assert!(restored.broken.is_empty(), "it isn't taken up again: {:?}", restored.broken);
     }
 }
 
@@ -158,4 +180,137 @@ async fn a_mended_record_of_more_than_a_transaction_takes_goes_to_its_sagas_in_p
     let id = store.quarantined(Some("saga_journal"), None, 10).await.unwrap().items.remove(0).id;
     assert_eq!(store.restore_row(&id).await.unwrap().unwrap().1, Restored::AtTakeover);
     assert_eq!(counts(&store, &["saga", "saga_journal", "outbox_quarantine"]).await, [3, 0, 0]);
+}
+
+/// Sets a saga aside that is in no row.
+fn aside(id: &str, entries: Vec<JournalEntry>) -> SagaWrite {
+    let key = key("acme", id);
+    SagaWrite::SetAside(Arc::new(BrokenSaga { key, reason: "a gap".to_owned(), row: None, entries }))
+}
+
+/// What a refusal says.
+async fn refused(store: &SurrealStore, record: &str) -> String {
+    let tables = ["saga", "saga_start", "saga_journal", "outbox_quarantine"];
+    let before = counts(store, &tables).await;
+    let refused = store.restore_row(record).await.unwrap_err();
+    assert!(matches!(refused, StoreError::Exists(_)), "{refused:?}");
+    assert_eq!(before, counts(store, &tables).await, "{refused:?}");
+    refused.to_string()
+}
+
+#[tokio::test]
+async fn a_mended_record_brings_no_saga_back_that_was_dropped_since() {
+    let store = memory().await;
+    define(&store).await;
+    write(&store, vec![entry("b", 0)], Vec::new()).await;
+    write(&store, vec![entry("b", 1)], Vec::new()).await;
+    let record = mended(&store, 1).await;
+    write(&store, vec![end("b")], vec![aside("b", vec![entry("b", 1)])]).await;
+    let saga = store.quarantined(Some("saga"), None, 10).await.unwrap().items.remove(0).id;
+    store.drop_row(&saga).await.unwrap().unwrap();
+    assert_eq!(store.saga(SHARD, &key("acme", "b")).await.unwrap(), None, "its id is free");
+    let named = refused(&store, &record).await;
+    assert!(named.contains("b of tenant acme was dropped since") && named.contains("drop it"), "{named}");
+    // The mark goes with its time, and then the record is too old.
+    store.expire_sagas(FAR, 10).await.unwrap();
+    assert_eq!(dropped(store.begin(false).await.unwrap().as_ref(), SHARD, &key("acme", "b")).await.unwrap(), None);
+    let named = refused(&store, &record).await;
+    assert!(named.contains("too long ago") && named.contains("drop it"), "{named}");
+    store.drop_row(&record).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_mended_record_brings_no_saga_back_whose_end_is_not_kept_any_more() {
+    let store = memory().await;
+    define(&store).await;
+    write(&store, vec![entry("b", 0)], Vec::new()).await;
+    write(&store, vec![end("b")], vec![SagaWrite::PutDone(Arc::new(completed(key("acme", "b"), 1)))]).await;
+    let later = JournalEntry { events: transitions(1_000).swap_remove(0), ..entry("c", 0) };
+    write(&store, vec![later], Vec::new()).await;
+    let record = mended(&store, 1).await;
+    let named = refused(&store, &record).await;
+    assert!(named.contains("went on or ended"), "{named}");
+    commit(&store, &[], Vec::new(), 3).await;
+    assert_eq!(store.expire_sagas(after(500), 10).await.unwrap(), 1);
+    let named = refused(&store, &record).await;
+    assert!(named.contains("b of tenant acme may have ended too long ago") && named.contains("drop it"), "{named}");
+    store.drop_row(&record).await.unwrap().unwrap();
+    // What began after the last end that was removed can't have ended unseen.
+    let record = mended(&store, 3).await;
+    assert_eq!(store.restore_row(&record).await.unwrap().unwrap().1, Restored::AtTakeover);
+    assert_eq!(store.saga(SHARD, &key("acme", "c")).await.unwrap().unwrap().tree.events, 2);
+}
+
+#[tokio::test]
+async fn a_mended_record_is_not_put_behind_a_row_of_a_saga_that_went_on_without_it() {
+    // The row holds four events, the last of them 16 ms after the first instant.
+    let of = |from: u32, at: u64, commits: &[usize]| {
+        let all = transitions(at);
+        let events = commits.iter().flat_map(|commit| all[*commit].clone()).collect();
+        JournalEntry { key: key("acme", "b"), from, events, ended: false }
+    };
+    for (entry, fits) in [(of(2, 0, &[1, 2]), false), (of(4, 0, &[2]), false), (of(4, 100, &[2]), true)] {
+        let store = memory().await;
+        define(&store).await;
+        let row = Arc::new(resting(key("acme", "b"), 1));
+        write(&store, Vec::new(), vec![SagaWrite::PutRow(Arc::clone(&row))]).await;
+        write(&store, vec![entry], Vec::new()).await;
+        let record = mended(&store, 2).await;
+        let broken = BrokenSaga { key: key("acme", "b"), reason: "later".to_owned(), row: Some(row), entries: vec![] };
+        write(&store, vec![end("b")], vec![SagaWrite::SetAside(Arc::new(broken))]).await;
+        if fits {
+            assert_eq!(store.restore_row(&record).await.unwrap().unwrap().1, Restored::AtTakeover);
+        } else {
+            let named = refused(&store, &record).await;
+            assert!(named.contains("went on or ended"), "{named}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_saga_that_was_set_aside_in_a_damaged_record_is_not_taken_up_again() {
+    let config = SagaShardConfig { shard: SHARD, limits: SagaLimits::default(), rules: Rules::default(), died: true };
+    for drops in [false, true] {
+        let store = memory().await;
+        write(&store, vec![entry("a", 0)], Vec::new()).await;
+        write(&store, vec![end("a")], vec![aside("a", vec![entry("a", 0)])]).await;
+        if drops {
+            let saga = store.quarantined(Some("saga"), None, 10).await.unwrap().items.remove(0).id;
+            store.drop_row(&saga).await.unwrap().unwrap();
+        }
+        damage(&store, 2).await;
+        for _ in 0..2 {
+            let restored = SagaShard::restore(config, take(&store).await, |_| None, after(9), 0.5);
+            assert!(restored.broken.is_empty(), "{drops}: {:?}", restored.broken);
+        }
+    }
+}
+
+#[tokio::test]
+async fn marks_of_dropped_sagas_are_bounded_and_the_oldest_goes_first() {
+    let store = memory().await;
+    let marks = (1..=1_000)
+        .map(|n| format!("CREATE waybill_meta:['saga_dropped', 0, 'acme', 's{n}'] SET at = {n} RETURN NONE"));
+    sql(&store, &marks.collect::<Vec<_>>().join(";")).await.unwrap();
+    let transaction = store.begin(true).await.unwrap();
+    let worked = mark_dropped(transaction.as_ref(), SHARD, &key("acme", "new"), after(0)).await;
+    finish(transaction, worked).await.unwrap();
+    let reading = store.begin(false).await.unwrap();
+    for (id, at) in [("s1", None), ("s2", Some(UnixMillis(2))), ("new", Some(after(0)))] {
+        assert_eq!(dropped(reading.as_ref(), SHARD, &key("acme", id)).await.unwrap(), at, "{id}");
+    }
+    assert_eq!(forgotten_until(reading.as_ref()).await.unwrap(), UnixMillis(1));
+}
+
+#[tokio::test]
+async fn what_an_earlier_version_removed_is_not_known() {
+    let store = memory().await;
+    let note = "SELECT VALUE at FROM waybill_meta:sagas_forgotten";
+    assert_eq!(shown(&store, note).await, "[0]", "a new store has removed nothing");
+    take(&store).await;
+    begin_forgetting(&store).await.unwrap();
+    assert_eq!(shown(&store, note).await, "[0]", "it is noted once");
+    sql(&store, "DELETE waybill_meta:sagas_forgotten").await.unwrap();
+    begin_forgetting(&store).await.unwrap();
+    assert_ne!(shown(&store, note).await, "[0]");
 }

@@ -33,7 +33,7 @@ const PARTS: [(&str, &str); 6] = [
     (SAGA_TREE, "its record is part of a saga"),
     (QUARANTINE, "what lies there is shown as far as it can be"),
     (SAGA_QUARANTINE, "where earlier versions put what could not be read; it is taken over at the start"),
-    (META, "settings that each start writes anew"),
+    (META, "settings that each start writes anew, and notes of which one that can't be read proves nothing"),
     (MIGRATION, "a store whose schema isn't known isn't opened"),
 ];
 

@@ -159,6 +159,7 @@ macro_rules! saga_store_conformance {
             sagas: lists_of_sagas_go_newest_first_and_in_pages
             sagas: lists_of_sagas_are_filtered_and_counted
             sagas: ended_sagas_expire_oldest_first
+            sagas: an_ended_saga_stays_as_long_as_the_journal_holds_its_events
             sagas: a_version_of_a_definition_never_changes
             sagas: definitions_are_found_by_name_version_and_hash
             sagas: stuck_sagas_are_dead_letters_of_their_kind

@@ -287,6 +287,29 @@ pub async fn ended_sagas_expire_oldest_first(store: &impl Store) {
     assert!(store.saga(SHARD, &key("s3")).await.unwrap().is_some());
 }
 
+pub async fn an_ended_saga_stays_as_long_as_the_journal_holds_its_events(store: &impl Store) {
+    let record = take(store, SHARD, 1).await.record;
+    let began = SagaCommit { journal: vec![entry("a", 0, false)], ..next(&record) };
+    store.commit_sagas(began.clone()).await.unwrap();
+    let ended = SagaCommit {
+        journal: vec![entry("a", 4, true)],
+        writes: ["a", "b"].map(|id| SagaWrite::PutDone(row(id, 5, SagaState::Completed))).into(),
+        ..next(&began.record)
+    };
+    store.commit_sagas(ended.clone()).await.unwrap();
+    // `b` never was in the journal.
+    let later = T0.plus(Duration::from_secs(60));
+    assert_eq!(store.expire_sagas(later, 10).await.unwrap(), 1);
+    assert!(store.saga(SHARD, &key("a")).await.unwrap().is_some());
+    assert!(store.saga(SHARD, &key("b")).await.unwrap().is_none());
+    assert_eq!(store.expire_sagas(later, 10).await.unwrap(), 0);
+    let mut cut = next(&ended.record);
+    cut.record.floor = ended.record.beat;
+    store.commit_sagas(cut).await.unwrap();
+    assert_eq!(store.expire_sagas(later, 10).await.unwrap(), 1);
+    assert!(store.saga(SHARD, &key("a")).await.unwrap().is_none());
+}
+
 fn definition(name: &str, version: u32, hash: &str) -> StoredDefinition {
     StoredDefinition {
         reference: DefinitionRef { name: name.into(), version, hash: DefinitionHash(hash.into()) },

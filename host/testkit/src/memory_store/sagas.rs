@@ -36,6 +36,8 @@ pub struct SagaTables {
     pub open: BTreeMap<(ShardId, SagaKey), Arc<SagaRow>>,
     /// `saga_done`.
     pub done: BTreeMap<(ShardId, SagaKey), Arc<SagaRow>>,
+    /// The beats of the commits that ended those.
+    pub ends: BTreeMap<(ShardId, SagaKey), u64>,
     /// `saga_dead`.
     pub dead: BTreeMap<(ShardId, SagaKey), Arc<SagaDead>>,
     /// `saga_definition`, by name and version.
@@ -67,12 +69,12 @@ impl SagaTables {
         let floor = (commit.shard, commit.record.floor);
         self.journal.retain(|key, _| key.0 != commit.shard || *key >= floor);
         for write in &commit.writes {
-            self.write(commit.shard, write);
+            self.write((commit.shard, commit.record.beat), write);
         }
         Ok(())
     }
 
-    fn write(&mut self, shard: ShardId, write: &SagaWrite) {
+    fn write(&mut self, (shard, beat): (ShardId, u64), write: &SagaWrite) {
         match write {
             SagaWrite::PutRow(row) => {
                 self.open.insert((shard, row.tree.key.clone()), Arc::clone(row));
@@ -82,6 +84,7 @@ impl SagaTables {
             }
             SagaWrite::PutDone(row) => {
                 self.done.insert((shard, row.tree.key.clone()), Arc::clone(row));
+                self.ends.insert((shard, row.tree.key.clone()), beat);
             }
             SagaWrite::PutDead(dead) => {
                 self.dead.insert((shard, dead.key.clone()), Arc::clone(dead));
@@ -95,6 +98,13 @@ impl SagaTables {
                 self.aside.insert(self.aside_last, (shard, Arc::clone(broken)));
             }
         }
+    }
+
+    /// Whether the journal holds events of a saga that has ended, and its end behind them.
+    fn is_needed(&self, at: &(ShardId, SagaKey)) -> bool {
+        let (Some(beat), Some(record)) = (self.ends.get(at), self.shards.get(&at.0)) else { return false };
+        let mut entries = self.journal.get(&(at.0, *beat)).into_iter().flatten();
+        record.floor < *beat && entries.any(|entry| entry.ended && entry.key == at.1)
     }
 
     /// What was set aside of a saga.
@@ -276,15 +286,18 @@ impl SagaStore for MemoryStore {
     async fn expire_sagas(&self, before: UnixMillis, limit: usize) -> Result<u64, StoreError> {
         self.check()?;
         Ok(self.write(|tables| {
-            let done = &mut tables.sagas.done;
-            let mut old: Vec<_> = done
+            let sagas = &mut tables.sagas;
+            let mut old: Vec<_> = sagas
+                .done
                 .iter()
+                .filter(|(key, _)| !sagas.is_needed(key))
                 .filter_map(|(key, row)| row.summary.ended_at.filter(|at| *at < before).map(|at| (at, key.clone())))
                 .collect();
             old.sort();
             old.truncate(limit);
             for (_, key) in &old {
-                done.remove(key);
+                sagas.done.remove(key);
+                sagas.ends.remove(key);
             }
             old.len() as u64
         }))

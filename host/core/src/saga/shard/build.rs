@@ -1,6 +1,6 @@
 //! The next commit: journal, rows, dead letters, messages.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use super::batch::{Batch, Entry};
@@ -74,15 +74,11 @@ impl SagaShard {
         let bytes_max = self.config.limits.commit_bytes_max;
         // By themselves: together with others they could be more than a commit may be.
         let aside = self.take_aside(if self.apart.aside > 0 { 0 } else { bytes_max });
-        let record = SagaShardRecord {
-            token: self.record.token,
-            beat: self.record.beat + 1,
-            nonce,
-            floor: self.floor().max(self.record.floor),
-        };
+        let mut record = SagaShardRecord { beat: self.record.beat + 1, nonce, ..self.record };
         let mut work = Work { beat: record.beat, ..Work::default() };
         let batch = if aside.is_empty() { self.fill(&mut work, bytes_max) } else { Batch::default() };
         aside.iter().for_each(|broken| work.set_aside(broken));
+        record.floor = self.floor(&work.changes).max(record.floor);
         let messages = self.doors(&batch);
         self.flight = Some(Flight { batch, aside, record, changes: work.changes, barriers: None });
         Some(SagaCommit {
@@ -96,8 +92,9 @@ impl SagaShard {
         })
     }
 
-    /// Journal records below this beat are of no use, as things are committed.
-    fn floor(&self) -> u64 {
+    /// Journal records below this beat are of no use once a commit with these changes is in. Of a saga that ends in it nothing is
+    /// needed then: a shard that has come to rest keeps no ended saga from being removed in its time.
+    fn floor(&self, changes: &[(u64, Change)]) -> u64 {
         if !self.aside.is_empty() || !self.unmovable.is_empty() {
             // What the journal holds of them lies nowhere else yet.
             return self.record.floor;
@@ -106,7 +103,9 @@ impl SagaShard {
         if !self.config.rules.kept(Rule::KeepJournal) {
             return next;
         }
-        self.journal.first().map_or(next, |(oldest, _)| *oldest)
+        let changed: HashSet<u64> = changes.iter().map(|(slot, _)| *slot).collect();
+        let unchanged = self.journal.iter().find(|(_, slot)| !changed.contains(slot)).map(|(oldest, _)| *oldest);
+        changes.iter().filter_map(|(_, change)| change.journal_from).chain(unchanged).min().unwrap_or(next)
     }
 
     /// Sagas for the next commit to set aside, up to a size, at least one if there is any.

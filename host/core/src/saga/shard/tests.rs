@@ -645,6 +645,20 @@ fn a_step_may_be_skipped_while_it_is_not_called() {
 }
 
 #[test]
+fn the_commit_that_ends_the_last_saga_lets_the_journal_before_it_go() {
+    let mut bench = bench(&(step("a", "") + &step("b", "")));
+    bench.start();
+    bench.answer("a", done());
+    let running = bench.commits.last().unwrap().record;
+    assert_eq!(running.floor, 1, "it needs all of it");
+    bench.answer("b", done());
+    assert_eq!(bench.state(), SagaState::Completed);
+    let ended = bench.commits.last().unwrap();
+    assert!(ended.journal.iter().all(|entry| entry.ended) && ended.record.beat > running.beat);
+    assert_eq!(ended.record.floor, ended.record.beat);
+}
+
+#[test]
 fn a_saga_at_rest_gets_a_row_and_its_journal_may_go() {
     let mut bench = bench("[[steps]]\nname = \"w\"\naction = \"wait:paid\"\n");
     bench.start();
