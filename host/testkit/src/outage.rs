@@ -24,7 +24,7 @@ const PRODUCERS: usize = 4;
 /// How long the server stays away: shorter and longer than what a call waits for it.
 const AWAY_MS: [u64; 4] = [20, 200, 900, 3_000];
 /// How long it stands still before every other kill.
-const FROZEN: Duration = Duration::from_millis(50);
+const FROZEN: Duration = Duration::from_millis(250);
 /// When nothing has moved for this long, something is wrong.
 const STALLED_AFTER: Duration = Duration::from_secs(60);
 /// Between two looks at the outbox.
