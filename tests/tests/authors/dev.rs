@@ -12,7 +12,7 @@ use waybill_testkit::process::{Host, Launch, binary};
 use crate::support::{kept, project_at, waybill, well};
 
 /// Longest a build and a reload take on a busy machine.
-const AMPLE: Duration = Duration::from_secs(180);
+const AMPLE: Duration = Duration::from_secs(900);
 
 const CONFIG: &str = r#"
 [store]
