@@ -53,6 +53,16 @@ pub enum Chaos {
         #[arg(long)]
         seed: Option<u64>,
     },
+    /// Try random statements of callers on a store with canaries in every table of Waybill's: behind the guard, behind the wall
+    /// below it, and behind both
+    Statements {
+        /// Statements, of which each is tried behind each of the walls
+        #[arg(long, default_value_t = 50_000, value_parser = clap::value_parser!(u32).range(1..))]
+        count: u32,
+        /// Seed; without one a new one is drawn and shown
+        #[arg(long)]
+        seed: Option<u64>,
+    },
     /// Drive the protocol's real code through random schedules of crashes, pauses, late and unknown commits
     Model {
         /// Schedules, each with a seed of its own
@@ -83,8 +93,11 @@ pub async fn run(chaos: &Chaos) -> Result<ExitCode> {
             setup::guest_target()?;
             storm(&repository, messages as usize).await
         }
-        Chaos::Faults { runs, seed } => disk("call_that_failed", "WAYBILL_DISK_FAULTS", runs, seed),
-        Chaos::Power { images, seed } => disk("power_loss", "WAYBILL_DISK_IMAGES", images, seed),
+        Chaos::Faults { runs, seed } => DISK.run("call_that_failed", "WAYBILL_DISK_FAULTS", runs, seed),
+        Chaos::Power { images, seed } => DISK.run("power_loss", "WAYBILL_DISK_IMAGES", images, seed),
+        Chaos::Statements { count, seed } => {
+            WALLS.run("tests::walls::differential::", "WAYBILL_STATEMENTS", count, seed)
+        }
         Chaos::Model { seeds, seed, mutation, trace } => {
             let mutation = mutation.map(numbered).transpose()?;
             let options = model::Options { mutation, trace };
@@ -129,26 +142,35 @@ async fn storm(repository: &Repository, messages: usize) -> Result<ExitCode> {
     Ok(if report.passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The tests of a failing disk, for longer than in the suite.
-fn disk(filter: &str, variable: &str, times: u32, seed: Option<u64>) -> Result<ExitCode> {
-    // Seeds of tests fit into the numbers of any machine.
-    let seed = seed.unwrap_or_else(|| u64::from(rand::random::<u32>()));
-    eprintln!("failing disk: seed {seed}, {times} times");
-    let mut command = Repository::find()?.cargo([
-        "test",
-        "--release",
-        "--locked",
+/// Tests of the suite that run for longer here.
+struct Longer {
+    /// As shown.
+    name: &'static str,
+    /// Which test programs have them, for cargo.
+    programs: &'static [&'static str],
+    /// Variable with their seed.
+    seed: &'static str,
+}
+
+/// A disk that fails.
+const DISK: Longer = Longer { name: "failing disk", programs: &["--test", "disk"], seed: "WAYBILL_DISK_SEED" };
+/// Statements of callers.
+const WALLS: Longer = Longer { name: "statements", programs: &["--lib"], seed: "WAYBILL_STATEMENTS_SEED" };
+
+impl Longer {
+    /// Runs those whose names contain `filter`, so many times as `variable` tells them.
+    fn run(&self, filter: &str, variable: &str, times: u32, seed: Option<u64>) -> Result<ExitCode> {
+        // Seeds of tests fit into the numbers of any machine.
+        let seed = seed.unwrap_or_else(|| u64::from(rand::random::<u32>()));
+        eprintln!("{}: seed {seed}, {times} times", self.name);
         // All of it: for one package alone, features of dependencies would differ and be compiled again.
-        "--workspace",
-        "--test",
-        "disk",
-        "--",
-        filter,
-        "--nocapture",
-    ]);
-    command.env(variable, times.to_string()).env("WAYBILL_DISK_SEED", seed.to_string());
-    let status = command.status().with_context(|| format!("starting {}", crate::cargo::shown(&command)))?;
-    Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        let before = ["test", "--release", "--locked", "--workspace"];
+        let mut command = Repository::find()?.cargo(before);
+        command.args(self.programs).args(["--", filter, "--nocapture"]);
+        command.env(variable, times.to_string()).env(self.seed, seed.to_string());
+        let status = command.status().with_context(|| format!("starting {}", crate::cargo::shown(&command)))?;
+        Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
 }
 
 fn model_traced(seed: u64, options: &model::Options) -> ExitCode {

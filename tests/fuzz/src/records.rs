@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use waybill_core::ids::{Seq, ShardId};
 use waybill_core::outbox::records::DoneEnd;
+use waybill_core::saga::records::JournalEntry;
 use waybill_core::time::UnixMillis;
 use waybill_store::codec::saga::{
-    decode_ended, decode_journal, decode_tree, encode_ended, encode_journal, encode_tree,
+    Ended, decode_ended, decode_journal, decode_tree, encode_ended, encode_journal, encode_tree,
 };
 use waybill_store::codec::{
     decode_dead, decode_door, decode_history, decode_open, decode_parked, decode_scheduled, decode_segment,
@@ -27,9 +28,9 @@ pub(crate) const TARGETS: &[Target] = &[
     Target { name: "door", read: door, seeds: doors },
     Target { name: "open", read: open, seeds: opens },
     Target { name: "suspicion", read: suspicion, seeds: suspicions },
-    Target { name: "journal", read: journal, seeds: Vec::new },
+    Target { name: "journal", read: journal, seeds: journals },
     Target { name: "tree", read: tree, seeds: trees },
-    Target { name: "ended", read: ended, seeds: Vec::new },
+    Target { name: "ended", read: ended, seeds: endings },
 ];
 
 const SHARD: ShardId = ShardId(0);
@@ -139,6 +140,25 @@ fn opens() -> Vec<Vec<u8>> {
 
 fn suspicions() -> Vec<Vec<u8>> {
     vec![encode_suspicion(&samples::full_record().suspicion).expect("a sample")]
+}
+
+fn journals() -> Vec<Vec<u8>> {
+    let entry = |(number, event)| JournalEntry {
+        key: saga_samples::key("acme", &format!("s-{number}")),
+        from: number,
+        events: vec![event],
+        ended: number % 2 == 1,
+    };
+    let entries: Vec<JournalEntry> = (0_u32..).zip(saga_samples::events()).map(entry).collect();
+    vec![encode_journal(&entries).expect("a sample")]
+}
+
+fn endings() -> Vec<Vec<u8>> {
+    let ended = |id, apart| {
+        let started_at = UnixMillis(DUE.0 - 60_000);
+        Ended { at: DUE, started_at, key: saga_samples::key("acme", id), apart }
+    };
+    vec![encode_ended(&[ended("s-1", false), ended("s-2", true)]).expect("a sample")]
 }
 
 fn trees() -> Vec<Vec<u8>> {
