@@ -30,7 +30,7 @@ const STALLED_AFTER: Duration = Duration::from_secs(60);
 /// Between two looks at the outbox.
 const POLL: Duration = Duration::from_millis(50);
 /// What the host gets to end in good order.
-const TERMINATE_WITHIN: Duration = Duration::from_secs(40);
+const TERMINATE_WITHIN: Duration = Duration::from_secs(120);
 
 /// A broker with a server that can be killed.
 #[async_trait]

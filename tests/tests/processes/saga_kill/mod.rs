@@ -88,7 +88,7 @@ async fn a_thousand_sagas_end_completed_or_compensated_whenever_the_host_is_kill
     let broken = laws::broken(&ended, &calls);
     assert!(broken.is_empty(), "{} laws are broken:\n{}", broken.len(), broken.join("\n"));
     assert!(laws::repeated(&calls) > 0, "no kill hit a call: the run proves nothing");
-    host.terminate(Duration::from_secs(40)).await.unwrap();
+    host.terminate(Duration::from_secs(120)).await.unwrap();
 }
 
 async fn define(api: &Api, service: &Service) {

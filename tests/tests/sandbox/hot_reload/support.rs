@@ -24,7 +24,7 @@ use waybill_testkit::memory_store::MemoryStore;
 use waybill_tests::guests;
 
 /// Far longer than anything here takes: what is broken must not hang the suite.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(180);
 /// Name of the transport.
 pub const NAME: &str = "orders";
 
