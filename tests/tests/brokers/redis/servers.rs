@@ -30,7 +30,7 @@ async fn silent_servers_leave_time_for_the_next() {
     let server = Server::start().await.unwrap();
     let servers = [silent[0].url(), silent[1].url(), server.url()];
     let mut settings = settings(json!({ "servers": servers, "connect_timeout": "1h" }));
-    settings.limits.open_timeout = std::time::Duration::from_secs(12);
+    settings.limits.open_timeout = std::time::Duration::from_secs(24);
     open(settings).await.unwrap();
 }
 
