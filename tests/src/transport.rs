@@ -15,8 +15,8 @@ use waybill_core::port::transport::{CallError, Health, HealthReport, Outcome, Ou
 use waybill_core::time::UnixMillis;
 use waybill_core::topic::Topic;
 use waybill_sandbox::{
-    Grants, LoadedPlugin, PluginSource, Sandbox, SandboxError, SandboxOptions, SecretFailure, SecretProvider,
-    SecretValue, TransportSettings, WasmTransport, World,
+    Grants, LoadedPlugin, PluginLimits, PluginSource, Sandbox, SandboxError, SandboxOptions, SecretFailure,
+    SecretProvider, SecretValue, TransportSettings, WasmTransport, World,
 };
 
 /// Longest a call takes on a busy machine.
@@ -32,10 +32,11 @@ impl OutcomeSink for Told {
     }
 }
 
-/// Settings of an endpoint that reaches loopback, with this configuration.
+/// Settings of an endpoint that reaches loopback, with this configuration. It may take its time to open.
 pub fn settings(endpoint: &str, config: Value) -> TransportSettings {
     let grants = Grants::none().allow(["tcp://127.0.0.1:*"]).unwrap();
-    TransportSettings { config, grants, ..TransportSettings::new(endpoint) }
+    let limits = PluginLimits { open_timeout: AMPLE, ..PluginLimits::default() };
+    TransportSettings { config, grants, limits, ..TransportSettings::new(endpoint) }
 }
 
 /// Grants secrets, by the names the plugin asks for.

@@ -7,12 +7,13 @@ use serde_json::json;
 use waybill_core::port::kv::KvQuota;
 use waybill_core::port::transport::{CallError, ErrorKind};
 use waybill_sandbox::{
-    Ask, EndpointSettings, Grants, LoadedPlugin, MemoryKv, SandboxError, SecretFailure, SecretProvider, SecretValue,
-    check_config,
+    Ask, EndpointSettings, Grants, LoadedPlugin, MemoryKv, PluginLimits, SandboxError, SecretFailure, SecretProvider,
+    SecretValue, check_config,
 };
 
 use crate::Options;
 use crate::case::{Case, Head, value_at_peer};
+use crate::limits::OPEN_TIMEOUT;
 use crate::outside::Outside;
 use crate::report::Verdict;
 use crate::sample;
@@ -37,6 +38,11 @@ pub(crate) fn grants(head: &Head, ask: &Ask) -> Result<Grants, SandboxError> {
     Ok(grants)
 }
 
+/// A host's limits, but for the time that a busy machine takes to open a plugin.
+pub(crate) fn patient_limits() -> PluginLimits {
+    PluginLimits { open_timeout: OPEN_TIMEOUT, health_timeout: OPEN_TIMEOUT, ..PluginLimits::default() }
+}
+
 /// Settings of a case whose peer is at an address.
 pub(crate) fn settings(plugin: &LoadedPlugin, case: &Case, peer: &str) -> Result<EndpointSettings, Verdict> {
     Ok(EndpointSettings {
@@ -44,6 +50,7 @@ pub(crate) fn settings(plugin: &LoadedPlugin, case: &Case, peer: &str) -> Result
         grants: grants(&case.head, &plugin.manifest().ask).map_err(refused)?,
         secrets: Arc::new(CaseSecrets),
         kv: Some(Arc::new(MemoryKv::default())),
+        limits: patient_limits(),
         ..EndpointSettings::new("suite")
     })
 }

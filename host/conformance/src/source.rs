@@ -25,7 +25,7 @@ const PULL_BYTES_MAX: u32 = 1024 * 1024;
 /// How long a pull waits for the first delivery.
 const PULL_WAIT: Duration = Duration::from_millis(500);
 /// Pulls until everything of a case has to be there.
-const PULLS_MAX: usize = 20;
+const PULLS_MAX: usize = 60;
 
 /// Runs all checks.
 pub(crate) async fn run(sandbox: &Sandbox, source: &PluginSource, options: &Options) -> Result<Report, SandboxError> {

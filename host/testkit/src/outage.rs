@@ -24,13 +24,13 @@ const PRODUCERS: usize = 4;
 /// How long the server stays away: shorter and longer than what a call waits for it.
 const AWAY_MS: [u64; 4] = [20, 200, 900, 3_000];
 /// How long it stands still before every other kill.
-const FROZEN: Duration = Duration::from_millis(50);
+const FROZEN: Duration = Duration::from_millis(250);
 /// When nothing has moved for this long, something is wrong.
 const STALLED_AFTER: Duration = Duration::from_secs(60);
 /// Between two looks at the outbox.
 const POLL: Duration = Duration::from_millis(50);
 /// What the host gets to end in good order.
-const TERMINATE_WITHIN: Duration = Duration::from_secs(40);
+const TERMINATE_WITHIN: Duration = Duration::from_secs(120);
 
 /// A broker with a server that can be killed.
 #[async_trait]

@@ -53,11 +53,12 @@ pub enum Chaos {
         #[arg(long)]
         seed: Option<u64>,
     },
-    /// Run random statements behind both walls and behind each alone, beside rows of ours that none may reach
-    Walls {
-        /// Statements behind each
-        #[arg(long, default_value_t = 50_000, value_parser = clap::value_parser!(u32).range(100..))]
-        statements: u32,
+    /// Try random statements of callers on a store with canaries in every table of Waybill's: behind the guard, behind the wall
+    /// below it, and behind both
+    Statements {
+        /// Statements, of which each is tried behind each of the walls
+        #[arg(long, default_value_t = 50_000, value_parser = clap::value_parser!(u32).range(1..))]
+        count: u32,
         /// Seed; without one a new one is drawn and shown
         #[arg(long)]
         seed: Option<u64>,
@@ -92,9 +93,11 @@ pub async fn run(chaos: &Chaos) -> Result<ExitCode> {
             setup::guest_target()?;
             storm(&repository, messages as usize).await
         }
-        Chaos::Faults { runs, seed } => FAULTS.run(runs, seed),
-        Chaos::Power { images, seed } => POWER.run(images, seed),
-        Chaos::Walls { statements, seed } => WALLS.run(statements, seed),
+        Chaos::Faults { runs, seed } => DISK.run("call_that_failed", "WAYBILL_DISK_FAULTS", runs, seed),
+        Chaos::Power { images, seed } => DISK.run("power_loss", "WAYBILL_DISK_IMAGES", images, seed),
+        Chaos::Statements { count, seed } => {
+            WALLS.run("tests::walls::differential::", "WAYBILL_STATEMENTS", count, seed)
+        }
         Chaos::Model { seeds, seed, mutation, trace } => {
             let mutation = mutation.map(numbered).transpose()?;
             let options = model::Options { mutation, trace };
@@ -139,43 +142,32 @@ async fn storm(repository: &Repository, messages: usize) -> Result<ExitCode> {
     Ok(if report.passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Tests of the suite that can go on for longer.
+/// Tests of the suite that run for longer here.
 struct Longer {
+    /// As shown.
     name: &'static str,
-    /// Where they are, for cargo.
-    program: &'static [&'static str],
-    /// What their names contain.
-    filter: &'static str,
-    /// Variables: how many times, and the seed.
-    times: &'static str,
+    /// Which test programs have them, for cargo.
+    programs: &'static [&'static str],
+    /// Variable with their seed.
     seed: &'static str,
 }
 
-const FAULTS: Longer = Longer {
-    name: "failing disk",
-    program: &["--test", "disk"],
-    filter: "call_that_failed",
-    times: "WAYBILL_DISK_FAULTS",
-    seed: "WAYBILL_DISK_SEED",
-};
-const POWER: Longer = Longer { name: "power loss", filter: "power_loss", times: "WAYBILL_DISK_IMAGES", ..FAULTS };
-const WALLS: Longer = Longer {
-    name: "random statements",
-    program: &["--lib"],
-    filter: "random_statements",
-    times: "WAYBILL_WALL_STATEMENTS",
-    seed: "WAYBILL_WALL_SEED",
-};
+/// A disk that fails.
+const DISK: Longer = Longer { name: "failing disk", programs: &["--test", "disk"], seed: "WAYBILL_DISK_SEED" };
+/// Statements of callers.
+const WALLS: Longer = Longer { name: "statements", programs: &["--lib"], seed: "WAYBILL_STATEMENTS_SEED" };
 
 impl Longer {
-    fn run(&self, times: u32, seed: Option<u64>) -> Result<ExitCode> {
+    /// Runs those whose names contain `filter`, so many times as `variable` tells them.
+    fn run(&self, filter: &str, variable: &str, times: u32, seed: Option<u64>) -> Result<ExitCode> {
         // Seeds of tests fit into the numbers of any machine.
         let seed = seed.unwrap_or_else(|| u64::from(rand::random::<u32>()));
         eprintln!("{}: seed {seed}, {times} times", self.name);
         // All of it: for one package alone, features of dependencies would differ and be compiled again.
-        let mut command = Repository::find()?.cargo(["test", "--release", "--locked", "--workspace"]);
-        command.args(self.program).args(["--", self.filter, "--nocapture"]);
-        command.env(self.times, times.to_string()).env(self.seed, seed.to_string());
+        let before = ["test", "--release", "--locked", "--workspace"];
+        let mut command = Repository::find()?.cargo(before);
+        command.args(self.programs).args(["--", filter, "--nocapture"]);
+        command.env(variable, times.to_string()).env(self.seed, seed.to_string());
         let status = command.status().with_context(|| format!("starting {}", crate::cargo::shown(&command)))?;
         Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }

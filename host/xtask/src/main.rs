@@ -7,7 +7,7 @@
 //! | `demo saga` | orders as sagas against a shop that makes trouble: what fails is undone |
 //! | `test` | everything that proves Waybill; what CI runs |
 //! | `bench` | the workloads of outbox and sagas beside native references |
-//! | `chaos kill`, `chaos storm`, `chaos model` | the kill -9 harness, a crash loop, and the protocol model, as long as you like |
+//! | `chaos ...` | kill -9, a crash loop, the protocol's model, failing disks, power losses, random statements, as long as you like |
 //! | `fuzz` | lets libFuzzer look for bytes that break a parser or a codec |
 //! | `golden` | makes a data directory of today's version for later ones to read |
 //! | `lint` | clippy, formatting, licences |

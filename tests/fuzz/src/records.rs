@@ -30,7 +30,7 @@ pub(crate) const TARGETS: &[Target] = &[
     Target { name: "suspicion", read: suspicion, seeds: suspicions },
     Target { name: "journal", read: journal, seeds: journals },
     Target { name: "tree", read: tree, seeds: trees },
-    Target { name: "ended", read: ended, seeds: ended_lists },
+    Target { name: "ended", read: ended, seeds: endings },
 ];
 
 const SHARD: ShardId = ShardId(0);
@@ -142,21 +142,25 @@ fn suspicions() -> Vec<Vec<u8>> {
     vec![encode_suspicion(&samples::full_record().suspicion).expect("a sample")]
 }
 
+fn journals() -> Vec<Vec<u8>> {
+    let entry = |(number, event)| JournalEntry {
+        key: saga_samples::key("acme", &format!("s-{number}")),
+        from: number,
+        events: vec![event],
+        ended: number % 2 == 1,
+    };
+    let entries: Vec<JournalEntry> = (0_u32..).zip(saga_samples::events()).map(entry).collect();
+    vec![encode_journal(&entries).expect("a sample")]
+}
+
+fn endings() -> Vec<Vec<u8>> {
+    let ended = |id, apart| {
+        let started_at = UnixMillis(DUE.0 - 60_000);
+        Ended { at: DUE, started_at, key: saga_samples::key("acme", id), apart }
+    };
+    vec![encode_ended(&[ended("s-1", false), ended("s-2", true)]).expect("a sample")]
+}
+
 fn trees() -> Vec<Vec<u8>> {
     vec![encode_tree(&saga_samples::full(saga_samples::key("acme", "s-1"))).expect("a sample")]
-}
-
-fn journals() -> Vec<Vec<u8>> {
-    let entry = |id: &str, from, ended| JournalEntry {
-        key: saga_samples::key("acme", id),
-        from,
-        events: saga_samples::events(),
-        ended,
-    };
-    vec![encode_journal(&[entry("s-1", 0, false), entry("s-2", 7, true)]).expect("a sample")]
-}
-
-fn ended_lists() -> Vec<Vec<u8>> {
-    let ended = |id: &str, apart| Ended { at: DUE, started_at: DUE, key: saga_samples::key("acme", id), apart };
-    vec![encode_ended(&[ended("s-1", false), ended("s-2", true)]).expect("a sample")]
 }

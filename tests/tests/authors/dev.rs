@@ -9,10 +9,10 @@ use std::time::Duration;
 use serde_json::Value;
 use waybill_testkit::process::{Host, Launch, binary};
 
-use crate::support::{project, waybill, well};
+use crate::support::{kept, project_at, waybill, well};
 
 /// Longest a build and a reload take on a busy machine.
-const AMPLE: Duration = Duration::from_secs(180);
+const AMPLE: Duration = Duration::from_secs(900);
 
 const CONFIG: &str = r#"
 [store]
@@ -87,9 +87,8 @@ async fn live(api: &waybill_testkit::api::Api) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_save_becomes_what_serves() {
-    let dir = project("transport", "js", &[]).with_file_name("js-dev");
-    let _ = std::fs::remove_dir_all(&dir);
-    well(std::process::Command::new("cp").arg("-a").arg(dir.with_file_name("js-transport")).arg(&dir));
+    let _ = std::fs::remove_dir_all(kept("js-dev"));
+    let dir = project_at("js-dev", "transport", "js", &[]);
     well(waybill(&["plugin", "build"]).current_dir(&dir));
 
     let home = tempfile::tempdir().unwrap();

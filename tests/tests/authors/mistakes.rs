@@ -1,6 +1,6 @@
 //! What goes wrong for authors, and what they are told.
 
-use crate::support::{fails, project, waybill, well};
+use crate::support::{fails, project_at, waybill, well};
 
 #[test]
 fn a_name_a_folder_or_a_language_that_cannot_be() {
@@ -51,7 +51,7 @@ fn tools_that_are_missing_are_named_with_what_to_do() {
 
 #[test]
 fn what_the_tool_complains_of_is_shown() {
-    let dir = project("transport", "js", &[]);
+    let dir = project_at("js-broken", "transport", "js", &[]);
     let entry = dir.join("src/plugin.js");
     let good = std::fs::read_to_string(&entry).unwrap();
     std::fs::write(&entry, format!("{good}\nthis is no JavaScript")).unwrap();

@@ -70,6 +70,11 @@ pub fn json(output: &Output) -> Value {
 
 /// A new project in a folder of its own that stays: only files whose content differs are written.
 pub fn project(world: &str, language: &str, further: &[&str]) -> PathBuf {
+    project_at(&format!("{language}-{world}"), world, language, further)
+}
+
+/// The same in the folder of this name: for a test that changes the project, while others use theirs.
+pub fn project_at(folder: &str, world: &str, language: &str, further: &[&str]) -> PathBuf {
     let name = format!("my-{world}");
     let fresh = tempfile::tempdir().unwrap();
     let dir = fresh.path().join(&name);
@@ -77,9 +82,14 @@ pub fn project(world: &str, language: &str, further: &[&str]) -> PathBuf {
         vec!["plugin", "new", "--world", world, "--lang", language, &name, "--dir", dir.to_str().unwrap()];
     arguments.extend(further);
     well(&mut waybill(&arguments));
-    let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join("authors").join(format!("{language}-{world}"));
+    let kept = kept(folder);
     copied(&dir, &kept, language);
     kept
+}
+
+/// A folder that stays between runs.
+pub fn kept(folder: &str) -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("authors").join(folder)
 }
 
 /// Makes `to` hold the files of a project, with the tools of its language.

@@ -16,7 +16,7 @@ use waybill_tests::hostile::{BEHAVIOURS, Behaviour, Load, Stage};
 use crate::is_alone;
 
 /// Longest that anything is waited for on a busy machine.
-const AMPLE: Duration = Duration::from_secs(60);
+const AMPLE: Duration = Duration::from_secs(240);
 /// Time for an engine to end.
 const END: Duration = Duration::from_secs(60);
 /// A good and, every tenth step, a hostile message: 60 and 6.

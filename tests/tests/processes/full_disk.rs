@@ -23,7 +23,7 @@ use waybill_testkit::receiver::{Answer, Delivered, Receiver};
 /// Room for the store and its write buffers several times over; little enough to fill at once.
 const DISK_BYTES: usize = 96 * 1024 * 1024;
 /// Far longer than anything here takes: a broken host must not hang the suite.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 /// Size of one payload; a commit doesn't fit into what a filled disk has left over.
 const PAYLOAD_BYTES: usize = 48 * 1024;
 

@@ -29,7 +29,7 @@ const SEED: u64 = 5;
 /// Short beside a restart, so that what a crash leaves is taken over within the test.
 const LEASE: Duration = Duration::from_millis(300);
 /// Far longer than anything here takes: a broken host must not hang the suite.
-const PATIENCE: Duration = Duration::from_secs(300);
+const PATIENCE: Duration = Duration::from_secs(900);
 const PAUSE: Duration = Duration::from_millis(15);
 
 const CONFIG: &str = "[idempotency]\nlease = \"300ms\"\nresult_max_bytes = 4096\n\

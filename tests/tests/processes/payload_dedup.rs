@@ -8,7 +8,7 @@ use waybill_testkit::process::{Host, Launch, binary};
 use waybill_testkit::receiver::{Answer, Delivered, Receiver};
 
 /// Far longer than anything here takes: a broken host must not hang the suite.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 async fn send(api: &Api, id: &str, topic: &str, payload: &str) {
     let body = json!({ "topic": topic, "id": id, "payload": { "order": payload } });

@@ -9,7 +9,7 @@ use waybill_testkit::api::Api;
 use waybill_testkit::process::{Host, Launch, binary};
 use waybill_tests::guests;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// A host whose transport wants these things; the plugin keeps them in `kv`, which outlives the host.
 async fn host(dir: &Path, names: &Value, provision: bool) -> (Host, Api) {

@@ -6,7 +6,7 @@ use serde_json::json;
 use waybill_testkit::process::{Host, Launch, ProcessError, binary};
 
 /// Far longer than anything here takes: a broken host must not hang the suite.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn another_number_of_shards_is_refused_at_the_start() {

@@ -128,7 +128,9 @@ async fn a_wrong_token_is_told_apart_from_weather() {
     let refused = start(ledger(), "another").await.map(drop).expect_err("refused");
     assert!(matches!(refused, SandboxError::Open { kind: ErrorKind::Denied, .. }), "{refused}");
     assert!(!refused.to_string().contains("another"), "{refused}");
-    let nobody = { TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap() };
-    let away = start(nobody, "a-token").await.map(drop).expect_err("nobody there");
+    // Bound and not listening: it refuses, and nobody else gets the port meanwhile.
+    let nobody = tokio::net::TcpSocket::new_v4().unwrap();
+    nobody.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let away = start(nobody.local_addr().unwrap(), "a-token").await.map(drop).expect_err("nobody there");
     assert!(matches!(away, SandboxError::Open { kind: ErrorKind::Unavailable, .. }), "{away}");
 }

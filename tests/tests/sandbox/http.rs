@@ -16,7 +16,7 @@ use waybill_core::time::UnixMillis;
 use waybill_core::topic::Topic;
 use waybill_sandbox::{Grants, PluginSource, Sandbox, SandboxOptions, TransportSettings, WasmTransport, World};
 
-const AMPLE: Duration = Duration::from_secs(20);
+const AMPLE: Duration = Duration::from_secs(60);
 
 struct Request {
     line: String,

@@ -72,7 +72,7 @@ impl Switch {
         if mode == Mode::Down {
             self.cut();
         }
-        for _ in 0..200 {
+        for _ in 0..2_000 {
             let connected = TcpStream::connect(self.address).await.is_ok();
             if connected == (mode != Mode::Down) {
                 break;

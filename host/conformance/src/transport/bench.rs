@@ -9,7 +9,7 @@ use waybill_core::port::transport::{CallError, ErrorKind, Outcome, OutcomeSink, 
 use waybill_sandbox::{LoadedPlugin, MemoryKv, SandboxError, TransportSettings, WasmTransport};
 
 use crate::case::{Case, value_at_peer};
-use crate::endpoint::{CaseSecrets, grants};
+use crate::endpoint::{CaseSecrets, grants, patient_limits};
 use crate::limits::{CALL_TIMEOUT, RECOVERY_PAUSE, RECOVERY_TRIES};
 use crate::outside::Outside;
 use crate::report::Verdict;
@@ -65,6 +65,7 @@ impl Bench {
             generation,
             secrets: Arc::new(CaseSecrets),
             kv: Some(Arc::new(MemoryKv::default())),
+            limits: patient_limits(),
             ..TransportSettings::new("suite")
         })
     }

@@ -54,7 +54,7 @@ impl Live {
 }
 
 const MESSAGE: &str = r#"{"topic":"bus:a","payload":1}"#;
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(180);
 
 async fn enqueue(url: String) -> reqwest::Result<reqwest::Response> {
     reqwest::Client::new().post(url).header("content-type", "application/json").body(MESSAGE).send().await

@@ -9,7 +9,7 @@ pub const LOG: &str = "wal/00000000000000000000.wal";
 
 /// The files as a process that dies now would leave them: copied again if tables were merged meanwhile.
 pub fn crash_image(from: &Path, to: &Path) {
-    for _ in 0..200 {
+    for _ in 0..2_000 {
         let before = files(from);
         if copy(from, to).is_ok() && files(from) == before {
             return;

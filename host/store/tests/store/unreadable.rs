@@ -13,7 +13,7 @@ use waybill_testkit::api::Api;
 use waybill_testkit::process::{Host, Launch, binary};
 
 /// Far longer than anything here takes: a broken host must not hang the suite.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Tables that a host reads by itself when it starts and while it works, with where a row of each lies.
 const ROWS: [(&str, &str); 10] = [

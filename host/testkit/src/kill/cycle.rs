@@ -28,7 +28,7 @@ const STALLED_AFTER: Duration = Duration::from_secs(60);
 /// Between two looks at the last drain.
 const DRAIN_POLL: Duration = Duration::from_millis(50);
 /// What the last host gets to end in good order.
-const TERMINATE_WITHIN: Duration = Duration::from_secs(40);
+const TERMINATE_WITHIN: Duration = Duration::from_secs(120);
 
 /// Numbers of a run that the check doesn't need.
 #[derive(Clone, Debug, Default)]

@@ -15,6 +15,8 @@ use super::plan::{BATCH_MAX, KEYS, PRODUCER_PAUSE, TABLE, TENANTS, TRANSACTION_M
 use crate::api::{Api, NoReply, Reply};
 use crate::ledger::{ClientLedger, Fate, Kind, Sent};
 
+/// Where statements go together with messages.
+const TRANSACTIONS: &str = "/v1/transactions";
 /// Pause after an answer that asks for one.
 const BUSY_PAUSE: Duration = Duration::from_millis(20);
 
@@ -117,6 +119,9 @@ fn note(load: &Load, request: &Request, reply: &Reply) {
         200 | 201 => Fate::Ok,
         // The host drains or is full and says so: nothing was committed.
         429 | 503 => Fate::Failed(told()),
+        // It met another transaction, or was open for so long that it had to give way: nothing was committed, and it may be sent
+        // again.
+        409 if request.path == TRANSACTIONS && reply.code() == Some("STORAGE.CONFLICT") => Fate::Failed(told()),
         400..=499 => {
             load.refusals.lock().push(told());
             Fate::Failed(told())
@@ -165,7 +170,7 @@ fn next(load: &Load, producer: usize, rng: &mut StdRng) -> Request {
         Kind::Single => ("/v1/messages", bodies.pop().unwrap_or(Value::Null)),
         Kind::Batch => ("/v1/messages", json!({ "messages": bodies })),
         Kind::Transaction => (
-            "/v1/transactions",
+            TRANSACTIONS,
             json!({
                 "statements": [{
                     "query": format!("CREATE {TABLE} CONTENT $row"),

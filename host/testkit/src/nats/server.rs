@@ -11,10 +11,10 @@ use tempfile::TempDir;
 use tokio::process::{Child, Command};
 
 use super::client::{Client, Login};
-use crate::process::find_program;
+use crate::process::{find_program, free_port};
 
 /// A cold start takes 50 ms; a loaded machine is slower.
-const READY_TIME_MAX: Duration = Duration::from_secs(30);
+const READY_TIME_MAX: Duration = Duration::from_secs(120);
 /// Between two looks for the file with the ports.
 const READY_POLL: Duration = Duration::from_millis(5);
 
@@ -57,7 +57,9 @@ impl Server {
     /// As [`Server::start`].
     pub async fn start_with(options: Options) -> io::Result<Self> {
         let folder = tempfile::tempdir()?;
-        let (child, port) = spawn(folder.path(), &options, options.port).await?;
+        // One that the system chooses may be a client's while the server is away, and the server couldn't come back.
+        let port = options.port.map_or_else(free_port, Ok)?;
+        let (child, port) = spawn(folder.path(), &options, port).await?;
         Ok(Self { folder, options, child, port })
     }
 
@@ -102,7 +104,7 @@ impl Server {
     /// # Errors
     /// It doesn't start.
     pub async fn restart(&mut self) -> io::Result<()> {
-        (self.child, _) = spawn(self.folder.path(), &self.options, Some(self.port)).await?;
+        (self.child, _) = spawn(self.folder.path(), &self.options, self.port).await?;
         Ok(())
     }
 
@@ -148,7 +150,7 @@ impl Server {
     }
 }
 
-async fn spawn(folder: &Path, options: &Options, port: Option<u16>) -> io::Result<(Child, u16)> {
+async fn spawn(folder: &Path, options: &Options, port: u16) -> io::Result<(Child, u16)> {
     let (config, ports) = (folder.join("server.conf"), folder.join("ports"));
     std::fs::write(&config, &options.config)?;
     if ports.is_dir() {
@@ -161,7 +163,7 @@ async fn spawn(folder: &Path, options: &Options, port: Option<u16>) -> io::Resul
         )
     })?;
     let mut command = Command::new(program);
-    command.args(["-a", "127.0.0.1", "-p"]).arg(port.map_or("-1".to_owned(), |port| port.to_string()));
+    command.args(["-a", "127.0.0.1", "-p"]).arg(port.to_string());
     command.arg("-c").arg(&config).arg("--ports_file_dir").arg(&ports).arg("-l").arg(folder.join("log"));
     if !options.core_only {
         command.arg("-js").arg("-sd").arg(folder.join("streams"));

@@ -23,7 +23,7 @@ pub use port::free_port;
 pub use program::find_program;
 
 /// A cold start on a loaded machine with a store to recover; a host that takes longer is broken.
-pub const READY_TIME_MAX: Duration = Duration::from_secs(60);
+pub const READY_TIME_MAX: Duration = Duration::from_secs(180);
 /// Between two questions to `/readyz`.
 const READY_POLL: Duration = Duration::from_millis(5);
 /// Names the binary to run; otherwise it is looked for beside the running test.

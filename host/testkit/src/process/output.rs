@@ -14,7 +14,7 @@ use tokio::sync::watch;
 /// What stands before the address in the line that tells it.
 const MARK: &str = "listening on ";
 /// Longest wait for the pipes of a process that has ended.
-const ORPHANS_WAIT_MAX: Duration = Duration::from_secs(2);
+const ORPHANS_WAIT_MAX: Duration = Duration::from_secs(10);
 /// Lines of the log shown with an error.
 const TAIL_LINES: usize = 25;
 

@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 /// Longest wait for one answer.
-const ANSWER_TIME_MAX: Duration = Duration::from_secs(20);
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(60);
 /// Messages asked for at once.
 const GETS: usize = 100;
 /// The only channel.

@@ -14,7 +14,7 @@ use super::client::{Client, Login};
 use crate::process::{find_program, free_port};
 
 /// A cold start takes 8 s; a loaded machine is slower.
-const READY_TIME_MAX: Duration = Duration::from_secs(120);
+const READY_TIME_MAX: Duration = Duration::from_secs(300);
 /// Between two questions whether it is ready.
 const READY_POLL: Duration = Duration::from_millis(50);
 /// Where Debian keeps the programs themselves; what is in the search path changes the user first.

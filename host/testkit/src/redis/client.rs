@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 /// Longest wait for one answer.
-const ANSWER_TIME_MAX: Duration = Duration::from_secs(20);
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(60);
 /// Entries of one page of a stream.
 const PAGE: &str = "10000";
 

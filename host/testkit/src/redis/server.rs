@@ -13,7 +13,7 @@ use super::client::Client;
 use crate::process::{find_program, free_port};
 
 /// A cold start takes 50 ms; a loaded machine is slower, and a log has to be read.
-const READY_TIME_MAX: Duration = Duration::from_secs(30);
+const READY_TIME_MAX: Duration = Duration::from_secs(120);
 /// Between two questions whether it is ready.
 const READY_POLL: Duration = Duration::from_millis(5);
 

@@ -13,8 +13,9 @@
 //!
 //! `--standing` runs the standing checks only (`standing.rs` lists them); the line of that stage is what they took together.
 //!
-//! `--repeat N --busy` is how a test is found that fails because the machine is busy: all test programs run N times beside threads
-//! that keep every core busy. A line tells what each run came to, and the list at the end which suite failed in which run.
+//! `--repeat N --busy` is how a test is found that fails because the machine is busy: the workspace's test programs run N times
+//! beside threads that keep every core busy; doc tests and plugins' native tests, which wait for nothing, aren't repeated. A line
+//! tells what each run came to, and the list at the end which suite failed in which run.
 
 mod busy;
 mod count;

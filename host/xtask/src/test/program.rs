@@ -11,11 +11,12 @@ use tokio::sync::mpsc;
 use super::count::Outcome;
 use super::output::Output;
 
-/// A program that runs longer hangs; the longest takes some minutes on two busy cores.
-pub const TIME_MAX: Duration = Duration::from_secs(30 * 60);
+/// A program that runs longer hangs; the longest takes some minutes on two cores, and several times that beside a load.
+pub const TIME_MAX: Duration = Duration::from_secs(60 * 60);
 
-/// How long the rest is waited for: a program that it started and left behind may hold the pipe for ever.
-const READ_AFTER_END: Duration = Duration::from_secs(5);
+/// How long the rest is waited for: a program that it started and left behind may hold the pipe for ever. Far longer than a busy
+/// machine takes to read what is there, or a suite that passed would count as one that died.
+const READ_AFTER_END: Duration = Duration::from_secs(20);
 /// A longer line comes in pieces.
 const LINE_BYTES_MAX: u64 = 64 * 1024;
 /// Lines that were read and not looked at yet.

@@ -33,7 +33,7 @@ async fn silent_servers_leave_time_for_the_next() {
     let servers = [silent[0].url(), silent[1].url(), server.url()];
     let config = json!({ "servers": servers, "order": "listed", "connect_timeout": "1h" });
     let mut settings = settings(config);
-    settings.limits.open_timeout = std::time::Duration::from_secs(12);
+    settings.limits.open_timeout = std::time::Duration::from_secs(24);
     open(settings).await.unwrap();
 }
 

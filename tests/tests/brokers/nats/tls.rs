@@ -125,7 +125,7 @@ async fn tls_from_the_first_byte() {
     is_let_in(config.clone(), &[("tls_ca", &ca.pem())]).await;
     is_refused(config, &[("tls_ca", &Authority::new("another").pem())]).await;
     // A server that speaks first meets a client that waits for TLS.
-    let config = json!({ "servers": [server.url()], "tls": "first", "connect_timeout": "1s" });
+    let config = json!({ "servers": [server.url()], "tls": "first", "connect_timeout": "15s" });
     is_refused(config, &[("tls_ca", &ca.pem())]).await;
 }
 

@@ -9,7 +9,7 @@ use waybill_testkit::rabbitmq::Server;
 use super::support::*;
 
 /// Longest the server takes to notice its own memory.
-const NOTICED_WITHIN: Duration = Duration::from_secs(60);
+const NOTICED_WITHIN: Duration = Duration::from_secs(240);
 /// Time of a call that the server may not answer.
 const CALL: Duration = Duration::from_secs(10);
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use waybill_core::port::transport::{Outcome, Transport as _};
 use waybill_sandbox::{
     Fetched, Grants, Phase, Reload, ReloadPolicy, Reloaded, Slot, SlotPolicy, StageOptions, TransportSettings, Trust,
@@ -110,7 +111,7 @@ async fn by_stop_start_the_old_one_comes_back_when_the_new_one_doesnt_open() {
     let other = Peer::start().await;
     let staged = slot.stage(slot.plugin(), to(&other), StageOptions::default()).await.unwrap();
     let number = staged.number();
-    other.stop();
+    other.stop().await;
     let error = slot.swap(staged).await.unwrap_err();
     assert_eq!(error.code(), "PLUGIN.OPEN_FAILED", "{error}");
     assert_eq!(phase_of(&slot, number), Some(Phase::Rejected));
@@ -120,12 +121,19 @@ async fn by_stop_start_the_old_one_comes_back_when_the_new_one_doesnt_open() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_component_that_was_handed_over_and_doesnt_open_isnt_left_for_the_next_start() {
-    // The first generation and the trial of the second reach their peer, and nobody after them.
+    // The first generation and the trial of the second reach their peer, and nobody after them: it ends a call of the first one,
+    // for which the swap waits, when it has stopped listening.
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
+    let (tell, is_called) = tokio::sync::oneshot::channel();
     let serving = tokio::spawn(async move {
-        let one = listener.accept().await.unwrap();
-        (one, listener.accept().await.unwrap())
+        let (mut first, _) = listener.accept().await.unwrap();
+        assert!(first.read(&mut [0; 64]).await.unwrap() > 0);
+        tell.send(()).unwrap();
+        let second = listener.accept().await.unwrap();
+        drop(listener);
+        first.write_all(b"ok\n").await.unwrap();
+        (first, second)
     });
     let place = Place::new(Trust::default());
     place.put(&lines("1.0.0"));
@@ -136,11 +144,17 @@ async fn a_component_that_was_handed_over_and_doesnt_open_isnt_left_for_the_next
         grants: Grants::none().allow(["tcp://127.0.0.1:*"]).unwrap(),
         ..TransportSettings::new("orders")
     };
-    let _slot = place.start(spec).await;
+    let slot = place.start(spec).await;
+    let under_way = tokio::spawn({
+        let slot = slot.clone();
+        async move { send(&slot, 1).await }
+    });
+    is_called.await.unwrap();
     let upload = Fetched::new(lines("2.0.0"), None);
     let error = place.fleet.upload("orders", upload, Reload::default()).await.unwrap_err();
     assert_eq!(error.code(), "PLUGIN.OPEN_FAILED", "{error}");
-    assert!(serving.is_finished(), "the second was tried before");
+    assert!(is_acked(&under_way.await.unwrap().unwrap()), "what was under way ended on the first");
+    let _connections = serving.await.expect("the second was tried before");
     assert_eq!(std::fs::read(place.file()).unwrap(), lines("1.0.0"));
 }
 
@@ -196,7 +210,7 @@ async fn one_whose_calls_fail_gives_way_when_the_earlier_one_would_serve() {
     let slot = talking(&place, &peer, SlotPolicy::default()).await;
     let staged = slot.stage(slot.plugin(), to(&other), StageOptions::default()).await.unwrap();
     let swapped = slot.swap(staged).await.unwrap();
-    other.stop();
+    other.stop().await;
     let failing = async {
         while slot.life().live() == Some(swapped.number) {
             let _failed = send(&slot, 1).await;
@@ -215,7 +229,7 @@ async fn when_the_peer_is_away_for_both_nothing_is_rolled_back() {
     let slot = talking(&place, &peer, SlotPolicy::default()).await;
     place.put(&lines("2.0.0"));
     place.fleet.reload("orders", Reload::default()).await.unwrap();
-    peer.stop();
+    peer.stop().await;
     let gone = async { while send(&slot, 0).await.is_ok_and(|outcomes| is_acked(&outcomes)) {} };
     tokio::time::timeout(super::support::PATIENCE, gone).await.expect("the peer goes");
     for number in 0..20 {

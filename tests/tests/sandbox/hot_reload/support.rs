@@ -24,7 +24,7 @@ use waybill_testkit::memory_store::MemoryStore;
 use waybill_tests::guests;
 
 /// Far longer than anything here takes: what is broken must not hang the suite.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(180);
 /// Name of the transport.
 pub const NAME: &str = "orders";
 
@@ -143,6 +143,7 @@ pub struct Peer {
     pub address: String,
     state: Arc<PeerState>,
     stop: tokio_util::sync::CancellationToken,
+    ended: tokio_util::sync::CancellationToken,
 }
 
 #[derive(Default)]
@@ -160,14 +161,22 @@ impl Peer {
     pub async fn start() -> Self {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        let (state, stop) = (Arc::new(PeerState::default()), tokio_util::sync::CancellationToken::new());
-        let (serving, stopped) = (Arc::clone(&state), stop.clone());
-        tokio::spawn(stopped.clone().run_until_cancelled_owned(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(stopped.clone().run_until_cancelled_owned(converse(stream, Arc::clone(&serving))));
-            }
-        }));
-        Self { address, state, stop }
+        let state = Arc::new(PeerState::default());
+        let (stop, ended) = Default::default();
+        let peer = Self { address, state, stop, ended };
+        let (serving, stopped, gone) = (Arc::clone(&peer.state), peer.stop.clone(), peer.ended.clone());
+        tokio::spawn(async move {
+            let outer = stopped.clone();
+            let accepting = async move {
+                while let Ok((stream, _)) = listener.accept().await {
+                    tokio::spawn(stopped.clone().run_until_cancelled_owned(converse(stream, Arc::clone(&serving))));
+                }
+            };
+            outer.run_until_cancelled_owned(accepting).await;
+            // The listener is gone with what accepted: whoever connects from now on is refused.
+            gone.cancel();
+        });
+        peer
     }
 
     /// From now on it keeps its answers to itself, or gives them all.
@@ -175,9 +184,10 @@ impl Peer {
         self.state.shut.store(shut, std::sync::atomic::Ordering::Release);
     }
 
-    /// Cuts its connections and takes no more.
-    pub fn stop(&self) {
+    /// Cuts its connections, and takes no more once this is over.
+    pub async fn stop(&self) {
         self.stop.cancel();
+        self.ended.cancelled().await;
     }
 
     pub fn lines(&self) -> usize {

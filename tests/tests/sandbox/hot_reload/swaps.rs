@@ -126,12 +126,16 @@ async fn two_hundred_swaps_under_load_lose_nothing_and_keep_the_order_of_keys() 
     let ids = loading.await.unwrap();
     let took = began.elapsed();
     let tenant = Tenant::new("default").unwrap();
-    let all_acked = async {
-        while acked_by_key(&seen).values().map(Vec::len).sum::<usize>() < ids.len() {
-            tokio::time::sleep(Duration::from_millis(20)).await;
+    // A slow machine may have a long backlog by now: something is lost when nothing moves any more.
+    let (mut acked, mut moved) = (0, Instant::now());
+    while acked < ids.len() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        let now = acked_by_key(&seen).values().map(Vec::len).sum::<usize>();
+        if now != acked {
+            (acked, moved) = (now, Instant::now());
         }
-    };
-    tokio::time::timeout(PATIENCE, all_acked).await.expect("nothing is lost");
+        assert!(moved.elapsed() < PATIENCE, "{acked} of {} are acknowledged, and nothing moves", ids.len());
+    }
     println!("{} messages in {took:?}, {} attempts, {account:?}", ids.len(), seen.met().len());
 
     assert!(seen.out_of_turn().is_empty(), "out of order: {:?}", &seen.out_of_turn()[..3]);

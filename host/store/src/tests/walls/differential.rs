@@ -6,12 +6,11 @@ use serde_json::json;
 
 use super::{Outcome, Tried, Walls};
 
-/// Variables: how many statements are tried behind each of the walls, and drawn from which seed (`cargo xtask chaos walls`).
-const STATEMENTS: &str = "WAYBILL_WALL_STATEMENTS";
-const SEED: &str = "WAYBILL_WALL_SEED";
-/// In the suite.
-const STATEMENTS_DEFAULT: u64 = 1_500;
-const SEED_DEFAULT: u64 = 7;
+/// Statements tried behind each of the walls in the suite, and beside the same canaries.
+const STATEMENTS: usize = 1_500;
+/// Variables: how many there are, and which; `cargo xtask chaos statements` sets them.
+const COUNT: &str = "WAYBILL_STATEMENTS";
+const SEED: &str = "WAYBILL_STATEMENTS_SEED";
 
 /// Names of tables, of the caller's and of Waybill's.
 fn table() -> impl Strategy<Value = String> {
@@ -127,26 +126,31 @@ fn statement() -> impl Strategy<Value = String> {
     ])
 }
 
-fn number(variable: &str, default: u64) -> u64 {
-    std::env::var(variable).map_or(default, |text| text.parse().unwrap())
-}
-
 async fn behind(walls: Walls) {
-    let (statements, seed) = (number(STATEMENTS, STATEMENTS_DEFAULT), number(SEED, SEED_DEFAULT));
-    let seed: Vec<u8> = seed.to_le_bytes().repeat(4);
+    let count = std::env::var(COUNT).map_or(STATEMENTS, |text| text.parse().unwrap());
+    let seed = match std::env::var(SEED) {
+        Ok(text) => text.parse::<u64>().unwrap().to_le_bytes().repeat(4),
+        Err(_) => vec![7; 32],
+    };
     let mut runner = TestRunner::new_with_rng(Config::default(), TestRng::from_seed(RngAlgorithm::ChaCha, &seed));
     let bindings = json!({ "t": "orders", "own": "outbox_shard", "link": "outbox_shard:0" });
-    let (mut ran, mut refused) = (0_u64, 0_u64);
-    let tried = Tried::new(walls).await;
-    for _ in 0..statements {
+    let (mut ran, mut refused) = (0, 0);
+    let mut tried = Tried::new(walls).await;
+    for number in 0..count {
+        // What statements write grows, and all of it is read after each of them.
+        if number > 0 && number.is_multiple_of(STATEMENTS) {
+            tried.could_look().await;
+            tried = Tried::new(walls).await;
+        }
         let query = statement().new_tree(&mut runner).unwrap().current();
         match tried.tries(&query, &bindings).await {
             Outcome::Ran(_) => ran += 1,
             Outcome::Refused(_) => refused += 1,
         }
     }
+    tried.could_look().await;
     // Both happen, else nothing is tested.
-    assert!(ran > statements / 50 && refused > statements / 10, "{walls:?}: {ran} ran, {refused} were refused");
+    assert!(ran > count / 50 && refused > count / 10, "{walls:?}: {ran} ran, {refused} were refused");
 }
 
 #[tokio::test]
