@@ -49,7 +49,7 @@ impl EngineKind {
 /// What one compilation may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CompileLimits {
-    /// CPU time, all threads together; whole seconds count. It may take five times as long by the clock.
+    /// CPU time, all threads together; whole seconds count. It may take twenty times as long by the clock.
     pub cpu: Duration,
     /// Address space, in bytes.
     pub memory_bytes: u64,

@@ -16,7 +16,7 @@ pub const COMPONENT_BYTES_MAX: usize = 48 * 1024 * 1024;
 /// CPU time of one compilation in a process of its own: a Python component takes 12 s.
 pub const COMPILE_CPU: Duration = Duration::from_secs(60);
 /// How many times its CPU time a compilation may take by the clock: its priority is low, and the machine may be busy.
-pub const COMPILE_CLOCK_FACTOR: u32 = 5;
+pub const COMPILE_CLOCK_FACTOR: u32 = 20;
 /// Address space of one compilation in a process of its own, in bytes: a Python component uses 350 MB and stays below 1 GiB.
 pub const COMPILE_MEMORY_BYTES: u64 = 2 << 30;
 /// Compilations in processes of their own at once; the others wait.
