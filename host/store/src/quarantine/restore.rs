@@ -52,6 +52,8 @@ pub async fn restore(store: &SurrealStore, id: &str) -> Result<Option<(Quarantin
             Err(StoreError::Conflict(_)) if tries < TRIES_MAX => tries += 1,
             done => {
                 store.depth_cache().touch();
+                // It may have been a row of a doorstep.
+                store.repeats().begin_anew();
                 return done;
             }
         }
