@@ -21,7 +21,7 @@ use crate::schema::{MIGRATIONS, migrate};
 use crate::shards;
 use crate::tables::{DOOR, META, OWN};
 use crate::target::{Target, target};
-use crate::transact::Stamps;
+use crate::transact::{Repeats, Stamps};
 use crate::wal::LogFolder;
 use waybill_surreal::RecordIdKey;
 
@@ -43,6 +43,7 @@ struct Inner {
     depths: DepthCache,
     due: DueFronts,
     stamps: Stamps,
+    repeats: Repeats,
     purged: PurgeFronts,
 }
 
@@ -152,6 +153,7 @@ impl SurrealStore {
             depths: DepthCache::default(),
             due: DueFronts::default(),
             stamps: Stamps::default(),
+            repeats: Repeats::default(),
             purged: PurgeFronts::default(),
         };
         Self { engine, inner: Arc::new(inner) }
@@ -208,6 +210,10 @@ impl SurrealStore {
 
     pub(crate) fn stamps(&self) -> &Stamps {
         &self.inner.stamps
+    }
+
+    pub(crate) fn repeats(&self) -> &Repeats {
+        &self.inner.repeats
     }
 
     pub(crate) fn due_fronts(&self) -> &DueFronts {

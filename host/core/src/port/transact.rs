@@ -146,7 +146,9 @@ pub trait TransactStore: Send + Sync + 'static {
     /// Runs the statements and puts the messages on their doorsteps, all in one transaction that commits alone. Refuses statements of
     /// other kinds and those that touch Waybill's own tables ([`StoreError::OwnTable`]) before anything runs. A failed statement fails
     /// all ([`StoreError::Statement`], with its number from 1). With `Conflict` nothing was applied.
-    /// Messages with a caller's id that is taken fail it with [`StoreError::Exists`]. With a conclusion it fails with
+    /// Messages with a caller's id that is taken fail it with [`StoreError::Exists`]; of one that comes with statements
+    /// ([`Message::statements`]) also when it lies on the doorstep of its shard, or so much lies there that the store doesn't look
+    /// through it: statements never run a second time with one id. With a conclusion it fails with
     /// [`StoreError::LeaseLost`] when the key isn't the caller's any more.
     async fn transact(
         &self,

@@ -9,13 +9,14 @@ use waybill_core::ids::{MessageId, ShardId, Tenant};
 use waybill_core::limits::REQUEST_MESSAGES_MAX;
 use waybill_core::message::Message;
 use waybill_core::new_message::{Draft, NewMessage};
-use waybill_core::outbox::records::{IdOrigin, IdRecord, content_digest};
+use waybill_core::outbox::records::{IdOrigin, content_digest};
 use waybill_core::port::idempotency::{FinishWith, IdempotencyService};
 use waybill_core::port::service::{Enqueued, ServiceError, TransactionDone};
 use waybill_core::port::store::StoreError;
 use waybill_core::port::transact::{Conclusion, DoorGroup, Statement, Transacted, statements_digest};
 use waybill_core::topic::Topic;
 
+use super::doorsteps::{Known, Waiting};
 use super::{Outbox, door_id};
 use crate::admission::Admitted;
 use crate::shard::{EnqueuedOne, ShardHandle, Taken};
@@ -129,8 +130,8 @@ impl Outbox {
         Ok(transaction_done(answers, transacted))
     }
 
-    /// Puts messages on their doorsteps, with statements, in one transaction. A repeat of a message that is there
-    /// already is left out.
+    /// Puts messages on their doorsteps, with statements, in one transaction. A repeat of a message that is there already is left
+    /// out: one that was taken in, and with statements also one that lies on its doorstep.
     async fn at_doors(
         &self,
         statements: Vec<Statement>,
@@ -139,9 +140,10 @@ impl Outbox {
         finish: Option<&FinishWith>,
     ) -> Result<(Vec<EnqueuedOne>, Transacted), ServiceError> {
         let mut tries = 0;
+        let mut waiting = Waiting::new();
         loop {
             tries += 1;
-            let Sorted { answers, groups, elsewhere } = self.sort_out(&drafts, shards).await?;
+            let Sorted { answers, groups, elsewhere } = self.sort_out(&drafts, shards, &waiting).await?;
             if groups.is_empty() && !drafts.is_empty() {
                 if let Some(message) = elsewhere {
                     let (tenant, id) = (message.tenant.to_string(), message.id.to_string());
@@ -160,7 +162,11 @@ impl Outbox {
                 Err(StoreError::LeaseLost(id)) => {
                     return Err(ServiceError::LeaseLost { what: "idempotency key", id });
                 }
-                Err(StoreError::Conflict(_) | StoreError::Exists(_)) if tries < CONFLICT_TRIES => {
+                Err(error @ (StoreError::Conflict(_) | StoreError::Exists(_))) if tries < CONFLICT_TRIES => {
+                    if matches!(error, StoreError::Exists(_)) && !statements.is_empty() {
+                        // Looked for before the ids are: what is taken in between is found by these.
+                        waiting = self.waiting(&drafts, shards).await?;
+                    }
                     let pause = std::time::Duration::from_micros(200 << tries).mul_f64(1.0 + rand::random::<f64>());
                     tokio::time::sleep(pause).await;
                 }
@@ -202,7 +208,7 @@ impl Outbox {
         work.await.unwrap_or_else(|ended| Err(StoreError::Unavailable(ended.to_string())))
     }
 
-    async fn sort_out(&self, drafts: &[Draft], shards: &[ShardId]) -> Result<Sorted, ServiceError> {
+    async fn sort_out(&self, drafts: &[Draft], shards: &[ShardId], waiting: &Waiting) -> Result<Sorted, ServiceError> {
         let named: Vec<(Tenant, MessageId)> = drafts
             .iter()
             .filter(|draft| !draft.needs_id)
@@ -214,13 +220,16 @@ impl Outbox {
         let mut answers = Vec::with_capacity(drafts.len());
         let mut elsewhere = None;
         for (draft, shard) in drafts.iter().zip(shards) {
-            let record = if draft.needs_id { None } else { found.next().flatten() };
-            if let Some(record) = record {
-                if record.content != Some(content_digest(&draft.message)) {
+            let identity = || (draft.message.tenant.clone(), draft.message.id.clone());
+            let indexed = if draft.needs_id { None } else { found.next().flatten() };
+            let lies = || if draft.needs_id || waiting.is_empty() { None } else { waiting.get(&identity()) };
+            let indexed = indexed.as_ref().map(Known::indexed);
+            if let Some(known) = indexed.as_ref().or_else(lies) {
+                if known.content != Some(content_digest(&draft.message)) {
                     let (tenant, id) = (draft.message.tenant.to_string(), draft.message.id.to_string());
                     return Err(ServiceError::IdTaken { tenant, id });
                 }
-                if !came_with(&record, &draft.message) {
+                if !came_with(known.origin, &draft.message) {
                     elsewhere.get_or_insert_with(|| Arc::clone(&draft.message));
                 }
                 answers.push(EnqueuedOne { id: draft.message.id.clone(), duplicate: true });
@@ -246,8 +255,8 @@ struct Sorted {
 
 /// Whether what is stored was committed with the statements that the message comes with now. A transaction without statements
 /// drops nothing when it is taken for a repeat, and of rows of older versions it isn't known.
-fn came_with(record: &IdRecord, message: &Message) -> bool {
-    match (&message.statements, record.origin) {
+fn came_with(origin: IdOrigin, message: &Message) -> bool {
+    match (&message.statements, origin) {
         (None, _) | (_, IdOrigin::Unknown) => true,
         (Some(_), IdOrigin::Alone) => false,
         (Some(statements), IdOrigin::Transaction(stored)) => **statements == stored,

@@ -3,6 +3,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `enqueue` | direct messages and business transactions |
+//! | `doorsteps` | which messages of a transaction lie on doorsteps already |
 //! | `views` | one message or a list of them, as people see them |
 //! | `dead` | dead letters, one by one |
 //! | `dead_list` | dead letters of both kinds, as a list, counted, grouped |
@@ -14,6 +15,7 @@
 
 mod dead;
 mod dead_list;
+mod doorsteps;
 mod enqueue;
 pub(crate) mod operations;
 mod provision;

@@ -223,6 +223,83 @@ async fn a_repeat_of_a_whole_transaction_answers_duplicates_and_runs_nothing() {
     assert_eq!(world.shim.statements.lock().len(), 1);
 }
 
+/// Its answer may be lost, and nobody has taken its messages in yet.
+#[tokio::test(start_paused = true)]
+async fn a_repeat_runs_nothing_while_the_first_lies_on_the_doorstep() {
+    let world = World::new();
+    let host = world.start().await;
+    world.shim.on(|call| match call {
+        // The owner's next commit, which takes it in, is long in coming.
+        Call::Commit(_) => Act::Slow(seconds(5)),
+        Call::Transact => Act::FailAfter(StoreError::Unavailable("the answer is lost".into())),
+        _ => Act::Pass,
+    });
+    let run = async |query: &str, text: &str| {
+        host.outbox.transact(vec![statement(query)], vec![named(text, "order-1")], None).await
+    };
+    let lost = run("UPDATE account:1 SET n += 1", "a").await.unwrap_err();
+    assert!(matches!(lost, ServiceError::OutcomeUnknown(_)), "{lost}");
+    world.shim.on(|call| if matches!(call, Call::Commit(_)) { Act::Slow(seconds(5)) } else { Act::Pass });
+    let again = run("UPDATE account:1 SET n += 1", "a").await.unwrap();
+    assert_eq!((again.ids, again.duplicates), (vec!["order-1".to_owned()], vec!["order-1".to_owned()]));
+    assert!(again.results.is_empty());
+    let error = run("CREATE b", "a").await.unwrap_err();
+    assert_eq!(error.code(), "TX.OTHER_STATEMENTS", "{error}");
+    let error = run("UPDATE account:1 SET n += 1", "other").await.unwrap_err();
+    assert!(matches!(error, ServiceError::IdTaken { .. }), "{error}");
+    assert!(world.memory.read(|tables| !tables.door.is_empty()), "it lay there all the time");
+    world.shim.calm();
+    host.until_state("order-1", MessageState::Done).await;
+    assert_eq!(run("UPDATE account:1 SET n += 1", "a").await.unwrap().duplicates, ["order-1"]);
+    assert_eq!(world.shim.statements.lock().len(), 1);
+    assert_eq!(world.main.log().count("a"), 1);
+    assert_eq!(world.memory.read(|tables| tables.dead.len()), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_equal_transactions_at_once_one_runs() {
+    let world = World::new();
+    let host = world.start().await;
+    world.shim.on(|call| match call {
+        Call::Commit(_) => Act::Slow(seconds(5)),
+        Call::Transact => Act::Slow(millis(50)),
+        _ => Act::Pass,
+    });
+    let run =
+        || host.outbox.transact(vec![statement("UPDATE account:1 SET n += 1")], vec![named("a", "order-1")], None);
+    let (one, two) = futures::join!(run(), run());
+    let (one, two) = (one.unwrap(), two.unwrap());
+    assert_eq!((one.ids, one.results.len() + two.results.len()), (two.ids, 1));
+    assert_eq!(world.shim.statements.lock().len(), 1);
+}
+
+/// Nothing runs while so much lies there that it isn't known whether it is a repeat.
+#[tokio::test(start_paused = true)]
+async fn a_long_doorstep_is_taken_in_before_statements_run_again() {
+    let world = World::new();
+    let host = world.start().await;
+    world.shim.on(|call| if matches!(call, Call::Commit(_)) { Act::Slow(seconds(1)) } else { Act::Pass });
+    for n in 0..1_050 {
+        host.outbox.transact(Vec::new(), vec![message(&n.to_string())], None).await.unwrap();
+    }
+    let run = async || {
+        host.outbox.transact(vec![statement("UPDATE account:1 SET n += 1")], vec![named("a", "order-1")], None).await
+    };
+    run().await.unwrap();
+    assert!(world.memory.read(|tables| tables.door.len()) > 1_000);
+    let mut tries = 0;
+    let again = loop {
+        match run().await {
+            Ok(again) => break again,
+            Err(error) => assert!(matches!(error, ServiceError::Busy { .. } | ServiceError::Store(_)), "{error}"),
+        }
+        tries += 1;
+        assert!(tries < 1_000, "it is taken in some time");
+    };
+    assert_eq!(again.duplicates, ["order-1"]);
+    assert_eq!(world.shim.statements.lock().len(), 1);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_transaction_whose_caller_went_away_is_delivered_all_the_same() {
     let world = World::new();

@@ -53,6 +53,8 @@ pub async fn restore(store: &SurrealStore, id: &str) -> Result<Option<(Quarantin
             Ok(Some((_, None))) => tries = 1,
             done => {
                 store.depth_cache().touch();
+                // It may have been a row of a doorstep.
+                store.repeats().begin_anew();
                 return Ok(done?.and_then(|(row, restored)| restored.map(|restored| (row, restored))));
             }
         }

@@ -60,7 +60,10 @@ pub async fn dead_letters(
             if !page.has_room() {
                 return Ok(page.cut());
             }
-            let (Some(shard), Some(seq)) = (part_shard(&row.key), part(&row.key, 1)) else { continue };
+            let (Some(shard), Some(seq)) = (part_shard(&row.key), part(&row.key, 1)) else {
+                spoilt.note(DEAD, &row.key);
+                continue;
+            };
             page.weigh(bytes_of(row.fields.get("data")).map_or(0, |data| data.len()));
             page.look(At::new(shard, &[seq], ""), matching(filter, row, spoilt)?);
         }
@@ -75,7 +78,7 @@ pub async fn each(
     spoilt: &mut Spoilt,
     mut each: impl FnMut(&DeadLetter) + Send,
 ) -> Result<Option<UnixMillis>, StoreError> {
-    walk(transaction, filter.before, reads, |row, _| {
+    walk(transaction, filter.before, reads, spoilt, |row, _, spoilt| {
         if let Some(dead) = matching(filter, row, spoilt)? {
             each(&dead);
         }

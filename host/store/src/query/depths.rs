@@ -14,6 +14,7 @@ use waybill_core::port::store::StoreError;
 use waybill_surreal::text_of;
 
 use super::{latest, soonest};
+use crate::quarantine::Spoilt;
 use crate::store::SurrealStore;
 
 /// A count that took no longer than this is made anew whenever something has changed.
@@ -70,7 +71,8 @@ pub async fn depths(store: &SurrealStore, reads: usize) -> Result<Depths, StoreE
     let (changes, begun) = (cache.changes(), Instant::now());
     let transaction = store.begin(false).await?;
     let mut counted: BTreeMap<(ShardId, String), Depth> = BTreeMap::new();
-    let dead_since = latest::walk(transaction.as_ref(), None, reads, |row, shard| {
+    let mut spoilt = Spoilt::default();
+    let dead_since = latest::walk(transaction.as_ref(), None, reads, &mut spoilt, |row, shard, _| {
         if let Some(tenant) = text_of(row.fields.get("tenant")) {
             let depth = entry(&mut counted, shard, tenant);
             match text_of(row.fields.get("status")) {
@@ -87,6 +89,8 @@ pub async fn depths(store: &SurrealStore, reads: usize) -> Result<Depths, StoreE
         }
     })
     .await?;
+    drop(transaction);
+    store.set_aside(spoilt).await;
     let depths = Depths { of: counted.into_values().collect(), dead_since, scheduled_until };
     if let Ok(mut kept) = cache.counted.lock() {
         *kept = Some(Count { depths: depths.clone(), reads, changes, took: begun.elapsed(), ended: Instant::now() });

@@ -41,29 +41,49 @@ struct Head {
 }
 
 impl Head {
-    /// The seq of its latest row.
-    async fn latest(&mut self, transaction: &dyn Transaction, limit: usize) -> Result<Option<u64>, StoreError> {
-        if self.rows.is_empty() && !self.over {
-            let (from, until) = (Bound::Included(shard_start(self.shard)), Bound::Excluded(self.until.clone()));
-            self.rows = transaction.scan_back(DEAD, from, until, limit).await.map_err(store_error)?.into();
-            self.over = self.rows.len() < limit;
-            if let Some(last) = self.rows.back() {
-                self.until = last.key.clone();
+    /// The seq of its latest row. Rows whose keys have none are passed over and noted: others lie behind them.
+    async fn latest(
+        &mut self,
+        transaction: &dyn Transaction,
+        limit: usize,
+        spoilt: &mut Spoilt,
+    ) -> Result<Option<u64>, StoreError> {
+        loop {
+            if self.rows.is_empty() && !self.over {
+                let (from, until) = (Bound::Included(shard_start(self.shard)), Bound::Excluded(self.until.clone()));
+                self.rows = transaction.scan_back(DEAD, from, until, limit).await.map_err(store_error)?.into();
+                self.over = self.rows.len() < limit;
+                if let Some(last) = self.rows.back() {
+                    self.until = last.key.clone();
+                }
             }
+            let Some(row) = self.rows.front() else { return Ok(None) };
+            if let Some(seq) = part(&row.key, 1) {
+                return Ok(Some(seq));
+            }
+            spoilt.note(DEAD, &row.key);
+            self.rows.pop_front();
         }
-        Ok(self.rows.front().and_then(|row| part(&row.key, 1)))
     }
 }
 
 /// The shards that have dead letters, each found by its last row.
-async fn shards(transaction: &dyn Transaction) -> Result<Vec<ShardId>, StoreError> {
+async fn shards(transaction: &dyn Transaction, spoilt: &mut Spoilt) -> Result<Vec<ShardId>, StoreError> {
     let (from, mut until) = (Bound::Included(first_key()), Bound::Excluded(end_key()));
     let mut shards = Vec::new();
     loop {
         let last = transaction.scan_back(DEAD, from.clone(), until, 1).await.map_err(store_error)?;
-        let Some(shard) = last.first().and_then(|row| part_shard(&row.key)) else { return Ok(shards) };
-        until = Bound::Excluded(shard_start(shard));
-        shards.push(shard);
+        let Some(row) = last.first() else { return Ok(shards) };
+        until = Bound::Excluded(match part_shard(&row.key) {
+            Some(shard) => {
+                shards.push(shard);
+                shard_start(shard)
+            }
+            None => {
+                spoilt.note(DEAD, &row.key);
+                row.key.clone()
+            }
+        });
     }
 }
 
@@ -84,18 +104,19 @@ impl<'t> Latest<'t> {
         transaction: &'t dyn Transaction,
         rows: usize,
         until: impl Fn(ShardId) -> u64 + Send,
+        spoilt: &mut Spoilt,
     ) -> Result<Self, StoreError> {
-        let all = shards(transaction).await?;
+        let all = shards(transaction, spoilt).await?;
         let head = |shard| Head { shard, rows: VecDeque::new(), until: seq_key(shard, Seq(until(shard))), over: false };
         let heads: Vec<Head> = all.into_iter().map(head).collect();
         let at_once = (rows / heads.len().max(1)).max(ROWS_MIN);
         Ok(Self { transaction, heads, at_once })
     }
 
-    async fn next(&mut self) -> Result<Option<Next>, StoreError> {
+    async fn next(&mut self, spoilt: &mut Spoilt) -> Result<Option<Next>, StoreError> {
         let mut latest: Option<Next> = None;
         for (index, head) in self.heads.iter_mut().enumerate() {
-            if let Some(seq) = head.latest(self.transaction, self.at_once).await? {
+            if let Some(seq) = head.latest(self.transaction, self.at_once, spoilt).await? {
                 latest = latest.max(Some((seq, head.shard, index)));
             }
         }
@@ -118,18 +139,19 @@ pub(super) fn weight(row: &Row) -> usize {
 }
 
 /// Calls `each` with the latest rows of what died before an instant, `reads` of them at most and `WALK_BYTES_MAX` of bytes. Answers when
-/// the last row that was looked at entered the order, if there are more behind it.
+/// the last row that was looked at entered the order, if there are more behind it. Rows whose keys are no places are noted.
 pub async fn walk(
     transaction: &dyn Transaction,
     before: Option<UnixMillis>,
     reads: usize,
-    mut each: impl FnMut(&Row, ShardId) -> Result<(), StoreError> + Send,
+    spoilt: &mut Spoilt,
+    mut each: impl FnMut(&Row, ShardId, &mut Spoilt) -> Result<(), StoreError> + Send,
 ) -> Result<Option<UnixMillis>, StoreError> {
     let end = end_of(before);
-    let mut latest = Latest::begin(transaction, WALK_PAGE.min(reads.saturating_add(1)), |_| end).await?;
+    let mut latest = Latest::begin(transaction, WALK_PAGE.min(reads.saturating_add(1)), |_| end, spoilt).await?;
     let (mut left, mut bytes) = (reads, 0_usize);
     let mut reached = None;
-    while let Some(next) = latest.next().await? {
+    while let Some(next) = latest.next(spoilt).await? {
         if left == 0 || bytes >= WALK_BYTES_MAX {
             return Ok(Some(reached.unwrap_or(UnixMillis(next.0 >> SEQ_MILLIS_SHIFT))));
         }
@@ -137,7 +159,7 @@ pub async fn walk(
         left -= 1;
         bytes = bytes.saturating_add(weight(&row));
         reached = Some(UnixMillis(next.0 >> SEQ_MILLIS_SHIFT));
-        each(&row, next.1)?;
+        each(&row, next.1, spoilt)?;
     }
     Ok(None)
 }
@@ -158,9 +180,9 @@ pub async fn latest_dead(
         Some((seq, _)) => seq.min(before),
         None => before,
     };
-    let mut latest = Latest::begin(transaction, ROWS_PAGE, until).await?;
+    let mut latest = Latest::begin(transaction, ROWS_PAGE, until, spoilt).await?;
     let mut page = Filling::new(None, limit);
-    while let Some(next) = latest.next().await? {
+    while let Some(next) = latest.next(spoilt).await? {
         if !page.has_room() {
             return Ok(page.cut());
         }

@@ -18,7 +18,7 @@ use waybill_surreal::{
 
 use super::{encoded, lacks, unreadable};
 use crate::codec::{CodecError, decode_door, encode_door};
-use crate::tables::{DOOR, part, part_text};
+use crate::tables::{DOOR, part, part_text, parts};
 
 /// Messages of one packed row, in bytes of their weight: a larger group is cut, so that a page of rows stays bounded.
 pub const GROUP_BYTES_MAX: usize = 1024 * 1024;
@@ -48,8 +48,11 @@ pub fn cut(messages: &[Arc<Message>]) -> Vec<&[Arc<Message>]> {
     rows
 }
 
-/// The stamp in a row's key.
+/// The stamp in a row's key, which has four parts: a row under any other could not be removed by its stamp.
 fn stamp(key: &RecordIdKey) -> Option<DoorKey> {
+    if parts(key).len() != 4 {
+        return None;
+    }
     let ordinal = u32::try_from(part(key, 2)?).ok()?;
     Some(DoorKey { nanos: part(key, 1)?, ordinal, ulid: part_text(key, 3)?.to_owned() })
 }

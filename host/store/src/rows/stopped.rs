@@ -11,7 +11,7 @@ use waybill_surreal::{Object, RecordIdKey, Row, Value, bytes, bytes_of, int, mil
 use super::columns::{error_text, last_error, of_message};
 use super::{encoded, lacks, unreadable};
 use crate::codec::{decode_dead, decode_parked, decode_scheduled, encode_dead, encode_parked, encode_scheduled};
-use crate::tables::{DEAD, PARKED, SCHEDULED, part, part_shard};
+use crate::tables::{DEAD, PARKED, SCHEDULED, part, part_shard, parts};
 
 /// Of a parked message.
 pub fn of_parked(parked: &Parked) -> Result<Object, StoreError> {
@@ -83,7 +83,8 @@ pub fn scheduled(row: &Row) -> Result<Arc<Scheduled>, StoreError> {
 
 /// A dead letter.
 pub fn dead(row: &Row) -> Result<Arc<DeadLetter>, StoreError> {
-    let shard = part_shard(&row.key).ok_or_else(|| lacks(DEAD, &row.key, "id"))?;
+    let place = (part_shard(&row.key), part(&row.key, 1), parts(&row.key).len());
+    let (Some(shard), Some(_), 2) = place else { return Err(lacks(DEAD, &row.key, "id")) };
     let decoded = decode_dead(shard, &data(DEAD, &row.key, &row.fields)?);
     decoded.map(Arc::new).map_err(|error| unreadable(DEAD, &row.key, error))
 }

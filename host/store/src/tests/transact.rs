@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use serde_json::json;
 use waybill_core::ids::ShardId;
+use waybill_core::message::Message;
 use waybill_core::port::store::{OwnerStore, StoreError};
-use waybill_core::port::transact::{DoorGroup, Statement, TransactStore};
+use waybill_core::port::transact::{DoorGroup, Statement, TransactStore, statements_digest};
 use waybill_testkit::conformance::samples::{Owner, SHARD, message};
 
 use super::{door, memory, messages};
@@ -168,4 +169,69 @@ async fn a_hundred_business_transactions_at_once_all_commit() {
     assert_eq!(count.results[0], json!(101));
     assert_eq!(messages(&store, ShardId(0)).await.len(), 100);
     store.close().await.unwrap();
+}
+
+/// A message with an id of its caller's, as the engine hands it on with these statements.
+fn named(name: &str, statements: &[Statement]) -> Vec<DoorGroup> {
+    let statements = statements_digest(statements).map(Box::new);
+    let message = Message { caller_id: true, statements, ..message(name) };
+    vec![DoorGroup { shard: SHARD, messages: vec![Arc::new(message)] }]
+}
+
+fn add() -> Vec<Statement> {
+    vec![plain("UPDATE account:1 SET n += 1")]
+}
+
+async fn account(store: &SurrealStore) -> serde_json::Value {
+    let mut done = store.transact(vec![plain("RETURN account:1.n")], Vec::new(), None).await.unwrap();
+    done.results.remove(0)
+}
+
+#[tokio::test]
+async fn of_equal_transactions_at_once_one_runs() {
+    let store = memory().await;
+    store.transact(vec![plain("CREATE account:1 SET n = 0")], Vec::new(), None).await.unwrap();
+    for round in 1..=20 {
+        let all = (0..4).map(|_| store.transact(add(), named(&format!("order-{round}"), &add()), None));
+        let (done, refused): (Vec<_>, Vec<_>) =
+            futures::future::join_all(all).await.into_iter().partition(Result::is_ok);
+        assert_eq!(done.len(), 1);
+        assert!(refused.iter().all(|refused| matches!(refused, Err(StoreError::Exists(_)))), "{refused:?}");
+        assert_eq!(account(&store).await, json!(round));
+    }
+    assert_eq!(messages(&store, SHARD).await.len(), 20);
+}
+
+#[tokio::test]
+async fn a_repeat_after_a_crash_runs_nothing_before_the_first_is_taken_in() {
+    let dir = tempfile::tempdir().unwrap();
+    let open = || SurrealStore::open(StoreConfig::new(format!("surrealkv://{}", dir.path().display())));
+    let store = open().await.unwrap();
+    store.transact(vec![plain("CREATE account:1 SET n = 0")], Vec::new(), None).await.unwrap();
+    store.transact(add(), named("order-1", &add()), None).await.unwrap();
+    store.close().await.unwrap();
+    drop(store);
+    let store = open().await.unwrap();
+    for name in ["order-1", "order-2", "order-2"] {
+        let done = store.transact(add(), named(name, &add()), None).await;
+        let is_refused = matches!(&done, Err(StoreError::Exists(text)) if text.contains("order-"));
+        assert!(done.is_ok() || is_refused, "{name}: {done:?}");
+    }
+    assert_eq!(account(&store).await, json!(2));
+    assert_eq!(messages(&store, SHARD).await.len(), 2);
+    store.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn nothing_runs_while_the_doorstep_is_too_long_to_be_looked_through() {
+    let store = memory().await;
+    store.transact(vec![plain("CREATE account:1 SET n = 0")], Vec::new(), None).await.unwrap();
+    let many = (0..1_100).flat_map(|n| group(&format!("m{n}"))).collect();
+    store.transact(Vec::new(), many, None).await.unwrap();
+    let error = store.transact(add(), named("order-1", &add()), None).await.unwrap_err();
+    assert!(matches!(&error, StoreError::Exists(text) if text.contains("doorstep of shard 0")), "{error:?}");
+    assert_eq!(account(&store).await, json!(0));
+    // One without ids doesn't ask.
+    store.transact(add(), group("free"), None).await.unwrap();
+    assert_eq!(account(&store).await, json!(1));
 }

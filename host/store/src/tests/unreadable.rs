@@ -37,6 +37,16 @@ const PARTS: [(&str, &str); 6] = [
     (MIGRATION, "a store whose schema isn't known isn't opened"),
 ];
 
+/// Places of rows whose keys are of another shape than this table's.
+fn misplaced(table: &str) -> &'static [&'static str] {
+    match table {
+        // A key of five parts can't be removed by the stamp that its first four make.
+        DOOR => &["[0, 1, 0, 'x', 'more']"],
+        DEAD => &["[0, 7.5]", "[0, 7, 1]"],
+        _ => &[],
+    }
+}
+
 /// Where a row of a table lies so that whoever reads the table meets it.
 fn place(table: &str) -> &'static str {
     match table {
@@ -146,34 +156,69 @@ async fn a_row_that_can_not_be_read_stops_nobody_and_lies_in_quarantine() {
             assert!(PARTS.iter().any(|(part, why)| *part == table && !why.is_empty()), "{table}: nobody reads it");
             continue;
         }
-        let (store, place) = (populated().await, place(table));
-        // Reading leaves something itself.
-        read_all(&store).await;
-        let before = read_all(&store).await;
-        sql(&store, &format!("UPSERT {table}:{place} CONTENT {{ junk: 17 }} RETURN NONE")).await.unwrap();
-        let after = read_all(&store).await;
-        assert_eq!(before, after, "{table}: its neighbours");
+        for place in std::iter::once(place(table)).chain(misplaced(table).iter().copied()) {
+            stops_nobody(table, place).await;
+        }
+    }
+}
 
-        let page = store.quarantined(None, None, 10).await.unwrap();
-        let [row] = page.items.as_slice() else { panic!("{table}: {page:?}") };
-        assert_eq!(row.table, table);
-        let shown = store.quarantined_row(&row.id).await.unwrap().unwrap();
-        assert_eq!(shown.columns, serde_json::json!({ "junk": 17 }), "{table}");
-        let key = place.trim_matches(|c| c == '\'').replace('\'', "\"");
-        let expected: serde_json::Value = serde_json::from_str(&key).unwrap_or_else(|_| key.clone().into());
-        assert_eq!(shown.row.key, expected, "{table}");
-        assert!(shown.unreadable.is_some(), "{table}");
-        assert_eq!(store.quarantined_counts().await.unwrap().tables, [(table.to_owned(), 1)]);
+async fn stops_nobody(table: &'static str, place: &str) {
+    let store = populated().await;
+    // Reading leaves something itself.
+    read_all(&store).await;
+    let before = read_all(&store).await;
+    sql(&store, &format!("UPSERT {table}:{place} CONTENT {{ junk: 17 }} RETURN NONE")).await.unwrap();
+    let after = read_all(&store).await;
+    assert_eq!(before, after, "{table}: its neighbours");
 
-        // It isn't put back as it is, and read again it isn't moved again.
-        let refused = store.restore_row(&row.id).await.unwrap_err();
-        assert!(matches!(refused, StoreError::Corrupt(_)), "{table}: {refused:?}");
-        read_all(&store).await;
-        assert_eq!(store.quarantined(None, None, 10).await.unwrap().items.len(), 1, "{table}");
-        assert_eq!(store.drop_row(&row.id).await.unwrap().unwrap().id, row.id);
-        assert!(store.quarantined_counts().await.unwrap().tables.is_empty(), "{table}");
-        let left = sql(&store, &format!("SELECT VALUE junk FROM {table} WHERE junk OR quarantined")).await.unwrap();
-        assert!(format!("{left:?}").contains("[]"), "{table}: {left:?}");
+    let page = store.quarantined(None, None, 10).await.unwrap();
+    let [row] = page.items.as_slice() else { panic!("{table}: {page:?}") };
+    assert_eq!(row.table, table);
+    let shown = store.quarantined_row(&row.id).await.unwrap().unwrap();
+    assert_eq!(shown.columns, serde_json::json!({ "junk": 17 }), "{table}");
+    let key = place.trim_matches(|c| c == '\'').replace('\'', "\"");
+    let expected: serde_json::Value = serde_json::from_str(&key).unwrap_or_else(|_| key.clone().into());
+    assert_eq!(shown.row.key, expected, "{table}");
+    assert!(shown.unreadable.is_some(), "{table}");
+    assert_eq!(store.quarantined_counts().await.unwrap().tables, [(table.to_owned(), 1)]);
+
+    // It isn't put back as it is, and read again it isn't moved again.
+    let refused = store.restore_row(&row.id).await.unwrap_err();
+    assert!(matches!(refused, StoreError::Corrupt(_)), "{table}: {refused:?}");
+    read_all(&store).await;
+    assert_eq!(store.quarantined(None, None, 10).await.unwrap().items.len(), 1, "{table}");
+    assert_eq!(store.drop_row(&row.id).await.unwrap().unwrap().id, row.id);
+    assert!(store.quarantined_counts().await.unwrap().tables.is_empty(), "{table}");
+    let left = sql(&store, &format!("SELECT VALUE junk FROM {table} WHERE junk OR quarantined")).await.unwrap();
+    assert!(format!("{left:?}").contains("[]"), "{table}: {left:?}");
+}
+
+/// In both directions: what is listed, counted and told of in readiness goes on behind it.
+#[tokio::test]
+async fn a_dead_letter_under_a_key_without_a_place_hides_none_behind_it() {
+    let all = Filter::default();
+    for (key, content) in [
+        // Above and below the good ones, in the middle of a key and at its front; also with content that can be read.
+        ("[0, 4000000000000000000f]", "{ junk: 17 }"),
+        ("[0, 7.5]", "(SELECT tenant, data FROM ONLY dead_letters LIMIT 1)"),
+        ("[0.5f, 7]", "{ junk: 17 }"),
+    ] {
+        for newest_first in [true, false] {
+            let store = memory().await;
+            let letters = (0..3).map(|n| Write::PutDead(Arc::new(dead(seq(n, 0), 1, "orders", "HTTP.500"))));
+            Owner::new().commit(&store, letters.collect()).await;
+            sql(&store, &format!("CREATE dead_letters:{key} CONTENT {content} RETURN NONE")).await.unwrap();
+            let page = match newest_first {
+                true => store.latest_dead(&all, None, 100).await.unwrap(),
+                false => store.dead_letters(&all, None, 100).await.unwrap(),
+            };
+            assert_eq!(page.items.len(), 3, "{key}, the newest first: {newest_first}");
+            assert_eq!(store.count_dead(&all, 100).await.unwrap().value, 3, "{key}");
+            let depths = store.depths(100).await.unwrap();
+            assert_eq!(depths.of.iter().map(|depth| depth.dead).sum::<u64>(), 3, "{key}");
+            let counts = store.quarantined_counts().await.unwrap();
+            assert_eq!(counts.tables, [("dead_letters".to_owned(), 1)], "{key}, the newest first: {newest_first}");
+        }
     }
 }
 

@@ -1,10 +1,12 @@
 //! Writes of callers and operators.
 
 mod audit;
+mod repeats;
 mod run;
 mod session;
 mod stamps;
 
+pub use repeats::Repeats;
 pub(crate) use run::{DoorGroupAt, door_rows, put_door_rows};
 pub use session::{BusinessError, BusinessTransaction, enqueue_in_tx};
 pub use stamps::Stamps;

@@ -11,6 +11,7 @@ use waybill_core::port::store::StoreError;
 use waybill_core::port::transact::{Conclusion, DoorGroup, Statement, Transacted};
 use waybill_surreal::{Bindings, Fault, Object, Reads, Transaction, Value, from_json, int_of, to_json};
 
+use super::repeats::Attempt;
 use crate::fault::store_error;
 use crate::guard::{Checked, Held, Names, check, scan_of};
 use crate::idempotency::conclude;
@@ -32,6 +33,8 @@ pub async fn transact(
     if !statements.is_empty() {
         store.refuse_if_shared()?;
     }
+    // Before they are parsed: what waits for its turn takes no more than its text.
+    let mut attempt = store.repeats().begin(store.stamps(), groups).await;
     let mut lets = HashSet::new();
     let mut checked = Vec::with_capacity(statements.len());
     let mut text_bytes = 0;
@@ -45,22 +48,26 @@ pub async fn transact(
     let rows = door_rows(groups)?;
 
     let transaction = store.begin(true).await?;
-    let worked = work(store, transaction.as_ref(), checked, groups, rows).await;
+    let worked = work(store, transaction.as_ref(), &mut attempt, checked, groups, rows).await;
     let worked = match (worked, conclusion) {
         (Ok(done), Some(conclusion)) => conclude(transaction.as_ref(), conclusion, &done).await.map(|()| done),
         (worked, _) => worked,
     };
-    finish(transaction, worked).await
+    let done = finish(transaction, worked).await?;
+    attempt.committed();
+    Ok(done)
 }
 
 async fn work(
     store: &SurrealStore,
     transaction: &dyn Transaction,
+    attempt: &mut Attempt<'_>,
     checked: Vec<(usize, &Statement, Option<Checked>)>,
     groups: &[DoorGroup],
     rows: Vec<(DoorGroupAt, Object)>,
 ) -> Result<Transacted, StoreError> {
     refuse_taken_ids(transaction, groups).await?;
+    attempt.refuse_waiting(transaction, groups).await?;
     let mut lets: HashMap<String, Value> = HashMap::new();
     let mut held = Held::default();
     let mut results = Vec::with_capacity(checked.len());

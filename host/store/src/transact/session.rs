@@ -102,7 +102,7 @@ impl BusinessTransaction {
 }
 
 /// Puts a message into a business transaction and answers its id (`semantics.md` §1, Enqueue (a)). A caller's id that is taken is
-/// [`StoreError::Exists`].
+/// [`StoreError::Exists`]; one that lies on a doorstep isn't taken yet, so the application sees to it itself that its statements run once.
 pub async fn enqueue_in_tx(
     tx: &mut BusinessTransaction,
     message: NewMessage,

@@ -132,6 +132,34 @@ pub async fn a_taken_id_refuses_the_whole_transaction(store: &impl Store) {
     assert_eq!(store.id(&tenant("other"), &id("taken")).await.unwrap(), None);
 }
 
+pub async fn an_id_on_the_doorstep_refuses_a_transaction_with_statements(store: &impl Store) {
+    let of = |name: &str, with_statements: bool| {
+        let statements = if with_statements { full_message(name).statements } else { None };
+        vec![group(SHARD, vec![Message { statements, ..full_message(name) }])]
+    };
+    store.transact(Vec::new(), of("with", true), None).await.unwrap();
+    store.transact(Vec::new(), of("without", false), None).await.unwrap();
+    for name in ["with", "without"] {
+        let error = store.transact(Vec::new(), of(name, true), None).await.unwrap_err();
+        assert!(matches!(&error, StoreError::Exists(text) if text.contains(name)), "{error:?}");
+    }
+    // Another tenant's is another, and without statements nothing runs twice: the owner sorts it out.
+    let stranger = Message { tenant: tenant("other"), ..full_message("with") };
+    store.transact(Vec::new(), vec![group(SHARD, vec![stranger])], None).await.unwrap();
+    store.transact(Vec::new(), of("with", false), None).await.unwrap();
+    assert_eq!(names(&all(store, SHARD).await), ["with", "without", "with", "with"]);
+    // Rows that are taken in don't hide what lies behind them.
+    let rows = all(store, SHARD).await;
+    Owner::new().commit(store, vec![Write::DeleteDoor(rows[0].key.clone())]).await;
+    for name in ["with", "without"] {
+        let error = store.transact(Vec::new(), of(name, true), None).await.unwrap_err();
+        assert!(matches!(error, StoreError::Exists(_)), "{error:?}");
+    }
+    store.transact(Vec::new(), of("new", true), None).await.unwrap();
+    let error = store.transact(Vec::new(), of("new", true), None).await.unwrap_err();
+    assert!(matches!(error, StoreError::Exists(_)), "{error:?}");
+}
+
 pub async fn groups_of_several_shards_commit_together(store: &impl Store) {
     let groups = (0..5_u16).map(|n| group(ShardId(n), vec![message(&format!("m{n}"))])).collect();
     store.transact(Vec::new(), groups, None).await.unwrap();

@@ -80,6 +80,7 @@ macro_rules! store_conformance {
             door: stamps_do_not_run_ahead_of_the_door_clock
             door: the_newest_stamp_is_that_of_the_last_row
             door: a_taken_id_refuses_the_whole_transaction
+            door: an_id_on_the_doorstep_refuses_a_transaction_with_statements
             door: groups_of_several_shards_commit_together
             door: a_hundred_transactions_at_once_all_arrive
             ids: id_rows_come_back_slot_by_slot

@@ -1,7 +1,10 @@
 //! Writes of callers and operators.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
-use waybill_core::ids::Tenant;
+use waybill_core::ids::{ShardId, Tenant};
+use waybill_core::message::Message;
 use waybill_core::outbox::records::DoorKey;
 use waybill_core::port::store::StoreError;
 use waybill_core::port::transact::{
@@ -9,7 +12,7 @@ use waybill_core::port::transact::{
 };
 
 use super::MemoryStore;
-use super::tables::id_key;
+use super::tables::{Tables, id_key};
 
 #[async_trait]
 impl TransactStore for MemoryStore {
@@ -25,9 +28,13 @@ impl TransactStore for MemoryStore {
         }
         let nanos = self.clock();
         self.write(|tables| {
-            for message in messages.iter().flat_map(|group| &group.messages) {
+            for (shard, message) in
+                messages.iter().flat_map(|group| group.messages.iter().map(move |one| (group.shard, one)))
+            {
                 let key = id_key(&message.tenant, &message.id);
-                if message.caller_id && tables.ids.contains_key(&key) {
+                let is_taken =
+                    || tables.ids.contains_key(&key) || (message.statements.is_some() && waits(tables, shard, message));
+                if message.caller_id && is_taken() {
                     return Err(StoreError::Exists(format!("id {:?} of tenant {:?}", key.1, key.0)));
                 }
             }
@@ -91,6 +98,13 @@ impl TransactStore for MemoryStore {
             of_tenant.take(limit).cloned().collect()
         }))
     }
+}
+
+/// Whether a message with this one's id lies on the doorstep.
+fn waits(tables: &Tables, shard: ShardId, message: &Message) -> bool {
+    let is_it = |other: &Arc<Message>| other.caller_id && (&other.tenant, &other.id) == (&message.tenant, &message.id);
+    let mut rows = tables.door.iter().filter(|((of, _), _)| *of == shard);
+    rows.any(|(_, content)| content.as_ref().is_ok_and(|messages| messages.iter().any(is_it)))
 }
 
 /// A key that tells rows of one stamp apart by their ordinal alone: enough where one lock orders all writers.
