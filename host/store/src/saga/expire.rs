@@ -1,6 +1,12 @@
 //! The end of ended sagas. A record for every commit that ended some lies by the first of their ends, so that only what is old
-//! is looked at.
+//! is looked at. One whose id was made from an idempotency key may have to stay for longer: it is put off in its record, and the
+//! record is put back by the then first of its ends.
 
+use std::time::Duration;
+
+use waybill_core::idempotency::is_derived;
+use waybill_core::ids::ShardId;
+use waybill_core::port::saga_store::Expired;
 use waybill_core::port::store::StoreError;
 use waybill_core::time::UnixMillis;
 use waybill_surreal::{Bound, RecordIdKey, Row, Transaction, bytes, bytes_of, key, object};
@@ -34,32 +40,58 @@ struct Read {
     damaged: Vec<(Row, String)>,
 }
 
+/// Until when something stays.
+#[derive(Clone, Copy)]
+struct Kept {
+    /// What ended before this goes,
+    before: UnixMillis,
+    /// except that what has an id of an idempotency key stays for this much longer.
+    derived_longer: Duration,
+}
+
+impl Kept {
+    /// The record of one whose time is up and that stays for longer all the same.
+    fn put_off(self, ended: &Ended) -> Option<Ended> {
+        let at = ended.at.plus(self.derived_longer);
+        let stays = !ended.put_off && at >= self.before && is_derived(ended.key.id.as_str());
+        stays.then(|| Ended { at, put_off: true, ..ended.clone() })
+    }
+}
+
 /// Removes what ended before an instant, oldest first.
-pub async fn expire(store: &SurrealStore, before: UnixMillis, limit: usize) -> Result<u64, StoreError> {
+pub async fn expire(
+    store: &SurrealStore,
+    before: UnixMillis,
+    derived_longer: Duration,
+    limit: usize,
+) -> Result<Expired, StoreError> {
+    let kept = Kept { before, derived_longer };
     let mut tries = 1;
     loop {
         let transaction = store.begin(true).await?;
-        let worked = remove(store.purge_fronts(), transaction.as_ref(), before, limit).await;
+        let worked = remove(store.purge_fronts(), transaction.as_ref(), kept, limit).await;
         match finish(transaction, worked).await {
             Err(StoreError::Conflict(_)) if tries < TRIES_MAX => tries += 1,
             Err(error) => return Err(error),
-            Ok((count, last)) => {
+            Ok((expired, last)) => {
                 if let Some(last) = last {
                     store.purge_fronts().reached(SAGA_ENDED, Reached::at(last));
                 }
-                return Ok(count);
+                return Ok(expired);
             }
         }
     }
 }
 
-/// Answers how many, and when the last of them ended: nothing is left that ended before it.
+/// Answers how many, and when the last of them ended: no record is left that names one before it.
 async fn remove(
     fronts: &PurgeFronts,
     transaction: &dyn Transaction,
-    before: UnixMillis,
+    kept: Kept,
     limit: usize,
-) -> Result<(u64, Option<UnixMillis>), StoreError> {
+) -> Result<(Expired, Option<UnixMillis>), StoreError> {
+    let before = kept.before;
+    let mut expired = Expired::default();
     let Read { records, damaged } =
         old_records(fronts.begin(SAGA_ENDED).min(before), transaction, before, limit).await?;
     quarantine(transaction, damaged).await?;
@@ -67,35 +99,46 @@ async fn remove(
         records.iter().flat_map(|record| &record.ended).filter(|ended| ended.at < before).collect();
     old.sort();
     old.truncate(limit);
-    let Some(last) = old.last().map(|last| (*last).clone()) else { return Ok((0, None)) };
-    let count = old.len() as u64;
+    let Some(last) = old.last().map(|last| (*last).clone()) else { return Ok((expired, None)) };
     for record in records {
-        let (gone, kept): (Vec<_>, Vec<_>) = record.ended.into_iter().partition(|ended| *ended <= last);
-        if gone.is_empty() {
+        let (due, mut left): (Vec<_>, Vec<_>) = record.ended.into_iter().partition(|ended| *ended <= last);
+        if due.is_empty() {
             continue;
         }
         let shard = part_ended_shard(&record.key).ok_or_else(|| lacks(SAGA_ENDED, &record.key, "id"))?;
-        for ended in gone {
-            let Ended { started_at, key, apart, .. } = ended;
-            let delete = transaction.delete(SAGA_DONE, saga_key(shard, started_at, &key));
-            delete.await.map_err(store_error)?;
-            if apart {
-                let tree = saga_tree_key(shard, started_at, &key, true);
-                transaction.delete(SAGA_TREE, tree).await.map_err(store_error)?;
-            }
-            if place::needs_start(&key.id, started_at) {
-                transaction.delete(SAGA_START, saga_start_key(shard, &key, true)).await.map_err(store_error)?;
+        for ended in due {
+            if let Some(later) = kept.put_off(&ended) {
+                expired.put_off += 1;
+                left.push(later);
+            } else {
+                expired.removed += 1;
+                forget(transaction, shard, &ended).await?;
             }
         }
+        left.sort();
         transaction.delete(SAGA_ENDED, record.key.clone()).await.map_err(store_error)?;
-        if let Some(first) = kept.first() {
+        if let Some(first) = left.first() {
             let beat = part(&record.key, 2).ok_or_else(|| lacks(SAGA_ENDED, &record.key, "id"))?;
-            let fields = object([("data", bytes(encoded(encode_ended(&kept))?))]);
+            let fields = object([("data", bytes(encoded(encode_ended(&left))?))]);
             let at = saga_ended_key(first.at, shard, beat);
             transaction.put(SAGA_ENDED, at, fields).await.map_err(store_error)?;
         }
     }
-    Ok((count, Some(last.at)))
+    Ok((expired, Some(last.at)))
+}
+
+/// Removes all that is stored of an ended saga.
+async fn forget(transaction: &dyn Transaction, shard: ShardId, ended: &Ended) -> Result<(), StoreError> {
+    let Ended { started_at, key, apart, .. } = ended;
+    transaction.delete(SAGA_DONE, saga_key(shard, *started_at, key)).await.map_err(store_error)?;
+    if *apart {
+        let tree = saga_tree_key(shard, *started_at, key, true);
+        transaction.delete(SAGA_TREE, tree).await.map_err(store_error)?;
+    }
+    if place::needs_start(&key.id, *started_at) {
+        transaction.delete(SAGA_START, saga_start_key(shard, key, true)).await.map_err(store_error)?;
+    }
+    Ok(())
 }
 
 /// Records that name the oldest `limit` at least. They lie by their first end, so it is enough to read on until that many

@@ -159,6 +159,7 @@ macro_rules! saga_store_conformance {
             sagas: lists_of_sagas_go_newest_first_and_in_pages
             sagas: lists_of_sagas_are_filtered_and_counted
             sagas: ended_sagas_expire_oldest_first
+            sagas: ended_sagas_with_ids_of_idempotency_keys_stay_for_longer
             sagas: a_version_of_a_definition_never_changes
             sagas: definitions_are_found_by_name_version_and_hash
             sagas: stuck_sagas_are_dead_letters_of_their_kind

@@ -281,10 +281,33 @@ pub async fn ended_sagas_expire_oldest_first(store: &impl Store) {
     take(store, SHARD, 1).await;
     let rows = (0..4).map(|n| row(&format!("s{n}"), n, SagaState::Completed));
     write(store, rows.map(SagaWrite::PutDone).collect()).await;
-    assert_eq!(store.expire_sagas(T0.plus(Duration::from_millis(3)), 2).await.unwrap(), 2);
+    assert_eq!(store.expire_sagas(T0.plus(Duration::from_millis(3)), Duration::ZERO, 2).await.unwrap().removed, 2);
     assert!(store.saga(SHARD, &key("s1")).await.unwrap().is_none());
-    assert_eq!(store.expire_sagas(T0.plus(Duration::from_millis(3)), 10).await.unwrap(), 1);
+    assert_eq!(store.expire_sagas(T0.plus(Duration::from_millis(3)), Duration::ZERO, 10).await.unwrap().removed, 1);
     assert!(store.saga(SHARD, &key("s3")).await.unwrap().is_some());
+}
+
+/// A repeat of a start is found by the id that was made from its key, for as long as the key, however short ended sagas are kept.
+pub async fn ended_sagas_with_ids_of_idempotency_keys_stay_for_longer(store: &impl Store) {
+    take(store, SHARD, 1).await;
+    let (derived, callers) = ("0123456789abcdef0123456789abcdef", "0123456789abcdef");
+    let kept = row(derived, 1, SagaState::Completed);
+    let rows = vec![Arc::clone(&kept), row(callers, 1, SagaState::Completed)];
+    write(store, rows.into_iter().map(SagaWrite::PutDone).collect()).await;
+    let expire = async |ms: u64| {
+        let longer = Duration::from_millis(100);
+        store.expire_sagas(T0.plus(Duration::from_millis(ms)), longer, 10).await.unwrap().removed
+    };
+    assert_eq!(expire(2).await, 1);
+    assert!(store.saga(SHARD, &key(callers)).await.unwrap().is_none());
+    assert_eq!(expire(101).await, 0);
+    assert_eq!(store.saga(SHARD, &key(derived)).await.unwrap(), Some(kept));
+    assert_eq!(expire(102).await, 1);
+    assert!(store.saga(SHARD, &key(derived)).await.unwrap().is_none());
+    // One whose longer time is over when it is first looked at goes at once.
+    write(store, vec![SagaWrite::PutDone(row(derived, 200, SagaState::Completed))]).await;
+    assert_eq!(expire(301).await, 1);
+    assert!(store.saga(SHARD, &key(derived)).await.unwrap().is_none());
 }
 
 fn definition(name: &str, version: u32, hash: &str) -> StoredDefinition {
