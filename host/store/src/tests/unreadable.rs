@@ -79,7 +79,7 @@ async fn read_all(store: &SurrealStore) -> String {
         store.scheduled_due(SHARD, FAR, 100),
         store.door(SHARD, 0, u64::MAX, None, 100),
         store.held_keys(SHARD),
-        store.dead_before(SHARD, None, FAR, 100),
+        store.dead_before(SHARD, None, FAR, FAR, 100),
         store.history_before(SHARD, None, FAR, 100),
         store.dead_letters(&all, None, 100),
         store.latest_dead(&all, None, 100),

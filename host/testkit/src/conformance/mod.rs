@@ -70,6 +70,7 @@ macro_rules! store_conformance {
             stopped: scheduled_messages_are_due_in_order_with_the_next_instant
             stopped: a_limit_on_scheduled_messages_tells_the_next_instant
             stopped: dead_letters_come_back_as_they_were_written
+            stopped: dead_letters_are_old_by_their_death_where_the_clock_was_ahead
             stopped: held_keys_are_the_dead_letters_that_hold_one
             stopped: blobs_come_and_go
             door: a_group_comes_back_in_order_with_all_fields
