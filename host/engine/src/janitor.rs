@@ -198,10 +198,11 @@ async fn retire_dead(outbox: &Outbox) {
 
 /// Dead letters are purged as operators purge them, a page at once: their commands share commits.
 async fn retire_dead_of(outbox: &Outbox, shard: &ShardHandle) -> Result<(), ServiceError> {
+    let now = outbox.context.clock.now().wall;
     let limit = before(outbox, outbox.context.live().config.keep_dead);
     let mut after: Option<Seq> = None;
     loop {
-        let page = outbox.context.stores.owner.dead_before(shard.shard, after, limit, RETIRE_PAGE).await?;
+        let page = outbox.context.stores.owner.dead_before(shard.shard, after, limit, now, RETIRE_PAGE).await?;
         let Some(last) = page.last() else { return Ok(()) };
         after = Some(last.seq());
         let purges = page.iter().map(|place| shard.command(Wish::Purge { place: *place }));

@@ -6,6 +6,7 @@
 //! journal record; a saga becomes a row only when it rests or has ended.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 
@@ -40,6 +41,15 @@ pub enum DefinitionPut {
     Same(StoredDefinition),
     /// The version was there with other content; nothing changed.
     Taken(StoredDefinition),
+}
+
+/// What one call of [`SagaStore::expire_sagas`] did. Together they are at most its limit; fewer = nothing old is left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Expired {
+    /// Sagas that are gone.
+    pub removed: u64,
+    /// Sagas that were looked at and stay for longer. They aren't looked at again until then.
+    pub put_off: u64,
 }
 
 /// Which table to list.
@@ -79,10 +89,17 @@ pub trait SagaStore: Send + Sync + 'static {
     ) -> Result<Page<SagaSummary>, StoreError>;
     /// How many rows match. Reads as many.
     async fn count_sagas(&self, table: SagaTable, filter: &SagaFilter) -> Result<u64, StoreError>;
-    /// Removes ended sagas that ended before `before`, oldest first, at most `limit`. Answers how many. Not guarded: ended ones
-    /// belong to nobody. One whose end the journal holds behind the floor stays, and is removed some time after the floor has come
-    /// that far: as long as a takeover reads its events, it has to hear of its end, also when that part of the journal is damaged.
-    async fn expire_sagas(&self, before: UnixMillis, limit: usize) -> Result<u64, StoreError>;
+    /// Removes ended sagas that ended before `before`, oldest first, at most `limit`. One whose id was made from an idempotency key
+    /// ([`crate::idempotency::is_derived`]) stays for `derived_longer` more, with all that is known of it: a repeat of its start finds
+    /// it. Not guarded: ended ones belong to nobody. One whose end the journal holds behind the floor stays, and is removed some time
+    /// after the floor has come that far: as long as a takeover reads its events, it has to hear of its end, also when that part of
+    /// the journal is damaged.
+    async fn expire_sagas(
+        &self,
+        before: UnixMillis,
+        derived_longer: Duration,
+        limit: usize,
+    ) -> Result<Expired, StoreError>;
 
     /// Puts a definition under its hash and its version. A version never changes its content.
     async fn put_definition(&self, definition: &StoredDefinition) -> Result<DefinitionPut, StoreError>;

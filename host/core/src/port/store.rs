@@ -262,12 +262,14 @@ pub trait OwnerStore: Send + Sync + 'static {
     /// The dead letter at a seq.
     async fn dead_letter(&self, shard: ShardId, seq: Seq) -> Result<Option<Arc<DeadLetter>>, StoreError>;
     /// Places of dead letters that died before `before`, in key order after `after`, at most `limit`: for retention. It reads no row
-    /// whose message entered the order after that.
+    /// whose message entered the order between that and `now`. One that entered it later by its seq did so while the clock was ahead:
+    /// of these the first 10,000 are looked at.
     async fn dead_before(
         &self,
         shard: ShardId,
         after: Option<Seq>,
         before: UnixMillis,
+        now: UnixMillis,
         limit: usize,
     ) -> Result<Vec<Place>, StoreError>;
     /// Dead letters that hold their key.

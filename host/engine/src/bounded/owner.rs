@@ -64,9 +64,10 @@ impl OwnerStore for Bounded<dyn OwnerStore> {
         shard: ShardId,
         after: Option<Seq>,
         before: UnixMillis,
+        now: UnixMillis,
         limit: usize,
     ) -> Result<Vec<Place>, StoreError> {
-        within!(self.dead_before(shard, after, before, limit))
+        within!(self.dead_before(shard, after, before, now, limit))
     }
     async fn held_keys(&self, shard: ShardId) -> Result<Vec<Arc<DeadLetter>>, StoreError> {
         within!(self.held_keys(shard), WALK_TIMES)

@@ -1,13 +1,14 @@
 //! Sagas.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use waybill_core::ids::ShardId;
 use waybill_core::outbox::filter::Filter;
 use waybill_core::outbox::records::DeadState;
 use waybill_core::port::query::Page;
-use waybill_core::port::saga_store::{Acquired, DefinitionPut, SagaStore, SagaTable};
+use waybill_core::port::saga_store::{Acquired, DefinitionPut, Expired, SagaStore, SagaTable};
 use waybill_core::port::store::StoreError;
 use waybill_core::saga::filter::SagaFilter;
 use waybill_core::saga::id::{DefinitionHash, SagaKey};
@@ -42,8 +43,13 @@ impl SagaStore for Bounded<dyn SagaStore> {
     async fn count_sagas(&self, table: SagaTable, filter: &SagaFilter) -> Result<u64, StoreError> {
         within!(self.count_sagas(table, filter), WALK_TIMES)
     }
-    async fn expire_sagas(&self, before: UnixMillis, limit: usize) -> Result<u64, StoreError> {
-        within!(self.expire_sagas(before, limit))
+    async fn expire_sagas(
+        &self,
+        before: UnixMillis,
+        derived_longer: Duration,
+        limit: usize,
+    ) -> Result<Expired, StoreError> {
+        within!(self.expire_sagas(before, derived_longer, limit))
     }
     async fn put_definition(&self, definition: &StoredDefinition) -> Result<DefinitionPut, StoreError> {
         within!(self.put_definition(definition))

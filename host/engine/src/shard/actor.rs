@@ -33,7 +33,7 @@ pub(super) const SETTLE_LINGER: Duration = Duration::from_millis(2);
 /// Longest sleep of the loop.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
 /// Pause after a read failed that the next commit needs.
-const READ_PAUSE: Duration = Duration::from_millis(200);
+pub(super) const READ_PAUSE: Duration = Duration::from_millis(200);
 
 /// How an ownership ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -277,11 +277,9 @@ impl Actor {
                 self.note_trouble(None);
             }
             Err(error) => {
-                tracing::warn!(code = error.code(), %error, "can't read what the next commit needs");
-                self.refuse_unread(&error);
-                self.note_trouble(Some(error));
-                self.prepare_again_at = Some(Instant::now() + READ_PAUSE);
-                return;
+                if !self.goes_on_unread(error) {
+                    return;
+                }
             }
         }
         self.linger_until = None;
@@ -375,7 +373,7 @@ impl Actor {
     }
 
     /// Gives the shard back in good order: what a newer host wrote is for a newer host to send.
-    fn give_back(&mut self, error: StoreError) {
+    pub(super) fn give_back(&mut self, error: StoreError) {
         if !self.drain.has_begun() {
             let (until, now) = (Instant::now() + self.context.config.send_timeout, self.now());
             self.drain.begin(&mut self.owner, until, now);

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use tokio::time::Instant;
 use waybill_core::ids::{MessageId, Place, Tenant};
 use waybill_core::new_message::Draft;
 use waybill_core::outbox::lookups::Checked;
@@ -13,7 +14,7 @@ use waybill_core::port::service::ServiceError;
 use waybill_core::port::store::StoreError;
 use waybill_core::time::UnixMillis;
 
-use super::actor::Actor;
+use super::actor::{Actor, READ_PAUSE};
 use super::callers::Caller;
 use super::mail::{EnqueueCaller, EnqueuedOne, Wish};
 
@@ -33,8 +34,14 @@ impl Actor {
             let now = self.now();
             let Some(need) = preparation.next(&self.owner, &mut self.unchecked, now) else { return Ok(()) };
             match need {
-                Need::Ids(named) => self.look_up_ids(&named).await?,
-                Need::Wishes => self.read_up_wishes().await?,
+                Need::Ids(named) => {
+                    let read = self.look_up_ids(&named).await;
+                    self.asked_for(read)?;
+                }
+                Need::Wishes => {
+                    let read = self.read_up_wishes().await;
+                    self.asked_for(read)?;
+                }
                 Need::Scheduled { by, limit } => {
                     let page = store.scheduled_due(shard, by, limit).await?;
                     self.owner.scheduled_page(page);
@@ -59,6 +66,31 @@ impl Actor {
                 }
             }
         }
+    }
+
+    /// A read that only somebody who asks needs: where a newer host wrote what it is about, they are refused and the shard goes on.
+    fn asked_for(&mut self, read: Result<(), StoreError>) -> Result<(), StoreError> {
+        match read {
+            Err(error @ StoreError::NewerData(_)) => {
+                self.refuse_unread(&error);
+                Ok(())
+            }
+            read => read,
+        }
+    }
+
+    /// The preparation failed. Answers whether the commit is built all the same: what a newer host wrote is no more readable later,
+    /// so the shard is given back, and a commit that gives back takes in nothing that would have to be read.
+    pub(super) fn goes_on_unread(&mut self, error: StoreError) -> bool {
+        tracing::warn!(code = error.code(), %error, "can't read what the next commit needs");
+        self.refuse_unread(&error);
+        let is_newer = matches!(error, StoreError::NewerData(_));
+        if is_newer {
+            self.give_back(error.clone());
+        }
+        self.note_trouble(Some(error));
+        self.prepare_again_at = Some(Instant::now() + READ_PAUSE);
+        is_newer
     }
 
     // ---- ids -----------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use waybill_core::ids::ShardId;
+use waybill_core::new_message::NewMessage;
 use waybill_core::port::service::{MessageState, ServiceError};
 use waybill_core::port::store::StoreError;
 use waybill_testkit::fake_transport::{Answer, ack};
@@ -97,6 +98,60 @@ async fn a_shard_with_data_of_a_newer_host_is_given_back_and_tried_again_now_and
     world.shim.calm();
     host.until_ready().await;
     eventually("it is sent", async || world.main.log().count("kept") == 1).await;
+    host.drain().await;
+}
+
+/// Without what the next commit needs this host writes nothing more, not even its beat.
+#[tokio::test(start_paused = true)]
+async fn a_shard_in_which_a_newer_host_wrote_what_a_commit_needs_is_given_back_too() {
+    let world = World::new();
+    world.main.tell(|_| ack());
+    let stands = || world.memory.read(|tables| tables.shards.get(&ShardId(0)).cloned().unwrap_or_default());
+    let host = world.start().await;
+    let due = NewMessage { not_before: Some(at(seconds(100))), ..message("later") };
+    host.send_one(due).await;
+    let mut token = stands().token;
+    for part in ["scheduled_due", "door", "ids"] {
+        world.shim.on(move |call| match call {
+            Call::Read(name) if name == part => Act::Fail(StoreError::NewerData("it is of version 9".to_owned())),
+            _ => Act::Pass,
+        });
+        eventually("the shard is given back", async || stands().released && stands().token >= token).await;
+        pass(seconds(1)).await;
+        let failing = host.outbox.ready().await.into_iter().find(|check| check.status == "fail").unwrap();
+        assert!(failing.detail.starts_with("STORAGE.NEWER_DATA"), "{part}: {}", failing.detail);
+        // To the doorstep: its ids are read with it.
+        host.send_one(message(part)).await;
+        token = stands().token + 1;
+    }
+    world.shim.calm();
+    host.until_ready().await;
+    for text in ["later", "scheduled_due", "door", "ids"] {
+        eventually("it is sent", async || world.main.log().count(text) == 1).await;
+    }
+    pass(seconds(60)).await;
+    assert_eq!(world.main.log().sent.len(), 4);
+    host.drain().await;
+}
+
+/// Who asks for what a newer host wrote is refused, and the shard is no worse for it.
+#[tokio::test(start_paused = true)]
+async fn an_id_that_a_newer_host_wrote_is_refused_and_the_shard_goes_on() {
+    let world = World::new();
+    world.main.tell(|_| ack());
+    let host = world.start().await;
+    world.shim.on(|call| match call {
+        Call::Read("ids") => Act::Fail(StoreError::NewerData("it is of version 9".to_owned())),
+        _ => Act::Pass,
+    });
+    let refused = host.try_send([named("named", "order-1")]).await.unwrap_err();
+    assert_eq!(refused.code(), "STORAGE.NEWER_DATA", "{refused}");
+    host.send_one(message("unnamed")).await;
+    eventually("it is sent", async || world.main.log().count("unnamed") == 1).await;
+    pass(seconds(60)).await;
+    let stands = world.memory.read(|tables| tables.shards.get(&ShardId(0)).cloned().unwrap_or_default());
+    assert!(!stands.released, "{stands:?}");
+    assert!(host.outbox.ready().await.iter().all(|check| check.status != "fail"));
     host.drain().await;
 }
 

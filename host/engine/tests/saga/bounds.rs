@@ -72,6 +72,32 @@ async fn ids_made_by_the_host_differ_and_bad_ones_of_callers_are_refused() {
     assert!(host.sagas.start(trace).await.is_err());
 }
 
+/// A crash between a start's commit and the kept answer of its request is found by the id: it is known for as long as the key.
+#[tokio::test(start_paused = true)]
+async fn a_saga_with_an_id_of_an_idempotency_key_is_not_begun_again_although_ended_ones_are_not_kept() {
+    for keep_done in [1, 3_600] {
+        let world = World::new();
+        let host = world
+            .start_with(|config| {
+                config.sagas.keep_done = seconds(keep_done);
+                config.idempotency.ttl = seconds(7_200);
+            })
+            .await;
+        host.define(&definition(&steps(&["a"]))).await;
+        let derived = "0123456789abcdef0123456789abcdef";
+        for id in ["callers", derived] {
+            host.sagas.start(start(id)).await.unwrap();
+        }
+        eventually("both have run", async || world.shop.count("a") == 2).await;
+        pass(seconds(7_000)).await;
+        assert_eq!(host.list("", 10).await, [derived]);
+        assert!(host.sagas.start(start(derived)).await.unwrap().duplicate);
+        assert_eq!(world.shop.count("a"), 2);
+        pass(seconds(600)).await;
+        assert!(host.list("", 10).await.is_empty());
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn ended_sagas_are_removed_after_their_time() {
     let world = World::new();

@@ -139,11 +139,12 @@ impl OwnerStore for SurrealStore {
         shard: ShardId,
         after: Option<Seq>,
         before: UnixMillis,
+        now: UnixMillis,
         limit: usize,
     ) -> Result<Vec<Place>, StoreError> {
         let mut spoilt = Spoilt::default();
         let transaction = self.begin(false).await?;
-        let found = read::dead_before(transaction.as_ref(), shard, after, before, limit, &mut spoilt).await;
+        let found = read::dead_before(transaction.as_ref(), shard, after, (before, now), limit, &mut spoilt).await;
         self.set_aside(spoilt).await;
         found
     }

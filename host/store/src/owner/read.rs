@@ -20,6 +20,8 @@ use waybill_surreal::RecordIdKey;
 
 /// Rows of one page of a longer walk.
 const WALK_PAGE: usize = 500;
+/// Dead letters looked at whose seqs are of a time that hasn't come: whoever reads them does so again and again.
+const AHEAD_ROWS_MAX: usize = 10_000;
 
 /// The shard record; the default when there is none.
 pub async fn shard(transaction: &dyn Transaction, shard: ShardId) -> Result<ShardRecord, StoreError> {
@@ -200,30 +202,60 @@ pub async fn held_keys(
 }
 
 /// Places of dead letters that died before an instant. A message dies after it entered the order, and its seq begins with the
-/// milliseconds of that: so the walk ends at the seqs of that instant.
+/// milliseconds of that: so the walk ends at the seqs of that instant. Where the clock was ahead once and has been set back, seqs go on
+/// from the highest: they lie behind those of `now`, and the first rows there are looked at as well.
 pub async fn dead_before(
     transaction: &dyn Transaction,
     shard: ShardId,
     after: Option<Seq>,
-    before: UnixMillis,
+    (before, now): (UnixMillis, UnixMillis),
     limit: usize,
     spoilt: &mut Spoilt,
 ) -> Result<Vec<Place>, StoreError> {
-    let mut from = match after {
-        Some(after) => Bound::Excluded(seq_key(shard, after)),
-        None => Bound::Included(shard_start(shard)),
-    };
-    let until = Bound::Excluded(seq_key(shard, Seq(before.0.saturating_mul(1 << 20))));
-    let mut places = Vec::new();
-    while places.len() < limit {
-        let rows = transaction.scan(DEAD, from, until.clone(), WALK_PAGE).await.map_err(store_error)?;
-        let Some(last) = rows.last() else { break };
-        from = Bound::Excluded(last.key.clone());
-        // By the column: what isn't old yet needn't be decoded.
-        let old = rows.iter().filter(|row| millis_of(row.fields.get("died_at")).is_some_and(|at| at < before.0));
-        for row in old.take(limit - places.len()) {
-            places.extend(spoilt.sift(DEAD, &row.key, stopped::dead(row))?.map(|dead| dead.place));
-        }
+    let first_of = |at: UnixMillis| Seq(at.0.saturating_mul(1 << 20));
+    let (end, ahead) = (first_of(before), first_of(UnixMillis(before.max(now).0.saturating_add(1))));
+    let mut old = OldDead { before, limit, places: Vec::new() };
+    if after.is_none_or(|after| after < end) {
+        let (from, _) = behind(shard, after.map(|after| seq_key(shard, after)));
+        old.walk(transaction, (from, Bound::Excluded(seq_key(shard, end))), usize::MAX, spoilt).await?;
     }
-    Ok(places)
+    let from = match after {
+        Some(after) if after >= ahead => Bound::Excluded(seq_key(shard, after)),
+        _ => Bound::Included(seq_key(shard, ahead)),
+    };
+    old.walk(transaction, (from, Bound::Excluded(shard_end(shard))), AHEAD_ROWS_MAX, spoilt).await?;
+    Ok(old.places)
+}
+
+/// A walk for what died before an instant.
+struct OldDead {
+    before: UnixMillis,
+    limit: usize,
+    places: Vec<Place>,
+}
+
+impl OldDead {
+    /// Goes over a range until there are enough, or so many rows were read.
+    async fn walk(
+        &mut self,
+        transaction: &dyn Transaction,
+        (mut from, until): (Bound, Bound),
+        rows_max: usize,
+        spoilt: &mut Spoilt,
+    ) -> Result<(), StoreError> {
+        let mut read = 0;
+        while self.places.len() < self.limit && read < rows_max {
+            let rows = transaction.scan(DEAD, from, until.clone(), WALK_PAGE).await.map_err(store_error)?;
+            let Some(last) = rows.last() else { break };
+            from = Bound::Excluded(last.key.clone());
+            read += rows.len();
+            // By the column: what isn't old yet needn't be decoded.
+            let before = self.before.0;
+            let old = rows.iter().filter(|row| millis_of(row.fields.get("died_at")).is_some_and(|at| at < before));
+            for row in old.take(self.limit - self.places.len()) {
+                self.places.extend(spoilt.sift(DEAD, &row.key, stopped::dead(row))?.map(|dead| dead.place));
+            }
+        }
+        Ok(())
+    }
 }

@@ -119,6 +119,7 @@ impl Changes {
                     started_at: summary.started_at,
                     key: summary.key.clone(),
                     apart,
+                    put_off: false,
                 });
             }
             SagaWrite::PutDead(dead) => {

@@ -1,10 +1,14 @@
 //! The end of ended sagas. A record for every commit that ended some lies by the first of their ends, so that only what is old
 //! is looked at. That a saga has ended is kept as long as the journal holds events of it: should the journal's own record of that
-//! end be damaged, nothing else keeps a takeover from running the saga again.
+//! end be damaged, nothing else keeps a takeover from running the saga again. One whose id was made from an idempotency key may have
+//! to stay for longer: it is put off in its record, and the record is put back by the then first of its ends.
 
 use std::collections::{BTreeMap, HashSet};
+use std::time::Duration;
 
+use waybill_core::idempotency::is_derived;
 use waybill_core::ids::ShardId;
+use waybill_core::port::saga_store::Expired;
 use waybill_core::port::store::StoreError;
 use waybill_core::saga::id::SagaKey;
 use waybill_core::saga::records::SagaShardRecord;
@@ -51,20 +55,44 @@ struct Read {
     damaged: Vec<(Row, String)>,
 }
 
+/// Until when something stays.
+#[derive(Clone, Copy)]
+struct Kept {
+    /// What ended before this goes,
+    before: UnixMillis,
+    /// except that what has an id of an idempotency key stays for this much longer.
+    derived_longer: Duration,
+}
+
+impl Kept {
+    /// The record of one whose time is up and that stays for longer all the same.
+    fn put_off(self, ended: &Ended) -> Option<Ended> {
+        let at = ended.at.plus(self.derived_longer);
+        let stays = !ended.put_off && at >= self.before && is_derived(ended.key.id.as_str());
+        stays.then(|| Ended { at, put_off: true, ..ended.clone() })
+    }
+}
+
 /// Removes what ended before an instant, oldest first.
-pub async fn expire(store: &SurrealStore, before: UnixMillis, limit: usize) -> Result<u64, StoreError> {
+pub async fn expire(
+    store: &SurrealStore,
+    before: UnixMillis,
+    derived_longer: Duration,
+    limit: usize,
+) -> Result<Expired, StoreError> {
+    let kept = Kept { before, derived_longer };
     let mut tries = 1;
     loop {
         let transaction = store.begin(true).await?;
-        let worked = remove(store.purge_fronts(), transaction.as_ref(), before, limit).await;
+        let worked = remove(store.purge_fronts(), transaction.as_ref(), kept, limit).await;
         match finish(transaction, worked).await {
             Err(StoreError::Conflict(_)) if tries < TRIES_MAX => tries += 1,
             Err(error) => return Err(error),
-            Ok((count, reached)) => {
+            Ok((expired, reached)) => {
                 if let Some(reached) = reached {
                     store.purge_fronts().reached(SAGA_ENDED, Reached::at(reached));
                 }
-                return Ok(count);
+                return Ok(expired);
             }
         }
     }
@@ -74,53 +102,66 @@ pub async fn expire(store: &SurrealStore, before: UnixMillis, limit: usize) -> R
 async fn remove(
     fronts: &PurgeFronts,
     transaction: &dyn Transaction,
-    before: UnixMillis,
+    kept: Kept,
     limit: usize,
-) -> Result<(u64, Option<UnixMillis>), StoreError> {
+) -> Result<(Expired, Option<UnixMillis>), StoreError> {
+    let before = kept.before;
+    let mut expired = Expired::default();
     let Read { records, damaged } =
         old_records(fronts.begin(SAGA_ENDED).min(before), transaction, before, limit).await?;
     quarantine(transaction, damaged).await?;
     let mut old: Vec<&Ended> = records.iter().flat_map(Record::free).filter(|ended| ended.at < before).collect();
     old.sort();
     old.truncate(limit);
-    let last = old.last().map(|last| (*last).clone());
-    let unmarked = forgotten::remove_marks(transaction, before).await?;
-    if let Some(up_to) = unmarked.max(last.as_ref().map(|last| last.at)) {
+    let (count, last) = (old.len(), old.last().map(|last| (*last).clone()));
+    let gone = old.iter().filter(|ended| kept.put_off(ended).is_none()).map(|ended| ended.at).max();
+    if let Some(up_to) = forgotten::remove_marks(transaction, before).await?.max(gone) {
         forgotten::forget(transaction, up_to).await?;
     }
-    let count = old.len();
     // What has to stay is looked at again when a purge begins at the front.
     let read_to = records.last().and_then(|record| part(&record.key, 0)).map(UnixMillis);
-    let Some(last) = last else { return Ok((0, read_to.filter(|_| limit > 0))) };
+    let Some(last) = last else { return Ok((expired, read_to.filter(|_| limit > 0))) };
     let reached = if count < limit { read_to } else { Some(last.at) };
     for Record { key: named_by, ended, needed } in records {
-        let (gone, kept): (Vec<_>, Vec<_>) =
-            ended.into_iter().partition(|ended| *ended <= last && !needed.contains(&ended.key));
-        if gone.is_empty() {
+        let is_due = |ended: &Ended| *ended <= last && !needed.contains(&ended.key);
+        let (due, mut left): (Vec<_>, Vec<_>) = ended.into_iter().partition(is_due);
+        if due.is_empty() {
             continue;
         }
         let shard = part_ended_shard(&named_by).ok_or_else(|| lacks(SAGA_ENDED, &named_by, "id"))?;
-        for ended in gone {
-            let Ended { started_at, key, apart, .. } = ended;
-            let delete = transaction.delete(SAGA_DONE, saga_key(shard, started_at, &key));
-            delete.await.map_err(store_error)?;
-            if apart {
-                let tree = saga_tree_key(shard, started_at, &key, true);
-                transaction.delete(SAGA_TREE, tree).await.map_err(store_error)?;
-            }
-            if place::needs_start(&key.id, started_at) {
-                transaction.delete(SAGA_START, saga_start_key(shard, &key, true)).await.map_err(store_error)?;
+        for ended in due {
+            if let Some(later) = kept.put_off(&ended) {
+                expired.put_off += 1;
+                left.push(later);
+            } else {
+                expired.removed += 1;
+                forget(transaction, shard, &ended).await?;
             }
         }
+        left.sort();
         transaction.delete(SAGA_ENDED, named_by.clone()).await.map_err(store_error)?;
-        if let Some(first) = kept.first() {
+        if let Some(first) = left.first() {
             let beat = part(&named_by, 2).ok_or_else(|| lacks(SAGA_ENDED, &named_by, "id"))?;
-            let fields = object([("data", bytes(encoded(encode_ended(&kept))?))]);
+            let fields = object([("data", bytes(encoded(encode_ended(&left))?))]);
             let at = saga_ended_key(first.at, shard, beat);
             transaction.put(SAGA_ENDED, at, fields).await.map_err(store_error)?;
         }
     }
-    Ok((count as u64, reached))
+    Ok((expired, reached))
+}
+
+/// Removes all that is stored of an ended saga.
+async fn forget(transaction: &dyn Transaction, shard: ShardId, ended: &Ended) -> Result<(), StoreError> {
+    let Ended { started_at, key, apart, .. } = ended;
+    transaction.delete(SAGA_DONE, saga_key(shard, *started_at, key)).await.map_err(store_error)?;
+    if *apart {
+        let tree = saga_tree_key(shard, *started_at, key, true);
+        transaction.delete(SAGA_TREE, tree).await.map_err(store_error)?;
+    }
+    if place::needs_start(&key.id, *started_at) {
+        transaction.delete(SAGA_START, saga_start_key(shard, key, true)).await.map_err(store_error)?;
+    }
+    Ok(())
 }
 
 /// Records that name the oldest `limit` at least, of those that may be removed. They lie by their first end, so it is enough to

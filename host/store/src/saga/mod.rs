@@ -24,13 +24,14 @@ mod list;
 mod place;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use waybill_core::ids::ShardId;
 use waybill_core::outbox::filter::Filter;
 use waybill_core::outbox::records::DeadState;
 use waybill_core::port::query::Page;
-use waybill_core::port::saga_store::{Acquired, DefinitionPut, SagaStore, SagaTable};
+use waybill_core::port::saga_store::{Acquired, DefinitionPut, Expired, SagaStore, SagaTable};
 use waybill_core::port::store::StoreError;
 use waybill_core::saga::filter::SagaFilter;
 use waybill_core::saga::id::{DefinitionHash, SagaKey};
@@ -97,8 +98,13 @@ impl SagaStore for SurrealStore {
         counted
     }
 
-    async fn expire_sagas(&self, before: UnixMillis, limit: usize) -> Result<u64, StoreError> {
-        expire::expire(self, before, limit).await
+    async fn expire_sagas(
+        &self,
+        before: UnixMillis,
+        derived_longer: Duration,
+        limit: usize,
+    ) -> Result<Expired, StoreError> {
+        expire::expire(self, before, derived_longer, limit).await
     }
 
     async fn put_definition(&self, definition: &StoredDefinition) -> Result<DefinitionPut, StoreError> {

@@ -175,6 +175,6 @@ async fn a_page_of_the_latest_dead_letters_reads_little_more_than_itself() {
     }
     reads.clear();
     // Retention reads what is old by its key, and knows by a column what has died since.
-    let old = store.dead_before(SHARD, None, at(2), 100).await.unwrap();
+    let old = store.dead_before(SHARD, None, at(2), at(20), 100).await.unwrap();
     assert_eq!((old.len(), reads.rows(DEAD)), (4, 200));
 }

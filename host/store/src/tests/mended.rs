@@ -2,6 +2,7 @@
 //! sagas, or it stays in quarantine as a whole.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use waybill_core::port::quarantine::{QuarantineStore, Restored};
 use waybill_core::port::saga_store::SagaStore;
@@ -91,7 +92,7 @@ async fn the_end_of_a_saga_is_known_after_its_time_as_long_as_a_takeover_needs_i
         if damages_before {
             damage(&store, 2).await;
         }
-        assert_eq!(store.expire_sagas(FAR, 10).await.unwrap(), 0);
+        assert_eq!(store.expire_sagas(FAR, Duration::ZERO, 10).await.unwrap().removed, 0);
         damage(&store, 2).await;
         let restored = SagaShard::restore(config, take(&store).await, |_| None, after(9), 0.5);
         assert!(restored.broken.is_empty(), "it isn't taken up again: {:?}", restored.broken);
@@ -212,7 +213,7 @@ async fn a_mended_record_brings_no_saga_back_that_was_dropped_since() {
     let named = refused(&store, &record).await;
     assert!(named.contains("b of tenant acme was dropped since") && named.contains("drop it"), "{named}");
     // The mark goes with its time, and then the record is too old.
-    store.expire_sagas(FAR, 10).await.unwrap();
+    store.expire_sagas(FAR, Duration::ZERO, 10).await.unwrap();
     assert_eq!(dropped(store.begin(false).await.unwrap().as_ref(), SHARD, &key("acme", "b")).await.unwrap(), None);
     let named = refused(&store, &record).await;
     assert!(named.contains("too long ago") && named.contains("drop it"), "{named}");
@@ -231,7 +232,7 @@ async fn a_mended_record_brings_no_saga_back_whose_end_is_not_kept_any_more() {
     let named = refused(&store, &record).await;
     assert!(named.contains("went on or ended"), "{named}");
     commit(&store, &[], Vec::new(), 3).await;
-    assert_eq!(store.expire_sagas(after(500), 10).await.unwrap(), 1);
+    assert_eq!(store.expire_sagas(after(500), Duration::ZERO, 10).await.unwrap().removed, 1);
     let named = refused(&store, &record).await;
     assert!(named.contains("b of tenant acme may have ended too long ago") && named.contains("drop it"), "{named}");
     store.drop_row(&record).await.unwrap().unwrap();

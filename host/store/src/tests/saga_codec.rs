@@ -88,14 +88,15 @@ proptest! {
     }
 
     #[test]
-    fn ended_ones_come_back(list in vec((any::<u32>(), any::<u32>(), "[a-zäß]{1,9}", any::<bool>()), 0..20)) {
+    fn ended_ones_come_back(list in vec((any::<u32>(), any::<u32>(), "[a-zäß]{1,9}", any::<bool>(), any::<bool>()), 0..20)) {
         let list: Vec<Ended> = list
             .into_iter()
-            .map(|(at, started, id, apart)| Ended {
+            .map(|(at, started, id, apart, put_off)| Ended {
                 at: after(at.into()),
                 started_at: after(started.into()),
                 key: key("acme", &id),
                 apart,
+                put_off,
             })
             .collect();
         prop_assert_eq!(decode_ended(&encode_ended(&list).unwrap()).unwrap(), list);

@@ -89,7 +89,7 @@ async fn read_all(store: &SurrealStore) -> String {
         store.scheduled_due(SHARD, FAR, 100),
         store.door(SHARD, 0, u64::MAX, None, 100),
         store.held_keys(SHARD),
-        store.dead_before(SHARD, None, FAR, 100),
+        store.dead_before(SHARD, None, FAR, FAR, 100),
         store.history_before(SHARD, None, FAR, 100),
         store.dead_letters(&all, None, 100),
         store.latest_dead(&all, None, 100),
@@ -130,7 +130,7 @@ async fn read_all(store: &SurrealStore) -> String {
     let _told = store.definition("bad", None).await;
     let _told = store.definition_by_hash(&DefinitionHash(Arc::from("bad"))).await;
     let _told = store.saga(SHARD, &SagaKey { tenant: acme, id: SagaId::new("bad").unwrap() }).await;
-    store.expire_sagas(UnixMillis(1_000), 100).await.unwrap();
+    store.expire_sagas(UnixMillis(1_000), Duration::ZERO, 100).await.unwrap();
     store.shard(SHARD).await.unwrap();
     store.acquire(SHARD, 1, 1).await.unwrap();
     seen.join("\n")

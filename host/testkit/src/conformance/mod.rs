@@ -70,6 +70,7 @@ macro_rules! store_conformance {
             stopped: scheduled_messages_are_due_in_order_with_the_next_instant
             stopped: a_limit_on_scheduled_messages_tells_the_next_instant
             stopped: dead_letters_come_back_as_they_were_written
+            stopped: dead_letters_are_old_by_their_death_where_the_clock_was_ahead
             stopped: held_keys_are_the_dead_letters_that_hold_one
             stopped: blobs_come_and_go
             door: a_group_comes_back_in_order_with_all_fields
@@ -161,6 +162,7 @@ macro_rules! saga_store_conformance {
             sagas: lists_of_sagas_are_filtered_and_counted
             sagas: ended_sagas_expire_oldest_first
             sagas: an_ended_saga_stays_as_long_as_the_journal_holds_its_events
+            sagas: ended_sagas_with_ids_of_idempotency_keys_stay_for_longer
             sagas: a_version_of_a_definition_never_changes
             sagas: definitions_are_found_by_name_version_and_hash
             sagas: stuck_sagas_are_dead_letters_of_their_kind

@@ -281,9 +281,9 @@ pub async fn ended_sagas_expire_oldest_first(store: &impl Store) {
     take(store, SHARD, 1).await;
     let rows = (0..4).map(|n| row(&format!("s{n}"), n, SagaState::Completed));
     write(store, rows.map(SagaWrite::PutDone).collect()).await;
-    assert_eq!(store.expire_sagas(T0.plus(Duration::from_millis(3)), 2).await.unwrap(), 2);
+    assert_eq!(store.expire_sagas(T0.plus(Duration::from_millis(3)), Duration::ZERO, 2).await.unwrap().removed, 2);
     assert!(store.saga(SHARD, &key("s1")).await.unwrap().is_none());
-    assert_eq!(store.expire_sagas(T0.plus(Duration::from_millis(3)), 10).await.unwrap(), 1);
+    assert_eq!(store.expire_sagas(T0.plus(Duration::from_millis(3)), Duration::ZERO, 10).await.unwrap().removed, 1);
     assert!(store.saga(SHARD, &key("s3")).await.unwrap().is_some());
 }
 
@@ -299,15 +299,38 @@ pub async fn an_ended_saga_stays_as_long_as_the_journal_holds_its_events(store: 
     store.commit_sagas(ended.clone()).await.unwrap();
     // `b` never was in the journal.
     let later = T0.plus(Duration::from_secs(60));
-    assert_eq!(store.expire_sagas(later, 10).await.unwrap(), 1);
+    assert_eq!(store.expire_sagas(later, Duration::ZERO, 10).await.unwrap().removed, 1);
     assert!(store.saga(SHARD, &key("a")).await.unwrap().is_some());
     assert!(store.saga(SHARD, &key("b")).await.unwrap().is_none());
-    assert_eq!(store.expire_sagas(later, 10).await.unwrap(), 0);
+    assert_eq!(store.expire_sagas(later, Duration::ZERO, 10).await.unwrap().removed, 0);
     let mut cut = next(&ended.record);
     cut.record.floor = ended.record.beat;
     store.commit_sagas(cut).await.unwrap();
-    assert_eq!(store.expire_sagas(later, 10).await.unwrap(), 1);
+    assert_eq!(store.expire_sagas(later, Duration::ZERO, 10).await.unwrap().removed, 1);
     assert!(store.saga(SHARD, &key("a")).await.unwrap().is_none());
+}
+
+/// A repeat of a start is found by the id that was made from its key, for as long as the key, however short ended sagas are kept.
+pub async fn ended_sagas_with_ids_of_idempotency_keys_stay_for_longer(store: &impl Store) {
+    take(store, SHARD, 1).await;
+    let (derived, callers) = ("0123456789abcdef0123456789abcdef", "0123456789abcdef");
+    let kept = row(derived, 1, SagaState::Completed);
+    let rows = vec![Arc::clone(&kept), row(callers, 1, SagaState::Completed)];
+    write(store, rows.into_iter().map(SagaWrite::PutDone).collect()).await;
+    let expire = async |ms: u64| {
+        let longer = Duration::from_millis(100);
+        store.expire_sagas(T0.plus(Duration::from_millis(ms)), longer, 10).await.unwrap().removed
+    };
+    assert_eq!(expire(2).await, 1);
+    assert!(store.saga(SHARD, &key(callers)).await.unwrap().is_none());
+    assert_eq!(expire(101).await, 0);
+    assert_eq!(store.saga(SHARD, &key(derived)).await.unwrap(), Some(kept));
+    assert_eq!(expire(102).await, 1);
+    assert!(store.saga(SHARD, &key(derived)).await.unwrap().is_none());
+    // One whose longer time is over when it is first looked at goes at once.
+    write(store, vec![SagaWrite::PutDone(row(derived, 200, SagaState::Completed))]).await;
+    assert_eq!(expire(301).await, 1);
+    assert!(store.saga(SHARD, &key(derived)).await.unwrap().is_none());
 }
 
 fn definition(name: &str, version: u32, hash: &str) -> StoredDefinition {

@@ -85,6 +85,27 @@ pub async fn dead_letters_come_back_as_they_were_written(store: &impl Store) {
     assert_eq!(store.dead_letter(SHARD, Seq(1)).await.unwrap(), None);
 }
 
+/// Seqs go on from the highest when a clock that was ahead is set back: what died since has a seq of a time that hasn't come.
+pub async fn dead_letters_are_old_by_their_death_where_the_clock_was_ahead(store: &impl Store) {
+    let (year, now) = (31_536_000_000, later(100));
+    let letters = [(seq(0, 0), 1), (seq(0, 1), 50), (seq(year, 0), 2), (seq(year, 1), 60), (seq(year, 2), 3)];
+    let letters = letters.map(|(first, ms)| {
+        let mut letter = dead(first, 0, "acme", "HTTP.400");
+        letter.died_at = later(ms);
+        Write::PutDead(Arc::new(letter))
+    });
+    Owner::new().commit(store, letters.into()).await;
+    let old = async |after: Option<Seq>, limit: usize| {
+        let places = store.dead_before(SHARD, after, later(10), now, limit).await.unwrap();
+        places.into_iter().map(|place| place.segment).collect::<Vec<_>>()
+    };
+    assert_eq!(old(None, 10).await, [seq(0, 0), seq(year, 0), seq(year, 2)]);
+    assert_eq!(old(None, 2).await, [seq(0, 0), seq(year, 0)]);
+    assert_eq!(old(Some(seq(0, 0)), 10).await, [seq(year, 0), seq(year, 2)]);
+    assert_eq!(old(Some(seq(year, 0)), 10).await, [seq(year, 2)]);
+    assert!(old(Some(seq(year, 2)), 10).await.is_empty());
+}
+
 pub async fn held_keys_are_the_dead_letters_that_hold_one(store: &impl Store) {
     let mut owner = Owner::new();
     // Several pages, the last of them full.

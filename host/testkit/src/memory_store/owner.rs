@@ -201,6 +201,7 @@ impl OwnerStore for MemoryStore {
         shard: ShardId,
         after: Option<Seq>,
         before: UnixMillis,
+        _now: UnixMillis,
         limit: usize,
     ) -> Result<Vec<Place>, StoreError> {
         self.check()?;

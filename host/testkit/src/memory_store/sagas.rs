@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
+use waybill_core::idempotency::is_derived;
 use waybill_core::ids::ShardId;
 use waybill_core::outbox::filter::Filter;
 use waybill_core::outbox::records::DeadState;
 use waybill_core::port::query::Page;
-use waybill_core::port::saga_store::{Acquired, DefinitionPut, SagaStore, SagaTable};
+use waybill_core::port::saga_store::{Acquired, DefinitionPut, Expired, SagaStore, SagaTable};
 use waybill_core::port::store::StoreError;
 use waybill_core::saga::definition::Definition;
 use waybill_core::saga::filter::SagaFilter;
@@ -283,15 +285,22 @@ impl SagaStore for MemoryStore {
             .read(|tables| tables.sagas.table(table).values().filter(|row| filter.takes(&row.summary)).count() as u64))
     }
 
-    async fn expire_sagas(&self, before: UnixMillis, limit: usize) -> Result<u64, StoreError> {
+    async fn expire_sagas(
+        &self,
+        before: UnixMillis,
+        derived_longer: Duration,
+        limit: usize,
+    ) -> Result<Expired, StoreError> {
         self.check()?;
         Ok(self.write(|tables| {
             let sagas = &mut tables.sagas;
+            let longer = |key: &SagaKey| if is_derived(key.id.as_str()) { derived_longer } else { Duration::ZERO };
             let mut old: Vec<_> = sagas
                 .done
                 .iter()
                 .filter(|(key, _)| !sagas.is_needed(key))
-                .filter_map(|(key, row)| row.summary.ended_at.filter(|at| *at < before).map(|at| (at, key.clone())))
+                .filter_map(|(key, row)| row.summary.ended_at.map(|at| (at.plus(longer(&key.1)), key.clone())))
+                .filter(|(until, _)| *until < before)
                 .collect();
             old.sort();
             old.truncate(limit);
@@ -299,7 +308,7 @@ impl SagaStore for MemoryStore {
                 sagas.done.remove(key);
                 sagas.ends.remove(key);
             }
-            old.len() as u64
+            Expired { removed: old.len() as u64, put_off: 0 }
         }))
     }
 

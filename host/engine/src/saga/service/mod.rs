@@ -31,7 +31,7 @@ use waybill_core::port::query::Page;
 use waybill_core::port::saga::{
     Acted, ActedBy, Define, Defined, SagaAct, SagaService, SagaStats, StartSaga, StartedSaga, StepReply,
 };
-use waybill_core::port::saga_store::SagaStore;
+use waybill_core::port::saga_store::{Expired, SagaStore};
 use waybill_core::port::service::Check;
 use waybill_core::port::transact::AuditEvent;
 use waybill_core::saga::error::SagaError;
@@ -50,7 +50,7 @@ use super::{Condition, SagaHandle, Shared};
 use crate::service;
 use crate::shard::{Context, ShardHandle};
 
-/// Ended sagas removed in one go.
+/// Ended sagas removed or put off in one go.
 const EXPIRE_PAGE: usize = 500;
 /// Pause between two of those, so that retirement never takes the store for itself.
 const EXPIRE_PAUSE: Duration = Duration::from_millis(5);
@@ -105,15 +105,19 @@ impl Sagas {
         self.shared.calls.reconfigured();
     }
 
-    /// Removes ended sagas after `keep_done`. They belong to no host: whichever comes first removes them.
+    /// Removes ended sagas after `keep_done`, and those with an id of an idempotency key not before the key's time is over. They
+    /// belong to no host: whichever comes first removes them.
     pub async fn retire(&self) -> Result<(), SagaError> {
-        let keep = self.shared.context.live().config.sagas.keep_done;
-        let keep = u64::try_from(keep.as_millis()).unwrap_or(u64::MAX);
+        let live = self.shared.context.live();
+        let keep_done = live.config.sagas.keep_done;
+        let derived_longer = live.config.idempotency.ttl.saturating_sub(keep_done);
+        let keep = u64::try_from(keep_done.as_millis()).unwrap_or(u64::MAX);
         loop {
             let before = UnixMillis(self.now().0.saturating_sub(keep));
-            let removed = self.shared.store.expire_sagas(before, EXPIRE_PAGE).await?;
+            let Expired { removed, put_off } =
+                self.shared.store.expire_sagas(before, derived_longer, EXPIRE_PAGE).await?;
             self.shared.meter.expired(removed);
-            if removed < EXPIRE_PAGE as u64 {
+            if removed + put_off < EXPIRE_PAGE as u64 {
                 return Ok(());
             }
             tokio::time::sleep(EXPIRE_PAUSE).await;

@@ -222,10 +222,11 @@ impl OwnerStore for Shim {
         shard: ShardId,
         after: Option<Seq>,
         before: UnixMillis,
+        now: UnixMillis,
         limit: usize,
     ) -> Result<Vec<Place>, StoreError> {
         self.meet(Call::DeadBefore(shard)).await?;
-        self.inner.dead_before(shard, after, before, limit).await
+        self.inner.dead_before(shard, after, before, now, limit).await
     }
     async fn held_keys(&self, shard: ShardId) -> Result<Vec<Arc<DeadLetter>>, StoreError> {
         self.read("held_keys").await?;

@@ -10,7 +10,7 @@ use waybill_core::ids::ShardId;
 use waybill_core::outbox::filter::Filter;
 use waybill_core::outbox::records::DeadState;
 use waybill_core::port::query::Page;
-use waybill_core::port::saga_store::{Acquired, DefinitionPut, SagaStore, SagaTable};
+use waybill_core::port::saga_store::{Acquired, DefinitionPut, Expired, SagaStore, SagaTable};
 use waybill_core::port::store::StoreError;
 use waybill_core::saga::filter::SagaFilter;
 use waybill_core::saga::id::{DefinitionHash, SagaKey};
@@ -103,8 +103,13 @@ impl SagaStore for SagaShim {
     async fn count_sagas(&self, table: SagaTable, filter: &SagaFilter) -> Result<u64, StoreError> {
         self.inner.count_sagas(table, filter).await
     }
-    async fn expire_sagas(&self, before: UnixMillis, limit: usize) -> Result<u64, StoreError> {
-        self.inner.expire_sagas(before, limit).await
+    async fn expire_sagas(
+        &self,
+        before: UnixMillis,
+        derived_longer: Duration,
+        limit: usize,
+    ) -> Result<Expired, StoreError> {
+        self.inner.expire_sagas(before, derived_longer, limit).await
     }
     async fn put_definition(&self, definition: &StoredDefinition) -> Result<DefinitionPut, StoreError> {
         self.inner.put_definition(definition).await

@@ -1,4 +1,4 @@
-//! What one commit ended: `[[ended_at, started_at, tenant, id, apart], ...]`, so that the background finds what is old
+//! What one commit ended: `[[ended_at, started_at, tenant, id, apart, put_off], ...]`, so that the background finds what is old
 //! without looking at the rest.
 
 use minicbor::encode::Error as EncodeError;
@@ -13,7 +13,7 @@ use crate::codec::envelope::{self, Kind};
 /// An ended saga, and where its row lies.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ended {
-    /// When it ended.
+    /// When it ended; for one that was put off, as much later as it stays for longer.
     pub at: UnixMillis,
     /// When it began.
     pub started_at: UnixMillis,
@@ -21,6 +21,8 @@ pub struct Ended {
     pub key: SagaKey,
     /// Its tree lies in a record of its own.
     pub apart: bool,
+    /// Its time was up once, and it stays until `at` has come.
+    pub put_off: bool,
 }
 
 #[derive(Debug, Encode, Decode)]
@@ -35,6 +37,8 @@ struct WireEnded<'b> {
     id: &'b str,
     #[n(4)]
     apart: Option<bool>,
+    #[n(5)]
+    put_off: Option<bool>,
 }
 
 /// Bytes that one takes, about.
@@ -43,13 +47,14 @@ const ENDED_BYTES: usize = 64;
 /// Encodes a list.
 pub fn encode_ended(ended: &[Ended]) -> Result<Vec<u8>, EncodeError<std::convert::Infallible>> {
     let mut list = Vec::with_capacity(ended.len());
-    for Ended { at, started_at, key, apart } in ended {
+    for Ended { at, started_at, key, apart, put_off } in ended {
         list.push(WireEnded {
             at: at.0,
             started_at: started_at.0,
             tenant: key.tenant.as_str(),
             id: key.id.as_str(),
             apart: apart.then_some(true),
+            put_off: put_off.then_some(true),
         });
     }
     let mut bytes = envelope::begin(list.len() * ENDED_BYTES);
@@ -66,6 +71,7 @@ pub fn decode_ended(bytes: &[u8]) -> Result<Vec<Ended>, CodecError> {
             started_at: UnixMillis(wire.started_at),
             key: SagaKey { tenant: Tenant::new(wire.tenant)?, id: SagaId::new(wire.id)? },
             apart: wire.apart.unwrap_or(false),
+            put_off: wire.put_off.unwrap_or(false),
         })
     };
     list.into_iter().map(ended).collect()

@@ -1,7 +1,9 @@
 //! Lists, counts and expiry.
 
+use std::time::Duration;
+
 use waybill_core::ids::ShardId;
-use waybill_core::port::saga_store::{SagaStore, SagaTable};
+use waybill_core::port::saga_store::{Expired, SagaStore, SagaTable};
 use waybill_core::port::store::StoreError;
 use waybill_core::saga::filter::SagaFilter;
 use waybill_core::saga::records::SagaWrite;
@@ -106,15 +108,43 @@ pub async fn what_ended_long_ago_is_removed_oldest_first(store: &SurrealStore) {
         left.sort();
         left.join(" ")
     };
-    assert_eq!(store.expire_sagas(after(50), 10).await.unwrap(), 0);
-    assert_eq!(store.expire_sagas(after(1_000), 2).await.unwrap(), 2);
+    assert_eq!(store.expire_sagas(after(50), Duration::ZERO, 10).await.unwrap().removed, 0);
+    assert_eq!(store.expire_sagas(after(1_000), Duration::ZERO, 2).await.unwrap().removed, 2);
     assert_eq!(left().await, "acme/e200 acme/e300 acme/e400 acme/e500");
-    assert_eq!(store.expire_sagas(after(400), 10).await.unwrap(), 2);
+    assert_eq!(store.expire_sagas(after(400), Duration::ZERO, 10).await.unwrap().removed, 2);
     assert_eq!(left().await, "acme/e400 acme/e500");
-    assert_eq!(store.expire_sagas(after(400), 10).await.unwrap(), 0);
-    assert_eq!(store.expire_sagas(after(1_000), 0).await.unwrap(), 0);
-    assert_eq!(store.expire_sagas(after(1_000), 10).await.unwrap(), 2);
+    assert_eq!(store.expire_sagas(after(400), Duration::ZERO, 10).await.unwrap().removed, 0);
+    assert_eq!(store.expire_sagas(after(1_000), Duration::ZERO, 0).await.unwrap().removed, 0);
+    assert_eq!(store.expire_sagas(after(1_000), Duration::ZERO, 10).await.unwrap().removed, 2);
     assert_eq!(left().await, "");
+}
+
+/// Sagas of one commit, of which some have ids of idempotency keys: these are put off once, and each goes when its time is up.
+pub async fn what_has_an_id_of_an_idempotency_key_is_put_off_beside_what_is_not(store: &SurrealStore) {
+    let mut writer = Writer::new(store, SHARD, 1).await;
+    let id = |end: u64| format!("{end:032x}");
+    let derived = [10, 30].map(|end| with_input(ended(key("acme", &id(end)), 0, end), 50_000));
+    let callers = [20, 900].map(|end| ended(key("acme", &format!("mine{end}")), 0, end));
+    writer.write(store, derived.iter().chain(&callers).map(done).collect()).await;
+    let expire = async |before: u64, limit: usize| {
+        let longer = Duration::from_millis(500);
+        let Expired { removed, put_off } = store.expire_sagas(after(before), longer, limit).await.unwrap();
+        (removed, put_off)
+    };
+    assert_eq!(expire(100, 2).await, (1, 1));
+    assert_eq!(expire(100, 2).await, (0, 1));
+    assert_eq!(expire(100, 2).await, (0, 0), "what was put off isn't looked at before its time");
+    assert_eq!(expire(510, 10).await, (0, 0));
+    for row in derived.iter().chain(&callers[1..]) {
+        assert_eq!(find(store, SHARD, &row.summary.key).await.as_ref(), Some(row));
+    }
+    assert_eq!(expire(511, 10).await, (1, 0));
+    assert_eq!(expire(800, 10).await, (1, 0));
+    assert_eq!(expire(901, 10).await, (1, 0));
+    for row in derived.iter().chain(&callers) {
+        assert_eq!(find(store, SHARD, &row.summary.key).await, None);
+    }
+    assert_eq!(expire(9_000, 10).await, (0, 0));
 }
 
 pub async fn removing_takes_large_trees_and_starts_along(store: &SurrealStore) {
@@ -124,7 +154,7 @@ pub async fn removing_takes_large_trees_and_starts_along(store: &SurrealStore) {
         with_input(ended(key("acme", &told(3, 1)), 3, 10), 50_000),
     ];
     writer.write(store, rows.iter().map(done).collect()).await;
-    assert_eq!(store.expire_sagas(after(11), 10).await.unwrap(), 2);
+    assert_eq!(store.expire_sagas(after(11), Duration::ZERO, 10).await.unwrap().removed, 2);
     for row in &rows {
         assert_eq!(find(store, SHARD, &row.summary.key).await, None);
     }
@@ -132,5 +162,5 @@ pub async fn removing_takes_large_trees_and_starts_along(store: &SurrealStore) {
     let again = ended(key("acme", "mine"), 40, 50);
     writer.write(store, vec![done(&again)]).await;
     assert_eq!(find(store, SHARD, &again.summary.key).await, Some(again));
-    assert_eq!(store.expire_sagas(after(45), 10).await.unwrap(), 0);
+    assert_eq!(store.expire_sagas(after(45), Duration::ZERO, 10).await.unwrap().removed, 0);
 }

@@ -62,5 +62,6 @@ sentences! {
     lists: a_page_that_looked_at_too_much_goes_on_behind_its_cursor
     lists: a_cursor_of_another_list_is_refused
     lists: what_ended_long_ago_is_removed_oldest_first
+    lists: what_has_an_id_of_an_idempotency_key_is_put_off_beside_what_is_not
     lists: removing_takes_large_trees_and_starts_along
 }
