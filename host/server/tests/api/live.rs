@@ -194,6 +194,9 @@ async fn listening_beyond_loopback_needs_tokens_and_encryption() {
         assert_eq!(refused.code(), code);
     }
     assert!(bind(everywhere, true, &Encryption::Proxy).await.is_ok());
+    let here: SocketAddr = "127.0.0.1:0".parse().unwrap();
+    assert!(bind(here, true, &Encryption::Proxy).await.is_ok());
+    assert_eq!(bind(here, false, &Encryption::Proxy).await.unwrap_err().code(), "CONFIG.LISTEN");
     let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let error = bind(taken.local_addr().unwrap(), false, &Encryption::None).await.unwrap_err();
     assert_eq!(error.code(), "CONFIG.BIND");
