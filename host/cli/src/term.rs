@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use crate::args::Global;
 use crate::exit::CliError;
+use crate::output::safe_lines;
 
 /// Stdin, stdout, stderr and the environment of one command.
 pub struct Term {
@@ -81,9 +82,9 @@ impl Term {
         }
     }
 
-    /// Writes an error.
+    /// Writes an error. What others wrote into it can't draw on the terminal.
     pub fn complain(&mut self, text: &str) {
-        let _ = writeln!(self.err, "{text}");
+        let _ = writeln!(self.err, "{}", safe_lines(text));
     }
 
     /// Asks for a yes on stderr; anything else is a no.

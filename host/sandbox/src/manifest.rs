@@ -202,6 +202,9 @@ impl Manifest {
 }
 
 fn ask(written: WrittenAsk) -> Result<Ask, SandboxError> {
+    if let Some(name) = written.secrets.iter().find(|name| !is_secret_name(name)) {
+        return Err(bad(format!("ask.secrets: {name:?} must match [a-z0-9_-]+ and have at most 64 bytes")));
+    }
     let mut ask = Ask { secrets: written.secrets, ..Ask::default() };
     for text in &written.net {
         let pattern = Pattern::parse(text).map_err(|error| bad(format!("ask.net: {error}")))?;
@@ -269,6 +272,12 @@ pub(crate) fn is_plugin_name(name: &str) -> bool {
     name.len() <= 64
         && name.starts_with(|first: char| first.is_ascii_lowercase())
         && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
+}
+
+/// Whether a text may name a secret: operators write it as a key, and read it in messages.
+fn is_secret_name(name: &str) -> bool {
+    (1..=64).contains(&name.len())
+        && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'_' | b'-'))
 }
 
 /// The numbers of a semantic version; pre-release and build are checked for their alphabet only.
@@ -356,6 +365,9 @@ mod tests {
             ("required = [\"net\"", "required = [\"disk\"", "disk"),
             ("tcp://*:4222", "http://x", "ask.http"),
             ("secrets =", "secret =", "secret"),
+            ("[\"signing\"]", "[\"a\\u001b[2K\"]", "\\u{1b}[2K"),
+            ("[\"signing\"]", "[\"Signing\"]", "[a-z0-9_-]"),
+            ("[\"signing\"]", "[\"\"]", "[a-z0-9_-]"),
         ] {
             let text = GOOD.replace(from, to);
             assert_ne!(text, GOOD, "{from}");

@@ -71,7 +71,7 @@ pub const INTERNAL: Code = again(
 );
 
 /// Every code an HTTP answer may carry, beside [`PLUGIN_CODES`] and [`SAGA_CODES`].
-pub const CODES: [Code; 47] = [
+pub const CODES: [Code; 48] = [
     no("SCHEMA.JSON", 400, "The body isn't JSON", "Correct the text at the line and column given."),
     no(
         "SCHEMA.VALIDATION_FAILED",
@@ -132,6 +132,12 @@ pub const CODES: [Code; 47] = [
         403,
         "A browser page that isn't the host's own asked",
         "Call the API from a program, or configure [[auth.token]].",
+    ),
+    no(
+        "AUTH.PROXY",
+        403,
+        "The request came through a proxy",
+        "Address the host directly, or configure [[auth.token]].",
     ),
     no("OUTBOX.NOT_FOUND", 404, "There is no such thing", "Check the id and the tenant."),
     no("HTTP.NOT_FOUND", 404, "There is no such address", "/openapi.json lists the addresses."),
@@ -303,7 +309,7 @@ mod tests {
     #[test]
     fn fixes_name_what_exists() {
         let fix = |code| find(code).unwrap().fix;
-        for code in ["AUTH.REQUIRED", "AUTH.HOST", "AUTH.ORIGIN"] {
+        for code in ["AUTH.REQUIRED", "AUTH.HOST", "AUTH.ORIGIN", "AUTH.PROXY"] {
             assert!(fix(code).contains("[[auth.token]]"), "{code}");
         }
         assert!(fix("STORAGE.CORRUPT").contains("`waybill quarantine list`"));

@@ -20,8 +20,9 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tower::ServiceExt;
 
+use crate::crowd::{Crowd, Guest};
 use crate::edge;
-use crate::limits::{GOODBYE_TIMEOUT, Limits, SHEDDING_TIMEOUT, STREAM_BUFFER_BYTES};
+use crate::limits::{GIVE_WAY_TIMEOUT, GOODBYE_TIMEOUT, Limits, SHEDDING_TIMEOUT, STREAM_BUFFER_BYTES};
 use crate::metrics;
 use crate::problem::Problem;
 use crate::progress::{GivenUp, Progress, Watched};
@@ -45,6 +46,7 @@ pub(crate) struct Worker {
     tls: Option<Tls>,
     times: Times,
     phases: watch::Receiver<Phase>,
+    crowd: Arc<Crowd>,
 }
 
 /// Times after which a connection ends.
@@ -56,29 +58,43 @@ struct Times {
 }
 
 impl Worker {
-    pub(crate) fn new(router: Router, limits: &Limits, tls: Option<Tls>, phases: watch::Receiver<Phase>) -> Self {
+    pub(crate) fn new(
+        router: Router,
+        limits: &Limits,
+        tls: Option<Tls>,
+        phases: watch::Receiver<Phase>,
+        crowd: Arc<Crowd>,
+    ) -> Self {
         let times = Times {
             first_request: limits.first_request_timeout,
             idle: limits.idle_timeout,
             write: limits.write_timeout,
         };
-        Self { router, protocol: protocol(limits), tls, times, phases }
+        Self { router, protocol: protocol(limits), tls, times, phases, crowd }
+    }
+
+    /// A connection that was just opened, among the others.
+    pub(crate) fn guest(&self) -> Guest {
+        self.crowd.enter(Progress::new(self.times.write))
     }
 
     /// Serves one until it ends.
-    pub(crate) async fn connection(self, stream: TcpStream, peer: SocketAddr) {
-        let progress = Progress::new(self.times.write);
-        let Some(stream) = opened(stream, &progress) else { return };
-        let Some(tls) = self.tls.clone() else { return self.converse(stream, peer, progress).await };
+    pub(crate) async fn connection(self, stream: TcpStream, peer: SocketAddr, guest: Guest) {
+        let Some(stream) = opened(stream, guest.progress()) else { return };
+        let Some(tls) = self.tls.clone() else { return self.converse(stream, peer, guest).await };
         let handshake = tokio::time::timeout(self.times.first_request, tls.acceptor().accept(stream));
         let mut phases = self.phases.clone();
         let shaken = tokio::select! {
             // Nothing was asked yet, so nothing is lost.
             () = reached(&mut phases, Phase::Draining) => return,
+            () = guest.has_to_go() => {
+                metrics::cut("gave_way");
+                return;
+            }
             shaken = handshake => shaken,
         };
         match shaken {
-            Ok(Ok(stream)) => self.converse(stream, peer, progress).await,
+            Ok(Ok(stream)) => self.converse(stream, peer, guest).await,
             Ok(Err(cause)) => {
                 metrics::cut("tls");
                 tracing::debug!(%cause, %peer, "TLS failed");
@@ -87,17 +103,19 @@ impl Worker {
         }
     }
 
-    async fn converse<S>(self, stream: S, peer: SocketAddr, progress: Arc<Progress>)
+    async fn converse<S>(self, stream: S, peer: SocketAddr, guest: Guest)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let asked = Arc::new(AtomicBool::new(false));
+        let progress = Arc::clone(guest.progress());
         let service = {
-            let (asked, progress) = (asked.clone(), progress.clone());
+            let (asked, progress, visit) = (asked.clone(), progress.clone(), guest.visit());
             let router = self.router;
             service_fn(move |mut request: Request<Incoming>| {
                 asked.store(true, Ordering::Relaxed);
                 request.extensions_mut().insert(Peer(peer));
+                request.extensions_mut().insert(visit.clone());
                 let (router, exchange) = (router.clone(), progress.begin());
                 async move {
                     let exchange = exchange.ended_by(streams::end_of_this());
@@ -110,6 +128,8 @@ impl Worker {
         let mut first_request = pin!(tokio::time::sleep(self.times.first_request));
         let mut waiting_for_first = true;
         let mut draining = false;
+        let mut gives_way = false;
+        let mut way = pin!(tokio::time::sleep(GIVE_WAY_TIMEOUT));
         // Since when it is asked to go because nothing happens on it.
         let mut leaving: Option<Instant> = None;
         let pause = self.times.idle.min(self.times.write) / LOOKS;
@@ -143,6 +163,19 @@ impl Worker {
                         }
                     }
                     look.as_mut().reset(Instant::now() + pause);
+                }
+                () = guest.has_to_go() => {
+                    metrics::cut("gave_way");
+                    gives_way = true;
+                    way.as_mut().reset(Instant::now() + GIVE_WAY_TIMEOUT);
+                    connection.as_mut().graceful_shutdown();
+                }
+                () = way.as_mut(), if gives_way => {
+                    if guest.may_be_cut() {
+                        return;
+                    }
+                    // It ends with what is under way on it.
+                    gives_way = false;
                 }
                 () = reached(&mut drain, Phase::Draining), if !draining => {
                     draining = true;

@@ -16,6 +16,7 @@ use crate::approval::page::{self, AsPage};
 use crate::auth::{Permission, Principal};
 use crate::caller::Caller;
 use crate::codes;
+use crate::crowd::Visit;
 use crate::limits::{REQUEST_ID_BYTES_MAX, RETRY_AFTER_BUSY, SMALL_ANSWER_BYTES, TOKEN_BYTES_MAX};
 use crate::listen::check_names;
 use crate::metrics;
@@ -161,6 +162,9 @@ fn admit(app: &App, entry: Entry, request: &Request) -> Result<Admitted, Refused
             Some(token) => auth.authenticate(token?),
         },
     };
+    if let (Some(_), Some(visit)) = (&principal, request.extensions().get::<Visit>()) {
+        visit.known();
+    }
     let permission = match entry {
         Entry::Needs(permission) => permission,
         // An address or method that doesn't exist is told to anybody.

@@ -19,6 +19,15 @@ pub enum ServerError {
         /// As configured.
         address: SocketAddr,
     },
+    /// Listening behind a proxy, which lets others reach loopback, with nothing that keeps them out.
+    #[error(
+        "listening on {address} with server.behind_tls_proxy would let in whoever reaches the proxy, because no \
+         [[auth.token]] is configured: configure one, or leave server.behind_tls_proxy out and have no proxy in front"
+    )]
+    OpenProxy {
+        /// As configured.
+        address: SocketAddr,
+    },
     /// Listening where others reach it, in clear text.
     #[error(
         "listening on {address} in clear text would let others on the network read tokens and messages: give [server.tls] \
@@ -80,7 +89,7 @@ impl ServerError {
     /// Stable code.
     pub fn code(&self) -> &'static str {
         match self {
-            Self::Listen { .. } => "CONFIG.LISTEN",
+            Self::Listen { .. } | Self::OpenProxy { .. } => "CONFIG.LISTEN",
             Self::ClearText { .. } => "CONFIG.CLEAR_TEXT",
             Self::Tls { .. } => "CONFIG.TLS",
             Self::Bind { .. } => "CONFIG.BIND",

@@ -15,6 +15,7 @@ mod body;
 mod caller;
 pub mod codes;
 mod connection;
+mod crowd;
 mod cursor;
 mod edge;
 pub mod error;

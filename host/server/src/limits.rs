@@ -98,10 +98,14 @@ pub const READINESS_KEPT: Duration = Duration::from_millis(250);
 pub const REFUSALS_LOGGED_MAX: u32 = 60;
 /// Connections past the bounds that are told so at the same time; further ones are closed without a word.
 pub const SHEDDING_MAX: usize = 64;
-/// Time for each of them to ask and to be told.
+/// Time for each of them to ask and to be told. As long a connection waits for a place that another has to give up.
 pub const SHEDDING_TIMEOUT: Duration = Duration::from_secs(5);
 /// An idle connection that was asked to go is cut after this.
 pub const GOODBYE_TIMEOUT: Duration = Duration::from_secs(10);
+/// A connection that has to give way to another, because all places are taken, is asked to go and cut after this.
+pub const GIVE_WAY_TIMEOUT: Duration = Duration::from_secs(1);
+/// Connections that wait at the same time until another has given way; further ones are told that there is no place.
+pub const GIVING_WAY_MAX: usize = 256;
 /// How often histograms are drained into their buckets when nobody scrapes, so that memory stays flat.
 pub const METRICS_UPKEEP: Duration = Duration::from_secs(5);
 /// Pause after a failed `accept` (no file descriptors left), so that it doesn't spin.
@@ -122,7 +126,8 @@ pub struct Limits {
     /// Bytes of large answers that aren't taken yet. Further ones are dropped: to a look 503 or 429 is answered, to anything else
     /// that it was done. One that is larger than there is for its caller goes when there is nothing else.
     pub answers_bytes_max: usize,
-    /// Open connections; further ones are told 503 and closed.
+    /// Open connections. For a further one the longest quiet of those gives way that never carried a valid credential; without
+    /// such a one it is told 503 and closed.
     pub connections_max: usize,
     /// Open connections of one peer (an IPv4 address, an IPv6 network of 64 bits); further ones are told 429 and closed.
     pub connections_per_peer: usize,

@@ -4,26 +4,27 @@
 //! site that resolves to 127.0.0.1 (DNS rebinding), and a plain cross-site POST. The Host, Origin and Sec-Fetch-Site headers,
 //! which a page can't forge, give both away. Another program on this machine may serve pages too, on another port: they may
 //! not change anything here either. Programs that aren't browsers send none of the latter two.
+//!
+//! A proxy on the same machine would bring everybody in under such a name. One that is configured needs tokens; of one that isn't,
+//! the headers that proxies commonly add are refused.
 
 use std::net::{IpAddr, SocketAddr};
 
 use http::uri::Authority;
-use http::{HeaderMap, Method, Uri, header};
+use http::{HeaderMap, HeaderName, Method, Uri, header};
 
 use crate::error::ServerError;
 use crate::problem::Problem;
 use crate::tls::Encryption;
 
-/// Refuses to listen beyond loopback while nothing is configured that keeps others out, or nothing that keeps them from
-/// reading.
+/// Refuses to listen where others reach it while nothing is configured that keeps them out, or beyond loopback nothing that
+/// keeps them from reading. A proxy brings others to loopback, too.
 pub fn check_listen(address: SocketAddr, auth_configured: bool, encryption: &Encryption) -> Result<(), ServerError> {
-    if is_loopback(address.ip()) {
-        return Ok(());
-    }
-    match (auth_configured, encryption) {
-        (false, _) => Err(ServerError::Listen { address }),
-        (true, Encryption::None) => Err(ServerError::ClearText { address }),
-        (true, Encryption::Tls(_) | Encryption::Proxy) => Ok(()),
+    match (is_loopback(address.ip()), auth_configured, encryption) {
+        (true, false, Encryption::Proxy) => Err(ServerError::OpenProxy { address }),
+        (true, _, _) | (false, true, Encryption::Tls(_) | Encryption::Proxy) => Ok(()),
+        (false, false, _) => Err(ServerError::Listen { address }),
+        (false, true, Encryption::None) => Err(ServerError::ClearText { address }),
     }
 }
 
@@ -38,6 +39,13 @@ pub fn is_loopback(ip: IpAddr) -> bool {
 /// Whether a request without a token comes from this machine's own programs, and not from a page of another site.
 /// What changes something has to come from a page of this very host, if it comes from a page at all.
 pub fn check_names(method: &Method, uri: &Uri, headers: &HeaderMap, encryption: &Encryption) -> Result<(), Problem> {
+    if let Some(header) = headers.keys().find(|name| is_of_proxy(name)) {
+        let text = format!(
+            "the header {header} says that a proxy sent this on for somebody else: without [[auth.token]] only programs on \
+             this machine are served, and who comes through a proxy can't be told from them"
+        );
+        return Err(Problem::new("AUTH.PROXY", text));
+    }
     let host = match uri.authority() {
         Some(authority) => Some(authority.as_str()),
         None => headers.get(header::HOST).and_then(|value| value.to_str().ok()),
@@ -64,6 +72,12 @@ pub fn check_names(method: &Method, uri: &Uri, headers: &HeaderMap, encryption: 
     });
     let cross = headers.get_all(SEC_FETCH_SITE).iter().any(|site| site.as_bytes() == b"cross-site");
     if foreign || cross { Err(of_page("asks")) } else { Ok(()) }
+}
+
+/// Whether proxies write this header into what they send on. Not all of them do, so without it nothing is proved.
+fn is_of_proxy(name: &HeaderName) -> bool {
+    let name = name.as_str();
+    matches!(name, "forwarded" | "via" | "x-real-ip") || name.starts_with("x-forwarded-")
 }
 
 const SEC_FETCH_SITE: &str = "sec-fetch-site";
@@ -129,7 +143,15 @@ mod tests {
     #[test]
     fn beyond_loopback_auth_and_encryption_are_needed() {
         for loopback in ["127.0.0.1:7070", "127.8.0.1:1", "[::1]:7070", "[::ffff:127.0.0.1]:80"] {
-            assert!(check_listen(loopback.parse().unwrap(), false, &Encryption::None).is_ok(), "{loopback}");
+            let loopback = loopback.parse().unwrap();
+            assert!(check_listen(loopback, false, &Encryption::None).is_ok(), "{loopback}");
+            assert!(check_listen(loopback, true, &Encryption::Proxy).is_ok(), "{loopback}");
+            // Whoever reaches the proxy would be one of this machine's own programs.
+            let error = check_listen(loopback, false, &Encryption::Proxy).unwrap_err();
+            assert_eq!(error.code(), "CONFIG.LISTEN");
+            for word in ["[[auth.token]]", "server.behind_tls_proxy"] {
+                assert!(error.to_string().contains(word), "{error}");
+            }
         }
         for open in ["0.0.0.0:7070", "[::]:7070", "10.0.0.7:7070", "[::ffff:10.0.0.7]:80", "192.168.1.1:7070"] {
             let open = open.parse().unwrap();
@@ -239,6 +261,20 @@ mod tests {
         }
         let twice = [("host", "localhost:7070"), ("origin", "http://localhost:7070"), ("origin", "http://localhost:1")];
         assert_eq!(check(&Method::POST, &twice), Err("AUTH.ORIGIN"), "each of several has to be right");
+    }
+
+    #[test]
+    fn what_a_proxy_sends_on_is_refused() {
+        for name in ["forwarded", "via", "x-real-ip", "x-forwarded-for", "x-forwarded-proto", "x-forwarded-host"] {
+            for method in [Method::GET, Method::POST] {
+                // Empty, too: the header itself tells it.
+                for value in ["203.0.113.7", ""] {
+                    let headers = [("host", "127.0.0.1:7070"), (name, value)];
+                    assert_eq!(check(&method, &headers), Err("AUTH.PROXY"), "{method} {name}");
+                }
+            }
+        }
+        assert_eq!(check(&Method::POST, &[("host", "127.0.0.1:7070"), ("x-forward", "1")]), Ok(()));
     }
 
     #[test]

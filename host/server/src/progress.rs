@@ -115,6 +115,12 @@ impl Progress {
         GivenUp::Streams(streams)
     }
 
+    /// Since when nothing is done for the peer: nothing is open, or it could take more of what is; none = something is being done.
+    pub(crate) fn quiet_since(&self) -> Option<Instant> {
+        let state = self.state.lock();
+        state.open.values().try_fold(state.active_at, |since, open| open.peers_since.map(|theirs| since.max(theirs)))
+    }
+
     /// Since when nothing is open; none = something is.
     pub(crate) fn idle_since(&self) -> Option<Instant> {
         let state = self.state.lock();

@@ -10,7 +10,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::connection::Worker;
-use crate::limits::{ACCEPT_PAUSE, Limits, RETRY_AFTER_BUSY, SHEDDING_MAX};
+use crate::crowd::Crowd;
+use crate::limits::{ACCEPT_PAUSE, GIVING_WAY_MAX, Limits, RETRY_AFTER_BUSY, SHEDDING_MAX, SHEDDING_TIMEOUT};
 use crate::metrics;
 use crate::peers::{PeerPlace, Peers};
 use crate::problem::Problem;
@@ -45,8 +46,8 @@ pub(crate) async fn serve(
     drain: Duration,
 ) -> Drained {
     let (phase, phases) = watch::channel(Phase::Serving);
-    let worker = Worker::new(router, limits, tls, phases);
     let door = Door::new(limits);
+    let worker = Worker::new(router, limits, tls, phases, Arc::clone(&door.crowd));
     let mut acceptors = Vec::with_capacity(listeners.len());
     for listener in listeners {
         acceptors.push(tokio::spawn(accept(listener, worker.clone(), phase.subscribe(), door.clone())));
@@ -75,6 +76,10 @@ struct Door {
     places_max: usize,
     peers: Arc<Peers>,
     peer_max: usize,
+    /// Those who may have to give way.
+    crowd: Arc<Crowd>,
+    /// Those who wait until somebody has given way.
+    waiting: Arc<Semaphore>,
     /// Those who are being told that there is no place.
     shedding: Arc<Semaphore>,
     rate: Arc<LogRate>,
@@ -87,31 +92,32 @@ impl Door {
             places_max: limits.connections_max,
             peers: Peers::new(limits.connections_per_peer),
             peer_max: limits.connections_per_peer,
+            crowd: Arc::default(),
+            waiting: Arc::new(Semaphore::new(GIVING_WAY_MAX)),
             shedding: Arc::new(Semaphore::new(SHEDDING_MAX)),
             rate: Arc::default(),
         }
     }
 
-    /// A place for a connection, or why there is none.
-    fn enter(&self, peer: SocketAddr) -> Result<(OwnedSemaphorePermit, PeerPlace), Problem> {
-        let of_peer = self.peers.enter(peer.ip()).ok_or_else(|| {
-            metrics::shed("peer");
-            let text = format!(
-                "{} connections are open from your address, as many as one may have (server.max_connections_per_peer): \
-                 close some, or send more requests over each",
-                self.peer_max
-            );
-            Problem::new("HTTP.SHARE", text).after(RETRY_AFTER_BUSY)
-        })?;
-        let place = Arc::clone(&self.places).try_acquire_owned().map_err(|_| {
-            metrics::shed("all");
-            let text = format!(
-                "{} connections are open, as many as server.max_connections allows: try again after a moment",
-                self.places_max
-            );
-            Problem::new("HTTP.OVERLOADED", text).after(RETRY_AFTER_BUSY)
-        })?;
-        Ok((place, of_peer))
+    /// Why there is no place for one more of the same peer.
+    fn peer_full(&self) -> Problem {
+        metrics::shed("peer");
+        let text = format!(
+            "{} connections are open from your address, as many as one may have (server.max_connections_per_peer): \
+             close some, or send more requests over each",
+            self.peer_max
+        );
+        Problem::new("HTTP.SHARE", text).after(RETRY_AFTER_BUSY)
+    }
+
+    /// Why there is no place for anybody.
+    fn full(&self) -> Problem {
+        metrics::shed("all");
+        let text = format!(
+            "{} connections are open, as many as server.max_connections allows: try again after a moment",
+            self.places_max
+        );
+        Problem::new("HTTP.OVERLOADED", text).after(RETRY_AFTER_BUSY)
     }
 }
 
@@ -136,29 +142,56 @@ async fn next(listener: &TcpListener) -> (TcpStream, SocketAddr) {
     }
 }
 
-/// Serves a connection, or tells why not.
+/// Serves a connection, or tells why not. When all places are taken, a stranger's gives way to it.
 fn admit(stream: TcpStream, peer: SocketAddr, worker: Worker, door: &Door) {
-    match door.enter(peer) {
-        Ok(places) => {
-            tokio::spawn(async move {
-                metrics::connections(1.0);
-                worker.connection(stream, peer).await;
-                metrics::connections(-1.0);
-                drop(places);
-            });
-        }
-        Err(why) => {
-            if let Some(left_out) = door.rate.turn() {
-                tracing::warn!(code = why.code.code, remote = %peer, left_out, "a connection found no place: {}", why.detail);
-            }
-            // Past this many nobody is told: the connection just closes.
-            let Ok(turn) = Arc::clone(&door.shedding).try_acquire_owned() else { return };
-            tokio::spawn(async move {
-                worker.shed(stream, why).await;
-                drop(turn);
-            });
-        }
+    let Some(of_peer) = door.peers.enter(peer.ip()) else {
+        turn_away(stream, peer, worker, door, door.peer_full());
+        return;
+    };
+    if let Ok(place) = Arc::clone(&door.places).try_acquire_owned() {
+        converse(stream, peer, worker, place, of_peer);
+        return;
     }
+    let turn = Arc::clone(&door.waiting).try_acquire_owned().ok().filter(|_| door.crowd.give_way());
+    let Some(turn) = turn else {
+        turn_away(stream, peer, worker, door, door.full());
+        return;
+    };
+    let door = door.clone();
+    tokio::spawn(async move {
+        // Longer than who is asked to go may take, unless something is being done for it.
+        let place = tokio::time::timeout(SHEDDING_TIMEOUT, Arc::clone(&door.places).acquire_owned()).await;
+        drop(turn);
+        match place {
+            Ok(Ok(place)) => converse(stream, peer, worker, place, of_peer),
+            Ok(Err(_)) | Err(_) => turn_away(stream, peer, worker, &door, door.full()),
+        }
+    });
+}
+
+/// Serves a connection that has its places.
+fn converse(stream: TcpStream, peer: SocketAddr, worker: Worker, place: OwnedSemaphorePermit, of_peer: PeerPlace) {
+    // At once, so that whoever comes next finds it among those who may have to go.
+    let guest = worker.guest();
+    tokio::spawn(async move {
+        metrics::connections(1.0);
+        worker.connection(stream, peer, guest).await;
+        metrics::connections(-1.0);
+        drop((place, of_peer));
+    });
+}
+
+/// Tells a peer why there is no place for it.
+fn turn_away(stream: TcpStream, peer: SocketAddr, worker: Worker, door: &Door, why: Problem) {
+    if let Some(left_out) = door.rate.turn() {
+        tracing::warn!(code = why.code.code, remote = %peer, left_out, "a connection found no place: {}", why.detail);
+    }
+    // Past this many nobody is told: the connection just closes.
+    let Ok(turn) = Arc::clone(&door.shedding).try_acquire_owned() else { return };
+    tokio::spawn(async move {
+        worker.shed(stream, why).await;
+        drop(turn);
+    });
 }
 
 /// Waits until the end has come that far.

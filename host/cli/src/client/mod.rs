@@ -5,7 +5,8 @@ mod problem;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use reqwest::{Certificate, Method, RequestBuilder, StatusCode};
+use reqwest::redirect::Policy;
+use reqwest::{Certificate, Method, RequestBuilder, Response, StatusCode};
 use serde_json::Value;
 use thiserror::Error;
 use url::{Host, Url};
@@ -178,6 +179,8 @@ impl Client {
         }
         let http = http
             .no_proxy()
+            // A host sends nobody elsewhere, and the token would go along, in clear text if that is what it leads to.
+            .redirect(Policy::none())
             .connect_timeout(CONNECT_TIMEOUT.min(global.timeout))
             .timeout(global.timeout)
             .user_agent(concat!("waybill/", env!("CARGO_PKG_VERSION")))
@@ -312,6 +315,9 @@ impl Client {
         };
         let mut response = request.send().await.map_err(|error| failed(&error))?;
         let status = response.status();
+        if status.is_redirection() {
+            return Err(ClientError::Answer { url, status: status.as_u16(), cause: elsewhere(&response) });
+        }
         let mut bytes = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(|error| failed(&error))? {
             if bytes.len() + chunk.len() > ANSWER_BYTES_MAX {
@@ -322,6 +328,15 @@ impl Client {
         }
         Ok((status, url, bytes))
     }
+}
+
+/// What is odd about an answer that leads elsewhere.
+fn elsewhere(response: &Response) -> String {
+    let location = response.headers().get(reqwest::header::LOCATION).map_or_else(
+        || "elsewhere".to_owned(),
+        |location| format!("to {:?}", String::from_utf8_lossy(location.as_bytes())),
+    );
+    format!("it leads {location}, and that isn't followed: if a host answers there, give its address with --url")
 }
 
 /// Reads an answer's body.

@@ -167,6 +167,9 @@ pub enum Problem {
         /// Address.
         listen: String,
     },
+    /// Open to whoever reaches the proxy, without a lock.
+    #[error("server.behind_tls_proxy lets in whoever reaches the proxy, and no [[auth.token]] is configured")]
+    OpenProxy,
     /// Readable on the way.
     #[error(
         "server.listen = {listen} is reachable from other machines, and tokens and messages would go in clear text"
@@ -196,7 +199,7 @@ impl Problem {
             Self::UnknownTransport { .. } => "CONFIG.UNKNOWN_TRANSPORT",
             Self::PluginMissing { .. } => "CONFIG.PLUGIN_MISSING",
             Self::Secret { .. } => "CONFIG.SECRET",
-            Self::OpenListen { .. } => "CONFIG.LISTEN",
+            Self::OpenListen { .. } | Self::OpenProxy => "CONFIG.LISTEN",
             Self::ClearText { .. } => "CONFIG.CLEAR_TEXT",
             Self::NoDataFolder => "CONFIG.NO_DATA_FOLDER",
         }
@@ -225,6 +228,11 @@ impl Problem {
             }
             Self::OpenListen { .. } => {
                 "add a [[auth.token]] (see docs/configuration.md), or listen on 127.0.0.1".into()
+            }
+            Self::OpenProxy => {
+                "add a [[auth.token]] (see docs/configuration.md), or leave server.behind_tls_proxy out and have no proxy \
+                 in front"
+                    .into()
             }
             Self::ClearText { .. } => {
                 "give [server.tls] cert and key; or set server.behind_tls_proxy = true if a proxy in front \

@@ -10,7 +10,8 @@ use crate::exit::CliError;
 use crate::term::Term;
 
 pub use words::{
-    ago, counted_since, dead_letters, instant, number, plain, scheduled_until, short_digest, size, text, words,
+    ago, counted_since, dead_letters, instant, number, plain, safe_lines, scheduled_until, short_digest, size, text,
+    words,
 };
 
 /// A column: title and what stands in it.
@@ -73,7 +74,7 @@ pub fn json(term: &mut Term, value: &Value) -> Result<(), CliError> {
     term.line(&format!("{value:#}"))
 }
 
-/// Writes a table with a heading.
+/// Writes a table with a heading. What others wrote into its cells can't draw on the terminal.
 pub fn table(term: &mut Term, titles: &[&str], rows: Vec<Vec<String>>) -> Result<(), CliError> {
     let mut table = empty_table(term);
     let bold = term.color;
@@ -82,13 +83,18 @@ pub fn table(term: &mut Term, titles: &[&str], rows: Vec<Vec<String>>) -> Result
         if bold { cell.add_attribute(Attribute::Bold) } else { cell }
     }));
     for row in rows {
-        table.add_row(row);
+        table.add_row(row.iter().map(|cell| safe_lines(cell)));
     }
     write_table(term, &table)
 }
 
-/// Writes names and values.
+/// Writes names and values. What others wrote into them can't draw on the terminal.
 pub fn pairs(term: &mut Term, rows: Vec<(String, String)>) -> Result<(), CliError> {
+    painted_pairs(term, rows.into_iter().map(|(name, value)| (safe_lines(&name), safe_lines(&value))).collect())
+}
+
+/// Writes names and values with colours of ours: what others wrote into them has to be safe already.
+pub fn painted_pairs(term: &mut Term, rows: Vec<(String, String)>) -> Result<(), CliError> {
     let mut table = empty_table(term);
     for (name, value) in rows {
         table.add_row([name, value]);

@@ -22,6 +22,15 @@ pub fn plain(value: &Value) -> String {
     }
 }
 
+/// A text of several lines, none of which draws on the terminal. Tabs become spaces.
+pub fn safe_lines(text: &str) -> String {
+    let lines: Vec<String> = text
+        .split('\n')
+        .map(|line| one_line(&line.strip_suffix('\r').unwrap_or(line).replace('\t', "    ")).into_owned())
+        .collect();
+    lines.join("\n")
+}
+
 /// A count with its noun.
 pub fn number(count: u64, one: &str, many: &str) -> String {
     format!("{} {}", group(count), if count == 1 { one } else { many })
@@ -110,6 +119,11 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn lines_stay_lines_and_draw_nothing() {
+        assert_eq!(safe_lines("a\r\n\tb\u{1b}[2K\u{9b}1A\u{202e}\rc\n"), "a\n    b\\u{1b}[2K\\u{9b}1A\\u{202e}\\rc\n");
+    }
 
     #[test]
     fn durations_are_short_words() {

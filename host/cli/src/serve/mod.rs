@@ -284,6 +284,7 @@ fn limits(settings: &ServerSettings) -> Limits {
 fn of_server(error: ServerError) -> CliError {
     let exit = match &error {
         ServerError::Listen { .. }
+        | ServerError::OpenProxy { .. }
         | ServerError::ClearText { .. }
         | ServerError::Tls { .. }
         | ServerError::Token { .. }

@@ -170,19 +170,49 @@ fn what_answers_but_is_no_host_passes_for_none() {
     }
 }
 
+/// A redirect would carry the token along, to whatever it leads to.
+#[test]
+fn a_redirect_is_not_followed() {
+    for (status, method) in
+        [("302 Found", "GET"), ("307 Temporary Redirect", "POST"), ("308 Permanent Redirect", "GET")]
+    {
+        let elsewhere = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let location = format!("http://{}/v1/whoami", elsewhere.local_addr().unwrap());
+        let url = answering(format!(
+            "HTTP/1.1 {status}\r\nlocation: {location}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+        ));
+        let arguments: &[&str] = match method {
+            "GET" => &["outbox", "stats"],
+            _ => &["send", "--topic", "bus:a", "--payload", "1"],
+        };
+        let command = waybill(arguments).args(&["--url", &url, "--timeout", "60s"]);
+        let done = command.env("WAYBILL_TOKEN", "sesame-sesame-sesame").run();
+        assert_eq!(done.exit, Exit::Failed, "{}", done.all());
+        for words in ["CLIENT.ANSWER", &status[..3], &location, "--url"] {
+            assert!(done.err.contains(words), "{}", done.err);
+        }
+        elsewhere.set_nonblocking(true).unwrap();
+        assert!(elsewhere.accept().is_err(), "it went there with the token");
+    }
+}
+
 /// A server that answers everything with `{"status":"ok"}`; it ends with the test's process.
 pub fn any_json() -> String {
+    answering("HTTP/1.1 200 OK\r\ncontent-length: 15\r\nconnection: close\r\n\r\n{\"status\":\"ok\"}".to_owned())
+}
+
+/// A server that answers everything with this; it ends with the test's process.
+fn answering(answer: String) -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     std::thread::spawn(move || {
         for stream in listener.incoming().map_while(Result::ok) {
+            let answer = answer.clone();
             std::thread::spawn(move || {
                 use std::io::{Read, Write};
                 let (mut stream, mut request) = (stream, [0; 4096]);
                 while stream.read(&mut request).is_ok_and(|read| read > 0) {
-                    let answer =
-                        b"HTTP/1.1 200 OK\r\ncontent-length: 15\r\nconnection: close\r\n\r\n{\"status\":\"ok\"}";
-                    if stream.write_all(answer).is_err() {
+                    if stream.write_all(answer.as_bytes()).is_err() {
                         return;
                     }
                 }

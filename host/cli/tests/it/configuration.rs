@@ -201,6 +201,7 @@ fn every_kind_of_bad_input_has_its_code_place_and_fix() {
         ("[server]\nlisten = \"everywhere\"\n", "CONFIG.BAD_VALUE", "waybill.toml:2:10", "127.0.0.1:7070"),
         ("[server]\nlisten = \"0.0.0.0:7070\"\n", "CONFIG.LISTEN", "waybill.toml:2:10", "[[auth.token]]"),
         ("[server]\nlisten = \"[::]:7070\"\n", "CONFIG.LISTEN", "waybill.toml:2:10", "127.0.0.1"),
+        ("[server]\nbehind_tls_proxy = true\n", "CONFIG.LISTEN", "waybill.toml:2:20", "whoever reaches the proxy"),
         ("[server]\ntls = { cert = \"a.pem\" }\n", "CONFIG.MISSING", "waybill.toml:2:1", "write key ="),
         ("[server.tls]\nkey = \"a.pem\"\n", "CONFIG.MISSING", "waybill.toml:1:9", "write cert ="),
         ("[server.tls]\ncertificate = \"a\"\n", "CONFIG.UNKNOWN_KEY", "waybill.toml:2:1", "cert"),
@@ -510,7 +511,9 @@ fn listening_beyond_this_machine_needs_tls_or_a_proxy_that_has_it() {
             assert!(case(&toml).load().is_ok(), "{toml}");
         }
     }
-    assert!(case(&format!("[server]\nlisten = \"[::1]:7070\"\n{token}")).load().is_ok());
+    for loopback in ["", "behind_tls_proxy = true\n"] {
+        assert!(case(&format!("[server]\nlisten = \"[::1]:7070\"\n{loopback}{token}")).load().is_ok());
+    }
     let tls = case("[server]\ntls = { cert = \"c.pem\", key = \"/etc/k.pem\" }\n");
     let read = tls.load().unwrap().server.tls.unwrap();
     assert_eq!((read.cert, read.key), (tls.dir.path().join("c.pem"), PathBuf::from("/etc/k.pem")));
@@ -518,7 +521,10 @@ fn listening_beyond_this_machine_needs_tls_or_a_proxy_that_has_it() {
 
 #[test]
 fn one_peer_has_a_quarter_of_the_connections_unless_it_is_a_proxy() {
-    let peer = |settings: &str| case(&format!("[server]\n{settings}")).load().unwrap().server.max_connections_per_peer;
+    let token =
+        "[[auth.token]]\nname = \"a\"\nsha256 = \"d0c04f4b1951e4aeaaec8223ed2039e542f3aae805a6fa7f6d794e5afff5d272\"\n";
+    let peer =
+        |settings: &str| case(&format!("[server]\n{settings}{token}")).load().unwrap().server.max_connections_per_peer;
     assert_eq!((peer(""), peer("max_connections = 100\n"), peer("max_connections = 1\n")), (1024, 25, 1));
     assert_eq!(peer("behind_tls_proxy = true\n"), 4096);
     assert_eq!(peer("behind_tls_proxy = true\nmax_connections_per_peer = 7\n"), 7);

@@ -4,12 +4,14 @@ use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use rustix::process::Signal;
+use serde_json::{Value, json};
 use waybill_cli::exit::Exit;
 
-use crate::serve::{Host, ask, noop};
+use crate::serve::{Host, PATIENCE, ask, noop};
 use crate::support::waybill;
 
 /// A token that could be random.
@@ -149,7 +151,8 @@ fn a_data_folder_of_another_user_is_used_as_it_is() {
     let data = dir.path().join("data");
     std::fs::create_dir(&data).unwrap();
     let nobody = Some(65_534);
-    if std::os::unix::fs::chown(&data, nobody, nobody).is_err() {
+    if let Err(error) = std::os::unix::fs::chown(&data, nobody, nobody) {
+        eprintln!("not checked: not root ({error})");
         return;
     }
     let start = || Host::start(dir.path(), &["--data", data.to_str().unwrap(), "--listen", "127.0.0.1:0"]);
@@ -309,4 +312,87 @@ fn refused_callers_are_counted_and_logged_with_address_and_route() {
     });
     let counted = "waybill_http_refusals_total{code=\"AUTH.REQUIRED\",route=\"/v1/messages/{id}\"} 3";
     assert!(metrics.contains(counted), "{metrics}");
+}
+
+/// A host without tokens, which is asked as a program of this machine asks.
+struct Local {
+    client: reqwest::Client,
+    url: String,
+    port: String,
+}
+
+impl Local {
+    async fn posts(&self, path: &str, body: Value) {
+        let answer = self.client.post(format!("{}{path}", self.url)).json(&body).send().await.unwrap();
+        let (status, text) = (answer.status(), answer.text().await.unwrap());
+        assert!(status.is_success(), "{path}: {status} {text}");
+    }
+
+    /// Asks until the answer has something that names the transport, if one is given, and says that an address of this name is the
+    /// host's own.
+    async fn refuses(&self, path: &str, name: &str, transport: Option<&str>) {
+        let words = format!("http://{name}:{0} leads to 127.0.0.1:{0}, where this host itself listens", self.port);
+        let mut last = Value::Null;
+        let told = async {
+            loop {
+                let answer = self.client.get(format!("{}{path}", self.url)).send().await.unwrap();
+                last = answer.json().await.unwrap();
+                let holds = |item: &Value| {
+                    transport.is_none_or(|name| item["transport"] == name) && item.to_string().contains(&words)
+                };
+                if last["items"].as_array().map_or_else(|| holds(&last), |items| items.iter().any(holds)) {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        if tokio::time::timeout(PATIENCE, told).await.is_err() {
+            panic!("{path} never said {words:?}: {last:#}");
+        }
+    }
+
+    async fn sends(&self, name: &str, transport: &str) {
+        let topic = format!("http://{name}:{}/v1/transactions", self.port);
+        let statement = json!({ "statements": [{ "query": "CREATE intruder:1" }] });
+        self.posts("/v1/messages", json!({ "topic": topic, "payload": statement })).await;
+        self.refuses("/v1/outbox/blocked", name, Some(transport)).await;
+    }
+
+    async fn runs(&self, saga: &str, name: &str) {
+        let url = format!("http://{name}:{}/v1/transactions", self.port);
+        let step = json!({ "name": "intrude", "action": url, "compensation": url });
+        self.posts("/v1/saga-definitions", json!({ "name": saga, "version": 1, "steps": [step] })).await;
+        self.posts("/v1/sagas", json!({ "definition": saga, "id": saga })).await;
+        self.refuses(&format!("/v1/sagas/{saga}"), name, None).await;
+    }
+}
+
+/// Whoever may send a message or start a saga would otherwise speak to the API as a program of this machine. The host itself has to
+/// know where it listens: of plugins, of steps over HTTP, and of both when they are made anew by a reload.
+#[test]
+fn the_hosts_own_listener_is_no_target_of_messages_and_sagas() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = dir.path().join("waybill.toml");
+    let local = "plugin = \"http\"\nallow = { http = [\"http://localhost:*\", \"http://127.0.0.0/8:*\"] }\n";
+    let text = format!(
+        "[store]\nurl = \"mem://\"\n[server]\nlisten = \"127.0.0.1:0\"\n[plugins]\ncache = \"./cache\"\n[transport.first]\n{local}"
+    );
+    let route = |transport: &str| format!("[[route]]\nmatch = \"http:**\"\ntransport = \"{transport}\"\n");
+    std::fs::write(&config, format!("{text}{}", route("first"))).unwrap();
+    let mut host = Host::start(dir.path(), &["--config", config.to_str().unwrap()]);
+    let url = host.url();
+    host.says("INFO ready");
+    let port = url.rsplit_once(':').unwrap().1.to_owned();
+    tokio::runtime::Runtime::new().unwrap().block_on(async {
+        let host = Local { client: reqwest::Client::new(), url, port };
+        host.sends("127.0.0.1", "first").await;
+        host.sends("localhost", "first").await;
+        host.runs("before", "127.0.0.1").await;
+        // Another transport, and another client of the steps: what the first found out about an origin is no use to them.
+        let next = format!("{text}[transport.second]\n{local}[saga]\nmax_calls = 200\n{}", route("second"));
+        std::fs::write(&config, next).unwrap();
+        host.posts("/v1/config/reload", json!({})).await;
+        host.sends("127.0.0.1", "second").await;
+        host.runs("after", "localhost").await;
+    });
 }

@@ -19,3 +19,4 @@ mod serve;
 mod support;
 #[cfg(unix)]
 mod tenants;
+mod terminal;

@@ -13,7 +13,7 @@ use waybill_cli::exit::Exit;
 use crate::support::{Done, waybill};
 
 /// A host that hasn't said by then what is expected never will.
-const PATIENCE: Duration = Duration::from_secs(180);
+pub const PATIENCE: Duration = Duration::from_secs(180);
 
 /// A running `waybill serve`.
 pub struct Host {

@@ -15,7 +15,8 @@ use waybill_core::saga::state::{SagaNode, SagaState, Tree};
 use super::flight::CommitSize;
 use crate::labels::{CODES_MAX, FAILURES_MAX, Labels, OTHER};
 
-/// Pairs of tenant and definition that get labels of their own; the rest share `other`.
+/// Pairs of tenant and definition that get labels of their own, and as many series of step latencies and of durations; the rest
+/// share `other`.
 const LABELS_MAX: usize = 1_000;
 
 /// Tenant and definition.
@@ -173,9 +174,13 @@ impl SagaMeter {
 
     fn duration(&self, definition: &str, state: SagaState, took: Duration) {
         let mut durations = self.durations.lock();
-        let histogram = durations.entry((Arc::from(definition), state)).or_insert_with(
-            || histogram!("tx_saga_duration_ms", "definition" => definition.to_owned(), "state" => state.word()),
-        );
+        let mut key: (Arc<str>, SagaState) = (Arc::from(definition), state);
+        if !durations.contains_key(&key) && durations.len() >= LABELS_MAX {
+            key = (Arc::from(OTHER), state);
+        }
+        let histogram = durations.entry(key).or_insert_with_key(|(definition, state)| {
+            histogram!("tx_saga_duration_ms", "definition" => definition.to_string(), "state" => state.word())
+        });
         histogram.record(took.as_secs_f64() * 1_000.0);
     }
 
@@ -243,5 +248,34 @@ fn is_answer(what: &What, step: &Step) -> bool {
         Some(Action::Fn(_)) => plugin.is_some(),
         Some(Action::Http(_)) => done || took_ms > 0,
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever may define sagas chooses these names.
+    #[test]
+    fn definitions_and_steps_past_the_bound_share_labels() {
+        let meter = SagaMeter::new();
+        let states = [SagaState::Completed, SagaState::Cancelled, SagaState::Failed];
+        for number in 0..10_000 {
+            let name = format!("definition-{number}");
+            for state in states {
+                meter.duration(&name, state, Duration::from_millis(1));
+            }
+            for way in [Way::Execute, Way::Compensate] {
+                meter.latency(Arc::from(name.as_str()), Arc::from(name.as_str()), way, 1);
+            }
+        }
+        let (durations, steps) = (meter.durations.lock(), meter.steps.lock());
+        assert_eq!((durations.len(), steps.len()), (LABELS_MAX + 3, LABELS_MAX + 2));
+        let has = |definition: &str, state| {
+            let key: (Arc<str>, SagaState) = (Arc::from(definition), state);
+            durations.contains_key(&key)
+        };
+        assert!(states.into_iter().all(|state| has(OTHER, state)));
+        assert!(has("definition-0", SagaState::Failed), "the first keep their own");
     }
 }

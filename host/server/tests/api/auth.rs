@@ -189,5 +189,11 @@ async fn without_tokens_only_this_machines_programs_are_served() {
     assert_eq!(api.send(with(get("/livez"), "host", "evil.example:7070")).await.problem().0, 421);
     let cross = with(post("/v1/transports/web/pause", ""), "origin", "https://evil.example");
     assert_eq!(api.send(cross).await.problem(), (403, "AUTH.ORIGIN".into()));
+    let brought = with(post("/v1/transports/web/pause", ""), "x-forwarded-for", "203.0.113.7");
+    assert_eq!(api.send(brought).await.problem(), (403, "AUTH.PROXY".into()));
     assert!(api.fake.calls().is_empty());
+    // With tokens it doesn't matter who sent it on.
+    let api = Api::with(Some(vec![token("view", &["*"], &[Role::Viewer])]), Limits::default());
+    let brought = with(as_caller(get("/v1/whoami"), "view"), "x-forwarded-for", "203.0.113.7");
+    assert_eq!(api.send(brought).await.status, 200);
 }

@@ -9,9 +9,12 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinHandle;
+use waybill_server::auth::Role;
 use waybill_server::limits::Limits;
+use waybill_server::tls::Encryption;
 
 use crate::live::{Live, PATIENCE, rest, until};
+use crate::support::token;
 
 const SHORT: Duration = Duration::from_secs(1);
 const NEVER: Duration = Duration::from_secs(3600);
@@ -83,6 +86,8 @@ async fn an_answer_that_nobody_reads_ends_its_http1_connection() {
     let mut deaf = socket.connect(live.address).await.unwrap();
     let ask = "GET /openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n".repeat(200);
     deaf.write_all(ask.as_bytes()).await.unwrap();
+    // It has been served, so it doesn't give way to who comes.
+    deaf.read_exact(&mut [0; 1]).await.unwrap();
     served_again(&live).await;
 }
 
@@ -185,6 +190,72 @@ async fn connections_past_the_bounds_are_told_so_and_others_are_served() {
         served_again(&live).await;
         drop(second);
     }
+}
+
+/// Asks on a connection that stays open, and reads the whole answer.
+async fn asks(stream: &mut TcpStream, path: &str, bearer: Option<&str>) -> String {
+    let credential = bearer.map_or(String::new(), |token| format!("authorization: Bearer {token}\r\n"));
+    stream.write_all(format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n{credential}\r\n").as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    let read = async {
+        // Each answer is one JSON object.
+        while !answer.ends_with('}') {
+            let mut bytes = [0; 4096];
+            let count = stream.read(&mut bytes).await.unwrap();
+            assert!(count > 0, "it was closed after {answer:?}");
+            answer.push_str(std::str::from_utf8(&bytes[..count]).unwrap());
+        }
+    };
+    tokio::time::timeout(PATIENCE, read).await.expect("no answer");
+    answer
+}
+
+/// However often it asks: who has no valid token can't keep out who has one.
+#[tokio::test]
+async fn a_connection_without_a_credential_gives_way_to_another() {
+    let tokens = Some(vec![token("view", &["*"], &[Role::Viewer])]);
+    let limits = Limits { connections_max: 2, idle_timeout: NEVER, ..Limits::default() };
+    let live = Live::of(Encryption::None, tokens, limits, PATIENCE).await;
+    let (mut known, mut stranger) = (live.connect().await, live.connect().await);
+    assert!(asks(&mut known, "/v1/whoami", Some("view")).await.starts_with("HTTP/1.1 200"));
+    assert!(asks(&mut stranger, "/livez", None).await.starts_with("HTTP/1.1 200"));
+    assert!(asks(&mut stranger, "/v1/whoami", Some("wrong")).await.starts_with("HTTP/1.1 401"));
+    // One that hasn't said anything takes the stranger's place, and gives it to the next.
+    let silent = live.connect().await;
+    assert_eq!(rest(stranger).await, "");
+    let mut next = live.connect().await;
+    assert!(asks(&mut next, "/v1/whoami", Some("view")).await.starts_with("HTTP/1.1 200"));
+    assert_eq!(rest(silent).await, "");
+    // Now nobody has to go.
+    let mut late = live.connect().await;
+    late.write_all(ASK).await.unwrap();
+    assert!(rest(late).await.starts_with("HTTP/1.1 503"));
+    for mut stream in [known, next] {
+        assert!(asks(&mut stream, "/v1/whoami", None).await.starts_with("HTTP/1.1 401"), "it was cut");
+    }
+}
+
+#[tokio::test]
+async fn of_two_without_a_credential_the_longer_idle_one_gives_way() {
+    let tokens = Some(vec![token("view", &["*"], &[Role::Viewer])]);
+    let limits = Limits { connections_max: 2, idle_timeout: NEVER, first_request_timeout: NEVER, ..Limits::default() };
+    let live = Live::of(Encryption::None, tokens, limits, PATIENCE).await;
+    let (mut busy, mut idle) = (live.connect().await, live.connect().await);
+    asks(&mut busy, "/livez", None).await;
+    asks(&mut idle, "/livez", None).await;
+    asks(&mut busy, "/livez", None).await;
+    let mut next = live.connect().await;
+    assert!(asks(&mut next, "/v1/whoami", Some("view")).await.starts_with("HTTP/1.1 200"));
+    assert_eq!(rest(idle).await, "");
+    assert!(asks(&mut busy, "/livez", None).await.starts_with("HTTP/1.1 200"));
+    // HTTP/2 that doesn't heed the goodbye is cut.
+    drop(busy);
+    let mut mute = live.connect().await;
+    mute.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00").await.unwrap();
+    let mut byte = [0; 1];
+    mute.read_exact(&mut byte).await.unwrap();
+    served_again(&live).await;
+    drop((next, mute));
 }
 
 /// Another peer than the one that has all it may have.

@@ -8,7 +8,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
-use waybill_server::auth::Role;
+use waybill_server::auth::{Role, TokenRecord};
 use waybill_server::error::ServerError;
 use waybill_server::limits::Limits;
 use waybill_server::server::{Drained, Parts, Server, bind};
@@ -29,11 +29,14 @@ impl Live {
         Self::with(Encryption::None, limits, drain).await
     }
     pub async fn with(encryption: Encryption, limits: Limits, drain: Duration) -> Self {
+        Self::of(encryption, None, limits, drain).await
+    }
+    pub async fn of(encryption: Encryption, tokens: Option<Vec<TokenRecord>>, limits: Limits, drain: Duration) -> Self {
         let fake = Arc::new(Fake::default());
-        let listener = bind("127.0.0.1:0".parse().unwrap(), false, &encryption).await.unwrap();
+        let listener = bind("127.0.0.1:0".parse().unwrap(), tokens.is_some(), &encryption).await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel::<()>();
-        let server = Server::new(Parts { encryption, ..parts(fake.clone(), None, limits) });
+        let server = Server::new(Parts { encryption, ..parts(fake.clone(), tokens, limits) });
         let router = server.router();
         let ended = tokio::spawn(server.run(vec![listener], async { drop(stopped.await) }, drain));
         Self { fake, address, router, stop: Some(stop), ended }
@@ -194,6 +197,9 @@ async fn listening_beyond_loopback_needs_tokens_and_encryption() {
         assert_eq!(refused.code(), code);
     }
     assert!(bind(everywhere, true, &Encryption::Proxy).await.is_ok());
+    let here: SocketAddr = "127.0.0.1:0".parse().unwrap();
+    assert!(bind(here, true, &Encryption::Proxy).await.is_ok());
+    assert_eq!(bind(here, false, &Encryption::Proxy).await.unwrap_err().code(), "CONFIG.LISTEN");
     let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let error = bind(taken.local_addr().unwrap(), false, &Encryption::None).await.unwrap_err();
     assert_eq!(error.code(), "CONFIG.BIND");

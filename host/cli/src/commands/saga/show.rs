@@ -49,7 +49,7 @@ pub(super) fn draw(context: &mut Context<'_>, saga: &SagaOut, history: bool) -> 
     };
     row("saga", Some(safe(&saga.id)));
     row("tenant", Some(safe(&saga.tenant)));
-    let hash = output::short_digest(&saga.definition_hash);
+    let hash = output::short_digest(&safe(&saga.definition_hash));
     row("definition", Some(format!("{} v{} ({hash})", safe(&saga.definition), saga.version)));
     row("state", Some(state_paint(saga.state).on(state_word(saga.state), color)));
     row("waits for", waiting(saga));
@@ -71,7 +71,7 @@ pub(super) fn draw(context: &mut Context<'_>, saga: &SagaOut, history: bool) -> 
     }
     let events = follow::events(saga) as u64;
     row("history", (!history && events > 0).then(|| format!("{} (--history)", number(events, "event", "events"))));
-    output::pairs(context.term, rows)?;
+    output::painted_pairs(context.term, rows)?;
     context.term.line("")?;
     let mut drawing = Drawing::new(color, context.term.width);
     saga.saga.iter().for_each(|node| drawing.root(node));

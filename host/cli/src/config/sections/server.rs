@@ -15,6 +15,8 @@ use crate::config::reader::{Reader, Section};
 
 /// Address that `serve` listens on when nobody says otherwise.
 pub const LISTEN_DEFAULT: &str = "127.0.0.1:7070";
+/// Path of the setting that says that a proxy is in front.
+const BEHIND_PROXY: &str = "server.behind_tls_proxy";
 /// One peer has one in so many of all connections.
 const PEER_SHARE: u64 = 4;
 
@@ -79,9 +81,15 @@ fn place(file: &Path, set: Set<String>) -> PathBuf {
     }
 }
 
-/// Whether others may reach the address: only with tokens, and only if nobody on the way can read them.
+/// Whether others may reach the address: only with tokens, and only if nobody on the way can read them. Through a proxy they
+/// reach loopback, too.
 pub fn check_listen(reader: &mut Reader<'_>, server: &ServerSettings, has_tokens: bool, origin: Origin) {
     if is_loopback(server.listen.ip()) {
+        if server.behind_tls_proxy && !has_tokens {
+            let shown = reader.shown.iter().find(|shown| shown.path == BEHIND_PROXY);
+            let origin = shown.map_or(origin, |shown| shown.origin.clone());
+            reader.problem(Problem::OpenProxy, origin);
+        }
         return;
     }
     let listen = server.listen.to_string();

@@ -115,6 +115,9 @@ const INTRUDERS: [&str; 6] = [
     "(UPDATE outbox_shard SET token = 99)",
 ];
 
+/// Places that take nothing but a bare name or a parameter, so that none of the intruders is an intruder there: [`TABLES`] tries names.
+const NAMES_ONLY: [&str; 1] = ["insert.into"];
+
 /// Every place where a table's name may stand.
 const TABLES: &[&str] = &[
     "SELECT * FROM @",
@@ -169,15 +172,17 @@ fn parses(query: &str) -> bool {
 async fn nothing_of_waybills_passes_the_guard_at_any_place_of_an_expression() {
     let (mut passed, mut unparsed) = (Vec::new(), Vec::new());
     for (place, template) in EXPRESSIONS {
-        if !HARMLESS.iter().chain(&INTRUDERS).any(|filling| parses(&template.replace('@', filling))) {
+        let takes = |fillings: &[&str]| fillings.iter().any(|filling| parses(&template.replace('@', filling)));
+        // What doesn't parse is refused for that, and says nothing about the guard.
+        let (intruded, expected) = (takes(&INTRUDERS), !NAMES_ONLY.contains(place));
+        if intruded != expected || !(intruded || takes(&HARMLESS)) {
             unparsed.push((place, template));
         }
         let queries = INTRUDERS.map(|intruder| template.replace('@', intruder));
         passed.extend(queries.into_iter().filter(|query| passes(query, &json!({})).is_ok()));
     }
     assert_eq!(passed, Vec::<String>::new());
-    // With no text that parses nothing would be tested.
-    assert_eq!(unparsed, Vec::new());
+    assert_eq!(unparsed, Vec::new(), "no intruder parses there, or one does where only names were expected");
 }
 
 #[tokio::test]
