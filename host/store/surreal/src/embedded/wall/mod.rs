@@ -148,7 +148,9 @@ impl Gate {
     /// Notes what a caller's statement reads, and refuses what is past its bound. What comes after it is refused as well, so that it
     /// doesn't matter whether the statement goes on.
     fn reads(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
-        self.reads_beside(key);
+        if self.is_closed() {
+            self.reads_beside(key);
+        }
         self.scans(None, key, value).map(|_| ())
     }
 
