@@ -24,6 +24,9 @@ use super::functions::{Growth, growth};
 /// Functions that, over all rows, keep a number.
 const COUNTING: [&str; 5] = ["count", "math::max", "math::mean", "math::min", "math::sum"];
 
+/// Most of them in a statement: SurrealDB takes the fields that they are about out of a whole page of rows before it counts any.
+const COUNTED_MAX: usize = 8;
+
 /// What the names of a statement stand for.
 pub struct Names<'n> {
     /// Set by earlier statements; they come before bindings.
@@ -193,6 +196,7 @@ fn selectors(fields: &Fields) -> impl Iterator<Item = &Selector> {
 fn counts(fields: &Fields) -> bool {
     let whole = matches!(fields, Fields::Select(fields) if fields.iter().any(|field| matches!(field, Field::All)));
     !whole
+        && selectors(fields).count() <= COUNTED_MAX
         && selectors(fields).all(|Selector { expr, alias: _ }| {
             let Expr::FunctionCall(call) = expr else { return false };
             let FunctionCall { receiver: Function::Normal(name), arguments } = &**call else { return false };

@@ -311,6 +311,8 @@ fn only_what_nothing_else_reads_beside_is_a_scan_that_lets_rows_go() {
         "SELECT * FROM a:1..5 WHERE n = 1",
         "SELECT array::group(text) FROM a GROUP ALL",
         "SELECT math::sum((SELECT VALUE n FROM a)) FROM a GROUP ALL",
+        "SELECT math::max(a), math::max(b), math::max(c), math::max(d), math::max(e), math::max(f), math::max(g), \
+         math::max(h), math::max(i) FROM a GROUP ALL",
         "SELECT count() FROM a WHERE n IN (SELECT VALUE n FROM a) GROUP ALL",
         "SELECT count() FROM a WHERE ->b->a GROUP ALL",
         "SELECT count() FROM a WHERE $n OR n = 1 GROUP ALL",

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use surrealdb_core::kvs::QueryRequest;
 use surrealdb_datastore::catalog::Record;
-use surrealdb_datastore::catalog::providers::TableProvider;
+use surrealdb_datastore::catalog::providers::{DatabaseProvider, TableProvider};
 use surrealdb_datastore::key::schema::RecordKey;
 use surrealdb_datastore::tx::Transaction as Inner;
 use surrealdb_datastore::val::{RecordId, Strand, TableName};
@@ -81,16 +81,32 @@ impl EmbeddedTransaction {
         }
     }
 
-    /// What a statement may read, if the table that it scans has fields which are computed when they are read: all of its rows count
-    /// as held, since what their WHERE and their size come to isn't in what is stored.
-    async fn without_computed(&self, reads: Reads) -> Reads {
+    /// What a statement may read: all rows of a table count as held if it isn't sure that SurrealDB lets any go.
+    async fn bounded(&self, reads: Reads) -> Reads {
         let Some(scan) = &reads.scan else { return reads };
-        let (home, table) = (&self.held.home, TableName::new(Strand::new(&scan.table)));
-        let fields = self.inner.all_tb_fields(home.namespace, home.database, &table, None).await;
-        match fields.is_ok_and(|fields| fields.iter().all(|field| field.computed.is_none())) {
+        let table = TableName::new(Strand::new(&scan.table));
+        match self.is_as_stored(&table).await && !self.is_fed(&table).await {
             true => reads,
             false => Reads::held(reads.held_max),
         }
+    }
+
+    /// Whether no field of a table is computed when it is read: else what a WHERE and its rows come to isn't in what is stored.
+    async fn is_as_stored(&self, table: &TableName) -> bool {
+        let home = &self.held.home;
+        let fields = self.inner.all_tb_fields(home.namespace, home.database, table, None).await;
+        fields.is_ok_and(|fields| fields.iter().all(|field| field.computed.is_none()))
+    }
+
+    /// Whether changes of a table go to a changefeed: it keeps rows as they were until the commit.
+    async fn is_fed(&self, table: &TableName) -> bool {
+        let home = &self.held.home;
+        let table = self.inner.get_tb(home.namespace, home.database, table, None).await;
+        if !table.is_ok_and(|table| table.is_none_or(|table| table.changefeed.is_none())) {
+            return true;
+        }
+        let databases = self.inner.all_db(home.namespace, None).await;
+        !databases.is_ok_and(|all| all.iter().all(|one| one.database_id != home.database || one.changefeed.is_none()))
     }
 
     /// First byte string of a range, and the first behind it.
@@ -193,7 +209,7 @@ impl Transaction for EmbeddedTransaction {
             }
             Ok(last)
         };
-        let reads = self.without_computed(reads).await;
+        let reads = self.bounded(reads).await;
         let held_max = reads.held_max;
         gate.close(reads);
         let done = self.in_turn(work).await;

@@ -46,8 +46,9 @@ const WRITTEN_MAX: u64 = 16 * 1024 * 1024;
 
 /// Bytes of memory of rows that the scans of one transaction may let go: they cost time, however little of them is in memory at once.
 const SCANNED_MAX: u64 = 1024 * 1024 * 1024;
-/// A row that takes more counts as held, even if a scan lets it go: a page of such rows would be too large.
-const LET_GO_MAX: u64 = 1024 * 1024;
+/// A row that takes more counts as held, even if a scan lets it go: a page of such rows would be too large, and aggregates copy their
+/// fields of a whole page.
+const LET_GO_MAX: u64 = 256 * 1024;
 
 /// The gate of one transaction: open while the host works on it, closed while a caller's statement does.
 pub(super) struct Gate {
@@ -147,7 +148,21 @@ impl Gate {
     /// Notes what a caller's statement reads, and refuses what is past its bound. What comes after it is refused as well, so that it
     /// doesn't matter whether the statement goes on.
     fn reads(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        if self.is_closed() {
+            self.reads_beside(key);
+        }
         self.scans(None, key, value).map(|_| ())
+    }
+
+    /// A statement that reads rows of its table by an index has no scan: the next cursor over them would be that of an event or a
+    /// field of the operator.
+    fn reads_beside(&self, key: &[u8]) {
+        let mut scan = self.scan.lock();
+        let Some(table) = scan.as_ref().map(|scan| &scan.table) else { return };
+        let (start, end) = self.map.rows(table);
+        if start.as_slice() <= key && key < end.as_slice() {
+            *scan = None;
+        }
     }
 
     /// The same of a row of a scan: what it lets go counts for itself. Answers the bytes that were counted.
