@@ -148,7 +148,7 @@ fn refusal(strangers: &[(SagaKey, Misfit)]) -> StoreError {
         "Put back the record in which they begin first; if there is none, drop this one."
     };
     StoreError::Exists(format!(
-        "nothing of it was put back, because it holds events of sagas that they don't fit any more. {}{others}. {advice}",
+        "it wasn't put back, because it holds events of sagas that they don't fit any more. {}{others}. {advice}",
         named.join("; ")
     ))
 }

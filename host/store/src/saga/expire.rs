@@ -199,14 +199,18 @@ async fn old_records(
     Ok(found)
 }
 
-/// How far the journals of shards are, as they are asked for.
-type Shards = BTreeMap<ShardId, SagaShardRecord>;
+/// The journals of shards, as they are asked for.
+type Shards = BTreeMap<ShardId, Journal>;
 
-async fn stands(
-    transaction: &dyn Transaction,
-    shards: &mut Shards,
-    shard: ShardId,
-) -> Result<SagaShardRecord, StoreError> {
+/// How far a journal is.
+#[derive(Clone, Copy)]
+struct Journal {
+    record: SagaShardRecord,
+    /// The least beat at which something was found that has to stay.
+    needed_from: u64,
+}
+
+async fn journal(transaction: &dyn Transaction, shards: &mut Shards, shard: ShardId) -> Result<Journal, StoreError> {
     if let Some(known) = shards.get(&shard) {
         return Ok(*known);
     }
@@ -216,8 +220,9 @@ async fn stands(
         Err(StoreError::Corrupt(_)) => SagaShardRecord { beat: u64::MAX, ..SagaShardRecord::default() },
         Err(error) => return Err(error),
     };
-    shards.insert(shard, record);
-    Ok(record)
+    let journal = Journal { record, needed_from: u64::MAX };
+    shards.insert(shard, journal);
+    Ok(journal)
 }
 
 /// Of what one commit ended, the sagas whose end the journal says as well: as long as it isn't cut behind their events, a takeover
@@ -229,20 +234,29 @@ async fn needed(
     ended: &[Ended],
 ) -> Result<HashSet<SagaKey>, StoreError> {
     let (Some(shard), Some(beat)) = (part_ended_shard(of), part(of, 2)) else { return Ok(HashSet::new()) };
-    let stands = stands(transaction, shards, shard).await?;
+    let Journal { record, needed_from } = journal(transaction, shards, shard).await?;
     // Events of a saga lie in earlier records than its end.
-    if beat <= stands.floor || beat > stands.beat {
+    if beat <= record.floor || beat > record.beat {
         return Ok(HashSet::new());
+    }
+    let all = || ended.iter().map(|ended| ended.key.clone()).collect();
+    // What keeps the journal from being cut keeps most of what ended behind it: not all of these records are read each time.
+    if beat > needed_from {
+        return Ok(all());
     }
     let at = journal_key(shard, beat);
     let Some(fields) = transaction.get(SAGA_JOURNAL, at.clone()).await.map_err(store_error)? else {
         return Ok(HashSet::new());
     };
-    match journal_record(&Row { key: at, fields }) {
-        Ok(record) => Ok(record.entries.into_iter().filter(|entry| entry.ended).map(|entry| entry.key).collect()),
-        Err(StoreError::Corrupt(_)) => Ok(ended.iter().map(|ended| ended.key.clone()).collect()),
-        Err(error) => Err(error),
+    let needed: HashSet<SagaKey> = match journal_record(&Row { key: at, fields }) {
+        Ok(record) => record.entries.into_iter().filter(|entry| entry.ended).map(|entry| entry.key).collect(),
+        Err(StoreError::Corrupt(_)) => all(),
+        Err(error) => return Err(error),
+    };
+    if !needed.is_empty() {
+        shards.insert(shard, Journal { record, needed_from: beat });
     }
+    Ok(needed)
 }
 
 /// What a record names.
