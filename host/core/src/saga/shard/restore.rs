@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use super::suspects::Plan;
 use super::{SagaShard, SagaShardConfig};
 use crate::saga::definition::{Definition, DefinitionSet};
 use crate::saga::id::{DefinitionHash, SagaKey};
@@ -72,9 +73,13 @@ impl SagaShard {
         let turn = shard.turn(now, random);
         let mut slots: Vec<u64> = shard.running.keys().copied().collect();
         slots.sort_unstable();
+        let running = slots.iter().filter_map(|slot| Some((*slot, shard.running.get(slot)?)));
+        let plan = Plan::new(running, config.died, turn.now);
         for slot in slots {
-            shard.work(slot, turn, None, |machine| machine.recover(config.died));
+            let fate = |saga, step| plan.calls.get(&(slot, saga, step)).copied().unwrap_or_default();
+            shard.work(slot, turn, None, |machine| machine.recover(config.died, fate));
         }
+        shard.trials = plan.trials;
         Restored { shard, broken }
     }
 }
