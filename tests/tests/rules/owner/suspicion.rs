@@ -8,8 +8,8 @@ use waybill_core::outbox::suspicion::{Suspect, Suspicion};
 
 /// A second: crashes come no faster here.
 const LIFE: u64 = 1_000;
-/// Long enough for every quiet time.
-const LONG: u64 = 30_000;
+/// Long enough for every quiet time, and longer than a life that makes suspects wait.
+const LONG: u64 = 610_000;
 
 fn name(sending: &Sending) -> String {
     sending.message.correlation_id.clone().unwrap()
