@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::suspects::Plan;
 use super::{SagaShard, SagaShardConfig};
 use crate::saga::definition::{Definition, DefinitionSet};
+use crate::saga::event::{SagaNumber, StepNumber};
 use crate::saga::id::{DefinitionHash, SagaKey};
 use crate::saga::records::{BrokenSaga, JournalEntry, SagaRow, SagaTakeover};
 use crate::saga::state::Tree;
@@ -76,7 +77,8 @@ impl SagaShard {
         let running = slots.iter().filter_map(|slot| Some((*slot, shard.running.get(slot)?)));
         let plan = Plan::new(running, config.died, turn.now);
         for slot in slots {
-            let fate = |saga, step| plan.calls.get(&(slot, saga, step)).copied().unwrap_or_default();
+            let fate =
+                |saga: SagaNumber, step: StepNumber| plan.calls.get(&(slot, saga, step)).copied().unwrap_or_default();
             shard.work(slot, turn, None, |machine| machine.recover(config.died, fate));
         }
         shard.trials = plan.trials;
