@@ -42,6 +42,8 @@ pub const COMMIT_GROWS_AFTER_MAX: u32 = 65_536;
 pub const ATTEMPT_RECORDS_MAX: usize = 20;
 /// Crashes while a suspect was on trial by itself after which it is a dead letter (`SUSPECTED_POISON`).
 pub const ALONE_CRASHES_MAX: u32 = 3;
+/// While a suspect is on trial by itself, its owner commits at least so often: its record tells how long it lived to within that.
+pub const LIFE_BEAT: Duration = Duration::from_secs(1);
 /// Suspects that a shard record holds; of more, the rest isn't suspected.
 pub const SUSPECTS_MAX: usize = 10_000;
 /// Dead letters that a count, a grouping or the depths look at, the latest first: about a second's work. Past it a number is a

@@ -2,7 +2,9 @@
 //!
 //! After an unclean end the next owner is cautious for a while: what it is about to send is named in its shard record
 //! first. What stands named when the process dies is suspect. Suspects are narrowed by halves, one half named at a time;
-//! whoever settles after it was named is cleared. One that was on trial by itself at three crashes is convicted.
+//! whoever settles after it was named is cleared. One that was on trial by itself at three crashes is convicted. Before it is on
+//! trial by itself once more, an owner lives without it for twice as long as those before did: what kills the host every so often
+//! kills it without the suspect, too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -23,6 +25,13 @@ pub struct Suspicion {
     pub alone: Option<Seq>,
     /// What stood in `calling` when a process died, and wasn't settled since.
     pub suspects: BTreeMap<Seq, Suspect>,
+    /// How long the owner that wrote this had lived then, by its boot-time clock. Zero = it isn't cautious and knows no suspects, or
+    /// has lived for longer than [`Caution::life_max`]. It says so twice in its lease, and every
+    /// [`LIFE_BEAT`](crate::limits::LIFE_BEAT) while a suspect is on trial by itself.
+    pub lived: Duration,
+    /// How long those before it lived, as far as that says how often the host is killed: the longest since there are suspects. An
+    /// earlier one counts a quarter less with each crash.
+    pub longest_life: Duration,
 }
 
 /// A message that a process may have died of.
@@ -50,6 +59,8 @@ impl Suspicion {
     /// What is true after the process died.
     #[must_use]
     pub fn after_crash(mut self) -> Self {
+        let before = if self.suspects.is_empty() { self.longest_life / 4 * 3 } else { self.longest_life };
+        self.longest_life = std::mem::take(&mut self.lived).max(before);
         let calling = std::mem::take(&mut self.calling);
         let tried: Vec<Seq> = calling.iter().filter(|seq| self.suspects.contains_key(seq)).copied().collect();
         if tried.is_empty() {
@@ -81,6 +92,7 @@ impl Suspicion {
     pub fn after_clean_end(mut self) -> Self {
         self.calling.clear();
         self.alone = None;
+        self.lived = Duration::ZERO;
         self
     }
 
@@ -104,8 +116,12 @@ pub struct Caution {
     /// Running for so long without an unclean end forgets those before.
     pub forget: Duration,
     /// An owner lives for so long before a suspect is on trial by itself: what kills a host over and over without that
-    /// one being sent clears it. Four times as long after each crash that it was alone at.
+    /// one being sent clears it. Four times as long after each crash that it was alone at, and then at least twice as long as the
+    /// owners before lived ([`Suspicion::longest_life`]).
     pub quiet: Duration,
+    /// Who has lived for longer isn't killed often: its life makes no suspect wait. Calls end sooner, so a trial that began early
+    /// had an end. Suspects wait for twice that at most.
+    pub life_max: Duration,
 }
 
 impl Default for Caution {
@@ -115,11 +131,17 @@ impl Default for Caution {
             longest: Duration::from_secs(3_600),
             forget: Duration::from_secs(24 * 3_600),
             quiet: Duration::from_secs(1),
+            life_max: Duration::from_secs(300),
         }
     }
 }
 
 impl Caution {
+    /// What an owner that has lived for so long says of it in its record.
+    pub fn life_told(&self, lived: Duration) -> Duration {
+        if lived <= self.life_max { lived } else { Duration::ZERO }
+    }
+
     /// For how long after its takeover an owner is cautious.
     pub fn lasts(&self, suspicion: &Suspicion) -> Duration {
         if !suspicion.cautious {
@@ -129,9 +151,11 @@ impl Caution {
         self.first.saturating_mul(1 << doublings).min(self.longest)
     }
 
-    /// How long an owner lives before this suspect is on trial by itself.
-    pub fn quiet_before(&self, suspect: Suspect) -> Duration {
-        self.quiet.saturating_mul(4_u32.saturating_pow(suspect.alone))
+    /// How long an owner lives before this suspect is on trial by itself. The first such trial convicts nobody however it ends, so
+    /// it comes early and clears what isn't slow.
+    pub fn quiet_before(&self, suspect: Suspect, longest_life: Duration) -> Duration {
+        let lives = if suspect.alone == 0 { Duration::ZERO } else { longest_life.saturating_mul(2) };
+        self.quiet.saturating_mul(4_u32.saturating_pow(suspect.alone)).max(lives)
     }
 }
 
@@ -193,6 +217,41 @@ mod tests {
         let beside = Suspicion { suspects: [(Seq(1), suspect), (Seq(2), suspect)].into(), ..before };
         let crashed = Suspicion { calling: seqs(1..3), alone: Some(Seq(1)), ..beside }.after_crash();
         assert_eq!(crashed.suspects.get(&Seq(1)), Some(&Suspect { crashes: 5, alone: 2 }));
+    }
+
+    #[test]
+    fn the_longest_life_of_late_is_kept_and_counts_less_with_each_crash() {
+        let caution = Caution::default();
+        let crash =
+            |suspicion: Suspicion, lived| Suspicion { lived: caution.life_told(lived), ..suspicion }.after_crash();
+        let seconds = Duration::from_secs;
+        let mut suspicion = crash(Suspicion::default(), seconds(20));
+        assert_eq!((suspicion.longest_life, suspicion.lived), (seconds(20), Duration::ZERO));
+        suspicion = crash(suspicion, seconds(5));
+        assert_eq!(suspicion.longest_life, seconds(15));
+        suspicion = crash(suspicion, seconds(40));
+        assert_eq!(suspicion.longest_life, seconds(40));
+        // Who is killed so seldom would have ended its trial long before.
+        suspicion = crash(suspicion, caution.life_max + seconds(1));
+        assert_eq!(suspicion.longest_life, seconds(30));
+        suspicion.suspects.insert(Seq(1), Suspect::default());
+        for _ in 0..9 {
+            suspicion = crash(suspicion, seconds(5));
+        }
+        assert_eq!(suspicion.longest_life, seconds(30), "it counts as long as somebody is suspect");
+        let clean = Suspicion { lived: seconds(40), ..suspicion }.after_clean_end();
+        assert_eq!((clean.longest_life, clean.lived), (seconds(30), Duration::ZERO));
+    }
+
+    #[test]
+    fn a_suspect_stays_out_for_twice_the_longest_life_before_a_trial_that_counts_against_it() {
+        let quiet = |alone, life| {
+            let suspect = Suspect { crashes: 9, alone };
+            Caution::default().quiet_before(suspect, Duration::from_secs(life)).as_secs()
+        };
+        assert_eq!([0, 1, 2].map(|alone| quiet(alone, 0)), [1, 4, 16]);
+        assert_eq!([0, 1, 2].map(|alone| quiet(alone, 20)), [1, 40, 40]);
+        assert_eq!(quiet(2, Caution::default().life_max.as_secs()), 600, "ten minutes at most");
     }
 
     #[test]

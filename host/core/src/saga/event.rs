@@ -237,7 +237,7 @@ pub enum What {
         /// When it is tried again.
         retry_at: UnixMillis,
     },
-    /// A call was under way when the host ended, so its result is unknown.
+    /// A call was under way when the host ended, so its result is unknown. Or it was lost before and is called later still.
     StepLost {
         /// Step.
         step: StepNumber,
@@ -248,6 +248,9 @@ pub enum What {
         /// The host had begun to end, or its process lived on: whatever ended it, the call didn't.
         #[serde(default)]
         clean: bool,
+        /// It is called again then; none = at once. Told anew by each host that ends before.
+        #[serde(default)]
+        until: Option<UnixMillis>,
     },
     /// The result of an attempt stays unknown, and the step isn't idempotent: an operator decides.
     StepUnknown {

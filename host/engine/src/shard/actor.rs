@@ -344,8 +344,7 @@ impl Actor {
         if self.owner.waiting_settlements() > 0 && self.pending.is_none() {
             sooner(self.linger_until.map_or(Duration::ZERO, |until| until.saturating_duration_since(start)));
         }
-        let beat = self.owner.deadline() - now.mono;
-        sooner(beat.saturating_sub(self.context.config.owner_ttl / 2).max(Duration::from_millis(1)));
+        sooner(self.owner.beat_in(now.mono).max(Duration::from_millis(1)));
         if !is_held_up {
             sooner(self.door.next_look(self.context.door.count(), now.mono));
         }

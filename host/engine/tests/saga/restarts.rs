@@ -189,6 +189,23 @@ async fn deaths_of_the_host_make_a_step_suspect_and_deploys_do_not() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn kills_within_seconds_pause_no_saga() {
+    let world = World::new();
+    world.shop.on(|_| Some(Does::DoneAfter(seconds(20), serde_json::json!({}))));
+    let mut host = world.start().await;
+    host.define(&definition(&step("a", ""))).await;
+    for index in 0..50 {
+        host.begin(&format!("s{index}")).await;
+    }
+    for _ in 0..2 * LOST_MAX {
+        pass(millis(400)).await;
+        host.crash().await;
+        host = world.start().await;
+    }
+    eventually("all are completed", async || host.list("state=completed", 1_000).await.len() == 50).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_death_counts_also_when_nobody_heard_that_the_takeover_after_it_went_in() {
     let world = World::new();
     world.shop.on(|_| Some(Does::Never));

@@ -1,7 +1,8 @@
-//! What a shard record says of crashes: `{unclean, cautious, calling, alone?, suspects}`. Seqs are written as differences to the
-//! one before: those of one segment take a byte each.
+//! What a shard record says of crashes: `{unclean, cautious, calling, alone?, suspects, lived?, longest_life?}`, lives in milliseconds.
+//! Seqs are written as differences to the one before: those of one segment take a byte each. Rows of earlier versions have no lives.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use minicbor::encode::Error as EncodeError;
 use minicbor::{Decode, Encode};
@@ -29,6 +30,10 @@ struct WireSuspicion {
     alone: Option<u64>,
     #[n(4)]
     suspects: Vec<WireSuspect>,
+    #[n(5)]
+    lived: Option<u64>,
+    #[n(6)]
+    longest_life: Option<u64>,
 }
 
 #[derive(Encode, Decode)]
@@ -57,6 +62,15 @@ impl Steps {
     }
 }
 
+/// A life as it is written; none took no time.
+fn millis(life: Duration) -> Option<u64> {
+    Some(u64::try_from(life.as_millis()).unwrap_or(u64::MAX)).filter(|millis| *millis > 0)
+}
+
+fn life(millis: Option<u64>) -> Duration {
+    Duration::from_millis(millis.unwrap_or(0))
+}
+
 /// Encodes it.
 pub fn encode_suspicion(suspicion: &Suspicion) -> Result<Vec<u8>, EncodeError<std::convert::Infallible>> {
     let (mut named, mut suspected) = (Steps::default(), Steps::default());
@@ -74,6 +88,8 @@ pub fn encode_suspicion(suspicion: &Suspicion) -> Result<Vec<u8>, EncodeError<st
                 alone: suspect.alone,
             })
             .collect(),
+        lived: millis(suspicion.lived),
+        longest_life: millis(suspicion.longest_life),
     };
     let seqs = suspicion.calling.len() + suspicion.suspects.len();
     let mut bytes = envelope::begin(FIXED_BYTES + seqs * SEQ_BYTES);
@@ -91,5 +107,13 @@ pub fn decode_suspicion(bytes: &[u8]) -> Result<Suspicion, CodecError> {
         .into_iter()
         .map(|one| (suspected.by(one.step), Suspect { crashes: one.crashes, alone: one.alone }))
         .collect();
-    Ok(Suspicion { unclean: wire.unclean, cautious: wire.cautious, calling, alone: wire.alone.map(Seq), suspects })
+    Ok(Suspicion {
+        unclean: wire.unclean,
+        cautious: wire.cautious,
+        calling,
+        alone: wire.alone.map(Seq),
+        suspects,
+        lived: life(wire.lived),
+        longest_life: life(wire.longest_life),
+    })
 }

@@ -147,6 +147,7 @@ proptest! {
         suspects in btree_map(any::<u64>(), (any::<u32>(), any::<u32>()), 0..20),
         alone in any::<Option<u64>>(),
         (unclean, cautious) in any::<(u32, bool)>(),
+        (lived, longest_life) in any::<(u32, u32)>(),
     ) {
         let suspicion = Suspicion {
             unclean,
@@ -154,6 +155,8 @@ proptest! {
             calling: calling.into_iter().map(Seq).collect(),
             alone: alone.map(Seq),
             suspects: suspects.into_iter().map(|(seq, (crashes, alone))| (Seq(seq), Suspect { crashes, alone })).collect(),
+            lived: Duration::from_millis(u64::from(lived)),
+            longest_life: Duration::from_millis(u64::from(longest_life)),
         };
         prop_assert_eq!(decode_suspicion(&encode_suspicion(&suspicion).unwrap()).unwrap(), suspicion);
     }

@@ -257,7 +257,8 @@ pub fn events() -> Vec<Event> {
     all.push(What::StepFailed { step: 5, way, attempt: 2, failure: failure(), retry_at, plugin, took_ms: 9 });
     let scope = Some("fn:orders".into());
     all.push(What::StepReleased { step: 5, way, scope, failure: failure(), retry_at: after(5) });
-    all.extend([true, false].map(|clean| What::StepLost { step: 6, way, attempt: 3, clean }));
+    let lost = |clean: bool| What::StepLost { step: 6, way, attempt: 3, clean, until: clean.then_some(after(7)) };
+    all.extend([true, false].map(lost));
     all.push(What::StepUnknown { step: 6, way, attempt: 3, failure: failure() });
     all.push(What::LateResult { step: 6, way, attempt: 3, output: Some(data.clone()) });
     all.push(What::StepSkipped { step: 6, way, note: note.clone() });

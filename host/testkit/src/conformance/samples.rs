@@ -224,6 +224,8 @@ fn suspicion() -> Suspicion {
             (seq(0, 1), Suspect { crashes: 1, alone: 0 }),
             (seq(1, 4_000), Suspect { crashes: 9, alone: 2 }),
         ]),
+        lived: Duration::from_millis(19_001),
+        longest_life: Duration::from_secs(300),
     }
 }
 

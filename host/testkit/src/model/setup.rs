@@ -27,6 +27,7 @@ pub(super) const CAUTION: Caution = Caution {
     longest: Duration::from_millis(3_000),
     forget: Duration::from_millis(2_500),
     quiet: Duration::from_millis(20),
+    life_max: Duration::from_millis(150),
 };
 /// Largest commit that a bounded store takes: enough for what goes in however full a commit is. Bytes.
 const STORE_BYTES: usize = 16 * 1024;

@@ -111,7 +111,8 @@ impl<S: ModelStore> World<S> {
             self.violation(format!("{} are on trial together, at most {half} may be", on_trial.len()));
         }
         let Some(alone) = suspicion.alone.filter(|alone| earlier.alone != Some(*alone)) else { return };
-        let quiet = CAUTION.quiet_before(earlier.suspects.get(&alone).copied().unwrap_or_default());
+        let suspect = earlier.suspects.get(&alone).copied().unwrap_or_default();
+        let quiet = CAUTION.quiet_before(suspect, earlier.longest_life);
         let taken_at = self.trials.get(&shard).map_or(0, |trials| trials.taken_at);
         if Duration::from_millis(self.now - taken_at + TAKEOVER_STEPS) < quiet {
             self.violation(format!("{alone} is on trial alone before its owner has lived {quiet:?} without it"));

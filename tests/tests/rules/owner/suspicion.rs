@@ -2,13 +2,14 @@
 
 use super::bench::*;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 use waybill_core::outbox::owner::{Sending, Verdict};
 use waybill_core::outbox::suspicion::{Suspect, Suspicion};
 
 /// A second: crashes come no faster here.
 const LIFE: u64 = 1_000;
-/// Long enough for every quiet time.
-const LONG: u64 = 30_000;
+/// Long enough for every quiet time, and longer than a life that makes suspects wait.
+const LONG: u64 = 610_000;
 
 fn name(sending: &Sending) -> String {
     sending.message.correlation_id.clone().unwrap()
@@ -301,4 +302,103 @@ fn one_shard_of_a_process_has_a_suspect_on_trial_by_itself_at_a_time() {
     bench.owner.set_trial_elsewhere(false);
     bench.commit();
     assert!(bench.take(1).len() == 1 && bench.owner.has_lone_trial());
+}
+
+/// Hosts that live so many seconds each, and a receiver that answers no call within 30 s. Every call that a host doesn't live to
+/// hear of fails then, to be tried again. Who is held for poison at the end.
+fn killed_after(lives: impl IntoIterator<Item = u64>, messages: usize) -> Vec<String> {
+    const STEP: u64 = 500;
+    let mut bench = Bench::new();
+    bench.enqueue(names(messages).iter().map(|name| message(name)).collect());
+    for life in lives {
+        let mut calls: Vec<(u64, Sending)> = Vec::new();
+        for _ in 0..life * 1_000 / STEP {
+            bench.pass_time(STEP);
+            bench.commit();
+            let at = bench.at;
+            calls.extend(bench.take(10).into_iter().map(|one| (at, one)));
+            let (over, under_way) = calls.into_iter().partition(|(began, _)| at - began >= 30_000);
+            calls = under_way;
+            for (_, one) in over {
+                let retry = bench.retry_in(100);
+                assert!(bench.settle(&one, retry));
+            }
+            bench.commit();
+        }
+        bench.crash();
+    }
+    bench.dead().iter().map(|dead| dead.message.correlation_id.clone().unwrap()).collect()
+}
+
+#[test]
+fn killing_the_host_every_so_often_while_its_receiver_hangs_convicts_nobody() {
+    for life in [5, 8, 16, 20, 25, 30, 35] {
+        for messages in [1, 2, 5] {
+            assert_eq!(killed_after([life; 40], messages), [""; 0], "lives of {life} s, {messages} messages");
+        }
+    }
+}
+
+#[test]
+fn killing_the_host_at_random_while_its_receiver_hangs_convicts_nobody() {
+    for seed in 1..=8_u64 {
+        let mut state = seed;
+        let lives = std::iter::repeat_with(move || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            [5, 20, 30][usize::try_from((state >> 33) % 3).unwrap()]
+        });
+        for messages in [1, 3] {
+            let convicted = killed_after(lives.clone().take(100), messages);
+            assert_eq!(convicted, [""; 0], "seed {seed}, {messages} messages");
+        }
+    }
+}
+
+#[test]
+fn a_poison_is_convicted_at_the_third_death_of_its_own_though_hosts_before_were_killed_often() {
+    let mut bench = Bench::new();
+    bench.enqueue(vec![message("poison")]);
+    // Killed from outside while it was in its call: it is the only suspect.
+    for _ in 0..2 {
+        bench.pass_time(1);
+        bench.commit();
+        assert_eq!(bench.take(1).len(), 1);
+        for _ in 0..19 {
+            bench.pass_time(1_000);
+            bench.commit();
+        }
+        bench.crash();
+    }
+    let mut deaths = 0;
+    while bench.dead().is_empty() {
+        let mut waited = 0;
+        while bench.take(1).is_empty() {
+            assert!(waited < 600, "it is on trial within ten minutes");
+            waited += 1;
+            bench.pass_time(1_000);
+            bench.commit();
+        }
+        deaths += 1;
+        let longest = bench.owner.record().suspicion.longest_life;
+        let quiet = if deaths == 1 { Duration::from_secs(1) } else { longest * 2 };
+        assert!(Duration::from_secs(waited) >= quiet, "{deaths}: after {waited} s, lives of {longest:?}");
+        bench.crash();
+    }
+    assert_eq!(deaths, 3);
+}
+
+#[test]
+fn an_owner_with_a_lone_trial_says_every_second_how_long_it_lives() {
+    let mut bench = Bench::new();
+    bench.enqueue(vec![message("one")]);
+    bench.crash();
+    bench.commit();
+    assert_eq!(bench.take(1).len(), 1);
+    bench.crash();
+    for second in 1..=12_u64 {
+        bench.pass_time(1_000);
+        bench.commit();
+        assert_eq!(bench.take(1).len(), usize::from(second == 1));
+        assert_eq!(bench.owner.record().suspicion.lived, Duration::from_secs(second));
+    }
 }

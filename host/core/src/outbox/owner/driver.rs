@@ -1,15 +1,26 @@
 //! What a driver asks of an owner beside the protocol itself.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::enqueue::DirectRequest;
 use super::slots::SlotState;
 use super::{HoldKey, Owner};
 use crate::ids::{Place, Seq};
+use crate::limits::LIFE_BEAT;
 use crate::message::Message;
 use crate::outbox::records::{Done, DoneEnd};
+use crate::time::Monotonic;
 
 impl Owner {
+    /// How long until a commit is due, also if there is nothing to commit: half of the lease after the last one, and sooner while a
+    /// suspect is on trial by itself.
+    pub fn beat_in(&self, now: Monotonic) -> Duration {
+        let ttl = self.config.owner_ttl;
+        let every = if self.has_lone_trial() { LIFE_BEAT.min(ttl / 2) } else { ttl / 2 };
+        (self.deadline - now).saturating_sub(ttl.saturating_sub(every))
+    }
+
     /// Whether direct requests wait for a commit.
     pub fn has_waiting_directs(&self) -> bool {
         !self.directs.is_empty()

@@ -263,6 +263,7 @@ fn a_takeover_goes_in_several_commits_and_the_first_has_all_that_the_death_leads
         calling: [poison].into(),
         alone: Some(poison),
         suspects: [(poison, Suspect { crashes: 7, alone: 2 }), (Seq(7), Suspect { crashes: 1, alone: 0 })].into(),
+        ..Suspicion::default()
     };
     let mut commits: Vec<OwnerCommit> = Vec::new();
     let mut lived = false;

@@ -4,6 +4,7 @@
 //! settles is cleared. One that is on trial by itself waits until this owner has lived a while without it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use super::{Owner, Rule};
 use crate::ids::Seq;
@@ -60,7 +61,7 @@ impl Owner {
     pub fn standing(&self) -> Standing {
         let suspects = self.record.suspicion.suspects.values();
         let most = suspects.max_by_key(|suspect| suspect.alone).copied().unwrap_or_default();
-        let quiet = self.config.caution.quiet_before(most);
+        let quiet = self.quiet_before(most);
         Standing { alone: most.alone, until: self.adopted_at + quiet + quiet }
     }
 
@@ -115,8 +116,12 @@ impl Owner {
         }
     }
 
+    fn quiet_before(&self, suspect: Suspect) -> Duration {
+        self.config.caution.quiet_before(suspect, self.record.suspicion.longest_life)
+    }
+
     fn may_be_alone(&self, seq: Seq, now: Monotonic) -> bool {
-        let quiet = self.config.caution.quiet_before(self.suspect(seq).unwrap_or_default());
+        let quiet = self.quiet_before(self.suspect(seq).unwrap_or_default());
         !self.trial.is_elsewhere && (now >= self.adopted_at + quiet || !self.is_rule_kept(Rule::QuietBeforeAlone))
     }
 }

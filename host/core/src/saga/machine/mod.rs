@@ -34,6 +34,7 @@ use crate::time::UnixMillis;
 pub use begin::{MessagePlace, message_id};
 pub use decisions::late_decision;
 pub use operators::Verdict;
+pub use timers::LostCall;
 
 /// The rules that the model leaves out one by one, to prove that it would notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,8 +3,17 @@
 use super::answer::Attempt;
 use super::{Machine, Rule, unknown};
 use crate::saga::event::{Failure, PauseCause, SagaNumber, StepNumber, Wait, Way, What};
-use crate::saga::limits::LOST_MAX;
 use crate::saga::state::{Phase, StepState, StepWait};
+use crate::time::UnixMillis;
+
+/// What becomes of a call that was under way when the host ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LostCall {
+    /// It is taken for what killed the host: an operator decides.
+    pub convicted: bool,
+    /// It is made again then; none = at once.
+    pub until: Option<UnixMillis>,
+}
 
 impl Machine<'_> {
     /// Does what is due now.
@@ -75,32 +84,51 @@ impl Machine<'_> {
     }
 
     /// The host that made the calls under way is gone: their results are unknown. `died` = its process died of something, and
-    /// they may have been it.
-    pub fn recover(&mut self, died: bool) {
+    /// they may have been it. `fate` says what becomes of each, and of those that were lost before and wait to be made again.
+    pub fn recover(&mut self, died: bool, fate: impl Fn(SagaNumber, StepNumber) -> LostCall) {
         for saga in self.open() {
             for step in self.active(saga) {
-                self.recover_step(saga, step, died);
+                self.recover_step(saga, step, died, fate(saga, step));
             }
             self.dirty.push(saga);
         }
     }
 
-    fn recover_step(&mut self, saga: SagaNumber, step: StepNumber, died: bool) {
+    /// Makes a lost call again now, if it waits for that.
+    pub fn call_again(&mut self, saga: SagaNumber, step: StepNumber) {
+        let (Some(definition), Some(record)) = (self.definition(saga), self.record(saga, step)) else { return };
+        let Some(way) = record.way.filter(|way| record.is_active(*way) && record.wait == Some(StepWait::Lost)) else {
+            return;
+        };
+        if self.tree.paused.is_none() && (way == Way::Compensate || self.phase(saga) == Phase::Forward) {
+            self.begin(saga, &definition, step, way);
+        }
+    }
+
+    fn recover_step(&mut self, saga: SagaNumber, step: StepNumber, died: bool, fate: LostCall) {
         let definition = self.definition(saga);
         let Some(defined) = definition.as_ref().and_then(|definition| definition.step(step)) else { return };
         let Some(record) = self.record(saga, step) else { return };
-        let (Some(way), Some(StepWait::For(Wait::Call))) = (record.way, record.wait.clone()) else { return };
-        let (attempt, lost) = (record.attempt, record.lost);
-        self.emit(saga, What::StepLost { step, way, attempt, clean: !died });
-        if way == Way::Execute && self.phase(saga) != Phase::Forward {
+        let (Some(way), attempt) = (record.way, record.attempt) else { return };
+        match record.wait {
+            Some(StepWait::For(Wait::Call)) => {}
+            Some(StepWait::Lost) if fate.until.is_some() => {
+                return self.emit(saga, What::StepLost { step, way, attempt, clean: true, until: fate.until });
+            }
+            _ => return,
+        }
+        let gives_up = way == Way::Execute && self.phase(saga) != Phase::Forward;
+        let asks = fate.convicted || !defined.idempotent && self.kept(Rule::AskOperator);
+        let until = fate.until.filter(|_| !gives_up && !asks);
+        self.emit(saga, What::StepLost { step, way, attempt, clean: !died, until });
+        if gives_up {
             // Nobody will answer, and it isn't tried again.
             let failure = unknown("SAGA.UNKNOWN_RESULT", "the host ended during the call");
             let of = Attempt { saga, step, way, attempt };
             return self.failed_for_good(of, &failure, None);
         }
-        let suspect = died && lost >= LOST_MAX;
-        if suspect || !defined.idempotent && self.kept(Rule::AskOperator) {
-            let (code, cause) = if suspect {
+        if asks {
+            let (code, cause) = if fate.convicted {
                 ("SUSPECTED_POISON", PauseCause::Suspect)
             } else {
                 ("SAGA.UNKNOWN_RESULT", PauseCause::UnknownResult)

@@ -20,6 +20,7 @@
 //! | `apart` | what is tried saga by saga after the store refused a commit as too large |
 //! | `outcome` | a commit's fate |
 //! | `restore` | a new writer: rows and journal become trees again; the same for one that was set aside |
+//! | `suspects` | calls that were lost when the host died: by halves, to find the one that kills it |
 //! | `inspect` | for people |
 
 mod apart;
@@ -30,6 +31,7 @@ mod inspect;
 mod outcome;
 mod restore;
 mod start;
+mod suspects;
 #[cfg(test)]
 mod tests;
 
@@ -51,6 +53,7 @@ use apart::Apart;
 use batch::{Batch, Entry};
 use build::Flight;
 use start::Recent;
+use suspects::Trials;
 
 pub use commands::{NewSaga, SagaCommand, SagaEffect, SagaReply, Ticket};
 pub use outcome::Resolution;
@@ -124,6 +127,8 @@ pub struct SagaShard {
     flight: Option<Flight>,
     released: Vec<SagaEffect>,
     recent: Recent,
+    /// Calls that were lost again and again, to be made in turn.
+    trials: Trials,
 }
 
 impl SagaShard {
@@ -159,6 +164,7 @@ impl SagaShard {
                     self.work(slot, turn, None, |machine| {
                         machine.answer(call.saga, call.step, call.way, call.attempt, answer);
                     });
+                    self.go_on_with_trials(slot, turn);
                 }
                 return;
             }
@@ -166,6 +172,9 @@ impl SagaShard {
             SagaCommand::Signal { key, name, data, by } => self.signal(&key, &name, data, by, turn),
             SagaCommand::Reply { tenant, reply } => self.reply(tenant, reply, turn),
         };
+        if let Some(slot) = slot {
+            self.go_on_with_trials(slot, turn);
+        }
         if let Some(ticket) = ticket {
             self.answer(slot, ticket, reply);
         }
@@ -189,6 +198,7 @@ impl SagaShard {
         for slot in &due {
             if self.running.get(slot).and_then(|running| running.tree.next_due()).is_some_and(|due| due <= turn.now) {
                 self.work(*slot, turn, None, |machine| machine.tick());
+                self.go_on_with_trials(*slot, turn);
             }
             self.rest(*slot);
             self.set_timer(*slot);
@@ -330,6 +340,7 @@ impl SagaShard {
             waiting: Batch::default(),
             flight: None,
             released: Vec::new(),
+            trials: Trials::default(),
         }
     }
 

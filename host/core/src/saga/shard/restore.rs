@@ -3,8 +3,10 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use super::suspects::Plan;
 use super::{SagaShard, SagaShardConfig};
 use crate::saga::definition::{Definition, DefinitionSet};
+use crate::saga::event::{SagaNumber, StepNumber};
 use crate::saga::id::{DefinitionHash, SagaKey};
 use crate::saga::records::{BrokenSaga, JournalEntry, SagaRow, SagaTakeover};
 use crate::saga::state::Tree;
@@ -72,9 +74,14 @@ impl SagaShard {
         let turn = shard.turn(now, random);
         let mut slots: Vec<u64> = shard.running.keys().copied().collect();
         slots.sort_unstable();
+        let running = slots.iter().filter_map(|slot| Some((*slot, shard.running.get(slot)?)));
+        let plan = Plan::new(running, config.died, turn.now);
         for slot in slots {
-            shard.work(slot, turn, None, |machine| machine.recover(config.died));
+            let fate =
+                |saga: SagaNumber, step: StepNumber| plan.calls.get(&(slot, saga, step)).copied().unwrap_or_default();
+            shard.work(slot, turn, None, |machine| machine.recover(config.died, fate));
         }
+        shard.trials = plan.trials;
         Restored { shard, broken }
     }
 }

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod bytes;
+mod deaths;
 mod set_aside;
 
 use std::collections::HashSet;

@@ -198,12 +198,12 @@ impl StepRecord {
                 self.failure = Some(failure.clone());
                 self.waiting(StepWait::Released(scope.clone()), Some(*retry_at), at);
             }
-            What::StepLost { way, clean, .. } => {
+            What::StepLost { way, clean, until, .. } => {
                 self.lost = self.lost.saturating_add(u32::from(!clean));
                 if *way == Way::Execute {
                     self.doubt();
                 }
-                self.waiting(StepWait::Lost, None, at);
+                self.waiting(StepWait::Lost, *until, at);
             }
             What::StepUnknown { way, failure, .. } => {
                 self.failed(*way, failure);

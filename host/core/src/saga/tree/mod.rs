@@ -129,7 +129,7 @@ impl Tree {
                     continue;
                 }
                 match &step.wait {
-                    Some(StepWait::Retry | StepWait::Released(_)) if paused => {}
+                    Some(StepWait::Retry | StepWait::Released(_) | StepWait::Lost) if paused => {}
                     Some(StepWait::For(Wait::Child)) => {
                         let (number, index) = (u16::try_from(number).ok(), u16::try_from(index).ok());
                         let child = number.zip(index).and_then(|(number, index)| self.child_of(number, index));

@@ -95,7 +95,10 @@ pub(super) fn sentence(what: &What, step: Option<&str>) -> String {
             let scope = scope.as_deref().map_or_else(String::new, |scope| format!(" at {scope}"));
             format!("{step}: not tried{scope}, {}; again at {retry_at}", told(failure))
         }
-        What::StepLost { attempt, .. } => format!("{step}: the host ended during attempt {attempt}"),
+        What::StepLost { attempt, until, .. } => {
+            let next = until.map_or_else(String::new, |at| format!("; again at {at}"));
+            format!("{step}: the host ended during attempt {attempt}{next}")
+        }
         What::StepUnknown { attempt, failure, .. } => {
             format!("{step}: the result of attempt {attempt} is unknown, {}", told(failure))
         }

@@ -149,8 +149,8 @@ fn pack_what<'b>(what: &'b What, packing: &mut Packing<'b>) -> WireEvent<'b> {
         What::StepReleased { step, way, scope, failure, retry_at } => {
             of(kind::STEP_RELEASED, *step, *way).note(scope).failure(failure).until(Some(*retry_at))
         }
-        What::StepLost { step, way, attempt, clean } => {
-            WireEvent { flag: clean.then_some(true), ..at(kind::STEP_LOST, *step, *way, *attempt) }
+        What::StepLost { step, way, attempt, clean, until } => {
+            WireEvent { flag: clean.then_some(true), ..at(kind::STEP_LOST, *step, *way, *attempt).until(*until) }
         }
         What::StepUnknown { step, way, attempt, failure } => {
             at(kind::STEP_UNKNOWN, *step, *way, *attempt).failure(failure)
@@ -313,7 +313,8 @@ impl Fields<'_, '_> {
                 What::StepReleased { step, way, scope: self.note(), failure: self.failure()?, retry_at }
             }
             kind::STEP_LOST => {
-                What::StepLost { step, way, attempt: self.attempt()?, clean: self.wire.flag.unwrap_or(false) }
+                let (attempt, clean) = (self.attempt()?, self.wire.flag.unwrap_or(false));
+                What::StepLost { step, way, attempt, clean, until }
             }
             kind::STEP_UNKNOWN => What::StepUnknown { step, way, attempt: self.attempt()?, failure: self.failure()? },
             kind::LATE_RESULT => What::LateResult { step, way, attempt: self.attempt()?, output: self.json()? },

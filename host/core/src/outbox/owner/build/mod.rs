@@ -219,9 +219,13 @@ impl Draftsman<'_> {
             };
             self.writes.push(Write::PutHistory(Arc::new(chunk)));
         }
+        let beat_due = self.owner.beat_in(self.now.mono).is_zero();
+        let is_needed = !self.writes.is_empty() || self.record != *before || beat_due;
+        if is_needed {
+            self.note_life();
+        }
         let owner = self.owner;
-        let beat_due = owner.deadline - self.now.mono <= owner.config.owner_ttl / 2;
-        if self.writes.is_empty() && self.record == *before && !beat_due {
+        if !is_needed {
             // A pass that found nothing is over without a commit.
             if let Some(end) = self.flight.page_end.take() {
                 owner.end_page(end);

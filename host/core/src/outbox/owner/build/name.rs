@@ -1,6 +1,7 @@
 //! What the next commit says of crashes: who is named, and for how long the owner is cautious.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use super::super::settle::Verdict;
 use super::super::slots::SlotState;
@@ -26,7 +27,20 @@ impl Draftsman<'_> {
         let mut suspects = std::mem::take(&mut suspicion.suspects);
         // Nothing lies below the floor but parked messages, and those are in memory.
         suspects.retain(|seq, _| *seq >= floor || self.owner.slots.contains_key(seq));
-        *suspicion = Suspicion { unclean, cautious, calling, alone, suspects };
+        let longest_life = if unclean == 0 { Duration::ZERO } else { suspicion.longest_life };
+        let is_watched = cautious || !suspects.is_empty();
+        // What the last commit said: a later instant alone is no reason for another one.
+        let lived = if is_watched { suspicion.lived } else { Duration::ZERO };
+        *suspicion = Suspicion { unclean, cautious, calling, alone, suspects, lived, longest_life };
+    }
+
+    /// Says how long the owner has lived, where that may say how often it is killed: of a commit that is made anyway.
+    pub(super) fn note_life(&mut self) {
+        let lived = self.now.mono - self.owner.taken_at;
+        let suspicion = &mut self.record.suspicion;
+        if suspicion.cautious || !suspicion.suspects.is_empty() {
+            suspicion.lived = self.owner.config.caution.life_told(lived);
+        }
     }
 
     fn calling(&mut self) -> BTreeSet<Seq> {
