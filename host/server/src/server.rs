@@ -22,7 +22,7 @@ use crate::approval::ApprovalLinks;
 use crate::auth::{Authenticator, Permission, Principal, Tenants};
 use crate::edge;
 use crate::error::ServerError;
-use crate::limits::{Limits, METRICS_UPKEEP, WAITERS_SHARE};
+use crate::limits::{Limits, METRICS_UPKEEP, TRANSACTIONS_MAX, WAITERS_SHARE};
 use crate::listen::check_listen;
 use crate::metrics::MetricsHandle;
 use crate::places::Places;
@@ -80,6 +80,7 @@ impl Server {
             waiters: Places::new(parts.limits.requests_max / WAITERS_SHARE),
             pausers: Places::new(parts.limits.requests_max / WAITERS_SHARE),
             requests: Places::new(parts.limits.requests_max),
+            transactions: Places::new(TRANSACTIONS_MAX),
             bodies: Arc::new(Semaphore::new((parts.limits.bodies_bytes_max / 1024).min(Semaphore::MAX_PERMITS))),
             answers: Places::new(parts.limits.answers_bytes_max / 1024),
             rules: Rules::of(&api),
