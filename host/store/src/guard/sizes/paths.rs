@@ -170,8 +170,7 @@ impl<'e> Sizes<'e> {
 
     /// Looks at what is done with each of the rows of `source`; answers what all rounds make.
     pub(super) fn within(&mut self, source: Size, rounds: u64, inside: impl FnOnce(&mut Self) -> Judged) -> Judged {
-        let worked = Self::row_rounds(&source, rounds);
-        Ok(self.row_of(source, worked, inside)?.kept(rounds))
+        Ok(self.row_of(source, rounds, inside)?.kept(rounds))
     }
 
     /// Looks at what is done with each of the rows of `source`, so many rounds of work.

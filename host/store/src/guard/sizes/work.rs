@@ -72,8 +72,8 @@ impl Sizes<'_> {
         self.work = outside.and(inside.kept(level, source, rounds));
     }
 
-    /// Rounds that a statement makes over these rows in one round of what is around it: if they are an item's, the rows of all rounds
-    /// are what the wall lets it read.
+    /// Rounds that a statement that writes makes over these records in one round of what is around it: if they are an item's, those of
+    /// all rounds together are what the wall lets it read.
     pub(super) fn row_rounds(source: &Size, rows: u64) -> u64 {
         let of_item = source.of.iter().skip(1).any(|count| *count > 0);
         if of_item { 1 } else { rows }
