@@ -49,6 +49,8 @@ pub(crate) struct Inner {
     pub waiters: Places,
     /// Claims that found no place there and wait briefly instead.
     pub pausers: Places,
+    /// Transactions whose statements run.
+    pub transactions: Places,
     /// KiB of large bodies held.
     pub bodies: Places,
     /// KiB of large answers that aren't taken yet.

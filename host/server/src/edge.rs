@@ -17,7 +17,9 @@ use crate::auth::{Permission, Principal};
 use crate::caller::Caller;
 use crate::codes;
 use crate::crowd::Visit;
-use crate::limits::{REQUEST_ID_BYTES_MAX, RETRY_AFTER_BUSY, SMALL_ANSWER_BYTES, TOKEN_BYTES_MAX};
+use crate::limits::{
+    REQUEST_ID_BYTES_MAX, RETRY_AFTER_BUSY, SMALL_ANSWER_BYTES, TOKEN_BYTES_MAX, TRANSACTION_WAIT_MAX, TRANSACTIONS_MAX,
+};
 use crate::listen::check_names;
 use crate::metrics;
 use crate::places::{Full, Place, Sharer};
@@ -223,6 +225,27 @@ pub(crate) fn place(app: &App, caller: &Principal) -> Result<Place, Problem> {
             ),
         };
         problem.after(RETRY_AFTER_BUSY)
+    })
+}
+
+/// A place among the transactions whose statements run, each of which may take much memory. It is waited for, since most take
+/// milliseconds.
+pub(crate) async fn transacting(app: &App, caller: &Principal) -> Result<Place, Problem> {
+    let wait = TRANSACTION_WAIT_MAX.min(app.limits.request_timeout / 2);
+    app.transactions.take_within(&shares(app, caller), wait).await.map_err(|full| {
+        let (code, whose) = match full {
+            Full::All => {
+                ("HTTP.OVERLOADED", format!("{TRANSACTIONS_MAX} transactions with statements, as many as may"))
+            }
+            Full::Share { share } => {
+                ("HTTP.SHARE", format!("{share} transactions with statements, the share of a tenant,"))
+            }
+        };
+        Problem::new(
+            code,
+            format!("{whose} run at once and none ended for a while: nothing was run, try again after a moment"),
+        )
+        .after(RETRY_AFTER_BUSY)
     })
 }
 

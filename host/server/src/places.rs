@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::Response;
@@ -12,6 +13,7 @@ use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, timeout_at};
 use waybill_core::ids::Tenant;
 
 use crate::auth::{Principal, Tenants};
@@ -143,10 +145,26 @@ impl Places {
         self.all.available_permits()
     }
 
+    /// A place, waited for at most so long. Who waits for one of all holds one of its shares meanwhile.
+    pub(crate) async fn take_within(&self, sharers: &[Sharer], wait: Duration) -> Result<Place, Full> {
+        let until = Instant::now() + wait;
+        let mut of_shares = Vec::with_capacity(sharers.len());
+        for sharer in sharers {
+            of_shares.push(freed(self.of(sharer), until).await.ok_or(Full::Share { share: self.share })?);
+        }
+        let of_all = freed(Arc::clone(&self.all), until).await.ok_or(Full::All)?;
+        Ok(Place { _of_all: of_all, _of_shares: of_shares })
+    }
+
     fn of(&self, sharer: &Sharer) -> Arc<Semaphore> {
         let mut sharers = self.sharers.lock();
         Arc::clone(sharers.entry(sharer.clone()).or_insert_with(|| Arc::new(Semaphore::new(self.share))))
     }
+}
+
+/// A place of these, as soon as there is one until then.
+async fn freed(places: Arc<Semaphore>, until: Instant) -> Option<OwnedSemaphorePermit> {
+    timeout_at(until, places.acquire_owned()).await.ok()?.ok()
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ use crate::approval::ApprovalLinks;
 use crate::auth::{Authenticator, Permission, Principal, Tenants};
 use crate::edge;
 use crate::error::ServerError;
-use crate::limits::{Limits, METRICS_UPKEEP, WAITERS_SHARE};
+use crate::limits::{Limits, METRICS_UPKEEP, TRANSACTIONS_MAX, WAITERS_SHARE};
 use crate::listen::check_listen;
 use crate::metrics::MetricsHandle;
 use crate::places::Places;
@@ -80,6 +80,7 @@ impl Server {
             pausers: Places::new(parts.limits.requests_max / WAITERS_SHARE),
             requests: Places::new(parts.limits.requests_max),
             bodies: Places::new(parts.limits.bodies_bytes_max / 1024),
+            transactions: Places::new(TRANSACTIONS_MAX),
             answers: Places::new(parts.limits.answers_bytes_max / 1024),
             rules: Rules::of(&api),
             openapi: Bytes::from(serde_json::to_vec(&api).unwrap_or_default()),

@@ -10,6 +10,7 @@ use waybill_core::port::service::TransactionDone;
 use crate::app::App;
 use crate::body::{self, Received};
 use crate::caller::{Caller, traceparent};
+use crate::edge;
 use crate::json::decode;
 use crate::json::out::TransactedOut;
 use crate::json::requests::{TransactionIn, TransactionJson};
@@ -61,12 +62,15 @@ pub(crate) async fn transact(State(app): State<App>, caller: Caller, request: Re
         None => None,
     };
     drop(bytes);
-    let service = Arc::clone(&app.service);
+    let (service, running) = (Arc::clone(&app.service), Arc::clone(&app));
     once::run(&app, wanted, move |execution: Option<Execution>| async move {
         // The answer is kept by the transaction's own commit: no crash comes between the two.
         let finish = execution.map(|execution| execution.finish_with(|done| answer(done.clone())));
+        // Held until the work is done, even when the caller goes away: as long its memory is taken.
+        let place = if statements.is_empty() { None } else { Some(edge::transacting(&running, &caller.0).await?) };
         let concluded = finish.is_some();
         let done = service.transact(statements, messages, finish).await?;
+        drop(place);
         drop(share);
         Ok(answer(done)?.concluded(concluded))
     })

@@ -9,8 +9,9 @@ use http::Request;
 use tokio::sync::Notify;
 use tower::ServiceExt;
 use waybill_core::idempotency::Settings;
+use waybill_core::port::service::ServiceError;
 use waybill_server::auth::Role;
-use waybill_server::limits::{CALLER_SHARE, Limits, WAITERS_SHARE};
+use waybill_server::limits::{CALLER_SHARE, Limits, TRANSACTIONS_MAX, WAITERS_SHARE};
 
 use crate::support::{Api, Fake, LARGE, get, post, send, server, token, with};
 
@@ -117,6 +118,85 @@ async fn work_keeps_its_place_when_its_time_is_over() {
     gate.notify_one();
     while api.get("/v1/whoami").await.status != 200 {
         tokio::task::yield_now().await;
+    }
+}
+
+const STATEMENTS: &str = r#"{"statements":[{"query":"RETURN 1"}]}"#;
+
+fn transactors() -> Api {
+    let tokens = ["greedy", "other"].map(|name| token(name, &[name], &[Role::Transactor, Role::Sender]));
+    Api::with(Some(tokens.to_vec()), Limits::default())
+}
+
+/// Statements may take much memory: few run at once, and one tenant's leave room for another's.
+#[tokio::test(start_paused = true)]
+async fn transactions_with_statements_have_a_share_of_their_own() {
+    let api = transactors();
+    let gate = Arc::new(Notify::new());
+    *api.fake.gate.lock().unwrap() = Some(gate.clone());
+    let transact = |name: &'static str| {
+        let router = api.router.clone();
+        tokio::spawn(async move { send(&router, by(name, post("/v1/transactions", STATEMENTS))).await })
+    };
+    let share = TRANSACTIONS_MAX / CALLER_SHARE;
+    let mut held: Vec<_> = (0..share).map(|_| transact("greedy")).collect();
+    asked(&api.fake, share).await;
+    *api.fake.gate.lock().unwrap() = None;
+    api.fake.calls();
+
+    let refused = transact("greedy").await.unwrap();
+    assert_eq!(refused.problem(), (429, "HTTP.SHARE".into()));
+    assert_eq!((refused.header("retry-after"), &refused.json()["retryable"]), ("1", &true.into()));
+    assert!(api.fake.calls().is_empty(), "nothing was run");
+    assert_eq!(transact("other").await.unwrap().status, 200, "another tenant has the rest");
+    let alone = r#"{"messages":[{"topic":"bus:a","payload":1,"tenant":"greedy"}]}"#;
+    let alone = api.send(by("greedy", post("/v1/transactions", alone))).await;
+    assert_eq!(alone.status, 201, "messages alone need no place");
+
+    held.push(transact("greedy"));
+    tokio::task::yield_now().await;
+    for _ in 0..share {
+        gate.notify_one();
+        tokio::task::yield_now().await;
+    }
+    for held in held {
+        assert_eq!(held.await.unwrap().status, 200, "who waits goes on when a place comes back");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_transaction_gives_its_place_back_when_it_fails_and_when_its_caller_goes_away() {
+    let api = transactors();
+    let run = || api.send(by("greedy", post("/v1/transactions", STATEMENTS)));
+    *api.fake.fails.lock().unwrap() = Some(ServiceError::Busy { what: "queue", count: 1, count_max: 1 });
+    for _ in 0..2 * TRANSACTIONS_MAX {
+        assert_eq!(run().await.problem(), (429, "OUTBOX.BUSY".into()));
+    }
+    *api.fake.fails.lock().unwrap() = None;
+    api.fake.calls();
+
+    let gate = Arc::new(Notify::new());
+    *api.fake.gate.lock().unwrap() = Some(gate.clone());
+    let share = TRANSACTIONS_MAX / CALLER_SHARE;
+    let gone: Vec<_> = (0..share)
+        .map(|_| {
+            let router = api.router.clone();
+            tokio::spawn(async move { send(&router, by("greedy", post("/v1/transactions", STATEMENTS))).await.status })
+        })
+        .collect();
+    asked(&api.fake, share).await;
+    *api.fake.gate.lock().unwrap() = None;
+    for gone in gone {
+        gone.abort();
+        assert!(gone.await.is_err_and(|ended| ended.is_cancelled()));
+    }
+    assert_eq!(run().await.problem(), (429, "HTTP.SHARE".into()), "the work goes on, and so does its memory");
+    for _ in 0..share {
+        gate.notify_one();
+        tokio::task::yield_now().await;
+    }
+    for _ in 0..2 * TRANSACTIONS_MAX {
+        assert_eq!(run().await.status, 200);
     }
 }
 

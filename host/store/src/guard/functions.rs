@@ -172,6 +172,40 @@ fn why(name: &str) -> &'static str {
     }
 }
 
+/// They compare each item of their first argument with each of the others'.
+const PAIRS: &str = "array::add array::difference array::intersect";
+/// They may move all items of their first argument for each of the others'.
+const MOVES: &str = "object::extend object::remove set::add set::remove";
+/// They may move all items of a set for each that they put in.
+const ITSELF: &str = "set::flatten set::map";
+
+/// How many steps a function takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Steps {
+    /// It looks at what it is given once.
+    Once,
+    /// It looks at one argument as often as the others have items.
+    Pairs,
+    /// The same, if they are sets or objects.
+    Moves,
+    /// It looks at what it is given as often as that has items, if that is a set.
+    Itself,
+    /// It writes as many digits as its second argument says.
+    Digits,
+}
+
+/// How many steps a function or method of this name takes, in small letters: the worst of those that a method may be.
+pub fn steps(name: &str) -> Steps {
+    let listed = |list: &str| list.split_ascii_whitespace().any(|path| path == name || is_method(path, name));
+    match name {
+        _ if listed("math::fixed") => Steps::Digits,
+        _ if listed(PAIRS) => Steps::Pairs,
+        _ if listed(MOVES) => Steps::Moves,
+        _ if listed(ITSELF) => Steps::Itself,
+        _ => Steps::Once,
+    }
+}
+
 /// How a function of this name is treated.
 pub fn treatment(name: &str) -> Treatment {
     if has(NAMING, name) {

@@ -73,6 +73,8 @@ async fn work(
     let mut results = Vec::with_capacity(checked.len());
     let mut names = HashSet::new();
     for (number, statement, known) in checked {
+        // Small statements may all be run without ever waiting.
+        tokio::task::yield_now().await;
         let Checked { plan, sets } = known.map_or_else(|| check(statement, number, &names), Ok)?;
         names.extend(sets.clone());
         let rows_bytes_max = held.fits(statement, number, &plan)?;

@@ -7,8 +7,9 @@ use surrealdb_expr::expr::{ClosureExpr, Expr, Function, FunctionCall};
 use super::expressions::larger;
 use super::scope::{Captured, Known};
 use super::size::{Size, VALUE};
+use super::work::{CALL_TIMES, DIGITS_MAX};
 use super::{Judged, Sizes};
-use crate::guard::functions::{Growth, growth, method_growth};
+use crate::guard::functions::{Growth, Steps, growth, method_growth, steps};
 
 /// Closures called one inside the other.
 const CALLS_MAX: u32 = 8;
@@ -98,6 +99,7 @@ impl<'e> Sizes<'e> {
         let first = given.first().cloned().unwrap_or_default();
         let all = given.iter().cloned().fold(Size::default(), Size::and);
         let ranges = all.ranges;
+        self.call_works(name, given, &all);
         let mut mapped = None;
         for expr in others {
             if self.is_closure(expr) {
@@ -152,6 +154,26 @@ impl<'e> Sizes<'e> {
         self.made(name, answer)
     }
 
+    /// What a function looks at, and how often.
+    fn call_works(&mut self, name: &str, given: &[Size], all: &Size) {
+        self.sets |= name.starts_with("set::");
+        self.looks_at(&all.clone().times(CALL_TIMES));
+        let first = given.first().cloned().unwrap_or_default();
+        let others = given.iter().skip(1).cloned().fold(Size::default(), Size::and);
+        match steps(name) {
+            Steps::Once => {}
+            Steps::Pairs => self.compares(&first, &others),
+            Steps::Moves => self.may_compare(&first, &others),
+            // The method may be the array's, which moves nothing.
+            Steps::Itself if self.sets => self.compares_itself(&first),
+            Steps::Itself => {}
+            Steps::Digits => {
+                let digits = given.get(1).and_then(|size| size.number).and_then(|number| u64::try_from(number).ok());
+                self.looks_at(&Size::fixed(digits.unwrap_or(DIGITS_MAX).min(DIGITS_MAX).saturating_mul(CALL_TIMES)));
+            }
+        }
+    }
+
     /// A text that SurrealDB doesn't make longer than its own limit.
     fn joined(&self, name: &str, size: Size) -> Size {
         let limited = ["string::concat", "string::join", "string::replace"].contains(&name);
@@ -169,7 +191,7 @@ impl<'e> Sizes<'e> {
         }
         let rounds = self.items(&source);
         let of = source.clone();
-        let round = self.each(source, |sizes, level| {
+        let round = self.each(source, rounds, |sizes, level| {
             let item = Self::item_of(&of, level);
             // The item, its place, and whatever else a function hands over.
             let made = sizes.invoke(closure, vec![item.clone(), Size::scalar(), item])?;

@@ -9,6 +9,7 @@ use waybill_surreal::shape_weight;
 use super::calls::{TEXT_TIMES, texts};
 use super::scope::{Captured, Known};
 use super::size::{Size, VALUE};
+use super::work::FOR_ROUNDS;
 use super::{Judged, Sizes};
 use crate::guard::names::is_reserved;
 
@@ -24,6 +25,9 @@ impl<'e> Sizes<'e> {
         self.depth += 1;
         let size = self.looked_at(expr);
         self.depth -= 1;
+        if let Ok(size) = &size {
+            self.looks_at(&size.clone().and(Size::scalar()));
+        }
         size
     }
 
@@ -110,6 +114,7 @@ impl<'e> Sizes<'e> {
             Literal::Regex(_) => Err("regular expressions aren't taken".to_owned()),
             Literal::RecordId(id) => self.record_id(id),
             Literal::Array(items) | Literal::Set(items) => {
+                self.sets |= matches!(literal, Literal::Set(_));
                 let all = self.exprs(items)?;
                 let list = Size { count: Some(items.len() as u64), ..all.and(Size::scalar()) };
                 self.made("an array", list)
@@ -147,6 +152,7 @@ impl<'e> Sizes<'e> {
             PrefixOperator::Negate => Ok(Size { number: size.number.and_then(i64::checked_neg), ..size }),
             PrefixOperator::Range | PrefixOperator::RangeInclusive => Ok(size.range(None)),
             PrefixOperator::Cast(to) => {
+                self.sets |= matches!(to, Kind::Set(_, _) | Kind::Either(_) | Kind::Any | Kind::Literal(_));
                 let cast = self.cast(to, size);
                 self.made("a cast", cast)
             }
@@ -204,6 +210,7 @@ impl<'e> Sizes<'e> {
 
     fn binary(&mut self, left: &'e Expr, op: &BinaryOperator, right: &'e Expr) -> Judged {
         let (one, other) = (self.expr(left)?, self.expr(right)?);
+        self.binary_works(&one, op, &other);
         match op {
             BinaryOperator::Add => {
                 // Without a text or an item in either of them they are numbers, times, or empty.
@@ -258,6 +265,32 @@ impl<'e> Sizes<'e> {
         }
     }
 
+    /// What an operator does more than to look at both of its values once.
+    fn binary_works(&mut self, one: &Size, op: &BinaryOperator, other: &Size) {
+        match op {
+            BinaryOperator::ContainAll
+            | BinaryOperator::ContainAny
+            | BinaryOperator::ContainNone
+            | BinaryOperator::AllInside
+            | BinaryOperator::AnyInside
+            | BinaryOperator::NoneInside
+            | BinaryOperator::Outside
+            | BinaryOperator::Intersects => self.compares(one, other),
+            // Lists, sets and objects among them.
+            BinaryOperator::Add | BinaryOperator::Subtract => self.may_compare(one, other),
+            // Shapes: a list is looked through once.
+            BinaryOperator::Contain
+            | BinaryOperator::NotContain
+            | BinaryOperator::Inside
+            | BinaryOperator::NotInside
+                if one.count.is_none() && other.count.is_none() =>
+            {
+                self.may_compare(one, other);
+            }
+            _ => {}
+        }
+    }
+
     fn choice(&mut self, choice: &'e IfelseStatement) -> Judged {
         let IfelseStatement { exprs, close } = choice;
         let mut result = Size::scalar();
@@ -278,7 +311,8 @@ impl<'e> Sizes<'e> {
         let ForeachStatement { param, range, block } = each;
         let source = self.expr(range)?;
         let outside = self.names();
-        let round = self.each(source, |sizes, level| {
+        let rounds = self.items(&source).min(FOR_ROUNDS);
+        let round = self.each(source, rounds, |sizes, level| {
             let item = sizes.levels.get(level).map(|level| level.source.clone()).unwrap_or_default();
             let item = Self::item_of(&item, level);
             sizes.scope.set(param.as_str(), Known::value(item.clone()));

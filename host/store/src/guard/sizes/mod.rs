@@ -19,6 +19,7 @@ mod paths;
 mod scope;
 mod size;
 mod statements;
+mod work;
 
 use std::collections::HashMap;
 
@@ -30,6 +31,7 @@ use waybill_surreal::Value;
 use answer::beyond_weight;
 use scope::{Known, Scope};
 use size::{ROWS_BYTES, Size, VALUE, handed_over, of_json, of_value};
+use work::holds_sets;
 
 /// What the values of a transaction may take together, in bytes as they are counted here.
 const HELD_MAX: u64 = 12 * 1024 * 1024;
@@ -50,6 +52,8 @@ pub struct Held {
     lets: HashMap<String, Size>,
     /// Bytes of LETs and of results that wait for the answer.
     bytes: u64,
+    /// Whether there are sets in LETs.
+    sets: bool,
 }
 
 impl Held {
@@ -76,6 +80,9 @@ impl Held {
             depth: 0,
             calls: 0,
             returned: Size::default(),
+            work: Size::default(),
+            squared: false,
+            sets: self.sets,
         };
         sizes.room("its bindings").map_err(refuse)?;
         let given = sizes.bytes;
@@ -85,7 +92,8 @@ impl Held {
         }
         // With so many times the rows that it was counted with, what is made of them is as many times as much, no more.
         let counted = sizes.bytes.saturating_sub(given).max(ROWS_BYTES);
-        Ok(WITH_ROWS_MAX.saturating_sub(given).saturating_mul(ROWS_BYTES) / counted)
+        let rows = WITH_ROWS_MAX.saturating_sub(given).saturating_mul(ROWS_BYTES) / counted;
+        Ok(rows.min(sizes.rows_in_time().map_err(refuse)?))
     }
 
     /// Notes what a statement answered, under the name that its LET gives it.
@@ -103,6 +111,7 @@ impl Held {
             )));
         }
         if let Some(name) = sets {
+            self.sets |= holds_sets(value);
             self.lets.insert(name.to_owned(), size);
         }
         Ok(())
@@ -143,6 +152,12 @@ struct Sizes<'e> {
     calls: u32,
     /// The largest value that a RETURN inside may have handed out, from wherever it stands.
     returned: Size,
+    /// What is looked at, as often as that is done ([`work`]).
+    work: Size,
+    /// Whether what rows hold is looked at for every row: twice the rows are then four times the work.
+    squared: bool,
+    /// Whether a set was made, or is in an earlier LET.
+    sets: bool,
 }
 
 impl<'e> Sizes<'e> {
@@ -202,13 +217,20 @@ impl<'e> Sizes<'e> {
         self.scope.clone()
     }
 
-    /// Looks at what is done with every item of `source`; answers what one round makes, and the level.
-    fn each(&mut self, source: Size, inside: impl FnOnce(&mut Self, usize) -> Judged) -> Result<Round, String> {
+    /// Looks at what is done with every item of `source`, so many rounds of work; answers what one round makes, and the level.
+    fn each(
+        &mut self,
+        source: Size,
+        rounds: u64,
+        inside: impl FnOnce(&mut Self, usize) -> Judged,
+    ) -> Result<Round, String> {
         let level = self.levels.len();
         let (bytes, rows) = (self.bytes(&source), self.holds_rows(&source));
         self.levels.push(Level { source, bytes, rows });
+        let outside = std::mem::take(&mut self.work);
         let made = inside(self, level);
         let source = self.levels.pop().map(|level| level.source).unwrap_or_default();
+        self.worked(outside, level, &source, rounds);
         if self.returned.of.len() > level {
             let count = self.returned.count;
             self.returned = Size { count, ..self.returned.kept(level, &source, 1) };

@@ -84,6 +84,7 @@ impl<'e> Sizes<'e> {
             if size.ids && !self.holds_rows(&size) {
                 size = self.made("a path", size.and(Size::rows()))?;
             }
+            self.looks_at(&size);
             size = self.part(size, part)?;
             stepped = true;
         }
@@ -101,7 +102,8 @@ impl<'e> Sizes<'e> {
                 Ok(size.and(start))
             }
             Part::Where(expr) | Part::Value(expr) => {
-                self.within(size.clone(), 1, |sizes| sizes.expr(expr))?;
+                let rounds = self.items(&size);
+                self.within(size.clone(), rounds, |sizes| sizes.expr(expr))?;
                 Ok(size.part())
             }
             Part::Lookup(lookup) => self.lookup(size, lookup),
@@ -142,7 +144,8 @@ impl<'e> Sizes<'e> {
             ));
         }
         if let Some(path) = path {
-            self.within(size.clone(), 1, |sizes| sizes.idiom(path))?;
+            let rounds = self.items(&size);
+            self.within(size.clone(), rounds, |sizes| sizes.idiom(path))?;
         }
         self.made("a recursion", size.and(Size::rows()).times(times))
     }
@@ -167,12 +170,17 @@ impl<'e> Sizes<'e> {
 
     /// Looks at what is done with each of the rows of `source`; answers what all rounds make.
     pub(super) fn within(&mut self, source: Size, rounds: u64, inside: impl FnOnce(&mut Self) -> Judged) -> Judged {
-        Ok(self.row_of(source, inside)?.kept(rounds))
+        Ok(self.row_of(source, rounds, inside)?.kept(rounds))
     }
 
-    /// Looks at what is done with each of the rows of `source`.
-    pub(super) fn row_of(&mut self, source: Size, inside: impl FnOnce(&mut Self) -> Judged) -> Result<Round, String> {
-        self.each(source, |sizes, level| {
+    /// Looks at what is done with each of the rows of `source`, so many rounds of work.
+    pub(super) fn row_of(
+        &mut self,
+        source: Size,
+        rounds: u64,
+        inside: impl FnOnce(&mut Self) -> Judged,
+    ) -> Result<Round, String> {
+        self.each(source, rounds, |sizes, level| {
             let outside = sizes.row.replace(level);
             let made = inside(sizes);
             sizes.row = outside;
@@ -199,7 +207,7 @@ impl<'e> Sizes<'e> {
             // All edges that the statement reads are no more than that.
             Some(fields) => self.within(from.clone(), ROWS, |sizes| sizes.fields(fields))?,
         };
-        self.within(from, 1, |sizes| {
+        self.within(from, ROWS, |sizes| {
             sizes.cond(cond.as_ref())?;
             sizes.limit(limit.as_ref())?;
             sizes.start(start.as_ref())?;

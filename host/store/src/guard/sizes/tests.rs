@@ -282,3 +282,92 @@ fn a_text_that_would_take_long_to_follow_is_refused() {
     }
     assert!(judge(&Held::default(), &format!("RETURN {{ {lets} $f7(1) }}"), json!({})).is_err());
 }
+
+#[test]
+fn what_compares_many_with_many_is_refused_and_few_with_many_is_taken() {
+    let bindings = |left: usize, right: usize| {
+        json!({
+            "a": (0..left).collect::<Vec<_>>(), "b": (0..right).map(|n| n + 1_000_000).collect::<Vec<_>>(),
+            "left": (0..left).map(|n| (format!("a{n}"), json!(n))).collect::<serde_json::Map<_, _>>(),
+            "right": (0..right).map(|n| (format!("b{n}"), json!(n))).collect::<serde_json::Map<_, _>>(),
+        })
+    };
+    let queries = [
+        "RETURN $a CONTAINSALL $b",
+        "RETURN $a CONTAINSANY $b",
+        "RETURN $a CONTAINSNONE $b",
+        "RETURN $a ALLINSIDE $b",
+        "RETURN $a ANYINSIDE $b",
+        "RETURN $a NONEINSIDE $b",
+        "RETURN $a INTERSECTS $b",
+        "RETURN $a OUTSIDE $b",
+        "RETURN $a - $b",
+        "RETURN $left + $right",
+        "RETURN { LET $p = <geometry> $left; LET $q = <geometry> $right; $p CONTAINS $q }",
+        "RETURN array::add($a, $b)",
+        "RETURN array::intersect($a, $b)",
+        "RETURN array::difference($a, $b)",
+        "RETURN $a.add($b)",
+        "RETURN $a.intersect($b)",
+        "RETURN $a.array_difference($b)",
+        "RETURN object::extend($left, $right)",
+        "RETURN array::filter($a, |$x| $x IN $b)",
+        "RETURN $a.all(|$x| $b CONTAINS $x)",
+        "RETURN $a.find(|$x| array::includes($b, $x))",
+        "RETURN $a[WHERE $b CONTAINS $this]",
+        "UPDATE list SET items -= $b WHERE $a CONTAINSANY $b",
+    ];
+    for query in queries {
+        let refused = judge(&Held::default(), query, bindings(15_000, 15_000));
+        let Err(StoreError::Statement(cause)) = &refused else { unreachable!("{query} passed: {refused:?}") };
+        assert!(cause.starts_with("statement 1: "), "{query}: {cause}");
+        let taken = judge(&Held::default(), query, bindings(500, 20));
+        assert!(taken.is_ok(), "{query}: {taken:?}");
+    }
+}
+
+#[test]
+fn what_is_done_often_counts_as_often() {
+    let bindings = json!({ "a": (0..30_000).collect::<Vec<_>>(), "b": (0..2_000).collect::<Vec<_>>() });
+    let often = |part: &str| format!("RETURN [{}]", vec![part; 5_000].join(", "));
+    for query in [
+        often("count($a)"),
+        often("$a = $b"),
+        often("$a[0]"),
+        often("math::fixed(1.5, 1000000)"),
+        format!("RETURN [{}]", vec!["$b CONTAINSNONE $b"; 30].join(", ")),
+        "RETURN { LET $s = <set> $a; $s.map(|$x| 0 - $x) }".to_owned(),
+        "RETURN { FOR $i IN 0..1000000 { LET $n = $b CONTAINSNONE $b } }".to_owned(),
+        "UPDATE item SET text = 'x' RETURN DIFF".to_owned(),
+    ] {
+        let refused = judge(&Held::default(), &query, bindings.clone());
+        assert!(refused.is_err(), "{} passed", query.get(..60).unwrap_or(&query));
+    }
+    for query in [
+        "RETURN $b CONTAINSNONE $b",
+        "RETURN { FOR $i IN 0..1000000000 { LET $n = 1 } }",
+        "RETURN { FOR $x IN $b { UPDATE type::record('item', $x) SET n += $x, m = count($b) } }",
+        "SELECT * FROM item WHERE id IN $b",
+        "SELECT * FROM item WHERE tags CONTAINSANY labels",
+        "SELECT * FROM item WHERE tags CONTAINSANY ['a', 'b'] OR n - m > 3 OR code IN labels",
+        "SELECT string::concat(first, last) AS name, total - paid AS open, first + last AS key FROM person",
+        "UPDATE item SET tags -= $b, tags += 'x' WHERE tags CONTAINS 'y'",
+        "UPDATE item UNSET text RETURN DIFF",
+        "RETURN $b.map(|$x| $x + 1)",
+        "RETURN math::fixed(1.25, 1)",
+    ] {
+        let taken = judge(&Held::default(), query, bindings.clone());
+        assert!(taken.is_ok(), "{query}: {taken:?}");
+    }
+}
+
+#[test]
+fn a_statement_that_compares_what_its_rows_hold_may_read_fewer_of_them() {
+    let room = |query: &str| {
+        let statement = Statement { query: query.to_owned(), bindings: serde_json::Map::new() };
+        let checked = check(&statement, 1, &HashSet::new()).unwrap();
+        Held::default().fits(&statement, 1, &checked.plan).unwrap()
+    };
+    let (plain, pairs) = (room("SELECT * FROM item"), room("SELECT * FROM item WHERE tags CONTAINSANY labels"));
+    assert!((ROWS_BYTES..plain / 4).contains(&pairs), "{pairs} of {plain}");
+}

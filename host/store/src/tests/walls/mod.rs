@@ -233,6 +233,31 @@ async fn the_wall_alone_keeps_definitions_users_and_other_databases() {
     assert_eq!(to_json(found.into_iter().next().unwrap()).unwrap(), json!("still"));
 }
 
+/// What opens the doorstep to the operator's functions opens nothing else.
+#[tokio::test]
+async fn a_function_of_the_operators_opens_no_table_but_the_doorstep() {
+    let tried = Tried::new(Walls::WallAlone).await;
+    sql(&tried.store, "DEFINE FUNCTION fn::mine() { RETURN 1 }").await.unwrap();
+    for query in [
+        "SELECT * FROM outbox_shard",
+        "SELECT * FROM outbox_shard:0",
+        "SELECT * FROM waybill_meta:0, outbox_shard:0",
+        "SELECT * FROM [waybill_meta:0, outbox_shard:0]",
+        "SELECT * FROM [outbox_door:0, outbox_shard:0, outbox_door:1]",
+        "RETURN [waybill_meta:0, outbox_shard:0].canary",
+        "SELECT * FROM orders:1, waybill_meta:0, parked:0",
+        "SELECT * FROM waybill_meta",
+        "SELECT * FROM waybill_meta:0..5",
+        "SELECT * FROM outbox_door, outbox",
+        "DELETE outbox_door",
+        "UPDATE waybill_meta:0 SET token = 9",
+        "UPDATE outbox_door:0 SET token = 9",
+    ] {
+        let outcome = tried.tries(query, &json!({})).await;
+        assert!(matches!(outcome, Outcome::Refused(_)), "{query}: {outcome:?}");
+    }
+}
+
 #[tokio::test]
 async fn ordinary_work_passes_the_wall() {
     let tried = Tried::new(Walls::WallAlone).await;

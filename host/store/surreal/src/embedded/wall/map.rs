@@ -17,8 +17,10 @@ struct Closed {
     start: Vec<u8>,
     end: Vec<u8>,
     what: String,
-    /// Open to what the operator has defined in the database.
+    /// Open to what the operator has defined in the database: of the doorstep and the settings, a key at a time.
     doorstep: bool,
+    /// Ranges inside it as well: of the doorstep, since `fn::waybill::enqueue` counts what is there of an instant.
+    ranges: bool,
 }
 
 /// Why keys may not be touched.
@@ -56,7 +58,11 @@ impl Ranges {
     fn between(&self, start: &[u8], end: &[u8]) -> Result<(), Refusal> {
         let behind = self.0.partition_point(|range| range.end.as_slice() <= start);
         match self.0.get(behind) {
-            Some(range) if range.start.as_slice() < end => Err(range.into()),
+            Some(range) if range.start.as_slice() < end => {
+                // What reaches beyond it may touch what is closed to everybody.
+                let within = range.start.as_slice() <= start && end <= range.end.as_slice();
+                Err(Refusal { doorstep: range.doorstep && range.ranges && within, ..range.into() })
+            }
             _ => Ok(()),
         }
     }
@@ -90,7 +96,7 @@ fn past(prefix: &[u8]) -> Vec<u8> {
 }
 
 fn below(prefix: Vec<u8>, what: &str) -> Closed {
-    Closed { end: past(&prefix), start: prefix, what: what.to_owned(), doorstep: false }
+    Closed { end: past(&prefix), start: prefix, what: what.to_owned(), doorstep: false, ranges: false }
 }
 
 fn joined(prefix: &[u8], tail: &[u8]) -> Vec<u8> {
@@ -114,7 +120,7 @@ impl Map {
             let compactions =
                 bytes(IndexCompactionTbPrefix::new(namespace, database, Cow::Borrowed(&table)).encode_bound())?;
             let end = joined(&definition, &[0]);
-            writes.push(Closed { start: definition, end, what: name.to_owned(), doorstep: false });
+            writes.push(Closed { start: definition, end, what: name.to_owned(), doorstep: false, ranges: false });
             for prefix in [folds, compactions] {
                 writes.push(below(prefix.clone(), name));
                 reads.push(below(prefix, name));
@@ -123,7 +129,8 @@ impl Map {
             // lie between, and SurrealDB reads those of all tables when it deletes a record.
             for (from, until) in [("", "!ev"), ("!f~", "!il"), ("!j", "!lq"), ("!m", "")] {
                 let end = if until.is_empty() { past(&root) } else { joined(&root, until.as_bytes()) };
-                reads.push(Closed { start: joined(&root, from.as_bytes()), end, what: name.to_owned(), doorstep });
+                let start = joined(&root, from.as_bytes());
+                reads.push(Closed { start, end, what: name.to_owned(), doorstep, ranges: appended });
             }
             writes.push(Closed { doorstep: appended, ..below(root, name) });
         }
@@ -217,7 +224,8 @@ fn elsewhere(space: &[u8], home: &[u8]) -> Vec<Closed> {
     closed.push(below(joined(home, b"&"), users));
     closed.extend([b"#".as_slice(), b"%"].map(|tag| below(joined(home, tag), "the change feed")));
     let (all, all_end) = (b"/*".to_vec(), past(b"/*"));
-    let between = |start: Vec<u8>, end: Vec<u8>| Closed { start, end, what: other.to_owned(), doorstep: false };
+    let between =
+        |start: Vec<u8>, end: Vec<u8>| Closed { start, end, what: other.to_owned(), doorstep: false, ranges: false };
     closed.push(between(all, joined(space, b"!")));
     closed.push(between(joined(space, b"\""), home.to_vec()));
     closed.push(between(past(home), all_end));
