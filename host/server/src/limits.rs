@@ -47,7 +47,7 @@ pub const BINDINGS_BYTES_MAX: usize = 16 * 1024 * 1024;
 pub const STATEMENTS_BYTES_MAX: usize = 24 * 1024 * 1024;
 /// Messages of a claim when the worker names no limit.
 pub const CLAIM_DEFAULT: usize = 10;
-/// Transactions with statements that run at once: each may take 64 MiB beside its text, so all of them 512 MiB.
+/// Transactions with statements that run at once: each may take 64 MiB beside its text, so all of them 1 GiB.
 pub const TRANSACTIONS_MAX: usize = 16;
 /// Longest wait of a transaction for a place among those, and at most half of the request's time.
 pub const TRANSACTION_WAIT_MAX: Duration = Duration::from_secs(5);
