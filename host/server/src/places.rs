@@ -153,7 +153,7 @@ impl Places {
             of_shares.push(freed(self.of(sharer), until).await.ok_or(Full::Share { share: self.share })?);
         }
         let of_all = freed(Arc::clone(&self.all), until).await.ok_or(Full::All)?;
-        Ok(Place { _of_all: of_all, _of_shares: of_shares })
+        Ok(Place { of_all, of_shares })
     }
 
     fn of(&self, sharer: &Sharer) -> Arc<Semaphore> {

@@ -43,7 +43,7 @@ pub(super) type Waiting = HashMap<(Tenant, MessageId), Known>;
 
 impl Outbox {
     /// Those of the messages with callers' ids that lie on the doorsteps of their shards.
-    pub(super) async fn waiting(&self, drafts: &[Draft], shards: &[ShardId]) -> Result<Waiting, ServiceError> {
+    pub(super) async fn on_doorsteps(&self, drafts: &[Draft], shards: &[ShardId]) -> Result<Waiting, ServiceError> {
         let mut named: BTreeMap<ShardId, HashSet<(&Tenant, &MessageId)>> = BTreeMap::new();
         for (draft, shard) in drafts.iter().zip(shards).filter(|(draft, _)| !draft.needs_id) {
             named.entry(*shard).or_default().insert((&draft.message.tenant, &draft.message.id));

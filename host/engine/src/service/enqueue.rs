@@ -165,7 +165,7 @@ impl Outbox {
                 Err(error @ (StoreError::Conflict(_) | StoreError::Exists(_))) if tries < CONFLICT_TRIES => {
                     if matches!(error, StoreError::Exists(_)) && !statements.is_empty() {
                         // Looked for before the ids are: what is taken in between is found by these.
-                        waiting = self.waiting(&drafts, shards).await?;
+                        waiting = self.on_doorsteps(&drafts, shards).await?;
                     }
                     let pause = std::time::Duration::from_micros(200 << tries).mul_f64(1.0 + rand::random::<f64>());
                     tokio::time::sleep(pause).await;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use surrealdb_expr::expr::LogicalPlan;
-use waybill_surreal::{Bindings, Bound, Engine, Fault, Object, Reads, RecordIdKey, Row, Transaction, Value};
+use waybill_surreal::{Bindings, Bound, Engine, Fault, Object, RecordIdKey, Row, Transaction, Value};
 
 use crate::SurrealStore;
 
@@ -109,7 +109,7 @@ impl Transaction for WatchedTransaction {
     async fn delete(&self, table: &'static str, key: RecordIdKey) -> Result<(), Fault> {
         self.inner.delete(table, key).await
     }
-    async fn run(&self, plan: LogicalPlan, bindings: Bindings, reads: Reads) -> Result<Value, Fault> {
+    async fn run(&self, plan: LogicalPlan, bindings: Bindings, reads: waybill_surreal::Reads) -> Result<Value, Fault> {
         self.inner.run(plan, bindings, reads).await
     }
     async fn commit(self: Box<Self>) -> Result<(), Fault> {
