@@ -59,13 +59,13 @@ pub const RELEASED_DELAY_MAX: Duration = Duration::from_secs(30);
 /// A call counts as unanswered this long after its timeout: whoever calls keeps the timeout itself and tells more.
 pub const CALL_GRACE: Duration = Duration::from_millis(1_000);
 /// Deaths of the host during calls of one step, with no answer in between, past which another one pauses its saga, if the step was
-/// the only suspect that was called, and called after a wait. An end after a drain had begun, a shard given back and a takeover by the process that had it
-/// are none.
+/// the only suspect that was called, and called after a wait. An end after a drain had begun, a shard given back and a takeover by
+/// the process that had it are none.
 pub const LOST_MAX: u32 = 5;
 /// Deaths from which on a step is suspect: the next one may have been by chance, too.
 pub const LOST_SUSPECT: u32 = 2;
 /// A new writer lives for so long before it calls suspects again. Four times as long with each further death, if one is called by
-/// itself, and then at least twice as long as the last writer lived.
+/// itself, and after [`LOST_MAX`] deaths at least twice as long as the last writer lived.
 pub const LOST_QUIET: Duration = Duration::from_secs(1);
 /// Longest such time: who lives for longer isn't killed often, and what hangs has run into its timeout.
 pub const LOST_QUIET_MAX: Duration = Duration::from_secs(600);

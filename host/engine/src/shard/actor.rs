@@ -30,6 +30,8 @@ use super::{Condition, Context, Seen};
 const MAIL_AT_ONCE: usize = 4_096;
 /// Settlements wait this long for company when nothing else needs a commit.
 pub(super) const SETTLE_LINGER: Duration = Duration::from_millis(2);
+/// A beat that is due while a commit is out: the loop isn't awake for it more often.
+const BEAT_LOOK: Duration = Duration::from_millis(20);
 /// Longest sleep of the loop.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
 /// Pause after a read failed that the next commit needs.
@@ -344,7 +346,9 @@ impl Actor {
         if self.owner.waiting_settlements() > 0 && self.pending.is_none() {
             sooner(self.linger_until.map_or(Duration::ZERO, |until| until.saturating_duration_since(start)));
         }
-        sooner(self.owner.beat_in(now.mono).max(Duration::from_millis(1)));
+        // A beat that is due waits for the commit that is out, which wakes this by itself.
+        let look_again = if self.pending.is_some() { BEAT_LOOK } else { Duration::from_millis(1) };
+        sooner(self.owner.beat_in(now.mono).max(look_again));
         if !is_held_up {
             sooner(self.door.next_look(self.context.door.count(), now.mono));
         }

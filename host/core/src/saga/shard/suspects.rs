@@ -4,9 +4,10 @@
 //! itself accuses nobody. A call that is lost the first time is made again at once. What was lost again is **suspect** until it is
 //! answered, and goes by halves: those with the fewest deaths first, half of those with one number at once, the next half when they
 //! are answered or their time is over, everything else beside them. One that is called by itself waits until the new writer has lived
-//! without it for a while that grows with each death, twice as long as the last one lived at least: what kills the host every so often
-//! kills it without that call, and a death during which it isn't called doesn't count against it. A step is convicted by a death at
-//! which it was the only suspect that was called, after such a wait, the sixth of its deaths or a later one.
+//! without it for a while that grows with each death. A step is convicted by a death at which it was the only suspect that was called,
+//! after such a wait, the sixth of its deaths or a later one. Before a call that may convict it, it waits at least twice as long as
+//! the last writer lived: what kills the host every so often kills it without that call, and a death during which it isn't called
+//! doesn't count against it. The calls before convict nobody however they end, so they come early and clear what isn't slow.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -111,10 +112,10 @@ impl Plan {
 }
 
 /// How long a writer lives before it calls a suspect by itself. `before` is when the last writer found that it was lost, `now` when
-/// this one does.
+/// this one does: how long the last one lived counts only where the next death may convict.
 fn quiet(deaths: u32, before: Option<UnixMillis>, now: UnixMillis) -> Duration {
     let grown = LOST_QUIET.saturating_mul(4_u32.saturating_pow(deaths.saturating_sub(LOST_SUSPECT)));
-    let lived = before.map_or(Duration::ZERO, |before| now.since(before));
+    let lived = before.filter(|_| deaths >= LOST_MAX).map_or(Duration::ZERO, |before| now.since(before));
     grown.max(lived.saturating_mul(2)).min(LOST_QUIET_MAX)
 }
 
