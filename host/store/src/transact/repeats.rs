@@ -53,6 +53,8 @@ struct Fronts {
     of: HashMap<ShardId, u64>,
     /// The latest stamp that was given out when each open transaction began, with how many began then: their own are later.
     open: BTreeMap<u64, usize>,
+    /// Rows that were put back so far: what was seen before the last of them says nothing.
+    put_back: u64,
 }
 
 impl Repeats {
@@ -99,7 +101,7 @@ impl Repeats {
         let mut fronts = locked(&self.fronts);
         *fronts.open.entry(latest).or_default() += 1;
         let oldest = fronts.open.first_key_value().map_or(latest, |(oldest, _)| *oldest);
-        Since { latest, oldest }
+        Since { latest, oldest, put_back: fronts.put_back }
     }
 
     fn close(&self, latest: u64) {
@@ -115,7 +117,9 @@ impl Repeats {
 
     /// Reads doorsteps from their beginnings again, because a row was put back where it lay.
     pub fn begin_anew(&self) {
-        locked(&self.fronts).of.clear();
+        let mut fronts = locked(&self.fronts);
+        fronts.put_back = fronts.put_back.saturating_add(1);
+        fronts.of.clear();
     }
 
     fn front(&self, shard: ShardId) -> u64 {
@@ -130,6 +134,8 @@ struct Since {
     latest: u64,
     /// The same of the oldest transaction that was open then.
     oldest: u64,
+    /// Rows that had been put back by then.
+    put_back: u64,
 }
 
 /// A transaction that has the turn with all of its ids, until it is dropped.
@@ -170,6 +176,9 @@ impl Attempt<'_> {
     pub fn committed(&self) {
         let Some(since) = self.since else { return };
         let mut fronts = locked(&self.repeats.fronts);
+        if fronts.put_back != since.put_back {
+            return;
+        }
         for (shard, first) in &self.looked {
             // What is open may still put a row there, with a stamp from its beginning on.
             let reached = since.oldest.min(*first);
@@ -270,8 +279,12 @@ mod tests {
             attempt.committed();
             assert_eq!(repeats.front(SHARD), front);
         }
+        let mut before = repeats.begin(&stamps, &named("a")).await;
+        before.looked.push((SHARD, u64::MAX));
         repeats.begin_anew();
         assert_eq!(repeats.front(SHARD), 0);
+        before.committed();
+        assert_eq!(repeats.front(SHARD), 0, "it didn't see the row that was put back");
     }
 
     #[tokio::test]
