@@ -26,6 +26,8 @@ use crate::tables::{DOOR, door_start, part, shard_end};
 
 /// Rows of one doorstep that are looked through at most. Past it nothing runs: it isn't known whether it is a repeat.
 const ROWS_MAX: usize = 1_000;
+/// Payloads that are read before it isn't known whether an id is on a doorstep, in bytes.
+const BYTES_MAX: usize = 32 * 1024 * 1024;
 /// Rows read at once: each may hold a megabyte.
 const ROWS_PAGE: usize = 16;
 
@@ -213,7 +215,7 @@ async fn look_through(
     asked: &HashSet<(&Tenant, &MessageId)>,
 ) -> Result<Option<u64>, StoreError> {
     let (mut from, until) = (Bound::Included(door_start(shard, front)), Bound::Excluded(shard_end(shard)));
-    let (mut first, mut looked) = (None, 0);
+    let (mut first, mut looked, mut bytes) = (None, 0, 0);
     loop {
         let rows = transaction.scan(DOOR, from, until.clone(), ROWS_PAGE).await.map_err(store_error)?;
         let Some(last) = rows.last() else { return Ok(first) };
@@ -228,6 +230,7 @@ async fn look_through(
                 Err(StoreError::Corrupt(_)) => continue,
                 Err(error) => return Err(error),
             };
+            bytes += messages.iter().map(|message| message.payload.len()).sum::<usize>();
             let is_taken =
                 |message: &&Arc<Message>| message.caller_id && asked.contains(&(&message.tenant, &message.id));
             if let Some(message) = messages.iter().find(is_taken) {
@@ -238,7 +241,7 @@ async fn look_through(
         if is_last {
             return Ok(first);
         }
-        if looked >= ROWS_MAX {
+        if looked >= ROWS_MAX || bytes >= BYTES_MAX {
             return Err(StoreError::Exists(format!(
                 "{looked} rows and more lie on the doorstep of shard {shard}, so it isn't known whether the ids are taken"
             )));
