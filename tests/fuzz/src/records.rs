@@ -154,11 +154,12 @@ fn journals() -> Vec<Vec<u8>> {
 }
 
 fn endings() -> Vec<Vec<u8>> {
-    let ended = |id, apart| {
+    let ended = |id, apart, put_off| {
         let started_at = UnixMillis(DUE.0 - 60_000);
-        Ended { at: DUE, started_at, key: saga_samples::key("acme", id), apart }
+        Ended { at: DUE, started_at, key: saga_samples::key("acme", id), apart, put_off }
     };
-    vec![encode_ended(&[ended("s-1", false), ended("s-2", true)]).expect("a sample")]
+    let all = [ended("s-1", false, false), ended("s-2", true, false), ended("s-3", false, true)];
+    vec![encode_ended(&all).expect("a sample")]
 }
 
 fn trees() -> Vec<Vec<u8>> {
