@@ -59,7 +59,7 @@ impl Suspicion {
     /// What is true after the process died.
     #[must_use]
     pub fn after_crash(mut self) -> Self {
-        let before = if self.suspects.is_empty() { self.longest_life / 4 * 3 } else { self.longest_life };
+        let before = if self.suspects.is_empty() { in_millis(self.longest_life / 4 * 3) } else { self.longest_life };
         self.longest_life = std::mem::take(&mut self.lived).max(before);
         let calling = std::mem::take(&mut self.calling);
         let tried: Vec<Seq> = calling.iter().filter(|seq| self.suspects.contains_key(seq)).copied().collect();
@@ -136,10 +136,15 @@ impl Default for Caution {
     }
 }
 
+/// As exact as lives are stored.
+fn in_millis(life: Duration) -> Duration {
+    life - Duration::from_nanos(u64::from(life.subsec_nanos() % 1_000_000))
+}
+
 impl Caution {
     /// What an owner that has lived for so long says of it in its record.
     pub fn life_told(&self, lived: Duration) -> Duration {
-        if lived <= self.life_max { lived } else { Duration::ZERO }
+        if lived <= self.life_max { in_millis(lived) } else { Duration::ZERO }
     }
 
     /// For how long after its takeover an owner is cautious.
