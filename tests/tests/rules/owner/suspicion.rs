@@ -402,3 +402,18 @@ fn an_owner_with_a_lone_trial_says_every_second_how_long_it_lives() {
         assert_eq!(bench.owner.record().suspicion.lived, Duration::from_secs(second));
     }
 }
+
+#[test]
+fn a_cautious_owner_that_gives_its_shard_back_commits_that_once_and_says_no_life() {
+    let mut bench = Bench::new();
+    bench.enqueue(vec![message("one")]);
+    bench.crash();
+    bench.pass_time(700);
+    bench.commit();
+    assert_eq!(bench.owner.record().suspicion.lived, Duration::from_millis(700));
+    bench.owner.begin_release(bench.now());
+    bench.commit();
+    assert!(bench.owner.is_released());
+    assert_eq!(bench.owner.record().suspicion.lived, Duration::ZERO);
+    assert!(bench.build().commit.is_none(), "the same record is written again and again");
+}

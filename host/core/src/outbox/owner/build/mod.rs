@@ -221,7 +221,8 @@ impl Draftsman<'_> {
         }
         let beat_due = self.owner.beat_in(self.now.mono).is_zero();
         let is_needed = !self.writes.is_empty() || self.record != *before || beat_due;
-        if is_needed {
+        // A life that has ended in good order says nothing.
+        if is_needed && !self.record.released {
             self.note_life();
         }
         let owner = self.owner;
