@@ -249,6 +249,7 @@ async fn a_repeat_runs_nothing_while_the_first_lies_on_the_doorstep() {
     assert!(matches!(error, ServiceError::IdTaken { .. }), "{error}");
     assert!(world.memory.read(|tables| !tables.door.is_empty()), "it lay there all the time");
     world.shim.calm();
+    eventually("it is taken in", async || world.memory.read(|tables| tables.door.is_empty())).await;
     host.until_state("order-1", MessageState::Done).await;
     assert_eq!(run("UPDATE account:1 SET n += 1", "a").await.unwrap().duplicates, ["order-1"]);
     assert_eq!(world.shim.statements.lock().len(), 1);

@@ -2,6 +2,7 @@
 
 use serde_json::json;
 use waybill_core::port::transport::{ErrorKind, Outcome, Transport};
+use waybill_testkit::process::free_port;
 use waybill_testkit::redis::{Options, Server};
 
 use super::support::*;
@@ -10,6 +11,12 @@ const MIB: usize = 1024 * 1024;
 
 async fn server(config: &str) -> Server {
     Server::start_with(Options { config: config.to_owned(), ..Options::default() }).await.unwrap()
+}
+
+/// A node of a cluster. Without a port of its own its bus takes one 10,000 above the server's, where clients have theirs.
+async fn node(config: &str) -> Server {
+    let bus = free_port().unwrap();
+    server(&format!("cluster-enabled yes\ncluster-port {bus}\n{config}")).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -113,7 +120,7 @@ async fn a_stream_that_we_may_not_write_to_is_blocked_and_the_rest_goes_on() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_of_a_cluster_says_what_it_can_not_do() {
-    let server = server("cluster-enabled yes").await;
+    let server = node("").await;
     let transport = to(&server, json!({})).await;
     assert_eq!(
         refused(&transport, batch(0, 2, STREAM)).await,
@@ -131,7 +138,7 @@ async fn a_node_of_a_cluster_says_what_it_can_not_do() {
 /// A node that has all slots serves them, with `dedup` too: both keys of a message are on one of them.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_with_all_slots_serves() {
-    let server = server("cluster-enabled yes\ncluster-require-full-coverage no").await;
+    let server = node("cluster-require-full-coverage no").await;
     command(&server, &["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]).await;
     let transport = to(&server, json!({ "dedup": "window" })).await;
     for _ in 0..6_000 {
