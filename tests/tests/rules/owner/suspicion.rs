@@ -348,7 +348,7 @@ fn killing_the_host_at_random_while_its_receiver_hangs_convicts_nobody() {
             [5, 20, 30][usize::try_from((state >> 33) % 3).unwrap()]
         });
         for messages in [1, 3] {
-            let convicted = killed_after(lives.clone().take(100), messages);
+            let convicted = killed_after(lives.take(100), messages);
             assert_eq!(convicted, [""; 0], "seed {seed}, {messages} messages");
         }
     }
