@@ -27,7 +27,7 @@ async fn run(store: &SurrealStore, query: &str, bindings: serde_json::Value) -> 
 
 async fn fill(store: &SurrealStore) {
     let text = "x".repeat(TEXT_BYTES);
-    let row = |n: usize| json!({ "id": n, "n": n, "rare": i32::from(n % RARE == 0), "text": text });
+    let row = |n: usize| json!({ "id": n, "n": n, "rare": i32::from(n.is_multiple_of(RARE)), "text": text });
     for first in (0..ROWS).step_by(ROWS_A_WRITE) {
         let rows: Vec<_> = (first..first + ROWS_A_WRITE).map(row).collect();
         run(store, "INSERT INTO log $rows RETURN NONE", json!({ "rows": rows })).await.unwrap();
