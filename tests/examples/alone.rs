@@ -2,8 +2,8 @@
 //!
 //! `alone engine MESSAGES`: the engine over an in-memory SurrealDB and the bundled no-op component (W4).
 //! `alone boundary MESSAGES`: the same component called with batches of 100, without an engine.
-//! `alone nats|rabbitmq|redis MESSAGES URL WINDOW`: a broker's component called so, one connection with a window of unacknowledged
-//! messages to a server that takes `orders.created` (W5); more messages in a call than in the window.
+//! `alone BROKER MESSAGES URL WINDOW`: a broker's component called so, one connection with a window of unacknowledged messages to
+//! a server that takes `orders.created` (W5); more messages in a call than in the window.
 //! `alone segments MESSAGES DIR`: the store's segment writes of a commit a batch of 100, synced to a disk.
 //! `alone keys REQUESTS DIR`: the store's writes for idempotent requests of which each key gets ten, synced to a disk.
 //!
@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use serde_json::json;
+use waybill_core::endpoint::{EndpointSettings, Grants};
 use waybill_core::idempotency::{Act, Answer, EntryKey, Op};
 use waybill_core::ids::{HoldToken, IdempotencyKey, Key, MessageId, RequestHash, Seq, Tenant};
 use waybill_core::message::{Delivery, Message, Payload};
@@ -28,7 +29,7 @@ use waybill_core::route::{Pattern, Route, Routes};
 use waybill_core::time::UnixMillis;
 use waybill_core::topic::Topic;
 use waybill_engine::{Engine, EngineConfig, Stores, SystemClock};
-use waybill_sandbox::{Grants, PluginSource, Sandbox, SandboxOptions, TransportSettings, WasmTransport, World};
+use waybill_sandbox::{EndpointSpec, PluginSource, Sandbox, SandboxOptions, WasmTransport, World};
 use waybill_store::{StoreConfig, SurrealStore};
 use waybill_testkit::conformance::samples::{self, Owner, SHARD, seq};
 use waybill_testkit::load::usage;
@@ -37,7 +38,6 @@ use waybill_testkit::load::usage;
 const BATCH: u64 = 100;
 /// Bytes of a payload.
 const PAYLOAD: usize = 300;
-/// Requests at once.
 const PRODUCERS: u64 = 8;
 /// Requests of each idempotency key.
 const REPEATS: u64 = 10;
@@ -54,12 +54,12 @@ async fn main() {
     let (took, cpu) = match arguments[0].as_str() {
         "engine" => engine(rounds).await,
         "boundary" => drive(noop().await, messages, BATCH).await,
-        name @ ("nats" | "rabbitmq" | "redis") => {
+        "segments" => segments(rounds, arguments.get(2).expect("a folder")).await,
+        "keys" => keys(messages, arguments.get(2).expect("a folder")).await,
+        name if waybill_bundled::find(name).is_some() => {
             let window = arguments.get(3).and_then(|text| text.parse().ok()).expect("a window");
             broker(name, arguments.get(2).expect("a URL"), window, messages).await
         }
-        "segments" => segments(rounds, arguments.get(2).expect("a folder")).await,
-        "keys" => keys(messages, arguments.get(2).expect("a folder")).await,
         other => panic!("there is no part `{other}`"),
     };
     let peak = usage(std::process::id()).unwrap().resident_peak;
@@ -76,26 +76,26 @@ fn cpu() -> Duration {
 }
 
 async fn noop() -> Arc<WasmTransport> {
-    transport("noop", |settings| settings).await
+    transport("noop", EndpointSettings::new("noop")).await
 }
 
 async fn broker(name: &str, url: &str, window: u64, messages: u64) -> (Duration, Duration) {
     let peer = format!("tcp://{}", url.split_once("://").expect("a scheme").1);
-    let transport = transport(name, |settings| TransportSettings {
+    let settings = EndpointSettings {
         config: json!({ "servers": [url], "connections": 1, "window": window }),
-        grants: Grants::none().allow([peer.as_str()]).unwrap(),
-        ..settings
-    })
-    .await;
+        grants: Grants::none().allow([peer.as_str()]),
+        ..EndpointSettings::new(name)
+    };
+    let transport = transport(name, settings).await;
     // The window slides: a call has more than it takes at once.
     drive(transport, messages, (window * 2).max(BATCH)).await
 }
 
-async fn transport(name: &str, settings: impl FnOnce(TransportSettings) -> TransportSettings) -> Arc<WasmTransport> {
+async fn transport(name: &str, settings: EndpointSettings) -> Arc<WasmTransport> {
     let sandbox = Sandbox::new(SandboxOptions::default()).unwrap();
     let bundled = waybill_bundled::find(name).expect("is bundled");
     let plugin = sandbox.load(PluginSource::Embedded(bundled.component), World::Transport).await.unwrap();
-    WasmTransport::start(plugin, settings(TransportSettings::new(name))).await.unwrap()
+    WasmTransport::start(plugin, EndpointSpec::new(settings)).await.unwrap()
 }
 
 async fn engine(rounds: u64) -> (Duration, Duration) {
@@ -116,7 +116,7 @@ async fn engine(rounds: u64) -> (Duration, Duration) {
     };
     let engine = Engine::start(config, stores, Arc::new(SystemClock));
     let outbox = engine.outbox();
-    while outbox.ready().await.iter().any(|check| check.status == "fail") {
+    while outbox.ready().await.iter().any(|check| check.status == waybill_api::status::CheckStatus::Fail) {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     let payload = Bytes::from(format!("\"{}\"", "x".repeat(PAYLOAD - 2)));

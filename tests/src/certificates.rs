@@ -8,14 +8,11 @@ pub struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 /// PEM of a certificate and its key.
 pub struct Identity {
-    /// The certificate.
     pub cert: String,
-    /// Its key.
     pub key: String,
 }
 
 impl Authority {
-    /// A new CA.
     pub fn new(name: &str) -> Self {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -23,7 +20,6 @@ impl Authority {
         Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
     }
 
-    /// Its own certificate.
     pub fn pem(&self) -> String {
         self.0.pem()
     }

@@ -9,14 +9,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::Value;
+use waybill_core::endpoint::{EndpointSettings, Grants, PluginLimits};
 use waybill_core::ids::{Key, MessageId, Seq, Tenant};
 use waybill_core::message::{Delivery, Message, Payload};
 use waybill_core::port::transport::{CallError, Health, HealthReport, Outcome, OutcomeSink, Transport};
 use waybill_core::time::UnixMillis;
 use waybill_core::topic::Topic;
 use waybill_sandbox::{
-    Grants, LoadedPlugin, PluginLimits, PluginSource, Sandbox, SandboxError, SandboxOptions, SecretFailure,
-    SecretProvider, SecretValue, TransportSettings, WasmTransport, World,
+    EndpointSpec, LoadedPlugin, PluginSource, Sandbox, SandboxError, SandboxOptions, SecretFailure, SecretProvider,
+    SecretValue, WasmTransport, World,
 };
 
 /// Longest a call takes on a busy machine.
@@ -24,27 +25,29 @@ pub const AMPLE: Duration = Duration::from_secs(60);
 
 /// What is told early, in its order: place and fate.
 #[derive(Default)]
-pub struct Told(pub Mutex<Vec<(usize, Outcome)>>);
+pub struct RecordedOutcomes(pub Mutex<Vec<(usize, Outcome)>>);
 
-impl OutcomeSink for Told {
+impl OutcomeSink for RecordedOutcomes {
     fn settled(&self, index: usize, outcome: Outcome) {
         self.0.lock().unwrap().push((index, outcome));
     }
 }
 
 /// Settings of an endpoint that reaches loopback, with this configuration. It may take its time to open.
-pub fn settings(endpoint: &str, config: Value) -> TransportSettings {
-    let grants = Grants::none().allow(["tcp://127.0.0.1:*"]).unwrap();
+pub fn settings(endpoint: &str, config: Value) -> EndpointSpec {
+    let grants = Grants::none().allow(["tcp://127.0.0.1:*"]);
     let limits = PluginLimits { open_timeout: AMPLE, ..PluginLimits::default() };
-    TransportSettings { config, grants, limits, ..TransportSettings::new(endpoint) }
+    let settings = EndpointSettings { config, grants, ..EndpointSettings::new(endpoint) };
+    EndpointSpec { limits, ..EndpointSpec::new(settings) }
 }
 
 /// Grants secrets, by the names the plugin asks for.
-pub fn grant(mut settings: TransportSettings, secrets: &[(&str, &str)]) -> TransportSettings {
+pub fn grant(mut spec: EndpointSpec, secrets: &[(&str, &str)]) -> EndpointSpec {
     let values = secrets.iter().map(|(name, value)| (format!("test:{name}"), value.as_bytes().to_vec())).collect();
-    settings.grants.secrets = secrets.iter().map(|(name, _)| ((*name).to_owned(), format!("test:{name}"))).collect();
-    settings.secrets = Arc::new(Secrets(values));
-    settings
+    let sources = secrets.iter().map(|(name, _)| ((*name).to_owned(), format!("test:{name}"))).collect();
+    spec.settings.grants.secrets = sources;
+    spec.secrets = Arc::new(Secrets(values));
+    spec
 }
 
 struct Secrets(HashMap<String, Vec<u8>>);
@@ -70,16 +73,16 @@ async fn bundled(name: &str) -> LoadedPlugin {
 ///
 /// # Errors
 /// That of the first `open`.
-pub async fn open(plugin: &str, settings: TransportSettings) -> Result<Arc<WasmTransport>, CallError> {
-    WasmTransport::start(bundled(plugin).await, settings).await.map_err(call_error)
+pub async fn open(plugin: &str, spec: EndpointSpec) -> Result<Arc<WasmTransport>, CallError> {
+    WasmTransport::start(bundled(plugin).await, spec).await.map_err(call_error)
 }
 
 /// Whether it would work.
 ///
 /// # Errors
 /// Why not.
-pub async fn probe(plugin: &str, settings: TransportSettings) -> Result<HealthReport, CallError> {
-    let report = WasmTransport::probe(bundled(plugin).await, settings).await.map_err(call_error)?;
+pub async fn probe(plugin: &str, spec: EndpointSpec) -> Result<HealthReport, CallError> {
+    let report = WasmTransport::probe(bundled(plugin).await, spec).await.map_err(call_error)?;
     assert_eq!(report.health, Health::Ready, "{report:?}");
     Ok(report)
 }
@@ -138,7 +141,7 @@ pub fn batch(from: u64, to: u64, destination: &str) -> Vec<Delivery> {
 /// # Errors
 /// The call's.
 pub async fn try_send(transport: &WasmTransport, batch: Vec<Delivery>) -> Result<Vec<Outcome>, CallError> {
-    transport.send_batch(0, batch, AMPLE, Arc::new(Told::default())).await
+    transport.send_batch(0, batch, AMPLE, Arc::new(RecordedOutcomes::default())).await
 }
 
 /// The same, of a call that answers.

@@ -1,22 +1,16 @@
 //! Three steps of a shop's orders, each with what undoes it. The state is the shop's; nothing is kept here.
-//!
-//! - `shop`: asking the shop, and what its answers mean for a step
-
-mod shop;
 
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
-use waybill_plugin::participant::{Done, Output, Participant, Step, StepCall, StepError, Undo};
+use waybill_plugin::participant::{Done, Output, Participant, Service, Step, StepCall, StepError, Undo};
 use waybill_plugin::transport::{CallInfo, OpenArgs, Opened, PluginError};
-
-use crate::shop::Shop;
 
 waybill_plugin::manifest!();
 waybill_plugin::export_participant!(Orders { ReserveStock: Undo, ChargePayment: Undo, BookShipment: Undo });
 
 /// What all steps share.
 struct Orders {
-    shop: Shop,
+    shop: Service,
 }
 
 /// `config` of the participant, as the schema in waybill-plugin.toml describes it.
@@ -30,7 +24,7 @@ impl Participant for Orders {
     type Config = Config;
 
     async fn open(_: &CallInfo, _: &OpenArgs, config: Config) -> Result<(Self, Opened), PluginError> {
-        Ok((Self { shop: Shop::at(&config.url) }, Opened::new()))
+        Ok((Self { shop: Service::at("shop", &config.url) }, Opened::new()))
     }
 }
 
@@ -93,7 +87,7 @@ fn check(goods: &Goods) -> Result<(), StepError> {
     Ok(())
 }
 
-/// Takes the money.
+/// Charges the customer's card for the whole order.
 struct ChargePayment;
 
 #[derive(Serialize, Deserialize)]

@@ -47,7 +47,7 @@ pub enum Reply {
     Entered { number: u64, known: bool },
     /// Come back after so many milliseconds.
     Busy { after: u32, why: String },
-    /// Never.
+    /// The book refuses this entry for good, and says why.
     No(String),
     /// The book takes nothing at all.
     Closed(String),

@@ -4,7 +4,6 @@
 //! Imports that wait (`kv`, `secrets`, `net-blocking`, `http-blocking`) are host `async fn`s, so a call suspends the
 //! instance and never a host thread. Imports typed `async func` in WIT take an `Accessor`, so they run beside each other.
 #![allow(
-    missing_docs,
     unsafe_code,
     clippy::all,
     clippy::unwrap_used,

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use waybill_core::code::Code;
+
 use crate::config::{Config, StoreKind, data_folder};
 use crate::exit::{CliError, Exit};
 
@@ -67,7 +69,7 @@ pub fn platform_seal_key() -> Option<PathBuf> {
 pub fn check(config: &Config) -> Result<(), CliError> {
     let StoreKind::Disk(folder) = &config.store.kind else { return Ok(()) };
     usable(folder).map_err(|cause| CliError::Host {
-        code: "STORAGE.DIRECTORY",
+        code: Code::STORAGE_DIRECTORY,
         what: format!("the data folder {} can't be used: {cause}", folder.display()),
         exit: Exit::Failed,
     })

@@ -3,17 +3,15 @@
 use std::process::ExitCode;
 
 use thiserror::Error;
+use waybill_core::code::Code;
 
 use crate::client::ClientError;
 use crate::config::problem::ConfigError;
 
-/// Exit codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Exit {
-    /// Done.
     Done = 0,
-    /// Failed.
     Failed = 1,
     /// Used wrongly, or configured wrongly.
     Usage = 2,
@@ -47,85 +45,55 @@ pub enum CliError {
     #[error(transparent)]
     Client(#[from] ClientError),
     /// Arguments that can't be used together or read.
-    #[error("CLI.USAGE: {what}\n  fix {fix}")]
-    Usage {
-        /// What is wrong.
-        what: String,
-        /// What to do.
-        fix: String,
-    },
+    #[error("{}: {what}\n  fix {fix}", Code::CLI_USAGE)]
+    Usage { what: String, fix: String },
     /// A file or stream.
-    #[error("CLI.IO: {act} failed: {cause}")]
-    Io {
-        /// What was tried.
-        act: String,
-        /// What happened.
-        cause: std::io::Error,
-    },
+    #[error("{}: {act} failed: {cause}", Code::CLI_IO)]
+    Io { act: String, cause: std::io::Error },
     /// Starting or running the host.
     #[error("{code}: {what}")]
     Host {
-        /// Stable code.
-        code: &'static str,
+        code: Code,
         /// What and what to do.
         what: String,
-        /// Exit code.
         exit: Exit,
     },
     /// A list of messages broke off after some of them were committed.
     #[error("{cause}\n  but {committed} before this")]
     BrokeOff {
-        /// What stopped it.
         cause: Box<Self>,
         /// How many were committed, and up to where.
         committed: String,
     },
     /// Some were done, some weren't; all told already.
     #[error("{done} done, {failed} failed")]
-    Partly {
-        /// Done.
-        done: u64,
-        /// Not done.
-        failed: u64,
-    },
+    Partly { done: u64, failed: u64 },
     /// Nothing of it could be done; each told already. Ends with the code of the last failure.
     #[error("none done, {failed} failed")]
     NoneDone {
-        /// Not done.
         failed: u64,
         /// Exit code of the last failure.
         exit: Exit,
     },
     /// Things at a transport's peer that nobody but a person may change; told already.
     #[error("{conflicts} in conflict, left alone: change them by hand, or correct the transport's config")]
-    Conflicts {
-        /// How many.
-        conflicts: usize,
-    },
+    Conflicts { conflicts: usize },
     /// A step that was called by hand didn't end well; its answer is told already.
     #[error("{code}: {what}\n  the step ended as {result}")]
     Step {
         /// Stable code, the plugin's or the host's.
         code: String,
-        /// Why.
         what: String,
         /// `retryable`, `permanent`, `blocked` or `release`.
         result: &'static str,
-        /// Exit code.
         exit: Exit,
     },
     /// Checks failed; told already.
     #[error("{failed} of {count} checks failed")]
-    Checks {
-        /// Failed.
-        failed: usize,
-        /// All.
-        count: usize,
-    },
+    Checks { failed: usize, count: usize },
     /// A saga that was followed didn't complete; told already.
     #[error("saga {id} {how}")]
     SagaEnded {
-        /// Which.
         id: String,
         /// How it ended, or what stopped it.
         how: String,
@@ -141,13 +109,28 @@ impl CliError {
         Self::Usage { what: what.into(), fix: fix.into() }
     }
 
+    /// An act that somebody has to agree to.
+    pub fn nobody_to_ask(act: &str, fix: &str) -> Self {
+        Self::usage(format!("this would {act}, and there is no terminal to ask on"), fix)
+    }
+
     /// For `map_err` on files and streams.
     pub fn io(act: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
         let act = act.into();
         move |cause| Self::Io { act, cause }
     }
 
-    /// Exit code.
+    /// Stable code, where it is one of this host and not told already.
+    pub fn code(&self) -> Option<Code> {
+        match self {
+            Self::Config(error) => Some(error.code()),
+            Self::Usage { .. } => Some(Code::CLI_USAGE),
+            Self::Io { .. } => Some(Code::CLI_IO),
+            Self::Host { code, .. } => Some(*code),
+            _ => None,
+        }
+    }
+
     pub fn exit(&self) -> Exit {
         match self {
             Self::Config(_) | Self::Usage { .. } => Exit::Usage,

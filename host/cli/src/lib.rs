@@ -8,12 +8,14 @@
 #![recursion_limit = "512"]
 
 pub mod args;
+mod author;
 pub mod client;
 pub mod commands;
+mod compile;
 pub mod config;
 mod data;
-pub mod doctor;
 pub mod exit;
+mod logging;
 pub mod output;
 pub mod plugins;
 pub mod saga_definitions;
@@ -29,7 +31,8 @@ use clap::Parser;
 use clap::error::ErrorKind as ParseErrorKind;
 use tokio::runtime::Builder;
 
-use crate::args::{Cli, Command};
+use crate::args::Cli;
+use crate::commands::Command;
 use crate::exit::{CliError, Exit};
 use crate::term::Term;
 
@@ -39,7 +42,7 @@ const PLUGIN_WORKERS: usize = 4;
 /// The program: this process's arguments and streams.
 pub fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1);
-    if arguments.next().is_some_and(|word| word == plugins::COMPILE) {
+    if arguments.next().is_some_and(|word| word == compile::COMPILE) {
         // Untrusted input is read next: nothing else of the program is started.
         return waybill_sandbox::compile_component(arguments);
     }
@@ -53,9 +56,9 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, term: &mut Term) -> Ex
         Ok(cli) => cli,
         Err(error) => return usage(&error, term),
     };
-    term.configure(&cli.global);
+    term.configure(cli.global.quiet, cli.global.no_color);
     let result = match cli.command {
-        Command::Serve(args) => serve::run(&args, term),
+        Command::Serve(args) => commands::serve::run(&args, term),
         // A guest that blocks mustn't block the peer that it talks to.
         Command::Plugin(_) => {
             block_on(Builder::new_multi_thread().worker_threads(PLUGIN_WORKERS), commands::run(cli, term))

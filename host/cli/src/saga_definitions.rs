@@ -5,7 +5,9 @@
 
 use std::path::{Path, PathBuf};
 
-use waybill_core::port::saga::{Define, Defined, DefinitionFormat, SagaService};
+use waybill_api::sagas::SagaService;
+use waybill_core::code::Code;
+use waybill_core::port::saga::{Define, Defined, DefinitionFormat};
 use waybill_core::saga::error::SagaError;
 use waybill_core::saga::limits::DEFINITION_BYTES_MAX;
 
@@ -17,7 +19,6 @@ const FILES_MAX: usize = 1_000;
 /// What came of one file.
 #[derive(Debug)]
 pub struct FromFile {
-    /// Which.
     pub file: PathBuf,
     /// What was stored, or why not.
     pub result: Result<Defined, NotDefined>,
@@ -31,10 +32,7 @@ pub enum NotDefined {
     Io(#[from] std::io::Error),
     /// It is more than is taken.
     #[error("it has {bytes} bytes, at most {DEFINITION_BYTES_MAX} are taken")]
-    TooLarge {
-        /// Its size.
-        bytes: u64,
-    },
+    TooLarge { bytes: u64 },
     /// There are too many files.
     #[error("the folder has more than {FILES_MAX} definitions: is it the right one?")]
     TooMany,
@@ -94,8 +92,8 @@ pub fn log(results: &[FromFile]) {
                 }
             }
             Err(error) => {
-                let code = if let NotDefined::Refused(error) = error { error.code() } else { "CLI.IO" };
-                tracing::error!(%file, code, "a saga's definition wasn't stored: {error}");
+                let code = if let NotDefined::Refused(error) = error { error.code() } else { Code::CLI_IO };
+                tracing::error!(%file, code = code.as_str(), "a saga's definition wasn't stored: {error}");
             }
         }
     }

@@ -1,12 +1,47 @@
 //! From flags to a configuration.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
-use crate::args::serve::ConfigArgs;
+use clap::Args;
+
 use crate::config::problem::ConfigError;
 use crate::config::reader::Flag;
 use crate::config::{Config, Inputs, cache_folder, data_folder, find_file, load};
 use crate::term::Term;
+
+/// Which configuration. The environment is laid under the flags by [`ConfigArgs::or_env`].
+#[derive(Clone, Debug, Default, Args)]
+pub struct ConfigArgs {
+    /// Configuration file [env: WAYBILL_CONFIG] [default: ./waybill.toml if it exists, then the platform's]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Folder for the store; overrides store.url [env: WAYBILL_DATA]
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+}
+
+impl ConfigArgs {
+    /// With what the environment names where no flag does.
+    #[must_use]
+    pub fn or_env(&self, env: &BTreeMap<String, String>) -> Self {
+        let named = |name: &str| env.get(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        Self {
+            config: self.config.clone().or_else(|| named("WAYBILL_CONFIG")),
+            data: self.data.clone().or_else(|| named("WAYBILL_DATA")),
+        }
+    }
+
+    /// Settings given by these flags.
+    pub fn flags(&self) -> Vec<Flag> {
+        let data = self.data.as_ref().map(|data| Flag {
+            path: "store.url",
+            flag: "--data",
+            value: format!("surrealkv://{}", data.join("store").display()),
+        });
+        data.into_iter().collect()
+    }
+}
 
 /// Where a configuration comes from: it can be read again while a host runs.
 #[derive(Clone, Debug)]

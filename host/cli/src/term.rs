@@ -4,17 +4,17 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, IsTerminal, Write};
 use std::path::PathBuf;
 
-use crate::args::Global;
 use crate::exit::CliError;
 use crate::output::safe_lines;
 
+/// What to do where an act needs a yes and there is nobody to ask.
+pub const DRY_RUN_FIRST: &str = "look with --dry-run, then add --yes";
+
 /// Stdin, stdout, stderr and the environment of one command.
 pub struct Term {
-    /// Results.
     pub out: Box<dyn Write + Send>,
     /// Progress, messages and errors.
     pub err: Box<dyn Write + Send>,
-    /// Input.
     pub input: Box<dyn BufRead + Send>,
     /// Columns of the terminal that results go to; none = no terminal.
     pub width: Option<u16>,
@@ -26,14 +26,12 @@ pub struct Term {
     pub color_wanted: bool,
     /// Messages are left out.
     pub quiet: bool,
-    /// The environment.
     pub env: BTreeMap<String, String>,
     /// This program, for what it does in a process of its own; none = it does all of it in this one.
     pub program: Option<PathBuf>,
 }
 
 impl Term {
-    /// Of this process.
     pub fn of_process() -> Self {
         let width = std::io::stdout().is_terminal().then(terminal_width).flatten();
         // Variables that aren't UTF-8 are none of ours.
@@ -57,10 +55,10 @@ impl Term {
     }
 
     /// Takes over the flags that concern it.
-    pub fn configure(&mut self, global: &Global) {
-        self.quiet = global.quiet;
-        self.color &= !global.no_color;
-        self.color_wanted = !global.no_color;
+    pub fn configure(&mut self, quiet: bool, no_color: bool) {
+        self.quiet = quiet;
+        self.color &= !no_color;
+        self.color_wanted = !no_color;
     }
 
     /// Whether stderr may be coloured.
@@ -87,12 +85,18 @@ impl Term {
         let _ = writeln!(self.err, "{}", safe_lines(text));
     }
 
-    /// Asks for a yes on stderr; anything else is a no.
-    pub fn confirm(&mut self, question: &str) -> Result<bool, CliError> {
+    /// Has the operator agree to an act; anything but a yes is a no. `fix` says what to do where there is nobody to ask.
+    pub fn confirm(&mut self, act: &str, question: &str, fix: &str) -> Result<(), CliError> {
+        if !self.interactive {
+            return Err(CliError::nobody_to_ask(act, fix));
+        }
         write!(self.err, "{question} [y/N] ").and_then(|()| self.err.flush()).map_err(CliError::io("asking"))?;
         let mut answer = String::new();
         self.input.read_line(&mut answer).map_err(CliError::io("reading the answer"))?;
-        Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+        match answer.trim().to_ascii_lowercase().as_str() {
+            "y" | "yes" => Ok(()),
+            _ => Err(CliError::Declined),
+        }
     }
 }
 

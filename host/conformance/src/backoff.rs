@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde_json::json;
+use waybill_core::code::Code;
 use waybill_core::port::backoff::{BackoffDecision, FailedAttempt, FailureKind, WorkKind};
 use waybill_core::port::transport::Fault;
 use waybill_core::time::UnixMillis;
@@ -11,11 +12,10 @@ use waybill_sandbox::{LoadedPlugin, PluginSource, Sandbox, SandboxError, WasmBac
 use crate::Options;
 use crate::case::{Case, CaseAttempt};
 use crate::report::{Report, Verdict};
-use crate::suite::{Seen, Suite, failed, not_applicable};
+use crate::suite::{CaseResult, Suite, failed, not_applicable};
 
 /// Attempts whose delays are compared.
 const COMPARED: u32 = 20;
-/// Kinds of failure.
 const KINDS: [(&str, FailureKind); 6] = [
     ("retryable", FailureKind::Retryable),
     ("permanent", FailureKind::Permanent),
@@ -25,7 +25,6 @@ const KINDS: [(&str, FailureKind); 6] = [
     ("trapped", FailureKind::Trapped),
 ];
 
-/// Runs all checks.
 pub(crate) async fn run(sandbox: &Sandbox, source: &PluginSource, options: &Options) -> Result<Report, SandboxError> {
     let plugin = sandbox.load(source.clone(), World::Backoff).await?;
     let mut suite = Suite::new(plugin.inspection(), &options.cases);
@@ -56,14 +55,14 @@ pub(crate) async fn run(sandbox: &Sandbox, source: &PluginSource, options: &Opti
 
 async fn start(plugin: &LoadedPlugin, config: &serde_json::Value) -> Result<WasmBackoff, Verdict> {
     WasmBackoff::start(plugin.clone(), "suite", config).await.map_err(|error| match &error {
-        SandboxError::Open { fault, .. } if fault.code == "PLUGIN.TRAPPED" => {
+        SandboxError::Open { fault, .. } if fault.code == Code::PLUGIN_TRAPPED.as_str() => {
             failed(&error, "answer an error from `validate`; a panic says nothing to the operator")
         }
         _ => failed(&error, "correct the case's config, or the policy"),
     })
 }
 
-async fn empty(plugin: &LoadedPlugin) -> Seen {
+async fn empty(plugin: &LoadedPlugin) -> CaseResult {
     match check_config(plugin.manifest(), "suite", &json!({})) {
         Err(error) => Ok(format!("refused: {error}")),
         Ok(_) => start(plugin, &json!({})).await.map(|_| "it takes {}".to_owned()).map_err(|verdict| match verdict {
@@ -84,7 +83,7 @@ async fn decide(policy: &WasmBackoff, attempt: &FailedAttempt) -> Result<Backoff
     })
 }
 
-async fn deterministic(policy: &WasmBackoff) -> Seen {
+async fn deterministic(policy: &WasmBackoff) -> CaseResult {
     let mut compared = 0;
     for (_, kind) in KINDS {
         for number in [1, 2, 7] {
@@ -102,7 +101,7 @@ async fn deterministic(policy: &WasmBackoff) -> Seen {
     Ok(format!("{compared} decisions, twice each"))
 }
 
-async fn everything(policy: &WasmBackoff) -> Seen {
+async fn everything(policy: &WasmBackoff) -> CaseResult {
     let mut decided = 0;
     for (_, kind) in KINDS {
         for number in [1, 2, 3, 12, 1_000, u32::MAX] {
@@ -138,7 +137,7 @@ fn many_attributes() -> Vec<(String, String)> {
     (0..32).map(|number| (format!("name-{number}"), "v".repeat(250))).collect()
 }
 
-async fn grows(policy: &WasmBackoff) -> Seen {
+async fn grows(policy: &WasmBackoff) -> CaseResult {
     let mut delays: Vec<Duration> = Vec::new();
     for number in 1..=COMPARED {
         let previous_delay = delays.last().copied();
@@ -160,7 +159,7 @@ async fn grows(policy: &WasmBackoff) -> Seen {
     }
 }
 
-async fn author(plugin: &LoadedPlugin, case: &Case) -> Seen {
+async fn author(plugin: &LoadedPlugin, case: &Case) -> CaseResult {
     let config = if case.head.config.is_null() { json!({}) } else { case.head.config.clone() };
     let policy = start(plugin, &config).await?;
     for (number, expected) in (1..).zip(&case.attempts) {

@@ -16,17 +16,14 @@ const PEER: &str = "${peer}";
 #[derive(Debug, Error)]
 #[error("{file}: {reason}")]
 pub struct CaseError {
-    /// The file.
     pub file: String,
     /// What is wrong with it, with its place.
     pub reason: String,
 }
 
-/// One case.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Case {
-    /// `[case]`.
     #[serde(rename = "case")]
     pub(crate) head: Head,
     /// `[peer]`; none = the plugin talks to nobody.
@@ -48,13 +45,10 @@ pub struct Case {
     pub(crate) deliveries: Vec<CaseDelivery>,
 }
 
-/// `[case]`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Head {
-    /// A sentence.
     pub(crate) name: String,
-    /// The plugin's configuration.
     #[serde(default)]
     pub(crate) config: Value,
     /// Values of the secrets it asks for, by name. For tests: never real ones.
@@ -70,23 +64,16 @@ pub(crate) struct Head {
 #[serde(tag = "protocol", rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) enum Peer {
     /// An HTTP/1.1 server. The first answer that fits a request and isn't used up is given; 404 if none does.
-    Http {
-        /// Answers.
-        answers: Vec<HttpAnswer>,
-    },
+    Http { answers: Vec<HttpAnswer> },
     /// A server of lines. The first rule that fits a line is followed; a line without a rule is passed over.
     Line {
         /// Written when somebody connects.
         #[serde(default)]
         greeting: String,
-        /// Rules.
         rules: Vec<LineRule>,
     },
     /// A real server that is there already.
-    External {
-        /// `host:port`.
-        address: String,
-    },
+    External { address: String },
 }
 
 /// One answer of an HTTP peer.
@@ -97,18 +84,15 @@ pub(crate) struct HttpAnswer {
     pub(crate) when: Option<String>,
     /// How often it is given; none = always.
     pub(crate) times: Option<u32>,
-    /// Status.
     #[serde(default = "ok")]
     pub(crate) status: u16,
-    /// Headers.
     #[serde(default)]
     pub(crate) headers: BTreeMap<String, String>,
-    /// Body.
     #[serde(default)]
     pub(crate) body: String,
     /// What happens in place of an answer.
     #[serde(rename = "do")]
-    pub(crate) act: Option<Act>,
+    pub(crate) fault: Option<PeerFault>,
 }
 
 fn ok() -> u16 {
@@ -133,13 +117,13 @@ pub(crate) struct LineRule {
     pub(crate) times: Option<u32>,
     /// What happens in place of an answer.
     #[serde(rename = "do")]
-    pub(crate) act: Option<Act>,
+    pub(crate) fault: Option<PeerFault>,
 }
 
 /// What happens in place of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Act {
+pub(crate) enum PeerFault {
     /// The connection is closed.
     Drop,
     /// Nothing is ever answered.
@@ -181,7 +165,6 @@ pub(crate) struct CaseAttempt {
     pub(crate) random: Option<f64>,
     /// `delay`, `dead`, `pause`, `fallback`.
     pub(crate) expect: String,
-    /// The delay.
     pub(crate) delay_ms: Option<u64>,
 }
 
@@ -199,9 +182,7 @@ pub(crate) struct CaseStep {
     pub(crate) attempt: Option<u32>,
     /// `output`, `pending`, `retryable`, `permanent`, `blocked`.
     pub(crate) expect: String,
-    /// The fault's code.
     pub(crate) code: Option<String>,
-    /// The result.
     pub(crate) data: Option<Value>,
 }
 
@@ -219,7 +200,6 @@ pub(crate) struct CaseInbound {
     pub(crate) attempt: Option<u32>,
     /// `processed`, `duplicate`, `poison`, `retry`, `blocked`.
     pub(crate) expect: String,
-    /// The fault's code.
     pub(crate) code: Option<String>,
     /// How many messages it leaves behind.
     pub(crate) messages: Option<usize>,

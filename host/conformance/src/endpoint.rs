@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use serde_json::json;
+use waybill_core::endpoint::{EndpointSettings, Grants, PluginLimits};
 use waybill_core::port::kv::KvQuota;
 use waybill_core::port::transport::{CallError, ErrorKind};
+use waybill_sandbox::grants::Pattern;
 use waybill_sandbox::{
-    Ask, EndpointSettings, Grants, LoadedPlugin, MemoryKv, PluginLimits, SandboxError, SecretFailure, SecretProvider,
-    SecretValue, check_config,
+    Ask, EndpointSpec, LoadedPlugin, MemoryKv, SandboxError, SecretFailure, SecretProvider, SecretValue, check_config,
 };
 
 use crate::Options;
@@ -17,10 +18,10 @@ use crate::limits::OPEN_TIMEOUT;
 use crate::outside::Outside;
 use crate::report::Verdict;
 use crate::sample;
-use crate::suite::{Seen, Suite, failed};
+use crate::suite::{CaseResult, Suite, failed};
 
 /// Secrets of a case: the source is the value itself.
-pub(crate) struct CaseSecrets;
+struct CaseSecrets;
 
 #[async_trait]
 impl SecretProvider for CaseSecrets {
@@ -30,29 +31,30 @@ impl SecretProvider for CaseSecrets {
 }
 
 /// What a case grants: all peers that the plugin asks for and everything on loopback, the case's secrets, durable state.
-pub(crate) fn grants(head: &Head, ask: &Ask) -> Result<Grants, SandboxError> {
-    let mut grants = Grants::none().allow(["tcp://127.0.0.1:*", "http://127.0.0.1:*", "https://127.0.0.1:*"])?;
-    grants.peers.extend(ask.net.iter().chain(&ask.http).cloned());
-    grants.secrets = head.secrets.clone().into_iter().collect();
-    grants.kv = Some(KvQuota::default());
-    Ok(grants)
+fn grants(head: &Head, ask: &Ask) -> Grants {
+    let loopback = ["tcp://127.0.0.1:*", "http://127.0.0.1:*", "https://127.0.0.1:*"];
+    let asked = ask.net.iter().chain(&ask.http).map(Pattern::as_str);
+    Grants {
+        secrets: head.secrets.clone().into_iter().collect(),
+        kv: Some(KvQuota::default()),
+        ..Grants::none().allow(loopback.into_iter().chain(asked))
+    }
 }
 
-/// A host's limits, but for the time that a busy machine takes to open a plugin.
-pub(crate) fn patient_limits() -> PluginLimits {
-    PluginLimits { open_timeout: OPEN_TIMEOUT, health_timeout: OPEN_TIMEOUT, ..PluginLimits::default() }
-}
-
-/// Settings of a case whose peer is at an address.
-pub(crate) fn settings(plugin: &LoadedPlugin, case: &Case, peer: &str) -> Result<EndpointSettings, Verdict> {
-    Ok(EndpointSettings {
+/// The endpoint of a case whose peer is at an address. Its limits are a host's, but for the time that a busy machine takes to
+/// open a plugin.
+pub(crate) fn spec(plugin: &LoadedPlugin, case: &Case, peer: &str) -> EndpointSpec {
+    let settings = EndpointSettings {
         config: value_at_peer(&case.head.config, peer),
-        grants: grants(&case.head, &plugin.manifest().ask).map_err(refused)?,
+        grants: grants(&case.head, &plugin.manifest().ask),
+        ..EndpointSettings::new("suite")
+    };
+    EndpointSpec {
         secrets: Arc::new(CaseSecrets),
         kv: Some(Arc::new(MemoryKv::default())),
-        limits: patient_limits(),
-        ..EndpointSettings::new("suite")
-    })
+        limits: PluginLimits { open_timeout: OPEN_TIMEOUT, health_timeout: OPEN_TIMEOUT, ..PluginLimits::default() },
+        ..EndpointSpec::new(settings)
+    }
 }
 
 /// The case that the suite's own checks use: the first that fits, else one without anything.
@@ -88,7 +90,7 @@ pub(crate) fn call_failed(error: &CallError) -> Verdict {
         ErrorKind::TimedOut => "keep the call's time: ask `control.remaining`, and give every wait a time",
         _ => "answer a result for each item; fail the whole call only when nothing is known of any",
     };
-    failed(format!("the call failed as {:?}: {}", error.kind, sample::told(&error.fault)), fix)
+    failed(format!("the call failed as {:?}: {}", error.kind, sample::describe(&error.fault)), fix)
 }
 
 /// The empty configuration is refused by the schema, or good enough for `open`. `opens` starts it with that.
@@ -107,18 +109,18 @@ pub(crate) async fn config_empty(
     suite.check("config-empty", promise, work).await;
 }
 
-fn empty_opened(opened: Result<(), SandboxError>) -> Seen {
+fn empty_opened(opened: Result<(), SandboxError>) -> CaseResult {
     match opened {
         Ok(()) => Ok("it opens with {}".to_owned()),
         Err(SandboxError::Open { kind: ErrorKind::InvalidConfig, fault, .. }) => Err(failed(
-            format!("the schema takes {{}} and `open` refuses it: {}", sample::told(&fault)),
+            format!("the schema takes {{}} and `open` refuses it: {}", sample::describe(&fault)),
             "name what is needed as `required` in config_schema, so that it is found before a start",
         )),
         Err(SandboxError::Open { kind, fault, .. })
             if matches!(kind, ErrorKind::Trapped | ErrorKind::TimedOut | ErrorKind::Contract) =>
         {
             Err(failed(
-                format!("`open` with {{}} ended as {kind:?}: {}", sample::told(&fault)),
+                format!("`open` with {{}} ended as {kind:?}: {}", sample::describe(&fault)),
                 "answer an error of kind `invalid-config` instead",
             ))
         }

@@ -10,14 +10,13 @@ use waybill_sandbox::{LoadedPlugin, PluginSource, Sandbox, SandboxError, WasmHan
 
 use crate::Options;
 use crate::case::{Case, CaseInbound, Head};
-use crate::endpoint::{call_failed, case_for, config_empty, outside, refused, settings};
+use crate::endpoint::{call_failed, case_for, config_empty, outside, refused, spec};
 use crate::limits::{BATCH_MAX, CALL_TIMEOUT, CALLS_MAX, CLOSE_TIMEOUT};
 use crate::outside::Outside;
 use crate::report::{Report, Verdict};
 use crate::sample;
-use crate::suite::{Seen, Suite, failed, not_applicable};
+use crate::suite::{CaseResult, Suite, failed, not_applicable};
 
-/// Runs all checks.
 pub(crate) async fn run(sandbox: &Sandbox, source: &PluginSource, options: &Options) -> Result<Report, SandboxError> {
     let plugin = sandbox.load(source.clone(), World::Handler).await?;
     let mut suite = Suite::new(plugin.inspection(), &options.cases);
@@ -46,16 +45,16 @@ pub(crate) async fn run(sandbox: &Sandbox, source: &PluginSource, options: &Opti
 
 async fn opens_empty(plugin: &LoadedPlugin, case: &Case) -> Result<(), SandboxError> {
     let empty = Case { head: Head { config: json!({}), ..case.head.clone() }, ..Case::default() };
-    let Ok(settings) = settings(plugin, &empty, "127.0.0.1:9") else { return Ok(()) };
-    let (handler, opened) = WasmHandler::start_supervised(plugin.clone(), settings).await?;
+    let spec = spec(plugin, &empty, "127.0.0.1:9");
+    let (handler, opened) = WasmHandler::start_supervised(plugin.clone(), spec).await?;
     handler.close(CLOSE_TIMEOUT).await;
     opened
 }
 
 async fn start(plugin: &LoadedPlugin, case: &Case) -> Result<(Arc<WasmHandler>, Outside), Verdict> {
     let outside = outside(case).await?;
-    let settings = settings(plugin, case, &outside.address())?;
-    let (handler, opened) = WasmHandler::start_supervised(plugin.clone(), settings).await.map_err(refused)?;
+    let spec = spec(plugin, case, &outside.address());
+    let (handler, opened) = WasmHandler::start_supervised(plugin.clone(), spec).await.map_err(refused)?;
     opened.map_err(refused)?;
     Ok((handler, outside))
 }
@@ -102,14 +101,14 @@ async fn verdicts(handler: &WasmHandler, batch: Vec<Inbound>) -> Result<Vec<Fate
     handler.handle(0, batch, CALL_TIMEOUT).await.map_err(|error| call_failed(&error))
 }
 
-async fn opens(plugin: &LoadedPlugin, case: &Case) -> Seen {
+async fn opens(plugin: &LoadedPlugin, case: &Case) -> CaseResult {
     let (handler, _outside) = start(plugin, case).await?;
     let fates = verdicts(&handler, batch(case, 1)).await?;
     handler.close(CLOSE_TIMEOUT).await;
     Ok(fates.first().map(shown).unwrap_or_default())
 }
 
-async fn one_each(plugin: &LoadedPlugin, case: &Case) -> Seen {
+async fn one_each(plugin: &LoadedPlugin, case: &Case) -> CaseResult {
     let (handler, _outside) = start(plugin, case).await?;
     let most = handler.limits().max_batch.clamp(1, BATCH_MAX) as usize;
     let mut sizes = vec![1, 2, 17, most];
@@ -122,7 +121,7 @@ async fn one_each(plugin: &LoadedPlugin, case: &Case) -> Seen {
     Ok(format!("batches of {sizes:?}"))
 }
 
-async fn repeats(plugin: &LoadedPlugin, case: &Case) -> Seen {
+async fn repeats(plugin: &LoadedPlugin, case: &Case) -> CaseResult {
     let (handler, _outside) = start(plugin, case).await?;
     let first = batch(case, case.inbound.len().max(1));
     let again = first.iter().map(|message| Inbound { attempt: 2, ..message.clone() }).collect();
@@ -139,7 +138,7 @@ async fn repeats(plugin: &LoadedPlugin, case: &Case) -> Seen {
     Ok(format!("{} messages, twice each", first.len()))
 }
 
-async fn odd_payloads(plugin: &LoadedPlugin, case: &Case) -> Seen {
+async fn odd_payloads(plugin: &LoadedPlugin, case: &Case) -> CaseResult {
     let (handler, _outside) = start(plugin, case).await?;
     let mut seen = Vec::new();
     let every_byte: Vec<u8> = (0..=255).collect();
@@ -151,7 +150,7 @@ async fn odd_payloads(plugin: &LoadedPlugin, case: &Case) -> Seen {
     Ok(seen.join(", "))
 }
 
-async fn concurrency(plugin: &LoadedPlugin, case: &Case) -> Seen {
+async fn concurrency(plugin: &LoadedPlugin, case: &Case) -> CaseResult {
     let (handler, _outside) = start(plugin, case).await?;
     let calls = handler.limits().calls_per_lane.clamp(1, CALLS_MAX);
     let sends = (0..calls).map(|_| verdicts(&handler, batch(case, 3)));
@@ -162,7 +161,7 @@ async fn concurrency(plugin: &LoadedPlugin, case: &Case) -> Seen {
     Ok(format!("{calls} at once"))
 }
 
-async fn order(plugin: &LoadedPlugin, options: &Options) -> Seen {
+async fn order(plugin: &LoadedPlugin, options: &Options) -> CaseResult {
     let different = options.cases.iter().find(|case| {
         let mut words = case.inbound.iter().map(|message| &message.expect);
         let first = words.next();
@@ -176,7 +175,7 @@ async fn order(plugin: &LoadedPlugin, options: &Options) -> Seen {
     author(plugin, &backwards).await.map(|seen| format!("backwards: {seen}"))
 }
 
-async fn author(plugin: &LoadedPlugin, case: &Case) -> Seen {
+async fn author(plugin: &LoadedPlugin, case: &Case) -> CaseResult {
     let (handler, _outside) = start(plugin, case).await?;
     let batch = case.inbound.iter().enumerate().map(|(number, message)| inbound(message, number)).collect();
     let fates = verdicts(&handler, batch).await?;
@@ -220,7 +219,7 @@ fn shown(fate: &Fate) -> String {
     match fate {
         Fate::Processed(_) | Fate::Duplicate => word(fate).to_owned(),
         Fate::Poison(fault) | Fate::Retry(fault) | Fate::Blocked { fault, .. } => {
-            format!("{} ({})", word(fate), sample::told(fault))
+            format!("{} ({})", word(fate), sample::describe(fault))
         }
     }
 }

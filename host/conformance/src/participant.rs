@@ -5,17 +5,18 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::{Value, json};
+use waybill_core::code::Code;
 use waybill_core::port::participant::{Direction, Participant, StepContext, StepDone, StepError};
 use waybill_sandbox::{LoadedPlugin, ParticipantLimits, PluginSource, Sandbox, SandboxError, WasmParticipant, World};
 
 use crate::Options;
 use crate::case::{Case, CaseStep};
-use crate::endpoint::{case_for, config_empty, outside, refused, settings};
+use crate::endpoint::{case_for, config_empty, outside, refused, spec};
 use crate::limits::{CALL_TIMEOUT, CLOSE_TIMEOUT};
 use crate::outside::Outside;
 use crate::report::{Report, Verdict};
 use crate::sample;
-use crate::suite::{Seen, Suite, failed, not_applicable};
+use crate::suite::{CaseResult, Suite, failed, not_applicable};
 
 /// What became of a step: its word in a case, its code, and its result.
 struct Ended {
@@ -25,7 +26,6 @@ struct Ended {
     shown: String,
 }
 
-/// Runs all checks.
 pub(crate) async fn run(sandbox: &Sandbox, source: &PluginSource, options: &Options) -> Result<Report, SandboxError> {
     let plugin = sandbox.load(source.clone(), World::Participant).await?;
     let mut suite = Suite::new(plugin.inspection(), &options.cases);
@@ -50,8 +50,8 @@ pub(crate) async fn run(sandbox: &Sandbox, source: &PluginSource, options: &Opti
 
 async fn opens_empty(plugin: &LoadedPlugin, case: &Case) -> Result<(), SandboxError> {
     let empty = Case { head: crate::case::Head { config: json!({}), ..case.head.clone() }, ..Case::default() };
-    let Ok(settings) = settings(plugin, &empty, "127.0.0.1:9") else { return Ok(()) };
-    let (participant, opened) = WasmParticipant::start(plugin.clone(), settings, ParticipantLimits::default()).await?;
+    let spec = spec(plugin, &empty, "127.0.0.1:9");
+    let (participant, opened) = WasmParticipant::start(plugin.clone(), spec, ParticipantLimits::default()).await?;
     participant.close(CLOSE_TIMEOUT).await;
     opened
 }
@@ -59,14 +59,14 @@ async fn opens_empty(plugin: &LoadedPlugin, case: &Case) -> Result<(), SandboxEr
 /// Open against the peer of a case.
 async fn start(plugin: &LoadedPlugin, case: &Case) -> Result<(Arc<WasmParticipant>, Outside), Verdict> {
     let outside = outside(case).await?;
-    let settings = settings(plugin, case, &outside.address())?;
+    let spec = spec(plugin, case, &outside.address());
     let (participant, opened) =
-        WasmParticipant::start(plugin.clone(), settings, ParticipantLimits::default()).await.map_err(refused)?;
+        WasmParticipant::start(plugin.clone(), spec, ParticipantLimits::default()).await.map_err(refused)?;
     opened.map_err(refused)?;
     Ok((participant, outside))
 }
 
-async fn steps(plugin: &LoadedPlugin, case: &Case) -> Seen {
+async fn steps(plugin: &LoadedPlugin, case: &Case) -> CaseResult {
     let (participant, _outside) = start(plugin, case).await?;
     let steps = participant.steps();
     participant.close(CLOSE_TIMEOUT).await;
@@ -124,7 +124,7 @@ async fn raw(
                 word,
                 code: Some(fault.code.clone()),
                 data: None,
-                shown: format!("{word} ({})", sample::told(fault)),
+                shown: format!("{word} ({})", sample::describe(fault)),
             }
         }
     }
@@ -133,13 +133,18 @@ async fn raw(
 impl Ended {
     /// The instance was lost by it.
     fn crashed(&self) -> bool {
-        ["PLUGIN.TRAPPED", "PLUGIN.TIMED_OUT", "PLUGIN.CONTRACT", "PLUGIN.MEMORY", "PLUGIN.CPU"]
-            .iter()
-            .any(|code| self.code.as_deref() == Some(*code))
+        let lost = [
+            Code::PLUGIN_TRAPPED,
+            Code::PLUGIN_TIMED_OUT,
+            Code::PLUGIN_CONTRACT,
+            Code::PLUGIN_MEMORY,
+            Code::PLUGIN_CPU,
+        ];
+        self.code.as_deref().and_then(Code::of).is_some_and(|code| lost.contains(&code))
     }
 }
 
-async fn repeats(plugin: &LoadedPlugin, case: &Case) -> Seen {
+async fn repeats(plugin: &LoadedPlugin, case: &Case) -> CaseResult {
     let mut compared = 0;
     for (number, step) in case.steps.iter().enumerate().filter(|(_, step)| !step.compensate) {
         // Each in a participant of its own: nothing that an instance remembers may matter.
@@ -166,7 +171,7 @@ fn no_steps() -> Verdict {
     not_applicable("no case calls a step: add [[step]] to tests/, so that there is an input that makes sense")
 }
 
-async fn unknown(plugin: &LoadedPlugin, case: &Case) -> Seen {
+async fn unknown(plugin: &LoadedPlugin, case: &Case) -> CaseResult {
     let (participant, _outside) = start(plugin, case).await?;
     let compensating: Vec<String> =
         participant.steps().into_iter().filter(|step| step.compensates).map(|step| step.name).collect();
@@ -190,7 +195,7 @@ async fn unknown(plugin: &LoadedPlugin, case: &Case) -> Seen {
     }
 }
 
-async fn odd_input(plugin: &LoadedPlugin, case: &Case) -> Seen {
+async fn odd_input(plugin: &LoadedPlugin, case: &Case) -> CaseResult {
     let (participant, _outside) = start(plugin, case).await?;
     let inputs: [Vec<u8>; 6] =
         [b"null".to_vec(), b"{}".to_vec(), b"[]".to_vec(), b"\"".to_vec(), vec![0xff, 0xfe], vec![b'['; 500]];
@@ -214,7 +219,7 @@ async fn odd_input(plugin: &LoadedPlugin, case: &Case) -> Seen {
     Ok(format!("{called} calls"))
 }
 
-async fn author(plugin: &LoadedPlugin, case: &Case) -> Seen {
+async fn author(plugin: &LoadedPlugin, case: &Case) -> CaseResult {
     let (participant, _outside) = start(plugin, case).await?;
     for (number, step) in case.steps.iter().enumerate() {
         let ended = call(&participant, step, number, step.attempt.unwrap_or(1)).await;

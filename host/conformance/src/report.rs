@@ -7,25 +7,13 @@ use serde::Serialize;
 #[serde(tag = "verdict", rename_all = "kebab-case")]
 pub enum Verdict {
     /// The plugin keeps it.
-    Passed {
-        /// What was seen.
-        seen: String,
-    },
+    Passed { seen: String },
     /// The plugin breaks it.
-    Failed {
-        /// What happened.
-        reason: String,
-        /// What to do.
-        fix: String,
-    },
+    Failed { reason: String, fix: String },
     /// It doesn't concern this plugin, or can't be seen.
-    NotApplicable {
-        /// Why.
-        reason: String,
-    },
+    NotApplicable { reason: String },
 }
 
-/// One check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Check {
     /// Stable name, e.g. `peer-silent`; `case: <name>` for an author's case.
@@ -40,11 +28,8 @@ pub struct Check {
 /// All checks of one component.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Report {
-    /// The plugin's name.
     pub plugin: String,
-    /// Its version.
     pub version: String,
-    /// Its world.
     pub world: String,
     /// `sha256:<hex>` of the component.
     pub digest: String,
@@ -53,12 +38,10 @@ pub struct Report {
 }
 
 impl Report {
-    /// How many failed.
     pub fn failed(&self) -> usize {
         self.checks.iter().filter(|check| matches!(check.verdict, Verdict::Failed { .. })).count()
     }
 
-    /// How many passed.
     pub fn passed(&self) -> usize {
         self.checks.iter().filter(|check| matches!(check.verdict, Verdict::Passed { .. })).count()
     }

@@ -64,6 +64,6 @@ pub(crate) fn with_payload(mut delivery: Delivery, payload: Vec<u8>) -> Delivery
 }
 
 /// A fault in one line.
-pub(crate) fn told(fault: &Fault) -> String {
+pub(crate) fn describe(fault: &Fault) -> String {
     format!("{}: {}", fault.code, fault.reason)
 }

@@ -11,12 +11,12 @@ use waybill_sandbox::{LoadedPlugin, PluginSource, Sandbox, SandboxError, WasmSou
 
 use crate::Options;
 use crate::case::{Case, Head};
-use crate::endpoint::{call_failed, case_for, config_empty, outside, refused, settings};
+use crate::endpoint::{call_failed, case_for, config_empty, outside, refused, spec};
 use crate::limits::{CALL_TIMEOUT, CLOSE_TIMEOUT, RECOVERY_PAUSE, RECOVERY_TRIES};
 use crate::outside::{Mode, Outside};
 use crate::report::{Report, Verdict};
 use crate::sample;
-use crate::suite::{Seen, Suite, failed, not_applicable};
+use crate::suite::{CaseResult, Suite, failed, not_applicable};
 
 /// Most deliveries of one pull.
 const PULL_MAX: u32 = 100;
@@ -27,7 +27,6 @@ const PULL_WAIT: Duration = Duration::from_millis(500);
 /// Pulls until everything of a case has to be there.
 const PULLS_MAX: usize = 60;
 
-/// Runs all checks.
 pub(crate) async fn run(sandbox: &Sandbox, source: &PluginSource, options: &Options) -> Result<Report, SandboxError> {
     let plugin = sandbox.load(source.clone(), World::Source).await?;
     let mut suite = Suite::new(plugin.inspection(), &options.cases);
@@ -76,16 +75,16 @@ pub(crate) async fn run(sandbox: &Sandbox, source: &PluginSource, options: &Opti
 
 async fn opens_empty(plugin: &LoadedPlugin, case: &Case) -> Result<(), SandboxError> {
     let empty = Case { head: Head { config: json!({}), ..case.head.clone() }, ..Case::default() };
-    let Ok(settings) = settings(plugin, &empty, "127.0.0.1:9") else { return Ok(()) };
-    let (source, opened) = WasmSource::start_supervised(plugin.clone(), settings).await?;
+    let spec = spec(plugin, &empty, "127.0.0.1:9");
+    let (source, opened) = WasmSource::start_supervised(plugin.clone(), spec).await?;
     source.close(CLOSE_TIMEOUT).await;
     opened
 }
 
 async fn start(plugin: &LoadedPlugin, case: &Case) -> Result<(Arc<WasmSource>, Outside), Verdict> {
     let outside = outside(case).await?;
-    let settings = settings(plugin, case, &outside.address())?;
-    let (source, opened) = WasmSource::start_supervised(plugin.clone(), settings).await.map_err(refused)?;
+    let spec = spec(plugin, case, &outside.address());
+    let (source, opened) = WasmSource::start_supervised(plugin.clone(), spec).await.map_err(refused)?;
     opened.map_err(refused)?;
     Ok((source, outside))
 }
@@ -111,7 +110,7 @@ async fn settle(source: &WasmSource, session: u64, token: Bytes, disposition: Di
     settled.into_iter().next().ok_or_else(|| failed("it settled nothing", "answer one result an item"))
 }
 
-async fn opens(plugin: &LoadedPlugin, case: &Case) -> Seen {
+async fn opens(plugin: &LoadedPlugin, case: &Case) -> CaseResult {
     let (source, _outside) = start(plugin, case).await?;
     let report = source.health().await;
     if report.health == Health::Down {
@@ -125,7 +124,7 @@ async fn opens(plugin: &LoadedPlugin, case: &Case) -> Seen {
     Ok(format!("{} at the first pull, features {:?}", pulled.deliveries.len(), source.facts().features))
 }
 
-async fn each_way(plugin: &LoadedPlugin, case: &Case) -> Seen {
+async fn each_way(plugin: &LoadedPlugin, case: &Case) -> CaseResult {
     let mut seen = Vec::new();
     let fault = waybill_core::port::transport::Fault::new("HTTP.422", "the suite rejects it");
     let ways: [(&str, Disposition); 5] = [
@@ -145,7 +144,7 @@ async fn each_way(plugin: &LoadedPlugin, case: &Case) -> Seen {
         source.close(CLOSE_TIMEOUT).await;
         if let (Settled::Failed(fault), true) = (&settled, needed || named) {
             return Err(failed(
-                format!("{feature} failed: {}", sample::told(fault)),
+                format!("{feature} failed: {}", sample::describe(fault)),
                 "every source can `ack` and `release`; name a feature only if it works",
             ));
         }
@@ -154,7 +153,7 @@ async fn each_way(plugin: &LoadedPlugin, case: &Case) -> Seen {
     Ok(seen.join(", "))
 }
 
-async fn twice(plugin: &LoadedPlugin, case: &Case) -> Seen {
+async fn twice(plugin: &LoadedPlugin, case: &Case) -> CaseResult {
     let (source, _outside) = start(plugin, case).await?;
     let pulled = first(&source).await?;
     let Some(delivery) = pulled.deliveries.first() else { return Err(not_applicable("it brought nothing")) };
@@ -167,7 +166,7 @@ async fn twice(plugin: &LoadedPlugin, case: &Case) -> Seen {
     Ok(seen.join(", then "))
 }
 
-async fn away(plugin: &LoadedPlugin, case: &Case, mode: Mode) -> Seen {
+async fn away(plugin: &LoadedPlugin, case: &Case, mode: Mode) -> CaseResult {
     let (source, outside) = start(plugin, case).await?;
     first(&source).await?;
     if outside.switch.connections() == 0 {
@@ -177,7 +176,7 @@ async fn away(plugin: &LoadedPlugin, case: &Case, mode: Mode) -> Seen {
     let said = match pull(&source).await {
         Ok(pulled) => format!("{} brought meanwhile", pulled.deliveries.len()),
         Err(error) if matches!(error.kind, ErrorKind::Unavailable | ErrorKind::Throttled | ErrorKind::Cancelled) => {
-            format!("{:?}: {}", error.kind, sample::told(&error.fault))
+            format!("{:?}: {}", error.kind, sample::describe(&error.fault))
         }
         Err(error) => return Err(call_failed(&error)),
     };
@@ -195,7 +194,7 @@ async fn away(plugin: &LoadedPlugin, case: &Case, mode: Mode) -> Seen {
     ))
 }
 
-async fn author(plugin: &LoadedPlugin, case: &Case) -> Seen {
+async fn author(plugin: &LoadedPlugin, case: &Case) -> CaseResult {
     let (source, _outside) = start(plugin, case).await?;
     let mut brought: Vec<SourceDelivery> = Vec::new();
     for _ in 0..PULLS_MAX {
@@ -204,7 +203,7 @@ async fn author(plugin: &LoadedPlugin, case: &Case) -> Seen {
             match settle(&source, pulled.session, delivery.token.clone(), Disposition::Ack).await? {
                 Settled::Done | Settled::Lost => {}
                 Settled::Failed(fault) => {
-                    return Err(failed(format!("ack failed: {}", sample::told(&fault)), "take it off at the peer"));
+                    return Err(failed(format!("ack failed: {}", sample::describe(&fault)), "take it off at the peer"));
                 }
             }
         }

@@ -10,7 +10,7 @@ use crate::limits::CHECK_TIMEOUT;
 use crate::report::{Check, Report, Verdict};
 
 /// What a check answers: what was seen, or how it ended otherwise.
-pub(crate) type Seen = Result<String, Verdict>;
+pub(crate) type CaseResult = Result<String, Verdict>;
 
 /// A failure with what to do about it.
 pub(crate) fn failed(reason: impl Display, fix: impl Display) -> Verdict {
@@ -45,7 +45,7 @@ impl Suite {
     }
 
     /// Runs one check, unless the author excused it.
-    pub(crate) async fn check(&mut self, name: &str, promise: &str, work: impl Future<Output = Seen>) {
+    pub(crate) async fn check(&mut self, name: &str, promise: &str, work: impl Future<Output = CaseResult>) {
         let verdict = match self.excused.get(name) {
             Some(reason) => not_applicable(format!("{reason} (says the author)")),
             None => match tokio::time::timeout(CHECK_TIMEOUT, work).await {

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+use crate::code::Code;
+
 /// Result of reading input.
 pub type InputResult<T> = Result<T, InputError>;
 
@@ -12,30 +14,16 @@ pub type InputResult<T> = Result<T, InputError>;
 pub enum InputError {
     /// A text is empty.
     #[error("{field} is empty: leave it out or give it a value")]
-    Empty {
-        /// Field.
-        field: &'static str,
-    },
+    Empty { field: &'static str },
     /// A text is too long.
     #[error("{field} has {bytes} bytes, at most {bytes_max} are taken")]
-    TooLong {
-        /// Field.
-        field: &'static str,
-        /// Its size.
-        bytes: usize,
-        /// The bound.
-        bytes_max: usize,
-    },
+    TooLong { field: &'static str, bytes: usize, bytes_max: usize },
     /// A text has control characters.
     #[error("{field} holds a control character: remove line breaks and the like")]
-    ControlCharacter {
-        /// Field.
-        field: &'static str,
-    },
+    ControlCharacter { field: &'static str },
     /// A name or id that isn't one.
     #[error("{field} {text:?} {rule}")]
     Name {
-        /// Field.
         field: &'static str,
         /// Its beginning, as given.
         text: String,
@@ -44,52 +32,27 @@ pub enum InputError {
     },
     /// The topic's scheme is unknown.
     #[error("topic {topic:?} has no known scheme: use http:<url>, https://..., bus:<subject> or custom:<name>")]
-    TopicScheme {
-        /// As given.
-        topic: String,
-    },
+    TopicScheme { topic: String },
     /// The topic's name is bad.
     #[error("topic {topic:?} needs a name without spaces after its scheme")]
-    TopicName {
-        /// As given.
-        topic: String,
-    },
+    TopicName { topic: String },
     /// The topic's URL is bad.
     #[error("topic {topic:?} isn't a usable URL: {cause}")]
-    TopicUrl {
-        /// As given.
-        topic: String,
-        /// What is wrong.
-        cause: String,
-    },
+    TopicUrl { topic: String, cause: String },
     /// No route takes the topic.
     #[error("no route matches topic {topic:?}: add a [[route]] whose match covers it, or see `waybill config show`")]
-    NoRoute {
-        /// As given.
-        topic: String,
-    },
+    NoRoute { topic: String },
     /// The payload is too large.
     #[error(
         "payload has {bytes} bytes, outbox.max_payload_bytes allows {bytes_max}: send a reference, or raise the limit"
     )]
-    PayloadTooLarge {
-        /// Its size.
-        bytes: usize,
-        /// The bound.
-        bytes_max: usize,
-    },
+    PayloadTooLarge { bytes: usize, bytes_max: usize },
     /// Payload given twice or not decodable.
     #[error("payload isn't usable: {cause}")]
-    Payload {
-        /// What is wrong.
-        cause: String,
-    },
+    Payload { cause: String },
     /// Headers break a bound or a rule.
     #[error("headers aren't usable: {cause}")]
-    Headers {
-        /// What is wrong.
-        cause: String,
-    },
+    Headers { cause: String },
     /// Neither an event type nor a way to derive one (source document 5, POL-047-001).
     #[error("event_type is empty and can't be taken from the topic: give event_type")]
     NoEventType,
@@ -103,29 +66,16 @@ pub enum InputError {
     #[error(
         "occurred_at is {ahead:?} ahead of the store's clock, at most {ahead_max:?} is taken: check the sender's clock"
     )]
-    FutureEvent {
-        /// How far.
-        ahead: Duration,
-        /// The bound.
-        ahead_max: Duration,
-    },
+    FutureEvent { ahead: Duration, ahead_max: Duration },
     /// The message is over before it begins.
     #[error("expires_at isn't after not_before and now: such a message would never be sent")]
     Expired,
     /// A `traceparent` that isn't one.
     #[error("traceparent {text:?} isn't a W3C trace context (version-trace-parent-flags in lower-case hex)")]
-    TraceParent {
-        /// As given.
-        text: String,
-    },
+    TraceParent { text: String },
     /// Too many messages in one request.
     #[error("the request has {count} messages, at most {count_max} are taken: split it")]
-    TooMany {
-        /// As given.
-        count: usize,
-        /// The bound.
-        count_max: usize,
-    },
+    TooMany { count: usize, count_max: usize },
 }
 
 /// Longest beginning of a wrong name that an error repeats, in characters.
@@ -136,16 +86,15 @@ impl InputError {
     pub fn name(field: &'static str, text: &str, rule: &'static str) -> Self {
         Self::Name { field, text: text.chars().take(TOLD_CHARS_MAX).collect(), rule }
     }
-    /// Stable code.
-    pub fn code(&self) -> &'static str {
+    pub fn code(&self) -> Code {
         match self {
-            Self::FutureEvent { .. } => "FUTURE_EVENT",
-            Self::NoEventType => "INVALID_OUTBOX",
-            Self::NoRoute { .. } => "OUTBOX.NO_ROUTE",
-            Self::TopicScheme { .. } | Self::TopicName { .. } | Self::TopicUrl { .. } => "OUTBOX.TOPIC",
-            Self::PayloadTooLarge { .. } => "OUTBOX.PAYLOAD_TOO_LARGE",
-            Self::TooMany { .. } => "OUTBOX.TOO_MANY",
-            _ => "SCHEMA.VALIDATION_FAILED",
+            Self::FutureEvent { .. } => Code::FUTURE_EVENT,
+            Self::NoEventType => Code::INVALID_OUTBOX,
+            Self::NoRoute { .. } => Code::OUTBOX_NO_ROUTE,
+            Self::TopicScheme { .. } | Self::TopicName { .. } | Self::TopicUrl { .. } => Code::OUTBOX_TOPIC,
+            Self::PayloadTooLarge { .. } => Code::OUTBOX_PAYLOAD_TOO_LARGE,
+            Self::TooMany { .. } => Code::OUTBOX_TOO_MANY,
+            _ => Code::SCHEMA_VALIDATION_FAILED,
         }
     }
     /// Whether it is a matter of size (HTTP 413).

@@ -38,7 +38,6 @@ macro_rules! text_id {
             pub fn new(text: impl AsRef<str>) -> InputResult<Self> {
                 checked($what, text.as_ref(), $max).map(Self)
             }
-            /// The text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -178,7 +177,6 @@ impl fmt::Display for Seq {
 /// Where a message lies: its shard, the segment it was committed in, and its index there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Place {
-    /// Shard.
     pub shard: ShardId,
     /// First seq of the segment it was committed in.
     pub segment: Seq,

@@ -4,6 +4,10 @@
 //! other crate of this workspace.
 
 pub mod backoff;
+pub mod code;
+pub mod commit;
+pub mod document;
+pub mod endpoint;
 pub mod error;
 pub mod glob;
 pub mod idempotency;
@@ -17,5 +21,6 @@ pub mod port;
 pub mod route;
 pub mod saga;
 pub mod step_address;
+pub mod suggest;
 pub mod time;
 pub mod topic;

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 /// Payloads above this go to the blob table, so that a segment stays cheap to rewrite. Bytes.
 pub const INLINE_PAYLOAD_BYTES_MAX: usize = 64 * 1024;
-/// Default of `outbox.max_payload_bytes`.
 pub const PAYLOAD_BYTES_MAX_DEFAULT: usize = 256 * 1024;
 /// Longest message id, in bytes.
 pub const ID_BYTES_MAX: usize = 128;
@@ -59,7 +58,6 @@ pub const HOLD_TOKEN_BYTES_MAX: usize = 64;
 pub const IDEMPOTENCY_ERROR_BYTES_MAX: usize = 4_096;
 /// Default of `idempotency.result_max_bytes` (source document 1 §2.2).
 pub const IDEMPOTENCY_RESULT_BYTES_DEFAULT: usize = 4_096;
-/// Default of `idempotency.ttl`.
 pub const IDEMPOTENCY_TTL_DEFAULT: Duration = Duration::from_secs(24 * 3600);
 /// Default of `idempotency.lease`: as long as a request to the host may take.
 pub const IDEMPOTENCY_LEASE_DEFAULT: Duration = Duration::from_secs(60);
@@ -111,3 +109,11 @@ impl Default for SchedulerLimits {
         }
     }
 }
+
+/// Rows of one doorstep that are looked through for an id at most: behind them it isn't known whether it is there, until the shard's
+/// owner has taken them in.
+pub const DOOR_LOOK_ROWS_MAX: usize = 1_000;
+/// The same for their payloads, in bytes.
+pub const DOOR_LOOK_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// Rows of a doorstep read at once: each may hold a megabyte.
+pub const DOOR_LOOK_PAGE: usize = 16;

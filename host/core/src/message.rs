@@ -14,20 +14,18 @@ pub type Headers = Vec<(String, String)>;
 /// What a message carries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Payload {
-    /// The bytes themselves.
     Inline(Bytes),
     /// Kept in the blob table under this name (`outbox_blob`), because it is larger than
     /// [`crate::limits::INLINE_PAYLOAD_BYTES_MAX`].
     Blob {
         /// Key of the blob record.
         blob: String,
-        /// Size in bytes.
         bytes: u32,
     },
 }
 
 impl Payload {
-    /// Size in bytes.
+    /// Bytes of the payload, wherever they lie.
     pub fn len(&self) -> usize {
         match self {
             Self::Inline(bytes) => bytes.len(),
@@ -53,19 +51,16 @@ pub struct Message {
     pub topic: Topic,
     /// Messages of one (tenant, key) are delivered one at a time, in commit order.
     pub key: Option<Key>,
-    /// The caller's headers.
     pub headers: Headers,
     /// Media type of the payload.
     pub content_type: Option<String>,
     /// The bytes to deliver.
     pub payload: Payload,
-    /// Event type (`ce-type`).
     pub event_type: String,
     /// Version of the event type, 1 by default.
     pub event_version: u32,
     /// Type of the aggregate the event is about.
     pub aggregate_type: Option<String>,
-    /// Which aggregate.
     pub aggregate_id: Option<String>,
     /// Trace chain of the business operation.
     pub envelope_id: Option<String>,
@@ -106,9 +101,7 @@ impl Message {
 /// One attempt to deliver a message, as handed to a transport.
 #[derive(Clone, Debug)]
 pub struct Delivery {
-    /// The message.
     pub message: Arc<Message>,
-    /// The payload, loaded.
     pub payload: Bytes,
     /// The topic after the route's mapping, without scheme: subject, routing key or URL.
     pub destination: String,

@@ -4,6 +4,8 @@ use std::fmt;
 
 use thiserror::Error;
 
+use crate::code::Code;
+
 /// Longest address taken, in bytes.
 const ADDRESS_BYTES_MAX: usize = 256;
 
@@ -22,14 +24,12 @@ pub struct StepAddress {
     "{address:?} isn't the address of a step: write fn:PARTICIPANT/STEP, or fn:STEP where one participant serves it"
 )]
 pub struct BadStepAddress {
-    /// As given, cut.
     pub address: String,
 }
 
 impl BadStepAddress {
-    /// Stable code.
-    pub fn code(&self) -> &'static str {
-        "PLUGIN.STEP_ADDRESS"
+    pub fn code(&self) -> Code {
+        Code::PLUGIN_STEP_ADDRESS
     }
 }
 
@@ -86,7 +86,7 @@ mod tests {
             ["", "fn:", "reserve", "fn:/reserve", "fn:orders/", "fn:a/b/c", "fn:Orders/x", "fn:a b", "http://x", &long]
         {
             let error = StepAddress::parse(text).unwrap_err();
-            assert_eq!(error.code(), "PLUGIN.STEP_ADDRESS", "{text}");
+            assert_eq!(error.code().as_str(), "PLUGIN.STEP_ADDRESS", "{text}");
             assert!(error.to_string().contains("fn:PARTICIPANT/STEP"));
         }
     }

@@ -14,9 +14,7 @@ use crate::limits::TOPIC_BYTES_MAX;
 pub enum Scheme {
     /// `http:<url>`, or a bare `http://` or `https://` URL.
     Http,
-    /// `bus:<subject>`.
     Bus,
-    /// `custom:<name>`.
     Custom,
 }
 
@@ -94,7 +92,6 @@ impl Topic {
         &self.text
     }
 
-    /// Its kind.
     pub fn scheme(&self) -> Scheme {
         match self.text.as_bytes().first() {
             Some(b'h') => Scheme::Http,

@@ -80,7 +80,7 @@ async fn run(wanted: Wanted) {
     };
     let engine = Engine::start(config, stores, Arc::new(SystemClock));
     let outbox = engine.outbox();
-    while outbox.ready().await.iter().any(|check| check.status == "fail") {
+    while outbox.ready().await.iter().any(|check| check.status == waybill_api::status::CheckStatus::Fail) {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 

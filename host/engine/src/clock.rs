@@ -6,7 +6,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use parking_lot::Mutex;
 use waybill_core::time::{AHEAD_CONFIRMED, Jump, Monotonic, Now, UnixMillis, VettedClock};
 
-/// Reads both clocks.
 pub trait Clock: Send + Sync + 'static {
     /// Both, at one moment.
     fn now(&self) -> Now;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use waybill_core::backoff::RetryPolicy;
+use waybill_core::endpoint::EndpointSettings;
 use waybill_core::idempotency;
 use waybill_core::ids::Tenant;
 use waybill_core::limits::SchedulerLimits;
@@ -38,13 +39,10 @@ pub struct Stores {
     pub query: Arc<dyn QueryStore>,
     /// For business transactions, operations and the audit.
     pub transact: Arc<dyn TransactStore>,
-    /// For payload dedup.
     pub dedup: Arc<dyn DedupStore>,
-    /// For idempotency keys.
     pub idempotency: Arc<dyn IdempotencyStore>,
 }
 
-/// What follows failures.
 #[derive(Clone)]
 pub struct Retries {
     /// The built-in formula and the number of attempts.
@@ -55,7 +53,6 @@ pub struct Retries {
     pub retry_after_max: Duration,
 }
 
-/// Settings of sagas.
 #[derive(Clone)]
 pub struct SagaConfig {
     /// Where they are kept; none = this host has none.
@@ -149,7 +146,6 @@ pub struct EngineConfig {
     pub store_timeout: Duration,
     /// How durable a commit is, in words, for `/readyz`.
     pub durability: String,
-    /// What follows failures.
     pub retries: Retries,
     /// Bounds of each shard's scheduler.
     pub limits: SchedulerLimits,
@@ -157,21 +153,14 @@ pub struct EngineConfig {
     pub parked_per_tenant: usize,
     /// Messages that may wait for a commit, over all callers.
     pub waiting_messages_max: usize,
-    /// Their bytes.
+    /// Bytes of the messages that may wait for a commit, over all callers.
     pub waiting_bytes_max: usize,
-    /// Turn weights.
     pub weights: BTreeMap<Tenant, u32>,
-    /// Routes.
     pub routes: Routes,
-    /// Transports, by name.
     pub transports: Vec<Arc<dyn Transport>>,
-    /// Time for one call by transport, where it differs from `send_timeout`.
-    pub send_timeouts: BTreeMap<String, Duration>,
-    /// Most messages of one call by transport, where it differs from `batch`.
-    pub batches: BTreeMap<String, u32>,
-    /// Sagas.
+    /// What the operator says of transports, by their names: bounds that differ from `send_timeout` and `batch`.
+    pub endpoints: Vec<EndpointSettings>,
     pub sagas: SagaConfig,
-    /// Idempotency keys.
     pub idempotency: idempotency::Settings,
     /// Watches background tasks; give it also to the parts beside the engine. It is as at the start.
     pub supervisor: Arc<Supervisor>,
@@ -210,8 +199,7 @@ impl EngineConfig {
             weights: BTreeMap::new(),
             routes: Routes::default(),
             transports: Vec::new(),
-            send_timeouts: BTreeMap::new(),
-            batches: BTreeMap::new(),
+            endpoints: Vec::new(),
             sagas: SagaConfig::default(),
             idempotency: idempotency::Settings::default(),
             supervisor: Arc::default(),

@@ -15,15 +15,16 @@ use waybill_core::outbox::lone_trials::LoneTrials;
 use crate::admission::Admission;
 use crate::bounded::{bounded, bounded_sagas};
 use crate::clock::{Clock, Clocks};
+use crate::commit::Commits;
 use crate::config::{EngineConfig, Stores};
 use crate::idempotency::Idempotency;
 use crate::janitor;
-use crate::live::{Line, Live};
+use crate::live::{Live, TransportEntry};
 use crate::meter::Meter;
 use crate::saga::service::Sagas;
 use crate::service::Outbox;
 use crate::service::operations::{self, Operations};
-use crate::shard::{Commits, Context, DoorBell, ShardHandle};
+use crate::shard::{Context, DoorBell, ShardHandle};
 
 /// Shards get at least this long to be given back, also when the sagas took the whole drain time.
 const RELEASE_MIN: Duration = Duration::from_secs(1);
@@ -111,24 +112,24 @@ impl Engine {
     }
 
     /// The outbox as a service.
-    pub fn outbox(&self) -> Arc<dyn waybill_core::port::service::OutboxService> {
-        Arc::clone(&self.outbox) as Arc<dyn waybill_core::port::service::OutboxService>
+    pub fn outbox(&self) -> Arc<dyn waybill_api::OutboxService> {
+        Arc::clone(&self.outbox) as Arc<dyn waybill_api::OutboxService>
     }
 
     /// Sagas as a service; none = this host has none.
-    pub fn sagas(&self) -> Option<Arc<dyn waybill_core::port::saga::SagaService>> {
-        self.sagas.clone().map(|sagas| sagas as Arc<dyn waybill_core::port::saga::SagaService>)
+    pub fn sagas(&self) -> Option<Arc<dyn waybill_api::sagas::SagaService>> {
+        self.sagas.clone().map(|sagas| sagas as Arc<dyn waybill_api::sagas::SagaService>)
     }
 
     /// Idempotency keys as a service.
-    pub fn idempotency(&self) -> Arc<dyn waybill_core::port::idempotency::IdempotencyService> {
+    pub fn idempotency(&self) -> Arc<dyn waybill_api::idempotency::IdempotencyService> {
         Arc::clone(&self.outbox.idempotency) as _
     }
 
     /// Says that a doorstep commit of this process ended that didn't go through the service (the Rust library's
     /// `enqueue_in_tx`).
-    pub fn knock(&self) {
-        self.outbox.knock();
+    pub fn wake_door(&self) {
+        self.outbox.wake_door();
     }
 
     /// Puts another configuration in force, from each transport's next batch on: routes, transports, retries, weights, times for
@@ -150,9 +151,9 @@ impl Engine {
         if tokio::time::timeout(REROUTE_TIMEOUT, futures::future::join_all(told)).await.is_err() {
             tracing::warn!("a shard is busy; it goes by the new routes when it comes to it");
         }
-        for line in left {
+        for entry in left {
             let stop = context.stop.clone();
-            tokio::spawn(async move { stop.run_until_cancelled(end(line)).await });
+            tokio::spawn(async move { stop.run_until_cancelled(end(entry)).await });
         }
     }
 
@@ -162,13 +163,13 @@ impl Engine {
         let paused = match context.stores.transact.paused().await {
             Ok(paused) => paused,
             Err(error) => {
-                tracing::warn!(code = error.code(), %error, "can't read which transports are paused");
+                tracing::warn!(code = error.code().as_str(), %error, "can't read which transports are paused");
                 Vec::new()
             }
         };
-        for (id, line) in next.iter() {
-            if paused.iter().any(|name| **name == *line.name) {
-                line.state.paused.store(true, Ordering::Release);
+        for (id, entry) in next.iter() {
+            if paused.iter().any(|name| **name == *entry.name) {
+                entry.state.paused.store(true, Ordering::Release);
             }
             if next.is_paused(id) {
                 self.outbox.shards.iter().for_each(|shard| shard.pause(id, true));
@@ -208,20 +209,20 @@ impl Engine {
         // What is still being sent can't be settled any more.
         let close = deadline.saturating_duration_since(tokio::time::Instant::now()).min(CLOSE_TIMEOUT);
         let live = context.live();
-        let closes = futures::future::join_all(live.iter().map(|(_, line)| line.transport.close(close)));
+        let closes = futures::future::join_all(live.iter().map(|(_, entry)| entry.transport.close(close)));
         orderly &= tokio::time::timeout(close + RELEASE_GRACE, closes).await.is_ok();
-        orderly && live.iter().all(|(_, line)| line.state.in_flight.load(Ordering::Acquire) == 0)
+        orderly && live.iter().all(|(_, entry)| entry.state.in_flight.load(Ordering::Acquire) == 0)
     }
 }
 
 /// Closes a transport that was removed, when its calls have ended.
-async fn end(line: Arc<Line>) {
-    let until = tokio::time::Instant::now() + line.send_timeout + CLOSE_TIMEOUT;
-    while line.state.in_flight.load(Ordering::Acquire) > 0 && tokio::time::Instant::now() < until {
+async fn end(entry: Arc<TransportEntry>) {
+    let until = tokio::time::Instant::now() + entry.send_timeout + CLOSE_TIMEOUT;
+    while entry.state.in_flight.load(Ordering::Acquire) > 0 && tokio::time::Instant::now() < until {
         tokio::time::sleep(END_PAUSE).await;
     }
-    line.transport.close(CLOSE_TIMEOUT).await;
-    tracing::info!(transport = &*line.name, "removed");
+    entry.transport.close(CLOSE_TIMEOUT).await;
+    tracing::info!(transport = &*entry.name, "removed");
 }
 
 impl Drop for Engine {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use waybill_core::code::Code;
 use waybill_core::message::Delivery;
 use waybill_core::port::transport::{
     CallError, ErrorKind, Fault, Health, HealthReport, Outcome, OutcomeSink, PluginIdentity, Transport, TransportLimits,
@@ -45,7 +46,8 @@ impl Transport for External {
         _timeout: Duration,
         _sink: Arc<dyn OutcomeSink>,
     ) -> Result<Vec<Outcome>, CallError> {
-        let fault = Fault::new("PLUGIN.INTERNAL", "nothing is sent through the transport external: workers claim it");
+        let fault =
+            Fault::new(Code::PLUGIN_INTERNAL, "nothing is sent through the transport external: workers claim it");
         Err(CallError { kind: ErrorKind::Unsupported, fault })
     }
 

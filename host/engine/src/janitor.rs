@@ -15,7 +15,7 @@ use waybill_core::port::store::StoreError;
 use waybill_core::time::UnixMillis;
 
 use crate::service::Outbox;
-use crate::shard::{ShardHandle, Wish};
+use crate::shard::{OperatorCommand, ShardHandle};
 
 /// Pause between two rounds of retirement.
 const RETIRE_EVERY: Duration = Duration::from_secs(30);
@@ -90,7 +90,7 @@ async fn in_rounds<F: Future<Output = Result<(), ServiceError>>>(
 ) {
     loop {
         if let Err(error) = round(Arc::clone(outbox)).await {
-            tracing::warn!(task, code = error.code(), %error, "what is old can't be removed now");
+            tracing::warn!(task, code = error.code().as_str(), %error, "what is old can't be removed now");
         }
         let live = outbox.context.live();
         let keep = live.config.keep_done.min(live.config.keep_dead).min(live.config.sagas.keep_done);
@@ -100,7 +100,7 @@ async fn in_rounds<F: Future<Output = Result<(), ServiceError>>>(
 
 /// One shard that can't be cleared holds up no other.
 fn not_now(task: &'static str, shard: ShardId, error: &ServiceError) {
-    let code = error.code();
+    let code = error.code().as_str();
     tracing::warn!(task, shard = shard.0, code, %error, "what is old of a shard can't be removed now");
 }
 
@@ -205,7 +205,7 @@ async fn retire_dead_of(outbox: &Outbox, shard: &ShardHandle) -> Result<(), Serv
         let page = outbox.context.stores.owner.dead_before(shard.shard, after, limit, now, RETIRE_PAGE).await?;
         let Some(last) = page.last() else { return Ok(()) };
         after = Some(last.seq());
-        let purges = page.iter().map(|place| shard.command(Wish::Purge { place: *place }));
+        let purges = page.iter().map(|place| shard.command(OperatorCommand::Purge { place: *place }));
         for purged in futures::future::join_all(purges).await {
             match purged {
                 // An operator was first.

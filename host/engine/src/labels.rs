@@ -32,7 +32,6 @@ impl Labels {
         own.contains(value) || (own.len() < self.most && own.insert(value.to_owned()))
     }
 
-    /// A value's label.
     pub fn of<'v>(&self, value: &'v str) -> &'v str {
         if self.has(value) { value } else { OTHER }
     }

@@ -6,6 +6,7 @@
 mod admission;
 mod bounded;
 mod clock;
+mod commit;
 mod config;
 mod engine;
 mod external;

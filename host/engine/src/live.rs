@@ -17,13 +17,12 @@ use crate::meter::RouteMeters;
 
 /// What outlives a change of a transport's settings.
 #[derive(Debug, Default)]
-pub(crate) struct LineState {
+pub(crate) struct TransportState {
     pub paused: AtomicBool,
     pub in_flight: AtomicU64,
 }
 
-/// One transport.
-pub(crate) struct Line {
+pub(crate) struct TransportEntry {
     /// Its name, as attempts are recorded with it.
     pub name: Arc<str>,
     pub transport: Arc<dyn Transport>,
@@ -33,16 +32,18 @@ pub(crate) struct Line {
     pub dedup: bool,
     /// It was removed: nothing is sent through it and nobody sees it, but its number stays taken.
     pub removed: bool,
-    pub state: Arc<LineState>,
+    pub state: Arc<TransportState>,
 }
 
-impl Line {
-    fn new(config: &EngineConfig, transport: &Arc<dyn Transport>, state: Arc<LineState>) -> Self {
+impl TransportEntry {
+    fn new(config: &EngineConfig, transport: &Arc<dyn Transport>, state: Arc<TransportState>) -> Self {
         let name = transport.name();
+        let settings = config.endpoints.iter().find(|settings| settings.name == name);
+        let own = settings.map(|settings| settings.grants.limits).unwrap_or_default();
         Self {
             name: Arc::from(name),
-            send_timeout: config.send_timeouts.get(name).copied().unwrap_or(config.send_timeout),
-            batch: config.batches.get(name).copied().unwrap_or(config.batch).max(1),
+            send_timeout: own.call_time.unwrap_or(config.send_timeout),
+            batch: own.max_batch.unwrap_or(config.batch).max(1),
             dedup: config.routes.0.iter().any(|route| route.transport == name && route.dedup.is_some()),
             transport: Arc::clone(transport),
             removed: false,
@@ -51,15 +52,15 @@ impl Line {
     }
 
     /// What a removed transport leaves: its number.
-    fn left_by(line: &Self) -> Self {
+    fn left_by(entry: &Self) -> Self {
         Self {
-            name: Arc::clone(&line.name),
-            transport: Arc::clone(&line.transport),
-            send_timeout: line.send_timeout,
-            batch: line.batch,
+            name: Arc::clone(&entry.name),
+            transport: Arc::clone(&entry.transport),
+            send_timeout: entry.send_timeout,
+            batch: entry.batch,
             dedup: false,
             removed: true,
-            state: Arc::clone(&line.state),
+            state: Arc::clone(&entry.state),
         }
     }
 }
@@ -67,72 +68,71 @@ impl Line {
 /// A snapshot of all of it.
 pub(crate) struct Live {
     pub config: EngineConfig,
-    lines: Vec<Arc<Line>>,
+    entries: Vec<Arc<TransportEntry>>,
     pub routing: Arc<Routing>,
     pub meters: RouteMeters,
 }
 
 impl Live {
-    /// The first one.
     pub fn new(config: EngineConfig) -> Self {
         Self::following(&[], config)
     }
 
     /// The one that follows this one, and the transports that are in it no more. A transport of the same name is the same one,
     /// or its giver ends the one before.
-    pub fn next(&self, config: EngineConfig) -> (Self, Vec<Arc<Line>>) {
-        let next = Self::following(&self.lines, config);
-        let is_left = |(old, new): &(&Arc<Line>, &Arc<Line>)| !old.removed && new.removed;
+    pub fn next(&self, config: EngineConfig) -> (Self, Vec<Arc<TransportEntry>>) {
+        let next = Self::following(&self.entries, config);
+        let is_left = |(old, new): &(&Arc<TransportEntry>, &Arc<TransportEntry>)| !old.removed && new.removed;
         // A built-in one has nothing to end.
-        let left = self.lines.iter().zip(&next.lines).filter(|pair| is_left(pair) && &*pair.0.name != EXTERNAL);
+        let left = self.entries.iter().zip(&next.entries).filter(|pair| is_left(pair) && &*pair.0.name != EXTERNAL);
         let left = left.map(|(old, _)| Arc::clone(old)).collect();
         (next, left)
     }
 
-    fn following(before: &[Arc<Line>], config: EngineConfig) -> Self {
+    fn following(before: &[Arc<TransportEntry>], config: EngineConfig) -> Self {
         let is_external = config.routes.0.iter().any(|route| route.transport == EXTERNAL);
-        let known = |name: &str| before.iter().find(|line| &*line.name == name);
+        let known = |name: &str| before.iter().find(|entry| &*entry.name == name);
         let external: Option<Arc<dyn Transport>> = is_external.then(|| match known(EXTERNAL) {
-            Some(line) => Arc::clone(&line.transport),
+            Some(entry) => Arc::clone(&entry.transport),
             None => Arc::new(External) as _,
         });
         let wanted: Vec<&Arc<dyn Transport>> = config.transports.iter().chain(&external).collect();
-        let mut lines: Vec<Arc<Line>> = before
+        let mut entries: Vec<Arc<TransportEntry>> = before
             .iter()
-            .map(|line| match wanted.iter().find(|transport| transport.name() == &*line.name) {
-                Some(transport) => Arc::new(Line::new(&config, transport, Arc::clone(&line.state))),
-                None => Arc::new(Line::left_by(line)),
+            .map(|entry| match wanted.iter().find(|transport| transport.name() == &*entry.name) {
+                Some(transport) => Arc::new(TransportEntry::new(&config, transport, Arc::clone(&entry.state))),
+                None => Arc::new(TransportEntry::left_by(entry)),
             })
             .collect();
         let fresh = wanted.iter().filter(|transport| known(transport.name()).is_none());
-        lines.extend(fresh.map(|transport| Arc::new(Line::new(&config, transport, Arc::default()))));
-        let number = |name: &str| lines.iter().position(|line| &*line.name == name);
+        entries.extend(fresh.map(|transport| Arc::new(TransportEntry::new(&config, transport, Arc::default()))));
+        let number = |name: &str| entries.iter().position(|entry| &*entry.name == name);
         let routing = Routing {
             routes: config.routes.clone(),
-            transports: lines.iter().map(|line| line.name.to_string()).collect(),
+            transports: entries.iter().map(|entry| entry.name.to_string()).collect(),
             external: external.and_then(|_| u16::try_from(number(EXTERNAL)?).ok()).map(TransportId),
-            lanes: lines.iter().map(|line| line.transport.limits().lanes.max(1)).collect(),
+            lanes: entries.iter().map(|entry| entry.transport.limits().lanes.max(1)).collect(),
         };
         let meters = RouteMeters::new(routing.routes.0.len());
-        Self { config, lines, routing: Arc::new(routing), meters }
+        Self { config, entries, routing: Arc::new(routing), meters }
     }
 
-    pub fn get(&self, id: TransportId) -> Option<&Arc<Line>> {
-        self.lines.get(usize::from(id.0))
+    pub fn get(&self, id: TransportId) -> Option<&Arc<TransportEntry>> {
+        self.entries.get(usize::from(id.0))
     }
 
-    pub fn find(&self, name: &str) -> Option<(TransportId, &Arc<Line>)> {
-        self.iter().find(|(_, line)| &*line.name == name)
+    pub fn find(&self, name: &str) -> Option<(TransportId, &Arc<TransportEntry>)> {
+        self.iter().find(|(_, entry)| &*entry.name == name)
     }
 
     /// All that weren't removed.
-    pub fn iter(&self) -> impl Iterator<Item = (TransportId, &Arc<Line>)> {
-        let numbered = self.lines.iter().enumerate();
-        let numbered = numbered.filter_map(|(index, line)| Some((TransportId(u16::try_from(index).ok()?), line)));
-        numbered.filter(|(_, line)| !line.removed)
+    pub fn iter(&self) -> impl Iterator<Item = (TransportId, &Arc<TransportEntry>)> {
+        let numbered = self.entries.iter().enumerate();
+        let numbered = numbered.filter_map(|(index, entry)| Some((TransportId(u16::try_from(index).ok()?), entry)));
+        numbered.filter(|(_, entry)| !entry.removed)
     }
 
     pub fn is_paused(&self, id: TransportId) -> bool {
-        self.get(id).is_some_and(|line| line.state.paused.load(Ordering::Acquire))
+        self.get(id).is_some_and(|entry| entry.state.paused.load(Ordering::Acquire))
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use metrics::{Counter, Histogram, Label, counter, gauge, histogram};
 use parking_lot::RwLock;
+use waybill_core::code::Code;
 use waybill_core::ids::Tenant;
 use waybill_core::message::Message;
 use waybill_core::outbox::owner::Routing;
@@ -170,7 +171,6 @@ impl Meter {
         Arc::clone(tenants.entry(tenant.to_owned()).or_insert_with(|| TenantMeters::new(tenant, meters.routes)))
     }
 
-    /// Messages that expired.
     pub fn expired(&self, count: usize) {
         self.expired.increment(count as u64);
     }
@@ -262,9 +262,9 @@ impl Meter {
         self.commit_writes.record(writes as f64);
     }
 
-    pub fn commit_failed(&self, code: &'static str) {
-        counter!("waybill_commit_failures_total", "code" => code).increment(1);
-        flush(if code == "PROVIDER.UNAVAILABLE" { "outbox_flush_db_timeout" } else { "outbox_flush_db_error" })
+    pub fn commit_failed(&self, code: Code) {
+        counter!("waybill_commit_failures_total", "code" => code.as_str()).increment(1);
+        flush(if code == Code::PROVIDER_UNAVAILABLE { "outbox_flush_db_timeout" } else { "outbox_flush_db_error" })
             .increment(1);
     }
 

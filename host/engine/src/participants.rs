@@ -7,37 +7,29 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use thiserror::Error;
+use waybill_core::code::Code;
 use waybill_core::port::participant::{Answered, Participant, StepContext, StepDone, StepInfo, StepOutput};
 use waybill_core::step_address::{BadStepAddress, StepAddress};
 
 /// Why an address leads to no step.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum StepLookupError {
-    /// It isn't one.
     #[error(transparent)]
     Address(#[from] BadStepAddress),
     /// No participant of that name.
     #[error("no participant {participant:?} is configured{}: add [participant.{participant}], or correct the name", known(.configured))]
-    NoParticipant {
-        /// As named.
-        participant: String,
-        /// Those there are.
-        configured: Vec<String>,
-    },
+    NoParticipant { participant: String, configured: Vec<String> },
     /// It doesn't serve that step, or nobody does.
     #[error("{} {step:?}{}: correct the name", served_by(.participant), known(.served))]
     NoStep {
         /// As named; none = any.
         participant: Option<String>,
-        /// As named.
         step: String,
-        /// Those there are.
         served: Vec<String>,
     },
     /// Several participants serve it.
     #[error("step {step:?} is served by {}: write which one is meant, e.g. fn:{}/{step}", .participants.join(", "), .participants.first().map_or("", String::as_str))]
     Ambiguous {
-        /// As named.
         step: String,
         /// All that serve it.
         participants: Vec<String>,
@@ -55,13 +47,12 @@ fn served_by(participant: &Option<String>) -> String {
 }
 
 impl StepLookupError {
-    /// Stable code.
-    pub fn code(&self) -> &'static str {
+    pub fn code(&self) -> Code {
         match self {
             Self::Address(error) => error.code(),
-            Self::NoParticipant { .. } => "PLUGIN.NO_PARTICIPANT",
-            Self::NoStep { .. } => "PLUGIN.NO_STEP",
-            Self::Ambiguous { .. } => "PLUGIN.AMBIGUOUS_STEP",
+            Self::NoParticipant { .. } => Code::PLUGIN_NO_PARTICIPANT,
+            Self::NoStep { .. } => Code::PLUGIN_NO_STEP,
+            Self::Ambiguous { .. } => Code::PLUGIN_AMBIGUOUS_STEP,
         }
     }
 }
@@ -90,7 +81,6 @@ impl Participants {
         self.0.swap(Arc::new(next)).values().cloned().collect()
     }
 
-    /// All, by name.
     pub fn all(&self) -> Vec<Arc<dyn Participant>> {
         self.0.load().values().cloned().collect()
     }
@@ -238,7 +228,7 @@ mod tests {
 
     fn refused(address: &str) -> (&'static str, String) {
         let error = participants().find(address).map(|_| ()).unwrap_err();
-        (error.code(), error.to_string())
+        (error.code().as_str(), error.to_string())
     }
 
     #[tokio::test]

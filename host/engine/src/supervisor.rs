@@ -12,7 +12,6 @@ use waybill_core::port::tasks::Tasks;
 
 /// Pause after a task's first failure; it doubles with every further one.
 const PAUSE_MIN: Duration = Duration::from_millis(200);
-/// The longest pause.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 /// A task that failed is well again after this long without another failure.
 const WELL_AFTER: Duration = Duration::from_secs(60);

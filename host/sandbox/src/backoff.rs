@@ -12,6 +12,8 @@ use wasmtime::Store;
 use waybill_bindings::backoff::exports::waybill::plugin::backoff_api::{
     Attempt, Decision, FailureKind, Guest, WorkKind,
 };
+use waybill_core::code::Code;
+use waybill_core::endpoint::HOSTCALL_BYTES_MIN;
 use waybill_core::port::backoff::{self, BackoffDecision, BackoffPolicy, FailedAttempt};
 use waybill_core::port::transport::{ErrorKind, Fault};
 
@@ -20,9 +22,8 @@ use crate::convert::{millis, to_millis};
 use crate::error::{SandboxError, one_line};
 use crate::limits::{
     BACKOFF_DELAY_MAX, BACKOFF_FUEL, BACKOFF_TICKS, BACKOFF_VALIDATE_FUEL, FAULT_REASON_BYTES_MAX, HANDLES_MAX,
-    HOSTCALL_BYTES_MIN,
 };
-use crate::load::{Code, LoadedPlugin};
+use crate::load::{Linked, LoadedPlugin};
 use crate::manifest::World;
 use crate::pure::PureState;
 use crate::text::cut_owned;
@@ -69,7 +70,7 @@ impl WasmBackoff {
     }
 
     async fn validate(&self) -> Result<(), SandboxError> {
-        let refused = |kind, code: &str, reason: String| SandboxError::Open {
+        let refused = |kind, code: Code, reason: String| SandboxError::Open {
             endpoint: self.name.clone(),
             kind,
             fault: Fault::new(code, cut_owned(reason, FAULT_REASON_BYTES_MAX)),
@@ -81,13 +82,13 @@ impl WasmBackoff {
         .await;
         match answer {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(reason)) => Err(refused(ErrorKind::InvalidConfig, "PLUGIN.CONFIG", reason)),
-            Err(error) => Err(refused(ErrorKind::Trapped, "PLUGIN.TRAPPED", one_line(&error))),
+            Ok(Err(reason)) => Err(refused(ErrorKind::InvalidConfig, Code::PLUGIN_CONFIG, reason)),
+            Err(error) => Err(refused(ErrorKind::Trapped, Code::PLUGIN_TRAPPED, one_line(&error))),
         }
     }
 
     async fn instance(&self, fuel: u64) -> wasmtime::Result<(Store<PureState>, Guest)> {
-        let Code::Backoff { pre, guest } = &self.plugin.0.code else {
+        let Linked::Backoff { pre, guest } = &self.plugin.0.linked else {
             return Err(wasmtime::format_err!("the plugin isn't a retry policy"));
         };
         let mut store = Store::new(pre.engine(), PureState::new(self.memory.clone()));

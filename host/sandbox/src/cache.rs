@@ -19,7 +19,6 @@ use crate::seal::{SEAL_BYTES, Seal};
 /// Where a component's machine code came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CodeOrigin {
-    /// Compiled now.
     Compiled,
     /// Taken from the cache.
     Cached,

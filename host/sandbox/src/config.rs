@@ -57,7 +57,7 @@ mod tests {
         );
         assert_eq!(check_config(&manifest, "t", &json!({"a":{"b":1}})).unwrap(), r#"{"a":{"b":1}}"#);
         let error = check_config(&manifest, "t", &json!({"a":{"b":"x"}})).unwrap_err();
-        assert_eq!(error.code(), "PLUGIN.CONFIG");
+        assert_eq!(error.code().as_str(), "PLUGIN.CONFIG");
         assert!(error.to_string().contains("/a/b"), "{error}");
         assert!(check_config(&manifest, "t", &json!({"c":1})).unwrap_err().to_string().contains("at /"));
         assert_eq!(check_config(&manifest, "t", &Value::Null).unwrap(), "{}");

@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     fn code(result: Result<(), SandboxError>) -> &'static str {
-        result.map_or_else(|error| error.code(), |()| "ok")
+        result.map_or_else(|error| error.code().as_str(), |()| "ok")
     }
 
     #[test]

@@ -2,32 +2,24 @@
 
 use std::sync::Arc;
 
-use serde_json::Value;
 use tokio::sync::OnceCell;
+use waybill_core::endpoint::{EndpointSettings, PluginLimits};
 use waybill_core::port::kv::KvStore;
 use waybill_core::port::transport::{CallError, PluginIdentity};
 
 use crate::config::check_config;
 use crate::error::SandboxError;
-use crate::grants::{Grants, check_grants};
+use crate::grants::check_grants;
 use crate::host::{ContextParts, EndpointContext, ProcessSecrets, SecretProvider};
 use crate::instance::{Endpoint, open_error};
-use crate::limits::PluginLimits;
 use crate::load::LoadedPlugin;
 use crate::manifest::World;
 
-/// How a source, a handler or a participant is configured. A transport has [`crate::TransportSettings`].
+/// What an endpoint is started with: what its operator says of it, and what the host gives it.
 #[derive(Clone)]
-pub struct EndpointSettings {
-    /// Name, e.g. `orders`.
-    pub name: String,
-    /// Instances that serve at once; at least 1.
-    pub instances: u32,
-    /// Configuration, checked against the manifest's schema.
-    pub config: Value,
-    /// What the operator grants.
-    pub grants: Grants,
-    /// Reads granted secrets.
+pub struct EndpointSpec {
+    /// What the operator says.
+    pub settings: EndpointSettings,
     pub secrets: Arc<dyn SecretProvider>,
     /// Durable state; used only if asked for and granted.
     pub kv: Option<Arc<dyn KvStore>>,
@@ -39,14 +31,11 @@ pub struct EndpointSettings {
     pub limits: PluginLimits,
 }
 
-impl EndpointSettings {
-    /// One instance, no configuration, nothing granted.
-    pub fn new(name: impl Into<String>) -> Self {
+impl EndpointSpec {
+    /// The first generation, with secrets of this process and without durable state.
+    pub fn new(settings: EndpointSettings) -> Self {
         Self {
-            name: name.into(),
-            instances: 1,
-            config: Value::Null,
-            grants: Grants::none(),
+            settings,
             secrets: Arc::new(ProcessSecrets),
             kv: None,
             host_id: "unnamed".to_owned(),
@@ -56,62 +45,60 @@ impl EndpointSettings {
     }
 }
 
-impl std::fmt::Debug for EndpointSettings {
+impl std::fmt::Debug for EndpointSpec {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("EndpointSettings")
-            .field("name", &self.name)
-            .field("instances", &self.instances)
+        f.debug_struct("EndpointSpec")
+            .field("name", &self.settings.name)
+            .field("instances", &self.settings.instances)
             .field("generation", &self.generation)
             .finish_non_exhaustive()
     }
 }
 
 impl Endpoint {
-    /// Checks world and configuration. Nothing of the guest runs.
-    pub(crate) fn new(plugin: LoadedPlugin, world: World, settings: EndpointSettings) -> Result<Self, SandboxError> {
-        let manifest = plugin.manifest();
-        if !manifest.world.serves(world) {
-            let (plugin, found) = (manifest.name.clone(), manifest.world);
-            return Err(SandboxError::OtherWorld { plugin, found, asked: world });
+    /// Checks world, configuration, grants, and that it can provision where it is to. Nothing of the guest runs.
+    pub(crate) fn new(plugin: LoadedPlugin, world: World, spec: EndpointSpec) -> Result<Self, SandboxError> {
+        let (manifest, settings) = (plugin.manifest(), &spec.settings);
+        check_world(&plugin, world)?;
+        if settings.provision && !plugin.provisions() {
+            let (endpoint, plugin) = (settings.name.clone(), manifest.name.clone());
+            return Err(SandboxError::NoProvisioning { endpoint, plugin });
         }
         let config = check_config(manifest, &settings.name, &settings.config)?;
-        check_grants(manifest, &format!("{world}.{}", settings.name), &settings.grants, settings.instances)?;
-        Ok(Self::unchecked(plugin, world, config, settings))
+        let section = format!("{world}.{}", settings.name);
+        check_grants(manifest, &section, &settings.grants, settings.instances)?;
+        Self::unchecked(plugin, world, config, spec)
     }
 
-    fn unchecked(plugin: LoadedPlugin, world: World, config: String, settings: EndpointSettings) -> Self {
+    fn unchecked(plugin: LoadedPlugin, world: World, config: String, spec: EndpointSpec) -> Result<Self, SandboxError> {
+        let EndpointSpec { settings, secrets, kv, host_id, generation, limits } = spec;
         let context = EndpointContext::new(ContextParts {
             name: &label(world, &settings.name),
-            generation: settings.generation,
+            generation,
             plugin: &plugin.0,
             grants: settings.grants,
-            limits: settings.limits,
-            secret_provider: settings.secrets,
-            kv: settings.kv,
-        });
-        Self {
+            limits,
+            secret_provider: secrets,
+            kv,
+        })?;
+        Ok(Self {
             context: Arc::new(context),
             name: settings.name,
             config,
-            host_id: settings.host_id,
+            host_id,
             instances: settings.instances.max(1),
             plugin,
-            provision: false,
+            provision: settings.provision,
             provisioned: OnceCell::new(),
-        }
+        })
     }
 
     /// One that reaches nothing and is never opened: to ask a component about itself.
     pub(crate) fn closed(plugin: LoadedPlugin, world: World, name: &str) -> Result<Self, SandboxError> {
-        let manifest = plugin.manifest();
-        if !manifest.world.serves(world) {
-            let (plugin, found) = (manifest.name.clone(), manifest.world);
-            return Err(SandboxError::OtherWorld { plugin, found, asked: world });
-        }
-        Ok(Self::unchecked(plugin, world, "{}".to_owned(), EndpointSettings::new(name)))
+        check_world(&plugin, world)?;
+        Self::unchecked(plugin, world, "{}".to_owned(), EndpointSpec::new(EndpointSettings::new(name)))
     }
 
-    /// Who serves.
     pub(crate) fn identity(&self) -> PluginIdentity {
         let manifest = self.plugin.manifest();
         PluginIdentity {
@@ -122,10 +109,17 @@ impl Endpoint {
         }
     }
 
-    /// A failed `open`.
     pub(crate) fn open_error(&self, error: CallError) -> SandboxError {
         open_error(&self.name, error)
     }
+}
+
+fn check_world(plugin: &LoadedPlugin, world: World) -> Result<(), SandboxError> {
+    let manifest = plugin.manifest();
+    if manifest.world.serves(world) {
+        return Ok(());
+    }
+    Err(SandboxError::OtherWorld { plugin: manifest.name.clone(), found: manifest.world, asked: world })
 }
 
 /// What logs, measurements and durable state know an endpoint by: a transport's plain name, and the kind before any other, so

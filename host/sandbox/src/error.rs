@@ -1,6 +1,7 @@
 //! What can go wrong with a plugin before it serves, with stable codes. Failures of calls are `CallError`s of the port.
 
 use thiserror::Error;
+use waybill_core::code::Code;
 use waybill_core::port::transport::{ErrorKind, Fault};
 
 use crate::manifest::World;
@@ -10,26 +11,13 @@ use crate::manifest::World;
 pub enum SandboxError {
     /// The engine or its ticker couldn't start.
     #[error("can't start the WebAssembly engine: {cause}")]
-    Engine {
-        /// What happened.
-        cause: String,
-    },
+    Engine { cause: String },
     /// The file can't be read.
     #[error("can't read plugin {path}: {cause}: check the path and its permissions")]
-    Read {
-        /// Path.
-        path: String,
-        /// What happened.
-        cause: String,
-    },
+    Read { path: String, cause: String },
     /// A component can't be put in its place.
     #[error("can't write plugin {path}: {cause}: check the folder, its permissions and the free space")]
-    Write {
-        /// Path.
-        path: String,
-        /// What happened.
-        cause: String,
-    },
+    Write { path: String, cause: String },
     /// Neither a component nor a module.
     #[error(
         "it isn't a WebAssembly component ({cause}): give the .wasm file that `cargo build --target wasm32-wasip2` made"
@@ -38,41 +26,22 @@ pub enum SandboxError {
         /// What the parser says.
         cause: String,
     },
-    /// A core module.
     #[error("it is a core WebAssembly module, not a component: build it for wasm32-wasip2")]
     CoreModule,
-    /// Machine code.
     #[error(
         "it is precompiled machine code, which is never taken from outside: give the .wasm component it was made from"
     )]
     Precompiled,
-    /// Above the bound.
     #[error("the component has {bytes} bytes, at most {bytes_max} are taken: strip it, or build with opt-level \"s\"")]
-    TooLarge {
-        /// Its size.
-        bytes: usize,
-        /// The bound.
-        bytes_max: usize,
-    },
-    /// No manifest inside.
+    TooLarge { bytes: usize, bytes_max: usize },
     #[error("it has no manifest: put waybill-plugin.toml beside Cargo.toml and call waybill_plugin::manifest!()")]
     NoManifest,
     /// The manifest is wrong.
     #[error("its manifest isn't usable: {cause}")]
-    BadManifest {
-        /// What is wrong.
-        cause: String,
-    },
+    BadManifest { cause: String },
     /// Another world than the place it is used in.
     #[error("plugin {plugin:?} is a {found} plugin and can't be used as a {asked}: name a {asked} plugin here")]
-    OtherWorld {
-        /// Plugin.
-        plugin: String,
-        /// What it is.
-        found: World,
-        /// What is needed.
-        asked: World,
-    },
+    OtherWorld { plugin: String, found: World, asked: World },
     /// The manifest says one world, the component exports another or none.
     #[error(
         "its manifest says world {world}, but the component doesn't export {interface}: correct `world`, or export it"
@@ -85,14 +54,7 @@ pub enum SandboxError {
     },
     /// Built against another contract.
     #[error("it was built for contract waybill:plugin@{found}, this host serves {served}: {fix}")]
-    ContractVersion {
-        /// Its version.
-        found: String,
-        /// Ours.
-        served: &'static str,
-        /// What to do.
-        fix: String,
-    },
+    ContractVersion { found: String, served: &'static str, fix: String },
     /// It wants something that no host service offers.
     #[error(
         "it imports {import}, which this host doesn't offer: remove the dependency that needs it (offered: waybill:plugin@0.1, wasi 0.2 cli, clocks, random, io, filesystem, sockets, http)"
@@ -101,12 +63,8 @@ pub enum SandboxError {
         /// Name of the import.
         import: String,
     },
-    /// Types differ.
     #[error("it doesn't fit the contract: {cause}: rebuild it against this host's wit/ folder")]
-    TypeMismatch {
-        /// What differs.
-        cause: String,
-    },
+    TypeMismatch { cause: String },
     /// The compiler refused it.
     #[error("it can't be compiled: {cause}")]
     Compile {
@@ -139,44 +97,28 @@ pub enum SandboxError {
     },
     /// The process that compiles doesn't work.
     #[error("the process that compiles plugins doesn't work: {cause}")]
-    Compiler {
-        /// What is wrong.
-        cause: String,
-    },
+    Compiler { cause: String },
     /// The compile cache can't be used.
     #[error(
         "the compile cache at {path} isn't usable: {cause}. It holds code that the host runs: name a folder that only the host's user can write to in plugins.cache, or write \"off\" there"
     )]
-    Cache {
-        /// Folder.
-        path: String,
-        /// What is wrong.
-        cause: String,
-    },
+    Cache { path: String, cause: String },
     /// The configuration isn't valid by the plugin's schema.
     #[error("config of {endpoint:?} isn't valid at {path}: {cause}")]
     Config {
-        /// Endpoint.
         endpoint: String,
         /// JSON pointer; `/` is the document.
         path: String,
-        /// What is wrong.
         cause: String,
     },
     /// `provision = true`, and the plugin can't.
     #[error(
         "provision is true for {endpoint:?}, but its plugin {plugin:?} has nothing to provision: leave the key out"
     )]
-    NoProvisioning {
-        /// Endpoint.
-        endpoint: String,
-        /// Plugin.
-        plugin: String,
-    },
+    NoProvisioning { endpoint: String, plugin: String },
     /// The steps that a participant describes can't be served.
     #[error("the steps of participant plugin {plugin:?} can't be used: {cause}")]
     Steps {
-        /// Plugin.
         plugin: String,
         /// What is wrong, with the fix.
         cause: String,
@@ -184,7 +126,6 @@ pub enum SandboxError {
     /// What the plugin can't do without isn't granted.
     #[error("plugin {plugin:?} can't do without {missing}, which isn't granted: add to [{section}]\n    {lines}")]
     GrantMissing {
-        /// Plugin.
         plugin: String,
         /// Section of `waybill.toml` that lacks it.
         section: String,
@@ -198,11 +139,8 @@ pub enum SandboxError {
         "[{section}] has instances = {instances}, and plugin {plugin:?} runs at most {most} side by side: write instances = {most}"
     )]
     Instances {
-        /// Plugin.
         plugin: String,
-        /// Section of `waybill.toml`.
         section: String,
-        /// As configured.
         instances: u32,
         /// What the manifest says.
         most: u32,
@@ -210,21 +148,13 @@ pub enum SandboxError {
     /// A grant or an ask isn't a pattern.
     #[error("{pattern:?} isn't a pattern for `allow`: {cause}")]
     Grant {
-        /// As written.
         pattern: String,
         /// What is wrong, with the fix.
         cause: String,
     },
     /// `open` failed at start.
     #[error("{endpoint:?} didn't open: {}: {}{}", .fault.code, .fault.reason, open_fix(*.kind))]
-    Open {
-        /// Endpoint.
-        endpoint: String,
-        /// Class.
-        kind: ErrorKind,
-        /// Details.
-        fault: Fault,
-    },
+    Open { endpoint: String, kind: ErrorKind, fault: Fault },
 }
 
 fn open_fix(kind: ErrorKind) -> &'static str {
@@ -240,36 +170,35 @@ fn open_fix(kind: ErrorKind) -> &'static str {
 }
 
 impl SandboxError {
-    /// Stable code.
-    pub fn code(&self) -> &'static str {
+    pub fn code(&self) -> Code {
         match self {
-            Self::Engine { .. } => "PLUGIN.ENGINE",
-            Self::Read { .. } => "PLUGIN.READ",
-            Self::Write { .. } => "PLUGIN.WRITE",
-            Self::NotAComponent { .. } => "PLUGIN.NOT_A_COMPONENT",
-            Self::CoreModule => "PLUGIN.CORE_MODULE",
-            Self::Precompiled => "PLUGIN.PRECOMPILED",
-            Self::TooLarge { .. } => "PLUGIN.TOO_LARGE",
-            Self::NoManifest => "PLUGIN.NO_MANIFEST",
-            Self::BadManifest { .. } => "PLUGIN.BAD_MANIFEST",
-            Self::OtherWorld { .. } => "PLUGIN.OTHER_WORLD",
-            Self::MissingExport { .. } => "PLUGIN.MISSING_EXPORT",
-            Self::ContractVersion { .. } => "PLUGIN.CONTRACT_VERSION",
-            Self::UnknownImport { .. } => "PLUGIN.UNKNOWN_IMPORT",
-            Self::TypeMismatch { .. } => "PLUGIN.TYPE_MISMATCH",
-            Self::Compile { .. } => "PLUGIN.COMPILE",
-            Self::CompileTimeout { .. } => "PLUGIN.COMPILE_TIMEOUT",
-            Self::CompileMemory { .. } => "PLUGIN.COMPILE_MEMORY",
-            Self::CompileCrashed { .. } => "PLUGIN.COMPILE_CRASHED",
-            Self::Compiler { .. } => "PLUGIN.COMPILER",
-            Self::Cache { .. } => "PLUGIN.CACHE",
-            Self::Config { .. } => "PLUGIN.CONFIG",
-            Self::Grant { .. } => "PLUGIN.GRANT",
-            Self::GrantMissing { .. } => "PLUGIN.GRANT_MISSING",
-            Self::Instances { .. } => "PLUGIN.INSTANCES",
-            Self::NoProvisioning { .. } => "PLUGIN.NO_PROVISIONING",
-            Self::Steps { .. } => "PLUGIN.STEPS",
-            Self::Open { .. } => "PLUGIN.OPEN_FAILED",
+            Self::Engine { .. } => Code::PLUGIN_ENGINE,
+            Self::Read { .. } => Code::PLUGIN_READ,
+            Self::Write { .. } => Code::PLUGIN_WRITE,
+            Self::NotAComponent { .. } => Code::PLUGIN_NOT_A_COMPONENT,
+            Self::CoreModule => Code::PLUGIN_CORE_MODULE,
+            Self::Precompiled => Code::PLUGIN_PRECOMPILED,
+            Self::TooLarge { .. } => Code::PLUGIN_TOO_LARGE,
+            Self::NoManifest => Code::PLUGIN_NO_MANIFEST,
+            Self::BadManifest { .. } => Code::PLUGIN_BAD_MANIFEST,
+            Self::OtherWorld { .. } => Code::PLUGIN_OTHER_WORLD,
+            Self::MissingExport { .. } => Code::PLUGIN_MISSING_EXPORT,
+            Self::ContractVersion { .. } => Code::PLUGIN_CONTRACT_VERSION,
+            Self::UnknownImport { .. } => Code::PLUGIN_UNKNOWN_IMPORT,
+            Self::TypeMismatch { .. } => Code::PLUGIN_TYPE_MISMATCH,
+            Self::Compile { .. } => Code::PLUGIN_COMPILE,
+            Self::CompileTimeout { .. } => Code::PLUGIN_COMPILE_TIMEOUT,
+            Self::CompileMemory { .. } => Code::PLUGIN_COMPILE_MEMORY,
+            Self::CompileCrashed { .. } => Code::PLUGIN_COMPILE_CRASHED,
+            Self::Compiler { .. } => Code::PLUGIN_COMPILER,
+            Self::Cache { .. } => Code::PLUGIN_CACHE,
+            Self::Config { .. } => Code::PLUGIN_CONFIG,
+            Self::Grant { .. } => Code::PLUGIN_GRANT,
+            Self::GrantMissing { .. } => Code::PLUGIN_GRANT_MISSING,
+            Self::Instances { .. } => Code::PLUGIN_INSTANCES,
+            Self::NoProvisioning { .. } => Code::PLUGIN_NO_PROVISIONING,
+            Self::Steps { .. } => Code::PLUGIN_STEPS,
+            Self::Open { .. } => Code::PLUGIN_OPEN_FAILED,
         }
     }
 

@@ -9,7 +9,7 @@ use waybill_core::port::handler::{Handler, HandlerLimits, Inbound, Verdict};
 use waybill_core::port::transport::{CallError, HealthReport, PluginIdentity};
 
 use crate::convert;
-use crate::endpoint::EndpointSettings;
+use crate::endpoint::EndpointSpec;
 use crate::error::SandboxError;
 use crate::instance::{Answer, Endpoint, Lanes, Work, other_question};
 use crate::load::LoadedPlugin;
@@ -31,9 +31,9 @@ impl WasmHandler {
     /// when it can never serve (world, configuration by schema). Must be called inside a tokio runtime.
     pub async fn start_supervised(
         plugin: LoadedPlugin,
-        settings: EndpointSettings,
+        spec: EndpointSpec,
     ) -> Result<(Arc<Self>, Result<(), SandboxError>), SandboxError> {
-        let (lanes, opening) = Lanes::start(Endpoint::new(plugin, World::Handler, settings)?);
+        let (lanes, opening) = Lanes::start(Endpoint::new(plugin, World::Handler, spec)?);
         let opened = opening.await;
         Ok((Arc::new(Self { lanes }), opened))
     }

@@ -50,27 +50,27 @@ pub use cache::CodeOrigin;
 pub use compile::{CompileLimits, CompilerProcess, compile_component};
 pub use config::check_config;
 pub use contract::CONTRACT_VERSION;
-pub use endpoint::EndpointSettings;
+pub use endpoint::EndpointSpec;
 pub use engine::{Sandbox, SandboxOptions};
 pub use error::SandboxError;
 pub use fleet::{
     ComponentSource, Fleet, FleetOptions, ForStart, POLL_EVERY, Reload, Reloaded, StagedChange, StateFolder,
     TransportSpec,
 };
-pub use grants::{Grants, check_grants};
+pub use grants::check_grants;
 pub use handler::WasmHandler;
 pub use host::{MemoryKv, ProcessSecrets, SecretFailure, SecretProvider, SecretValue};
 pub use http::HttpStepClient;
-pub use limits::{LimitRow, LimitUnit, PluginLimits, limits_table};
+pub use limits::limits_table;
 pub use load::{Inspection, LoadedPlugin, PluginSource, inspect};
 pub use manifest::{Ask, Manifest, World};
 pub use participant::{ParticipantLimits, WasmParticipant, participant_steps};
 pub use slot::{
-    BAD_MAX, BadDigest, Forgetful, HISTORY_MAX, Life, Phase, Probation, Record, ReloadPolicy, RolledBack, Slot,
-    SlotMemory, SlotPolicy, StageOptions, Staged, SwapError, Swapped, Why,
+    BAD_MAX, BadDigest, Forgetful, HISTORY_MAX, Life, Phase, Probation, Record, RolledBack, Slot, SlotMemory,
+    StageOptions, Staged, SwapError, Swapped, Why,
 };
 pub use source::WasmSource;
-pub use transport::{TransportSettings, WasmTransport};
+pub use transport::WasmTransport;
 pub use verify::{
     Fetched, PublicKey, SIGNATURE_FILE_BYTES_MAX, Signature, SignatureState, SigningKey, Trust, VerifyError,
     signature_path, verify,

@@ -37,22 +37,18 @@ pub enum PluginSource {
     Bytes(Arc<[u8]>),
     /// A component embedded in the binary.
     Embedded(&'static [u8]),
-    /// A file.
     File(PathBuf),
 }
 
 /// What a component says of itself, read without compiling or running it.
 #[derive(Clone, Debug)]
 pub struct Inspection {
-    /// Manifest.
     pub manifest: Manifest,
     /// `sha256:<hex>` of the component.
     pub digest: String,
     /// Size of the component, in bytes.
     pub bytes: usize,
-    /// Imported interfaces.
     pub imports: Vec<String>,
-    /// Exported interfaces.
     pub exports: Vec<String>,
 }
 
@@ -62,7 +58,7 @@ pub struct LoadedPlugin(pub(crate) Arc<Loaded>);
 
 pub(crate) struct Loaded {
     pub(crate) inspection: Inspection,
-    pub(crate) code: Code,
+    pub(crate) linked: Linked,
     origin: CodeOrigin,
     /// What was loaded, and who vouches for it.
     fetched: Fetched,
@@ -71,7 +67,7 @@ pub(crate) struct Loaded {
     pub(crate) sandbox: Sandbox,
 }
 
-pub(crate) enum Code {
+pub(crate) enum Linked {
     /// A world that does I/O.
     Services {
         pre: InstancePre<InstanceState>,
@@ -90,7 +86,6 @@ impl std::fmt::Debug for LoadedPlugin {
 }
 
 impl LoadedPlugin {
-    /// Its manifest.
     pub fn manifest(&self) -> &Manifest {
         &self.0.inspection.manifest
     }
@@ -104,7 +99,7 @@ impl LoadedPlugin {
     }
     /// Whether it can create what is missing at its peer.
     pub fn provisions(&self) -> bool {
-        matches!(&self.0.code, Code::Services { exports, .. } if exports.provisions())
+        matches!(&self.0.linked, Linked::Services { exports, .. } if exports.provisions())
     }
     /// Who vouches for it.
     pub fn signature(&self) -> &SignatureState {
@@ -173,8 +168,8 @@ impl Sandbox {
         // What is in this binary is as trusted as the binary.
         let trusted = matches!(signature, SignatureState::Bundled);
         let (component, origin) = self.compile(kind, bytes, &inspection.digest, trusted, given_up)?;
-        let code = self.link(&component, &inspection, world)?;
-        Ok(LoadedPlugin(Arc::new(Loaded { inspection, code, origin, fetched, signature, sandbox: self.clone() })))
+        let linked = self.link(&component, &inspection, world)?;
+        Ok(LoadedPlugin(Arc::new(Loaded { inspection, linked, origin, fetched, signature, sandbox: self.clone() })))
     }
 
     fn compile(
@@ -202,17 +197,17 @@ impl Sandbox {
         Ok((component, CodeOrigin::Compiled))
     }
 
-    fn link(&self, component: &Component, inspection: &Inspection, world: World) -> Result<Code, SandboxError> {
+    fn link(&self, component: &Component, inspection: &Inspection, world: World) -> Result<Linked, SandboxError> {
         let mismatch = |error: wasmtime::Error| SandboxError::TypeMismatch { cause: one_line(&error) };
         if world == World::Backoff {
             let pre = self.0.pure_linker.instantiate_pre(component).map_err(mismatch)?;
             let guest = backoff_api::GuestIndices::new(&pre).map_err(mismatch)?;
             contract::check_backoff_types(&pre).map_err(mismatch)?;
-            return Ok(Code::Backoff { pre, guest });
+            return Ok(Linked::Backoff { pre, guest });
         }
         let pre = self.0.services_linker.instantiate_pre(component).map_err(mismatch)?;
         let exports = Exports::find(&pre, world, contract::provisions(inspection)).map_err(mismatch)?;
-        Ok(Code::Services { pre, exports })
+        Ok(Linked::Services { pre, exports })
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::Value;
+use waybill_core::endpoint::LimitOverlay;
 
 use crate::error::SandboxError;
 use crate::grants::{Need, Pattern};
@@ -16,17 +17,11 @@ use crate::schema;
 /// Contract that a plugin implements. A `-basic` world differs only in its imports and counts as the one without it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum World {
-    /// Delivers messages.
     Transport,
-    /// Brings messages in.
     Source,
-    /// Both.
     Broker,
-    /// Saga steps.
     Participant,
-    /// Inbox handlers.
     Handler,
-    /// Retry policy.
     Backoff,
 }
 
@@ -44,7 +39,6 @@ impl World {
         })
     }
 
-    /// Name without `-basic`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Transport => "transport",
@@ -83,44 +77,29 @@ impl fmt::Display for World {
 /// What a plugin would like to have. It gets ask ∩ grant and the smaller of two limits.
 #[derive(Clone, Debug, Default)]
 pub struct Ask {
-    /// Peers for `net`.
     pub net: Vec<Pattern>,
-    /// Peers for `http`.
     pub http: Vec<Pattern>,
-    /// Names of secrets.
     pub secrets: Vec<String>,
-    /// Durable state.
     pub kv: bool,
-    /// `wasi:http` beside `http`.
     pub wasi_http: bool,
     /// `wasi:sockets` beside `net`. This host links it and keeps it closed.
     pub wasi_sockets: bool,
-    /// Linear memory of one instance, in bytes.
-    pub memory: Option<usize>,
-    /// Longest time one call needs.
-    pub call_time: Option<Duration>,
-    /// CPU time of one call.
-    pub cpu_per_call: Option<Duration>,
-    /// `net` connections of one instance.
-    pub connections: Option<usize>,
+    /// Bounds that it needs; it names only some.
+    pub limits: LimitOverlay,
     /// Most instances that can serve side by side, e.g. 1 for a client that its peer knows by name.
     pub instances: Option<u32>,
     /// What it can't do without; all of it is asked for.
     pub required: Vec<Need>,
 }
 
-/// A checked manifest.
 #[derive(Clone, Debug)]
 pub struct Manifest {
-    /// Plugin name.
     pub name: String,
     /// The plugin's own version.
     pub version: String,
-    /// Contract it implements.
     pub world: World,
     /// Version of `waybill:plugin` it was built with.
     pub contract: String,
-    /// One sentence.
     pub description: String,
     /// JSON Schema of `config`; none = only `{}` is taken.
     pub config_schema: Option<Value>,
@@ -230,12 +209,12 @@ fn ask(written: WrittenAsk) -> Result<Ask, SandboxError> {
             _ => return Err(bad(format!("ask.features: {feature:?} isn't one of kv, wasi-http, wasi-sockets"))),
         }
     }
-    ask.memory = written.memory.as_deref().map(memory).transpose()?;
-    ask.call_time = written.call_time.as_deref().map(|text| duration("call_time", text)).transpose()?;
-    ask.cpu_per_call = written.cpu_per_call.as_deref().map(|text| duration("cpu_per_call", text)).transpose()?;
-    ask.connections = written.connections;
+    ask.limits.memory_bytes = written.memory.as_deref().map(memory).transpose()?;
+    ask.limits.call_time = written.call_time.as_deref().map(|text| duration("call_time", text)).transpose()?;
+    ask.limits.cpu_per_call = written.cpu_per_call.as_deref().map(|text| duration("cpu_per_call", text)).transpose()?;
+    ask.limits.connections = written.connections;
     ask.instances = written.instances;
-    if ask.connections == Some(0) || ask.instances == Some(0) {
+    if ask.limits.connections == Some(0) || ask.instances == Some(0) {
         return Err(bad("ask.connections and ask.instances are at least 1"));
     }
     for text in &written.required {
@@ -328,7 +307,7 @@ mod tests {
 
     fn cause(text: &str) -> String {
         let error = Manifest::parse(text.as_bytes()).expect_err("refused");
-        assert_eq!(error.code(), "PLUGIN.BAD_MANIFEST");
+        assert_eq!(error.code().as_str(), "PLUGIN.BAD_MANIFEST");
         error.to_string()
     }
 
@@ -336,11 +315,11 @@ mod tests {
     fn a_good_manifest_is_read() {
         let manifest = Manifest::parse(GOOD.as_bytes()).unwrap();
         assert_eq!((manifest.name.as_str(), manifest.world), ("http", World::Transport));
-        assert_eq!(manifest.ask.memory, Some(32 << 20));
+        assert_eq!(manifest.ask.limits.memory_bytes, Some(32 << 20));
         assert!(manifest.ask.kv && !manifest.ask.wasi_http);
-        assert_eq!(manifest.ask.call_time, Some(Duration::from_secs(5)));
-        assert_eq!(manifest.ask.cpu_per_call, Some(Duration::from_millis(500)));
-        assert_eq!((manifest.ask.connections, manifest.ask.instances), (Some(2), Some(1)));
+        assert_eq!(manifest.ask.limits.call_time, Some(Duration::from_secs(5)));
+        assert_eq!(manifest.ask.limits.cpu_per_call, Some(Duration::from_millis(500)));
+        assert_eq!((manifest.ask.limits.connections, manifest.ask.instances), (Some(2), Some(1)));
         assert_eq!(manifest.ask.required, [Need::Net, Need::Secret("signing".to_owned())]);
         assert_eq!((manifest.ask.http.len(), manifest.ask.net.len()), (2, 1));
     }

@@ -68,7 +68,6 @@ impl Bound {
         Self::Kv,
     ];
 
-    /// The label's value.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Memory => "memory",

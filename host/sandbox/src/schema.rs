@@ -16,7 +16,6 @@ use crate::bounded::Bounded;
 const EVALUATION_MAX: Duration = Duration::from_secs(5);
 /// Schemas under evaluation at once, and so evaluations that may hang past their time, at most.
 const EVALUATIONS_MAX: usize = 4;
-/// Where they run.
 static EVALUATIONS: Bounded = Bounded::new(EVALUATIONS_MAX);
 
 /// Steps of evaluating a schema once with all references followed, at most.
@@ -92,7 +91,6 @@ struct Count<'s> {
 /// What evaluating a part of a schema takes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Steps {
-    /// Once.
     once: usize,
     /// Besides, to find out what the part leaves unevaluated.
     again: usize,

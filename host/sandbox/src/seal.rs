@@ -16,7 +16,6 @@ use crate::text::hex;
 /// Bytes of the key, and of a mark.
 pub(crate) const SEAL_BYTES: usize = 32;
 
-/// The key.
 pub(crate) struct Seal {
     key: hmac::Key,
     id: String,
@@ -131,7 +130,7 @@ mod tests {
         let file = place.path().join("short.key");
         assert!(own::write_new(&file, b"short").unwrap());
         let error = Seal::open(&file).unwrap_err();
-        assert_eq!(error.code(), "PLUGIN.CACHE");
+        assert_eq!(error.code().as_str(), "PLUGIN.CACHE");
         assert!(error.to_string().contains("5 bytes"), "{error}");
     }
 
@@ -152,6 +151,6 @@ mod tests {
         assert_eq!(Seal::open(&file).unwrap().id(), seal.id());
         mode(&file, 0o640);
         let error = Seal::open(&file).unwrap_err();
-        assert!(error.code() == "PLUGIN.CACHE" && error.to_string().contains("640"), "{error}");
+        assert!(error.code().as_str() == "PLUGIN.CACHE" && error.to_string().contains("640"), "{error}");
     }
 }

@@ -4,79 +4,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use serde_json::Value;
 use tokio::sync::{Mutex as AsyncMutex, watch};
 use tokio::time::Instant;
 use waybill_bindings::api::types::OpenPurpose;
+use waybill_core::code::Code;
 use waybill_core::message::Delivery;
-use waybill_core::port::kv::KvStore;
 use waybill_core::port::provision::{ProvisionChange, ProvisionError};
 use waybill_core::port::transport::{
     CallError, Fault, HealthReport, Outcome, OutcomeSink, PluginIdentity, Transport, TransportLimits,
 };
 
 use crate::convert;
-use crate::endpoint::EndpointSettings;
+use crate::endpoint::EndpointSpec;
 use crate::error::SandboxError;
-use crate::grants::Grants;
-use crate::host::{Losses, ProcessSecrets, Reported, SecretProvider};
+use crate::host::{Losses, Reported};
 use crate::instance::{Answer, Endpoint, Lanes, Opening, Work, open, other_question, provision};
-use crate::limits::PluginLimits;
 use crate::load::LoadedPlugin;
 use crate::manifest::World;
-
-/// How a transport is configured.
-#[derive(Clone)]
-pub struct TransportSettings {
-    /// Name, e.g. `orders-nats`.
-    pub name: String,
-    /// Instances that serve at once; at least 1.
-    pub instances: u32,
-    /// Configuration, checked against the manifest's schema.
-    pub config: Value,
-    /// What the operator grants.
-    pub grants: Grants,
-    /// Reads granted secrets.
-    pub secrets: Arc<dyn SecretProvider>,
-    /// Durable state; used only if asked for and granted.
-    pub kv: Option<Arc<dyn KvStore>>,
-    /// Stable id of this installation.
-    pub host_id: String,
-    /// Generation of this transport's plugin, from 1.
-    pub generation: u32,
-    /// Bounds before ask and grant.
-    pub limits: PluginLimits,
-    /// Create what is missing at the peer before the first instance serves. A conflict keeps the transport from opening.
-    pub provision: bool,
-}
-
-impl TransportSettings {
-    /// One instance, no configuration, nothing granted.
-    pub fn new(name: impl Into<String>) -> Self {
-        Self {
-            name: name.into(),
-            instances: 1,
-            config: Value::Null,
-            grants: Grants::none(),
-            secrets: Arc::new(ProcessSecrets),
-            kv: None,
-            host_id: "unnamed".to_owned(),
-            generation: 1,
-            limits: PluginLimits::default(),
-            provision: false,
-        }
-    }
-}
-
-impl std::fmt::Debug for TransportSettings {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("TransportSettings")
-            .field("name", &self.name)
-            .field("instances", &self.instances)
-            .field("generation", &self.generation)
-            .finish_non_exhaustive()
-    }
-}
 
 /// A running transport plugin. Instances are replaced as they are lost; dropping it ends them at once, without `close`.
 pub struct WasmTransport {
@@ -94,23 +38,11 @@ impl std::fmt::Debug for WasmTransport {
     }
 }
 
-fn endpoint(plugin: LoadedPlugin, settings: TransportSettings) -> Result<Endpoint, SandboxError> {
-    let TransportSettings { name, instances, config, grants, secrets, kv, host_id, generation, limits, provision } =
-        settings;
-    if provision && plugin.manifest().world.serves(World::Transport) && !plugin.provisions() {
-        let plugin = plugin.manifest().name.clone();
-        return Err(SandboxError::NoProvisioning { endpoint: name, plugin });
-    }
-    let settings = EndpointSettings { name, instances, config, grants, secrets, kv, host_id, generation, limits };
-    let endpoint = Endpoint::new(plugin, World::Transport, settings)?;
-    Ok(Endpoint { provision, ..endpoint })
-}
-
 impl WasmTransport {
     /// Starts a transport and waits until every instance is open. If one doesn't open, all are ended and the reason is the
     /// error. Must be called inside a tokio runtime.
-    pub async fn start(plugin: LoadedPlugin, settings: TransportSettings) -> Result<Arc<Self>, SandboxError> {
-        let (transport, opened) = Self::start_supervised(plugin, settings).await?;
+    pub async fn start(plugin: LoadedPlugin, spec: EndpointSpec) -> Result<Arc<Self>, SandboxError> {
+        let (transport, opened) = Self::start_supervised(plugin, spec).await?;
         match opened {
             Ok(()) => Ok(transport),
             Err(error) => {
@@ -124,20 +56,17 @@ impl WasmTransport {
     /// refused when [`Self::reopen`] asks for it. Errors only when it can never serve (world, configuration by schema).
     pub async fn start_supervised(
         plugin: LoadedPlugin,
-        settings: TransportSettings,
+        spec: EndpointSpec,
     ) -> Result<(Arc<Self>, Result<(), SandboxError>), SandboxError> {
-        let (transport, opening) = Self::spawn(plugin, settings)?;
+        let (transport, opening) = Self::spawn(plugin, spec)?;
         let opened = opening.await;
         Ok((transport, opened))
     }
 
     /// The same without waiting for the first `open`s: calls wait in the lanes until one is open. The second part tells how
     /// they went, and needn't be awaited.
-    pub(crate) fn spawn(
-        plugin: LoadedPlugin,
-        settings: TransportSettings,
-    ) -> Result<(Arc<Self>, Opening), SandboxError> {
-        let (lanes, opening) = Lanes::start(endpoint(plugin, settings)?);
+    pub(crate) fn spawn(plugin: LoadedPlugin, spec: EndpointSpec) -> Result<(Arc<Self>, Opening), SandboxError> {
+        let (lanes, opening) = Lanes::start(Endpoint::new(plugin, World::Transport, spec)?);
         Ok((Arc::new(Self { lanes, provisioning: AsyncMutex::default() }), opening))
     }
 
@@ -148,8 +77,8 @@ impl WasmTransport {
 
     /// Opens one instance with purpose `probe`, asks for its health, and closes it: whether a transport would work, while
     /// another generation serves.
-    pub async fn probe(plugin: LoadedPlugin, settings: TransportSettings) -> Result<HealthReport, SandboxError> {
-        let endpoint = endpoint(plugin, settings)?;
+    pub async fn probe(plugin: LoadedPlugin, spec: EndpointSpec) -> Result<HealthReport, SandboxError> {
+        let endpoint = Endpoint::new(plugin, World::Transport, spec)?;
         let failed = |error| endpoint.open_error(error);
         let live = open(&endpoint, 0, OpenPurpose::Probe, Reported::default())
             .await
@@ -255,5 +184,8 @@ fn fitting(batch: &[Delivery], limits: &TransportLimits) -> usize {
 
 /// For the rest of a batch that is larger than the instance takes: not tried.
 fn over_the_limit() -> Fault {
-    Fault::new("PLUGIN.BATCH_LIMIT", "the batch was larger than the instance takes; this message waits for the next")
+    Fault::new(
+        Code::PLUGIN_BATCH_LIMIT,
+        "the batch was larger than the instance takes; this message waits for the next",
+    )
 }

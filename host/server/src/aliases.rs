@@ -8,7 +8,6 @@ pub use waybill_core::outbox::filter::STATE_ALIASES;
 /// How a value under another name becomes ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meaning {
-    /// The same value.
     Same,
     /// A bus subject: `orders.created` is the topic `bus:orders.created`.
     Subject,
@@ -21,7 +20,6 @@ pub enum Meaning {
 pub struct Alias {
     /// Name in the source document.
     pub theirs: &'static str,
-    /// Our field.
     pub ours: Field,
     /// How the value is taken.
     pub meaning: Meaning,
@@ -78,17 +76,13 @@ macro_rules! fields {
     ($($variant:ident = $name:literal),+ $(,)?) => {
         /// A field of the message object (`surface.md`).
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[expect(missing_docs, reason = "each is the field of the message object with that name")]
         pub enum Field { $($variant),+ }
 
         impl Field {
-            /// Every field.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
-            /// Every field's name.
             pub const NAMES: &'static [&'static str] = &[$($name),+];
             /// Every field's name, and what may stand in a request in their place.
             pub const NAMES_OR_MESSAGES: &'static [&'static str] = &[$($name,)+ "messages"];
-            /// Its name.
             pub fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name),+ }
             }

@@ -7,11 +7,11 @@ use std::sync::atomic::AtomicBool;
 use bytes::Bytes;
 use http::Method;
 use utoipa::openapi::OpenApi;
-use waybill_core::port::configuration::ConfigurationService;
-use waybill_core::port::idempotency::IdempotencyService;
-use waybill_core::port::plugins::PluginService;
-use waybill_core::port::saga::SagaService;
-use waybill_core::port::service::OutboxService;
+use waybill_api::OutboxService;
+use waybill_api::configuration::ConfigurationService;
+use waybill_api::idempotency::IdempotencyService;
+use waybill_api::plugins::PluginService;
+use waybill_api::sagas::SagaService;
 
 use crate::approval::ApprovalLinks;
 use crate::auth::{Authenticator, Permission, Principal};
@@ -25,13 +25,11 @@ use crate::tls::Encryption;
 
 /// Shared state; the router's state is an [`Arc`] of it.
 pub(crate) struct Inner {
-    /// The outbox.
     pub service: Arc<dyn OutboxService>,
     /// Sagas; none = the host runs none.
     pub sagas: Option<Arc<dyn SagaService>>,
     /// Links by which persons approve; none = no key is configured.
     pub approvals: Option<ApprovalLinks>,
-    /// Idempotency keys.
     pub idempotency: Arc<dyn IdempotencyService>,
     /// Reads the configuration again; none = it can't.
     pub configuration: Option<Arc<dyn ConfigurationService>>,
@@ -39,11 +37,9 @@ pub(crate) struct Inner {
     pub plugins: Option<Arc<dyn PluginService>>,
     /// Who may call; none = loopback only, no tokens.
     pub auth: Option<Arc<dyn Authenticator>>,
-    /// Bounds.
     pub limits: Limits,
     /// How what is said is kept from others on the way.
     pub encryption: Encryption,
-    /// Requests at work.
     pub requests: Places,
     /// Those among them that wait until a saga is at rest or a message can be claimed.
     pub waiters: Places,
@@ -57,7 +53,7 @@ pub(crate) struct Inner {
     pub answers: Places,
     /// What each route needs.
     pub rules: Rules,
-    /// `/openapi.json`.
+    /// Answer of `/openapi.json`.
     pub openapi: Bytes,
     /// Where metrics are recorded; none = `/metrics` shows the outbox's depths only.
     pub metrics: Option<MetricsHandle>,
@@ -75,7 +71,6 @@ pub(crate) struct Inner {
     pub anonymous: Arc<Principal>,
 }
 
-/// The router's state.
 pub(crate) type App = Arc<Inner>;
 
 /// A route as the edge knows it.

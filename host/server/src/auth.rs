@@ -17,12 +17,10 @@ pub trait Authenticator: Send + Sync + 'static {
     fn authenticate(&self, token: &str) -> Option<Arc<Principal>>;
 }
 
-/// Somebody who calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Principal {
     /// Name for the audit.
     pub name: String,
-    /// Whose data.
     pub tenants: Tenants,
     /// What they may do.
     pub roles: Vec<Role>,
@@ -44,9 +42,7 @@ impl Principal {
 /// Tenants of a credential.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Tenants {
-    /// Every tenant.
     All,
-    /// These.
     Only(Vec<Tenant>),
 }
 
@@ -75,12 +71,10 @@ pub enum Role {
     Worker,
     /// Cancels, replays, quarantines, edits; sees the audit trail.
     Operator,
-    /// Everything, transports included.
     Admin,
 }
 
 impl Role {
-    /// Every role.
     pub const ALL: [Self; 6] =
         [Self::Viewer, Self::Sender, Self::Transactor, Self::Worker, Self::Operator, Self::Admin];
 
@@ -117,15 +111,12 @@ impl Role {
 pub enum Permission {
     /// Nothing: probes and documents.
     Public,
-    /// Any valid credential.
     Any,
     /// Looking at data of one's tenants.
     Read,
     /// Looking at metrics, which name tenants.
     Metrics,
-    /// Enqueueing.
     Send,
-    /// Running statements.
     Transact,
     /// Claiming and settling messages from outside.
     Work,
@@ -153,14 +144,12 @@ impl Permission {
     }
 }
 
-/// One configured token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenRecord {
     /// Name for the audit.
     pub name: String,
     /// SHA-256 of the token, 64 hex digits, with or without `sha256:` before it.
     pub sha256: String,
-    /// Whose data.
     pub tenants: Tenants,
     /// What it may do.
     pub roles: Vec<Role>,
@@ -259,7 +248,7 @@ mod tests {
             (vec![TokenRecord { tenants: Tenants::Only(vec![]), ..record("a", SESAME) }], "tenant"),
         ] {
             let error = StaticTokens::new(records).err().unwrap();
-            assert!(error.to_string().contains(word) && error.code() == "CONFIG.TOKEN", "{error}");
+            assert!(error.to_string().contains(word) && error.code().as_str() == "CONFIG.TOKEN", "{error}");
         }
     }
 

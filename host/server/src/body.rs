@@ -8,6 +8,7 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, header};
 use tokio::time::Instant;
+use waybill_core::code::Code;
 
 use self::collect::{Due, Share, collect};
 use crate::app::App;
@@ -21,7 +22,6 @@ use crate::problem::Problem;
 /// How a body is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Media {
-    /// JSON.
     Json,
     /// One JSON object a line.
     Lines,
@@ -31,9 +31,8 @@ pub(crate) enum Media {
 
 /// A body, and its share of the memory for large ones.
 pub(crate) struct Received {
-    /// The bytes.
     pub bytes: Bytes,
-    /// How they are written; none when there is no body and no media type.
+    /// How the bytes are written; none when there is no body and no media type.
     pub media: Option<Media>,
     /// Held until the request is answered.
     pub share: Option<Place>,
@@ -45,7 +44,7 @@ pub(crate) async fn read(app: &App, request: Request, bytes_max: usize) -> Resul
     let media = media(&head.headers)?;
     if media == Some(Media::Toml) {
         return Err(Problem::new(
-            "HTTP.MEDIA_TYPE",
+            Code::HTTP_MEDIA_TYPE,
             "TOML is taken by POST /v1/saga-definitions only: send application/json",
         ));
     }
@@ -70,7 +69,7 @@ async fn received(
     let (bytes, share) = collected(app, head, body, bytes_max).await?;
     if media.is_none() && !bytes.is_empty() {
         return Err(Problem::new(
-            "HTTP.MEDIA_TYPE",
+            Code::HTTP_MEDIA_TYPE,
             "the body has no content-type: send `content-type: application/json`",
         ));
     }
@@ -123,7 +122,7 @@ pub(crate) async fn component(app: &App, request: Request, bytes_max: usize) -> 
     let (head, body) = request.into_parts();
     let kind = head.headers.get(header::CONTENT_TYPE).map(|kind| kind.as_bytes().to_ascii_lowercase());
     if !matches!(kind.as_deref(), None | Some(b"application/wasm" | b"application/octet-stream")) {
-        return Err(Problem::new("HTTP.MEDIA_TYPE", "a component is sent as `content-type: application/wasm`"));
+        return Err(Problem::new(Code::HTTP_MEDIA_TYPE, "a component is sent as `content-type: application/wasm`"));
     }
     let (bytes, share) = collected(app, &head, body, bytes_max).await?;
     Ok(Received { bytes, media: None, share })
@@ -133,7 +132,7 @@ pub(crate) async fn component(app: &App, request: Request, bytes_max: usize) -> 
 pub(crate) fn only_json(media: Option<Media>) -> Result<(), Problem> {
     match media {
         Some(Media::Lines) => Err(Problem::new(
-            "HTTP.MEDIA_TYPE",
+            Code::HTTP_MEDIA_TYPE,
             "JSON lines are taken by POST /v1/messages only: send application/json",
         )),
         _ => Ok(()),
@@ -141,7 +140,7 @@ pub(crate) fn only_json(media: Option<Media>) -> Result<(), Problem> {
 }
 
 fn too_large(bytes_max: usize) -> Problem {
-    Problem::new("HTTP.TOO_LARGE", format!("the body is larger than {bytes_max} bytes: split the request"))
+    Problem::new(Code::HTTP_TOO_LARGE, format!("the body is larger than {bytes_max} bytes: split the request"))
 }
 
 fn length(headers: &HeaderMap) -> Option<usize> {
@@ -153,14 +152,14 @@ fn media(headers: &HeaderMap) -> Result<Option<Media>, Problem> {
         && !encoding.as_bytes().eq_ignore_ascii_case(b"identity")
     {
         return Err(Problem::new(
-            "HTTP.MEDIA_TYPE",
+            Code::HTTP_MEDIA_TYPE,
             "compressed bodies aren't taken: send it without content-encoding",
         ));
     }
     let Some(value) = headers.get(header::CONTENT_TYPE) else { return Ok(None) };
     let refuse = |text: &str| {
         Problem::new(
-            "HTTP.MEDIA_TYPE",
+            Code::HTTP_MEDIA_TYPE,
             format!(
                 "content-type {text:?} isn't taken: send application/json (or application/x-ndjson to POST /v1/messages)"
             ),
@@ -213,7 +212,7 @@ mod tests {
 
     #[test]
     fn media_types_are_told_apart() {
-        let of = |value| media(&headers("content-type", value)).map_err(|problem| problem.code.status);
+        let of = |value| media(&headers("content-type", value)).map_err(|problem| problem.code.status());
         for json in ["application/json", "Application/JSON; charset=UTF-8", "application/json;charset=\"utf-8\""] {
             assert_eq!(of(json), Ok(Some(Media::Json)), "{json}");
         }
@@ -223,7 +222,7 @@ mod tests {
         for bad in ["text/plain", "application/x-www-form-urlencoded", "application/json; charset=latin1", "json", ""] {
             assert_eq!(of(bad), Err(415), "{bad}");
         }
-        assert_eq!(media(&headers("content-encoding", "gzip")).unwrap_err().code.status, 415);
+        assert_eq!(media(&headers("content-encoding", "gzip")).unwrap_err().code.status(), 415);
         assert_eq!(media(&HeaderMap::new()), Ok(None));
     }
 }

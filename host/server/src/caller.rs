@@ -5,9 +5,11 @@ use std::sync::Arc;
 use axum::extract::FromRequestParts;
 use http::HeaderMap;
 use http::request::Parts;
+use waybill_core::code::Code;
 use waybill_core::ids::Tenant;
 use waybill_core::new_message::{NewMessage, is_traceparent};
 use waybill_core::outbox::filter::Filter;
+use waybill_core::port::missing::Missing;
 use waybill_core::port::service::ServiceError;
 use waybill_core::saga::error::SagaError;
 use waybill_core::saga::filter::SagaFilter;
@@ -40,7 +42,7 @@ impl Caller {
     }
 
     /// The tenant of one object. An object of another tenant doesn't exist for the caller (404, not 403).
-    pub fn tenant_of(&self, asked: Option<&str>, what: &'static str, id: &str) -> Result<Tenant, Problem> {
+    pub fn tenant_of(&self, asked: Option<&str>, what: Missing, id: &str) -> Result<Tenant, Problem> {
         let tenant = match (asked, &self.0.tenants) {
             (Some(name), _) => Tenant::new(name).map_err(|error| Problem::from(error).at("tenant"))?,
             (None, Tenants::Only(list)) if list.len() == 1 => list.first().cloned().unwrap_or_else(Tenant::unnamed),
@@ -52,8 +54,9 @@ impl Caller {
 
     /// Says where was looked when the caller named no tenant.
     pub fn missed(&self, error: ServiceError, asked: Option<&str>, tenant: &Tenant) -> Problem {
+        let is_missing = matches!(error, ServiceError::NotFound { .. });
         let mut problem = Problem::from(error);
-        if asked.is_none() && problem.code.code == "OUTBOX.NOT_FOUND" {
+        if asked.is_none() && is_missing {
             problem.detail.push_str(&elsewhere(tenant));
         }
         problem
@@ -143,7 +146,7 @@ impl Caller {
 
     fn not_yours(&self, tenant: &str) -> Problem {
         Problem::new(
-            "AUTH.TENANT",
+            Code::AUTH_TENANT,
             format!("the token isn't for tenant {tenant:?}: name one of its tenants ({})", self.tenants_text()),
         )
         .at("tenant")
@@ -202,7 +205,7 @@ mod tests {
     #[test]
     fn an_object_of_another_tenant_does_not_exist() {
         let code = |caller: Caller, asked| {
-            caller.tenant_of(asked, "message", "1").map(|t| t.to_string()).map_err(|p| p.code.status)
+            caller.tenant_of(asked, Missing::Message, "1").map(|t| t.to_string()).map_err(|p| p.code.status())
         };
         assert_eq!(code(caller(&["a"]), None), Ok("a".into()));
         assert_eq!(code(caller(&["a"]), Some("b")), Err(404));
@@ -218,7 +221,7 @@ mod tests {
             caller
                 .scope(asked, filter)
                 .map(|tenant| tenant.map(|t| t.to_string()))
-                .map_err(|problem| problem.code.status)
+                .map_err(|problem| problem.code.status())
         };
         assert_eq!(scope(caller(&["*"]), None, ""), Ok(None));
         assert_eq!(scope(caller(&["*"]), Some("x"), ""), Ok(Some("x".into())));

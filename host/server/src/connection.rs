@@ -151,13 +151,13 @@ impl Worker {
                     waiting_for_first = false;
                 }
                 () = look.as_mut() => {
-                    match self.times.judge(&progress, leaving) {
-                        Verdict::Stays => {}
-                        Verdict::Leaves => {
+                    match self.times.check(&progress, leaving) {
+                        Close::No => {}
+                        Close::Gracefully => {
                             leaving = Some(Instant::now());
                             connection.as_mut().graceful_shutdown();
                         }
-                        Verdict::Cut(reason) => {
+                        Close::Now(reason) => {
                             metrics::cut(reason);
                             return;
                         }
@@ -229,29 +229,29 @@ impl Worker {
     }
 }
 
-/// What becomes of a connection at a look.
+/// Whether a connection is closed now, and how.
 #[derive(Debug, PartialEq, Eq)]
-enum Verdict {
-    Stays,
-    /// It is told to go, and may finish what it just began.
-    Leaves,
-    /// It ends now, for this reason.
-    Cut(&'static str),
+enum Close {
+    No,
+    /// The peer is told to go, and may finish what it just began.
+    Gracefully,
+    /// At once, for this reason.
+    Now(&'static str),
 }
 
 impl Times {
-    fn judge(&self, progress: &Progress, leaving: Option<Instant>) -> Verdict {
+    fn check(&self, progress: &Progress, leaving: Option<Instant>) -> Close {
         let past = |since: Instant, time: Duration| since.elapsed() >= time;
         match progress.give_up(self.write) {
-            GivenUp::Connection => return Verdict::Cut("write_timeout"),
+            GivenUp::Connection => return Close::Now("write_timeout"),
             GivenUp::Streams(0) => {}
             GivenUp::Streams(count) => tracing::debug!(count, "answers that nobody took were given up"),
         }
         match (progress.idle_since(), leaving) {
-            (Some(since), None) if past(since, self.idle) => Verdict::Leaves,
+            (Some(since), None) if past(since, self.idle) => Close::Gracefully,
             // It was told, and neither goes nor asks for anything.
-            (Some(since), Some(told)) if past(since.max(told), self.idle.min(GOODBYE_TIMEOUT)) => Verdict::Cut("idle"),
-            _ => Verdict::Stays,
+            (Some(since), Some(told)) if past(since.max(told), self.idle.min(GOODBYE_TIMEOUT)) => Close::Now("idle"),
+            _ => Close::No,
         }
     }
 }

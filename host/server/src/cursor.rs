@@ -60,7 +60,7 @@ mod tests {
             ["/v1/dead-letters", "acme", "state=done"],
             ["/v1/messages", "", "acmestate=done"],
         ] {
-            assert_eq!(unwrap(&scope, &cursor).unwrap_err().code.status, 400);
+            assert_eq!(unwrap(&scope, &cursor).unwrap_err().code.status(), 400);
         }
         for broken in ["", "AAAA", "not base64!", &cursor[1..], &format!("{cursor}A")] {
             assert!(unwrap(&["/v1/messages", "acme", "state=done"], broken).is_err(), "{broken}");

@@ -10,6 +10,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use http_body::Body;
+use waybill_core::code::Code;
 
 use crate::app::{App, Entry};
 use crate::approval::page::{self, AsPage};
@@ -33,7 +34,6 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 #[derive(Clone, Copy)]
 pub(crate) struct Begun(pub tokio::time::Instant);
 
-/// The layer.
 pub(crate) async fn edge(State(app): State<App>, mut request: Request, next: Next) -> Response {
     let started = Instant::now();
     let id = request_id(request.headers());
@@ -64,7 +64,7 @@ pub(crate) async fn edge(State(app): State<App>, mut request: Request, next: Nex
                     }
                 }
                 Err(_) => Problem::new(
-                    "TX.TIMEOUT",
+                    Code::TX_TIMEOUT,
                     format!(
                         "the request wasn't finished within {} s; what it asked for may still happen",
                         app.limits.request_timeout.as_secs_f64()
@@ -112,7 +112,7 @@ pub(crate) fn with_room(app: &App, caller: &Principal, method: &Method, answer: 
     };
     if answer.status().is_success() && !matches!(*method, Method::GET | Method::HEAD) {
         return Err(Problem::new(
-            "HTTP.ANSWER_DROPPED",
+            Code::HTTP_ANSWER_DROPPED,
             format!(
                 "what was asked for is done and would have been answered {} with {bytes} bytes, but large answers that \
                  aren't taken yet fill the memory for them: don't ask for it anew; where the request has an \
@@ -122,8 +122,8 @@ pub(crate) fn with_room(app: &App, caller: &Principal, method: &Method, answer: 
         ));
     }
     let (code, whose) = match full {
-        Full::All => ("HTTP.OVERLOADED", ""),
-        Full::Share { .. } => ("HTTP.SHARE", " that a tenant has"),
+        Full::All => (Code::HTTP_OVERLOADED, ""),
+        Full::Share { .. } => (Code::HTTP_SHARE, " that a tenant has"),
     };
     let detail = format!(
         "large answers that aren't taken yet fill the memory{whose} for them: read answers to their end, ask for less at \
@@ -186,12 +186,12 @@ fn admit(app: &App, entry: Entry, request: &Request) -> Result<Admitted, Refused
 
 fn permitted(app: &App, principal: Option<Arc<Principal>>, permission: Permission) -> Result<Admitted, Problem> {
     let principal = principal.ok_or_else(|| {
-        Problem::new("AUTH.REQUIRED", "a valid token is needed: send `authorization: Bearer <token>`")
+        Problem::new(Code::AUTH_REQUIRED, "a valid token is needed: send `authorization: Bearer <token>`")
     })?;
     if !principal.may(permission) {
         let all = if permission.needs_all_tenants() { " for all tenants" } else { "" };
         return Err(Problem::new(
-            "AUTH.ROLE",
+            Code::AUTH_ROLE,
             format!(
                 "token {:?} may not do this: it needs one of the roles {}{all}",
                 principal.name,
@@ -212,11 +212,11 @@ pub(crate) fn place(app: &App, caller: &Principal) -> Result<Place, Problem> {
     app.requests.take(&shares(app, caller)).map_err(|full| {
         let problem = match full {
             Full::All => Problem::new(
-                "HTTP.OVERLOADED",
+                Code::HTTP_OVERLOADED,
                 format!("{all} requests are at work, as many as limits allow: try again after a moment"),
             ),
             Full::Share { share } => Problem::new(
-                "HTTP.SHARE",
+                Code::HTTP_SHARE,
                 format!(
                     "{share} requests of {:?}, or of tokens that name one of its tenants, are at work, the share of a \
                      tenant in {all}: wait for some of them, or send fewer at once",
@@ -235,10 +235,10 @@ pub(crate) async fn transacting(app: &App, caller: &Principal) -> Result<Place, 
     app.transactions.take_within(&shares(app, caller), wait).await.map_err(|full| {
         let (code, whose) = match full {
             Full::All => {
-                ("HTTP.OVERLOADED", format!("{TRANSACTIONS_MAX} transactions with statements, as many as may"))
+                (Code::HTTP_OVERLOADED, format!("{TRANSACTIONS_MAX} transactions with statements, as many as may"))
             }
             Full::Share { share } => {
-                ("HTTP.SHARE", format!("{share} transactions with statements, the share of a tenant,"))
+                (Code::HTTP_SHARE, format!("{share} transactions with statements, the share of a tenant,"))
             }
         };
         Problem::new(
@@ -274,7 +274,7 @@ fn token(headers: &HeaderMap) -> Option<Result<&str, Problem>> {
         let usable = scheme.eq_ignore_ascii_case("bearer") && !token.is_empty() && token.len() <= TOKEN_BYTES_MAX;
         usable.then_some(token)
     };
-    let refuse = || Problem::new("AUTH.REQUIRED", "the authorization header isn't one `Bearer <token>`");
+    let refuse = || Problem::new(Code::AUTH_REQUIRED, "the authorization header isn't one `Bearer <token>`");
     Some(if values.next().is_some() { Err(refuse()) } else { bearer().ok_or_else(refuse) })
 }
 
@@ -317,7 +317,7 @@ fn finish(response: Response, id: &HeaderValue, path: &str, template: &str) -> R
                     tracing::warn!(
                         request_id = id_text,
                         route = template,
-                        code = problem.code.code,
+                        code = problem.code.as_str(),
                         cause = problem.cause.as_deref().unwrap_or(&problem.detail),
                         "a request failed"
                     );
@@ -351,13 +351,13 @@ fn is_json(headers: &HeaderMap) -> bool {
 /// The problem for an answer the router made by itself.
 fn unworded(status: u16, path: &str) -> Problem {
     let code = codes::of_status(status);
-    let detail = match code.code {
-        "HTTP.NOT_FOUND" => format!("there is nothing at {path:?}; /openapi.json lists what there is"),
-        "HTTP.METHOD" => format!("{path:?} doesn't take this method; see the allow header"),
-        "SCHEMA.VALIDATION_FAILED" => "the address isn't usable: encode it as UTF-8, percent-escaped".to_owned(),
-        _ => code.title.to_owned(),
+    let detail = match code {
+        Code::HTTP_NOT_FOUND => format!("there is nothing at {path:?}; /openapi.json lists what there is"),
+        Code::HTTP_METHOD => format!("{path:?} doesn't take this method; see the allow header"),
+        Code::SCHEMA_VALIDATION_FAILED => "the address isn't usable: encode it as UTF-8, percent-escaped".to_owned(),
+        _ => code.title().to_owned(),
     };
-    Problem { code, ..Problem::new(code.code, detail) }
+    Problem::new(code, detail)
 }
 
 /// A panic in a handler, for the layer that catches it.

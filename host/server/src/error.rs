@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use thiserror::Error;
+use waybill_core::code::Code;
 
 /// A failure before or outside of any request.
 #[derive(Debug, Error)]
@@ -15,19 +16,13 @@ pub enum ServerError {
          configure one, or listen on loopback (127.0.0.1:{port} or [::1]:{port})",
         port = address.port()
     )]
-    Listen {
-        /// As configured.
-        address: SocketAddr,
-    },
+    Listen { address: SocketAddr },
     /// Listening behind a proxy, which lets others reach loopback, with nothing that keeps them out.
     #[error(
         "listening on {address} with server.behind_tls_proxy would let in whoever reaches the proxy, because no \
          [[auth.token]] is configured: configure one, or leave server.behind_tls_proxy out and have no proxy in front"
     )]
-    OpenProxy {
-        /// As configured.
-        address: SocketAddr,
-    },
+    OpenProxy { address: SocketAddr },
     /// Listening where others reach it, in clear text.
     #[error(
         "listening on {address} in clear text would let others on the network read tokens and messages: give [server.tls] \
@@ -35,20 +30,15 @@ pub enum ServerError {
          address, or listen on loopback (127.0.0.1:{port} or [::1]:{port})",
         port = address.port()
     )]
-    ClearText {
-        /// As configured.
-        address: SocketAddr,
-    },
+    ClearText { address: SocketAddr },
     /// The certificate or its key can't be used.
     #[error("{setting} = {file:?} can't be used: {cause}; {fix}")]
     Tls {
         /// Which of the two files.
         setting: &'static str,
-        /// Its path.
         file: PathBuf,
         /// What is wrong with it. Never quotes a key.
         cause: String,
-        /// What to do.
         fix: &'static str,
     },
     /// The address can't be bound.
@@ -56,7 +46,6 @@ pub enum ServerError {
         "can't listen on {address}: {cause}; choose another address with --listen or [server] listen, or end the program that holds it"
     )]
     Bind {
-        /// As configured.
         address: String,
         /// What the system said.
         cause: io::Error,
@@ -64,7 +53,6 @@ pub enum ServerError {
     /// A token's record is unusable.
     #[error("token {name:?} isn't usable: {cause}")]
     Token {
-        /// Its name.
         name: String,
         /// What is wrong, and what to write.
         cause: String,
@@ -75,7 +63,6 @@ pub enum ServerError {
          `openssl rand -hex 32`"
     )]
     ApprovalKey {
-        /// Its length.
         bytes: usize,
         /// The shortest that is taken.
         bytes_min: usize,
@@ -86,16 +73,15 @@ pub enum ServerError {
 }
 
 impl ServerError {
-    /// Stable code.
-    pub fn code(&self) -> &'static str {
+    pub fn code(&self) -> Code {
         match self {
-            Self::Listen { .. } | Self::OpenProxy { .. } => "CONFIG.LISTEN",
-            Self::ClearText { .. } => "CONFIG.CLEAR_TEXT",
-            Self::Tls { .. } => "CONFIG.TLS",
-            Self::Bind { .. } => "CONFIG.BIND",
-            Self::Token { .. } => "CONFIG.TOKEN",
-            Self::ApprovalKey { .. } => "CONFIG.SECRET",
-            Self::Metrics(_) => "UNKNOWN.INTERNAL",
+            Self::Listen { .. } | Self::OpenProxy { .. } => Code::CONFIG_LISTEN,
+            Self::ClearText { .. } => Code::CONFIG_CLEAR_TEXT,
+            Self::Tls { .. } => Code::CONFIG_TLS,
+            Self::Bind { .. } => Code::CONFIG_BIND,
+            Self::Token { .. } => Code::CONFIG_TOKEN,
+            Self::ApprovalKey { .. } => Code::CONFIG_SECRET,
+            Self::Metrics(_) => Code::UNKNOWN_INTERNAL,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The HTTP API of Waybill (`surface.md`, HTTP API): routes, JSON, problems, authentication, limits, metrics, OpenAPI.
 //!
-//! It knows the ports [`waybill_core::port::service::OutboxService`] and [`waybill_core::port::saga::SagaService`] and
+//! It knows the ports [`waybill_api::OutboxService`] and [`waybill_api::sagas::SagaService`] and
 //! nothing of stores, dispatchers and plugins. It
 //! holds no state of its own but counters: what a request changes, the service changed durably before it was answered.
 //!
@@ -19,15 +19,14 @@ mod crowd;
 mod cursor;
 mod edge;
 pub mod error;
+mod idempotency_key;
 pub mod json;
 pub mod limits;
 pub mod listen;
 pub mod metrics;
-mod once;
 pub mod openapi;
 mod peers;
 mod places;
-mod plugin_codes;
 pub mod problem;
 mod progress;
 mod readiness;
@@ -35,7 +34,6 @@ mod refusals;
 mod routes;
 mod run;
 mod runs_on;
-mod saga_codes;
 mod saga_problem;
 mod scrape;
 pub mod server;

@@ -12,6 +12,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use http::uri::Authority;
 use http::{HeaderMap, HeaderName, Method, Uri, header};
+use waybill_core::code::Code;
 
 use crate::error::ServerError;
 use crate::problem::Problem;
@@ -44,7 +45,7 @@ pub fn check_names(method: &Method, uri: &Uri, headers: &HeaderMap, encryption: 
             "the header {header} says that a proxy sent this on for somebody else: without [[auth.token]] only programs on \
              this machine are served, and who comes through a proxy can't be told from them"
         );
-        return Err(Problem::new("AUTH.PROXY", text));
+        return Err(Problem::new(Code::AUTH_PROXY, text));
     }
     let host = match uri.authority() {
         Some(authority) => Some(authority.as_str()),
@@ -55,7 +56,7 @@ pub fn check_names(method: &Method, uri: &Uri, headers: &HeaderMap, encryption: 
         Some(host) if is_local_name(host) && !also => host,
         _ => {
             return Err(Problem::new(
-                "AUTH.HOST",
+                Code::AUTH_HOST,
                 format!(
                     "the Host header is {:?}: without [[auth.token]] this host answers to localhost, 127.0.0.1 and [::1] only",
                     host.unwrap_or("")
@@ -86,7 +87,7 @@ fn of_page(act: &str) -> Problem {
     let text = format!(
         "a page that isn't this host's own {act}: without [[auth.token]] only programs on this machine are served"
     );
-    Problem::new("AUTH.ORIGIN", text)
+    Problem::new(Code::AUTH_ORIGIN, text)
 }
 
 /// Whether every word that a browser says of the page agrees that it is this host's own, or that a person typed the address.
@@ -148,7 +149,7 @@ mod tests {
             assert!(check_listen(loopback, true, &Encryption::Proxy).is_ok(), "{loopback}");
             // Whoever reaches the proxy would be one of this machine's own programs.
             let error = check_listen(loopback, false, &Encryption::Proxy).unwrap_err();
-            assert_eq!(error.code(), "CONFIG.LISTEN");
+            assert_eq!(error.code().as_str(), "CONFIG.LISTEN");
             for word in ["[[auth.token]]", "server.behind_tls_proxy"] {
                 assert!(error.to_string().contains(word), "{error}");
             }
@@ -156,10 +157,10 @@ mod tests {
         for open in ["0.0.0.0:7070", "[::]:7070", "10.0.0.7:7070", "[::ffff:10.0.0.7]:80", "192.168.1.1:7070"] {
             let open = open.parse().unwrap();
             let error = check_listen(open, false, &Encryption::Proxy).unwrap_err();
-            assert_eq!(error.code(), "CONFIG.LISTEN");
+            assert_eq!(error.code().as_str(), "CONFIG.LISTEN");
             assert!(error.to_string().contains("[[auth.token]]") && error.to_string().contains("127.0.0.1"));
             let error = check_listen(open, true, &Encryption::None).unwrap_err();
-            assert_eq!(error.code(), "CONFIG.CLEAR_TEXT");
+            assert_eq!(error.code().as_str(), "CONFIG.CLEAR_TEXT");
             for way in ["[server.tls]", "server.behind_tls_proxy = true", "127.0.0.1"] {
                 assert!(error.to_string().contains(way), "{error}");
             }
@@ -173,7 +174,7 @@ mod tests {
             map.append(*name, value.parse().unwrap());
         }
         check_names(method, &Uri::from_static("/v1/messages"), &map, &Encryption::None)
-            .map_err(|problem| problem.code.code)
+            .map_err(|problem| problem.code.as_str())
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::time::Duration;
 use http::{Method, StatusCode};
 use metrics::{Unit, counter, gauge, histogram};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
+use waybill_core::code::Code;
 
 use crate::edge::method_label;
 use crate::error::ServerError;
@@ -162,7 +163,6 @@ fn describe(tables: &[&Table]) {
     }
 }
 
-/// One request answered.
 pub(crate) fn request(template: Arc<str>, method: &Method, status: StatusCode, took: Duration) {
     let method = method_label(method);
     counter!("waybill_http_requests_total", "route" => template.clone(), "method" => method, "status" => status.as_str().to_owned())
@@ -186,8 +186,8 @@ pub(crate) fn shed(bound: &'static str) {
 }
 
 /// A caller that was refused.
-pub(crate) fn refused(code: &'static str, template: &str) {
-    counter!("waybill_http_refusals_total", "code" => code, "route" => template.to_owned()).increment(1);
+pub(crate) fn refused(code: Code, template: &str) {
+    counter!("waybill_http_refusals_total", "code" => code.as_str(), "route" => template.to_owned()).increment(1);
 }
 
 #[cfg(test)]

@@ -59,9 +59,7 @@ impl IntoResponses for Problems {
 
 /// One operation of the document.
 pub(crate) struct OperationRef<'a> {
-    /// Path template.
     pub path: &'a str,
-    /// Method.
     pub method: Method,
     /// What it needs; none = it doesn't say, so nobody may.
     pub permission: Option<Permission>,

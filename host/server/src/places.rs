@@ -99,7 +99,6 @@ impl HttpBody for Held {
 /// Why there is none.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Full {
-    /// All are taken.
     All,
     /// One of the sharers has its share.
     Share {
@@ -109,7 +108,6 @@ pub(crate) enum Full {
 }
 
 impl Places {
-    /// So many.
     pub(crate) fn new(count: usize) -> Self {
         let count = count.min(Semaphore::MAX_PERMITS);
         let share = (count / CALLER_SHARE).max(1);

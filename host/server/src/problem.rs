@@ -9,12 +9,14 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+use waybill_api::saga_definitions::DefinitionProblem;
+use waybill_core::code::Code;
 use waybill_core::error::InputError;
+use waybill_core::port::missing::Missing;
 use waybill_core::port::service::ServiceError;
 use waybill_core::port::store::StoreError;
 
-use crate::codes::{self, Code};
-use crate::json::saga_definitions::FaultOut;
+use crate::codes;
 use crate::limits::{RETRY_AFTER_BUSY, RETRY_AFTER_DISK};
 
 /// Media type of problem details.
@@ -40,7 +42,7 @@ pub struct At {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// Code, status and title.
-    pub code: &'static Code,
+    pub code: Code,
     /// What is wrong this time, and what to do.
     pub detail: String,
     /// When it makes sense to try again.
@@ -48,7 +50,7 @@ pub struct Problem {
     /// Where in the request. Boxed, because every handler's result carries a problem.
     pub at: Box<At>,
     /// Everything that is wrong with a saga's definition.
-    pub faults: Vec<FaultOut>,
+    pub faults: Vec<DefinitionProblem>,
     /// For the log only.
     pub cause: Option<String>,
 }
@@ -62,13 +64,13 @@ pub struct ProblemOut {
     pub kind: String,
     /// The same for every occurrence of the code.
     pub title: String,
-    /// HTTP status.
+    /// HTTP status of the answer.
     pub status: u16,
     /// What is wrong this time.
     pub detail: String,
     /// Path of the request.
     pub instance: String,
-    /// Stable code.
+    /// Stable code; `/errors/{code}` explains it.
     pub code: String,
     /// Id of the request, also in the host's log.
     pub request_id: String,
@@ -91,14 +93,14 @@ pub struct ProblemOut {
     pub index: Option<usize>,
     /// Everything that is wrong with a saga's definition; `path`, `line` and `column` are those of the first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub problems: Vec<FaultOut>,
+    pub problems: Vec<DefinitionProblem>,
 }
 
 impl Problem {
-    /// A problem with a code of the table.
-    pub fn new(code: &str, detail: impl Into<String>) -> Self {
+    /// A problem; with a code that no request is answered with it is a defect of ours.
+    pub fn new(code: Code, detail: impl Into<String>) -> Self {
         Self {
-            code: codes::lookup(code),
+            code: if code.is_answer() { code } else { Code::UNKNOWN_INTERNAL },
             detail: detail.into(),
             retry_after: None,
             at: Box::default(),
@@ -109,17 +111,17 @@ impl Problem {
 
     /// The request breaks a rule.
     pub fn invalid(detail: impl Into<String>) -> Self {
-        Self::new("SCHEMA.VALIDATION_FAILED", detail)
+        Self::new(Code::SCHEMA_VALIDATION_FAILED, detail)
     }
 
     /// There is no such thing, or it belongs to a tenant the caller may not see.
-    pub fn not_found(what: &str, id: &str) -> Self {
-        Self::new("OUTBOX.NOT_FOUND", format!("there is no {what} {id:?}"))
+    pub fn not_found(what: Missing, id: &str) -> Self {
+        ServiceError::NotFound { what, id: id.to_owned() }.into()
     }
 
     /// A defect of ours; the cause goes to the log.
     pub fn internal(cause: impl std::fmt::Display) -> Self {
-        Self::new(codes::INTERNAL.code, LOGGED).caused_by(cause)
+        Self::new(Code::UNKNOWN_INTERNAL, LOGGED).caused_by(cause)
     }
 
     /// With what the log should say.
@@ -143,22 +145,21 @@ impl Problem {
         self
     }
 
-    /// Its HTTP status.
     pub fn status(&self) -> StatusCode {
-        StatusCode::from_u16(self.code.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+        StatusCode::from_u16(self.code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }
 
     /// The answer, complete; keeps headers that are set already (`allow`, `www-authenticate`).
     pub(crate) fn render(&self, instance: &str, request_id: &str, mut headers: http::HeaderMap) -> Response {
         let body = ProblemOut {
-            kind: self.code.uri(),
-            title: self.code.title.to_owned(),
-            status: self.code.status,
+            kind: codes::uri(self.code),
+            title: self.code.title().to_owned(),
+            status: self.code.status(),
             detail: self.detail.clone(),
             instance: instance.to_owned(),
-            code: self.code.code.to_owned(),
+            code: self.code.into(),
             request_id: request_id.to_owned(),
-            retryable: self.code.retryable || self.retry_after.is_some(),
+            retryable: self.code.retryable() || self.retry_after.is_some(),
             retry_after_ms: self.retry_after.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)),
             path: self.at.path.clone(),
             line: self.at.line,
@@ -171,7 +172,7 @@ impl Problem {
         if let Some(wait) = self.retry_after {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(wait.as_millis().div_ceil(1000).max(1) as u64));
         }
-        if self.code.code == "AUTH.REQUIRED" {
+        if self.code == Code::AUTH_REQUIRED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"waybill\""));
         }
         let mut response = Response::new(serde_json::to_vec(&body).unwrap_or_default().into());
@@ -222,9 +223,9 @@ impl From<ServiceError> for Problem {
             }
             _ => {}
         }
-        if problem.code.code == "STORAGE.DISK_FULL" {
+        if problem.code == Code::STORAGE_DISK_FULL {
             problem.retry_after = Some(RETRY_AFTER_DISK);
-        } else if problem.code.status == 500 {
+        } else if problem.code.status() == 500 {
             problem.cause = Some(error.to_string());
             problem.detail = LOGGED.to_owned();
         }
@@ -251,7 +252,7 @@ mod tests {
             ServiceError::Input(InputError::FutureEvent { ahead: Duration::ZERO, ahead_max: Duration::ZERO }),
             ServiceError::IdTaken { tenant: text(), id: text() },
             ServiceError::OtherStatements { tenant: text(), id: text() },
-            ServiceError::NotFound { what: "message", id: text() },
+            ServiceError::NotFound { what: Missing::Message, id: text() },
             ServiceError::State { what: "message", id: text(), state: text(), fix: "" },
             ServiceError::Busy { what: "queue", count: 1, count_max: 1 },
             ServiceError::LeaseLost { what: "idempotency key", id: text() },
@@ -274,14 +275,14 @@ mod tests {
         ];
         for error in errors {
             let problem = Problem::from(error.clone());
-            assert_eq!(problem.code.code, error.code(), "{error:?} isn't in the table");
+            assert_eq!(problem.code, error.code(), "{error:?} isn't in the table");
         }
     }
 
     #[test]
     fn our_own_failures_keep_their_details_to_the_log() {
         let problem = Problem::from(ServiceError::Store(StoreError::Other("key 0x1234 of table secret".into())));
-        assert_eq!(problem.code.status, 500);
+        assert_eq!(problem.code.status(), 500);
         assert!(!problem.detail.contains("secret"));
     }
 }

@@ -46,7 +46,6 @@ struct State {
     trickled: usize,
 }
 
-/// An open exchange.
 #[derive(Default)]
 struct Open {
     /// Since when the peer could take more of the answer; none = the work is ours.
@@ -62,7 +61,6 @@ struct Open {
 pub(crate) enum GivenUp {
     /// So many exchanges, which were told to; commonly none.
     Streams(usize),
-    /// The connection.
     Connection,
 }
 

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use tokio::sync::Mutex;
 use tokio::time::Instant;
-use waybill_core::port::service::{Check, OutboxService};
+use waybill_api::OutboxService;
+use waybill_api::status::Check;
 
 use crate::limits::READINESS_KEPT;
 

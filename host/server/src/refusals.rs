@@ -37,16 +37,15 @@ struct Minute {
 impl Refusals {
     /// Whether a refusal is about who may do what: 401, 403 and 421.
     pub(crate) fn concern(problem: &Problem) -> bool {
-        matches!(problem.code.status, 401 | 403 | 421)
+        matches!(problem.code.status(), 401 | 403 | 421)
     }
 
-    /// Notes one.
     pub(crate) fn note(&self, problem: &Problem, peer: Option<Peer>, route: &str) {
-        metrics::refused(problem.code.code, route);
+        metrics::refused(problem.code, route);
         let Some(left_out) = self.0.turn() else { return };
         let remote = peer.map_or_else(|| "unknown".to_owned(), |Peer(address)| address.to_string());
         let detail: String = problem.detail.chars().take(DETAIL_MAX).collect();
-        tracing::warn!(code = problem.code.code, %remote, route, ?detail, left_out, "a caller was refused");
+        tracing::warn!(code = problem.code.as_str(), %remote, route, ?detail, left_out, "a caller was refused");
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use axum::Router;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use waybill_core::code::Code;
 
 use crate::connection::Worker;
 use crate::crowd::Crowd;
@@ -31,7 +32,6 @@ pub(crate) enum Phase {
     Serving,
     /// Requests under way end, no new ones.
     Draining,
-    /// Connections close now.
     Closing,
 }
 
@@ -107,7 +107,7 @@ impl Door {
              close some, or send more requests over each",
             self.peer_max
         );
-        Problem::new("HTTP.SHARE", text).after(RETRY_AFTER_BUSY)
+        Problem::new(Code::HTTP_SHARE, text).after(RETRY_AFTER_BUSY)
     }
 
     /// Why there is no place for anybody.
@@ -117,7 +117,7 @@ impl Door {
             "{} connections are open, as many as server.max_connections allows: try again after a moment",
             self.places_max
         );
-        Problem::new("HTTP.OVERLOADED", text).after(RETRY_AFTER_BUSY)
+        Problem::new(Code::HTTP_OVERLOADED, text).after(RETRY_AFTER_BUSY)
     }
 }
 
@@ -184,7 +184,7 @@ fn converse(stream: TcpStream, peer: SocketAddr, worker: Worker, place: OwnedSem
 /// Tells a peer why there is no place for it.
 fn turn_away(stream: TcpStream, peer: SocketAddr, worker: Worker, door: &Door, why: Problem) {
     if let Some(left_out) = door.rate.turn() {
-        tracing::warn!(code = why.code.code, remote = %peer, left_out, "a connection found no place: {}", why.detail);
+        tracing::warn!(code = why.code.as_str(), remote = %peer, left_out, "a connection found no place: {}", why.detail);
     }
     // Past this many nobody is told: the connection just closes.
     let Ok(turn) = Arc::clone(&door.shedding).try_acquire_owned() else { return };

@@ -1,9 +1,10 @@
 //! Errors of sagas as problem details.
 
+use waybill_api::saga_definitions::DefinitionProblem;
+use waybill_core::code::Code;
 use waybill_core::port::store::StoreError;
 use waybill_core::saga::error::SagaError;
 
-use crate::json::saga_definitions::FaultOut;
 use crate::limits::{RETRY_AFTER_BUSY, RETRY_AFTER_DISK};
 use crate::problem::{LOGGED, Problem};
 
@@ -13,7 +14,7 @@ impl From<SagaError> for Problem {
         match &error {
             SagaError::Filter(_) => problem.at.path = Some("filter".to_owned()),
             SagaError::Definition(problems) => {
-                problem.faults = problems.0.iter().cloned().map(FaultOut::from).collect();
+                problem.faults = problems.0.iter().cloned().map(DefinitionProblem::from).collect();
                 if let Some(first) = problem.faults.first() {
                     problem.at.line = Some(first.line);
                     problem.at.column = Some(first.column);
@@ -26,9 +27,9 @@ impl From<SagaError> for Problem {
             }
             _ => {}
         }
-        if problem.code.code == "STORAGE.DISK_FULL" {
+        if problem.code == Code::STORAGE_DISK_FULL {
             problem.retry_after = Some(RETRY_AFTER_DISK);
-        } else if problem.code.status == 500 {
+        } else if problem.code.status() == 500 {
             problem.cause = Some(error.to_string());
             problem.detail = LOGGED.to_owned();
         } else if error.retryable() {
@@ -88,8 +89,8 @@ mod tests {
         ];
         for error in errors {
             let problem = Problem::from(error.clone());
-            assert_eq!(problem.code.code, error.code(), "{error:?} isn't in the table");
-            assert_eq!(problem.retry_after.is_some(), error.retryable() || problem.code.status == 507, "{error:?}");
+            assert_eq!(problem.code, error.code(), "{error:?} isn't in the table");
+            assert_eq!(problem.retry_after.is_some(), error.retryable() || problem.code.status() == 507, "{error:?}");
         }
     }
 
@@ -105,7 +106,7 @@ mod tests {
     #[test]
     fn our_own_failures_keep_their_details_to_the_log() {
         let problem = Problem::from(SagaError::Store(StoreError::Other("key 0x1234 of table secret".into())));
-        assert_eq!(problem.code.status, 500);
+        assert_eq!(problem.code.status(), 500);
         assert!(!problem.detail.contains("secret") && problem.cause.is_some());
     }
 }

@@ -4,14 +4,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
+use waybill_api::status::{BlockedView, CheckStatus, OutboxStats};
+use waybill_api::transports::{Breaker, TransportView};
 use waybill_core::port::saga::SagaStats;
-use waybill_core::port::service::{BlockedView, OutboxStats, TransportView};
 
 use crate::app::Inner;
 use crate::limits::{PROBE_TIMEOUT, TENANT_LABELS_MAX};
 use crate::metrics::SCRAPED;
 
-/// The whole exposition.
 pub(crate) async fn render(app: &Inner) -> String {
     let mut text = app.metrics.as_ref().map(|metrics| metrics.render()).unwrap_or_default();
     let counted = tokio::time::timeout(PROBE_TIMEOUT, async {
@@ -21,7 +21,7 @@ pub(crate) async fn render(app: &Inner) -> String {
             app.service.transports(),
             app.readiness.checks(app.service.as_ref())
         );
-        let ready = checks.iter().all(|check| check.status != "fail");
+        let ready = checks.iter().all(|check| check.status != CheckStatus::Fail);
         Some((stats.ok()?, blocked.ok()?, transports, ready))
     })
     .await
@@ -122,9 +122,12 @@ fn depths(page: &mut Page<'_>, stats: Vec<OutboxStats>) {
         }),
     );
     let since = rows.iter().filter_map(|row| row.counted_since).max();
-    page.family("waybill_outbox_dead_counted_since_seconds", since.map(|since| (Vec::new(), since.0 as f64 / 1000.0)));
+    page.family(
+        "waybill_outbox_dead_counted_since_seconds",
+        since.map(|since| (Vec::new(), since.0.0 as f64 / 1000.0)),
+    );
     let until = rows.iter().filter_map(|row| row.scheduled_until).min();
-    page.family("waybill_outbox_scheduled_until_seconds", until.map(|until| (Vec::new(), until.0 as f64 / 1000.0)));
+    page.family("waybill_outbox_scheduled_until_seconds", until.map(|until| (Vec::new(), until.0.0 as f64 / 1000.0)));
     page.family(
         "waybill_outbox_oldest_ready_seconds",
         rows.iter().filter_map(|row| {
@@ -138,7 +141,7 @@ fn holds(page: &mut Page<'_>, blocked: &[BlockedView]) {
     let mut kinds: BTreeMap<&str, u64> =
         ["key", "destination", "transport", "no_route", "paused"].into_iter().map(|kind| (kind, 0)).collect();
     for hold in blocked {
-        *kinds.entry(&hold.kind).or_default() += 1;
+        *kinds.entry(hold.kind.as_str()).or_default() += 1;
     }
     page.family("waybill_outbox_blocked", kinds.into_iter().map(|(kind, count)| (vec![("kind", kind)], count as f64)));
 }
@@ -149,10 +152,10 @@ fn senders(page: &mut Page<'_>, transports: &[TransportView]) {
     };
     page.family(
         "waybill_transport_breaker_state",
-        lines(|view| match view.breaker.as_str() {
-            "closed" => 0.0,
-            "half-open" => 1.0,
-            _ => 2.0,
+        lines(|view| match view.breaker {
+            Breaker::Closed => 0.0,
+            Breaker::HalfOpen => 1.0,
+            Breaker::Open => 2.0,
         }),
     );
     page.family("waybill_transport_paused", lines(|view| f64::from(u8::from(view.paused))));
@@ -207,7 +210,7 @@ mod tests {
             let mut lines = text.lines();
             lines.find(|line| line.starts_with("waybill_outbox_scheduled_until_seconds")).map(str::to_owned)
         };
-        assert!(told(Some(waybill_core::time::UnixMillis(1_500))).is_some_and(|line| line.ends_with(" 1.5")));
+        assert!(told(Some(waybill_core::time::UnixMillis(1_500).into())).is_some_and(|line| line.ends_with(" 1.5")));
         assert_eq!(told(None), None, "all were counted");
     }
 

@@ -10,11 +10,11 @@ use bytes::Bytes;
 use http::StatusCode;
 use tokio::net::TcpListener;
 use tower_http::catch_panic::CatchPanicLayer;
-use waybill_core::port::configuration::ConfigurationService;
-use waybill_core::port::idempotency::IdempotencyService;
-use waybill_core::port::plugins::PluginService;
-use waybill_core::port::saga::SagaService;
-use waybill_core::port::service::OutboxService;
+use waybill_api::OutboxService;
+use waybill_api::configuration::ConfigurationService;
+use waybill_api::idempotency::IdempotencyService;
+use waybill_api::plugins::PluginService;
+use waybill_api::sagas::SagaService;
 
 use crate::app::{App, Inner, Rules};
 use crate::approval::ApprovalLinks;
@@ -33,13 +33,11 @@ use crate::tls::Encryption;
 
 /// What a server is made of.
 pub struct Parts {
-    /// The outbox.
     pub service: Arc<dyn OutboxService>,
     /// Sagas; none = the host runs none.
     pub sagas: Option<Arc<dyn SagaService>>,
     /// Links by which persons approve; none = no key is configured.
     pub approvals: Option<ApprovalLinks>,
-    /// Idempotency keys.
     pub idempotency: Arc<dyn IdempotencyService>,
     /// Reads the configuration again; none = it can't.
     pub configuration: Option<Arc<dyn ConfigurationService>>,
@@ -49,7 +47,6 @@ pub struct Parts {
     pub auth: Option<Arc<dyn Authenticator>>,
     /// What keeps tokens and messages from being read on their way.
     pub encryption: Encryption,
-    /// Bounds.
     pub limits: Limits,
     /// From [`crate::metrics::install`]; none = `/metrics` shows the outbox's depths only.
     pub metrics: Option<MetricsHandle>,
@@ -57,7 +54,6 @@ pub struct Parts {
     pub version: String,
 }
 
-/// The HTTP server.
 pub struct Server {
     app: App,
     router: Router,

@@ -3,7 +3,7 @@
 //! `cargo run --release -p waybill-store --example owner_commit -- mem:// surrealkv:///tmp/bench?sync=never surrealkv:///tmp/bench2`
 //!
 //! One task; each commit writes the shard record, a new segment, and removes the one before. Payloads of 300 bytes.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

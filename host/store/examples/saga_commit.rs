@@ -6,7 +6,7 @@
 //! One task. Sagas of three steps that all succeed, four transitions each: begun, and an answer of each step; the last one
 //! writes the row of the ended saga. Each commit holds transitions of as many sagas, as many of them in each state. With `back`
 //! as the first argument sagas have six transitions, as when the third step fails and two are compensated.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,7 +23,6 @@ use waybill_testkit::conformance::saga_samples::{after, completed, key, transiti
 const SHARD: ShardId = ShardId(0);
 /// Transitions of one saga, each by the sample that is as large.
 type Course = &'static [usize];
-/// All steps succeed.
 const THROUGH: Course = &[0, 1, 2, 3];
 /// The third fails, two are compensated.
 const BACK: Course = &[0, 1, 2, 1, 2, 3];

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use thiserror::Error;
+use waybill_core::code::Code;
 use waybill_core::limits::PAYLOAD_BYTES_MAX_DEFAULT;
 use waybill_core::port::store::StoreError;
 
@@ -13,7 +14,7 @@ use waybill_core::port::store::StoreError;
 pub const MEMTABLE_BYTES: u64 = 96 * 1024 * 1024;
 /// Default of [`StoreConfig::block_cache_bytes`]. SurrealDB would take half of the machine's memory.
 pub const BLOCK_CACHE_BYTES: u64 = 64 * 1024 * 1024;
-/// Default of [`StoreConfig::query_timeout`].
+/// Default of [`StoreConfig::query_timeout`], for one statement.
 pub const QUERY_TIMEOUT: Duration = Duration::from_secs(30);
 /// Shards of an embedded store: one commit pipeline, sends run side by side anyway.
 pub const SHARDS_EMBEDDED: u16 = 1;
@@ -27,9 +28,7 @@ pub const SHARDS_MAX: u16 = 256;
 pub struct StoreConfig {
     /// `surrealkv://DIR`, `mem://`, `ws://HOST:PORT` or `wss://HOST:PORT`; a directory may be relative to the working directory.
     pub url: String,
-    /// Namespace.
     pub namespace: String,
-    /// Database.
     pub database: String,
     /// User and password for a server.
     pub user: Option<(String, String)>,
@@ -41,7 +40,6 @@ pub struct StoreConfig {
     pub block_cache_bytes: u64,
     /// Shards; has to be what the store was made with. None = that; of a new store 1 embedded, 16 on a server.
     pub shards: Option<u16>,
-    /// `outbox.max_payload_bytes`, for `fn::waybill::enqueue`.
     pub payload_bytes_max: usize,
     /// Longest run of one statement.
     pub query_timeout: Duration,
@@ -107,7 +105,6 @@ pub enum OpenError {
     /// Another process has the directory.
     #[error("the data directory {dir:?} is in use by {holder}: stop it, or give this host a directory of its own")]
     Locked {
-        /// Directory.
         dir: PathBuf,
         /// Process id, host and start of the one that has it.
         holder: String,
@@ -115,23 +112,13 @@ pub enum OpenError {
     /// The URL can't be used.
     #[error("store.url {url:?} can't be used: {cause}")]
     Url {
-        /// As given.
         url: String,
         /// Why, and what can be written instead.
         cause: String,
     },
     /// A setting is out of its bounds.
     #[error("{setting} is {value}, it has to be from {min} to {max}")]
-    Bound {
-        /// Setting.
-        setting: &'static str,
-        /// As given.
-        value: u64,
-        /// Least.
-        min: u64,
-        /// Most.
-        max: u64,
-    },
+    Bound { setting: &'static str, value: u64, min: u64, max: u64 },
     /// Another number of shards than the store was made with.
     #[error(
         "outbox.shards is {configured}, and this store was made with {kept}: set outbox.shards = {kept} or leave it out. Another \
@@ -140,13 +127,11 @@ pub enum OpenError {
     Shards {
         /// As at the first start.
         kept: u16,
-        /// As configured now.
         configured: u16,
     },
     /// The directory can't be made or written.
     #[error("the data directory {dir:?} can't be used: {cause}")]
     Directory {
-        /// Directory.
         dir: PathBuf,
         /// What the operating system said.
         cause: String,
@@ -157,7 +142,6 @@ pub enum OpenError {
          copy of the data directory, or cut the log off at byte {whole} and so lose what was committed behind it"
     )]
     Log {
-        /// File.
         path: PathBuf,
         /// End of the last record before the damage.
         whole: u64,
@@ -169,12 +153,7 @@ pub enum OpenError {
         "the write-ahead log {path:?} has something of another format at byte {at}: open it with the version that wrote it, or put back a \
          copy of the data directory"
     )]
-    LogFormat {
-        /// File.
-        path: PathBuf,
-        /// Where.
-        at: u64,
-    },
+    LogFormat { path: PathBuf, at: u64 },
     /// The end of the write-ahead log can't be read, and is more than a crash leaves unfinished.
     #[error(
         "the write-ahead log {path:?} can't be read from byte {whole} on, and {bytes} bytes are more than the {record_max} that a crash \
@@ -182,11 +161,9 @@ pub enum OpenError {
          behind it"
     )]
     LogTail {
-        /// File.
         path: PathBuf,
         /// End of the last record that can be read.
         whole: u64,
-        /// Behind it.
         bytes: u64,
         /// The largest record that there may be.
         record_max: u64,
@@ -197,14 +174,13 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// Stable code.
-    pub fn code(&self) -> &'static str {
+    pub fn code(&self) -> Code {
         match self {
-            Self::Locked { .. } => "STORAGE.LOCKED",
-            Self::Url { .. } | Self::Bound { .. } => "CONFIG.STORE",
-            Self::Shards { .. } => "CONFIG.SHARDS",
-            Self::Directory { .. } => "STORAGE.DIRECTORY",
-            Self::Log { .. } | Self::LogFormat { .. } | Self::LogTail { .. } => "STORAGE.CORRUPT",
+            Self::Locked { .. } => Code::STORAGE_LOCKED,
+            Self::Url { .. } | Self::Bound { .. } => Code::CONFIG_STORE,
+            Self::Shards { .. } => Code::CONFIG_SHARDS,
+            Self::Directory { .. } => Code::STORAGE_DIRECTORY,
+            Self::Log { .. } | Self::LogFormat { .. } | Self::LogTail { .. } => Code::STORAGE_CORRUPT,
             Self::Store(error) => error.code(),
         }
     }

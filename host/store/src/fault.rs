@@ -3,7 +3,6 @@
 use waybill_core::port::store::StoreError;
 use waybill_surreal::Fault;
 
-/// The port's error.
 pub fn store_error(fault: Fault) -> StoreError {
     match fault {
         Fault::Conflict(text) => StoreError::Conflict(text),

@@ -33,7 +33,6 @@ impl Reached {
     }
 }
 
-/// Fronts by table.
 #[derive(Debug, Default)]
 pub struct PurgeFronts(Mutex<BTreeMap<&'static str, (UnixMillis, Instant)>>);
 

@@ -119,7 +119,7 @@ impl SurrealStore {
     /// Moves what a call met that can't be read.
     async fn moved_away<T>(&self, read: Result<T, StoreError>, at: &RecordIdKey) -> Result<T, StoreError> {
         let mut spoilt = Spoilt::default();
-        let read = spoilt.told(KV, at, read);
+        let read = spoilt.note_corrupt(KV, at, read);
         self.set_aside(spoilt).await;
         read
     }

@@ -13,7 +13,7 @@
 //! | `quarantine` | rows that can't be read |
 //! | `idempotency` | idempotency keys |
 //! | `kv` | state of plugins |
-//! | `wal` | mends the log of the embedded database after a crash |
+//! | `wal` | repairs the log of the embedded database after a crash |
 //!
 //! The same conformance suite runs on this and on the in-memory reference store. What it doesn't do: decide anything about
 //! messages; own tasks besides those of the database.

@@ -80,7 +80,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let held = DirectoryLock::take(dir.path()).unwrap();
         let error = DirectoryLock::take(dir.path()).unwrap_err();
-        assert_eq!(error.code(), "STORAGE.LOCKED");
+        assert_eq!(error.code().as_str(), "STORAGE.LOCKED");
         assert!(error.to_string().contains(&format!("process {}", std::process::id())), "{error}");
         drop(held);
         #[cfg(unix)]

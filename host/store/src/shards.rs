@@ -30,7 +30,7 @@ pub async fn keep(engine: &dyn Engine, configured: Option<u16>, otherwise: u16) 
     let mut tries = 1;
     loop {
         let transaction = engine.begin(true).await.map_err(store_error)?;
-        let worked = look(transaction.as_ref(), configured.unwrap_or(otherwise)).await;
+        let worked = read_or_init(transaction.as_ref(), configured.unwrap_or(otherwise)).await;
         match finish(transaction, worked).await {
             // Another host starts at the same moment: look what it made of it.
             Err(StoreError::Conflict(_)) if tries < TRIES_MAX => tries += 1,
@@ -44,7 +44,7 @@ pub async fn keep(engine: &dyn Engine, configured: Option<u16>, otherwise: u16) 
 }
 
 /// The number that is kept; notes it where none is kept yet.
-async fn look(transaction: &dyn Transaction, first: u16) -> Result<u16, StoreError> {
+async fn read_or_init(transaction: &dyn Transaction, first: u16) -> Result<u16, StoreError> {
     let at = RecordIdKey::String(KEPT.into());
     if let Some(kept) = number(transaction, KEPT).await? {
         return Ok(kept);

@@ -69,7 +69,7 @@ impl SurrealStore {
                 let lock = DirectoryLock::take(&dir)?;
                 let lazy = durability != Durability::EveryCommit;
                 let log = LogFolder::new(dir, lazy, config.memtable_bytes.max(MEMTABLE_BYTES));
-                log.mend()?;
+                log.repair()?;
                 (url, Some((Arc::new(log) as Arc<dyn LogKeeper>, lock)), durability)
             }
             Target::Memory => ("mem://".to_owned(), None, Durability::Memory),

@@ -28,7 +28,6 @@ pub const DONE_DUE: &str = "outbox_done_due";
 pub const ID: &str = "outbox_id";
 /// Ids that outlived their history: `[until, tenant, id]`.
 pub const ID_DUE: &str = "outbox_id_due";
-/// Large payloads: name.
 pub const BLOB: &str = "outbox_blob";
 /// What was delivered where, by payload: `[tenant, transport, target, sha256]`.
 pub const DEDUP: &str = "outbox_dedup";
@@ -62,7 +61,6 @@ pub const SAGA_DEFINITION: &str = "saga_definition";
 pub const SAGA_DEFINITION_HASH: &str = "saga_definition_hash";
 /// Where earlier versions put journal records and rows of sagas that can't be read.
 pub const SAGA_QUARANTINE: &str = "saga_quarantine";
-/// Bulk acts: ULID.
 pub const OPERATIONS: &str = "waybill_operation";
 /// Audit trail: `[millis, ulid]`.
 pub const AUDIT: &str = "waybill_audit";
@@ -72,7 +70,6 @@ pub const KV: &str = "plugin_kv";
 pub const KV_SCOPE: &str = "plugin_kv_scope";
 /// Settings for `fn::waybill::enqueue`: `limits`. What has to be known of the store as a whole, each under its name.
 pub const META: &str = "waybill_meta";
-/// Migrations: number.
 pub const MIGRATION: &str = "waybill_migration";
 
 /// All of them: no caller's statement may touch one.
@@ -132,12 +129,10 @@ fn shard_value(shard: ShardId) -> Value {
     int(i64::from(shard.0))
 }
 
-/// `shard`.
 pub fn shard_key(shard: ShardId) -> RecordIdKey {
     RecordIdKey::Number(i64::from(shard.0))
 }
 
-/// `[shard, seq]`.
 pub fn seq_key(shard: ShardId, seq: Seq) -> RecordIdKey {
     key([shard_value(shard), number(seq.0)])
 }
@@ -152,7 +147,6 @@ pub fn shard_end(shard: ShardId) -> RecordIdKey {
     key([int(i64::from(shard.0) + 1)])
 }
 
-/// `[shard, due, id]`.
 pub fn scheduled_key(shard: ShardId, due: UnixMillis, id: &MessageId) -> RecordIdKey {
     key([shard_value(shard), number(due.0), text(id.as_str())])
 }
@@ -167,7 +161,6 @@ pub fn door_start(shard: ShardId, nanos: u64) -> RecordIdKey {
     key([shard_value(shard), number(nanos)])
 }
 
-/// `[shard, segment, beat]`.
 pub fn history_key(shard: ShardId, segment: Seq, beat: u64) -> RecordIdKey {
     key([shard_value(shard), number(segment.0), number(beat)])
 }
@@ -182,17 +175,14 @@ pub fn history_due(of: &RecordIdKey) -> Option<HistoryKey> {
     Some(HistoryKey { at: UnixMillis(part(of, 1)?), segment: Seq(part(of, 2)?), beat: part(of, 3)? })
 }
 
-/// `[until, tenant, id]`.
 pub fn id_due_key(until: UnixMillis, tenant: &Tenant, id: &MessageId) -> RecordIdKey {
     key([number(until.0), text(tenant.as_str()), text(id.as_str())])
 }
 
-/// `[tenant, id]`.
 pub fn id_key(tenant: &Tenant, id: &MessageId) -> RecordIdKey {
     key([text(tenant.as_str()), text(id.as_str())])
 }
 
-/// `[shard, beat]`.
 pub fn journal_key(shard: ShardId, beat: u64) -> RecordIdKey {
     key([shard_value(shard), number(beat)])
 }
@@ -218,12 +208,10 @@ pub fn saga_start_key(shard: ShardId, of: &SagaKey, ended: bool) -> RecordIdKey 
     key([shard_value(shard), text(of.tenant.as_str()), text(of.id.as_str()), int(i64::from(ended))])
 }
 
-/// `[ended, shard, beat]`.
 pub fn saga_ended_key(first: UnixMillis, shard: ShardId, beat: u64) -> RecordIdKey {
     key([number(first.0), shard_value(shard), number(beat)])
 }
 
-/// `[shard, tenant, id]`.
 pub fn saga_dead_key(shard: ShardId, of: &SagaKey) -> RecordIdKey {
     key([shard_value(shard), text(of.tenant.as_str()), text(of.id.as_str())])
 }
@@ -246,7 +234,6 @@ pub fn dropped_end() -> RecordIdKey {
     key([text(DROPPED), array([])])
 }
 
-/// `[name, -version]`.
 pub fn definition_key(name: &str, version: u32) -> RecordIdKey {
     key([text(name), int(-i64::from(version))])
 }

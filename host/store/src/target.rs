@@ -9,7 +9,6 @@ use crate::config::{Durability, OpenError};
 pub enum Target {
     /// A directory, with the engine's full URL.
     Directory {
-        /// Directory.
         dir: PathBuf,
         /// URL with an explicit `sync`.
         url: String,
@@ -18,11 +17,9 @@ pub enum Target {
     },
     /// Memory of this process.
     Memory,
-    /// A server.
     Server(String),
 }
 
-/// Reads a URL.
 pub fn target(url: &str) -> Result<Target, OpenError> {
     let refuse = |cause: &str| Err(OpenError::Url { url: url.to_owned(), cause: cause.to_owned() });
     let Some((scheme, rest)) = url.split_once("://") else {
@@ -110,7 +107,7 @@ mod tests {
         ] {
             let error = target(url).unwrap_err();
             assert!(error.to_string().contains(part), "{url}: {error}");
-            assert_eq!(error.code(), "CONFIG.STORE");
+            assert_eq!(error.code().as_str(), "CONFIG.STORE");
         }
     }
 }

@@ -14,7 +14,6 @@ const REQUEST_TIME_MAX: Duration = Duration::from_secs(60);
 /// Items a page, the API's own maximum.
 const PAGE: usize = 1_000;
 
-/// A host's API.
 #[derive(Clone, Debug)]
 pub struct Api {
     base: String,
@@ -24,14 +23,12 @@ pub struct Api {
 /// What the host answered.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reply {
-    /// HTTP status.
     pub status: u16,
     /// Body; a string where it isn't JSON.
     pub body: Value,
 }
 
 impl Reply {
-    /// 2xx.
     pub fn is_ok(&self) -> bool {
         (200..300).contains(&self.status)
     }
@@ -53,20 +50,15 @@ pub enum NoReply {
 /// A call that had to succeed and didn't.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CallError {
-    /// No answer.
     NoReply(NoReply),
     /// An answer that says no.
     Refused {
-        /// Method and path.
         call: String,
-        /// The answer.
         reply: Reply,
     },
     /// An answer that isn't what the API promises.
     Unexpected {
-        /// Method and path.
         call: String,
-        /// What is wrong.
         cause: String,
     },
 }
@@ -87,19 +79,15 @@ impl std::error::Error for CallError {}
 /// Depths of one tenant in one transport, as `GET /v1/outbox/stats` tells.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct Depth {
-    /// Tenant.
     pub tenant: String,
-    /// Transport.
     pub transport: String,
     /// In order and not being sent.
     pub ready: u64,
-    /// Being sent.
     pub leased: u64,
     /// Waiting for a retry.
     pub parked: u64,
     /// Waiting for their time.
     pub scheduled: u64,
-    /// Dead letters.
     pub dead: u64,
 }
 
@@ -113,13 +101,10 @@ impl Depth {
 /// What a list says of a message.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Listed {
-    /// Id.
     pub id: String,
-    /// Tenant.
     pub tenant: String,
     /// State in a word.
     pub state: String,
-    /// Attempts.
     #[serde(default)]
     pub attempts: u32,
     /// Crashes that it is held suspect for.
@@ -142,7 +127,6 @@ impl Api {
         Self { base: base.into().trim_end_matches('/').to_owned(), http: reqwest::Client::new() }
     }
 
-    /// The base URL.
     pub fn base(&self) -> &str {
         &self.base
     }

@@ -3,6 +3,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`api`] | a small client of the HTTP API |
+//! | [`brokers`] | the brokers that there are, and how each is measured |
 //! | [`conformance`] | the sentences that every store has to make true |
 //! | [`fake_transport`] | a transport whose answers a test writes |
 //! | [`golden`] | data directories of earlier versions: what has to be found in them |
@@ -21,6 +22,7 @@
 //! | [`toolchains`] | jco and componentize-py, installed once |
 
 pub mod api;
+pub mod brokers;
 pub mod conformance;
 pub mod fake_transport;
 pub mod golden;

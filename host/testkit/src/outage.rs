@@ -66,14 +66,11 @@ pub struct Stored {
     pub id: String,
     /// The attempt by which it came, as it says.
     pub attempt: String,
-    /// Payload.
     pub payload: Vec<u8>,
 }
 
-/// What is done.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// Messages.
     pub messages: usize,
     /// Keys that they have.
     pub keys: usize,
@@ -90,7 +87,6 @@ pub struct Progress {
     pub kills: usize,
 }
 
-/// What was found.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// What the server is called.
@@ -109,7 +105,6 @@ pub struct Report {
     pub disorder: Vec<String>,
     /// Messages that nobody enqueued, or that were altered: others under a known id.
     pub foreign: Vec<String>,
-    /// Dead letters.
     pub dead: usize,
     /// From the first request to the last acknowledgement.
     pub took: Duration,

@@ -25,7 +25,6 @@ const KEYS: usize = 7;
 const HOLD: Duration = Duration::from_millis(40);
 /// Kills of the storm.
 const KILLS: u32 = 6;
-/// Within this time.
 const STORM: Duration = Duration::from_secs(3);
 /// Messages of one request.
 const BATCH: usize = 500;
@@ -36,10 +35,8 @@ const POISONINGS_MAX: usize = 2 + 7 + 3;
 /// Nothing has moved for so long: given up.
 const STALLED: Duration = Duration::from_secs(90);
 
-/// What to run.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The binary.
     pub binary: PathBuf,
     /// Messages of the backlog.
     pub messages: usize,
@@ -59,31 +56,21 @@ pub enum StormError {
     Backlog(String),
     /// The harness's own files.
     #[error("{act}: {cause}")]
-    System {
-        /// What was tried.
-        act: &'static str,
-        /// Why not.
-        cause: std::io::Error,
-    },
-    /// Deliveries stopped.
+    System { act: &'static str, cause: std::io::Error },
     #[error("nothing arrived for {} s: {what}", STALLED.as_secs())]
-    Stalled {
-        /// What is missing.
-        what: String,
-    },
+    Stalled { what: String },
 }
 
 /// Deliveries over a time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rate {
-    /// Messages.
     pub messages: usize,
     /// From the host's readiness to the last of them.
     pub took: Duration,
 }
 
 impl Rate {
-    /// Messages a second.
+    /// Messages in a second, from the readiness of the host.
     pub fn per_second(&self) -> f64 {
         self.messages as f64 / self.took.as_secs_f64().max(0.001)
     }
@@ -127,7 +114,6 @@ impl Report {
         100.0 * self.after.per_second() / self.normal.per_second().max(0.001)
     }
 
-    /// Whether everything holds.
     pub fn passed(&self) -> bool {
         self.percent() >= f64::from(RATE_MIN)
             && self.storm <= STORM
@@ -166,7 +152,6 @@ impl fmt::Display for Report {
     }
 }
 
-/// Runs all three.
 pub async fn run(options: &Options, progress: impl Fn(&str)) -> Result<Report, StormError> {
     progress("a host that is never killed");
     let calm = Stage::new(options).await?;
@@ -242,7 +227,6 @@ impl Stage {
         })
     }
 
-    /// Enqueues a backlog.
     async fn fill(&self, api: &Api, name: &str, count: usize) -> Result<(), StormError> {
         let all: Vec<Value> = (0..count).map(|number| self.message(name, number)).collect();
         for batch in all.chunks(BATCH) {

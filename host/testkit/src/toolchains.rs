@@ -23,20 +23,10 @@ const DONE: &str = "installed";
 pub enum ToolchainError {
     /// A folder or file.
     #[error("{act}: {cause}")]
-    System {
-        /// What was tried.
-        act: String,
-        /// Why not.
-        cause: std::io::Error,
-    },
+    System { act: String, cause: std::io::Error },
     /// A program ended badly.
     #[error("`{line}` failed: it needs the network once, and python3 with venv (Debian: python3-venv)\n{words}")]
-    Failed {
-        /// The command.
-        line: String,
-        /// What it wrote.
-        words: String,
-    },
+    Failed { line: String, words: String },
 }
 
 /// Tools of both languages.

@@ -7,12 +7,14 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
+/// The package and program that runs real hosts.
+const TRIALS: &str = "waybill-trials";
+
 /// The repository: where its root is and where cargo puts what it builds.
 #[derive(Clone, Debug)]
 pub struct Repository {
     /// Folder of the workspace's `Cargo.toml`.
     pub root: PathBuf,
-    /// Cargo's target folder.
     pub target: PathBuf,
     /// Packages of the host's workspace.
     pub packages: Vec<Package>,
@@ -21,7 +23,6 @@ pub struct Repository {
 /// A package of the workspace as `cargo metadata` tells it.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Package {
-    /// Name.
     pub name: String,
     /// What is built of it.
     pub targets: Vec<Target>,
@@ -32,7 +33,6 @@ pub struct Package {
 /// A library, a program, an example or a test program of a package.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Target {
-    /// Name.
     pub name: String,
     /// `lib`, `bin`, `test` and the like.
     pub kind: Vec<String>,
@@ -41,7 +41,6 @@ pub struct Target {
 /// A dependency as a `Cargo.toml` says.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Dependency {
-    /// Package name.
     pub name: String,
     /// `dev`, `build` or none for a normal one.
     pub kind: Option<String>,
@@ -72,6 +71,15 @@ impl Repository {
         self.target.join("release").join(format!("waybill{}", std::env::consts::EXE_SUFFIX))
     }
 
+    /// The release binary, which `cargo xtask` has built before it began a trial.
+    pub fn built_binary(&self) -> Result<PathBuf> {
+        let binary = self.binary();
+        if !binary.is_file() {
+            bail!("there is no {}: run this by `cargo xtask`, which builds it", binary.display());
+        }
+        Ok(binary)
+    }
+
     /// A command of cargo, run in the root.
     pub fn cargo<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> Command {
         let mut command = cargo();
@@ -79,14 +87,19 @@ impl Repository {
         command
     }
 
-    /// Builds the binary as the product, the tests and the demo use it.
+    /// The program of `trials/`, which has to be built, with the name of a trial.
+    pub fn trials(&self, trial: &str) -> Command {
+        let program = self.target.join("release").join(format!("{TRIALS}{}", std::env::consts::EXE_SUFFIX));
+        let mut command = Command::new(program);
+        command.arg(trial);
+        command
+    }
+
+    /// Builds the binary as the product, the tests and the demo use it, and the trials with it: together, so that what both
+    /// depend on is compiled once.
     pub fn build_binary(&self) -> Result<PathBuf> {
-        run(&mut self.cargo(["build", "--release", "--locked", "--package", "waybill"]))?;
-        let binary = self.binary();
-        if !binary.is_file() {
-            bail!("the build ended well, but there is no {}", binary.display());
-        }
-        Ok(binary)
+        run(&mut self.cargo(["build", "--release", "--locked", "--package", "waybill", "--package", TRIALS]))?;
+        self.built_binary()
     }
 }
 

@@ -64,7 +64,6 @@ pub fn as_compiler() -> Option<ExitCode> {
     })
 }
 
-/// Builds and runs.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let repository = Repository::find()?;
     build(&repository)?;
@@ -104,7 +103,6 @@ fn build(repository: &Repository) -> Result<()> {
     run_command(repository.cargo(build).env("RUSTC_WORKSPACE_WRAPPER", myself).env(AS_COMPILER, "1"))
 }
 
-/// Whether nothing broke.
 fn fuzz(repository: &Repository, place: &Path, name: &str, seconds: u32) -> Result<bool> {
     let corpus = place.join("corpus").join(name);
     let found: PathBuf = place.join("found").join(name);

@@ -16,23 +16,10 @@
 //!
 //! Exit status: 0 done, 1 failed, 2 wrong usage.
 
-mod bench;
-mod cargo;
-mod chaos;
-mod demo;
-mod features;
-mod fuzz;
-mod golden;
-mod lint;
-mod plugins;
-mod setup;
-mod stage;
-mod test;
-mod tidy;
-
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use xtask::{fuzz, golden, lint, plugins, test, tidy, trials};
 
 /// Tasks of the Waybill repository.
 #[derive(Debug, Parser)]
@@ -45,14 +32,16 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Task {
     /// Commit orders with their messages, deliver them to a receiver that fails now and then, and check every one
-    Demo(demo::Arguments),
+    #[command(disable_help_flag = true)]
+    Demo(trials::Arguments),
     /// Run all tests and checks, or the tests whose names contain FILTER
     Test(test::Arguments),
     /// Measure the workloads of outbox and sagas, each beside a native reference in the same run
-    Bench(bench::Arguments),
+    #[command(disable_help_flag = true)]
+    Bench(trials::Arguments),
     /// Break things on purpose, again and again
-    #[command(subcommand)]
-    Chaos(chaos::Chaos),
+    #[command(disable_help_flag = true)]
+    Chaos(trials::Arguments),
     /// Look for bytes that break a parser or a codec: a minute for each of them
     Fuzz(fuzz::Arguments),
     /// Make the data directory of this version that later versions have to read
@@ -78,10 +67,10 @@ fn main() -> ExitCode {
     };
     let done = runtime.block_on(async {
         match Cli::parse().task {
-            Task::Demo(arguments) => demo::run(&arguments).await,
+            Task::Demo(arguments) => trials::run("demo", &arguments),
             Task::Test(arguments) => test::run(&arguments).await,
-            Task::Bench(arguments) => bench::run(&arguments).await,
-            Task::Chaos(chaos) => chaos::run(&chaos).await,
+            Task::Bench(arguments) => trials::run("bench", &arguments),
+            Task::Chaos(arguments) => trials::run("chaos", &arguments),
             Task::Fuzz(arguments) => fuzz::run(&arguments),
             Task::Golden(arguments) => golden::run(&arguments),
             Task::Lint(arguments) => lint::run(&arguments).await,

@@ -7,7 +7,6 @@ use anyhow::{Context, Result, bail};
 use crate::cargo::{Repository, run as run_command};
 use crate::setup;
 
-/// Builds and lists.
 pub fn run() -> Result<ExitCode> {
     let repository = Repository::find()?;
     setup::guest_target()?;

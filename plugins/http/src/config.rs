@@ -7,7 +7,6 @@ use waybill_plugin::transport::PluginError;
 
 use crate::request;
 
-/// The configuration document.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {

@@ -112,9 +112,9 @@ fn event_headers(message: &Message) -> Vec<(String, String)> {
         ("ce-causationid", message.causation_id.as_deref()),
         ("ce-envelopeid", message.envelope_id.as_deref()),
         ("ce-replyto", message.reply_to.as_deref()),
-        ("ce-eventversion", attribute(message, "event-version")),
-        ("ce-aggregatetype", attribute(message, "aggregate-type")),
-        ("ce-aggregateid", attribute(message, "aggregate-id")),
+        ("ce-eventversion", message.attribute("event-version")),
+        ("ce-aggregatetype", message.attribute("aggregate-type")),
+        ("ce-aggregateid", message.attribute("aggregate-id")),
     ];
     present(&attributes)
 }
@@ -126,14 +126,10 @@ fn waybill_headers(message: &Message) -> Vec<(String, String)> {
         ("idempotency-key", Some(&message.id)),
         ("waybill-attempt", Some(&attempt)),
         ("waybill-lease-epoch", Some(&epoch)),
-        ("waybill-seq", attribute(message, "seq")),
+        ("waybill-seq", message.attribute("seq")),
         ("waybill-key", message.key.as_deref()),
         ("waybill-tenant", Some(&message.tenant)),
     ])
-}
-
-fn attribute<'a>(message: &'a Message, name: &str) -> Option<&'a str> {
-    message.attributes.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
 }
 
 fn present(headers: &[(&str, Option<&str>)]) -> Vec<(String, String)> {

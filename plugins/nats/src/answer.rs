@@ -30,10 +30,9 @@ pub(crate) struct ApiError<'a> {
     /// As an HTTP status.
     #[serde(default)]
     pub(crate) code: u16,
-    /// The exact cause.
+    /// JetStream's own error number, more exact than `code`.
     #[serde(default)]
     pub(crate) err_code: u32,
-    /// In words.
     #[serde(borrow, default)]
     pub(crate) description: Cow<'a, str>,
 }
@@ -74,7 +73,6 @@ fn by_status(status: u16) -> Outcome {
     Outcome::Retryable(fault.with_maybe_delivered(true).with_attribute("broker-code", status.to_string()))
 }
 
-/// JetStream refused it.
 fn refused(error: &ApiError<'_>) -> Outcome {
     let (class, code) = classify(error);
     let fault = Fault::new(code, format!("JetStream refused the message: {}", shown(&error.description)))

@@ -10,13 +10,11 @@ const MESSAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// One operation of the server.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Operation<'a> {
-    /// `INFO`: JSON.
+    /// `INFO`, with its JSON unread.
     Info(&'a [u8]),
     /// `MSG` or `HMSG`.
     Message(Message<'a>),
-    /// `PING`.
     Ping,
-    /// `PONG`.
     Pong,
     /// `+OK`.
     Fine,
@@ -31,7 +29,6 @@ pub(crate) struct Message<'a> {
     pub(crate) subject: &'a [u8],
     /// The header block with its version line; empty for `MSG`.
     pub(crate) headers: &'a [u8],
-    /// Payload.
     pub(crate) payload: &'a [u8],
 }
 
@@ -44,7 +41,7 @@ impl Message<'_> {
     }
 }
 
-/// What isn't NATS.
+/// Bytes that aren't NATS, and why; the connection is of no more use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Garbage(pub(crate) &'static str);
 
@@ -124,7 +121,7 @@ fn text(bytes: &[u8]) -> Result<&str, Garbage> {
     Ok(text.trim().trim_matches('\''))
 }
 
-/// A decimal number.
+/// Only digits count: no sign, no space, nothing above `u64`.
 pub(crate) fn number(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
         return None;

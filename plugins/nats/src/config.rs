@@ -1,40 +1,26 @@
 //! What an operator may set. The manifest's schema says the same for the host; here it becomes types.
 
 use serde::Deserialize;
-use waybill_plugin::servers::{Address, Scheme};
+use waybill_plugin::broker::{self, Common, Order, Scheme, positive};
 use waybill_plugin::transport::PluginError;
 
 use crate::provision::Wanted;
 use crate::subject;
 
-/// How addresses are written.
-pub(crate) const SCHEME: Scheme = Scheme { plain: "nats", tls: "tls", port: 4222, tls_port: 4222 };
+pub(crate) type Config = broker::Config<Keys>;
 
-/// The configuration document.
+/// The keys beside those of every broker.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct Config {
-    /// Where the servers are.
-    servers: Vec<String>,
-    /// In which order they are tried.
-    pub(crate) order: Order,
+pub(crate) struct Keys {
+    /// In which order servers are tried.
+    order: Order,
     /// Whether servers that a server tells about are tried as well.
     pub(crate) discover: bool,
     /// The stream that every message has to land in.
     pub(crate) stream: Option<String>,
     /// Which credentials are used.
     pub(crate) auth: Auth,
-    /// Whether and when TLS begins.
-    pub(crate) tls: Tls,
-    /// Name to verify in the server's certificate; none = the host of its address.
-    pub(crate) tls_server_name: Option<String>,
-    /// Connections of one instance: as many calls run at once.
-    pub(crate) connections: u32,
-    /// Messages without acknowledgement on one connection.
-    pub(crate) window: u32,
-    /// Milliseconds for connecting to one server.
-    #[serde(deserialize_with = "waybill_plugin::config::millis")]
-    pub(crate) connect_timeout: u32,
     /// Milliseconds of silence after which what isn't acknowledged is given up for this time.
     #[serde(deserialize_with = "waybill_plugin::config::millis")]
     pub(crate) ack_timeout: u32,
@@ -47,21 +33,11 @@ pub(crate) struct Config {
     pub(crate) provision: Option<Wanted>,
 }
 
-/// In which order servers are tried.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Order {
-    /// Spreads the load.
-    Random,
-    /// The first one that answers.
-    Listed,
-}
-
 /// Which credentials are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Auth {
-    /// What is granted.
+    /// The kind of credentials for which secrets are granted.
     Auto,
     None,
     Token,
@@ -70,33 +46,13 @@ pub(crate) enum Auth {
     Creds,
 }
 
-/// Whether and when TLS begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Tls {
-    /// After INFO where the server requires it, the address is `tls://` or a CA or client certificate is granted.
-    Auto,
-    /// After INFO, always.
-    Required,
-    /// From the first byte (`handshake_first` of the server).
-    First,
-    /// Never.
-    Off,
-}
-
-impl Default for Config {
+impl Default for Keys {
     fn default() -> Self {
         Self {
-            servers: vec!["nats://127.0.0.1:4222".to_owned()],
             order: Order::Random,
             discover: true,
             stream: None,
             auth: Auth::Auto,
-            tls: Tls::Auto,
-            tls_server_name: None,
-            connections: 2,
-            window: 256,
-            connect_timeout: 5_000,
             ack_timeout: 5_000,
             ping_every: 30_000,
             inbox_prefix: "_INBOX".to_owned(),
@@ -105,21 +61,15 @@ impl Default for Config {
     }
 }
 
-impl Config {
-    /// Checks what the types can't say.
-    pub(crate) fn check(&self) -> Result<(), PluginError> {
-        self.addresses()?;
-        for (path, value) in [
-            ("connections", self.connections),
-            ("window", self.window),
-            ("connect_timeout", self.connect_timeout),
-            ("ack_timeout", self.ack_timeout),
-            ("ping_every", self.ping_every),
-        ] {
-            if value == 0 {
-                return Err(PluginError::invalid_config(path, "is 0: write more than that"));
-            }
-        }
+impl broker::Keys for Keys {
+    const SCHEME: Scheme = Scheme { plain: "nats", tls: "tls", port: 4222, tls_port: 4222 };
+
+    fn order(&self) -> Order {
+        self.order
+    }
+
+    fn check(&self, _: &Common) -> Result<(), PluginError> {
+        positive(&[("ack_timeout", self.ack_timeout), ("ping_every", self.ping_every)])?;
         let named = self.provision.as_ref().and_then(|wanted| wanted.stream.name.as_ref());
         for (path, stream) in [("stream", self.stream.as_ref()), ("provision.stream.name", named)] {
             let wrong = |letter: char| letter.is_whitespace() || letter.is_control() || ".*>/\\".contains(letter);
@@ -135,17 +85,6 @@ impl Config {
             subject::check(inbox).map_err(|why| PluginError::invalid_config("inbox_prefix", why))?;
         }
         Ok(())
-    }
-
-    /// Where the servers are.
-    pub(crate) fn addresses(&self) -> Result<Vec<Address>, PluginError> {
-        if self.servers.is_empty() {
-            return Err(PluginError::invalid_config("servers", "is empty: name at least one server"));
-        }
-        let parsed = self.servers.iter().enumerate().map(|(place, text)| {
-            Address::parse(text, &SCHEME).map_err(|why| PluginError::invalid_config(&format!("servers[{place}]"), why))
-        });
-        parsed.collect()
     }
 }
 
@@ -163,8 +102,8 @@ mod tests {
     #[test]
     fn an_empty_document_is_the_defaults() {
         let config = checked("{}").unwrap();
-        assert_eq!((config.connections, config.window, config.ack_timeout), (2, 256, 5_000));
-        assert_eq!(config.addresses().unwrap().len(), 1);
+        assert_eq!((config.common.connections, config.common.window, config.own.ack_timeout), (2, 256, 5_000));
+        assert_eq!(config.addresses().unwrap().first().unwrap().uri(), "tcp://127.0.0.1:4222");
     }
 
     #[test]

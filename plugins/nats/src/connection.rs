@@ -1,14 +1,14 @@
 //! One connection: the greeting, pings, and what a server says between answers.
 
 use serde::Serialize;
+use waybill_plugin::broker::{Address, Codes, Endpoint, Link, Session, Tls};
 use waybill_plugin::deadline::Deadline;
-use waybill_plugin::host::net_types::{NetError, TlsOptions};
-use waybill_plugin::net::{Input, Options, Stream, failure};
-use waybill_plugin::servers::Address;
-use waybill_plugin::transport::{ErrorKind, Fault, PluginError};
+use waybill_plugin::host::net_types::TlsOptions;
+use waybill_plugin::net::{Input, Stream};
+use waybill_plugin::transport::{ErrorKind, Fault, OpenArgs, PluginError};
 
 use crate::codec::{self, Operation};
-use crate::config::{Config, Tls};
+use crate::config::{Config, Keys};
 use crate::credentials::{Credentials, Login};
 use crate::encode::Encoder;
 use crate::info::Info;
@@ -23,46 +23,30 @@ const API: &str = "$JS.API.";
 const PING: &[u8] = b"PING\r\n";
 pub(crate) const PONG: &[u8] = b"PONG\r\n";
 
-/// What every connection of an endpoint has in common.
-pub(crate) struct Settings {
-    pub(crate) config: Config,
-    pub(crate) credentials: Credentials,
-    /// Names of granted secrets for TLS.
-    pub(crate) tls: TlsOptions,
+/// What every connection of an instance has in common.
+pub(crate) struct Shared {
+    credentials: Credentials,
     /// Name that the server shows for this client.
-    pub(crate) name: String,
+    name: String,
 }
 
-impl Settings {
-    /// Whether TLS has to follow INFO.
-    fn needs_tls(&self, address: &Address, info: &Info) -> Result<bool, PluginError> {
-        let granted = self.tls.ca_secret.is_some() || self.tls.client_cert_secret.is_some();
-        let wanted = match self.config.tls {
-            Tls::Off if info.tls_required => {
-                return Err(PluginError::denied(
-                    "NATS.TLS",
-                    "the server requires TLS and `tls` is off: set it to \"auto\"",
-                ));
-            }
-            Tls::Off => false,
-            Tls::Auto => address.tls || granted || info.tls_required,
-            Tls::Required | Tls::First => true,
-        };
-        if wanted && !info.tls_required && !info.tls_available {
-            let reason = "TLS is wanted and the server offers none: nothing was sent to it";
+/// Whether TLS has to follow INFO.
+fn needs_tls(endpoint: &Endpoint<Connection>, address: &Address, info: &Info) -> Result<bool, PluginError> {
+    if endpoint.config().common.tls == Tls::Off {
+        if info.tls_required {
+            let reason = "the server requires TLS and `tls` is off: set it to \"auto\"";
             return Err(PluginError::denied("NATS.TLS", reason));
         }
-        Ok(wanted)
+        return Ok(false);
     }
-
-    fn tls_options(&self, address: &Address) -> TlsOptions {
-        let mut options = self.tls.clone();
-        options.server_name.get_or_insert_with(|| address.verified().to_owned());
-        options
+    let wanted = endpoint.wants_tls(address) || info.tls_required;
+    if wanted && !info.tls_required && !info.tls_available {
+        let reason = "TLS is wanted and the server offers none: nothing was sent to it";
+        return Err(PluginError::denied("NATS.TLS", reason));
     }
+    Ok(wanted)
 }
 
-/// `CONNECT`.
 #[derive(Serialize)]
 struct Connect<'a> {
     verbose: bool,
@@ -91,87 +75,71 @@ pub(crate) enum Event<'a> {
 
 /// An authenticated connection with its inbox.
 pub(crate) struct Connection {
-    stream: Stream,
-    address: Address,
+    link: Link,
     encoder: Encoder,
     incoming: Incoming,
     /// Number of the next message, so that a late answer is never taken for another's.
     pub(crate) next: u64,
     /// Its server is about to shut down, and no other took us when they were asked.
-    pub(crate) stays: bool,
+    stays: bool,
 }
 
-impl Connection {
-    /// Connects to one server and authenticates.
-    ///
-    /// # Errors
-    /// Not reachable, not NATS, refused.
-    pub(crate) async fn open(address: &Address, settings: &Settings, deadline: Deadline) -> Result<Self, PluginError> {
-        Self::greet(address, settings, deadline).await.map_err(|mut error| {
-            error.fault.reason = format!("{address}: {}", error.fault.reason);
-            error
-        })
+impl Session for Connection {
+    type Keys = Keys;
+    type Shared = Shared;
+    const CODES: &'static Codes = &Codes {
+        denied: "NATS.DENIED",
+        tls: "NATS.TLS",
+        unsupported: "NATS.UNSUPPORTED",
+        resolve: "NATS.RESOLVE",
+        refused: "NATS.REFUSED",
+        timeout: "NATS.TIMEOUT",
+        cancelled: "NATS.CANCELLED",
+        limit: "NATS.LIMIT",
+        lost: "NATS.LOST",
+    };
+
+    fn share(args: &OpenArgs, config: &Config, _: &TlsOptions) -> Result<Shared, PluginError> {
+        Ok(Shared { credentials: Credentials::read(config.own.auth)?, name: format!("waybill {}", args.name) })
     }
 
-    async fn greet(address: &Address, settings: &Settings, deadline: Deadline) -> Result<Self, PluginError> {
-        let first = (settings.config.tls == Tls::First).then(|| settings.tls_options(address));
-        let mut secure = first.is_some();
-        let options = Options { timeout: left(deadline)?, tls: first };
-        let stream = Stream::connect(&address.uri(), options).await.map_err(lost)?;
-        let mut incoming = Incoming::new(inbox(&settings.config.inbox_prefix)?);
+    async fn open(endpoint: &Endpoint<Self>, address: &Address, deadline: Deadline) -> Result<Self, PluginError> {
+        let own = &endpoint.config().own;
+        let mut secure = endpoint.config().common.tls == Tls::First;
+        let link = endpoint.connect(address, secure, deadline).await?;
+        let mut incoming = Incoming::new(inbox(&own.inbox_prefix)?);
         let mut told = 0;
         while !incoming.has_news {
-            incoming.receive(&stream, deadline).await?;
+            incoming.receive(&link, deadline).await?;
             told += incoming.drain(|_| {})?;
         }
-        if !secure && settings.needs_tls(address, &incoming.info)? {
+        if !secure && needs_tls(endpoint, address, &incoming.info)? {
             if told > 1 || !incoming.input.unread().is_empty() {
                 // It would be taken for the server's word, which nobody has proved to be one yet.
                 let reason = "there is more than INFO before TLS: somebody on the way may have put it in";
                 return Err(PluginError::denied("NATS.TLS", reason));
             }
-            stream.start_tls(settings.tls_options(address), left(deadline)?).await.map_err(lost)?;
+            endpoint.start_tls(&link, deadline).await?;
             secure = true;
         }
         if !incoming.info.headers {
             let reason = "the server takes no headers, and a message's id is one: use nats-server 2.2 or newer";
             return Err(PluginError::new(ErrorKind::Unsupported, Fault::new("NATS.NO_HEADERS", reason)));
         }
-        let hello = hello(settings, &incoming, secure)?;
-        stream.write(hello, left(deadline)?).await.map_err(lost)?;
-        let encoder = Encoder::new(incoming.inbox.clone(), settings.config.stream.clone(), incoming.info.max_payload);
-        let mut connection = Self { stream, address: address.clone(), encoder, incoming, next: 0, stays: false };
+        link.write(hello(endpoint.shared(), &incoming, secure)?, deadline).await?;
+        let encoder = Encoder::new(incoming.inbox.clone(), own.stream.clone(), incoming.info.max_payload);
+        let mut connection = Self { link, encoder, incoming, next: 0, stays: false };
         // What is wrong with CONNECT is told before the answer to the ping behind it.
         connection.until_pong(deadline).await?;
         Ok(connection)
     }
 
-    /// Where it leads.
-    pub(crate) fn address(&self) -> &Address {
-        &self.address
+    fn address(&self) -> &Address {
+        self.link.address()
     }
 
-    /// The server as it describes itself.
-    pub(crate) fn info(&self) -> &Info {
-        &self.incoming.info
-    }
-
-    /// Whether the server told something new about itself; asked once.
-    pub(crate) fn take_news(&mut self) -> bool {
-        std::mem::take(&mut self.incoming.has_news)
-    }
-
-    /// The parts that writing and reading at once need.
-    pub(crate) fn split(&mut self) -> (&Stream, &mut Encoder, &mut Incoming) {
-        (&self.stream, &mut self.encoder, &mut self.incoming)
-    }
-
-    /// Looks at what has come while nobody was listening.
-    ///
-    /// # Errors
-    /// The connection is gone.
-    pub(crate) async fn catch_up(&mut self, deadline: Deadline) -> Result<(), PluginError> {
-        let bytes = self.stream.receive_ready().await.map_err(lost)?;
+    async fn catch_up(&mut self, deadline: Deadline) -> Result<(), PluginError> {
+        let bytes = self.link.receive_ready().await?;
         if !bytes.is_empty() {
             self.incoming.push(bytes);
             // Answers that come now are to messages given up before.
@@ -179,19 +147,52 @@ impl Connection {
         }
         self.encoder.max_payload = self.incoming.info.max_payload;
         if self.incoming.take_pong_due() {
-            self.stream.write(PONG.to_vec(), left(deadline)?).await.map_err(lost)?;
+            self.link.write(PONG.to_vec(), deadline).await?;
         }
         Ok(())
     }
 
-    /// Pings and waits for the answer.
-    ///
-    /// # Errors
-    /// The connection is gone, or the server is silent.
-    pub(crate) async fn ping(&mut self, deadline: Deadline) -> Result<(), PluginError> {
+    async fn ping(&mut self, _: &Endpoint<Self>, deadline: Deadline) -> Result<Option<String>, PluginError> {
         self.catch_up(deadline).await?;
-        self.stream.write(PING.to_vec(), left(deadline)?).await.map_err(lost)?;
-        self.until_pong(deadline).await
+        self.link.write(PING.to_vec(), deadline).await?;
+        self.until_pong(deadline).await.map(|()| None)
+    }
+
+    fn ping_timeout(config: &Config) -> u32 {
+        config.own.ack_timeout
+    }
+
+    async fn close(self, _: Deadline) {
+        self.link.finish().await;
+    }
+
+    fn take_discovered(&mut self, endpoint: &Endpoint<Self>) -> Option<Vec<String>> {
+        let has_news = std::mem::take(&mut self.incoming.has_news);
+        (has_news && endpoint.config().own.discover).then(|| self.incoming.info.connect_urls.clone())
+    }
+
+    fn is_leaving(&self) -> bool {
+        self.incoming.info.ldm
+    }
+
+    fn stays(&self) -> bool {
+        self.stays
+    }
+
+    fn set_stays(&mut self, stays: bool) {
+        self.stays = stays;
+    }
+}
+
+impl Connection {
+    /// The server as it describes itself.
+    pub(crate) fn info(&self) -> &Info {
+        &self.incoming.info
+    }
+
+    /// The parts that writing and reading at once need.
+    pub(crate) fn split(&mut self) -> (&Stream, &mut Encoder, &mut Incoming) {
+        (self.link.stream(), &mut self.encoder, &mut self.incoming)
     }
 
     /// Asks JetStream's API and answers its JSON, an error of it included.
@@ -202,7 +203,7 @@ impl Connection {
         let (number, subject) = (self.next, format!("{API}{request}"));
         self.next += 1;
         let line = format!("PUB {subject} {}{number} {}\r\n{body}\r\n", self.incoming.inbox, body.len());
-        self.stream.write(line.into_bytes(), left(deadline)?).await.map_err(lost)?;
+        self.link.write(line.into_bytes(), deadline).await?;
         let mut answer = None;
         loop {
             self.incoming.drain(|event| match event {
@@ -224,7 +225,7 @@ impl Connection {
             if let Some(answer) = answer {
                 return answer;
             }
-            self.incoming.receive(&self.stream, deadline).await?;
+            self.incoming.receive(&self.link, deadline).await?;
         }
     }
 
@@ -235,14 +236,8 @@ impl Connection {
             if answered {
                 return Ok(());
             }
-            self.incoming.receive(&self.stream, deadline).await?;
+            self.incoming.receive(&self.link, deadline).await?;
         }
-    }
-
-    /// Says goodbye: nothing is unsent.
-    pub(crate) async fn close(self) {
-        // A connection that is broken already needs no goodbye.
-        let _ = self.stream.finish().await;
     }
 }
 
@@ -276,8 +271,8 @@ impl Incoming {
         std::mem::take(&mut self.pong_due)
     }
 
-    async fn receive(&mut self, stream: &Stream, deadline: Deadline) -> Result<(), PluginError> {
-        self.input.push(stream.receive(left(deadline)?).await.map_err(lost)?);
+    async fn receive(&mut self, link: &Link, deadline: Deadline) -> Result<(), PluginError> {
+        self.input.push(link.receive(deadline).await?);
         Ok(())
     }
 
@@ -317,19 +312,19 @@ impl Incoming {
 }
 
 /// CONNECT, our subscription, and a ping whose answer says that both were taken.
-fn hello(settings: &Settings, incoming: &Incoming, secure: bool) -> Result<Vec<u8>, PluginError> {
+fn hello(shared: &Shared, incoming: &Incoming, secure: bool) -> Result<Vec<u8>, PluginError> {
     let connect = Connect {
         verbose: false,
         pedantic: false,
         tls_required: secure,
-        name: &settings.name,
+        name: &shared.name,
         lang: "waybill",
         version: env!("CARGO_PKG_VERSION"),
         protocol: 1,
         echo: false,
         headers: true,
         no_responders: true,
-        login: settings.credentials.login(incoming.info.nonce.as_deref())?,
+        login: shared.credentials.login(incoming.info.nonce.as_deref())?,
     };
     let connect = serde_json::to_string(&connect).map_err(|error| PluginError::internal(error.to_string()))?;
     Ok(format!("CONNECT {connect}\r\nSUB {}* {SUBSCRIPTION}\r\nPING\r\n", incoming.inbox).into_bytes())
@@ -340,26 +335,6 @@ fn inbox(prefix: &str) -> Result<String, PluginError> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).map_err(|error| PluginError::internal(format!("no randomness: {error}")))?;
     Ok(format!("{prefix}.{}.", data_encoding::BASE32_NOPAD.encode(&bytes)))
-}
-
-fn left(deadline: Deadline) -> Result<u32, PluginError> {
-    deadline.left().ok_or_else(|| lost(NetError::Timeout))
-}
-
-/// A failure of the stream as that of the call.
-pub(crate) fn lost(error: NetError) -> PluginError {
-    let code = match error {
-        NetError::Denied(_) => "NATS.DENIED",
-        NetError::Tls(_) => "NATS.TLS",
-        NetError::Unsupported(_) => "NATS.UNSUPPORTED",
-        NetError::Resolve(_) => "NATS.RESOLVE",
-        NetError::Refused => "NATS.REFUSED",
-        NetError::Timeout => "NATS.TIMEOUT",
-        NetError::Cancelled => "NATS.CANCELLED",
-        NetError::Limit(_) => "NATS.LIMIT",
-        NetError::Closed | NetError::Reset(_) | NetError::Busy | NetError::Other(_) => "NATS.LOST",
-    };
-    failure(code, &error)
 }
 
 fn no_nats(what: &str) -> PluginError {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use waybill_plugin::time::rfc3339;
+use waybill_plugin::broker::{Part, envelope, is_envelope};
 use waybill_plugin::transport::{Fault, Message};
 
 use crate::subject;
@@ -12,27 +12,6 @@ const VERSION: &str = "NATS/1.0\r\n";
 
 /// Prefix of headers that command JetStream (`Nats-Rollup` purges a subject): a caller's are left out.
 const COMMANDS: &str = "nats-";
-
-/// Headers that are the envelope's: a caller's of the same name are left out.
-const ENVELOPE: &[&str] = &[
-    "x-aggregate-id",
-    "x-aggregate-type",
-    "x-attempt",
-    "x-causation-id",
-    "x-correlation-id",
-    "x-created-at",
-    "x-envelope-id",
-    "x-event-type",
-    "x-event-version",
-    "x-expires-at",
-    "x-key",
-    "x-lease-epoch",
-    "x-occurred-at",
-    "x-reply-to",
-    "x-seq",
-    "x-tenant",
-    "x-topic",
-];
 
 /// What goes into every message.
 pub(crate) struct Encoder {
@@ -90,46 +69,21 @@ impl Encoder {
             self.stream = Some(stream);
             added?;
         }
-        self.envelope(message)?;
+        envelope(message, |name, part| match part {
+            Part::Text(value) => self.header(name, value),
+            Part::Number(number) => {
+                // Writing to a String can't fail.
+                let _ = write!(self.scratch, "{name}: {number}\r\n");
+                Ok(())
+            }
+        })?;
         for (name, value) in &message.headers {
-            let lower = name.to_ascii_lowercase();
-            let has_own = message.content_type.is_some() && lower == "content-type";
-            if !has_own && !lower.starts_with(COMMANDS) && ENVELOPE.binary_search(&lower.as_str()).is_err() {
+            let is_command = name.get(..COMMANDS.len()).is_some_and(|prefix| prefix.eq_ignore_ascii_case(COMMANDS));
+            if !is_command && !is_envelope(message, name) {
                 self.header(name, value)?;
             }
         }
         self.scratch.push_str("\r\n");
-        Ok(())
-    }
-
-    fn envelope(&mut self, message: &Message) -> Result<(), Fault> {
-        self.header("x-tenant", &message.tenant)?;
-        self.header("x-topic", &message.topic)?;
-        let attribute = |name: &str| message.attributes.iter().find(|(other, _)| other == name).map(|(_, value)| value);
-        for (name, value) in [
-            ("x-key", message.key.as_ref()),
-            ("x-event-type", message.event_type.as_ref()),
-            ("x-event-version", attribute("event-version")),
-            ("x-aggregate-type", attribute("aggregate-type")),
-            ("x-aggregate-id", attribute("aggregate-id")),
-            ("x-envelope-id", message.envelope_id.as_ref()),
-            ("x-correlation-id", message.correlation_id.as_ref()),
-            ("x-causation-id", message.causation_id.as_ref()),
-            ("x-reply-to", message.reply_to.as_ref()),
-            ("x-seq", attribute("seq")),
-            ("content-type", message.content_type.as_ref()),
-        ] {
-            if let Some(value) = value {
-                self.header(name, value)?;
-            }
-        }
-        self.header("x-occurred-at", &rfc3339(message.occurred_at))?;
-        self.header("x-created-at", &rfc3339(message.created_at))?;
-        if let Some(expires) = message.expires_at {
-            self.header("x-expires-at", &rfc3339(expires))?;
-        }
-        // Writing to a String can't fail.
-        let _ = write!(self.scratch, "x-attempt: {}\r\nx-lease-epoch: {}\r\n", message.attempt, message.lease_epoch);
         Ok(())
     }
 

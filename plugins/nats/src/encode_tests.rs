@@ -71,11 +71,6 @@ fn a_caller_commands_neither_jetstream_nor_the_envelope() {
 }
 
 #[test]
-fn the_list_of_the_envelope_is_sorted_for_its_search() {
-    assert!(ENVELOPE.is_sorted());
-}
-
-#[test]
 fn what_could_break_out_of_its_place_is_refused_and_leaves_no_trace() {
     type Change = (fn(&mut Message), &'static str);
     let changes: [Change; 8] = [

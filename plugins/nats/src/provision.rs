@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
+use waybill_plugin::broker::{Pool, Session as _};
 use waybill_plugin::deadline::Deadline;
 use waybill_plugin::provision::{Action, Change, Provision};
 use waybill_plugin::transport::{CallInfo, ErrorKind, Fault, OpenArgs, PluginError};
@@ -88,8 +89,7 @@ impl Provision for Nats {
 async fn provision(call: &CallInfo, args: &OpenArgs, config: Config, apply: bool) -> Result<Vec<Change>, PluginError> {
     let Some(wanted) = wanted(&config)? else { return Ok(Vec::new()) };
     let deadline = Deadline::of_call(call.timeout);
-    let pool = crate::pool(args, config)?;
-    let mut connection = pool.round(deadline).await?;
+    let mut connection = Pool::<Connection>::new(args, config)?.connect(deadline).await?;
     let name = wanted.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
     let found = stream(&mut connection, &name, deadline).await?;
     let change = compare(&name, &wanted, found.as_ref());
@@ -105,16 +105,16 @@ async fn provision(call: &CallInfo, args: &OpenArgs, config: Config, apply: bool
     if apply && let Some((request, body)) = request {
         answer(&connection.ask(&request, &Value::Object(body).to_string(), deadline).await?)?;
     }
-    connection.close().await;
+    connection.close(deadline).await;
     Ok(vec![change])
 }
 
 /// The stream as JetStream's API writes it; none if nothing is wanted.
 fn wanted(config: &Config) -> Result<Option<Map<String, Value>>, PluginError> {
     config.check()?;
-    let Some(wanted) = &config.provision else { return Ok(None) };
+    let Some(wanted) = &config.own.provision else { return Ok(None) };
     let mut stream = wanted.stream.clone();
-    stream.name = stream.name.or_else(|| config.stream.clone());
+    stream.name = stream.name.or_else(|| config.own.stream.clone());
     match serde_json::to_value(stream) {
         Ok(Value::Object(stream)) => Ok(Some(stream)),
         _ => Err(PluginError::internal("a stream that is no JSON object")),

@@ -4,20 +4,17 @@
 //! connection ends, what was written and not acknowledged may be there all the same and says so; what wasn't written is
 //! given back untried. What this doesn't do: send anything twice. That is the host's part, with the next attempt's number.
 
-use std::time::{Duration, Instant};
-
-use waybill_plugin::exchange::{self, Broken, Side, exchange};
+use waybill_plugin::broker::{Outcomes, Session as _};
+use waybill_plugin::exchange::{self, Side, exchange};
 use waybill_plugin::transport::{CallInfo, Fault, Message, Outcome, PluginError};
 
 use crate::answer;
-use crate::connection::{Connection, Event, Incoming, PONG, lost};
+use crate::connection::{Connection, Event, Incoming, PONG};
 use crate::encode::Encoder;
 use crate::refusal::no_publish;
 
 /// Bytes after which a write begins. A larger message goes out in a write of its own.
 const CHUNK_BYTES: usize = 60 * 1024;
-/// Fates of a batch that ends sooner are told at its end only: each early word is a crossing into the host.
-const EARLY_AFTER: Duration = Duration::from_millis(2);
 
 /// What became of the batch, and why the connection is of no more use if it isn't.
 pub(crate) struct Sent {
@@ -37,11 +34,8 @@ pub(crate) async fn publish(
     connection.next += batch.len() as u64;
     let (stream, encoder, incoming) = connection.split();
     let mut publishing = Publishing { flight: Flight::new(call, batch, base), encoder, incoming, window };
-    let ended = exchange(stream, &mut publishing, bounds).await.err().map(|broken| match broken {
-        Broken::Silent => silent(),
-        Broken::Lost(error) => lost(error),
-        Broken::Refused(error) => error,
-    });
+    let ended = exchange(stream, &mut publishing, bounds).await.err();
+    let ended = ended.map(|broken| Connection::CODES.broken(broken, silent));
     Sent { outcomes: publishing.flight.end(ended.as_ref()), lost: ended }
 }
 
@@ -79,22 +73,18 @@ fn silent() -> PluginError {
 struct Flight<'a> {
     call: &'a CallInfo,
     batch: &'a [Message],
+    outcomes: Outcomes<'a>,
     /// Number of the batch's first message in the inbox.
     base: u64,
     /// The first message that wasn't written yet.
     next: usize,
     /// Written, and without a fate.
     waiting: usize,
-    outcomes: Vec<Option<Outcome>>,
-    began: Instant,
-    /// Fates known and not told early.
-    untold: Vec<usize>,
 }
 
 impl<'a> Flight<'a> {
     fn new(call: &'a CallInfo, batch: &'a [Message], base: u64) -> Self {
-        let outcomes = vec![None; batch.len()];
-        Self { call, batch, base, next: 0, waiting: 0, outcomes, began: Instant::now(), untold: Vec::new() }
+        Self { call, batch, outcomes: Outcomes::new(call, batch.len()), base, next: 0, waiting: 0 }
     }
 
     /// The next bytes to write: as many messages as window and chunk let out, and the answer to a ping.
@@ -113,7 +103,7 @@ impl<'a> Flight<'a> {
         {
             match encoder.publish(&mut chunk, message, self.base + self.next as u64) {
                 Ok(()) => self.waiting += 1,
-                Err(fault) => self.settle(self.next, Outcome::Permanent(fault)),
+                Err(fault) => self.outcomes.settle(self.next, Outcome::Permanent(fault)),
             }
             self.next += 1;
         }
@@ -126,7 +116,7 @@ impl<'a> Flight<'a> {
                 let place = number.checked_sub(self.base).and_then(|place| usize::try_from(place).ok());
                 if let Some(place) = place.filter(|place| self.is_waiting(*place)) {
                     self.waiting -= 1;
-                    self.settle(place, answer::outcome(&message));
+                    self.outcomes.settle(place, answer::outcome(&message));
                 }
             }
             Event::NoPublish(subject) => self.no_publish(&subject),
@@ -139,31 +129,18 @@ impl<'a> Flight<'a> {
         for place in 0..self.next {
             if self.is_waiting(place) && self.batch.get(place).is_some_and(|message| message.destination == subject) {
                 self.waiting -= 1;
-                self.settle(place, Fault::new("NATS.PERMISSIONS", no_publish(subject)).blocking(""));
+                self.outcomes.settle(place, Fault::new("NATS.PERMISSIONS", no_publish(subject)).blocking(""));
             }
         }
     }
 
     fn is_waiting(&self, place: usize) -> bool {
-        place < self.next && self.outcomes.get(place).is_some_and(Option::is_none)
-    }
-
-    fn settle(&mut self, place: usize, outcome: Outcome) {
-        if let Some(slot) = self.outcomes.get_mut(place) {
-            *slot = Some(outcome);
-            self.untold.push(place);
-        }
+        place < self.next && self.outcomes.is_open(place)
     }
 
     fn tell_early(&mut self) {
-        let goes_on = self.waiting > 0 || self.next < self.batch.len();
-        if !goes_on || self.untold.is_empty() || self.began.elapsed() < EARLY_AFTER {
-            return;
-        }
-        for place in self.untold.drain(..) {
-            if let Some(Some(outcome)) = self.outcomes.get(place) {
-                self.call.settled(place, outcome);
-            }
+        if self.waiting > 0 || self.next < self.batch.len() {
+            self.outcomes.tell_early();
         }
     }
 
@@ -172,17 +149,6 @@ impl<'a> Flight<'a> {
         let (code, reason) = lost.map_or(("NATS.CANCELLED", "the host ended the call"), |error| {
             (error.fault.code.as_str(), error.fault.reason.as_str())
         });
-        let next = self.next;
-        let fates = self.outcomes.into_iter().enumerate().map(|(place, outcome)| {
-            outcome.unwrap_or_else(|| {
-                let fault = Fault::new(code, reason);
-                if place < next {
-                    Outcome::Retryable(fault.with_maybe_delivered(true))
-                } else {
-                    Outcome::Release(fault)
-                }
-            })
-        });
-        fates.collect()
+        self.outcomes.end(&Fault::new(code, reason), |place| place < self.next)
     }
 }

@@ -4,7 +4,6 @@ use waybill_plugin::transport::{ErrorKind, Fault, PluginError};
 
 use crate::encode::shown;
 
-/// What was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// We may not publish to this subject. The connection stays.

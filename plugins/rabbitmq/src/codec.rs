@@ -8,7 +8,6 @@ pub(crate) const FRAME_BYTES_MAX: usize = 128 * 1024;
 /// Bytes of a frame around its payload.
 pub(crate) const FRAME_OVERHEAD: usize = 8;
 
-/// Kinds of frames.
 pub(crate) const METHOD: u8 = 1;
 pub(crate) const HEADER: u8 = 2;
 pub(crate) const BODY: u8 = 3;
@@ -20,14 +19,12 @@ pub(crate) const END: u8 = 0xce;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Garbage(pub(crate) &'static str);
 
-/// One frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Frame<'a> {
     /// `METHOD`, `HEADER`, `BODY` or `HEARTBEAT`.
     pub(crate) kind: u8,
     /// 0 is the connection itself.
     pub(crate) channel: u16,
-    /// What it holds.
     pub(crate) payload: &'a [u8],
 }
 
@@ -60,13 +57,11 @@ pub(crate) fn next(input: &[u8]) -> Result<Option<(Frame<'_>, usize)>, Garbage> 
 /// Why a server closes a connection or a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Closing<'a> {
-    /// Reply code.
     pub(crate) code: u16,
     text: &'a [u8],
 }
 
 impl<'a> Closing<'a> {
-    /// In words.
     pub(crate) fn text(&self) -> Cow<'a, str> {
         String::from_utf8_lossy(self.text)
     }
@@ -75,14 +70,12 @@ impl<'a> Closing<'a> {
 /// The methods that a publisher meets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Method<'a> {
-    /// `connection.start`.
     Start {
         /// The server as it describes itself.
         properties: Table<'a>,
         /// SASL mechanisms, with spaces between.
         mechanisms: &'a [u8],
     },
-    /// `connection.tune`.
     Tune {
         /// Most bytes of a frame; 0 = no bound.
         frame_max: u32,
@@ -93,19 +86,15 @@ pub(crate) enum Method<'a> {
     Opened,
     /// `connection.close`.
     Close(Closing<'a>),
-    /// `connection.close-ok`.
     CloseOk,
-    /// `connection.blocked`: why.
+    /// `connection.blocked`, with the server's reason.
     Blocked(&'a [u8]),
-    /// `connection.unblocked`.
     Unblocked,
     /// `channel.open-ok`.
     ChannelOpened,
     /// `channel.flow`: whether to go on.
     Flow(bool),
-    /// `channel.close`.
     ChannelClose(Closing<'a>),
-    /// `channel.close-ok`.
     ChannelCloseOk,
     /// `exchange.declare-ok`, `queue.declare-ok`, `queue.bind-ok`.
     Done,
@@ -168,9 +157,7 @@ fn read_method<'a>(reader: &mut Reader<'a>) -> Option<Result<Method<'a>, Garbage
 pub(crate) struct Content<'a> {
     /// Bytes of the body that follows.
     pub(crate) body: u64,
-    /// `message-id`.
     pub(crate) message_id: Option<&'a [u8]>,
-    /// `headers`.
     pub(crate) headers: Option<Table<'a>>,
 }
 
@@ -223,7 +210,7 @@ fn read_content<'a>(reader: &mut Reader<'a>) -> Option<Content<'a>> {
     Some(content)
 }
 
-/// A field table.
+/// The bytes of a field table (section 4.2.5.5), read entry by entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Table<'a>(&'a [u8]);
 

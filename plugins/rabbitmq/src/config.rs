@@ -1,28 +1,24 @@
 //! What an operator may set. The manifest's schema says the same for the host; here it becomes types.
 
 use serde::Deserialize;
-use waybill_plugin::servers::{Address, Scheme};
+use waybill_plugin::broker::{self, Common, Order, Scheme, positive};
 use waybill_plugin::transport::PluginError;
 
 use crate::credentials::Auth;
 use crate::provision::Wanted;
 use crate::routing::{Routing, Rule, Unroutable, name};
 
-/// How addresses are written.
-pub(crate) const SCHEME: Scheme = Scheme { plain: "amqp", tls: "amqps", port: 5672, tls_port: 5671 };
-
 /// Longest heartbeat: the protocol counts seconds in two bytes.
 const HEARTBEAT_MS_MAX: u32 = 65_535_000;
 
-/// The configuration document.
+pub(crate) type Config = broker::Config<Keys>;
+
+/// The keys beside those of every broker.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct Config {
-    /// Where the servers are.
-    servers: Vec<String>,
-    /// In which order they are tried.
-    pub(crate) order: Order,
-    /// Virtual host.
+pub(crate) struct Keys {
+    /// In which order servers are tried.
+    order: Order,
     pub(crate) vhost: String,
     /// Where messages go; empty = the default exchange, whose routing keys are names of queues.
     exchange: String,
@@ -36,19 +32,8 @@ pub(crate) struct Config {
     pub(crate) persistent: bool,
     /// How we log in.
     pub(crate) auth: Auth,
-    /// Whether TLS is used.
-    pub(crate) tls: Tls,
-    /// Name to verify in the server's certificate; none = the host of its address.
-    pub(crate) tls_server_name: Option<String>,
-    /// Connections of one instance: as many calls run at once.
-    pub(crate) connections: u32,
-    /// Messages without confirm on one connection.
-    pub(crate) window: u32,
     /// Largest payload that the server takes, in bytes; none = unknown.
     pub(crate) max_message_bytes: Option<u32>,
-    /// Milliseconds for connecting to one server.
-    #[serde(deserialize_with = "waybill_plugin::config::millis")]
-    pub(crate) connect_timeout: u32,
     /// Milliseconds without a confirm after which what isn't confirmed is given up for this time.
     #[serde(deserialize_with = "waybill_plugin::config::millis")]
     pub(crate) confirm_timeout: u32,
@@ -59,32 +44,9 @@ pub(crate) struct Config {
     pub(crate) provision: Option<Wanted>,
 }
 
-/// In which order servers are tried.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Order {
-    /// Spreads the load.
-    Random,
-    /// The first one that answers.
-    Listed,
-}
-
-/// Whether TLS is used, always from the first byte.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Tls {
-    /// Where the address is `amqps://`, or a CA or client certificate is granted.
-    Auto,
-    /// Always.
-    Required,
-    /// Never.
-    Off,
-}
-
-impl Default for Config {
+impl Default for Keys {
     fn default() -> Self {
         Self {
-            servers: vec!["amqp://127.0.0.1:5672".to_owned()],
             order: Order::Random,
             vhost: "/".to_owned(),
             exchange: "amq.topic".to_owned(),
@@ -93,12 +55,7 @@ impl Default for Config {
             unroutable: Unroutable::Block,
             persistent: true,
             auth: Auth::Auto,
-            tls: Tls::Auto,
-            tls_server_name: None,
-            connections: 2,
-            window: 256,
             max_message_bytes: None,
-            connect_timeout: 5_000,
             confirm_timeout: 20_000,
             heartbeat: 30_000,
             provision: None,
@@ -106,23 +63,20 @@ impl Default for Config {
     }
 }
 
-impl Config {
-    /// Checks what the types can't say.
-    pub(crate) fn check(&self) -> Result<(), PluginError> {
+impl broker::Keys for Keys {
+    const SCHEME: Scheme = Scheme { plain: "amqp", tls: "amqps", port: 5672, tls_port: 5671 };
+
+    fn order(&self) -> Order {
+        self.order
+    }
+
+    fn check(&self, _: &Common) -> Result<(), PluginError> {
         let wrong = |path: &str, why: &str| Err(PluginError::invalid_config(path, why));
-        self.addresses()?;
         self.routing()?;
-        for (path, value) in [
-            ("connections", self.connections),
-            ("window", self.window),
-            ("connect_timeout", self.connect_timeout),
+        positive(&[
             ("confirm_timeout", self.confirm_timeout),
             ("max_message_bytes", self.max_message_bytes.unwrap_or(1)),
-        ] {
-            if value == 0 {
-                return wrong(path, "is 0: write more than that");
-            }
-        }
+        ])?;
         if self.heartbeat != 0 && self.heartbeat < 1_000 {
             return wrong("heartbeat", "is less than a second, which AMQP can't say");
         }
@@ -138,19 +92,10 @@ impl Config {
             None => Ok(()),
         }
     }
+}
 
-    /// Where the servers are.
-    pub(crate) fn addresses(&self) -> Result<Vec<Address>, PluginError> {
-        if self.servers.is_empty() {
-            return Err(PluginError::invalid_config("servers", "is empty: name at least one server"));
-        }
-        let parsed = self.servers.iter().enumerate().map(|(place, text)| {
-            Address::parse(text, &SCHEME).map_err(|why| PluginError::invalid_config(&format!("servers[{place}]"), why))
-        });
-        parsed.collect()
-    }
-
-    /// Where messages go.
+impl Keys {
+    /// The rules, read and checked.
     pub(crate) fn routing(&self) -> Result<Routing, PluginError> {
         Routing::new(&self.rules, &self.exchange, &self.routing_key, self.unroutable)
             .map_err(|(path, why)| PluginError::invalid_config(&path, why))
@@ -176,10 +121,10 @@ mod tests {
     #[test]
     fn an_empty_document_is_the_defaults() {
         let config = checked("{}").unwrap();
-        assert_eq!((config.connections, config.window, config.heartbeat_seconds()), (2, 256, 30));
-        assert_eq!((config.vhost.as_str(), config.routing().unwrap().exchange()), ("/", "amq.topic"));
-        assert_eq!(config.addresses().unwrap().len(), 1);
-        assert_eq!(checked(r#"{"heartbeat":0}"#).unwrap().heartbeat_seconds(), 0);
+        assert_eq!((config.common.connections, config.common.window, config.own.heartbeat_seconds()), (2, 256, 30));
+        assert_eq!((config.own.vhost.as_str(), config.own.routing().unwrap().exchange()), ("/", "amq.topic"));
+        assert_eq!(config.addresses().unwrap().first().unwrap().uri(), "tcp://127.0.0.1:5672");
+        assert_eq!(checked(r#"{"heartbeat":0}"#).unwrap().own.heartbeat_seconds(), 0);
     }
 
     #[test]

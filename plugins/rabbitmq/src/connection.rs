@@ -6,19 +6,20 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use waybill_plugin::broker::{Address, Codes, Endpoint, Link, Session};
 use waybill_plugin::deadline::Deadline;
 use waybill_plugin::host::net_types::TlsOptions;
-use waybill_plugin::net::{Options, Stream};
-use waybill_plugin::servers::Address;
-use waybill_plugin::transport::{ErrorKind, Fault, PluginError};
+use waybill_plugin::net::Stream;
+use waybill_plugin::transport::{ErrorKind, Fault, OpenArgs, PluginError};
 
 use crate::codec::{FRAME_BYTES_MAX, Method, Table, Value};
-use crate::config::{Config, Tls};
+use crate::config::{Config, Keys};
 use crate::credentials::Credentials;
 use crate::encode::{CHANNEL, Encoder, shown};
-use crate::incoming::{Alarms, Beat, Incoming, left, lost};
-use crate::refusal::{Refusal, What};
+use crate::incoming::{Alarms, Beat, Incoming, asked_to_wait};
+use crate::refusal::{Refusal, Scope};
 use crate::routing::Routing;
+use crate::suspects::Suspects;
 use crate::wire::{self, bare, flag_entry, long, method, short, table, text_entry};
 
 /// The channel for questions.
@@ -39,40 +40,21 @@ const CHANNEL_CLOSE_OK: (u16, u16) = (20, 41);
 const EXCHANGE_DECLARE: (u16, u16) = (40, 10);
 const SELECT: (u16, u16) = (85, 10);
 
-/// What every connection of an endpoint has in common.
-pub(crate) struct Settings {
-    pub(crate) config: Config,
+/// What every connection of an instance has in common.
+pub(crate) struct Shared {
     pub(crate) routing: Routing,
-    pub(crate) credentials: Credentials,
-    /// Names of granted secrets for TLS.
-    pub(crate) tls: TlsOptions,
+    credentials: Credentials,
     /// Name that the server shows for this client.
-    pub(crate) name: String,
-}
-
-impl Settings {
-    fn tls(&self, address: &Address) -> Option<TlsOptions> {
-        let granted = self.tls.ca_secret.is_some() || self.tls.client_cert_secret.is_some();
-        let wanted = match self.config.tls {
-            Tls::Auto => address.tls || granted,
-            Tls::Required => true,
-            Tls::Off => false,
-        };
-        wanted.then(|| {
-            let mut options = self.tls.clone();
-            options.server_name.get_or_insert_with(|| address.verified().to_owned());
-            options
-        })
-    }
+    name: String,
+    pub(crate) alarms: Alarms,
+    pub(crate) suspects: Suspects,
 }
 
 /// The server's word on a question.
 pub(crate) type Answer = Result<(), Refusal>;
 
-/// An authenticated connection.
 pub(crate) struct Connection {
-    stream: Stream,
-    address: Address,
+    link: Link,
     incoming: Incoming,
     encoder: Encoder,
     /// Who answers, with its version.
@@ -87,34 +69,37 @@ pub(crate) struct Connection {
     aside: bool,
 }
 
-impl Connection {
-    /// Connects to one server and authenticates.
-    ///
-    /// # Errors
-    /// Not reachable, not AMQP, refused.
-    pub(crate) async fn open(
-        address: &Address,
-        settings: &Settings,
-        alarms: &Alarms,
-        deadline: Deadline,
-    ) -> Result<Self, PluginError> {
-        Self::greet(address, settings, alarms, deadline).await.map_err(|mut error| {
-            error.fault.reason = format!("{address}: {}", error.fault.reason);
-            error
+impl Session for Connection {
+    type Keys = Keys;
+    type Shared = Shared;
+    const CODES: &'static Codes = &Codes {
+        denied: "RABBITMQ.DENIED",
+        tls: "RABBITMQ.TLS",
+        unsupported: "RABBITMQ.UNSUPPORTED",
+        resolve: "RABBITMQ.RESOLVE",
+        refused: "RABBITMQ.REFUSED",
+        timeout: "RABBITMQ.TIMEOUT",
+        cancelled: "RABBITMQ.CANCELLED",
+        limit: "RABBITMQ.LIMIT",
+        lost: "RABBITMQ.LOST",
+    };
+
+    fn share(args: &OpenArgs, config: &Config, tls: &TlsOptions) -> Result<Shared, PluginError> {
+        Ok(Shared {
+            routing: config.own.routing()?,
+            credentials: Credentials::read(config.own.auth, tls.client_cert_secret.is_some())?,
+            name: format!("waybill {}", args.name),
+            alarms: Alarms::default(),
+            suspects: Suspects::default(),
         })
     }
 
-    async fn greet(
-        address: &Address,
-        settings: &Settings,
-        alarms: &Alarms,
-        deadline: Deadline,
-    ) -> Result<Self, PluginError> {
-        let options = Options { timeout: left(deadline)?, tls: settings.tls(address) };
-        let stream = Stream::connect(&address.uri(), options).await.map_err(lost)?;
-        stream.write(wire::HELLO.to_vec(), left(deadline)?).await.map_err(lost)?;
-        let mut incoming = Incoming::new(alarms.clone());
-        let start = incoming.wait(&stream, deadline, |_, method| match method {
+    async fn open(endpoint: &Endpoint<Self>, address: &Address, deadline: Deadline) -> Result<Self, PluginError> {
+        let (shared, own) = (endpoint.shared(), &endpoint.config().own);
+        let link = endpoint.connect(address, endpoint.wants_tls(address), deadline).await?;
+        link.write(wire::HELLO.to_vec(), deadline).await?;
+        let mut incoming = Incoming::new(shared.alarms.clone());
+        let start = incoming.wait(&link, deadline, |_, method| match method {
             Method::Start { properties, mechanisms } => Some((Peer::new(*properties), mechanisms.to_vec())),
             _ => None,
         });
@@ -123,16 +108,16 @@ impl Connection {
             let reason = "the server knows no publisher confirms, and without them nobody knows what arrived";
             return Err(PluginError::new(ErrorKind::Unsupported, Fault::new("RABBITMQ.NO_CONFIRMS", reason)));
         }
-        let login = settings.credentials.login(&String::from_utf8_lossy(&mechanisms))?;
+        let login = shared.credentials.login(&String::from_utf8_lossy(&mechanisms))?;
         let mut out = Vec::new();
         method(&mut out, 0, START_OK, |out| {
-            table(out, |out| client_properties(out, &settings.name));
+            table(out, |out| client_properties(out, &shared.name));
             short(out, login.mechanism);
             long(out, &login.response);
             short(out, "en_US");
         });
-        stream.write(out, left(deadline)?).await.map_err(lost)?;
-        let tune = incoming.wait(&stream, deadline, |_, method| match method {
+        link.write(out, deadline).await?;
+        let tune = incoming.wait(&link, deadline, |_, method| match method {
             Method::Tune { frame_max, heartbeat } => Some((*frame_max, *heartbeat)),
             _ => None,
         });
@@ -141,8 +126,8 @@ impl Connection {
             0 => FRAME_BYTES_MAX,
             told => told.clamp(FRAME_BYTES_MIN, FRAME_BYTES_MAX),
         };
-        let own = settings.config.heartbeat_seconds();
-        let heartbeat = if own == 0 || heartbeat == 0 { own } else { own.min(heartbeat) };
+        let wanted = own.heartbeat_seconds();
+        let heartbeat = if wanted == 0 || heartbeat == 0 { wanted } else { wanted.min(heartbeat) };
         incoming.beat = Beat::every(heartbeat);
         let mut out = Vec::new();
         method(&mut out, 0, TUNE_OK, |out| {
@@ -151,20 +136,19 @@ impl Connection {
             out.extend_from_slice(&heartbeat.to_be_bytes());
         });
         method(&mut out, 0, OPEN, |out| {
-            short(out, &settings.config.vhost);
+            short(out, &own.vhost);
             out.extend_from_slice(&[0, 0]);
         });
-        stream.write(out, left(deadline)?).await.map_err(lost)?;
-        incoming.wait(&stream, deadline, |_, method| matches!(method, Method::Opened).then_some(())).await?;
+        link.write(out, deadline).await?;
+        incoming.wait(&link, deadline, |_, method| matches!(method, Method::Opened).then_some(())).await?;
         let mut out = Vec::new();
         method(&mut out, CHANNEL, CHANNEL_OPEN, |out| out.push(0));
         method(&mut out, CHANNEL, SELECT, |out| out.push(0));
-        stream.write(out, left(deadline)?).await.map_err(lost)?;
-        incoming.wait(&stream, deadline, |_, method| matches!(method, Method::Selected).then_some(())).await?;
-        let encoder = Encoder { frame_max, persistent: settings.config.persistent };
+        link.write(out, deadline).await?;
+        incoming.wait(&link, deadline, |_, method| matches!(method, Method::Selected).then_some(())).await?;
+        let encoder = Encoder { frame_max, persistent: own.persistent };
         Ok(Self {
-            stream,
-            address: address.clone(),
+            link,
             incoming,
             encoder,
             peer: peer.name,
@@ -176,19 +160,64 @@ impl Connection {
         })
     }
 
-    /// Where it leads.
-    pub(crate) fn address(&self) -> &Address {
-        &self.address
+    fn address(&self) -> &Address {
+        self.link.address()
     }
 
-    /// Who answers there.
+    /// Late confirms are for messages given up before.
+    async fn catch_up(&mut self, deadline: Deadline) -> Result<(), PluginError> {
+        let bytes = self.link.receive_ready().await?;
+        self.incoming.push(bytes);
+        self.incoming.drain(|_| {})?;
+        if self.incoming.beat.is_dead() {
+            return Err(PluginError::unavailable("RABBITMQ.STALE", "the server sends no heartbeats any more"));
+        }
+        let due = self.incoming.due();
+        if !due.is_empty() {
+            self.link.write(due, deadline).await?;
+        }
+        Ok(())
+    }
+
+    /// Asks for the exchange. A server doesn't read what comes over a connection that it has asked to wait.
+    async fn ping(&mut self, endpoint: &Endpoint<Self>, deadline: Deadline) -> Result<Option<String>, PluginError> {
+        self.catch_up(deadline).await?;
+        if self.incoming.blocked().is_some() {
+            return Ok(None);
+        }
+        let answer = self.has_exchange(endpoint.shared().routing.exchange(), deadline).await?;
+        Ok(answer.err().map(|refusal| refusal.error().fault.reason))
+    }
+
+    async fn close(mut self, deadline: Deadline) {
+        let mut out = self.incoming.due();
+        method(&mut out, 0, CLOSE, |out| {
+            out.extend_from_slice(&200_u16.to_be_bytes());
+            short(out, "goodbye");
+            out.extend_from_slice(&[0; 4]);
+        });
+        // A connection that is broken already needs no goodbye, and a server that doesn't answer it gets none.
+        if self.link.write(out, deadline).await.is_ok() {
+            let is_answer = |_, method: &Method<'_>| matches!(method, Method::CloseOk).then_some(());
+            let _ = self.incoming.wait(&self.link, deadline, is_answer).await;
+        }
+    }
+
+    fn is_server_well(&self) -> bool {
+        // One message wasn't.
+        self.channel_closed
+    }
+
+    fn asked_to_wait(shared: &Shared, idle: &[Self]) -> Option<PluginError> {
+        let why = || idle.iter().find_map(|connection| connection.incoming.blocked()).unwrap_or_default();
+        shared.alarms.any().then(|| asked_to_wait(why()))
+    }
+}
+
+impl Connection {
+    /// The server's product and version, for the host to show.
     pub(crate) fn peer(&self) -> &str {
         &self.peer
-    }
-
-    /// Whether the server has asked this connection to wait, and why.
-    pub(crate) fn blocked(&self) -> Option<&str> {
-        self.incoming.blocked()
     }
 
     /// How often the server wants a sign of life.
@@ -198,25 +227,7 @@ impl Connection {
 
     /// The parts that writing and reading at once need.
     pub(crate) fn split(&mut self) -> (&Stream, Encoder, &mut Incoming) {
-        (&self.stream, self.encoder, &mut self.incoming)
-    }
-
-    /// Looks at what has come while nobody was listening, and answers it. Late confirms are for messages given up before.
-    ///
-    /// # Errors
-    /// The connection is gone.
-    pub(crate) async fn catch_up(&mut self, deadline: Deadline) -> Result<(), PluginError> {
-        let bytes = self.stream.receive_ready().await.map_err(lost)?;
-        self.incoming.push(bytes);
-        self.incoming.drain(|_| {})?;
-        if self.incoming.beat.is_dead() {
-            return Err(PluginError::unavailable("RABBITMQ.STALE", "the server sends no heartbeats any more"));
-        }
-        let due = self.incoming.due();
-        if !due.is_empty() {
-            self.stream.write(due, left(deadline)?).await.map_err(lost)?;
-        }
-        Ok(())
+        (self.link.stream(), self.encoder, &mut self.incoming)
     }
 
     /// Asks whether the exchange is there, which also shows that the server answers. The default one is always there.
@@ -254,10 +265,10 @@ impl Connection {
             self.aside = true;
         }
         write(&mut out);
-        self.stream.write(out, left(deadline)?).await.map_err(lost)?;
-        let answer = self.incoming.wait(&self.stream, deadline, |channel, method| match method {
+        self.link.write(out, deadline).await?;
+        let answer = self.incoming.wait(&self.link, deadline, |channel, method| match method {
             Method::Done if channel == ASIDE => Some(Ok(())),
-            Method::ChannelClose(closing) if channel == ASIDE => Some(Err(Refusal::new(What::Channel, closing))),
+            Method::ChannelClose(closing) if channel == ASIDE => Some(Err(Refusal::new(Scope::Channel, closing))),
             _ => None,
         });
         let answer = answer.await?;
@@ -270,24 +281,6 @@ impl Connection {
 
     /// The channel for questions.
     pub(crate) const ASIDE: u16 = ASIDE;
-
-    /// Says goodbye: nothing is unsent.
-    pub(crate) async fn close(mut self, deadline: Deadline) {
-        let mut out = self.incoming.due();
-        method(&mut out, 0, CLOSE, |out| {
-            out.extend_from_slice(&200_u16.to_be_bytes());
-            short(out, "goodbye");
-            out.extend_from_slice(&[0; 4]);
-        });
-        // A connection that is broken already needs no goodbye, and a server that doesn't answer it gets none.
-        let Some(time) = deadline.left() else { return };
-        if self.stream.write(out, time).await.is_ok() {
-            let _ = self
-                .incoming
-                .wait(&self.stream, deadline, |_, method| matches!(method, Method::CloseOk).then_some(()))
-                .await;
-        }
-    }
 }
 
 /// What the server says of itself.

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use waybill_plugin::time::rfc3339;
+use waybill_plugin::broker::{Part, envelope, is_envelope};
 use waybill_plugin::transport::{Fault, Message};
 
 use crate::codec::{
@@ -16,12 +16,11 @@ use crate::wire::{SHORT_BYTES_MAX, frame, method, number_entry, short, table, te
 /// The channel that messages are published on.
 pub(crate) const CHANNEL: u16 = 1;
 
-/// Class `basic`.
 const BASIC: u16 = 60;
 const PUBLISH: (u16, u16) = (BASIC, 40);
 /// Bit of `basic.publish`: what no queue takes comes back.
 const MANDATORY: u8 = 1;
-/// Kept on disk.
+/// Delivery mode of a message that a durable queue keeps on disk.
 const PERSISTENT: u8 = 2;
 const TRANSIENT: u8 = 1;
 
@@ -32,27 +31,6 @@ const DIRECT_REPLY_TO: &str = "amq.rabbitmq.reply-to";
 pub(crate) const ATTEMPT: &str = "x-attempt";
 /// Header with whose message it is.
 pub(crate) const TENANT: &str = "x-tenant";
-
-/// Headers that are the envelope's: a caller's of the same name are left out.
-const ENVELOPE: &[&str] = &[
-    "x-aggregate-id",
-    "x-aggregate-type",
-    "x-attempt",
-    "x-causation-id",
-    "x-correlation-id",
-    "x-created-at",
-    "x-envelope-id",
-    "x-event-type",
-    "x-event-version",
-    "x-expires-at",
-    "x-key",
-    "x-lease-epoch",
-    "x-occurred-at",
-    "x-reply-to",
-    "x-seq",
-    "x-tenant",
-    "x-topic",
-];
 
 /// Headers by which RabbitMQ routes, counts deliveries and tells where a message has been: a caller's are left out.
 const COMMANDS: &[&str] = &["BCC", "CC", "x-death", "x-delivery-count", "x-received-from"];
@@ -117,7 +95,7 @@ impl Encoder {
         let correlation_id = message.correlation_id.as_deref().filter(|text| fits(text));
         let reply_to = message.reply_to.as_deref().filter(|text| fits(text) && !text.starts_with(DIRECT_REPLY_TO));
         let event_type = message.event_type.as_deref().filter(|text| fits(text));
-        let priority = attribute(message, "priority").and_then(|text| text.parse::<u8>().ok());
+        let priority = message.attribute("priority").and_then(|text| text.parse::<u8>().ok());
         let expiration = message.expires_at.map(time_left);
         let mut flags = HEADERS | DELIVERY_MODE | MESSAGE_ID | TIMESTAMP;
         for (flag, there) in [
@@ -161,35 +139,14 @@ impl Encoder {
 
 /// The envelope's headers, then the caller's.
 fn headers(out: &mut Vec<u8>, message: &Message) -> Result<(), Fault> {
-    text_entry(out, TENANT, &message.tenant);
-    text_entry(out, "x-topic", &message.topic);
-    // What has a property of its own is a header only where it doesn't fit there.
-    let too_long = |text: &Option<String>| text.clone().filter(|text| !fits(text));
-    let reply_to = message.reply_to.clone().filter(|text| !fits(text) || text.starts_with(DIRECT_REPLY_TO));
-    for (name, value) in [
-        ("x-key", message.key.as_deref()),
-        ("x-event-type", too_long(&message.event_type).as_deref()),
-        ("x-event-version", attribute(message, "event-version")),
-        ("x-aggregate-type", attribute(message, "aggregate-type")),
-        ("x-aggregate-id", attribute(message, "aggregate-id")),
-        ("x-envelope-id", message.envelope_id.as_deref()),
-        ("x-correlation-id", too_long(&message.correlation_id).as_deref()),
-        ("x-causation-id", message.causation_id.as_deref()),
-        ("x-reply-to", reply_to.as_deref()),
-        ("x-seq", attribute(message, "seq")),
-        ("content-type", too_long(&message.content_type).as_deref()),
-    ] {
-        if let Some(value) = value {
-            text_entry(out, name, value);
+    envelope(message, |name, part| {
+        match part {
+            Part::Text(text) if has_property(name, text) => {}
+            Part::Text(text) => text_entry(out, name, text),
+            Part::Number(number) => number_entry(out, name, i64::from(number)),
         }
-    }
-    text_entry(out, "x-occurred-at", &rfc3339(message.occurred_at));
-    text_entry(out, "x-created-at", &rfc3339(message.created_at));
-    if let Some(expires) = message.expires_at {
-        text_entry(out, "x-expires-at", &rfc3339(expires));
-    }
-    number_entry(out, ATTEMPT, i64::from(message.attempt));
-    number_entry(out, "x-lease-epoch", i64::from(message.lease_epoch));
+        Ok(())
+    })?;
     for (place, (name, value)) in message.headers.iter().enumerate() {
         if is_ours(name, message) {
             continue;
@@ -217,17 +174,20 @@ fn headers(out: &mut Vec<u8>, message: &Message) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Whether a caller's header would take the place of the envelope's, or command the server.
-fn is_ours(name: &str, message: &Message) -> bool {
-    let lower = name.to_ascii_lowercase();
-    (message.content_type.is_some() && lower == "content-type")
-        || ENVELOPE.binary_search(&lower.as_str()).is_ok()
-        || COMMANDS.contains(&name)
-        || COMMAND_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+/// Whether a part of the envelope is a property: it is a header only where it doesn't fit there.
+fn has_property(name: &str, text: &str) -> bool {
+    match name {
+        "x-event-type" | "x-correlation-id" | "content-type" => fits(text),
+        "x-reply-to" => fits(text) && !text.starts_with(DIRECT_REPLY_TO),
+        _ => false,
+    }
 }
 
-fn attribute<'a>(message: &'a Message, name: &str) -> Option<&'a str> {
-    message.attributes.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
+/// Whether a caller's header would take the place of the envelope's, or command the server.
+fn is_ours(name: &str, message: &Message) -> bool {
+    is_envelope(message, name)
+        || COMMANDS.contains(&name)
+        || COMMAND_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
 fn fits(text: &str) -> bool {

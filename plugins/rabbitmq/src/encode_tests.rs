@@ -141,11 +141,6 @@ fn a_caller_commands_neither_the_server_nor_the_envelope() {
 }
 
 #[test]
-fn the_list_of_the_envelope_is_sorted_for_its_search() {
-    assert!(ENVELOPE.is_sorted());
-}
-
-#[test]
 fn a_header_that_repeats_is_joined() {
     let repeated = [("a", "1"), ("b", "2"), ("a", "3"), ("a", "4")];
     let wanted =

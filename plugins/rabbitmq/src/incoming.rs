@@ -4,18 +4,20 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use waybill_plugin::broker::Link;
 use waybill_plugin::deadline::Deadline;
 use waybill_plugin::host::control;
-use waybill_plugin::host::net_types::NetError;
-use waybill_plugin::net::{Input, Stream, failure};
-use waybill_plugin::transport::{Health, HealthReport, PluginError};
+use waybill_plugin::net::Input;
+use waybill_plugin::transport::{ErrorKind, Fault, Health, HealthReport, PluginError};
 
 use crate::codec::{self, Content, HEADER, METHOD, Method};
 use crate::encode::{CHANNEL, shown};
-use crate::refusal::{Refusal, What};
+use crate::refusal::{Refusal, Scope};
 use crate::wire;
 
 const CHANNEL_FLOW_OK: (u16, u16) = (20, 21);
+/// When a server that has asked to wait is looked at again, in milliseconds.
+const BLOCKED_AFTER_MS: u32 = 2_000;
 
 /// How many connections the server has asked to wait; the host is told when it becomes one, and none. Each takes itself out
 /// again when it ends.
@@ -23,7 +25,7 @@ const CHANNEL_FLOW_OK: (u16, u16) = (20, 21);
 pub(crate) struct Alarms(Rc<Cell<usize>>);
 
 impl Alarms {
-    /// Whether any has.
+    /// Whether the server has asked at least one connection to wait.
     pub(crate) fn any(&self) -> bool {
         self.0.get() > 0
     }
@@ -172,9 +174,9 @@ impl Incoming {
                 self.set_blocked((!active).then(|| "flow control".to_owned()));
                 wire::method(&mut self.due, channel, CHANNEL_FLOW_OK, |out| out.push(u8::from(active)));
             }
-            Method::Close(closing) => return Err(self.refuse(Refusal::new(What::Connection, &closing))),
+            Method::Close(closing) => return Err(self.refuse(Refusal::new(Scope::Connection, &closing))),
             Method::ChannelClose(closing) if channel == CHANNEL => {
-                return Err(self.refuse(Refusal::new(What::Channel, &closing)));
+                return Err(self.refuse(Refusal::new(Scope::Channel, &closing)));
             }
             method => on(Event::Reply(channel, method)),
         }
@@ -199,7 +201,7 @@ impl Incoming {
     /// Reads until `pick` finds what it wants.
     pub(crate) async fn wait<T>(
         &mut self,
-        stream: &Stream,
+        link: &Link,
         deadline: Deadline,
         mut pick: impl FnMut(u16, &Method<'_>) -> Option<T>,
     ) -> Result<T, PluginError> {
@@ -213,7 +215,7 @@ impl Incoming {
             if let Some(found) = found {
                 return Ok(found);
             }
-            self.push(stream.receive(left(deadline)?).await.map_err(lost)?);
+            self.push(link.receive(deadline).await?);
         }
     }
 }
@@ -257,28 +259,11 @@ impl Beat {
     }
 }
 
-/// Milliseconds left.
-///
-/// # Errors
-/// None.
-pub(crate) fn left(deadline: Deadline) -> Result<u32, PluginError> {
-    deadline.left().ok_or_else(|| lost(NetError::Timeout))
-}
-
-/// A failure of the stream as that of the call.
-pub(crate) fn lost(error: NetError) -> PluginError {
-    let code = match error {
-        NetError::Denied(_) => "RABBITMQ.DENIED",
-        NetError::Tls(_) => "RABBITMQ.TLS",
-        NetError::Unsupported(_) => "RABBITMQ.UNSUPPORTED",
-        NetError::Resolve(_) => "RABBITMQ.RESOLVE",
-        NetError::Refused => "RABBITMQ.REFUSED",
-        NetError::Timeout => "RABBITMQ.TIMEOUT",
-        NetError::Cancelled => "RABBITMQ.CANCELLED",
-        NetError::Limit(_) => "RABBITMQ.LIMIT",
-        NetError::Closed | NetError::Reset(_) | NetError::Busy | NetError::Other(_) => "RABBITMQ.LOST",
-    };
-    failure(code, &error)
+/// The server has asked to wait.
+pub(crate) fn asked_to_wait(why: &str) -> PluginError {
+    let why = if why.is_empty() { "a resource alarm" } else { why };
+    let reason = format!("the server asks to wait: {why}");
+    PluginError::new(ErrorKind::Throttled, Fault::new("RABBITMQ.BLOCKED", reason).with_after(Some(BLOCKED_AFTER_MS)))
 }
 
 fn no_amqp(codec::Garbage(what): codec::Garbage) -> PluginError {

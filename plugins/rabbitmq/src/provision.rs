@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
+use waybill_plugin::broker::{Pool, Session as _};
 use waybill_plugin::deadline::Deadline;
 use waybill_plugin::provision::{Action, Change, Provision};
 use waybill_plugin::transport::{CallInfo, ErrorKind, OpenArgs, PluginError};
@@ -27,7 +28,7 @@ const QUEUE_BIND: (u16, u16) = (50, 20);
 /// Bits of both declarations.
 const PASSIVE: u8 = 1;
 const DURABLE: u8 = 2;
-/// Those that differ.
+/// Bits that mean one thing for an exchange and another for a queue.
 const EXCHANGE_AUTO_DELETE: u8 = 4;
 const EXCHANGE_INTERNAL: u8 = 8;
 const QUEUE_AUTO_DELETE: u8 = 8;
@@ -73,7 +74,7 @@ struct Queue {
     auto_delete: bool,
     #[serde(default)]
     arguments: BTreeMap<String, Argument>,
-    /// Binding keys.
+    /// Keys by which the queue is bound to the exchange.
     #[serde(default)]
     bindings: Vec<String>,
     /// What it is bound to; none = the exchange that messages go to.
@@ -233,12 +234,12 @@ impl Provision for Rabbitmq {
 
 async fn provision(call: &CallInfo, args: &OpenArgs, config: Config, apply: bool) -> Result<Vec<Change>, PluginError> {
     config.check()?;
-    let Some(wanted) = config.provision.clone() else { return Ok(Vec::new()) };
+    let Some(wanted) = config.own.provision.clone() else { return Ok(Vec::new()) };
     let deadline = Deadline::of_call(call.timeout);
-    let pool = crate::pool(args, config)?;
-    let mut connection = pool.round(deadline).await?;
+    let pool = Pool::<Connection>::new(args, config)?;
+    let mut connection = pool.connect(deadline).await?;
     let mut changes: Vec<Change> = Vec::new();
-    for thing in wanted.things(pool.settings().routing.exchange()) {
+    for thing in wanted.things(pool.endpoint().shared().routing.exchange()) {
         let change = match thing {
             Thing::Binding { .. } => bind(&mut connection, &thing, &changes, apply, deadline).await?,
             _ => declare(&mut connection, &thing, apply, deadline).await?,

@@ -9,23 +9,22 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use waybill_plugin::broker::{Endpoint, Outcomes, Session as _};
 use waybill_plugin::deadline::Deadline;
-use waybill_plugin::exchange::{Bounds, Broken, Side, exchange};
+use waybill_plugin::exchange::{Bounds, Side, exchange};
 use waybill_plugin::transport::{CallInfo, Fault, Message, Outcome, PluginError, Receipt};
 
 use crate::codec::{Content, Value};
-use crate::connection::Connection;
+use crate::config::Config;
+use crate::connection::{Connection, Shared};
 use crate::encode::{ATTEMPT, Encoder, TENANT};
-use crate::incoming::{Alarms, Event, Incoming, lost};
-use crate::pool::{Pool, asked_to_wait};
+use crate::incoming::{Alarms, Event, Incoming, asked_to_wait};
 use crate::refusal::Refusal;
 use crate::routing::{Routing, Unroutable};
 use crate::suspects::Suspects;
 
 /// Bytes after which a write begins. A larger message goes out in a write of its own.
 const CHUNK_BYTES: usize = 60 * 1024;
-/// Fates of a batch that ends sooner are told at its end only: each early word is a crossing into the host.
-const EARLY_AFTER: Duration = Duration::from_millis(2);
 /// Milliseconds between two looks at the time while the server has asked to wait.
 const HELD_PULSE_MS: u32 = 250;
 
@@ -41,33 +40,29 @@ pub(crate) struct Sent {
 /// The connection ended before anything was sent.
 pub(crate) async fn publish(
     connection: &mut Connection,
-    pool: &Pool,
+    endpoint: &Endpoint<Connection>,
     call: &CallInfo,
     batch: &[Message],
     deadline: Deadline,
 ) -> Result<Sent, PluginError> {
-    let (settings, alarms) = (pool.settings(), &pool.alarms);
-    let missing = missing(connection, &settings.routing, batch, deadline).await?;
+    let Shared { routing, alarms, suspects, .. } = endpoint.shared();
+    let missing = missing(connection, routing, batch, deadline).await?;
     let (first, proven) = (connection.next, connection.proven);
-    let config = &settings.config;
+    let Config { common, own } = endpoint.config();
     let (stream, encoder, incoming) = connection.split();
     let mut flight = Flight {
         incoming,
         encoder,
         alarms,
         deadline,
-        window: config.window as usize,
-        patience: Duration::from_millis(u64::from(config.confirm_timeout)),
-        state: State::new(call, batch, &settings.routing, &pool.suspects, &missing, first, proven),
+        window: common.window as usize,
+        patience: Duration::from_millis(u64::from(own.confirm_timeout)),
+        state: State::new(call, batch, routing, suspects, &missing, first, proven),
     };
-    let bounds = Bounds { silence: config.confirm_timeout, deadline };
-    let ended = match exchange(stream, &mut flight, bounds).await {
-        Ok(()) => None,
-        Err(Broken::Silent) if flight.held() => Some(asked_to_wait(flight.incoming.blocked().unwrap_or_default())),
-        Err(Broken::Silent) => Some(silent()),
-        Err(Broken::Lost(error)) => Some(lost(error)),
-        Err(Broken::Refused(error)) => Some(error),
-    };
+    let bounds = Bounds { silence: own.confirm_timeout, deadline };
+    let ended = exchange(stream, &mut flight, bounds).await.err();
+    let silent = || flight.incoming.blocked().map_or_else(silent, asked_to_wait);
+    let ended = ended.map(|broken| Connection::CODES.broken(broken, silent));
     let why = flight.incoming.blocked().unwrap_or_default().to_owned();
     let (held, refusal) = (alarms.any().then_some(why.as_str()), flight.incoming.refusal.take());
     let state = flight.state;
@@ -179,12 +174,9 @@ struct State<'a> {
     alone: bool,
     /// Something was confirmed on this connection.
     proven: bool,
-    outcomes: Vec<Option<Outcome>>,
-    began: Instant,
+    outcomes: Outcomes<'a>,
     /// The last word on a message, or the last write.
     moved: Instant,
-    /// Fates known and not told early.
-    untold: Vec<usize>,
 }
 
 impl<'a> State<'a> {
@@ -197,25 +189,21 @@ impl<'a> State<'a> {
         first: u64,
         proven: bool,
     ) -> Self {
-        let (outcomes, now) = (vec![None; batch.len()], Instant::now());
-        let sent = Vec::with_capacity(batch.len());
         Self {
             call,
             batch,
             routing,
             suspects,
             missing,
-            sent,
+            sent: Vec::with_capacity(batch.len()),
             first,
             oldest: 0,
             next: 0,
             waiting: 0,
             alone: false,
             proven,
-            outcomes,
-            began: now,
-            moved: now,
-            untold: Vec::new(),
+            outcomes: Outcomes::new(call, batch.len()),
+            moved: Instant::now(),
         }
     }
 
@@ -274,13 +262,13 @@ impl<'a> State<'a> {
         let from = if multiple { self.oldest } else { last };
         for index in from..=last {
             let Some(&place) = self.sent.get(index) else { continue };
-            if self.is_open(place) {
+            if self.outcomes.is_open(place) {
                 self.end_wait();
                 self.settle(place, if taken { Outcome::Ack(Receipt::new()) } else { not_taken() });
             }
         }
         self.proven |= taken;
-        while self.sent.get(self.oldest).is_some_and(|place| !self.is_open(*place)) {
+        while self.sent.get(self.oldest).is_some_and(|place| !self.outcomes.is_open(*place)) {
             self.oldest += 1;
         }
     }
@@ -288,7 +276,9 @@ impl<'a> State<'a> {
     /// No queue takes it; its confirm comes later and says nothing more.
     fn returned(&mut self, content: &Content<'_>) {
         let is_it = |place: &&usize| {
-            let Some(message) = self.batch.get(**place).filter(|_| self.is_open(**place)) else { return false };
+            let Some(message) = self.batch.get(**place).filter(|_| self.outcomes.is_open(**place)) else {
+                return false;
+            };
             let header = |name| content.headers.and_then(|headers| headers.get(name));
             content.message_id == Some(message.id.as_bytes())
                 && header(TENANT) == Some(Value::Text(message.tenant.as_bytes()))
@@ -310,10 +300,6 @@ impl<'a> State<'a> {
         self.settle(place, outcome);
     }
 
-    fn is_open(&self, place: usize) -> bool {
-        self.outcomes.get(place).is_some_and(Option::is_none)
-    }
-
     fn end_wait(&mut self) {
         self.waiting = self.waiting.saturating_sub(1);
         self.moved = Instant::now();
@@ -321,22 +307,15 @@ impl<'a> State<'a> {
     }
 
     fn settle(&mut self, place: usize, outcome: Outcome) {
-        if let (Some(slot), Some(message)) = (self.outcomes.get_mut(place), self.batch.get(place)) {
+        if let Some(message) = self.batch.get(place) {
             self.suspects.clear(message);
-            *slot = Some(outcome);
-            self.untold.push(place);
+            self.outcomes.settle(place, outcome);
         }
     }
 
     fn tell_early(&mut self) {
-        let goes_on = self.waiting > 0 || self.next < self.batch.len();
-        if !goes_on || self.untold.is_empty() || self.began.elapsed() < EARLY_AFTER {
-            return;
-        }
-        for place in self.untold.drain(..) {
-            if let Some(Some(outcome)) = self.outcomes.get(place) {
-                self.call.settled(place, outcome);
-            }
+        if self.waiting > 0 || self.next < self.batch.len() {
+            self.outcomes.tell_early();
         }
     }
 
@@ -358,19 +337,13 @@ impl<'a> State<'a> {
                 *written = true;
             }
         }
-        let fates = self.outcomes.into_iter().zip(written).map(|(outcome, written)| {
-            outcome.unwrap_or_else(|| match written {
-                true => Outcome::Retryable(fault.clone().with_maybe_delivered(true)),
-                false => Outcome::Release(fault.clone()),
-            })
-        });
-        fates.collect()
+        self.outcomes.end(&fault, |place| written.get(place).copied().unwrap_or_default())
     }
 
     /// The server closed the channel or the connection: whose fault that is. It did so at one message, and looked at none
     /// behind it.
     fn blame(&mut self, refusal: &Refusal) {
-        let open: Vec<usize> = self.sent.iter().copied().filter(|place| self.is_open(*place)).collect();
+        let open: Vec<usize> = self.sent.iter().copied().filter(|place| self.outcomes.is_open(*place)).collect();
         if let [place] = open.as_slice() {
             return self.settle(*place, refusal.fate());
         }

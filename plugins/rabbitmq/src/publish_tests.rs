@@ -4,7 +4,7 @@
 use super::*;
 use crate::codec::{Closing, Method};
 use crate::encode::tests::message;
-use crate::refusal::What;
+use crate::refusal::Scope;
 use crate::wire;
 
 /// Number of the batch's first message: others went before it.
@@ -59,7 +59,7 @@ fn refusal(code: u16, text: &str) -> Refusal {
     });
     let Ok(Method::ChannelClose(closing)) = crate::codec::method(&bytes[7..bytes.len() - 1]) else { panic!() };
     let closing: Closing<'_> = closing;
-    Refusal::new(What::Channel, &closing)
+    Refusal::new(Scope::Channel, &closing)
 }
 
 /// One letter a message: acknowledged, retried, dead, blocked, given back; a capital may be delivered.

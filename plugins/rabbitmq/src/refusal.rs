@@ -17,9 +17,8 @@ const RESOURCE_ERROR: u16 = 506;
 const NOT_ALLOWED: u16 = 530;
 const INTERNAL_ERROR: u16 = 541;
 
-/// What was closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum What {
+pub(crate) enum Scope {
     Connection,
     Channel,
 }
@@ -27,14 +26,14 @@ pub(crate) enum What {
 /// What a server said when it closed a connection or a channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
-    what: What,
+    scope: Scope,
     code: u16,
     text: String,
 }
 
 impl Refusal {
-    pub(crate) fn new(what: What, closing: &Closing<'_>) -> Self {
-        Self { what, code: closing.code, text: shown(&closing.text()) }
+    pub(crate) fn new(scope: Scope, closing: &Closing<'_>) -> Self {
+        Self { scope, code: closing.code, text: shown(&closing.text()) }
     }
 
     /// Whether a message may have brought it about: then those under way go alone the next time, and it is found.
@@ -44,7 +43,7 @@ impl Refusal {
 
     /// Whether the connection is well.
     pub(crate) fn is_of_the_channel(&self) -> bool {
-        self.what == What::Channel
+        self.scope == Scope::Channel
     }
 
     /// The server's own words.
@@ -70,11 +69,11 @@ impl Refusal {
                 (ErrorKind::Unavailable, "RABBITMQ.MAX_CONNECTIONS")
             }
             INVALID_PATH | NOT_ALLOWED => (ErrorKind::Denied, "RABBITMQ.VHOST"),
-            ACCESS_REFUSED if self.what == What::Connection => (ErrorKind::Denied, "RABBITMQ.AUTH"),
+            ACCESS_REFUSED if self.scope == Scope::Connection => (ErrorKind::Denied, "RABBITMQ.AUTH"),
             ACCESS_REFUSED => (ErrorKind::Denied, "RABBITMQ.PERMISSIONS"),
             RESOURCE_ERROR | INTERNAL_ERROR => (ErrorKind::Unavailable, "RABBITMQ.UNAVAILABLE"),
             NOT_FOUND => (ErrorKind::Unavailable, "RABBITMQ.NO_EXCHANGE"),
-            _ if self.what == What::Channel => (ErrorKind::Unavailable, "RABBITMQ.CHANNEL_CLOSED"),
+            _ if self.scope == Scope::Channel => (ErrorKind::Unavailable, "RABBITMQ.CHANNEL_CLOSED"),
             _ => (ErrorKind::Unavailable, "RABBITMQ.SERVER_ERROR"),
         };
         PluginError::new(kind, self.fault(code))
@@ -83,14 +82,14 @@ impl Refusal {
     /// The fate of the one message that was under way when the server closed the channel: it is why.
     pub(crate) fn fate(&self) -> Outcome {
         let fault = |code| self.fault(code);
-        match (self.what, self.code) {
-            (What::Channel, NOT_FOUND) => fault("RABBITMQ.NO_EXCHANGE").blocking(""),
-            (What::Channel, ACCESS_REFUSED) => fault("RABBITMQ.PERMISSIONS").blocking(""),
-            (What::Channel, PRECONDITION_FAILED) if self.text.contains("size") => {
+        match (self.scope, self.code) {
+            (Scope::Channel, NOT_FOUND) => fault("RABBITMQ.NO_EXCHANGE").blocking(""),
+            (Scope::Channel, ACCESS_REFUSED) => fault("RABBITMQ.PERMISSIONS").blocking(""),
+            (Scope::Channel, PRECONDITION_FAILED) if self.text.contains("size") => {
                 Outcome::Permanent(fault("RABBITMQ.MESSAGE_SIZE"))
             }
-            (What::Channel, CONTENT_TOO_LARGE) => Outcome::Permanent(fault("RABBITMQ.MESSAGE_SIZE")),
-            (What::Channel, PRECONDITION_FAILED) => Outcome::Permanent(fault("RABBITMQ.REFUSED_MESSAGE")),
+            (Scope::Channel, CONTENT_TOO_LARGE) => Outcome::Permanent(fault("RABBITMQ.MESSAGE_SIZE")),
+            (Scope::Channel, PRECONDITION_FAILED) => Outcome::Permanent(fault("RABBITMQ.REFUSED_MESSAGE")),
             _ => Outcome::Retryable(self.error().fault.with_maybe_delivered(true)),
         }
     }
@@ -99,16 +98,16 @@ impl Refusal {
     /// where that is what we may not write to.
     pub(crate) fn is_about(&self, exchange: &str, routing_key: &str) -> bool {
         let names = |name: &str| self.text.contains(&format!("'{name}'"));
-        self.what == What::Channel
+        self.scope == Scope::Channel
             && self.code == ACCESS_REFUSED
             && names(exchange)
             && (!self.text.contains("topic '") || names(routing_key))
     }
 
     fn fault(&self, code: &str) -> Fault {
-        let what = match self.what {
-            What::Connection => "the connection",
-            What::Channel => "the channel",
+        let what = match self.scope {
+            Scope::Connection => "the connection",
+            Scope::Channel => "the channel",
         };
         let fault = Fault::new(code, format!("the server closed {what}: {}", self.text));
         fault.with_attribute("broker-code", self.code.to_string())
@@ -120,8 +119,8 @@ mod tests {
     #![allow(clippy::panic)]
     use super::*;
 
-    fn refusal(what: What, code: u16, text: &str) -> Refusal {
-        Refusal { what, code, text: text.to_owned() }
+    fn refusal(scope: Scope, code: u16, text: &str) -> Refusal {
+        Refusal { scope, code, text: text.to_owned() }
     }
 
     #[test]
@@ -149,31 +148,31 @@ mod tests {
             (541, "INTERNAL_ERROR - Cannot connect to vhost", ErrorKind::Unavailable, "RABBITMQ.UNAVAILABLE"),
             (501, "FRAME_ERROR - type 2", ErrorKind::Unavailable, "RABBITMQ.SERVER_ERROR"),
         ] {
-            let error = refusal(What::Connection, code, text).error();
+            let error = refusal(Scope::Connection, code, text).error();
             assert_eq!((error.kind, error.fault.code.as_str()), (kind, name), "{text}");
             assert_eq!(error.fault.attributes, [("broker-code".to_owned(), code.to_string())]);
         }
-        assert!(!refusal(What::Connection, 320, "").blames_a_message());
-        assert!(refusal(What::Connection, 501, "").blames_a_message());
+        assert!(!refusal(Scope::Connection, 320, "").blames_a_message());
+        assert!(refusal(Scope::Connection, 501, "").blames_a_message());
     }
 
     #[test]
     fn the_only_message_under_way_is_to_blame_for_a_closed_channel() {
-        for (what, code, text, expected) in [
-            (What::Channel, 404, "NOT_FOUND - no exchange 'x' in vhost '/'", "blocked RABBITMQ.NO_EXCHANGE"),
-            (What::Channel, 403, "ACCESS_REFUSED - access to exchange 'x'", "blocked RABBITMQ.PERMISSIONS"),
+        for (scope, code, text, expected) in [
+            (Scope::Channel, 404, "NOT_FOUND - no exchange 'x' in vhost '/'", "blocked RABBITMQ.NO_EXCHANGE"),
+            (Scope::Channel, 403, "ACCESS_REFUSED - access to exchange 'x'", "blocked RABBITMQ.PERMISSIONS"),
             (
-                What::Channel,
+                Scope::Channel,
                 406,
                 "PRECONDITION_FAILED - message size 9 is larger than configured max size 8",
                 "permanent RABBITMQ.MESSAGE_SIZE",
             ),
-            (What::Channel, 406, "PRECONDITION_FAILED - invalid expiration", "permanent RABBITMQ.REFUSED_MESSAGE"),
-            (What::Channel, 541, "INTERNAL_ERROR", "retryable RABBITMQ.UNAVAILABLE"),
-            (What::Channel, 504, "CHANNEL_ERROR", "retryable RABBITMQ.CHANNEL_CLOSED"),
-            (What::Connection, 502, "SYNTAX_ERROR", "retryable RABBITMQ.SERVER_ERROR"),
+            (Scope::Channel, 406, "PRECONDITION_FAILED - invalid expiration", "permanent RABBITMQ.REFUSED_MESSAGE"),
+            (Scope::Channel, 541, "INTERNAL_ERROR", "retryable RABBITMQ.UNAVAILABLE"),
+            (Scope::Channel, 504, "CHANNEL_ERROR", "retryable RABBITMQ.CHANNEL_CLOSED"),
+            (Scope::Connection, 502, "SYNTAX_ERROR", "retryable RABBITMQ.SERVER_ERROR"),
         ] {
-            let found = match refusal(what, code, text).fate() {
+            let found = match refusal(scope, code, text).fate() {
                 Outcome::Retryable(fault) => format!("retryable {}", fault.code),
                 Outcome::Permanent(fault) => format!("permanent {}", fault.code),
                 Outcome::Blocked(block) => format!("blocked {}", block.fault.code),
@@ -186,14 +185,14 @@ mod tests {
     #[test]
     fn a_refused_exchange_or_topic_is_named() {
         let exchange =
-            refusal(What::Channel, 403, "ACCESS_REFUSED - access to exchange 'a' in vhost '/' refused for user 'u'");
+            refusal(Scope::Channel, 403, "ACCESS_REFUSED - access to exchange 'a' in vhost '/' refused for user 'u'");
         assert!(exchange.is_about("a", "anything") && !exchange.is_about("b", "anything"));
         let topic = refusal(
-            What::Channel,
+            Scope::Channel,
             403,
             "ACCESS_REFUSED - access to topic 'k' in exchange 'a' in vhost '/' refused for user 'u'",
         );
         assert!(topic.is_about("a", "k") && !topic.is_about("a", "l") && !topic.is_about("b", "k"));
-        assert!(!refusal(What::Channel, 404, "no exchange 'a'").is_about("a", ""));
+        assert!(!refusal(Scope::Channel, 404, "no exchange 'a'").is_about("a", ""));
     }
 }

@@ -41,11 +41,11 @@ pub(crate) struct Target<'a> {
 #[derive(Debug)]
 pub(crate) struct Routing {
     /// The last one takes everything.
-    ways: Vec<Way>,
+    routes: Vec<Route>,
 }
 
 #[derive(Debug)]
-struct Way {
+struct Route {
     pattern: Vec<String>,
     exchange: String,
     routing_key: Vec<Part>,
@@ -78,9 +78,9 @@ impl Routing {
             let place = place.to_owned();
             move |why| (place, why)
         };
-        let mut ways = Vec::new();
+        let mut routes = Vec::new();
         for (number, rule) in rules.iter().enumerate() {
-            ways.push(Way {
+            routes.push(Route {
                 pattern: pattern(&rule.pattern).map_err(at(&format!("rules[{number}].match")))?,
                 exchange: match &rule.exchange {
                     Some(exchange) => name(exchange).map_err(at(&format!("rules[{number}].exchange")))?,
@@ -91,13 +91,13 @@ impl Routing {
                 unroutable: rule.unroutable.unwrap_or(unroutable),
             });
         }
-        ways.push(Way {
+        routes.push(Route {
             pattern: vec!["**".to_owned()],
             exchange: name(exchange).map_err(at("exchange"))?,
             routing_key: parts(routing_key).map_err(at("routing_key"))?,
             unroutable,
         });
-        Ok(Self { ways })
+        Ok(Self { routes })
     }
 
     /// Where this message goes.
@@ -106,10 +106,10 @@ impl Routing {
     /// It lacks what its routing key is made of, or that is too long.
     pub(crate) fn target(&self, message: &Message) -> Result<Target<'_>, Fault> {
         let wrong = |reason: String| Fault::new("RABBITMQ.ROUTING_KEY", reason);
-        let way = self.ways.iter().find(|way| matches(&way.pattern, &message.destination));
-        let way = way.ok_or_else(|| wrong("no rule takes the destination".to_owned()))?;
+        let route = self.routes.iter().find(|route| matches(&route.pattern, &message.destination));
+        let route = route.ok_or_else(|| wrong("no rule takes the destination".to_owned()))?;
         let mut routing_key = String::with_capacity(message.destination.len());
-        for part in &way.routing_key {
+        for part in &route.routing_key {
             routing_key.push_str(match part {
                 Part::Text(text) => text,
                 Part::Destination => &message.destination,
@@ -129,12 +129,12 @@ impl Routing {
             let reason = format!("the routing key has {} bytes, AMQP takes {SHORT_BYTES_MAX}", routing_key.len());
             return Err(wrong(reason));
         }
-        Ok(Target { exchange: &way.exchange, routing_key, unroutable: way.unroutable })
+        Ok(Target { exchange: &route.exchange, routing_key, unroutable: route.unroutable })
     }
 
     /// The exchange that everything goes to which no rule sends elsewhere.
     pub(crate) fn exchange(&self) -> &str {
-        self.ways.last().map_or("", |way| way.exchange.as_str())
+        self.routes.last().map_or("", |route| route.exchange.as_str())
     }
 }
 

@@ -30,7 +30,6 @@ pub(crate) fn bare(out: &mut Vec<u8>, channel: u16, id: (u16, u16)) {
     method(out, channel, id, |_| {});
 }
 
-/// Adds a heartbeat.
 pub(crate) fn heartbeat(out: &mut Vec<u8>) {
     frame(out, HEARTBEAT, 0, |_| {});
 }

@@ -58,7 +58,7 @@ fn receipt(entry: &str, duplicate: bool) -> Receipt {
     Receipt { broker_ref: Some(entry.to_owned()), duplicate, attributes: Vec::new() }
 }
 
-/// `1700000000000-0`.
+/// Whether a text is the id of an entry, such as `1700000000000-0`.
 fn is_entry(text: &str) -> bool {
     let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
     text.split_once('-').is_some_and(|(millis, number)| digits(millis) && digits(number))

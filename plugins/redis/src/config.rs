@@ -1,21 +1,18 @@
 //! What an operator may set. The manifest's schema says the same for the host; here it becomes types.
 
 use serde::Deserialize;
-use waybill_plugin::servers::{Address, Scheme};
+use waybill_plugin::broker::{self, Common, Scheme, Tls, positive};
 use waybill_plugin::transport::PluginError;
 
 use crate::provision::Wanted;
 use crate::template::Template;
 
-/// How addresses are written.
-pub(crate) const SCHEME: Scheme = Scheme { plain: "redis", tls: "rediss", port: 6379, tls_port: 6379 };
+pub(crate) type Config = broker::Config<Keys>;
 
-/// The configuration document.
+/// The keys beside those of every broker. Servers are tried in the order in which they are listed.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct Config {
-    /// Where the servers are, in the order in which they are tried.
-    servers: Vec<String>,
+pub(crate) struct Keys {
     /// Template of a stream's key.
     stream: String,
     /// Number of the database.
@@ -34,17 +31,6 @@ pub(crate) struct Config {
     /// Milliseconds for which they are waited for.
     #[serde(deserialize_with = "waybill_plugin::config::millis")]
     pub(crate) wait_timeout: u32,
-    /// Whether TLS is spoken.
-    pub(crate) tls: Tls,
-    /// Name to verify in the server's certificate; none = the host of its address.
-    pub(crate) tls_server_name: Option<String>,
-    /// Connections of one instance: as many calls run at once.
-    pub(crate) connections: u32,
-    /// Messages without an answer on one connection.
-    pub(crate) window: u32,
-    /// Milliseconds for connecting to one server.
-    #[serde(deserialize_with = "waybill_plugin::config::millis")]
-    pub(crate) connect_timeout: u32,
     /// Milliseconds of silence after which what isn't answered is given up for this time.
     #[serde(deserialize_with = "waybill_plugin::config::millis")]
     pub(crate) ack_timeout: u32,
@@ -59,12 +45,12 @@ pub(crate) struct Config {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Trim {
-    /// Entries that stay.
+    /// How many of the newest entries stay.
     pub(crate) max_len: Option<u64>,
     /// Milliseconds for which entries stay.
     #[serde(deserialize_with = "some_millis")]
     pub(crate) max_age: Option<u32>,
-    /// To the entry.
+    /// Trim to exactly that bound; else Redis may keep a few more, which costs it less.
     pub(crate) exact: bool,
 }
 
@@ -80,20 +66,9 @@ pub(crate) enum Dedup {
     Window,
 }
 
-/// Whether TLS is spoken, from the first byte on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Tls {
-    /// Where the address is `rediss://`, or a CA or client certificate is granted.
-    Auto,
-    Required,
-    Off,
-}
-
-impl Default for Config {
+impl Default for Keys {
     fn default() -> Self {
         Self {
-            servers: vec!["redis://127.0.0.1:6379".to_owned()],
             stream: "{destination}".to_owned(),
             db: 0,
             create_streams: true,
@@ -102,11 +77,6 @@ impl Default for Config {
             dedup_window: 3_600_000,
             wait_replicas: 0,
             wait_timeout: 1_000,
-            tls: Tls::Auto,
-            tls_server_name: None,
-            connections: 2,
-            window: 256,
-            connect_timeout: 5_000,
             ack_timeout: 5_000,
             ping_every: 30_000,
             provision: None,
@@ -114,54 +84,38 @@ impl Default for Config {
     }
 }
 
-impl Config {
-    /// Checks what the types can't say.
-    pub(crate) fn check(&self) -> Result<(), PluginError> {
-        let addresses = self.addresses()?;
+impl broker::Keys for Keys {
+    const SCHEME: Scheme = Scheme { plain: "redis", tls: "rediss", port: 6379, tls_port: 6379 };
+
+    fn check(&self, common: &Common) -> Result<(), PluginError> {
+        let wrong = |path: &str, why: &str| Err(PluginError::invalid_config(path, why));
         self.template()?;
-        for (path, value) in [
-            ("connections", self.connections),
-            ("window", self.window),
-            ("connect_timeout", self.connect_timeout),
+        positive(&[
             ("ack_timeout", self.ack_timeout),
             ("ping_every", self.ping_every),
             ("dedup_window", self.dedup_window),
             ("wait_timeout", self.wait_timeout),
             ("trim.max_age", self.trim.max_age.unwrap_or(1)),
             ("trim.max_len", self.trim.max_len.map_or(1, |len| u32::try_from(len).unwrap_or(u32::MAX))),
-        ] {
-            if value == 0 {
-                return Err(PluginError::invalid_config(path, "is 0: write more than that"));
-            }
-        }
+        ])?;
         if self.wait_replicas > 0 && self.wait_timeout >= self.ack_timeout {
-            let reason = "is no shorter than `ack_timeout`: the connection would be given up while the server waits";
-            return Err(PluginError::invalid_config("wait_timeout", reason));
+            let why = "is no shorter than `ack_timeout`: the connection would be given up while the server waits";
+            return wrong("wait_timeout", why);
         }
         if self.trim.max_len.is_some() && self.trim.max_age.is_some() {
-            return Err(PluginError::invalid_config("trim", "has max_len and max_age: Redis trims by one of them"));
+            return wrong("trim", "has max_len and max_age: Redis trims by one of them");
         }
-        if let (Tls::Off, Some(place)) = (self.tls, addresses.iter().position(|address| address.tls)) {
-            let path = format!("servers[{place}]");
-            return Err(PluginError::invalid_config(
-                &path,
-                "is rediss:// and `tls` is off: write redis:// or leave `tls` out",
-            ));
+        let secure = common.addresses(&Self::SCHEME)?.iter().position(|address| address.tls);
+        match (common.tls, secure) {
+            (Tls::Off, Some(place)) => {
+                wrong(&format!("servers[{place}]"), "is rediss:// and `tls` is off: write redis:// or leave `tls` out")
+            }
+            _ => Ok(()),
         }
-        Ok(())
     }
+}
 
-    /// Where the servers are.
-    pub(crate) fn addresses(&self) -> Result<Vec<Address>, PluginError> {
-        if self.servers.is_empty() {
-            return Err(PluginError::invalid_config("servers", "is empty: name at least one server"));
-        }
-        let parsed = self.servers.iter().enumerate().map(|(place, text)| {
-            Address::parse(text, &SCHEME).map_err(|why| PluginError::invalid_config(&format!("servers[{place}]"), why))
-        });
-        parsed.collect()
-    }
-
+impl Keys {
     /// The key of a message's stream.
     pub(crate) fn template(&self) -> Result<Template, PluginError> {
         Template::parse(&self.stream).map_err(|why| PluginError::invalid_config("stream", &why))
@@ -187,10 +141,10 @@ mod tests {
     #[test]
     fn an_empty_document_is_the_defaults() {
         let config = checked("{}").unwrap();
-        assert_eq!((config.connections, config.window, config.ack_timeout), (2, 256, 5_000));
+        assert_eq!((config.common.connections, config.common.window, config.own.ack_timeout), (2, 256, 5_000));
         assert_eq!(config.addresses().unwrap().first().unwrap().uri(), "tcp://127.0.0.1:6379");
-        assert_eq!((config.remembers(), config.wait_replicas), (None, 0));
-        assert_eq!(checked(r#"{"dedup":"window","dedup_window":"2h"}"#).unwrap().remembers(), Some(7_200_000));
+        assert_eq!((config.own.remembers(), config.own.wait_replicas), (None, 0));
+        assert_eq!(checked(r#"{"dedup":"window","dedup_window":"2h"}"#).unwrap().own.remembers(), Some(7_200_000));
     }
 
     #[test]

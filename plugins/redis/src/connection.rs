@@ -1,14 +1,14 @@
 //! One connection: login, what the server says of itself, questions and pings.
 
+use waybill_plugin::broker::{Address, Codes, Endpoint, Link, Session};
 use waybill_plugin::deadline::Deadline;
 use waybill_plugin::exchange::{Bounds, Broken, Side, exchange};
 use waybill_plugin::host::net_types::{NetError, TlsOptions};
-use waybill_plugin::net::{Input, Options, Stream, failure};
-use waybill_plugin::servers::Address;
-use waybill_plugin::transport::PluginError;
+use waybill_plugin::net::{Input, Stream};
+use waybill_plugin::transport::{OpenArgs, PluginError};
 
 use crate::command::Commands;
-use crate::config::{Config, Tls};
+use crate::config::{Config, Keys};
 use crate::encode::Encoder;
 use crate::login::Login;
 use crate::refusal;
@@ -20,70 +20,93 @@ const MAX_PAYLOAD_DEFAULT: usize = 512 * 1024 * 1024;
 /// The setting that tells.
 const MAX_PAYLOAD: &str = "proto-max-bulk-len";
 
-/// What every connection of an endpoint has in common.
-pub(crate) struct Settings {
-    pub(crate) config: Config,
-    pub(crate) template: Template,
-    pub(crate) login: Login,
-    /// Names of granted secrets for TLS.
-    pub(crate) tls: TlsOptions,
+/// What every connection of an instance has in common.
+pub(crate) struct Shared {
+    template: Template,
+    login: Login,
     /// Name that the server shows for this client.
-    pub(crate) name: String,
-}
-
-impl Settings {
-    fn tls_options(&self, address: &Address) -> Option<TlsOptions> {
-        let granted = self.tls.ca_secret.is_some() || self.tls.client_cert_secret.is_some();
-        let wanted = match self.config.tls {
-            Tls::Off => false,
-            Tls::Auto => address.tls || granted,
-            Tls::Required => true,
-        };
-        wanted.then(|| {
-            let mut options = self.tls.clone();
-            options.server_name.get_or_insert_with(|| address.verified().to_owned());
-            options
-        })
-    }
+    name: String,
 }
 
 /// A connection that is logged in, to a server that takes writes.
 pub(crate) struct Connection {
-    stream: Stream,
-    address: Address,
+    link: Link,
     input: Input,
     encoder: Encoder,
     version: Option<String>,
 }
 
-impl Connection {
-    /// Connects to one server and logs in.
-    ///
-    /// # Errors
-    /// Not reachable, not Redis, refused, a replica.
-    pub(crate) async fn open(address: &Address, settings: &Settings, deadline: Deadline) -> Result<Self, PluginError> {
-        Self::greet(address, settings, deadline).await.map_err(|mut error| {
-            error.fault.reason = format!("{address}: {}", error.fault.reason);
-            error
-        })
+impl Session for Connection {
+    type Keys = Keys;
+    type Shared = Shared;
+    const CODES: &'static Codes = &Codes {
+        denied: "REDIS.DENIED",
+        tls: "REDIS.TLS",
+        unsupported: "REDIS.UNSUPPORTED",
+        resolve: "REDIS.RESOLVE",
+        refused: "REDIS.REFUSED",
+        timeout: "REDIS.TIMEOUT",
+        cancelled: "REDIS.CANCELLED",
+        limit: "REDIS.LIMIT",
+        lost: "REDIS.LOST",
+    };
+
+    fn share(args: &OpenArgs, config: &Config, _: &TlsOptions) -> Result<Shared, PluginError> {
+        // Redis takes no spaces in it.
+        let name = format!("waybill-{}", args.name).replace(|letter: char| !letter.is_ascii_graphic(), "-");
+        Ok(Shared { template: config.own.template()?, login: Login::read()?, name })
     }
 
-    async fn greet(address: &Address, settings: &Settings, deadline: Deadline) -> Result<Self, PluginError> {
-        let time = deadline.left().ok_or_else(|| lost(NetError::Timeout))?;
-        let options = Options { timeout: time, tls: settings.tls_options(address) };
-        let stream = Stream::connect(&address.uri(), options).await.map_err(lost)?;
-        let encoder = Encoder::new(&settings.config, settings.template.clone(), MAX_PAYLOAD_DEFAULT);
-        let mut connection = Self { stream, address: address.clone(), input: Input::new(), encoder, version: None };
-        connection.log_in(settings, deadline).await?;
-        connection.settle_in(settings, deadline).await?;
+    /// A replica doesn't take us.
+    async fn open(endpoint: &Endpoint<Self>, address: &Address, deadline: Deadline) -> Result<Self, PluginError> {
+        let (shared, own) = (endpoint.shared(), &endpoint.config().own);
+        let link = endpoint.connect(address, endpoint.wants_tls(address), deadline).await?;
+        let encoder = Encoder::new(own, shared.template.clone(), MAX_PAYLOAD_DEFAULT);
+        let mut connection = Self { link, input: Input::new(), encoder, version: None };
+        connection.log_in(shared, deadline).await?;
+        connection.settle_in(own.db, deadline).await?;
         Ok(connection)
     }
 
+    fn address(&self) -> &Address {
+        self.link.address()
+    }
+
+    /// Nothing should have come, but for the end.
+    async fn catch_up(&mut self, _: Deadline) -> Result<(), PluginError> {
+        let bytes = self.link.receive_ready().await?;
+        self.input.push(bytes);
+        drain(&mut self.input, |reply| {
+            Err(match reply {
+                Reply::Error(text) => refusal::sort(text).error(),
+                _ => no_redis("an answer that nobody asked for"),
+            })
+        })
+    }
+
+    /// Fails at a server that takes no writes any more, too.
+    async fn ping(&mut self, _: &Endpoint<Self>, deadline: Deadline) -> Result<Option<String>, PluginError> {
+        self.catch_up(deadline).await?;
+        let mut commands = Commands::default();
+        commands.add(&["PING"]);
+        self.ask(commands, deadline, |_, reply| pong(reply)).await.map(|()| None)
+    }
+
+    fn ping_timeout(config: &Config) -> u32 {
+        config.own.ack_timeout
+    }
+
+    async fn close(self, _: Deadline) {
+        self.link.finish().await;
+    }
+}
+
+impl Connection {
     /// `HELLO`, and what came before it where the server doesn't know or allow it.
-    async fn log_in(&mut self, settings: &Settings, deadline: Deadline) -> Result<(), PluginError> {
+    async fn log_in(&mut self, shared: &Shared, deadline: Deadline) -> Result<(), PluginError> {
         let mut hello = vec!["HELLO", "3"];
-        hello.extend(settings.login.hello());
-        hello.extend(["SETNAME", settings.name.as_str()]);
+        hello.extend(shared.login.hello());
+        hello.extend(["SETNAME", shared.name.as_str()]);
         let (mut older, mut version, mut replica) = (false, None, false);
         let mut commands = Commands::default();
         commands.add(&hello);
@@ -106,11 +129,11 @@ impl Connection {
         self.version = version;
         if older {
             let mut commands = Commands::default();
-            if let Some(auth) = settings.login.auth() {
+            if let Some(auth) = shared.login.auth() {
                 commands.add(&auth);
             }
             let logins = commands.count;
-            commands.add(&["CLIENT", "SETNAME", &settings.name]);
+            commands.add(&["CLIENT", "SETNAME", &shared.name]);
             self.ask(commands, deadline, |place, reply| match reply {
                 // A name is a comfort.
                 Reply::Error(text) if place < logins => Err(refusal::sort(text).error()),
@@ -122,11 +145,11 @@ impl Connection {
     }
 
     /// Whether it answers, the database, and how much it takes.
-    async fn settle_in(&mut self, settings: &Settings, deadline: Deadline) -> Result<(), PluginError> {
-        let db = settings.config.db.to_string();
+    async fn settle_in(&mut self, number: u32, deadline: Deadline) -> Result<(), PluginError> {
+        let db = number.to_string();
         let mut commands = Commands::default();
         commands.add(&["PING"]).add(&["CONFIG", "GET", MAX_PAYLOAD]);
-        if settings.config.db > 0 {
+        if number > 0 {
             commands.add(&["SELECT", &db]);
         }
         let mut max_payload = MAX_PAYLOAD_DEFAULT;
@@ -152,11 +175,6 @@ impl Connection {
         Ok(())
     }
 
-    /// Where it leads.
-    pub(crate) fn address(&self) -> &Address {
-        &self.address
-    }
-
     /// Version of the server, if it tells.
     pub(crate) fn version(&self) -> Option<&str> {
         self.version.as_deref()
@@ -169,33 +187,7 @@ impl Connection {
 
     /// The parts that writing and reading at once need.
     pub(crate) fn split(&mut self) -> (&Stream, &mut Encoder, &mut Input) {
-        (&self.stream, &mut self.encoder, &mut self.input)
-    }
-
-    /// Looks at what has come while nobody was listening: nothing should have, but for the end.
-    ///
-    /// # Errors
-    /// The connection is gone.
-    pub(crate) async fn catch_up(&mut self) -> Result<(), PluginError> {
-        let bytes = self.stream.receive_ready().await.map_err(lost)?;
-        self.input.push(bytes);
-        drain(&mut self.input, |reply| {
-            Err(match reply {
-                Reply::Error(text) => refusal::sort(text).error(),
-                _ => no_redis("an answer that nobody asked for"),
-            })
-        })
-    }
-
-    /// Pings and waits for the answer.
-    ///
-    /// # Errors
-    /// The connection is gone, the server is silent, or takes no writes any more.
-    pub(crate) async fn ping(&mut self, deadline: Deadline) -> Result<(), PluginError> {
-        self.catch_up().await?;
-        let mut commands = Commands::default();
-        commands.add(&["PING"]);
-        self.ask(commands, deadline, |_, reply| pong(reply)).await
+        (self.link.stream(), &mut self.encoder, &mut self.input)
     }
 
     /// Sends commands and takes a reply to each, by its place.
@@ -208,16 +200,10 @@ impl Connection {
         deadline: Deadline,
         on: impl FnMut(usize, &Reply<'_>) -> Result<(), PluginError>,
     ) -> Result<(), PluginError> {
-        let silence = deadline.left().ok_or_else(|| lost(NetError::Timeout))?;
+        let silence = deadline.left().ok_or_else(|| Self::CODES.lost(&NetError::Timeout))?;
         let Commands { bytes, count } = commands;
         let mut asking = Asking { bytes, input: &mut self.input, due: count, place: 0, on };
-        exchange(&self.stream, &mut asking, Bounds { silence, deadline }).await.map_err(broken)
-    }
-
-    /// Says goodbye: nothing is unsent.
-    pub(crate) async fn close(self) {
-        // A connection that is broken already needs no goodbye.
-        let _ = self.stream.finish().await;
+        exchange(self.link.stream(), &mut asking, Bounds { silence, deadline }).await.map_err(broken)
     }
 }
 
@@ -280,27 +266,8 @@ fn lacks_hello(text: &[u8]) -> bool {
 
 /// The end of an exchange as the failure of the call.
 pub(crate) fn broken(broken: Broken) -> PluginError {
-    match broken {
-        Broken::Silent => PluginError::unavailable("REDIS.ACK_TIMEOUT", "the server didn't answer in time"),
-        Broken::Lost(error) => lost(error),
-        Broken::Refused(error) => error,
-    }
-}
-
-/// A failure of the stream as that of the call.
-fn lost(error: NetError) -> PluginError {
-    let code = match error {
-        NetError::Denied(_) => "REDIS.DENIED",
-        NetError::Tls(_) => "REDIS.TLS",
-        NetError::Unsupported(_) => "REDIS.UNSUPPORTED",
-        NetError::Resolve(_) => "REDIS.RESOLVE",
-        NetError::Refused => "REDIS.REFUSED",
-        NetError::Timeout => "REDIS.TIMEOUT",
-        NetError::Cancelled => "REDIS.CANCELLED",
-        NetError::Limit(_) => "REDIS.LIMIT",
-        NetError::Closed | NetError::Reset(_) | NetError::Busy | NetError::Other(_) => "REDIS.LOST",
-    };
-    failure(code, &error)
+    let silent = || PluginError::unavailable("REDIS.ACK_TIMEOUT", "the server didn't answer in time");
+    Connection::CODES.broken(broken, silent)
 }
 
 fn no_redis(what: &str) -> PluginError {

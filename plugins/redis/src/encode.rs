@@ -1,12 +1,13 @@
 //! A message as `XADD`, or as a call of the script that adds it once: its envelope and its payload as fields.
 
+use std::convert::Infallible;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use waybill_plugin::time::rfc3339;
+use waybill_plugin::broker::{Part, envelope};
 use waybill_plugin::transport::{Fault, Message};
 
 use crate::command::{push_head, push_text};
-use crate::config::{Config, Trim};
+use crate::config::{Keys, Trim};
 use crate::dedup::{self, SCRIPT, SHA1};
 use crate::template::Template;
 
@@ -69,7 +70,7 @@ impl Arguments {
 }
 
 impl Encoder {
-    pub(crate) fn new(config: &Config, template: Template, max_payload: usize) -> Self {
+    pub(crate) fn new(config: &Keys, template: Template, max_payload: usize) -> Self {
         Self {
             template,
             create_streams: config.create_streams,
@@ -161,38 +162,18 @@ impl Encoder {
         arguments.push("*");
     }
 
+    /// The id, and the envelope without the beginning that keeps headers apart: fields have names of their own.
     fn envelope(&mut self, message: &Message) {
         let arguments = &mut self.arguments;
-        let attribute = |name: &str| message.attributes.iter().find(|(other, _)| other == name).map(|(_, value)| value);
         arguments.field("id", &message.id);
-        arguments.field("tenant", &message.tenant);
-        arguments.field("topic", &message.topic);
-        for (name, value) in [
-            ("key", message.key.as_ref()),
-            ("event-type", message.event_type.as_ref()),
-            ("event-version", attribute("event-version")),
-            ("aggregate-type", attribute("aggregate-type")),
-            ("aggregate-id", attribute("aggregate-id")),
-            ("envelope-id", message.envelope_id.as_ref()),
-            ("correlation-id", message.correlation_id.as_ref()),
-            ("causation-id", message.causation_id.as_ref()),
-            ("reply-to", message.reply_to.as_ref()),
-            ("seq", attribute("seq")),
-            ("content-type", message.content_type.as_ref()),
-        ] {
-            if let Some(value) = value {
-                arguments.field(name, value);
+        let Ok(()) = envelope(message, |name, part| {
+            arguments.push(name.strip_prefix("x-").unwrap_or(name));
+            match part {
+                Part::Text(text) => arguments.push(text),
+                Part::Number(number) => arguments.number(u64::from(number)),
             }
-        }
-        arguments.field("occurred-at", &rfc3339(message.occurred_at));
-        arguments.field("created-at", &rfc3339(message.created_at));
-        if let Some(expires) = message.expires_at {
-            arguments.field("expires-at", &rfc3339(expires));
-        }
-        for (name, number) in [("attempt", message.attempt), ("lease-epoch", message.lease_epoch)] {
-            arguments.push(name);
-            arguments.number(u64::from(number));
-        }
+            Ok::<_, Infallible>(())
+        });
     }
 }
 

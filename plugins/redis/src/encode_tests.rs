@@ -4,6 +4,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::config::Config;
 use crate::resp::{self, Reply};
 
 pub(crate) fn message() -> Message {
@@ -33,7 +34,7 @@ pub(crate) fn message() -> Message {
 fn encoder(json: &str) -> Encoder {
     let config: Config = waybill_plugin::config::parse(json).unwrap();
     config.check().unwrap();
-    Encoder::new(&config, config.template().unwrap(), 1024)
+    Encoder::new(&config.own, config.own.template().unwrap(), 1024)
 }
 
 /// The words of the one command in these bytes.

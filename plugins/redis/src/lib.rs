@@ -6,7 +6,7 @@
 //!
 //! - `config`: what an operator may set; `template`: which stream; `login`: who we are
 //! - `resp`: what a server says; `command`, `encode`, `dedup`: what is written for a message
-//! - `connection`, `pool`: one connection, how many
+//! - `connection`: one connection
 //! - `publish`: a batch over a connection; `answer`, `refusal`: the server's word as the fate of a message
 //! - `provision`: consumer groups, created when the operator asks for them
 
@@ -17,27 +17,20 @@ mod connection;
 mod dedup;
 mod encode;
 mod login;
-mod pool;
 mod provision;
 mod publish;
 mod refusal;
 mod resp;
 mod template;
 
+use waybill_plugin::broker::Pool;
 use waybill_plugin::deadline::Deadline;
 use waybill_plugin::exchange::Bounds;
-use waybill_plugin::host::net_types::TlsOptions;
-use waybill_plugin::secret;
-use waybill_plugin::servers::Servers;
-use waybill_plugin::transport::{
-    CallInfo, Health, HealthReport, Message, OpenArgs, Opened, Outcome, PluginError, Transport,
-};
+use waybill_plugin::transport::{CallInfo, HealthReport, Message, OpenArgs, Opened, Outcome, PluginError, Transport};
 
 use crate::command::Commands;
-use crate::config::{Config, SCHEME};
-use crate::connection::{Connection, Settings};
-use crate::login::Login;
-use crate::pool::Pool;
+use crate::config::Config;
+use crate::connection::Connection;
 use crate::publish::publish;
 use crate::resp::Reply;
 
@@ -45,13 +38,8 @@ waybill_plugin::manifest!();
 waybill_plugin::export_transport!(Redis);
 waybill_plugin::export_provision!(Redis);
 
-/// Names of the secrets for TLS.
-const TLS_CA: &str = "tls_ca";
-const TLS_CERT: &str = "tls_cert";
-const TLS_KEY: &str = "tls_key";
-
 struct Redis {
-    pool: Pool,
+    pool: Pool<Connection>,
 }
 
 impl Transport for Redis {
@@ -59,69 +47,43 @@ impl Transport for Redis {
 
     async fn open(call: &CallInfo, args: &OpenArgs, config: Config) -> Result<(Self, Opened), PluginError> {
         let deadline = Deadline::of_call(call.timeout);
-        let (calls, tick_every, dedup_window) = (config.connections, config.ping_every, config.remembers());
-        let pool = pool(args, config)?;
-        let mut connection = pool.round(deadline).await?;
+        let pool = Pool::<Connection>::new(args, config)?;
+        let mut connection = pool.connect(deadline).await?;
         warn_of_loss(&mut connection, deadline).await?;
+        let Config { common, own } = pool.config();
         let opened = Opened {
             peer: Some(connection.version().map_or("redis".to_owned(), |version| format!("redis {version}"))),
             max_payload_bytes: u32::try_from(connection.max_payload()).ok(),
-            max_concurrent_calls: calls,
-            tick_every: Some(tick_every),
-            dedup_window,
+            max_concurrent_calls: common.connections,
+            tick_every: Some(own.ping_every),
+            dedup_window: own.remembers(),
             ..Opened::new()
         };
-        pool.put(connection);
+        pool.put(connection, deadline).await;
         Ok((Self { pool }, opened))
     }
 
     async fn send_batch(&self, call: &CallInfo, batch: Vec<Message>) -> Result<Vec<Outcome>, PluginError> {
         let deadline = Deadline::of_call(call.timeout);
         let mut connection = self.pool.take(call, deadline).await?;
-        let config = &self.pool.settings().config;
-        let bounds = Bounds { silence: config.ack_timeout, deadline };
+        let config = self.pool.config();
+        let bounds = Bounds { silence: config.own.ack_timeout, deadline };
         let sent = publish(&mut connection, call, &batch, config, bounds).await;
-        self.pool.give_back(connection, sent.lost.as_ref());
+        self.pool.give_back(connection, sent.lost.as_ref(), deadline).await;
         sent.outcomes
     }
 
     async fn health(&self, call: &CallInfo) -> HealthReport {
-        match self.pool.refresh(Deadline::of_call(call.timeout)).await {
-            Ok(peer) => HealthReport::new(Health::Ready, peer),
-            Err(error) => HealthReport::new(Health::Down, error.fault.reason),
-        }
+        self.pool.health(call).await
     }
 
     async fn tick(&self, call: &CallInfo) -> Result<(), PluginError> {
-        self.pool.refresh(Deadline::of_call(call.timeout)).await.map(|_| ())
+        self.pool.tick(call).await
     }
 
-    async fn close(&self, _: &CallInfo) {
-        self.pool.close().await;
+    async fn close(&self, call: &CallInfo) {
+        self.pool.close(call).await;
     }
-}
-
-/// Connections to be made by a configuration.
-fn pool(args: &OpenArgs, config: Config) -> Result<Pool, PluginError> {
-    config.check()?;
-    let servers = Servers::new(&SCHEME, config.addresses()?);
-    let (template, login, tls) = (config.template()?, Login::read()?, tls_options(&config)?);
-    // Redis takes no spaces in it.
-    let name = format!("waybill-{}", args.name).replace(|letter: char| !letter.is_ascii_graphic(), "-");
-    Ok(Pool::new(Settings { config, template, login, tls, name }, servers))
-}
-
-/// TLS by the secrets that are granted. Their values stay with the host; asking for them only tells which there are.
-fn tls_options(config: &Config) -> Result<TlsOptions, PluginError> {
-    let granted = |name: &str| Ok::<_, PluginError>(secret::bytes(name, "REDIS.TLS")?.map(|_| name.to_owned()));
-    let client_cert_secret = granted(TLS_CERT)?;
-    Ok(TlsOptions {
-        server_name: config.tls_server_name.clone(),
-        ca_secret: granted(TLS_CA)?,
-        client_key_secret: client_cert_secret.is_some().then(|| TLS_KEY.to_owned()),
-        client_cert_secret,
-        alpn: Vec::new(),
-    })
 }
 
 /// Tells the operator of settings by which the server loses what it has acknowledged. Not every user may ask for them.

@@ -35,7 +35,7 @@ impl Login {
         }
     }
 
-    /// Arguments of `HELLO`.
+    /// Arguments of `HELLO` that log in; none without credentials.
     pub(crate) fn hello(&self) -> Vec<&str> {
         let Some(Credentials { user, password }) = &self.0 else { return Vec::new() };
         vec!["AUTH", user.as_deref().unwrap_or(DEFAULT_USER), password]

@@ -1,6 +1,7 @@
 //! Consumer groups, created when the operator asks for them.
 
 use serde::Deserialize;
+use waybill_plugin::broker::{Pool, Session as _};
 use waybill_plugin::deadline::Deadline;
 use waybill_plugin::provision::{Action, Change, Provision};
 use waybill_plugin::transport::{CallInfo, Fault, OpenArgs, PluginError};
@@ -22,13 +23,11 @@ pub(crate) struct Wanted {
     groups: Vec<Group>,
 }
 
-/// A consumer group.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Group {
     /// Key of its stream.
     stream: String,
-    /// Its name.
     group: String,
     /// After which entry a new one begins.
     #[serde(default = "from_the_start")]
@@ -61,10 +60,9 @@ impl Provision for Redis {
 }
 
 async fn provision(call: &CallInfo, args: &OpenArgs, config: Config, apply: bool) -> Result<Vec<Change>, PluginError> {
-    let Some(wanted) = config.provision.clone() else { return Ok(Vec::new()) };
+    let Some(wanted) = config.own.provision.clone() else { return Ok(Vec::new()) };
     let deadline = Deadline::of_call(call.timeout);
-    let pool = crate::pool(args, config)?;
-    let mut connection = pool.round(deadline).await?;
+    let mut connection = Pool::<Connection>::new(args, config)?.connect(deadline).await?;
     let mut changes = Vec::with_capacity(wanted.groups.len());
     for group in &wanted.groups {
         let mut change = change(group, &find(&mut connection, group, deadline).await?);
@@ -74,7 +72,7 @@ async fn provision(call: &CallInfo, args: &OpenArgs, config: Config, apply: bool
         }
         changes.push(change);
     }
-    connection.close().await;
+    connection.close(deadline).await;
     Ok(changes)
 }
 
@@ -96,7 +94,7 @@ async fn find(connection: &mut Connection, group: &Group, deadline: Deadline) ->
     let mut found = Found::Nothing;
     connection
         .ask(commands, deadline, |_, reply| {
-            found = look(reply, &group.group)?;
+            found = find_group(reply, &group.group)?;
             Ok(())
         })
         .await?;
@@ -104,7 +102,7 @@ async fn find(connection: &mut Connection, group: &Group, deadline: Deadline) ->
 }
 
 /// A group in the reply to `XINFO GROUPS`.
-fn look(reply: &Reply<'_>, group: &str) -> Result<Found, PluginError> {
+fn find_group(reply: &Reply<'_>, group: &str) -> Result<Found, PluginError> {
     match reply {
         Reply::List(groups) => {
             let is_there = groups.iter().any(|other| other.get("name").and_then(Reply::text) == Some(group));
@@ -161,7 +159,7 @@ mod tests {
     }
 
     fn found(bytes: &[u8]) -> Result<Found, PluginError> {
-        look(&resp::next(bytes).unwrap().unwrap().0, "billing")
+        find_group(&resp::next(bytes).unwrap().unwrap().0, "billing")
     }
 
     #[test]

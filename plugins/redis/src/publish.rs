@@ -5,15 +5,15 @@
 //! given back untried. What this doesn't do: send anything twice but what a server refused for want of the script.
 
 use std::collections::VecDeque;
-use std::time::{Duration, Instant};
 
+use waybill_plugin::broker::Outcomes;
 use waybill_plugin::exchange::{Bounds, Side, exchange};
 use waybill_plugin::net::Input;
 use waybill_plugin::transport::{CallInfo, Fault, Message, Outcome, PluginError, Receipt};
 
 use crate::answer::{self, Answer};
 use crate::command::Commands;
-use crate::config::Config;
+use crate::config::{Config, Keys};
 use crate::connection::{Connection, broken, drain};
 use crate::encode::Encoder;
 use crate::refusal::{self, Class, Refusal};
@@ -21,8 +21,6 @@ use crate::resp::Reply;
 
 /// Bytes after which a write begins. A larger message goes out in a write of its own.
 const CHUNK_BYTES: usize = 60 * 1024;
-/// Fates of a batch that ends sooner are told at its end only: each early word is a crossing into the host.
-const EARLY_AFTER: Duration = Duration::from_millis(2);
 /// Times that a message is refused for want of the script, on average over a batch: one after each flush by somebody.
 const SCRIPTLESS_MAX: usize = 4;
 
@@ -90,7 +88,7 @@ enum Place {
     Added(Receipt),
     /// Refused because the server takes nothing at all now.
     Refused,
-    Settled(Outcome),
+    Settled,
 }
 
 /// Where each message of the batch is.
@@ -98,8 +96,10 @@ struct Flight<'a> {
     call: &'a CallInfo,
     batch: &'a [Message],
     encoder: &'a mut Encoder,
-    config: &'a Config,
+    config: &'a Keys,
+    window: usize,
     places: Vec<Place>,
+    outcomes: Outcomes<'a>,
     /// The first message that was never written.
     next: usize,
     /// To be written once more.
@@ -116,9 +116,6 @@ struct Flight<'a> {
     scriptless: usize,
     /// Why ids couldn't be remembered.
     forgotten: Option<String>,
-    began: Instant,
-    /// Fates known and not told early.
-    untold: Vec<usize>,
 }
 
 impl<'a> Flight<'a> {
@@ -127,8 +124,10 @@ impl<'a> Flight<'a> {
             call,
             batch,
             encoder,
-            config,
+            config: &config.own,
+            window: config.common.window as usize,
             places: vec![Place::Here; batch.len()],
+            outcomes: Outcomes::new(call, batch.len()),
             next: 0,
             again: VecDeque::new(),
             due: VecDeque::new(),
@@ -137,8 +136,6 @@ impl<'a> Flight<'a> {
             held: None,
             scriptless: 0,
             forgotten: None,
-            began: Instant::now(),
-            untold: Vec::new(),
         }
     }
 
@@ -150,7 +147,7 @@ impl<'a> Flight<'a> {
         }
         self.encoder.tick();
         let written = self.due.len();
-        while chunk.len() < CHUNK_BYTES && self.waiting < self.config.window as usize {
+        while chunk.len() < CHUNK_BYTES && self.waiting < self.window {
             let place = self.again.pop_front().unwrap_or(self.next);
             let Some(message) = self.batch.get(place) else { break };
             self.next = self.next.max(place + 1);
@@ -277,8 +274,8 @@ impl<'a> Flight<'a> {
     }
 
     fn settle(&mut self, place: usize, outcome: Outcome) {
-        self.put(place, Place::Settled(outcome));
-        self.untold.push(place);
+        self.put(place, Place::Settled);
+        self.outcomes.settle(place, outcome);
     }
 
     fn put(&mut self, place: usize, at: Place) {
@@ -288,17 +285,8 @@ impl<'a> Flight<'a> {
     }
 
     fn tell_early(&mut self) {
-        let goes_on = !self.due.is_empty() || self.next < self.batch.len() || !self.again.is_empty();
-        if goes_on && self.began.elapsed() >= EARLY_AFTER {
-            self.tell();
-        }
-    }
-
-    fn tell(&mut self) {
-        for place in std::mem::take(&mut self.untold) {
-            if let Some(Place::Settled(outcome)) = self.places.get(place) {
-                self.call.settled(place, outcome);
-            }
+        if !self.due.is_empty() || self.next < self.batch.len() || !self.again.is_empty() {
+            self.outcomes.tell_early();
         }
     }
 
@@ -313,7 +301,7 @@ impl<'a> Flight<'a> {
         let unknown = |place: &Place| matches!(place, Place::Away | Place::Added(_));
         if let (Some(held), false) = (self.held.take(), self.places.iter().any(unknown)) {
             // What is settled stands; the others wait until the server takes messages again.
-            self.tell();
+            self.outcomes.tell();
             let error = held.error();
             let leaves = matches!(held.class, Class::Elsewhere | Class::Denied);
             return Sent { lost: lost.or_else(|| leaves.then(|| error.clone())), outcomes: Err(error) };
@@ -321,11 +309,8 @@ impl<'a> Flight<'a> {
         let (code, reason) = lost.as_ref().map_or(("REDIS.CANCELLED", "the host ended the call"), |error| {
             (error.fault.code.as_str(), error.fault.reason.as_str())
         });
-        let fates = std::mem::take(&mut self.places).into_iter().map(|place| match place {
-            Place::Settled(outcome) => outcome,
-            Place::Away | Place::Added(_) => Outcome::Retryable(Fault::new(code, reason).with_maybe_delivered(true)),
-            Place::Here | Place::Refused => Outcome::Release(Fault::new(code, reason)),
-        });
-        Sent { outcomes: Ok(fates.collect()), lost }
+        let places = self.places;
+        let outcomes = self.outcomes.end(&Fault::new(code, reason), |place| places.get(place).is_some_and(unknown));
+        Sent { outcomes: Ok(outcomes), lost }
     }
 }

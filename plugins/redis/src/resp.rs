@@ -8,7 +8,7 @@ const LINE_BYTES_MAX: usize = 64 * 1024;
 const BULK_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Most elements of one list.
 const ELEMENTS_MAX: usize = 64 * 1024;
-/// Lists in lists.
+/// Most levels of lists in lists.
 const DEPTH_MAX: u32 = 8;
 
 /// One reply of the server.
@@ -20,7 +20,6 @@ pub(crate) enum Reply<'a> {
     Error(&'a [u8]),
     /// A number; a truth value is 0 or 1.
     Number(i64),
-    /// Nothing.
     Null,
     /// A list, a set, or a map as keys and values in turn.
     List(Vec<Reply<'a>>),
@@ -47,7 +46,7 @@ impl<'a> Reply<'a> {
     }
 }
 
-/// What isn't RESP.
+/// Bytes that aren't RESP, and why; the connection is of no more use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Garbage(pub(crate) &'static str);
 

@@ -50,7 +50,7 @@ pub struct Buffered<P = Stream> {
 }
 
 impl<P: Pipe> Buffered<P> {
-    /// With empty buffers.
+    /// Buffers what is read from the pipe and written to it.
     pub fn new(pipe: P) -> Self {
         Self { pipe, input: Input::new(), output: Vec::new() }
     }

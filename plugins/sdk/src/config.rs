@@ -63,6 +63,10 @@ pub fn millis<'de, D: serde::Deserializer<'de>>(input: D) -> Result<u32, D::Erro
     }
 }
 
+/// A duration as [`millis`] reads it, where there is no field to say so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+pub struct Millis(#[serde(deserialize_with = "millis")] pub u32);
+
 fn parse_millis(text: &str) -> Option<u32> {
     let digits = text.find(|letter: char| !letter.is_ascii_digit())?;
     let (number, unit) = text.split_at(digits);

@@ -39,7 +39,7 @@ impl Outgoing {
         self
     }
 
-    /// With a header.
+    /// Adds a header behind those it has; a name given twice is there twice.
     #[must_use]
     pub fn with_header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.headers.push((name.into(), value.into()));

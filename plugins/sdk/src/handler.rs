@@ -63,7 +63,7 @@ pub trait Handler: Sized + 'static {
     /// By class: what the host does next depends on it.
     async fn open(call: &CallInfo, args: &OpenArgs, config: Self::Config) -> Result<(Self, Opened), PluginError>;
 
-    /// Handles one message.
+    /// Handles one message. The verdict says whether it is settled, tried again or given up.
     async fn handle(&self, call: &CallInfo, message: Inbound) -> Verdict;
 
     /// Handles a batch: one verdict a message, in order. Write it where several messages cost less together; without it they
@@ -79,7 +79,7 @@ pub trait Handler: Sized + 'static {
         Ok(verdicts)
     }
 
-    /// Says goodbye.
+    /// The last call of an instance: release what [`Self::open`] made. Does nothing by default.
     async fn close(&self, _call: &CallInfo) {}
 }
 

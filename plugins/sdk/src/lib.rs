@@ -25,12 +25,13 @@
 //!
 //! - [`transport`]: the trait [`transport::Transport`], its types, [`export_transport!`]
 //! - [`provision`]: the trait [`provision::Provision`] of transports that create what is missing at their peer, [`export_provision!`]
-//! - [`participant`]: the traits [`participant::Participant`], [`participant::Step`] and [`participant::Undo`] of saga steps, [`export_participant!`]
+//! - [`participant`]: the traits [`participant::Participant`], [`participant::Step`] and [`participant::Undo`] of saga steps, [`participant::Service`] for what they ask over HTTP, [`export_participant!`]
 //! - [`handler`]: the trait [`handler::Handler`] of inbox handlers, [`export_handler!`]
 //! - [`source`]: the trait [`source::Source`] of what brings messages in, [`export_source!`]
 //! - [`backoff`]: the trait [`backoff::Backoff`], its types, [`export_backoff!`]
 //! - [`host`]: what the host lends: `http`, `net`, `kv`, `secrets`, `metrics`
-//! - [`net`]: byte streams for protocols of one's own; [`buffered`]: lines and frames; [`pipeline`]: many requests under way, answers in order or by number; [`exchange`]: any other conversation; [`servers`]: where to; [`deadline`]: the time a call has; [`secret`]: granted secrets as text; [`time`]: instants as text
+//! - [`net`]: byte streams for protocols of one's own; [`buffered`]: lines and frames; [`pipeline`]: many requests under way, answers in order or by number; [`exchange`]: any other conversation; [`deadline`]: the time a call has; [`secret`]: granted secrets as text; [`time`]: instants as text
+//! - [`broker`]: clients of brokers: configuration, servers, TLS, a pool of sessions
 //! - [`config`]: typed configuration, with the place of an error
 //! - [`info!`], [`warn!`], ...: the host's log
 //! - [`manifest!`]: embeds `waybill-plugin.toml`
@@ -39,6 +40,7 @@
 //! a plain `cargo test`. What it doesn't do: it hides no part of the contract; `bindings` are public where a helper is in the way.
 
 pub mod backoff;
+pub mod broker;
 pub mod buffered;
 pub mod config;
 pub mod deadline;
@@ -55,7 +57,6 @@ pub mod participant;
 pub mod pipeline;
 pub mod provision;
 pub mod secret;
-pub mod servers;
 #[doc(hidden)]
 pub mod slot;
 pub mod source;

@@ -39,18 +39,18 @@ macro_rules! log {
     };
 }
 
-/// Each step.
+/// Logs a single step of the work, for tracing one call.
 #[macro_export]
 macro_rules! trace { ($($entry:tt)+) => { $crate::log!($crate::log::Level::Trace, $($entry)+) }; }
-/// For the author.
+/// Logs what only the author of the plugin needs.
 #[macro_export]
 macro_rules! debug { ($($entry:tt)+) => { $crate::log!($crate::log::Level::Debug, $($entry)+) }; }
-/// Worth knowing.
+/// Logs a normal event that an operator may want to know of.
 #[macro_export]
 macro_rules! info { ($($entry:tt)+) => { $crate::log!($crate::log::Level::Info, $($entry)+) }; }
 /// Should be looked at.
 #[macro_export]
 macro_rules! warn { ($($entry:tt)+) => { $crate::log!($crate::log::Level::Warn, $($entry)+) }; }
-/// Something failed.
+/// Logs a failure that an operator has to know of.
 #[macro_export]
 macro_rules! error { ($($entry:tt)+) => { $crate::log!($crate::log::Level::Error, $($entry)+) }; }

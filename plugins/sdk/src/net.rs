@@ -20,7 +20,7 @@ use crate::transport::{ErrorKind, Fault, PluginError};
 /// Most bytes one read takes: large enough for hundreds of acknowledgements in one crossing into the host.
 const RECEIVE_BYTES_MAX: u32 = 256 * 1024;
 
-/// How to connect.
+/// Time and TLS of a connection, for [`Stream::connect`].
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Milliseconds for resolution, connection and handshake together.
@@ -101,7 +101,7 @@ pub struct Input {
 }
 
 impl Input {
-    /// Empty.
+    /// Holds nothing until [`Self::push`] adds what was received.
     pub fn new() -> Self {
         Self::default()
     }
@@ -117,7 +117,7 @@ impl Input {
         self.start = 0;
     }
 
-    /// What isn't consumed.
+    /// The bytes that [`Self::consume`] has not taken yet.
     pub fn unread(&self) -> &[u8] {
         self.bytes.get(self.start..).unwrap_or_default()
     }

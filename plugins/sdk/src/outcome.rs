@@ -76,7 +76,7 @@ impl Default for Opened {
 }
 
 impl HealthReport {
-    /// Serving.
+    /// The plugin serves, and there is nothing to tell an operator.
     pub fn ready() -> Self {
         Self { status: Health::Ready, detail: None, attributes: Vec::new() }
     }

@@ -105,12 +105,12 @@ impl<T> Window<T> {
         self.waiting.len() < self.limit
     }
 
-    /// How many wait.
+    /// How many requests wait for an answer.
     pub fn len(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Whether none waits.
+    /// Whether every request has its answer.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }

@@ -5,12 +5,12 @@ use std::rc::Rc;
 
 use crate::transport::PluginError;
 
-/// Holds it.
+/// Holds the plugin for as long as it is open.
 #[doc(hidden)]
 pub struct Slot<T>(RefCell<Option<Rc<T>>>);
 
 impl<T> Slot<T> {
-    /// Not open yet.
+    /// For an instance that the host has not opened yet.
     #[allow(clippy::new_without_default, reason = "made in one place, by a macro, in a const")]
     pub const fn new() -> Self {
         Self(RefCell::new(None))

@@ -56,6 +56,13 @@ pub trait Transport: Sized + 'static {
     async fn close(&self, _call: &CallInfo) {}
 }
 
+impl Message {
+    /// An attribute's value by its registered name.
+    pub fn attribute(&self, name: &str) -> Option<&str> {
+        self.attributes.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
+    }
+}
+
 impl CallInfo {
     /// Tells the fate of message `index` of this call's batch at once: it survives a trap, and its key goes on.
     pub fn settled(&self, index: usize, outcome: &Outcome) {

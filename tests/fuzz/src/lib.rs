@@ -45,7 +45,6 @@ impl Target {
     }
 }
 
-/// All of them.
 pub const TARGETS: &[&[Target]] = &[
     texts::TARGETS,
     requests::TARGETS,

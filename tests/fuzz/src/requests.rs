@@ -1,8 +1,9 @@
 //! What comes in over HTTP or from a plugin's author: bodies, tokens, statements, components.
 
+use waybill_api::{idempotency, workers};
 use waybill_core::port::transact::Statement;
 use waybill_server::approval::ApprovalLinks;
-use waybill_server::json::{decode, idempotency, post, requests, saga_requests, workers};
+use waybill_server::json::{decode, post, requests, saga_requests};
 
 use crate::Target;
 
@@ -24,12 +25,12 @@ fn bodies(bytes: &[u8]) {
     let Ok(text) = decode::utf8(bytes) else { return };
     let _ = decode::value::<requests::TransactionIn>(text);
     let _ = decode::value::<requests::StartOperation>(text);
-    let _ = decode::value::<workers::ClaimIn>(text);
-    let _ = decode::value::<workers::SettleIn>(text);
-    let _ = decode::value::<workers::CheckDedupIn>(text);
+    let _ = decode::value::<workers::ClaimBody>(text);
+    let _ = decode::value::<workers::SettleBody>(text);
+    let _ = decode::value::<workers::CheckDedup>(text);
     let _ = decode::value::<saga_requests::AnyJson>(text);
-    let _ = decode::value::<idempotency::BeginIn>(text);
-    let _ = decode::value::<idempotency::FinishIn>(text);
+    let _ = decode::value::<idempotency::BeginKey>(text);
+    let _ = decode::value::<idempotency::FinishKey>(text);
 }
 
 /// Nobody makes a token without the key.

@@ -1,5 +1,5 @@
 //! What brokers say, through the readers of the bundled plugins: their sources, since a component can't be linked natively.
-#![allow(dead_code, unreachable_pub, missing_docs, clippy::indexing_slicing)]
+#![allow(dead_code, unreachable_pub, clippy::indexing_slicing)]
 
 #[path = "../../../plugins/rabbitmq/src/codec.rs"]
 mod amqp;

@@ -1,5 +1,5 @@
 //! Every seed, every beginning of it, and thousands of changed ones go through every target: none may panic.
-#![allow(clippy::indexing_slicing, missing_docs)]
+#![allow(clippy::indexing_slicing)]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

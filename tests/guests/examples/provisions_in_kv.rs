@@ -30,7 +30,7 @@ fn wanted(name: &str) -> (&str, &str, bool) {
     (key, value, may_change)
 }
 
-fn look(config: &Config) -> Result<Vec<Change>, PluginError> {
+fn plan(config: &Config) -> Result<Vec<Change>, PluginError> {
     match config.address.as_str() {
         "" => {}
         "loop" => loop {
@@ -59,11 +59,11 @@ impl Provision for Things {
     type Config = Config;
 
     async fn plan(_: &CallInfo, _: &OpenArgs, config: Config) -> Result<Vec<Change>, PluginError> {
-        look(&config)
+        plan(&config)
     }
 
     async fn apply(_: &CallInfo, _: &OpenArgs, config: Config) -> Result<Vec<Change>, PluginError> {
-        let changes = look(&config)?;
+        let changes = plan(&config)?;
         for (change, name) in changes.iter().zip(&config.names) {
             if matches!(change.action, Action::Create | Action::Change) {
                 let (key, value, _) = wanted(name);

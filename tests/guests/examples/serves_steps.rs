@@ -35,7 +35,7 @@ impl Steps {
 }
 
 /// As JSON: what the call was told.
-fn told(call: &StepCall, input: &Value) -> Value {
+fn described(call: &StepCall, input: &Value) -> Value {
     let context = &call.context;
     json!({
         "saga_id": context.saga_id,
@@ -64,12 +64,12 @@ impl Step<Steps> for Tell {
     type Output = Value;
     async fn execute(_: &Steps, call: &StepCall, input: Value) -> Result<Done<Value>, StepError> {
         waybill_plugin::info!("telling");
-        Ok(told(call, &input).into())
+        Ok(described(call, &input).into())
     }
 }
 impl Undo<Steps> for Tell {
     async fn undo(_: &Steps, call: &StepCall, input: Value, output: Option<Value>) -> Result<Output<()>, StepError> {
-        let told = json!({ "told": told(call, &input), "output": output });
+        let told = json!({ "told": described(call, &input), "output": output });
         Ok(Output::from(()).with_message(Outgoing::json("bus:undone", &told)))
     }
 }

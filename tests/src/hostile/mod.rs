@@ -15,12 +15,10 @@ use crate::guests;
 
 pub use stage::{Load, Stage, Stored};
 
-/// One hostile behaviour.
 #[derive(Clone, Copy, Debug)]
 pub struct Behaviour {
     /// What it does, in two or three words.
     pub name: &'static str,
-    /// Its component.
     pub guest: Guest,
     /// Its configuration, as JSON.
     pub config: &'static str,
@@ -40,7 +38,6 @@ pub enum Guest {
 }
 
 impl Guest {
-    /// Its bytes.
     pub fn source(self) -> std::io::Result<PluginSource> {
         match self {
             Self::Fixture(path) => Ok(PluginSource::File(path.into())),
@@ -78,7 +75,6 @@ pub const CPU_PER_CALL: Duration = Duration::from_millis(300);
 /// Time of one call of a hostile guest: far more than its CPU time takes on a busy machine.
 pub const SEND_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// All of them.
 pub const BEHAVIOURS: [Behaviour; 20] = [
     waits("spin", guests::SEND_LOOPS, "{}", (LIMIT, "limit=\"cpu\"")),
     waits("memory bomb", guests::SEND_ALLOCATES_FOR_EVER, "{}", (LIMIT, "limit=\"memory\"")),

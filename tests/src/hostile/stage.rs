@@ -7,16 +7,18 @@ use std::time::Duration;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use tokio::time::Instant;
+use waybill_api::OutboxService;
+use waybill_api::status::CheckStatus;
+use waybill_core::endpoint::{EndpointSettings, LimitOverlay, PluginLimits};
 use waybill_core::ids::Tenant;
 use waybill_core::message::Delivery;
 use waybill_core::new_message::NewMessage;
-use waybill_core::port::service::OutboxService;
 use waybill_core::port::transport::{
     CallError, HealthReport, Outcome, OutcomeSink, PluginIdentity, Transport, TransportLimits,
 };
 use waybill_core::route::{Pattern, Route};
 use waybill_engine::{Engine, EngineConfig, Stores, SystemClock};
-use waybill_sandbox::{PluginLimits, PluginSource, Sandbox, TransportSettings, WasmTransport, World};
+use waybill_sandbox::{EndpointSpec, PluginSource, Sandbox, WasmTransport, World};
 
 use super::{Behaviour, CPU_PER_CALL, SEND_TIMEOUT};
 
@@ -35,7 +37,6 @@ pub struct Load {
     pub good: u64,
     /// A hostile message every so many steps of 10 ms; 0 = none.
     pub hostile_every: u64,
-    /// Steps.
     pub steps: u64,
 }
 
@@ -129,16 +130,10 @@ impl Transport for Watched {
 /// Why a stage can't be set.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-async fn transport(
-    sandbox: &Sandbox,
-    name: &str,
-    source: PluginSource,
-    settings: TransportSettings,
-) -> Result<Watched, Failure> {
+async fn transport(sandbox: &Sandbox, source: PluginSource, spec: EndpointSpec) -> Result<Watched, Failure> {
     let plugin = sandbox.load(source, World::Transport).await?;
-    let settings = TransportSettings { name: name.to_owned(), ..settings };
     // One that doesn't open is kept as a host keeps it, and tried again.
-    let (inner, _) = WasmTransport::start_supervised(plugin, settings).await?;
+    let (inner, _) = WasmTransport::start_supervised(plugin, spec).await?;
     Ok(Watched { inner, log: Arc::default() })
 }
 
@@ -146,32 +141,31 @@ impl Stage {
     /// Starts an engine with a good transport and, if one is named, a hostile one.
     pub async fn set(sandbox: &Sandbox, stores: Stored, hostile: Option<&Behaviour>) -> Result<Self, Failure> {
         let noop = waybill_bundled::find("noop").ok_or("noop is bundled")?.component;
-        let good = transport(sandbox, "good", PluginSource::Embedded(noop), TransportSettings::new("good")).await?;
+        let plain = EndpointSpec::new(EndpointSettings::new("good"));
+        let good = transport(sandbox, PluginSource::Embedded(noop), plain).await?;
         let log = Arc::clone(&good.log);
         let mut config = EngineConfig::new("stage");
         config.routes.0.push(Route::new(Pattern::parse("bus:good")?, "good"));
         config.transports.push(Arc::new(good));
         if let Some(behaviour) = hostile {
             let limits = PluginLimits { cpu_per_call: CPU_PER_CALL, ..PluginLimits::default() };
-            let settings = TransportSettings {
-                config: serde_json::from_str(behaviour.config)?,
-                limits,
-                ..TransportSettings::new("hostile")
-            };
-            let started = transport(sandbox, "hostile", behaviour.guest.source()?, settings).await?;
+            let mut settings = EndpointSettings::new("hostile");
+            settings.config = serde_json::from_str(behaviour.config)?;
+            let spec = EndpointSpec { limits, ..EndpointSpec::new(settings.clone()) };
+            let started = transport(sandbox, behaviour.guest.source()?, spec).await?;
             config.routes.0.push(Route::new(Pattern::parse("bus:hostile")?, "hostile"));
             config.transports.push(Arc::new(started));
-            config.send_timeouts.insert("hostile".to_owned(), SEND_TIMEOUT);
+            settings.grants.limits = LimitOverlay { call_time: Some(SEND_TIMEOUT), ..LimitOverlay::default() };
+            config.endpoints.push(settings);
         }
         let engine = Engine::start(config, stores, Arc::new(SystemClock));
         let outbox: Arc<dyn OutboxService> = engine.outbox();
-        while outbox.ready().await.iter().any(|check| check.status == "fail") {
+        while outbox.ready().await.iter().any(|check| check.status == CheckStatus::Fail) {
             tokio::time::sleep(STEP).await;
         }
         Ok(Self { engine, outbox, good: log, sent: Arc::default(), next: 0 })
     }
 
-    /// The outbox.
     pub fn outbox(&self) -> &Arc<dyn OutboxService> {
         &self.outbox
     }

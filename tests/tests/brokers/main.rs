@@ -1,6 +1,6 @@
 //! The bundled transports against real brokers: what each delivers, refuses and survives. Every test has servers of its own, or leaves the
 //! shared one as it is.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod nats;
 mod rabbitmq;

@@ -6,7 +6,6 @@ use std::net::{SocketAddr, TcpListener};
 
 use futures::future::join_all;
 use serde_json::json;
-use waybill_sandbox::TransportSettings;
 use waybill_tests::guests;
 
 use crate::support::*;
@@ -67,9 +66,10 @@ async fn thousands_of_large_answers_take_a_bounded_part_of_the_host() {
     let granted = format!("http://{address}");
     let config = |amount: usize| json!({ "address": address, "amount": amount });
     let named = |name: &str, amount, memory_bytes| {
-        let mut settings = granting(config(amount), &[&granted]);
-        settings.grants.memory_bytes = Some(memory_bytes);
-        TransportSettings { name: name.to_owned(), instances: GUESTS, ..settings }
+        let mut spec = granting(config(amount), &[&granted]);
+        (spec.settings.name, spec.settings.instances) = (name.to_owned(), GUESTS);
+        spec.settings.grants.limits.memory_bytes = Some(memory_bytes);
+        spec
     };
     let hoarder = start(guests::HOARDS_ANSWERS, named("hoarder", 2_000, MEMORY_BYTES)).await;
     let neighbour = start(guests::HOARDS_ANSWERS, named("neighbour", 10, 4 * MEMORY_BYTES)).await;
@@ -80,7 +80,7 @@ async fn thousands_of_large_answers_take_a_bounded_part_of_the_host() {
     let calls = (0..GUESTS * 2).map(|number| {
         let hoarder = &hoarder;
         async move {
-            let sink = std::sync::Arc::new(Told::default());
+            let sink = std::sync::Arc::new(RecordedOutcomes::default());
             waybill_core::port::transport::Transport::send_batch(&**hoarder, number % GUESTS, batch(1), AMPLE, sink)
                 .await
         }

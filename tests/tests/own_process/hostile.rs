@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use waybill_api::status::CheckStatus;
 use waybill_core::port::service::MessageState;
 use waybill_engine::Stores;
 use waybill_sandbox::{Sandbox, SandboxOptions};
@@ -84,7 +85,10 @@ async fn survive(sandbox: &Sandbox, handle: &PrometheusHandle, behaviour: &Behav
         counted(handle, behaviour.counted) > before
     })
     .await;
-    assert!(stage.outbox().ready().await.iter().all(|check| check.status != "fail"), "{name}: the host isn't ready");
+    assert!(
+        stage.outbox().ready().await.iter().all(|check| check.status != CheckStatus::Fail),
+        "{name}: the host isn't ready"
+    );
 
     let (good, hostile) = stage.ids();
     assert_eq!((good.len(), hostile.len()), (60, 6), "{name}");

@@ -1,6 +1,6 @@
 //! Tests of what a process has only once: the recorder of measurements, the subscriber of the log, its peak memory. Each runs once more as a
 //! process of its own, so that none sees what the others do.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod guest_memory;
 mod hostile;

@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::StreamExt;
+use waybill_api::OutboxService;
+use waybill_api::sagas::SagaService;
+use waybill_api::status::CheckStatus;
 use waybill_core::ids::Tenant;
 use waybill_core::new_message::NewMessage;
 use waybill_core::port::participant::{StepDone, StepError};
-use waybill_core::port::saga::{Define, DefinitionFormat, HttpStep, HttpSteps, SagaService, StartSaga};
-use waybill_core::port::service::OutboxService;
+use waybill_core::port::saga::{Define, DefinitionFormat, HttpStep, HttpSteps, StartSaga};
 use waybill_core::port::transport::Fault;
 use waybill_core::route::{Pattern, Route};
 use waybill_core::saga::json::Json;
@@ -100,7 +102,7 @@ async fn tenants_codes_and_paths_make_a_bounded_number_of_series() {
     let engine = Engine::start(config, stores, Arc::new(SystemClock));
     let outbox: Arc<dyn OutboxService> = engine.outbox();
     tokio::time::timeout(AMPLE, async {
-        while outbox.ready().await.iter().any(|check| check.status == "fail") {
+        while outbox.ready().await.iter().any(|check| check.status == CheckStatus::Fail) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     })

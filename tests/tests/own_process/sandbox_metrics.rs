@@ -3,7 +3,7 @@
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use serde_json::json;
 use waybill_core::port::transport::Transport;
-use waybill_sandbox::TransportSettings;
+use waybill_sandbox::EndpointSpec;
 use waybill_tests::guests;
 
 use crate::is_alone;
@@ -25,8 +25,10 @@ async fn calls_traps_memory_and_refusals_are_measured() {
     }
     let handle = PrometheusBuilder::new().install_recorder().expect("the only recorder");
     let labels = ["transport=\"measured\"", "plugin=\"guest\"", "generation=\"3\""];
-    let named =
-        |settings: TransportSettings| TransportSettings { name: "measured".to_owned(), generation: 3, ..settings };
+    let named = |mut spec: EndpointSpec| {
+        spec.settings.name = "measured".to_owned();
+        EndpointSpec { generation: 3, ..spec }
+    };
 
     let transport = start(guests::SEND_PANICS_ON_POISON, named(settings(json!({})))).await;
     let read = |name: &str, label: &str| value(&handle, name, &[&labels[..], &[label]].concat());

@@ -204,6 +204,26 @@ async fn a_configuration_with_a_mistake_changes_nothing_and_says_all_of_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_plugin_that_is_rolled_back_keeps_the_send_timeout_that_is_configured_now() {
+    let slow = |_: &Delivered| Answer::status(200).after(Duration::from_secs(4));
+    let receiver = Receiver::start(slow).await.unwrap();
+    let bounded = |timeout: &str| {
+        let transport = format!("[transport.one]\nsend_timeout = \"{timeout}\"\n");
+        config(&["one"], "[outbox]\nmax_attempts = 1\n").replacen("[transport.one]\n", &transport, 1)
+    };
+    let running = Running::start(&bounded("1s")).await;
+    running.write(&bounded("60s"));
+    let reply = running.reload().await;
+    assert!(reply.is_ok(), "{reply:?}");
+    let reply = running.api.post("/v1/plugins/one/rollback", &json!({})).await.unwrap();
+    assert!(reply.is_ok(), "{reply:?}");
+    running.send("slow", &receiver.url("x"), "k").await;
+    running.until_done("slow").await;
+    assert_eq!(receiver.arrivals().len(), 1, "the first call had time enough");
+    running.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_dry_run_tells_and_what_needs_a_restart_stays_pending() {
     let running = Running::start(&config(&["one"], "")).await;
     running.write(&config(&["one", "two"], "[outbox]\nbatch = 7\n").replace("50s", "40s"));

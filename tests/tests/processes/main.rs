@@ -1,6 +1,6 @@
 //! The release binary: killed, reloaded, with a slow disk and with a full one, on data of earlier versions. What a test asserts is about its own
 //! processes and their directories.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod config_reload;
 mod external_worker;

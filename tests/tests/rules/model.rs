@@ -102,7 +102,6 @@ fn a_seed_always_gives_the_same_run() {
     }
 }
 
-/// SurrealDB, called synchronously.
 struct Surreal {
     store: SurrealStore,
     runtime: std::sync::Arc<tokio::runtime::Runtime>,

@@ -9,14 +9,15 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use serde_json::json;
+use waybill_core::endpoint::{EndpointSettings, Grants};
 use waybill_core::ids::{MessageId, Seq, Tenant};
 use waybill_core::message::{Delivery, Message, Payload};
 use waybill_core::port::transport::{ErrorKind, Health, Outcome, OutcomeSink, Transport};
 use waybill_core::time::UnixMillis;
 use waybill_core::topic::Topic;
 use waybill_sandbox::{
-    Grants, PluginSource, Sandbox, SandboxError, SandboxOptions, SecretFailure, SecretProvider, SecretValue,
-    TransportSettings, WasmTransport, World,
+    EndpointSpec, PluginSource, Sandbox, SandboxError, SandboxOptions, SecretFailure, SecretProvider, SecretValue,
+    WasmTransport, World,
 };
 use waybill_tests::transport::AMPLE;
 
@@ -40,12 +41,11 @@ impl SecretProvider for Token {
 async fn start(address: SocketAddr, token: &'static str) -> Result<Arc<WasmTransport>, SandboxError> {
     let sandbox = Sandbox::new(SandboxOptions::default()).unwrap();
     let plugin = sandbox.load(PluginSource::File(waybill_tests::examples::LEDGER.into()), World::Transport).await?;
-    let mut grants = Grants::none().allow([format!("tcp://{address}").as_str()]).unwrap();
+    let mut grants = Grants::none().allow([format!("tcp://{address}").as_str()]);
     grants.secrets.insert("token".to_owned(), "given:token".to_owned());
     let config = json!({ "address": address.to_string(), "window": 2 });
-    let settings =
-        TransportSettings { config, grants, secrets: Arc::new(Token(token)), ..TransportSettings::new("ledger") };
-    WasmTransport::start(plugin, settings).await
+    let settings = EndpointSettings { config, grants, ..EndpointSettings::new("ledger") };
+    WasmTransport::start(plugin, EndpointSpec { secrets: Arc::new(Token(token)), ..EndpointSpec::new(settings) }).await
 }
 
 fn delivery(id: &str, book: &str, payload: &str) -> Delivery {
@@ -78,9 +78,9 @@ fn delivery(id: &str, book: &str, payload: &str) -> Delivery {
 }
 
 #[derive(Default)]
-struct Told(Mutex<Vec<usize>>);
+struct RecordedOutcomes(Mutex<Vec<usize>>);
 
-impl OutcomeSink for Told {
+impl OutcomeSink for RecordedOutcomes {
     fn settled(&self, index: usize, _: Outcome) {
         self.0.lock().unwrap().push(index);
     }
@@ -110,14 +110,14 @@ async fn the_transport_from_scratch_writes_into_its_ledger() {
             delivery("m 5", "orders", "a text\nof two lines"),
         ]
     };
-    let told = Arc::new(Told::default());
+    let told = Arc::new(RecordedOutcomes::default());
     let outcomes = transport.send_batch(0, batch(), AMPLE, Arc::clone(&told) as _).await.expect("answers");
     let words: Vec<String> = outcomes.iter().map(word).collect();
     assert_eq!(words, ["entered 1", "LEDGER.BUSY", "LEDGER.NO", "LEDGER.CLOSED \"\"", "entered 2"]);
     assert_eq!(*told.0.lock().unwrap(), [0, 1, 2, 3, 4], "each is told as soon as it is known");
 
     // The same again, as after a crash: nothing is entered twice.
-    let again = transport.send_batch(0, batch(), AMPLE, Arc::new(Told::default())).await.expect("answers");
+    let again = transport.send_batch(0, batch(), AMPLE, Arc::new(RecordedOutcomes::default())).await.expect("answers");
     let words: Vec<String> = again.iter().map(word).collect();
     assert_eq!(words, ["known 1", "entered 3", "LEDGER.NO", "LEDGER.CLOSED \"\"", "known 2"]);
     transport.close(AMPLE).await;

@@ -9,12 +9,13 @@ use std::thread;
 use std::time::Duration;
 
 use serde_json::json;
+use waybill_core::endpoint::{EndpointSettings, Grants};
 use waybill_core::ids::{MessageId, Seq, Tenant};
 use waybill_core::message::{Delivery, Message, Payload};
 use waybill_core::port::transport::{Outcome, OutcomeSink, Transport};
 use waybill_core::time::UnixMillis;
 use waybill_core::topic::Topic;
-use waybill_sandbox::{Grants, PluginSource, Sandbox, SandboxOptions, TransportSettings, WasmTransport, World};
+use waybill_sandbox::{EndpointSpec, PluginSource, Sandbox, SandboxOptions, WasmTransport, World};
 
 const AMPLE: Duration = Duration::from_secs(60);
 
@@ -129,15 +130,15 @@ fn delivery(number: u64, url: &str) -> Delivery {
     }
 }
 
-async fn start(settings: TransportSettings) -> Arc<WasmTransport> {
+async fn start(settings: EndpointSettings) -> Arc<WasmTransport> {
     static SANDBOX: LazyLock<Sandbox> = LazyLock::new(|| Sandbox::new(SandboxOptions::default()).expect("engine"));
     let http = waybill_bundled::find("http").expect("bundled").component;
     let plugin = SANDBOX.load(PluginSource::Embedded(http), World::Transport).await.expect("loads");
-    WasmTransport::start(plugin, settings).await.expect("opens")
+    WasmTransport::start(plugin, EndpointSpec::new(settings)).await.expect("opens")
 }
 
-fn loopback() -> TransportSettings {
-    TransportSettings { grants: Grants::loopback_http(), ..TransportSettings::new("hooks") }
+fn loopback() -> EndpointSettings {
+    EndpointSettings { grants: Grants::loopback_http(), ..EndpointSettings::new("hooks") }
 }
 
 async fn send(transport: &WasmTransport, urls: &[String]) -> Vec<Outcome> {
@@ -205,7 +206,7 @@ async fn each_answer_decides_its_own_message() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slow_receiver_costs_its_own_message_only() {
     let server = Server::start();
-    let settings = TransportSettings { config: json!({ "timeout": "5s" }), ..loopback() };
+    let settings = EndpointSettings { config: json!({ "timeout": "5s" }), ..loopback() };
     let transport = start(settings).await;
     let outcomes = send(&transport, &[server.url("/slow"), server.url("/status/200")]).await;
     let [Outcome::Retryable(slow), Outcome::Ack(_)] = outcomes.as_slice() else { panic!("{outcomes:#?}") };
@@ -227,15 +228,16 @@ async fn what_isnt_granted_is_blocked_and_named() {
     let http = waybill_bundled::find("http").expect("bundled").component;
     let sandbox = Sandbox::new(SandboxOptions::default()).expect("engine");
     let plugin = sandbox.load(PluginSource::Embedded(http), World::Transport).await.expect("loads");
-    let error = WasmTransport::start(plugin, TransportSettings::new("hooks")).await.expect_err("refused");
-    assert_eq!(error.code(), "PLUGIN.GRANT_MISSING");
+    let error =
+        WasmTransport::start(plugin, EndpointSpec::new(EndpointSettings::new("hooks"))).await.expect_err("refused");
+    assert_eq!(error.code().as_str(), "PLUGIN.GRANT_MISSING");
 }
 
 /// Hundreds of messages over several instances arrive once each.
 #[tokio::test(flavor = "multi_thread")]
 async fn many_messages_arrive_once_each() {
     let server = Server::start();
-    let transport = start(TransportSettings { instances: 3, ..loopback() }).await;
+    let transport = start(EndpointSettings { instances: 3, ..loopback() }).await;
     let url = server.url("/status/200");
     let calls = (0..30_u64).map(|call| {
         let (transport, url) = (Arc::clone(&transport), url.clone());
@@ -268,9 +270,9 @@ async fn a_wrong_configuration_is_refused_with_its_place() {
         (json!({ "headers": { "a": 1 } }), "/headers/a"),
         (json!({ "no_such_key": 1 }), "at /"),
     ] {
-        let settings = TransportSettings { config, ..loopback() };
-        let error = WasmTransport::start(plugin.clone(), settings).await.expect_err("refused");
-        assert_eq!(error.code(), "PLUGIN.CONFIG");
+        let settings = EndpointSettings { config, ..loopback() };
+        let error = WasmTransport::start(plugin.clone(), EndpointSpec::new(settings)).await.expect_err("refused");
+        assert_eq!(error.code().as_str(), "PLUGIN.CONFIG");
         assert!(error.to_string().contains(place), "{error}");
     }
 }

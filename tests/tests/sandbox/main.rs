@@ -1,5 +1,5 @@
 //! Real components in the real sandbox: what guests do, reach and cost, and how they are replaced.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod examples;
 mod guests;

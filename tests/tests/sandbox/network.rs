@@ -12,13 +12,12 @@ use async_trait::async_trait;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use waybill_core::endpoint::{EndpointSettings, Grants};
 use waybill_core::message::{Delivery, Message};
 use waybill_core::port::transport::{Fault, Outcome};
 use waybill_core::topic::Topic;
 use waybill_sandbox::grants::Resolve;
-use waybill_sandbox::{
-    Grants, LoadedPlugin, PluginSource, Sandbox, SandboxOptions, TransportSettings, WasmTransport, World,
-};
+use waybill_sandbox::{EndpointSpec, LoadedPlugin, PluginSource, Sandbox, SandboxOptions, WasmTransport, World};
 use waybill_tests::guests;
 
 use super::guests::support::{self, batch, delivery, reference, send};
@@ -88,8 +87,7 @@ impl Case {
         let schemes = ["tcp", "http", "https"];
         let patterns: Vec<String> =
             self.grant.iter().flat_map(|peer| schemes.map(|scheme| format!("{scheme}://{peer}"))).collect();
-        let grants = Grants::none().allow(patterns.iter().map(String::as_str)).expect("patterns");
-        Grants { internal: self.internal, ..grants }
+        Grants { internal: self.internal, ..Grants::none().allow(patterns.iter().map(String::as_str)) }
     }
 }
 
@@ -240,12 +238,12 @@ impl Bench {
 
 /// Tries a case through a fixture that reports what it saw.
 async fn by_guest(plugin: &LoadedPlugin, case: &Case) -> Vec<String> {
-    let settings = TransportSettings {
+    let settings = EndpointSettings {
         config: json!({ "address": case.peer() }),
         grants: case.grants(),
-        ..TransportSettings::new("fixture")
+        ..EndpointSettings::new("fixture")
     };
-    let transport = WasmTransport::start(plugin.clone(), settings).await.expect("opens");
+    let transport = WasmTransport::start(plugin.clone(), EndpointSpec::new(settings)).await.expect("opens");
     let mut seen = Vec::new();
     for _ in 0..case.tries {
         seen.push(reference(send(&transport, batch(1)).await.expect("answers")));
@@ -257,8 +255,8 @@ async fn by_guest(plugin: &LoadedPlugin, case: &Case) -> Vec<String> {
 async fn by_topic(plugin: &LoadedPlugin, case: &Case) -> Vec<String> {
     let url = format!("http://{}/hook", case.peer());
     let Ok(topic) = Topic::parse(&url) else { return vec!["no topic".to_owned()] };
-    let settings = TransportSettings { grants: case.grants(), ..TransportSettings::new("hooks") };
-    let transport = match WasmTransport::start(plugin.clone(), settings).await {
+    let settings = EndpointSettings { grants: case.grants(), ..EndpointSettings::new("hooks") };
+    let transport = match WasmTransport::start(plugin.clone(), EndpointSpec::new(settings)).await {
         Ok(transport) => transport,
         Err(error) if case.grant.is_empty() => return vec![format!("denied: {error}")],
         Err(error) => panic!("{error}"),

@@ -10,11 +10,12 @@ use metrics::{
     set_default_local_recorder,
 };
 use serde_json::json;
+use waybill_core::endpoint::EndpointSettings;
 use waybill_core::port::participant::{Participant, StepContext};
 use waybill_core::port::tasks::Tasks;
 use waybill_core::port::transport::Transport;
 use waybill_sandbox::{
-    EndpointSettings, LoadedPlugin, ParticipantLimits, PluginSource, Sandbox, SandboxOptions, WasmParticipant,
+    EndpointSpec, LoadedPlugin, ParticipantLimits, PluginSource, Sandbox, SandboxOptions, WasmParticipant,
     WasmTransport, World,
 };
 use waybill_tests::guests;
@@ -134,7 +135,8 @@ async fn a_participant_goes_on_to_retire_idle_instances_after_a_panic() {
     let (plugin, failures) = watched(guests::SERVES_STEPS, World::Participant).await;
     let limits = ParticipantLimits { idle_time: Duration::from_millis(50), ..ParticipantLimits::default() };
     let settings = EndpointSettings { instances: 2, config: json!({}), ..EndpointSettings::new("shop") };
-    let (participant, opened) = WasmParticipant::start(plugin, settings, limits).await.expect("can serve");
+    let (participant, opened) =
+        WasmParticipant::start(plugin, EndpointSpec::new(settings), limits).await.expect("can serve");
     opened.expect("opens");
     eventually("the first idle instance is gone, and the task with it", || failures.tasks() == ["idle instances"])
         .await;

@@ -10,13 +10,14 @@ use reqwest::{Certificate, Method, RequestBuilder, Response, StatusCode};
 use serde_json::Value;
 use thiserror::Error;
 use url::{Host, Url};
+use waybill_core::code::Code;
 use waybill_server::listen::is_loopback;
 
 use crate::args::Global;
 use crate::exit::Exit;
 use crate::term::Term;
 
-pub use problem::Refusal;
+pub use problem::{Refusal, exit_of_code};
 
 /// Largest answer that is read, in bytes: a page of 1,000 messages without payloads is far below.
 const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -36,79 +37,48 @@ const TOKEN_VARIABLE: &str = "WAYBILL_TOKEN";
 pub enum ClientError {
     /// The address isn't one.
     #[error(
-        "CLIENT.URL: {url:?} isn't an address of a host: {cause}\n  fix write --url http://HOST:PORT, or set WAYBILL_URL"
+        "{}: {url:?} isn't an address of a host: {cause}\n  fix write --url http://HOST:PORT, or set WAYBILL_URL",
+        Code::CLIENT_URL
     )]
-    Url {
-        /// As given.
-        url: String,
-        /// Why.
-        cause: String,
-    },
+    Url { url: String, cause: String },
     /// The token can't be read.
     #[error(
-        "CLIENT.TOKEN: the token can't be read: {cause}\n  fix give --token-file FILE with one line, or set WAYBILL_TOKEN"
+        "{}: the token can't be read: {cause}\n  fix give --token-file FILE with one line, or set WAYBILL_TOKEN",
+        Code::CLIENT_TOKEN
     )]
-    Token {
-        /// Why.
-        cause: String,
-    },
+    Token { cause: String },
     /// The certificates to trust can't be read.
     #[error(
-        "CLIENT.CA: {file} holds no usable certificates: {cause}\n  fix give --ca FILE, or WAYBILL_CA, with certificates in PEM"
+        "{}: {file} holds no usable certificates: {cause}\n  fix give --ca FILE, or WAYBILL_CA, with certificates in PEM",
+        Code::CLIENT_CA
     )]
-    Ca {
-        /// As given.
-        file: String,
-        /// Why.
-        cause: String,
-    },
+    Ca { file: String, cause: String },
     /// Who answers there can't prove to be the host.
     #[error(
-        "CLIENT.TLS: {url} can't be trusted: {cause}\n  fix give --ca FILE with the certificate of who signed the host's, or the name that its certificate is for in --url"
+        "{}: {url} can't be trusted: {cause}\n  fix give --ca FILE with the certificate of who signed the host's, or the name that its certificate is for in --url",
+        Code::CLIENT_TLS
     )]
-    Tls {
-        /// Where.
-        url: String,
-        /// Why.
-        cause: String,
-    },
-    /// Nobody answers there.
+    Tls { url: String, cause: String },
     #[error(
-        "CLIENT.UNREACHABLE: no host answers at {url}: {cause}\n  fix start one with `waybill serve`, or give --url"
+        "{}: no host answers at {url}: {cause}\n  fix start one with `waybill serve`, or give --url",
+        Code::CLIENT_UNREACHABLE
     )]
-    Unreachable {
-        /// Where.
-        url: String,
-        /// Why.
-        cause: String,
-    },
+    Unreachable { url: String, cause: String },
     /// No answer in time.
-    #[error("CLIENT.TIMEOUT: {url} didn't answer within {}: what was asked may still be done\n  fix look with `waybill status`, or give a longer --timeout", humantime::format_duration(*.after))]
-    TimedOut {
-        /// Where.
-        url: String,
-        /// After this long.
-        after: Duration,
-    },
+    #[error("{}: {url} didn't answer within {}: what was asked may still be done\n  fix look with `waybill status`, or give a longer --timeout", Code::CLIENT_TIMEOUT, humantime::format_duration(*.after))]
+    TimedOut { url: String, after: Duration },
     /// An answer that isn't ours.
     #[error(
-        "CLIENT.ANSWER: {url} answered {status} and not as a Waybill host does: {cause}\n  fix check that --url names a host and nothing else in between"
+        "{}: {url} answered {status} and not as a Waybill host does: {cause}\n  fix check that --url names a host and nothing else in between",
+        Code::CLIENT_ANSWER
     )]
-    Answer {
-        /// Where.
-        url: String,
-        /// HTTP status.
-        status: u16,
-        /// What is odd.
-        cause: String,
-    },
+    Answer { url: String, status: u16, cause: String },
     /// The host said no.
     #[error(transparent)]
     Refused(#[from] Box<Refusal>),
 }
 
 impl ClientError {
-    /// Exit code.
     pub fn exit(&self) -> Exit {
         match self {
             Self::Url { .. } | Self::Token { .. } | Self::Ca { .. } => Exit::Usage,
@@ -123,11 +93,8 @@ impl ClientError {
 /// An answer: status and JSON.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
-    /// Who gave it.
     url: String,
-    /// HTTP status.
     pub status: u16,
-    /// The body.
     pub body: Value,
     /// The body as it came: payloads in it are byte for byte what was sent.
     pub text: String,
@@ -194,12 +161,10 @@ impl Client {
         self.base.as_str().trim_end_matches('/')
     }
 
-    /// Gets JSON.
     pub async fn get(&self, path: &[&str], query: &[(&str, &str)]) -> Result<Answer, ClientError> {
         self.answer(self.request(Method::GET, path, query)?).await
     }
 
-    /// Posts JSON.
     pub async fn post(&self, path: &[&str], query: &[(&str, &str)], body: &Value) -> Result<Answer, ClientError> {
         self.answer(self.request(Method::POST, path, query)?.json(body)).await
     }

@@ -3,7 +3,8 @@
 use std::fmt;
 
 use serde::Deserialize;
-use waybill_server::json::saga_definitions::FaultOut;
+use waybill_api::saga_definitions::DefinitionProblem;
+use waybill_core::code::Code;
 
 use super::ClientError;
 use crate::exit::Exit;
@@ -11,9 +12,7 @@ use crate::exit::Exit;
 /// Problem details of a host.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Refusal {
-    /// HTTP status.
     pub status: u16,
-    /// Stable code.
     pub code: String,
     /// The same for every occurrence of the code.
     pub title: String,
@@ -43,21 +42,29 @@ pub struct Refusal {
     pub retry_after_ms: Option<u64>,
     /// Everything that is wrong with a saga's definition.
     #[serde(default)]
-    pub problems: Vec<FaultOut>,
+    pub problems: Vec<DefinitionProblem>,
 }
 
 impl Refusal {
-    /// Exit code.
     pub fn exit(&self) -> Exit {
-        match self.status {
-            400 | 405 | 415 | 421 | 422 => Exit::Usage,
-            401 | 403 => Exit::NotAllowed,
-            404 => Exit::NotFound,
-            409 => Exit::Conflict,
-            503 => Exit::Unreachable,
-            408 | 504 => Exit::TimedOut,
-            _ => Exit::Failed,
-        }
+        exit_of(self.status)
+    }
+}
+
+/// Exit code of a refusal that is told within an answer, by its code.
+pub fn exit_of_code(code: &str) -> Exit {
+    Code::of(code).map_or(Exit::Failed, |code| exit_of(code.status()))
+}
+
+fn exit_of(status: u16) -> Exit {
+    match status {
+        400 | 405 | 415 | 421 | 422 => Exit::Usage,
+        401 | 403 => Exit::NotAllowed,
+        404 => Exit::NotFound,
+        409 => Exit::Conflict,
+        503 => Exit::Unreachable,
+        408 | 504 => Exit::TimedOut,
+        _ => Exit::Failed,
     }
 }
 
@@ -65,10 +72,12 @@ impl Refusal {
 impl Refusal {
     /// What is wrong; none where the title says it all.
     fn detail(&self) -> Option<String> {
-        let tenant = match self.code.as_str() {
+        let tenant = match Code::of(&self.code) {
             // The host tells how a header is written.
-            "AUTH.REQUIRED" => return None,
-            "OUTBOX.NOT_FOUND" | "SAGA.NOT_FOUND" => "--tenant",
+            Some(Code::AUTH_REQUIRED) => return None,
+            Some(
+                Code::OUTBOX_NOT_FOUND | Code::DEAD_NOT_FOUND | Code::TX_IDEMPOTENT_NOT_FOUND | Code::SAGA_NOT_FOUND,
+            ) => "--tenant",
             _ => "--tenant, or tenant= in --filter",
         };
         let detail = self.detail.replace("kind=message or kind=saga", "--kind message or --kind saga");
@@ -76,47 +85,48 @@ impl Refusal {
     }
 
     /// What to do; none where the detail says it all.
-    fn fix(&self) -> Option<&str> {
-        Some(match self.code.as_str() {
-            "SCHEMA.VALIDATION_FAILED" | "SCHEMA.UNSUPPORTED" | "OUTBOX.STATE" => return None,
+    fn fix(&self) -> Option<&'static str> {
+        Some(match Code::of(&self.code)? {
+            Code::SCHEMA_VALIDATION_FAILED | Code::SCHEMA_UNSUPPORTED | Code::OUTBOX_STATE => return None,
             // Their details say it.
-            "DEAD.KIND" | "SAGA.STATE" | "SAGA.NOT_ROOT" | "SAGA.NO_STEP" | "SAGA.VERSION_TAKEN"
-            | "SAGA.NO_DEFINITION" => {
-                return None;
-            }
-            "SAGA.NOT_FOUND" => "`waybill saga list` shows ids and tenants",
-            "SAGA.NO_VERSION" => "`waybill saga definitions` shows names and versions",
-            "SAGA.NOT_WAITING" | "SAGA.ENDED" => "look at it: `waybill saga show`",
+            Code::DEAD_KIND
+            | Code::SAGA_STATE
+            | Code::SAGA_NOT_ROOT
+            | Code::SAGA_NO_STEP
+            | Code::SAGA_VERSION_TAKEN
+            | Code::SAGA_NO_DEFINITION => return None,
+            Code::SAGA_NOT_FOUND => "`waybill saga list` shows ids and tenants",
+            Code::SAGA_NO_VERSION => "`waybill saga definitions` shows names and versions",
+            Code::SAGA_NOT_WAITING | Code::SAGA_ENDED => "look at it: `waybill saga show`",
             // The wait is told in a line of its own.
-            "OUTBOX.BUSY" | "HTTP.OVERLOADED" | "SAGA.BUSY" | "SAGA.SIGNALS_FULL" if self.retry_after_ms.is_some() => {
+            Code::OUTBOX_BUSY | Code::HTTP_OVERLOADED | Code::SAGA_BUSY | Code::SAGA_SIGNALS_FULL
+                if self.retry_after_ms.is_some() =>
+            {
                 return None;
             }
-            "OUTBOX.BUSY" | "HTTP.OVERLOADED" => "try again in a moment",
-            "PROVIDER.UNAVAILABLE" => "`waybill status` tells what is missing",
-            "AUTH.REQUIRED" => "give --token-file FILE, or set WAYBILL_TOKEN",
-            "AUTH.ROLE" => "use a token with the role named above: --token-file FILE, or WAYBILL_TOKEN",
-            "AUTH.TENANT" => "name a tenant of the token, or use another token: --token-file FILE, or WAYBILL_TOKEN",
-            "AUTH.HOST" => "give --url with localhost, 127.0.0.1 or [::1], or configure [[auth.token]] at the host",
-            "OUTBOX.NOT_FOUND" if self.detail.starts_with("there is no transport ") => {
-                "`waybill transport list` shows the names"
+            Code::OUTBOX_BUSY | Code::HTTP_OVERLOADED => "try again in a moment",
+            Code::PROVIDER_UNAVAILABLE => "`waybill status` tells what is missing",
+            Code::AUTH_REQUIRED => "give --token-file FILE, or set WAYBILL_TOKEN",
+            Code::AUTH_ROLE => "use a token with the role named above: --token-file FILE, or WAYBILL_TOKEN",
+            Code::AUTH_TENANT => {
+                "name a tenant of the token, or use another token: --token-file FILE, or WAYBILL_TOKEN"
             }
-            "OUTBOX.NOT_FOUND" if self.detail.starts_with("there is no message ") => {
-                "`waybill outbox list` shows ids and tenants"
-            }
-            "OUTBOX.NOT_FOUND" if self.detail.starts_with("there is no dead letter ") => {
-                "`waybill dead list` shows ids and tenants"
-            }
-            "OUTBOX.NOT_FOUND" => return None,
-            "HTTP.NOT_FOUND" | "HTTP.METHOD" | "HTTP.MEDIA_TYPE" => {
+            Code::AUTH_HOST => "give --url with localhost, 127.0.0.1 or [::1], or configure [[auth.token]] at the host",
+            Code::TRANSPORT_NOT_FOUND => "`waybill transport list` shows the names",
+            Code::OUTBOX_NOT_FOUND => "`waybill outbox list` shows ids and tenants",
+            Code::DEAD_NOT_FOUND => "`waybill dead list` shows ids and tenants",
+            Code::TX_IDEMPOTENT_NOT_FOUND | Code::OPERATION_NOT_FOUND | Code::QUARANTINE_NOT_FOUND => return None,
+            Code::HTTP_NOT_FOUND | Code::HTTP_METHOD | Code::HTTP_MEDIA_TYPE => {
                 "compare `waybill version` with the version that `waybill status -o json` tells"
             }
-            "UNKNOWN.INTERNAL" => {
+            Code::UNKNOWN_INTERNAL => {
                 "look for the request in the host's log; messages with ids of your own can be sent again"
             }
-            "STORAGE.CORRUPT" => {
+            Code::STORAGE_CORRUPT => {
                 "look for the request in the host's log; `waybill quarantine list` shows the rows that were set aside"
             }
-            code => return waybill_server::codes::find(code).map(|code| code.fix),
+            code if code.is_answer() => code.fix(),
+            _ => return None,
         })
     }
 }
@@ -125,7 +135,7 @@ impl Refusal {
     /// All that is wrong with a definition, in the order of the document.
     fn faults(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for fault in &self.problems {
-            let FaultOut { severity, line, column, path, what, fix } = fault;
+            let DefinitionProblem { severity, line, column, path, what, fix } = fault;
             let source = self.source.as_deref().unwrap_or("the definition");
             let path = if path.is_empty() { String::new() } else { format!(", {path}") };
             write!(f, "\n  {severity} at {source}, line {line}, column {column}{path}\n    why {what}\n    fix {fix}")?;

@@ -3,18 +3,42 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use clap::{Args, Subcommand};
 use serde_json::Value;
 
 use super::{Context, lists};
-use crate::args::Format;
-use crate::args::rest::{Audit, AuditList};
 use crate::exit::CliError;
-use crate::output::{self, View, column, instant, text};
+use crate::output::{self, Format, View, column, instant, text};
 
 /// How often the host is asked for more.
 const POLL: Duration = Duration::from_secs(1);
 /// Events asked for each time while following: more than come in one second.
 const FOLLOW_LIMIT: &str = "1000";
+
+/// The audit trail.
+#[derive(Debug, Subcommand)]
+pub enum Audit {
+    /// Latest events, oldest first
+    #[command(visible_alias = "tail")]
+    List(List),
+}
+
+/// Latest events.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  waybill audit list\n  waybill audit list --limit 500 -o jsonl\n  waybill audit tail -f"
+)]
+pub struct List {
+    /// Most events, up to 1,000
+    #[arg(long, default_value_t = 50, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1_000))]
+    pub limit: u16,
+    /// Only this tenant
+    #[arg(long)]
+    pub tenant: Option<String>,
+    /// Go on with what comes
+    #[arg(short, long)]
+    pub follow: bool,
+}
 
 const VIEW: View<'_> = View {
     columns: &[
@@ -42,12 +66,11 @@ pub(super) async fn run(command: &Audit, context: &mut Context<'_>) -> Result<()
 }
 
 /// The trail has no numbers, so what was shown is remembered by content, as far back as one question reaches.
-async fn follow(args: &AuditList, context: &mut Context<'_>, shown: Vec<Value>) -> Result<(), CliError> {
+async fn follow(args: &List, context: &mut Context<'_>, shown: Vec<Value>) -> Result<(), CliError> {
     let mut seen: BTreeSet<String> = shown.iter().map(Value::to_string).collect();
     let mut query = lists::tenant_query(args.tenant.as_deref());
     query.push(("limit", FOLLOW_LIMIT));
-    // A document can't be followed.
-    let format = if context.format == Format::Json { Format::Jsonl } else { context.format };
+    let format = context.format.followed();
     let mut latest = shown.last().and_then(|item| item.get("at")).cloned();
     loop {
         tokio::time::sleep(POLL).await;

@@ -3,7 +3,9 @@
 use serde_json::Value;
 
 use super::Context;
+use crate::args::ListArgs;
 use crate::exit::CliError;
+use crate::output::{self, View, counted_since, number};
 
 /// Most items of one page (`surface.md`).
 const PAGE_MAX: usize = 1_000;
@@ -15,12 +17,25 @@ const PAGES_MAX: usize = 20;
 /// What is left of a list behind the items that were fetched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum More {
-    /// Nothing.
     Nothing,
     /// More that matches, or may; from this cursor on, where there is one for it.
     Rest(Option<String>),
     /// So much was looked through for so few that the rest wasn't, from this cursor on.
-    Unseen(Option<String>),
+    Unread(Option<String>),
+}
+
+/// Writes as much of a list as was asked for, and how to go on where there is more.
+pub(super) async fn show(
+    context: &mut Context<'_>,
+    path: &[&str],
+    query: &[(&str, &str)],
+    args: &ListArgs,
+    view: &View<'_>,
+) -> Result<(), CliError> {
+    let (items, more) = fetch(context, path, query, args.bound(), args.cursor.as_deref()).await?;
+    output::list(context.term, context.format, &items, view)?;
+    tell_more(context, items.len(), more);
+    Ok(())
 }
 
 /// Items of a list, at most `limit`, from its beginning or a cursor on, and what is left of it.
@@ -57,32 +72,7 @@ pub(super) async fn fetch(
             break;
         }
     }
-    Ok((items, More::Unseen(cursor)))
-}
-
-/// A page of a list.
-pub(super) struct Page {
-    /// Its items.
-    pub(super) items: Vec<Value>,
-    /// Where the next one begins; none = this is the last.
-    pub(super) next: Option<String>,
-}
-
-/// One page, as large as there are.
-pub(super) async fn page(
-    context: &Context<'_>,
-    path: &[&str],
-    query: &[(&str, &str)],
-    cursor: Option<&str>,
-) -> Result<Page, CliError> {
-    let size = PAGE_MAX.to_string();
-    let mut query = query.to_vec();
-    query.push(("limit", &size));
-    query.extend(cursor.map(|cursor| ("cursor", cursor)));
-    let answer = context.client.get(path, &query).await?;
-    let items = answer.need("items", Value::as_array)?.clone();
-    let next = answer.body.get("next_cursor").and_then(Value::as_str).map(str::to_owned);
-    Ok(Page { items, next })
+    Ok((items, More::Unread(cursor)))
 }
 
 /// A whole list that has no pages.
@@ -100,7 +90,45 @@ pub(super) fn tenant_query(tenant: Option<&str>) -> Vec<(&'static str, &str)> {
     tenant.map(|tenant| ("tenant", tenant)).into_iter().collect()
 }
 
-/// How many of a list there may be.
-pub(super) fn bound(limit: usize, all: bool) -> usize {
-    if all { usize::MAX } else { limit }
+/// An id for a pipe: alone in the tenant that is assumed, else behind its tenant and a tab.
+pub(super) fn piped(item: &Value, name: &str) -> String {
+    let id = item.get(name).and_then(Value::as_str).unwrap_or_default();
+    match item.get("tenant").and_then(Value::as_str) {
+        None | Some("default") => id.to_owned(),
+        Some(tenant) => format!("{tenant}\t{id}"),
+    }
+}
+
+/// The same of what is called by its `id`.
+pub(super) fn piped_id(item: &Value) -> String {
+    piped(item, "id")
+}
+
+/// Tells that a list was cut, and how to go on.
+pub(super) fn tell_more(context: &mut Context<'_>, shown: usize, more: More) {
+    let shown = number(shown as u64, "is shown", "are shown");
+    match more {
+        More::Nothing => {}
+        More::Rest(cursor) => {
+            let on = go_on(cursor);
+            context.term.say(&format!("only {shown}, there are more: raise --limit, or --all{on}"));
+        }
+        More::Unread(cursor) => {
+            let on = go_on(cursor);
+            context.term.say(&format!(
+                "{shown}, and not all was looked through: little of it matches; narrow the filter, or look through all of it with --all{on}"
+            ));
+        }
+    }
+}
+
+fn go_on(cursor: Option<String>) -> String {
+    cursor.map_or_else(String::new, |cursor| format!(", or go on with --cursor {cursor}"))
+}
+
+/// Tells how far dead letters were counted, if not to the end.
+pub(super) fn tell_counted(context: &mut Context<'_>, counted: &Value) {
+    if let Some(since) = counted_since(counted) {
+        context.term.say(&format!("counted back to what entered the order at {since}: there may be more"));
+    }
 }

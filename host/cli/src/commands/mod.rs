@@ -1,31 +1,90 @@
-//! What each command does: ask the host's API or look at this machine, and write the result.
+//! What each command takes, does and writes: a file a command, a folder a group of them.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `lists`, `requests` | asking a host's API for many things, and for one |
+//! | `selection` | which things an act is about, and acting on each |
+//! | `bulk` | acts on all that match, done by the host |
+//! | `message` | one message, shown |
+//! | `json` | JSON given on the command line |
 
 mod audit;
 mod bulk;
-pub mod completions;
-pub mod configuration;
+mod completions;
+mod config;
 mod dead;
-mod edit;
+mod doctor;
 mod idempotency;
+mod json;
 mod lists;
-mod messages;
-mod one;
+mod message;
+mod operation;
 mod outbox;
 mod plugin;
-mod provision;
 mod quarantine;
-mod reload;
+mod requests;
 mod saga;
+mod selection;
 mod send;
+pub mod serve;
 mod status;
 mod transport;
 mod version;
 
-use crate::args::rest::Config as ConfigCommand;
-use crate::args::{Cli, Command, Format};
+use clap::Subcommand;
+
+use crate::args::{Cli, Global};
 use crate::client::Client;
 use crate::exit::CliError;
+use crate::output::Format;
 use crate::term::Term;
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a host in the foreground
+    Serve(serve::Serve),
+    /// One screen: ready or not and why, what waits, what died
+    Status(status::Status),
+    /// Enqueue messages
+    Send(Box<send::Send>),
+    /// Messages on their way: list, show, stats, blocked, cancel, reschedule
+    #[command(subcommand)]
+    Outbox(outbox::Outbox),
+    /// Dead letters: list, show, groups, replay, quarantine, edit, purge
+    #[command(subcommand)]
+    Dead(dead::Dead),
+    /// Sagas: define, start, list, show, pause, resume, cancel, kill, retry, skip, approve, reject, link, accept, signal, reply
+    #[command(subcommand)]
+    Saga(saga::Saga),
+    /// Bulk acts under way and over: list, show, cancel
+    #[command(subcommand)]
+    Operation(operation::Operation),
+    /// Idempotency keys: list, show, release
+    #[command(subcommand)]
+    Idempotency(idempotency::Idempotency),
+    /// Rows that could not be read: list, show, restore, drop
+    #[command(subcommand)]
+    Quarantine(quarantine::Quarantine),
+    /// Transports: list, pause, resume, probe, provision
+    #[command(subcommand)]
+    Transport(transport::Transport),
+    /// Plugins: new, build, test, check, dev, list, load, reload, rollback, inspect, verify, sign, keygen, call
+    #[command(subcommand)]
+    Plugin(plugin::Plugin),
+    /// Configuration: check, show, path, diff, reload
+    #[command(subcommand)]
+    Config(config::Config),
+    /// The audit trail
+    #[command(subcommand)]
+    Audit(audit::Audit),
+    /// Check this machine and the configuration, without a running host
+    Doctor(doctor::Doctor),
+    /// Write a completion script for a shell
+    Completions(completions::Completions),
+    /// Version of this binary, its plugin contract and its parts
+    Version,
+}
 
 /// What a command about a host works with.
 pub(crate) struct Context<'t> {
@@ -34,40 +93,32 @@ pub(crate) struct Context<'t> {
     pub(crate) term: &'t mut Term,
 }
 
+impl<'t> Context<'t> {
+    fn new(global: &Global, term: &'t mut Term) -> Result<Self, CliError> {
+        Ok(Self { client: Client::new(global, term)?, format: global.output, term })
+    }
+}
+
 /// Runs a command that doesn't serve.
 pub async fn run(cli: Cli, term: &mut Term) -> Result<(), CliError> {
-    let format = cli.global.output;
+    let global = &cli.global;
     match cli.command {
-        Command::Completions(args) => return completions::run(&args, term),
-        Command::Version => return version::run(format, term),
-        Command::Config(command) if !command.asks_a_host() => {
-            return configuration::run(&command, format, term).await;
-        }
-        Command::Plugin(command) if !command.asks_a_host() => {
-            return crate::plugins::command::run(&command, &cli.global, term).await;
-        }
-        Command::Doctor(args) => return crate::doctor::run(&args, format, term).await,
-        _ => {}
-    }
-    let client = Client::new(&cli.global, term)?;
-    let mut context = Context { client, format, term };
-    let context = &mut context;
-    match cli.command {
-        Command::Status(_) => status::run(context).await,
-        Command::Send(args) => send::run(*args, context).await,
-        Command::Outbox(command) => outbox::run(&command, context).await,
-        Command::Dead(command) => dead::run(command, context).await,
-        Command::Saga(command) => saga::run(command, context).await,
-        Command::Idempotency(command) => idempotency::run(&command, context).await,
-        Command::Quarantine(command) => quarantine::run(&command, context).await,
-        Command::Transport(command) => transport::run(&command, context).await,
-        Command::Plugin(command) => plugin::run(&command, context).await,
-        Command::Audit(command) => audit::run(&command, context).await,
-        Command::Config(ConfigCommand::Diff(_)) => reload::run(false, context).await,
-        Command::Config(ConfigCommand::Reload(args)) => reload::run(!args.dry_run, context).await,
-        // Handled above, or by the program before this.
-        Command::Serve(_) | Command::Config(_) | Command::Doctor(_) | Command::Completions(_) | Command::Version => {
-            Ok(())
-        }
+        // It has a runtime of its own: [`serve::run`].
+        Command::Serve(_) => Ok(()),
+        Command::Status(_) => status::run(&mut Context::new(global, term)?).await,
+        Command::Send(args) => send::run(&args, &mut Context::new(global, term)?).await,
+        Command::Outbox(command) => outbox::run(&command, &mut Context::new(global, term)?).await,
+        Command::Dead(command) => dead::run(&command, &mut Context::new(global, term)?).await,
+        Command::Saga(command) => saga::run(command, &mut Context::new(global, term)?).await,
+        Command::Operation(command) => operation::run(&command, &mut Context::new(global, term)?).await,
+        Command::Idempotency(command) => idempotency::run(&command, &mut Context::new(global, term)?).await,
+        Command::Quarantine(command) => quarantine::run(&command, &mut Context::new(global, term)?).await,
+        Command::Transport(command) => transport::run(&command, &mut Context::new(global, term)?).await,
+        Command::Plugin(command) => plugin::run(&command, global, term).await,
+        Command::Config(command) => config::run(&command, global, term).await,
+        Command::Audit(command) => audit::run(&command, &mut Context::new(global, term)?).await,
+        Command::Doctor(args) => doctor::run(&args, global.output, term).await,
+        Command::Completions(args) => completions::run(&args, term),
+        Command::Version => version::run(global.output, term),
     }
 }

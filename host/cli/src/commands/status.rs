@@ -2,12 +2,19 @@
 
 use std::time::{Duration, Instant};
 
+use clap::Args;
 use serde_json::{Value, json};
 
 use super::{Context, lists, outbox, transport};
-use crate::args::Format;
 use crate::exit::CliError;
-use crate::output::{self, ago, counted_since, number, scheduled_until, text, words};
+use crate::output::{self, Format, ago, counted_since, number, scheduled_until, text, words};
+
+/// One screen.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  waybill status\n  waybill status --url https://10.0.0.7:7070 --token-file ~/.waybill.token -o json"
+)]
+pub struct Status {}
 
 /// How long rates are measured.
 const SAMPLE: Duration = Duration::from_secs(1);
@@ -33,7 +40,7 @@ pub(super) async fn run(context: &mut Context<'_>) -> Result<(), CliError> {
     };
     let failed = checks.iter().filter(|check| text(check, "status") == "fail").count();
     match context.format {
-        Format::Table => screen(context, &checks, rates, &Seen { stats, transports, blocked, stuck })?,
+        Format::Table => screen(context, &checks, rates, &Sections { stats, transports, blocked, stuck })?,
         Format::Ids => context.term.line(context.client.url().to_owned().as_str())?,
         format => {
             let all = json!({
@@ -60,7 +67,7 @@ pub(super) async fn run(context: &mut Context<'_>) -> Result<(), CliError> {
 }
 
 /// What the screen is made of, beside readiness and rates.
-struct Seen {
+struct Sections {
     stats: Vec<Value>,
     transports: Vec<Value>,
     blocked: Vec<Value>,
@@ -74,8 +81,13 @@ async fn stuck_sagas(context: &Context<'_>) -> Result<u64, CliError> {
     answer.need("count", Value::as_u64).map_err(CliError::from)
 }
 
-fn screen(context: &mut Context<'_>, checks: &[Value], rates: Option<[f64; 2]>, seen: &Seen) -> Result<(), CliError> {
-    let Seen { stats, transports, blocked, stuck } = seen;
+fn screen(
+    context: &mut Context<'_>,
+    checks: &[Value],
+    rates: Option<[f64; 2]>,
+    sections: &Sections,
+) -> Result<(), CliError> {
+    let Sections { stats, transports, blocked, stuck } = sections;
     let bad: Vec<&Value> = checks.iter().filter(|check| text(check, "status") != "ok").collect();
     let ready = !checks.iter().any(|check| text(check, "status") == "fail");
     let sum = |name: &str| stats.iter().filter_map(|row| row.get(name).and_then(Value::as_u64)).sum::<u64>();
@@ -113,8 +125,8 @@ fn screen(context: &mut Context<'_>, checks: &[Value], rates: Option<[f64; 2]>, 
     };
     rows.push(("dead letters".to_owned(), dead));
     if *stuck > 0 {
-        let told = format!("{} (waybill dead list --filter kind=saga)", words(&json!({ "n": stuck }), "n"));
-        rows.push(("stuck sagas".to_owned(), told));
+        let found = format!("{} (waybill dead list --filter kind=saga)", words(&json!({ "n": stuck }), "n"));
+        rows.push(("stuck sagas".to_owned(), found));
     }
     output::pairs(context.term, rows)?;
     if !transports.is_empty() {
@@ -124,7 +136,7 @@ fn screen(context: &mut Context<'_>, checks: &[Value], rates: Option<[f64; 2]>, 
     if !blocked.is_empty() {
         context.term.line("")?;
         context.term.line(&format!("{} back messages:", number(blocked.len() as u64, "thing holds", "things hold")))?;
-        output::list(context.term, Format::Table, blocked, &outbox::BLOCKED)?;
+        output::list(context.term, Format::Table, blocked, &outbox::blocked::VIEW)?;
     }
     Ok(())
 }

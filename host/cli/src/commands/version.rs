@@ -2,14 +2,12 @@
 
 use serde_json::json;
 
-use crate::args::Format;
 use crate::exit::CliError;
-use crate::output;
+use crate::output::{self, Format};
 use crate::term::Term;
 
-/// Writes the versions.
 pub(super) fn run(format: Format, term: &mut Term) -> Result<(), CliError> {
-    let contract = crate::plugins::CONTRACT;
+    let contract = waybill_sandbox::CONTRACT_VERSION;
     let bundled: Vec<&str> = waybill_bundled::all().iter().map(|plugin| plugin.name).collect();
     let version = env!("CARGO_PKG_VERSION");
     let all = json!({ "version": version, "contract": contract, "bundled": bundled, "target": target() });

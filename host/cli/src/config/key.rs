@@ -3,7 +3,6 @@
 /// Another name for a key in the file, and what its value is multiplied with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Alias {
-    /// Name.
     pub name: &'static str,
     /// For numbers: value in the key's unit (milliseconds for durations) = value as written times this.
     pub factor: u64,
@@ -12,7 +11,6 @@ pub struct Alias {
 /// A key of a section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key {
-    /// Name.
     pub name: &'static str,
     /// Other names in the file.
     pub aliases: &'static [Alias],
@@ -60,11 +58,9 @@ pub const fn times(name: &'static str, factor: u64) -> Alias {
 pub struct KeyInfo {
     /// Section as documented, e.g. `outbox.backoff`, `transport.NAME`, `route`.
     pub section: String,
-    /// Key.
     pub key: Key,
     /// Also accepted with `_ms` behind its name.
     pub milliseconds: bool,
-    /// What it takes.
     pub takes: String,
     /// Value when nobody sets it; none = it has to be set, or nothing happens without it.
     pub default: Option<String>,

@@ -4,14 +4,17 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use directories::ProjectDirs;
+use waybill_core::document::{self, DocumentError, Entry, Fault, Position, Table, Value};
+use waybill_core::endpoint::EndpointSettings;
+use waybill_core::suggest::nearest;
 
-use super::document::{self, Entry, Table, Value};
 use super::later;
-use super::model::{Config, ParticipantSettings, StoreKind, TenantSettings};
+use super::model::{Config, StoreKind, TenantSettings};
 use super::plugins::Known;
-use super::problem::{ConfigError, Origin, Position, Problem, nearest};
+use super::problem::{ConfigError, Origin, Problem};
 use super::reader::{Flag, KeyInfo, Reader, Section};
-use super::transports::{LOOPBACK, transports_and_routes};
+use super::scalar::kind_of;
+use super::transports::transports_and_routes;
 use super::{sections, tokens};
 
 /// Name of the file looked for.
@@ -33,7 +36,6 @@ const NAMED: &[&str] = &["transport", "participant", "route", "tenant"];
 pub struct Inputs {
     /// File; none = defaults, environment and flags only.
     pub file: Option<PathBuf>,
-    /// The environment.
     pub env: BTreeMap<String, String>,
     /// Flags that set settings.
     pub flags: Vec<Flag>,
@@ -87,17 +89,15 @@ pub fn catalogue() -> Vec<KeyInfo> {
 
 fn read(text: &str, inputs: &Inputs) -> Result<Config, ConfigError> {
     let file = inputs.file.clone().unwrap_or_else(|| FILE_NAME.into());
-    let root = document::parse(text).map_err(|error| {
-        let origin = Origin::File { path: file.clone(), at: Some(error.at) };
-        let problem = if error.duplicate {
-            Problem::Duplicate {
-                what: format!("{:?} is there twice", error.message),
+    let root = document::toml(text, usize::MAX).map_err(|DocumentError { at, fault }| {
+        let problem = match fault {
+            Fault::Syntax { duplicate: Some(name), .. } => Problem::Duplicate {
+                what: format!("{name:?} is there twice"),
                 fix: "rename or remove one of the two".into(),
-            }
-        } else {
-            Problem::Syntax { message: error.message }
+            },
+            other => Problem::Syntax { message: other.to_string() },
         };
-        ConfigError::one(problem, origin)
+        ConfigError::one(problem, Origin::File { path: file.clone(), at: Some(at) })
     })?;
     let mut reader = Reader::new(&file, &inputs.env, &inputs.flags);
     check_sections(&mut reader, &root);
@@ -108,7 +108,7 @@ fn read(text: &str, inputs: &Inputs) -> Result<Config, ConfigError> {
     let known = Known { bundled: &inputs.bundled, folder: plugins.folder.as_deref() };
     let outbox = sections::outbox(fixed(&mut reader, &root, "outbox"), &known);
     let dead = sections::dead(fixed(&mut reader, &root, "dead"));
-    let saga = sections::saga(fixed(&mut reader, &root, "saga"), &file, LOOPBACK, &mut warnings);
+    let saga = sections::saga(fixed(&mut reader, &root, "saga"), &file, &mut warnings);
     let idempotency = sections::idempotency(fixed(&mut reader, &root, "idempotency"));
     let inbox = sections::inbox(fixed(&mut reader, &root, "inbox"));
     sections::check_dedup_window(&mut reader, &inbox, &dead);
@@ -217,7 +217,7 @@ pub(super) fn table_of<'d>(reader: &mut Reader<'_>, entry: &'d Entry, path: &str
     let problem = Problem::WrongType {
         key: path.to_owned(),
         expected: format!("a table, [{path}]"),
-        found: entry.node.value.kind(),
+        found: kind_of(&entry.node.value),
     };
     let at = reader.in_file(entry.name_at);
     reader.problem(problem, at);
@@ -233,7 +233,7 @@ pub(super) fn tables_of<'d>(
     let Some(entry) = entry else { return Vec::new() };
     let mut wrong = |found: &Value, at: Position| {
         let problem =
-            Problem::WrongType { key: path.to_owned(), expected: format!("tables, [[{path}]]"), found: found.kind() };
+            Problem::WrongType { key: path.to_owned(), expected: format!("tables, [[{path}]]"), found: kind_of(found) };
         let at = reader.in_file(at);
         reader.problem(problem, at);
     };
@@ -251,7 +251,7 @@ pub(super) fn tables_of<'d>(
     tables
 }
 
-fn participants<'d>(reader: &mut Reader<'d>, root: &'d Table, plugins: &Known<'_>) -> Vec<ParticipantSettings> {
+fn participants<'d>(reader: &mut Reader<'d>, root: &'d Table, plugins: &Known<'_>) -> Vec<EndpointSettings> {
     let mut participants = Vec::new();
     let named = root.entry("participant").and_then(|entry| table_of(reader, entry, "participant"));
     for entry in named.iter().flat_map(|(table, _)| &table.entries) {

@@ -4,7 +4,6 @@
 //! its default and its other names is in `docs/configuration.md`, and a test holds that page against the code. What this
 //! doesn't do: open anything. Secrets stay references (`env:NAME`, `file:/path`) until a plugin asks for them.
 
-pub mod document;
 mod exposed;
 mod key;
 pub mod kinds;
@@ -14,14 +13,15 @@ mod model;
 mod plugins;
 pub mod problem;
 pub mod reader;
+mod scalar;
 mod secrets;
 mod sections;
+pub mod size;
 mod tokens;
 mod transports;
 
 pub use load::{FILE_NAME, Inputs, cache_folder, catalogue, data_folder, find_file, load};
 pub use model::{
-    Allowed, AuthToken, BackoffSettings, Config, DeadSettings, InboxSettings, LimitSettings, LogFormat, LogSettings,
-    OnDead, OutboxSettings, ParticipantSettings, PluginSettings, PluginSource, ServerSettings, StoreKind,
-    StoreSettings, TenantSettings, TlsSettings, TransportSettings,
+    AuthToken, BackoffSettings, Config, DeadSettings, InboxSettings, LimitSettings, LogFormat, LogSettings, OnDead,
+    OutboxSettings, PluginSettings, ServerSettings, StoreKind, StoreSettings, TenantSettings, TlsSettings,
 };

@@ -5,48 +5,36 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use waybill_core::backoff::RetryPolicy;
+use waybill_core::endpoint::{EndpointSettings, Grants, PluginRef};
 use waybill_core::idempotency;
 use waybill_core::limits::SchedulerLimits;
 use waybill_core::route::Routes;
-use waybill_sandbox::{PublicKey, SlotPolicy};
+use waybill_sandbox::PublicKey;
 use waybill_server::auth::Role;
 
 use super::reader::{KeyInfo, Shown};
 
-/// All settings.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The file they come from; none = defaults, environment and flags only.
     pub file: Option<PathBuf>,
-    /// `[store]`.
     pub store: StoreSettings,
-    /// `[server]`.
     pub server: ServerSettings,
-    /// `[outbox]`.
     pub outbox: OutboxSettings,
-    /// `[dead]`.
     pub dead: DeadSettings,
-    /// `[saga]`.
     pub saga: SagaSettings,
-    /// `[idempotency]`.
     pub idempotency: idempotency::Settings,
-    /// `[inbox]`.
     pub inbox: InboxSettings,
-    /// `[plugins]`.
     pub plugins: PluginSettings,
     /// `[transport.NAME]`, in the order of the file.
-    pub transports: Vec<TransportSettings>,
+    pub transports: Vec<EndpointSettings>,
     /// `[participant.NAME]`, in the order of the file.
-    pub participants: Vec<ParticipantSettings>,
-    /// `[[route]]`.
+    pub participants: Vec<EndpointSettings>,
     pub routes: Routes,
-    /// `[[tenant]]`.
     pub tenants: Vec<TenantSettings>,
     /// `[[auth.token]]`; none = no authentication.
     pub tokens: Vec<AuthToken>,
-    /// `[limits]`.
     pub limits: LimitSettings,
-    /// `[log]`.
     pub log: LogSettings,
     /// Every setting in effect with its origin.
     pub shown: Vec<Shown>,
@@ -67,16 +55,13 @@ pub enum StoreKind {
     Server,
 }
 
-/// `[store]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreSettings {
     /// Connection string: `mem://`, `surrealkv://DIR` (absolute) or `ws://`, `wss://`.
     pub url: String,
     /// Kind, from the connection string.
     pub kind: StoreKind,
-    /// Namespace.
     pub namespace: String,
-    /// Database.
     pub database: String,
     /// User at a SurrealDB server.
     pub user: Option<String>,
@@ -92,7 +77,6 @@ pub struct StoreSettings {
     pub block_cache: u64,
 }
 
-/// `[server]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerSettings {
     /// Address of the API.
@@ -119,7 +103,6 @@ pub struct ServerSettings {
     pub watch: bool,
 }
 
-/// `[server.tls]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsSettings {
     /// File of the certificate chain.
@@ -128,7 +111,6 @@ pub struct TlsSettings {
     pub key: PathBuf,
 }
 
-/// `[outbox]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OutboxSettings {
     /// Most messages of one call to a transport.
@@ -153,13 +135,12 @@ pub struct OutboxSettings {
     pub backoff: BackoffSettings,
 }
 
-/// `outbox.backoff`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BackoffSettings {
     /// The built-in formula, with `outbox.max_attempts`.
     pub policy: RetryPolicy,
     /// A policy component that decides instead.
-    pub plugin: Option<(PluginSource, serde_json::Value)>,
+    pub plugin: Option<(PluginRef, serde_json::Value)>,
 }
 
 /// What a dead letter does to its key.
@@ -171,7 +152,6 @@ pub enum OnDead {
     HoldKey,
 }
 
-/// `[dead]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeadSettings {
     /// How long dead letters are kept.
@@ -182,7 +162,6 @@ pub struct DeadSettings {
     pub alert_at: u64,
 }
 
-/// `[inbox]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InboxSettings {
     /// How long a message that was processed is known as such. Not shorter than dead letters are kept, or a replayed one would
@@ -190,7 +169,6 @@ pub struct InboxSettings {
     pub dedup_window: Duration,
 }
 
-/// `[plugins]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PluginSettings {
     /// Folder for compiled components; none = compile at every start.
@@ -207,89 +185,6 @@ pub struct PluginSettings {
     pub compile_memory: u64,
 }
 
-/// Where a component comes from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PluginSource {
-    /// In this binary.
-    Bundled(String),
-    /// A file.
-    File(PathBuf),
-}
-
-/// `allow` of a section.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Allowed {
-    /// Peers that may be reached, as written.
-    pub peers: Vec<String>,
-    /// Exact names among them may lead to this machine and to private networks.
-    pub internal: bool,
-    /// Durable state, in bytes; none = not granted.
-    pub kv: Option<u64>,
-}
-
-/// `[transport.NAME]`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct TransportSettings {
-    /// Name.
-    pub name: String,
-    /// Its plugin.
-    pub plugin: PluginSource,
-    /// Instances.
-    pub instances: u32,
-    /// Document for the plugin.
-    pub config: serde_json::Value,
-    /// What it may reach and keep.
-    pub allow: Allowed,
-    /// Secrets by the name the plugin asks for, each a reference.
-    pub secrets: Vec<(String, String)>,
-    /// Linear memory of one instance, in bytes; none = what the plugin asks for.
-    pub memory: Option<u64>,
-    /// CPU time of one call; none = what the plugin asks for.
-    pub cpu_per_call: Option<Duration>,
-    /// `net` connections of one instance; none = what the plugin asks for.
-    pub connections: Option<u64>,
-    /// Log entries a second; none = the host's default.
-    pub log_per_second: Option<u32>,
-    /// Most messages of one call; none = `outbox.batch`.
-    pub max_batch: Option<u32>,
-    /// Time for one call; none = `outbox.send_timeout`.
-    pub send_timeout: Option<Duration>,
-    /// HTTP requests under way at once, over all instances.
-    pub http_in_flight: Option<u64>,
-    /// HTTP requests under way at once to one peer.
-    pub http_per_peer: Option<u64>,
-    /// Create what is missing at the peer before it serves.
-    pub provision: bool,
-    /// Digest that the component must have.
-    pub sha256: Option<String>,
-    /// Load its file again when it changes.
-    pub watch: bool,
-    /// How a new version takes over.
-    pub policy: SlotPolicy,
-}
-
-/// `[participant.NAME]`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ParticipantSettings {
-    /// Name.
-    pub name: String,
-    /// Its plugin.
-    pub plugin: PluginSource,
-    /// Instances at work at once, at most.
-    pub instances: u32,
-    /// Document for the plugin.
-    pub config: serde_json::Value,
-    /// What it may reach and keep.
-    pub allow: Allowed,
-    /// Secrets by the name the plugin asks for, each a reference.
-    pub secrets: Vec<(String, String)>,
-    /// Linear memory of one instance, in bytes; none = what the plugin asks for.
-    pub memory: Option<u64>,
-    /// Longest call.
-    pub call_time: Duration,
-}
-
-/// `[saga]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SagaSettings {
     /// Folder of definitions that are stored at start and on reload.
@@ -313,17 +208,15 @@ pub struct SagaSettings {
     /// Retries of a step that says nothing about them.
     pub default_retry: RetryPolicy,
     /// What `http:` steps may reach.
-    pub allow: Allowed,
+    pub grants: Grants,
     /// Reference to the key that signs links for approvals; none = none are made.
     pub approval_key: Option<String>,
     /// Address under which people reach this host, for those links; none = the one it listens on.
     pub public_url: Option<String>,
 }
 
-/// `[[tenant]]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TenantSettings {
-    /// Name.
     pub name: String,
     /// Turns it gets for each turn of a tenant with weight 1.
     pub weight: u32,
@@ -342,7 +235,6 @@ pub struct AuthToken {
     pub roles: Vec<Role>,
 }
 
-/// `[limits]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LimitSettings {
     /// Of each shard's scheduler.
@@ -351,24 +243,21 @@ pub struct LimitSettings {
     pub parked_per_tenant: usize,
     /// Messages that may wait for their commit.
     pub waiting_messages: usize,
-    /// Their bytes.
+    /// Bytes of all messages that may wait for their commit.
     pub waiting_bytes: usize,
 }
 
 /// How log lines look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
-    /// For people.
     Text,
     /// One JSON object a line.
     Json,
 }
 
-/// `[log]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogSettings {
     /// Level or filter directives.
     pub level: String,
-    /// Format.
     pub format: LogFormat,
 }

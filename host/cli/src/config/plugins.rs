@@ -3,9 +3,11 @@
 
 use std::path::Path;
 
+use waybill_core::endpoint::PluginRef;
+use waybill_core::suggest::nearest;
+
 use super::kinds::{Set, beside};
-use super::model::PluginSource;
-use super::problem::{Problem, nearest};
+use super::problem::Problem;
 use super::reader::Section;
 
 /// What a name without a path may stand for.
@@ -19,7 +21,7 @@ pub struct Known<'a> {
 
 impl Known<'_> {
     /// Reads a plugin's name or path.
-    pub fn source(&self, section: &mut Section<'_, '_>, written: &Set<String>) -> Option<PluginSource> {
+    pub fn source(&self, section: &mut Section<'_, '_>, written: &Set<String>) -> Option<PluginRef> {
         let text = written.value.as_str();
         let missing = |cause: String, fix: String| Problem::PluginMissing {
             endpoint: section.heading(),
@@ -37,16 +39,16 @@ impl Known<'_> {
                 _ => text.into(),
             };
             match std::fs::metadata(&path) {
-                Ok(meta) if meta.is_file() => return Some(PluginSource::File(path)),
+                Ok(meta) if meta.is_file() => return Some(PluginRef::File(path)),
                 Ok(_) => missing(format!("isn't a file ({})", path.display()), all),
                 Err(error) => missing(format!("can't be read at {}: {error}", path.display()), build.into()),
             }
         } else if self.bundled.contains(&text) {
-            return Some(PluginSource::Bundled(text.to_owned()));
+            return Some(PluginRef::Bundled(text.to_owned()));
         } else if let Some(folder) = self.folder {
             let path = folder.join(format!("{text}.wasm"));
             match std::fs::metadata(&path) {
-                Ok(meta) if meta.is_file() => return Some(PluginSource::File(path)),
+                Ok(meta) if meta.is_file() => return Some(PluginRef::File(path)),
                 Ok(_) => missing(format!("isn't bundled, and {} isn't a file", path.display()), all),
                 Err(error) => {
                     missing(format!("isn't bundled, and can't be read at {}: {error}", path.display()), build.into())

@@ -6,29 +6,18 @@ use std::fmt;
 use std::path::PathBuf;
 
 use thiserror::Error;
-
-/// Line and column in the file, both from 1; the column counts characters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Position {
-    /// Line.
-    pub line: usize,
-    /// Column.
-    pub column: usize,
-}
+use waybill_core::code::Code;
+use waybill_core::document::Position;
 
 /// Where a setting comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// Nobody set it.
     Default,
-    /// The file.
     File {
-        /// Path.
         path: PathBuf,
         /// Where in it; none = the file as a whole.
         at: Option<Position>,
     },
-    /// An environment variable.
     Env(String),
     /// A command line flag.
     Flag(String),
@@ -51,11 +40,7 @@ impl fmt::Display for Origin {
 pub enum Problem {
     /// The file can't be read.
     #[error("can't read the configuration: {cause}")]
-    File {
-        /// What happened.
-        cause: String,
-    },
-    /// Not TOML.
+    File { cause: String },
     #[error("this isn't TOML: {message}")]
     Syntax {
         /// What the parser says.
@@ -64,41 +49,25 @@ pub enum Problem {
     /// A key that nobody knows.
     #[error("there is no key {key:?} in {section}")]
     UnknownKey {
-        /// Key.
         key: String,
         /// Section, e.g. `[outbox]`, or `the environment`.
         section: String,
-        /// Nearest known key.
         suggestion: Option<String>,
         /// What may stand there.
         known: String,
     },
     /// A section that nobody knows.
     #[error("there is no section [{section}]")]
-    UnknownSection {
-        /// Section.
-        section: String,
-        /// Nearest known section.
-        suggestion: Option<String>,
-        /// All known ones.
-        known: String,
-    },
+    UnknownSection { section: String, suggestion: Option<String>, known: String },
     /// A section of a part that isn't in this version.
     #[error("section [{section}] configures {part}, which this version of Waybill doesn't have")]
-    NotBuilt {
-        /// Section.
-        section: String,
-        /// The part.
-        part: &'static str,
-    },
+    NotBuilt { section: String, part: &'static str },
     /// A value of another type.
     #[error("{key} must be {expected}, not {found}")]
     WrongType {
         /// Key with its section.
         key: String,
-        /// What it takes.
         expected: String,
-        /// What stands there.
         found: &'static str,
     },
     /// A value of the right type that can't be.
@@ -106,27 +75,17 @@ pub enum Problem {
     BadValue {
         /// Key with its section.
         key: String,
-        /// As written.
         value: String,
         /// Why, and what may be written.
         cause: String,
     },
     /// A key that has to be there.
     #[error("{section} has no {key}")]
-    Missing {
-        /// Section.
-        section: String,
-        /// Key.
-        key: String,
-        /// What to write.
-        fix: String,
-    },
-    /// Said twice.
+    Missing { section: String, key: String, fix: String },
     #[error("{what}")]
     Duplicate {
         /// What is there twice.
         what: String,
-        /// What to do.
         fix: String,
     },
     /// A route to nowhere.
@@ -134,21 +93,16 @@ pub enum Problem {
     UnknownTransport {
         /// Pattern of the route.
         pattern: String,
-        /// As named.
         transport: String,
-        /// Nearest configured one.
         suggestion: Option<String>,
     },
     /// A plugin that isn't there.
     #[error("{endpoint} names plugin {plugin:?}, which {cause}")]
     PluginMissing {
-        /// `[transport.x]` or `outbox.backoff`.
         endpoint: String,
-        /// As named.
         plugin: String,
         /// `isn't bundled`, `isn't a file`, ...
         cause: String,
-        /// What to do.
         fix: String,
     },
     /// A secret that can't be had. Never holds the secret.
@@ -156,17 +110,12 @@ pub enum Problem {
     Secret {
         /// Key with its section.
         key: String,
-        /// Why.
         cause: String,
-        /// What to do.
         fix: String,
     },
     /// Open to others without a lock.
     #[error("server.listen = {listen} is reachable from other machines, and no [[auth.token]] is configured")]
-    OpenListen {
-        /// Address.
-        listen: String,
-    },
+    OpenListen { listen: String },
     /// Open to whoever reaches the proxy, without a lock.
     #[error("server.behind_tls_proxy lets in whoever reaches the proxy, and no [[auth.token]] is configured")]
     OpenProxy,
@@ -174,10 +123,7 @@ pub enum Problem {
     #[error(
         "server.listen = {listen} is reachable from other machines, and tokens and messages would go in clear text"
     )]
-    ClearText {
-        /// Address.
-        listen: String,
-    },
+    ClearText { listen: String },
     /// No place for the data.
     #[error("there is no home folder, so the data folder isn't known")]
     NoDataFolder,
@@ -185,27 +131,26 @@ pub enum Problem {
 
 impl Problem {
     /// Stable code; each has a page in `docs/errors/`.
-    pub fn code(&self) -> &'static str {
+    pub fn code(&self) -> Code {
         match self {
-            Self::File { .. } => "CONFIG.FILE",
-            Self::Syntax { .. } => "CONFIG.SYNTAX",
-            Self::UnknownKey { .. } => "CONFIG.UNKNOWN_KEY",
-            Self::UnknownSection { .. } => "CONFIG.UNKNOWN_SECTION",
-            Self::NotBuilt { .. } => "CONFIG.NOT_BUILT",
-            Self::WrongType { .. } => "CONFIG.WRONG_TYPE",
-            Self::BadValue { .. } => "CONFIG.BAD_VALUE",
-            Self::Missing { .. } => "CONFIG.MISSING",
-            Self::Duplicate { .. } => "CONFIG.DUPLICATE",
-            Self::UnknownTransport { .. } => "CONFIG.UNKNOWN_TRANSPORT",
-            Self::PluginMissing { .. } => "CONFIG.PLUGIN_MISSING",
-            Self::Secret { .. } => "CONFIG.SECRET",
-            Self::OpenListen { .. } | Self::OpenProxy => "CONFIG.LISTEN",
-            Self::ClearText { .. } => "CONFIG.CLEAR_TEXT",
-            Self::NoDataFolder => "CONFIG.NO_DATA_FOLDER",
+            Self::File { .. } => Code::CONFIG_FILE,
+            Self::Syntax { .. } => Code::CONFIG_SYNTAX,
+            Self::UnknownKey { .. } => Code::CONFIG_UNKNOWN_KEY,
+            Self::UnknownSection { .. } => Code::CONFIG_UNKNOWN_SECTION,
+            Self::NotBuilt { .. } => Code::CONFIG_NOT_BUILT,
+            Self::WrongType { .. } => Code::CONFIG_WRONG_TYPE,
+            Self::BadValue { .. } => Code::CONFIG_BAD_VALUE,
+            Self::Missing { .. } => Code::CONFIG_MISSING,
+            Self::Duplicate { .. } => Code::CONFIG_DUPLICATE,
+            Self::UnknownTransport { .. } => Code::CONFIG_UNKNOWN_TRANSPORT,
+            Self::PluginMissing { .. } => Code::CONFIG_PLUGIN_MISSING,
+            Self::Secret { .. } => Code::CONFIG_SECRET,
+            Self::OpenListen { .. } | Self::OpenProxy => Code::CONFIG_LISTEN,
+            Self::ClearText { .. } => Code::CONFIG_CLEAR_TEXT,
+            Self::NoDataFolder => Code::CONFIG_NO_DATA_FOLDER,
         }
     }
 
-    /// What to do.
     pub fn fix(&self) -> String {
         let meant = |suggestion: &Option<String>, otherwise: String| match suggestion {
             Some(name) => format!("did you mean {name:?}?"),
@@ -247,9 +192,7 @@ impl Problem {
 /// A problem and the setting it is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// What.
     pub problem: Problem,
-    /// Where.
     pub origin: Origin,
 }
 
@@ -272,13 +215,12 @@ const PRINTED_MAX: usize = 20;
 pub struct ConfigError(pub Vec<Diagnostic>);
 
 impl ConfigError {
-    /// Just one problem.
     pub fn one(problem: Problem, origin: Origin) -> Self {
         Self(vec![Diagnostic { problem, origin }])
     }
     /// Code of the first problem.
-    pub fn code(&self) -> &'static str {
-        self.0.first().map_or("CONFIG.FILE", |first| first.problem.code())
+    pub fn code(&self) -> Code {
+        self.0.first().map_or(Code::CONFIG_FILE, |first| first.problem.code())
     }
 }
 
@@ -298,15 +240,3 @@ impl fmt::Display for ConfigError {
 }
 
 impl std::error::Error for ConfigError {}
-
-/// The nearest of `known` to `word`, if it is near enough to be meant.
-pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
-    /// Jaro-Winkler similarity from which two words count as the same one misspelt.
-    const NEAR: f64 = 0.8;
-    known
-        .into_iter()
-        .map(|candidate| (strsim::jaro_winkler(word, candidate), candidate))
-        .filter(|(near, _)| *near >= NEAR)
-        .max_by(|(a, _), (b, _)| a.total_cmp(b))
-        .map(|(_, candidate)| candidate.to_owned())
-}

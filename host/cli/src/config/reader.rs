@@ -7,9 +7,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use super::document::{Node, Table, Value};
+use waybill_core::document::{Node, Position, Table, Value};
+use waybill_core::suggest::nearest;
+
 pub use super::key::{Alias, Key, KeyInfo, same, times};
-use super::problem::{Diagnostic, Origin, Position, Problem, nearest};
+use super::problem::{Diagnostic, Origin, Problem};
+use super::scalar::kind_of;
 
 /// Prefix of our environment variables.
 pub const ENV_PREFIX: &str = "WAYBILL_";
@@ -30,16 +33,13 @@ pub struct Shown {
 pub struct Flag {
     /// Path of the setting.
     pub path: &'static str,
-    /// Flag, for messages.
     pub flag: &'static str,
-    /// Value.
     pub value: String,
 }
 
 /// A value as found in a layer.
 #[derive(Clone, Debug)]
 pub(super) enum Raw<'d> {
-    /// In the file.
     Node(&'d Value),
     /// In the environment or on the command line.
     Text(String),
@@ -63,13 +63,10 @@ pub struct Reader<'d> {
     pub(super) file: &'d Path,
     pub(super) env: &'d BTreeMap<String, String>,
     pub(super) flags: &'d [Flag],
-    /// What is wrong.
     pub problems: Vec<Diagnostic>,
     /// What isn't wrong, and somebody should know.
     pub warnings: Vec<String>,
-    /// Settings in effect.
     pub shown: Vec<Shown>,
-    /// Keys asked for.
     pub keys: Vec<KeyInfo>,
     env_known: BTreeSet<String>,
 }
@@ -94,7 +91,6 @@ impl<'d> Reader<'d> {
         Origin::File { path: self.file.to_owned(), at: Some(at) }
     }
 
-    /// Notes a problem.
     pub fn problem(&mut self, problem: Problem, origin: Origin) {
         self.problems.push(Diagnostic { problem, origin });
     }
@@ -155,12 +151,10 @@ impl<'r, 'd> Section<'r, 'd> {
         Self { reader, table, at, path: path.into(), documented: documented.to_owned(), known: Vec::new(), env }
     }
 
-    /// `[path]`, for messages.
     pub fn heading(&self) -> String {
         format!("[{}]", self.path)
     }
 
-    /// Notes a problem.
     pub fn problem_at(&mut self, problem: Problem, origin: Origin) {
         self.reader.problem(problem, origin);
     }
@@ -193,7 +187,7 @@ impl<'r, 'd> Section<'r, 'd> {
             Value::Table(table) => Some((table, entry.name_at)),
             other => {
                 let problem =
-                    Problem::WrongType { key: path.to_owned(), expected: "a table".into(), found: other.kind() };
+                    Problem::WrongType { key: path.to_owned(), expected: "a table".into(), found: kind_of(other) };
                 let at = self.reader.in_file(entry.node.at);
                 self.reader.problem(problem, at);
                 None

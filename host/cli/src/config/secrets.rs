@@ -1,9 +1,11 @@
 //! Secrets: references such as `env:NAME`, checked for being there and never read into the configuration.
 
-use super::document::Value;
+use waybill_core::document::Value;
+
 use super::kinds::{Set, beside};
 use super::problem::{Origin, Problem};
 use super::reader::{Key, Raw, Section};
+use super::scalar::kind_of;
 
 /// What a secret's reference looks like.
 const SECRET_FORM: &str = "\"env:NAME\" or \"file:/path\"";
@@ -37,7 +39,7 @@ impl Section<'_, '_> {
         let at = self.reader.in_file(node.at);
         let Value::Table(table) = &node.value else {
             let problem =
-                Problem::WrongType { key: path, expected: "a table of references".into(), found: node.value.kind() };
+                Problem::WrongType { key: path, expected: "a table of references".into(), found: kind_of(&node.value) };
             self.reader.problem(problem, at);
             return Vec::new();
         };
@@ -55,7 +57,7 @@ impl Section<'_, '_> {
                 }
                 other => {
                     let problem =
-                        Problem::WrongType { key: name, expected: SECRET_FORM.to_owned(), found: other.kind() };
+                        Problem::WrongType { key: name, expected: SECRET_FORM.to_owned(), found: kind_of(other) };
                     self.reader.problem(problem, origin);
                 }
             }

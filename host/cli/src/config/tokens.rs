@@ -3,13 +3,14 @@
 use std::path::Path;
 
 use sha2::{Digest, Sha256};
+use waybill_core::document::Table;
+use waybill_core::suggest::nearest;
 use waybill_server::auth::Role;
 
-use super::document::Table;
 use super::kinds::{Set, beside};
 use super::load::{table_of, tables_of};
 use super::model::AuthToken;
-use super::problem::{Origin, Problem, nearest};
+use super::problem::{Origin, Problem};
 use super::reader::{Key, Reader, Section, same};
 
 /// Least strength of a token, in bits: nobody guesses 16 random bytes.
@@ -19,7 +20,6 @@ const TOKEN_CHARACTERS_MIN: usize = 8;
 /// How to make a token.
 const TOKEN_FIX: &str = "make one with `openssl rand -hex 32`, and name a readable file that holds only that";
 
-/// Reads every token.
 pub fn all<'d>(reader: &mut Reader<'d>, root: &'d Table, file: &Path) -> Vec<AuthToken> {
     let mut all: Vec<AuthToken> = Vec::new();
     let Some((auth, _)) = root.entry("auth").and_then(|entry| table_of(reader, entry, "auth")) else {

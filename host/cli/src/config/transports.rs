@@ -1,14 +1,14 @@
 //! `[transport.NAME]` and `[[route]]` together, and what stands in their place where there are none.
 
+use waybill_core::document::Table;
+use waybill_core::endpoint::{EndpointSettings, Grants, PluginRef};
 use waybill_core::port::workers::EXTERNAL;
 use waybill_core::route::{Pattern, Route, Routes};
-use waybill_sandbox::SlotPolicy;
+use waybill_core::suggest::nearest;
 
-use super::document::Table;
 use super::load::{table_of, tables_of};
-use super::model::{Allowed, PluginSource, TransportSettings};
 use super::plugins::Known;
-use super::problem::{Problem, nearest};
+use super::problem::Problem;
 use super::reader::{Reader, Section};
 use super::sections;
 
@@ -21,7 +21,7 @@ pub fn transports_and_routes<'d>(
     known: &Known<'_>,
     is_open: bool,
     warnings: &mut Vec<String>,
-) -> (Vec<TransportSettings>, Routes) {
+) -> (Vec<EndpointSettings>, Routes) {
     let mut transports = Vec::new();
     let mut names: Vec<&str> = Vec::new();
     let named = root.entry("transport").and_then(|entry| table_of(reader, entry, "transport"));
@@ -76,44 +76,20 @@ pub fn transports_and_routes<'d>(
     (transports, Routes(routes))
 }
 
-/// Peers of the transport that is there without a configuration: this machine.
-pub const LOOPBACK: &[&str] = &[
-    "http://localhost:*",
-    "http://127.0.0.0/8:*",
-    "http://[::1]:*",
-    "https://localhost:*",
-    "https://127.0.0.0/8:*",
-    "https://[::1]:*",
-];
-
 /// What is told where none is configured and none is implied.
 const NO_TRANSPORT: &str = "no [transport.NAME] and no [[route]]: a host with tokens implies none, so every topic is refused. \
 To deliver to receivers write, e.g.: [transport.http] plugin = \"http\" allow = { http = [\"https://hooks.example.com\"] } \
 and [[route]] match = \"http:**\" transport = \"http\"";
 
-fn default_http(bundled: &[&str]) -> (Vec<TransportSettings>, Routes) {
+fn default_http(bundled: &[&str]) -> (Vec<EndpointSettings>, Routes) {
     let Some(pattern) = Pattern::parse("http:**").ok().filter(|_| bundled.contains(&"http")) else {
         return (Vec::new(), Routes::default());
     };
-    let transport = TransportSettings {
-        name: "http".into(),
-        plugin: PluginSource::Bundled("http".into()),
-        instances: 1,
+    let transport = EndpointSettings {
+        plugin: PluginRef::Bundled("http".into()),
         config: serde_json::Value::Object(serde_json::Map::new()),
-        allow: Allowed { peers: LOOPBACK.iter().map(|peer| (*peer).to_owned()).collect(), ..Allowed::default() },
-        secrets: Vec::new(),
-        memory: None,
-        cpu_per_call: None,
-        connections: None,
-        log_per_second: None,
-        max_batch: None,
-        send_timeout: None,
-        http_in_flight: None,
-        http_per_peer: None,
-        provision: false,
-        sha256: None,
-        watch: false,
-        policy: SlotPolicy::default(),
+        grants: Grants::loopback_http(),
+        ..EndpointSettings::new("http")
     };
     (vec![transport], Routes(vec![Route::new(pattern, "http")]))
 }

@@ -1,75 +1,108 @@
 //! Results on stdout: tables that fit the terminal, JSON, JSON lines, or ids for pipes.
 
+pub mod checks;
 mod words;
 
+use clap::ValueEnum;
 use comfy_table::{Attribute, Cell, ContentArrangement, Table, presets};
+use serde::Serialize;
 use serde_json::Value;
 
-use crate::args::Format;
 use crate::exit::CliError;
 use crate::term::Term;
 
+pub use crate::config::size::format_size;
 pub use words::{
-    ago, counted_since, dead_letters, instant, number, plain, safe_lines, scheduled_until, short_digest, size, text,
-    words,
+    ago, counted_since, dead_letters, instant, number, plain, plugin, safe, safe_lines, scheduled_until, short_digest,
+    shortened, size, text, words,
 };
 
-/// A column: title and what stands in it.
-pub struct Column {
-    title: &'static str,
-    cell: fn(&Value) -> String,
+/// How results are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// A table that fits the terminal
+    Table,
+    /// One JSON document
+    Json,
+    /// One JSON object a line
+    Jsonl,
+    /// Ids only, one a line, for pipes
+    Ids,
 }
 
-/// A column.
-pub const fn column(title: &'static str, cell: fn(&Value) -> String) -> Column {
+impl Format {
+    /// For results that go on coming: a document would never end.
+    #[must_use]
+    pub fn followed(self) -> Self {
+        if self == Self::Json { Self::Jsonl } else { self }
+    }
+}
+
+/// A column: title and what stands in it.
+pub struct Column<T = Value> {
+    title: &'static str,
+    cell: fn(&T) -> String,
+}
+
+pub const fn column<T>(title: &'static str, cell: fn(&T) -> String) -> Column<T> {
     Column { title, cell }
 }
 
-/// How a kind of item is shown.
-pub struct View<'a> {
+/// How a kind of item is shown. What a host answered is shown as the JSON that it is.
+pub struct View<'a, T = Value> {
     /// Columns of the table.
-    pub columns: &'a [Column],
+    pub columns: &'a [Column<T>],
     /// What stands for an item with `-o ids`.
-    pub id: fn(&Value) -> String,
+    pub id: fn(&T) -> String,
     /// Written in place of an empty table.
     pub none: &'a str,
 }
 
-/// Writes a list.
-pub fn list(term: &mut Term, format: Format, items: &[Value], view: &View<'_>) -> Result<(), CliError> {
+pub fn list<T: Serialize>(term: &mut Term, format: Format, items: &[T], view: &View<'_, T>) -> Result<(), CliError> {
+    let mut documents = items.iter().map(|item| serde_json::to_value(item).unwrap_or_default());
     match format {
-        Format::Json => return json(term, &Value::Array(items.to_vec())),
-        Format::Jsonl => {
-            for item in items {
-                term.line(&item.to_string())?;
-            }
+        Format::Json => json(term, &Value::Array(documents.collect())),
+        Format::Jsonl => documents.try_for_each(|document| term.line(&document.to_string())),
+        Format::Ids => items.iter().try_for_each(|item| term.line(&(view.id)(item))),
+        Format::Table if items.is_empty() => {
+            term.say(view.none);
+            Ok(())
         }
-        Format::Ids => {
-            for item in items {
-                term.line(&(view.id)(item))?;
-            }
-        }
-        Format::Table if items.is_empty() => term.say(view.none),
         Format::Table => {
             let titles: Vec<&str> = view.columns.iter().map(|column| column.title).collect();
             let rows: Vec<Vec<String>> =
                 items.iter().map(|item| view.columns.iter().map(|column| (column.cell)(item)).collect()).collect();
-            table(term, &titles, rows)?;
+            table(term, &titles, rows)
         }
     }
-    Ok(())
+}
+
+/// Writes one item of a list: as the list has it, or the host's JSON as it came.
+pub fn listed(term: &mut Term, format: Format, json: &str, item: &Value, view: &View<'_>) -> Result<(), CliError> {
+    answer(term, format, json, &(view.id)(item), |term| list(term, Format::Table, std::slice::from_ref(item), view))
 }
 
 /// Writes one thing: its lines as a table, or the host's JSON as it came.
 pub fn one(term: &mut Term, format: Format, json: &str, id: &str, rows: Vec<(String, String)>) -> Result<(), CliError> {
+    answer(term, format, json, id, |term| pairs(term, rows))
+}
+
+/// Writes an answer about one thing: its table as the command draws it, or the host's JSON as it came.
+pub fn answer(
+    term: &mut Term,
+    format: Format,
+    json: &str,
+    id: &str,
+    table: impl FnOnce(&mut Term) -> Result<(), CliError>,
+) -> Result<(), CliError> {
     match format {
         Format::Json | Format::Jsonl => term.line(json.trim_end()),
         Format::Ids => term.line(id),
-        Format::Table => pairs(term, rows),
+        Format::Table => table(term),
     }
 }
 
-/// Writes indented JSON.
+/// Writes JSON for people: indented, over several lines.
 pub fn json(term: &mut Term, value: &Value) -> Result<(), CliError> {
     term.line(&format!("{value:#}"))
 }

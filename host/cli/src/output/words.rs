@@ -22,6 +22,22 @@ pub fn plain(value: &Value) -> String {
     }
 }
 
+/// A stored text that draws nothing on the terminal.
+pub fn safe(text: &str) -> String {
+    plain(&Value::String(text.to_owned()))
+}
+
+/// As much of a text as a table takes.
+pub fn shortened(whole: &str, characters_max: usize) -> String {
+    let cut: String = whole.chars().take(characters_max).collect();
+    if cut.len() < whole.len() { format!("{cut}... (all of it: -o json)") } else { cut }
+}
+
+/// A plugin with its version and the beginning of its digest.
+pub fn plugin(item: &Value) -> String {
+    format!("{} {} ({})", text(item, "plugin"), text(item, "version"), short_digest(&text(item, "digest")))
+}
+
 /// A text of several lines, none of which draws on the terminal. Tabs become spaces.
 pub fn safe_lines(text: &str) -> String {
     let lines: Vec<String> = text
@@ -143,6 +159,19 @@ mod tests {
     #[test]
     fn a_stored_text_draws_nothing_on_the_terminal() {
         assert_eq!(plain(&json!("a\u{1b}[31mb\nc")), "a\\u{1b}[31mb\\nc");
+    }
+
+    #[test]
+    fn a_text_that_was_cut_says_where_all_of_it_is() {
+        assert_eq!(shortened("äbc", 3), "äbc");
+        assert_eq!(shortened("äbcd", 3), "äbc... (all of it: -o json)");
+    }
+
+    #[test]
+    fn a_plugin_that_is_unknown_is_dashes() {
+        assert_eq!(plugin(&Value::Null), "- - (-)");
+        let known = json!({ "plugin": "http", "version": "0.1.0", "digest": "sha256:0123456789abcdef" });
+        assert_eq!(plugin(&known), "http 0.1.0 (0123456789ab)");
     }
 
     #[test]

@@ -1,82 +1,49 @@
 //! Plugins of a configuration: found, loaded, and checked against what the configuration says of them.
 
-pub mod build;
-pub mod cache;
-mod call;
-mod check;
-pub mod command;
-mod dev;
-mod keys;
-mod new;
-mod project;
 pub mod service;
-mod test;
-mod tool;
 
 use serde_json::Value;
 use thiserror::Error;
+use waybill_core::code::Code;
+use waybill_core::endpoint::{EndpointSettings, PluginRef};
 use waybill_sandbox::{
-    CompileLimits, CompilerProcess, ComponentSource, Fleet, ForStart, Grants, LoadedPlugin, SandboxError, SwapError,
-    Trust, World, check_config, check_grants, participant_steps,
+    CompileLimits, ComponentSource, Fleet, ForStart, LoadedPlugin, SandboxError, SwapError, Trust, World, check_config,
+    check_grants, participant_steps,
 };
 
-use crate::config::{Allowed, Config, ParticipantSettings, PluginSettings, PluginSource, TransportSettings};
-use crate::term::Term;
-
-/// Version of the plugin contract that this host serves.
-pub const CONTRACT: &str = waybill_sandbox::CONTRACT_VERSION;
-
-/// First argument of this program when it is to compile a component for another one, and nothing else.
-pub const COMPILE: &str = "compile-component";
+use crate::config::{Config, PluginSettings};
+use crate::exit::{CliError, Exit};
 
 /// What one compilation may take.
 pub fn compile_limits(settings: &PluginSettings) -> CompileLimits {
     CompileLimits { cpu: settings.compile_cpu, memory_bytes: settings.compile_memory }
 }
 
-/// The process that compiles plugins which aren't bundled: this program once more, if it can be run.
-pub fn compiler(limits: CompileLimits, term: &Term) -> Option<CompilerProcess> {
-    let program = term.program.clone()?;
-    Some(CompilerProcess { program, arguments: vec![COMPILE.into()], limits })
-}
-
 /// A plugin can't be used where the configuration names it.
 #[derive(Debug, Error)]
 #[error("{}: {endpoint}: {cause}", .cause.code())]
 pub struct PluginError {
-    /// `[transport.x]` or `outbox.backoff`.
     pub endpoint: String,
-    /// Why.
     pub cause: SwapError,
 }
 
 /// A transport whose plugin is loaded and whose settings fit it.
 pub struct Prepared {
-    /// As configured.
-    pub settings: TransportSettings,
+    pub settings: EndpointSettings,
     /// Where its plugin comes from.
     pub source: ComponentSource,
-    /// Its plugin.
     pub loaded: ForStart,
-    /// What it may do.
-    pub grants: Grants,
 }
 
 /// A participant whose plugin is loaded, whose settings fit it, and whose steps can be served.
 pub struct PreparedParticipant {
-    /// As configured.
-    pub settings: ParticipantSettings,
-    /// Its plugin.
+    pub settings: EndpointSettings,
     pub plugin: LoadedPlugin,
-    /// What it may do.
-    pub grants: Grants,
 }
 
 /// A retry policy whose plugin is loaded.
 pub struct PreparedBackoff {
-    /// Its plugin.
     pub plugin: LoadedPlugin,
-    /// Its configuration.
     pub config: Value,
 }
 
@@ -91,10 +58,10 @@ pub struct Plugins {
 }
 
 /// Where a plugin's component comes from.
-pub fn source(plugin: &PluginSource) -> Result<ComponentSource, SandboxError> {
+pub fn source(plugin: &PluginRef) -> Result<ComponentSource, SandboxError> {
     match plugin {
-        PluginSource::File(path) => Ok(ComponentSource::File(path.clone())),
-        PluginSource::Bundled(name) => match waybill_bundled::find(name) {
+        PluginRef::File(path) => Ok(ComponentSource::File(path.clone())),
+        PluginRef::Bundled(name) => match waybill_bundled::find(name) {
             Some(bundled) => Ok(ComponentSource::Bundled { name: name.clone(), component: bundled.component }),
             // The configuration has only names that are bundled.
             None => Err(SandboxError::Read { path: name.clone(), cause: "it isn't bundled".into() }),
@@ -102,7 +69,6 @@ pub fn source(plugin: &PluginSource) -> Result<ComponentSource, SandboxError> {
     }
 }
 
-/// Whose signatures count.
 pub fn trust(settings: &PluginSettings) -> Trust {
     Trust { keys: settings.trusted_keys.iter().cloned().collect(), required: settings.require_signature }
 }
@@ -134,21 +100,21 @@ pub async fn prepare(fleet: &Fleet, config: &Config) -> Result<Plugins, Vec<Plug
     if errors.is_empty() { Ok(Plugins { transports, participants, backoff }) } else { Err(errors) }
 }
 
-async fn load_backoff(fleet: &Fleet, plugin: &PluginSource, document: &Value) -> Result<LoadedPlugin, SwapError> {
+async fn load_backoff(fleet: &Fleet, plugin: &PluginRef, document: &Value) -> Result<LoadedPlugin, SwapError> {
     let plugin = fleet.load(&source(plugin)?, None, World::Backoff).await?;
     check_config(plugin.manifest(), "outbox.backoff", document)?;
     Ok(plugin)
 }
 
 /// Loads the plugin of one transport and checks its settings.
-pub async fn prepare_one(fleet: &Fleet, settings: &TransportSettings) -> Result<Prepared, SwapError> {
+pub async fn prepare_one(fleet: &Fleet, settings: &EndpointSettings) -> Result<Prepared, SwapError> {
     let source = source(&settings.plugin)?;
     let mut loaded = fleet.load_for_start(&settings.name, &source, settings.sha256.as_deref()).await?;
     if let Some(fallback) = &loaded.fallback
         && let Err(error) = check_config(loaded.plugin.manifest(), &settings.name, &settings.config)
     {
         // The configuration was written for the one that was rolled back: a transport that may fail beats a host that doesn't start.
-        tracing::error!(transport = %settings.name, code = "PLUGIN.REMEMBERED_BAD", %error, "{fallback}, but the configuration doesn't fit it: the one at its source is used all the same");
+        tracing::error!(transport = %settings.name, code = Code::PLUGIN_REMEMBERED_BAD.as_str(), %error, "{fallback}, but the configuration doesn't fit it: the one at its source is used all the same");
         let plugin = fleet.load(&source, settings.sha256.as_deref(), World::Transport).await?;
         loaded = ForStart { plugin, fallback: None };
     }
@@ -158,62 +124,51 @@ pub async fn prepare_one(fleet: &Fleet, settings: &TransportSettings) -> Result<
         let (endpoint, plugin) = (settings.name.clone(), plugin.manifest().name.clone());
         return Err(SandboxError::NoProvisioning { endpoint, plugin }.into());
     }
-    let grants = Grants {
-        cpu_per_call: settings.cpu_per_call,
-        connections: settings.connections.and_then(|number| usize::try_from(number).ok()),
-        log_per_second: settings.log_per_second,
-        ..grants(&settings.allow, &settings.secrets, settings.memory)?
-    };
-    check_grants(plugin.manifest(), &format!("transport.{}", settings.name), &grants, settings.instances)?;
-    Ok(Prepared { settings: settings.clone(), source, loaded, grants })
+    let section = format!("transport.{}", settings.name);
+    check_grants(plugin.manifest(), &section, &settings.grants, settings.instances)?;
+    Ok(Prepared { settings: settings.clone(), source, loaded })
 }
 
 /// Loads the plugin of one participant and checks its settings and steps.
-async fn prepare_participant(fleet: &Fleet, settings: &ParticipantSettings) -> Result<PreparedParticipant, SwapError> {
+pub async fn prepare_participant(fleet: &Fleet, settings: &EndpointSettings) -> Result<PreparedParticipant, SwapError> {
     let plugin = fleet.load(&source(&settings.plugin)?, None, World::Participant).await?;
     check_config(plugin.manifest(), &settings.name, &settings.config)?;
     participant_steps(&plugin).await?;
-    let grants = grants(&settings.allow, &settings.secrets, settings.memory)?;
-    check_grants(plugin.manifest(), &format!("participant.{}", settings.name), &grants, settings.instances)?;
-    Ok(PreparedParticipant { settings: settings.clone(), plugin, grants })
-}
-
-/// What an operator grants, as written in the configuration.
-fn grants(allow: &Allowed, secrets: &[(String, String)], memory: Option<u64>) -> Result<Grants, SandboxError> {
-    let mut grants = Grants::none().allow(allow.peers.iter().map(String::as_str))?;
-    grants.internal = allow.internal;
-    grants.secrets = secrets.iter().cloned().collect();
-    grants.memory_bytes = memory.and_then(|bytes| usize::try_from(bytes).ok());
-    grants.kv = allow.kv.and_then(|bytes| usize::try_from(bytes).ok()).map(kv_quota);
-    Ok(grants)
-}
-
-/// A quota of so many bytes in all.
-fn kv_quota(bytes: usize) -> waybill_core::port::kv::KvQuota {
-    waybill_core::port::kv::KvQuota { total_bytes_max: bytes, ..waybill_core::port::kv::KvQuota::default() }
+    let section = format!("participant.{}", settings.name);
+    check_grants(plugin.manifest(), &section, &settings.grants, settings.instances)?;
+    Ok(PreparedParticipant { settings: settings.clone(), plugin })
 }
 
 /// What a configuration says of a plugin that the plugin doesn't ask for: it has no effect.
 pub fn warnings(plugins: &Plugins) -> Vec<String> {
     let mut warnings = Vec::new();
-    for Prepared { settings, loaded, grants, .. } in &plugins.transports {
-        idle(&format!("[transport.{}]", settings.name), &settings.allow.peers, &loaded.plugin, grants, &mut warnings);
+    for Prepared { settings, loaded, .. } in &plugins.transports {
+        idle(&format!("[transport.{}]", settings.name), settings, &loaded.plugin, &mut warnings);
     }
-    for PreparedParticipant { settings, plugin, grants } in &plugins.participants {
-        idle(&format!("[participant.{}]", settings.name), &settings.allow.peers, plugin, grants, &mut warnings);
+    for PreparedParticipant { settings, plugin } in &plugins.participants {
+        idle(&format!("[participant.{}]", settings.name), settings, plugin, &mut warnings);
     }
     warnings
 }
 
-fn idle(heading: &str, allow: &[String], plugin: &LoadedPlugin, grants: &Grants, warnings: &mut Vec<String>) {
-    let ask = &plugin.manifest().ask;
+fn idle(heading: &str, settings: &EndpointSettings, plugin: &LoadedPlugin, warnings: &mut Vec<String>) {
+    let (ask, grants) = (&plugin.manifest().ask, &settings.grants);
     for name in grants.secrets.keys().filter(|name| !ask.secrets.contains(name)) {
         warnings.push(format!("{heading}: the plugin asks for no secret {name:?}"));
     }
     if grants.kv.is_some() && !ask.kv {
         warnings.push(format!("{heading}: the plugin asks for no kv"));
     }
-    if !allow.is_empty() && ask.net.is_empty() && ask.http.is_empty() {
+    if !grants.peers.is_empty() && ask.net.is_empty() && ask.http.is_empty() {
         warnings.push(format!("{heading}: the plugin asks for no peers, so `allow` opens nothing"));
     }
+}
+
+/// Plugins that can't be used, in one error.
+pub fn failed(errors: &[PluginError]) -> CliError {
+    let code = errors.first().map_or(Code::PLUGIN_READ, |error| error.cause.code());
+    // The first one's code stands before the whole.
+    let first = errors.first().map(|error| format!("{}: {}", error.endpoint, error.cause));
+    let what: Vec<String> = first.into_iter().chain(errors.iter().skip(1).map(ToString::to_string)).collect();
+    CliError::Host { code, what: what.join("\n"), exit: Exit::Usage }
 }

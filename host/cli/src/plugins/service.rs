@@ -5,9 +5,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
-use waybill_core::port::plugins::{
-    PluginChange, PluginChanged, PluginService, PluginUpload, PluginsError, PluginsView,
-};
+use waybill_api::plugins::{PluginChanged, PluginReload, PluginService, PluginUpload, Plugins};
+use waybill_core::code::Code;
+use waybill_core::port::plugins::PluginsError;
 use waybill_core::port::transact::{AuditEvent, TransactStore};
 use waybill_core::time::UnixMillis;
 use waybill_sandbox::Fleet;
@@ -37,7 +37,7 @@ impl Audited {
             Ok(done) => {
                 json!({ "changed": done.changed, "generation": done.plugin.live.generation, "digest": done.plugin.live.digest })
             }
-            Err(error) => json!({ "code": error.code(), "error": error.to_string() }),
+            Err(error) => json!({ "code": error.code().as_str(), "error": error.to_string() }),
         };
         if let (Value::Object(detail), Value::Object(led_to)) = (&mut detail, led_to) {
             detail.extend(led_to);
@@ -53,7 +53,7 @@ impl Audited {
         };
         // What is done is done: a trail that can't be written is told to the log.
         if let Err(error) = self.store.audit(&event).await {
-            tracing::error!(code = error.code(), %error, ?event, "an operator's act could not be written to the audit trail");
+            tracing::error!(code = error.code().as_str(), %error, ?event, "an operator's act could not be written to the audit trail");
         }
         result
     }
@@ -61,15 +61,15 @@ impl Audited {
 
 #[async_trait]
 impl PluginService for Audited {
-    async fn plugins(&self) -> PluginsView {
+    async fn plugins(&self) -> Plugins {
         self.fleet.plugins().await
     }
 
-    async fn reload(&self, transport: &str, change: PluginChange, actor: &str) -> Result<PluginChanged, PluginsError> {
+    async fn reload(&self, transport: &str, asked: PluginReload, actor: &str) -> Result<PluginChanged, PluginsError> {
         let (this, transport, actor) = (self.clone(), transport.to_owned(), actor.to_owned());
         to_the_end(async move {
-            let detail = json!({ "force": change.force });
-            let result = PluginService::reload(&this.fleet, &transport, change, &actor).await;
+            let detail = json!({ "force": asked.force });
+            let result = PluginService::reload(&this.fleet, &transport, asked, &actor).await;
             this.note("PluginReloaded", &transport, &actor, detail, result).await
         })
         .await
@@ -88,7 +88,7 @@ impl PluginService for Audited {
     async fn upload(&self, transport: &str, upload: PluginUpload, actor: &str) -> Result<PluginChanged, PluginsError> {
         let (this, transport, actor) = (self.clone(), transport.to_owned(), actor.to_owned());
         to_the_end(async move {
-            let detail = json!({ "force": upload.change.force, "bytes": upload.component.len() });
+            let detail = json!({ "force": upload.reload.force, "bytes": upload.component.len() });
             let result = PluginService::upload(&this.fleet, &transport, upload, &actor).await;
             this.note("PluginUploaded", &transport, &actor, detail, result).await
         })
@@ -102,5 +102,5 @@ async fn to_the_end(
 ) -> Result<PluginChanged, PluginsError> {
     tokio::spawn(act)
         .await
-        .unwrap_or_else(|ended| Err(PluginsError::Refused { code: "UNKNOWN.INTERNAL", reason: ended.to_string() }))
+        .unwrap_or_else(|ended| Err(PluginsError::Refused { code: Code::UNKNOWN_INTERNAL, reason: ended.to_string() }))
 }

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use waybill_core::code::Code;
+use waybill_core::endpoint::PluginLimits;
 use waybill_core::ids::Tenant;
 use waybill_core::port::backoff::BackoffPolicy;
 use waybill_core::port::kv::KvStore;
@@ -18,17 +20,17 @@ use waybill_engine::{
 };
 use waybill_sandbox::grants::OwnListeners;
 use waybill_sandbox::{
-    EndpointSettings, Fleet, FleetOptions, ForStart, Grants, HttpStepClient, ParticipantLimits, PluginLimits, Sandbox,
-    SandboxError, SandboxOptions, TransportSettings, TransportSpec, WasmBackoff, WasmParticipant,
+    EndpointSpec, Fleet, FleetOptions, ForStart, HttpStepClient, ParticipantLimits, Sandbox, SandboxError,
+    SandboxOptions, TransportSpec, WasmBackoff, WasmParticipant,
 };
 use waybill_server::approval::ApprovalLinks;
 use waybill_server::tls::{Encryption, Tls};
 use waybill_store::{OpenError, StoreConfig, SurrealStore};
 
+use crate::compile::{compiler, open_with_or_without};
 use crate::config::{Config, OnDead, StoreKind, TlsSettings, cache_folder};
 use crate::data;
 use crate::exit::{CliError, Exit};
-use crate::plugins::cache::open_with_or_without;
 use crate::plugins::{self, Plugins, Prepared, PreparedBackoff, PreparedParticipant};
 use crate::term::Term;
 
@@ -44,7 +46,7 @@ const STATE_FOLDER: &str = "generations";
 pub fn fleet(config: &Config, supervisor: Option<&Arc<Supervisor>>, term: &Term) -> Result<Fleet, SandboxError> {
     let serves = supervisor.is_some();
     let settings = &config.plugins;
-    let compiler = plugins::compiler(plugins::compile_limits(settings), term);
+    let compiler = compiler(plugins::compile_limits(settings), term);
     let cache = settings.cache.as_ref().filter(|_| serves || data::seal_is_ours(config));
     let options = SandboxOptions {
         cache_dir: cache.cloned(),
@@ -135,8 +137,8 @@ pub fn trail(config: &Config, store: &Arc<SurrealStore>) -> Arc<dyn TransactStor
 fn of_store(error: &OpenError) -> CliError {
     let exit = match (error, error.code()) {
         (OpenError::Locked { .. }, _) => Exit::Conflict,
-        (_, code) if code.starts_with("CONFIG.") => Exit::Usage,
-        (_, "PROVIDER.UNAVAILABLE") => Exit::Unreachable,
+        (_, code) if code.as_str().starts_with("CONFIG.") => Exit::Usage,
+        (_, Code::PROVIDER_UNAVAILABLE) => Exit::Unreachable,
         _ => Exit::Failed,
     };
     CliError::Host { code: error.code(), what: error.to_string(), exit }
@@ -212,9 +214,6 @@ pub async fn engine(
 /// host listens.
 pub fn saga_settings(config: &Config, own: &OwnListeners) -> Result<SagaConfig, CliError> {
     let settings = &config.saga;
-    let peers = settings.allow.peers.iter().map(String::as_str);
-    let grants = Grants::none().allow(peers).map_err(|error| of_sandbox(&error))?;
-    let grants = Grants { internal: settings.allow.internal, ..grants };
     let limits = SagaLimits {
         input_bytes_max: settings.max_input_bytes,
         output_bytes_max: settings.max_output_bytes,
@@ -223,7 +222,8 @@ pub fn saga_settings(config: &Config, own: &OwnListeners) -> Result<SagaConfig, 
         rest_after: settings.rest_after,
         ..SagaLimits::default()
     };
-    let http = HttpStepClient::new(&grants, settings.max_calls, limits.output_bytes_max, own);
+    let http = HttpStepClient::new(&settings.grants, settings.max_calls, limits.output_bytes_max, own)
+        .map_err(|error| of_sandbox(&error))?;
     Ok(SagaConfig {
         limits,
         calls_max: settings.max_calls,
@@ -250,7 +250,6 @@ pub fn engine_config(
     component: Option<Arc<dyn BackoffPolicy>>,
 ) -> EngineConfig {
     let outbox = &config.outbox;
-    let settings = || config.transports.iter();
     EngineConfig {
         exclusive: store.is_embedded(),
         shards: store.shards(),
@@ -278,9 +277,8 @@ pub fn engine_config(
             .collect(),
         routes: config.routes.clone(),
         transports,
-        send_timeouts: settings().filter_map(|one| Some((one.name.clone(), one.send_timeout?))).collect(),
+        endpoints: config.transports.clone(),
         idempotency: config.idempotency,
-        batches: settings().filter_map(|one| Some((one.name.clone(), one.max_batch?))).collect(),
         ..EngineConfig::new(format!("{}-{}", host_name(), std::process::id()))
     }
 }
@@ -293,7 +291,7 @@ pub async fn transport(
     store: &Arc<SurrealStore>,
 ) -> Result<Arc<dyn Transport>, CliError> {
     let (spec, loaded) = spec(config, prepared, store);
-    let name = spec.settings.name.clone();
+    let name = spec.endpoint.settings.name.clone();
     let (slot, opened) = fleet.start(spec, loaded).await.map_err(|error| of_sandbox(&error))?;
     if let Err(error) = opened {
         if matches!(error, SandboxError::Open { kind: ErrorKind::InvalidConfig, .. }) {
@@ -301,41 +299,24 @@ pub async fn transport(
             fleet.remove(&name);
             return Err(of_sandbox(&error));
         }
-        tracing::warn!(transport = %name, code = error.code(), %error, "a transport isn't open yet: its messages wait while it is tried again");
+        tracing::warn!(transport = %name, code = error.code().as_str(), %error, "a transport isn't open yet: its messages wait while it is tried again");
     }
     Ok(Arc::new(slot))
 }
 
 /// A prepared transport as the fleet takes it, and its plugin.
 pub fn spec(config: &Config, prepared: Prepared, store: &Arc<SurrealStore>) -> (TransportSpec, ForStart) {
-    let Prepared { settings, source, loaded, grants } = prepared;
-    let normal = PluginLimits::default();
-    let count =
-        |number: Option<u64>, normal: usize| number.and_then(|number| usize::try_from(number).ok()).unwrap_or(normal);
-    let limits = PluginLimits {
-        max_batch: settings.max_batch.unwrap_or(config.outbox.batch),
-        max_batch_bytes: config.outbox.batch_bytes,
-        http_in_flight: count(settings.http_in_flight, normal.http_in_flight),
-        http_per_peer: count(settings.http_per_peer, normal.http_per_peer),
-        ..normal
+    let Prepared { mut settings, source, loaded } = prepared;
+    // `send_timeout` is the engine's. A version that is rolled back would bring an earlier one back, and cut calls at it.
+    settings.grants.limits.call_time = None;
+    let (max_batch, max_batch_bytes) = (config.outbox.batch, config.outbox.batch_bytes);
+    let endpoint = EndpointSpec {
+        kv: Some(kv(config, store)),
+        host_id: host_name(),
+        limits: PluginLimits { max_batch, max_batch_bytes, ..PluginLimits::default() },
+        ..EndpointSpec::new(settings)
     };
-    let spec = TransportSpec {
-        source,
-        sha256: settings.sha256,
-        watch: settings.watch,
-        policy: settings.policy,
-        settings: TransportSettings {
-            instances: settings.instances,
-            config: settings.config,
-            grants,
-            kv: Some(kv(config, store)),
-            host_id: host_name(),
-            limits,
-            provision: settings.provision,
-            ..TransportSettings::new(settings.name)
-        },
-    };
-    (spec, loaded)
+    (TransportSpec { source, endpoint }, loaded)
 }
 
 /// Starts the participants. One whose first instance doesn't open is kept: calls try again by themselves.
@@ -349,30 +330,23 @@ pub async fn participants(prepared: Vec<PreparedParticipant>, kv: &Arc<dyn KvSto
             if matches!(error, SandboxError::Open { kind: ErrorKind::InvalidConfig, .. }) {
                 return Err(of_sandbox(&error));
             }
-            tracing::warn!(participant = %name, code = error.code(), %error, "a participant isn't open yet: its steps wait while it is tried again");
+            tracing::warn!(participant = %name, code = error.code().as_str(), %error, "a participant isn't open yet: its steps wait while it is tried again");
         }
         all.push(participant);
     }
     Ok(Participants::new(all))
 }
 
-/// Starts one participant.
 pub async fn participant(
     prepared: PreparedParticipant,
     host: &str,
     kv: &Arc<dyn KvStore>,
 ) -> Result<(Arc<WasmParticipant>, Result<(), SandboxError>), SandboxError> {
-    let PreparedParticipant { settings, plugin, grants } = prepared;
-    let endpoint = EndpointSettings {
-        instances: settings.instances,
-        config: settings.config,
-        grants,
-        kv: Some(Arc::clone(kv)),
-        host_id: host.to_owned(),
-        ..EndpointSettings::new(settings.name)
-    };
-    let bounds = ParticipantLimits { call_time: settings.call_time, ..ParticipantLimits::default() };
-    WasmParticipant::start(plugin, endpoint, bounds).await
+    let PreparedParticipant { settings, plugin } = prepared;
+    let normal = ParticipantLimits::default();
+    let call_time = settings.grants.limits.call_time.unwrap_or(normal.call_time);
+    let endpoint = EndpointSpec { kv: Some(Arc::clone(kv)), host_id: host.to_owned(), ..EndpointSpec::new(settings) };
+    WasmParticipant::start(plugin, endpoint, ParticipantLimits { call_time, ..normal }).await
 }
 
 /// Name of this machine.

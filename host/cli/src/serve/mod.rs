@@ -5,7 +5,6 @@
 //! reason not to start: it stays supervised and its messages wait.
 
 pub(crate) mod compose;
-pub(crate) mod logging;
 mod reload;
 mod signals;
 
@@ -14,16 +13,17 @@ use std::time::Duration;
 
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
+use waybill_api::status::CheckStatus;
 use waybill_engine::{Engine, Supervisor};
 use waybill_server::auth::{Authenticator, StaticTokens, TokenRecord};
 use waybill_server::error::ServerError;
 use waybill_server::limits::Limits;
 use waybill_server::server::{Parts, Server, bind};
 
-use crate::args::serve::Serve;
-use crate::config::{AuthToken, Config, ServerSettings, StoreKind};
+use crate::config::{AuthToken, Config, LogFormat, ServerSettings, StoreKind};
 use crate::data;
 use crate::exit::{CliError, Exit};
+use crate::logging;
 use crate::plugins;
 use crate::plugins::service::Audited;
 use crate::saga_definitions;
@@ -46,13 +46,12 @@ const RUNTIME_TIMEOUT: Duration = Duration::from_secs(2);
 const READY_POLL: Duration = Duration::from_millis(50);
 
 /// Runs a host until a signal ends it.
-pub fn run(args: &Serve, term: &mut Term) -> Result<(), CliError> {
+pub fn run(source: Source, term: &mut Term) -> Result<(), CliError> {
     // Messages, answers and plugins' state are nobody else's: whatever is made from here on is its owner's alone.
     #[cfg(unix)]
     rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
-    let source = Source::new(&args.config, args.flags(), term);
     let config = source.read()?;
-    logging::start(&config.log, term.color_errors());
+    logging::start(&config.log.level, config.log.format == LogFormat::Json, term.color_errors());
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .thread_name("waybill")
@@ -81,9 +80,7 @@ async fn host(config: Config, source: Source, term: &mut Term) -> Result<(), Cli
     compose::close_folders(&config);
     let fleet = compose::fleet(&config, Some(&supervisor), term).map_err(|error| compose::of_sandbox(&error))?;
     fleet.sandbox().own_listeners().add(address);
-    let mut prepared = plugins::prepare(&fleet, &config)
-        .await
-        .map_err(|errors| crate::commands::configuration::plugins_failed(&errors))?;
+    let mut prepared = plugins::prepare(&fleet, &config).await.map_err(|errors| plugins::failed(&errors))?;
     for warning in plugins::warnings(&prepared) {
         tracing::warn!("{warning}");
     }
@@ -93,7 +90,7 @@ async fn host(config: Config, source: Source, term: &mut Term) -> Result<(), Cli
         () = signals.end() => return Ok(()),
     };
     if let Err(error) = fleet.sandbox().keep_seal() {
-        tracing::warn!(code = error.code(), %error, "what is compiled now is compiled again at the next start");
+        tracing::warn!(code = error.code().as_str(), %error, "what is compiled now is compiled again at the next start");
     }
     let (kv, trail) = (compose::kv(&config, &store), compose::trail(&config, &store));
     let participants = Arc::new(compose::participants(std::mem::take(&mut prepared.participants), &kv).await?);
@@ -154,7 +151,7 @@ async fn host(config: Config, source: Source, term: &mut Term) -> Result<(), Cli
     // The tasks that hold the store are gone by now; what it says while closing is worth a line, not a failure.
     match tokio::time::timeout(CLOSE_TIMEOUT, store.close()).await {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::warn!(code = error.code(), %error, "the store didn't close in good order"),
+        Ok(Err(error)) => tracing::warn!(code = error.code().as_str(), %error, "the store didn't close in good order"),
         Err(_) => tracing::warn!(limit = ?CLOSE_TIMEOUT, "the store didn't close in time and is left as after a crash"),
     }
     if drained.cut > 0 {
@@ -229,7 +226,7 @@ async fn log_ready(engine: Arc<Engine>) {
             .ready()
             .await
             .into_iter()
-            .filter(|check| check.status == "fail")
+            .filter(|check| check.status == CheckStatus::Fail)
             .map(|check| format!("{}: {}", check.name, check.detail))
             .collect();
         if failing.is_empty() {

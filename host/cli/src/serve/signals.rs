@@ -32,7 +32,6 @@ impl Signals {
         }
     }
 
-    /// Begins to listen.
     #[cfg(not(unix))]
     pub fn listen() -> std::io::Result<(Self, Hangups)> {
         Ok((Self {}, Hangups {}))

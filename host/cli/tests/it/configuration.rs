@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use waybill_cli::config::problem::{ConfigError, Origin};
 use waybill_cli::config::reader::Flag;
-use waybill_cli::config::{Config, Inputs, OnDead, PluginSource, StoreKind, load};
+use waybill_cli::config::{Config, Inputs, OnDead, StoreKind, load};
+use waybill_core::endpoint::PluginRef;
 use waybill_server::auth::Role;
 
 struct Case {
@@ -287,7 +288,7 @@ fn sagas_are_configured_and_a_setting_without_effect_is_told() {
         (86_400, 3, 10)
     );
     assert_eq!(saga.default_retry.cap_ms, 60_000);
-    assert_eq!(saga.allow.peers, ["https://pay.example"]);
+    assert_eq!(saga.grants.peers, ["https://pay.example"]);
     assert!(config.warnings.iter().any(|warning| warning.contains("saga.heartbeat")), "{:?}", config.warnings);
 }
 
@@ -335,10 +336,10 @@ keep = "30d"
     assert_eq!(config.outbox.keep_done, Duration::from_secs(24 * 3600));
     assert_eq!(config.dead.keep, Duration::from_secs(30 * 24 * 3600));
     let [transport] = config.transports.as_slice() else { panic!("one transport") };
-    assert_eq!(transport.plugin, PluginSource::File(case.dir.path().join("plugins/nats.wasm")));
-    assert_eq!(transport.secrets, [("token".to_owned(), "env:NATS_TOKEN".to_owned())]);
+    assert_eq!(transport.plugin, PluginRef::File(case.dir.path().join("plugins/nats.wasm")));
+    assert_eq!(transport.grants.secrets, BTreeMap::from([("token".to_owned(), "env:NATS_TOKEN".to_owned())]));
     assert_eq!(transport.config["servers"][0], "nats://127.0.0.1:4222");
-    assert_eq!(transport.allow.peers, ["tcp://127.0.0.1:4222"]);
+    assert_eq!(transport.grants.peers, ["tcp://127.0.0.1:4222"]);
     assert!(!format!("{config:?}").contains("s3cr3t"));
 }
 
@@ -379,18 +380,18 @@ fn without_a_file_there_is_an_embedded_store_and_http_to_this_machine() {
     assert_eq!(config.store.kind, StoreKind::Disk("/home/someone/.local/share/waybill/store".into()));
     assert_eq!(config.server.listen.to_string(), "127.0.0.1:7070");
     let [transport] = config.transports.as_slice() else { panic!("one transport") };
-    assert_eq!(transport.plugin, PluginSource::Bundled("http".into()));
+    assert_eq!(transport.plugin, PluginRef::Bundled("http".into()));
     assert!(
         transport
-            .allow
+            .grants
             .peers
             .iter()
             .all(|peer| ["localhost", "127.0.0.0/8", "[::1]"].iter().any(|host| peer.contains(host)))
     );
     assert_eq!(config.routes.0.len(), 1);
-    assert!(!transport.allow.internal && config.warnings.is_empty());
+    assert!(!transport.grants.internal && config.warnings.is_empty());
     let none = load(&Inputs { bundled: vec!["http"], ..Inputs::default() }).unwrap_err();
-    assert_eq!(none.code(), "CONFIG.NO_DATA_FOLDER");
+    assert_eq!(none.code().as_str(), "CONFIG.NO_DATA_FOLDER");
 }
 
 #[test]
@@ -576,9 +577,9 @@ fn the_rest_of_the_settings_arrive_where_they_belong() {
     assert_eq!((config.dead.on_dead, config.dead.alert_at), (OnDead::HoldKey, 5));
     assert_eq!((config.limits.scheduler.window_bytes, config.limits.scheduler.key_messages), (64 << 20, 9));
     assert_eq!((config.tenants[0].name.as_str(), config.tenants[0].weight), ("acme", 3));
-    let transport = &config.transports[0];
+    let limits = config.transports[0].grants.limits;
     assert_eq!(
-        (transport.memory, transport.send_timeout, transport.max_batch),
+        (limits.memory_bytes, limits.call_time, limits.max_batch),
         (Some(32 << 20), Some(Duration::from_secs(5)), Some(7))
     );
     assert!(config.warnings.iter().any(|warning| warning.contains("no [[route]]")), "{:?}", config.warnings);
@@ -588,7 +589,7 @@ fn the_rest_of_the_settings_arrive_where_they_belong() {
 fn a_missing_file_is_named() {
     let error =
         load(&Inputs { file: Some(Path::new("/nonexistent/waybill.toml").into()), ..Inputs::default() }).unwrap_err();
-    assert_eq!(error.code(), "CONFIG.FILE");
+    assert_eq!(error.code().as_str(), "CONFIG.FILE");
     assert!(error.to_string().contains("/nonexistent/waybill.toml"), "{error}");
 }
 
@@ -642,10 +643,12 @@ fn a_participant_is_read_with_its_bounds_and_grants() {
                 config = { url = \"x\" }\nsecrets = { key = \"env:KEY\" }\nallow = { http = [\"https://a\"], internal = true, kv = \"1MiB\" }\n";
     let config = case(toml).file("orders.wasm", b"x").env("KEY", "v").load().unwrap();
     let [shop] = config.participants.as_slice() else { panic!("{:?}", config.participants) };
-    assert_eq!((shop.name.as_str(), shop.instances, shop.call_time), ("shop", 3, Duration::from_secs(5)));
-    assert_eq!((shop.allow.peers.as_slice(), shop.allow.kv), (["https://a".to_owned()].as_slice(), Some(1 << 20)));
-    assert!(shop.allow.internal);
-    assert_eq!(shop.secrets, [("key".to_owned(), "env:KEY".to_owned())]);
+    let grants = &shop.grants;
+    let five_seconds = Some(Duration::from_secs(5));
+    assert_eq!((shop.name.as_str(), shop.instances, grants.limits.call_time), ("shop", 3, five_seconds));
+    assert_eq!(grants.peers, ["https://a"]);
+    assert_eq!((grants.kv.map(|kv| kv.total_bytes_max), grants.internal), (Some(1 << 20), true));
+    assert_eq!(grants.secrets, BTreeMap::from([("key".to_owned(), "env:KEY".to_owned())]));
     assert_eq!(shop.config, serde_json::json!({ "url": "x" }));
     for (section, says) in [
         ("[participant.shop]\n", "plugin"),

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use waybill_cli::config::{Inputs, catalogue, load};
+use waybill_core::code::Code;
 use waybill_core::outbox::filter::{Filter, STATE_ALIASES};
 use waybill_core::time::UnixMillis;
 use waybill_server::aliases::{MESSAGE_ALIASES, Meaning, QUERY_ALIASES};
@@ -217,8 +218,7 @@ const INSIDE: [&str; 2] = ["testkit", "xtask"];
 /// Codes without a dot, from the source documents.
 const UNDOTTED: [&str; 3] = ["INVALID_OUTBOX", "FUTURE_EVENT", "SUSPECTED_POISON"];
 
-/// Every code in the sources, `HTTP.<status>` as `HTTP.STATUS`.
-fn all_codes() -> BTreeSet<String> {
+fn host_and_plugins() -> Vec<PathBuf> {
     let mut files = Vec::new();
     for part in ["host", "plugins"] {
         for entry in std::fs::read_dir(root().join(part)).unwrap() {
@@ -230,9 +230,14 @@ fn all_codes() -> BTreeSet<String> {
         }
     }
     assert!(files.len() > 80, "the sources weren't found");
+    files
+}
+
+/// Every code in the sources, `HTTP.<status>` as `HTTP.STATUS`.
+fn all_codes() -> BTreeSet<String> {
     let mut codes = BTreeSet::new();
     let mut whole = String::new();
-    for file in files {
+    for file in host_and_plugins() {
         let text = std::fs::read_to_string(&file).unwrap();
         codes.extend(codes_in(&text).into_iter().map(|code| {
             let status =
@@ -262,26 +267,59 @@ fn every_error_code_has_a_page_and_every_page_a_code() {
     let idle: Vec<&String> = pages.difference(&codes).collect();
     assert!(missing.is_empty(), "no page in docs/errors: {missing:?}");
     assert!(idle.is_empty(), "pages without a code: {idle:?}");
-    let index = document("errors/README.md");
     for code in &codes {
         let page = document(&format!("errors/{code}.md"));
         assert!(page.starts_with(&format!("# {code}\n")), "{code}");
         for heading in ["## Why", "## What to do"] {
             assert!(page.split(heading).nth(1).is_some_and(|text| text.trim().len() > 10), "{code}: {heading}");
         }
-        assert!(index.contains(&format!("({code}.md)")), "docs/errors/README.md doesn't name {code}");
     }
+}
+
+/// The index has the first paragraph of every page. `UPDATE_ERRORS=1` writes it.
+#[test]
+fn the_index_of_error_codes_says_what_the_pages_say() {
+    let index = document("errors/README.md");
+    let table = "| code | what | seen as |\n|---|---|---|\n";
+    let mut expected = index.split(table).next().unwrap().to_owned() + table;
+    for code in all_codes() {
+        let page = document(&format!("errors/{code}.md"));
+        let paragraph = page.split("\n\n").nth(1).unwrap_or_default().replace('\n', " ");
+        let (what, seen) = paragraph.split_once(" Seen as: ").unwrap_or_else(|| panic!("{code}: where is it seen?"));
+        expected += &format!("| [{code}]({code}.md) | {what} | {} |\n", seen.trim_end_matches('.'));
+    }
+    if std::env::var_os("UPDATE_ERRORS").is_some() {
+        std::fs::write(root().join("docs/errors/README.md"), &expected).unwrap();
+    }
+    assert_eq!(document("errors/README.md"), expected, "run this test with UPDATE_ERRORS=1 and look at the difference");
+}
+
+/// A code that stays in the list when nobody tells it any more would keep its page.
+#[test]
+fn every_code_of_the_list_is_told_somewhere() {
+    let told: BTreeSet<String> = host_and_plugins()
+        .iter()
+        .filter(|path| !path.starts_with(root().join("host/core/src/code")))
+        .flat_map(|path| {
+            let text = std::fs::read_to_string(path).unwrap();
+            let names = text.split("Code::").skip(1);
+            let names =
+                names.map(|rest| rest.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).next().unwrap());
+            names
+                .map(str::to_owned)
+                .chain(codes_in(&text).iter().map(|code| code.replace('.', "_")))
+                .collect::<Vec<_>>()
+        })
+        .collect();
+    let idle: Vec<Code> = Code::all().filter(|code| !told.contains(&code.as_str().replace('.', "_"))).collect();
+    assert!(idle.is_empty(), "nobody tells {idle:?}");
 }
 
 #[test]
 fn the_pages_of_the_api_agree_with_its_statuses() {
-    for code in waybill_server::codes::CODES
-        .iter()
-        .chain(&waybill_server::codes::PLUGIN_CODES)
-        .chain(&waybill_server::codes::SAGA_CODES)
-    {
-        let page = document(&format!("errors/{}.md", code.code));
-        assert!(page.contains(&format!("HTTP {}", code.status)), "{} is answered with {}", code.code, code.status);
+    for code in Code::all().filter(|code| code.is_answer()) {
+        let page = document(&format!("errors/{code}.md"));
+        assert!(page.contains(&format!("HTTP {}", code.status())), "{code} is answered with {}", code.status());
     }
 }
 

@@ -5,26 +5,26 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use waybill_core::idempotency::{Answer, Begun, Entry, EntryFilter, EntryKey, EntryState, Settings};
+use waybill_api::dead_letters::*;
+use waybill_api::headers::HeadersJson;
+use waybill_api::idempotency::FinishWith;
+use waybill_api::messages::*;
+use waybill_api::operations::OperationService;
+use waybill_api::status::*;
+use waybill_api::transports::*;
+use waybill_api::workers::*;
 use waybill_core::ids::Tenant;
-use waybill_core::ids::{HoldToken, IdempotencyKey, RequestHash};
 use waybill_core::new_message::NewMessage;
 use waybill_core::outbox::filter::Filter;
-use waybill_core::outbox::records::{AttemptOutcome, AttemptRecord};
-use waybill_core::port::dead::{DeadId, DeadKind, DeadView, Replay, Replayed};
-use waybill_core::port::dedup::FirstDelivery;
-use waybill_core::port::idempotency::{BeginRequest, FinishWith, FoundEntry, Hold, IdempotencyService};
+use waybill_core::outbox::owner::WaitKind;
+use waybill_core::outbox::records::AttemptOutcome;
+use waybill_core::port::dead::{DeadId, DeadKind};
+use waybill_core::port::missing::Missing;
 use waybill_core::port::provision::{ProvisionAction, ProvisionChange, ProvisionError};
-use waybill_core::port::query::{Counted, DeadGroup, Page};
-use waybill_core::port::saga::Acted;
-use waybill_core::port::service::{
-    BlockedView, Check, Enqueued, MessageState, MessageView, OperationRequest, OutboxService, OutboxStats,
-    ServiceError, TransactionDone, TransportView, Waiting,
-};
-use waybill_core::port::transact::{AuditEvent, Operation, OperationState, Statement};
-use waybill_core::port::transport::{Health, HealthReport, PluginIdentity};
-use waybill_core::port::workers::{ClaimRequest, ClaimedMessage, SettleAnswer, SettleRequest};
-use waybill_core::saga::id::SagaId;
+use waybill_core::port::query::{Counted, Page};
+use waybill_core::port::service::{MessageState, OperationRequest, ServiceError};
+use waybill_core::port::transact::{Operation, OperationState, Statement};
+use waybill_core::port::transport::{Health, PluginIdentity};
 use waybill_core::saga::state::SagaState;
 use waybill_core::time::UnixMillis;
 use waybill_server::approval::ApprovalLinks;
@@ -38,15 +38,16 @@ pub const NOW: UnixMillis = UnixMillis(1_795_251_600_000);
 
 /// What the host was asked to do.
 #[derive(Default)]
-pub struct Seen {
+pub struct Recorded {
     pub enqueued: Vec<NewMessage>,
     pub acts: Vec<String>,
+    /// The latest bulk act on sagas, as it ends.
+    pub on_sagas: Option<Operation>,
 }
 
-/// A running host.
 pub struct FakeHost {
     pub url: String,
-    pub seen: Arc<Mutex<Seen>>,
+    pub seen: Arc<Mutex<Recorded>>,
     stop: Option<tokio::sync::oneshot::Sender<()>>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
@@ -54,7 +55,6 @@ pub struct FakeHost {
 /// Behaviour of the host's outbox.
 #[derive(Clone, Copy, Default)]
 pub struct Mood {
-    /// `/readyz` fails.
     pub unready: bool,
     /// Tokens are asked for; `sesame-sesame-sesame` is a viewer, `acme-acme-acme-acme` one of tenant acme.
     pub auth: bool,
@@ -66,7 +66,7 @@ pub struct Mood {
 
 impl FakeHost {
     pub fn start(mood: Mood) -> Self {
-        let seen = Arc::new(Mutex::new(Seen::default()));
+        let seen = Arc::new(Mutex::new(Recorded::default()));
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
         let (tell, told) = std::sync::mpsc::channel();
         let service = Arc::new(Outbox { mood, seen: Arc::clone(&seen) });
@@ -78,7 +78,7 @@ impl FakeHost {
                 tell.send(listener.local_addr().unwrap()).unwrap();
                 let server = Server::new(Parts {
                     configuration: None,
-                    idempotency: Arc::new(Keys { seen: Arc::clone(&service.seen) }),
+                    idempotency: Arc::new(crate::fake_keys::Keys { seen: Arc::clone(&service.seen) }),
                     service,
                     sagas: Some(sagas),
                     approvals: ApprovalLinks::new(&[7; 32], "https://waybill.example").ok(),
@@ -132,7 +132,7 @@ fn tokens() -> StaticTokens {
 
 pub struct Outbox {
     mood: Mood,
-    seen: Arc<Mutex<Seen>>,
+    seen: Arc<Mutex<Recorded>>,
 }
 
 pub fn identity() -> PluginIdentity {
@@ -156,8 +156,8 @@ fn view(id: &str, tenant: &str, state: MessageState) -> MessageView {
         shard: 0,
         attempts: 2,
         suspect: 0,
-        created_at: NOW,
-        occurred_at: NOW,
+        created_at: NOW.into(),
+        occurred_at: NOW.into(),
         not_before: None,
         expires_at: None,
         ended_at: None,
@@ -175,11 +175,13 @@ fn view(id: &str, tenant: &str, state: MessageState) -> MessageView {
         causation_id: None,
         reply_to: None,
         traceparent: None,
-        headers: vec![("source".into(), "shop".into())],
+        headers: HeadersJson(vec![("source".into(), "shop".into())]),
         content_type: Some("application/json".into()),
         payload_bytes: 27,
         payload_sha256: None,
         payload: None,
+        payload_base64: None,
+        bytes: None,
         note: None,
     }
 }
@@ -187,10 +189,10 @@ fn view(id: &str, tenant: &str, state: MessageState) -> MessageView {
 fn pending(id: &str) -> MessageView {
     MessageView {
         waiting: Some(Waiting {
-            on: "retry".into(),
+            on: WaitKind::Retry,
             reason: "HTTP.503 from shop.example".into(),
-            since: Some(NOW),
-            until: Some(UnixMillis(NOW.0 + 60_000)),
+            since: Some(NOW.into()),
+            until: Some(UnixMillis(NOW.0 + 60_000).into()),
         }),
         ..view(id, "default", MessageState::Pending)
     }
@@ -198,19 +200,19 @@ fn pending(id: &str) -> MessageView {
 
 /// Dead letters: two of `default`, one of `acme`.
 fn dead() -> Vec<MessageView> {
-    let attempt = |outcome, code: &str, at: u64| AttemptRecord {
-        at: UnixMillis(NOW.0 + at),
+    let attempt = |outcome, code: &str, at: u64| Attempt {
+        at: UnixMillis(NOW.0 + at).into(),
         took_ms: 42,
         outcome,
         worker: "host-1".into(),
         transport: "http".into(),
-        plugin: Some(identity().into()),
+        plugin: Some(identity()),
         code: Some(code.into()),
         reason: Some("the receiver said no".into()),
         maybe_delivered: code == "HTTP.TIMEOUT",
     };
     let letter = |id: &str, tenant: &str| MessageView {
-        ended_at: Some(UnixMillis(NOW.0 + 5_000)),
+        ended_at: Some(UnixMillis(NOW.0 + 5_000).into()),
         last_error: Some("HTTP.400: the receiver said no".into()),
         history: vec![
             attempt(AttemptOutcome::Retry, "HTTP.TIMEOUT", 1_000),
@@ -222,18 +224,18 @@ fn dead() -> Vec<MessageView> {
 }
 
 /// Which dead letters a filter is about, as far as the tests need it.
-fn selected(filter: &str) -> Result<Vec<DeadView>, ServiceError> {
+fn selected(filter: &str) -> Result<Vec<DeadLetterView>, ServiceError> {
     let parsed = Filter::parse(filter, NOW)?;
     if filter.contains("code=NONE") {
         return Ok(Vec::new());
     }
     let mut items = Vec::new();
     if parsed.may_take(DeadKind::Message) {
-        items.extend(dead().into_iter().map(|letter| DeadView::Message(Box::new(letter))));
+        items.extend(dead().into_iter().map(DeadLetterView::from));
     }
     // Only where it is asked for: most tests are about messages.
     if parsed.kind.is_some() && parsed.may_take(DeadKind::Saga) {
-        items.push(DeadView::Saga(crate::fake_sagas::dead()));
+        items.push(DeadLetterView::from(&*crate::fake_sagas::dead()));
     }
     Ok(items)
 }
@@ -242,18 +244,18 @@ impl Outbox {
     pub fn act(&self, act: String) {
         self.seen.lock().unwrap().acts.push(act);
     }
-    fn find(&self, dead_id: &DeadId) -> Result<DeadView, ServiceError> {
+    fn find(&self, dead_id: &DeadId) -> Result<DeadLetterView, ServiceError> {
         let DeadId { tenant, id, .. } = dead_id;
         if id == "order-17" && tenant.as_str() == "default" && dead_id.takes(DeadKind::Saga) {
-            return Ok(DeadView::Saga(crate::fake_sagas::dead()));
+            return Ok(DeadLetterView::from(&*crate::fake_sagas::dead()));
         }
         if id == "both" && dead_id.kind.is_none() {
             let fix = "there is a message and a saga with this id: say kind=message or kind=saga";
             return Err(ServiceError::DeadKind { id: id.clone(), fix });
         }
         let letter = dead().into_iter().find(|letter| letter.id == *id && letter.tenant == tenant.as_str());
-        let missing = || ServiceError::NotFound { what: "dead letter", id: id.clone() };
-        letter.map(|letter| DeadView::Message(Box::new(letter))).ok_or_else(missing)
+        let missing = || ServiceError::NotFound { what: Missing::DeadLetter, id: id.clone() };
+        letter.map(DeadLetterView::from).ok_or_else(missing)
     }
     fn operation_of(&self, done: u64, state: OperationState) -> Operation {
         let failed = if self.mood.half { 1 } else { 0 };
@@ -261,14 +263,19 @@ impl Outbox {
             id: "01JD0000000000000000000001".into(),
             kind: "replay".into(),
             filter: "code=HTTP.* state=dead".into(),
+            step: None,
+            mode: None,
             tenant: None,
             rate: 100,
             reason: String::new(),
+            actor: "ann".into(),
             state,
             matched: 3,
             counted_since: None,
             done: done - failed.min(done),
+            unchanged: 0,
             failed: failed.min(done),
+            refusals: Vec::new(),
             cursor: None,
             error: None,
             created_at: NOW,
@@ -287,7 +294,7 @@ fn whole<T>(items: Vec<T>) -> Page<T> {
 }
 
 #[async_trait]
-impl OutboxService for Outbox {
+impl EnqueueService for Outbox {
     async fn enqueue(&self, messages: Vec<NewMessage>) -> Result<Enqueued, ServiceError> {
         tokio::time::sleep(self.mood.slow).await;
         if let Some(index) = messages.iter().position(|message| message.topic == "bus:nowhere") {
@@ -313,12 +320,17 @@ impl OutboxService for Outbox {
     ) -> Result<TransactionDone, ServiceError> {
         Err(ServiceError::Unavailable("this host runs no statements".into()))
     }
+}
+
+#[async_trait]
+impl MessageService for Outbox {
     async fn message(&self, _: &Tenant, id: &str) -> Result<MessageView, ServiceError> {
         if id != "m-1" {
-            return Err(ServiceError::NotFound { what: "message", id: id.into() });
+            return Err(ServiceError::NotFound { what: Missing::Message, id: id.into() });
         }
         let payload = "{\"z\": 1.10, \"a\": [1, 2]}";
-        Ok(MessageView { payload: Some(payload.into()), payload_sha256: Some("cd".repeat(32)), ..pending("m-1") })
+        let view = MessageView { payload_sha256: Some("cd".repeat(32)), ..pending("m-1") };
+        Ok(view.with_payload(payload.into()))
     }
     async fn messages(
         &self,
@@ -354,47 +366,21 @@ impl OutboxService for Outbox {
         self.act(format!("reschedule {id} {at}"));
         Ok(pending(id))
     }
-    async fn stats(&self, _: Option<&Tenant>) -> Result<Vec<OutboxStats>, ServiceError> {
-        Ok(vec![
-            OutboxStats {
-                tenant: "acme".into(),
-                transport: "http".into(),
-                ready: 12_345,
-                leased: 50,
-                parked: 3,
-                scheduled: 1,
-                scheduled_until: None,
-                dead: 1,
-                counted_since: None,
-                oldest_ready_ms: Some(61_500),
-            },
-            OutboxStats { tenant: "default".into(), transport: "http".into(), dead: 2, ..OutboxStats::default() },
-        ])
-    }
-    async fn blocked(&self, _: Option<&Tenant>) -> Result<Vec<BlockedView>, ServiceError> {
-        Ok(vec![BlockedView {
-            kind: "destination".into(),
-            tenant: Some("acme".into()),
-            transport: Some("http".into()),
-            subject: "https://shop.example".into(),
-            reason: "401 from the receiver: check the credentials".into(),
-            code: Some("HTTP.401".into()),
-            since: NOW,
-            until: Some(UnixMillis(NOW.0 + 30_000)),
-            waiting: 3,
-        }])
-    }
+}
+
+#[async_trait]
+impl DeadLetterService for Outbox {
     async fn dead_letters(
         &self,
         _: Option<&Tenant>,
         filter: &str,
         _: Option<&str>,
         limit: usize,
-    ) -> Result<Page<DeadView>, ServiceError> {
+    ) -> Result<Page<DeadLetterView>, ServiceError> {
         let mut items = selected(filter)?;
         items.truncate(limit);
         for item in &mut items {
-            if let DeadView::Message(message) = item {
+            if let DeadLetterView::Message(message) = item {
                 message.history.clear();
             }
         }
@@ -403,25 +389,23 @@ impl OutboxService for Outbox {
     async fn count_dead(&self, _: Option<&Tenant>, filter: &str) -> Result<Counted<u64>, ServiceError> {
         Ok(Counted { value: selected(filter)?.len() as u64, since: early(filter) })
     }
-    async fn dead_groups(&self, _: Option<&Tenant>, filter: &str) -> Result<Counted<Vec<DeadGroup>>, ServiceError> {
-        let group = DeadGroup {
+    async fn dead_groups(&self, _: Option<&Tenant>, filter: &str) -> Result<Counted<Vec<DeadGroupView>>, ServiceError> {
+        let group = DeadGroupView {
             kind: DeadKind::Message,
             tenant: "default".into(),
             code: "HTTP.400".into(),
             signature: "the receiver said \"…\" # times".into(),
             topic: "http:http://shop.example/hook".into(),
             count: 2,
-            first_at: NOW.0,
-            latest_at: NOW.0 + 5_000,
+            first_at: NOW.into(),
+            latest_at: UnixMillis(NOW.0 + 5_000).into(),
             example: "d-1".into(),
         };
         Ok(Counted { value: vec![group], since: early(filter) })
     }
-    async fn dead_letter(&self, dead: &DeadId) -> Result<DeadView, ServiceError> {
+    async fn dead_letter(&self, dead: &DeadId) -> Result<DeadLetterView, ServiceError> {
         Ok(match self.find(dead)? {
-            DeadView::Message(message) => {
-                DeadView::Message(Box::new(MessageView { payload: Some("{\"order\":17}".into()), ..*message }))
-            }
+            DeadLetterView::Message(message) => message.with_payload("{\"order\":17}".into()).into(),
             saga => saga,
         })
     }
@@ -430,22 +414,21 @@ impl OutboxService for Outbox {
         let mode = how.mode.map_or(String::new(), |mode| format!(" {mode:?}"));
         self.act(format!("replay {}/{}{mode} {}", dead.tenant, dead.id, how.reason).trim_end().to_owned());
         Ok(match found {
-            DeadView::Message(_) => {
+            DeadLetterView::Message(_) => {
                 Replayed::Message(Box::new(view(&dead.id, dead.tenant.as_str(), MessageState::Pending)))
             }
-            DeadView::Saga(_) => {
-                let id = SagaId::new(&dead.id).unwrap();
-                let acted = Acted { id, state: SagaState::Compensating, unchanged: false };
-                Replayed::Saga { tenant: dead.tenant.clone(), acted }
+            DeadLetterView::Saga(saga) => {
+                let (id, tenant, links) = (dead.id.clone(), saga.tenant, saga.links);
+                Replayed::Saga(ReplayedSaga { id, tenant, state: SagaState::Compensating, unchanged: false, links })
             }
         })
     }
-    async fn quarantine(&self, dead: &DeadId, note: &str, _: &str) -> Result<DeadView, ServiceError> {
+    async fn quarantine(&self, dead: &DeadId, note: &str, _: &str) -> Result<DeadLetterView, ServiceError> {
         self.act(format!("quarantine {} {note}", dead.id));
         Ok(match self.find(dead)? {
-            DeadView::Message(message) => {
+            DeadLetterView::Message(message) => {
                 let (note, state) = (Some(note.into()), MessageState::Quarantined);
-                DeadView::Message(Box::new(MessageView { note, state, ..*message }))
+                MessageView { note, state, ..*message }.into()
             }
             saga => saga,
         })
@@ -454,28 +437,59 @@ impl OutboxService for Outbox {
         self.act(format!("edit {} {} {}", dead.id, edited.topic, String::from_utf8_lossy(&edited.payload)));
         Ok(Enqueued { ids: vec!["d-1-edited".into()], duplicates: Vec::new() })
     }
+}
+
+#[async_trait]
+impl OperationService for Outbox {
     async fn start_operation(&self, request: OperationRequest) -> Result<Operation, ServiceError> {
         self.act(format!("operation {} {} {:?} {}", request.kind, request.filter, request.rate, request.reason));
-        Ok(self.operation_of(0, OperationState::Running))
+        let started = self.operation_of(0, OperationState::Running);
+        let over = Operation { kind: request.kind.clone(), ..self.operation_of(0, OperationState::Done) };
+        let done = crate::fake_sagas::Sagas(Arc::clone(&self.seen)).operate(request, over).await;
+        self.seen.lock().unwrap().on_sagas = done;
+        Ok(started)
     }
     async fn operation(&self, id: &str) -> Result<Operation, ServiceError> {
         self.act(format!("look at {id}"));
         let looks = self.acts_named("look at");
+        let on_sagas = self.seen.lock().unwrap().on_sagas.clone();
+        if let Some(over) = on_sagas {
+            let state = if looks < 2 { OperationState::Running } else { OperationState::Done };
+            return Ok(Operation { state, ..over });
+        }
         Ok(if looks < 2 {
             self.operation_of(1, OperationState::Running)
         } else {
             self.operation_of(3, OperationState::Done)
         })
     }
-    async fn cancel_operation(&self, id: &str, _: &str) -> Result<Operation, ServiceError> {
-        Err(ServiceError::NotFound { what: "operation", id: id.into() })
+    async fn operations(&self, _: Option<&Tenant>, limit: usize) -> Result<Vec<Operation>, ServiceError> {
+        let of_sagas = Operation {
+            id: "01JD0000000000000000000002".into(),
+            kind: "cancel".into(),
+            filter: "definition=order".into(),
+            tenant: Some("acme".into()),
+            ..self.operation_of(3, OperationState::Done)
+        };
+        Ok([of_sagas, self.operation_of(1, OperationState::Running)].into_iter().take(limit).collect())
     }
+    async fn cancel_operation(&self, id: &str, _: &str) -> Result<Operation, ServiceError> {
+        if id == "gone" {
+            return Err(ServiceError::NotFound { what: Missing::Operation, id: id.into() });
+        }
+        self.act(format!("cancel operation {id}"));
+        Ok(self.operation_of(2, OperationState::Cancelled))
+    }
+}
+
+#[async_trait]
+impl TransportService for Outbox {
     async fn transports(&self) -> Vec<TransportView> {
         vec![transport(false)]
     }
     async fn pause(&self, name: &str, _: &str) -> Result<TransportView, ServiceError> {
         if name != "http" {
-            return Err(ServiceError::NotFound { what: "transport", id: name.into() });
+            return Err(ServiceError::NotFound { what: Missing::Transport, id: name.into() });
         }
         self.act(format!("pause {name}"));
         Ok(transport(true))
@@ -487,12 +501,6 @@ impl OutboxService for Outbox {
     async fn probe(&self, name: &str, _: &str) -> Result<TransportView, ServiceError> {
         self.act(format!("probe {name}"));
         Ok(transport(false))
-    }
-    async fn claim(&self, _request: ClaimRequest) -> Result<Vec<ClaimedMessage>, ServiceError> {
-        Ok(Vec::new())
-    }
-    async fn settle(&self, _request: SettleRequest) -> Result<Vec<SettleAnswer>, ServiceError> {
-        Ok(Vec::new())
     }
     async fn provision(&self, name: &str, apply: bool, _: &str) -> Result<Vec<ProvisionChange>, ServiceError> {
         let change = |target: &str, action, detail: &str| ProvisionChange {
@@ -515,17 +523,61 @@ impl OutboxService for Outbox {
             }),
         }
     }
+}
+
+#[async_trait]
+impl WorkerService for Outbox {
+    async fn claim(&self, _request: ClaimRequest) -> Result<Vec<ClaimedMessage>, ServiceError> {
+        Ok(Vec::new())
+    }
+    async fn settle(&self, _request: SettleRequest) -> Result<Vec<SettleAnswer>, ServiceError> {
+        Ok(Vec::new())
+    }
     async fn check_dedup(
         &self,
         _tenant: &Tenant,
         _target: &str,
         _sha256: &str,
-    ) -> Result<Option<FirstDelivery>, ServiceError> {
+    ) -> Result<Option<FirstDeliveryView>, ServiceError> {
         Ok(None)
     }
-    async fn audit(&self, _: Option<&Tenant>, _: usize) -> Result<Vec<AuditEvent>, ServiceError> {
-        let event = |at, object: &str| AuditEvent {
-            at: UnixMillis(at),
+}
+
+#[async_trait]
+impl StatusService for Outbox {
+    async fn stats(&self, _: Option<&Tenant>) -> Result<Vec<OutboxStats>, ServiceError> {
+        Ok(vec![
+            OutboxStats {
+                tenant: "acme".into(),
+                transport: "http".into(),
+                ready: 12_345,
+                leased: 50,
+                parked: 3,
+                scheduled: 1,
+                scheduled_until: None,
+                dead: 1,
+                counted_since: None,
+                oldest_ready_ms: Some(61_500),
+            },
+            OutboxStats { tenant: "default".into(), transport: "http".into(), dead: 2, ..OutboxStats::default() },
+        ])
+    }
+    async fn blocked(&self, _: Option<&Tenant>) -> Result<Vec<BlockedView>, ServiceError> {
+        Ok(vec![BlockedView {
+            kind: WaitKind::Destination,
+            tenant: Some("acme".into()),
+            transport: Some("http".into()),
+            subject: "https://shop.example".into(),
+            reason: "401 from the receiver: check the credentials".into(),
+            code: Some("HTTP.401".into()),
+            since: NOW.into(),
+            until: Some(UnixMillis(NOW.0 + 30_000).into()),
+            waiting: 3,
+        }])
+    }
+    async fn audit(&self, _: Option<&Tenant>, _: usize) -> Result<Vec<AuditView>, ServiceError> {
+        let event = |at, object: &str| AuditView {
+            at: UnixMillis(at).into(),
             kind: "TxReplayRequested".into(),
             actor: "local".into(),
             tenant: Some("default".into()),
@@ -535,14 +587,10 @@ impl OutboxService for Outbox {
         Ok(vec![event(NOW.0 + 1_000, "d-2"), event(NOW.0, "d-1")])
     }
     async fn ready(&self) -> Vec<Check> {
-        let check = |name: &str, status: &str, detail: &str| Check {
-            name: name.into(),
-            status: status.into(),
-            detail: detail.into(),
-        };
-        let mut checks = vec![check("store", "ok", "surrealkv, every commit is synced")];
+        let check = |name: &str, status, detail: &str| Check { name: name.into(), status, detail: detail.into() };
+        let mut checks = vec![check("store", CheckStatus::Ok, "surrealkv, every commit is synced")];
         if self.mood.unready {
-            checks.push(check("shard 0", "fail", "another host holds it"));
+            checks.push(check("shard 0", CheckStatus::Fail, "another host holds it"));
         }
         checks
     }
@@ -559,96 +607,10 @@ fn transport(paused: bool) -> TransportView {
         name: "http".into(),
         plugin: identity(),
         paused,
-        breaker: "closed".into(),
+        breaker: Breaker::Closed,
         lanes: 1,
         in_flight: 50,
-        health: HealthReport { health: Health::Ready, detail: None },
-    }
-}
-
-/// Idempotency keys: `order-17` is in flight, `pay-1` of acme has succeeded, `gone` isn't there.
-struct Keys {
-    seen: Arc<Mutex<Seen>>,
-}
-
-fn entries() -> Vec<FoundEntry> {
-    let found = |tenant: &str, key: &str, state: EntryState| FoundEntry {
-        of: EntryKey { tenant: Tenant::new(tenant).unwrap(), key: IdempotencyKey::new(key).unwrap() },
-        entry: Entry {
-            hash: RequestHash::new("9f86d081").unwrap(),
-            origin: HoldToken::new("secret-token").unwrap(),
-            token: HoldToken::new("secret-token").unwrap(),
-            begun: 2,
-            state,
-            created_at: NOW,
-            changed_at: NOW,
-            until: NOW.plus(Duration::from_secs(24 * 3600)),
-        },
-    };
-    vec![
-        found("acme", "pay-1", EntryState::Succeeded(Answer::of_json("{\"charged\":990}"))),
-        found("default", "mail-2", EntryState::Failed("no such address".into())),
-        found("default", "order-17", EntryState::InFlight { lease_until: NOW.plus(Duration::from_secs(60)) }),
-    ]
-}
-
-fn refused<T>() -> Result<T, ServiceError> {
-    Err(ServiceError::Unavailable("no key is begun here".into()))
-}
-
-#[async_trait]
-impl IdempotencyService for Keys {
-    fn settings(&self) -> Settings {
-        Settings::default()
-    }
-    async fn begin(&self, _: BeginRequest) -> Result<Begun, ServiceError> {
-        refused()
-    }
-    async fn finish(&self, _: Hold, _: Answer) -> Result<Answer, ServiceError> {
-        refused()
-    }
-    async fn fail(&self, _: Hold, _: &str) -> Result<(), ServiceError> {
-        refused()
-    }
-    async fn release(&self, _: Hold) -> Result<(), ServiceError> {
-        refused()
-    }
-    async fn give_up(&self, _: Hold) -> Result<(), ServiceError> {
-        refused()
-    }
-    async fn renew(&self, _: Hold, _: Option<Duration>) -> Result<UnixMillis, ServiceError> {
-        refused()
-    }
-    async fn entry(&self, of: &EntryKey) -> Result<FoundEntry, ServiceError> {
-        let missing = || ServiceError::NotFound { what: "idempotency key", id: of.key.to_string() };
-        entries().into_iter().find(|found| found.of == *of).ok_or_else(missing)
-    }
-    async fn entries(
-        &self,
-        tenant: Option<&Tenant>,
-        filter: &str,
-        _: Option<&str>,
-        limit: usize,
-    ) -> Result<Page<FoundEntry>, ServiceError> {
-        let filter = EntryFilter::parse(filter, NOW)?;
-        let mut items = entries();
-        items.retain(|found| {
-            tenant.is_none_or(|tenant| found.of.tenant == *tenant) && filter.takes(&found.of, &found.entry)
-        });
-        items.truncate(limit);
-        Ok(Page { items, next_cursor: None })
-    }
-    async fn forget(&self, of: &EntryKey, finished: bool, reason: &str, _: &str) -> Result<FoundEntry, ServiceError> {
-        let found = self.entry(of).await?;
-        if found.entry.is_finished() && !finished {
-            return Err(ServiceError::State {
-                what: "idempotency key",
-                id: of.key.to_string(),
-                state: "finished".into(),
-                fix: "release it with finished = true",
-            });
-        }
-        self.seen.lock().unwrap().acts.push(format!("forget {} {} {finished} {reason}", of.tenant, of.key));
-        Ok(found)
+        health: Health::Ready,
+        health_detail: None,
     }
 }

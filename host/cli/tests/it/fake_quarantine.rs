@@ -2,7 +2,9 @@
 
 use async_trait::async_trait;
 use serde_json::json;
-use waybill_core::port::quarantine::{QuarantineService, QuarantinedContent, QuarantinedRow, Restored};
+use waybill_api::quarantine::{QuarantineService, QuarantinedContentView, QuarantinedView, RestoredRow};
+use waybill_core::port::missing::Missing;
+use waybill_core::port::quarantine::{QuarantinedRow, Restored};
 use waybill_core::port::query::Page;
 use waybill_core::port::service::ServiceError;
 use waybill_core::time::UnixMillis;
@@ -25,7 +27,7 @@ fn all() -> Vec<QuarantinedRow> {
 }
 
 fn known(id: &str) -> Result<QuarantinedRow, ServiceError> {
-    let missing = || ServiceError::NotFound { what: "row in quarantine", id: id.to_owned() };
+    let missing = || ServiceError::NotFound { what: Missing::QuarantinedRow, id: id.to_owned() };
     all().into_iter().find(|row| row.id == id).ok_or_else(missing)
 }
 
@@ -36,23 +38,19 @@ impl QuarantineService for Outbox {
         table: Option<&str>,
         _: Option<&str>,
         _: usize,
-    ) -> Result<Page<QuarantinedRow>, ServiceError> {
-        let items = all().into_iter().filter(|row| table.is_none_or(|table| row.table == table)).collect();
+    ) -> Result<Page<QuarantinedView>, ServiceError> {
+        let wanted = all().into_iter().filter(|row| table.is_none_or(|table| row.table == table));
+        let items = wanted.map(QuarantinedView::from).collect();
         Ok(Page { items, next_cursor: None })
     }
 
-    async fn quarantined_row(&self, id: &str) -> Result<QuarantinedContent, ServiceError> {
+    async fn quarantined_row(&self, id: &str) -> Result<QuarantinedContentView, ServiceError> {
         let columns = json!({ "tenant": "acme", "status": "pending", "attempts": 3, "data": "V0JQc3BvaWx0" });
         let unreadable = (id == "q-1").then(|| "a stored record can't be read: the checksum is wrong".to_owned());
-        Ok(QuarantinedContent { row: known(id)?, columns, unreadable })
+        Ok(QuarantinedContentView { row: known(id)?.into(), columns, unreadable })
     }
 
-    async fn restore_row(
-        &self,
-        id: &str,
-        reason: &str,
-        actor: &str,
-    ) -> Result<(QuarantinedRow, Restored), ServiceError> {
+    async fn restore_row(&self, id: &str, reason: &str, actor: &str) -> Result<RestoredRow, ServiceError> {
         let row = known(id)?;
         if id == "q-1" {
             let state = "still unreadable: the checksum is wrong".to_owned();
@@ -65,10 +63,10 @@ impl QuarantineService for Outbox {
             "q-3" => Restored::AtTakeover,
             _ => Restored::InPlace,
         };
-        Ok((row, restored))
+        Ok(RestoredRow::new(row, restored))
     }
 
-    async fn drop_row(&self, id: &str, reason: &str, actor: &str) -> Result<QuarantinedContent, ServiceError> {
+    async fn drop_row(&self, id: &str, reason: &str, actor: &str) -> Result<QuarantinedContentView, ServiceError> {
         let content = QuarantineService::quarantined_row(self, id).await?;
         self.act(format!("drop {id} [{reason}] {actor}"));
         Ok(content)

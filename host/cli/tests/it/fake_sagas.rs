@@ -5,28 +5,34 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::value::RawValue;
+use waybill_api::headers::HeadersJson;
+use waybill_api::saga_definitions::DefinitionView;
+use waybill_api::saga_history::HistoryLine;
+use waybill_api::saga_node::{SagaNodeView, StepView};
+use waybill_api::sagas::*;
 use waybill_core::ids::Tenant;
 use waybill_core::outbox::records::DeadState;
 use waybill_core::port::query::Page;
 use waybill_core::port::saga::*;
+use waybill_core::port::service::OperationRequest;
+use waybill_core::port::transact::Operation;
 use waybill_core::port::transport::PluginIdentity;
 use waybill_core::saga::definition::problem::{Position, Problem, Problems, Severity};
 use waybill_core::saga::error::SagaError;
-use waybill_core::saga::event::{Event, Failure, Way, What};
+use waybill_core::saga::event::{Failure, StepDirection};
 use waybill_core::saga::filter::SagaFilter;
 use waybill_core::saga::id::{DefinitionHash, DefinitionRef, SagaId, SagaKey};
 use waybill_core::saga::json::Json;
 use waybill_core::saga::records::{SagaDead, SagaSummary, StoredDefinition};
 use waybill_core::saga::state::{Effect, SagaState, StepState};
-use waybill_core::saga::view::{DefinitionView, HistoryLine, SagaNodeView, SagaView, StepView};
 use waybill_core::time::UnixMillis;
 
-use crate::fake_host::{NOW, Seen, identity};
+use crate::fake_host::{NOW, Recorded, identity};
 
 type Served<T> = Result<T, SagaError>;
 
 /// Answers from a few fixed sagas.
-pub struct Sagas(pub Arc<Mutex<Seen>>);
+pub struct Sagas(pub Arc<Mutex<Recorded>>);
 
 fn later(seconds: u64) -> UnixMillis {
     UnixMillis(NOW.0 + seconds * 1_000)
@@ -40,8 +46,17 @@ fn definition(name: &str, version: u32) -> DefinitionRef {
     DefinitionRef { name: name.into(), version, hash: DefinitionHash("ef".repeat(32).into()) }
 }
 
-fn failure(code: &str, reason: &str, maybe_done: bool) -> Failure {
-    Failure { maybe_done, ..Failure::new(code, reason) }
+fn stored(version: u32) -> StoredDefinition {
+    StoredDefinition {
+        reference: definition("order", version),
+        canonical: Json::null(),
+        created_at: NOW,
+        created_by: "ann".into(),
+    }
+}
+
+fn failure(code: &str, reason: &str, maybe_done: bool) -> FailureView {
+    (&Failure { maybe_done, ..Failure::new(code, reason) }).into()
 }
 
 /// A step that was done: with output, in one attempt.
@@ -52,7 +67,7 @@ fn done(name: &str, group: u16, at: u64) -> StepView {
         compensation: Some(format!("fn:orders/undo-{name}")),
         group,
         state: StepState::Succeeded,
-        way: Some(Way::Execute),
+        direction: Some(StepDirection::Execute),
         effect: Effect::Done,
         attempts: 1,
         failures: 0,
@@ -63,9 +78,9 @@ fn done(name: &str, group: u16, at: u64) -> StepView {
         input: None,
         output: Some(raw("{\"id\": \"r-1\", \"total\": 10.50}")),
         failure: None,
-        began_at: Some(later(at)),
-        ended_at: Some(later(at + 1)),
-        plugin: Some(Arc::new(plugin())),
+        began_at: Some(later(at).into()),
+        ended_at: Some(later(at + 1).into()),
+        plugin: Some(plugin()),
         actor: None,
         note: None,
         idempotency_key: format!("order-17/{name}/execute"),
@@ -76,7 +91,7 @@ fn done(name: &str, group: u16, at: u64) -> StepView {
 fn ready(name: &str, group: u16) -> StepView {
     StepView {
         state: StepState::Ready,
-        way: None,
+        direction: None,
         effect: Effect::None,
         attempts: 0,
         output: None,
@@ -93,14 +108,15 @@ fn plugin() -> PluginIdentity {
 
 fn node(id: &str, name: &str, state: SagaState, steps: Vec<StepView>) -> SagaNodeView {
     SagaNodeView {
-        id: SagaId::new(id).unwrap(),
-        definition: definition(name, 2),
+        id: id.into(),
+        definition: name.into(),
+        version: 2,
         state,
         cause: None,
         failure: None,
         input: raw("{\"order\": 17, \"total\": \"10.50\"}"),
         deadline: None,
-        started_at: NOW,
+        started_at: NOW.into(),
         ended_at: None,
         steps,
         signals: Vec::new(),
@@ -179,25 +195,25 @@ fn stuck_tree() -> SagaNodeView {
     };
     let child = SagaNodeView {
         failure: Some(failure("CARRIER.CLOSED", "no pick-up before Monday", false)),
-        ended_at: Some(later(6)),
+        ended_at: Some(later(6).into()),
         ..node("order-17~ship", "shipment", SagaState::Cancelled, vec![card])
     };
     let charge = StepView {
         action: "https://pay.example/charges".into(),
         compensation: Some("https://pay.example/refunds".into()),
         state: StepState::CompensationFailed,
-        way: Some(Way::Compensate),
+        direction: Some(StepDirection::Compensate),
         attempts: 6,
         failures: 6,
         input: Some(raw("{\"amount\": \"10.50\"}")),
         failure: Some(failure("HTTP.STATUS", "500 from pay.example: \u{1b}[31mred", true)),
-        ended_at: Some(later(20)),
+        ended_at: Some(later(20).into()),
         plugin: None,
         ..done("charge", 1, 2)
     };
     let label = StepView {
         state: StepState::Compensated,
-        way: Some(Way::Compensate),
+        direction: Some(StepDirection::Compensate),
         effect: Effect::None,
         ..done("label", 1, 2)
     };
@@ -213,9 +229,9 @@ fn stuck_tree() -> SagaNodeView {
         ..done("ship", 2, 4)
     };
     SagaNodeView {
-        cause: Some("compensation_failed"),
+        cause: Some("compensation_failed".into()),
         failure: Some(failure("SAGA.CHILD", "sub-saga order-17~ship was cancelled", false)),
-        deadline: Some(later(3600)),
+        deadline: Some(later(3600).into()),
         signals: vec!["paid".into()],
         ..node(
             "order-17",
@@ -234,8 +250,8 @@ fn waiting_tree() -> SagaNodeView {
         effect: Effect::None,
         waiting_for: Some("approval".into()),
         waiting: Some("a person who approves or rejects".into()),
-        since: Some(later(2)),
-        until: Some(later(600)),
+        since: Some(later(2).into()),
+        until: Some(later(600).into()),
         output: None,
         ended_at: None,
         plugin: None,
@@ -252,36 +268,37 @@ fn completed_tree() -> SagaNodeView {
         ..ready("notify", 1)
     };
     SagaNodeView {
-        ended_at: Some(later(20)),
+        ended_at: Some(later(20).into()),
         ..node("order-16", "order", SagaState::Completed, vec![done("reserve", 0, 0), skipped])
     }
 }
 
 fn history(id: &SagaId) -> Vec<HistoryLine> {
-    let line = |at: u64, step: Option<&str>, kind: &'static str, text: &str, what: What| HistoryLine {
-        at: later(at),
-        saga: id.clone(),
-        step: step.map(Into::into),
-        kind,
+    let line = |at: u64, step: &str, kind: &str, text: &str| HistoryLine {
+        at: later(at).into(),
+        saga: id.to_string(),
+        step: Some(step.to_owned()),
+        kind: kind.to_owned(),
         text: text.to_owned(),
         actor: (kind == "decided").then(|| "ann".into()),
-        event: Event { at: later(at), saga: 0, actor: None, what },
+        direction: None,
+        attempt: None,
+        took_ms: None,
+        failure: None,
+        retry_at: None,
+        plugin: None,
     };
-    let (way, attempt, took_ms) = (Way::Execute, 1, 42);
-    let done = What::StepSucceeded {
-        step: 0,
-        way,
-        attempt,
-        output: None,
-        plugin: Some(plugin().into()),
-        took_ms,
-        late: false,
-    };
-    let approved = What::Decided { step: 1, approved: true, note: None };
+    let succeeded = line(0, "reserve", "step_succeeded", "succeeded at attempt 1");
     vec![
-        line(0, Some("reserve"), "step_succeeded", "succeeded at attempt 1", done),
-        line(5, Some("release"), "decided", "approved", approved),
-        HistoryLine { saga: id.child("ship"), ..line(6, Some("book"), "step_reset", "begun anew", What::Resumed) },
+        HistoryLine {
+            direction: Some(StepDirection::Execute),
+            attempt: Some(1),
+            took_ms: Some(42),
+            plugin: Some(plugin()),
+            ..succeeded
+        },
+        line(5, "release", "decided", "approved"),
+        HistoryLine { saga: id.child("ship").to_string(), ..line(6, "book", "step_reset", "begun anew") },
     ]
 }
 
@@ -296,6 +313,36 @@ impl Sagas {
         }
         self.act(format!("{act} {tenant}/{id}"));
         Ok(Acted { id: id.root_id(), state, unchanged: id.as_str() == "same" })
+    }
+}
+
+impl Sagas {
+    /// Does a bulk act to those that match; none = it isn't for sagas.
+    pub async fn operate(&self, request: OperationRequest, mut over: Operation) -> Option<Operation> {
+        let act = match request.kind.as_str() {
+            "pause" => SagaAct::Pause,
+            "resume" => SagaAct::Resume,
+            "cancel" => SagaAct::Cancel,
+            "kill" => SagaAct::Kill,
+            "retry" => SagaAct::Retry { step: request.step, mode: request.mode.unwrap_or_default() },
+            "accept" => SagaAct::Accept,
+            _ => return None,
+        };
+        let filter = SagaFilter { is_open: true, ..SagaFilter::parse(&request.filter, NOW).unwrap() };
+        let found = self.sagas(&filter, None, 100).await.unwrap().items;
+        (over.matched, over.done) = (found.len() as u64, 0);
+        for SagaSummary { key, .. } in found {
+            let by = ActedBy {
+                actor: request.actor.clone(),
+                note: Some(request.reason.clone()).filter(|it| !it.is_empty()),
+            };
+            match SagaService::act(self, &key.tenant, &key.id, act.clone(), by).await {
+                Ok(acted) if acted.unchanged => over.unchanged += 1,
+                Ok(_) => over.done += 1,
+                Err(error) => over.refuse(error.code().as_str(), key.id.as_str(), error.to_string()),
+            }
+        }
+        Some(over)
     }
 }
 
@@ -359,20 +406,13 @@ impl SagaService for Sagas {
         if name != "order" {
             return Err(SagaError::NoDefinition { name: name.to_owned() });
         }
-        let version = version.unwrap_or(2);
         let document = raw(
             "{\"name\":\"order\",\"version\":2,\"steps\":[{\"name\":\"reserve\",\"action\":\"fn:orders/reserve\"}]}",
         );
-        let definition = definition(name, version);
-        Ok(DefinitionView { definition, document, created_at: NOW, created_by: "ann".into(), versions: vec![1, 2] })
+        let stored = stored(version.unwrap_or(2));
+        Ok(DefinitionView { versions: Some(vec![1, 2]), document: Some(document), ..stored.into() })
     }
     async fn definitions(&self, _: Option<&str>, _: Option<&str>, _: usize) -> Served<Page<StoredDefinition>> {
-        let stored = |version| StoredDefinition {
-            reference: definition("order", version),
-            canonical: Json::null(),
-            created_at: NOW,
-            created_by: "ann".into(),
-        };
         Ok(Page { items: vec![stored(2), stored(1)], next_cursor: None })
     }
     async fn start(&self, start: StartSaga) -> Served<StartedSaga> {
@@ -397,16 +437,15 @@ impl SagaService for Sagas {
         };
         let operator = summary.waiting_for.as_deref() == Some("operator");
         Ok(SagaView {
-            summary,
             waiting: operator.then(|| "an operator: the compensation of charge failed for good".to_owned()),
             paused: None,
-            saga,
-            plugins: vec![("orders".into(), plugin())],
-            headers: vec![("source".into(), "shop".into())],
-            envelope_id: None,
+            saga: Some(saga),
+            plugins: Some(vec![SagaParticipant { participant: "orders".into(), plugin: plugin() }]),
+            headers: Some(HeadersJson(vec![("source".into(), "shop".into())])),
             correlation_id: Some("c-1".into()),
-            history: history(&id.root_id()),
-            history_dropped: 0,
+            history: Some(history(&id.root_id())),
+            history_dropped: Some(0),
+            ..summary.into()
         })
     }
     async fn at_rest(&self, _: &Tenant, _: &SagaId, _: Duration) -> Served<Option<SagaState>> {

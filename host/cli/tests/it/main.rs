@@ -1,6 +1,6 @@
 //! Tests of the `waybill` command, run in this process with streams of their own.
 #![recursion_limit = "512"]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
 
 mod call;
 mod commands;
@@ -9,9 +9,11 @@ mod documents;
 #[cfg(unix)]
 mod exposure;
 mod fake_host;
+mod fake_keys;
 mod fake_quarantine;
 mod fake_sagas;
 mod help;
+mod operations;
 mod saga_folder;
 mod sagas;
 #[cfg(unix)]

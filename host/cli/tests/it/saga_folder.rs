@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex};
 use waybill_cli::saga_definitions::{NotDefined, define_all};
 use waybill_core::saga::error::SagaError;
 
-use crate::fake_host::Seen;
+use crate::fake_host::Recorded;
 use crate::fake_sagas::Sagas;
 
 #[test]
 fn a_folders_files_are_stored_and_a_bad_one_stops_no_other() {
-    let seen = Arc::new(Mutex::new(Seen::default()));
+    let seen = Arc::new(Mutex::new(Recorded::default()));
     let sagas = Sagas(Arc::clone(&seen));
     let dir = tempfile::tempdir().unwrap();
     let long = "#".repeat(300 * 1024);

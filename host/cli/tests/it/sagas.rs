@@ -224,7 +224,19 @@ fn many_are_acted_on_by_filter() {
     assert!(host.acts().is_empty());
     let done = ask(&host, &["retry", "--filter", "state=failed", "--mode", "retry", "--yes", "--reason", "back"]).run();
     assert_eq!(done.exit, Exit::Done, "{}", done.err);
-    assert_eq!(host.acts(), ["Retry { step: None, mode: Retry } Some(\"back\") default/order-17"]);
+    let acts = host.acts();
+    assert_eq!(
+        acts[..2],
+        ["operation retry state=failed None back", "Retry { step: None, mode: Retry } Some(\"back\") default/order-17"]
+    );
+    assert!(
+        acts[2..].iter().all(|act| act.starts_with("look at ")),
+        "the host does it, and is asked how it goes: {acts:?}"
+    );
+    let left = ask(&host, &["pause", "--filter", "", "--yes", "--detach", "-o", "ids"]).run();
+    assert_eq!((left.exit, left.out.as_str()), (Exit::Done, "01JD0000000000000000000001\n"), "{}", left.err);
+    assert!(left.err.contains("is under way on the host") && !left.err.contains("paused"), "{}", left.err);
+    assert!(host.acts().contains(&"operation pause id=* None ".to_owned()), "{:?}", host.acts());
     let none = ask(&host, &["cancel", "--filter", "definition=none"]).run();
     assert_eq!(none.exit, Exit::Done);
     assert!(none.err.contains("nothing to do"), "{}", none.err);
@@ -233,6 +245,7 @@ fn many_are_acted_on_by_filter() {
         vec!["pause", "a", "--dry-run"],
         vec!["kill", "a", "--dry-run"],
         vec!["pause", "a", "--rate", "5"],
+        vec!["pause", "a", "--detach"],
         vec!["skip", "--filter", "id=a"],
     ] {
         assert_eq!(ask(&host, &bad).run().exit, Exit::Usage, "{bad:?}");

@@ -158,7 +158,7 @@ async fn questions(host: &Asked) -> Vec<(String, String)> {
 }
 
 /// What an answer tells beside what was asked.
-fn told(question: &str, text: &str) -> String {
+fn revealed(question: &str, text: &str) -> String {
     let mut text = text.to_lowercase();
     let mut asked: Vec<&str> = question.split(['/', '?', '&', '=']).filter(|word| word.contains(CANARY)).collect();
     asked.extend(["tenant%3da", "id%3dcanary*", "key%3dcanary*", "id=canary*", "key=canary*"]);
@@ -191,13 +191,13 @@ fn no_get_shows_a_tenant_what_another_has() {
         for (template, question) in &questions {
             for token in ["anna", "root"] {
                 let (status, text) = host.gets(token, question).await;
-                if status.is_success() && told(question, &text).contains(CANARY) {
+                if status.is_success() && revealed(question, &text).contains(CANARY) {
                     seen.insert(template.as_str());
                 }
             }
             for token in ["berta", "bernd", "both"] {
                 let (status, text) = host.gets(token, question).await;
-                if told(question, &text).contains(CANARY) {
+                if revealed(question, &text).contains(CANARY) {
                     leaks.push(format!("{token}: GET {question}: {status} {text}"));
                 }
             }
@@ -211,6 +211,7 @@ fn no_get_shows_a_tenant_what_another_has() {
             "/v1/dead-letters/groups",
             "/v1/dead-letters/{id}",
             "/v1/idempotency",
+            "/v1/operations",
             "/v1/operations/{id}",
             "/v1/outbox/blocked",
             "/v1/sagas",

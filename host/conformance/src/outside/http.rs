@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 use super::Uses;
-use crate::case::{Act, HttpAnswer};
+use crate::case::{HttpAnswer, PeerFault};
 
 /// A connection is to be closed without an answer.
 #[derive(Debug, thiserror::Error)]
@@ -51,9 +51,9 @@ async fn answer(
         answer.when.as_ref().is_none_or(|text| seen.contains(text)) && uses.take(*index, answer.times)
     });
     let Some((_, answer)) = found else { return Ok(response(404, &[], "no answer of the case fits")) };
-    match answer.act {
-        Some(Act::Drop) => Err(Dropped),
-        Some(Act::Silent) => match std::future::pending::<Infallible>().await {},
+    match answer.fault {
+        Some(PeerFault::Drop) => Err(Dropped),
+        Some(PeerFault::Silent) => match std::future::pending::<Infallible>().await {},
         None => {
             let headers: Vec<(&str, &str)> =
                 answer.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();

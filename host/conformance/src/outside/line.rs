@@ -7,7 +7,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
 use super::Uses;
-use crate::case::{Act, LineRule};
+use crate::case::{LineRule, PeerFault};
 use crate::limits::LINE_BYTES_MAX;
 
 /// Serves until it is aborted.
@@ -51,9 +51,9 @@ async fn talk(stream: TcpStream, greeting: &str, rules: &[LineRule], uses: &Uses
             line.starts_with(&rule.on) && fits && uses.take(*index, rule.times)
         });
         let Some((_, rule)) = found else { continue };
-        match rule.act {
-            Some(Act::Drop) => return Ok(()),
-            Some(Act::Silent) => std::future::pending::<()>().await,
+        match rule.fault {
+            Some(PeerFault::Drop) => return Ok(()),
+            Some(PeerFault::Silent) => std::future::pending::<()>().await,
             None => output.write_all(filled(&rule.send, &line, &payload, &words).as_bytes()).await?,
         }
     }

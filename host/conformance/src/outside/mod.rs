@@ -39,7 +39,6 @@ impl Outside {
         Ok(Self { switch: Switch::start(target).await?, _server: server.map(AbortOnDropHandle::new) })
     }
 
-    /// `host:port`.
     pub(crate) fn address(&self) -> String {
         self.switch.address.to_string()
     }

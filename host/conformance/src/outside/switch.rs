@@ -19,13 +19,10 @@ use crate::limits::RECORD_BYTES_MAX;
 /// What the switch does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// Passes everything on.
     Forward,
-    /// Accepts and closes.
     Close,
     /// Accepts, and passes nothing on; what was connected stands still.
     Silent,
-    /// Refuses connections.
     Down,
 }
 

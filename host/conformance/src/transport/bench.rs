@@ -6,10 +6,9 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use waybill_core::message::Delivery;
 use waybill_core::port::transport::{CallError, ErrorKind, Outcome, OutcomeSink, Transport};
-use waybill_sandbox::{LoadedPlugin, MemoryKv, SandboxError, TransportSettings, WasmTransport};
+use waybill_sandbox::{EndpointSpec, LoadedPlugin, WasmTransport};
 
-use crate::case::{Case, value_at_peer};
-use crate::endpoint::{CaseSecrets, grants, patient_limits};
+use crate::case::Case;
 use crate::limits::{CALL_TIMEOUT, RECOVERY_PAUSE, RECOVERY_TRIES};
 use crate::outside::Outside;
 use crate::report::Verdict;
@@ -32,15 +31,15 @@ pub(super) struct Running {
 
 /// Early results of a batch.
 #[derive(Default)]
-pub(super) struct Told(Mutex<Vec<(usize, Outcome)>>);
+pub(super) struct RecordedOutcomes(Mutex<Vec<(usize, Outcome)>>);
 
-impl OutcomeSink for Told {
+impl OutcomeSink for RecordedOutcomes {
     fn settled(&self, index: usize, outcome: Outcome) {
         self.0.lock().push((index, outcome));
     }
 }
 
-impl Told {
+impl RecordedOutcomes {
     pub(super) fn acks(&self) -> usize {
         self.0.lock().iter().filter(|(_, outcome)| matches!(outcome, Outcome::Ack(_))).count()
     }
@@ -56,18 +55,9 @@ impl Bench {
         Self { plugin: self.plugin.clone(), case: case.clone() }
     }
 
-    /// The case's settings with its peer at an address. Everything on loopback is granted, and what the case has of secrets.
-    pub(super) fn settings(&self, peer: &str, generation: u32) -> Result<TransportSettings, SandboxError> {
-        let head = &self.case.head;
-        Ok(TransportSettings {
-            config: value_at_peer(&head.config, peer),
-            grants: grants(head, &self.plugin.manifest().ask)?,
-            generation,
-            secrets: Arc::new(CaseSecrets),
-            kv: Some(Arc::new(MemoryKv::default())),
-            limits: patient_limits(),
-            ..TransportSettings::new("suite")
-        })
+    /// The case's endpoint with its peer at an address.
+    pub(super) fn spec(&self, peer: &str, generation: u32) -> EndpointSpec {
+        EndpointSpec { generation, ..crate::endpoint::spec(&self.plugin, &self.case, peer) }
     }
 
     pub(super) async fn outside(&self) -> Result<Outside, Verdict> {
@@ -83,8 +73,8 @@ impl Bench {
 
     /// Opens a generation at an outside.
     pub(super) async fn open(&self, outside: &Outside, generation: u32) -> Result<Arc<WasmTransport>, Verdict> {
-        let settings = self.settings(&outside.address(), generation).map_err(refused)?;
-        WasmTransport::start(self.plugin.clone(), settings).await.map_err(refused)
+        let spec = self.spec(&outside.address(), generation);
+        WasmTransport::start(self.plugin.clone(), spec).await.map_err(refused)
     }
 
     /// Messages of the case's kind, numbered from `first`.
@@ -112,8 +102,8 @@ pub(super) async fn send_within(
     transport: &WasmTransport,
     batch: Vec<Delivery>,
     timeout: Duration,
-) -> (Result<Vec<Outcome>, CallError>, Arc<Told>) {
-    let told = Arc::new(Told::default());
+) -> (Result<Vec<Outcome>, CallError>, Arc<RecordedOutcomes>) {
+    let told = Arc::new(RecordedOutcomes::default());
     let answer = transport.send_batch(0, batch, timeout, Arc::clone(&told) as Arc<dyn OutcomeSink>).await;
     (answer, told)
 }
@@ -144,11 +134,14 @@ pub(super) fn call_failed(error: &CallError) -> Verdict {
         ErrorKind::TimedOut => "keep the call's time: ask `control.remaining`, and give every wait a time",
         _ => "answer an outcome for each message; fail the whole call only when nothing is known of any",
     };
-    failed(format!("the call failed as {:?}: {}", error.kind, sample::told(&error.fault)), fix)
+    failed(format!("the call failed as {:?}: {}", error.kind, sample::describe(&error.fault)), fix)
 }
 
 /// What a transport may say while its peer is away: anything that sends the message again and blames nobody for good.
-pub(super) fn honest_while_away(answer: &Result<Vec<Outcome>, CallError>, told: &Told) -> Result<String, Verdict> {
+pub(super) fn honest_while_away(
+    answer: &Result<Vec<Outcome>, CallError>,
+    told: &RecordedOutcomes,
+) -> Result<String, Verdict> {
     let lied = || {
         failed(
             "it acknowledged a message that the peer can't have taken",
@@ -167,7 +160,7 @@ pub(super) fn honest_while_away(answer: &Result<Vec<Outcome>, CallError>, told: 
                         return Err(failed(
                             format!(
                                 "it made a message a dead letter because the peer was away ({})",
-                                sample::told(fault)
+                                sample::describe(fault)
                             ),
                             "answer `retryable`, or fail the call as `unavailable`",
                         ));
@@ -179,13 +172,13 @@ pub(super) fn honest_while_away(answer: &Result<Vec<Outcome>, CallError>, told: 
         }
         Err(error) => match error.kind {
             ErrorKind::Unavailable | ErrorKind::Throttled | ErrorKind::Cancelled => {
-                Ok(format!("{:?}: {}", error.kind, sample::told(&error.fault)))
+                Ok(format!("{:?}: {}", error.kind, sample::describe(&error.fault)))
             }
             ErrorKind::Denied | ErrorKind::InvalidConfig | ErrorKind::Unsupported => Err(failed(
                 format!(
                     "it failed as {:?} ({}), which isn't tried again by itself",
                     error.kind,
-                    sample::told(&error.fault)
+                    sample::describe(&error.fault)
                 ),
                 "answer `unavailable` when the peer can't be reached",
             )),
@@ -224,10 +217,10 @@ pub(super) fn shown(outcome: &Outcome) -> String {
         Outcome::Ack(receipt) => {
             format!("ack {}", receipt.broker_ref.as_deref().unwrap_or_default()).trim_end().to_owned()
         }
-        Outcome::Retryable(fault) => format!("retryable ({})", sample::told(fault)),
-        Outcome::Permanent(fault) => format!("permanent ({})", sample::told(fault)),
-        Outcome::Blocked { fault, .. } => format!("blocked ({})", sample::told(fault)),
-        Outcome::Release(fault) => format!("release ({})", sample::told(fault)),
+        Outcome::Retryable(fault) => format!("retryable ({})", sample::describe(fault)),
+        Outcome::Permanent(fault) => format!("permanent ({})", sample::describe(fault)),
+        Outcome::Blocked { fault, .. } => format!("blocked ({})", sample::describe(fault)),
+        Outcome::Release(fault) => format!("release ({})", sample::describe(fault)),
     }
 }
 

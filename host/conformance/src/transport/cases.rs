@@ -8,7 +8,7 @@ use crate::case::{Case, CaseMessage};
 use crate::limits::CALL_TIMEOUT;
 use crate::report::Verdict;
 use crate::sample;
-use crate::suite::{Seen, Suite, failed, not_applicable};
+use crate::suite::{CaseResult, Suite, failed, not_applicable};
 
 /// Runs each case, and the one with different outcomes also backwards.
 pub(super) async fn all(suite: &mut Suite, bench: &Bench, cases: &[Case]) {
@@ -34,7 +34,7 @@ pub(super) async fn all(suite: &mut Suite, bench: &Bench, cases: &[Case]) {
         .await;
 }
 
-async fn run(bench: &Bench) -> Seen {
+async fn run(bench: &Bench) -> CaseResult {
     let expected = &bench.case.messages;
     let whole_call = expected.iter().any(|message| message.expect == "error");
     let outside = bench.outside().await?;
@@ -64,10 +64,10 @@ async fn run(bench: &Bench) -> Seen {
 const FIX: &str = "correct the plugin, or the case if it expects the wrong thing";
 
 fn in_words(error: &CallError) -> String {
-    format!("{:?}: {}", error.kind, sample::told(&error.fault))
+    format!("{:?}: {}", error.kind, sample::describe(&error.fault))
 }
 
-fn error_as_expected(said: &str, expected: &[CaseMessage]) -> Seen {
+fn error_as_expected(said: &str, expected: &[CaseMessage]) -> CaseResult {
     match expected.iter().find_map(|message| message.code.as_ref()) {
         Some(code) if !said.contains(code.as_str()) => {
             Err(failed(format!("expected an error with code {code}, and it said {said}"), FIX))
@@ -76,7 +76,7 @@ fn error_as_expected(said: &str, expected: &[CaseMessage]) -> Seen {
     }
 }
 
-fn compare(expected: &[CaseMessage], outcomes: &[Outcome]) -> Seen {
+fn compare(expected: &[CaseMessage], outcomes: &[Outcome]) -> CaseResult {
     for ((number, message), outcome) in (1..).zip(expected).zip(outcomes) {
         let word_fits = message.expect == word(outcome);
         let code_fits = message.code.as_deref().is_none_or(|wanted| code(outcome) == Some(wanted));

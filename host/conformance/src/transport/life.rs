@@ -1,10 +1,11 @@
 //! Configuration, opening, closing, generations, secrets.
 
 use serde_json::json;
+use waybill_core::code::Code;
 use waybill_core::port::transport::{ErrorKind, Health, Transport};
 use waybill_sandbox::{SandboxError, WasmTransport, check_config};
 
-use super::bench::{Bench, delivered, refused, send_within};
+use super::bench::{Bench, delivered, send_within};
 use crate::limits::{CLOSE_TIMEOUT, LONG_TIMEOUT, SHORT_CLOSE_TIMEOUT};
 use crate::outside::Mode;
 use crate::sample;
@@ -19,19 +20,19 @@ pub(super) async fn config(suite: &mut Suite, bench: &Bench) {
                 return Ok(format!("refused: {error}"));
             }
             let outside = bench.outside().await?;
-            let mut settings = bench.settings(&outside.address(), 1).map_err(refused)?;
-            settings.config = json!({});
-            match WasmTransport::start(bench.plugin.clone(), settings).await {
+            let mut spec = bench.spec(&outside.address(), 1);
+            spec.settings.config = json!({});
+            match WasmTransport::start(bench.plugin.clone(), spec).await {
                 Ok(transport) => {
                     transport.close(CLOSE_TIMEOUT).await;
                     Ok("it opens with {}".to_owned())
                 }
                 Err(SandboxError::Open { kind: ErrorKind::InvalidConfig, fault, .. }) => Err(failed(
-                    format!("the schema takes {{}} and `open` refuses it: {}", sample::told(&fault)),
+                    format!("the schema takes {{}} and `open` refuses it: {}", sample::describe(&fault)),
                     "name what is needed as `required` in config_schema, so that it is found before a start",
                 )),
                 Err(SandboxError::Open { kind, fault, .. }) if crashed(kind) => Err(failed(
-                    format!("`open` with {{}} ended as {kind:?}: {}", sample::told(&fault)),
+                    format!("`open` with {{}} ended as {kind:?}: {}", sample::describe(&fault)),
                     "answer an error of kind `invalid-config` instead",
                 )),
                 // Nobody is where its defaults point to.
@@ -92,8 +93,8 @@ async fn probe(suite: &mut Suite, bench: &Bench) {
     suite
         .check("probe", "opened with purpose `probe` it says how it is, and ends", async {
             let outside = bench.outside().await?;
-            let settings = bench.settings(&outside.address(), 1).map_err(refused)?;
-            let report = WasmTransport::probe(bench.plugin.clone(), settings).await.map_err(|error| {
+            let spec = bench.spec(&outside.address(), 1);
+            let report = WasmTransport::probe(bench.plugin.clone(), spec).await.map_err(|error| {
                 failed(error, "connect and authenticate for a probe too; take nothing over and create nothing")
             })?;
             Ok(format!("{:?}", report.health))
@@ -149,7 +150,7 @@ async fn close_in_the_middle(suite: &mut Suite, bench: &Bench) {
             let (answer, told) = sending;
             match &answer {
                 // It waits for its peer until the host's patience ends: what it had sent is unknown then, and sent again.
-                Err(error) if error.fault.code == "PLUGIN.CLOSED" && told.acks() == 0 => {
+                Err(error) if error.fault.code == Code::PLUGIN_CLOSED.as_str() && told.acks() == 0 => {
                     Ok("the host cut it off; one that looks at `control.cancelled` ends sooner".to_owned())
                 }
                 _ => super::bench::honest_while_away(&answer, &told),
@@ -166,15 +167,15 @@ async fn secrets(suite: &mut Suite, bench: &Bench) {
                 return Err(not_applicable("it asks for no secret"));
             }
             let outside = bench.outside().await?;
-            let mut settings = bench.settings(&outside.address(), 1).map_err(refused)?;
-            settings.grants.secrets.clear();
-            match WasmTransport::start(bench.plugin.clone(), settings).await {
+            let mut spec = bench.spec(&outside.address(), 1);
+            spec.settings.grants.secrets.clear();
+            match WasmTransport::start(bench.plugin.clone(), spec).await {
                 Ok(transport) => {
                     transport.close(CLOSE_TIMEOUT).await;
                     Ok("it opens without".to_owned())
                 }
                 Err(SandboxError::Open { kind, fault, .. }) if crashed(kind) => Err(failed(
-                    format!("`open` without secrets ended as {kind:?}: {}", sample::told(&fault)),
+                    format!("`open` without secrets ended as {kind:?}: {}", sample::describe(&fault)),
                     "answer an error of kind `denied` that names the secret",
                 )),
                 Err(error) => Ok(error.to_string()),

@@ -21,7 +21,6 @@ use crate::suite::Suite;
 
 use bench::Bench;
 
-/// Runs all checks.
 pub(crate) async fn run(sandbox: &Sandbox, source: &PluginSource, options: &Options) -> Result<Report, SandboxError> {
     let plugin = sandbox.load(source.clone(), World::Transport).await?;
     let mut suite = Suite::new(plugin.inspection(), &options.cases);

@@ -1,8 +1,8 @@
 //! Outcomes, ids, payloads, headers, concurrency, memory.
 
+use waybill_core::endpoint::{MEMORY_BYTES_DEFAULT, MEMORY_BYTES_UNGRANTED_MAX};
 use waybill_core::message::{Delivery, Message};
 use waybill_core::port::transport::{Outcome, Transport};
-use waybill_sandbox::limits::{MEMORY_BYTES_DEFAULT, MEMORY_BYTES_UNGRANTED_MAX};
 
 use super::bench::{Bench, Running, delivered, outcomes, shown};
 use crate::limits::{BATCH_MAX, CALLS_MAX, LARGE_PAYLOAD_BYTES, MEMORY_BATCH, MEMORY_PAYLOAD_BYTES};
@@ -10,7 +10,6 @@ use crate::report::Verdict;
 use crate::sample::with_payload;
 use crate::suite::{Suite, failed, not_applicable};
 
-/// All of them.
 pub(super) async fn all(suite: &mut Suite, bench: &Bench) {
     one_outcome_each(suite, bench).await;
     ids(suite, bench).await;
@@ -186,7 +185,7 @@ async fn memory(suite: &mut Suite, bench: &Bench) {
     let promise = "it keeps nothing of what it has sent: more passes through than its memory holds";
     suite
         .check("memory", promise, async {
-            let asked = bench.plugin.manifest().ask.memory.unwrap_or(MEMORY_BYTES_DEFAULT);
+            let asked = bench.plugin.manifest().ask.limits.memory_bytes.unwrap_or(MEMORY_BYTES_DEFAULT);
             let memory = asked.min(MEMORY_BYTES_UNGRANTED_MAX);
             let running = bench.start().await?;
             let most = running.transport.limits().max_payload_bytes.map_or(usize::MAX, |bytes| bytes as usize);

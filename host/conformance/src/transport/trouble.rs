@@ -7,9 +7,8 @@ use super::bench::{Bench, Running, delivered, honest_while_away, recovers, refus
 use crate::limits::{CALL_TIMEOUT, SILENT_TIMEOUT};
 use crate::outside::Mode;
 use crate::sample;
-use crate::suite::{Seen, Suite, failed, not_applicable};
+use crate::suite::{CaseResult, Suite, failed, not_applicable};
 
-/// All of them.
 pub(super) async fn all(suite: &mut Suite, bench: &Bench) {
     let promise = "a peer that refuses connections: nothing is lost or blamed, and it serves when the peer is there";
     suite.check("peer-refuses", promise, away_at_first(bench, Mode::Down)).await;
@@ -33,18 +32,18 @@ async fn talks(bench: &Bench) -> Result<Running, crate::report::Verdict> {
     Ok(running)
 }
 
-async fn away_at_first(bench: &Bench, mode: Mode) -> Seen {
+async fn away_at_first(bench: &Bench, mode: Mode) -> CaseResult {
     drop(talks(bench).await?);
     let outside = bench.outside().await?;
     outside.switch.set(mode).await;
-    let settings = bench.settings(&outside.address(), 1).map_err(refused)?;
-    let (transport, opened) = WasmTransport::start_supervised(bench.plugin.clone(), settings).await.map_err(refused)?;
+    let spec = bench.spec(&outside.address(), 1);
+    let (transport, opened) = WasmTransport::start_supervised(bench.plugin.clone(), spec).await.map_err(refused)?;
     let running = Running { transport, outside };
     if let Err(SandboxError::Open { kind, fault, .. }) = &opened
         && !matches!(kind, ErrorKind::Unavailable | ErrorKind::Throttled)
     {
         return Err(failed(
-            format!("`open` failed as {kind:?} ({}), which isn't tried again by itself", sample::told(fault)),
+            format!("`open` failed as {kind:?} ({}), which isn't tried again by itself", sample::describe(fault)),
             "answer `unavailable` when the peer can't be reached",
         ));
     }
@@ -55,7 +54,7 @@ async fn away_at_first(bench: &Bench, mode: Mode) -> Seen {
     Ok(format!("{said}; delivers at try {tries} after"))
 }
 
-async fn silent(bench: &Bench) -> Seen {
+async fn silent(bench: &Bench) -> CaseResult {
     let running = talks(bench).await?;
     running.outside.switch.set(Mode::Silent).await;
     let (answer, told) = send_within(&running.transport, bench.batch(&running.outside, 11, 3)?, SILENT_TIMEOUT).await;
@@ -66,7 +65,7 @@ async fn silent(bench: &Bench) -> Seen {
     Ok(format!("{said}; delivers at try {tries} after"))
 }
 
-async fn broken(bench: &Bench) -> Seen {
+async fn broken(bench: &Bench) -> CaseResult {
     let running = talks(bench).await?;
     let mut tries = 0;
     for round in 1..=3_u64 {
@@ -76,7 +75,7 @@ async fn broken(bench: &Bench) -> Seen {
     Ok(format!("cut three times, {tries} tries in all"))
 }
 
-async fn outage(bench: &Bench) -> Seen {
+async fn outage(bench: &Bench) -> CaseResult {
     let running = talks(bench).await?;
     running.outside.switch.set(Mode::Down).await;
     let (answer, told) = send_within(&running.transport, bench.batch(&running.outside, 11, 3)?, CALL_TIMEOUT).await;

@@ -26,7 +26,6 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// A whole answer.
     pub fn new(status: Option<u16>, content_type: Option<String>, body: Bytes) -> Self {
         let sha256 = Sha256::digest(&body).iter().map(|byte| format!("{byte:02x}")).collect();
         Self { status, code: None, content_type, location: None, sha256, bytes: body.len() as u64, body: Some(body) }

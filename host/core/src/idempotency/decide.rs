@@ -10,9 +10,7 @@ use crate::time::UnixMillis;
 /// An act on one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Op {
-    /// Which key.
     pub of: EntryKey,
-    /// What is wanted.
     pub act: Act,
 }
 
@@ -33,7 +31,6 @@ pub enum Act {
         /// How long it is reserved.
         lease: Duration,
     },
-    /// It is done.
     Finish {
         /// Of who has it.
         token: HoldToken,
@@ -57,7 +54,6 @@ pub enum Act {
         /// Of who has it.
         token: HoldToken,
     },
-    /// It takes longer.
     Renew {
         /// Of who has it.
         token: HoldToken,
@@ -98,7 +94,6 @@ pub enum Begun {
     },
     /// The key was used for something else.
     Mismatch,
-    /// It is done.
     Succeeded(Answer),
     /// It failed for good.
     Failed(String),
@@ -107,7 +102,6 @@ pub enum Begun {
 /// The answer to an act.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// To a begin.
     Begin(Begun),
     /// To the other acts of a holder: done.
     Applied,
@@ -128,14 +122,12 @@ pub struct Decision {
     pub next: Option<Entry>,
     /// Whether that has to be written.
     pub changed: bool,
-    /// The answer.
     pub reply: Reply,
 }
 
 /// An act that was done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Applied {
-    /// The answer.
     pub reply: Reply,
     /// The entry behind it, for caches.
     pub entry: Option<Entry>,

@@ -11,7 +11,6 @@ use crate::time::UnixMillis;
 pub struct EntryKey {
     /// Whose. Tenants never share one.
     pub tenant: Tenant,
-    /// Which.
     pub key: IdempotencyKey,
 }
 
@@ -41,9 +40,7 @@ pub struct Entry {
     pub begun: u32,
     /// What has become of it.
     pub state: EntryState,
-    /// Its first begin.
     pub created_at: UnixMillis,
-    /// Its latest change.
     pub changed_at: UnixMillis,
     /// Its end: forgotten then.
     pub until: UnixMillis,
@@ -68,17 +65,13 @@ pub enum EntryState {
 pub enum StateWord {
     /// Somebody is at it.
     InFlight,
-    /// Done.
     Succeeded,
-    /// Failed for good.
     Failed,
 }
 
 impl StateWord {
-    /// All of them.
     pub const ALL: [Self; 3] = [Self::InFlight, Self::Succeeded, Self::Failed];
 
-    /// The word.
     pub const fn word(self) -> &'static str {
         match self {
             Self::InFlight => "in_flight",

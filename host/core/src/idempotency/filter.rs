@@ -11,11 +11,8 @@ const FIELDS: &str = "tenant, key, state (with = and * as a wildcard), age (with
 /// Conditions on entries. All that are set have to hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EntryFilter {
-    /// `tenant=`.
     pub tenant: Option<Glob>,
-    /// `key=`.
     pub key: Option<Glob>,
-    /// `state=`.
     pub state: Option<Glob>,
     /// First begun before this instant (`age>1h`).
     pub before: Option<UnixMillis>,

@@ -9,7 +9,6 @@ pub struct Bits {
 }
 
 impl Bits {
-    /// Adds an index.
     pub fn insert(&mut self, index: u16) {
         let word = usize::from(index) / 64;
         if self.words.len() <= word {

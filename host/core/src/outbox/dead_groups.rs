@@ -21,7 +21,6 @@ pub struct DeadGroups {
 /// Tenant, code, error signature, kind.
 type Name = (String, String, String, DeadKind);
 
-/// What is counted.
 struct One<'a> {
     tenant: &'a str,
     code: &'a str,
@@ -32,7 +31,6 @@ struct One<'a> {
 }
 
 impl DeadGroups {
-    /// Counts a message.
     pub fn add(&mut self, dead: &DeadLetter) {
         let one = One {
             tenant: dead.message.tenant.as_str(),

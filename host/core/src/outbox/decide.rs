@@ -16,8 +16,8 @@ const RELEASE_PAUSE: Duration = Duration::from_millis(100);
 /// What is known of one message after a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// The transport told it.
-    Told(Outcome),
+    /// The transport answered for this message.
+    Answered(Outcome),
     /// The call failed and nothing was told of it.
     CallFailed(CallError),
 }
@@ -25,13 +25,10 @@ pub enum Fate {
 /// What follows, as far as no retry policy is needed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Decided.
     Verdict(Verdict),
     /// A failed attempt: the policy decides ([`after_failure`]).
     Failed {
-        /// Class.
         kind: FailureKind,
-        /// Why.
         fault: Fault,
         /// Its fate isn't known: it may have been delivered, or it may be what broke the call.
         unknown: bool,
@@ -43,19 +40,23 @@ pub enum Next {
 /// Sorts out one fate. What a receiver or a plugin asks to wait is cut to `after_max`.
 pub fn classify(mut fate: Fate, after_max: Duration, now: UnixMillis) -> Next {
     let fault = match &mut fate {
-        Fate::Told(Outcome::Ack(_)) => None,
-        Fate::Told(Outcome::Retryable(fault) | Outcome::Permanent(fault) | Outcome::Release(fault)) => Some(fault),
-        Fate::Told(Outcome::Blocked { fault, .. }) | Fate::CallFailed(CallError { fault, .. }) => Some(fault),
+        Fate::Answered(Outcome::Ack(_)) => None,
+        Fate::Answered(Outcome::Retryable(fault) | Outcome::Permanent(fault) | Outcome::Release(fault)) => Some(fault),
+        Fate::Answered(Outcome::Blocked { fault, .. }) | Fate::CallFailed(CallError { fault, .. }) => Some(fault),
     };
     if let Some(fault) = fault {
         fault.after = fault.after.map(|after| after.min(after_max));
     }
     match fate {
-        Fate::Told(Outcome::Ack(receipt)) => Next::Verdict(Verdict::Ack(receipt)),
-        Fate::Told(Outcome::Retryable(fault)) => Next::Failed { kind: FailureKind::Retryable, fault, unknown: false },
-        Fate::Told(Outcome::Permanent(fault)) => Next::Failed { kind: FailureKind::Permanent, fault, unknown: false },
-        Fate::Told(Outcome::Blocked { scope, fault }) => Next::Verdict(Verdict::Blocked { scope, fault }),
-        Fate::Told(Outcome::Release(fault)) => {
+        Fate::Answered(Outcome::Ack(receipt)) => Next::Verdict(Verdict::Ack(receipt)),
+        Fate::Answered(Outcome::Retryable(fault)) => {
+            Next::Failed { kind: FailureKind::Retryable, fault, unknown: false }
+        }
+        Fate::Answered(Outcome::Permanent(fault)) => {
+            Next::Failed { kind: FailureKind::Permanent, fault, unknown: false }
+        }
+        Fate::Answered(Outcome::Blocked { scope, fault }) => Next::Verdict(Verdict::Blocked { scope, fault }),
+        Fate::Answered(Outcome::Release(fault)) => {
             let due = now.plus(fault.after.unwrap_or(RELEASE_PAUSE).max(RELEASE_PAUSE));
             Next::Verdict(Verdict::Release { due: Some(due) })
         }
@@ -159,7 +160,7 @@ mod tests {
         fault.maybe_delivered = true;
         let lost = Fate::CallFailed(CallError { kind: ErrorKind::Unavailable, fault });
         assert!(matches!(classify(lost, HOUR, NOW), Next::Failed { unknown: true, .. }));
-        let ack = Fate::Told(Outcome::Ack(Receipt::default()));
+        let ack = Fate::Answered(Outcome::Ack(Receipt::default()));
         assert!(matches!(classify(ack, HOUR, NOW), Next::Verdict(Verdict::Ack(_))));
     }
 
@@ -173,20 +174,20 @@ mod tests {
             other => panic!("{other:?}"),
         };
         let words = [
-            Fate::Told(Outcome::Blocked { scope: String::new(), fault: ages() }),
-            Fate::Told(Outcome::Retryable(ages())),
+            Fate::Answered(Outcome::Blocked { scope: String::new(), fault: ages() }),
+            Fate::Answered(Outcome::Retryable(ages())),
             Fate::CallFailed(CallError { kind: ErrorKind::Unavailable, fault: ages() }),
         ];
         for word in words {
             assert_eq!(after(classify(word, HOUR, NOW)), Some(HOUR));
         }
-        let release = classify(Fate::Told(Outcome::Release(ages())), HOUR, NOW);
+        let release = classify(Fate::Answered(Outcome::Release(ages())), HOUR, NOW);
         assert_eq!(release, Next::Verdict(Verdict::Release { due: Some(NOW.plus(HOUR)) }));
     }
 
     #[test]
     fn what_is_released_waits_a_moment() {
-        let release = Fate::Told(Outcome::Release(Fault::new("X", "x")));
+        let release = Fate::Answered(Outcome::Release(Fault::new("X", "x")));
         assert_eq!(
             classify(release, HOUR, NOW),
             Next::Verdict(Verdict::Release { due: Some(NOW.plus(RELEASE_PAUSE)) })

@@ -1,7 +1,7 @@
 //! The watch over a shard's doorstep: when to look, from where to where a look reads, and who waits for it.
 //!
 //! Pure, so that the engine's actor and the model checker go by one and the same. A look takes three calls, with the reads in
-//! between made by the caller: [`DoorWatch::look`], [`DoorWatch::begin`], [`DoorWatch::page`]. A read that fails ends the look
+//! between made by the caller: [`DoorWatch::due_look`], [`DoorWatch::begin`], [`DoorWatch::page`]. A read that fails ends the look
 //! where it is; the next one goes on.
 
 use std::collections::VecDeque;
@@ -50,7 +50,7 @@ pub struct Look {
 pub struct DoorWatch<W> {
     times: DoorTimes,
     /// Something may lie on it.
-    knocked: bool,
+    woken: bool,
     /// Doorstep commits of this process that the last pass covered; none = no pass yet.
     covered: Option<u64>,
     /// Those that the pass under way covers.
@@ -75,7 +75,7 @@ impl<W> DoorWatch<W> {
     pub fn new(times: DoorTimes) -> Self {
         Self {
             times,
-            knocked: false,
+            woken: false,
             covered: None,
             covering: 0,
             full_at: None,
@@ -89,19 +89,19 @@ impl<W> DoorWatch<W> {
     }
 
     /// Something may lie on the doorstep.
-    pub fn knock(&mut self) {
-        self.knocked = true;
+    pub fn wake(&mut self) {
+        self.woken = true;
     }
 
     /// Somebody waits until everything that lies there now has been taken in.
     pub fn wait(&mut self, who: W) {
-        self.knock();
+        self.wake();
         self.waiting.push(who);
     }
 
     /// What a pass had taken was given up with its commit: everything is to be looked at again.
     pub fn look_again(&mut self) {
-        self.knocked = true;
+        self.woken = true;
         self.covered = None;
         self.full_at = None;
         self.full_covered = None;
@@ -123,11 +123,11 @@ impl<W> DoorWatch<W> {
     /// Whether a pass is under way or should begin.
     pub fn wants_pass(&self, owner: &Owner, bell: u64, now: Monotonic) -> bool {
         let rung = self.times.poll.is_none() && self.covered != Some(bell);
-        owner.in_door_pass() || self.knocked || self.covered.is_none() || rung || self.next_look(bell, now).is_zero()
+        owner.in_door_pass() || self.woken || self.covered.is_none() || rung || self.next_look(bell, now).is_zero()
     }
 
     /// The look to be made before the next commit, if any. Read `bell`, then `now`, then the clock that stamps rows.
-    pub fn look(&self, owner: &mut Owner, bell: u64, now: Now) -> Option<Look> {
+    pub fn due_look(&self, owner: &mut Owner, bell: u64, now: Now) -> Option<Look> {
         if !self.wants_pass(owner, bell, now.mono) {
             if !owner.has_waiting_directs() {
                 return None;
@@ -147,7 +147,7 @@ impl<W> DoorWatch<W> {
     pub fn begin(&mut self, owner: &mut Owner, look: Look, clock: u64, newest: Option<u64>) -> DoorPassRequest {
         if !owner.has_door_pass() {
             self.covering = look.bell;
-            self.knocked = false;
+            self.woken = false;
             self.in_pass.append(&mut self.waiting);
             if look.full {
                 self.full_at = Some(look.now.mono);

@@ -18,7 +18,6 @@ use crate::time::UnixMillis;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("filter {condition:?} isn't usable: {cause}")]
 pub struct FilterError {
-    /// The condition.
     pub condition: String,
     /// What is wrong, and what may be written.
     pub cause: String,
@@ -27,19 +26,16 @@ pub struct FilterError {
 /// Conditions on messages and dead letters. All that are set have to hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// `tenant=`.
     pub tenant: Option<Glob>,
     /// `topic=`; that of a stuck saga is `saga:<definition>/<step>`.
     pub topic: Option<Glob>,
     /// `key=`; messages only.
     pub key: Option<Glob>,
-    /// `id=`.
     pub id: Option<Glob>,
     /// `code=`; dead letters and parked messages only.
     pub code: Option<Glob>,
     /// `error=`: matches the error signature; dead letters only.
     pub error: Option<Glob>,
-    /// `state=`.
     pub state: Option<Glob>,
     /// `kind=`: `message` or `saga` (stuck sagas).
     pub kind: Option<Glob>,
@@ -212,7 +208,6 @@ pub fn signature(reason: &str) -> String {
 /// One condition of a filter, as far as all filters have it in common.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition {
-    /// As written.
     pub text: String,
     /// What stands before the sign.
     pub field: String,

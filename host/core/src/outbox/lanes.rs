@@ -10,7 +10,6 @@ use crate::time::Now;
 /// What a lane takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaneLimits {
-    /// Calls at once.
     pub calls: u32,
     /// Messages of one call.
     pub messages: usize,

@@ -30,30 +30,11 @@ pub struct Lookups<C> {
 pub enum Checked<C> {
     /// Some of its messages are new: the owner gets those. `slots` has one for each message of the request, in order: the id of one
     /// that is there with the same content, or none for a new one.
-    New {
-        /// The new ones.
-        drafts: Vec<Draft>,
-        /// The request's messages.
-        slots: Vec<Option<MessageId>>,
-        /// Who asked.
-        caller: C,
-    },
+    New { drafts: Vec<Draft>, slots: Vec<Option<MessageId>>, caller: C },
     /// All of its messages are there, with the same content.
-    Known {
-        /// Their ids.
-        ids: Vec<MessageId>,
-        /// Who asked.
-        caller: C,
-    },
+    Known { ids: Vec<MessageId>, caller: C },
     /// An id belongs to another message; nothing of the request was taken.
-    Taken {
-        /// Whose.
-        tenant: Tenant,
-        /// Which.
-        id: MessageId,
-        /// Who asked.
-        caller: C,
-    },
+    Taken { tenant: Tenant, id: MessageId, caller: C },
 }
 
 impl<C> Default for Lookups<C> {
@@ -68,7 +49,6 @@ impl<C> Lookups<C> {
         self.waiting.push_back(Waiting { drafts, caller });
     }
 
-    /// Whether nothing waits.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }

@@ -17,16 +17,15 @@ use crate::time::{Now, UnixMillis};
 pub enum Need {
     /// The rows of ids that callers chose: [`Lookups::found`], or [`Lookups::failed`].
     Ids(Vec<(Tenant, MessageId)>),
-    /// What operators' wishes are about, so that they become commands of the owner.
-    Wishes,
+    /// What operators ask for is to be read up, so that it becomes commands of the owner.
+    Commands,
     /// Scheduled messages that are due: [`Owner::scheduled_page`].
     Scheduled {
-        /// Due by then.
         by: UnixMillis,
         /// So many at most.
         limit: usize,
     },
-    /// How many doorstep commits have ended, and then the time: [`Preparation::look`].
+    /// How many doorstep commits have ended, and then the time: [`Preparation::check_door`].
     Bell,
     /// The clock that stamps doorstep rows: [`Preparation::clock`].
     Clock {
@@ -44,7 +43,7 @@ pub enum Need {
 enum Stage {
     #[default]
     Ids,
-    Wishes,
+    Commands,
     Scheduled,
     Bell,
     Clock(Look),
@@ -63,15 +62,15 @@ impl Preparation {
         loop {
             match &self.0 {
                 Stage::Ids => {
-                    self.0 = Stage::Wishes;
+                    self.0 = Stage::Commands;
                     let named = lookups.ask(owner);
                     if !named.is_empty() {
                         return Some(Need::Ids(named));
                     }
                 }
-                Stage::Wishes => {
+                Stage::Commands => {
                     self.0 = Stage::Scheduled;
-                    return Some(Need::Wishes);
+                    return Some(Need::Commands);
                 }
                 Stage::Scheduled => {
                     self.0 = Stage::Bell;
@@ -90,8 +89,8 @@ impl Preparation {
 
     /// Looks at the doorstep, if it is time to. What had come there by `bell` is covered, so it is read before `now`, and that
     /// before the clock that stamps rows.
-    pub fn look<W>(&mut self, owner: &mut Owner, door: &DoorWatch<W>, bell: u64, now: Now) {
-        self.0 = door.look(owner, bell, now).map_or(Stage::Over, Stage::Clock);
+    pub fn check_door<W>(&mut self, owner: &mut Owner, door: &DoorWatch<W>, bell: u64, now: Now) {
+        self.0 = door.due_look(owner, bell, now).map_or(Stage::Over, Stage::Clock);
     }
 
     /// Takes the clock that stamps rows and the newest stamp on the doorstep.

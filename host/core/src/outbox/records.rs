@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::ids::{MessageId, Place, Seq, ShardId, Tenant};
 use crate::message::{Message, Payload};
@@ -43,7 +44,6 @@ pub struct ShardRecord {
 /// Progress within a claimed segment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OpenSegment {
-    /// Delivered.
     pub acked: Bits,
     /// Left the segment otherwise: parked, dead or cancelled.
     pub moved: Bits,
@@ -61,7 +61,6 @@ impl OpenSegment {
 pub struct Segment {
     /// First seq; its key.
     pub first: Seq,
-    /// Whose.
     pub tenant: Tenant,
     /// Messages in order of index.
     pub entries: Vec<Entry>,
@@ -72,7 +71,6 @@ pub struct Segment {
 pub struct Entry {
     /// Index in the segment as committed.
     pub index: u16,
-    /// The message.
     pub message: Arc<Message>,
 }
 
@@ -100,7 +98,6 @@ pub struct AttemptRecord {
     pub worker: Arc<str>,
     /// Transport it went through.
     pub transport: Arc<str>,
-    /// Plugin that served.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plugin: Option<Arc<PluginIdentity>>,
     /// Error code, if it failed.
@@ -114,8 +111,8 @@ pub struct AttemptRecord {
     pub maybe_delivered: bool,
 }
 
-/// In one word, how an attempt ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// How an attempt ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum AttemptOutcome {
     /// The receiver has it.
@@ -137,7 +134,6 @@ pub enum AttemptOutcome {
 pub struct Parked {
     /// Where it came from; its seq is its key.
     pub place: Place,
-    /// The message.
     pub message: Arc<Message>,
     /// Definite failures so far.
     pub attempts: u32,
@@ -164,7 +160,6 @@ impl Parked {
 /// A message whose time hasn't come.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scheduled {
-    /// Its shard.
     pub shard: ShardId,
     /// When it joins the order.
     pub due: UnixMillis,
@@ -176,13 +171,10 @@ pub struct Scheduled {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", tag = "state")]
 pub enum DeadState {
-    /// May be replayed.
     Dead,
     /// Fenced off by an operator: replayed by id only.
     Quarantined {
-        /// Why.
         note: String,
-        /// Since when.
         at: UnixMillis,
     },
 }
@@ -192,19 +184,15 @@ pub enum DeadState {
 pub struct DeadLetter {
     /// Where it lay; its seq is its key, so that dead letters of a key sort in their order.
     pub place: Place,
-    /// The message.
     pub message: Arc<Message>,
     /// Stable code of the last error; groups are made by it.
     pub code: String,
-    /// Last error.
     pub reason: String,
     /// Definite failures before it died.
     pub attempts: u32,
     /// Crashes of hosts that were sending it.
     pub suspect: u32,
-    /// When it died.
     pub died_at: UnixMillis,
-    /// Condition.
     pub state: DeadState,
     /// Holds its key until replayed, purged or released (`on_dead = "hold_key"`).
     pub holds_key: bool,
@@ -217,9 +205,7 @@ pub struct DeadLetter {
 pub struct Done {
     /// Index in its segment.
     pub index: u16,
-    /// The message.
     pub message: Arc<Message>,
-    /// How it ended.
     pub end: DoneEnd,
     /// When that was known.
     pub at: UnixMillis,
@@ -248,7 +234,6 @@ pub enum DoneEnd {
 /// Finished messages of one segment, as one commit found them: `outbox_done:[shard, segment, beat]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HistoryChunk {
-    /// Shard.
     pub shard: ShardId,
     /// First seq of their segment.
     pub segment: Seq,
@@ -291,22 +276,14 @@ pub enum IdState {
     /// In the order, in history or dead: at this place.
     At(Place),
     /// Scheduled for this instant.
-    Scheduled {
-        /// Its shard.
-        shard: ShardId,
-        /// When it joins.
-        due: UnixMillis,
-    },
+    Scheduled { shard: ShardId, due: UnixMillis },
 }
 
 /// A row of the id index (`outbox_id:[tenant, id]`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdRecord {
-    /// Whose.
     pub tenant: Tenant,
-    /// The id.
     pub id: MessageId,
-    /// Where it stands.
     pub state: IdState,
     /// sha-256 over what makes a repeated enqueue the same ([`content_digest`]); none for host-made ids.
     pub content: Option<[u8; 32]>,
@@ -319,7 +296,6 @@ pub struct IdRecord {
 pub enum IdOrigin {
     /// It isn't known: a version before has written the row, or the host has made the id.
     Unknown,
-    /// Without statements.
     Alone,
     /// With statements of this digest ([`crate::port::transact::statements_digest`]).
     Transaction([u8; 32]),
@@ -372,14 +348,12 @@ pub struct DoorKey {
     pub nanos: u64,
     /// Rows already written in the same transaction at that stamp.
     pub ordinal: u32,
-    /// Makes it unique.
     pub ulid: String,
 }
 
 /// A doorstep row as read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DoorRow {
-    /// Its key.
     pub key: DoorKey,
     /// Its messages in order, all with ids; or why it can't be read, with what could be saved of it as JSON text.
     pub content: Result<Vec<Arc<Message>>, Malformed>,
@@ -388,7 +362,6 @@ pub struct DoorRow {
 /// A record that can't be decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Malformed {
-    /// Why.
     pub reason: String,
     /// The record as text or base64.
     pub raw: String,

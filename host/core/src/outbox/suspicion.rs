@@ -111,7 +111,7 @@ impl Suspicion {
 pub struct Caution {
     /// After the first unclean end; doubled with each further one.
     pub first: Duration,
-    /// At most.
+    /// Doubling ends at this time.
     pub longest: Duration,
     /// Running for so long without an unclean end forgets those before.
     pub forget: Duration,

@@ -8,14 +8,11 @@ use async_trait::async_trait;
 use crate::port::transport::Fault;
 use crate::time::UnixMillis;
 
-/// What was attempted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkKind {
     /// Delivery of an outbox message.
     Delivery,
-    /// A saga step.
     Step,
-    /// A compensation.
     Compensation,
     /// Handling of an inbox message.
     Inbox,
@@ -28,7 +25,6 @@ pub enum FailureKind {
     Retryable,
     /// The plugin says it will never succeed.
     Permanent,
-    /// Peer unreachable.
     Unavailable,
     /// The peer asked for less.
     Throttled,
@@ -41,9 +37,7 @@ pub enum FailureKind {
 /// One failed attempt, as a policy sees it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FailedAttempt {
-    /// What was attempted.
     pub work: WorkKind,
-    /// Class.
     pub kind: FailureKind,
     /// Code, reason, the peer's wish (`after`), attributes.
     pub fault: Fault,
@@ -57,7 +51,6 @@ pub struct FailedAttempt {
     pub age: Duration,
     /// Delay before this attempt; none at the first.
     pub previous_delay: Option<Duration>,
-    /// Tenant.
     pub tenant: String,
     /// Topic URI, or `saga:<definition>/<step>`.
     pub topic: String,
@@ -71,7 +64,6 @@ pub struct FailedAttempt {
     pub random: f64,
 }
 
-/// What follows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BackoffDecision {
     /// Try again after this; the host applies its own lower and upper bound.

@@ -1,22 +1,18 @@
-//! Dead letters of both kinds as the API sees them: messages that can't be delivered, and sagas whose compensation is
-//! stuck.
-
-use std::sync::Arc;
+//! Which dead letter is meant: a message that can't be delivered, or a saga whose compensation is stuck.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::ids::Tenant;
-use crate::port::saga::{Acted, RetryMode};
-use crate::port::service::MessageView;
-use crate::saga::records::SagaDead;
 
 /// Why a stuck saga can't be edited, and what can be done.
 pub const NOTHING_TO_EDIT: &str =
     "it is a stuck saga and has no payload to edit: replay it, skip its step, or end it with accept";
 
 /// Kind of a dead letter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
+#[schema(as = DeadLetterKind)]
 pub enum DeadKind {
     /// A message that wasn't delivered.
     Message,
@@ -25,7 +21,6 @@ pub enum DeadKind {
 }
 
 impl DeadKind {
-    /// Both.
     pub const ALL: [Self; 2] = [Self::Message, Self::Saga];
 
     /// In a word, as in filters and JSON.
@@ -37,10 +32,8 @@ impl DeadKind {
     }
 }
 
-/// Which dead letter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeadId {
-    /// Whose.
     pub tenant: Tenant,
     /// Id of the message, or of the saga (of its root or of a sub-saga).
     pub id: String,
@@ -57,80 +50,5 @@ impl DeadId {
     /// Whether one of this kind may be meant.
     pub fn takes(&self, kind: DeadKind) -> bool {
         self.kind.is_none_or(|wanted| wanted == kind)
-    }
-}
-
-/// A dead letter as shown.
-#[derive(Clone, Debug, PartialEq)]
-pub enum DeadView {
-    /// A message.
-    Message(Box<MessageView>),
-    /// A stuck saga.
-    Saga(Arc<SagaDead>),
-}
-
-impl DeadView {
-    /// Its kind.
-    pub fn kind(&self) -> DeadKind {
-        match self {
-            Self::Message(_) => DeadKind::Message,
-            Self::Saga(_) => DeadKind::Saga,
-        }
-    }
-
-    /// The message, if it is one.
-    pub fn message(&self) -> Option<&MessageView> {
-        match self {
-            Self::Message(message) => Some(message),
-            Self::Saga(_) => None,
-        }
-    }
-
-    /// The stuck saga, if it is one.
-    pub fn saga(&self) -> Option<&SagaDead> {
-        match self {
-            Self::Message(_) => None,
-            Self::Saga(saga) => Some(saga),
-        }
-    }
-}
-
-/// How a dead letter is put back.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Replay {
-    /// Of a stuck saga: which way it goes on; none = the failed compensation again. A message takes none.
-    pub mode: Option<RetryMode>,
-    /// Why, for the audit.
-    pub reason: String,
-}
-
-impl Replay {
-    /// In the usual way.
-    pub fn because(reason: &str) -> Self {
-        Self { mode: None, reason: reason.to_owned() }
-    }
-}
-
-/// What became of a replay.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Replayed {
-    /// The message, pending again.
-    Message(Box<MessageView>),
-    /// The saga goes on.
-    Saga {
-        /// Whose.
-        tenant: Tenant,
-        /// The root and its state.
-        acted: Acted,
-    },
-}
-
-impl Replayed {
-    /// The message, if it was one.
-    pub fn message(&self) -> Option<&MessageView> {
-        match self {
-            Self::Message(message) => Some(message),
-            Self::Saga { .. } => None,
-        }
     }
 }

@@ -16,9 +16,7 @@ use crate::time::UnixMillis;
 /// What has to be equal for a message to be a repeat.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DedupKey {
-    /// Whose.
     pub tenant: Tenant,
-    /// Transport.
     pub transport: String,
     /// Destination: the topic without its scheme.
     pub target: String,
@@ -29,9 +27,7 @@ pub struct DedupKey {
 /// A message that is about to be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DedupAsk {
-    /// Its key.
     pub key: DedupKey,
-    /// Its id.
     pub id: MessageId,
     /// How long its delivery is remembered.
     pub window: Duration,
@@ -44,7 +40,6 @@ pub struct FirstDelivery {
     pub id: String,
     /// What the receiver gave back.
     pub receipt: Receipt,
-    /// When.
     pub at: UnixMillis,
 }
 
@@ -62,7 +57,6 @@ pub enum Reservation {
 /// What became of a message that had reserved its entry, or that a worker outside delivered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DedupEnd {
-    /// The message.
     pub ask: DedupAsk,
     /// Delivered with this; none = not, so that the next one may go.
     pub receipt: Option<Receipt>,

@@ -11,17 +11,12 @@ use crate::time::UnixMillis;
 pub struct Outgoing {
     /// Stable id; none = derived from the idempotency key of the call and the position, so that a repeat enqueues nothing new.
     pub id: Option<String>,
-    /// Topic URI.
     pub topic: String,
-    /// Ordering key.
     pub key: Option<String>,
-    /// Headers.
     pub headers: Headers,
     /// Media type of the payload.
     pub content_type: Option<String>,
-    /// Payload.
     pub payload: Bytes,
-    /// Event type.
     pub event_type: Option<String>,
     /// None = inherited from what is being handled.
     pub correlation_id: Option<String>,
@@ -29,7 +24,6 @@ pub struct Outgoing {
     pub reply_to: Option<String>,
     /// Not delivered before this instant.
     pub not_before: Option<UnixMillis>,
-    /// Registered extras.
     pub attributes: Vec<(String, String)>,
 }
 
@@ -40,15 +34,12 @@ pub struct StreamEvent {
     pub stream: String,
     /// Kind of resource that changed.
     pub resource_type: String,
-    /// Which one.
     pub resource_id: String,
     /// What happened to it.
     pub op: String,
     /// Media type of the payload.
     pub content_type: Option<String>,
-    /// Payload.
     pub payload: Bytes,
-    /// Headers.
     pub headers: Headers,
     /// Registered extras: `schema-version`, `cause`, `expected-seq`, ...
     pub attributes: Vec<(String, String)>,

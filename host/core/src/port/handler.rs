@@ -12,34 +12,23 @@ use super::transport::{CallError, Fault, HealthReport, PluginIdentity};
 use crate::message::Headers;
 use crate::time::UnixMillis;
 
-/// One inbox message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inbound {
-    /// Unique with `consumer`.
     pub id: String,
-    /// The configured consumer.
     pub consumer: String,
-    /// The configured source.
     pub source: String,
-    /// Tenant.
     pub tenant: String,
     /// Subject, topic or routing key.
     pub topic: String,
     /// Ordering key. A call never holds two messages of one (tenant, key).
     pub key: Option<String>,
-    /// Headers.
     pub headers: Headers,
     /// Media type of the payload.
     pub content_type: Option<String>,
-    /// Payload.
     pub payload: Bytes,
-    /// Event type.
     pub event_type: Option<String>,
-    /// Trace chain.
     pub envelope_id: Option<String>,
-    /// Correlation id.
     pub correlation_id: Option<String>,
-    /// Causation id.
     pub causation_id: Option<String>,
     /// Where a reply is expected.
     pub reply_to: Option<String>,
@@ -56,9 +45,7 @@ pub struct Inbound {
 /// What a handled message leaves behind, in the commit that marks it processed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Handled {
-    /// Messages to enqueue.
     pub messages: Vec<Outgoing>,
-    /// Events to append.
     pub events: Vec<StreamEvent>,
     /// Registered extras: `saga-signal`, ...
     pub attributes: Vec<(String, String)>,
@@ -67,7 +54,6 @@ pub struct Handled {
 /// What becomes of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Done.
     Processed(Handled),
     /// The handler's own records say that it was done before.
     Duplicate,
@@ -97,12 +83,10 @@ pub struct HandlerLimits {
     pub max_batch_bytes: u32,
 }
 
-/// One configured handler.
 #[async_trait]
 pub trait Handler: Send + Sync + 'static {
     /// Name from the configuration.
     fn name(&self) -> &str;
-    /// Who serves.
     fn identity(&self) -> PluginIdentity;
     /// What it takes now.
     fn limits(&self) -> HandlerLimits;

@@ -1,24 +1,17 @@
-//! The ports of idempotency keys: where entries are kept, and what the API asks of them. The rules are in
-//! [`crate::idempotency`].
-
-use std::sync::Arc;
-use std::time::Duration;
+//! Where entries of idempotency keys are kept. The rules are in [`crate::idempotency`].
 
 use async_trait::async_trait;
 
-use crate::idempotency::{Answer, Applied, Begun, Entry, EntryFilter, EntryKey, Op, Settings};
-use crate::ids::{HoldToken, RequestHash, Tenant};
+use crate::idempotency::{Applied, Entry, EntryFilter, EntryKey, Op};
+use crate::ids::{HoldToken, Tenant};
 use crate::port::query::Page;
-use crate::port::service::{ServiceError, TransactionDone};
 use crate::port::store::StoreError;
 use crate::time::UnixMillis;
 
 /// An entry with its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundEntry {
-    /// Its key.
     pub of: EntryKey,
-    /// The entry.
     pub entry: Entry,
 }
 
@@ -47,68 +40,7 @@ pub trait IdempotencyStore: Send + Sync + 'static {
 /// Who has a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hold {
-    /// Which key.
     pub of: EntryKey,
     /// The token that its begin gave.
     pub token: HoldToken,
-}
-
-/// A request to begin a key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BeginRequest {
-    /// Which key.
-    pub of: EntryKey,
-    /// Of what is going to be done.
-    pub hash: RequestHash,
-    /// How long it is remembered; none = `idempotency.ttl`.
-    pub ttl: Option<Duration>,
-    /// How long it is reserved; none = `idempotency.lease`.
-    pub lease: Option<Duration>,
-}
-
-/// A key that a business transaction finishes ([`crate::port::service::OutboxService::transact`]).
-#[derive(Clone)]
-pub struct FinishWith {
-    /// Who has it.
-    pub hold: Hold,
-    /// The answer to its caller, whole.
-    pub answer: Arc<dyn Fn(&TransactionDone) -> Answer + Send + Sync>,
-}
-
-/// Idempotency keys as a service. Tenants given are those the credential allows; none = all.
-#[async_trait]
-pub trait IdempotencyService: Send + Sync + 'static {
-    /// What is in force now.
-    fn settings(&self) -> Settings;
-    /// Reserves a key, or says how it stands.
-    async fn begin(&self, request: BeginRequest) -> Result<Begun, ServiceError>;
-    /// It is done; answers what is kept of the result.
-    async fn finish(&self, hold: Hold, answer: Answer) -> Result<Answer, ServiceError>;
-    /// It failed for good.
-    async fn fail(&self, hold: Hold, error: &str) -> Result<(), ServiceError>;
-    /// Nothing was done: the key is free.
-    async fn release(&self, hold: Hold) -> Result<(), ServiceError>;
-    /// It isn't known what was done: the next begin takes over at once, with the same origin.
-    async fn give_up(&self, hold: Hold) -> Result<(), ServiceError>;
-    /// It takes longer; answers the end of the lease. None = `idempotency.lease`.
-    async fn renew(&self, hold: Hold, lease: Option<Duration>) -> Result<UnixMillis, ServiceError>;
-    /// An entry.
-    async fn entry(&self, of: &EntryKey) -> Result<FoundEntry, ServiceError>;
-    /// Entries that match.
-    async fn entries(
-        &self,
-        tenant: Option<&Tenant>,
-        filter: &str,
-        cursor: Option<&str>,
-        limit: usize,
-    ) -> Result<Page<FoundEntry>, ServiceError>;
-    /// An operator's release, audited: forgets what is in flight, and with `finished` also a known outcome. Answers what it
-    /// was.
-    async fn forget(
-        &self,
-        of: &EntryKey,
-        finished: bool,
-        reason: &str,
-        actor: &str,
-    ) -> Result<FoundEntry, ServiceError>;
 }

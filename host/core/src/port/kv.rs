@@ -7,13 +7,13 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use thiserror::Error;
 
+use crate::code::Code;
+
 /// Longest key, in bytes: it becomes part of a record id.
 pub const KV_KEY_BYTES_MAX: usize = 512;
 
-/// A stored value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KvEntry {
-    /// The bytes.
     pub value: Bytes,
     /// Opaque; changes with every write.
     pub revision: String,
@@ -22,9 +22,7 @@ pub struct KvEntry {
 /// What must hold for a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KvExpectation {
-    /// Nothing.
     Anything,
-    /// No entry yet.
     Absent,
     /// The entry still has this revision.
     Revision(String),
@@ -53,12 +51,7 @@ impl Default for KvQuota {
 pub enum KvError {
     /// Key, value or total above the quota.
     #[error("{what} is above the quota of {max}: raise `allow.kv` or store less")]
-    TooLarge {
-        /// Which bound.
-        what: &'static str,
-        /// The bound.
-        max: usize,
-    },
+    TooLarge { what: &'static str, max: usize },
     /// The revision wasn't the expected one.
     #[error("the entry was changed by somebody else: read it again")]
     Conflict,
@@ -68,12 +61,11 @@ pub enum KvError {
 }
 
 impl KvError {
-    /// Stable code.
-    pub fn code(&self) -> &'static str {
+    pub fn code(&self) -> Code {
         match self {
-            Self::TooLarge { .. } => "PLUGIN.KV_TOO_LARGE",
-            Self::Conflict => "STORAGE.CONFLICT",
-            Self::Unavailable(_) => "PROVIDER.UNAVAILABLE",
+            Self::TooLarge { .. } => Code::PLUGIN_KV_TOO_LARGE,
+            Self::Conflict => Code::STORAGE_CONFLICT,
+            Self::Unavailable(_) => Code::PROVIDER_UNAVAILABLE,
         }
     }
     /// Whether the same call may succeed later.
@@ -85,7 +77,6 @@ impl KvError {
 /// Small durable state by scope and key. Every write is durable when it is answered.
 #[async_trait]
 pub trait KvStore: Send + Sync + 'static {
-    /// Reads one entry.
     async fn get(&self, scope: &str, key: &str) -> Result<Option<KvEntry>, KvError>;
     /// Writes if `expect` holds and the scope stays within `quota`; answers the new revision.
     async fn put(

@@ -2,13 +2,13 @@
 //! suites (`waybill_testkit::conformance`).
 
 pub mod backoff;
-pub mod configuration;
 pub mod dead;
 pub mod dedup;
 pub mod followup;
 pub mod handler;
 pub mod idempotency;
 pub mod kv;
+pub mod missing;
 pub mod participant;
 pub mod plugins;
 pub mod provision;

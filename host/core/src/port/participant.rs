@@ -33,9 +33,7 @@ pub struct StepInfo {
 /// Whether a step is done or undone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Direction {
-    /// Does it.
     Execute,
-    /// Undoes it.
     Compensate,
 }
 
@@ -54,7 +52,6 @@ impl Direction {
 pub struct StepContext {
     /// Instance of the saga.
     pub saga_id: String,
-    /// Its definition.
     pub definition: String,
     /// Version of the definition.
     pub definition_version: u32,
@@ -64,7 +61,6 @@ pub struct StepContext {
     pub step: String,
     /// 1 on the first attempt.
     pub attempt: u32,
-    /// Trace chain.
     pub envelope_id: Option<String>,
     /// Ties replies to the saga.
     pub correlation_id: Option<String>,
@@ -72,9 +68,7 @@ pub struct StepContext {
     pub saga_deadline: Option<UnixMillis>,
     /// W3C trace context of the host's span for this call.
     pub traceparent: Option<String>,
-    /// The saga's headers.
     pub headers: Headers,
-    /// Registered extras.
     pub attributes: Vec<(String, String)>,
 }
 
@@ -122,7 +116,6 @@ pub struct StepOutput {
     pub messages: Vec<Outgoing>,
     /// Events to append in that commit.
     pub events: Vec<StreamEvent>,
-    /// Registered extras.
     pub attributes: Vec<(String, String)>,
 }
 
@@ -140,13 +133,11 @@ pub struct Pending {
 /// How a step ended well.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StepDone {
-    /// Done.
     Output(StepOutput),
     /// Accepted, not done yet.
     Pending(Pending),
 }
 
-/// How it didn't.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StepError {
     /// Try again by the step's backoff; the attempt counts. `fault.maybe_delivered` tells that its effect is unknown: a trap,
@@ -168,7 +159,6 @@ pub enum StepError {
 }
 
 impl StepError {
-    /// Why.
     pub fn fault(&self) -> &Fault {
         match self {
             Self::Retryable(fault) | Self::Permanent(fault) | Self::Release(fault) | Self::Blocked { fault, .. } => {
@@ -187,12 +177,10 @@ pub struct Answered<T> {
     pub result: Result<T, StepError>,
 }
 
-/// One configured participant.
 #[async_trait]
 pub trait Participant: Send + Sync + 'static {
     /// Name from the configuration, e.g. `orders`.
     fn name(&self) -> &str;
-    /// Who serves now.
     fn identity(&self) -> PluginIdentity;
     /// The steps served now, in the plugin's order.
     fn steps(&self) -> Vec<StepInfo>;

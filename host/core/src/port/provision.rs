@@ -2,11 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
+use utoipa::ToSchema;
 
 use super::transport::CallError;
 
-/// What would be done to one thing at the peer, or was done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// What would be done to one thing, or was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ProvisionAction {
     /// It is as it should be.
@@ -19,14 +20,14 @@ pub enum ProvisionAction {
     Conflict,
 }
 
-/// One thing at the peer.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// One thing at a transport's peer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ProvisionChange {
     /// E.g. `stream ORDERS`.
     pub target: String,
     /// What would be done, or was done.
     pub action: ProvisionAction,
-    /// Difference, for the operator.
+    /// Difference.
     pub detail: String,
 }
 
@@ -35,10 +36,7 @@ pub struct ProvisionChange {
 pub enum ProvisionError {
     /// The plugin has no provisioning.
     #[error("its plugin {plugin:?} has nothing to provision")]
-    NotOffered {
-        /// Plugin.
-        plugin: String,
-    },
+    NotOffered { plugin: String },
     /// The call failed. When changes were to be applied, some of them may be in place.
     #[error("{}: {}", .0.fault.code, .0.fault.reason)]
     Failed(CallError),

@@ -4,7 +4,6 @@
 use async_trait::async_trait;
 
 use crate::port::query::Page;
-use crate::port::service::ServiceError;
 use crate::port::store::StoreError;
 use crate::time::UnixMillis;
 
@@ -28,7 +27,6 @@ pub struct QuarantinedRow {
 /// A row in quarantine with all that is left of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuarantinedContent {
-    /// Which.
     pub row: QuarantinedRow,
     /// Its columns; bytes are texts in base64.
     pub columns: serde_json::Value,
@@ -54,21 +52,7 @@ pub enum Restored {
     /// at the latest.
     AtTakeover,
     /// Its messages entered the order anew, behind what is there.
-    Queued {
-        /// How many.
-        messages: usize,
-    },
-}
-
-impl Restored {
-    /// The word for it.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::InPlace => "in_place",
-            Self::AtTakeover => "at_takeover",
-            Self::Queued { .. } => "queued",
-        }
-    }
+    Queued { messages: usize },
 }
 
 /// Quarantine in the store.
@@ -90,27 +74,4 @@ pub trait QuarantineStore: Send + Sync + 'static {
     async fn restore_row(&self, id: &str) -> Result<Option<(QuarantinedRow, Restored)>, StoreError>;
     /// Removes one for good.
     async fn drop_row(&self, id: &str) -> Result<Option<QuarantinedRow>, StoreError>;
-}
-
-/// Quarantine as operators see it. Its rows may be of any tenant.
-#[async_trait]
-pub trait QuarantineService: Send + Sync + 'static {
-    /// Rows in quarantine, of one table or of all, oldest first, at most `limit`.
-    async fn quarantined(
-        &self,
-        table: Option<&str>,
-        cursor: Option<&str>,
-        limit: usize,
-    ) -> Result<Page<QuarantinedRow>, ServiceError>;
-    /// One with its content.
-    async fn quarantined_row(&self, id: &str) -> Result<QuarantinedContent, ServiceError>;
-    /// Puts one back if it can be read by now. Audited.
-    async fn restore_row(
-        &self,
-        id: &str,
-        reason: &str,
-        actor: &str,
-    ) -> Result<(QuarantinedRow, Restored), ServiceError>;
-    /// Removes one for good; answers what it was. Audited.
-    async fn drop_row(&self, id: &str, reason: &str, actor: &str) -> Result<QuarantinedContent, ServiceError>;
 }

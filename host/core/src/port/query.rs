@@ -16,9 +16,7 @@ use crate::time::UnixMillis;
 pub enum Found {
     /// In a segment; `claimed` while its segment is open.
     Flowing {
-        /// Place.
         place: Place,
-        /// As stored.
         entry: Entry,
         /// Its segment is claimed.
         claimed: bool,
@@ -27,16 +25,13 @@ pub enum Found {
     Parked(Arc<Parked>),
     /// Waiting for its time.
     Scheduled(Arc<Scheduled>),
-    /// A dead letter.
     Dead(Arc<DeadLetter>),
-    /// Finished.
     Done(Place, Done),
 }
 
 /// One page of a list, with the cursor that goes on after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page<T> {
-    /// Items.
     pub items: Vec<T>,
     /// Opaque; none at the end.
     pub next_cursor: Option<String>,
@@ -54,17 +49,13 @@ pub struct Counted<T> {
 /// A count of dead letters with the same tenant, code, error signature and kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeadGroup {
-    /// Kind.
     pub kind: crate::port::dead::DeadKind,
-    /// Tenant.
     pub tenant: String,
-    /// Code.
     pub code: String,
     /// Error signature: the reason with numbers and ids taken out.
     pub signature: String,
     /// A topic of the group; of stuck sagas `saga:<definition>/<step>`.
     pub topic: String,
-    /// How many.
     pub count: u64,
     /// First death, Unix milliseconds.
     pub first_at: u64,
@@ -83,22 +74,17 @@ pub enum ListKind {
     Parked,
     /// Waiting for their time.
     Scheduled,
-    /// Finished.
     Done,
 }
 
 /// Depths of one tenant in one shard, counted from the store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Depth {
-    /// Shard.
     pub shard: ShardId,
-    /// Tenant.
     pub tenant: String,
     /// Dead letters not quarantined.
     pub dead: u64,
-    /// Quarantined dead letters.
     pub quarantined: u64,
-    /// Scheduled messages.
     pub scheduled: u64,
 }
 
@@ -113,14 +99,12 @@ pub struct Depths {
     pub scheduled_until: Option<UnixMillis>,
 }
 
-/// Reads for people.
 #[async_trait]
 pub trait QueryStore: QuarantineStore {
     /// The row of the id index.
     async fn id(&self, tenant: &Tenant, id: &MessageId) -> Result<Option<IdRecord>, StoreError>;
     /// What lies at a place: looks at parked, dead letters, the segment and the history, in this order.
     async fn at(&self, place: Place) -> Result<Option<Found>, StoreError>;
-    /// A scheduled message.
     async fn scheduled(
         &self,
         shard: ShardId,

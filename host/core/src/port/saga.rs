@@ -1,5 +1,4 @@
-//! Sagas as the API sees them: implemented by the engine, used by the server. And what the engine needs to call steps that
-//! aren't served by a participant.
+//! What is asked of sagas and what comes of it, and what the engine needs to call steps that aren't served by a participant.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,42 +6,33 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::ids::Tenant;
 use crate::message::Headers;
 use crate::port::participant::{StepDone, StepError};
-use crate::port::query::Page;
 use crate::saga::definition::problem::Problem;
-use crate::saga::error::SagaError;
-use crate::saga::event::{Failure, Way};
-use crate::saga::filter::SagaFilter;
+use crate::saga::event::{Failure, StepDirection};
 use crate::saga::id::{DefinitionRef, SagaId};
 use crate::saga::json::Json;
-use crate::saga::records::{SagaSummary, StoredDefinition};
 use crate::saga::state::SagaState;
-use crate::saga::view::{DefinitionView, SagaView};
 use crate::time::UnixMillis;
 
 /// How a definition is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DefinitionFormat {
-    /// TOML.
     Toml,
-    /// JSON.
     Json,
 }
 
 /// A definition to put.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Define {
-    /// As written.
     pub text: String,
-    /// In which language.
     pub format: DefinitionFormat,
     /// Check only: say what would happen.
     pub dry_run: bool,
-    /// Who.
     pub actor: String,
 }
 
@@ -53,7 +43,6 @@ pub struct Defined {
     pub definition: DefinitionRef,
     /// It is new; false = the same was there.
     pub created: bool,
-    /// Nothing was stored.
     pub dry_run: bool,
     /// What somebody should look at.
     pub warnings: Vec<Problem>,
@@ -66,17 +55,14 @@ pub struct Defined {
 /// A running saga on another version of a definition.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RunningElsewhere {
-    /// Whose.
     pub tenant: Tenant,
     /// Id of its root.
     pub id: SagaId,
     /// What it runs on.
     pub definition: DefinitionRef,
-    /// Its state.
     pub state: SagaState,
     /// Whether it could go on with the new one: what it has begun is the same there.
     pub could_move: bool,
-    /// Why not.
     pub reason: Option<String>,
 }
 
@@ -91,39 +77,34 @@ pub struct StartSaga {
     pub version: Option<u32>,
     /// The caller's id; none = made by the host.
     pub id: Option<String>,
-    /// Input.
     pub input: Json,
     /// Time for the whole saga from now; none = the definition's.
     pub deadline: Option<Duration>,
     /// Handed to every step.
     pub headers: Headers,
-    /// Trace chain.
     pub envelope_id: Option<String>,
     /// Ties replies to the saga; none = its id.
     pub correlation_id: Option<String>,
-    /// W3C trace context.
     pub traceparent: Option<String>,
-    /// Who.
     pub actor: String,
 }
 
 /// A saga that was started.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct StartedSaga {
-    /// Its id.
     pub id: SagaId,
     /// It was there: the same id with the same definition and input was sent before.
     pub duplicate: bool,
 }
 
 /// Which way a stuck saga goes on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RetryMode {
-    /// Try the failed compensation again.
+    /// Tries the failed compensation again.
     #[default]
     Compensate,
-    /// Go forward again from the step that failed; only as long as nothing was compensated.
+    /// Goes forward again from the step that failed; only as long as nothing was compensated.
     Retry,
 }
 
@@ -141,26 +122,20 @@ pub enum SagaAct {
     /// Tries again: what is waiting for its next attempt or for an operator, or a stuck compensation. With a step (of a
     /// paused saga): that one and everything behind it anew, under the same idempotency keys.
     Retry {
-        /// From which step.
         step: Option<String>,
         /// Of a stuck one: which way.
         mode: RetryMode,
     },
     /// Leaves a step out that isn't being called, or a stuck compensation.
-    Skip {
-        /// Which.
-        step: String,
-    },
+    Skip { step: String },
     /// Approves a waiting step; without a name the only one that waits.
     Approve {
-        /// Which.
         step: Option<String>,
         /// Only the wait that began then; none = whichever there is.
         since: Option<UnixMillis>,
     },
     /// Rejects it: the saga compensates.
     Reject {
-        /// Which.
         step: Option<String>,
         /// Only the wait that began then; none = whichever there is.
         since: Option<UnixMillis>,
@@ -198,7 +173,6 @@ pub struct ActedBy {
 /// What became of an act or a signal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Acted {
-    /// The root.
     pub id: SagaId,
     /// State of the tree now.
     pub state: SagaState,
@@ -211,10 +185,8 @@ pub struct Acted {
 pub struct StepReply {
     /// Saga, root or sub-saga.
     pub id: SagaId,
-    /// Step.
     pub step: String,
-    /// Done or undone.
-    pub way: Way,
+    pub way: StepDirection,
     /// The attempt it answers; none = whichever waits.
     pub attempt: Option<u32>,
     /// The output, or why it failed. A failure with `maybe_done` may be retried, any other is permanent unless
@@ -225,7 +197,6 @@ pub struct StepReply {
 /// A reply that tells of a failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplyFailure {
-    /// Why.
     pub failure: Failure,
     /// It makes sense to try again.
     pub retryable: bool,
@@ -234,74 +205,24 @@ pub struct ReplyFailure {
 /// Counts of the sagas in memory, for metrics and status.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SagaStats {
-    /// Trees in memory.
     pub running: u64,
-    /// Their bytes.
+    /// Bytes of the inputs and outputs of the sagas in memory.
     pub running_bytes: u64,
-    /// Of them, held.
     pub paused: u64,
-    /// Of them, stuck.
     pub stuck: u64,
-    /// Timers.
     pub timers: u64,
     /// Transitions that wait for a commit.
     pub uncommitted: u64,
 }
 
-/// Sagas, for the API.
-#[async_trait]
-pub trait SagaService: Send + Sync + 'static {
-    /// Checks a definition and stores it, unless it is a dry run.
-    async fn define(&self, define: Define) -> Result<Defined, SagaError>;
-    /// A definition; without a version the latest.
-    async fn definition(&self, name: &str, version: Option<u32>) -> Result<DefinitionView, SagaError>;
-    /// All definitions, or all versions of one.
-    async fn definitions(
-        &self,
-        name: Option<&str>,
-        cursor: Option<&str>,
-        limit: usize,
-    ) -> Result<Page<StoredDefinition>, SagaError>;
-    /// Starts a saga; answered when the start is durable.
-    async fn start(&self, start: StartSaga) -> Result<StartedSaga, SagaError>;
-    /// A saga, running or ended. The id of a sub-saga answers its tree.
-    async fn saga(&self, tenant: &Tenant, id: &SagaId) -> Result<SagaView, SagaError>;
-    /// State of a saga as soon as it is durably at rest (ended, stuck or paused), none if it moves for longer than `within`.
-    async fn at_rest(&self, tenant: &Tenant, id: &SagaId, within: Duration) -> Result<Option<SagaState>, SagaError>;
-    /// Sagas that match, newest start first, those in memory as they are now.
-    async fn sagas(
-        &self,
-        filter: &SagaFilter,
-        cursor: Option<&str>,
-        limit: usize,
-    ) -> Result<Page<SagaSummary>, SagaError>;
-    /// Does what an operator asks; answered when it is durable.
-    async fn act(&self, tenant: &Tenant, id: &SagaId, act: SagaAct, by: ActedBy) -> Result<Acted, SagaError>;
-    /// A signal: taken by the step that waits for it, or kept for one that will.
-    async fn signal(
-        &self,
-        tenant: &Tenant,
-        id: &SagaId,
-        name: &str,
-        data: Json,
-        by: ActedBy,
-    ) -> Result<Acted, SagaError>;
-    /// A correlated reply; the inbox calls it too. A reply that comes twice changes nothing.
-    async fn reply(&self, tenant: &Tenant, reply: StepReply) -> Result<Acted, SagaError>;
-    /// Counts.
-    fn saga_stats(&self) -> SagaStats;
-}
-
 /// A call of an `http:` step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpStep {
-    /// Where to POST.
     pub url: Arc<str>,
     /// `Idempotency-Key`, saga context, the caller's headers.
     pub headers: Headers,
-    /// JSON.
+    /// What the participant gets, as JSON.
     pub body: Bytes,
-    /// Longest time.
     pub timeout: Duration,
     /// Largest answer taken; a larger one is `SAGA.OUTPUT_TOO_LARGE`, permanent.
     pub answer_bytes_max: usize,
@@ -312,6 +233,5 @@ pub struct HttpStep {
 /// has `maybe_delivered`.
 #[async_trait]
 pub trait HttpSteps: Send + Sync + 'static {
-    /// Calls.
     async fn post(&self, step: HttpStep) -> Result<StepDone, StepError>;
 }

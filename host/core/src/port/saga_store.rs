@@ -23,11 +23,9 @@ use crate::time::UnixMillis;
 /// Outcome of taking a shard's sagas over.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Acquired {
-    /// They are ours.
     Taken(Box<SagaTakeover>),
     /// A higher token stands.
     Lost {
-        /// That one.
         token: u64,
     },
 }
@@ -35,7 +33,6 @@ pub enum Acquired {
 /// Outcome of putting a definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DefinitionPut {
-    /// It is new.
     Created,
     /// The same was there.
     Same(StoredDefinition),
@@ -105,7 +102,6 @@ pub trait SagaStore: Send + Sync + 'static {
     async fn put_definition(&self, definition: &StoredDefinition) -> Result<DefinitionPut, StoreError>;
     /// By name; without a version the highest.
     async fn definition(&self, name: &str, version: Option<u32>) -> Result<Option<StoredDefinition>, StoreError>;
-    /// By content.
     async fn definition_by_hash(&self, hash: &DefinitionHash) -> Result<Option<StoredDefinition>, StoreError>;
     /// All versions of all definitions, or of one, by name and falling version, at most `limit`.
     async fn definitions(

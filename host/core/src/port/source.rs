@@ -12,10 +12,8 @@ use super::transport::{CallError, Fault, HealthReport, PluginIdentity};
 use crate::message::Headers;
 use crate::time::UnixMillis;
 
-/// One delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceDelivery {
-    /// For `settle`; opaque.
     pub token: Bytes,
     /// The sender's message id; none = derived from `position`, or from the content if there is none either.
     pub id: Option<String>,
@@ -25,21 +23,15 @@ pub struct SourceDelivery {
     pub group: Option<String>,
     /// Subject, topic or routing key it came on.
     pub topic: String,
-    /// Ordering key.
     pub key: Option<String>,
-    /// Headers.
     pub headers: Headers,
     /// Media type of the payload.
     pub content_type: Option<String>,
-    /// Payload.
     pub payload: Bytes,
     /// Tenant as the sender said.
     pub tenant: Option<String>,
-    /// Event type.
     pub event_type: Option<String>,
-    /// Correlation id.
     pub correlation_id: Option<String>,
-    /// Causation id.
     pub causation_id: Option<String>,
     /// Where a reply is expected.
     pub reply_to: Option<String>,
@@ -49,7 +41,6 @@ pub struct SourceDelivery {
     pub delivery_count: Option<u32>,
     /// The broker redelivers unless settled or extended in this time.
     pub settle_within: Option<Duration>,
-    /// Registered extras.
     pub attributes: Vec<(String, String)>,
 }
 
@@ -71,7 +62,6 @@ pub struct Pulled {
 /// What to do with a delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Disposition {
-    /// Done.
     Ack,
     /// Deliver again, after this time. Feature `nack`, with a time `nack-delay`.
     Nack(Option<Duration>),
@@ -86,9 +76,7 @@ pub enum Disposition {
 /// One order to settle.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceSettlement {
-    /// Which delivery.
     pub token: Bytes,
-    /// How.
     pub disposition: Disposition,
 }
 
@@ -106,19 +94,16 @@ pub enum Settled {
 /// What a source is and can, as its instances told at `open`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceFacts {
-    /// Independent instances.
     pub lanes: u32,
     /// Abilities by registered name that every open instance has: `nack`, `nack-delay`, `extend`, `reject`,
     /// `ordered-groups`, `delivery-count`. What isn't named, the host does itself.
     pub features: Vec<String>,
 }
 
-/// One configured source.
 #[async_trait]
 pub trait Source: Send + Sync + 'static {
     /// Name from the configuration.
     fn name(&self) -> &str;
-    /// Who serves.
     fn identity(&self) -> PluginIdentity;
     /// What it is and can.
     fn facts(&self) -> SourceFacts;
@@ -133,7 +118,6 @@ pub trait Source: Send + Sync + 'static {
         items: Vec<SourceSettlement>,
         timeout: Duration,
     ) -> Result<Vec<Settled>, CallError>;
-    /// How it is.
     async fn health(&self) -> HealthReport;
     /// Ends all instances in good order, within `timeout`. Everything is settled or released by then.
     async fn close(&self, timeout: Duration);

@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use thiserror::Error;
 
+use crate::code::Code;
 use crate::ids::{MessageId, Place, Seq, ShardId, Tenant};
 use crate::message::Message;
 use crate::outbox::records::{
@@ -38,10 +39,7 @@ pub enum StoreError {
     #[error(
         "the statement touches {table:?}, which belongs to Waybill: use the API for messages, and tables of your own"
     )]
-    OwnTable {
-        /// Table.
-        table: String,
-    },
+    OwnTable { table: String },
     /// Callers' statements aren't run on a store that several hosts share.
     #[error(
         "statements of a transaction aren't run on a shared store (ws://): send messages only, and write your rows to the database \
@@ -64,7 +62,6 @@ pub enum StoreError {
         found.0, found.1, known.0, known.1
     )]
     WentBack {
-        /// Shard.
         shard: ShardId,
         /// Token and beat that are known to be committed.
         known: (u64, u64),
@@ -77,27 +74,25 @@ pub enum StoreError {
          nothing was committed: split it, or raise store.memtable"
     )]
     TooLarge,
-    /// Anything else.
     #[error("the store failed: {0}")]
     Other(String),
 }
 
 impl StoreError {
-    /// Stable code.
-    pub fn code(&self) -> &'static str {
+    pub fn code(&self) -> Code {
         match self {
-            Self::Conflict(_) | Self::Exists(_) => "STORAGE.CONFLICT",
-            Self::DiskFull(_) => "STORAGE.DISK_FULL",
-            Self::Unavailable(_) => "PROVIDER.UNAVAILABLE",
-            Self::Statement(_) => "STORAGE.STATEMENT",
-            Self::OwnTable { .. } => "AUTH.TABLE",
-            Self::Shared => "STORAGE.SHARED",
-            Self::LeaseLost(_) => "TX.LEASE_LOST",
-            Self::NewerData(_) => "STORAGE.NEWER_DATA",
-            Self::Corrupt(_) => "STORAGE.CORRUPT",
-            Self::WentBack { .. } => "STORAGE.WENT_BACK",
-            Self::TooLarge => "STORAGE.TOO_LARGE",
-            Self::Other(_) => "UNKNOWN.INTERNAL",
+            Self::Conflict(_) | Self::Exists(_) => Code::STORAGE_CONFLICT,
+            Self::DiskFull(_) => Code::STORAGE_DISK_FULL,
+            Self::Unavailable(_) => Code::PROVIDER_UNAVAILABLE,
+            Self::Statement(_) => Code::STORAGE_STATEMENT,
+            Self::OwnTable { .. } => Code::AUTH_TABLE,
+            Self::Shared => Code::STORAGE_SHARED,
+            Self::LeaseLost(_) => Code::TX_LEASE_LOST,
+            Self::NewerData(_) => Code::STORAGE_NEWER_DATA,
+            Self::Corrupt(_) => Code::STORAGE_CORRUPT,
+            Self::WentBack { .. } => Code::STORAGE_WENT_BACK,
+            Self::TooLarge => Code::STORAGE_TOO_LARGE,
+            Self::Other(_) => Code::UNKNOWN_INTERNAL,
         }
     }
     /// Whether the same call may succeed later.
@@ -111,13 +106,10 @@ impl StoreError {
 pub enum Write {
     /// Writes a segment under its first seq, new or rewritten.
     PutSegment(Arc<Segment>),
-    /// Removes a segment.
     DeleteSegment(Seq),
     /// Moves a segment that can't be decoded to quarantine ([`crate::port::quarantine`]), bytes and all.
     QuarantineSegment {
-        /// Its first seq.
         first: Seq,
-        /// Why.
         reason: String,
     },
     /// Writes a parked message under its seq.
@@ -128,47 +120,37 @@ pub enum Write {
     PutScheduled(Arc<Scheduled>),
     /// Removes a scheduled message.
     DeleteScheduled {
-        /// Its instant.
         due: UnixMillis,
-        /// Its id.
         id: MessageId,
     },
     /// Removes a doorstep row.
     DeleteDoor(DoorKey),
     /// Puts messages on another shard's doorstep (a stray found while draining), under this stamp.
     ForwardDoor {
-        /// The right shard.
         shard: ShardId,
         /// Stamp and uniqueness as they were.
         key: DoorKey,
-        /// The messages.
         messages: Vec<Arc<Message>>,
     },
     /// Writes a dead letter under its seq.
     PutDead(Arc<DeadLetter>),
     /// Removes a dead letter.
     DeleteDead(Seq),
-    /// Appends finished messages.
     PutHistory(Arc<HistoryChunk>),
     /// Writes a row of the id index. `create` fails the commit with [`StoreError::Exists`] when the id is taken.
     PutId {
-        /// The row.
         record: Arc<IdRecord>,
         /// It must be new.
         create: bool,
     },
     /// Removes a row of the id index.
     DeleteId {
-        /// Whose.
         tenant: Tenant,
-        /// The id.
         id: MessageId,
     },
     /// Writes a large payload.
     PutBlob {
-        /// Its name.
         blob: String,
-        /// The bytes.
         bytes: Bytes,
     },
     /// Removes a large payload.
@@ -181,7 +163,6 @@ pub enum Write {
 /// higher beat and a fresh nonce, so that two commits of one shard never both go in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnerCommit {
-    /// Shard.
     pub shard: ShardId,
     /// Token that must stand.
     pub expect_token: u64,
@@ -196,9 +177,7 @@ pub struct OwnerCommit {
 /// What the directory says of a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentInfo {
-    /// Its first seq.
     pub first: Seq,
-    /// Whose.
     pub tenant: Tenant,
     /// Messages in it as stored.
     pub messages: u32,
@@ -209,7 +188,6 @@ pub struct SegmentInfo {
 /// A segment as read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredSegment {
-    /// Its first seq.
     pub first: Seq,
     /// The segment, or why it can't be decoded.
     pub segment: Result<Arc<Segment>, Malformed>,

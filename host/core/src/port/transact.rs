@@ -5,11 +5,13 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use utoipa::ToSchema;
 
 use crate::idempotency::Answer;
 use crate::ids::{ShardId, Tenant};
 use crate::message::Message;
 use crate::port::idempotency::Hold;
+use crate::port::saga::RetryMode;
 use crate::port::store::StoreError;
 use crate::saga::definition::sorted;
 use crate::time::UnixMillis;
@@ -46,7 +48,6 @@ pub fn statements_digest(statements: &[Statement]) -> Option<[u8; 32]> {
 /// Messages for one shard's doorstep.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DoorGroup {
-    /// Shard.
     pub shard: ShardId,
     /// Messages in order, all with ids.
     pub messages: Vec<Arc<Message>>,
@@ -69,7 +70,6 @@ pub struct Conclusion {
     pub hold: Hold,
     /// What it is finished with, as it is to be kept.
     pub answer: AnswerOf,
-    /// When.
     pub now: UnixMillis,
 }
 
@@ -79,7 +79,6 @@ pub struct Conclusion {
 pub enum OperationState {
     /// At work, or to be resumed after a restart.
     Running,
-    /// Done.
     Done,
     /// Stopped by an operator.
     Cancelled,
@@ -87,22 +86,29 @@ pub enum OperationState {
     Failed,
 }
 
-/// A bulk act on dead letters, kept in the store so that it survives a crash.
+/// A bulk act, kept in the store so that it survives a crash.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Operation {
-    /// ULID.
     pub id: String,
-    /// `replay`, `quarantine` or `purge`.
+    /// On dead letters `replay`, `quarantine` or `purge`; on sagas `pause`, `resume`, `cancel`, `kill`, `retry` or `accept`.
     pub kind: String,
-    /// The filter as given; it selects what died before `created_at`.
+    /// The filter as given; it selects what died, or which sagas started, before `created_at`.
     pub filter: String,
+    /// Of a `retry`: from which step.
+    #[serde(default)]
+    pub step: Option<String>,
+    /// Of a `retry`: which way stuck sagas go on.
+    #[serde(default)]
+    pub mode: Option<RetryMode>,
     /// Tenant it is confined to; none = all.
     pub tenant: Option<String>,
     /// Most acts a second.
     pub rate: u32,
     /// Why, for the audit.
     pub reason: String,
-    /// State.
+    /// Who asked for it; empty where an earlier build wrote the record.
+    #[serde(default)]
+    pub actor: String,
     pub state: OperationState,
     /// How many matched when it began; at least so many when `counted_since` is set.
     pub matched: u64,
@@ -111,32 +117,61 @@ pub struct Operation {
     pub counted_since: Option<UnixMillis>,
     /// How many are done.
     pub done: u64,
+    /// How many were so already.
+    #[serde(default)]
+    pub unchanged: u64,
     /// How many could not be done.
     pub failed: u64,
+    /// Why not, by code: the first [`REFUSALS_MAX`] codes that were met.
+    #[serde(default)]
+    pub refusals: Vec<Refusal>,
     /// Everything up to this cursor is done.
     pub cursor: Option<String>,
     /// Error that stopped it.
     pub error: Option<String>,
     /// When it was asked for.
     pub created_at: UnixMillis,
-    /// Last progress.
     pub updated_at: UnixMillis,
+}
+
+/// Codes that an operation keeps an example of.
+pub const REFUSALS_MAX: usize = 20;
+
+/// What a bulk act could not be done to, for one reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Refusal {
+    /// Stable code.
+    pub code: String,
+    /// How many.
+    pub count: u64,
+    /// Id of the first of them.
+    pub example: String,
+    /// What was said of that one.
+    pub detail: String,
+}
+
+impl Operation {
+    /// Counts one that could not be done.
+    pub fn refuse(&mut self, code: &str, id: &str, detail: String) {
+        self.failed += 1;
+        if let Some(refusal) = self.refusals.iter_mut().find(|refusal| refusal.code == code) {
+            refusal.count += 1;
+        } else if self.refusals.len() < REFUSALS_MAX {
+            self.refusals.push(Refusal { code: code.to_owned(), count: 1, example: id.to_owned(), detail });
+        }
+    }
 }
 
 /// One line of the audit trail.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AuditEvent {
-    /// When.
     pub at: UnixMillis,
-    /// `TxReplayRequested`, `outbox_flush_conflict`, ...
     pub kind: String,
     /// Who asked: a token's name, `local`, or the host's id.
     pub actor: String,
-    /// Whose data.
     pub tenant: Option<String>,
     /// Object it is about: message id, operation id, transport.
     pub object: String,
-    /// More.
     pub detail: serde_json::Value,
 }
 
@@ -158,8 +193,9 @@ pub trait TransactStore: Send + Sync + 'static {
     ) -> Result<Transacted, StoreError>;
     /// Writes an operation (new or progressed).
     async fn put_operation(&self, operation: &Operation) -> Result<(), StoreError>;
-    /// Reads an operation.
     async fn operation(&self, id: &str) -> Result<Option<Operation>, StoreError>;
+    /// Latest operations, newest first; with a tenant those that are confined to it.
+    async fn operations(&self, tenant: Option<&Tenant>, limit: usize) -> Result<Vec<Operation>, StoreError>;
     /// Operations that are to be resumed.
     async fn running_operations(&self) -> Result<Vec<Operation>, StoreError>;
     /// Notes whether an operator has paused a transport: it stays so over restarts.
@@ -174,11 +210,35 @@ pub trait TransactStore: Send + Sync + 'static {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
+    #![allow(clippy::unwrap_used, clippy::panic)]
     use super::*;
 
     fn statement(query: &str, bindings: &str) -> Statement {
         Statement { query: query.to_owned(), bindings: serde_json::from_str(bindings).unwrap() }
+    }
+
+    fn record() -> Operation {
+        let old = r#"{"id":"01J","kind":"replay","filter":"id=*","tenant":null,"rate":100,"reason":"","state":"running","matched":1,
+            "done":1,"failed":0,"cursor":"0.17/","error":null,"created_at":1,"updated_at":2}"#;
+        serde_json::from_str(old).unwrap()
+    }
+
+    #[test]
+    fn a_record_of_an_earlier_build_is_read() {
+        let read = record();
+        assert_eq!((read.done, read.unchanged, read.actor.as_str(), read.mode), (1, 0, "", None));
+        assert!(read.refusals.is_empty());
+    }
+
+    #[test]
+    fn refusals_are_counted_by_code_with_the_first_as_example_and_not_without_bound() {
+        let mut operation = record();
+        operation.refuse("SAGA.STATE", "a", "it is paused".into());
+        operation.refuse("SAGA.STATE", "b", "it is stuck".into());
+        let [first] = operation.refusals.as_slice() else { panic!("{:?}", operation.refusals) };
+        assert_eq!((first.count, first.example.as_str(), first.detail.as_str()), (2, "a", "it is paused"));
+        (0..50).for_each(|code| operation.refuse(&format!("X.{code}"), "c", String::new()));
+        assert_eq!((operation.refusals.len(), operation.failed), (REFUSALS_MAX, 52));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::provision::{ProvisionChange, ProvisionError};
 use crate::message::Delivery;
@@ -21,7 +22,6 @@ pub struct Receipt {
     /// The receiver had it already (broker de-duplication, 409). Still a success.
     #[serde(default)]
     pub duplicate: bool,
-    /// Registered extras.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attributes: Vec<(String, String)>,
 }
@@ -65,7 +65,6 @@ pub enum Outcome {
     Blocked {
         /// What stops: origin, queue, subject.
         scope: String,
-        /// Why.
         fault: Fault,
     },
     /// Not tried; the attempt doesn't count.
@@ -103,9 +102,7 @@ pub enum ErrorKind {
 /// Failure of a whole call: nothing is known of any message that wasn't told through the sink.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallError {
-    /// Class.
     pub kind: ErrorKind,
-    /// Details.
     pub fault: Fault,
 }
 
@@ -116,7 +113,7 @@ pub trait OutcomeSink: Send + Sync {
 }
 
 /// Condition of a transport.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Health {
     /// Serving.
@@ -132,7 +129,6 @@ pub enum Health {
 /// Condition with a word of explanation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HealthReport {
-    /// Condition.
     pub health: Health,
     /// One sentence for the operator.
     pub detail: Option<String>,
@@ -153,25 +149,24 @@ pub struct TransportLimits {
     pub max_payload_bytes: Option<u32>,
 }
 
-/// Who serves right now: shown with every attempt.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// A plugin that serves or served.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Plugin)]
 pub struct PluginIdentity {
-    /// Plugin name from its manifest.
+    /// Name.
     pub plugin: String,
-    /// Plugin version from its manifest.
+    /// Version.
     pub version: String,
     /// `sha256:<hex>` of the component.
     pub digest: String,
-    /// Generation of this transport's plugin, from 1.
+    /// Generation of the transport's plugin, from 1.
     pub generation: u32,
 }
 
-/// One configured transport.
 #[async_trait]
 pub trait Transport: Send + Sync + 'static {
     /// Name from the configuration, e.g. `orders-nats`.
     fn name(&self) -> &str;
-    /// Who serves.
     fn identity(&self) -> PluginIdentity;
     /// What it takes now.
     fn limits(&self) -> TransportLimits;
@@ -190,7 +185,6 @@ pub trait Transport: Send + Sync + 'static {
         timeout: Duration,
         sink: Arc<dyn OutcomeSink>,
     ) -> Result<Vec<Outcome>, CallError>;
-    /// How it is.
     async fn health(&self) -> HealthReport;
     /// What is missing at the peer; with `apply` it is created and changed, and the answer is what was done. Never takes part
     /// in sending. Conflicts are told and left alone.

@@ -19,11 +19,11 @@ use crate::topic::{Scheme, Topic};
 pub struct Pattern {
     text: String,
     scheme: Scheme,
-    what: What,
+    matcher: Matcher,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum What {
+enum Matcher {
     Name(Parts),
     Url(UrlPattern),
 }
@@ -32,7 +32,6 @@ enum What {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("route pattern {pattern:?} isn't usable: {cause}")]
 pub struct PatternError {
-    /// As given.
     pub pattern: String,
     /// What is wrong and what to write instead.
     pub cause: &'static str,
@@ -86,14 +85,13 @@ impl Pattern {
         if name.is_empty() {
             return Err(refuse("write what follows the scheme, or ** for everything"));
         }
-        let what = match scheme {
-            Scheme::Http => UrlPattern::parse(name).map(What::Url),
-            Scheme::Bus | Scheme::Custom => Parts::parse(name, '.').map(What::Name),
+        let matcher = match scheme {
+            Scheme::Http => UrlPattern::parse(name).map(Matcher::Url),
+            Scheme::Bus | Scheme::Custom => Parts::parse(name, '.').map(Matcher::Name),
         };
-        Ok(Self { text: text.to_owned(), scheme, what: what.map_err(refuse)? })
+        Ok(Self { text: text.to_owned(), scheme, matcher: matcher.map_err(refuse)? })
     }
 
-    /// As written.
     pub fn as_str(&self) -> &str {
         &self.text
     }
@@ -101,17 +99,15 @@ impl Pattern {
     /// Whether it takes a topic.
     pub fn matches(&self, topic: &Topic) -> bool {
         topic.scheme() == self.scheme
-            && match &self.what {
-                What::Name(parts) => parts.matches(topic.subject().split('.')),
-                What::Url(pattern) => pattern.matches(topic.subject()),
+            && match &self.matcher {
+                Matcher::Name(parts) => parts.matches(topic.subject().split('.')),
+                Matcher::Url(pattern) => pattern.matches(topic.subject()),
             }
     }
 }
 
-/// One route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// Which topics.
     pub pattern: Pattern,
     /// Name of the transport that takes them.
     pub transport: String,

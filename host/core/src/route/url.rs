@@ -34,7 +34,6 @@ struct Place {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Port {
     Any,
-    /// The scheme's own.
     Own,
     Written(Glob),
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::definition::Action;
-use super::event::{SagaNumber, StepNumber, Way};
+use super::event::{SagaNumber, StepDirection, StepNumber};
 use super::id::SagaKey;
 use super::json::Json;
 use crate::backoff::RetryPolicy;
@@ -19,15 +19,11 @@ use crate::time::UnixMillis;
 /// Names one attempt of a step.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct CallRef {
-    /// The root.
     pub key: SagaKey,
     /// Which saga of the tree.
     pub saga: SagaNumber,
-    /// Which step.
     pub step: StepNumber,
-    /// Done or undone.
-    pub way: Way,
-    /// Which attempt.
+    pub way: StepDirection,
     pub attempt: u32,
 }
 
@@ -36,15 +32,12 @@ pub struct CallRef {
 pub struct Call {
     /// Which attempt of which step; the answer names it.
     pub reference: CallRef,
-    /// What to call.
     pub action: Action,
     /// The saga, as the called one sees it. Its idempotency key is that of (saga, step, direction).
     pub context: StepContext,
-    /// Input.
     pub input: Json,
     /// For a compensation: the output of the action; none = its result is unknown.
     pub output: Option<Json>,
-    /// Longest time.
     pub timeout: Duration,
     /// How the step is retried.
     pub retry: RetryPolicy,
@@ -65,7 +58,6 @@ pub struct Call {
 pub struct Answer {
     /// What came of it.
     pub result: AnswerResult,
-    /// Who answered.
     pub plugin: Option<Arc<PluginIdentity>>,
     /// How long it took.
     pub took: Duration,
@@ -76,7 +68,6 @@ pub struct Answer {
 /// What came of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AnswerResult {
-    /// Done.
     Done {
         /// Output. [`output_json`] makes it of an answer's bytes.
         output: Json,
@@ -85,24 +76,19 @@ pub enum AnswerResult {
     },
     /// Accepted; a signal ends it.
     Pending {
-        /// Its name.
         signal: Arc<str>,
         /// Give up after this; none = the step's timeout.
         timeout: Option<Duration>,
-        /// Kept.
         data: Json,
     },
-    /// Not done.
     Failed(StepError),
 }
 
 impl Answer {
-    /// A plain success.
     pub fn done(output: Json) -> Self {
         Self::of(AnswerResult::Done { output, messages: Vec::new() })
     }
 
-    /// A failure.
     pub fn failed(error: StepError) -> Self {
         Self::of(AnswerResult::Failed(error))
     }

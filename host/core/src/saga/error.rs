@@ -3,6 +3,7 @@
 use thiserror::Error;
 
 use super::definition::problem::Problems;
+use crate::code::Code;
 use crate::error::InputError;
 use crate::port::store::StoreError;
 
@@ -18,86 +19,45 @@ pub enum SagaError {
     /// The definition is wrong.
     #[error(transparent)]
     Definition(#[from] Problems),
-    /// No such definition.
     #[error("there is no saga definition {name:?}: define it first (`waybill saga define`), or check the name")]
-    NoDefinition {
-        /// As asked.
-        name: String,
-    },
-    /// No such version.
+    NoDefinition { name: String },
     #[error("definition {name:?} has no version {version}: the latest is {latest}")]
     NoVersion {
-        /// Name.
         name: String,
-        /// As asked.
         version: u32,
         /// The highest there is.
         latest: u32,
     },
     /// A version that is there with other content.
     #[error("definition {name:?} version {version} exists with other content: give the changed one a higher version")]
-    VersionTaken {
-        /// Name.
-        name: String,
-        /// Version.
-        version: u32,
-    },
+    VersionTaken { name: String, version: u32 },
     /// The input is too large.
     #[error(
         "the input has {bytes} bytes, at most {bytes_max} are taken: keep large data elsewhere and pass a reference"
     )]
-    InputTooLarge {
-        /// Its size.
-        bytes: usize,
-        /// The bound.
-        bytes_max: usize,
-    },
+    InputTooLarge { bytes: usize, bytes_max: usize },
     /// The data of a signal or reply is too large.
     #[error("{what} has {bytes} bytes, at most {bytes_max} are taken: keep large data elsewhere and pass a reference")]
     DataTooLarge {
         /// `the data of signal "x"`, `the output`.
         what: String,
-        /// Its size.
         bytes: usize,
-        /// The bound.
         bytes_max: usize,
     },
     /// The id belongs to another saga.
     #[error(
         "id {id:?} belongs to a saga with another definition or input: choose another id, or send exactly the same again"
     )]
-    IdTaken {
-        /// Id.
-        id: String,
-    },
-    /// No such saga.
+    IdTaken { id: String },
     #[error("there is no saga {id:?}: check id and tenant; ended ones are kept for `saga.keep_done`")]
-    NotFound {
-        /// As asked.
-        id: String,
-    },
-    /// No such step.
+    NotFound { id: String },
     #[error("saga {id} has no step {step:?}: its steps are {known}")]
-    NoStep {
-        /// Saga.
-        id: String,
-        /// As asked.
-        step: String,
-        /// What there is.
-        known: String,
-    },
-    /// It has ended.
+    NoStep { id: String, step: String, known: String },
     #[error("saga {id} has ended ({state}): nothing can be done to it any more; start a new one")]
-    Ended {
-        /// Saga.
-        id: String,
-        /// How.
-        state: String,
-    },
+    Ended { id: String, state: String },
     /// Its state doesn't allow this.
     #[error("saga {id} is {state}: {fix}")]
     State {
-        /// Saga.
         id: String,
         /// Its state in words.
         state: String,
@@ -107,49 +67,23 @@ pub enum SagaError {
     /// No step waits for this decision or signal.
     #[error("step {step:?} of saga {id} isn't waiting for this: it is {state}")]
     NotWaiting {
-        /// Saga.
         id: String,
-        /// Step.
         step: String,
         /// Its state, and who decided if somebody did.
         state: String,
     },
     /// The approval came too late.
     #[error("the approval of step {step:?} of saga {id} expired at {at}: it counts as rejected")]
-    ApprovalExpired {
-        /// Saga.
-        id: String,
-        /// Step.
-        step: String,
-        /// When.
-        at: crate::time::UnixMillis,
-    },
+    ApprovalExpired { id: String, step: String, at: crate::time::UnixMillis },
     /// It acts on a sub-saga what only a root takes.
     #[error("saga {id} is part of {root}: act on that one")]
-    NotRoot {
-        /// As asked.
-        id: String,
-        /// Its root.
-        root: String,
-    },
+    NotRoot { id: String, root: String },
     /// Too many signals wait.
     #[error("saga {id} keeps {count} signals that nothing waited for yet: try again when it has got on")]
-    SignalsFull {
-        /// Saga.
-        id: String,
-        /// The bound.
-        count: usize,
-    },
+    SignalsFull { id: String, count: usize },
     /// Too much is running.
     #[error("this host's sagas are full ({what}: {count} of {count_max}): try again after a moment")]
-    Busy {
-        /// What is full.
-        what: &'static str,
-        /// Its fill.
-        count: usize,
-        /// Its bound.
-        count_max: usize,
-    },
+    Busy { what: &'static str, count: usize, count_max: usize },
     /// The store has to be asked again whether the id is taken.
     #[error("other sagas ended while the id was looked up: look it up again")]
     LookAgain,
@@ -165,30 +99,29 @@ pub enum SagaError {
 }
 
 impl SagaError {
-    /// Stable code.
-    pub fn code(&self) -> &'static str {
+    pub fn code(&self) -> Code {
         match self {
             Self::Input(error) => error.code(),
-            Self::Filter(_) => "SCHEMA.VALIDATION_FAILED",
-            Self::Definition(_) => "SAGA.DEFINITION",
-            Self::NoDefinition { .. } => "SAGA.NO_DEFINITION",
-            Self::NoVersion { .. } => "SAGA.NO_VERSION",
-            Self::VersionTaken { .. } => "SAGA.VERSION_TAKEN",
-            Self::InputTooLarge { .. } => "SAGA.INPUT_TOO_LARGE",
-            Self::DataTooLarge { .. } => "SAGA.DATA_TOO_LARGE",
-            Self::IdTaken { .. } => "STORAGE.CONFLICT",
-            Self::NotFound { .. } => "SAGA.NOT_FOUND",
-            Self::NoStep { .. } => "SAGA.NO_STEP",
-            Self::Ended { .. } => "SAGA.ENDED",
-            Self::State { .. } => "SAGA.STATE",
-            Self::NotWaiting { .. } => "SAGA.NOT_WAITING",
-            Self::ApprovalExpired { .. } => "SAGA.APPROVAL_EXPIRED",
-            Self::NotRoot { .. } => "SAGA.NOT_ROOT",
-            Self::SignalsFull { .. } => "SAGA.SIGNALS_FULL",
-            Self::Busy { .. } => "SAGA.BUSY",
-            Self::LookAgain | Self::Unavailable(_) => "PROVIDER.UNAVAILABLE",
-            Self::OutcomeUnknown(StoreError::DiskFull(_)) => "STORAGE.DISK_FULL",
-            Self::OutcomeUnknown(_) => "TX.TIMEOUT",
+            Self::Filter(_) => Code::SCHEMA_VALIDATION_FAILED,
+            Self::Definition(_) => Code::SAGA_DEFINITION,
+            Self::NoDefinition { .. } => Code::SAGA_NO_DEFINITION,
+            Self::NoVersion { .. } => Code::SAGA_NO_VERSION,
+            Self::VersionTaken { .. } => Code::SAGA_VERSION_TAKEN,
+            Self::InputTooLarge { .. } => Code::SAGA_INPUT_TOO_LARGE,
+            Self::DataTooLarge { .. } => Code::SAGA_DATA_TOO_LARGE,
+            Self::IdTaken { .. } => Code::STORAGE_CONFLICT,
+            Self::NotFound { .. } => Code::SAGA_NOT_FOUND,
+            Self::NoStep { .. } => Code::SAGA_NO_STEP,
+            Self::Ended { .. } => Code::SAGA_ENDED,
+            Self::State { .. } => Code::SAGA_STATE,
+            Self::NotWaiting { .. } => Code::SAGA_NOT_WAITING,
+            Self::ApprovalExpired { .. } => Code::SAGA_APPROVAL_EXPIRED,
+            Self::NotRoot { .. } => Code::SAGA_NOT_ROOT,
+            Self::SignalsFull { .. } => Code::SAGA_SIGNALS_FULL,
+            Self::Busy { .. } => Code::SAGA_BUSY,
+            Self::LookAgain | Self::Unavailable(_) => Code::PROVIDER_UNAVAILABLE,
+            Self::OutcomeUnknown(StoreError::DiskFull(_)) => Code::STORAGE_DISK_FULL,
+            Self::OutcomeUnknown(_) => Code::TX_TIMEOUT,
             Self::Store(error) => error.code(),
         }
     }

@@ -14,21 +14,14 @@ wildcard), age (since the start, with > or <, e.g. age>1h)";
 /// Conditions on sagas. All that are set have to hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SagaFilter {
-    /// `tenant=`.
     pub tenant: Option<Glob>,
-    /// `id=`.
     pub id: Option<Glob>,
-    /// `definition=`, alias `def_name`.
     pub definition: Option<Glob>,
-    /// `version=`.
     pub version: Option<u32>,
-    /// `state=`, alias `status`.
     pub state: Option<Glob>,
-    /// `waiting_for=`, alias `waits`.
     pub waiting_for: Option<Glob>,
     /// `step=`: one of the active steps.
     pub step: Option<Glob>,
-    /// `code=`.
     pub code: Option<Glob>,
     /// `reason=`, alias `error`: matches the error signature.
     pub reason: Option<Glob>,
@@ -36,6 +29,8 @@ pub struct SagaFilter {
     pub before: Option<UnixMillis>,
     /// Started after this instant (`age<1h`).
     pub after: Option<UnixMillis>,
+    /// Only those that haven't ended: not a condition of its own, but what acts take.
+    pub is_open: bool,
 }
 
 impl SagaFilter {
@@ -96,7 +91,8 @@ impl SagaFilter {
             glob.as_ref().is_none_or(|glob| text.as_ref().is_some_and(|text| glob.matches(text)))
         };
         let signature = saga.reason.as_ref().map(|reason| crate::outbox::filter::signature(reason).into());
-        holds(&self.tenant, saga.key.tenant.as_str())
+        !(self.is_open && saga.ended_at.is_some())
+            && holds(&self.tenant, saga.key.tenant.as_str())
             && holds(&self.id, saga.key.id.as_str())
             && holds(&self.definition, &saga.definition.name)
             && self.version.is_none_or(|version| version == saga.definition.version)

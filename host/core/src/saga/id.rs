@@ -67,7 +67,6 @@ impl SagaId {
         self.0.contains(CHILD_SEPARATOR)
     }
 
-    /// The text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -95,9 +94,7 @@ impl From<SagaId> for String {
 /// Whose saga, and which: the key of a tree is that of its root.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct SagaKey {
-    /// Whose.
     pub tenant: Tenant,
-    /// Id.
     pub id: SagaId,
 }
 
@@ -135,11 +132,9 @@ impl fmt::Display for DefinitionHash {
 /// A definition by name, version and content.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct DefinitionRef {
-    /// Name.
     pub name: Arc<str>,
-    /// Version, from 1.
+    /// Counts from 1, as in its definition.
     pub version: u32,
-    /// Content.
     pub hash: DefinitionHash,
 }
 

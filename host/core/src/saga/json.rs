@@ -15,7 +15,6 @@ use serde::{Deserialize, Serialize};
 pub struct Json(Arc<str>);
 
 impl Json {
-    /// `null`.
     pub fn null() -> Self {
         Self(Arc::from("null"))
     }
@@ -56,17 +55,15 @@ impl Json {
         Self(Arc::from(text))
     }
 
-    /// Of a value.
     pub fn of(value: &serde_json::Value) -> Self {
         Self(Arc::from(value.to_string()))
     }
 
-    /// The text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Size in bytes.
+    /// Bytes of the text.
     pub fn len(&self) -> usize {
         self.0.len()
     }

@@ -31,7 +31,6 @@ pub const MAPPING_DEPTH_MAX: usize = 32;
 pub const ATTEMPTS_MAX: u32 = 1_000;
 /// Longest timeout or deadline: a year. Longer waits are another saga.
 pub const TIMEOUT_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
-/// Shortest timeout.
 pub const TIMEOUT_MIN: Duration = Duration::from_millis(1);
 /// Default `timeout_ms` of a step that calls (`http:`, `fn:`): as long as an HTTP client waits.
 pub const CALL_TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);

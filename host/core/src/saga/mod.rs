@@ -15,7 +15,6 @@
 //! | `limits` | every bound |
 //! | `error` | what can be wrong with a request, with codes |
 //! | `filter` | conditions for lists |
-//! | `view` | a saga as people see it |
 //! | `tree` | how events change a tree, and what it says about itself |
 //! | `machine` | what follows from what: the rules |
 //! | `call` | what is called, and what comes of it |
@@ -34,4 +33,3 @@ pub mod records;
 pub mod shard;
 pub mod state;
 pub mod tree;
-pub mod view;

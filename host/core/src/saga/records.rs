@@ -28,7 +28,6 @@ pub struct SagaShardRecord {
 /// What one commit holds of one tree.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct JournalEntry {
-    /// The root.
     pub key: SagaKey,
     /// Number of the first of `events` in the tree's history, from 0.
     pub from: u32,
@@ -43,7 +42,6 @@ pub struct JournalEntry {
 pub struct JournalRecord {
     /// Beat of the commit that wrote it.
     pub beat: u64,
-    /// Trees that moved.
     pub entries: Vec<JournalEntry>,
 }
 
@@ -52,13 +50,10 @@ pub struct JournalRecord {
 pub struct SagaSummary {
     /// Whose, and which. Always a root.
     pub key: SagaKey,
-    /// Definition.
     pub definition: DefinitionRef,
-    /// State.
     pub state: SagaState,
     /// What it waits for: `call`, `reply`, `signal`, `approval`, `retry`, `blocked`, `operator`. None when ended.
     pub waiting_for: Option<Arc<str>>,
-    /// Since when.
     pub since: Option<UnixMillis>,
     /// Until when it waits at most.
     pub until: Option<UnixMillis>,
@@ -66,13 +61,9 @@ pub struct SagaSummary {
     pub steps: Vec<Arc<str>>,
     /// Code of what made it go back or stop.
     pub code: Option<Arc<str>>,
-    /// Text of that.
     pub reason: Option<Arc<str>>,
-    /// Began.
     pub started_at: UnixMillis,
-    /// Last moved.
     pub updated_at: UnixMillis,
-    /// Ended.
     pub ended_at: Option<UnixMillis>,
     /// Must be over by then.
     pub deadline: Option<UnixMillis>,
@@ -81,16 +72,13 @@ pub struct SagaSummary {
 /// A saga that rests (`saga`) or has ended (`saga_done`), packed, with what can be asked for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SagaRow {
-    /// Columns.
     pub summary: SagaSummary,
-    /// All of it.
     pub tree: Arc<Tree>,
 }
 
 /// A stuck saga among the dead letters (kind `saga`): `saga_dead:[shard, tenant, id]`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SagaDead {
-    /// The root.
     pub key: SagaKey,
     /// The saga whose compensation is stuck: the root or one of its sub-sagas.
     pub saga: super::id::SagaId,
@@ -100,13 +88,11 @@ pub struct SagaDead {
     pub step: Arc<str>,
     /// Stable code of the last error; groups are made by it.
     pub code: Arc<str>,
-    /// Last error.
     pub reason: Arc<str>,
     /// Attempts at the compensation.
     pub attempts: u32,
     /// Since when it is stuck.
     pub died_at: UnixMillis,
-    /// Condition.
     pub state: DeadState,
 }
 
@@ -126,7 +112,6 @@ pub struct StoredDefinition {
     pub canonical: Json,
     /// When it was put first.
     pub created_at: UnixMillis,
-    /// Who put it.
     pub created_by: String,
 }
 
@@ -152,7 +137,6 @@ pub enum SagaWrite {
 /// A saga that can't be restored, with all that is known of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BrokenSaga {
-    /// The root.
     pub key: SagaKey,
     /// Why it can't be restored.
     pub reason: String,
@@ -181,7 +165,6 @@ impl BrokenSaga {
 /// `expect_beat`; the record is written every time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SagaCommit {
-    /// Shard.
     pub shard: ShardId,
     /// Token that must stand.
     pub expect_token: u64,
@@ -192,7 +175,6 @@ pub struct SagaCommit {
     /// What goes to the journal under `record.beat`; nothing = no record. The store may remove records below `record.floor`
     /// in this commit or later.
     pub journal: Vec<JournalEntry>,
-    /// Rows, in order.
     pub writes: Vec<SagaWrite>,
     /// Messages for the outbox, in order, by shard.
     pub messages: Vec<crate::port::transact::DoorGroup>,
@@ -221,7 +203,7 @@ impl SagaTakeover {
         };
         self.rows.iter().for_each(|row| take(&row.tree.started));
         for event in self.journal.iter().flat_map(|record| &record.entries).flat_map(|entry| &entry.events) {
-            if let super::event::What::Started(started) = &event.what {
+            if let super::event::EventKind::Started(started) = &event.what {
                 take(started);
             }
         }

@@ -4,15 +4,16 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
-use super::event::{End, Event, Failure, PauseCause, SagaNumber, Started, StepNumber, Wait, Way};
+use super::event::{End, Event, Failure, PauseCause, SagaNumber, Started, StepDirection, StepNumber, Wait};
 use super::id::{DefinitionRef, SagaId, SagaKey};
 use super::json::Json;
 use crate::port::transport::PluginIdentity;
 use crate::time::UnixMillis;
 
-/// State of a saga in one word (`semantics.md` §3).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+/// State of a saga.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SagaState {
     /// Going forward, or waiting for something.
@@ -30,7 +31,6 @@ pub enum SagaState {
 }
 
 impl SagaState {
-    /// All.
     pub const ALL: [Self; 6] =
         [Self::Running, Self::Compensating, Self::Completed, Self::Cancelled, Self::Failed, Self::Paused];
 
@@ -39,7 +39,6 @@ impl SagaState {
         !matches!(self, Self::Running | Self::Compensating)
     }
 
-    /// In lower case.
     pub fn word(self) -> &'static str {
         match self {
             Self::Running => "running",
@@ -52,8 +51,8 @@ impl SagaState {
     }
 }
 
-/// State of a step in one word (`semantics.md` §3).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+/// State of a step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StepState {
     /// Not begun.
@@ -74,7 +73,6 @@ pub enum StepState {
 }
 
 impl StepState {
-    /// In lower case.
     pub fn word(self) -> &'static str {
         match self {
             Self::Ready => "ready",
@@ -108,7 +106,6 @@ pub enum StepWait {
     For(Wait),
     /// A signal that a participant named.
     Pending(Arc<str>),
-    /// Its next attempt.
     Retry,
     /// Another try at what wasn't tried: what is at fault.
     Released(Option<Arc<str>>),
@@ -124,7 +121,7 @@ pub struct StepRecord {
     /// Its state. While a compensation is active it is `in_flight` with `way` compensate.
     pub state: StepState,
     /// Which way `attempt`, `failures` and `wait` are about.
-    pub way: Option<Way>,
+    pub way: Option<StepDirection>,
     /// What it waits for; none unless it is in flight.
     pub wait: Option<StepWait>,
     /// When that ends by itself: the timeout, or the next attempt.
@@ -149,70 +146,52 @@ pub struct StepRecord {
     pub input: Option<Json>,
     /// Output of the action.
     pub output: Option<Json>,
-    /// First begun.
     pub began_at: Option<UnixMillis>,
     /// Action or compensation ended.
     pub ended_at: Option<UnixMillis>,
-    /// Last error.
     pub failure: Option<Failure>,
-    /// Who answered last.
     pub plugin: Option<Arc<PluginIdentity>>,
     /// Who approved, rejected or skipped it.
     pub actor: Option<Arc<str>>,
-    /// In their words.
     pub note: Option<Arc<str>>,
 }
 
 /// Where a saga stands, apart from being paused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Phase {
-    /// Forward.
     Forward,
-    /// Back.
     Back,
     /// A compensation gave up.
     Stuck,
-    /// Over.
     Ended(End),
 }
 
 /// One saga of a tree.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SagaNode {
-    /// Id.
     pub id: SagaId,
     /// The saga and the step that began it; none for the root.
     pub parent: Option<(SagaNumber, StepNumber)>,
-    /// Definition.
     pub definition: DefinitionRef,
-    /// Input.
     pub input: Json,
     /// When it must be over.
     pub deadline: Option<UnixMillis>,
-    /// Where it stands.
     pub phase: Phase,
     /// Why it goes back, if it does.
     pub failure: Option<Failure>,
-    /// Steps.
     pub steps: Vec<StepRecord>,
     /// Signals that came before their wait, oldest first.
     pub signals: VecDeque<(Arc<str>, Json)>,
-    /// Began.
     pub started_at: UnixMillis,
-    /// Ended.
     pub ended_at: Option<UnixMillis>,
 }
 
 /// Held: since when and why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pause {
-    /// Since.
     pub at: UnixMillis,
-    /// Why.
     pub cause: PauseCause,
-    /// Who asked.
     pub actor: Option<Arc<str>>,
-    /// In their words.
     pub note: Option<Arc<str>>,
 }
 
@@ -227,7 +206,6 @@ pub struct Tree {
     pub started: Started,
     /// Sagas by number; the root is the first.
     pub sagas: Vec<SagaNode>,
-    /// Held.
     pub paused: Option<Pause>,
     /// When the last event happened.
     pub updated_at: UnixMillis,

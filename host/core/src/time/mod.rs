@@ -62,7 +62,6 @@ impl Sub for Monotonic {
 /// Both clocks read at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Now {
-    /// For data.
     pub wall: UnixMillis,
     /// For leases, deadlines and everything that waits.
     pub mono: Monotonic,

@@ -116,6 +116,9 @@ impl TransactStore for Bounded<dyn TransactStore> {
     async fn operation(&self, id: &str) -> Result<Option<Operation>, StoreError> {
         within!(self.operation(id))
     }
+    async fn operations(&self, tenant: Option<&Tenant>, limit: usize) -> Result<Vec<Operation>, StoreError> {
+        within!(self.operations(tenant, limit))
+    }
     async fn running_operations(&self) -> Result<Vec<Operation>, StoreError> {
         within!(self.running_operations())
     }

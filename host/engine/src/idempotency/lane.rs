@@ -159,7 +159,7 @@ async fn apply(shared: &Shared, ops: &Arc<Vec<Op>>) -> Result<Vec<Result<Applied
         match pauses.next().filter(|_| is_worth_it) {
             Some(pause) => tokio::time::sleep(*pause).await,
             None => {
-                tracing::warn!(code = error.code(), %error, "idempotency keys can't be written now");
+                tracing::warn!(code = error.code().as_str(), %error, "idempotency keys can't be written now");
                 return Err(error);
             }
         }

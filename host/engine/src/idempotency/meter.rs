@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
+use waybill_core::code::Code;
 use waybill_core::idempotency::Begun;
 
 pub(super) struct IdempotencyMeter {
@@ -68,8 +69,8 @@ impl IdempotencyMeter {
         self.commit_writes.record(acts as f64);
     }
 
-    pub fn commit_failed(&self, code: &'static str) {
-        counter!("tx_idempo_commit_failures_total", "code" => code).increment(1);
+    pub fn commit_failed(&self, code: Code) {
+        counter!("tx_idempo_commit_failures_total", "code" => code.as_str()).increment(1);
     }
 
     #[expect(clippy::cast_precision_loss, reason = "counts far below 2^52")]

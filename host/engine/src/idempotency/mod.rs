@@ -19,11 +19,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
+use waybill_api::idempotency::{BeginRequest, IdempotencyService, KeyView};
 use waybill_core::idempotency::{
     Act, Answer, Applied, Begun, EntryFilter, EntryKey, EntryState, Op, Reply, Settings, cut_error, decide,
 };
 use waybill_core::ids::{HoldToken, Tenant};
-use waybill_core::port::idempotency::{BeginRequest, FoundEntry, Hold, IdempotencyService};
+use waybill_core::port::idempotency::{FoundEntry, Hold};
+use waybill_core::port::missing::Missing;
 use waybill_core::port::query::Page;
 use waybill_core::port::service::ServiceError;
 use waybill_core::port::transact::AuditEvent;
@@ -48,7 +50,6 @@ pub(crate) struct Idempotency {
     spread: RandomState,
 }
 
-/// What lanes share.
 struct Shared {
     context: Arc<Context>,
     cache: Cache,
@@ -72,7 +73,7 @@ fn lost(of: &EntryKey) -> ServiceError {
 }
 
 fn absent(of: &EntryKey) -> ServiceError {
-    ServiceError::NotFound { what: "idempotency key", id: of.key.to_string() }
+    ServiceError::NotFound { what: Missing::IdempotencyKey, id: of.key.to_string() }
 }
 
 impl Idempotency {
@@ -123,7 +124,7 @@ impl Idempotency {
         // Of a finished key this changes nothing.
         let look = Act::Yield { token: hold.token.clone() };
         if let Err(error) = self.act(&hold.of, look).await {
-            tracing::debug!(code = error.code(), %error, "a finished idempotency key couldn't be read again");
+            tracing::debug!(code = error.code().as_str(), %error, "a finished idempotency key couldn't be read again");
             self.shared.cache.remove(&hold.of);
         }
     }
@@ -191,9 +192,9 @@ impl IdempotencyService for Idempotency {
         }
     }
 
-    async fn entry(&self, of: &EntryKey) -> Result<FoundEntry, ServiceError> {
+    async fn entry(&self, of: &EntryKey) -> Result<KeyView, ServiceError> {
         let found = self.shared.context.stores.idempotency.entry(of, self.now()).await?;
-        found.map(|entry| FoundEntry { of: of.clone(), entry }).ok_or_else(|| absent(of))
+        found.map(|entry| FoundEntry { of: of.clone(), entry }.into()).ok_or_else(|| absent(of))
     }
 
     async fn entries(
@@ -202,19 +203,14 @@ impl IdempotencyService for Idempotency {
         filter: &str,
         cursor: Option<&str>,
         limit: usize,
-    ) -> Result<Page<FoundEntry>, ServiceError> {
+    ) -> Result<Page<KeyView>, ServiceError> {
         let now = self.now();
         let filter = EntryFilter::parse(filter, now)?;
-        Ok(self.shared.context.stores.idempotency.entries(tenant, &filter, now, cursor, limit).await?)
+        let page = self.shared.context.stores.idempotency.entries(tenant, &filter, now, cursor, limit).await?;
+        Ok(Page { items: page.items.into_iter().map(KeyView::from).collect(), next_cursor: page.next_cursor })
     }
 
-    async fn forget(
-        &self,
-        of: &EntryKey,
-        finished: bool,
-        reason: &str,
-        actor: &str,
-    ) -> Result<FoundEntry, ServiceError> {
+    async fn forget(&self, of: &EntryKey, finished: bool, reason: &str, actor: &str) -> Result<KeyView, ServiceError> {
         let entry = match self.act(of, Act::Forget { finished }).await?.reply {
             Reply::Forgotten(entry) => *entry,
             Reply::Finished => {
@@ -241,6 +237,6 @@ impl IdempotencyService for Idempotency {
         let context = Arc::clone(&self.shared.context);
         // It ends whether or not anybody waits.
         let _ended = tokio::spawn(async move { audit(&context, &event).await }).await;
-        Ok(FoundEntry { of: of.clone(), entry })
+        Ok(FoundEntry { of: of.clone(), entry }.into())
     }
 }

@@ -9,15 +9,17 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use waybill_core::port::store::StoreError;
 use waybill_core::saga::error::SagaError;
+use waybill_core::saga::records::SagaShardRecord;
 use waybill_core::saga::shard::{SagaCommand, SagaEffect, SagaShard, Ticket};
 use waybill_core::time::{Now, SteadyClock, UnixMillis};
 
 use super::calls::{self, Origin};
-use super::flight::Pending;
+use super::flight::CommitSize;
 use super::mail::{CallDone, Mail, Reply};
 use super::watchers::Watchers;
-use super::{Condition, SHUTTING_DOWN, SagaHandle, Shared};
-use crate::shard::{self, ShardHandle};
+use super::{SHUTTING_DOWN, SagaHandle, Shared};
+use crate::commit::{Condition, Driven, End, Flight};
+use crate::shard::ShardHandle;
 
 /// Mail taken in one go before the loop looks at its other work.
 const MAIL_AT_ONCE: usize = 4_096;
@@ -26,35 +28,23 @@ const SLEEP_MAX: Duration = Duration::from_millis(500);
 /// Counts are told this often.
 const METER_EVERY: Duration = Duration::from_secs(1);
 
-/// How an ownership ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum End {
-    /// Given back in good order, or nobody can ask for it any more.
-    Released,
-    /// Another host took over.
-    Lost,
-    /// The store lost what it had: nobody of this process may go on with it.
-    WentBack(StoreError),
-}
-
-/// Runs one ownership.
 pub(super) struct Actor {
     pub shared: Arc<Shared>,
     pub handle: SagaHandle,
-    outbox: watch::Receiver<shard::Condition>,
+    outbox: watch::Receiver<Condition>,
     origin: Origin,
     pub shard: SagaShard,
     clock: SteadyClock,
-    callers: HashMap<Ticket, Reply>,
+    pub callers: HashMap<Ticket, Reply>,
     watchers: Watchers,
     next_ticket: u64,
     /// Calls of this ownership that aren't answered.
     calls_out: usize,
-    pub pending: Option<Pending>,
-    pub commit_began: Instant,
-    /// The commit that is out leaves messages on doorsteps.
-    pub knocks: bool,
-    pub trouble: Option<StoreError>,
+    pub flight: Flight<SagaShardRecord>,
+    /// Of the commit that is out.
+    pub size: CommitSize,
+    /// It leaves messages on doorsteps.
+    pub wakes_door: bool,
     release: Option<(Instant, oneshot::Sender<()>)>,
     metered_at: Instant,
 }
@@ -65,6 +55,7 @@ impl Actor {
         let answers = handle.mail.clone();
         let origin = Origin { shard: handle.shard, epoch, lease: Arc::clone(outbox.lease()), answers };
         let actor = Self {
+            flight: Flight::begin(&shared.context.commits, &handle.status.condition, shard.record().token),
             shared,
             handle,
             outbox: outbox.watch(),
@@ -75,10 +66,8 @@ impl Actor {
             watchers: Watchers::default(),
             next_ticket: 0,
             calls_out: 0,
-            pending: None,
-            commit_began: now,
-            knocks: false,
-            trouble: None,
+            size: CommitSize::default(),
+            wakes_door: false,
             release: None,
             metered_at: now,
         };
@@ -123,10 +112,7 @@ impl Actor {
         let wake = if more { Instant::now() } else { self.next_wake() };
         tokio::select! {
             biased;
-            event = super::flight::ready_or_never(&mut self.pending) => {
-                self.pending = None;
-                return self.take_event(event);
-            }
+            answer = self.flight.answer() => return self.take_answer(answer),
             mail = mailbox.recv() => match mail {
                 Some(mail) => self.take_mail(mail),
                 None => return Some(End::Released),
@@ -145,7 +131,7 @@ impl Actor {
     fn take_mail(&mut self, mail: Mail) {
         match mail {
             Mail::Command { command, reply } => self.take_command(*command, reply),
-            Mail::Answered(done) => self.take_answer(*done),
+            Mail::Answered(done) => self.take_call_end(*done),
             Mail::Watch { key, reply } => self.watchers.add(&self.shard, key, reply),
             Mail::Visit(look) => look(&self.shard),
             Mail::Release { timeout, reply } => {
@@ -156,7 +142,7 @@ impl Actor {
     }
 
     fn take_command(&mut self, command: SagaCommand, reply: Reply) {
-        let refusal = match (&self.release, &self.trouble) {
+        let refusal = match (&self.release, self.flight.trouble()) {
             (Some(_), _) => SagaError::Unavailable(SHUTTING_DOWN.to_owned()),
             (None, Some(error)) => SagaError::Store(error.clone()),
             (None, None) => {
@@ -170,7 +156,7 @@ impl Actor {
         let _gone = reply.send(Err(refusal));
     }
 
-    fn take_answer(&mut self, done: CallDone) {
+    fn take_call_end(&mut self, done: CallDone) {
         if done.epoch == self.origin.epoch {
             self.calls_out = self.calls_out.saturating_sub(1);
         }
@@ -180,10 +166,10 @@ impl Actor {
     }
 
     fn try_commit(&mut self) {
-        if self.pending.is_none()
+        if !self.flight.is_held_up()
             && let Some(commit) = self.shard.build(rand::random())
         {
-            self.send_commit(commit);
+            self.send(commit);
         }
     }
 
@@ -230,33 +216,15 @@ impl Actor {
         {
             wake = wake.min(start + due.since(now).max(Duration::from_millis(1)));
         }
-        if let Some((until, _)) = &self.release {
-            wake = wake.min(*until);
+        for until in [self.release.as_ref().map(|(until, _)| *until), self.flight.rests_until()].into_iter().flatten() {
+            wake = wake.min(until);
         }
         wake
     }
 
     /// After a commit: what others see.
     pub fn publish(&self) {
-        self.handle.seen.beat.store(self.shard.record().beat, Ordering::Release);
-    }
-
-    pub fn note_trouble(&mut self, error: Option<StoreError>) {
-        if self.trouble.is_some() != error.is_some() {
-            let condition = match &error {
-                Some(error) => Condition::Trouble { error: error.clone(), writing: true },
-                None => Condition::Writing,
-            };
-            self.handle.seen.condition.send_replace(condition);
-        }
-        self.trouble = error;
-    }
-
-    /// Tells everybody who waits that the store didn't say.
-    pub fn abandon(&mut self, error: &StoreError) {
-        for (_, reply) in self.callers.drain() {
-            let _gone = reply.send(Err(SagaError::OutcomeUnknown(error.clone())));
-        }
+        self.handle.status.beat.store(self.shard.record().beat, Ordering::Release);
     }
 
     /// The sagas are somebody else's: what is in memory means nothing any more.
@@ -279,12 +247,12 @@ impl Actor {
     /// the next start, as after a crash.
     fn is_release_over(&self) -> bool {
         let Some((until, _)) = &self.release else { return false };
-        let is_idle = self.calls_out == 0 && self.pending.is_none() && !self.shard.has_work();
+        let is_idle = self.calls_out == 0 && self.flight.is_idle() && !self.shard.has_work();
         is_idle || Instant::now() >= *until
     }
 
     fn finish(mut self) -> End {
-        if self.pending.is_some() {
+        if !self.flight.is_idle() {
             self.abandon(&StoreError::Unavailable("the host ended before the store said".to_owned()));
         }
         for (_, reply) in self.callers.drain() {
@@ -309,7 +277,7 @@ impl Actor {
         self.metered_at = Instant::now();
         let stats = self.shard.stats();
         self.shared.meter.memory(self.handle.shard, &stats, self.shared.calls.counts());
-        *self.handle.seen.stats.lock() = stats;
+        *self.handle.status.stats.lock() = stats;
     }
 }
 
@@ -321,11 +289,11 @@ impl Drop for Actor {
 }
 
 /// Whether a shard is another host's, or nobody's: then its sagas aren't ours either. Its owner's own trouble isn't ours.
-fn is_elsewhere(condition: &shard::Condition) -> bool {
+fn is_elsewhere(condition: &Condition) -> bool {
     match condition {
-        shard::Condition::Owning { .. } | shard::Condition::Trouble { owning: true, .. } => false,
+        Condition::Owning { .. } | Condition::Trouble { owning: true, .. } => false,
         // Between two ownerships of this host, after a panic: the store's token decides.
-        shard::Condition::Starting => false,
-        shard::Condition::Observing { .. } | shard::Condition::Trouble { .. } | shard::Condition::Released => true,
+        Condition::Starting => false,
+        Condition::Observing { .. } | Condition::Trouble { .. } | Condition::Released => true,
     }
 }

@@ -23,7 +23,6 @@ const SHARED_TTL: Duration = Duration::from_secs(1);
 /// A name, and a version if one was named.
 type Name = (Arc<str>, Option<u32>);
 
-/// What was read.
 #[derive(Debug)]
 pub(crate) struct Definitions {
     by_hash: Mutex<HashMap<DefinitionHash, Arc<Definition>>>,
@@ -54,7 +53,7 @@ impl Definitions {
                 Ok(definition) => found.extend(definition.map(|definition| (hash, definition))),
                 // The sagas that run on it can't be restored; all the others can.
                 Err(error @ StoreError::Corrupt(_)) => {
-                    tracing::error!(code = error.code(), %error, "a definition can't be read");
+                    tracing::error!(code = error.code().as_str(), %error, "a definition can't be read");
                 }
                 Err(error) => return Err(error),
             }

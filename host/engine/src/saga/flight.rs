@@ -1,155 +1,95 @@
-//! The one outstanding commit and its fate. After a failure the shard record tells whether it went in; until it is known,
-//! nothing else is committed, and callers hear what is wrong.
+//! What a commit of sagas asks of the store, and what its fate means.
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use waybill_core::commit::{self, Step, StoreAnswer};
 use waybill_core::port::store::StoreError;
+use waybill_core::saga::error::SagaError;
+use waybill_core::saga::id::SagaKey;
 use waybill_core::saga::records::{SagaCommit, SagaShardRecord};
-use waybill_core::saga::shard::Resolution;
+use waybill_core::saga::shard::SagaShard;
 
-use super::actor::{Actor, End};
-
-/// Pause before the store is asked again after it failed.
-const TROUBLE_PAUSE: Duration = Duration::from_millis(100);
-
-/// What the store said.
-pub(super) enum Event {
-    Committed {
-        result: Result<(), StoreError>,
-        size: CommitSize,
-    },
-    /// The shard record after a failed commit.
-    Read(Result<SagaShardRecord, StoreError>),
-    BarrierCommitted(Result<(), StoreError>),
-    /// The pause after a commit that was too large is over.
-    Paused,
-}
-
-pub(super) type Pending = Pin<Box<dyn Future<Output = Event> + Send>>;
+use super::actor::Actor;
+use crate::commit::{Driven, Flight};
+use crate::shard::ShardHandle;
 
 /// What a commit holds, for metrics.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CommitSize {
-    /// Sagas that moved.
     pub sagas: usize,
     /// Rows written or removed.
     pub rows: usize,
 }
 
-impl CommitSize {
-    fn of(commit: &SagaCommit) -> Self {
-        Self { sagas: commit.journal.len(), rows: commit.writes.len() }
-    }
-}
+impl Driven for Actor {
+    type Writer = SagaShard;
+    const OF: &'static str = "sagas";
 
-impl Actor {
-    pub(super) fn send_commit(&mut self, commit: SagaCommit) {
+    fn flight(&mut self) -> &mut Flight<SagaShardRecord> {
+        &mut self.flight
+    }
+
+    fn commit(&self, commit: SagaCommit) -> BoxFuture<'static, Result<(), StoreError>> {
         let store = Arc::clone(&self.shared.store);
-        let size = CommitSize::of(&commit);
-        self.knocks = !commit.messages.is_empty();
-        self.commit_began = Instant::now();
-        self.pending =
-            Some(Box::pin(async move { Event::Committed { result: store.commit_sagas(commit).await, size } }));
+        async move { store.commit_sagas(commit).await }.boxed()
     }
 
-    fn read_record(&mut self, after: Duration) {
-        let store = Arc::clone(&self.shared.store);
-        let shard = self.shard.shard();
-        self.pending = Some(Box::pin(async move {
-            if !after.is_zero() {
-                sleep(after).await;
-            }
-            Event::Read(store.saga_shard(shard).await)
-        }));
+    fn record(&self) -> BoxFuture<'static, Result<SagaShardRecord, StoreError>> {
+        let (store, shard) = (Arc::clone(&self.shared.store), self.shard.shard());
+        async move { store.saga_shard(shard).await }.boxed()
     }
 
-    pub(super) fn take_event(&mut self, event: Event) -> Option<End> {
-        if std::mem::take(&mut self.knocks) {
-            // Also when it failed: it may have gone in.
+    fn follow(&mut self, answer: StoreAnswer<SagaShardRecord>) -> Step<SagaShard> {
+        commit::take_answer(&mut self.shard, answer, self.shared.context.clock.now(), rand::random)
+    }
+
+    fn begins(&mut self, commit: &SagaCommit) {
+        self.size = CommitSize { sagas: commit.journal.len(), rows: commit.writes.len() };
+        self.wakes_door = !commit.messages.is_empty();
+    }
+
+    /// The outbox's owners look at their doorsteps.
+    fn answered(&mut self) {
+        if std::mem::take(&mut self.wakes_door) {
             self.shared.context.door.ring();
-            self.shared.outbox.iter().for_each(crate::shard::ShardHandle::knock);
+            self.shared.outbox.iter().for_each(ShardHandle::wake_door);
         }
-        match event {
-            Event::Committed { result: Ok(()), size } => {
-                self.shared.meter.commit(self.commit_began.elapsed(), size);
-                self.shard.committed();
-                self.publish();
-                self.note_trouble(None);
-            }
-            // Nothing was written, so there is nothing to find out.
-            Event::Committed { result: Err(error @ StoreError::TooLarge), .. } => {
-                self.shared.meter.commit_failed(error.code());
-                match self.shard.commit_too_large() {
-                    Some(saga) => tracing::error!(
-                        %saga,
-                        code = error.code(),
-                        "a saga is more than the store takes at once and stands still: raise store.memtable and start again"
-                    ),
-                    None => tracing::warn!(code = error.code(), "a commit of sagas was too large and goes in parts"),
-                }
-                self.pending = Some(Box::pin(async {
-                    sleep(TROUBLE_PAUSE).await;
-                    Event::Paused
-                }));
-            }
-            Event::Committed { result: Err(error), .. } => {
-                self.shared.meter.commit_failed(error.code());
-                self.shard.commit_failed();
-                if matches!(error, StoreError::Conflict(_) | StoreError::Exists(_)) {
-                    tracing::debug!(code = error.code(), %error, "a commit of sagas was refused");
-                } else {
-                    tracing::warn!(code = error.code(), %error, "the outcome of a commit of sagas isn't known");
-                    self.abandon(&error);
-                    self.note_trouble(Some(error));
-                }
-                self.read_record(Duration::ZERO);
-            }
-            Event::BarrierCommitted(result) => {
-                if let Err(error) = &result {
-                    tracing::debug!(code = error.code(), %error, "a barrier failed");
-                    self.note_trouble(Some(error.clone()));
-                }
-                self.read_record(if result.is_ok() { Duration::ZERO } else { TROUBLE_PAUSE });
-            }
-            Event::Read(Err(error)) => {
-                self.abandon(&error);
-                self.note_trouble(Some(error));
-                self.read_record(TROUBLE_PAUSE);
-            }
-            Event::Read(Ok(record)) => return self.resolve(&record),
-            Event::Paused => {}
-        }
-        None
     }
 
-    fn resolve(&mut self, record: &SagaShardRecord) -> Option<End> {
-        match self.shard.resolve(record, rand::random()) {
-            Resolution::Lost => return Some(End::Lost),
-            Resolution::WentBack(error) => {
-                self.abandon(&error);
-                return Some(End::WentBack(error));
-            }
-            Resolution::Applied | Resolution::NotApplied => {
-                self.note_trouble(None);
-                self.publish();
-            }
-            Resolution::Barrier(barrier) => {
-                let store = Arc::clone(&self.shared.store);
-                self.pending =
-                    Some(Box::pin(async move { Event::BarrierCommitted(store.commit_sagas(*barrier).await) }));
-            }
-        }
-        None
+    fn count_commit(&self, took: Duration) {
+        self.shared.meter.commit(took, self.size);
     }
-}
 
-/// The output of a future that may not be there; without one it never ends.
-pub(super) async fn ready_or_never(slot: &mut Option<Pending>) -> Event {
-    match slot {
-        Some(future) => future.as_mut().await,
-        None => std::future::pending().await,
+    fn count_failure(&self, error: &StoreError) {
+        self.shared.meter.commit_failed(error.code());
+    }
+
+    fn applied(&mut self, (): ()) {
+        self.publish();
+    }
+
+    fn not_applied(&mut self, (): ()) {
+        self.publish();
+    }
+
+    fn too_large(&mut self, stopped: Option<SagaKey>) {
+        match stopped {
+            Some(saga) => tracing::error!(
+                %saga,
+                code = StoreError::TooLarge.code().as_str(),
+                "a saga is more than the store takes at once and stands still: raise store.memtable and start again"
+            ),
+            None => tracing::warn!("a commit of sagas was too large and goes in parts"),
+        }
+    }
+
+    /// Everybody who waits: memory runs ahead, so what was asked for can't be taken back, whether or not it is in this commit.
+    fn abandon(&mut self, error: &StoreError) {
+        for (_, reply) in self.callers.drain() {
+            let _gone = reply.send(Err(SagaError::OutcomeUnknown(error.clone())));
+        }
     }
 }

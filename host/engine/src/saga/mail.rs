@@ -20,6 +20,8 @@ pub(super) struct CallDone {
     pub answer: Answer,
 }
 
+/// The mailbox has no bound of its own, as that of a shard's actor. Answers are bounded by the calls under way, the rest by callers
+/// who wait for a `reply`: the API bounds those.
 pub(super) enum Mail {
     /// A command with its waiting caller.
     Command {

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use metrics::{Counter, Histogram, counter, gauge, histogram};
 use parking_lot::Mutex;
+use waybill_core::code::Code;
 use waybill_core::ids::ShardId;
 use waybill_core::port::saga::SagaStats;
 use waybill_core::saga::definition::{Action, Definition, DefinitionSet, Step};
-use waybill_core::saga::event::{End, Event, StepNumber, Way, What};
+use waybill_core::saga::event::{End, Event, EventKind, StepDirection, StepNumber};
 use waybill_core::saga::state::{SagaNode, SagaState, Tree};
 
 use super::flight::CommitSize;
@@ -19,17 +20,16 @@ use crate::labels::{CODES_MAX, FAILURES_MAX, Labels, OTHER};
 /// share `other`.
 const LABELS_MAX: usize = 1_000;
 
-/// Tenant and definition.
 type SagaLabels = (Arc<str>, Arc<str>);
 /// Definition, step and direction.
-type StepLabels = (Arc<str>, Arc<str>, Way);
+type StepLabels = (Arc<str>, Arc<str>, StepDirection);
 
 /// Cached handles, so that a transition costs no formatting.
 pub(crate) struct SagaMeter {
     sagas: Mutex<HashMap<SagaLabels, Arc<SagaCounters>>>,
     steps: Mutex<HashMap<StepLabels, Histogram>>,
     durations: Mutex<HashMap<(Arc<str>, SagaState), Histogram>>,
-    results: Mutex<HashMap<(&'static str, Way, &'static str), Counter>>,
+    results: Mutex<HashMap<(&'static str, StepDirection, &'static str), Counter>>,
     codes: Labels,
     /// A code with tenant and definition.
     failures: Labels,
@@ -102,11 +102,11 @@ impl SagaMeter {
         for event in events {
             let place = Place { tree, definitions, event };
             match &event.what {
-                What::Started(_) => self.of(&place).started.increment(1),
-                What::ChildStarted { .. } => self.of(&place).started.increment(1),
-                What::CompensationStarted { .. } => self.of(&place).compensating.increment(1),
-                What::Stuck { .. } => self.of(&place).stuck.increment(1),
-                What::Ended { end, .. } => {
+                EventKind::Started(_) => self.of(&place).started.increment(1),
+                EventKind::ChildStarted { .. } => self.of(&place).started.increment(1),
+                EventKind::CompensationStarted { .. } => self.of(&place).compensating.increment(1),
+                EventKind::Stuck { .. } => self.of(&place).stuck.increment(1),
+                EventKind::Ended { end, .. } => {
                     if let Some(node) = tree.saga(event.saga) {
                         let counters = self.of(&place);
                         counters.ended(*end, || self.compensated(&counters, node));
@@ -144,18 +144,18 @@ impl SagaMeter {
 
     fn step(&self, place: &Place<'_>) {
         let (step, way, result, took) = match &place.event.what {
-            What::StepSucceeded { step, way, took_ms, .. } => (*step, *way, "succeeded", Some(*took_ms)),
-            What::StepFailed { step, way, retry_at, took_ms, .. } => {
+            EventKind::StepSucceeded { step, way, took_ms, .. } => (*step, *way, "succeeded", Some(*took_ms)),
+            EventKind::StepFailed { step, way, retry_at, took_ms, .. } => {
                 (*step, *way, if retry_at.is_some() { "retry" } else { "failed" }, Some(*took_ms))
             }
-            What::StepPending { step, took_ms, .. } => (*step, Way::Execute, "pending", Some(*took_ms)),
-            What::StepReleased { step, way, scope, .. } => {
+            EventKind::StepPending { step, took_ms, .. } => (*step, StepDirection::Execute, "pending", Some(*took_ms)),
+            EventKind::StepReleased { step, way, scope, .. } => {
                 (*step, *way, if scope.is_some() { "blocked" } else { "released" }, None)
             }
-            What::StepLost { step, way, .. } => (*step, *way, "lost", None),
-            What::StepUnknown { step, way, .. } => (*step, *way, "unknown", None),
-            What::StepSkipped { step, way, .. } => (*step, *way, "skipped", None),
-            What::LateResult { step, way, .. } => (*step, *way, "late", None),
+            EventKind::StepLost { step, way, .. } => (*step, *way, "lost", None),
+            EventKind::StepUnknown { step, way, .. } => (*step, *way, "unknown", None),
+            EventKind::StepSkipped { step, way, .. } => (*step, *way, "skipped", None),
+            EventKind::LateResult { step, way, .. } => (*step, *way, "late", None),
             _ => return,
         };
         let Some((definition, defined)) = named(place, step) else { return };
@@ -184,7 +184,7 @@ impl SagaMeter {
         histogram.record(took.as_secs_f64() * 1_000.0);
     }
 
-    fn latency(&self, definition: Arc<str>, step: Arc<str>, way: Way, took_ms: u64) {
+    fn latency(&self, definition: Arc<str>, step: Arc<str>, way: StepDirection, took_ms: u64) {
         let mut steps = self.steps.lock();
         let mut key = (definition, step, way);
         if !steps.contains_key(&key) && steps.len() >= LABELS_MAX {
@@ -207,8 +207,8 @@ impl SagaMeter {
         }
     }
 
-    pub fn commit_failed(&self, code: &'static str) {
-        counter!("tx_saga_commit_failures_total", "code" => code).increment(1);
+    pub fn commit_failed(&self, code: Code) {
+        counter!("tx_saga_commit_failures_total", "code" => code.as_str()).increment(1);
     }
 
     pub fn expired(&self, count: u64) {
@@ -236,14 +236,14 @@ fn named<'a>(place: &Place<'a>, step: StepNumber) -> Option<(&'a Definition, &'a
 
 /// Whether an event comes of an answer to a call. Replies, signals, decisions, ends of sub-sagas and what failed before it was
 /// called take no time that could be told.
-fn is_answer(what: &What, step: &Step) -> bool {
+fn is_answer(what: &EventKind, step: &Step) -> bool {
     let (way, plugin, took_ms, done) = match what {
-        What::StepSucceeded { way, plugin, took_ms, .. } => (*way, plugin, *took_ms, true),
-        What::StepFailed { way, plugin, took_ms, .. } => (*way, plugin, *took_ms, false),
-        What::StepPending { plugin, took_ms, .. } => (Way::Execute, plugin, *took_ms, true),
+        EventKind::StepSucceeded { way, plugin, took_ms, .. } => (*way, plugin, *took_ms, true),
+        EventKind::StepFailed { way, plugin, took_ms, .. } => (*way, plugin, *took_ms, false),
+        EventKind::StepPending { plugin, took_ms, .. } => (StepDirection::Execute, plugin, *took_ms, true),
         _ => return false,
     };
-    let action = if way == Way::Execute { Some(&step.action) } else { step.undo() };
+    let action = if way == StepDirection::Execute { Some(&step.action) } else { step.undo() };
     match action {
         Some(Action::Fn(_)) => plugin.is_some(),
         Some(Action::Http(_)) => done || took_ms > 0,
@@ -265,7 +265,7 @@ mod tests {
             for state in states {
                 meter.duration(&name, state, Duration::from_millis(1));
             }
-            for way in [Way::Execute, Way::Compensate] {
+            for way in [StepDirection::Execute, StepDirection::Compensate] {
                 meter.latency(Arc::from(name.as_str()), Arc::from(name.as_str()), way, 1);
             }
         }

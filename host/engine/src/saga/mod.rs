@@ -6,12 +6,13 @@
 //! | file | holds |
 //! |---|---|
 //! | `mail` | what others ask of the task |
-//! | `supervise` | takeover, and what follows a loss or a panic |
+//! | `takeover` | takeover, and what others hear meanwhile |
 //! | `actor` | the loop: mail, timers, commits, effects |
-//! | `flight` | the one outstanding commit and its fate |
+//! | `flight` | what a commit and its fate mean here (the rest is in [`crate::commit`]) |
 //! | `calls` | calls of steps |
 //! | `definitions` | definitions that were read |
 //! | `service` | sagas as the API sees them |
+//! | `view` | a saga as people see it |
 //! | `watchers` | callers that wait until a saga is at rest |
 //! | `meter` | metrics |
 
@@ -22,7 +23,8 @@ mod flight;
 mod mail;
 mod meter;
 pub(crate) mod service;
-mod supervise;
+mod takeover;
+mod view;
 mod watchers;
 
 use std::sync::Arc;
@@ -40,11 +42,13 @@ use waybill_core::saga::id::SagaKey;
 use waybill_core::saga::shard::{SagaCommand, SagaReply, SagaShard};
 use waybill_core::saga::state::SagaState;
 
+use crate::commit::{self, Condition};
 use crate::shard::{Context, ShardHandle};
 use calls::Calls;
 use definitions::Definitions;
 use mail::Mail;
 use meter::SagaMeter;
+use takeover::SagasOfShard;
 
 /// What callers hear while the shard is given back.
 const SHUTTING_DOWN: &str = "it is shutting down: ask another host, or try again later";
@@ -56,26 +60,13 @@ pub(crate) struct Shared {
     pub calls: Arc<Calls>,
     pub definitions: Definitions,
     pub meter: SagaMeter,
-    /// The outbox's shards: they are knocked when a commit left messages.
+    /// The outbox's shards: woken when a commit left messages for their doorsteps.
     pub outbox: Vec<ShardHandle>,
 }
 
-/// Who writes a shard's sagas, as seen from outside.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Condition {
-    /// Not taken yet; why, in words.
-    Waiting(String),
-    /// This host does.
-    Writing,
-    /// The store makes trouble; `writing` = they are this host's as far as it knows.
-    Trouble { error: StoreError, writing: bool },
-    /// Given back.
-    Released,
-}
-
 /// What others see of a shard's sagas.
-pub(crate) struct Seen {
-    pub condition: watch::Sender<Condition>,
+pub(crate) struct SagaShardStatus {
+    pub condition: Arc<watch::Sender<Condition>>,
     /// Beat of the last commit known to be in.
     pub beat: AtomicU64,
     pub stats: Mutex<SagaStats>,
@@ -86,39 +77,40 @@ pub(crate) struct Seen {
 pub(crate) struct SagaHandle {
     pub shard: ShardId,
     mail: mpsc::UnboundedSender<Mail>,
-    seen: Arc<Seen>,
+    status: Arc<SagaShardStatus>,
 }
 
 impl SagaHandle {
-    /// Starts the task.
     pub fn start(outbox: &ShardHandle, shared: Arc<Shared>) -> (Self, tokio::task::JoinHandle<()>) {
         let (mail, receiver) = mpsc::unbounded_channel();
-        let seen = Arc::new(Seen {
-            condition: watch::Sender::new(Condition::Waiting("it isn't taken over yet".to_owned())),
+        let status = Arc::new(SagaShardStatus {
+            condition: Arc::new(watch::Sender::new(Condition::Starting)),
             beat: AtomicU64::new(0),
             stats: Mutex::default(),
         });
-        let handle = Self { shard: outbox.shard, mail, seen };
-        let task = tokio::spawn(supervise::supervise(outbox.clone(), shared, handle.clone(), receiver));
-        (handle, task)
+        let handle = Self { shard: outbox.shard, mail, status };
+        let stop = shared.context.stop.clone();
+        let (outbox, written, epochs) = (outbox.clone(), AtomicU64::new(0), AtomicU64::new(0));
+        let sagas = SagasOfShard { outbox, shared, handle: handle.clone(), written, epochs };
+        (handle, tokio::spawn(commit::supervise(sagas, receiver, stop)))
     }
 
     pub fn condition(&self) -> Condition {
-        self.seen.condition.borrow().clone()
+        self.status.condition.borrow().clone()
     }
 
     /// Whether this host writes them, as far as it knows.
     pub fn is_written(&self) -> bool {
-        matches!(*self.seen.condition.borrow(), Condition::Writing | Condition::Trouble { writing: true, .. })
+        self.status.condition.borrow().is_owned()
     }
 
     pub fn stats(&self) -> SagaStats {
-        self.seen.stats.lock().clone()
+        self.status.stats.lock().clone()
     }
 
     /// Beat to go with a lookup of a caller's id: read before the store is asked.
     pub fn beat(&self) -> u64 {
-        self.seen.beat.load(Ordering::Acquire)
+        self.status.beat.load(Ordering::Acquire)
     }
 
     /// Has a command done; answers when what it did is durable.
@@ -134,9 +126,7 @@ impl SagaHandle {
         if !self.is_written() {
             return None;
         }
-        let (reply, answer) = oneshot::channel();
-        self.mail.send(Mail::Watch { key, reply }).ok()?;
-        answer.await.ok()
+        self.ask(|reply| Mail::Watch { key, reply }).await
     }
 
     /// Runs a look at what is in memory, if this host writes the shard's sagas.
@@ -144,20 +134,24 @@ impl SagaHandle {
         if !self.is_written() {
             return None;
         }
-        let (reply, answer) = oneshot::channel();
-        let visit = Mail::Visit(Box::new(move |shard| {
-            let _gone = reply.send(look(shard));
-        }));
-        self.mail.send(visit).ok()?;
-        answer.await.ok()
+        self.ask(|reply| {
+            Mail::Visit(Box::new(move |shard| {
+                let _gone = reply.send(look(shard));
+            }))
+        })
+        .await
     }
 
     /// Begins no new calls, waits for those under way at most `timeout`, and ends.
     pub async fn release(&self, timeout: Duration) {
+        self.ask(|reply| Mail::Release { timeout, reply }).await;
+    }
+
+    /// The answer to mail, unless the task ended or had none.
+    async fn ask<T>(&self, mail: impl FnOnce(oneshot::Sender<T>) -> Mail) -> Option<T> {
         let (reply, answer) = oneshot::channel();
-        if self.mail.send(Mail::Release { timeout, reply }).is_ok() {
-            let _ended = answer.await;
-        }
+        self.mail.send(mail(reply)).ok()?;
+        answer.await.ok()
     }
 }
 

@@ -1,73 +1,85 @@
-//! Dead letters, one by one: messages and stuck sagas.
+//! Dead letters: messages and stuck sagas.
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
+use waybill_api::dead_letters::{
+    DeadGroupView, DeadLetterService, DeadLetterView, Replay, Replayed, ReplayedSaga, SagaLinks,
+};
+use waybill_api::messages::{EnqueueService, Enqueued, MessageService, MessageView};
 use waybill_core::ids::Tenant;
 use waybill_core::message::Payload;
 use waybill_core::new_message::NewMessage;
 use waybill_core::outbox::records::DeadLetter;
-use waybill_core::port::dead::{DeadId, DeadKind, DeadView, NOTHING_TO_EDIT, Replay, Replayed};
-use waybill_core::port::query::Found;
+use waybill_core::port::dead::{DeadId, DeadKind, NOTHING_TO_EDIT};
+use waybill_core::port::missing::Missing;
+use waybill_core::port::query::{Counted, Found, Page};
 use waybill_core::port::saga::{Acted, ActedBy};
-use waybill_core::port::service::{Enqueued, MessageView, ServiceError};
+use waybill_core::port::service::ServiceError;
 use waybill_core::saga::records::SagaDead;
 
 use super::Outbox;
 use super::dead_list::Dead;
-use super::views::named;
+use super::messages::named;
 use crate::saga::service::Sagas;
-use crate::shard::Wish;
+use crate::shard::OperatorCommand;
 
 fn missing(id: &str) -> ServiceError {
-    ServiceError::NotFound { what: "dead letter", id: id.to_owned() }
+    ServiceError::NotFound { what: Missing::DeadLetter, id: id.to_owned() }
 }
 
 fn other_kind(id: &str, fix: &'static str) -> ServiceError {
     ServiceError::DeadKind { id: id.to_owned(), fix }
 }
 
-impl Outbox {
-    /// One by its id. An id that names one of each kind is refused: nobody acts on the wrong one.
-    async fn find_dead(&self, dead: &DeadId) -> Result<Dead, ServiceError> {
-        let saga = if dead.takes(DeadKind::Saga) { self.stuck_saga(&dead.tenant, &dead.id).await? } else { None };
-        let found = if dead.takes(DeadKind::Message) { self.find(&dead.tenant, &dead.id).await? } else { None };
-        match (found, saga) {
-            (Some(Found::Dead(_)), Some(_)) => {
-                Err(other_kind(&dead.id, "there is a message and a saga with this id: say kind=message or kind=saga"))
-            }
-            (Some(Found::Dead(message)), None) => Ok(Dead::Message(message)),
-            (_, Some(saga)) => Ok(Dead::Saga(saga)),
-            (Some(found), None) => {
-                Err(self.wrong_state(&found, "only dead letters can be replayed, edited or quarantined").await)
-            }
-            (None, None) => Err(missing(&dead.id)),
+#[async_trait]
+impl DeadLetterService for Outbox {
+    async fn dead_letters(
+        &self,
+        tenant: Option<&Tenant>,
+        filter: &str,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<DeadLetterView>, ServiceError> {
+        let Some(filter) = self.filter(tenant, filter)? else {
+            return Ok(Page { items: Vec::new(), next_cursor: None });
+        };
+        let page = self.dead_page(&filter, cursor, limit, true).await?;
+        let view = |dead| match dead {
+            Dead::Message(dead) => self.view(&Found::Dead(dead)).into(),
+            Dead::Saga(dead) => DeadLetterView::from(&*dead),
+        };
+        Ok(Page { items: page.items.into_iter().map(view).collect(), next_cursor: page.next_cursor })
+    }
+
+    async fn count_dead(&self, tenant: Option<&Tenant>, filter: &str) -> Result<Counted<u64>, ServiceError> {
+        match self.filter(tenant, filter)? {
+            None => Ok(Counted::default()),
+            Some(filter) => self.number_of_dead(&filter).await,
         }
     }
 
-    async fn stuck_saga(&self, tenant: &Tenant, id: &str) -> Result<Option<Arc<SagaDead>>, ServiceError> {
-        match &self.sagas {
-            Some(sagas) => Ok(sagas.dead_letter(tenant, id).await?),
-            None => Ok(None),
+    async fn dead_groups(
+        &self,
+        tenant: Option<&Tenant>,
+        filter: &str,
+    ) -> Result<Counted<Vec<DeadGroupView>>, ServiceError> {
+        match self.filter(tenant, filter)? {
+            None => Ok(Counted::default()),
+            Some(filter) => self.groups_of_dead(&filter).await,
         }
     }
 
-    fn own_sagas(&self) -> Result<&Arc<Sagas>, ServiceError> {
-        self.sagas.as_ref().ok_or_else(|| ServiceError::Unavailable("it runs no sagas".to_owned()))
-    }
-
-    pub(super) async fn show_dead(&self, dead: &DeadId) -> Result<DeadView, ServiceError> {
+    async fn dead_letter(&self, dead: &DeadId) -> Result<DeadLetterView, ServiceError> {
         match self.find_dead(dead).await {
-            Ok(Dead::Message(message)) => {
-                let view = self.full_view(&Found::Dead(message)).await?;
-                Ok(DeadView::Message(Box::new(view)))
-            }
-            Ok(Dead::Saga(saga)) => Ok(DeadView::Saga(saga)),
+            Ok(Dead::Message(message)) => Ok(self.full_view(&Found::Dead(message)).await?.into()),
+            Ok(Dead::Saga(saga)) => Ok(DeadLetterView::from(&*saga)),
             Err(ServiceError::State { .. }) => Err(missing(&dead.id)),
             Err(error) => Err(error),
         }
     }
 
-    pub(super) async fn replay_one(&self, dead: &DeadId, how: Replay, actor: &str) -> Result<Replayed, ServiceError> {
+    async fn replay(&self, dead: &DeadId, how: Replay, actor: &str) -> Result<Replayed, ServiceError> {
         match self.find_dead(dead).await? {
             Dead::Message(_) if how.mode.is_some() => {
                 Err(other_kind(&dead.id, "it is a message, and mode is for sagas: leave it out"))
@@ -78,44 +90,19 @@ impl Outbox {
             }
             Dead::Saga(saga) => {
                 let acted = self.replay_saga(&saga, how, actor).await?;
-                Ok(Replayed::Saga { tenant: saga.key.tenant.clone(), acted })
+                let tenant = &saga.key.tenant;
+                Ok(Replayed::Saga(ReplayedSaga {
+                    links: SagaLinks::of(tenant, acted.id.as_str()),
+                    id: acted.id.to_string(),
+                    tenant: tenant.to_string(),
+                    state: acted.state,
+                    unchanged: acted.unchanged,
+                }))
             }
         }
     }
 
-    async fn replay_message(
-        &self,
-        tenant: &Tenant,
-        id: &str,
-        dead: &DeadLetter,
-        reason: &str,
-        actor: &str,
-    ) -> Result<MessageView, ServiceError> {
-        let detail = serde_json::json!({ "kind": "outbox", "reason": reason, "code": dead.code });
-        let event = self.event("TxReplayRequested", actor, Some(tenant.as_str()), id, detail);
-        let wish = Wish::Replay { place: dead.place, quarantined_too: true };
-        self.audited_act(dead.place.shard, wish, event).await.map_err(|error| named(error, id))?;
-        metrics::counter!("tx_replay_total", "kind" => "outbox").increment(1);
-        self.show_message(tenant, id).await
-    }
-
-    async fn replay_saga(&self, dead: &SagaDead, how: Replay, actor: &str) -> Result<Acted, ServiceError> {
-        let mode = how.mode.unwrap_or_default();
-        let note = Some(how.reason.clone()).filter(|reason| !reason.trim().is_empty());
-        let by = ActedBy { actor: actor.to_owned(), note };
-        let acted = self.own_sagas()?.replay_dead(dead, mode, by).await?;
-        let detail = serde_json::json!({ "kind": "saga", "mode": mode, "reason": how.reason, "code": dead.code });
-        let (tenant, id) = (dead.key.tenant.as_str(), dead.key.id.as_str());
-        self.audit_event(self.event("TxReplayRequested", actor, Some(tenant), id, detail)).await;
-        Ok(acted)
-    }
-
-    pub(super) async fn quarantine_one(
-        &self,
-        dead: &DeadId,
-        note: &str,
-        actor: &str,
-    ) -> Result<DeadView, ServiceError> {
+    async fn quarantine(&self, dead: &DeadId, note: &str, actor: &str) -> Result<DeadLetterView, ServiceError> {
         let (tenant, id) = (&dead.tenant, dead.id.as_str());
         let message = match self.find_dead(dead).await? {
             Dead::Message(message) => message,
@@ -124,24 +111,19 @@ impl Outbox {
                     return Err(missing(id));
                 }
                 let fenced = self.stuck_saga(tenant, id).await?;
-                return fenced.map(DeadView::Saga).ok_or_else(|| missing(id));
+                return fenced.map(|saga| DeadLetterView::from(&*saga)).ok_or_else(|| missing(id));
             }
         };
         let detail = serde_json::json!({ "note": note });
         let event = self.event("DeadLetterQuarantined", actor, Some(tenant.as_str()), id, detail);
-        let wish = Wish::Quarantine { place: message.place, note: note.to_owned() };
-        self.audited_act(message.place.shard, wish, event).await.map_err(|error| named(error, id))?;
-        Ok(DeadView::Message(Box::new(self.show_message(tenant, id).await?)))
+        let command = OperatorCommand::Quarantine { place: message.place, note: note.to_owned() };
+        self.audited_act(message.place.shard, command, event).await.map_err(|error| named(error, id))?;
+        Ok(self.message(tenant, id).await?.into())
     }
 
     /// Enqueues an edited copy under a new id that names the original as its cause, and fences the original off. What
     /// the edit leaves out is taken from the original.
-    pub(super) async fn edit_dead(
-        &self,
-        dead: &DeadId,
-        edited: NewMessage,
-        actor: &str,
-    ) -> Result<Enqueued, ServiceError> {
+    async fn edit(&self, dead: &DeadId, edited: NewMessage, actor: &str) -> Result<Enqueued, ServiceError> {
         let (tenant, id) = (&dead.tenant, dead.id.as_str());
         let Dead::Message(dead) = self.find_dead(dead).await? else {
             return Err(other_kind(id, NOTHING_TO_EDIT));
@@ -173,14 +155,71 @@ impl Outbox {
             reply_to: edited.reply_to.or_else(|| original.reply_to.clone()),
             traceparent: edited.traceparent.or_else(|| original.traceparent.clone()),
         };
-        let enqueued = self.enqueue_messages(vec![copy]).await?;
+        let enqueued = self.enqueue(vec![copy]).await?;
         let new_id = enqueued.ids.first().cloned().unwrap_or_default();
         let note = format!("edited and sent again as {new_id}");
         let detail = serde_json::json!({ "kind": "outbox", "edited_as": new_id });
         let event = self.event("TxReplayRequested", actor, Some(tenant.as_str()), id, detail);
-        let wish = Wish::Quarantine { place: dead.place, note };
-        self.audited_act(dead.place.shard, wish, event).await.map_err(|error| named(error, id))?;
+        let command = OperatorCommand::Quarantine { place: dead.place, note };
+        self.audited_act(dead.place.shard, command, event).await.map_err(|error| named(error, id))?;
         metrics::counter!("tx_replay_total", "kind" => "outbox").increment(1);
         Ok(enqueued)
+    }
+}
+
+impl Outbox {
+    /// One by its id. An id that names one of each kind is refused: nobody acts on the wrong one.
+    async fn find_dead(&self, dead: &DeadId) -> Result<Dead, ServiceError> {
+        let saga = if dead.takes(DeadKind::Saga) { self.stuck_saga(&dead.tenant, &dead.id).await? } else { None };
+        let found = if dead.takes(DeadKind::Message) { self.find(&dead.tenant, &dead.id).await? } else { None };
+        match (found, saga) {
+            (Some(Found::Dead(_)), Some(_)) => {
+                Err(other_kind(&dead.id, "there is a message and a saga with this id: say kind=message or kind=saga"))
+            }
+            (Some(Found::Dead(message)), None) => Ok(Dead::Message(message)),
+            (_, Some(saga)) => Ok(Dead::Saga(saga)),
+            (Some(found), None) => {
+                Err(self.wrong_state(&found, "only dead letters can be replayed, edited or quarantined").await)
+            }
+            (None, None) => Err(missing(&dead.id)),
+        }
+    }
+
+    async fn stuck_saga(&self, tenant: &Tenant, id: &str) -> Result<Option<Arc<SagaDead>>, ServiceError> {
+        match &self.sagas {
+            Some(sagas) => Ok(sagas.dead_letter(tenant, id).await?),
+            None => Ok(None),
+        }
+    }
+
+    fn own_sagas(&self) -> Result<&Arc<Sagas>, ServiceError> {
+        self.sagas.as_ref().ok_or_else(|| ServiceError::Unavailable("it runs no sagas".to_owned()))
+    }
+
+    async fn replay_message(
+        &self,
+        tenant: &Tenant,
+        id: &str,
+        dead: &DeadLetter,
+        reason: &str,
+        actor: &str,
+    ) -> Result<MessageView, ServiceError> {
+        let detail = serde_json::json!({ "kind": "outbox", "reason": reason, "code": dead.code });
+        let event = self.event("TxReplayRequested", actor, Some(tenant.as_str()), id, detail);
+        let command = OperatorCommand::Replay { place: dead.place, quarantined_too: true };
+        self.audited_act(dead.place.shard, command, event).await.map_err(|error| named(error, id))?;
+        metrics::counter!("tx_replay_total", "kind" => "outbox").increment(1);
+        self.message(tenant, id).await
+    }
+
+    async fn replay_saga(&self, dead: &SagaDead, how: Replay, actor: &str) -> Result<Acted, ServiceError> {
+        let mode = how.mode.unwrap_or_default();
+        let note = Some(how.reason.clone()).filter(|reason| !reason.trim().is_empty());
+        let by = ActedBy { actor: actor.to_owned(), note };
+        let acted = self.own_sagas()?.replay_dead(dead, mode, by).await?;
+        let detail = serde_json::json!({ "kind": "saga", "mode": mode, "reason": how.reason, "code": dead.code });
+        let (tenant, id) = (dead.key.tenant.as_str(), dead.key.id.as_str());
+        self.audit_event(self.event("TxReplayRequested", actor, Some(tenant), id, detail)).await;
+        Ok(acted)
     }
 }

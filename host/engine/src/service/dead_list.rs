@@ -3,13 +3,13 @@
 
 use std::sync::Arc;
 
-use waybill_core::ids::Tenant;
+use waybill_api::dead_letters::DeadGroupView;
 use waybill_core::limits::DEAD_READS_MAX;
 use waybill_core::outbox::dead_groups::DeadGroups;
 use waybill_core::outbox::filter::Filter;
 use waybill_core::outbox::records::{DeadLetter, DeadState};
-use waybill_core::port::dead::{DeadKind, DeadView};
-use waybill_core::port::query::{Counted, DeadGroup, Found, Page};
+use waybill_core::port::dead::DeadKind;
+use waybill_core::port::query::{Counted, Page};
 use waybill_core::port::service::ServiceError;
 use waybill_core::saga::records::SagaDead;
 use waybill_core::time::UnixMillis;
@@ -81,24 +81,6 @@ impl Outbox {
         Ok(Page { items, next_cursor: page.next_cursor.map(|next| format!("{SAGAS}{next}")) })
     }
 
-    pub(super) async fn list_dead(
-        &self,
-        tenant: Option<&Tenant>,
-        filter: &str,
-        cursor: Option<&str>,
-        limit: usize,
-    ) -> Result<Page<DeadView>, ServiceError> {
-        let Some(filter) = self.filter(tenant, filter)? else {
-            return Ok(Page { items: Vec::new(), next_cursor: None });
-        };
-        let page = self.dead_page(&filter, cursor, limit, true).await?;
-        let view = |dead| match dead {
-            Dead::Message(dead) => DeadView::Message(Box::new(self.view(&Found::Dead(dead)))),
-            Dead::Saga(dead) => DeadView::Saga(dead),
-        };
-        Ok(Page { items: page.items.into_iter().map(view).collect(), next_cursor: page.next_cursor })
-    }
-
     /// How many match: of messages, [`DEAD_READS_MAX`] are looked at; stuck sagas are as few as memory holds.
     pub(super) async fn number_of_dead(&self, filter: &Filter) -> Result<Counted<u64>, ServiceError> {
         let mut counted = Counted::default();
@@ -112,7 +94,7 @@ impl Outbox {
     }
 
     /// What matches, by tenant, code, error signature and kind; bounded like the number.
-    pub(super) async fn groups_of_dead(&self, filter: &Filter) -> Result<Counted<Vec<DeadGroup>>, ServiceError> {
+    pub(super) async fn groups_of_dead(&self, filter: &Filter) -> Result<Counted<Vec<DeadGroupView>>, ServiceError> {
         let (mut groups, mut since) = (DeadGroups::default(), None);
         if filter.may_take(DeadKind::Message) {
             let counted = self.context.stores.query.dead_groups(filter, DEAD_READS_MAX).await?;
@@ -122,6 +104,6 @@ impl Outbox {
         if let Some(sagas) = self.sagas_for(filter) {
             sagas.each_dead(filter, |dead| groups.add_saga(dead)).await?;
         }
-        Ok(Counted { value: groups.finish(), since })
+        Ok(Counted { value: groups.finish().into_iter().map(DeadGroupView::from).collect(), since })
     }
 }

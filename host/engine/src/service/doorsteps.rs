@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 use waybill_core::ids::{MessageId, ShardId, Tenant};
+use waybill_core::limits::{DOOR_LOOK_BYTES_MAX, DOOR_LOOK_PAGE, DOOR_LOOK_ROWS_MAX};
 use waybill_core::message::Message;
 use waybill_core::new_message::Draft;
 use waybill_core::outbox::records::{IdOrigin, IdRecord, content_digest};
@@ -12,10 +13,6 @@ use waybill_core::port::service::ServiceError;
 
 use super::Outbox;
 
-/// Rows of one doorstep that are looked through at most; behind them its owner has to take it in.
-const ROWS_MAX: usize = 1_000;
-/// Rows read at once: each may hold a megabyte.
-const ROWS_PAGE: usize = 16;
 /// A transaction waits this long at most for a long doorstep to be taken in.
 const TAKE_IN_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -61,13 +58,14 @@ impl Outbox {
         ids: &HashSet<(&Tenant, &MessageId)>,
         found: &mut Waiting,
     ) -> Result<(), ServiceError> {
-        let (mut after, mut looked) = (None, 0);
+        let (mut after, mut looked, mut bytes) = (None, 0, 0);
         loop {
-            let rows = self.context.stores.owner.door(shard, 0, u64::MAX, after, ROWS_PAGE).await?;
-            let is_last = rows.len() < ROWS_PAGE;
+            let rows = self.context.stores.owner.door(shard, 0, u64::MAX, after, DOOR_LOOK_PAGE).await?;
+            let is_last = rows.len() < DOOR_LOOK_PAGE;
             looked += rows.len();
             after = rows.last().map(|row| row.key.clone());
             for message in rows.into_iter().filter_map(|row| row.content.ok()).flatten() {
+                bytes += message.payload.len();
                 if message.caller_id && ids.contains(&(&message.tenant, &message.id)) {
                     // The first is the one that counts.
                     let of = (message.tenant.clone(), message.id.clone());
@@ -77,18 +75,27 @@ impl Outbox {
             if is_last {
                 return Ok(());
             }
-            if looked >= ROWS_MAX {
-                return self.take_in(shard, looked).await;
+            if looked >= DOOR_LOOK_ROWS_MAX {
+                return self.take_in(shard, ("the doorstep of a message", looked, DOOR_LOOK_ROWS_MAX)).await;
+            }
+            if bytes >= DOOR_LOOK_BYTES_MAX {
+                return self
+                    .take_in(shard, ("the doorstep of a message, by its bytes,", bytes, DOOR_LOOK_BYTES_MAX))
+                    .await;
             }
         }
     }
 
-    /// Has the owner take a doorstep in; what was there is found by its id then.
-    async fn take_in(&self, shard: ShardId, count: usize) -> Result<(), ServiceError> {
+    /// Has the owner take a doorstep in of which there is more than is looked through; what was there is found by its id then.
+    async fn take_in(
+        &self,
+        shard: ShardId,
+        (what, count, count_max): (&'static str, usize, usize),
+    ) -> Result<(), ServiceError> {
         let taken_in = tokio::time::timeout(TAKE_IN_TIMEOUT, self.shard(shard)?.take_in_door()).await;
         match taken_in {
             Ok(true) => Ok(()),
-            _ => Err(ServiceError::Busy { what: "the doorstep of a message", count, count_max: ROWS_MAX }),
+            _ => Err(ServiceError::Busy { what, count, count_max }),
         }
     }
 }

@@ -4,14 +4,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use async_trait::async_trait;
+use waybill_api::idempotency::{FinishWith, IdempotencyService};
+use waybill_api::messages::{EnqueueService, Enqueued, TransactionDone};
 use waybill_core::error::InputError;
 use waybill_core::ids::{MessageId, ShardId, Tenant};
 use waybill_core::limits::REQUEST_MESSAGES_MAX;
 use waybill_core::message::Message;
 use waybill_core::new_message::{Draft, NewMessage};
 use waybill_core::outbox::records::{IdOrigin, content_digest};
-use waybill_core::port::idempotency::{FinishWith, IdempotencyService};
-use waybill_core::port::service::{Enqueued, ServiceError, TransactionDone};
+use waybill_core::port::service::ServiceError;
 use waybill_core::port::store::StoreError;
 use waybill_core::port::transact::{Conclusion, DoorGroup, Statement, Transacted, statements_digest};
 use waybill_core::topic::Topic;
@@ -23,6 +25,52 @@ use crate::shard::{EnqueuedOne, ShardHandle, Taken};
 
 /// Tries of a business transaction that conflicts with others.
 const CONFLICT_TRIES: u32 = 8;
+
+#[async_trait]
+impl EnqueueService for Outbox {
+    async fn enqueue(&self, messages: Vec<NewMessage>) -> Result<Enqueued, ServiceError> {
+        let drafts = self.check(messages)?;
+        if drafts.is_empty() {
+            return Ok(Enqueued::default());
+        }
+        let bytes = drafts.iter().map(|draft| draft.message.weight()).sum();
+        let room = self.admission.admit(drafts.len(), bytes)?;
+        let counted: Vec<(Tenant, Topic)> =
+            drafts.iter().map(|draft| (draft.message.tenant.clone(), draft.message.topic.clone())).collect();
+        let shards = self.shards_of(&drafts);
+        let first = shards.first().copied().unwrap_or_default();
+        let direct = shards.iter().all(|shard| *shard == first).then(|| self.shard(first)).transpose()?;
+        let answers = match direct {
+            Some(shard) => self.at_owner(shard, drafts, room, &shards).await?,
+            // All or nothing over several shards: one transaction puts them on the doorsteps.
+            None => self.at_doors(Vec::new(), drafts, &shards, None).await?.0,
+        };
+        self.count(&answers, &counted);
+        Ok(enqueued(answers))
+    }
+
+    async fn transact(
+        &self,
+        statements: Vec<Statement>,
+        messages: Vec<NewMessage>,
+        finish: Option<FinishWith>,
+    ) -> Result<TransactionDone, ServiceError> {
+        let mut drafts = self.check(messages)?;
+        if let Some(digest) = statements_digest(&statements) {
+            for draft in drafts.iter_mut().filter(|draft| !draft.needs_id) {
+                Arc::make_mut(&mut draft.message).statements = Some(Box::new(digest));
+            }
+        }
+        let bytes = drafts.iter().map(|draft| draft.message.weight()).sum();
+        let _room = self.admission.admit(drafts.len().max(1), bytes)?;
+        let counted: Vec<(Tenant, Topic)> =
+            drafts.iter().map(|draft| (draft.message.tenant.clone(), draft.message.topic.clone())).collect();
+        let shards = self.shards_of(&drafts);
+        let (answers, transacted) = self.at_doors(statements, drafts, &shards, finish.as_ref()).await?;
+        self.count(&answers, &counted);
+        Ok(transaction_done(answers, transacted))
+    }
+}
 
 impl Outbox {
     /// Checks messages against everything that can be checked before the commit.
@@ -64,27 +112,6 @@ impl Outbox {
         drafts.iter().map(shard_of).collect()
     }
 
-    pub(super) async fn enqueue_messages(&self, messages: Vec<NewMessage>) -> Result<Enqueued, ServiceError> {
-        let drafts = self.check(messages)?;
-        if drafts.is_empty() {
-            return Ok(Enqueued::default());
-        }
-        let bytes = drafts.iter().map(|draft| draft.message.weight()).sum();
-        let room = self.admission.admit(drafts.len(), bytes)?;
-        let counted: Vec<(Tenant, Topic)> =
-            drafts.iter().map(|draft| (draft.message.tenant.clone(), draft.message.topic.clone())).collect();
-        let shards = self.shards_of(&drafts);
-        let first = shards.first().copied().unwrap_or_default();
-        let direct = shards.iter().all(|shard| *shard == first).then(|| self.shard(first)).transpose()?;
-        let answers = match direct {
-            Some(shard) => self.at_owner(shard, drafts, room, &shards).await?,
-            // All or nothing over several shards: one transaction puts them on the doorsteps.
-            None => self.at_doors(Vec::new(), drafts, &shards, None).await?.0,
-        };
-        self.count(&answers, &counted);
-        Ok(enqueued(answers))
-    }
-
     fn count(&self, answers: &[EnqueuedOne], messages: &[(Tenant, Topic)]) {
         let new = answers
             .iter()
@@ -106,28 +133,6 @@ impl Outbox {
             Taken::Here(answers) => Ok(answers),
             Taken::Elsewhere(drafts, _room) => Ok(self.at_doors(Vec::new(), drafts, shards, None).await?.0),
         }
-    }
-
-    pub(super) async fn run_transaction(
-        &self,
-        statements: Vec<Statement>,
-        messages: Vec<NewMessage>,
-        finish: Option<FinishWith>,
-    ) -> Result<TransactionDone, ServiceError> {
-        let mut drafts = self.check(messages)?;
-        if let Some(digest) = statements_digest(&statements) {
-            for draft in drafts.iter_mut().filter(|draft| !draft.needs_id) {
-                Arc::make_mut(&mut draft.message).statements = Some(Box::new(digest));
-            }
-        }
-        let bytes = drafts.iter().map(|draft| draft.message.weight()).sum();
-        let _room = self.admission.admit(drafts.len().max(1), bytes)?;
-        let counted: Vec<(Tenant, Topic)> =
-            drafts.iter().map(|draft| (draft.message.tenant.clone(), draft.message.topic.clone())).collect();
-        let shards = self.shards_of(&drafts);
-        let (answers, transacted) = self.at_doors(statements, drafts, &shards, finish.as_ref()).await?;
-        self.count(&answers, &counted);
-        Ok(transaction_done(answers, transacted))
     }
 
     /// Puts messages on their doorsteps, with statements, in one transaction. A repeat of a message that is there already is left
@@ -157,7 +162,7 @@ impl Outbox {
                 return Ok((answers, Transacted::default()));
             }
             let conclusion = finish.map(|finish| self.conclusion(finish, &answers));
-            match self.transact(statements.clone(), groups, conclusion).await {
+            match self.commit(statements.clone(), groups, conclusion).await {
                 Ok(transacted) => return Ok((answers, transacted)),
                 Err(StoreError::LeaseLost(id)) => {
                     return Err(ServiceError::LeaseLost { what: "idempotency key", id });
@@ -186,8 +191,8 @@ impl Outbox {
         Conclusion { hold: finish.hold.clone(), answer: Arc::new(of_transacted), now: self.idempotency.now() }
     }
 
-    /// In a task of its own: a caller who goes away may leave messages on the doorstep, and somebody has to knock.
-    async fn transact(
+    /// In a task of its own: a caller who goes away may leave messages on the doorstep, and somebody has to wake the owners.
+    async fn commit(
         &self,
         statements: Vec<Statement>,
         groups: Vec<DoorGroup>,
@@ -199,7 +204,7 @@ impl Outbox {
             let concluded = conclusion.as_ref().map(|conclusion| conclusion.hold.clone());
             let result = context.stores.transact.transact(statements, groups, conclusion).await;
             // A statement may have left some too, through a function of the caller's own.
-            super::knock(&context, &shards);
+            super::wake_door(&context, &shards);
             if let (Some(hold), Ok(_)) = (concluded, &result) {
                 idempotency.concluded(&hold).await;
             }
@@ -247,7 +252,6 @@ impl Outbox {
 /// A transaction's messages, sorted into those that are there and those that are new.
 struct Sorted {
     answers: Vec<EnqueuedOne>,
-    /// The new ones.
     groups: Vec<DoorGroup>,
     /// One that is there, but wasn't committed with the statements of this transaction.
     elsewhere: Option<Arc<Message>>,

@@ -7,19 +7,19 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use serde_json::json;
 use tokio::time::Instant;
-use waybill_core::port::quarantine::{
-    QuarantineService, QuarantinedContent, QuarantinedCounts, QuarantinedRow, Restored,
-};
+use waybill_api::quarantine::{QuarantineService, QuarantinedContentView, QuarantinedView, RestoredRow};
+use waybill_api::status::{Check, CheckStatus};
+use waybill_core::port::missing::Missing;
+use waybill_core::port::quarantine::QuarantinedCounts;
 use waybill_core::port::query::Page;
-use waybill_core::port::service::{Check, ServiceError};
+use waybill_core::port::service::ServiceError;
 use waybill_core::port::store::StoreError;
 use waybill_core::port::transact::AuditEvent;
 
-use super::{Outbox, audit, knock};
+use super::{Outbox, audit, wake_door};
 use crate::shard::Context;
 
 /// What such a row is called in errors.
-const WHAT: &str = "row in quarantine";
 /// Most of a row's columns that the audit trail keeps when the row is dropped, in bytes of JSON.
 const AUDITED_BYTES_MAX: usize = 16 * 1024;
 /// What was counted is good for so long: the store reads what it counts.
@@ -78,7 +78,7 @@ fn audit_unknown(context: &Arc<Context>, mut event: AuditEvent, error: &StoreErr
 }
 
 fn missing(id: &str) -> ServiceError {
-    ServiceError::NotFound { what: WHAT, id: id.to_owned() }
+    ServiceError::NotFound { what: Missing::QuarantinedRow, id: id.to_owned() }
 }
 
 /// A row that can't be put back as things are.
@@ -93,11 +93,11 @@ fn refused(id: &str, error: StoreError) -> ServiceError {
         }
         error => return error.into(),
     };
-    ServiceError::State { what: WHAT, id: id.to_owned(), state, fix }
+    ServiceError::State { what: "row in quarantine", id: id.to_owned(), state, fix }
 }
 
-/// What people hear of them.
-fn told(counts: &QuarantinedCounts) -> String {
+/// The counts as a sentence for people.
+fn describe(counts: &QuarantinedCounts) -> String {
     let all: u64 = counts.tables.iter().map(|(_, count)| count).sum();
     let tables: Vec<String> = counts.tables.iter().map(|(table, count)| format!("{count} of {table}")).collect();
     let (most, more) = if counts.at_least { ("at least ", ", and what wasn't counted") } else { ("", "") };
@@ -110,10 +110,10 @@ impl Outbox {
     pub(super) async fn quarantine_check(&self) -> Option<Check> {
         let (status, detail) = match self.quarantine.read(&self.context).await {
             Ok(counts) if counts.tables.is_empty() => return None,
-            Ok(counts) => ("warn", told(&counts)),
-            Err(error) => ("warn", format!("it can't be looked at: {}: {error}", error.code())),
+            Ok(counts) => (CheckStatus::Warn, describe(&counts)),
+            Err(error) => (CheckStatus::Warn, format!("it can't be looked at: {}: {error}", error.code())),
         };
-        Some(Check { name: "quarantine".to_owned(), status: status.to_owned(), detail })
+        Some(Check { name: "quarantine".to_owned(), status, detail })
     }
 }
 
@@ -124,20 +124,18 @@ impl QuarantineService for Outbox {
         table: Option<&str>,
         cursor: Option<&str>,
         limit: usize,
-    ) -> Result<Page<QuarantinedRow>, ServiceError> {
-        Ok(self.context.stores.query.quarantined(table, cursor, limit).await?)
+    ) -> Result<Page<QuarantinedView>, ServiceError> {
+        let page = self.context.stores.query.quarantined(table, cursor, limit).await?;
+        let items = page.items.into_iter().map(QuarantinedView::from).collect();
+        Ok(Page { items, next_cursor: page.next_cursor })
     }
 
-    async fn quarantined_row(&self, id: &str) -> Result<QuarantinedContent, ServiceError> {
-        self.context.stores.query.quarantined_row(id).await?.ok_or_else(|| missing(id))
+    async fn quarantined_row(&self, id: &str) -> Result<QuarantinedContentView, ServiceError> {
+        let found = self.context.stores.query.quarantined_row(id).await?;
+        found.map(QuarantinedContentView::from).ok_or_else(|| missing(id))
     }
 
-    async fn restore_row(
-        &self,
-        id: &str,
-        reason: &str,
-        actor: &str,
-    ) -> Result<(QuarantinedRow, Restored), ServiceError> {
+    async fn restore_row(&self, id: &str, reason: &str, actor: &str) -> Result<RestoredRow, ServiceError> {
         let (name, reason) = (id.to_owned(), reason.to_owned());
         let mut event = self.event("QuarantineRestored", actor, None, id, json!({ "reason": reason }));
         let (context, counts, shards) = (Arc::clone(&self.context), Arc::clone(&self.quarantine), self.shards.clone());
@@ -147,12 +145,14 @@ impl QuarantineService for Outbox {
             counts.forget();
             match restored {
                 Ok(Some((row, restored))) => {
-                    knock(&context, &shards);
-                    event.tenant = row.tenant.clone();
-                    event.detail =
-                        json!({ "table": row.table, "key": row.key, "went": restored.word(), "reason": reason });
+                    wake_door(&context, &shards);
+                    let done = RestoredRow::new(row, restored);
+                    event.tenant = done.row.tenant.clone();
+                    event.detail = json!({
+                        "table": done.row.table, "key": done.row.key, "went": done.went, "reason": reason,
+                    });
                     audit(&context, &event).await;
-                    Ok((row, restored))
+                    Ok(done)
                 }
                 Ok(None) => Err(missing(&name)),
                 Err(error) => {
@@ -164,7 +164,7 @@ impl QuarantineService for Outbox {
         work.await.unwrap_or_else(|ended| Err(ServiceError::Unavailable(ended.to_string())))
     }
 
-    async fn drop_row(&self, id: &str, reason: &str, actor: &str) -> Result<QuarantinedContent, ServiceError> {
+    async fn drop_row(&self, id: &str, reason: &str, actor: &str) -> Result<QuarantinedContentView, ServiceError> {
         let content = QuarantineService::quarantined_row(self, id).await?;
         let row = &content.row;
         let columns = Some(&content.columns).filter(|columns| columns.to_string().len() <= AUDITED_BYTES_MAX);
@@ -198,8 +198,8 @@ mod tests {
         for (at_least, begin, end) in
             [(true, "at least 25 ", "1 of saga, and what wasn't"), (false, "25 ", "1 of saga (")]
         {
-            let told = told(&QuarantinedCounts { tables: tables.clone(), at_least });
-            assert!(told.starts_with(begin) && told.contains(end), "{told}");
+            let text = describe(&QuarantinedCounts { tables: tables.clone(), at_least });
+            assert!(text.starts_with(begin) && text.contains(end), "{text}");
         }
     }
 }

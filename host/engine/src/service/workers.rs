@@ -4,20 +4,26 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use tokio::time::Instant;
+use waybill_api::instant::Instant as WallInstant;
+use waybill_api::messages::{LeaseView, MessageService};
+use waybill_api::workers::{
+    ClaimRequest, ClaimedMessage, FirstDeliveryView, SettleAnswer, SettleItem, SettleRequest, WorkerService,
+};
+use waybill_core::code::Code;
 use waybill_core::ids::{Seq, ShardId, Tenant};
 use waybill_core::outbox::owner::{Claim, Claimed};
-use waybill_core::port::dedup::{DedupEnd, DedupKey, FirstDelivery};
+use waybill_core::port::dedup::{DedupEnd, DedupKey};
+use waybill_core::port::missing::Missing;
 use waybill_core::port::query::Found;
-use waybill_core::port::service::{LeaseView, ServiceError};
+use waybill_core::port::service::ServiceError;
 use waybill_core::port::store::StoreError;
 use waybill_core::port::transport::{Fault, Receipt};
-use waybill_core::port::workers::{
-    ClaimRequest, ClaimedMessage, EXTERNAL, FlushResult, SettleAnswer, SettleItem, SettleRequest, SettleWish,
-};
+use waybill_core::port::workers::{EXTERNAL, FlushResult, SettleWish};
 
 use super::Outbox;
-use crate::shard::{OutsideAsk, OutsideDone, dedup};
+use crate::shard::{OutsideAsk, OutsideDone, ShardHandle, dedup};
 
 /// A claim that finds nothing looks again after this, and then after twice as long each time.
 const LOOK_PAUSE_MIN: Duration = Duration::from_millis(10);
@@ -28,8 +34,9 @@ const READ_PAUSE: Duration = Duration::from_millis(50);
 /// A claim that finds none of them waits for one at least so long.
 const READ_PATIENCE: Duration = Duration::from_secs(1);
 
-impl Outbox {
-    pub(super) async fn claim_messages(&self, request: ClaimRequest) -> Result<Vec<ClaimedMessage>, ServiceError> {
+#[async_trait]
+impl WorkerService for Outbox {
+    async fn claim(&self, request: ClaimRequest) -> Result<Vec<ClaimedMessage>, ServiceError> {
         self.require_external()?;
         let claim = Claim {
             worker: Arc::from(request.worker.as_str()),
@@ -59,17 +66,44 @@ impl Outbox {
         }
     }
 
+    async fn settle(&self, request: SettleRequest) -> Result<Vec<SettleAnswer>, ServiceError> {
+        self.require_external()?;
+        let answers = request.items.iter().map(|item| self.settle_item(&request, item));
+        Ok(futures::future::join_all(answers).await)
+    }
+
+    async fn check_dedup(
+        &self,
+        tenant: &Tenant,
+        target: &str,
+        sha256: &str,
+    ) -> Result<Option<FirstDeliveryView>, ServiceError> {
+        self.require_external()?;
+        let key = DedupKey {
+            tenant: tenant.clone(),
+            transport: EXTERNAL.to_owned(),
+            target: target.to_owned(),
+            sha256: sha256.to_owned(),
+        };
+        let found = self.context.stores.dedup.delivered(&key, self.now()).await?;
+        if found.is_some() {
+            self.context.meter.dedup_hit();
+        }
+        Ok(found.map(Into::into))
+    }
+}
+
+impl Outbox {
     fn require_external(&self) -> Result<(), ServiceError> {
         match self.context.live().routing.external {
             Some(_) => Ok(()),
-            None => Err(ServiceError::NotFound { what: "route to the transport", id: EXTERNAL.to_owned() }),
+            None => Err(ServiceError::NotFound { what: Missing::ExternalRoute, id: EXTERNAL.to_owned() }),
         }
     }
 
     /// Tells every shard of this host that a worker asks. True when messages may have to be read first.
     async fn expect_workers(&self) -> bool {
-        let asked = self.shards.iter().map(|shard| shard.visit(|owner, now| owner.expect_workers(now)));
-        futures::future::join_all(asked).await.contains(&Some(true))
+        futures::future::join_all(self.shards.iter().map(ShardHandle::expect_workers)).await.contains(&true)
     }
 
     /// Asks every shard of this host once, beginning with another one each time.
@@ -83,9 +117,7 @@ impl Outbox {
                 break;
             }
             let ask = Claim { messages, bytes, ..claim.clone() };
-            let nonce: u64 = rand::random();
-            let asked = shard.visit(move |owner, now| (owner.token(), owner.claim_outside(&ask, nonce, now)));
-            if let Some((token, claimed)) = asked.await {
+            if let Some((token, claimed)) = shard.claim(ask, rand::random()).await {
                 let given: usize = claimed.iter().map(|one| one.row.message.payload.len().max(1)).sum();
                 bytes = bytes.saturating_sub(given);
                 all.extend(claimed.into_iter().map(|claimed| (token, claimed)));
@@ -100,35 +132,31 @@ impl Outbox {
             let token = Token { shard: place.shard, seq: place.seq(), owner: token, nonce };
             let (message, is_fresh) = (Arc::clone(&row.message), row.attempts == 0);
             let mut view = self.view(&Found::Parked(Arc::new(row)));
-            view.lease = Some(LeaseView { worker: worker.to_owned(), until });
+            view.lease = Some(LeaseView { worker: worker.to_owned(), until: until.into() });
             if is_fresh {
                 view.not_before = None;
             }
             let target = message.topic.subject().to_owned();
-            let wish = match self.add_payload(&mut view, &message).await {
-                Ok(()) if view.payload.is_some() => {
-                    let token = token.to_string();
-                    out.push(ClaimedMessage { message: view, token, lease_until: until, attempt, claims, target });
+            let id = view.id.clone();
+            let wish = match self.with_payload(view, &message).await {
+                Ok(message) if message.bytes.is_some() => {
+                    let (token, lease_until) = (token.to_string(), until.into());
+                    let retry_count = attempt.saturating_sub(1);
+                    out.push(ClaimedMessage { message, token, lease_until, attempt, retry_count, claims, target });
                     continue;
                 }
-                Ok(()) => {
-                    SettleWish::Dead { fault: Fault::new("STORAGE.CORRUPT", "its payload isn't in the store any more") }
-                }
+                Ok(_) => SettleWish::Dead {
+                    fault: Fault::new(Code::STORAGE_CORRUPT, "its payload isn't in the store any more"),
+                },
                 Err(error) => {
-                    tracing::warn!(code = error.code(), %error, id = view.id, "can't read the payload of a claimed message");
+                    tracing::warn!(code = error.code().as_str(), %error, id, "can't read the payload of a claimed message");
                     SettleWish::Release { not_before: None }
                 }
             };
             // Nobody waits for what becomes of it.
-            let _later = self.settle_one(&token, &view.id, None, wish).await;
+            let _later = self.settle_one(&token, &id, None, wish).await;
         }
         out
-    }
-
-    pub(super) async fn settle_claimed(&self, request: SettleRequest) -> Result<Vec<SettleAnswer>, ServiceError> {
-        self.require_external()?;
-        let answers = request.items.iter().map(|item| self.settle_item(&request, item));
-        Ok(futures::future::join_all(answers).await)
     }
 
     async fn settle_item(&self, request: &SettleRequest, item: &SettleItem) -> SettleAnswer {
@@ -153,16 +181,16 @@ impl Outbox {
         match done {
             Ok(OutsideDone { result: FlushResult::Conflict, .. }) => self.conflict(request, item, answer).await,
             Ok(OutsideDone { result: FlushResult::Renewed, at }) => {
-                SettleAnswer { result: FlushResult::Renewed, lease_until: at, ..answer }
+                SettleAnswer { result: FlushResult::Renewed, lease_until: at.map(WallInstant), ..answer }
             }
-            Ok(OutsideDone { result, at }) => SettleAnswer { result, next_attempt_at: at, ..answer },
+            Ok(OutsideDone { result, at }) => SettleAnswer { result, next_attempt_at: at.map(WallInstant), ..answer },
             Err(error) => SettleAnswer {
                 applied: false,
                 result: match error {
                     ServiceError::OutcomeUnknown(_) | ServiceError::Unavailable(_) => FlushResult::DbTimeout,
                     _ => FlushResult::DbError,
                 },
-                code: Some(error.code().to_owned()),
+                code: Some(error.code().into()),
                 reason: Some(error.to_string()),
                 ..answer
             },
@@ -172,7 +200,7 @@ impl Outbox {
     /// Notes a worker's delivery where its route wants payload dedup, before the settlement is told.
     async fn note_delivery(&self, token: &Token, tenants: Option<&[Tenant]>, item: &SettleItem) {
         let SettleWish::Ack { receipt } = &item.wish else { return };
-        let is_wanted = self.context.live().find(EXTERNAL).is_some_and(|(_, line)| line.dedup);
+        let is_wanted = self.context.live().find(EXTERNAL).is_some_and(|(_, entry)| entry.dedup);
         let Some(shard) = self.shards.get(usize::from(token.shard.0)).filter(|_| is_wanted) else { return };
         let Token { seq, owner: lender, nonce, .. } = *token;
         let message = shard.visit(move |owner, _| {
@@ -187,26 +215,6 @@ impl Outbox {
             let receipt = Receipt { broker_ref: receipt.clone(), ..Receipt::default() };
             dedup::conclude(&self.context, &[DedupEnd { ask, receipt: Some(receipt) }]).await;
         }
-    }
-
-    pub(super) async fn find_delivery(
-        &self,
-        tenant: &Tenant,
-        target: &str,
-        sha256: &str,
-    ) -> Result<Option<FirstDelivery>, ServiceError> {
-        self.require_external()?;
-        let key = DedupKey {
-            tenant: tenant.clone(),
-            transport: EXTERNAL.to_owned(),
-            target: target.to_owned(),
-            sha256: sha256.to_owned(),
-        };
-        let found = self.context.stores.dedup.delivered(&key, self.now()).await?;
-        if found.is_some() {
-            self.context.meter.dedup_hit();
-        }
-        Ok(found)
     }
 
     async fn settle_one(
@@ -238,10 +246,10 @@ impl Outbox {
 
     /// The token is worth nothing: nothing changed, and everybody can see that somebody tried.
     async fn conflict(&self, request: &SettleRequest, item: &SettleItem, answer: SettleAnswer) -> SettleAnswer {
-        let state = match self.show_message(&item.tenant, &item.id).await {
+        let state = match self.message(&item.tenant, &item.id).await {
             Ok(view) => Some(view.state),
             Err(error) => {
-                tracing::debug!(code = error.code(), %error, "the state of a message in conflict isn't known");
+                tracing::debug!(code = error.code().as_str(), %error, "the state of a message in conflict isn't known");
                 None
             }
         };
@@ -249,7 +257,7 @@ impl Outbox {
         let detail = serde_json::json!({
             "worker": request.worker,
             "wanted": item.wish.word(),
-            "state": state.map(waybill_core::port::service::MessageState::word),
+            "state": state,
         });
         let tenant = Some(item.tenant.as_str());
         self.audit_event(self.event("outbox_flush_conflict", &request.actor, tenant, &item.id, detail)).await;
@@ -258,7 +266,7 @@ impl Outbox {
         SettleAnswer {
             applied: false,
             result: FlushResult::Conflict,
-            code: Some("TX.LEASE_LOST".to_owned()),
+            code: Some(Code::TX_LEASE_LOST.into()),
             reason: Some(reason.to_owned()),
             state,
             ..answer

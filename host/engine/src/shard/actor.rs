@@ -1,19 +1,19 @@
 //! The loop of a shard's owner: take mail, read what the next commit needs, commit, load, send.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::FutureExt;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
+use waybill_core::commit::StoreAnswer;
 use waybill_core::ids::Seq;
 use waybill_core::outbox::drain::{Drain, DrainEnd};
 use waybill_core::outbox::lanes::Lanes;
 use waybill_core::outbox::lookups::Lookups;
 use waybill_core::outbox::owner::{LoadRequest, Owner, Ticket, TransportId};
 use waybill_core::outbox::preparation;
+use waybill_core::outbox::records::ShardRecord;
 use waybill_core::port::service::ServiceError;
 use waybill_core::port::store::{SegmentInfo, StoreError, StoredSegment};
 use waybill_core::time::Now;
@@ -21,10 +21,10 @@ use waybill_core::time::Now;
 use super::callers::{Caller, SHUTTING_DOWN};
 use super::conflict::{self, Stale};
 use super::door::{self, Door};
-use super::flight::{Event, Pending};
-use super::mail::{CallEnd, CommandAsk, EnqueueCaller, Mail, Told};
+use super::mail::{CallEnd, CommandAsk, EnqueueCaller, Mail, SettlementReport};
 use super::outside::Settler;
-use super::{Condition, Context, Seen};
+use super::{Context, ShardStatus};
+use crate::commit::{Driven, End, Flight, UnderWay};
 
 /// Mail taken in one go before the loop looks at its other work.
 const MAIL_AT_ONCE: usize = 4_096;
@@ -37,49 +37,31 @@ const SLEEP_MAX: Duration = Duration::from_secs(1);
 /// Pause after a read failed that the next commit needs.
 pub(super) const READ_PAUSE: Duration = Duration::from_millis(200);
 
-/// How an ownership ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum End {
-    /// Given back in good order, or nobody can ask for it any more.
-    Released,
-    /// Given back, because something in it was written by a newer host.
-    Newer(StoreError),
-    /// Another host took over.
-    Lost,
-    /// The store lost what it had: nobody of this process may go on with it.
-    WentBack(StoreError),
-}
-
 pub(super) enum Page {
     Directory(Result<Vec<SegmentInfo>, StoreError>),
     Segments(Result<Vec<StoredSegment>, StoreError>),
 }
 
-type Load = Pin<Box<dyn Future<Output = (LoadRequest, Page)> + Send>>;
-
-/// Runs one ownership.
 pub(super) struct Actor {
     pub context: Arc<Context>,
     pub sender: mpsc::UnboundedSender<Mail>,
-    pub seen: Seen,
+    pub status: ShardStatus,
     pub owner: Owner,
     pub callers: HashMap<Ticket, Caller>,
     next_ticket: u64,
     /// Requests whose ids have to be looked up.
     pub unchecked: Lookups<EnqueueCaller>,
     /// Wishes that are to be read up.
-    pub wishes: VecDeque<CommandAsk>,
-    pub pending: Option<Pending>,
-    pub commit_began: Instant,
-    /// The commit that is out carries messages to other doorsteps.
+    pub commands: VecDeque<CommandAsk>,
+    pub flight: Flight<ShardRecord>,
+    /// Changes in the commit that is out.
+    pub writes: usize,
+    /// It carries messages to other doorsteps.
     pub forwards: bool,
-    load: Option<Load>,
+    load: UnderWay<(LoadRequest, Page)>,
     load_again_at: Option<Instant>,
     pub lanes: Lanes,
     pub door: Door,
-    pub trouble: Option<StoreError>,
-    /// The next commit isn't tried before.
-    pub prepare_again_at: Option<Instant>,
     pub linger_until: Option<Instant>,
     /// Workers outside that wait for their settlement's commit.
     pub settlers: BTreeMap<Seq, Settler>,
@@ -92,26 +74,24 @@ pub(super) struct Actor {
 }
 
 impl Actor {
-    pub fn new(context: Arc<Context>, sender: mpsc::UnboundedSender<Mail>, seen: Seen, owner: Owner) -> Self {
+    pub fn new(context: Arc<Context>, sender: mpsc::UnboundedSender<Mail>, status: ShardStatus, owner: Owner) -> Self {
         let now = Instant::now();
         let mut actor = Self {
             door: door::watch(&context),
+            flight: Flight::begin(&context.commits, &status.condition, owner.token()),
             context,
             sender,
-            seen,
+            status,
             owner,
             callers: HashMap::new(),
             next_ticket: 0,
             unchecked: Lookups::default(),
-            wishes: VecDeque::new(),
-            pending: None,
-            commit_began: now,
+            commands: VecDeque::new(),
+            writes: 0,
             forwards: false,
-            load: None,
+            load: UnderWay::default(),
             load_again_at: None,
             lanes: Lanes::default(),
-            trouble: None,
-            prepare_again_at: None,
             linger_until: None,
             settlers: BTreeMap::new(),
             drain: Drain::default(),
@@ -145,15 +125,18 @@ impl Actor {
                 }
             }
             self.owner.tick(self.now());
-            self.seen.lease.set(self.owner.deadline());
+            self.status.lease.set(self.owner.deadline());
             self.try_commit().await;
             self.try_load();
             self.dispatch();
             self.meter();
-            if let Some(end) = self.drain.end(&self.owner, self.pending.is_none(), Instant::now()) {
+            if let Some(end) = self.drain.end(&self.owner, self.flight.is_idle(), Instant::now()) {
                 return self.finish(end);
             }
             if let Some(end) = self.wait(mailbox).await {
+                if end == End::Lost {
+                    self.abandon(&StoreError::Unavailable("another host took the shard over".to_owned()));
+                }
                 self.refuse_all(match &end {
                     End::WentBack(_) => "the store lost what it had",
                     End::Newer(_) => "a newer host wrote what lies in the shard",
@@ -172,20 +155,14 @@ impl Actor {
         let wake = self.next_wake();
         let event = tokio::select! {
             biased;
-            event = ready_or_never(&mut self.pending) => Woken::Event(event),
-            page = ready_or_never(&mut self.load) => Woken::Page(page),
+            answer = self.flight.answer() => Woken::Answer(answer),
+            page = self.load.answer() => Woken::Page(page),
             mail = mailbox.recv() => Woken::Mail(mail),
             () = tokio::time::sleep_until(wake) => Woken::Time,
         };
         match event {
-            Woken::Event(event) => {
-                self.pending = None;
-                return self.take_event(event);
-            }
-            Woken::Page((request, page)) => {
-                self.load = None;
-                self.take_page(&request, page);
-            }
+            Woken::Answer(answer) => return self.take_answer(answer),
+            Woken::Page((request, page)) => self.take_page(&request, page),
             Woken::Mail(None) => return Some(End::Released),
             Woken::Mail(Some(mail)) => self.take_mail(mail),
             Woken::Time => {}
@@ -197,13 +174,13 @@ impl Actor {
         let now = self.now();
         match mail {
             Mail::Enqueue(ask) => self.take_enqueue(ask),
-            Mail::Command(ask) => match &self.trouble {
+            Mail::Command(ask) => match self.flight.trouble() {
                 Some(error) => {
                     let _gone = ask.reply.send(Err(ServiceError::Store(error.clone())));
                 }
-                None => self.wishes.push_back(ask),
+                None => self.commands.push_back(ask),
             },
-            Mail::Told(told) => self.take_told(*told, now),
+            Mail::Settlement(report) => self.take_report(*report, now),
             Mail::CallEnded(end) => self.take_call_end(end, now),
             Mail::Pause { transport, paused } => {
                 if paused {
@@ -219,13 +196,20 @@ impl Actor {
                 }
                 let _gone = reply.send(());
             }
+            Mail::Claim { ask, nonce, reply } => {
+                let _gone = reply.send((self.owner.token(), self.owner.claim_outside(&ask, nonce, now)));
+            }
+            Mail::ExpectWorkers(reply) => {
+                let _gone = reply.send(self.owner.expect_workers(now));
+            }
             Mail::Outside(ask) => self.take_outside(*ask, now),
-            Mail::Door => self.door.knock(),
+            Mail::RetryHolds(transport) => self.owner.retry_holds(transport, now),
+            Mail::Door => self.door.wake(),
             Mail::DoorSync(reply) if self.is_door_taken_in(now) => {
                 let _gone = reply.send(());
             }
             Mail::DoorSync(reply) => self.door.wait(reply),
-            Mail::Visit(visit) => visit(&mut self.owner, now),
+            Mail::Visit(look) => look(&self.owner, now),
             Mail::Release { timeout, reply } => {
                 self.drain.begin(&mut self.owner, Instant::now() + timeout, now);
                 self.drainer = Some(reply);
@@ -242,13 +226,13 @@ impl Actor {
             // Before the messages come back, so that they find the transport held.
             self.hold_transport(end.transport, fault, now);
         }
-        for told in end.told {
-            self.take_told(told, now);
+        for report in end.reports {
+            self.take_report(report, now);
         }
     }
 
-    fn take_told(&mut self, told: Told, now: Now) {
-        let Told { seq, epoch, settlement, message, hold } = told;
+    fn take_report(&mut self, report: SettlementReport, now: Now) {
+        let SettlementReport { seq, epoch, settlement, message, hold } = report;
         if self.owner.settle(seq, epoch, settlement, now) {
             if let Some(key) = hold {
                 self.owner.hold_for_operator(&key);
@@ -262,7 +246,7 @@ impl Actor {
     }
 
     async fn try_commit(&mut self) {
-        if self.pending.is_some() || self.prepare_again_at.is_some_and(|at| at > Instant::now()) {
+        if self.flight.is_held_up() {
             return;
         }
         if !self.needs_preparation()
@@ -273,11 +257,8 @@ impl Actor {
             return;
         }
         match self.prepare().await {
-            Ok(()) => {
-                self.prepare_again_at = None;
-                // No commit is out, so whatever the trouble was is over.
-                self.note_trouble(None);
-            }
+            // No commit is out, so whatever the trouble was is over.
+            Ok(()) => self.flight.note_trouble(None),
             Err(error) => {
                 if !self.goes_on_unread(error) {
                     return;
@@ -293,25 +274,25 @@ impl Actor {
             }
         }
         match built.commit {
-            Some(commit) => self.send_commit(commit),
+            Some(commit) => self.send(commit),
             None => self.answer_door(),
         }
     }
 
     fn try_load(&mut self) {
-        if self.load.is_some() || self.load_again_at.is_some_and(|at| at > Instant::now()) {
+        if !self.load.is_idle() || self.load_again_at.is_some_and(|at| at > Instant::now()) {
             return;
         }
         let Some(request) = self.owner.next_load() else { return };
         let store = Arc::clone(&self.context.stores.owner);
         let shard = self.owner.shard();
-        self.load = Some(Box::pin(async move {
+        self.load.begin(async move {
             let page = match &request {
                 LoadRequest::Directory { from, limit } => Page::Directory(store.directory(shard, *from, *limit).await),
                 LoadRequest::Segments { firsts, .. } => Page::Segments(store.segments(shard, firsts).await),
             };
             (request, page)
-        }));
+        });
     }
 
     fn take_page(&mut self, request: &LoadRequest, page: Page) {
@@ -322,7 +303,7 @@ impl Actor {
             }
             (_, Page::Segments(Ok(page))) => self.owner.segments_page(request, page, now),
             (_, Page::Directory(Err(error)) | Page::Segments(Err(error))) => {
-                tracing::warn!(code = error.code(), %error, "can't read segments");
+                tracing::warn!(code = error.code().as_str(), %error, "can't read segments");
                 self.owner.load_failed();
                 self.load_again_at = Some(Instant::now() + READ_PAUSE);
                 if matches!(error, StoreError::NewerData(_)) {
@@ -339,15 +320,15 @@ impl Actor {
         let mut wake = start + SLEEP_MAX;
         let mut sooner = |after: Duration| wake = wake.min(start + after);
         // What is due and still there waits for a read before the next commit.
-        let is_held_up = self.pending.is_some() || self.prepare_again_at.is_some_and(|at| at > start);
+        let is_held_up = self.flight.is_held_up();
         if let Some(after) = self.owner.next_wake(now).filter(|after| !after.is_zero() || !is_held_up) {
             sooner(after);
         }
-        if self.owner.waiting_settlements() > 0 && self.pending.is_none() {
+        if self.owner.waiting_settlements() > 0 && self.flight.is_idle() {
             sooner(self.linger_until.map_or(Duration::ZERO, |until| until.saturating_duration_since(start)));
         }
         // A beat that is due waits for the commit that is out, which wakes this by itself.
-        let look_again = if self.pending.is_some() { BEAT_LOOK } else { Duration::from_millis(1) };
+        let look_again = if self.flight.is_idle() { Duration::from_millis(1) } else { BEAT_LOOK };
         sooner(self.owner.beat_in(now.mono).max(look_again));
         if !is_held_up {
             sooner(self.door.next_look(self.context.door.count(), now.mono));
@@ -355,24 +336,12 @@ impl Actor {
         if let Some(until) = self.drain.until() {
             sooner(until.saturating_duration_since(start).max(Duration::from_millis(1)));
         }
-        for at in [self.load_again_at, self.prepare_again_at].into_iter().flatten() {
+        for at in [self.load_again_at, self.flight.rests_until()].into_iter().flatten() {
             if at > start {
                 sooner(at - start);
             }
         }
         wake.max(start + Duration::from_micros(50))
-    }
-
-    pub fn note_trouble(&mut self, error: Option<StoreError>) {
-        if self.trouble.is_some() == error.is_some() {
-            self.trouble = error;
-            return;
-        }
-        self.seen.set(match &error {
-            Some(error) => Condition::Trouble { error: error.clone(), owning: true },
-            None => Condition::Owning { token: self.owner.token() },
-        });
-        self.trouble = error;
     }
 
     /// Gives the shard back in good order: what a newer host wrote is for a newer host to send.
@@ -386,12 +355,12 @@ impl Actor {
     }
 
     fn finish(mut self, end: DrainEnd) -> End {
-        if self.pending.is_some() {
+        if !self.flight.is_idle() {
             self.abandon(&StoreError::Unavailable("the host ended before the store said".to_owned()));
         }
         if end == DrainEnd::TimeIsOver && !self.owner.is_released() {
             tracing::warn!(
-                flying = self.owner.flying(),
+                flying = self.owner.sending(),
                 "the drain time is over; what is being sent is sent again at the next start"
             );
         }
@@ -413,24 +382,15 @@ impl Actor {
 }
 
 impl Drop for Actor {
-    /// Whatever ended it: nobody waits for its commit any more, and its suspects are on trial no longer.
+    /// Whatever ended it: its suspects are on trial no longer.
     fn drop(&mut self) {
-        self.context.commits.ended(self.owner.shard());
         self.context.trials.leave(self.owner.shard());
     }
 }
 
 enum Woken {
-    Event(Event),
+    Answer(StoreAnswer<ShardRecord>),
     Page((LoadRequest, Page)),
     Mail(Option<Mail>),
     Time,
-}
-
-/// The output of a future that may not be there; without one it never ends.
-async fn ready_or_never<T>(slot: &mut Option<Pin<Box<dyn Future<Output = T> + Send>>>) -> T {
-    match slot {
-        Some(future) => future.as_mut().await,
-        None => futures::future::pending().map(|never: std::convert::Infallible| match never {}).await,
-    }
 }

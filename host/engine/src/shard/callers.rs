@@ -24,7 +24,7 @@ pub(super) enum Caller {
 
 impl Actor {
     pub(super) fn take_enqueue(&mut self, ask: EnqueueAsk) {
-        if let Some(error) = &self.trouble {
+        if let Some(error) = self.flight.trouble() {
             ask.caller.answer(Err(ServiceError::Store(error.clone())));
         } else if self.drain.has_begun() {
             ask.caller.answer(Err(ServiceError::Unavailable(SHUTTING_DOWN.to_owned())));
@@ -42,7 +42,7 @@ impl Actor {
         for caller in self.unchecked.drain() {
             caller.answer(Err(refusal()));
         }
-        for ask in self.wishes.drain(..) {
+        for ask in self.commands.drain(..) {
             let _gone = ask.reply.send(Err(refusal()));
         }
         self.abandon_settlers(&StoreError::Unavailable(reason.to_owned()));
@@ -71,7 +71,7 @@ impl Actor {
         for caller in self.unchecked.drain() {
             caller.answer(Err(ServiceError::Store(error.clone())));
         }
-        for ask in self.wishes.drain(..) {
+        for ask in self.commands.drain(..) {
             let _gone = ask.reply.send(Err(ServiceError::Store(error.clone())));
         }
     }
@@ -90,18 +90,6 @@ impl Actor {
         for request in recalled {
             if let Some(Caller::Enqueue { caller, slots }) = self.callers.remove(&request.ticket) {
                 self.unchecked.push(request.messages, caller.knowing(slots));
-            }
-        }
-    }
-
-    /// Tells the callers in the commit that is out that its outcome isn't known.
-    pub(super) fn abandon(&mut self, error: &StoreError) {
-        self.abandon_settlers(error);
-        for ticket in self.owner.abandon_requests() {
-            match self.callers.remove(&ticket) {
-                Some(Caller::Enqueue { caller, .. }) => caller.answer(Err(ServiceError::OutcomeUnknown(error.clone()))),
-                Some(Caller::Command(reply)) => drop(reply.send(Err(ServiceError::OutcomeUnknown(error.clone())))),
-                None => {}
             }
         }
     }

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use waybill_core::code::Code;
 use waybill_core::ids::{Seq, ShardId};
 use waybill_core::message::Message;
 use waybill_core::port::transact::AuditEvent;
 
 use super::Context;
-use super::mail::Told;
+use super::mail::SettlementReport;
 
 /// A settlement that came too late.
 pub(super) struct Stale {
@@ -16,9 +17,9 @@ pub(super) struct Stale {
     pub message: Arc<Message>,
 }
 
-impl From<Told> for Stale {
-    fn from(told: Told) -> Self {
-        Self { seq: told.seq, epoch: told.epoch, message: told.message }
+impl From<SettlementReport> for Stale {
+    fn from(report: SettlementReport) -> Self {
+        Self { seq: report.seq, epoch: report.epoch, message: report.message }
     }
 }
 
@@ -28,7 +29,7 @@ pub(super) fn audit(context: &Arc<Context>, shard: ShardId, stale: impl IntoIter
     let mut events = Vec::new();
     for Stale { seq, epoch, message } in stale {
         context.meter.lease_lost();
-        tracing::warn!(shard = shard.0, seq = seq.0, epoch, id = %message.id, code = "TX.LEASE_LOST", "a settlement came after its lease was lost");
+        tracing::warn!(shard = shard.0, seq = seq.0, epoch, id = %message.id, code = Code::TX_LEASE_LOST.as_str(), "a settlement came after its lease was lost");
         events.push(AuditEvent {
             at,
             kind: "outbox_flush_conflict".to_owned(),

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use waybill_core::code::Code;
 use waybill_core::message::Message;
 use waybill_core::outbox::decide::Fate;
 use waybill_core::outbox::records::payload_sha256;
@@ -27,7 +28,6 @@ pub(crate) const DEDUP_OF: &str = "dedup-of";
 const HELD_PAUSE: Duration = Duration::from_millis(500);
 /// Tries to write what became of messages; then it is given up, and a repeat may be sent once more.
 const CONCLUDE_TRIES: u32 = 3;
-/// Pause between them.
 const CONCLUDE_PAUSE: Duration = Duration::from_millis(200);
 
 /// Messages of a call that have reserved their entries, by index.
@@ -72,7 +72,7 @@ fn receipt_of(first: FirstDelivery) -> Receipt {
 impl Call {
     /// Reserves the entries of messages that want it. Also answers for those that aren't to be sent now.
     pub(super) async fn reserve(&self) -> (Arc<Reserved>, Vec<(usize, Fate)>) {
-        let is_wanted = self.line.dedup;
+        let is_wanted = self.entry.dedup;
         if !is_wanted {
             return (Arc::default(), Vec::new());
         }
@@ -91,7 +91,7 @@ impl Call {
             Ok(answers) => answers,
             Err(error) => {
                 let fault = Fault::new(error.code(), error.to_string());
-                let released = |(index, _)| (index, Fate::Told(Outcome::Release(fault.clone())));
+                let released = |(index, _)| (index, Fate::Answered(Outcome::Release(fault.clone())));
                 return (Arc::default(), asks.into_iter().map(released).collect());
             }
         };
@@ -104,12 +104,12 @@ impl Call {
                 }
                 Reservation::Delivered(first) => {
                     self.context.meter.dedup_hit();
-                    words.push((index, Fate::Told(Outcome::Ack(receipt_of(first)))));
+                    words.push((index, Fate::Answered(Outcome::Ack(receipt_of(first)))));
                 }
                 Reservation::Held => {
                     let reason = "another message with the same payload for the same destination is on its way";
-                    let fault = Fault { after: Some(HELD_PAUSE), ..Fault::new("OUTBOX.DEDUP_HELD", reason) };
-                    words.push((index, Fate::Told(Outcome::Release(fault))));
+                    let fault = Fault { after: Some(HELD_PAUSE), ..Fault::new(Code::OUTBOX_DEDUP_HELD, reason) };
+                    words.push((index, Fate::Answered(Outcome::Release(fault))));
                 }
             }
         }
@@ -123,13 +123,13 @@ impl Call {
         }
         let early = std::mem::take(&mut *reserved.early.lock());
         words.retain(|(index, _)| !early.contains_key(index));
-        words.extend(early.into_iter().map(|(index, outcome)| (index, Fate::Told(outcome))));
+        words.extend(early.into_iter().map(|(index, outcome)| (index, Fate::Answered(outcome))));
         let ends: Vec<DedupEnd> = words
             .iter()
             .filter_map(|(index, word)| {
                 let ask = reserved.asks.get(index)?.clone();
                 let receipt = match word {
-                    Fate::Told(Outcome::Ack(receipt)) => Some(receipt.clone()),
+                    Fate::Answered(Outcome::Ack(receipt)) => Some(receipt.clone()),
                     _ => None,
                 };
                 Some(DedupEnd { ask, receipt })
@@ -158,7 +158,7 @@ pub(crate) async fn conclude(context: &Context, ends: &[DedupEnd]) {
         }
     }
     if let Some(error) = error {
-        tracing::warn!(code = error.code(), %error, count = ends.len(), "can't note what was delivered: repeats of it may be sent again");
+        tracing::warn!(code = error.code().as_str(), %error, count = ends.len(), "can't note what was delivered: repeats of it may be sent again");
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout, timeout_at};
+use waybill_core::code::Code;
 use waybill_core::message::{Delivery, Payload};
 use waybill_core::outbox::decide::{Fate, Next, classify};
 use waybill_core::outbox::lanes::LaneLimits;
@@ -20,8 +21,8 @@ use super::Context;
 use super::actor::Actor;
 use super::dedup::Reserved;
 use super::fate;
-use super::mail::{CallEnd, Mail, Told};
-use crate::live::{Line, Live};
+use super::mail::{CallEnd, Mail, SettlementReport};
+use crate::live::{Live, TransportEntry};
 use crate::supervisor;
 
 /// A transport keeps its own time; one that is this much late has broken its contract and is given up.
@@ -46,30 +47,30 @@ impl Actor {
         let now = self.now();
         let context = Arc::clone(&self.context);
         let live = context.live();
-        for (id, line) in live.iter() {
+        for (id, entry) in live.iter() {
             if live.routing.external == Some(id) {
                 continue;
             }
-            let limits = line.transport.limits();
-            let batch = line.batch.min(limits.max_batch).max(1) as usize;
+            let limits = entry.transport.limits();
+            let batch = entry.batch.min(limits.max_batch).max(1) as usize;
             let bytes = live.config.batch_bytes.min(limits.max_batch_bytes) as usize;
             let most = LaneLimits { calls: limits.calls_per_lane.max(1), messages: batch, bytes };
             // Keys are spread over as many lanes as the owner knows of, also while a plugin with fewer serves.
             for lane in 0..limits.lanes.max(live.routing.lanes_of(id)) {
                 while let Some(sending) = self.lanes.begin(&mut self.owner, (id, lane), &most, now) {
-                    line.state.in_flight.fetch_add(sending.len() as u64, Ordering::Relaxed);
+                    entry.state.in_flight.fetch_add(sending.len() as u64, Ordering::Relaxed);
                     let call = Call {
-                        serving: line.transport.serving().unwrap_or_else(|| Arc::clone(&line.transport)),
+                        serving: entry.transport.serving().unwrap_or_else(|| Arc::clone(&entry.transport)),
                         context: Arc::clone(&context),
                         live: Arc::clone(&live),
-                        line: Arc::clone(line),
+                        entry: Arc::clone(entry),
                         mail: self.sender.clone(),
                         transport: id,
                         lane,
                         epoch: self.owner.token(),
-                        name: Arc::clone(&line.name),
+                        name: Arc::clone(&entry.name),
                         identity: OnceLock::new(),
-                        told: sending.iter().map(|_| AtomicU8::new(UNTOLD)).collect(),
+                        progress: sending.iter().map(|_| AtomicU8::new(UNTOLD)).collect(),
                         began: Instant::now(),
                         largest: limits.max_payload_bytes,
                         sending,
@@ -92,7 +93,7 @@ pub(super) struct Call {
     pub context: Arc<Context>,
     /// What was in force when it began.
     pub live: Arc<Live>,
-    pub line: Arc<Line>,
+    pub entry: Arc<TransportEntry>,
     pub mail: mpsc::UnboundedSender<Mail>,
     pub transport: TransportId,
     pub lane: u32,
@@ -104,7 +105,7 @@ pub(super) struct Call {
     identity: OnceLock<Option<Arc<PluginIdentity>>>,
     pub sending: Vec<Sending>,
     /// How far each message is, by index; the first word counts.
-    pub told: Vec<AtomicU8>,
+    pub progress: Vec<AtomicU8>,
     pub began: Instant,
     /// Largest payload that the peer takes.
     pub largest: Option<u32>,
@@ -126,8 +127,8 @@ impl Call {
         });
         let stop = self.context.stop.clone();
         let ended = stop.run_until_cancelled(timeout(self.longest(), &mut work)).await;
-        self.line.state.in_flight.fetch_sub(self.sending.len() as u64, Ordering::Release);
-        let (told, down) = match ended {
+        self.entry.state.in_flight.fetch_sub(self.sending.len() as u64, Ordering::Release);
+        let (reports, down) = match ended {
             None => return work.abort(),
             Some(Ok(Ok(delivered))) => delivered,
             Some(Ok(Err(panic))) => (self.give_up("panicked", &panic.to_string()), None),
@@ -136,7 +137,7 @@ impl Call {
                 (self.give_up("didn't end in time", &format!("{:?}", self.longest())), None)
             }
         };
-        let end = CallEnd { epoch: self.epoch, transport: self.transport, lane: self.lane, told, down };
+        let end = CallEnd { epoch: self.epoch, transport: self.transport, lane: self.lane, reports, down };
         // An owner that is gone needs no word: what was claimed is sent again by the next one.
         let _ended = self.mail.send(Mail::CallEnded(end));
     }
@@ -144,21 +145,24 @@ impl Call {
     /// The time of the call and of all that is asked of the store beside it, and a while longer.
     pub(super) fn longest(&self) -> Duration {
         let store = self.context.config.store_timeout.saturating_mul(STORE_STEPS);
-        self.line.send_timeout.saturating_add(store).saturating_add(GIVE_UP_AFTER * 2)
+        self.entry.send_timeout.saturating_add(store).saturating_add(GIVE_UP_AFTER * 2)
     }
 
     /// What follows for every message whose fate isn't on its way: nobody knows whether it was delivered.
-    fn give_up(self: &Arc<Self>, what: &str, detail: &str) -> Vec<Told> {
+    fn give_up(self: &Arc<Self>, what: &str, detail: &str) -> Vec<SettlementReport> {
         tracing::error!(transport = &*self.name, lane = self.lane, detail, "the task of a delivery {what}");
         // Nobody watches this task: whatever panics here, the lane and its messages must be told of.
         if catch_unwind(|| supervisor::count_failure("delivery")).is_err() {
             tracing::error!("a failed delivery could not be counted");
         }
         let reason = format!("the host's task that delivers it {what}; the log tells more");
-        let fault = Fault { maybe_delivered: true, ..Fault::new("UNKNOWN.INTERNAL", reason) };
+        let fault = Fault { maybe_delivered: true, ..Fault::new(Code::UNKNOWN_INTERNAL, reason) };
         let failed = Fate::CallFailed(CallError { kind: ErrorKind::Internal, fault: fault.clone() });
-        let open =
-            self.told.iter().enumerate().filter(|(_, told)| told.swap(ON_ITS_WAY, Ordering::AcqRel) != ON_ITS_WAY);
+        let open = self
+            .progress
+            .iter()
+            .enumerate()
+            .filter(|(_, progress)| progress.swap(ON_ITS_WAY, Ordering::AcqRel) != ON_ITS_WAY);
         open.filter_map(|(index, _)| {
             let decide = AssertUnwindSafe(|| fate::decide(self, index, failed.clone()));
             catch_unwind(decide)
@@ -167,7 +171,7 @@ impl Call {
         .collect()
     }
 
-    async fn deliver(self: &Arc<Self>) -> (Vec<Told>, Option<Fault>) {
+    async fn deliver(self: &Arc<Self>) -> (Vec<SettlementReport>, Option<Fault>) {
         let (reserved, mut words) = self.reserve().await;
         // All payloads of a call have the time of one read: a store that is that slow shouldn't hold the lane as well.
         let read_until = Instant::now() + self.context.config.store_timeout;
@@ -182,15 +186,16 @@ impl Call {
                     indices.push(index);
                     batch.push(delivery);
                 }
-                Err(outcome) => words.push((index, Fate::Told(outcome))),
+                Err(outcome) => words.push((index, Fate::Answered(outcome))),
             }
         }
         let down =
             if batch.is_empty() { None } else { self.call(batch, indices, Arc::clone(&reserved), &mut words).await };
         self.conclude(&reserved, &mut words).await;
-        let told: Vec<Told> = words.into_iter().filter_map(|(index, word)| self.first_word(index, word)).collect();
-        fate::meter(self, &told);
-        (told, down)
+        let reports: Vec<SettlementReport> =
+            words.into_iter().filter_map(|(index, word)| self.first_word(index, word)).collect();
+        fate::meter(self, &reports);
+        (reports, down)
     }
 
     async fn call(
@@ -200,26 +205,26 @@ impl Call {
         reserved: Arc<Reserved>,
         words: &mut Vec<(usize, Fate)>,
     ) -> Option<Fault> {
-        let line = &self.line;
+        let entry = &self.entry;
         let count = batch.len();
         let sink = Arc::new(Sink { call: Arc::clone(self), indices: indices.clone(), reserved });
-        let sent = self.serving.send_batch(self.lane, batch, line.send_timeout, sink);
-        let error = match timeout(line.send_timeout.saturating_add(GIVE_UP_AFTER), sent).await {
+        let sent = self.serving.send_batch(self.lane, batch, entry.send_timeout, sink);
+        let error = match timeout(entry.send_timeout.saturating_add(GIVE_UP_AFTER), sent).await {
             Ok(Ok(outcomes)) if outcomes.len() == count => {
-                words.extend(indices.into_iter().zip(outcomes.into_iter().map(Fate::Told)));
+                words.extend(indices.into_iter().zip(outcomes.into_iter().map(Fate::Answered)));
                 return None;
             }
             Ok(Ok(outcomes)) => {
                 let reason = format!("it answered {} outcomes for {count} messages", outcomes.len());
-                CallError { kind: ErrorKind::Contract, fault: Fault::new("PLUGIN.CONTRACT", reason) }
+                CallError { kind: ErrorKind::Contract, fault: Fault::new(Code::PLUGIN_CONTRACT, reason) }
             }
             Ok(Err(error)) => error,
             Err(_) => {
-                let reason = format!("the call was given up: it took far longer than its {:?}", line.send_timeout);
-                CallError { kind: ErrorKind::TimedOut, fault: Fault::new("PLUGIN.TIMEOUT", reason) }
+                let reason = format!("the call was given up: it took far longer than its {:?}", entry.send_timeout);
+                CallError { kind: ErrorKind::TimedOut, fault: Fault::new(Code::PLUGIN_TIMEOUT, reason) }
             }
         };
-        tracing::warn!(transport = line.transport.name(), kind = ?error.kind, code = error.fault.code, reason = error.fault.reason, "a call to a transport failed");
+        tracing::warn!(transport = entry.transport.name(), kind = ?error.kind, code = error.fault.code, reason = error.fault.reason, "a call to a transport failed");
         let failed = Fate::CallFailed(error);
         words.extend(indices.into_iter().map(|index| (index, failed.clone())));
         let retry_after_max = self.live.config.retries.retry_after_max;
@@ -233,7 +238,7 @@ impl Call {
         if let Some(largest) = self.largest.filter(|largest| sending.message.payload.len() > *largest as usize) {
             let reason =
                 format!("the payload has {} bytes, the receiver takes {largest}", sending.message.payload.len());
-            return Err(Outcome::Permanent(Fault::new("OUTBOX.PAYLOAD_TOO_LARGE", reason)));
+            return Err(Outcome::Permanent(Fault::new(Code::OUTBOX_PAYLOAD_TOO_LARGE, reason)));
         }
         let payload = match &sending.message.payload {
             Payload::Inline(bytes) => bytes.clone(),
@@ -241,7 +246,7 @@ impl Call {
                 Ok(Some(bytes)) => bytes,
                 Ok(None) => {
                     let reason = format!("its payload (blob {blob}) isn't in the store any more");
-                    return Err(Outcome::Permanent(Fault::new("STORAGE.CORRUPT", reason)));
+                    return Err(Outcome::Permanent(Fault::new(Code::STORAGE_CORRUPT, reason)));
                 }
                 Err(error) => return Err(Outcome::Release(Fault::new(error.code(), error.to_string()))),
             },
@@ -264,23 +269,23 @@ impl Call {
 
     /// What follows from a word on a message, unless one came before. None also when a policy component is asked: its
     /// decision goes to the owner by itself.
-    fn first_word(self: &Arc<Self>, index: usize, word: Fate) -> Option<Told> {
-        let open = self.told.get(index)?;
+    fn first_word(self: &Arc<Self>, index: usize, word: Fate) -> Option<SettlementReport> {
+        let open = self.progress.get(index)?;
         open.compare_exchange(UNTOLD, DECIDING, Ordering::AcqRel, Ordering::Acquire).ok()?;
-        let told = fate::decide(self, index, word);
-        if told.is_none() {
+        let report = fate::decide(self, index, word);
+        if report.is_none() {
             open.store(ON_ITS_WAY, Ordering::Release);
         }
-        told
+        report
     }
 
     /// Tells the owner early of a message that was decided on.
-    fn tell(&self, index: usize, told: Told) {
-        fate::meter(self, std::slice::from_ref(&told));
-        if let Some(open) = self.told.get(index) {
+    fn tell(&self, index: usize, report: SettlementReport) {
+        fate::meter(self, std::slice::from_ref(&report));
+        if let Some(open) = self.progress.get(index) {
             open.store(ON_ITS_WAY, Ordering::Release);
         }
-        let _ended = self.mail.send(Mail::Told(Box::new(told)));
+        let _ended = self.mail.send(Mail::Settlement(Box::new(report)));
     }
 }
 
@@ -296,8 +301,8 @@ impl OutcomeSink for Sink {
     fn settled(&self, index: usize, outcome: Outcome) {
         let Some(index) = self.indices.get(index).copied() else { return };
         let Some(outcome) = self.reserved.keep_early(index, outcome) else { return };
-        if let Some(told) = self.call.first_word(index, Fate::Told(outcome)) {
-            self.call.tell(index, told);
+        if let Some(report) = self.call.first_word(index, Fate::Answered(outcome)) {
+            self.call.tell(index, report);
         }
     }
 }

@@ -20,7 +20,7 @@ impl Actor {
     /// Whether a look for what isn't there may be answered without another read: nothing is on its way in, and nobody but this
     /// process leaves anything.
     pub(super) fn is_door_taken_in(&self, now: Now) -> bool {
-        let is_idle = self.pending.is_none() && !self.owner.in_flight() && !self.owner.has_waiting_directs();
+        let is_idle = self.flight.is_idle() && !self.owner.in_flight() && !self.owner.has_waiting_directs();
         let is_alone = self.context.config.exclusive;
         is_idle
             && is_alone

@@ -13,7 +13,7 @@ use waybill_core::port::backoff::{BackoffDecision, BackoffPolicy, FailedAttempt,
 use waybill_core::port::transport::Fault;
 
 use super::dispatch::Call;
-use super::mail::{Mail, Told};
+use super::mail::{Mail, SettlementReport};
 use crate::supervisor;
 
 /// A policy component decides within tens of milliseconds; one that takes this long never will.
@@ -22,28 +22,28 @@ const POLICY_TIMEOUT: Duration = Duration::from_secs(5);
 const UNDECIDED_PAUSE: Duration = Duration::from_secs(60);
 
 /// Decides what follows. None when a policy component has to be asked: its decision goes to the owner when it is there.
-pub(super) fn decide(call: &Arc<Call>, index: usize, word: Fate) -> Option<Told> {
+pub(super) fn decide(call: &Arc<Call>, index: usize, word: Fate) -> Option<SettlementReport> {
     let now = call.context.clock.now().wall;
     let sending = call.sending.get(index)?;
     match classify(word, call.live.config.retries.retry_after_max, now) {
-        Next::Verdict(verdict) => Some(told(call, sending, verdict, false)),
-        Next::TransportDown(_) => Some(told(call, sending, Verdict::Release { due: None }, false)),
+        Next::Verdict(verdict) => Some(report(call, sending, verdict, false)),
+        Next::TransportDown(_) => Some(report(call, sending, Verdict::Release { due: None }, false)),
         Next::Failed { kind, fault, unknown } => match &call.live.config.retries.component {
             None => {
                 let verdict = judge(call, sending, None, kind, fault);
-                Some(told(call, sending, verdict, unknown))
+                Some(report(call, sending, verdict, unknown))
             }
             Some(policy) => {
                 let (call, policy) = (Arc::clone(call), Arc::clone(policy));
                 tokio::spawn(async move {
                     let asked = ask(&call, index, policy, kind, fault.clone(), unknown);
                     // The message is marked as on its way: nobody but this task tells of it.
-                    let told = match AssertUnwindSafe(asked).catch_unwind().await {
-                        Ok(told) => told,
+                    let report = match AssertUnwindSafe(asked).catch_unwind().await {
+                        Ok(report) => report,
                         Err(_panic) => undecided(&call, index, kind, fault, unknown),
                     };
-                    if let Some(told) = told {
-                        let _ended = call.mail.send(Mail::Told(Box::new(told)));
+                    if let Some(report) = report {
+                        let _ended = call.mail.send(Mail::Settlement(Box::new(report)));
                     }
                 });
                 None
@@ -60,20 +60,26 @@ async fn ask(
     kind: FailureKind,
     fault: Fault,
     unknown: bool,
-) -> Option<Told> {
+) -> Option<SettlementReport> {
     let sending = call.sending.get(index)?;
     let decision = ask_policy(policy, failed_attempt(call, sending, kind, &fault)).await;
     let is_pause = matches!(decision, BackoffDecision::Pause(_));
     let verdict = judge(call, sending, Some(decision), kind, fault);
-    let mut told = told(call, sending, verdict, unknown);
-    told.hold = is_pause.then(|| destination(call, sending));
-    meter(call, std::slice::from_ref(&told));
-    Some(told)
+    let mut report = report(call, sending, verdict, unknown);
+    report.hold = is_pause.then(|| destination(call, sending));
+    meter(call, std::slice::from_ref(&report));
+    Some(report)
 }
 
 /// What follows when something panicked on the way to it: what the formula says, and if that is what panicked, another try after a
 /// while. It isn't counted.
-pub(super) fn undecided(call: &Call, index: usize, kind: FailureKind, fault: Fault, unknown: bool) -> Option<Told> {
+pub(super) fn undecided(
+    call: &Call,
+    index: usize,
+    kind: FailureKind,
+    fault: Fault,
+    unknown: bool,
+) -> Option<SettlementReport> {
     let sending = call.sending.get(index)?;
     tracing::error!(
         transport = &*call.name,
@@ -88,7 +94,7 @@ pub(super) fn undecided(call: &Call, index: usize, kind: FailureKind, fault: Fau
             false => Verdict::Dead(fault),
         }
     });
-    Some(told(call, sending, verdict, unknown))
+    Some(report(call, sending, verdict, unknown))
 }
 
 /// A policy component's decision. One that panics or doesn't answer has no opinion: the built-in formula decides.
@@ -150,7 +156,7 @@ fn failed_attempt(call: &Call, sending: &Sending, kind: FailureKind, fault: &Fau
     }
 }
 
-fn told(call: &Call, sending: &Sending, verdict: Verdict, unknown: bool) -> Told {
+fn report(call: &Call, sending: &Sending, verdict: Verdict, unknown: bool) -> SettlementReport {
     let now = call.context.clock.now().wall;
     let message = &sending.message;
     let fault = match &verdict {
@@ -168,7 +174,7 @@ fn told(call: &Call, sending: &Sending, verdict: Verdict, unknown: bool) -> Told
         reason: fault.map(|fault| fault.reason.clone()),
         maybe_delivered: fault.is_some_and(|fault| fault.maybe_delivered) || unknown,
     };
-    Told {
+    SettlementReport {
         seq: sending.seq,
         epoch: sending.epoch,
         settlement: Settlement { verdict, attempt },
@@ -178,11 +184,11 @@ fn told(call: &Call, sending: &Sending, verdict: Verdict, unknown: bool) -> Told
 }
 
 /// Counts what was told of a call.
-pub(super) fn meter(call: &Call, told: &[Told]) {
+pub(super) fn meter(call: &Call, reports: &[SettlementReport]) {
     let meter = &call.context.meter;
-    let delivered = told.iter().filter(|told| matches!(told.settlement.verdict, Verdict::Ack(_)));
-    meter.delivered(&call.live, delivered.map(|told| (&*told.message, told.settlement.attempt.at)));
-    for Told { settlement, message, .. } in told {
+    let delivered = reports.iter().filter(|report| matches!(report.settlement.verdict, Verdict::Ack(_)));
+    meter.delivered(&call.live, delivered.map(|report| (&*report.message, report.settlement.attempt.at)));
+    for SettlementReport { settlement, message, .. } in reports {
         match &settlement.verdict {
             Verdict::Retry { fault, .. } => meter.retried(&message.tenant, fault),
             Verdict::Dead(fault) => meter.died(&message.tenant, fault),

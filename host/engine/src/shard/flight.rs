@@ -1,119 +1,87 @@
-//! The one outstanding commit: what is asked of the store, and what its word means to callers ([`commit_fate`] says what follows).
-//! After a failure the shard record tells whether it went in; until it is known, nothing else is committed, and callers hear what
-//! is wrong.
+//! What a commit of an owner asks of the store, and what its fate means to callers.
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
-use waybill_core::outbox::commit_fate::{self, Read, Step, Word};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use waybill_core::commit::{Step, StoreAnswer};
+use waybill_core::outbox::commit_fate::{self, TooLarge};
+use waybill_core::outbox::owner::{Applied, DirectRequest, Owner};
+use waybill_core::outbox::records::ShardRecord;
+use waybill_core::port::service::ServiceError;
 use waybill_core::port::store::{OwnerCommit, StoreError, Write};
 
-use super::actor::{Actor, End};
+use super::actor::Actor;
+use super::callers::Caller;
+use crate::commit::{Driven, Flight};
 
-/// Pause before the store is asked again after it failed or refused a commit as too large.
-const TROUBLE_PAUSE: Duration = Duration::from_millis(100);
+impl Driven for Actor {
+    type Writer = Owner;
+    const OF: &'static str = "outbox";
 
-/// What the store said.
-pub(super) struct Event {
-    word: Word,
-    /// Changes in the commit.
-    writes: usize,
-}
+    fn flight(&mut self) -> &mut Flight<ShardRecord> {
+        &mut self.flight
+    }
 
-pub(super) type Pending = Pin<Box<dyn Future<Output = Event> + Send>>;
-
-impl Actor {
-    pub(super) fn send_commit(&mut self, commit: OwnerCommit) {
+    fn commit(&self, commit: OwnerCommit) -> BoxFuture<'static, Result<(), StoreError>> {
         let store = Arc::clone(&self.context.stores.owner);
-        let writes = commit.writes.len();
+        async move { store.commit(commit).await }.boxed()
+    }
+
+    fn record(&self) -> BoxFuture<'static, Result<ShardRecord, StoreError>> {
+        let (store, shard) = (Arc::clone(&self.context.stores.owner), self.owner.shard());
+        async move { store.shard(shard).await }.boxed()
+    }
+
+    fn follow(&mut self, answer: StoreAnswer<ShardRecord>) -> Step<Owner> {
+        let now = self.now();
+        commit_fate::take_answer(&mut self.owner, &mut self.door, answer, now, rand::random)
+    }
+
+    fn begins(&mut self, commit: &OwnerCommit) {
+        self.writes = commit.writes.len();
         self.forwards = commit.writes.iter().any(|write| matches!(write, Write::ForwardDoor { .. }));
-        self.commit_began = Instant::now();
-        self.context.commits.began(self.owner.shard());
-        self.pending =
-            Some(Box::pin(async move { Event { word: Word::Committed(store.commit(commit).await), writes } }));
     }
 
-    fn read_record(&mut self, after: Duration) {
-        let store = Arc::clone(&self.context.stores.owner);
-        let shard = self.owner.shard();
-        self.pending = Some(Box::pin(async move {
-            sleep(after).await;
-            Event { word: Word::Record(store.shard(shard).await), writes: 0 }
-        }));
-    }
-
-    fn send_barrier(&mut self, barrier: OwnerCommit) {
-        let store = Arc::clone(&self.context.stores.owner);
-        self.pending =
-            Some(Box::pin(async move { Event { word: Word::Barrier(store.commit(barrier).await), writes: 0 } }));
-    }
-
-    pub(super) fn take_event(&mut self, event: Event) -> Option<End> {
+    /// The doorsteps that messages were carried to are looked at.
+    fn answered(&mut self) {
         if std::mem::take(&mut self.forwards) {
-            // It may have gone in: the doorsteps that messages were carried to are looked at.
             self.context.door.ring();
         }
-        self.context.commits.ended(self.owner.shard());
-        self.note_word(&event);
-        let now = self.now();
-        match commit_fate::take_word(&mut self.owner, &mut self.door, event.word, now, rand::random) {
-            Step::Applied(applied) => {
-                self.note_trouble(None);
-                self.answer(applied);
-            }
-            Step::NotApplied(recalled) => {
-                self.note_trouble(None);
-                self.look_up_again(recalled);
-            }
-            Step::TooLarge { refused, recalled } => {
-                self.refuse_too_large(&refused);
-                self.look_up_again(recalled);
-                self.prepare_again_at = Some(Instant::now() + TROUBLE_PAUSE);
-            }
-            Step::Read(Read { trouble, abandon, pause }) => {
-                if let Some(error) = trouble {
-                    if abandon {
-                        self.abandon(&error);
-                    }
-                    self.note_trouble(Some(error));
-                }
-                self.read_record(if pause { TROUBLE_PAUSE } else { Duration::ZERO });
-            }
-            Step::Barrier(barrier) => self.send_barrier(*barrier),
-            Step::Lost => {
-                self.abandon(&StoreError::Unavailable("another host took the shard over".to_owned()));
-                return Some(End::Lost);
-            }
-            Step::WentBack(error) => {
-                self.abandon(&error);
-                return Some(End::WentBack(error));
-            }
-        }
-        None
     }
 
-    /// Counts and logs what the store said.
-    fn note_word(&self, event: &Event) {
-        match &event.word {
-            Word::Committed(Ok(())) => self.context.meter.commit(self.commit_began.elapsed(), event.writes),
-            Word::Committed(Err(error)) => {
-                self.context.meter.commit_failed(error.code());
-                if matches!(error, StoreError::TooLarge) {
-                    tracing::warn!(
-                        code = error.code(),
-                        writes = event.writes,
-                        "the store takes no commit as large: it is cut"
-                    );
-                } else if commit_fate::is_refusal(error) {
-                    tracing::debug!(code = error.code(), %error, "a commit was refused");
-                } else {
-                    tracing::warn!(code = error.code(), %error, "the outcome of a commit isn't known");
-                }
+    fn count_commit(&self, took: Duration) {
+        self.context.meter.commit(took, self.writes);
+    }
+
+    fn count_failure(&self, error: &StoreError) {
+        self.context.meter.commit_failed(error.code());
+    }
+
+    fn applied(&mut self, applied: Applied) {
+        self.answer(applied);
+    }
+
+    fn not_applied(&mut self, recalled: Vec<DirectRequest>) {
+        self.look_up_again(recalled);
+    }
+
+    fn too_large(&mut self, TooLarge { refused, recalled }: TooLarge) {
+        tracing::warn!(writes = self.writes, "the store takes no commit as large: it is cut");
+        self.refuse_too_large(&refused);
+        self.look_up_again(recalled);
+    }
+
+    /// Workers outside, and the callers in the commit that is out: the others wait for the next one.
+    fn abandon(&mut self, error: &StoreError) {
+        self.abandon_settlers(error);
+        for ticket in self.owner.abandon_requests() {
+            match self.callers.remove(&ticket) {
+                Some(Caller::Enqueue { caller, .. }) => caller.answer(Err(ServiceError::OutcomeUnknown(error.clone()))),
+                Some(Caller::Command(reply)) => drop(reply.send(Err(ServiceError::OutcomeUnknown(error.clone())))),
+                None => {}
             }
-            Word::Barrier(Err(error)) => tracing::debug!(code = error.code(), %error, "a barrier failed"),
-            Word::Barrier(Ok(())) | Word::Record(_) => {}
         }
     }
 }

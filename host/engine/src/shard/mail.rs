@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 use waybill_core::ids::{MessageId, Place, Seq};
 use waybill_core::message::Message;
 use waybill_core::new_message::Draft;
-use waybill_core::outbox::owner::{HoldKey, Owner, Settlement, TransportId};
+use waybill_core::outbox::owner::{Claim, Claimed, HoldKey, Owner, Settlement, TransportId};
 use waybill_core::port::service::ServiceError;
 use waybill_core::port::transport::Fault;
 use waybill_core::time::{Now, UnixMillis};
@@ -79,9 +79,9 @@ pub(crate) enum Taken {
     Elsewhere(Vec<Draft>, Admitted),
 }
 
-/// An operator's wish, by place; the actor reads what it needs at the moment it is done.
+/// An operator's command, by place; the actor reads what it needs at the moment it is done.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Wish {
+pub(crate) enum OperatorCommand {
     Cancel {
         place: Place,
     },
@@ -112,15 +112,15 @@ pub(crate) enum Wish {
     },
 }
 
-/// A wish with its waiting caller.
+/// A command with its waiting caller.
 pub(crate) struct CommandAsk {
-    pub wish: Wish,
+    pub command: OperatorCommand,
     pub reply: oneshot::Sender<Result<(), ServiceError>>,
 }
 
 /// The decided fate of one send.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct SettlementReport {
     pub seq: Seq,
     pub epoch: u64,
     pub settlement: Settlement,
@@ -137,18 +137,22 @@ pub(crate) struct CallEnd {
     pub transport: TransportId,
     pub lane: u32,
     /// Fates that weren't told before.
-    pub told: Vec<Told>,
+    pub reports: Vec<SettlementReport>,
     /// The whole transport failed it.
     pub down: Option<Fault>,
 }
 
-pub(crate) type Visit = Box<dyn FnOnce(&mut Owner, Now) + Send>;
+/// Reads what is in memory.
+pub(crate) type OwnerView = Box<dyn FnOnce(&Owner, Now) + Send>;
 
+/// The mailbox has no bound of its own, because a send that waits could hold up whoever the actor waits for. What is in it is
+/// bounded where it comes from: enqueued messages by [`Admission`](crate::admission::Admission), fates and ends of calls by what is
+/// in flight, what has a `reply` by callers who wait for it (the API bounds those), and a wake comes from a commit that went before.
 pub(crate) enum Mail {
     Enqueue(EnqueueAsk),
     Command(CommandAsk),
     /// A fate told before its call ended, or decided after it.
-    Told(Box<Told>),
+    Settlement(Box<SettlementReport>),
     /// A call ended: its lane has room again.
     CallEnded(CallEnd),
     /// Another configuration is in force.
@@ -157,13 +161,24 @@ pub(crate) enum Mail {
         transport: TransportId,
         paused: bool,
     },
+    /// A worker outside asks for messages. The owner's token comes with them.
+    Claim {
+        ask: Claim,
+        nonce: u64,
+        reply: oneshot::Sender<(u64, Vec<Claimed>)>,
+    },
+    /// A worker outside is about to ask; whether messages may have to be read first.
+    ExpectWorkers(oneshot::Sender<bool>),
     /// A worker outside settles a message.
     Outside(Box<OutsideAsk>),
+    /// What the holds of a transport keep back is tried now.
+    RetryHolds(TransportId),
     /// Something may lie on the doorstep.
     Door,
     /// The same; answered when everything that lies there now has been taken in.
     DoorSync(oneshot::Sender<()>),
-    Visit(Visit),
+    /// A look at what is in memory. Whatever changes it has a mail of its own.
+    Visit(OwnerView),
     Release {
         timeout: Duration,
         reply: oneshot::Sender<()>,

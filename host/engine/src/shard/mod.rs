@@ -3,13 +3,13 @@
 //! | file | holds |
 //! |---|---|
 //! | `mail` | what others ask of the actor |
-//! | `supervise` | takeover, observation, and what follows a panic |
+//! | `takeover` | takeover, observation, and what others hear meanwhile |
 //! | `mine` | what this process has owned, so that its own ends are no deaths |
 //! | `actor` | the loop of an owner |
 //! | `callers` | who waits for a commit, and what they hear |
 //! | `prepare` | reads that the next commit needs |
 //! | `door` | the doorstep: when to look, and who waits for a look |
-//! | `flight` | the one outstanding commit and its fate |
+//! | `flight` | what a commit and its fate mean here (the rest is in [`crate::commit`]) |
 //! | `dispatch` | batches through transports |
 //! | `dedup` | what was delivered already isn't sent again |
 //! | `fate` | from a transport's word to a settlement |
@@ -28,35 +28,35 @@ mod mail;
 mod mine;
 mod outside;
 mod prepare;
-mod supervise;
+mod takeover;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use waybill_core::ids::ShardId;
 use waybill_core::new_message::Draft;
 use waybill_core::outbox::lone_trials::LoneTrials;
-use waybill_core::outbox::owner::{Owner, TransportId};
+use waybill_core::outbox::owner::{Claim, Claimed, Owner, TransportId};
 use waybill_core::port::service::ServiceError;
 use waybill_core::port::store::StoreError;
 use waybill_core::time::{Monotonic, Now};
 
-pub(crate) use mail::{CommandAsk, EnqueueAsk, EnqueueCaller, EnqueuedOne, Mail, Taken, Wish};
+pub(crate) use mail::{CommandAsk, EnqueueAsk, EnqueueCaller, EnqueuedOne, Mail, OperatorCommand, Taken};
 pub(crate) use outside::{OutsideAsk, OutsideDone};
 
 use crate::admission::Admitted;
 use crate::clock::Clocks;
+use crate::commit::{self, Commits, Condition};
 use crate::config::{EngineConfig, Stores};
 use crate::live::Live;
 use crate::meter::Meter;
 use crate::supervisor::Supervisor;
+use mine::Mine;
+use takeover::OutboxShard;
 
 /// What all shards and the service share.
 pub(crate) struct Context {
@@ -71,7 +71,6 @@ pub(crate) struct Context {
     pub door: DoorBell,
     pub commits: Commits,
     pub trials: LoneTrials,
-    /// Background tasks.
     pub supervisor: Arc<Supervisor>,
     /// The host drains: background work ends at its next safe point.
     pub closing: CancellationToken,
@@ -102,38 +101,6 @@ impl DoorBell {
     }
 }
 
-/// Since when each shard's commit has been under way.
-#[derive(Debug, Default)]
-pub(crate) struct Commits(Mutex<BTreeMap<ShardId, Instant>>);
-
-impl Commits {
-    fn began(&self, shard: ShardId) {
-        self.0.lock().insert(shard, Instant::now());
-    }
-    fn ended(&self, shard: ShardId) {
-        self.0.lock().remove(&shard);
-    }
-    /// How long the slowest of them has taken so far.
-    pub fn longest(&self) -> Duration {
-        self.0.lock().values().map(Instant::elapsed).max().unwrap_or_default()
-    }
-}
-
-/// Condition of a shard as seen from outside.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Condition {
-    /// Not taken yet.
-    Starting,
-    /// Another host owns it.
-    Observing { owner: String },
-    /// This host owns it.
-    Owning { token: u64 },
-    /// The store makes trouble; `owning` = the shard is this host's as far as it knows.
-    Trouble { error: StoreError, owning: bool },
-    /// Given back.
-    Released,
-}
-
 /// Until when a shard's owner may act as such: (start of its last good commit + owner TTL), by the boot-time clock.
 #[derive(Debug, Default)]
 pub(crate) struct Lease(AtomicU64);
@@ -149,19 +116,16 @@ impl Lease {
 
 /// What others see of a shard.
 #[derive(Clone)]
-pub(crate) struct Seen {
+pub(crate) struct ShardStatus {
     condition: Arc<watch::Sender<Condition>>,
     lease: Arc<Lease>,
     /// Token of the latest takeover of this host that went in and before which the owner had died; 0 = none.
     died: Arc<AtomicU64>,
 }
 
-impl Seen {
+impl ShardStatus {
     fn note_death(&self, token: u64) {
         self.died.store(token, Ordering::Release);
-    }
-    fn set(&self, condition: Condition) {
-        self.condition.send_replace(condition);
     }
 }
 
@@ -170,7 +134,7 @@ impl Seen {
 pub(crate) struct ShardHandle {
     pub shard: ShardId,
     mail: mpsc::UnboundedSender<Mail>,
-    seen: Seen,
+    status: ShardStatus,
 }
 
 impl ShardHandle {
@@ -178,28 +142,30 @@ impl ShardHandle {
     pub fn start(shard: ShardId, context: Arc<Context>) -> (Self, tokio::task::JoinHandle<()>) {
         let (sender, receiver) = mpsc::unbounded_channel();
         let condition = Arc::new(watch::Sender::new(Condition::Starting));
-        let seen = Seen { condition, lease: Arc::default(), died: Arc::default() };
-        let task = tokio::spawn(supervise::supervise(shard, context, sender.clone(), receiver, seen.clone()));
-        (Self { shard, mail: sender, seen }, task)
+        let status = ShardStatus { condition, lease: Arc::default(), died: Arc::default() };
+        let stop = context.stop.clone();
+        let handle = Self { shard, mail: sender.clone(), status: status.clone() };
+        let owned = OutboxShard { id: shard, context, sender, status, mine: Mine::default() };
+        (handle, tokio::spawn(commit::supervise(owned, receiver, stop)))
     }
 
     pub fn condition(&self) -> Condition {
-        self.seen.condition.borrow().clone()
+        self.status.condition.borrow().clone()
     }
 
     /// Its condition now and from now on.
     pub fn watch(&self) -> watch::Receiver<Condition> {
-        self.seen.condition.subscribe()
+        self.status.condition.subscribe()
     }
 
     /// Until when nobody else can have taken the shard over, by this host's boot-time clock.
     pub fn lease(&self) -> &Arc<Lease> {
-        &self.seen.lease
+        &self.status.lease
     }
 
     /// Whether this host took the shard over from one that died, with a token above this one.
     pub fn died_since(&self, token: u64) -> bool {
-        self.seen.died.load(Ordering::Acquire) > token
+        self.status.died.load(Ordering::Acquire) > token
     }
 
     /// Enqueues drafts of this shard; answers after the durable commit.
@@ -211,28 +177,35 @@ impl ShardHandle {
 
     /// Whether this host owns the shard, as far as it knows.
     pub fn is_owned(&self) -> bool {
-        matches!(*self.seen.condition.borrow(), Condition::Owning { .. } | Condition::Trouble { owning: true, .. })
+        self.status.condition.borrow().is_owned()
     }
 
-    /// Has an operator's wish done; answers after the durable commit.
-    pub async fn command(&self, wish: Wish) -> Result<(), ServiceError> {
+    /// Has an operator's command done; answers after the durable commit.
+    pub async fn command(&self, command: OperatorCommand) -> Result<(), ServiceError> {
         let (reply, answer) = oneshot::channel();
-        self.post(Mail::Command(CommandAsk { wish, reply }))?;
+        self.post(Mail::Command(CommandAsk { command, reply }))?;
         answer.await.unwrap_or_else(|_| Err(unknown_outcome()))
     }
 
-    /// Runs a look or a small change on the owner, if this host owns the shard.
-    pub async fn visit<T: Send + 'static>(
-        &self,
-        look: impl FnOnce(&mut Owner, Now) -> T + Send + 'static,
-    ) -> Option<T> {
-        let (reply, answer) = oneshot::channel();
-        let visit = Box::new(move |owner: &mut Owner, now: Now| {
-            // Nobody waits any more: nothing to tell.
-            let _unheard = reply.send(look(owner, now));
-        });
-        self.post(Mail::Visit(visit)).ok()?;
-        answer.await.ok()
+    /// Runs a look at what is in memory, if this host owns the shard.
+    pub async fn visit<T: Send + 'static>(&self, look: impl FnOnce(&Owner, Now) -> T + Send + 'static) -> Option<T> {
+        self.ask(|reply| {
+            Mail::Visit(Box::new(move |owner, now| {
+                // Nobody waits any more: nothing to tell.
+                let _unheard = reply.send(look(owner, now));
+            }))
+        })
+        .await
+    }
+
+    /// Hands messages to a worker outside, with the owner's token. None when this host doesn't own the shard.
+    pub async fn claim(&self, ask: Claim, nonce: u64) -> Option<(u64, Vec<Claimed>)> {
+        self.ask(|reply| Mail::Claim { ask, nonce, reply }).await
+    }
+
+    /// A worker outside is about to ask for messages. True when they may have to be read first.
+    pub async fn expect_workers(&self) -> bool {
+        self.ask(Mail::ExpectWorkers).await.unwrap_or(false)
     }
 
     /// Does what a worker outside wants with a message; the answer comes to `ask.reply`.
@@ -241,23 +214,19 @@ impl ShardHandle {
     }
 
     /// Something may lie on the doorstep.
-    pub fn knock(&self) {
+    pub fn wake_door(&self) {
         let _gone = self.mail.send(Mail::Door);
     }
 
     /// Waits until everything that lies on the doorstep now has been taken in. False when this host doesn't own the shard.
     pub async fn take_in_door(&self) -> bool {
-        let (reply, answer) = oneshot::channel();
-        self.mail.send(Mail::DoorSync(reply)).is_ok() && answer.await.is_ok()
+        self.ask(Mail::DoorSync).await.is_some()
     }
 
-    /// Has the actor go by what is in force now; returns when it does.
+    /// Has the actor go by what is in force now; returns when it does. One that ends in between reads what is in force when it
+    /// begins again.
     pub async fn reroute(&self) {
-        let (reply, answer) = oneshot::channel();
-        if self.mail.send(Mail::Reroute(reply)).is_ok() {
-            // An actor that ends in between reads what is in force when it begins again.
-            let _ended = answer.await;
-        }
+        self.ask(Mail::Reroute).await;
     }
 
     /// Holds or resumes a transport.
@@ -265,12 +234,21 @@ impl ShardHandle {
         let _gone = self.mail.send(Mail::Pause { transport, paused });
     }
 
+    /// Tries what the holds of a transport keep back.
+    pub fn retry_holds(&self, transport: TransportId) {
+        let _gone = self.mail.send(Mail::RetryHolds(transport));
+    }
+
     /// Stops sending, waits for sends under way at most `timeout`, and gives the shard back.
     pub async fn release(&self, timeout: Duration) {
+        self.ask(|reply| Mail::Release { timeout, reply }).await;
+    }
+
+    /// The answer to mail, unless the actor ended or had none.
+    async fn ask<T>(&self, mail: impl FnOnce(oneshot::Sender<T>) -> Mail) -> Option<T> {
         let (reply, answer) = oneshot::channel();
-        if self.mail.send(Mail::Release { timeout, reply }).is_ok() {
-            let _ended = answer.await;
-        }
+        self.mail.send(mail(reply)).ok()?;
+        answer.await.ok()
     }
 
     fn post(&self, mail: Mail) -> Result<(), ServiceError> {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::Instant;
+use waybill_core::code::Code;
 use waybill_core::ids::{Seq, Tenant};
 use waybill_core::outbox::decide::{after_failure, attempt_outcome};
 use waybill_core::outbox::owner::{Lease, Settlement, Verdict};
@@ -20,7 +21,7 @@ use super::actor::{Actor, SETTLE_LINGER};
 use super::mail::Mail;
 
 /// A worker's faults share this label in metrics: their codes are as many as workers invent.
-const FAULT_LABEL: &str = "EXTERNAL.FAILED";
+const FAULT_LABEL: Code = Code::EXTERNAL_FAILED;
 
 /// One message that a worker settles.
 pub(crate) struct OutsideAsk {
@@ -53,7 +54,7 @@ pub(super) struct Settler {
 
 impl Actor {
     pub(super) fn take_outside(&mut self, ask: OutsideAsk, now: Now) {
-        if let Some(error) = &self.trouble {
+        if let Some(error) = self.flight.trouble() {
             let _gone = ask.reply.send(Err(ServiceError::Store(error.clone())));
             return;
         }

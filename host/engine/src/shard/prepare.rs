@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use tokio::time::Instant;
 use waybill_core::ids::{MessageId, Place, Tenant};
 use waybill_core::new_message::Draft;
 use waybill_core::outbox::lookups::Checked;
@@ -16,13 +15,13 @@ use waybill_core::time::UnixMillis;
 
 use super::actor::{Actor, READ_PAUSE};
 use super::callers::Caller;
-use super::mail::{EnqueueCaller, EnqueuedOne, Wish};
+use super::mail::{EnqueueCaller, EnqueuedOne, OperatorCommand};
 
 impl Actor {
     /// Whether something waits that a commit should be prepared for.
     pub(super) fn needs_preparation(&self) -> bool {
         !self.unchecked.is_empty()
-            || !self.wishes.is_empty()
+            || !self.commands.is_empty()
             || self.owner.wants_scheduled(self.now())
             || self.wants_door_pass()
     }
@@ -38,8 +37,8 @@ impl Actor {
                     let read = self.look_up_ids(&named).await;
                     self.asked_for(read)?;
                 }
-                Need::Wishes => {
-                    let read = self.read_up_wishes().await;
+                Need::Commands => {
+                    let read = self.read_up_commands().await;
                     self.asked_for(read)?;
                 }
                 Need::Scheduled { by, limit } => {
@@ -48,7 +47,7 @@ impl Actor {
                 }
                 Need::Bell => {
                     let (bell, now) = (self.context.door.count(), self.now());
-                    preparation.look(&mut self.owner, &self.door, bell, now);
+                    preparation.check_door(&mut self.owner, &self.door, bell, now);
                 }
                 Need::Clock { newest } => {
                     let clock = store.door_clock().await?;
@@ -82,14 +81,14 @@ impl Actor {
     /// The preparation failed. Answers whether the commit is built all the same: what a newer host wrote is no more readable later,
     /// so the shard is given back, and a commit that gives back takes in nothing that would have to be read.
     pub(super) fn goes_on_unread(&mut self, error: StoreError) -> bool {
-        tracing::warn!(code = error.code(), %error, "can't read what the next commit needs");
+        tracing::warn!(code = error.code().as_str(), %error, "can't read what the next commit needs");
         self.refuse_unread(&error);
         let is_newer = matches!(error, StoreError::NewerData(_));
         if is_newer {
             self.give_back(error.clone());
         }
-        self.note_trouble(Some(error));
-        self.prepare_again_at = Some(Instant::now() + READ_PAUSE);
+        self.flight.note_trouble(Some(error));
+        self.flight.rest(READ_PAUSE);
         is_newer
     }
 
@@ -135,11 +134,11 @@ impl Actor {
         self.owner.enqueue(DirectRequest { ticket, messages, arrived });
     }
 
-    // ---- wishes --------------------------------------------------------------------------------------------------
+    // ---- commands ------------------------------------------------------------------------------------------------
 
-    async fn read_up_wishes(&mut self) -> Result<(), StoreError> {
-        while let Some(ask) = self.wishes.pop_front() {
-            match self.read_up(&ask.wish).await {
+    async fn read_up_commands(&mut self) -> Result<(), StoreError> {
+        while let Some(ask) = self.commands.pop_front() {
+            match self.read_up(&ask.command).await {
                 Ok(Ok(command)) => {
                     let ticket = self.ticket();
                     match self.owner.command(ticket, command) {
@@ -151,7 +150,7 @@ impl Actor {
                 }
                 Ok(Err(refused)) => drop(ask.reply.send(Err(refused))),
                 Err(error) => {
-                    self.wishes.push_front(ask);
+                    self.commands.push_front(ask);
                     return Err(error);
                 }
             }
@@ -159,9 +158,9 @@ impl Actor {
         Ok(())
     }
 
-    async fn read_up(&mut self, wish: &Wish) -> Result<Result<Command, ServiceError>, StoreError> {
-        Ok(match wish {
-            Wish::Cancel { place } => match self.context.stores.query.at(*place).await? {
+    async fn read_up(&mut self, command: &OperatorCommand) -> Result<Result<Command, ServiceError>, StoreError> {
+        Ok(match command {
+            OperatorCommand::Cancel { place } => match self.context.stores.query.at(*place).await? {
                 Some(Found::Flowing { .. }) => {
                     let segment = self.context.stores.owner.segments(self.owner.shard(), &[place.segment]).await?;
                     let segment = segment.into_iter().next().and_then(|stored| stored.segment.ok());
@@ -170,12 +169,16 @@ impl Actor {
                 Some(Found::Parked(_)) => Ok(Command::Cancel { place: *place, segment: None }),
                 _ => Err(moved_on(*place)),
             },
-            Wish::CancelScheduled { due, id } => self.scheduled(*due, id).await?.map(Command::CancelScheduled),
-            Wish::RescheduleParked { place, due } => Ok(Command::RescheduleParked { place: *place, due: *due }),
-            Wish::Reschedule { old, id, due } => {
+            OperatorCommand::CancelScheduled { due, id } => {
+                self.scheduled(*due, id).await?.map(Command::CancelScheduled)
+            }
+            OperatorCommand::RescheduleParked { place, due } => {
+                Ok(Command::RescheduleParked { place: *place, due: *due })
+            }
+            OperatorCommand::Reschedule { old, id, due } => {
                 self.scheduled(*old, id).await?.map(|scheduled| Command::Reschedule { scheduled, due: *due })
             }
-            Wish::Replay { place, quarantined_too } => match self.dead(*place).await? {
+            OperatorCommand::Replay { place, quarantined_too } => match self.dead(*place).await? {
                 Ok(dead) if matches!(dead.state, DeadState::Quarantined { .. }) && !quarantined_too => {
                     Err(ServiceError::State {
                         what: "dead letter",
@@ -186,10 +189,10 @@ impl Actor {
                 }
                 other => other.map(Command::Replay),
             },
-            Wish::Quarantine { place, note } => {
+            OperatorCommand::Quarantine { place, note } => {
                 self.dead(*place).await?.map(|dead| Command::Quarantine { dead, note: note.clone() })
             }
-            Wish::Purge { place } => self.dead(*place).await?.map(Command::Purge),
+            OperatorCommand::Purge { place } => self.dead(*place).await?.map(Command::Purge),
         })
     }
 

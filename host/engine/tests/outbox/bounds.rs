@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use waybill_api::status::CheckStatus;
 use waybill_core::port::service::ServiceError;
 use waybill_core::port::store::StoreError;
 
@@ -19,7 +20,7 @@ async fn callers_past_the_bound_of_waiting_messages_are_told_to_come_back() {
         .filter(|answer| matches!(answer, Err(ServiceError::Busy { count: 10, count_max: 10, .. })))
         .count();
     assert_eq!((busy, answers.iter().filter(|answer| answer.is_ok()).count()), (20, 10));
-    assert_eq!(answers.iter().find_map(|answer| answer.as_ref().err()).unwrap().code(), "OUTBOX.BUSY");
+    assert_eq!(answers.iter().find_map(|answer| answer.as_ref().err()).unwrap().code().as_str(), "OUTBOX.BUSY");
     host.send([message("room again")]).await;
 }
 
@@ -55,7 +56,7 @@ async fn a_segment_that_cannot_be_read_is_set_aside_and_shown_and_the_rest_goes_
     host.outbox.resume("main", "ops").await.unwrap();
     host.until_done(&fine).await;
     let check = host.outbox.ready().await.into_iter().find(|check| check.name == "quarantine").unwrap();
-    assert!(check.status == "warn" && check.detail.contains("1 of outbox"), "{}", check.detail);
+    assert!(check.status == CheckStatus::Warn && check.detail.contains("1 of outbox"), "{}", check.detail);
 }
 
 #[tokio::test(start_paused = true)]
@@ -65,7 +66,7 @@ async fn a_doorstep_row_that_cannot_be_read_is_a_visible_dead_letter() {
     let key = waybill_core::outbox::records::DoorKey { nanos: world.memory.clock(), ordinal: 0, ulid: "x".into() };
     let malformed = waybill_core::outbox::records::Malformed { reason: "topic is missing".into(), raw: "{}".into() };
     world.memory.put_door(waybill_core::ids::ShardId(0), key, Err(malformed));
-    host.engine.knock();
+    host.engine.wake_door();
     eventually("it is dead", async || host.outbox.count_dead(None, "code=OUTBOX.MALFORMED").await.unwrap().value == 1)
         .await;
     assert!(world.memory.read(|tables| tables.door.is_empty()));

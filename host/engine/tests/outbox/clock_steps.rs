@@ -1,10 +1,11 @@
 //! A wall clock that somebody sets while hosts run, or between two of them.
 
+use waybill_api::idempotency::BeginRequest;
+use waybill_api::status::CheckStatus;
 use waybill_core::idempotency::EntryKey;
 use waybill_core::ids::{IdempotencyKey, MessageId, RequestHash, ShardId};
 use waybill_core::new_message::NewMessage;
 use waybill_core::outbox::records::DoorKey;
-use waybill_core::port::idempotency::BeginRequest;
 use waybill_core::port::service::MessageState;
 use waybill_engine::EngineConfig;
 use waybill_testkit::fake_transport::{ack, blocked, retryable};
@@ -25,7 +26,7 @@ async fn a_clock_that_is_set_back_holds_no_retry() {
     world.stepped.step(-HOUR);
     pass(millis(100)).await;
     let (view, now) = (host.view(&id).await, at(millis(0)).0 - HOUR.unsigned_abs() * 1_000);
-    let until = view.waiting.unwrap().until.unwrap().0;
+    let until = view.waiting.unwrap().until.unwrap().0.0;
     assert!((now..now + 10_000).contains(&until), "what people see is the clock as it is set: {until}");
     pass(seconds(10)).await;
     assert_eq!(world.main.log().sent.len(), 4);
@@ -104,7 +105,7 @@ async fn one_bad_reading_ahead_lets_nothing_expire_and_is_told() {
     pass(seconds(30)).await;
     let checks = host.outbox.ready().await;
     let clock = checks.iter().find(|check| check.name == "clock").unwrap();
-    assert_eq!(clock.status, "warn");
+    assert_eq!(clock.status, CheckStatus::Warn);
     assert!(clock.detail.contains("jumped ahead by 31536000 s"), "{}", clock.detail);
     world.stepped.step(-YEAR);
     pass(seconds(30)).await;
@@ -143,7 +144,7 @@ async fn a_doorstep_row_stamped_by_a_clock_that_was_ahead_is_taken_in_at_once() 
     assert_eq!(host.view("ahead").await.state, MessageState::Done);
     // Also one that comes while the host runs.
     put("further", now + 7_200_000_000_000);
-    host.engine.knock();
+    host.engine.wake_door();
     pass(seconds(2)).await;
     assert_eq!(host.view("further").await.state, MessageState::Done);
 }

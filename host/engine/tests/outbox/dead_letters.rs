@@ -1,7 +1,8 @@
 //! Dead letters: replay, quarantine, edit, purge, groups, filters.
 
+use waybill_api::dead_letters::Replay;
 use waybill_core::new_message::NewMessage;
-use waybill_core::port::dead::{DeadId, Replay};
+use waybill_core::port::dead::DeadId;
 use waybill_core::port::service::{MessageState, ServiceError};
 use waybill_testkit::fake_transport::{ack, permanent};
 
@@ -114,7 +115,10 @@ async fn dead_letters_are_found_counted_and_grouped_by_filter() {
     }
     assert_eq!(texts.len(), 7);
     assert!(texts.is_sorted_by(|newer, older| newer > older), "newest first: {texts:?}");
-    assert_eq!(host.outbox.count_dead(None, "colour=red").await.unwrap_err().code(), "SCHEMA.VALIDATION_FAILED");
+    assert_eq!(
+        host.outbox.count_dead(None, "colour=red").await.unwrap_err().code().as_str(),
+        "SCHEMA.VALIDATION_FAILED"
+    );
     let stats = host.outbox.stats(Some(&acme)).await.unwrap();
     assert_eq!(stats.iter().map(|stat| stat.dead).sum::<u64>(), 7);
 }
@@ -124,11 +128,19 @@ async fn a_tenant_sees_neither_messages_nor_dead_letters_of_another() {
     let world = World::new();
     let (host, ids) = with_dead(&world, 1).await;
     let other = tenant("acme");
-    assert_eq!(host.outbox.dead_letter(&DeadId::new(&other, &ids[0])).await.unwrap_err().code(), "OUTBOX.NOT_FOUND");
-    assert_eq!(host.outbox.message(&other, &ids[0]).await.unwrap_err().code(), "OUTBOX.NOT_FOUND");
     assert_eq!(
-        host.outbox.replay(&DeadId::new(&other, &ids[0]), Replay::because("mine"), "ops").await.unwrap_err().code(),
-        "OUTBOX.NOT_FOUND"
+        host.outbox.dead_letter(&DeadId::new(&other, &ids[0])).await.unwrap_err().code().as_str(),
+        "DEAD.NOT_FOUND"
+    );
+    assert_eq!(host.outbox.message(&other, &ids[0]).await.unwrap_err().code().as_str(), "OUTBOX.NOT_FOUND");
+    assert_eq!(
+        host.outbox
+            .replay(&DeadId::new(&other, &ids[0]), Replay::because("mine"), "ops")
+            .await
+            .unwrap_err()
+            .code()
+            .as_str(),
+        "DEAD.NOT_FOUND"
     );
     assert!(host.outbox.dead_letters(Some(&other), "", None, 10).await.unwrap().items.is_empty());
     assert!(host.outbox.messages(Some(&other), "", None, 10).await.unwrap().items.is_empty());

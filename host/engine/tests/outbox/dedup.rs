@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use waybill_api::dead_letters::Replay;
+use waybill_api::messages::MessageView;
 use waybill_core::new_message::NewMessage;
-use waybill_core::port::dead::{DeadId, Replay};
-use waybill_core::port::service::{MessageState, MessageView};
+use waybill_core::port::dead::DeadId;
+use waybill_core::port::service::MessageState;
 use waybill_core::port::store::StoreError;
 use waybill_core::port::transport::{ErrorKind, Outcome, Receipt};
 use waybill_engine::EngineConfig;
@@ -24,7 +26,7 @@ fn with_dedup(config: &mut EngineConfig) {
 
 /// What a hit says: the id of the message that was delivered.
 fn first_of(view: &MessageView) -> Option<&str> {
-    let attributes = &view.receipt.as_ref()?.attributes;
+    let attributes = &view.receipt.as_ref()?.attributes.0;
     attributes.iter().find(|(name, _)| name == "dedup-of").map(|(_, id)| id.as_str())
 }
 

@@ -49,7 +49,7 @@ async fn an_id_with_other_content_is_refused_and_nothing_of_the_request_is_taken
     host.send([named("a", "order-1")]).await;
     let error = host.try_send([message("x"), named("b", "order-1")]).await.unwrap_err();
     assert!(matches!(&error, ServiceError::IdTaken { id, .. } if id == "order-1"));
-    assert_eq!(error.code(), "STORAGE.CONFLICT");
+    assert_eq!(error.code().as_str(), "STORAGE.CONFLICT");
     pass(seconds(60)).await;
     assert_eq!(world.main.log().texts(), ["a"]);
 }
@@ -91,7 +91,7 @@ async fn a_large_payload_travels_as_a_blob_and_arrives_whole() {
     let id = host.send_one(message(&text)).await;
     let view = host.until_state(&id, MessageState::Done).await;
     assert_eq!(view.payload_bytes, 200 * 1024);
-    assert_eq!(view.payload.unwrap(), text.as_bytes());
+    assert_eq!(view.bytes.unwrap(), text.as_bytes());
     assert_eq!(world.main.log().count(&text), 1);
     assert_eq!(world.memory.read(|tables| tables.blobs.len()), 1);
 }
@@ -160,10 +160,10 @@ async fn what_the_host_cannot_take_is_refused_before_anything_is_written() {
     for (bad, code) in cases {
         let error = host.try_send([message("fine"), bad]).await.unwrap_err();
         assert!(matches!(&error, ServiceError::Message { index: 1, .. }), "{error}");
-        assert_eq!(error.code(), code);
+        assert_eq!(error.code().as_str(), code);
     }
     let many = host.try_send((0..10_001).map(|_| message("x"))).await.unwrap_err();
-    assert_eq!(many.code(), "OUTBOX.TOO_MANY");
+    assert_eq!(many.code().as_str(), "OUTBOX.TOO_MANY");
     pass(seconds(10)).await;
     assert_eq!(world.main.log().texts(), ["x"]);
 }

@@ -1,6 +1,8 @@
 //! Destinations and transports at fault: no attempt is burned, only they are held, and a probe lifts the hold.
 
+use waybill_api::transports::Breaker;
 use waybill_core::new_message::NewMessage;
+use waybill_core::outbox::owner::WaitKind;
 use waybill_core::port::service::MessageState;
 use waybill_core::port::transport::{ErrorKind, Fault, Outcome};
 use waybill_testkit::fake_transport::{Answer, ack, blocked, retryable};
@@ -39,13 +41,13 @@ async fn a_blocked_destination_is_held_for_its_tenant_and_all_else_flows() {
     assert_eq!(views.len(), 1);
     let view = &views[0];
     assert_eq!(
-        (view.kind.as_str(), view.tenant.as_deref(), view.subject.as_str()),
-        ("destination", Some("acme"), "http://bad.example")
+        (view.kind, view.tenant.as_deref(), view.subject.as_str()),
+        (WaitKind::Destination, Some("acme"), "http://bad.example")
     );
     assert_eq!((view.code.as_deref(), view.waiting), (Some("HTTP.401"), 20));
     assert!(view.until.is_some());
     let message = host.outbox.message(&tenant("acme"), &held[0]).await.unwrap();
-    assert_eq!(message.waiting.unwrap().on, "destination");
+    assert_eq!(message.waiting.unwrap().on, WaitKind::Destination);
     assert_eq!(message.attempts, 0);
 
     let before = log.sent.len();
@@ -111,15 +113,15 @@ async fn a_transport_that_is_away_is_held_as_a_whole_and_burns_no_attempt() {
     assert!(world.main.calls() < 15, "it is probed, not hammered: {} calls", world.main.calls());
     let view = host.view(&ids[0]).await;
     assert_eq!((view.state, view.attempts), (MessageState::Pending, 0));
-    assert_eq!(view.waiting.unwrap().on, "transport");
+    assert_eq!(view.waiting.unwrap().on, WaitKind::Transport);
     let transport = &host.outbox.transports().await[0];
-    assert_eq!((transport.name.as_str(), transport.breaker.as_str()), ("main", "open"));
+    assert_eq!((transport.name.as_str(), transport.breaker), ("main", Breaker::Open));
     let blocked = host.outbox.blocked(None).await.unwrap();
-    assert_eq!((blocked[0].kind.as_str(), blocked[0].waiting), ("transport", 300));
+    assert_eq!((blocked[0].kind, blocked[0].waiting), (WaitKind::Transport, 300));
 
     world.main.tell(|_| ack());
     host.until_done(&ids).await;
-    assert_eq!(host.outbox.transports().await[0].breaker, "closed");
+    assert_eq!(host.outbox.transports().await[0].breaker, Breaker::Closed);
     assert!(world.main.log().sent.iter().all(|sent| sent.attempt == 1));
 }
 
@@ -131,7 +133,7 @@ async fn a_paused_transport_sends_nothing_until_it_is_resumed() {
     let id = host.send_one(message("a")).await;
     pass(seconds(3_600)).await;
     assert!(world.main.log().sent.is_empty());
-    assert_eq!(host.view(&id).await.waiting.unwrap().on, "paused");
+    assert_eq!(host.view(&id).await.waiting.unwrap().on, WaitKind::Paused);
     let view = host.outbox.transports().await.remove(0);
     assert!(view.paused);
     host.outbox.resume("main", "ops").await.unwrap();
@@ -151,7 +153,7 @@ async fn a_pause_outlives_the_process_and_ends_when_it_is_lifted() {
     pass(seconds(60)).await;
     assert_eq!(world.main.log().sent.len(), 0);
     let listed = host.outbox.messages(None, "", None, 10).await.unwrap();
-    assert_eq!(listed.items[0].waiting.as_ref().unwrap().on, "paused", "lists say what a message waits for");
+    assert_eq!(listed.items[0].waiting.as_ref().unwrap().on, WaitKind::Paused, "lists say what a message waits for");
     assert!(host.outbox.transports().await[0].paused);
     host.outbox.resume("main", "ops").await.unwrap();
     host.until_state(&id, MessageState::Done).await;
@@ -173,8 +175,8 @@ async fn messages_whose_route_is_gone_wait_and_are_shown_until_it_is_back() {
     let host = world.start_with(|config| config.routes.0.remove(0).transport.clear()).await;
     pass(seconds(60)).await;
     let blocked = host.outbox.blocked(None).await.unwrap();
-    assert_eq!((blocked[0].kind.as_str(), blocked[0].waiting), ("no_route", 2));
-    assert_eq!(host.view(&flowing).await.waiting.unwrap().on, "no_route");
+    assert_eq!((blocked[0].kind, blocked[0].waiting), (WaitKind::NoRoute, 2));
+    assert_eq!(host.view(&flowing).await.waiting.unwrap().on, WaitKind::NoRoute);
     assert!(host.try_send([message("x")]).await.is_err(), "without a route nothing new is taken");
     host.drain().await;
 
@@ -293,8 +295,8 @@ async fn a_transport_that_is_back_serves_everybody_though_its_probe_meets_a_bloc
         .main
         .tell(|delivery| if delivery.payload == "held" { blocked("http://bad.example", "HTTP.401") } else { ack() });
     host.until_done(&fine).await;
-    assert_eq!(host.outbox.transports().await[0].breaker, "closed");
-    assert_eq!(host.view(&held).await.waiting.unwrap().on, "destination");
+    assert_eq!(host.outbox.transports().await[0].breaker, Breaker::Closed);
+    assert_eq!(host.view(&held).await.waiting.unwrap().on, WaitKind::Destination);
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use waybill_api::idempotency::{BeginRequest, FinishWith, IdempotencyService};
 use waybill_core::idempotency::{Answer, Begun, EntryKey, Grant, Keep, Settings};
 use waybill_core::ids::{IdempotencyKey, RequestHash};
-use waybill_core::port::idempotency::{BeginRequest, FinishWith, Hold, IdempotencyService};
+use waybill_core::port::idempotency::Hold;
 use waybill_core::port::service::ServiceError;
 use waybill_core::port::store::StoreError;
 use waybill_core::port::transact::Statement;
@@ -124,8 +125,8 @@ async fn a_crashed_holder_is_taken_over_after_its_lease_and_what_it_says_then_is
     let second = begin(&keys, "k").await;
     assert_eq!((second.begun, &second.origin), (2, &first.token));
     let late = keys.finish(hold("k", &first), Answer::of_json("1")).await.unwrap_err();
-    assert_eq!(late.code(), "TX.LEASE_LOST");
-    assert_eq!(keys.renew(hold("k", &first), None).await.unwrap_err().code(), "TX.LEASE_LOST");
+    assert_eq!(late.code().as_str(), "TX.LEASE_LOST");
+    assert_eq!(keys.renew(hold("k", &first), None).await.unwrap_err().code().as_str(), "TX.LEASE_LOST");
     let until = keys.renew(hold("k", &second), Some(seconds(60))).await.unwrap();
     assert_eq!(until, at(seconds(70)).plus(world.clock.wall().since(at(seconds(10)))));
     keys.fail(hold("k", &second), "no stock").await.unwrap();
@@ -192,14 +193,14 @@ async fn trouble_that_lasts_is_told_and_a_later_begin_finds_what_was_written() {
         _ => Act::Pass,
     });
     let error = keys.begin(request("k", "h")).await.unwrap_err();
-    assert_eq!((error.code(), matches!(error, ServiceError::Unsure(_))), ("TX.TIMEOUT", true));
+    assert_eq!((error.code().as_str(), matches!(error, ServiceError::Unsure(_))), ("TX.TIMEOUT", true));
     world.shim.on(|call| match call {
         Call::Idempotency => Act::Fail(StoreError::DiskFull("no space".to_owned())),
         _ => Act::Pass,
     });
-    assert_eq!(keys.begin(request("k", "h")).await.unwrap_err().code(), "STORAGE.DISK_FULL");
+    assert_eq!(keys.begin(request("k", "h")).await.unwrap_err().code().as_str(), "STORAGE.DISK_FULL");
     world.shim.on(|call| if matches!(call, Call::Idempotency) { Act::Panic } else { Act::Pass });
-    assert_eq!(keys.begin(request("k", "h")).await.unwrap_err().code(), "TX.TIMEOUT");
+    assert_eq!(keys.begin(request("k", "h")).await.unwrap_err().code().as_str(), "TX.TIMEOUT");
     world.shim.calm();
     // The first begin went in, and nobody has its token.
     assert!(matches!(keys.begin(request("k", "h")).await.unwrap(), Begun::Busy { .. }));
@@ -276,15 +277,18 @@ async fn an_operators_release_is_audited() {
     let world = World::new();
     let host = world.start().await;
     let keys = host.engine.idempotency();
-    assert_eq!(keys.forget(&of("k"), false, "", "ops").await.unwrap_err().code(), "OUTBOX.NOT_FOUND");
-    assert_eq!(keys.entry(&of("k")).await.unwrap_err().code(), "OUTBOX.NOT_FOUND");
+    assert_eq!(keys.forget(&of("k"), false, "", "ops").await.unwrap_err().code().as_str(), "TX.IDEMPOTENT_NOT_FOUND");
+    assert_eq!(keys.entry(&of("k")).await.unwrap_err().code().as_str(), "TX.IDEMPOTENT_NOT_FOUND");
     let grant = begin(&keys, "k").await;
     keys.forget(&of("k"), false, "its holder is gone", "ops").await.unwrap();
-    assert_eq!(keys.finish(hold("k", &grant), Answer::of_json("1")).await.unwrap_err().code(), "TX.LEASE_LOST");
+    assert_eq!(
+        keys.finish(hold("k", &grant), Answer::of_json("1")).await.unwrap_err().code().as_str(),
+        "TX.LEASE_LOST"
+    );
     let grant = begin(&keys, "k").await;
     keys.finish(hold("k", &grant), Answer::of_json("1")).await.unwrap();
-    assert_eq!(keys.forget(&of("k"), false, "", "ops").await.unwrap_err().code(), "OUTBOX.STATE");
-    assert_eq!(keys.forget(&of("k"), true, "wrong result", "ops").await.unwrap().of, of("k"));
+    assert_eq!(keys.forget(&of("k"), false, "", "ops").await.unwrap_err().code().as_str(), "OUTBOX.STATE");
+    assert_eq!(keys.forget(&of("k"), true, "wrong result", "ops").await.unwrap().key, "k");
     let events = host.audit_of("IdempotencyReleased").await;
     let told: Vec<(&str, &str)> = events
         .iter()
@@ -295,8 +299,7 @@ async fn an_operators_release_is_audited() {
 }
 
 fn finish_with(key: &str, grant: &Grant) -> FinishWith {
-    let answer =
-        |done: &waybill_core::port::service::TransactionDone| Answer::of_json(serde_json::to_vec(done).unwrap());
+    let answer = |done: &waybill_api::messages::TransactionDone| Answer::of_json(serde_json::to_vec(done).unwrap());
     FinishWith { hold: hold(key, grant), answer: Arc::new(answer) }
 }
 
@@ -317,7 +320,7 @@ async fn a_transaction_finishes_its_key_in_its_own_commit() {
     assert_eq!(commits.load(Ordering::Relaxed), 1, "from memory");
     // The memory store makes no results of statements; what it does give is in the answer.
     let stale = host.outbox.transact(statement(), vec![message("b")], Some(finish_with("k", &grant))).await;
-    assert_eq!(stale.unwrap_err().code(), "TX.LEASE_LOST");
+    assert_eq!(stale.unwrap_err().code().as_str(), "TX.LEASE_LOST");
     assert_eq!(world.shim.statements.lock().len(), 1);
     host.until_done(&done.ids).await;
     pass(Duration::from_secs(5)).await;

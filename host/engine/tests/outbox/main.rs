@@ -1,7 +1,7 @@
 //! The outbox's sentences (`semantics.md` §1 and 2, and the promises), each proved on the engine with the in-memory
 //! store, transports that do as told, and a clock that only moves when everybody waits.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod bounds;
 mod clock_steps;

@@ -22,6 +22,8 @@ fn request(kind: &str, filter: &str, rate: u32) -> OperationRequest {
     OperationRequest {
         kind: kind.into(),
         filter: filter.into(),
+        step: None,
+        mode: None,
         tenant: None,
         rate: Some(rate),
         reason: "fixed".into(),
@@ -125,15 +127,15 @@ async fn bulk_quarantine_and_purge_do_what_they_say() {
     assert_eq!(host.outbox.count_dead(None, "").await.unwrap().value, 10);
     let purged = host.view(&ids[0]).await;
     assert_eq!(purged.state, MessageState::Purged, "that it was there stays in the history for its time");
-    assert_eq!((purged.payload.unwrap_or_default().len(), purged.history.len()), (0, 0), "what it said doesn't");
+    assert_eq!((purged.bytes.unwrap_or_default().len(), purged.history.len()), (0, 0), "what it said doesn't");
     let ended = host.audit_of("OperationEnded").await;
     assert_eq!(
         (ended.len(), &ended[1].detail["kind"], &ended[1].detail["done"]),
         (2, &serde_json::json!("purge"), &serde_json::json!(20))
     );
     let unknown = host.outbox.start_operation(request("explode", "", 1)).await.unwrap_err();
-    assert_eq!(unknown.code(), "OUTBOX.NOT_FOUND");
-    assert_eq!(host.outbox.operation("nobody").await.unwrap_err().code(), "OUTBOX.NOT_FOUND");
+    assert_eq!(unknown.code().as_str(), "OPERATION.NOT_FOUND");
+    assert_eq!(host.outbox.operation("nobody").await.unwrap_err().code().as_str(), "OPERATION.NOT_FOUND");
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use waybill_api::dead_letters::Replay;
 use waybill_core::new_message::NewMessage;
-use waybill_core::port::dead::{DeadId, Replay};
+use waybill_core::outbox::owner::WaitKind;
+use waybill_core::port::dead::DeadId;
 use waybill_core::port::service::MessageState;
 use waybill_core::port::transport::ErrorKind;
 use waybill_testkit::fake_transport::{Answer, Gate, ack, permanent, retryable};
@@ -32,9 +34,9 @@ async fn a_stuck_key_blocks_only_itself() {
     let stuck = host.send([keyed("stuck", "a"), keyed("behind", "a"), keyed("b", "b"), message("c")]).await;
     host.until_done(&stuck[2..]).await;
     let behind = host.view(&stuck[1]).await;
-    assert_eq!((behind.state, behind.waiting.unwrap().on.as_str()), (MessageState::Pending, "key"));
+    assert_eq!((behind.state, behind.waiting.unwrap().on), (MessageState::Pending, WaitKind::Key));
     let blocked = host.outbox.blocked(None).await.unwrap();
-    assert_eq!((blocked[0].kind.as_str(), blocked[0].subject.as_str(), blocked[0].waiting), ("key", "a", 1));
+    assert_eq!((blocked[0].kind, blocked[0].subject.as_str(), blocked[0].waiting), (WaitKind::Key, "a", 1));
     assert_eq!(world.main.log().count("behind"), 0);
     world.main.tell(|_| ack());
     host.until_done(&stuck).await;
@@ -99,9 +101,9 @@ async fn a_dead_letter_keeps_its_key_where_that_is_asked_for_also_over_a_restart
     let late = host.send_one(keyed("late", "k")).await;
     pass(seconds(60)).await;
     let view = host.view(&ids[1]).await;
-    assert_eq!((view.state, view.waiting.unwrap().on.as_str()), (MessageState::Pending, "key"));
+    assert_eq!((view.state, view.waiting.unwrap().on), (MessageState::Pending, WaitKind::Key));
     let blocked = host.outbox.blocked(None).await.unwrap();
-    assert_eq!((blocked[0].kind.as_str(), blocked[0].subject.as_str(), blocked[0].waiting), ("key", "k", 2));
+    assert_eq!((blocked[0].kind, blocked[0].subject.as_str(), blocked[0].waiting), (WaitKind::Key, "k", 2));
     world.main.tell(|_| ack());
     host.outbox.replay(&DeadId::new(&tenant("default"), &ids[0]), Replay::because("fixed"), "ops").await.unwrap();
     host.until_done(&ids).await;

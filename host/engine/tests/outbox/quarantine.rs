@@ -65,7 +65,7 @@ async fn an_act_that_the_store_never_answers_is_audited_with_an_unknown_outcome(
             "restore" => host.outbox.restore_row(&row, "again", "ann").await.map(|_| ()),
             _ => host.outbox.drop_row(&row, "again", "ann").await.map(|_| ()),
         };
-        assert_eq!(error.unwrap_err().code(), "PROVIDER.UNAVAILABLE");
+        assert_eq!(error.unwrap_err().code().as_str(), "PROVIDER.UNAVAILABLE");
         eventually("it is audited", async || !host.audit_of(kind).await.is_empty()).await;
         let events = host.audit_of(kind).await;
         assert_eq!((events.len(), &events[0].object), (1, &row));

@@ -213,7 +213,7 @@ async fn a_paused_transport_stays_paused() {
 
 #[tokio::test(start_paused = true)]
 async fn what_workers_have_is_taken_back_when_it_goes_elsewhere() {
-    use waybill_core::port::workers::ClaimRequest;
+    use waybill_api::workers::ClaimRequest;
     let world = World::new();
     let host = world.start_with(|config| config.routes.0.insert(0, route("bus:**", "external"))).await;
     let id = host.send_one(keyed("a", "k")).await;

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use waybill_api::dead_letters::Replay;
 use waybill_core::ids::ShardId;
-use waybill_core::port::dead::{DeadId, Replay};
+use waybill_core::port::dead::DeadId;
 use waybill_core::port::service::MessageState;
 use waybill_core::port::store::{StoreError, Write};
 use waybill_testkit::fake_transport::{ack, permanent};
@@ -23,7 +24,7 @@ async fn finished_messages_are_kept_for_their_time_and_then_gone_with_their_ids_
     pass(seconds(500)).await;
     assert_eq!(host.view(&ids[0]).await.state, MessageState::Done);
     pass(seconds(200)).await;
-    assert_eq!(host.outbox.message(&tenant("default"), &ids[0]).await.unwrap_err().code(), "OUTBOX.NOT_FOUND");
+    assert_eq!(host.outbox.message(&tenant("default"), &ids[0]).await.unwrap_err().code().as_str(), "OUTBOX.NOT_FOUND");
     let left =
         world.memory.read(|tables| (tables.history.len(), tables.ids.len(), tables.blobs.len(), tables.segments.len()));
     assert_eq!(left, (0, 0, 0, 0));

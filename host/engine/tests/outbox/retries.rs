@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use waybill_core::outbox::owner::WaitKind;
 use waybill_core::outbox::records::AttemptOutcome;
 use waybill_core::port::backoff::{BackoffDecision, BackoffPolicy, FailedAttempt, FailureKind};
 use waybill_core::port::service::MessageState;
@@ -49,9 +50,9 @@ async fn a_waiting_retry_says_what_it_waits_for_and_why() {
     assert_eq!((view.state, view.attempts), (MessageState::Pending, 3));
     assert_eq!(view.last_error.as_deref(), Some("HTTP.503: HTTP.503 this time"));
     let waiting = view.waiting.unwrap();
-    assert_eq!(waiting.on, "retry");
+    assert_eq!(waiting.on, WaitKind::Retry);
     assert_eq!(waiting.until, view.not_before);
-    assert!(waiting.until.unwrap() > world.clock.wall());
+    assert!(waiting.until.unwrap().0 > world.clock.wall());
 }
 
 #[tokio::test(start_paused = true)]
@@ -299,8 +300,10 @@ async fn a_policy_component_may_hold_a_destination_for_an_operator() {
     let policy = Policy(Box::new(|_| BackoffDecision::Pause("ask the boss".into())));
     let host = world.start_with(|config| config.retries.component = Some(Arc::new(policy))).await;
     let id = host.send_one(message("stop")).await;
-    eventually("it is held", async || host.view(&id).await.waiting.is_some_and(|waiting| waiting.on == "destination"))
-        .await;
+    eventually("it is held", async || {
+        host.view(&id).await.waiting.is_some_and(|waiting| waiting.on == WaitKind::Destination)
+    })
+    .await;
     pass(seconds(3_600)).await;
     assert_eq!(world.main.log().count("stop"), 1, "nothing but an operator goes on");
     let view = host.view(&id).await;

@@ -1,6 +1,7 @@
 //! Messages with a time: not before, not after; cancelled or moved.
 
 use waybill_core::new_message::NewMessage;
+use waybill_core::outbox::owner::WaitKind;
 use waybill_core::port::service::{MessageState, ServiceError};
 use waybill_testkit::fake_transport::{Answer, Gate, ack, retryable};
 
@@ -19,8 +20,8 @@ async fn a_scheduled_message_waits_for_its_time_and_blocks_nobody_before() {
     let ids = host.send([later, keyed("now", "k")]).await;
     host.until_state(&ids[1], MessageState::Done).await;
     let view = host.view(&ids[0]).await;
-    assert_eq!((view.state, view.not_before), (MessageState::Pending, Some(at(seconds(100)))));
-    assert_eq!(view.waiting.unwrap().on, "schedule");
+    assert_eq!((view.state, view.not_before), (MessageState::Pending, Some(at(seconds(100)).into())));
+    assert_eq!(view.waiting.unwrap().on, WaitKind::Schedule);
     pass(seconds(98)).await;
     assert_eq!(world.main.log().texts(), ["now"]);
     host.until_state(&ids[0], MessageState::Done).await;
@@ -99,13 +100,13 @@ async fn what_is_being_sent_can_be_neither_cancelled_nor_moved() {
         "{refused}"
     );
     let refused = host.outbox.reschedule(&tenant("default"), &id, at(seconds(500)), "ops").await.unwrap_err();
-    assert_eq!(refused.code(), "OUTBOX.STATE");
+    assert_eq!(refused.code().as_str(), "OUTBOX.STATE");
     gate.open();
     host.until_state(&id, MessageState::Done).await;
     let refused = host.outbox.cancel(&tenant("default"), &id, "ops").await.unwrap_err();
     assert!(matches!(&refused, ServiceError::State { state, .. } if state == "done"), "{refused}");
     let unknown = host.outbox.cancel(&tenant("default"), "nobody", "ops").await.unwrap_err();
-    assert_eq!(unknown.code(), "OUTBOX.NOT_FOUND");
+    assert_eq!(unknown.code().as_str(), "OUTBOX.NOT_FOUND");
 }
 
 #[tokio::test(start_paused = true)]
@@ -120,10 +121,10 @@ async fn scheduled_and_parked_messages_can_be_moved() {
     let reschedule = async |id: &str, after| {
         host.outbox.reschedule(&tenant("default"), id, at(seconds(after)), "ops").await.unwrap()
     };
-    assert_eq!(reschedule(&ids[0], 2_000).await.not_before, Some(at(seconds(2_000))));
-    assert_eq!(reschedule(&ids[1], 50).await.not_before, Some(at(seconds(50))));
-    assert_eq!(reschedule(&ids[2], 3_000).await.not_before, Some(at(seconds(3_000))));
-    assert_eq!(reschedule(&ids[2], 1_000).await.not_before, Some(at(seconds(1_000))));
+    assert_eq!(reschedule(&ids[0], 2_000).await.not_before, Some(at(seconds(2_000)).into()));
+    assert_eq!(reschedule(&ids[1], 50).await.not_before, Some(at(seconds(50)).into()));
+    assert_eq!(reschedule(&ids[2], 3_000).await.not_before, Some(at(seconds(3_000)).into()));
+    assert_eq!(reschedule(&ids[2], 1_000).await.not_before, Some(at(seconds(1_000)).into()));
     host.until_done(&ids).await;
     assert_eq!(world.main.log().texts(), ["parked", "sooner", "later", "parked"]);
     let sent = world.main.log().sent;

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use waybill_core::port::dead::{DeadId, Replay};
+use waybill_api::dead_letters::Replay;
+use waybill_core::port::dead::DeadId;
 use waybill_core::port::service::MessageState;
 use waybill_testkit::fake_transport::permanent;
 
@@ -48,7 +49,7 @@ async fn an_id_that_an_enqueuer_over_shards_repeats_meets_itself() {
     assert_eq!(host.try_send(all()).await.unwrap().duplicates.len(), 12);
     let mut other = named("other", "order-3");
     other.key = Some("on another shard".into());
-    assert_eq!(host.try_send([other]).await.unwrap_err().code(), "STORAGE.CONFLICT");
+    assert_eq!(host.try_send([other]).await.unwrap_err().code().as_str(), "STORAGE.CONFLICT");
     pass(seconds(60)).await;
     assert_eq!(world.main.log().sent.len(), 12);
 }

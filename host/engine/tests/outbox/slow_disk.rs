@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use waybill_api::status::CheckStatus;
 use waybill_core::port::service::MessageState;
 use waybill_engine::EngineConfig;
 use waybill_testkit::fake_transport::{Answer, ack};
@@ -113,9 +114,9 @@ async fn readiness_says_what_is_slow_and_turns_nobody_away() {
     let warned = AtomicBool::new(false);
     for _ in 0..50 {
         let checks = host.outbox.ready().await;
-        assert!(checks.iter().all(|check| check.status != "fail"), "{checks:?}");
+        assert!(checks.iter().all(|check| check.status != CheckStatus::Fail), "{checks:?}");
         let outbox = checks.iter().find(|check| check.name == "outbox").unwrap();
-        if outbox.status == "warn" {
+        if outbox.status == CheckStatus::Warn {
             assert!(outbox.detail.contains("slow"), "{outbox:?}");
             warned.store(true, Ordering::Relaxed);
         }
@@ -125,5 +126,5 @@ async fn readiness_says_what_is_slow_and_turns_nobody_away() {
     stall.store(0, Ordering::Relaxed);
     host.until_done(&sending.await.unwrap()).await;
     pass(seconds(10)).await;
-    assert!(host.outbox.ready().await.iter().all(|check| check.status == "ok"));
+    assert!(host.outbox.ready().await.iter().all(|check| check.status == CheckStatus::Ok));
 }

@@ -10,11 +10,11 @@ use metrics::{
     set_default_local_recorder,
 };
 use tokio_util::sync::CancellationToken;
+use waybill_api::idempotency::BeginRequest;
 use waybill_core::idempotency::{Begun, EntryKey};
 use waybill_core::ids::{IdempotencyKey, RequestHash};
 use waybill_core::outbox::records::AttemptOutcome;
 use waybill_core::port::backoff::{BackoffDecision, BackoffPolicy, FailedAttempt};
-use waybill_core::port::idempotency::BeginRequest;
 use waybill_core::port::service::{MessageState, OperationRequest};
 use waybill_core::port::tasks::Tasks;
 use waybill_core::port::transact::OperationState;
@@ -131,7 +131,7 @@ async fn a_commit_that_is_never_answered_is_of_unknown_outcome_and_found_out() {
     let host = world.start().await;
     world.shim.on(|call| if matches!(call, Call::Commit(_)) { Act::Slow(FOR_EVER) } else { Act::Pass });
     let error = host.try_send([named("a", "a")]).await.unwrap_err();
-    assert_eq!(error.code(), "TX.TIMEOUT", "{error}");
+    assert_eq!(error.code().as_str(), "TX.TIMEOUT", "{error}");
     world.shim.calm();
     eventually("the shard goes on", async || host.try_send([named("a", "a")]).await.is_ok()).await;
     host.until_state("a", MessageState::Done).await;
@@ -161,6 +161,8 @@ async fn a_retirement_that_panics_is_begun_again_and_named_while_the_others_go_o
 fn replay(filter: &str) -> OperationRequest {
     OperationRequest {
         kind: "replay".into(),
+        step: None,
+        mode: None,
         filter: filter.into(),
         tenant: None,
         rate: Some(1_000),
@@ -306,5 +308,5 @@ async fn a_transaction_that_is_never_answered_is_of_unknown_outcome() {
     let host = world.start().await;
     world.shim.on(|call| if matches!(call, Call::Transact) { Act::Slow(FOR_EVER) } else { Act::Pass });
     let error = host.outbox.transact(Vec::new(), vec![message("a")], None).await.unwrap_err();
-    assert_eq!(error.code(), "TX.TIMEOUT", "{error}");
+    assert_eq!(error.code().as_str(), "TX.TIMEOUT", "{error}");
 }

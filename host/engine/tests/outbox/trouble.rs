@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use waybill_api::status::CheckStatus;
 use waybill_core::ids::ShardId;
 use waybill_core::new_message::NewMessage;
 use waybill_core::port::service::{MessageState, ServiceError};
@@ -32,7 +33,7 @@ async fn a_commit_with_an_unknown_outcome_is_found_out_and_its_messages_are_sent
         world.memory.plan([fate.clone()]);
         let error = host.try_send([named(&id, &id)]).await.unwrap_err();
         assert!(matches!(error, ServiceError::OutcomeUnknown(_)), "{error}");
-        assert_eq!(error.code(), "TX.TIMEOUT");
+        assert_eq!(error.code().as_str(), "TX.TIMEOUT");
         pass(seconds(5)).await;
         if let Some(late) = world.memory.release() {
             assert!(late.is_err(), "what was given up may not go in later");
@@ -60,9 +61,9 @@ async fn a_store_that_lost_commits_stops_its_shard_until_the_host_starts_again()
     world.memory.write(|tables| *tables = kept);
     assert!(matches!(host.try_send([message("next")]).await.unwrap_err(), ServiceError::OutcomeUnknown(_)));
     let error = host.try_send([message("after")]).await.unwrap_err();
-    assert_eq!(error.code(), "STORAGE.WENT_BACK", "{error}");
+    assert_eq!(error.code().as_str(), "STORAGE.WENT_BACK", "{error}");
     pass(seconds(600)).await;
-    let failing = host.outbox.ready().await.into_iter().find(|check| check.status == "fail").unwrap();
+    let failing = host.outbox.ready().await.into_iter().find(|check| check.status == CheckStatus::Fail).unwrap();
     assert!(failing.detail.starts_with("STORAGE.WENT_BACK: the store of shard 0 went back"), "{}", failing.detail);
     assert_eq!(world.main.log().sent.len(), 2);
     host.drain().await;
@@ -84,7 +85,7 @@ async fn a_shard_with_data_of_a_newer_host_is_given_back_and_tried_again_now_and
     let host = world.launch("host-a", |_| {});
     eventually("the shard is given back", async || stands().released).await;
     pass(seconds(1)).await;
-    let failing = host.outbox.ready().await.into_iter().find(|check| check.status == "fail").unwrap();
+    let failing = host.outbox.ready().await.into_iter().find(|check| check.status == CheckStatus::Fail).unwrap();
     assert!(failing.detail.starts_with("STORAGE.NEWER_DATA"), "{}", failing.detail);
     // Messages go to the doorstep, as for any shard that this host doesn't own.
     host.send_one(message("kept")).await;
@@ -118,7 +119,7 @@ async fn a_shard_in_which_a_newer_host_wrote_what_a_commit_needs_is_given_back_t
         });
         eventually("the shard is given back", async || stands().released && stands().token >= token).await;
         pass(seconds(1)).await;
-        let failing = host.outbox.ready().await.into_iter().find(|check| check.status == "fail").unwrap();
+        let failing = host.outbox.ready().await.into_iter().find(|check| check.status == CheckStatus::Fail).unwrap();
         assert!(failing.detail.starts_with("STORAGE.NEWER_DATA"), "{part}: {}", failing.detail);
         // To the doorstep: its ids are read with it.
         host.send_one(message(part)).await;
@@ -145,13 +146,13 @@ async fn an_id_that_a_newer_host_wrote_is_refused_and_the_shard_goes_on() {
         _ => Act::Pass,
     });
     let refused = host.try_send([named("named", "order-1")]).await.unwrap_err();
-    assert_eq!(refused.code(), "STORAGE.NEWER_DATA", "{refused}");
+    assert_eq!(refused.code().as_str(), "STORAGE.NEWER_DATA", "{refused}");
     host.send_one(message("unnamed")).await;
     eventually("it is sent", async || world.main.log().count("unnamed") == 1).await;
     pass(seconds(60)).await;
     let stands = world.memory.read(|tables| tables.shards.get(&ShardId(0)).cloned().unwrap_or_default());
     assert!(!stands.released, "{stands:?}");
-    assert!(host.outbox.ready().await.iter().all(|check| check.status != "fail"));
+    assert!(host.outbox.ready().await.iter().all(|check| check.status != CheckStatus::Fail));
     host.drain().await;
 }
 
@@ -211,19 +212,19 @@ async fn a_full_disk_is_said_at_once_and_the_host_goes_on_by_itself() {
     for text in ["a", "b"] {
         let asked = world.clock.wall();
         let error = host.try_send([message(text)]).await.unwrap_err();
-        assert_eq!(error.code(), "STORAGE.DISK_FULL");
+        assert_eq!(error.code().as_str(), "STORAGE.DISK_FULL");
         assert!(world.clock.wall().since(asked) < millis(50), "it is said at once");
     }
     let checks = host.outbox.ready().await;
     let outbox = checks.iter().find(|check| check.name == "outbox").unwrap();
-    assert!(outbox.status == "fail" && outbox.detail.contains("STORAGE.DISK_FULL"), "{outbox:?}");
+    assert!(outbox.status == CheckStatus::Fail && outbox.detail.contains("STORAGE.DISK_FULL"), "{outbox:?}");
     assert_eq!(host.view(&before).await.state, MessageState::Done, "reads go on");
     pass(seconds(600)).await;
     world.shim.calm();
     pass(seconds(1)).await;
     let id = host.send_one(message("after")).await;
     host.until_state(&id, MessageState::Done).await;
-    assert!(host.outbox.ready().await.iter().all(|check| check.status == "ok"));
+    assert!(host.outbox.ready().await.iter().all(|check| check.status == CheckStatus::Ok));
     pass(seconds(60)).await;
     assert_eq!(world.main.log().texts(), ["before", "after"], "what was refused isn't sent");
 }
@@ -254,7 +255,7 @@ async fn failing_reads_refuse_what_needs_them_and_pass() {
     });
     let asked = world.clock.wall();
     let error = host.try_send([named("a", "order-1")]).await.unwrap_err();
-    assert_eq!(error.code(), "PROVIDER.UNAVAILABLE");
+    assert_eq!(error.code().as_str(), "PROVIDER.UNAVAILABLE");
     assert!(world.clock.wall().since(asked) < seconds(1));
     world.shim.calm();
     pass(seconds(1)).await;
@@ -297,7 +298,7 @@ async fn a_host_that_starts_while_the_store_is_away_says_so_and_begins_when_it_i
     let host = world.launch("host-a", |_| {});
     pass(seconds(10)).await;
     let outbox = host.outbox.ready().await.into_iter().find(|check| check.name == "outbox").unwrap();
-    assert!(outbox.status == "fail" && outbox.detail.contains("PROVIDER.UNAVAILABLE"));
+    assert!(outbox.status == CheckStatus::Fail && outbox.detail.contains("PROVIDER.UNAVAILABLE"));
     assert!(host.try_send([message("x")]).await.is_err());
     world.shim.calm();
     host.until_ready().await;

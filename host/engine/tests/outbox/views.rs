@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use waybill_api::status::CheckStatus;
+use waybill_api::transports::Breaker;
 use waybill_core::port::service::MessageState;
 use waybill_testkit::fake_transport::{Answer, Gate, ack, permanent, retryable};
 
@@ -21,7 +23,7 @@ async fn looks_for_what_is_not_there_share_a_look_at_the_doorstep() {
     });
     for number in 0..100 {
         let missing = host.outbox.message(&tenant("default"), &format!("none-{number}")).await.unwrap_err();
-        assert_eq!(missing.code(), "OUTBOX.NOT_FOUND");
+        assert_eq!(missing.code().as_str(), "OUTBOX.NOT_FOUND");
     }
     assert!(reads.load(Ordering::Relaxed) <= 8, "{} reads for 100 looks at 4 shards", reads.load(Ordering::Relaxed));
     // What a transaction has just left there is found at once all the same.
@@ -83,7 +85,7 @@ async fn depths_count_every_message_once() {
     assert_eq!((unrouted.ready, unrouted.scheduled, unrouted.dead), (0, 1, 1));
     assert!(host.outbox.stats(Some(&tenant("nobody"))).await.unwrap().is_empty());
     let transport = host.outbox.transports().await.remove(0);
-    assert_eq!((transport.in_flight, transport.breaker.as_str()), (1, "closed"));
+    assert_eq!((transport.in_flight, transport.breaker), (1, Breaker::Closed));
     gate.open();
     eventually("the rest is delivered", async || world.main.log().sent.len() == 14).await;
 }
@@ -97,7 +99,7 @@ async fn a_backlog_larger_than_memory_is_counted_whole() {
         host.send((0..100).map(|index| message(&index.to_string()))).await;
     }
     pass(seconds(10)).await;
-    let count = |stats: Vec<waybill_core::port::service::OutboxStats>| stats.iter().map(|stat| stat.ready).sum::<u64>();
+    let count = |stats: Vec<waybill_api::status::OutboxStats>| stats.iter().map(|stat| stat.ready).sum::<u64>();
     assert_eq!(count(host.outbox.stats(None).await.unwrap()), 1_000);
     host.drain().await;
     let host = world.start_with(|config| config.limits.window_messages = 100).await;
@@ -150,16 +152,16 @@ async fn readiness_names_what_is_wrong() {
     world.main.tell(|_| permanent("HTTP.400"));
     let host = world.start_with(|config| config.dead_alert_at = 2).await;
     let check = async |name: &str| host.outbox.ready().await.into_iter().find(|check| check.name == name);
-    assert_eq!(check("outbox").await.unwrap().status, "ok");
-    assert_eq!(check("dead letters").await.unwrap().status, "ok");
+    assert_eq!(check("outbox").await.unwrap().status, CheckStatus::Ok);
+    assert_eq!(check("dead letters").await.unwrap().status, CheckStatus::Ok);
     host.send(["a", "b"].map(message)).await;
-    eventually("the alert", async || check("dead letters").await.unwrap().status == "warn").await;
+    eventually("the alert", async || check("dead letters").await.unwrap().status == CheckStatus::Warn).await;
     world.main.set_health(waybill_core::port::transport::Health::Down, Some("no instance"));
     let transport = check("transport main").await.unwrap();
-    assert_eq!(transport.status, "warn");
+    assert_eq!(transport.status, CheckStatus::Warn);
     assert!(transport.detail.contains("no instance"));
     host.engine.begin_drain();
-    assert_eq!(check("drain").await.unwrap().status, "fail");
+    assert_eq!(check("drain").await.unwrap().status, CheckStatus::Fail);
     host.drain().await;
-    assert_eq!(check("outbox").await.unwrap().status, "fail");
+    assert_eq!(check("outbox").await.unwrap().status, CheckStatus::Fail);
 }

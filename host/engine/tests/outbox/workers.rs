@@ -1,20 +1,24 @@
 //! Workers outside: claims, leases, settlements, and what happens to them when somebody dies.
 
+mod failures;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use waybill_api::dead_letters::Replay;
+use waybill_api::transports::Breaker;
+use waybill_api::workers::{ClaimRequest, ClaimedMessage, SettleAnswer, SettleItem, SettleRequest};
 use waybill_core::new_message::NewMessage;
+use waybill_core::outbox::owner::WaitKind;
 use waybill_core::outbox::records::AttemptOutcome;
 use waybill_core::port::backoff::{BackoffDecision, BackoffPolicy, FailedAttempt};
-use waybill_core::port::dead::{DeadId, Replay};
+use waybill_core::port::dead::DeadId;
 use waybill_core::port::service::MessageState;
 use waybill_core::port::store::StoreError;
 use waybill_core::port::transport::Fault;
-use waybill_core::port::workers::{
-    ClaimRequest, ClaimedMessage, FlushResult, SettleAnswer, SettleItem, SettleRequest, SettleWish,
-};
+use waybill_core::port::workers::{FlushResult, SettleWish};
 use waybill_core::route::{Pattern, Route};
 use waybill_engine::EngineConfig;
 use waybill_testkit::fake_transport::{Answer, ack};
@@ -89,7 +93,7 @@ fn failed() -> SettleWish {
 }
 
 fn texts(claimed: &[ClaimedMessage]) -> Vec<String> {
-    let text = |one: &ClaimedMessage| String::from_utf8(one.message.payload.clone().unwrap().to_vec()).unwrap();
+    let text = |one: &ClaimedMessage| String::from_utf8(one.message.bytes.clone().unwrap().to_vec()).unwrap();
     claimed.iter().map(text).collect()
 }
 
@@ -101,7 +105,7 @@ async fn a_worker_claims_delivers_and_its_receipt_is_kept() {
     let claimed = host.claim_one("w-1").await;
     assert_eq!((claimed.message.id.as_str(), claimed.target.as_str(), claimed.attempt), (&*id, "out.memory", 1));
     assert_eq!(claimed.message.payload_sha256.as_ref().unwrap().len(), 64);
-    assert_eq!(claimed.lease_until, world.clock.wall().plus(seconds(60)));
+    assert_eq!(claimed.lease_until.0, world.clock.wall().plus(seconds(60)));
     let view = host.view(&id).await;
     assert_eq!(view.state, MessageState::Leased);
     assert_eq!(view.lease.map(|lease| (lease.worker, lease.until)), Some(("w-1".to_owned(), claimed.lease_until)));
@@ -143,7 +147,7 @@ async fn nothing_but_the_transport_external_can_be_claimed() {
     drop(host);
     let host = world.start().await;
     let error = host.outbox.claim(ask("w")).await.unwrap_err();
-    assert_eq!(error.code(), "OUTBOX.NOT_FOUND");
+    assert_eq!(error.code().as_str(), "TRANSPORT.NOT_FOUND");
 }
 
 #[tokio::test(start_paused = true)]
@@ -206,7 +210,7 @@ async fn a_renewed_lease_lasts_from_the_renewal_on() {
     pass(seconds(50)).await;
     let answer = host.settle(&claimed, SettleWish::Renew { lease: None }).await;
     assert_eq!((answer.applied, answer.result), (true, FlushResult::Renewed));
-    assert_eq!(answer.lease_until, Some(world.clock.wall().plus(seconds(60))));
+    assert_eq!(answer.lease_until.unwrap().0, world.clock.wall().plus(seconds(60)));
     pass(seconds(50)).await;
     assert!(host.claim("w-2").await.is_empty());
     pass(seconds(11)).await;
@@ -290,7 +294,7 @@ async fn a_failed_message_waits_as_the_host_says_and_dies_at_the_last_attempt() 
         let answer = host.settle(&claimed, failed()).await;
         assert_eq!((answer.applied, answer.result), (true, FlushResult::Retry));
         let due = answer.next_attempt_at.unwrap();
-        assert!(due.since(world.clock.wall()).abs_diff(millis(delay)) < millis(10));
+        assert!(due.0.since(world.clock.wall()).abs_diff(millis(delay)) < millis(10));
         assert!(host.claim("w").await.is_empty());
         let view = host.view(&id).await;
         assert_eq!((view.state, view.not_before), (MessageState::Pending, Some(due)));
@@ -316,7 +320,10 @@ async fn a_worker_may_say_when_it_is_tried_again_within_bounds() {
         let at = world.clock.wall().plus(asked);
         let wish = SettleWish::Nack { fault: Fault::new("X", "x"), next_attempt_at: Some(at) };
         let answer = host.settle(&claimed, wish).await;
-        assert!(answer.next_attempt_at.unwrap().since(world.clock.wall()).abs_diff(granted) < millis(10), "{answer:?}");
+        assert!(
+            answer.next_attempt_at.unwrap().0.since(world.clock.wall()).abs_diff(granted) < millis(10),
+            "{answer:?}"
+        );
         pass(granted.checked_sub(seconds(3)).unwrap()).await;
         assert!(host.claim("w").await.is_empty());
         pass(seconds(3)).await;
@@ -353,7 +360,7 @@ async fn a_policy_component_is_asked_when_a_worker_names_no_time() {
     for wanted in [seconds(7), seconds(14), seconds(2)] {
         let answer = host.settle(&host.claim_one("w").await, failed()).await;
         assert_eq!((answer.applied, answer.result), (true, FlushResult::Retry));
-        let wait = answer.next_attempt_at.unwrap().since(world.clock.wall());
+        let wait = answer.next_attempt_at.unwrap().0.since(world.clock.wall());
         assert!(wait.abs_diff(wanted) < millis(10), "{wait:?}");
         pass(wanted).await;
     }
@@ -437,7 +444,7 @@ async fn messages_that_nobody_claims_keep_nothing_else_from_being_sent() {
     let sent = host.send((0..50).map(|n| message(&n.to_string()))).await;
     host.until_done(&sent).await;
     let blocked = host.outbox.blocked(None).await.unwrap();
-    assert!(blocked.iter().any(|view| view.kind == "unclaimed" && view.subject == "external"), "{blocked:?}");
+    assert!(blocked.iter().any(|view| view.kind == WaitKind::Unclaimed && view.subject == "external"), "{blocked:?}");
     // All of them are there for a worker, and as long as it has them the rest goes on.
     let claimed = host.outbox.claim(ClaimRequest { limit: 20, ..ask("w") }).await.unwrap();
     assert_eq!(claimed.len(), 20);
@@ -459,239 +466,4 @@ async fn messages_that_nobody_claims_keep_nothing_else_from_being_sent() {
     seen.dedup();
     assert_eq!(seen.len(), 150);
     host.drain().await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_drain_takes_leases_back_and_the_next_start_gives_them_out_again() {
-    let world = World::new();
-    let host = start(&world).await;
-    let id = host.send_one(out("a")).await;
-    let claimed = host.claim_one("w-1").await;
-    let began = world.clock.wall();
-    host.drain().await;
-    assert!(world.clock.wall().since(began) < seconds(5), "a lease held the drain up");
-    drop(host);
-    let host = start(&world).await;
-    let again = host.claim_one("w-2").await;
-    assert_eq!((again.message.id.as_str(), again.message.suspect, again.attempt), (&*id, 0, 1));
-    host.expect_conflict(&claimed, acked(), Some(MessageState::Leased)).await;
-    assert!(host.settle(&again, acked()).await.applied);
-}
-
-#[tokio::test(start_paused = true)]
-async fn crashes_of_the_host_never_make_a_claimed_message_suspect() {
-    let world = World::new();
-    let mut claims = Vec::new();
-    for crash in 0..8 {
-        let host = start(&world).await;
-        if crash == 0 {
-            host.send([out("a"), out("b"), out("c")]).await;
-            // Its segment gets a claim by this.
-            assert!(host.settle(&host.claim_one("w").await, acked()).await.applied);
-        }
-        let claimed = host.claim("w").await;
-        assert_eq!(texts(&claimed), ["b", "c"], "after {crash} crashes");
-        assert!(claimed.iter().all(|one| one.message.suspect == 0));
-        claims.extend(claimed);
-        drop(host);
-    }
-    let host = start(&world).await;
-    let claimed = host.claim("w").await;
-    for old in &claims {
-        assert!(!host.settle(old, acked()).await.applied);
-    }
-    for one in &claimed {
-        assert!(host.settle(one, acked()).await.applied);
-        assert_eq!(host.view(&one.message.id).await.state, MessageState::Done);
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn leases_dont_keep_a_suspect_message_of_another_transport_waiting() {
-    let world = World::new();
-    world.main.answer(|_| Answer::stuck());
-    let mut sent = 0;
-    let mut id = String::new();
-    for crash in 0..2 {
-        let host = start(&world).await;
-        if crash == 0 {
-            id = host.send_one(message("poison?")).await;
-        }
-        sent += 1;
-        world.main.until_sent(sent).await;
-        drop(host);
-    }
-    world.main.tell(|_| ack());
-    let host = start(&world).await;
-    host.send_one(out("a")).await;
-    assert_eq!(host.claim("w").await.len(), 1);
-    let before = world.clock.wall();
-    host.until_state(&id, MessageState::Done).await;
-    assert!(world.clock.wall().since(before) < seconds(30));
-}
-
-#[tokio::test(start_paused = true)]
-async fn when_the_store_doesnt_say_the_worker_hears_that_and_the_message_is_settled_once() {
-    let world = World::new();
-    let host = start(&world).await;
-    let id = host.send_one(out("a")).await;
-    let claimed = host.claim_one("w").await;
-    world.shim.on(|call| match call {
-        Call::Commit(_) => Act::FailAfter(StoreError::Unavailable("the line broke".to_owned())),
-        Call::Read(_) => Act::Fail(StoreError::Unavailable("the line is down".to_owned())),
-        _ => Act::Pass,
-    });
-    let answer = host.settle(&claimed, acked()).await;
-    assert_eq!((answer.applied, answer.result), (false, FlushResult::DbTimeout));
-    assert_eq!(answer.code.as_deref(), Some("TX.TIMEOUT"));
-    world.shim.calm();
-    host.until_state(&id, MessageState::Done).await;
-    host.until_ready().await;
-    host.expect_conflict(&claimed, acked(), Some(MessageState::Done)).await;
-    assert_eq!(host.view(&id).await.attempts, 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_paused_transport_gives_nothing_out_and_takes_settlements() {
-    let world = World::new();
-    let host = start(&world).await;
-    host.send([out("a"), out("b")]).await;
-    let claimed = host.claim_one("w").await;
-    host.outbox.pause("external", "test").await.unwrap();
-    assert!(host.claim("w").await.is_empty());
-    pass(seconds(120)).await;
-    assert!(host.claim("w").await.is_empty());
-    assert!(host.settle(&claimed, acked()).await.applied);
-    let view = host.outbox.resume("external", "test").await.unwrap();
-    assert_eq!((view.breaker.as_str(), view.plugin.plugin.as_str()), ("closed", "external"));
-    assert_eq!(texts(&host.claim("w").await), ["b"]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_message_that_expired_is_given_to_nobody() {
-    let world = World::new();
-    let host = start(&world).await;
-    let soon = Some(at(seconds(70)));
-    let ids =
-        host.send([NewMessage { expires_at: soon, ..out("a") }, NewMessage { expires_at: soon, ..out("b") }]).await;
-    host.claim_one("w").await;
-    pass(seconds(75)).await;
-    assert!(host.claim("w").await.is_empty());
-    for id in ids {
-        host.until_state(&id, MessageState::Expired).await;
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_host_that_lost_its_shard_promises_nothing() {
-    let world = World::new();
-    let shared = |config: &mut EngineConfig| {
-        with_workers(config);
-        config.exclusive = false;
-    };
-    let first = world.start_with(shared).await;
-    first.send_one(out("a")).await;
-    let claimed = first.claim_one("w").await;
-    // Its commits don't come through any more; another host's would.
-    world.shim.on(|call| match call {
-        Call::Commit(commit) if commit.record.owner == "host-a" => {
-            Act::Fail(StoreError::Unavailable("cut off".to_owned()))
-        }
-        _ => Act::Pass,
-    });
-    let second = world.launch("host-b", shared);
-    eventually("the other host gives the message out", async || {
-        second.outbox.claim(ask("w-2")).await.unwrap().len() == 1
-    })
-    .await;
-    let renewed = first.settle(&claimed, SettleWish::Renew { lease: None }).await;
-    assert!(!renewed.applied, "{renewed:?}");
-    assert!(!first.settle(&claimed, acked()).await.applied);
-    assert!(first.claim("w").await.is_empty());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_claim_over_several_shards_ends_with_its_bytes() {
-    let world = World::new();
-    let host = world
-        .start_with(|config| {
-            with_workers(config);
-            (config.shards, config.batch_bytes) = (4, 100);
-        })
-        .await;
-    host.send((0..40).map(|n| out_keyed(&"x".repeat(60), &format!("k-{n}")))).await;
-    assert_eq!(host.claim("w").await.len(), 2, "one each of two shards");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_host_that_doesnt_own_the_shard_doesnt_say_that_a_lease_is_lost() {
-    let world = World::new();
-    let shared = |config: &mut EngineConfig| {
-        with_workers(config);
-        config.exclusive = false;
-    };
-    let owner = world.start_with(shared).await;
-    let other = world.launch("host-b", shared);
-    owner.send_one(out("a")).await;
-    let claimed = owner.claim_one("w").await;
-    let answer = other.settle(&claimed, acked()).await;
-    assert_eq!((answer.applied, answer.result), (false, FlushResult::DbTimeout), "{answer:?}");
-    assert_ne!(answer.code.as_deref(), Some("TX.LEASE_LOST"));
-    assert!(owner.audit_of("outbox_flush_conflict").await.is_empty());
-    assert!(owner.settle(&claimed, acked()).await.applied);
-}
-
-#[tokio::test(start_paused = true)]
-async fn leases_that_ended_keep_nobody_elses_messages_waiting() {
-    let world = World::new();
-    let host = world
-        .start_with(|config| {
-            with_workers(config);
-            config.limits.window_messages = 100;
-        })
-        .await;
-    let of = |name: &str, text: String| NewMessage { tenant: Some(name.to_owned()), ..out(&text) };
-    let claim = async |name: &str| {
-        let tenants = Some(vec![tenant(name)]);
-        host.outbox.claim(ClaimRequest { limit: 100, tenants, ..ask(name) }).await.unwrap()
-    };
-    host.send((0..40).map(|n| of("gone", format!("gone-{n}")))).await;
-    assert_eq!(claim("gone").await.len(), 25);
-    host.send([of("here", "a".to_owned())]).await;
-    assert!(claim("here").await.is_empty(), "a shard lends a quarter of its window");
-    pass(seconds(61)).await;
-    assert_eq!(texts(&claim("here").await), ["a"]);
-    // What is lent again counts again.
-    assert_eq!(claim("gone").await.len(), 24);
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_a_worker_delivered_is_found_by_the_next_one() {
-    let world = World::new();
-    let host = world
-        .start_with(|config| {
-            with_workers(config);
-            config.routes.0[0].dedup = Some(seconds(3_600));
-        })
-        .await;
-    let first = host.send_one(out("a")).await;
-    let claimed = host.claim_one("w").await;
-    let sha = claimed.message.payload_sha256.clone().unwrap();
-    let check = async |target: &str| host.outbox.check_dedup(&tenant("default"), target, &sha).await.unwrap();
-    assert_eq!(check("out.memory").await, None);
-    // One that failed, or that a stale token says was delivered, isn't there.
-    host.settle_as(&first, &claimed.token.replace(&claimed.token[40..], "0123456789ab"), acked()).await;
-    assert!(host.settle(&claimed, failed()).await.applied);
-    assert_eq!(check("out.memory").await, None);
-    pass(seconds(1)).await;
-    assert!(host.settle(&host.claim_one("w").await, acked()).await.applied);
-    let found = check("out.memory").await.unwrap();
-    assert_eq!((found.id.as_str(), found.receipt.broker_ref.as_deref()), (&*first, Some("memory-1")));
-    assert_eq!(check("out.mail").await, None);
-    assert_eq!(host.outbox.check_dedup(&tenant("acme"), "out.memory", &sha).await.unwrap(), None);
-    // The host sends and settles nothing of it by itself.
-    host.send_one(out("a")).await;
-    assert_eq!(host.claim("w").await.len(), 1);
-    pass(seconds(3_600)).await;
-    assert_eq!(check("out.memory").await, None);
 }

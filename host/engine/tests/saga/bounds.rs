@@ -14,7 +14,7 @@ async fn past_the_bound_of_running_sagas_a_start_is_refused_until_there_is_room(
         host.begin(id).await;
     }
     let refused = host.sagas.start(start("four")).await.unwrap_err();
-    assert_eq!((refused.code(), refused.retryable()), ("SAGA.BUSY", true));
+    assert_eq!((refused.code().as_str(), refused.retryable()), ("SAGA.BUSY", true));
     host.signal("one", "go", serde_json::json!(1)).await.unwrap();
     host.until("one", SagaState::Completed).await;
     host.begin("four").await;
@@ -28,7 +28,7 @@ async fn an_input_past_the_bound_is_refused_with_the_bound() {
     let mut large = start("one");
     large.input = Json::of(&serde_json::json!("x".repeat(60)));
     let refused = host.sagas.start(large).await.unwrap_err();
-    assert_eq!(refused.code(), "SAGA.INPUT_TOO_LARGE");
+    assert_eq!(refused.code().as_str(), "SAGA.INPUT_TOO_LARGE");
     assert!(refused.to_string().contains("50"), "{refused}");
 }
 
@@ -43,11 +43,11 @@ async fn the_same_start_again_answers_the_first_and_another_under_its_id_is_a_co
     assert!(host.begin("one").await.duplicate, "after its end");
     let mut other = start("one");
     other.input = Json::null();
-    assert_eq!(host.sagas.start(other.clone()).await.unwrap_err().code(), "STORAGE.CONFLICT");
+    assert_eq!(host.sagas.start(other.clone()).await.unwrap_err().code().as_str(), "STORAGE.CONFLICT");
     host.crash().await;
     let host = world.start().await;
     assert!(host.begin("one").await.duplicate, "after a restart");
-    assert_eq!(host.sagas.start(other).await.unwrap_err().code(), "STORAGE.CONFLICT");
+    assert_eq!(host.sagas.start(other).await.unwrap_err().code().as_str(), "STORAGE.CONFLICT");
     assert_eq!(world.shop.names(), ["a"]);
 }
 
@@ -66,7 +66,7 @@ async fn ids_made_by_the_host_differ_and_bad_ones_of_callers_are_refused() {
     }
     let mut header = start("h");
     header.headers = vec![("bad name".to_owned(), "1".to_owned())];
-    assert_eq!(host.sagas.start(header).await.unwrap_err().code(), "SCHEMA.VALIDATION_FAILED");
+    assert_eq!(host.sagas.start(header).await.unwrap_err().code().as_str(), "SCHEMA.VALIDATION_FAILED");
     let mut trace = start("t");
     trace.traceparent = Some("nonsense".to_owned());
     assert!(host.sagas.start(trace).await.is_err());

@@ -1,7 +1,8 @@
 //! Sagas that can't be restored: the others go on, the journal is cut, and an operator puts them back.
 
+use waybill_api::quarantine::{QuarantinedView, Went};
+use waybill_api::status::CheckStatus;
 use waybill_core::ids::ShardId;
-use waybill_core::port::quarantine::{QuarantinedRow, Restored};
 use waybill_core::port::saga::StartSaga;
 use waybill_core::port::store::StoreError;
 use waybill_core::saga::state::SagaState;
@@ -27,7 +28,7 @@ fn bad() -> StartSaga {
     StartSaga { definition: "t".to_owned(), ..start("bad") }
 }
 
-async fn set_aside(host: &Host) -> QuarantinedRow {
+async fn set_aside(host: &Host) -> QuarantinedView {
     eventually("it is set aside", async || host.outbox.quarantined(None, None, 10).await.unwrap().items.len() == 1)
         .await;
     host.outbox.quarantined(None, None, 10).await.unwrap().items.remove(0)
@@ -50,7 +51,7 @@ async fn one_that_can_not_be_restored_stops_no_other_and_comes_back_when_it_can(
     assert!(row.reason.contains("definition"), "{}", row.reason);
     let ready = host.outbox.ready().await;
     let check = ready.iter().find(|check| check.name == "quarantine").unwrap();
-    assert!(check.status == "warn" && check.detail.contains("1 of saga"), "{check:?}");
+    assert!(check.status == CheckStatus::Warn && check.detail.contains("1 of saga"), "{check:?}");
 
     // The journal is cut up to what the others need.
     go(&host, "good").await;
@@ -64,12 +65,12 @@ async fn one_that_can_not_be_restored_stops_no_other_and_comes_back_when_it_can(
     assert!(floor > before && !is_left, "{floor} {before} {is_left}");
 
     // Nobody begins another one with its id, and it is put back as soon as it can be.
-    assert_eq!(host.sagas.start(start("bad")).await.unwrap_err().code(), "STORAGE.CORRUPT");
+    assert_eq!(host.sagas.start(start("bad")).await.unwrap_err().code().as_str(), "STORAGE.CORRUPT");
     assert!(host.outbox.restore_row(&row.id, "again", "ann").await.is_err());
     world.memory.write(|tables| tables.sagas.definitions.insert(("t".to_owned(), 1), lost));
     assert_eq!(host.outbox.quarantined_row(&row.id).await.unwrap().unreadable, None);
-    let (_, restored) = host.outbox.restore_row(&row.id, "again", "ann").await.unwrap();
-    assert_eq!(restored, Restored::AtTakeover);
+    let restored = host.outbox.restore_row(&row.id, "again", "ann").await.unwrap();
+    assert_eq!(restored.went, Went::AtTakeover);
     host.crash().await;
     let host = world.start().await;
     go(&host, "bad").await;

@@ -1,10 +1,10 @@
 //! Stuck sagas among the dead letters.
 
-use waybill_core::outbox::records::DeadState;
-use waybill_core::port::dead::{DeadId, DeadKind, DeadView, Replay, Replayed};
+use waybill_api::dead_letters::{DeadLetterView, Replay, Replayed};
+use waybill_core::port::dead::{DeadId, DeadKind};
 use waybill_core::port::participant::Direction;
 use waybill_core::port::saga::{RetryMode, SagaAct};
-use waybill_core::port::service::OperationRequest;
+use waybill_core::port::service::{MessageState, OperationRequest};
 use waybill_core::port::transact::{Operation, OperationState};
 use waybill_core::saga::state::SagaState;
 use waybill_testkit::fake_transport::{ack, permanent as refused};
@@ -60,8 +60,8 @@ impl Host {
             let page = self.outbox.dead_letters(None, filter, cursor.as_deref(), limit).await.unwrap();
             assert!(page.items.len() <= limit);
             ids.extend(page.items.iter().map(|dead| match dead {
-                DeadView::Message(message) => message.id.clone(),
-                DeadView::Saga(saga) => format!("~{}", saga.key.id),
+                DeadLetterView::Message(message) => message.id.clone(),
+                DeadLetterView::Saga(saga) => format!("~{}", saga.id),
             }));
             cursor = page.next_cursor;
             if cursor.is_none() {
@@ -71,10 +71,12 @@ impl Host {
         }
     }
 
-    async fn operate(&self, kind: &str, filter: &str) -> Operation {
+    async fn act_on_dead_letters(&self, kind: &str, filter: &str) -> Operation {
         let request = OperationRequest {
             kind: kind.to_owned(),
             filter: filter.to_owned(),
+            step: None,
+            mode: None,
             tenant: None,
             rate: None,
             reason: "because".to_owned(),
@@ -131,11 +133,11 @@ async fn a_replay_tries_the_compensation_again() {
     let host = with_stuck(&world, &["one", "two"]).await;
     let shown = host.outbox.dead_letter(&dead("one")).await.unwrap();
     let saga = shown.saga().unwrap();
-    assert_eq!((&*saga.step, &*saga.code, saga.attempts, &saga.state), ("a", "SHOP.NO", 1, &DeadState::Dead));
+    assert_eq!((&*saga.step, &*saga.code, saga.attempts, saga.state), ("a", "SHOP.NO", 1, MessageState::Dead));
     let done = host.outbox.replay(&dead("one"), Replay::because("the shop is back"), "ann").await.unwrap();
     assert!(matches!(done, Replayed::Saga { .. }) && done.message().is_none(), "{done:?}");
     host.until("one", SagaState::Cancelled).await;
-    assert_eq!(host.outbox.dead_letter(&dead("one")).await.unwrap_err().code(), "OUTBOX.NOT_FOUND");
+    assert_eq!(host.outbox.dead_letter(&dead("one")).await.unwrap_err().code().as_str(), "DEAD.NOT_FOUND");
     assert_eq!(host.dead("", 10).await, ["~two"]);
     // Nothing was compensated: it may also go forward.
     let forward = Replay { mode: Some(RetryMode::Retry), reason: String::new() };
@@ -156,7 +158,7 @@ async fn sagas_that_an_operator_ended_are_no_dead_letters() {
     host.act("three", SagaAct::Skip { step: "a".to_owned() }).await.unwrap();
     eventually("none is left", async || host.count("").await == 0).await;
     let replayed = host.outbox.replay(&dead("one"), Replay::default(), "ann").await.unwrap_err();
-    assert_eq!(replayed.code(), "OUTBOX.NOT_FOUND");
+    assert_eq!(replayed.code().as_str(), "DEAD.NOT_FOUND");
 }
 
 #[tokio::test(start_paused = true)]
@@ -165,8 +167,9 @@ async fn a_bulk_replay_takes_both_kinds_and_leaves_quarantined_ones() {
     let host = with_stuck(&world, &["one", "three", "two"]).await;
     with_messages(&world, &host, 2).await;
     let fenced = host.outbox.quarantine(&dead("two"), "ask the bank", "ann").await.unwrap();
-    assert!(matches!(&fenced.saga().unwrap().state, DeadState::Quarantined { note, .. } if note == "ask the bank"));
-    let ended = host.operate("replay", "age<1d").await;
+    let saga = fenced.saga().unwrap();
+    assert_eq!((saga.state, saga.note.as_deref()), (MessageState::Quarantined, Some("ask the bank")));
+    let ended = host.act_on_dead_letters("replay", "age<1d").await;
     assert_eq!((ended.state, ended.matched, ended.done, ended.failed), (OperationState::Done, 4, 4, 0));
     host.until("one", SagaState::Cancelled).await;
     host.until("three", SagaState::Cancelled).await;
@@ -181,7 +184,7 @@ async fn what_fails_again_is_taken_once() {
     let host = with_stuck(&world, &["one"]).await;
     pass(seconds(1)).await;
     world.shop.on(|call| (call.direction == Direction::Compensate).then(|| permanent("SHOP.STILL")));
-    let ended = host.operate("replay", "kind=saga").await;
+    let ended = host.act_on_dead_letters("replay", "kind=saga").await;
     assert_eq!((ended.done, ended.failed), (1, 0));
     eventually("it is stuck again", async || host.count("code=SHOP.STILL").await == 1).await;
     assert_eq!(world.shop.count("-a"), 2);
@@ -192,16 +195,16 @@ async fn acts_that_are_not_for_sagas_say_so() {
     let world = World::new();
     let host = with_stuck(&world, &["m-0"]).await;
     let edited = host.outbox.edit(&dead("m-0"), Default::default(), "ann").await.unwrap_err();
-    assert_eq!(edited.code(), "DEAD.KIND");
+    assert_eq!(edited.code().as_str(), "DEAD.KIND");
     with_messages(&world, &host, 1).await;
     // One of each kind with the same id: nobody acts on the wrong one.
     let replayed = host.outbox.replay(&dead("m-0"), Replay::default(), "ann").await.unwrap_err();
-    assert_eq!(replayed.code(), "DEAD.KIND", "{replayed}");
+    assert_eq!(replayed.code().as_str(), "DEAD.KIND", "{replayed}");
     let message = DeadId { kind: Some(DeadKind::Message), ..dead("m-0") };
     let forward = Replay { mode: Some(RetryMode::Retry), reason: String::new() };
-    assert_eq!(host.outbox.replay(&message, forward, "ann").await.unwrap_err().code(), "DEAD.KIND");
-    let purged = host.operate("purge", "id=*").await;
+    assert_eq!(host.outbox.replay(&message, forward, "ann").await.unwrap_err().code().as_str(), "DEAD.KIND");
+    let purged = host.act_on_dead_letters("purge", "id=*").await;
     assert_eq!((purged.matched, purged.done), (1, 1));
-    assert_eq!(host.operate("purge", "kind=saga").await.matched, 0);
+    assert_eq!(host.act_on_dead_letters("purge", "kind=saga").await.matched, 0);
     assert_eq!(host.dead("", 10).await, ["~m-0"]);
 }

@@ -21,9 +21,9 @@ async fn steps_run_in_order_and_read_earlier_outputs() {
     let calls = world.shop.calls();
     assert_eq!(calls[1].input, serde_json::json!({ "from": "a", "n": 7 }));
     assert_eq!(calls[0].key, "one/a/execute");
-    assert_eq!(view.saga.steps[0].output.as_ref().unwrap().get(), "{\"did\":\"a\"}");
-    assert_eq!(view.plugins.len(), 1);
-    assert_eq!(view.saga.steps[0].plugin.as_ref().unwrap().plugin, "fake-shop");
+    assert_eq!(view.saga.as_ref().unwrap().steps[0].output.as_ref().unwrap().get(), "{\"did\":\"a\"}");
+    assert_eq!(view.plugins.as_ref().unwrap().len(), 1);
+    assert_eq!(view.saga.as_ref().unwrap().steps[0].plugin.as_ref().unwrap().plugin, "fake-shop");
 }
 
 #[tokio::test(start_paused = true)]
@@ -36,7 +36,7 @@ async fn an_id_that_the_host_makes_tells_when_its_saga_began() {
         let id = host.sagas.start(StartSaga { id: None, ..start("") }).await.unwrap().id;
         let view = host.until(id.as_str(), SagaState::Completed).await;
         let told = ulid::Ulid::from_string(id.as_str()).unwrap().timestamp_ms();
-        assert_eq!(told, view.summary.started_at.0);
+        assert_eq!(told, view.started_at.0.0);
     }
 }
 
@@ -53,9 +53,9 @@ async fn a_step_that_fails_for_good_has_the_ones_before_it_compensated_in_revers
         (back.output.clone().unwrap(), back.key.as_str()),
         (serde_json::json!({ "did": "b" }), "one/b/compensate")
     );
-    assert_eq!(view.summary.code.as_deref(), Some("SHOP.NO"));
-    assert_eq!(view.saga.steps[2].state, StepState::Failed);
-    assert_eq!(view.saga.steps[0].state, StepState::Compensated);
+    assert_eq!(view.code.as_deref(), Some("SHOP.NO"));
+    assert_eq!(view.saga.as_ref().unwrap().steps[2].state, StepState::Failed);
+    assert_eq!(view.saga.as_ref().unwrap().steps[0].state, StepState::Compensated);
 }
 
 #[tokio::test(start_paused = true)]
@@ -109,10 +109,16 @@ async fn a_call_that_takes_too_long_is_repeated_with_its_key() {
     world.shop.on(|call| (call.before == 0).then_some(Does::Never));
     host.run(&step("a", "timeout_ms = 2000")).await;
     let view = host.until("one", SagaState::Completed).await;
-    assert_eq!(view.saga.steps[0].attempts, 2);
+    assert_eq!(view.saga.as_ref().unwrap().steps[0].attempts, 2);
     let calls = world.shop.calls();
     assert_eq!(calls[0].key, calls[1].key);
-    assert!(view.history.iter().any(|line| line.kind == "attempt_failed" && line.text.contains("SAGA.TIMEOUT")));
+    assert!(
+        view.history
+            .as_ref()
+            .unwrap()
+            .iter()
+            .any(|line| line.kind == "attempt_failed" && line.text.contains("SAGA.TIMEOUT"))
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -140,9 +146,9 @@ async fn past_its_deadline_a_saga_compensates() {
     host.sagas.start(timed).await.unwrap();
     host.until_waiting("one", "blocked").await;
     let view = host.until("one", SagaState::Cancelled).await;
-    assert_eq!(view.summary.code.as_deref(), Some("SAGA.DEADLINE"));
+    assert_eq!(view.code.as_deref(), Some("SAGA.DEADLINE"));
     assert_eq!(world.shop.names().last().unwrap(), "-a");
-    assert_eq!(view.saga.steps[1].effect, Effect::None);
+    assert_eq!(view.saga.as_ref().unwrap().steps[1].effect, Effect::None);
 }
 
 #[tokio::test(start_paused = true)]
@@ -152,7 +158,7 @@ async fn a_mapping_that_fails_fails_its_step_and_says_so() {
     let text = format!("{}{}", step("a", ""), step("b", "input = { x = \"${ steps.a.output.missing.deep }\" }"));
     host.run(&text).await;
     let view = host.until("one", SagaState::Cancelled).await;
-    assert_eq!(view.summary.code.as_deref(), Some("SAGA.MAPPING"));
+    assert_eq!(view.code.as_deref(), Some("SAGA.MAPPING"));
     assert_eq!(world.shop.names(), ["a", "-a"]);
 }
 
@@ -163,7 +169,7 @@ async fn an_output_past_the_bound_fails_the_step_for_good_and_is_compensated() {
     world.shop.on(|call| (call.direction == Direction::Execute).then(|| Does::Done("x".repeat(101).into())));
     host.run(&steps(&["a"])).await;
     let view = host.until("one", SagaState::Cancelled).await;
-    assert_eq!(view.summary.code.as_deref(), Some("SAGA.OUTPUT_TOO_LARGE"));
+    assert_eq!(view.code.as_deref(), Some("SAGA.OUTPUT_TOO_LARGE"));
     assert_eq!(world.shop.names(), ["a", "-a"]);
 }
 
@@ -192,4 +198,18 @@ async fn a_clock_that_is_set_back_holds_no_retry_of_this_host_or_of_the_next() {
     let host = world.start().await;
     pass(seconds(2)).await;
     assert_eq!(host.state("three").await, SagaState::Completed, "its next host goes on at the shard's time");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_step_is_shown_with_the_key_that_its_tenant_calls_with() {
+    let world = World::new();
+    let host = world.start().await;
+    host.define(&definition(&steps(&["a"]))).await;
+    for (owner, key) in [("default", "s/a/execute"), ("acme", "~acme/s/a/execute")] {
+        host.sagas.start(StartSaga { tenant: tenant(owner), ..start("s") }).await.unwrap();
+        eventually("it is called", async || world.shop.calls().iter().any(|call| call.key == key)).await;
+        let id = waybill_core::saga::id::SagaId::new("s").unwrap();
+        let shown = host.sagas.saga(&tenant(owner), &id).await.unwrap();
+        assert_eq!(shown.saga.unwrap().steps[0].idempotency_key, key);
+    }
 }

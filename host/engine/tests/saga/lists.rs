@@ -38,7 +38,7 @@ async fn a_foreign_cursor_is_refused() {
     let host = world.start().await;
     for cursor in ["x", "zz", "6e6f", "7b7d7d"] {
         let refused = host.sagas.sagas(&SagaFilter::default(), Some(cursor), 10).await.unwrap_err();
-        assert_eq!(refused.code(), "STORAGE.STATEMENT", "{cursor}");
+        assert_eq!(refused.code().as_str(), "STORAGE.STATEMENT", "{cursor}");
     }
 }
 

@@ -1,7 +1,7 @@
 //! The sentences of sagas (`semantics.md` §3), each proved on the engine with the in-memory store, a participant that does as
 //! told, and a clock that only moves when everybody waits.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod bounds;
 mod broken;
@@ -11,6 +11,7 @@ mod define;
 mod forward;
 mod lists;
 mod meter;
+mod operations;
 mod operators;
 mod reconfigure;
 mod restarts;

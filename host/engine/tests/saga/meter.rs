@@ -77,7 +77,7 @@ async fn durations_go_from_start_to_end_and_latencies_from_call_to_answer() {
     }
     let ended = [host.until("one", SagaState::Completed).await, host.until("two", SagaState::Cancelled).await];
     let [completed, cancelled] = ended.map(|view| {
-        let took = view.summary.ended_at.unwrap().since(view.summary.started_at);
+        let took = view.ended_at.unwrap().0.since(view.started_at.0);
         assert!(took > seconds(5));
         vec![took.as_secs_f64() * 1_000.0]
     });

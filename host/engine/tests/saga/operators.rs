@@ -35,16 +35,16 @@ async fn cancel_compensates_and_kill_does_not() {
     host.until_waiting("one", "signal:never").await;
     host.act("one", SagaAct::Cancel).await.unwrap();
     let view = host.until("one", SagaState::Cancelled).await;
-    assert_eq!(view.summary.code.as_deref(), Some("SAGA.CANCELLED"));
+    assert_eq!(view.code.as_deref(), Some("SAGA.CANCELLED"));
     assert_eq!(world.shop.names(), ["a", "-a"]);
     host.begin("two").await;
     host.until_waiting("two", "signal:never").await;
     host.act("two", SagaAct::Kill).await.unwrap();
     let view = host.until("two", SagaState::Failed).await;
-    assert_eq!(view.saga.cause, Some("killed"));
+    assert_eq!(view.saga.unwrap().cause.as_deref(), Some("killed"));
     assert_eq!(world.shop.count("-a"), 1, "nothing of the second was compensated");
-    assert_eq!(host.act("two", SagaAct::Cancel).await.unwrap_err().code(), "SAGA.ENDED");
-    assert_eq!(host.act("three", SagaAct::Cancel).await.unwrap_err().code(), "SAGA.NOT_FOUND");
+    assert_eq!(host.act("two", SagaAct::Cancel).await.unwrap_err().code().as_str(), "SAGA.ENDED");
+    assert_eq!(host.act("three", SagaAct::Cancel).await.unwrap_err().code().as_str(), "SAGA.NOT_FOUND");
 }
 
 #[tokio::test(start_paused = true)]
@@ -57,8 +57,8 @@ async fn a_compensation_that_fails_for_good_is_a_dead_letter_until_somebody_deci
     });
     host.run(&steps(&["a", "b", "c"])).await;
     let view = host.until("one", SagaState::Failed).await;
-    assert_eq!(view.saga.cause, Some("compensation_failed"));
-    assert_eq!(view.saga.steps[1].state, StepState::CompensationFailed);
+    assert_eq!(view.saga.as_ref().unwrap().cause.as_deref(), Some("compensation_failed"));
+    assert_eq!(view.saga.as_ref().unwrap().steps[1].state, StepState::CompensationFailed);
     assert_eq!(world.shop.count("-a"), 0, "nothing goes on past it");
     let dead = world.dead("one").await.unwrap();
     assert_eq!((&*dead.step, &*dead.code), ("b", "SHOP.NO"));
@@ -81,9 +81,15 @@ async fn a_stuck_compensation_can_be_accepted_with_a_note() {
     eventually("it is stuck", async || world.dead("one").await.is_some()).await;
     host.act("one", SagaAct::Accept).await.unwrap();
     let view = host.view("one").await;
-    assert_eq!((view.summary.state, view.saga.cause), (SagaState::Failed, Some("accepted")));
-    assert!(view.summary.ended_at.is_some() && world.dead("one").await.is_none());
-    assert!(view.history.iter().any(|line| line.text.contains("because") && line.actor.as_deref() == Some("ann")));
+    assert_eq!((view.state, view.saga.unwrap().cause.as_deref()), (SagaState::Failed, Some("accepted")));
+    assert!(view.ended_at.is_some() && world.dead("one").await.is_none());
+    assert!(
+        view.history
+            .as_ref()
+            .unwrap()
+            .iter()
+            .any(|line| line.text.contains("because") && line.actor.as_deref() == Some("ann"))
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -95,7 +101,7 @@ async fn a_step_can_be_skipped_and_a_saga_retried_from_a_step() {
     host.until_waiting("one", "blocked").await;
     host.act("one", SagaAct::Skip { step: "b".to_owned() }).await.unwrap();
     let view = host.until("one", SagaState::Completed).await;
-    assert_eq!(view.saga.steps[1].state, StepState::Skipped);
+    assert_eq!(view.saga.as_ref().unwrap().steps[1].state, StepState::Skipped);
     world.shop.on(|call| (call.step == "c").then_some(Does::DoneAfter(seconds(2), serde_json::json!({}))));
     host.begin("two").await;
     eventually("c is called", async || world.shop.count("c") == 2).await;

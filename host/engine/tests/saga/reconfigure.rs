@@ -24,9 +24,13 @@ async fn bounds_count_at_once_and_calls_go_through_the_new_client() {
     host.engine.reconfigure(next).await;
     let mut large = start("two");
     large.input = Json::of(&serde_json::json!("x".repeat(60)));
-    assert_eq!(host.sagas.start(large).await.unwrap_err().code(), "SAGA.INPUT_TOO_LARGE");
+    assert_eq!(host.sagas.start(large).await.unwrap_err().code().as_str(), "SAGA.INPUT_TOO_LARGE");
     pass(seconds(1)).await;
-    assert_eq!(host.sagas.start(start("two")).await.unwrap_err().code(), "SAGA.BUSY", "one runs, as many as may");
+    assert_eq!(
+        host.sagas.start(start("two")).await.unwrap_err().code().as_str(),
+        "SAGA.BUSY",
+        "one runs, as many as may"
+    );
     host.signal("one", "go", serde_json::json!(1)).await.unwrap();
     host.until("one", SagaState::Completed).await;
     assert_eq!((world.http.posted.lock().len(), http.posted.lock().len()), (0, 1));

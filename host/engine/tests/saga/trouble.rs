@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use waybill_api::status::CheckStatus;
 use waybill_core::port::store::StoreError;
 use waybill_core::saga::records::SagaWrite;
 use waybill_core::saga::state::SagaState;
@@ -86,15 +87,16 @@ async fn while_the_store_is_gone_starts_are_refused_and_afterwards_all_goes_on()
     host.until("before", SagaState::Completed).await;
     world.shim.on(|_| Act::Fail(gone()));
     let first = host.sagas.start(start("one")).await.unwrap_err();
-    assert!(first.retryable() && first.code() == "TX.TIMEOUT", "{first}");
+    assert!(first.retryable() && first.code().as_str() == "TX.TIMEOUT", "{first}");
     let refused = host.sagas.start(start("two")).await.unwrap_err();
-    assert_eq!(refused.code(), "PROVIDER.UNAVAILABLE");
+    assert_eq!(refused.code().as_str(), "PROVIDER.UNAVAILABLE");
     let ready = host.outbox.ready().await;
-    assert!(ready.iter().any(|check| check.name == "sagas" && check.status == "fail"));
+    assert!(ready.iter().any(|check| check.name == "sagas" && check.status == CheckStatus::Fail));
     pass(seconds(30)).await;
     assert_eq!(world.shop.count("a"), 1);
     world.shim.calm();
-    eventually("it is ready", async || host.outbox.ready().await.iter().all(|check| check.status != "fail")).await;
+    eventually("it is ready", async || host.outbox.ready().await.iter().all(|check| check.status != CheckStatus::Fail))
+        .await;
     let again = host.begin("one").await;
     assert!(again.duplicate, "the first try was kept and went in when the store came back");
     host.until("one", SagaState::Completed).await;
@@ -112,8 +114,8 @@ async fn sagas_whose_store_lost_commits_stop_until_the_host_starts_again() {
     host.begin("lost").await;
     host.until("lost", SagaState::Completed).await;
     world.memory.write(|tables| *tables = kept);
-    assert_eq!(host.sagas.start(start("two")).await.unwrap_err().code(), "TX.TIMEOUT");
-    assert_eq!(host.sagas.start(start("three")).await.unwrap_err().code(), "STORAGE.WENT_BACK");
+    assert_eq!(host.sagas.start(start("two")).await.unwrap_err().code().as_str(), "TX.TIMEOUT");
+    assert_eq!(host.sagas.start(start("three")).await.unwrap_err().code().as_str(), "STORAGE.WENT_BACK");
     pass(seconds(600)).await;
     let ready = host.outbox.ready().await;
     assert!(ready.iter().any(|check| check.name == "sagas" && check.detail.starts_with("STORAGE.WENT_BACK")));
@@ -186,7 +188,7 @@ async fn one_that_is_more_than_the_store_takes_stands_still_and_the_others_go_on
     let tries = refused.load(Ordering::Acquire);
     assert!((1..=2).contains(&tries), "once with others, once by itself: {tries}");
     let error = host.signal("big", "go", serde_json::json!(1)).await.unwrap_err();
-    assert_eq!(error.code(), "STORAGE.TOO_LARGE");
+    assert_eq!(error.code().as_str(), "STORAGE.TOO_LARGE");
     host.signal("one", "go", serde_json::json!(1)).await.unwrap();
     host.until("one", SagaState::Completed).await;
     assert_eq!(barriers.load(Ordering::Acquire), 0, "nothing has to be found out");

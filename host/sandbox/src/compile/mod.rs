@@ -64,7 +64,6 @@ impl Default for CompileLimits {
 /// A program that calls [`compile_component`] with the arguments that follow `arguments`.
 #[derive(Clone, Debug)]
 pub struct CompilerProcess {
-    /// Absolute path.
     pub program: PathBuf,
     /// Its first arguments, e.g. a hidden subcommand.
     pub arguments: Vec<OsString>,

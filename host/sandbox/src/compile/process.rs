@@ -204,7 +204,7 @@ mod tests {
         let mut damaged = answer(b"code");
         *damaged.last_mut().unwrap() ^= 1;
         for wrong in [damaged, Vec::new(), b"waybill1".to_vec(), answer(b"code")[1..].to_vec()] {
-            assert_eq!(checked(wrong).unwrap_err().code(), "PLUGIN.COMPILER");
+            assert_eq!(checked(wrong).unwrap_err().code().as_str(), "PLUGIN.COMPILER");
         }
     }
 
@@ -229,7 +229,7 @@ mod tests {
             };
             let component = vec![0; 1 << 20];
             let error = run(&process, EngineKind::Services, &component, &AtomicBool::new(false)).unwrap_err();
-            assert_eq!(error.code(), expected, "{script}: {error}");
+            assert_eq!(error.code().as_str(), expected, "{script}: {error}");
         }
     }
 
@@ -245,6 +245,6 @@ mod tests {
         assert!(error.to_string().contains("nobody waits"), "{error}");
         let process = CompilerProcess { program: "/no/such/program".into(), ..process };
         let error = run(&process, EngineKind::Services, b"", &AtomicBool::new(false)).unwrap_err();
-        assert_eq!(error.code(), "PLUGIN.COMPILER");
+        assert_eq!(error.code().as_str(), "PLUGIN.COMPILER");
     }
 }

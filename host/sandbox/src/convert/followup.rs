@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use waybill_bindings::api::types as wit;
+use waybill_core::code::Code;
 use waybill_core::port::followup::{Outgoing, StreamEvent};
 use waybill_core::port::transport::Fault;
 use waybill_core::time::UnixMillis;
@@ -31,7 +32,7 @@ pub(super) fn followups(
 /// An answer above a bound. What it did is done.
 pub(super) fn too_large(what: String) -> Fault {
     let reason = format!("it answered {what}: answer less, or keep it elsewhere and answer where");
-    Fault { maybe_delivered: true, ..Fault::new("PLUGIN.OUTPUT_TOO_LARGE", reason) }
+    Fault { maybe_delivered: true, ..Fault::new(Code::PLUGIN_OUTPUT_TOO_LARGE, reason) }
 }
 
 fn header_bytes(headers: &[(String, String)]) -> usize {

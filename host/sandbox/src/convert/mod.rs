@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use waybill_bindings::api::types as wit;
 use waybill_bindings::services::exports::waybill::plugin::provision_api::{Action, Change};
+use waybill_core::code::Code;
 use waybill_core::message::Delivery;
 use waybill_core::port::provision::{ProvisionAction, ProvisionChange};
 use waybill_core::port::transport::{CallError, ErrorKind, Fault, Health, HealthReport, Outcome, Receipt};
@@ -65,7 +66,6 @@ pub(crate) fn message(delivery: &Delivery) -> wit::Message {
     }
 }
 
-/// A guest's outcome.
 pub(crate) fn outcome(context: &EndpointContext, outcome: wit::Outcome) -> Outcome {
     match outcome {
         wit::Outcome::Ack(receipt) => Outcome::Ack(Receipt {
@@ -83,7 +83,6 @@ pub(crate) fn outcome(context: &EndpointContext, outcome: wit::Outcome) -> Outco
     }
 }
 
-/// A guest's fault.
 pub(crate) fn fault(context: &EndpointContext, cause: wit::Fault) -> Fault {
     let (code, reason) = coded(cause.code, cause.reason);
     Fault {
@@ -99,11 +98,11 @@ pub(crate) fn fault(context: &EndpointContext, cause: wit::Fault) -> Fault {
 fn coded(code: String, reason: String) -> (String, String) {
     let is_code = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || b"._-".contains(&byte);
     if code.trim().is_empty() {
-        ("PLUGIN.NO_CODE".to_owned(), reason)
+        (Code::PLUGIN_NO_CODE.into(), reason)
     } else if code.len() <= FAULT_CODE_BYTES_MAX && code.bytes().all(is_code) {
         (code, reason)
     } else {
-        ("PLUGIN.BAD_CODE".to_owned(), format!("{:?}: {reason}", cut(&code, FAULT_CODE_BYTES_MAX)))
+        (Code::PLUGIN_BAD_CODE.into(), format!("{:?}: {reason}", cut(&code, FAULT_CODE_BYTES_MAX)))
     }
 }
 

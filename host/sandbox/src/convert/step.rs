@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use waybill_bindings::services::exports::waybill::plugin::participant_api as wit;
+use waybill_core::code::Code;
 use waybill_core::port::participant::{Direction, Pending, StepContext, StepDone, StepError, StepInfo, StepOutput};
 use waybill_core::port::transport::Fault;
 
@@ -39,7 +40,6 @@ pub(crate) fn info(endpoint: &EndpointContext, info: wit::StepInfo) -> StepInfo 
     }
 }
 
-/// What `execute` answered.
 pub(crate) fn done(
     endpoint: &EndpointContext,
     done: Result<wit::StepDone, wit::StepError>,
@@ -50,7 +50,7 @@ pub(crate) fn done(
             let data = data(pending.data)?;
             if pending.signal.trim().is_empty() || pending.signal.len() > ATTRIBUTE_BYTES_MAX {
                 let why = format!("it waits for a signal without a name, or of more than {ATTRIBUTE_BYTES_MAX} bytes");
-                let fault = Fault { maybe_delivered: true, ..Fault::new("PLUGIN.CONTRACT", why) };
+                let fault = Fault { maybe_delivered: true, ..Fault::new(Code::PLUGIN_CONTRACT, why) };
                 return Err(StepError::Permanent(fault));
             }
             Ok(StepDone::Pending(Pending { signal: pending.signal, timeout: pending.timeout.map(millis), data }))
@@ -59,7 +59,6 @@ pub(crate) fn done(
     }
 }
 
-/// What `compensate` answered.
 pub(crate) fn undone(
     endpoint: &EndpointContext,
     done: Result<wit::StepOutput, wit::StepError>,

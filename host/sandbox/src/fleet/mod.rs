@@ -27,12 +27,12 @@ use std::sync::Arc;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
+use crate::endpoint::EndpointSpec;
 use crate::engine::{SEAL_KEY, Sandbox};
 use crate::error::SandboxError;
 use crate::load::LoadedPlugin;
 use crate::seal::Seal;
-use crate::slot::{Forgetful, Slot, SlotMemory, SlotPolicy, StageOptions, Staged, SwapError, Swapped};
-use crate::transport::TransportSettings;
+use crate::slot::{Forgetful, Slot, SlotMemory, StageOptions, Staged, SwapError, Swapped};
 use crate::verify::{Trust, verify};
 
 pub use reload::{Reload, Reloaded};
@@ -43,7 +43,6 @@ pub use watch::POLL_EVERY;
 /// How a fleet is set up.
 #[derive(Clone, Debug, Default)]
 pub struct FleetOptions {
-    /// Whose signatures count.
     pub trust: Trust,
     /// Folder of plugins that are named, not bundled: `acme` is `<folder>/acme.wasm`.
     pub folder: Option<PathBuf>,
@@ -58,20 +57,13 @@ pub struct FleetOptions {
 pub struct TransportSpec {
     /// Where its plugin comes from.
     pub source: ComponentSource,
-    /// Digest that the component must have, `sha256:<hex>` or the hex digits.
-    pub sha256: Option<String>,
-    /// A file that changes is loaded by itself.
-    pub watch: bool,
-    /// How its generations follow each other.
-    pub policy: SlotPolicy,
-    /// The rest. Its `name` is the transport's.
-    pub settings: TransportSettings,
+    /// What it is started with.
+    pub endpoint: EndpointSpec,
 }
 
 /// A plugin loaded for the start of a transport.
 #[derive(Clone, Debug)]
 pub struct ForStart {
-    /// The plugin.
     pub plugin: LoadedPlugin,
     /// Why it isn't the one at its source.
     pub fallback: Option<String>,
@@ -187,7 +179,7 @@ impl Fleet {
             Some(state) => Arc::clone(state) as _,
             None => Arc::new(Forgetful),
         };
-        let (slot, opened) = Slot::start(loaded.plugin, spec.settings.clone(), spec.policy, memory).await?;
+        let (slot, opened) = Slot::start(loaded.plugin, spec.endpoint.clone(), memory).await?;
         let entry = Arc::new(Entry {
             slot: slot.clone(),
             spec: Mutex::new(spec),
@@ -207,17 +199,17 @@ impl Fleet {
         plugin: LoadedPlugin,
         force: bool,
     ) -> Result<StagedChange, SwapError> {
-        let entry = self.entry(&spec.settings.name)?;
+        let entry = self.entry(&spec.endpoint.settings.name)?;
         let alone = Arc::clone(&entry.reloading).lock_owned().await;
-        let options = StageOptions { policy: Some(spec.policy), force, ..StageOptions::default() };
-        let staged = entry.slot.stage(plugin, spec.settings.clone(), options).await?;
+        let options = StageOptions { force, number: None };
+        let staged = entry.slot.stage(plugin, spec.endpoint.clone(), options).await?;
         Ok(StagedChange { staged, spec, _alone: alone })
     }
 
     /// Makes a tried change live; see [`Slot::swap`].
     pub async fn swap(&self, change: StagedChange) -> Result<Swapped, SwapError> {
         let StagedChange { staged, spec, _alone } = change;
-        let entry = self.entry(&spec.settings.name)?;
+        let entry = self.entry(&spec.endpoint.settings.name)?;
         let swapped = entry.slot.swap(staged).await?;
         *entry.spec.lock() = spec;
         *entry.fallback.lock() = None;
@@ -229,7 +221,6 @@ impl Fleet {
         self.0.entries.write().remove(transport);
     }
 
-    /// A transport's slot.
     pub fn slot(&self, transport: &str) -> Option<Slot> {
         self.0.entries.read().get(transport).map(|entry| entry.slot.clone())
     }

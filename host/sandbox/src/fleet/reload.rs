@@ -3,6 +3,8 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use waybill_core::code::Code;
+
 use super::{ComponentSource, Entry, Fleet, ForStart};
 use crate::error::SandboxError;
 use crate::load::LoadedPlugin;
@@ -69,10 +71,10 @@ impl Fleet {
             && let Ok(plugin) = self.load_fetched(good, None, World::Transport).await
         {
             let fallback = format!("{what}: the last good one ({}) serves instead", plugin.digest());
-            tracing::error!(%transport, code = "PLUGIN.REMEMBERED_BAD", "{fallback}");
+            tracing::error!(%transport, code = Code::PLUGIN_REMEMBERED_BAD.as_str(), "{fallback}");
             return Ok(ForStart { plugin, fallback: Some(fallback) });
         }
-        tracing::error!(%transport, code = "PLUGIN.REMEMBERED_BAD", "{what}, and there is no good one to serve instead: it is used all the same");
+        tracing::error!(%transport, code = Code::PLUGIN_REMEMBERED_BAD.as_str(), "{what}, and there is no good one to serve instead: it is used all the same");
         let plugin = self.load_fetched(fetched, sha256, World::Transport).await?;
         Ok(ForStart { plugin, fallback: None })
     }
@@ -132,7 +134,7 @@ impl Fleet {
         put: Option<PathBuf>,
     ) -> Result<Reloaded, SwapError> {
         let slot = &entry.slot;
-        let pinned = entry.spec.lock().sha256.clone();
+        let pinned = entry.spec.lock().endpoint.settings.sha256.clone();
         let trust = self.0.trust.read().clone();
         let is_live = slot.plugin().digest() == fetched.digest();
         let pins = [reload.sha256.as_deref(), pinned.as_deref()];
@@ -169,11 +171,11 @@ impl Fleet {
         // Before it is compiled: that takes seconds.
         slot.check_bad(fetched.digest(), force)?;
         slot.advance(number, Phase::Verified);
-        let pin = entry.spec.lock().sha256.clone();
+        let pin = entry.spec.lock().endpoint.settings.sha256.clone();
         let plugin = self.load_fetched(fetched, pin.as_deref(), World::Transport).await?;
         slot.advance(number, Phase::Linked);
-        let settings = entry.spec.lock().settings.clone();
-        slot.stage(plugin, settings, StageOptions { force, number: Some(number), policy: None }).await
+        let endpoint = entry.spec.lock().endpoint.clone();
+        slot.stage(plugin, endpoint, StageOptions { force, number: Some(number) }).await
     }
 
     async fn load_fetched(
@@ -228,7 +230,7 @@ impl Before {
         });
         let put = work.await.unwrap_or_else(|_| Err(SwapError::Closed { endpoint: slot.name().to_owned() }));
         if let Err(error) = put {
-            tracing::error!(transport = slot.name(), path = shown, code = error.code(), %error, "the component that was refused is still in its file: a restart would load it");
+            tracing::error!(transport = slot.name(), path = shown, code = error.code().as_str(), %error, "the component that was refused is still in its file: a restart would load it");
         }
     }
 }

@@ -1,10 +1,12 @@
 //! The port that the API uses.
 
 use async_trait::async_trait;
-use waybill_core::port::plugins::{
-    BadView, GenerationView, PluginChange, PluginChanged, PluginService, PluginUpload, PluginView, PluginsError,
-    PluginsView, ProbationView,
+use waybill_api::instant::Instant;
+use waybill_api::plugins::{
+    BadDigest, Generation, PluginChanged, PluginReload, PluginService, PluginUpload, Plugins, Probation,
+    TransportPlugin,
 };
+use waybill_core::port::plugins::PluginsError;
 
 use super::{Entry, Fleet, Reload, Reloaded};
 use crate::slot::{Phase, Record, SwapError};
@@ -12,15 +14,15 @@ use crate::verify::Fetched;
 
 #[async_trait]
 impl PluginService for Fleet {
-    async fn plugins(&self) -> PluginsView {
-        let plugins = self.0.entries.read().values().map(|entry| view(entry)).collect();
-        PluginsView { plugins, refused: self.refused_files().await }
+    async fn plugins(&self) -> Plugins {
+        let items = self.0.entries.read().values().map(|entry| view(entry)).collect();
+        Plugins { items, next_cursor: None, refused_files: self.refused_files().await }
     }
 
-    async fn reload(&self, transport: &str, change: PluginChange, actor: &str) -> Result<PluginChanged, PluginsError> {
+    async fn reload(&self, transport: &str, asked: PluginReload, actor: &str) -> Result<PluginChanged, PluginsError> {
         self.known(transport)?;
-        tracing::info!(%transport, %actor, force = change.force, "a reload of the plugin is asked for");
-        let reloaded = Fleet::reload(self, transport, of(change)).await;
+        tracing::info!(%transport, %actor, force = asked.force, "a reload of the plugin is asked for");
+        let reloaded = Fleet::reload(self, transport, of(asked)).await;
         self.changed_to(transport, reloaded)
     }
 
@@ -35,13 +37,13 @@ impl PluginService for Fleet {
         self.known(transport)?;
         tracing::info!(%transport, %actor, bytes = upload.component.len(), "a component was handed over");
         let fetched = Fetched::new(upload.component.to_vec(), upload.signature);
-        let reloaded = Fleet::upload(self, transport, fetched, of(upload.change)).await;
+        let reloaded = Fleet::upload(self, transport, fetched, of(upload.reload)).await;
         self.changed_to(transport, reloaded)
     }
 }
 
 impl Fleet {
-    fn known(&self, transport: &str) -> Result<PluginView, PluginsError> {
+    fn known(&self, transport: &str) -> Result<TransportPlugin, PluginsError> {
         let entry = self.0.entries.read().get(transport).cloned();
         entry.map(|entry| view(&entry)).ok_or_else(|| PluginsError::NotFound(transport.to_owned()))
     }
@@ -56,55 +58,55 @@ impl Fleet {
     }
 }
 
-fn of(change: PluginChange) -> Reload {
-    Reload { sha256: change.sha256, force: change.force }
+fn of(asked: PluginReload) -> Reload {
+    Reload { sha256: asked.sha256, force: asked.force }
 }
 
 fn refused(error: SwapError) -> PluginsError {
     PluginsError::Refused { code: error.code(), reason: error.to_string() }
 }
 
-fn view(entry: &Entry) -> PluginView {
+fn view(entry: &Entry) -> TransportPlugin {
     let (life, spec) = (entry.slot.life(), entry.spec.lock().clone());
     let plugin = entry.slot.plugin();
-    let history: Vec<GenerationView> = life.records().map(generation).collect();
+    let history: Vec<Generation> = life.records().map(generation).collect();
     let find = |number: Option<u32>| history.iter().find(|view| Some(view.generation) == number).cloned();
     let identity = waybill_core::port::transport::Transport::identity(&entry.slot);
     // Between two, the one that serves the calls under way is told.
-    let live = find(life.live()).unwrap_or_else(|| GenerationView {
+    let live = find(life.live()).unwrap_or_else(|| Generation {
         generation: identity.generation,
         phase: Phase::Live.word().to_owned(),
         digest: identity.digest,
         plugin: Some(identity.plugin),
         version: Some(identity.version),
         signature: Some(plugin.signature().words()),
-        since: waybill_core::time::UnixMillis(0),
+        since: Instant::default(),
         until: None,
         code: None,
         reason: None,
     });
-    PluginView {
+    TransportPlugin {
         transport: entry.slot.name().to_owned(),
         world: plugin.manifest().world.to_string(),
         source: spec.source.words(),
-        watch: spec.watch && spec.source.path().is_some(),
-        reload: entry.slot.policy().reload.word().to_owned(),
+        watch: spec.endpoint.settings.watch && spec.source.path().is_some(),
+        reload: entry.slot.policy().reload.as_str().to_owned(),
         live,
         previous: find(life.previous()),
         // Without one to go back to it only decides what a restart may go back to.
-        probation: life.probation().filter(|_| life.previous().is_some()).map(|probation| ProbationView {
-            until: probation.until_wall,
+        probation: life.probation().filter(|_| life.previous().is_some()).map(|probation| Probation {
+            until: probation.until_wall.into(),
             losses: probation.losses,
             losses_before: probation.losses_before,
         }),
         refused: history.iter().rev().find(|view| view.phase == Phase::Rejected.word()).cloned(),
         bad: life
             .bad_digests()
-            .map(|bad| BadView {
+            .map(|bad| BadDigest {
                 digest: bad.digest.clone(),
                 code: bad.why.code.clone(),
                 reason: bad.why.reason.clone(),
-                at: bad.at,
+                at: bad.at.into(),
             })
             .collect(),
         history,
@@ -112,17 +114,17 @@ fn view(entry: &Entry) -> PluginView {
     }
 }
 
-fn generation(record: &Record) -> GenerationView {
+fn generation(record: &Record) -> Generation {
     let named = record.named.as_ref();
-    GenerationView {
+    Generation {
         generation: record.number,
         phase: record.phase.word().to_owned(),
         digest: record.digest.clone(),
         plugin: named.map(|named| named.plugin.clone()),
         version: named.map(|named| named.version.clone()),
         signature: named.map(|named| named.signature.clone()),
-        since: record.since,
-        until: record.until,
+        since: record.since.into(),
+        until: record.until.map(Into::into),
         code: record.why.as_ref().map(|why| why.code.clone()),
         reason: record.why.as_ref().map(|why| why.reason.clone()),
     }

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use waybill_core::port::plugins::RefusedFile;
+use waybill_api::plugins::RefusedFile;
+use waybill_core::code::Code;
 
 use super::Fleet;
 use crate::error::SandboxError;
@@ -17,11 +18,8 @@ const FOLDER_FILES_MAX: usize = 256;
 /// Where a component comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ComponentSource {
-    /// In this binary.
     Bundled {
-        /// Its name.
         name: String,
-        /// The component.
         component: &'static [u8],
     },
     /// A file; its signature may lie beside it.
@@ -85,7 +83,7 @@ impl Stamp {
 fn look_through(folder: &Path, trust: &Trust, looked: &mut Looked) -> Vec<RefusedFile> {
     let whole = |error: &std::io::Error| RefusedFile {
         file: ".".to_owned(),
-        code: "PLUGIN.READ".to_owned(),
+        code: Code::PLUGIN_READ.into(),
         reason: format!("can't list {}: {error}", folder.display()),
     };
     let entries = match std::fs::read_dir(folder) {
@@ -115,10 +113,10 @@ fn is_beside(path: &Path) -> bool {
 
 fn judge(path: &Path, trust: &Trust) -> Option<RefusedFile> {
     let file = path.file_name()?.to_string_lossy().into_owned();
-    let refused = |code: &str, reason: String| Some(RefusedFile { file: file.clone(), code: code.to_owned(), reason });
+    let refused = |code: Code, reason: String| Some(RefusedFile { file: file.clone(), code: code.into(), reason });
     if path.extension().is_none_or(|extension| extension != "wasm") {
         let reason = "its name doesn't end in .wasm: it is left alone".to_owned();
-        return refused("PLUGIN.NOT_A_COMPONENT", reason);
+        return refused(Code::PLUGIN_NOT_A_COMPONENT, reason);
     }
     let fetched = match Fetched::read(path) {
         Ok(fetched) => fetched,

@@ -2,8 +2,8 @@
 //! (network mounts, bind mounts of containers). A look is two `stat`s a transport.
 //!
 //! A file is loaded when it has stood still for one period and its digest isn't the one that was looked at last, so that a
-//! build that writes in several steps is loaded once, and a file that is only touched isn't loaded at all. What is refused isn't tried again until
-//! the file changes.
+//! build that writes in several steps is loaded once, and a file that is only touched isn't loaded at all. What is refused
+//! isn't tried again until the file changes.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,38 +17,37 @@ use crate::verify::signature_path;
 /// How often files are looked at.
 pub const POLL_EVERY: Duration = Duration::from_millis(250);
 
-/// What a look at a file and its signature shows.
-type Look = [Option<(SystemTime, u64, u64)>; 2];
+/// Time, size and inode of a file and of its signature; none = it isn't there.
+type FileStamps = [Option<(SystemTime, u64, u64)>; 2];
 
 /// What is known of one transport's file.
 #[derive(Clone, Copy, Debug)]
-struct Seen {
-    /// The last look.
-    look: Look,
-    /// The look that was acted on.
-    done: Look,
+struct WatchedFile {
+    stamps: FileStamps,
+    /// The stamps that the last reload was started for.
+    handled: FileStamps,
 }
 
 impl Fleet {
     /// Watches the files of transports that want it, until `stop`.
     pub async fn watch(&self, stop: CancellationToken) {
-        let mut seen: BTreeMap<String, Seen> = BTreeMap::new();
+        let mut seen: BTreeMap<String, WatchedFile> = BTreeMap::new();
         loop {
-            for (name, look) in self.look().await {
-                let Some(look) = look else {
+            for (name, stamps) in self.poll().await {
+                let Some(stamps) = stamps else {
                     seen.remove(&name);
                     continue;
                 };
                 let Some(known) = seen.get_mut(&name) else {
                     // Looked at once anew: it may have changed since it was loaded.
-                    seen.insert(name, Seen { look, done: [None; 2] });
+                    seen.insert(name, WatchedFile { stamps, handled: [None; 2] });
                     continue;
                 };
-                let stands_still = std::mem::replace(&mut known.look, look) == look;
-                if !stands_still || known.done == look || look.first().is_none_or(Option::is_none) {
+                let stands_still = std::mem::replace(&mut known.stamps, stamps) == stamps;
+                if !stands_still || known.handled == stamps || stamps.first().is_none_or(Option::is_none) {
                     continue;
                 }
-                known.done = look;
+                known.handled = stamps;
                 let fleet = self.clone();
                 // Beside the watch: one transport's compilation holds up no other's.
                 tokio::spawn(async move { fleet.changed(&name).await });
@@ -65,26 +64,26 @@ impl Fleet {
             Ok(reloaded) => tracing::debug!(%transport, ?reloaded, "the plugin's file has changed"),
             // The slot has said more where it got that far.
             Err(error) => {
-                tracing::debug!(%transport, code = error.code(), %error, "the plugin's file has changed and is refused")
+                tracing::debug!(%transport, code = error.code().as_str(), %error, "the plugin's file has changed and is refused")
             }
         }
     }
 
-    async fn look(&self) -> Vec<(String, Option<Look>)> {
+    async fn poll(&self) -> Vec<(String, Option<FileStamps>)> {
         let files: Vec<_> = {
             let entries = self.0.entries.read();
             let file = |entry: &super::Entry| {
                 let spec = entry.spec.lock();
-                spec.source.path().filter(|_| spec.watch).map(Path::to_owned)
+                spec.source.path().filter(|_| spec.endpoint.settings.watch).map(Path::to_owned)
             };
             entries.iter().map(|(name, entry)| (name.clone(), file(entry))).collect()
         };
-        let look = move || files.into_iter().map(|(name, path)| (name, path.map(|path| look_at(&path)))).collect();
-        tokio::task::spawn_blocking(look).await.unwrap_or_default()
+        let stamps = move || files.into_iter().map(|(name, path)| (name, path.map(|path| stamps_of(&path)))).collect();
+        tokio::task::spawn_blocking(stamps).await.unwrap_or_default()
     }
 }
 
-fn look_at(path: &Path) -> Look {
+fn stamps_of(path: &Path) -> FileStamps {
     [stat(path), stat(&signature_path(path))]
 }
 

@@ -7,11 +7,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 pub enum AddressClass {
     /// Global unicast: the only kind that a wildcard reaches.
     Global,
-    /// This machine.
     Loopback,
     /// Private and shared networks (RFC 1918, RFC 6598, unique local).
     Private,
-    /// Link-local.
     LinkLocal,
     /// Where clouds serve instance credentials.
     Metadata,
@@ -22,7 +20,6 @@ pub enum AddressClass {
 }
 
 impl AddressClass {
-    /// For messages.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Global => "global",

@@ -11,14 +11,11 @@ use ipnet::IpNet;
 use thiserror::Error;
 use url::Host;
 
-/// What is spoken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scheme {
-    /// A byte stream.
     Tcp,
     /// HTTP in the clear.
     Http,
-    /// HTTP over TLS.
     Https,
 }
 
@@ -42,36 +39,28 @@ impl Scheme {
     }
 }
 
-/// Which hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HostPattern {
     /// Every name and address.
     Any,
     /// Names that end in `.suffix`.
     Under(String),
-    /// One name.
     Name(String),
     /// One network; a single address is the network that holds only it.
     Net(IpNet),
 }
 
-/// Which ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortPattern {
-    /// All.
     Any,
-    /// One.
     Port(u16),
 }
 
 /// A pattern and the text it was written as.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern {
-    /// Scheme.
     pub scheme: Scheme,
-    /// Hosts.
     pub host: HostPattern,
-    /// Ports.
     pub port: PortPattern,
     /// The operator knows who decides where this name leads: it may lead to this machine and to private networks.
     pub internal: bool,
@@ -90,13 +79,10 @@ pub enum PatternError {
     /// Something after the port.
     #[error("leave out user name, path and query: a grant names a peer")]
     Extra,
-    /// No port.
     #[error("tcp:// needs a port: add one, or :* for any")]
     NoPort,
-    /// Not a port.
     #[error("{0:?} isn't a port: give a number from 1 to 65535, or *")]
     Port(String),
-    /// Not a host.
     #[error("{0:?} isn't a host: give a name, *.name, an address ([..] around IPv6), a network like 10.0.0.0/8, or *")]
     Host(String),
     /// The word about names before something else.
@@ -115,7 +101,6 @@ impl Pattern {
         Ok(Self { internal: true, text: text.to_owned(), ..pattern })
     }
 
-    /// Reads a pattern.
     pub fn parse(text: &str) -> Result<Self, PatternError> {
         let (scheme, rest) = text.split_once("://").ok_or(PatternError::Scheme)?;
         let scheme = match scheme {
@@ -139,7 +124,6 @@ impl Pattern {
         Ok(Self { scheme, host: host_pattern(host)?, port, internal: false, text: text.to_owned() })
     }
 
-    /// As written.
     pub fn as_str(&self) -> &str {
         &self.text
     }

@@ -14,23 +14,22 @@ use thiserror::Error;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 use url::{Host, Url};
+use waybill_core::endpoint::Grants;
 
-use super::Grants;
 use super::address::{AddressClass, METADATA_NAMES, classify};
 use super::names::Names;
 use super::own::OwnListeners;
 use super::pattern::{HostPattern, Pattern, PortPattern, Scheme, canonical_host};
+use super::peers;
 use super::resolve::Resolve;
+use crate::error::SandboxError;
 use crate::limits::ADDRESSES_MAX;
 
 /// A peer as a plugin names it, in normal form.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Target {
-    /// Scheme.
     pub scheme: Scheme,
-    /// Host.
     pub host: Host<String>,
-    /// Port.
     pub port: u16,
 }
 
@@ -52,19 +51,16 @@ pub enum ConnectFailure {
     /// The name can't be resolved.
     #[error("{0}")]
     Resolve(String),
-    /// Nobody listens.
     #[error("connection refused")]
     Refused,
     /// The time was over.
     #[error("no connection in the time given")]
     Timeout,
-    /// Anything else.
     #[error("{0}")]
     Other(String),
 }
 
 impl Target {
-    /// Reads `tcp://host:port`.
     pub fn from_stream_uri(uri: &str) -> Result<Self, ConnectFailure> {
         let bad = |cause: &str| ConnectFailure::BadAddress(format!("{uri:?}: {cause}"));
         let rest = uri.strip_prefix("tcp://").ok_or_else(|| bad("only tcp://host:port is supported"))?;
@@ -115,18 +111,23 @@ impl fmt::Debug for EgressPolicy {
 }
 
 impl EgressPolicy {
-    /// Rules of `endpoint`: what its plugin asks for and what its operator grants.
-    pub fn new(endpoint: &str, ask: Vec<Pattern>, grants: &Grants, resolver: Arc<dyn Resolve>) -> Self {
-        Self {
+    /// Rules of `endpoint`: what its plugin asks for and what its operator grants. Errors when a granted pattern can't be read.
+    pub fn new(
+        endpoint: &str,
+        ask: Vec<Pattern>,
+        grants: &Grants,
+        resolver: Arc<dyn Resolve>,
+    ) -> Result<Self, SandboxError> {
+        Ok(Self {
             endpoint: endpoint.to_owned(),
             list: "allow.net",
             ask,
-            grant: grants.peers.clone(),
+            grant: peers(grants)?,
             internal: grants.internal,
             names: Names::new(Arc::clone(&resolver)),
             resolver,
             own: OwnListeners::default(),
-        }
+        })
     }
 
     /// The same on a host that listens there.

@@ -8,8 +8,9 @@ use std::fmt;
 use std::net::IpAddr;
 
 use url::Host;
+use waybill_core::endpoint::Grants;
 
-use super::{Grants, HostPattern, Pattern, PortPattern};
+use super::{HostPattern, Pattern, PortPattern, peers};
 use crate::error::SandboxError;
 use crate::manifest::{Ask, Manifest};
 
@@ -20,9 +21,7 @@ pub enum Need {
     Net,
     /// The peers of `ask.http`.
     Http,
-    /// Durable state.
     Kv,
-    /// A secret.
     Secret(String),
 }
 
@@ -48,10 +47,10 @@ impl Need {
     }
 
     /// The line of the operator's section that grants it; none if it is granted.
-    fn missing_line(&self, ask: &Ask, grants: &Grants) -> Option<String> {
+    fn missing_line(&self, ask: &Ask, grants: &Grants, granted: &[Pattern]) -> Option<String> {
         match self {
-            Self::Net => missing_peers("net", &ask.net, grants),
-            Self::Http => missing_peers("http", &ask.http, grants),
+            Self::Net => missing_peers("net", &ask.net, granted),
+            Self::Http => missing_peers("http", &ask.http, granted),
             Self::Kv => grants.kv.is_none().then(|| "allow.kv = \"1MiB\"".to_owned()),
             Self::Secret(name) => {
                 let variable = name.to_uppercase().replace('-', "_");
@@ -72,14 +71,14 @@ impl fmt::Display for Need {
     }
 }
 
-fn missing_peers(key: &str, asked: &[Pattern], grants: &Grants) -> Option<String> {
-    let any = |pattern: &Pattern| grants.peers.iter().any(|grant| grant.is_stream() == pattern.is_stream());
+fn missing_peers(key: &str, asked: &[Pattern], granted: &[Pattern]) -> Option<String> {
+    let any = |pattern: &Pattern| granted.iter().any(|grant| grant.is_stream() == pattern.is_stream());
     let mut missing = Vec::new();
     for pattern in asked {
         match exact(pattern) {
             Some((host, port)) => {
                 let covers = |grant: &Pattern| grant.covers_port(pattern.scheme, port) && grant.covers_host(&host);
-                if !grants.peers.iter().any(covers) {
+                if !granted.iter().any(covers) {
                     missing.push(pattern.to_string());
                 }
             }
@@ -110,12 +109,16 @@ fn exact(pattern: &Pattern) -> Option<(Host<String>, u16)> {
     Some((host, port))
 }
 
-/// Refuses to use a plugin without what it can't do without, or with more instances than it can run. `section` is the one of
-/// `waybill.toml` that grants, e.g. `transport.orders`; the error has the lines to add to it.
+/// Refuses grants that can't be read, and to use a plugin without what it can't do without, or with more instances than it can
+/// run. `section` is the one of `waybill.toml` that grants, e.g. `transport.orders`; the error has the lines to add to it.
 pub fn check_grants(manifest: &Manifest, section: &str, grants: &Grants, instances: u32) -> Result<(), SandboxError> {
     let ask = &manifest.ask;
-    let (needs, lines): (Vec<String>, Vec<String>) =
-        ask.required.iter().filter_map(|need| Some((need.to_string(), need.missing_line(ask, grants)?))).unzip();
+    let granted = peers(grants)?;
+    let (needs, lines): (Vec<String>, Vec<String>) = ask
+        .required
+        .iter()
+        .filter_map(|need| Some((need.to_string(), need.missing_line(ask, grants, &granted)?)))
+        .unzip();
     if !lines.is_empty() {
         return Err(SandboxError::GrantMissing {
             plugin: manifest.name.clone(),
@@ -144,12 +147,12 @@ mod tests {
     }
 
     fn refusal(ask: &str, peers: &[&str], secrets: &[&str]) -> String {
-        let mut grants = Grants::none().allow(peers.iter().copied()).unwrap();
+        let mut grants = Grants::none().allow(peers.iter().copied());
         grants.secrets = secrets.iter().map(|name| ((*name).to_owned(), "env:X".to_owned())).collect();
         match check_grants(&manifest(ask), "transport.orders", &grants, 1) {
             Ok(()) => "granted".to_owned(),
             Err(error) => {
-                assert_eq!(error.code(), "PLUGIN.GRANT_MISSING");
+                assert_eq!(error.code().as_str(), "PLUGIN.GRANT_MISSING");
                 error.to_string()
             }
         }
@@ -194,7 +197,7 @@ mod tests {
         let manifest = manifest("instances=1");
         assert!(check_grants(&manifest, "transport.x", &Grants::none(), 1).is_ok());
         let error = check_grants(&manifest, "transport.x", &Grants::none(), 3).unwrap_err();
-        assert_eq!(error.code(), "PLUGIN.INSTANCES");
+        assert_eq!(error.code().as_str(), "PLUGIN.INSTANCES");
         assert!(error.to_string().contains("write instances = 1"), "{error}");
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use rustls::ClientConfig;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use waybill_core::endpoint::{Grants, PluginLimits};
 use waybill_core::port::kv::{KvQuota, KvStore};
 use waybill_core::port::tasks::Tasks;
 use waybill_core::port::transport::Fault;
@@ -16,9 +17,9 @@ use super::log::LogGate;
 use super::metrics::GuestMetrics;
 use super::redact::Redactor;
 use super::secrets::SecretProvider;
-use crate::grants::{EgressPolicy, Grants};
+use crate::error::SandboxError;
+use crate::grants::EgressPolicy;
 use crate::http::HttpClient;
-use crate::limits::PluginLimits;
 use crate::load::Loaded;
 use crate::meters::{Bound, Meters};
 
@@ -27,11 +28,9 @@ const TASK_PAUSE: Duration = Duration::from_secs(1);
 
 /// Shared by the instances of one generation of one endpoint.
 pub(crate) struct EndpointContext {
-    /// Endpoint, e.g. `orders-nats`.
     pub(crate) name: Arc<str>,
-    /// Plugin, for messages.
     pub(crate) plugin: Arc<str>,
-    /// Generation, from 1.
+    /// Which load of the plugin this is, counted from 1.
     pub(crate) generation: u32,
     pub(crate) limits: PluginLimits,
     pub(crate) policy: Arc<EgressPolicy>,
@@ -59,7 +58,6 @@ pub(crate) struct EndpointContext {
 /// Instances of an endpoint that trapped, ran out of time or broke the contract.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Losses {
-    /// How many.
     pub(crate) count: u64,
     /// What became of the last.
     pub(crate) last: Option<Fault>,
@@ -77,17 +75,17 @@ pub(crate) struct ContextParts<'a> {
 }
 
 impl EndpointContext {
-    pub(crate) fn new(parts: ContextParts<'_>) -> Self {
+    pub(crate) fn new(parts: ContextParts<'_>) -> Result<Self, SandboxError> {
         let ContextParts { name, generation, plugin, grants, limits, secret_provider, kv } = parts;
         let manifest = &plugin.inspection.manifest;
-        let limits = limits.effective(&manifest.ask, &grants);
+        let limits = limits.tighten(&manifest.ask.limits, &grants.limits);
         let ask = manifest.ask.net.iter().chain(&manifest.ask.http).cloned().collect();
         let shared = &plugin.sandbox.0;
-        let policy = EgressPolicy::new(name, ask, &grants, Arc::clone(&shared.resolver)).beside(shared.own.clone());
-        let policy = Arc::new(policy);
+        let policy = EgressPolicy::new(name, ask, &grants, Arc::clone(&shared.resolver))?;
+        let policy = Arc::new(policy.beside(shared.own.clone()));
         let asked = |secret: &String| manifest.ask.secrets.contains(secret);
         let meters = Arc::new(Meters::new(name, &manifest.name, generation));
-        Self {
+        Ok(Self {
             name: Arc::from(name),
             plugin: Arc::from(manifest.name.as_str()),
             generation,
@@ -106,7 +104,7 @@ impl EndpointContext {
             losses: watch::Sender::new(Losses::default()),
             closing: CancellationToken::new(),
             tasks: shared.tasks.clone(),
-        }
+        })
     }
 
     /// Notes that a task of the endpoint panicked in the host; answers how long to wait before it is begun again.

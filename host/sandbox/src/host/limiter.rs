@@ -21,7 +21,6 @@ pub(crate) struct Limiter {
 }
 
 impl Limiter {
-    /// Nobody's in particular.
     pub(crate) fn new(memory_bytes_max: usize, gauge: Gauge) -> Self {
         Self { memory_bytes_max, memory_bytes: 0, table_elements: 0, refused: None, gauge, context: None }
     }

@@ -14,7 +14,6 @@ use crate::limits::SECRET_BYTES_MAX;
 /// A secret as its source has it now.
 #[derive(Clone)]
 pub struct SecretValue {
-    /// The bytes.
     pub bytes: Vec<u8>,
     /// After this instant it no longer holds.
     pub expires_at: Option<UnixMillis>,
@@ -35,7 +34,6 @@ pub enum SecretFailure {
     /// The source can't be read now.
     #[error("{0}")]
     Unavailable(String),
-    /// Not a source.
     #[error("{0:?} isn't a source: use env:NAME or file:/path")]
     NoSource(String),
 }

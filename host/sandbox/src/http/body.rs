@@ -24,7 +24,6 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 pub(super) struct Sent(Arc<AtomicBool>);
 
 impl Sent {
-    /// Whether it has.
     pub(super) fn get(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }

@@ -14,6 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout, timeout_at};
 use waybill_bindings::api::http_types;
 use waybill_bindings::api::net_types::NetError;
+use waybill_core::endpoint::PluginLimits;
 
 use super::body::{OutBody, Sent};
 use super::connector::GuardedConnector;
@@ -25,7 +26,7 @@ use super::request::{prepare, weight};
 use crate::grants::{EgressPolicy, Target};
 use crate::limits::{
     HTTP_HEADER_BYTES_MAX, HTTP_HEADERS_MAX, HTTP_IDLE_PER_PEER_MAX, HTTP_IDLE_TIMEOUT, HTTP_TIMEOUT_MAX,
-    HTTP2_WINDOW_BYTES, PluginLimits,
+    HTTP2_WINDOW_BYTES,
 };
 use crate::meters::{Bound, Meters};
 use crate::tls::TlsRoots;

@@ -10,7 +10,6 @@ use crate::grants::ConnectFailure;
 /// An exchange without an answer.
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
-    /// The cause.
     pub(crate) error: NetError,
     /// The request may have reached the peer.
     pub(crate) maybe_delivered: bool,

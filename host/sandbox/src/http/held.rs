@@ -19,9 +19,8 @@ impl Budget {
         self.0.available_permits() == 0
     }
 
-    /// Bytes left.
     #[cfg(test)]
-    pub(super) fn rest(&self) -> usize {
+    pub(super) fn bytes_left(&self) -> usize {
         self.0.available_permits()
     }
 
@@ -39,7 +38,6 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// Bytes held.
     pub(crate) fn bytes(&self) -> usize {
         self.permits.as_ref().map_or(0, OwnedSemaphorePermit::num_permits)
     }

@@ -113,9 +113,9 @@ mod tests {
         let on_its_way = made.body_mut().frame().await.unwrap().unwrap().into_data().unwrap();
         let part = on_its_way.slice(..1);
         drop((made, on_its_way));
-        assert!(part.as_ref() == b"x" && budget.rest() == 1_000 - bytes);
+        assert!(part.as_ref() == b"x" && budget.bytes_left() == 1_000 - bytes);
         drop(part);
-        assert_eq!(budget.rest(), 1_000);
+        assert_eq!(budget.bytes_left(), 1_000);
     }
 
     fn request(url: &str, headers: &[(&str, &str)]) -> http_types::Request {

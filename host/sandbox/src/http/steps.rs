@@ -14,14 +14,16 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use waybill_bindings::api::http_types::{Request, Response};
 use waybill_bindings::api::net_types::NetError;
+use waybill_core::code::Code;
+use waybill_core::endpoint::{Grants, PluginLimits};
 use waybill_core::port::participant::{StepDone, StepError, StepOutput};
 use waybill_core::port::saga::{HttpStep, HttpSteps};
 use waybill_core::port::transport::Fault;
 
 use super::HttpClient;
 use super::failure::Failure;
-use crate::grants::{EgressPolicy, Grants, OwnListeners, Pattern, SystemResolver};
-use crate::limits::PluginLimits;
+use crate::error::SandboxError;
+use crate::grants::{EgressPolicy, OwnListeners, Pattern, SystemResolver};
 use crate::meters::Meters;
 use crate::tls::TlsRoots;
 
@@ -43,11 +45,17 @@ impl std::fmt::Debug for HttpStepClient {
 
 impl HttpStepClient {
     /// A client that reaches what is granted (`[saga] allow.http`) and nothing else, with at most `calls_max` calls at once
-    /// and answers of at most `answer_bytes_max` bytes. `own` is where this host listens.
-    pub fn new(grants: &Grants, calls_max: usize, answer_bytes_max: usize, own: &OwnListeners) -> Self {
+    /// and answers of at most `answer_bytes_max` bytes. `own` is where this host listens. Errors when a granted pattern can't be
+    /// read.
+    pub fn new(
+        grants: &Grants,
+        calls_max: usize,
+        answer_bytes_max: usize,
+        own: &OwnListeners,
+    ) -> Result<Self, SandboxError> {
         let any = ["http://*:*", "https://*:*"].iter().filter_map(|text| Pattern::parse(text).ok()).collect();
         let resolver = Arc::new(SystemResolver::default());
-        let policy = EgressPolicy::new("[saga]", any, grants, resolver).granted_by("allow.http").beside(own.clone());
+        let policy = EgressPolicy::new("[saga]", any, grants, resolver)?.granted_by("allow.http").beside(own.clone());
         // Who may call at once is decided before: here nobody waits.
         let limits = PluginLimits {
             http_in_flight: calls_max.max(1),
@@ -58,7 +66,7 @@ impl HttpStepClient {
             ..PluginLimits::default()
         };
         let meters = Arc::new(Meters::new("saga", "http-steps", 1));
-        Self { client: HttpClient::new(Arc::new(policy), &TlsRoots::default(), &limits, meters) }
+        Ok(Self { client: HttpClient::new(Arc::new(policy), &TlsRoots::default(), &limits, meters) })
     }
 }
 
@@ -94,14 +102,14 @@ fn answered(origin: &str, response: Response, bytes_max: usize) -> Result<StepDo
     if (200..=299).contains(&status) {
         if response.truncated || response.body.len() > bytes_max {
             let reason = format!("{origin} answered {status} with more than the {bytes_max} bytes that are kept");
-            let fault = Fault { maybe_delivered: true, ..Fault::new("SAGA.OUTPUT_TOO_LARGE", reason) };
+            let fault = Fault { maybe_delivered: true, ..Fault::new(Code::SAGA_OUTPUT_TOO_LARGE, reason) };
             return Err(StepError::Permanent(fault));
         }
         let content_type = header(&response, "content-type").map(str::to_owned);
         let data = Bytes::from(response.body);
         return Ok(StepDone::Output(StepOutput { data, content_type, ..StepOutput::default() }));
     }
-    let code = if (300..=399).contains(&status) { "HTTP.REDIRECT".to_owned() } else { format!("HTTP.{status}") };
+    let code = if (300..=399).contains(&status) { String::from(Code::HTTP_REDIRECT) } else { format!("HTTP.{status}") };
     let fault = Fault {
         after: retry_after(&response),
         maybe_delivered: maybe_done(status),
@@ -123,23 +131,25 @@ fn maybe_done(status: u16) -> bool {
 
 fn not_answered(origin: &str, failure: &Failure) -> StepError {
     let maybe_delivered = failure.maybe_delivered;
-    let fault = |code: &str, what: &str| Fault { maybe_delivered, ..Fault::new(code, format!("{origin}: {what}")) };
+    let fault = |code: Code, what: &str| Fault { maybe_delivered, ..Fault::new(code, format!("{origin}: {what}")) };
     let blocked = |fault: Fault| StepError::Blocked { scope: origin.to_owned(), fault };
     match &failure.error {
-        NetError::Denied(why) => blocked(fault("HTTP.DENIED", &format!("not granted: {why}"))),
-        NetError::Resolve(why) => blocked(fault("HTTP.RESOLVE", &format!("the name can't be resolved: {why}"))),
-        NetError::Refused => blocked(fault("HTTP.CONNECT", "nobody listens")),
-        NetError::Tls(why) => blocked(fault("HTTP.TLS", &format!("TLS failed: {why}"))),
-        NetError::Timeout if !maybe_delivered => blocked(fault("HTTP.CONNECT", "no connection in the step's time")),
-        NetError::Timeout => StepError::Retryable(fault("HTTP.TIMEOUT", "no answer in the step's time")),
-        NetError::Closed => StepError::Retryable(fault("HTTP.RESET", "the connection was closed before an answer")),
-        NetError::Reset(why) => StepError::Retryable(fault("HTTP.RESET", &format!("the connection broke: {why}"))),
-        NetError::Unsupported(why) => StepError::Permanent(fault("HTTP.UNSUPPORTED", why)),
-        NetError::Cancelled if !maybe_delivered => StepError::Release(fault("HTTP.CANCELLED", "the host is stopping")),
-        NetError::Cancelled => StepError::Retryable(fault("HTTP.CANCELLED", "cut off while the host is stopping")),
-        NetError::Limit(why) => StepError::Permanent(fault("HTTP.LIMIT", &format!("a limit of the host: {why}"))),
-        NetError::Busy => StepError::Retryable(fault("HTTP.OTHER", "the host's client is busy")),
-        NetError::Other(why) => StepError::Retryable(fault("HTTP.OTHER", why)),
+        NetError::Denied(why) => blocked(fault(Code::HTTP_DENIED, &format!("not granted: {why}"))),
+        NetError::Resolve(why) => blocked(fault(Code::HTTP_RESOLVE, &format!("the name can't be resolved: {why}"))),
+        NetError::Refused => blocked(fault(Code::HTTP_CONNECT, "nobody listens")),
+        NetError::Tls(why) => blocked(fault(Code::HTTP_TLS, &format!("TLS failed: {why}"))),
+        NetError::Timeout if !maybe_delivered => blocked(fault(Code::HTTP_CONNECT, "no connection in the step's time")),
+        NetError::Timeout => StepError::Retryable(fault(Code::HTTP_TIMEOUT, "no answer in the step's time")),
+        NetError::Closed => StepError::Retryable(fault(Code::HTTP_RESET, "the connection was closed before an answer")),
+        NetError::Reset(why) => StepError::Retryable(fault(Code::HTTP_RESET, &format!("the connection broke: {why}"))),
+        NetError::Unsupported(why) => StepError::Permanent(fault(Code::HTTP_UNSUPPORTED, why)),
+        NetError::Cancelled if !maybe_delivered => {
+            StepError::Release(fault(Code::HTTP_CANCELLED, "the host is stopping"))
+        }
+        NetError::Cancelled => StepError::Retryable(fault(Code::HTTP_CANCELLED, "cut off while the host is stopping")),
+        NetError::Limit(why) => StepError::Permanent(fault(Code::HTTP_LIMIT, &format!("a limit of the host: {why}"))),
+        NetError::Busy => StepError::Retryable(fault(Code::HTTP_OTHER, "the host's client is busy")),
+        NetError::Other(why) => StepError::Retryable(fault(Code::HTTP_OTHER, why)),
     }
 }
 
@@ -200,7 +210,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_not_granted_blocks_its_origin_and_says_which_line_is_missing() {
-        let client = HttpStepClient::new(&Grants::loopback_http(), 8, 1_000, &OwnListeners::default());
+        let client = HttpStepClient::new(&Grants::loopback_http(), 8, 1_000, &OwnListeners::default()).unwrap();
         let step = HttpStep {
             url: Arc::from("http://pay.example/charge?token=x"),
             headers: Vec::new(),

@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use waybill_bindings::api::http_types::{Request, Response};
 use waybill_bindings::api::net_types::NetError;
+use waybill_core::endpoint::{Grants, PluginLimits};
 
 use super::HttpClient;
 use super::failure::Failure;
-use crate::grants::{EgressPolicy, Grants, Pattern, SystemResolver};
-use crate::limits::{HTTP_ANSWERS_BYTES_MAX, PluginLimits};
+use crate::grants::{EgressPolicy, Pattern, SystemResolver};
 use crate::meters::Meters;
 use crate::tls::TlsRoots;
 
@@ -69,8 +69,8 @@ fn answering(answer: &'static [u8]) -> (SocketAddr, Arc<AtomicUsize>) {
 fn client_with(limits: PluginLimits, grants: &[String]) -> HttpClient {
     let pattern = |text: &str| Pattern::parse(text).unwrap();
     let ask = vec![pattern("http://*:*"), pattern("https://*:*")];
-    let grants = Grants::none().allow(grants.iter().map(String::as_str)).unwrap();
-    let policy = EgressPolicy::new("t", ask, &grants, Arc::new(SystemResolver::default()));
+    let grants = Grants::none().allow(grants.iter().map(String::as_str));
+    let policy = EgressPolicy::new("t", ask, &grants, Arc::new(SystemResolver::default())).unwrap();
     HttpClient::new(Arc::new(policy), &TlsRoots::default(), &limits, Arc::new(Meters::new("test", "test", 1)))
 }
 
@@ -185,7 +185,7 @@ async fn answers_that_nobody_takes_are_bounded_together() {
         assert!(held.len() < 1_000, "no end");
         if cut > 0 {
             // What is left is less than the smallest piece that was refused: taken, so that nothing is.
-            let rest = client.answers().rest();
+            let rest = client.answers().bytes_left();
             assert!(rest < SIZE);
             let mut one = client.answers().begin();
             assert!(one.take(rest));
@@ -194,7 +194,7 @@ async fn answers_that_nobody_takes_are_bounded_together() {
     };
     assert!(matches!(unsent.error, NetError::Limit(_)) && !unsent.maybe_delivered, "{unsent:?}");
     let bytes: usize = held.iter().map(|(answer, _)| answer.body.capacity()).sum();
-    assert!(cut == 1 && bytes <= HTTP_ANSWERS_BYTES_MAX + SIZE, "{cut} cut, {bytes} bytes");
+    assert!(cut == 1 && bytes <= limits.http_answers_bytes + SIZE, "{cut} cut, {bytes} bytes");
     drop(held);
     assert!(!client.whole(request()).await.expect("there is room again").truncated);
 }
@@ -223,7 +223,7 @@ async fn bodies_that_nobody_reads_are_bounded_together() {
     }
     // Each takes its headers as well.
     assert_eq!((begun.len(), refused), (9, 91));
-    assert!(client.bodies().rest() < SIZE);
+    assert!(client.bodies().bytes_left() < SIZE);
     // Two of them get a connection, and the rest waits for its turn; then the guest gives all of them up.
     let mut all = futures::future::select_all(begun);
     while connects.load(Ordering::SeqCst) < 2 {
@@ -232,7 +232,7 @@ async fn bodies_that_nobody_reads_are_bounded_together() {
     }
     drop(all);
     let freed = async {
-        while client.bodies().rest() < ROOM {
+        while client.bodies().bytes_left() < ROOM {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };

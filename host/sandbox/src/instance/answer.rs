@@ -1,5 +1,6 @@
 //! Checks what a guest answered and says what it means for its instance.
 
+use waybill_core::code::Code;
 use waybill_core::port::transport::{CallError, ErrorKind};
 
 use super::crash::Crash;
@@ -9,37 +10,35 @@ use crate::convert;
 use crate::host::EndpointContext;
 
 /// What an answer means for the instance that gave it.
-pub(super) enum Verdict {
+pub(super) enum AnswerKind {
     /// Work was answered: what a lane on trial has to show.
     Proved,
-    /// Nothing.
     Fine,
     /// A whole call failed, by the guest's own word.
     Failed(CallError),
     /// It broke the contract: it is dropped.
     Breach(Crash),
-    /// It was closed.
     Goodbye,
 }
 
-/// An answer for who waits, none for the host's own calls, and the verdict. `function` and `size` are those of the work.
-pub(super) fn judge(
+/// An answer for who waits, none for the host's own calls, and its kind. `function` and `size` are those of the work.
+pub(super) fn classify(
     context: &EndpointContext,
     session: u64,
     function: &str,
     size: usize,
     replied: Replied,
-) -> (Option<Result<Answer, CallError>>, Verdict) {
+) -> (Option<Result<Answer, CallError>>, AnswerKind) {
     let breach = |what: &str, count: usize| {
         let why = format!("{function} answered {count} {what} for {size}");
-        let crash = Crash::new(ErrorKind::Contract, "PLUGIN.CONTRACT", why);
-        (Some(Err(crash.call_error())), Verdict::Breach(crash))
+        let crash = Crash::new(ErrorKind::Contract, Code::PLUGIN_CONTRACT, why);
+        (Some(Err(crash.call_error())), AnswerKind::Breach(crash))
     };
     let failed = |told| {
         let error = convert::call_error(context, told);
-        (Some(Err(error.clone())), Verdict::Failed(error))
+        (Some(Err(error.clone())), AnswerKind::Failed(error))
     };
-    let proved = |answer| (Some(Ok(answer)), Verdict::Proved);
+    let proved = |answer| (Some(Ok(answer)), AnswerKind::Proved);
     match replied {
         Replied::Sent(Ok(outcomes)) if outcomes.len() == size => {
             proved(Answer::Outcomes(outcomes.into_iter().map(|outcome| convert::outcome(context, outcome)).collect()))
@@ -65,13 +64,15 @@ pub(super) fn judge(
         | Replied::Handled(Err(told))
         | Replied::Pulled(Err(told))
         | Replied::Settled(Err(told)) => failed(told),
-        Replied::Health(report) => (Some(Ok(Answer::Health(convert::health_report(context, report)))), Verdict::Fine),
-        Replied::Ticked(Ok(())) => (None, Verdict::Fine),
+        Replied::Health(report) => {
+            (Some(Ok(Answer::Health(convert::health_report(context, report)))), AnswerKind::Fine)
+        }
+        Replied::Ticked(Ok(())) => (None, AnswerKind::Fine),
         Replied::Ticked(Err(told)) => {
             let error = convert::call_error(context, told);
             tracing::warn!(target: "waybill::plugin", transport = %context.name, code = %error.fault.code, reason = %error.fault.reason, "tick failed");
-            (None, Verdict::Failed(error))
+            (None, AnswerKind::Failed(error))
         }
-        Replied::Closed => (None, Verdict::Goodbye),
+        Replied::Closed => (None, AnswerKind::Goodbye),
     }
 }

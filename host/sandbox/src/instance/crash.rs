@@ -3,6 +3,7 @@
 use std::fmt;
 
 use wasmtime::Trap;
+use waybill_core::code::Code;
 use waybill_core::one_line::into_one_line;
 use waybill_core::port::transport::{CallError, ErrorKind, Fault};
 
@@ -48,7 +49,7 @@ pub(crate) struct Crash {
 }
 
 impl Crash {
-    pub(super) fn new(kind: ErrorKind, code: &str, reason: impl Into<String>) -> Self {
+    pub(super) fn new(kind: ErrorKind, code: Code, reason: impl Into<String>) -> Self {
         let mut fault = Fault::new(code, cut_owned(into_one_line(reason.into()), FAULT_REASON_BYTES_MAX));
         fault.maybe_delivered = true;
         Self { kind, fault, bound: None }
@@ -60,27 +61,27 @@ impl Crash {
 
     /// A call took longer than it may.
     pub(super) fn late(reason: impl Into<String>) -> Self {
-        Self::new(ErrorKind::TimedOut, "PLUGIN.TIMED_OUT", reason).at(Bound::CallTime)
+        Self::new(ErrorKind::TimedOut, Code::PLUGIN_TIMED_OUT, reason).at(Bound::CallTime)
     }
 
     /// From what wasmtime says. `refused`: what the guest had asked too much of before.
     pub(super) fn from_trap(error: &wasmtime::Error, refused: Option<Bound>) -> Self {
         let text = one_line(error);
         if error.downcast_ref::<ContractBreach>().is_some() {
-            return Self::new(ErrorKind::Contract, "PLUGIN.CONTRACT", text);
+            return Self::new(ErrorKind::Contract, Code::PLUGIN_CONTRACT, text);
         }
         if error.downcast_ref::<CpuExhausted>().is_some() {
-            return Self::new(ErrorKind::Trapped, "PLUGIN.CPU", text).at(Bound::Cpu);
+            return Self::new(ErrorKind::Trapped, Code::PLUGIN_CPU, text).at(Bound::Cpu);
         }
         if let Some(bound) = refused {
             let what = if bound == Bound::Tables { "table elements" } else { "memory" };
             let reason = format!("the {what} it may have is used up: {text}");
-            return Self::new(ErrorKind::Trapped, "PLUGIN.MEMORY", reason);
+            return Self::new(ErrorKind::Trapped, Code::PLUGIN_MEMORY, reason);
         }
         if error.downcast_ref::<Trap>() == Some(&Trap::StackOverflow) {
-            return Self::new(ErrorKind::Trapped, "PLUGIN.STACK_OVERFLOW", text).at(Bound::Stack);
+            return Self::new(ErrorKind::Trapped, Code::PLUGIN_STACK_OVERFLOW, text).at(Bound::Stack);
         }
-        let crash = Self::new(ErrorKind::Trapped, "PLUGIN.TRAPPED", text);
+        let crash = Self::new(ErrorKind::Trapped, Code::PLUGIN_TRAPPED, text);
         match bound_of(&crash.fault.reason) {
             Some(bound) => crash.at(bound),
             None => crash,
@@ -89,7 +90,11 @@ impl Crash {
 
     /// A host function panicked on this instance's task.
     pub(super) fn host_panic() -> Self {
-        Self::new(ErrorKind::Trapped, "PLUGIN.HOST_PANIC", "a host function panicked: see the host's log and report it")
+        Self::new(
+            ErrorKind::Trapped,
+            Code::PLUGIN_HOST_PANIC,
+            "a host function panicked: see the host's log and report it",
+        )
     }
 
     /// Counts it, and the limit that led to it.

@@ -98,7 +98,6 @@ pub(super) enum Replied {
 type In<'a> = &'a Accessor<InstanceState>;
 
 impl Guest {
-    /// Calls `open`.
     pub(super) async fn open(
         &self,
         at: In<'_>,
@@ -113,7 +112,6 @@ impl Guest {
         }
     }
 
-    /// Calls `close`.
     pub(super) async fn close(&self, at: In<'_>, call: CallInfo) -> wasmtime::Result<()> {
         match self {
             Self::Transport(guest) => guest.call_close(at, call).await,

@@ -7,12 +7,14 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use waybill_bindings::api::types::Opened;
+use waybill_core::code::Code;
+use waybill_core::endpoint::PluginLimits;
 use waybill_core::one_line::one_line;
 use waybill_core::port::transport::{CallError, ErrorKind, Fault};
 
 use crate::convert::millis;
 use crate::host::Reported;
-use crate::limits::{ATTRIBUTE_BYTES_MAX, PluginLimits};
+use crate::limits::ATTRIBUTE_BYTES_MAX;
 use crate::text::{cut, cut_owned};
 
 /// Shortest time between two ticks: a guest can't make the host spin.
@@ -59,23 +61,18 @@ impl Facts {
 pub(crate) enum LaneStatus {
     /// An instance is being opened; calls wait for it.
     Opening,
-    /// Serving.
     Serving,
     /// The breaker is open, or `open` found nobody: nothing is tried until then.
     Waiting {
         /// When the next try is.
         until: Instant,
-        /// Why.
         fault: Fault,
     },
     /// `open` was refused for good: nothing is tried until somebody asks for it.
     Refused {
-        /// Class.
         kind: ErrorKind,
-        /// Why.
         fault: Fault,
     },
-    /// Ended.
     Closed,
 }
 
@@ -132,24 +129,25 @@ impl Lane {
     /// The peer asked to wait (`blocked`).
     fn peer_blocked(&self) -> Option<CallError> {
         let (left, why) = self.reported.blocked()?;
-        let fault = Fault { after: Some(left), ..Fault::new("PLUGIN.PEER_BLOCKED", why) };
+        let fault = Fault { after: Some(left), ..Fault::new(Code::PLUGIN_PEER_BLOCKED, why) };
         Some(CallError { kind: ErrorKind::Throttled, fault })
     }
 }
 
 /// The answer when no instance was free in the time given: nothing was handed to a guest.
 pub(crate) fn busy() -> CallError {
-    let fault = Fault::new("PLUGIN.BUSY", "no instance was free in the time given: allow more instances, or send less");
+    let fault =
+        Fault::new(Code::PLUGIN_BUSY, "no instance was free in the time given: allow more instances, or send less");
     CallError { kind: ErrorKind::Unavailable, fault }
 }
 
 /// The answer of an endpoint that has ended.
 pub(crate) fn closed() -> CallError {
-    CallError { kind: ErrorKind::Cancelled, fault: Fault::new("PLUGIN.CLOSED", "it has ended") }
+    CallError { kind: ErrorKind::Cancelled, fault: Fault::new(Code::PLUGIN_CLOSED, "it has ended") }
 }
 
 /// The answer when nothing is known.
 pub(crate) fn lost(why: &str) -> CallError {
-    let fault = Fault { maybe_delivered: true, ..Fault::new("PLUGIN.TRAPPED", why) };
+    let fault = Fault { maybe_delivered: true, ..Fault::new(Code::PLUGIN_TRAPPED, why) };
     CallError { kind: ErrorKind::Trapped, fault }
 }

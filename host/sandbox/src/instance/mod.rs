@@ -3,22 +3,22 @@
 //! ```text
 //! supervise (one task a lane) ──▶ open ──▶ serve ──▶ Ended ──▶ RestartBudget: at once | wait | breaker
 //!                                            │
-//!                  inbox of commands ────────┘  Board: calls in flight and their deadlines, outside the Store
+//!                  inbox of commands ────────┘  InFlightCalls: calls in flight and their deadlines, outside the Store
 //! ```
-//! A participant's instances have no lane: each call takes one out of a pool and gives it back (`once`, `crate::participant`).
+//! A participant's instances have no lane: each call takes one out of a pool and gives it back (`pooled`, `crate::participant`).
 //! One Store an instance, one task a Store. After a trap, a missed deadline or a breach of the contract the Store is
 //! dropped; it is never entered again.
 
 mod answer;
-mod board;
 mod budget;
 mod command;
 mod crash;
 mod guest;
+mod in_flight;
 mod lane;
 mod lanes;
-mod once;
 mod open;
+mod pooled;
 mod probe;
 mod provision;
 mod serve;
@@ -30,8 +30,8 @@ pub(crate) use crash::Crash;
 pub(crate) use guest::Exports;
 pub(crate) use lane::closed;
 pub(crate) use lanes::{Lanes, Opening, other_question};
-pub(crate) use once::{call_once, close_once, read_steps};
 pub(crate) use open::{Endpoint, Live, OpenFailure, open, open_error};
+pub(crate) use pooled::{call_once, close_once, read_steps};
 pub(crate) use probe::probe;
 pub(crate) use provision::provision;
 pub(crate) use work::{Answer, Step, Work};

@@ -20,7 +20,7 @@ use crate::cpu::CpuMeter;
 use crate::error::SandboxError;
 use crate::host::{CallRecord, EndpointContext, InstanceState, Reported};
 use crate::limits::{CPU_OPEN, HANDLES_MAX};
-use crate::load::{Code, LoadedPlugin};
+use crate::load::{Linked, LoadedPlugin};
 
 /// Calls whose CPU allowance an instance may hold at once.
 const CPU_CALLS_MAX: u32 = 4;
@@ -33,7 +33,6 @@ static NEXT_SESSION: AtomicU64 = AtomicU64::new(1);
 /// What every instance of an endpoint is made from.
 pub(crate) struct Endpoint {
     pub(crate) plugin: LoadedPlugin,
-    /// Name as configured.
     pub(crate) name: String,
     pub(crate) context: Arc<EndpointContext>,
     /// Configuration as the guest gets it.
@@ -42,11 +41,9 @@ pub(crate) struct Endpoint {
     pub(crate) instances: u32,
     /// Provision before the first instance serves.
     pub(crate) provision: bool,
-    /// That is done.
     pub(crate) provisioned: OnceCell<()>,
 }
 
-/// An open instance.
 pub(crate) struct Live {
     pub(super) store: Store<InstanceState>,
     pub(super) guest: Guest,
@@ -77,7 +74,6 @@ pub(crate) fn open_error(endpoint: &str, error: CallError) -> SandboxError {
     SandboxError::Open { endpoint: endpoint.to_owned(), kind: error.kind, fault: error.fault }
 }
 
-/// Opens an instance.
 pub(crate) async fn open(
     endpoint: &Endpoint,
     number: u32,
@@ -159,7 +155,7 @@ async fn enter(
 
 /// Makes an instance in a fresh Store.
 pub(super) async fn instantiate(endpoint: &Endpoint, store: &mut Store<InstanceState>) -> wasmtime::Result<Guest> {
-    let Code::Services { pre, exports } = &endpoint.plugin.0.code else {
+    let Linked::Services { pre, exports } = &endpoint.plugin.0.linked else {
         return Err(wasmtime::format_err!("a retry policy has no services"));
     };
     let instance = pre.instantiate_async(&mut *store).await?;

@@ -9,6 +9,7 @@ use wasmtime::Store;
 use wasmtime::component::InstancePre;
 use waybill_bindings::api::types::{CallInfo, OpenPurpose, PluginError};
 use waybill_bindings::services::exports::waybill::plugin::provision_api::{Change, GuestIndices};
+use waybill_core::code::Code;
 use waybill_core::port::provision::{ProvisionAction, ProvisionChange, ProvisionError};
 use waybill_core::port::transport::{CallError, ErrorKind, Fault};
 
@@ -19,14 +20,14 @@ use crate::convert::{call_error, provision_changes, to_millis};
 use crate::cpu::CpuMeter;
 use crate::host::{CallRecord, InstanceState, Reported};
 use crate::limits::CPU_OPEN;
-use crate::load::Code;
+use crate::load::Linked;
 
 /// Id of the one call of such an instance.
 const CALL: u32 = 1;
 
 /// What is missing at the peer; with `apply` it is created.
 pub(crate) async fn provision(endpoint: &Endpoint, apply: bool) -> Result<Vec<ProvisionChange>, ProvisionError> {
-    let Code::Services { pre, exports: Exports { provision: Some(guest), .. } } = &endpoint.plugin.0.code else {
+    let Linked::Services { pre, exports: Exports { provision: Some(guest), .. } } = &endpoint.plugin.0.linked else {
         return Err(ProvisionError::NotOffered { plugin: endpoint.context.plugin.to_string() });
     };
     let context = &endpoint.context;
@@ -102,14 +103,15 @@ fn refuse_conflicts(changes: &[ProvisionChange]) -> Result<(), CallError> {
         first.target, first.detail
     );
     // Not tried again by itself: somebody has to decide.
-    Err(CallError { kind: ErrorKind::Unsupported, fault: Fault::new("PLUGIN.PROVISION_CONFLICT", reason) })
+    Err(CallError { kind: ErrorKind::Unsupported, fault: Fault::new(Code::PLUGIN_PROVISION_CONFLICT, reason) })
 }
 
 fn failed(error: ProvisionError) -> CallError {
     match error {
         ProvisionError::Failed(error) => error,
-        ProvisionError::NotOffered { .. } => {
-            CallError { kind: ErrorKind::InvalidConfig, fault: Fault::new("PLUGIN.NO_PROVISIONING", error.to_string()) }
-        }
+        ProvisionError::NotOffered { .. } => CallError {
+            kind: ErrorKind::InvalidConfig,
+            fault: Fault::new(Code::PLUGIN_NO_PROVISIONING, error.to_string()),
+        },
     }
 }

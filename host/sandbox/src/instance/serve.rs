@@ -15,15 +15,16 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 use wasmtime::component::Accessor;
 use waybill_bindings::api::types::CallInfo;
+use waybill_core::code::Code;
 use waybill_core::port::source::Settled;
 use waybill_core::port::transport::{CallError, ErrorKind, Fault, OutcomeSink};
 
-use super::answer::{Verdict, judge};
-use super::board::{Board, InFlight};
+use super::answer::{AnswerKind, classify};
 use super::budget::RestartBudget;
 use super::command::{Command, Reply};
 use super::crash::Crash;
 use super::guest::{Guest, Replied};
+use super::in_flight::{InFlight, InFlightCalls};
 use super::lane::{Facts, Lane};
 use super::open::Live;
 use super::work::{Answer, Work};
@@ -35,13 +36,11 @@ use crate::limits::UNAVAILABLE_STREAK_MAX;
 /// Time for `close`, within the time the whole endpoint has to end.
 pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How serving ended.
 pub(super) enum Ended {
     /// In good order, or at the host's wish.
     Closed,
     /// The instance asked for a fresh one (fenced, unavailable again and again).
     Recycled(Fault),
-    /// It was lost.
     Crashed(Crash),
 }
 
@@ -57,13 +56,14 @@ pub(super) struct Serving<'a> {
 pub(super) async fn serve(live: Live, serving: Serving<'_>) -> Ended {
     let Live { mut store, guest, cpu, facts } = live;
     let Serving { context, lane, inbox, budget } = serving;
-    let board = Board::default();
+    let in_flight = InFlightCalls::default();
     let ended = {
-        let mut driver = Driver { context, inbox, budget, guest: &guest, facts: &facts, board: &board, cpu: &cpu };
+        let mut driver =
+            Driver { context, inbox, budget, guest: &guest, facts: &facts, in_flight: &in_flight, cpu: &cpu };
         let run = cpu.charge(store.run_concurrent(async |accessor| driver.drive(accessor).await));
         tokio::select! {
             biased;
-            late = board.overdue() => End::Late(late),
+            late = in_flight.overdue() => End::Late(late),
             () = lane.abort.cancelled() => End::Aborted,
             run = AssertUnwindSafe(run).catch_unwind() => match run {
                 Ok(Ok(ended)) => End::Told(ended),
@@ -82,7 +82,7 @@ pub(super) async fn serve(live: Live, serving: Serving<'_>) -> Ended {
         End::Aborted => (Ended::Closed, None),
         End::Late(id) => (Ended::Crashed(Crash::late("the call took longer than its time")), Some(id)),
     };
-    answer_all(context, &board, &ended, culprit);
+    answer_all(context, &in_flight, &ended, culprit);
     ended
 }
 
@@ -96,14 +96,17 @@ enum End {
 }
 
 /// Tells everybody who still waits.
-fn answer_all(context: &EndpointContext, board: &Board, ended: &Ended, culprit: Option<u32>) {
-    for (id, call) in board.end_all() {
+fn answer_all(context: &EndpointContext, in_flight: &InFlightCalls, ended: &Ended, culprit: Option<u32>) {
+    for (id, call) in in_flight.end_all() {
         let error = match ended {
             Ended::Crashed(crash) if culprit.is_none_or(|culprit| culprit == id) => crash.call_error(),
             Ended::Crashed(crash) => crash.sibling_error(),
             Ended::Closed | Ended::Recycled(_) => CallError {
                 kind: ErrorKind::TimedOut,
-                fault: Fault { maybe_delivered: true, ..Fault::new("PLUGIN.CLOSED", "it ended before the call did") },
+                fault: Fault {
+                    maybe_delivered: true,
+                    ..Fault::new(Code::PLUGIN_CLOSED, "it ended before the call did")
+                },
             },
         };
         context.meters.call(call.started.elapsed(), Some(error.kind));
@@ -131,7 +134,7 @@ struct Driver<'a> {
     budget: &'a mut RestartBudget,
     guest: &'a Guest,
     facts: &'a Facts,
-    board: &'a Board,
+    in_flight: &'a InFlightCalls,
     cpu: &'a CpuMeter,
 }
 
@@ -170,12 +173,12 @@ impl Driver<'_> {
                         }
                     };
                     match self.finished(finished.id, replied) {
-                        Verdict::Proved => {
+                        AnswerKind::Proved => {
                             unavailable = 0;
                             self.budget.proved();
                         }
-                        Verdict::Fine => unavailable = 0,
-                        Verdict::Failed(error) => {
+                        AnswerKind::Fine => unavailable = 0,
+                        AnswerKind::Failed(error) => {
                             unavailable = if error.kind == ErrorKind::Unavailable { unavailable + 1 } else { 0 };
                             // A fresh instance has a new identity and reads its secrets again.
                             let renew = matches!(error.kind, ErrorKind::Fenced | ErrorKind::Denied);
@@ -183,8 +186,8 @@ impl Driver<'_> {
                                 stop = Some(Stop::Recycle(error.fault));
                             }
                         }
-                        Verdict::Breach(crash) => return Ended::Crashed(crash),
-                        Verdict::Goodbye => return match stop {
+                        AnswerKind::Breach(crash) => return Ended::Crashed(crash),
+                        AnswerKind::Goodbye => return match stop {
                             Some(Stop::Recycle(fault)) => Ended::Recycled(fault),
                             Some(Stop::Closing) | None => Ended::Closed,
                         },
@@ -248,7 +251,7 @@ impl Driver<'_> {
         self.note(accessor, next_id, call, None)
     }
 
-    /// Notes a call on the board and in the Store, and makes what the guest is told about it.
+    /// Notes a call among those in flight and in the Store, and makes what the guest is told about it.
     fn note(
         &self,
         accessor: &Accessor<InstanceState>,
@@ -262,22 +265,22 @@ impl Driver<'_> {
         self.cpu.credit(self.context.limits.cpu_per_call);
         let told = vec![false; if sink.is_some() { size } else { 0 }];
         accessor.with(|mut access| access.get().calls.insert(id, CallRecord { started, deadline, sink, told }));
-        self.board.begin(id, call);
+        self.in_flight.begin(id, call);
         let timeout = convert::to_millis(deadline.saturating_duration_since(started));
         CallInfo { id, timeout, traceparent: None, attributes: Vec::new() }
     }
 
     /// Checks an answer and hands it to who waits.
-    fn finished(&self, id: u32, replied: Replied) -> Verdict {
-        let Some(call) = self.board.end(id) else {
+    fn finished(&self, id: u32, replied: Replied) -> AnswerKind {
+        let Some(call) = self.in_flight.end(id) else {
             // Its deadline was found past at the same moment; the watch ends this instance.
-            return Verdict::Fine;
+            return AnswerKind::Fine;
         };
         let took = call.started.elapsed();
-        let (answer, verdict) = judge(self.context, self.facts.session, call.function, call.size, replied);
-        let failed = match &verdict {
-            Verdict::Failed(error) => Some(error.kind),
-            Verdict::Breach(crash) => Some(crash.kind),
+        let (answer, kind) = classify(self.context, self.facts.session, call.function, call.size, replied);
+        let failed = match &kind {
+            AnswerKind::Failed(error) => Some(error.kind),
+            AnswerKind::Breach(crash) => Some(crash.kind),
             _ => None,
         };
         self.context.meters.call(took, failed);
@@ -285,7 +288,7 @@ impl Driver<'_> {
             // A caller that has gone away needs no answer.
             let _ = reply.send(answer);
         }
-        verdict
+        kind
     }
 }
 

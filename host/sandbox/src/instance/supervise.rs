@@ -9,6 +9,7 @@ use futures::FutureExt;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 use waybill_bindings::api::types::OpenPurpose;
+use waybill_core::code::Code;
 use waybill_core::port::transport::{CallError, ErrorKind, Fault};
 
 use super::budget::{Restart, RestartBudget};
@@ -46,7 +47,7 @@ pub(crate) async fn supervise(
         };
         let Err(panic) = ended else { break };
         let pause = endpoint.context.task_failed("plugin lane", &*panic);
-        let fault = Fault::new("PLUGIN.HOST_PANIC", "the lane failed in the host: see its log and report it");
+        let fault = Fault::new(Code::PLUGIN_HOST_PANIC, "the lane failed in the host: see its log and report it");
         keeper.told_first(Err(lost(&fault.reason)));
         if keeper.wait(pause, fault).await.is_break() {
             break;
@@ -130,7 +131,7 @@ impl Keeper<'_> {
             Restart::After(delay) => {
                 let reason =
                     format!("the breaker is open after repeated failures, the last: {}: {}", fault.code, fault.reason);
-                self.wait(delay, Fault::new("PLUGIN.BREAKER_OPEN", reason)).await
+                self.wait(delay, Fault::new(Code::PLUGIN_BREAKER_OPEN, reason)).await
             }
         }
     }

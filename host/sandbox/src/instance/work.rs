@@ -15,18 +15,14 @@ use waybill_core::port::transport::{HealthReport, Outcome, OutcomeSink};
 pub(crate) enum Work {
     /// A transport sends a batch.
     Send {
-        /// Messages.
         batch: Vec<Message>,
-        /// Takes early outcomes.
         sink: Arc<dyn OutcomeSink>,
     },
     /// A handler handles a batch.
     Handle(Vec<Inbound>),
-    /// A source fetches.
     Pull {
-        /// Most deliveries.
         max: u32,
-        /// Most payload bytes.
+        /// Most payload bytes of all messages together.
         max_bytes: u32,
         /// Milliseconds to wait for the first.
         wait: u32,
@@ -35,19 +31,16 @@ pub(crate) enum Work {
     Settle {
         /// The instance that brought it.
         session: u64,
-        /// Orders.
         items: Vec<Settlement>,
     },
     /// A participant does a step.
     Execute(Step),
     /// A participant undoes a step.
     Compensate {
-        /// Which.
         step: Step,
         /// What doing it answered; none = unknown.
         output: Option<Vec<u8>>,
     },
-    /// How it is.
     Health,
 }
 
@@ -108,7 +101,6 @@ pub(crate) enum Answer {
     Outcomes(Vec<Outcome>),
     /// One verdict a message.
     Verdicts(Vec<Verdict>),
-    /// What was fetched.
     Pulled(Pulled),
     /// One result an order.
     Settled(Vec<Settled>),
@@ -116,6 +108,5 @@ pub(crate) enum Answer {
     Executed(Result<StepDone, StepError>),
     /// A step was undone, or not.
     Compensated(Result<StepOutput, StepError>),
-    /// Its condition.
     Health(HealthReport),
 }

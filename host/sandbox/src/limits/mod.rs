@@ -1,15 +1,11 @@
-//! Every bound of the sandbox with its unit, its default and the reason for it.
-//!
-//! [`PluginLimits`] holds what may differ from one endpoint to the next; the constants hold for all.
+//! Every bound that holds for all endpoints, with its unit and the reason for it. What may differ from one endpoint to the next
+//! is in [`waybill_core::endpoint::PluginLimits`].
 
 mod table;
 
 use std::time::Duration;
 
-pub use table::{LimitRow, LimitUnit, limits_table};
-
-use crate::grants::Grants;
-use crate::manifest::Ask;
+pub use table::limits_table;
 
 /// Largest component taken, in bytes: a Python component has about 20 MB.
 pub const COMPONENT_BYTES_MAX: usize = 48 * 1024 * 1024;
@@ -30,10 +26,6 @@ pub const MANIFEST_BYTES_MAX: usize = 64 * 1024;
 pub const EPOCH_TICK: Duration = Duration::from_millis(1);
 /// Period of the epoch ticker while no guest is at work, so that an idle host stays idle.
 pub const EPOCH_TICK_IDLE: Duration = Duration::from_millis(10);
-/// Linear memory of one instance where the manifest asks for no size, in bytes.
-pub const MEMORY_BYTES_DEFAULT: usize = 64 * 1024 * 1024;
-/// Linear memory a plugin gets by asking alone, without a grant that names a size, in bytes: enough for a Python component.
-pub const MEMORY_BYTES_UNGRANTED_MAX: usize = 128 * 1024 * 1024;
 /// Table elements of one instance, all tables together: CPython's function table has about 15,000.
 pub const TABLE_ELEMENTS_MAX: usize = 100_000;
 /// Core instances inside one component instance: Python components have about 30.
@@ -44,8 +36,6 @@ pub const TABLES_MAX: usize = 100;
 pub const MEMORIES_MAX: usize = 32;
 /// Live handles and host resources of one instance (wasmtime's default is 100,000).
 pub const HANDLES_MAX: usize = 1_000;
-/// Bytes a guest may hand over in one call beyond the batch itself (wasmtime's default is 128 MiB).
-pub const HOSTCALL_BYTES_MIN: usize = 4 * 1024 * 1024;
 /// Stack of one call, in bytes (wasmtime's default).
 pub const STACK_BYTES_MAX: usize = 512 * 1024;
 /// Header names and values of one HTTP request together, in bytes.
@@ -54,17 +44,6 @@ pub const REQUEST_HEADER_BYTES_MAX: usize = 32 * 1024;
 pub const RANDOM_BYTES_MAX: u64 = 64 * 1024;
 /// Header fields of one `wasi:http` message, in bytes, in-memory overhead included.
 pub const WASI_HTTP_FIELD_BYTES_MAX: usize = 32 * 1024;
-
-/// Longest call, whatever is asked and granted.
-pub const CALL_TIME_MAX: Duration = Duration::from_secs(600);
-/// CPU time of one call where neither manifest nor operator says one.
-pub const CPU_PER_CALL_DEFAULT: Duration = Duration::from_secs(2);
-/// CPU time of one call that a plugin gets by asking alone.
-pub const CPU_PER_CALL_UNGRANTED_MAX: Duration = Duration::from_secs(10);
-/// `net` connections of one instance where neither manifest nor operator says a number.
-pub const CONNECTIONS_DEFAULT: usize = 16;
-/// `net` connections of one instance that a plugin gets by asking alone.
-pub const CONNECTIONS_UNGRANTED_MAX: usize = 64;
 
 /// CPU time for instantiation and `open` together: starting a Python interpreter takes seconds.
 pub const CPU_OPEN: Duration = Duration::from_secs(10);
@@ -173,12 +152,6 @@ pub const RESOLVED_NAMES_MAX: usize = 1_024;
 
 /// Most requests in one `http.send`: more go in another one, beside it.
 pub const HTTP_REQUESTS_PER_SEND_MAX: usize = 256;
-/// Bytes of answers, headers included, that one endpoint's guests have been sent and don't have yet, over all its instances:
-/// the host holds them until then. Past it bodies are cut, and requests that weren't sent aren't.
-pub const HTTP_ANSWERS_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// Bytes of requests, headers included, that one endpoint's guests have handed over and that aren't sent and answered yet, over all
-/// its instances: the host holds them until then, also while they wait for their turn. Past it requests are refused.
-pub const HTTP_BODIES_BYTES_MAX: usize = 128 * 1024 * 1024;
 /// Bytes that a peer may send ahead of what is read, in one HTTP/2 stream; four times as many over a connection.
 pub const HTTP2_WINDOW_BYTES: u32 = 256 * 1024;
 /// Longest exchange, whatever the guest asks for.
@@ -205,137 +178,3 @@ pub const BACKOFF_TICKS: u64 = 1_000;
 pub const BACKOFF_MEMORY_BYTES: usize = 16 * 1024 * 1024;
 /// Longest delay a policy may answer; a longer one is cut.
 pub const BACKOFF_DELAY_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
-
-/// Bounds of one endpoint. Effective = the smaller of what the plugin asks, what the operator grants and these.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PluginLimits {
-    /// Linear memory of one instance, all memories together, in bytes.
-    pub memory_bytes: usize,
-    /// Time for one batch; what the engine gives a call may be less.
-    pub call_time: Duration,
-    /// CPU time of one call. Calls that run at once share what they bring.
-    pub cpu_per_call: Duration,
-    /// Calls one instance runs at once, at most.
-    pub calls_per_instance: u32,
-    /// Messages in one call, at most.
-    pub max_batch: u32,
-    /// Payload bytes in one call, at most; a single larger message still goes alone.
-    pub max_batch_bytes: u32,
-    /// `net` connections of one instance.
-    pub connections: usize,
-    /// HTTP requests of one endpoint under way at once, over all its instances.
-    pub http_in_flight: usize,
-    /// HTTP requests of one endpoint to one peer under way at once.
-    pub http_per_peer: usize,
-    /// Body bytes of one HTTP answer; the rest is cut and `truncated` set.
-    pub http_response_bytes: usize,
-    /// Bytes of HTTP answers of one endpoint that its guests don't have yet.
-    pub http_answers_bytes: usize,
-    /// Bytes of HTTP requests of one endpoint under way or waiting.
-    pub http_bodies_bytes: usize,
-    /// Log entries a second of one endpoint; ten times as many in a burst.
-    pub log_per_second: u32,
-    /// Time for `open`, instantiation included.
-    pub open_timeout: Duration,
-    /// Time for `tick`.
-    pub tick_timeout: Duration,
-    /// Time for `health`.
-    pub health_timeout: Duration,
-    /// Time for one provisioning call, instantiation included: below what `waybill` waits for an answer by default.
-    pub provision_timeout: Duration,
-}
-
-impl Default for PluginLimits {
-    fn default() -> Self {
-        Self {
-            memory_bytes: MEMORY_BYTES_DEFAULT,
-            call_time: CALL_TIME_MAX,
-            cpu_per_call: CPU_PER_CALL_DEFAULT,
-            calls_per_instance: 64,
-            max_batch: 1_000,
-            max_batch_bytes: 1024 * 1024,
-            connections: CONNECTIONS_DEFAULT,
-            http_in_flight: 512,
-            http_per_peer: 64,
-            http_response_bytes: 256 * 1024,
-            http_answers_bytes: HTTP_ANSWERS_BYTES_MAX,
-            http_bodies_bytes: HTTP_BODIES_BYTES_MAX,
-            log_per_second: 20,
-            open_timeout: Duration::from_secs(15),
-            tick_timeout: Duration::from_secs(10),
-            health_timeout: Duration::from_secs(5),
-            provision_timeout: Duration::from_secs(25),
-        }
-    }
-}
-
-impl PluginLimits {
-    /// These limits with what the manifest asks for and the operator grants: the smaller of the two where both say something;
-    /// by asking alone a plugin gets so much and no more; what nobody speaks of stays.
-    #[must_use]
-    pub fn effective(mut self, ask: &Ask, grants: &Grants) -> Self {
-        self.memory_bytes = smaller(ask.memory, grants.memory_bytes, self.memory_bytes, MEMORY_BYTES_UNGRANTED_MAX);
-        self.cpu_per_call =
-            smaller(ask.cpu_per_call, grants.cpu_per_call, self.cpu_per_call, CPU_PER_CALL_UNGRANTED_MAX);
-        self.connections = smaller(ask.connections, grants.connections, self.connections, CONNECTIONS_UNGRANTED_MAX);
-        self.call_time = self.call_time.min(ask.call_time.unwrap_or(CALL_TIME_MAX));
-        self.log_per_second = grants.log_per_second.unwrap_or(self.log_per_second);
-        self
-    }
-
-    /// Bytes a guest may hand over in one call: a whole batch with its headers must fit.
-    pub fn hostcall_bytes(&self) -> usize {
-        HOSTCALL_BYTES_MIN.max((self.max_batch_bytes as usize).saturating_mul(2).saturating_add(1024 * 1024))
-    }
-}
-
-fn smaller<T: Ord>(ask: Option<T>, grant: Option<T>, normal: T, ungranted_max: T) -> T {
-    match (ask, grant) {
-        (Some(ask), grant) => ask.min(grant.unwrap_or(ungranted_max)),
-        (None, grant) => grant.unwrap_or(normal),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_limit_is_the_smaller_of_ask_and_grant() {
-        let memory = |ask, grant| {
-            let ask = Ask { memory: ask, ..Ask::default() };
-            let grants = Grants { memory_bytes: grant, ..Grants::none() };
-            PluginLimits::default().effective(&ask, &grants).memory_bytes
-        };
-        assert_eq!(memory(None, None), MEMORY_BYTES_DEFAULT);
-        assert_eq!(memory(Some(1 << 30), None), MEMORY_BYTES_UNGRANTED_MAX);
-        assert_eq!(memory(Some(1 << 30), Some(1 << 29)), 1 << 29);
-        assert_eq!(memory(Some(1 << 20), Some(1 << 29)), 1 << 20);
-        assert_eq!(memory(None, Some(1 << 29)), 1 << 29);
-    }
-
-    #[test]
-    fn each_limit_follows_the_same_rule() {
-        let second = Duration::from_secs(1);
-        let ask = Ask {
-            cpu_per_call: Some(3600 * second),
-            connections: Some(1_000),
-            call_time: Some(second),
-            ..Ask::default()
-        };
-        let asked = PluginLimits::default().effective(&ask, &Grants::none());
-        assert_eq!((asked.cpu_per_call, asked.connections), (CPU_PER_CALL_UNGRANTED_MAX, CONNECTIONS_UNGRANTED_MAX));
-        assert_eq!(asked.call_time, second);
-        let grants =
-            Grants { cpu_per_call: Some(second), connections: Some(3), log_per_second: Some(5), ..Grants::none() };
-        let granted = PluginLimits::default().effective(&ask, &grants);
-        assert_eq!((granted.cpu_per_call, granted.connections, granted.log_per_second), (second, 3, 5));
-    }
-
-    #[test]
-    fn a_whole_batch_fits_into_one_host_call() {
-        let limits = PluginLimits { max_batch_bytes: 16 * 1024 * 1024, ..PluginLimits::default() };
-        assert!(limits.hostcall_bytes() > 16 * 1024 * 1024);
-        assert_eq!(PluginLimits::default().hostcall_bytes(), HOSTCALL_BYTES_MIN);
-    }
-}

@@ -63,7 +63,6 @@ impl ReadSide {
 }
 
 impl WriteSide {
-    /// Sends everything.
     pub(super) async fn send(&mut self, data: &[u8]) -> io::Result<()> {
         match self {
             Self::Plain(half) => half.write_all(data).await,

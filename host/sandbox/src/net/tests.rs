@@ -8,9 +8,10 @@ use std::time::Duration;
 use rustls::{ClientConfig, RootCertStore};
 use tokio::sync::Semaphore;
 use waybill_bindings::api::net_types::{ConnectOptions, NetError, TlsOptions};
+use waybill_core::endpoint::Grants;
 
 use super::{Connection, time_to_connect};
-use crate::grants::{EgressPolicy, Grants, Pattern, SystemResolver};
+use crate::grants::{EgressPolicy, Pattern, SystemResolver};
 use crate::tls::{TlsClient, TlsMaterial};
 
 /// Long enough to begin, far too short to end.
@@ -20,9 +21,9 @@ const A_MOMENT: Duration = Duration::from_millis(100);
 async fn to_nobody() -> (Connection, TcpListener) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let to = format!("tcp://{}", listener.local_addr().unwrap());
-    let grants = Grants::none().allow([to.as_str()]).unwrap();
+    let grants = Grants::none().allow([to.as_str()]);
     let ask = vec![Pattern::parse(&to).unwrap()];
-    let policy = EgressPolicy::new("test", ask, &grants, Arc::new(SystemResolver::default()));
+    let policy = EgressPolicy::new("test", ask, &grants, Arc::new(SystemResolver::default())).unwrap();
     let options = ConnectOptions { tls: None, timeout: 5_000, keep_alive: None, attributes: Vec::new() };
     let permit = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
     let deadline = time_to_connect(Some(5_000));

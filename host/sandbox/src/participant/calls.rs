@@ -12,6 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use waybill_bindings::api::types::OpenPurpose;
+use waybill_core::code::Code;
 use waybill_core::port::participant::StepError;
 use waybill_core::port::transport::Fault;
 
@@ -96,16 +97,16 @@ impl Calls {
         tokio::select! {
             biased;
             result = AssertUnwindSafe(run).catch_unwind() => result.unwrap_or_else(|_panic| {
-                Err(unknown("PLUGIN.HOST_PANIC", "the call failed in the host: see its log and report it"))
+                Err(unknown(Code::PLUGIN_HOST_PANIC, "the call failed in the host: see its log and report it"))
             }),
-            () = self.abort.cancelled() => Err(unknown("PLUGIN.CLOSED", "it ended before the call did")),
+            () = self.abort.cancelled() => Err(unknown(Code::PLUGIN_CLOSED, "it ended before the call did")),
         }
     }
 
     /// Waits a while for a place.
     async fn permit(&self, deadline: Instant) -> Result<OwnedSemaphorePermit, StepError> {
         if self.endpoint.context.closing.is_cancelled() {
-            return Err(StepError::Release(Fault::new("PLUGIN.CLOSED", "the participant has ended")));
+            return Err(StepError::Release(Fault::new(Code::PLUGIN_CLOSED, "the participant has ended")));
         }
         if let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
             return Ok(permit);
@@ -114,7 +115,7 @@ impl Calls {
         let until = deadline.min(Instant::now() + self.limits.wait);
         match timeout_at(until, Arc::clone(&self.permits).acquire_owned()).await {
             Ok(Ok(permit)) if !self.endpoint.context.closing.is_cancelled() => Ok(permit),
-            Ok(_) => Err(StepError::Release(Fault::new("PLUGIN.CLOSED", "the participant has ended"))),
+            Ok(_) => Err(StepError::Release(Fault::new(Code::PLUGIN_CLOSED, "the participant has ended"))),
             Err(_) => Err(busy("no instance was free in the time given")),
         }
     }
@@ -313,10 +314,10 @@ impl Drop for Waiter<'_> {
 /// No guest was asked: come back.
 fn busy(why: &str) -> StepError {
     let reason = format!("{why}: allow more instances, or call less at once");
-    StepError::Release(Fault { after: Some(PARTICIPANT_BUSY_AFTER), ..Fault::new("PLUGIN.BUSY", reason) })
+    StepError::Release(Fault { after: Some(PARTICIPANT_BUSY_AFTER), ..Fault::new(Code::PLUGIN_BUSY, reason) })
 }
 
 /// The guest was asked, and nobody knows what came of it.
-fn unknown(code: &str, why: &str) -> StepError {
+fn unknown(code: Code, why: &str) -> StepError {
     StepError::Retryable(Fault { maybe_delivered: true, ..Fault::new(code, why) })
 }

@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use tokio::time::Instant;
+use waybill_core::code::Code;
 use waybill_core::port::transport::{ErrorKind, Fault};
 
 use crate::instance::{Restart, RestartBudget};
@@ -60,14 +61,14 @@ impl Gate {
         if let Restart::After(delay) = self.budget.lost(now) {
             let reason =
                 format!("the breaker is open after repeated failures, the last: {}: {}", fault.code, fault.reason);
-            self.held = Some((now + delay, Fault::new("PLUGIN.BREAKER_OPEN", reason)));
+            self.held = Some((now + delay, Fault::new(Code::PLUGIN_BREAKER_OPEN, reason)));
         }
     }
 
     /// `open` was answered with an error.
     pub(super) fn refused(&mut self, now: Instant, kind: ErrorKind, fault: &Fault) {
         let delay = match kind {
-            // Only somebody's act can mend it, of which nobody tells: a secret that was written, a right that was given.
+            // Only an operator can repair it, by writing a secret or giving a right; the gate doesn't notice that.
             ErrorKind::InvalidConfig | ErrorKind::Denied | ErrorKind::Unsupported => REOPEN_DELAY_MAX,
             _ => self.budget.reopen_after(fault.after),
         };

@@ -17,13 +17,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::time::Instant;
+use waybill_core::code::Code;
 use waybill_core::port::participant::{
     Answered, Direction, Participant, StepContext, StepDone, StepError, StepInfo, StepOutput,
 };
 use waybill_core::port::transport::{Fault, Health, HealthReport, PluginIdentity};
 
 use crate::convert;
-use crate::endpoint::EndpointSettings;
+use crate::endpoint::EndpointSpec;
 use crate::error::SandboxError;
 use crate::instance::{Answer, Endpoint, Step, Work, other_question, read_steps};
 use crate::limits::{
@@ -34,7 +35,7 @@ use crate::load::LoadedPlugin;
 use crate::manifest::World;
 use calls::Calls;
 
-/// Bounds of one participant beside [`crate::PluginLimits`].
+/// Bounds of one participant beside [`waybill_core::endpoint::PluginLimits`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParticipantLimits {
     /// Longest call, whatever a caller gives it.
@@ -95,10 +96,10 @@ impl WasmParticipant {
     /// be called inside a tokio runtime.
     pub async fn start(
         plugin: LoadedPlugin,
-        settings: EndpointSettings,
+        spec: EndpointSpec,
         limits: ParticipantLimits,
     ) -> Result<(Arc<Self>, Result<(), SandboxError>), SandboxError> {
-        let endpoint = Endpoint::new(plugin.clone(), World::Participant, settings)?;
+        let endpoint = Endpoint::new(plugin.clone(), World::Participant, spec)?;
         let steps = participant_steps(&plugin).await?;
         let calls = Calls::start(endpoint, limits);
         let opened = calls.open_first().await;
@@ -120,14 +121,14 @@ impl WasmParticipant {
                 served.join(", ")
             );
             let scope = format!("fn:{participant}/{name}");
-            return Err(StepError::Blocked { scope, fault: Fault::new("PLUGIN.NO_STEP", reason) });
+            return Err(StepError::Blocked { scope, fault: Fault::new(Code::PLUGIN_NO_STEP, reason) });
         };
         if input.len() > STEP_INPUT_BYTES_MAX {
             let reason = format!(
                 "the input has {} bytes, at most {STEP_INPUT_BYTES_MAX} are given to a step: map less, or a reference",
                 input.len()
             );
-            return Err(StepError::Permanent(Fault::new("PLUGIN.INPUT_TOO_LARGE", reason)));
+            return Err(StepError::Permanent(Fault::new(Code::PLUGIN_INPUT_TOO_LARGE, reason)));
         }
         Ok(step)
     }
@@ -183,7 +184,7 @@ impl Participant for WasmParticipant {
         let work = || {
             if !self.step(name, &input)?.compensates {
                 let reason = format!("step {name:?} has no compensation: name another function to undo it");
-                return Err(StepError::Permanent(Fault::new("PLUGIN.NO_COMPENSATION", reason)));
+                return Err(StepError::Permanent(Fault::new(Code::PLUGIN_NO_COMPENSATION, reason)));
             }
             let step = step(name, context, Direction::Compensate, input.clone());
             Ok(Work::Compensate { step, output: output.clone().map(Into::into) })

@@ -51,7 +51,6 @@ pub(super) enum Taken<T> {
 #[derive(Debug)]
 pub(super) struct Pool<T> {
     bounds: Bounds,
-    /// Longest unused first.
     idle: VecDeque<Held<T>>,
     free: BTreeSet<u32>,
 }

@@ -1,8 +1,9 @@
 //! Why a change of a slot's plugin was refused. The running generation goes on.
 
 use thiserror::Error;
+use waybill_core::code::Code;
 
-use super::life::{BadDigest, Why};
+use super::record::{BadDigest, Why};
 use crate::error::SandboxError;
 use crate::verify::VerifyError;
 
@@ -21,7 +22,6 @@ pub enum SwapError {
         .why.code, .why.reason
     )]
     ProbeFailed {
-        /// Transport.
         endpoint: String,
         /// What the probe said.
         why: Why,
@@ -32,7 +32,6 @@ pub enum SwapError {
         .bad.digest, .bad.at, .bad.why.code, .bad.why.reason
     )]
     RememberedBad {
-        /// Transport.
         endpoint: String,
         /// Which, and what it did.
         bad: BadDigest,
@@ -42,36 +41,28 @@ pub enum SwapError {
         "the plugin of {endpoint:?} comes from {source_words}, which isn't a file of the plugins folder: set `plugins.folder`, and `plugin = \"NAME\"` for NAME.wasm in it"
     )]
     NotInFolder {
-        /// Transport.
         endpoint: String,
         /// Where its plugin comes from.
         source_words: String,
     },
     /// Nothing to go back to.
     #[error("{endpoint:?} has no earlier generation to go back to: load the component you want instead")]
-    NoPrevious {
-        /// Transport.
-        endpoint: String,
-    },
+    NoPrevious { endpoint: String },
     /// The slot has ended.
     #[error("{endpoint:?} has ended: the host is stopping, or the transport was removed")]
-    Closed {
-        /// Transport.
-        endpoint: String,
-    },
+    Closed { endpoint: String },
 }
 
 impl SwapError {
-    /// Stable code.
-    pub fn code(&self) -> &'static str {
+    pub fn code(&self) -> Code {
         match self {
             Self::Plugin(error) => error.code(),
             Self::Verify(error) => error.code(),
-            Self::ProbeFailed { .. } => "PLUGIN.PROBE_FAILED",
-            Self::RememberedBad { .. } => "PLUGIN.REMEMBERED_BAD",
-            Self::NotInFolder { .. } => "PLUGIN.NOT_IN_FOLDER",
-            Self::NoPrevious { .. } => "PLUGIN.NO_PREVIOUS",
-            Self::Closed { .. } => "PLUGIN.CLOSED",
+            Self::ProbeFailed { .. } => Code::PLUGIN_PROBE_FAILED,
+            Self::RememberedBad { .. } => Code::PLUGIN_REMEMBERED_BAD,
+            Self::NotInFolder { .. } => Code::PLUGIN_NOT_IN_FOLDER,
+            Self::NoPrevious { .. } => Code::PLUGIN_NO_PREVIOUS,
+            Self::Closed { .. } => Code::PLUGIN_CLOSED,
         }
     }
 

@@ -7,14 +7,15 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use crate::endpoint::EndpointSpec;
 use crate::load::LoadedPlugin;
-use crate::transport::{TransportSettings, WasmTransport};
+use crate::transport::WasmTransport;
 
-/// A plugin with its settings: what a generation is started from, again if need be.
+/// A plugin and its endpoint: what a generation is started from, again if need be.
 #[derive(Clone)]
 pub(super) struct Recipe {
     pub plugin: LoadedPlugin,
-    pub settings: TransportSettings,
+    pub spec: EndpointSpec,
 }
 
 /// A generation with its instances.

@@ -10,7 +10,10 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use waybill_core::code::Code;
 use waybill_core::time::{Monotonic, Now, UnixMillis};
+
+use super::record::{BadDigest, Named, Phase, Record, Why};
 
 /// Generations that a slot remembers, the newest last.
 pub const HISTORY_MAX: usize = 20;
@@ -25,126 +28,9 @@ pub const DOWNS_IN_ROW: u32 = 2;
 /// Lost instances of the live generation whose time is kept, for comparison with the next.
 const LOSSES_KEPT: usize = 64;
 
-/// Where a generation stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Phase {
-    /// Its bytes are here.
-    Fetched,
-    /// They are the ones that were meant, by digest and signature.
-    Verified,
-    /// Machine code.
-    Compiled,
-    /// Fits the contract.
-    Linked,
-    /// An instance of it is being tried.
-    Probing,
-    /// Takes the calls.
-    Live,
-    /// Takes no more calls; ends those under way.
-    Draining,
-    /// Its instances have ended.
-    Gone,
-    /// Never became live.
-    Rejected,
-}
-
-impl Phase {
-    /// In a word.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Fetched => "fetched",
-            Self::Verified => "verified",
-            Self::Compiled => "compiled",
-            Self::Linked => "linked",
-            Self::Probing => "probing",
-            Self::Live => "live",
-            Self::Draining => "draining",
-            Self::Gone => "gone",
-            Self::Rejected => "rejected",
-        }
-    }
-
-    /// Whether it is on its way to serving.
-    pub const fn is_candidate(self) -> bool {
-        matches!(self, Self::Fetched | Self::Verified | Self::Compiled | Self::Linked | Self::Probing)
-    }
-
-    /// Whether `to` may follow: a candidate goes forward (an already loaded plugin skips steps), everything else one step.
-    pub const fn may_become(self, to: Self) -> bool {
-        match to {
-            Self::Fetched => false,
-            Self::Verified | Self::Compiled | Self::Linked | Self::Probing => {
-                self.is_candidate() && (self as u8) < (to as u8)
-            }
-            Self::Live => matches!(self, Self::Linked | Self::Probing),
-            Self::Draining => matches!(self, Self::Live),
-            Self::Gone => matches!(self, Self::Draining),
-            Self::Rejected => self.is_candidate(),
-        }
-    }
-}
-
-/// Why something happened to a generation.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Why {
-    /// Stable code.
-    pub code: String,
-    /// One sentence.
-    pub reason: String,
-}
-
-impl Why {
-    /// A code and a sentence.
-    pub fn new(code: impl Into<String>, reason: impl Into<String>) -> Self {
-        Self { code: code.into(), reason: reason.into() }
-    }
-}
-
-/// What a component says of itself, and who vouches for it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Named {
-    /// Plugin by its manifest.
-    pub plugin: String,
-    /// Version by its manifest.
-    pub version: String,
-    /// Who vouches for it, in a word or two.
-    pub signature: String,
-}
-
-/// One generation as remembered.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Record {
-    /// Number, from 1; grows with every candidate.
-    pub number: u32,
-    /// `sha256:<hex>` of the component; empty when its bytes couldn't be read.
-    pub digest: String,
-    /// What it says of itself, once that is read.
-    pub named: Option<Named>,
-    /// Where it stands.
-    pub phase: Phase,
-    /// Since when it stands there; of a generation that was live: since when it was.
-    pub since: UnixMillis,
-    /// Until when it was live.
-    pub until: Option<UnixMillis>,
-    /// Why it was refused, rolled back, or came back.
-    pub why: Option<Why>,
-}
-
-/// A component that isn't used again by itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BadDigest {
-    /// `sha256:<hex>`.
-    pub digest: String,
-    /// What it did.
-    pub why: Why,
-    /// When that was noticed.
-    pub at: UnixMillis,
-}
-
 /// The trial of a new live generation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Probation {
-    /// When it ends.
     pub until: Monotonic,
     /// The same for people.
     pub until_wall: UnixMillis,
@@ -167,14 +53,12 @@ impl Probation {
     }
 }
 
-/// What follows from something seen.
+/// What a lost instance, failed calls, a health report or the passing of time mean for the probation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// Nothing.
+pub enum ProbationDecision {
     Stay,
     /// Try the generation before: if it would serve now, roll back for this reason.
     AskPrevious(Why),
-    /// Roll back now.
     RollBack(Why),
     /// The probation is over and passed.
     Confirmed,
@@ -207,7 +91,6 @@ impl Life {
         self.records.iter()
     }
 
-    /// One of them.
     pub fn record(&self, number: u32) -> Option<&Record> {
         self.records.iter().find(|record| record.number == number)
     }
@@ -302,25 +185,25 @@ impl Life {
     }
 
     /// An instance of a generation was lost: it trapped, ran out of time, or broke the contract.
-    pub fn lost(&mut self, number: u32, why: &Why, now: Now) -> Verdict {
+    pub fn lost(&mut self, number: u32, why: &Why, now: Now) -> ProbationDecision {
         if self.live != Some(number) {
-            return Verdict::Stay;
+            return ProbationDecision::Stay;
         }
         if self.losses.len() >= LOSSES_KEPT {
             self.losses.pop_front();
         }
         self.losses.push_back(now.mono);
         let alone = self.previous.is_none();
-        let Some(probation) = self.on_trial(now) else { return Verdict::Stay };
+        let Some(probation) = self.on_trial(now) else { return ProbationDecision::Stay };
         probation.losses = probation.losses.saturating_add(1);
         if alone || !probation.is_failed() {
-            return Verdict::Stay;
+            return ProbationDecision::Stay;
         }
         let reason = format!(
             "{} instances were lost within its probation ({} before it), the last: {}: {}",
             probation.losses, probation.losses_before, why.code, why.reason
         );
-        Verdict::RollBack(Why::new("PLUGIN.PROBATION_FAILED", reason))
+        ProbationDecision::RollBack(Why::new(Code::PLUGIN_PROBATION_FAILED, reason))
     }
 
     /// A call on a generation was answered.
@@ -334,45 +217,48 @@ impl Life {
     }
 
     /// A call on a generation failed as a whole without losing an instance.
-    pub fn failed(&mut self, number: u32, why: &Why, now: Now) -> Verdict {
+    pub fn failed(&mut self, number: u32, why: &Why, now: Now) -> ProbationDecision {
         if self.live != Some(number) {
-            return Verdict::Stay;
+            return ProbationDecision::Stay;
         }
         let alone = self.previous.is_none();
-        let Some(probation) = self.on_trial(now) else { return Verdict::Stay };
+        let Some(probation) = self.on_trial(now) else { return ProbationDecision::Stay };
         probation.failures = probation.failures.saturating_add(1);
         if alone || probation.failures < FAILURES_IN_ROW {
-            return Verdict::Stay;
+            return ProbationDecision::Stay;
         }
         probation.failures = 0;
         let reason = format!("{FAILURES_IN_ROW} calls in a row failed, the last: {}: {}", why.code, why.reason);
-        Verdict::AskPrevious(Why::new("PLUGIN.PROBATION_FAILED", reason))
+        ProbationDecision::AskPrevious(Why::new(Code::PLUGIN_PROBATION_FAILED, reason))
     }
 
     /// What health said of a generation.
-    pub fn health(&mut self, number: u32, is_down: bool, detail: &str, now: Now) -> Verdict {
+    pub fn health(&mut self, number: u32, is_down: bool, detail: &str, now: Now) -> ProbationDecision {
         if self.live != Some(number) {
-            return Verdict::Stay;
+            return ProbationDecision::Stay;
         }
         let alone = self.previous.is_none();
-        let Some(probation) = self.on_trial(now) else { return Verdict::Stay };
+        let Some(probation) = self.on_trial(now) else { return ProbationDecision::Stay };
         if !is_down {
             probation.downs = 0;
-            return Verdict::Stay;
+            return ProbationDecision::Stay;
         }
         probation.downs = probation.downs.saturating_add(1);
         if alone || probation.downs < DOWNS_IN_ROW {
-            return Verdict::Stay;
+            return ProbationDecision::Stay;
         }
         probation.downs = 0;
-        Verdict::AskPrevious(Why::new("PLUGIN.PROBATION_FAILED", format!("it says that it is down: {detail}")))
+        ProbationDecision::AskPrevious(Why::new(
+            Code::PLUGIN_PROBATION_FAILED,
+            format!("it says that it is down: {detail}"),
+        ))
     }
 
     /// Time has passed. A generation in trouble at the end of its probation stays, and isn't confirmed.
-    pub fn tick(&mut self, now: Now) -> Verdict {
+    pub fn tick(&mut self, now: Now) -> ProbationDecision {
         match self.probation.take_if(|probation| now.mono >= probation.until) {
-            Some(probation) if probation.is_calm() => Verdict::Confirmed,
-            _ => Verdict::Stay,
+            Some(probation) if probation.is_calm() => ProbationDecision::Confirmed,
+            _ => ProbationDecision::Stay,
         }
     }
 
@@ -394,7 +280,7 @@ impl Life {
             record.why = Some(why.clone());
         }
         if let Some(record) = self.find(number) {
-            record.why = Some(Why::new("PLUGIN.ROLLED_BACK", format!("generation {to} came back for {from}")));
+            record.why = Some(Why::new(Code::PLUGIN_ROLLED_BACK, format!("generation {to} came back for {from}")));
         }
         self.previous = None;
         let bad = (bad_digest != digest).then(|| BadDigest { digest: bad_digest, why: why.clone(), at: now.wall });
@@ -477,12 +363,9 @@ impl Life {
     }
 }
 
-/// A rollback.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RolledBack {
-    /// Who was live.
     pub from: u32,
-    /// Who comes back.
     pub to: u32,
     /// The number under which it serves now.
     pub number: u32,

@@ -7,9 +7,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 use waybill_core::time::{Monotonic, Now, UnixMillis};
 
-use super::life::{
-    BAD_MAX, BadDigest, DOWNS_IN_ROW, FAILURES_IN_ROW, HISTORY_MAX, LOSSES_MAX, Life, Phase, Verdict, Why,
-};
+use super::life::{BAD_MAX, DOWNS_IN_ROW, FAILURES_IN_ROW, HISTORY_MAX, LOSSES_MAX, Life, ProbationDecision};
+use super::record::{BadDigest, Phase, Why};
 
 const PROBATION: Duration = Duration::from_secs(60);
 
@@ -63,9 +62,9 @@ fn as_many_lost_instances_as_allowed_stay_and_one_more_rolls_back() {
     let mut life = Life::new([]);
     let number = second(&mut life);
     for _ in 1..LOSSES_MAX {
-        assert_eq!(life.lost(number, &why(), at(101)), Verdict::Stay);
+        assert_eq!(life.lost(number, &why(), at(101)), ProbationDecision::Stay);
     }
-    let Verdict::RollBack(told) = life.lost(number, &why(), at(101)) else { panic!("no rollback") };
+    let ProbationDecision::RollBack(told) = life.lost(number, &why(), at(101)) else { panic!("no rollback") };
     assert_eq!(told.code, "PLUGIN.PROBATION_FAILED");
     let (to, again) = life.prepare_return(at(101)).unwrap();
     let rolled = life.roll_back(again, &told, at(101)).unwrap();
@@ -73,7 +72,7 @@ fn as_many_lost_instances_as_allowed_stay_and_one_more_rolls_back() {
     assert_eq!(life.bad("b").unwrap().why, told);
     assert_eq!((life.live(), life.previous(), life.probation()), (Some(again), None, None));
     assert_eq!(life.record(number).unwrap().phase, Phase::Draining);
-    assert_eq!(life.lost(number, &why(), at(102)), Verdict::Stay, "who drains is judged no more");
+    assert_eq!(life.lost(number, &why(), at(102)), ProbationDecision::Stay, "who drains is judged no more");
 }
 
 #[test]
@@ -85,9 +84,9 @@ fn who_replaces_one_that_kept_failing_may_fail_as_often() {
     }
     let number = live(&mut life, "b", at(100));
     for _ in 0..10 {
-        assert_eq!(life.lost(number, &why(), at(110)), Verdict::Stay);
+        assert_eq!(life.lost(number, &why(), at(110)), ProbationDecision::Stay);
     }
-    assert!(matches!(life.lost(number, &why(), at(110)), Verdict::RollBack(_)));
+    assert!(matches!(life.lost(number, &why(), at(110)), ProbationDecision::RollBack(_)));
 }
 
 #[test]
@@ -98,7 +97,7 @@ fn losses_long_before_the_swap_dont_count() {
     let number = live(&mut life, "b", at(100));
     assert_eq!(life.probation().unwrap().losses_before, 0);
     (1..LOSSES_MAX).for_each(|_| drop(life.lost(number, &why(), at(101))));
-    assert!(matches!(life.lost(number, &why(), at(101)), Verdict::RollBack(_)));
+    assert!(matches!(life.lost(number, &why(), at(101)), ProbationDecision::RollBack(_)));
 }
 
 #[test]
@@ -107,34 +106,34 @@ fn failures_in_a_row_ask_the_earlier_one_and_a_success_begins_anew() {
     let number = second(&mut life);
     for _ in 0..10 {
         for _ in 1..FAILURES_IN_ROW {
-            assert_eq!(life.failed(number, &why(), at(101)), Verdict::Stay);
+            assert_eq!(life.failed(number, &why(), at(101)), ProbationDecision::Stay);
         }
         life.served(number);
     }
     (1..FAILURES_IN_ROW).for_each(|_| drop(life.failed(number, &why(), at(101))));
-    assert!(matches!(life.failed(number, &why(), at(101)), Verdict::AskPrevious(_)));
+    assert!(matches!(life.failed(number, &why(), at(101)), ProbationDecision::AskPrevious(_)));
 }
 
 #[test]
 fn one_that_says_it_is_down_again_and_again_asks_the_earlier_one() {
     let mut life = Life::new([]);
     let number = second(&mut life);
-    (1..DOWNS_IN_ROW).for_each(|_| assert_eq!(life.health(number, true, "no peer", at(101)), Verdict::Stay));
-    assert_eq!(life.health(number, false, "", at(101)), Verdict::Stay);
-    (1..DOWNS_IN_ROW).for_each(|_| assert_eq!(life.health(number, true, "no peer", at(102)), Verdict::Stay));
-    assert!(matches!(life.health(number, true, "no peer", at(103)), Verdict::AskPrevious(_)));
+    (1..DOWNS_IN_ROW).for_each(|_| assert_eq!(life.health(number, true, "no peer", at(101)), ProbationDecision::Stay));
+    assert_eq!(life.health(number, false, "", at(101)), ProbationDecision::Stay);
+    (1..DOWNS_IN_ROW).for_each(|_| assert_eq!(life.health(number, true, "no peer", at(102)), ProbationDecision::Stay));
+    assert!(matches!(life.health(number, true, "no peer", at(103)), ProbationDecision::AskPrevious(_)));
 }
 
 #[test]
 fn after_its_probation_nothing_rolls_it_back_by_itself() {
     let mut life = Life::new([]);
     let number = second(&mut life);
-    assert_eq!(life.tick(at(159)), Verdict::Stay);
-    assert_eq!(life.tick(at(160)), Verdict::Confirmed);
-    assert_eq!(life.tick(at(161)), Verdict::Stay);
+    assert_eq!(life.tick(at(159)), ProbationDecision::Stay);
+    assert_eq!(life.tick(at(160)), ProbationDecision::Confirmed);
+    assert_eq!(life.tick(at(161)), ProbationDecision::Stay);
     for _ in 0..10 {
-        assert_eq!(life.lost(number, &why(), at(161)), Verdict::Stay);
-        assert_eq!(life.failed(number, &why(), at(161)), Verdict::Stay);
+        assert_eq!(life.lost(number, &why(), at(161)), ProbationDecision::Stay);
+        assert_eq!(life.failed(number, &why(), at(161)), ProbationDecision::Stay);
     }
     assert!(life.previous().is_some(), "by hand it can");
 }
@@ -144,7 +143,7 @@ fn one_in_trouble_at_the_end_of_its_probation_isnt_confirmed() {
     let mut life = Life::new([]);
     let number = live(&mut life, "a", at(0));
     life.failed(number, &why(), at(59));
-    assert_eq!(life.tick(at(60)), Verdict::Stay);
+    assert_eq!(life.tick(at(60)), ProbationDecision::Stay);
 }
 
 #[test]
@@ -294,7 +293,7 @@ proptest! {
                     if allowed { model.phases[index] = Phase::Gone; }
                 },
                 Event::Lost { which } => if let Some(index) = model.pick(which) {
-                    let verdict = life.lost(index as u32 + 1, &why(), at(now));
+                    let decision = life.lost(index as u32 + 1, &why(), at(now));
                     let mut expected = false;
                     if model.live == Some(index) {
                         model.losses.push(now);
@@ -304,26 +303,26 @@ proptest! {
                             expected = !alone && *losses >= LOSSES_MAX.max(*before + 1);
                         }
                     }
-                    prop_assert_eq!(matches!(verdict, Verdict::RollBack(_)), expected);
+                    prop_assert_eq!(matches!(decision, ProbationDecision::RollBack(_)), expected);
                 },
                 Event::Failed { which } => if let Some(index) = model.pick(which) {
-                    let verdict = life.failed(index as u32 + 1, &why(), at(now));
+                    let decision = life.failed(index as u32 + 1, &why(), at(now));
                     let may = model.live == Some(index) && model.previous.is_some() && model.trial.is_some_and(|trial| now < trial.0);
-                    prop_assert!(verdict == Verdict::Stay || (may && matches!(verdict, Verdict::AskPrevious(_))));
+                    prop_assert!(decision == ProbationDecision::Stay || (may && matches!(decision, ProbationDecision::AskPrevious(_))));
                 },
                 Event::Served { which } => if let Some(index) = model.pick(which) {
                     life.served(index as u32 + 1);
                 },
                 Event::Down { which, down } => if let Some(index) = model.pick(which) {
-                    let verdict = life.health(index as u32 + 1, down, "", at(now));
+                    let decision = life.health(index as u32 + 1, down, "", at(now));
                     let may = down && model.live == Some(index) && model.previous.is_some()
                         && model.trial.is_some_and(|trial| now < trial.0);
-                    prop_assert!(verdict == Verdict::Stay || (may && matches!(verdict, Verdict::AskPrevious(_))));
+                    prop_assert!(decision == ProbationDecision::Stay || (may && matches!(decision, ProbationDecision::AskPrevious(_))));
                 },
                 Event::Tick => {
                     let over = model.trial.is_some_and(|trial| now >= trial.0);
-                    let verdict = life.tick(at(now));
-                    prop_assert!(verdict == Verdict::Stay || (over && verdict == Verdict::Confirmed));
+                    let decision = life.tick(at(now));
+                    prop_assert!(decision == ProbationDecision::Stay || (over && decision == ProbationDecision::Confirmed));
                     if over { model.trial = None; }
                 },
                 Event::RollBack => {

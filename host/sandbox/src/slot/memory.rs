@@ -1,6 +1,6 @@
 //! What a slot wants remembered beyond its own life.
 
-use super::life::BadDigest;
+use super::record::BadDigest;
 use crate::load::LoadedPlugin;
 
 /// Remembers digests over a restart. Calls come from the slot's tasks and must not block: an implementation that writes
@@ -16,7 +16,6 @@ pub trait SlotMemory: Send + Sync + 'static {
     fn good(&self, transport: &str, plugin: &LoadedPlugin);
 }
 
-/// Remembers nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Forgetful;
 

@@ -7,7 +7,8 @@
 //! ```
 //! | file | holds |
 //! |---|---|
-//! | `life` | the state machine: phases, probation, rollback, history |
+//! | `record` | a generation as it is remembered, and its phases |
+//! | `life` | the state machine: probation, rollback, history |
 //! | `stage` | trying a new plugin or new settings beside what serves |
 //! | `swap` | making it live, draining the old one, going back |
 //! | `probation` | watching the live generation |
@@ -26,6 +27,7 @@ mod life_tests;
 mod memory;
 mod pinned;
 mod probation;
+mod record;
 mod stage;
 mod swap;
 
@@ -40,75 +42,34 @@ use tokio::sync::{Mutex as AsyncMutex, Notify, Semaphore};
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use waybill_core::endpoint::SlotPolicy;
 use waybill_core::message::Delivery;
 use waybill_core::port::provision::{ProvisionChange, ProvisionError};
 use waybill_core::port::transport::{
     CallError, HealthReport, Outcome, OutcomeSink, PluginIdentity, Transport, TransportLimits,
 };
 
+use crate::endpoint::EndpointSpec;
 use crate::error::SandboxError;
 use crate::instance::closed;
 use crate::load::LoadedPlugin;
-use crate::transport::{TransportSettings, WasmTransport};
+use crate::transport::WasmTransport;
 use generation::{Generation, Hold, Recipe};
-use life::Named;
+use record::Named;
 
 pub use error::SwapError;
-pub use life::{BAD_MAX, BadDigest, HISTORY_MAX, Life, Phase, Probation, Record, RolledBack, Why};
+pub use life::{BAD_MAX, HISTORY_MAX, Life, Probation, RolledBack};
 pub use memory::{Forgetful, SlotMemory};
+pub use record::{BadDigest, Phase, Record, Why};
 pub use stage::{StageOptions, Staged};
 pub use swap::Swapped;
 
 /// Generations of one slot that may drain at once: another change waits until one of them has ended.
 pub const DRAINING_MAX: usize = 4;
-/// How long a new generation is watched, unless the configuration says otherwise.
-pub const PROBATION_DEFAULT: Duration = Duration::from_secs(60);
-/// How long calls under way on an old generation may take: more than the 30 s that a call has by default.
-pub const DRAIN_TIMEOUT_DEFAULT: Duration = Duration::from_secs(60);
-
-/// How a generation follows another.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ReloadPolicy {
-    /// The new one is open before the old one drains.
-    #[default]
-    Overlap,
-    /// The old one has ended before the new one is opened: for peers that take one client of an identity.
-    StopStart,
-}
-
-impl ReloadPolicy {
-    /// As in the configuration.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Overlap => "overlap",
-            Self::StopStart => "stop-start",
-        }
-    }
-}
-
-/// How a slot's generations follow each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SlotPolicy {
-    /// In which order.
-    pub reload: ReloadPolicy,
-    /// How long a new generation is watched and rolled back if it does worse; zero = not at all.
-    pub probation: Duration,
-    /// How long calls under way on an old generation may take; then they are cut and their messages sent again.
-    pub drain_timeout: Duration,
-}
-
-impl Default for SlotPolicy {
-    fn default() -> Self {
-        Self { reload: ReloadPolicy::Overlap, probation: PROBATION_DEFAULT, drain_timeout: DRAIN_TIMEOUT_DEFAULT }
-    }
-}
-
 /// Who wanted a rollback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
-    /// The probation.
     Automatic,
-    /// An operator.
     Manual,
 }
 
@@ -125,7 +86,6 @@ impl Cause {
 #[derive(Clone)]
 pub struct Slot(Arc<Shared>);
 
-/// Who takes calls.
 struct Place {
     generation: Arc<Generation>,
     /// False while an old generation ends before the new one is open: calls wait.
@@ -149,7 +109,6 @@ struct Shared {
     memory: Arc<dyn SlotMemory>,
     /// Drains, watches and rollbacks under way.
     tasks: TaskTracker,
-    /// The slot ends.
     closed: CancellationToken,
 }
 
@@ -165,16 +124,14 @@ impl Slot {
     /// [`WasmTransport::start_supervised`] does. Errors only when it can never serve (world, configuration by schema).
     pub async fn start(
         plugin: LoadedPlugin,
-        settings: TransportSettings,
-        policy: SlotPolicy,
+        spec: EndpointSpec,
         memory: Arc<dyn SlotMemory>,
     ) -> Result<(Self, Result<(), SandboxError>), SandboxError> {
-        let name = settings.name.clone();
+        let (name, policy) = (spec.settings.name.clone(), spec.settings.policy);
         let mut life = Life::new(memory.bad(&name));
         let number = life.begin(plugin.digest(), Some(named(&plugin)), Phase::Linked, clock::now());
-        let recipe = Recipe { plugin, settings: TransportSettings { generation: number, ..settings } };
-        let (transport, opened) =
-            WasmTransport::start_supervised(recipe.plugin.clone(), recipe.settings.clone()).await?;
+        let recipe = Recipe { plugin, spec: EndpointSpec { generation: number, ..spec } };
+        let (transport, opened) = WasmTransport::start_supervised(recipe.plugin.clone(), recipe.spec.clone()).await?;
         life.go_live(number, policy.probation, clock::now());
         let generation = Generation::new(number, recipe.clone(), transport);
         let shared = Arc::new(Shared {
@@ -209,11 +166,6 @@ impl Slot {
         *self.0.policy.lock()
     }
 
-    /// Changes that, from the next change of plugin.
-    pub fn set_policy(&self, policy: SlotPolicy) {
-        *self.0.policy.lock() = policy;
-    }
-
     /// Its generations as they stand.
     pub fn life(&self) -> Life {
         self.0.life.lock().clone()
@@ -222,11 +174,6 @@ impl Slot {
     /// The plugin that serves.
     pub fn plugin(&self) -> LoadedPlugin {
         self.0.current().recipe.plugin.clone()
-    }
-
-    /// The settings it serves with.
-    pub fn settings(&self) -> TransportSettings {
-        self.0.current().recipe.settings.clone()
     }
 
     /// Tries `open` again where it was refused, e.g. after a secret has changed.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::time::Instant;
+use waybill_core::code::Code;
 use waybill_core::message::Delivery;
 use waybill_core::port::transport::{
     CallError, ErrorKind, Fault, HealthReport, Outcome, OutcomeSink, PluginIdentity, Transport, TransportLimits,
@@ -41,7 +42,7 @@ impl Pinned {
 /// The answer when the new plugin wasn't there in the time given: nothing was handed to a guest.
 pub(super) fn swapping() -> CallError {
     let why = "the plugin is being replaced and its successor wasn't open in the time given";
-    CallError { kind: ErrorKind::Unavailable, fault: Fault::new("PLUGIN.SWAPPING", why) }
+    CallError { kind: ErrorKind::Unavailable, fault: Fault::new(Code::PLUGIN_SWAPPING, why) }
 }
 
 #[async_trait]

@@ -5,10 +5,12 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use waybill_core::code::Code;
 use waybill_core::port::transport::{CallError, ErrorKind, Health, Transport as _};
 
 use super::generation::{Generation, Recipe};
-use super::life::{Verdict, Why};
+use super::life::ProbationDecision;
+use super::record::Why;
 use super::{Cause, Shared, clock};
 use crate::transport::WasmTransport;
 
@@ -41,23 +43,22 @@ impl Shared {
             None => self.life.lock().served(number),
             Some(error) if says_something_of_the_plugin(error) => {
                 let why = Why::new(&error.fault.code, &error.fault.reason);
-                let verdict = self.life.lock().failed(number, &why, clock::now());
-                self.act(number, verdict);
+                let decision = self.life.lock().failed(number, &why, clock::now());
+                self.act(number, decision);
             }
             Some(_) => {}
         }
     }
 
-    /// Does what follows.
-    pub(super) fn act(self: &Arc<Self>, number: u32, verdict: Verdict) {
-        match verdict {
-            Verdict::Stay => {}
-            Verdict::Confirmed => self.confirmed(number),
-            Verdict::RollBack(why) => {
+    pub(super) fn act(self: &Arc<Self>, number: u32, decision: ProbationDecision) {
+        match decision {
+            ProbationDecision::Stay => {}
+            ProbationDecision::Confirmed => self.confirmed(number),
+            ProbationDecision::RollBack(why) => {
                 let slot = Arc::clone(self);
                 self.tasks.spawn(async move { slot.roll_back_from(number, why).await });
             }
-            Verdict::AskPrevious(why) => {
+            ProbationDecision::AskPrevious(why) => {
                 let Some(earlier) = self.previous() else { return };
                 let slot = Arc::clone(self);
                 self.tasks.spawn(async move {
@@ -77,7 +78,7 @@ impl Shared {
 
     async fn roll_back_from(self: &Arc<Self>, number: u32, why: Why) {
         if let Err(error) = self.go_back(Some(number), why, Cause::Automatic).await {
-            tracing::error!(transport = %self.name, generation = number, code = error.code(), %error, "a generation that fails couldn't be rolled back");
+            tracing::error!(transport = %self.name, generation = number, code = error.code().as_str(), %error, "a generation that fails couldn't be rolled back");
         }
     }
 
@@ -94,7 +95,7 @@ impl Shared {
 /// Trapped, timed out and broken contracts are counted as lost instances; what the peer or the host asked for says nothing.
 fn says_something_of_the_plugin(error: &CallError) -> bool {
     match error.kind {
-        ErrorKind::Unavailable => error.fault.code != "PLUGIN.BUSY",
+        ErrorKind::Unavailable => error.fault.code != Code::PLUGIN_BUSY.as_str(),
         ErrorKind::InvalidConfig | ErrorKind::Denied | ErrorKind::Unsupported | ErrorKind::Internal => true,
         ErrorKind::Trapped
         | ErrorKind::TimedOut
@@ -107,7 +108,7 @@ fn says_something_of_the_plugin(error: &CallError) -> bool {
 
 /// Whether an earlier generation would serve if it were live.
 async fn would_serve(earlier: Recipe) -> bool {
-    let report = WasmTransport::probe(earlier.plugin, earlier.settings).await;
+    let report = WasmTransport::probe(earlier.plugin, earlier.spec).await;
     report.is_ok_and(|report| report.health != Health::Down)
 }
 
@@ -123,12 +124,15 @@ async fn losses(slot: Weak<Shared>, generation: Arc<Generation>) {
         let fresh = count.saturating_sub(known).min(LOSSES_AT_ONCE_MAX);
         known = count;
         let (Some(why), Some(slot)) = (why, slot.upgrade()) else { return };
-        let verdict = {
+        let decision = {
             let mut life = slot.life.lock();
             // What was lost at once is judged at once: the last word counts.
-            (0..fresh).map(|_| life.lost(generation.number, &why, clock::now())).last().unwrap_or(Verdict::Stay)
+            (0..fresh)
+                .map(|_| life.lost(generation.number, &why, clock::now()))
+                .last()
+                .unwrap_or(ProbationDecision::Stay)
         };
-        slot.act(generation.number, verdict);
+        slot.act(generation.number, decision);
     }
 }
 

@@ -3,14 +3,17 @@
 use std::sync::Arc;
 
 use tokio::sync::OwnedSemaphorePermit;
+use waybill_core::code::Code;
+use waybill_core::endpoint::{EndpointSettings, ReloadPolicy};
 use waybill_core::port::transport::{ErrorKind, Health};
 
 use super::generation::Recipe;
-use super::life::{Phase, Why};
-use super::{ReloadPolicy, Shared, Slot, SlotPolicy, SwapError, clock, named};
+use super::record::{Phase, Why};
+use super::{Shared, Slot, SwapError, clock, named};
+use crate::endpoint::EndpointSpec;
 use crate::error::SandboxError;
 use crate::load::LoadedPlugin;
-use crate::transport::{TransportSettings, WasmTransport};
+use crate::transport::WasmTransport;
 
 /// How strict a change is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,8 +22,6 @@ pub struct StageOptions {
     pub force: bool,
     /// The candidate that [`Slot::candidate`] began; none = begin one.
     pub number: Option<u32>,
-    /// How generations follow each other from this one on; none = as before.
-    pub policy: Option<SlotPolicy>,
 }
 
 /// A generation that has been tried and waits to be made live by [`Slot::swap`]. Dropping it gives it up.
@@ -29,7 +30,6 @@ pub struct Staged {
     pub(super) number: u32,
     pub(super) recipe: Recipe,
     pub(super) force: bool,
-    pub(super) policy: SlotPolicy,
     /// Its instances, open; none with `stop-start`.
     pub(super) transport: Option<Arc<WasmTransport>>,
     /// Room for the one that will drain.
@@ -43,11 +43,9 @@ impl std::fmt::Debug for Staged {
 }
 
 impl Staged {
-    /// Its number.
     pub fn number(&self) -> u32 {
         self.number
     }
-    /// Its plugin.
     pub fn plugin(&self) -> &LoadedPlugin {
         &self.recipe.plugin
     }
@@ -56,7 +54,7 @@ impl Staged {
 impl Drop for Staged {
     fn drop(&mut self) {
         // Has no effect on one that became live.
-        let why = Why::new("PLUGIN.GIVEN_UP", "it was ready, and another part of the same change was refused");
+        let why = Why::new(Code::PLUGIN_GIVEN_UP, "it was ready, and another part of the same change was refused");
         self.slot.life.lock().reject(self.number, why, clock::now());
     }
 }
@@ -92,7 +90,7 @@ impl Slot {
     pub async fn stage(
         &self,
         plugin: LoadedPlugin,
-        settings: TransportSettings,
+        spec: EndpointSpec,
         options: StageOptions,
     ) -> Result<Staged, SwapError> {
         let slot = Arc::clone(&self.0);
@@ -100,10 +98,9 @@ impl Slot {
             Some(number) => number,
             None => slot.life.lock().begin(plugin.digest(), Some(named(&plugin)), Phase::Linked, clock::now()),
         };
-        let settings = TransportSettings { name: slot.name.clone(), generation: number, ..settings };
-        let policy = options.policy.unwrap_or_else(|| *slot.policy.lock());
-        let recipe = Recipe { plugin, settings };
-        let mut staged = Staged { slot, number, recipe, force: options.force, policy, transport: None, room: None };
+        let settings = EndpointSettings { name: slot.name.clone(), ..spec.settings };
+        let recipe = Recipe { plugin, spec: EndpointSpec { settings, generation: number, ..spec } };
+        let mut staged = Staged { slot, number, recipe, force: options.force, transport: None, room: None };
         match staged.prepare().await {
             Ok(()) => Ok(staged),
             Err(error) => {
@@ -118,7 +115,7 @@ impl Shared {
     pub(super) fn refused(&self, number: u32, error: &SwapError) {
         if self.life.lock().reject(number, error.why(), clock::now()) {
             self.count_swap("rejected");
-            tracing::warn!(transport = %self.name, generation = number, code = error.code(), %error, "a new plugin was refused; the running generation goes on");
+            tracing::warn!(transport = %self.name, generation = number, code = error.code().as_str(), %error, "a new plugin was refused; the running generation goes on");
         }
     }
 }
@@ -152,20 +149,21 @@ impl Staged {
     }
 
     async fn probe(&mut self) -> Result<(), SwapError> {
-        let (plugin, settings) = (self.recipe.plugin.clone(), self.recipe.settings.clone());
-        match WasmTransport::probe(plugin.clone(), settings.clone()).await {
+        let (plugin, spec) = (self.recipe.plugin.clone(), self.recipe.spec.clone());
+        let order = spec.settings.policy.reload;
+        match WasmTransport::probe(plugin.clone(), spec.clone()).await {
             Ok(report) if report.health != Health::Down => {}
             Ok(_) if self.force => {}
             Ok(report) => {
                 let detail = report.detail.unwrap_or_else(|| "without a reason".to_owned());
-                return Err(self.failed(Why::new("PLUGIN.DOWN", format!("it says that it is down: {detail}"))));
+                return Err(self.failed(Why::new(Code::PLUGIN_DOWN, format!("it says that it is down: {detail}"))));
             }
             Err(error) => self.weigh(error)?,
         }
-        if self.policy.reload == ReloadPolicy::StopStart {
+        if order == ReloadPolicy::StopStart {
             return Ok(());
         }
-        let (transport, opened) = WasmTransport::start_supervised(plugin, settings).await?;
+        let (transport, opened) = WasmTransport::start_supervised(plugin, spec).await?;
         if let Err(error) = opened {
             self.weigh(error)?;
         }

@@ -6,13 +6,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use waybill_core::code::Code;
+use waybill_core::endpoint::ReloadPolicy;
 use waybill_core::port::transport::{ErrorKind, Transport as _};
 
 use super::generation::{Generation, Recipe};
-use super::life::{RolledBack, Why};
-use super::{Cause, ReloadPolicy, Shared, Slot, Staged, SwapError, clock};
+use super::life::RolledBack;
+use super::record::Why;
+use super::{Cause, Shared, Slot, Staged, SwapError, clock};
+use crate::endpoint::EndpointSpec;
 use crate::error::SandboxError;
-use crate::transport::{TransportSettings, WasmTransport};
+use crate::transport::WasmTransport;
 use crate::verify::{Fetched, VerifyError};
 
 /// Time for a drained generation's instances to say goodbye to their peer.
@@ -24,7 +28,6 @@ const FAILED_DRAIN: Duration = Duration::from_secs(1);
 /// A generation is live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Swapped {
-    /// Its number.
     pub number: u32,
     /// The number of the one that drains.
     pub old: u32,
@@ -45,7 +48,7 @@ impl Slot {
     pub async fn roll_back(&self, reason: &str) -> Result<RolledBack, SwapError> {
         let slot = Arc::clone(&self.0);
         let none = || SwapError::NoPrevious { endpoint: self.0.name.clone() };
-        let why = Why::new("PLUGIN.ROLLED_BACK", reason);
+        let why = Why::new(Code::PLUGIN_ROLLED_BACK, reason);
         let work = tokio::spawn(async move { slot.go_back(None, why, Cause::Manual).await });
         work.await.unwrap_or_else(|_| Err(none()))?.ok_or_else(none)
     }
@@ -61,7 +64,7 @@ impl Slot {
         let why = Why::new(error.code(), format!("it can't come back any more: {error}"));
         let forgotten = slot.life.lock().forget_previous(why);
         slot.prune();
-        tracing::warn!(transport = %slot.name, generation = forgotten, code = error.code(), %error, "the earlier plugin can't come back any more");
+        tracing::warn!(transport = %slot.name, generation = forgotten, code = error.code().as_str(), %error, "the earlier plugin can't come back any more");
     }
 }
 
@@ -91,9 +94,10 @@ impl Shared {
                 }
             },
         };
+        let policy = recipe.spec.settings.policy;
         let generation = Generation::new(number, recipe, transport);
-        *self.policy.lock() = staged.policy;
-        let probation = staged.policy.probation;
+        *self.policy.lock() = policy;
+        let probation = policy.probation;
         self.life.lock().go_live(number, probation, clock::now());
         let old = self.install(generation, room);
         self.count_swap("live");
@@ -120,8 +124,8 @@ impl Shared {
         let none = || SwapError::NoPrevious { endpoint: name.clone() };
         let earlier = self.previous().ok_or_else(none)?;
         let (_, number) = self.life.lock().prepare_return(clock::now()).ok_or_else(none)?;
-        let settings = TransportSettings { generation: number, ..earlier.settings };
-        let recipe = Recipe { plugin: earlier.plugin, settings };
+        let spec = EndpointSpec { generation: number, ..earlier.spec };
+        let recipe = Recipe { plugin: earlier.plugin, spec };
         let opened = async {
             if self.policy.lock().reload == ReloadPolicy::StopStart {
                 let within = self.policy.lock().drain_timeout;
@@ -129,7 +133,7 @@ impl Shared {
                 self.stop(if cause == Cause::Automatic { within.min(FAILED_DRAIN) } else { within }).await;
             }
             // Not waited for: calls wait in its lanes while it opens, and if it can't, the one that failed couldn't either.
-            WasmTransport::spawn(recipe.plugin.clone(), recipe.settings.clone())
+            WasmTransport::spawn(recipe.plugin.clone(), recipe.spec.clone())
         };
         let transport = match opened.await {
             Ok((transport, _opening)) => transport,
@@ -202,7 +206,7 @@ impl Shared {
     async fn stop_and_open(self: &Arc<Self>, recipe: &Recipe, force: bool) -> Result<Arc<WasmTransport>, SwapError> {
         let within = self.policy.lock().drain_timeout;
         self.stop(within).await;
-        let started = WasmTransport::start_supervised(recipe.plugin.clone(), recipe.settings.clone()).await;
+        let started = WasmTransport::start_supervised(recipe.plugin.clone(), recipe.spec.clone()).await;
         let (transport, opened) = match started {
             Ok(started) => started,
             Err(error) => {
@@ -229,7 +233,7 @@ impl Shared {
             return;
         }
         let last = self.current();
-        match WasmTransport::spawn(last.recipe.plugin.clone(), last.recipe.settings.clone()) {
+        match WasmTransport::spawn(last.recipe.plugin.clone(), last.recipe.spec.clone()) {
             Ok((transport, _opening)) => {
                 let again = Generation::new(last.number, last.recipe.clone(), transport);
                 {
@@ -243,7 +247,7 @@ impl Shared {
             }
             // What it was started from once serves to start it again.
             Err(error) => {
-                tracing::error!(transport = %self.name, code = error.code(), %error, "the old plugin couldn't be opened again");
+                tracing::error!(transport = %self.name, code = error.code().as_str(), %error, "the old plugin couldn't be opened again");
             }
         }
     }

@@ -24,7 +24,6 @@ pub(crate) struct TlsMaterial {
     pub(crate) ca: Option<Vec<u8>>,
     /// Chain of the client certificate.
     pub(crate) certificate: Option<Vec<u8>>,
-    /// Its key.
     pub(crate) key: Option<Vec<u8>>,
 }
 

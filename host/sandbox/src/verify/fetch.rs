@@ -68,7 +68,6 @@ impl Fetched {
         Ok(Self::new(bytes, signature))
     }
 
-    /// The component.
     pub fn bytes(&self) -> &[u8] {
         match &self.bytes {
             Bytes::Embedded(bytes) => bytes,
@@ -134,11 +133,11 @@ mod tests {
     #[test]
     fn folders_missing_files_and_endless_signatures_are_refused() {
         let folder = tempfile::tempdir().unwrap();
-        assert_eq!(Fetched::read(folder.path()).unwrap_err().code(), "PLUGIN.READ");
-        assert_eq!(Fetched::read(&folder.path().join("none.wasm")).unwrap_err().code(), "PLUGIN.READ");
+        assert_eq!(Fetched::read(folder.path()).unwrap_err().code().as_str(), "PLUGIN.READ");
+        assert_eq!(Fetched::read(&folder.path().join("none.wasm")).unwrap_err().code().as_str(), "PLUGIN.READ");
         let path = folder.path().join("x.wasm");
         std::fs::write(&path, b"component").unwrap();
         std::fs::write(folder.path().join("x.wasm.sig"), vec![b'x'; 2_000]).unwrap();
-        assert_eq!(Fetched::read(&path).unwrap_err().code(), "PLUGIN.TOO_LARGE");
+        assert_eq!(Fetched::read(&path).unwrap_err().code().as_str(), "PLUGIN.TOO_LARGE");
     }
 }

@@ -143,7 +143,6 @@ impl SigningKey {
         format!("{PEM_BEGIN}\n{}\n{PEM_END}\n", STANDARD.encode(document))
     }
 
-    /// Its public half.
     pub fn public(&self) -> PublicKey {
         let mut bytes = [0; PUBLIC_BYTES];
         let public = self.pair.public_key().as_ref();
@@ -151,7 +150,6 @@ impl SigningKey {
         PublicKey(bytes)
     }
 
-    /// Signs a component.
     pub fn sign(&self, bytes: &[u8]) -> Signature {
         let mut signature = [0; SIGNATURE_BYTES];
         let signed = self.pair.sign(bytes);

@@ -9,11 +9,11 @@ mod keys;
 use std::collections::BTreeMap;
 
 use thiserror::Error;
+use waybill_core::code::Code;
 
 pub use fetch::{Fetched, SIGNATURE_FILE_BYTES_MAX, signature_path};
 pub use keys::{PublicKey, Signature, SigningKey};
 
-/// Whose signatures count.
 #[derive(Clone, Debug, Default)]
 pub struct Trust {
     /// Keys by the operator's name for them.
@@ -55,12 +55,7 @@ pub enum VerifyError {
     #[error(
         "its digest is {found}, and {expected} is expected: give the component that was meant, or correct `sha256`"
     )]
-    DigestMismatch {
-        /// Pinned.
-        expected: String,
-        /// Of the bytes.
-        found: String,
-    },
+    DigestMismatch { expected: String, found: String },
     /// No signature where one is required.
     #[error(
         "it isn't signed, and plugins.require_signature is true: put its signature beside it (`waybill plugin sign FILE --key KEY`)"
@@ -68,10 +63,7 @@ pub enum VerifyError {
     SignatureMissing,
     /// The signature doesn't fit the bytes, or isn't one.
     #[error("its signature isn't good: {cause}: the component or the signature was changed; fetch both again")]
-    SignatureBad {
-        /// What is wrong.
-        cause: String,
-    },
+    SignatureBad { cause: String },
     /// Signed by a stranger.
     #[error(
         "it is signed by {public}, whom this host doesn't trust: add the key to plugins.trusted_keys if you do (trusted: {trusted})"
@@ -84,12 +76,7 @@ pub enum VerifyError {
     },
     /// The file, or its signature's, can't be read.
     #[error("can't read {path}: {cause}: check the path and its permissions")]
-    Read {
-        /// Path.
-        path: String,
-        /// What happened.
-        cause: String,
-    },
+    Read { path: String, cause: String },
     /// A key isn't usable.
     #[error("the key isn't usable: {cause}")]
     Key {
@@ -99,15 +86,14 @@ pub enum VerifyError {
 }
 
 impl VerifyError {
-    /// Stable code.
-    pub fn code(&self) -> &'static str {
+    pub fn code(&self) -> Code {
         match self {
-            Self::DigestMismatch { .. } => "PLUGIN.DIGEST_MISMATCH",
-            Self::SignatureMissing => "PLUGIN.SIGNATURE_MISSING",
-            Self::SignatureBad { .. } => "PLUGIN.SIGNATURE_BAD",
-            Self::KeyUnknown { .. } => "PLUGIN.KEY_UNKNOWN",
-            Self::Read { .. } => "PLUGIN.READ",
-            Self::Key { .. } => "PLUGIN.KEY",
+            Self::DigestMismatch { .. } => Code::PLUGIN_DIGEST_MISMATCH,
+            Self::SignatureMissing => Code::PLUGIN_SIGNATURE_MISSING,
+            Self::SignatureBad { .. } => Code::PLUGIN_SIGNATURE_BAD,
+            Self::KeyUnknown { .. } => Code::PLUGIN_KEY_UNKNOWN,
+            Self::Read { .. } => Code::PLUGIN_READ,
+            Self::Key { .. } => Code::PLUGIN_KEY,
         }
     }
 
@@ -174,7 +160,7 @@ mod tests {
     fn what_is_changed_stolen_or_unsigned_is_refused() {
         let (key, stranger) = (SigningKey::generate().unwrap(), SigningKey::generate().unwrap());
         let trust = trust(&key, true);
-        let code = |fetched: &Fetched, pin: Option<&str>| verify(fetched, &trust, pin).unwrap_err().code();
+        let code = |fetched: &Fetched, pin: Option<&str>| verify(fetched, &trust, pin).unwrap_err().code().as_str();
         let other = Fetched::new(b"componenT".to_vec(), Some(key.sign(b"component").to_string()));
         assert_eq!(code(&other, None), "PLUGIN.SIGNATURE_BAD");
         assert_eq!(code(&signed(b"component", &stranger), None), "PLUGIN.KEY_UNKNOWN");
@@ -189,7 +175,7 @@ mod tests {
         let stolen =
             stranger.sign(b"component").to_string().replace(&stranger.public().to_string(), &key.public().to_string());
         let fetched = Fetched::new(b"component".to_vec(), Some(stolen));
-        assert_eq!(verify(&fetched, &trust(&key, false), None).unwrap_err().code(), "PLUGIN.SIGNATURE_BAD");
+        assert_eq!(verify(&fetched, &trust(&key, false), None).unwrap_err().code().as_str(), "PLUGIN.SIGNATURE_BAD");
     }
 
     #[test]
@@ -198,7 +184,7 @@ mod tests {
         let fetched = signed(b"component", &key);
         assert_eq!(verify(&fetched, &Trust::default(), Some(fetched.digest())).unwrap(), SignatureState::Unchecked);
         let required = Trust { required: true, ..Trust::default() };
-        assert_eq!(verify(&fetched, &required, None).unwrap_err().code(), "PLUGIN.KEY_UNKNOWN");
+        assert_eq!(verify(&fetched, &required, None).unwrap_err().code().as_str(), "PLUGIN.KEY_UNKNOWN");
         assert_eq!(verify(&Fetched::bundled(b"component"), &required, None).unwrap(), SignatureState::Bundled);
     }
 }

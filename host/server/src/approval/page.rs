@@ -56,7 +56,6 @@ pub(crate) fn ask(approval: &ApprovalOut, tokens: [(Decision, &str); 2]) -> Resp
     page(StatusCode::OK, &title, &format!("<dl>{rows}</dl>{input}{}", forms.concat()))
 }
 
-/// What was decided.
 pub(crate) fn decided(decision: Decision, saga: &str, step: &str) -> Response {
     let word = match decision {
         Decision::Approve => "Approved: the saga goes on.",
@@ -67,10 +66,10 @@ pub(crate) fn decided(decision: Decision, saga: &str, step: &str) -> Response {
 
 /// Why nothing was decided.
 pub(crate) fn refused(problem: &Problem, request_id: &str) -> Response {
-    let (detail, fix) = (Escaped(&problem.detail), Escaped(problem.code.fix));
-    let small = format!("{}, request {request_id}", problem.code.code);
+    let (detail, fix) = (Escaped(&problem.detail), Escaped(problem.code.fix()));
+    let small = format!("{}, request {request_id}", problem.code);
     let body = format!("<p>{detail}</p><p>{fix}</p><p><small>{}</small></p>", Escaped(&small));
-    page(problem.status(), problem.code.title, &body)
+    page(problem.status(), problem.code.title(), &body)
 }
 
 fn verb(decision: Decision) -> &'static str {

@@ -27,7 +27,7 @@ const PURPOSE: &[u8] = b"waybill approval link 1\n";
 pub enum Decision {
     /// The saga goes on.
     Approve,
-    /// The saga compensates.
+    /// The saga goes back: it compensates what was done.
     Reject,
 }
 
@@ -40,7 +40,6 @@ impl Decision {
         }
     }
 
-    /// The other one.
     #[must_use]
     pub fn other(self) -> Self {
         match self {
@@ -54,15 +53,12 @@ impl Decision {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claims {
-    /// Whose saga.
     pub tenant: Tenant,
     /// Saga, root or sub-saga.
     pub saga: SagaId,
-    /// Step.
     pub step: String,
     /// Begin of the wait that it is about: of another wait of the same step it decides nothing.
     pub since: UnixMillis,
-    /// What it decides.
     pub decision: Decision,
     /// Who decides, in the words of whoever made the link.
     pub by: String,

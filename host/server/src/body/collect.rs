@@ -7,6 +7,7 @@ use bytes::{Bytes, BytesMut};
 use http_body::Frame;
 use http_body_util::BodyExt;
 use tokio::time::Instant;
+use waybill_core::code::Code;
 
 use super::too_large;
 use crate::auth::Principal;
@@ -35,8 +36,9 @@ pub(super) async fn collect(
     let mut first = Bytes::new();
     let mut whole = BytesMut::new();
     while let Some(frame) = next(&mut body, due).await? {
-        let frame = frame
-            .map_err(|cause| Problem::new("SCHEMA.JSON", format!("the body ended before it was complete: {cause}")))?;
+        let frame = frame.map_err(|cause| {
+            Problem::new(Code::SCHEMA_JSON, format!("the body ended before it was complete: {cause}"))
+        })?;
         let Ok(data) = frame.into_data() else { continue };
         let held = first.len() + whole.len();
         if held + data.len() > bytes_max {
@@ -60,7 +62,7 @@ pub(super) async fn collect(
 /// When a body has to be complete. It may be read in a task that goes on when its request is over, and it holds a place.
 #[derive(Clone, Copy)]
 pub(super) struct Due {
-    /// None = never.
+    /// When it has to be complete; none = never.
     by: Option<Instant>,
     /// How long that is from the request's beginning.
     within: Duration,
@@ -89,7 +91,7 @@ async fn next(body: &mut Body, due: Due) -> Result<Option<Result<Frame<Bytes>, a
                 format!("nothing more of the body came for {} s: send it without pauses", BODY_STALL_TIMEOUT.as_secs())
             }
         };
-        Problem::new("HTTP.SLOW_BODY", text)
+        Problem::new(Code::HTTP_SLOW_BODY, text)
     })
 }
 
@@ -126,8 +128,8 @@ impl<'a> Share<'a> {
 
 fn no_room(full: Full) -> Problem {
     let (code, what) = match full {
-        Full::All => ("OUTBOX.BUSY", "the memory for large bodies is in use"),
-        Full::Share { .. } => ("HTTP.SHARE", "large bodies fill the memory that a tenant has for them"),
+        Full::All => (Code::OUTBOX_BUSY, "the memory for large bodies is in use"),
+        Full::Share { .. } => (Code::HTTP_SHARE, "large bodies fill the memory that a tenant has for them"),
     };
     Problem::new(code, format!("{what}: try again after a moment, or send smaller requests")).after(RETRY_AFTER_BUSY)
 }
@@ -162,7 +164,7 @@ mod tests {
         let (bytes, held) = collect(SMALL_BODY_BYTES + 60 * 1024).await.unwrap();
         assert_eq!((bytes.len(), bodies.left()), (SMALL_BODY_BYTES + 60 * 1024, 40));
         let refused = collect(SMALL_BODY_BYTES + 60 * 1024).await.err().unwrap();
-        assert_eq!((refused.code.status, bodies.left()), (429, 40));
+        assert_eq!((refused.code.status(), bodies.left()), (429, 40));
         drop(held);
         assert_eq!(bodies.left(), 100);
     }
@@ -181,9 +183,9 @@ mod tests {
         let (_, held) = collect(pieces(40), None).await.unwrap();
         assert_eq!(bodies.left(), 60);
         let refused = collect(pieces(11), None).await.err().unwrap();
-        assert_eq!((refused.code.code, bodies.left()), ("HTTP.SHARE", 60), "what was refused keeps nothing");
+        assert_eq!((refused.code.as_str(), bodies.left()), ("HTTP.SHARE", 60), "what was refused keeps nothing");
         let announced = Some(SMALL_BODY_BYTES + 11 * 1024);
-        assert_eq!(collect(pieces(1), announced).await.err().unwrap().code.code, "HTTP.SHARE");
+        assert_eq!(collect(pieces(1), announced).await.err().unwrap().code.as_str(), "HTTP.SHARE");
         let (_, rest) = collect(pieces(10), None).await.unwrap();
         assert_eq!(bodies.left(), 50);
         drop((held, rest));
@@ -206,7 +208,7 @@ mod tests {
         let (bytes, _) = collect_of(&bodies, None, pieces(3), None, 30).await.unwrap();
         assert_eq!(bytes, "012345678901234567890123456789");
         let refused = collect_of(&bodies, None, pieces(4), None, 30).await.err().unwrap();
-        assert_eq!(refused.code.code, "HTTP.TOO_LARGE");
+        assert_eq!(refused.code.as_str(), "HTTP.TOO_LARGE");
     }
 
     #[tokio::test(start_paused = true)]
@@ -215,7 +217,7 @@ mod tests {
         let first = futures::stream::iter([Ok::<_, std::io::Error>(Bytes::from_static(b"{"))]);
         let body = Body::from_stream(futures::StreamExt::chain(first, futures::stream::pending()));
         let refused = collect_of(&bodies, None, body, None, 30).await.err().unwrap();
-        assert_eq!(refused.code.code, "HTTP.SLOW_BODY");
+        assert_eq!(refused.code.as_str(), "HTTP.SLOW_BODY");
     }
 
     /// Also one that is begun late in its request, and never after the request's own time.
@@ -228,7 +230,7 @@ mod tests {
             let body = Body::from_stream(futures::stream::pending::<Result<Bytes, std::io::Error>>());
             let due = Due::of(begun, limit);
             let refused = collect(Share::new(&bodies, None), body, None, 30, due).await.err().unwrap();
-            assert_eq!(refused.code.code, "HTTP.SLOW_BODY");
+            assert_eq!(refused.code.as_str(), "HTTP.SLOW_BODY");
             assert!(refused.detail.contains("4.75 s"), "{}", refused.detail);
             assert!(begun.elapsed() < limit || already > 5, "the request's time was over");
         }

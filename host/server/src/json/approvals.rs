@@ -5,15 +5,15 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
+use waybill_api::instant::Instant;
 use waybill_core::saga::limits::TIMEOUT_MAX;
 
-use super::instant::Instant;
 use super::saga_requests::name;
 use crate::approval::token::Decision;
 use crate::limits::{LINK_BY_BYTES_MAX, LINK_TIME_MIN};
 use crate::problem::Problem;
 
-/// Links to make.
+/// Who gets links for an approval, and for how long.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = MakeApprovalLinks, example = json!({"by": "ann@example.com", "expires_ms": 86_400_000}))]
@@ -51,15 +51,15 @@ impl LinksJson {
 pub struct LinksOut {
     /// Saga, root or sub-saga.
     pub saga: String,
-    /// Step.
+    /// Name of the step that waits for the decision.
     pub step: String,
-    /// Who will decide.
+    /// Who will decide, as in the request.
     pub by: String,
     /// From then on they are refused.
     pub expires_at: Instant,
-    /// Address that approves.
+    /// URL that approves the step by a POST; a GET only shows it.
     pub approve: String,
-    /// Address that rejects.
+    /// URL that rejects the step by a POST; a GET only shows it.
     pub reject: String,
 }
 
@@ -69,15 +69,15 @@ pub struct LinksOut {
 pub struct ApprovalOut {
     /// What a POST to this address does.
     pub decision: Decision,
-    /// Whose saga.
+    /// Tenant of the saga.
     pub tenant: String,
     /// Saga, root or sub-saga.
     pub saga: String,
-    /// Its definition.
+    /// Name of its definition.
     pub definition: String,
-    /// Version of that.
+    /// Version of that definition, from 1.
     pub version: u32,
-    /// Step.
+    /// Name of the step that waits for the decision.
     pub step: String,
     /// It waits since then.
     pub since: Instant,

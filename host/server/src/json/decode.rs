@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 use serde::de::DeserializeSeed;
+use waybill_core::code::Code;
 
 use crate::aliases::{Field, HOST_KEPT};
 use crate::problem::Problem;
@@ -12,7 +13,7 @@ const SUGGEST_MIN: f64 = 0.75;
 /// The text of a body.
 pub fn utf8(body: &[u8]) -> Result<&str, Problem> {
     std::str::from_utf8(body).map_err(|error| {
-        Problem::new("SCHEMA.JSON", format!("the body isn't UTF-8: the fault is at byte {}", error.valid_up_to()))
+        Problem::new(Code::SCHEMA_JSON, format!("the body isn't UTF-8: the fault is at byte {}", error.valid_up_to()))
     })
 }
 
@@ -36,9 +37,9 @@ fn explain<'de, S: DeserializeSeed<'de>>(text: &'de str, seed: S, error: &serde_
     let mut problem = if error.is_data() {
         Problem::invalid(remedy(&message(error)))
     } else if text.trim_ascii().is_empty() {
-        Problem::new("SCHEMA.JSON", "the body is empty: send JSON")
+        Problem::new(Code::SCHEMA_JSON, "the body is empty: send JSON")
     } else {
-        Problem::new("SCHEMA.JSON", format!("the body isn't JSON: {}", message(error)))
+        Problem::new(Code::SCHEMA_JSON, format!("the body isn't JSON: {}", message(error)))
     };
     problem.at.path = (error.is_data() && !path.is_empty() && path != "." && path != "?").then_some(path);
     problem.at.line = (error.line() > 0).then_some(error.line());
@@ -103,7 +104,7 @@ mod tests {
     #[test]
     fn a_fault_has_path_line_column_and_remedy() {
         let problem = value::<Outer>("{\"list\":[{\"note\":\"a\"},\n {\"nota\":1}]}").unwrap_err();
-        assert_eq!(problem.code.code, "SCHEMA.VALIDATION_FAILED");
+        assert_eq!(problem.code.as_str(), "SCHEMA.VALIDATION_FAILED");
         assert_eq!(problem.at.path.as_deref(), Some("list[1].nota"));
         assert_eq!(problem.at.line, Some(2));
         assert!(problem.detail.contains("did you mean \"note\"?"), "{}", problem.detail);
@@ -116,9 +117,9 @@ mod tests {
     fn text_that_is_not_json_has_its_own_code() {
         for (text, line) in [("{", 1), ("{\"list\":[}", 1), ("{\"list\":[]} x", 1), ("{\n\"list\": nope}", 2)] {
             let problem = value::<Outer>(text).unwrap_err();
-            assert_eq!((problem.code.code, problem.at.line), ("SCHEMA.JSON", Some(line)), "{text}");
+            assert_eq!((problem.code.as_str(), problem.at.line), ("SCHEMA.JSON", Some(line)), "{text}");
         }
         assert!(value::<Outer>("  ").unwrap_err().detail.contains("empty"));
-        assert_eq!(utf8(b"{\xff}").unwrap_err().code.code, "SCHEMA.JSON");
+        assert_eq!(utf8(b"{\xff}").unwrap_err().code.as_str(), "SCHEMA.JSON");
     }
 }

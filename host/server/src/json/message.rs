@@ -3,12 +3,12 @@
 use std::fmt;
 
 use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, MapAccess, Visitor};
+use waybill_api::headers::HeadersJson;
+use waybill_api::instant::Instant;
+use waybill_api::messages::MessageView;
 use waybill_core::new_message::{NewMessage, event_of};
-use waybill_core::port::service::MessageView;
 use waybill_core::topic::Topic;
 
-use super::headers::HeadersJson;
-use super::instant::Instant;
 use super::scalars::{Base64, Identity, Json};
 use crate::aliases::{Field, Meaning, resolve};
 
@@ -123,7 +123,7 @@ impl MessageFields {
             }
         } else {
             self.message.payload =
-                original.payload.ok_or("the dead letter's payload is gone: give payload or payload_base64")?;
+                original.bytes.ok_or("the dead letter's payload is gone: give payload or payload_base64")?;
         }
         let untouched = !(self.given | self.cleared);
         let edited = &mut self.message;
@@ -136,12 +136,15 @@ impl MessageFields {
             ($($field:ident: $slot:ident),+ $(,)?) => { $(if stays(Field::$field) { edited.$slot = original.$slot; })+ };
         }
         inherit!(
-            Topic: topic, Key: key, Headers: headers, ContentType: content_type, AggregateType: aggregate_type,
+            Topic: topic, Key: key, ContentType: content_type, AggregateType: aggregate_type,
             AggregateId: aggregate_id, EnvelopeId: envelope_id, CorrelationId: correlation_id, ReplyTo: reply_to,
             Traceparent: traceparent,
         );
+        if stays(Field::Headers) {
+            edited.headers = original.headers.0;
+        }
         if stays(Field::OccurredAt) {
-            edited.occurred_at = Some(original.occurred_at);
+            edited.occurred_at = Some(original.occurred_at.0);
         }
         if stays(Field::EventType) && !follows {
             edited.event_type = Some(original.event_type);
@@ -196,7 +199,6 @@ fn refuse<'de, A: MapAccess<'de>>(map: &mut A, fault: String) -> Result<(), A::E
 pub(super) enum Name {
     /// A field, and how its value is taken.
     Field(Field, Meaning),
-    /// `messages`.
     Messages,
 }
 
@@ -353,7 +355,7 @@ mod tests {
             (r#"{"topic":"a"}"#, None, "payload is missing"),
         ] {
             let problem = read(text).unwrap_err();
-            assert_eq!(problem.code.code, "SCHEMA.VALIDATION_FAILED", "{text}");
+            assert_eq!(problem.code.as_str(), "SCHEMA.VALIDATION_FAILED", "{text}");
             assert_eq!(problem.at.path.as_deref(), path, "{text}: {problem:?}");
             assert!(problem.detail.contains(words), "{text}: {}", problem.detail);
         }

@@ -3,11 +3,11 @@
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
+use waybill_api::headers::HeadersJson;
+use waybill_api::instant::Instant;
+use waybill_core::port::saga::RetryMode;
 
-use super::headers::HeadersJson;
-use super::instant::Instant;
 use super::post::Messages;
-use super::saga_requests::RetryModeJson;
 use super::statements::Statements;
 
 /// A message to enqueue, for clients and for the OpenAPI document. The server itself reads it with
@@ -37,10 +37,10 @@ pub struct NewMessageJson {
     /// Id of your choice (up to 128 bytes): enqueueing the same message again then changes nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// Not sent before.
+    /// Earliest instant it is sent; at once if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_before: Option<Instant>,
-    /// Not sent after.
+    /// From then on it isn't sent any more and ends `expired`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Instant>,
     /// Trace chain of the business operation.
@@ -70,7 +70,7 @@ pub struct NewMessageJson {
     /// Type of the aggregate the event is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub aggregate_type: Option<String>,
-    /// Which aggregate.
+    /// Id of that aggregate, up to 512 bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub aggregate_id: Option<String>,
     /// W3C trace context; the request's `traceparent` header if absent.
@@ -83,11 +83,11 @@ pub struct NewMessageJson {
 #[serde(untagged)]
 #[schema(as = PostMessages)]
 pub enum PostMessagesJson {
-    /// One.
+    /// A message by itself.
     One(Box<NewMessageJson>),
     /// Up to 10,000, all or nothing.
     Many {
-        /// In order.
+        /// They enter the order as they are listed.
         messages: Vec<NewMessageJson>,
     },
 }
@@ -102,14 +102,12 @@ pub struct EditJson {
     pub fields: serde_json::Map<String, serde_json::Value>,
 }
 
-/// A business transaction.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TransactionIn {
     /// Run in order, before the messages are put.
     #[serde(default)]
     pub statements: Statements,
-    /// Messages.
     #[serde(default)]
     pub messages: Messages,
     /// Not supported yet; told apart from an unknown name so that the answer can say so.
@@ -130,12 +128,12 @@ pub struct TransactionJson {
     pub messages: Vec<NewMessageJson>,
 }
 
-/// One parameterised statement.
+/// A statement of a business transaction, with its parameters.
 #[derive(Clone, Debug, Default, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = Statement)]
 pub struct StatementJson {
-    /// SurrealQL.
+    /// SurrealQL; `$names` in it stand for values of `bindings`.
     pub query: String,
     /// Values of its `$names`.
     #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
@@ -143,66 +141,66 @@ pub struct StatementJson {
     pub bindings: serde_json::Map<String, serde_json::Value>,
 }
 
-/// Another instant for a waiting message.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Reschedule {
-    /// Not before this instant; one in the past means now.
-    #[serde(alias = "next_attempt_at", alias = "available_at")]
-    pub not_before: Instant,
-}
-
-/// How and why a dead letter is replayed.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Replay {
-    /// Of a stuck saga: which way it goes on; `compensate` if absent. Not for messages.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mode: Option<RetryModeJson>,
-    /// For the audit.
-    #[serde(default)]
-    pub reason: String,
-}
-
-/// Why a dead letter is fenced off.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Quarantine {
-    /// Kept with the dead letter.
-    pub note: String,
-}
-
 /// Kinds of bulk acts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum OperationKind {
-    /// Put back. Quarantined dead letters are left alone.
+    /// Of dead letters: put back. Quarantined ones are left alone.
     Replay,
-    /// Fence off; `reason` becomes the note.
+    /// Of dead letters: fence off; `reason` becomes the note.
     Quarantine,
-    /// Delete.
+    /// Of dead letters: delete.
     Purge,
+    /// Of sagas: begin nothing new until resumed.
+    Pause,
+    /// Of sagas: go on.
+    Resume,
+    /// Of sagas: compensate what was done.
+    Cancel,
+    /// Of sagas: end as they are, with nothing compensated.
+    Kill,
+    /// Of sagas: try again what waits for its next attempt or for an operator, or a stuck compensation.
+    Retry,
+    /// Of sagas: accept a stuck compensation as it is; takes a `reason`.
+    Accept,
 }
 
 impl OperationKind {
-    /// As written.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Replay => "replay",
             Self::Quarantine => "quarantine",
             Self::Purge => "purge",
+            Self::Pause => "pause",
+            Self::Resume => "resume",
+            Self::Cancel => "cancel",
+            Self::Kill => "kill",
+            Self::Retry => "retry",
+            Self::Accept => "accept",
         }
+    }
+
+    /// Whether it is done to sagas; else to dead letters.
+    pub fn is_on_sagas(self) -> bool {
+        !matches!(self, Self::Replay | Self::Quarantine | Self::Purge)
     }
 }
 
-/// A bulk act on dead letters.
+/// A bulk act on dead letters or on sagas.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StartOperation {
-    /// What to do.
+    /// What is done to each that matches.
     pub kind: OperationKind,
-    /// Which: `tenant=acme code=NATS.* age>1h`. To take all, write `id=*`.
+    /// Which: `tenant=acme code=NATS.* age>1h`; of sagas those that haven't ended, by the conditions of their list. To take all,
+    /// write `id=*`.
     pub filter: String,
+    /// Of a retry: from which step, of paused sagas.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<String>,
+    /// Of a retry: which way stuck sagas go on; `compensate` if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<RetryMode>,
     /// Confined to this tenant; absent = all that the credential allows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
@@ -210,7 +208,7 @@ pub struct StartOperation {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 10_000)]
     pub rate: Option<u32>,
-    /// For the audit.
+    /// Why, for the audit; up to 2,000 bytes, on sagas 1,024.
     #[serde(default)]
     pub reason: String,
     /// Only count and show a sample.

@@ -7,13 +7,12 @@ use serde::de::{self, Deserializer};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
+use waybill_api::headers::HeadersJson;
 use waybill_core::port::saga::{ReplyFailure, RetryMode, StartSaga};
-use waybill_core::saga::event::Failure;
+use waybill_core::saga::event::{Failure, StepDirection};
 use waybill_core::saga::json::Json;
 use waybill_core::saga::limits::{NAME_BYTES_MAX, TIMEOUT_MAX, TIMEOUT_MIN};
 
-use super::headers::HeadersJson;
-use super::saga_node::DirectionJson;
 use super::scalars::is_too_deep;
 use crate::limits::{FAULT_CODE_BYTES_MAX, JSON_DEPTH_MAX};
 use crate::problem::Problem;
@@ -157,14 +156,14 @@ pub struct SagaStepActJson {
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"step": "notify", "reason": "the customer was called"}))]
 pub struct SagaSkipJson {
-    /// Which step.
+    /// Name of the step to leave out.
     pub step: String,
     /// Why, for the history and the audit; also `note`.
     #[serde(default, alias = "note")]
     pub reason: String,
 }
 
-/// Tries again.
+/// How a held or stuck saga is tried again.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"mode": "compensate", "reason": "the payment provider is back"}))]
@@ -174,31 +173,10 @@ pub struct SagaRetryJson {
     pub step: Option<String>,
     /// Of a stuck saga: which way it goes on.
     #[serde(default)]
-    pub mode: RetryModeJson,
+    pub mode: RetryMode,
     /// Why, for the history and the audit; also `note`.
     #[serde(default, alias = "note")]
     pub reason: String,
-}
-
-/// Which way a stuck saga goes on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-#[schema(as = RetryMode)]
-pub enum RetryModeJson {
-    /// Tries the failed compensation again.
-    #[default]
-    Compensate,
-    /// Goes forward again from the step that failed; only as long as nothing was compensated.
-    Retry,
-}
-
-impl From<RetryModeJson> for RetryMode {
-    fn from(mode: RetryModeJson) -> Self {
-        match mode {
-            RetryModeJson::Compensate => Self::Compensate,
-            RetryModeJson::Retry => Self::Retry,
-        }
-    }
 }
 
 /// A reply to the message of a `bus:` step.
@@ -206,11 +184,11 @@ impl From<RetryModeJson> for RetryMode {
 #[serde(deny_unknown_fields)]
 #[schema(as = StepReply, example = json!({"step": "reserve", "output": {"reservation": "r-1"}}))]
 pub struct ReplyJson {
-    /// Which step.
+    /// Name of the step that sent the message.
     pub step: String,
     /// Whether its action or its compensation was done: `execute` if absent.
     #[serde(default)]
-    pub direction: DirectionJson,
+    pub direction: StepDirection,
     /// The attempt it answers; whichever waits if absent.
     #[serde(default)]
     pub attempt: Option<u32>,
@@ -236,7 +214,7 @@ pub struct ReplyErrorJson {
     /// Stable code of yours, at most 64 bytes; `SAGA.REPLY` if absent.
     #[serde(default)]
     pub code: Option<String>,
-    /// One sentence.
+    /// The error in a sentence, for people.
     pub reason: String,
     /// It makes sense to try again.
     #[serde(default)]
@@ -326,8 +304,8 @@ mod tests {
         ] {
             assert_eq!(start(text).unwrap_err().at.path.as_deref(), Some(path), "{text}");
         }
-        assert_eq!(start(&deep).unwrap_err().code.status, 400);
-        assert_eq!(start("{}").unwrap_err().code.status, 400);
+        assert_eq!(start(&deep).unwrap_err().code.status(), 400);
+        assert_eq!(start("{}").unwrap_err().code.status(), 400);
     }
 
     #[test]
@@ -345,7 +323,7 @@ mod tests {
             r#"{"step":"a","direction":"backwards"}"#,
             r#"{"output":1}"#,
         ] {
-            assert_eq!(result(bad).unwrap_err().code.status, 400, "{bad}");
+            assert_eq!(result(bad).unwrap_err().code.status(), 400, "{bad}");
         }
     }
 }

@@ -239,7 +239,7 @@ mod tests {
         ] {
             assert!(read(&[with(&many(item, fits))]).is_ok(), "{fits} of {item}");
             let problem = read(&[with(&many(item, beyond))]).unwrap_err();
-            assert_eq!(problem.code.code, "SCHEMA.VALIDATION_FAILED", "{beyond} of {item}");
+            assert_eq!(problem.code.as_str(), "SCHEMA.VALIDATION_FAILED", "{beyond} of {item}");
             assert!(problem.detail.contains("bytes of memory"), "{item}: {}", problem.detail);
         }
         let fields: Vec<_> = (0..200_000).map(|n| format!("\"{n}\":0")).collect();

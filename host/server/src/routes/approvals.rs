@@ -5,15 +5,18 @@
 use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, Method};
+use waybill_api::saga_node::{SagaNodeView, StepView};
+use waybill_api::sagas::SagaActed;
+use waybill_core::code::Code;
 use waybill_core::port::saga::{ActedBy, SagaAct};
 use waybill_core::saga::error::SagaError;
 use waybill_core::saga::limits::{NOTE_BYTES_MAX, WAIT_TIMEOUT_DEFAULT};
-use waybill_core::saga::view::{SagaNodeView, StepView};
 use waybill_core::time::UnixMillis;
 
+use super::dead_letters::note;
 use super::ok;
 use super::query::TenantQuery;
-use super::sagas::{OneSaga, service};
+use super::sagas::{RequestedSaga, service};
 use crate::app::App;
 use crate::approval::ApprovalLinks;
 use crate::approval::page::{self, AsPage};
@@ -23,7 +26,6 @@ use crate::caller::{Caller, now};
 use crate::edge;
 use crate::json::approvals::{ApprovalOut, LinksJson, LinksOut};
 use crate::json::saga_requests::SagaActJson;
-use crate::json::sagas::ActedOut;
 use crate::openapi::Problems;
 use crate::problem::Problem;
 
@@ -41,17 +43,17 @@ type Answer = Result<Response, Problem>;
     responses((status = 200, description = "The links. They aren't kept: asking again makes others.", body = LinksOut), Problems),
     extensions(("x-waybill-permission" = json!("operate"))))]
 pub(crate) async fn links(State(app): State<App>, caller: Caller, Path(id): Path<String>, request: Request) -> Answer {
-    let one = OneSaga::read(caller, &id, request.uri())?;
+    let requested = RequestedSaga::read(caller, &id, request.uri())?;
     let asked: LinksJson = body::json(&app, request).await?;
     let time = asked.checked()?;
     let links = configured(&app)?;
-    let view = one.found(service(&app)?.saga(&one.tenant, &one.id).await)?;
-    let node = node(&view.saga, one.id.as_str()).ok_or(SagaError::NotFound { id: id.clone() })?;
+    let view = requested.found(service(&app)?.saga(&requested.tenant, &requested.id).await)?;
+    let node = node(view.saga.as_ref(), requested.id.as_str()).ok_or(SagaError::NotFound { id: id.clone() })?;
     let (step, since) = waiting(node, asked.step.as_deref())?;
-    let until = step.until.unwrap_or_else(|| now().plus(WAIT_TIMEOUT_DEFAULT));
+    let until = step.until.map_or_else(|| now().plus(WAIT_TIMEOUT_DEFAULT), |until| until.0);
     let claims = |decision| Claims {
-        tenant: one.tenant.clone(),
-        saga: one.id.clone(),
+        tenant: requested.tenant.clone(),
+        saga: requested.id.clone(),
         step: step.name.to_string(),
         since,
         decision,
@@ -67,8 +69,8 @@ pub(crate) async fn links(State(app): State<App>, caller: Caller, Path(id): Path
         approve: links.url(&approve).map_err(Problem::internal)?,
         reject: links.url(&reject).map_err(Problem::internal)?,
     };
-    tracing::info!(saga = %one.id, tenant = %one.tenant, step = %made.step, by = %made.by, actor = one.caller.name(),
-        until = %approve.expires_at, "links for an approval were made");
+    tracing::info!(saga = %requested.id, tenant = %requested.tenant, step = %made.step, by = %made.by,
+        actor = requested.caller.name(), until = %approve.expires_at, "links for an approval were made");
     ok(&made)
 }
 
@@ -97,7 +99,7 @@ pub(crate) async fn show(
     params(("token" = String, Path, description = "Token of the link.")),
     request_body(content((Option<SagaActJson> = "application/json"), (String = "application/x-www-form-urlencoded"))),
     responses((status = 200, description = "It is durable.",
-        content((ActedOut = "application/json"), (String = "text/html"))), Problems),
+        content((SagaActed = "application/json"), (String = "text/html"))), Problems),
     extensions(("x-waybill-permission" = json!("public"))))]
 pub(crate) async fn decide(
     State(app): State<App>,
@@ -124,8 +126,8 @@ async fn shown(app: &App, caller: &Caller, token: &str, as_page: bool) -> Answer
     let claims = read(app, token)?;
     let place = edge::place(app, &caller.0)?;
     let view = service(app)?.saga(&claims.tenant, &claims.saga).await?;
-    let node =
-        node(&view.saga, claims.saga.as_str()).ok_or_else(|| SagaError::NotFound { id: claims.saga.to_string() })?;
+    let node = node(view.saga.as_ref(), claims.saga.as_str())
+        .ok_or_else(|| SagaError::NotFound { id: claims.saga.to_string() })?;
     let (step, since) = waiting(node, Some(&claims.step))?;
     if since != claims.since {
         return Err(not_waiting(node, step, format!("in another wait by now, since {since}")).into());
@@ -134,8 +136,8 @@ async fn shown(app: &App, caller: &Caller, token: &str, as_page: bool) -> Answer
         decision: claims.decision,
         tenant: claims.tenant.to_string(),
         saga: claims.saga.to_string(),
-        definition: node.definition.name.to_string(),
-        version: node.definition.version,
+        definition: node.definition.clone(),
+        version: node.version,
         step: claims.step.clone(),
         since: since.into(),
         by: claims.by.clone(),
@@ -160,10 +162,7 @@ async fn decided(app: &App, caller: &Caller, token: &str, request: Request, as_p
     } else {
         body::json_or_default::<SagaActJson>(app, request).await?.reason
     };
-    if reason.len() > NOTE_BYTES_MAX {
-        let text = format!("reason has {} bytes, at most {NOTE_BYTES_MAX} are taken", reason.len());
-        return Err(Problem::invalid(text).at("reason"));
-    }
+    note("reason", &reason, NOTE_BYTES_MAX)?;
     let note = Some(reason).filter(|reason| !reason.trim().is_empty());
     let by = ActedBy { actor: format!("link:{}", claims.by), note };
     let (step, since) = (Some(claims.step.clone()), Some(claims.since));
@@ -175,13 +174,13 @@ async fn decided(app: &App, caller: &Caller, token: &str, request: Request, as_p
     if as_page {
         return Ok(page::decided(claims.decision, claims.saga.as_str(), &claims.step));
     }
-    ok(&ActedOut::from(done))
+    ok(&SagaActed::from(done))
 }
 
 fn configured(app: &App) -> Result<&ApprovalLinks, Problem> {
     app.approvals.as_ref().ok_or_else(|| {
         Problem::new(
-            "SAGA.NO_APPROVAL_KEY",
+            Code::SAGA_NO_APPROVAL_KEY,
             "no key is configured that signs links: `approval_key` in [saga] names one",
         )
     })
@@ -189,17 +188,18 @@ fn configured(app: &App) -> Result<&ApprovalLinks, Problem> {
 
 /// What a link says, if it is good now.
 fn read(app: &App, token: &str) -> Result<Claims, Problem> {
-    let claims = configured(app)?.read(token).map_err(|error| Problem::new("SAGA.LINK_INVALID", error.to_string()))?;
+    let claims =
+        configured(app)?.read(token).map_err(|error| Problem::new(Code::SAGA_LINK_INVALID, error.to_string()))?;
     if claims.expires_at <= now() {
         let text = format!("this link was good until {}: nothing was decided by it", claims.expires_at);
-        return Err(Problem::new("SAGA.LINK_EXPIRED", text));
+        return Err(Problem::new(Code::SAGA_LINK_EXPIRED, text));
     }
     Ok(claims)
 }
 
 /// The saga with this id in a tree.
-fn node<'a>(root: &'a SagaNodeView, id: &str) -> Option<&'a SagaNodeView> {
-    let mut open = vec![root];
+fn node<'a>(root: Option<&'a SagaNodeView>, id: &str) -> Option<&'a SagaNodeView> {
+    let mut open = Vec::from_iter(root);
     while let Some(node) = open.pop() {
         if node.id.as_str() == id {
             return Some(node);
@@ -211,7 +211,8 @@ fn node<'a>(root: &'a SagaNodeView, id: &str) -> Option<&'a SagaNodeView> {
 
 /// The step that waits for a person, and since when: the named one, or the only one.
 fn waiting<'a>(node: &'a SagaNodeView, name: Option<&str>) -> Result<(&'a StepView, UnixMillis), SagaError> {
-    let since = |step: &StepView| step.since.filter(|_| step.waiting_for.as_deref() == Some(APPROVAL));
+    let since =
+        |step: &StepView| step.since.filter(|_| step.waiting_for.as_deref() == Some(APPROVAL)).map(|since| since.0);
     let id = node.id.to_string();
     if let Some(name) = name {
         let step = node.steps.iter().find(|step| &*step.name == name);

@@ -2,12 +2,13 @@
 
 use axum::extract::{Request, State};
 use axum::response::Response;
+use waybill_api::configuration::{ConfigReload, Reloaded};
+use waybill_core::code::Code;
 
 use super::ok;
 use crate::app::App;
 use crate::body;
 use crate::caller::Caller;
-use crate::json::configuration::{ReloadIn, ReloadOut};
 use crate::openapi::Problems;
 use crate::problem::Problem;
 
@@ -17,16 +18,19 @@ use crate::problem::Problem;
 /// nothing is: transports and routes are added, changed and removed from the next batch on. With `dry_run` it is only compared
 /// and its plugins are loaded. A configuration that can't be put in force is 422 with every reason; the one before stays.
 #[utoipa::path(post, path = "/v1/config/reload", tag = "system", operation_id = "reloadConfiguration",
-    request_body = ReloadIn,
-    responses((status = 200, description = "What differs, and whether it is in force now.", body = ReloadOut), Problems),
+    request_body = ConfigReload,
+    responses((status = 200, description = "What differs, and whether it is in force now.", body = Reloaded), Problems),
     extensions(("x-waybill-permission" = json!("manage"))))]
 pub(crate) async fn reload(State(app): State<App>, caller: Caller, request: Request) -> Result<Response, Problem> {
-    let asked: ReloadIn = body::json(&app, request).await?;
+    let asked: ConfigReload = body::json(&app, request).await?;
     let Some(configuration) = &app.configuration else {
-        return Err(Problem::new("CONFIG.RELOAD_REFUSED", "this host was built without a configuration to read again"));
+        return Err(Problem::new(
+            Code::CONFIG_RELOAD_REFUSED,
+            "this host was built without a configuration to read again",
+        ));
     };
     match configuration.reload(!asked.dry_run, caller.name()).await {
-        Ok(reloaded) => ok(&ReloadOut::from(reloaded)),
-        Err(refused) => Err(Problem::new("CONFIG.RELOAD_REFUSED", refused.to_string())),
+        Ok(reloaded) => ok(&reloaded),
+        Err(refused) => Err(Problem::new(Code::CONFIG_RELOAD_REFUSED, refused.to_string())),
     }
 }

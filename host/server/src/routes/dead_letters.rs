@@ -3,7 +3,13 @@
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use http::{StatusCode, Uri};
-use waybill_core::port::dead::{DeadId, DeadView, NOTHING_TO_EDIT, Replay};
+use waybill_api::dead_letters::{DeadGroupView, DeadLetterView, Quarantine, Replay, Replayed};
+use waybill_api::instant::Instant;
+use waybill_api::list::List;
+use waybill_api::messages::Enqueued;
+use waybill_core::code::Code;
+use waybill_core::port::dead::{DeadId, NOTHING_TO_EDIT};
+use waybill_core::port::missing::Missing;
 use waybill_core::port::service::ServiceError;
 
 use super::query::{Cursors, DeadQuery, FilterQuery, ListQuery, page, query};
@@ -11,29 +17,26 @@ use super::{json, ok};
 use crate::app::App;
 use crate::body::{self, Received};
 use crate::caller::Caller;
-use crate::json::dead::{DeadLetterOut, ReplayedOut};
 use crate::json::decode;
-use crate::json::instant::Instant;
 use crate::json::message::MessageFields;
-use crate::json::out::{DeadGroupOut, EnqueuedOut, List};
-use crate::json::requests::{self, EditJson, Quarantine};
+use crate::json::requests::EditJson;
 use crate::limits::{BULK_BODY_BYTES_MAX, NOTE_BYTES_MAX};
 use crate::openapi::Problems;
 use crate::problem::Problem;
 
 /// A dead letter that a caller asks for.
-struct OneDead {
+struct RequestedDeadLetter {
     caller: Caller,
     /// Whose it is: as asked, or the caller's only one.
     dead: DeadId,
     asked: Option<String>,
 }
 
-impl OneDead {
+impl RequestedDeadLetter {
     fn read(caller: Caller, id: &str, uri: &Uri) -> Result<Self, Problem> {
         let asked: DeadQuery = query(uri)?;
-        let tenant = caller.tenant_of(asked.tenant.as_deref(), "dead letter", id)?;
-        let dead = DeadId { kind: asked.kind.map(Into::into), ..DeadId::new(&tenant, id) };
+        let tenant = caller.tenant_of(asked.tenant.as_deref(), Missing::DeadLetter, id)?;
+        let dead = DeadId { kind: asked.kind, ..DeadId::new(&tenant, id) };
         Ok(Self { caller, dead, asked: asked.tenant })
     }
 
@@ -47,7 +50,7 @@ impl OneDead {
 ///
 /// Messages, the latest in the order first, then stuck sagas.
 #[utoipa::path(get, path = "/v1/dead-letters", tag = "dead letters", operation_id = "listDeadLetters", params(ListQuery),
-    responses((status = 200, description = "A page, without payloads.", body = List<DeadLetterOut>), Problems),
+    responses((status = 200, description = "A page, without payloads.", body = List<DeadLetterView>), Problems),
     extensions(("x-waybill-permission" = json!("read"))))]
 pub(crate) async fn list(State(app): State<App>, caller: Caller, uri: Uri) -> Result<Response, Problem> {
     let asked: ListQuery = query(&uri)?;
@@ -57,23 +60,22 @@ pub(crate) async fn list(State(app): State<App>, caller: Caller, uri: Uri) -> Re
     let inner = cursors.read(asked.cursor.as_deref())?;
     let found = app.service.dead_letters(tenant.as_ref(), &asked.filter, inner.as_deref(), limit).await?;
     let counted = if asked.count { Some(app.service.count_dead(tenant.as_ref(), &asked.filter).await?) } else { None };
-    let items = found.items.into_iter().map(DeadLetterOut::from).collect();
     let (count, since) = counted.map_or((None, None), |counted| (Some(counted.value), counted.since));
-    ok(&List { items, next_cursor: cursors.write(found.next_cursor), count, counted_since: since.map(Instant) })
+    let next_cursor = cursors.write(found.next_cursor);
+    ok(&List { items: found.items, next_cursor, count, counted_since: since.map(Instant) })
 }
 
 /// Group dead letters
 ///
 /// By tenant, code, error signature and kind, largest group first.
 #[utoipa::path(get, path = "/v1/dead-letters/groups", tag = "dead letters", operation_id = "groupDeadLetters", params(FilterQuery),
-    responses((status = 200, description = "The groups.", body = List<DeadGroupOut>), Problems),
+    responses((status = 200, description = "The groups.", body = List<DeadGroupView>), Problems),
     extensions(("x-waybill-permission" = json!("read"))))]
 pub(crate) async fn groups(State(app): State<App>, caller: Caller, uri: Uri) -> Result<Response, Problem> {
     let asked: FilterQuery = query(&uri)?;
     let tenant = caller.scope(asked.tenant.as_deref(), &asked.filter)?;
     let groups = app.service.dead_groups(tenant.as_ref(), &asked.filter).await?;
-    let items = groups.value.into_iter().map(DeadGroupOut::from).collect();
-    ok(&List { counted_since: groups.since.map(Instant), ..List::whole(items) })
+    ok(&List { counted_since: groups.since.map(Instant), ..List::whole(groups.value) })
 }
 
 /// Show a dead letter
@@ -81,7 +83,7 @@ pub(crate) async fn groups(State(app): State<App>, caller: Caller, uri: Uri) -> 
 /// A message with payload and attempts; of a stuck saga what failed, and where the rest of it is.
 #[utoipa::path(get, path = "/v1/dead-letters/{id}", tag = "dead letters", operation_id = "showDeadLetter",
     params(("id" = String, Path, description = "Id of the message or of the saga."), DeadQuery),
-    responses((status = 200, description = "The dead letter.", body = DeadLetterOut), Problems),
+    responses((status = 200, description = "The dead letter.", body = DeadLetterView), Problems),
     extensions(("x-waybill-permission" = json!("read"))))]
 pub(crate) async fn show(
     State(app): State<App>,
@@ -89,9 +91,9 @@ pub(crate) async fn show(
     Path(id): Path<String>,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    let one = OneDead::read(caller, &id, &uri)?;
-    let found = app.service.dead_letter(&one.dead).await;
-    ok(&DeadLetterOut::from(one.found(found)?))
+    let requested = RequestedDeadLetter::read(caller, &id, &uri)?;
+    let found = app.service.dead_letter(&requested.dead).await;
+    ok(&requested.found(found)?)
 }
 
 /// Put a dead letter back
@@ -99,8 +101,8 @@ pub(crate) async fn show(
 /// A message with attempts counted from zero; its history stays. Of a stuck saga the failed compensation is tried again, or
 /// with `mode: retry` the step that failed before. Works on quarantined ones too.
 #[utoipa::path(post, path = "/v1/dead-letters/{id}/replay", tag = "dead letters", operation_id = "replayDeadLetter",
-    params(("id" = String, Path, description = "Id of the message or of the saga."), DeadQuery), request_body = Option<requests::Replay>,
-    responses((status = 200, description = "The message, pending again, or the saga, going on.", body = ReplayedOut), Problems),
+    params(("id" = String, Path, description = "Id of the message or of the saga."), DeadQuery), request_body = Option<Replay>,
+    responses((status = 200, description = "The message, pending again, or the saga, going on.", body = Replayed), Problems),
     extensions(("x-waybill-permission" = json!("operate"))))]
 pub(crate) async fn replay(
     State(app): State<App>,
@@ -108,12 +110,11 @@ pub(crate) async fn replay(
     Path(id): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let one = OneDead::read(caller, &id, request.uri())?;
-    let body: requests::Replay = body::json_or_default(&app, request).await?;
-    note("reason", &body.reason)?;
-    let how = Replay { mode: body.mode.map(Into::into), reason: body.reason };
-    let done = app.service.replay(&one.dead, how, one.caller.name()).await;
-    ok(&ReplayedOut::from(one.found(done)?))
+    let requested = RequestedDeadLetter::read(caller, &id, request.uri())?;
+    let how: Replay = body::json_or_default(&app, request).await?;
+    note("reason", &how.reason, NOTE_BYTES_MAX)?;
+    let done = app.service.replay(&requested.dead, how, requested.caller.name()).await;
+    ok(&requested.found(done)?)
 }
 
 /// Fence a dead letter off
@@ -121,7 +122,7 @@ pub(crate) async fn replay(
 /// It is left alone by bulk replays until it is replayed by its id; a stuck saga also until it moves for another reason.
 #[utoipa::path(post, path = "/v1/dead-letters/{id}/quarantine", tag = "dead letters", operation_id = "quarantineDeadLetter",
     params(("id" = String, Path, description = "Id of the message or of the saga."), DeadQuery), request_body = Quarantine,
-    responses((status = 200, description = "The quarantined dead letter.", body = DeadLetterOut), Problems),
+    responses((status = 200, description = "The quarantined dead letter.", body = DeadLetterView), Problems),
     extensions(("x-waybill-permission" = json!("operate"))))]
 pub(crate) async fn quarantine(
     State(app): State<App>,
@@ -129,14 +130,14 @@ pub(crate) async fn quarantine(
     Path(id): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let one = OneDead::read(caller, &id, request.uri())?;
+    let requested = RequestedDeadLetter::read(caller, &id, request.uri())?;
     let body: Quarantine = body::json(&app, request).await?;
-    note("note", &body.note)?;
+    note("note", &body.note, NOTE_BYTES_MAX)?;
     if body.note.trim().is_empty() {
         return Err(Problem::invalid("note is empty: say why it is fenced off").at("note"));
     }
-    let found = app.service.quarantine(&one.dead, &body.note, one.caller.name()).await;
-    ok(&DeadLetterOut::from(one.found(found)?))
+    let found = app.service.quarantine(&requested.dead, &body.note, requested.caller.name()).await;
+    ok(&requested.found(found)?)
 }
 
 /// Send an edited copy of a dead letter
@@ -145,8 +146,8 @@ pub(crate) async fn quarantine(
 /// once and doesn't expire, unless the fields say otherwise. Not of a stuck saga.
 #[utoipa::path(post, path = "/v1/dead-letters/{id}/edit", tag = "dead letters", operation_id = "editDeadLetter",
     params(("id" = String, Path, description = "Id of the message or of the saga."), DeadQuery), request_body = EditJson,
-    responses((status = 201, description = "Committed.", body = EnqueuedOut),
-        (status = 200, description = "The same copy was there before.", body = EnqueuedOut), Problems),
+    responses((status = 201, description = "Committed.", body = Enqueued),
+        (status = 200, description = "The same copy was there before.", body = Enqueued), Problems),
     extensions(("x-waybill-permission" = json!("operate"))))]
 pub(crate) async fn edit(
     State(app): State<App>,
@@ -154,28 +155,28 @@ pub(crate) async fn edit(
     Path(id): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let one = OneDead::read(caller, &id, request.uri())?;
+    let requested = RequestedDeadLetter::read(caller, &id, request.uri())?;
     let Received { bytes, media, share } = body::read(&app, request, BULK_BODY_BYTES_MAX).await?;
     body::only_json(media)?;
     let fields: MessageFields = decode::value(decode::utf8(&bytes)?)?;
-    let found = app.service.dead_letter(&one.dead).await;
-    let DeadView::Message(original) = one.found(found)? else {
-        return Err(Problem::new("DEAD.KIND", format!("dead letter {id:?}: {NOTHING_TO_EDIT}")));
+    let found = app.service.dead_letter(&requested.dead).await;
+    let DeadLetterView::Message(original) = requested.found(found)? else {
+        return Err(Problem::new(Code::DEAD_KIND, format!("dead letter {id:?}: {NOTHING_TO_EDIT}")));
     };
     let mut edited = [fields.over(*original).map_err(Problem::invalid)?];
-    one.caller.admit(&mut edited, None)?;
+    requested.caller.admit(&mut edited, None)?;
     let [edited] = edited;
-    let done = app.service.edit(&one.dead, edited, one.caller.name()).await?;
+    let done = app.service.edit(&requested.dead, edited, requested.caller.name()).await?;
     drop(share);
     let status = if done.duplicates.len() == done.ids.len() { StatusCode::OK } else { StatusCode::CREATED };
-    json(status, &EnqueuedOut::from(done))
+    json(status, &done)
 }
 
 /// Bounds a note or a reason.
-pub(super) fn note(field: &'static str, text: &str) -> Result<(), Problem> {
-    if text.len() > NOTE_BYTES_MAX {
+pub(super) fn note(field: &'static str, text: &str, bytes_max: usize) -> Result<(), Problem> {
+    if text.len() > bytes_max {
         return Err(
-            Problem::invalid(format!("{field} has {} bytes, at most {NOTE_BYTES_MAX} are taken", text.len())).at(field)
+            Problem::invalid(format!("{field} has {} bytes, at most {bytes_max} are taken", text.len())).at(field)
         );
     }
     Ok(())

@@ -5,20 +5,21 @@ use std::sync::Arc;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use http::{StatusCode, Uri};
+use waybill_api::list::List;
+use waybill_api::messages::{Enqueued, MessageView, Reschedule};
 use waybill_core::ids::Tenant;
+use waybill_core::port::missing::Missing;
 
 use super::ok;
-use super::one::One;
 use super::query::{Cursors, ListQuery, TenantQuery, page, query};
+use super::requested_message::RequestedMessage;
 use crate::app::App;
 use crate::body::{self, Media, Received};
 use crate::caller::{Caller, traceparent};
-use crate::json::message_out::MessageOut;
-use crate::json::out::{EnqueuedOut, List};
-use crate::json::requests::{PostMessagesJson, Reschedule};
+use crate::idempotency_key::{self, Execution, Reply};
+use crate::json::requests::PostMessagesJson;
 use crate::json::{decode, post};
 use crate::limits::BULK_BODY_BYTES_MAX;
-use crate::once::{self, Execution, Reply};
 use crate::openapi::Problems;
 use crate::problem::Problem;
 
@@ -26,17 +27,17 @@ use crate::problem::Problem;
 ///
 /// All or nothing, up to 10,000 messages or 64 MiB, answered after the durable commit. As JSON lines, one message a line.
 #[utoipa::path(post, path = "/v1/messages", tag = "messages", operation_id = "enqueue",
-    params(once::KeyHeader),
+    params(idempotency_key::KeyHeader),
     request_body(content((PostMessagesJson = "application/json"), (String = "application/x-ndjson"))),
     responses(
-        (status = 201, description = "Committed.", body = EnqueuedOut),
-        (status = 200, description = "All of them were there before with the same content.", body = EnqueuedOut),
+        (status = 201, description = "Committed.", body = Enqueued),
+        (status = 200, description = "All of them were there before with the same content.", body = Enqueued),
         Problems,
     ),
     extensions(("x-waybill-permission" = json!("send"))))]
 pub(crate) async fn enqueue(State(app): State<App>, caller: Caller, request: Request) -> Result<Response, Problem> {
     let trace = traceparent(request.headers());
-    let asked = once::asked(&app, request.headers(), request.method(), request.uri())?;
+    let asked = idempotency_key::asked(&app, request.headers(), request.method(), request.uri())?;
     let Received { bytes, media, share } = body::read(&app, request, BULK_BODY_BYTES_MAX).await?;
     let text = decode::utf8(&bytes)?;
     let mut messages = match media {
@@ -48,19 +49,19 @@ pub(crate) async fn enqueue(State(app): State<App>, caller: Caller, request: Req
     }
     caller.admit(&mut messages, trace.as_deref())?;
     let wanted = match asked {
-        Some(asked) => Some(asked.of(once::tenant_of(&messages)?.unwrap_or_else(Tenant::unnamed), &bytes)?),
+        Some(asked) => Some(asked.of(idempotency_key::tenant_of(&messages)?.unwrap_or_else(Tenant::unnamed), &bytes)?),
         None => None,
     };
     drop(bytes);
     let service = Arc::clone(&app.service);
-    once::run(&app, wanted, move |execution: Option<Execution>| async move {
+    idempotency_key::run(&app, wanted, move |execution: Option<Execution>| async move {
         let named = execution.map(|execution| execution.name(&mut messages)).unwrap_or_default();
         let mut done = service.enqueue(messages).await?;
         drop(share);
         // What was there under an id of the key itself is of an execution that crashed before it could answer.
         done.duplicates.retain(|id| !named.contains(id));
         let status = if done.duplicates.len() == done.ids.len() { StatusCode::OK } else { StatusCode::CREATED };
-        Reply::json(status, &EnqueuedOut::from(done))
+        Reply::json(status, &done)
     })
     .await
 }
@@ -69,7 +70,7 @@ pub(crate) async fn enqueue(State(app): State<App>, caller: Caller, request: Req
 ///
 /// By filter: `state=` takes `pending`, `leased`, `done`, `cancelled`, `expired`; dead ones are at `/v1/dead-letters`.
 #[utoipa::path(get, path = "/v1/messages", tag = "messages", operation_id = "listMessages", params(ListQuery),
-    responses((status = 200, description = "A page, without payloads.", body = List<MessageOut>), Problems),
+    responses((status = 200, description = "A page, without payloads.", body = List<MessageView>), Problems),
     extensions(("x-waybill-permission" = json!("read"))))]
 pub(crate) async fn list(State(app): State<App>, caller: Caller, uri: Uri) -> Result<Response, Problem> {
     let asked: ListQuery = query(&uri)?;
@@ -81,8 +82,7 @@ pub(crate) async fn list(State(app): State<App>, caller: Caller, uri: Uri) -> Re
     let cursors = Cursors::of("messages", tenant.as_ref().map(|tenant| tenant.as_str()), &asked.filter);
     let inner = cursors.read(asked.cursor.as_deref())?;
     let found = app.service.messages(tenant.as_ref(), &asked.filter, inner.as_deref(), limit).await?;
-    let items = found.items.into_iter().map(MessageOut::from).collect();
-    ok(&List { items, next_cursor: cursors.write(found.next_cursor), count: None, counted_since: None })
+    ok(&List { next_cursor: cursors.write(found.next_cursor), ..List::whole(found.items) })
 }
 
 /// Show a message
@@ -90,7 +90,7 @@ pub(crate) async fn list(State(app): State<App>, caller: Caller, uri: Uri) -> Re
 /// State, attempts with outcome and plugin, receipt, payload, and what it waits for.
 #[utoipa::path(get, path = "/v1/messages/{id}", tag = "messages", operation_id = "showMessage",
     params(("id" = String, Path, description = "Message id."), TenantQuery),
-    responses((status = 200, description = "The message.", body = MessageOut), Problems),
+    responses((status = 200, description = "The message.", body = MessageView), Problems),
     extensions(("x-waybill-permission" = json!("read"))))]
 pub(crate) async fn show(
     State(app): State<App>,
@@ -98,9 +98,9 @@ pub(crate) async fn show(
     Path(id): Path<String>,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    let one = One::read(caller, id, &uri, "message")?;
-    let found = app.service.message(&one.tenant, &one.id).await;
-    one.answer(found)
+    let requested = RequestedMessage::read(caller, id, &uri, Missing::Message)?;
+    let found = app.service.message(&requested.tenant, &requested.id).await;
+    requested.answer(found)
 }
 
 /// Take a message back
@@ -108,7 +108,7 @@ pub(crate) async fn show(
 /// Unless it is being sent or finished.
 #[utoipa::path(post, path = "/v1/messages/{id}/cancel", tag = "messages", operation_id = "cancelMessage",
     params(("id" = String, Path, description = "Message id."), TenantQuery),
-    responses((status = 200, description = "The cancelled message.", body = MessageOut), Problems),
+    responses((status = 200, description = "The cancelled message.", body = MessageView), Problems),
     extensions(("x-waybill-permission" = json!("operate"))))]
 pub(crate) async fn cancel(
     State(app): State<App>,
@@ -116,15 +116,15 @@ pub(crate) async fn cancel(
     Path(id): Path<String>,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    let one = One::read(caller, id, &uri, "message")?;
-    let found = app.service.cancel(&one.tenant, &one.id, one.caller.name()).await;
-    one.answer(found)
+    let requested = RequestedMessage::read(caller, id, &uri, Missing::Message)?;
+    let found = app.service.cancel(&requested.tenant, &requested.id, requested.caller.name()).await;
+    requested.answer(found)
 }
 
 /// Move a waiting message to another instant
 #[utoipa::path(post, path = "/v1/messages/{id}/reschedule", tag = "messages", operation_id = "rescheduleMessage",
     params(("id" = String, Path, description = "Message id."), TenantQuery), request_body = Reschedule,
-    responses((status = 200, description = "The message.", body = MessageOut), Problems),
+    responses((status = 200, description = "The message.", body = MessageView), Problems),
     extensions(("x-waybill-permission" = json!("operate"))))]
 pub(crate) async fn reschedule(
     State(app): State<App>,
@@ -132,8 +132,9 @@ pub(crate) async fn reschedule(
     Path(id): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let one = One::read(caller, id, request.uri(), "message")?;
+    let requested = RequestedMessage::read(caller, id, request.uri(), Missing::Message)?;
     let body: Reschedule = body::json(&app, request).await?;
-    let found = app.service.reschedule(&one.tenant, &one.id, body.not_before.0, one.caller.name()).await;
-    one.answer(found)
+    let found =
+        app.service.reschedule(&requested.tenant, &requested.id, body.not_before.0, requested.caller.name()).await;
+    requested.answer(found)
 }

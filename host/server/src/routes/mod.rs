@@ -5,12 +5,12 @@ mod configuration;
 mod dead_letters;
 mod idempotency;
 mod messages;
-mod one;
 mod operations;
 mod outbox;
 mod plugins;
 mod quarantine;
 mod query;
+mod requested_message;
 mod saga_acts;
 mod saga_definitions;
 mod sagas;
@@ -60,7 +60,7 @@ pub(crate) fn all() -> OpenApiRouter<App> {
         .routes(routes!(quarantine::show))
         .routes(routes!(quarantine::restore))
         .routes(routes!(quarantine::drop_row))
-        .routes(routes!(operations::start))
+        .routes(routes!(operations::list, operations::start))
         .routes(routes!(operations::show))
         .routes(routes!(operations::cancel))
         .routes(routes!(saga_definitions::list, saga_definitions::define))

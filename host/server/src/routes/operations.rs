@@ -1,30 +1,39 @@
-//! `/v1/operations`: bulk acts on dead letters.
+//! `/v1/operations`: bulk acts on dead letters and on sagas.
 
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
-use http::{HeaderValue, StatusCode, header};
+use http::{HeaderValue, StatusCode, Uri, header};
+use waybill_api::instant::Instant;
+use waybill_api::list::List;
+use waybill_core::code::Code;
+use waybill_core::ids::Tenant;
 use waybill_core::outbox::filter::Filter;
 use waybill_core::port::dead::DeadKind;
+use waybill_core::port::missing::Missing;
 use waybill_core::port::service::OperationRequest;
 use waybill_core::port::transact::Operation;
+use waybill_core::saga::filter::SagaFilter;
+use waybill_core::saga::limits::NOTE_BYTES_MAX as SAGA_NOTE_BYTES_MAX;
 
 use super::dead_letters::note;
+use super::query::{TailQuery, page, query};
+use super::sagas::service;
 use super::{json, ok};
 use crate::app::App;
 use crate::body;
 use crate::caller::{Caller, now};
-use crate::json::dead::DeadLetterOut;
-use crate::json::instant::Instant;
-use crate::json::out::{DryRun, OperationOut};
+use crate::json::operations::{Concerned, DryRun, OperationOut};
 use crate::json::requests::{OperationKind, StartOperation};
-use crate::limits::{OPERATION_RATE_MAX, SAMPLE_MAX};
+use crate::json::saga_requests::name;
+use crate::limits::{NOTE_BYTES_MAX, OPERATION_RATE_MAX, SAMPLE_MAX};
 use crate::openapi::Problems;
 use crate::problem::Problem;
 
 /// Start a bulk act
 ///
-/// On the dead letters that match now, of both kinds; of sagas the failed compensation is tried again. It goes on after a
-/// crash, keeps the order of each key, and can be cancelled. A purge takes messages only.
+/// On the dead letters that match now, of both kinds; of sagas among them the failed compensation is tried again. A purge takes
+/// messages only. Or on the sagas that match now and haven't ended. It goes on after a crash, keeps the order of each key, and
+/// can be cancelled.
 #[utoipa::path(post, path = "/v1/operations", tag = "operations", operation_id = "startOperation", request_body = StartOperation,
     responses(
         (status = 202, description = "Started; `location` is its address.", body = OperationOut, headers(("location" = String))),
@@ -35,21 +44,49 @@ use crate::problem::Problem;
 pub(crate) async fn start(State(app): State<App>, caller: Caller, request: Request) -> Result<Response, Problem> {
     let asked: StartOperation = body::json(&app, request).await?;
     check(&asked)?;
+    if asked.kind.is_on_sagas() {
+        // Refused here where nobody would act.
+        service(&app)?;
+        let (filter, tenant) = caller.sagas(asked.tenant.as_deref(), &asked.filter)?;
+        return match asked.dry_run {
+            true => ok(&dry_run_of_sagas(&app, filter).await?),
+            false => begin(&app, &caller, asked, tenant).await,
+        };
+    }
     let tenant = caller.scope(asked.tenant.as_deref(), &asked.filter)?;
     let filter = effective_filter(asked.kind, &asked.filter)?;
     if asked.dry_run {
         let counted = app.service.count_dead(tenant.as_ref(), &filter).await?;
-        let page = app.service.dead_letters(tenant.as_ref(), &filter, None, SAMPLE_MAX).await?;
+        let found = app.service.dead_letters(tenant.as_ref(), &filter, None, SAMPLE_MAX).await?;
+        let sample = found.items.into_iter().map(|dead| Concerned::DeadLetter(Box::new(dead)));
         return ok(&DryRun {
             dry_run: true,
             matched: counted.value,
             counted_since: counted.since.map(Instant),
-            sample: page.items.into_iter().map(DeadLetterOut::from).collect(),
+            sample: sample.collect(),
         });
     }
+    begin(&app, &caller, StartOperation { filter, ..asked }, tenant).await
+}
+
+/// None = the filter takes nothing of the caller's.
+async fn dry_run_of_sagas(app: &App, filter: Option<SagaFilter>) -> Result<DryRun, Problem> {
+    let (mut matched, mut sample) = (0, Vec::new());
+    if let Some(filter) = filter {
+        let (sagas, filter) = (service(app)?, SagaFilter { is_open: true, ..filter });
+        matched = sagas.count(&filter).await?;
+        let found = sagas.sagas(&filter, None, SAMPLE_MAX).await?;
+        sample.extend(found.items.into_iter().map(|saga| Concerned::Saga(Box::new(saga.into()))));
+    }
+    Ok(DryRun { dry_run: true, matched, counted_since: None, sample })
+}
+
+async fn begin(app: &App, caller: &Caller, asked: StartOperation, tenant: Option<Tenant>) -> Result<Response, Problem> {
     let request = OperationRequest {
         kind: asked.kind.as_str().to_owned(),
-        filter,
+        filter: asked.filter,
+        step: asked.step,
+        mode: asked.mode,
         tenant,
         rate: asked.rate,
         reason: asked.reason,
@@ -60,6 +97,20 @@ pub(crate) async fn start(State(app): State<App>, caller: Caller, request: Reque
     let location = HeaderValue::from_str(&format!("/v1/operations/{}", started.id)).map_err(Problem::internal)?;
     response.headers_mut().insert(header::LOCATION, location);
     Ok(response)
+}
+
+/// List bulk acts
+///
+/// Newest first.
+#[utoipa::path(get, path = "/v1/operations", tag = "operations", operation_id = "listOperations", params(TailQuery),
+    responses((status = 200, description = "The latest.", body = List<OperationOut>), Problems),
+    extensions(("x-waybill-permission" = json!("read"))))]
+pub(crate) async fn list(State(app): State<App>, caller: Caller, uri: Uri) -> Result<Response, Problem> {
+    let asked: TailQuery = query(&uri)?;
+    let limit = page(asked.limit)?;
+    let tenant = caller.scope(asked.tenant.as_deref(), "")?;
+    let found = app.service.operations(tenant.as_ref(), limit).await?;
+    ok(&List::whole(found.into_iter().map(OperationOut::from).collect()))
 }
 
 /// Show a bulk act
@@ -90,13 +141,26 @@ pub(crate) async fn cancel(
 /// An operation of the caller's tenants; another doesn't exist for the caller.
 async fn visible(app: &App, caller: &Caller, id: &str) -> Result<Operation, Problem> {
     let operation = app.service.operation(id).await?;
-    if caller.sees(operation.tenant.as_deref()) { Ok(operation) } else { Err(Problem::not_found("operation", id)) }
+    if caller.sees(operation.tenant.as_deref()) {
+        Ok(operation)
+    } else {
+        Err(Problem::not_found(Missing::Operation, id))
+    }
 }
 
 fn check(asked: &StartOperation) -> Result<(), Problem> {
-    note("reason", &asked.reason)?;
+    note("reason", &asked.reason, if asked.kind.is_on_sagas() { SAGA_NOTE_BYTES_MAX } else { NOTE_BYTES_MAX })?;
     if asked.filter.trim().is_empty() {
-        return Err(Problem::invalid("filter is empty: to take every dead letter, write \"id=*\"").at("filter"));
+        let what = if asked.kind.is_on_sagas() { "saga" } else { "dead letter" };
+        return Err(Problem::invalid(format!("filter is empty: to take every {what}, write \"id=*\"")).at("filter"));
+    }
+    if asked.kind != OperationKind::Retry && (asked.step.is_some() || asked.mode.is_some()) {
+        let field = if asked.step.is_some() { "step" } else { "mode" };
+        return Err(Problem::invalid(format!("{field} is for kind \"retry\": leave it out")).at(field));
+    }
+    asked.step.as_deref().map_or(Ok(()), |step| name("step", step))?;
+    if asked.kind == OperationKind::Accept && asked.reason.trim().is_empty() {
+        return Err(Problem::invalid("reason is empty: say why it is all right as it is").at("reason"));
     }
     if asked.kind == OperationKind::Quarantine && asked.reason.trim().is_empty() {
         return Err(
@@ -118,7 +182,7 @@ fn effective_filter(kind: OperationKind, filter: &str) -> Result<String, Problem
     let parsed = Filter::parse(filter, now()).map_err(|error| Problem::invalid(error.to_string()).at("filter"))?;
     if kind == OperationKind::Purge {
         if !parsed.may_take(DeadKind::Message) {
-            return Err(Problem::new("DEAD.KIND", NO_PURGE).at("filter"));
+            return Err(Problem::new(Code::DEAD_KIND, NO_PURGE).at("filter"));
         }
         return Ok(format!("{filter} kind={}", DeadKind::Message.word()));
     }
@@ -139,7 +203,7 @@ mod tests {
 
     #[test]
     fn a_bulk_replay_leaves_quarantined_ones_alone() {
-        let of = |kind, filter| effective_filter(kind, filter).map_err(|problem| problem.code.status);
+        let of = |kind, filter| effective_filter(kind, filter).map_err(|problem| problem.code.status());
         assert_eq!(of(OperationKind::Replay, "code=HTTP.*"), Ok("code=HTTP.* state=dead".into()));
         assert_eq!(of(OperationKind::Replay, "state=failed"), Ok("state=failed".into()));
         assert_eq!(of(OperationKind::Replay, "state=quarantined"), Err(400));
@@ -149,7 +213,7 @@ mod tests {
 
     #[test]
     fn a_purge_takes_messages_only() {
-        let of = |filter| effective_filter(OperationKind::Purge, filter).map_err(|problem| problem.code.code);
+        let of = |filter| effective_filter(OperationKind::Purge, filter).map_err(|problem| problem.code.as_str());
         assert_eq!(of("id=* kind=*"), Ok("id=* kind=* kind=message".into()));
         assert_eq!(of("kind=saga"), Err("DEAD.KIND"));
         assert_eq!(of("definition=order"), Err("DEAD.KIND"));

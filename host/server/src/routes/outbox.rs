@@ -3,12 +3,13 @@
 use axum::extract::State;
 use axum::response::Response;
 use http::Uri;
+use waybill_api::list::List;
+use waybill_api::status::{BlockedView, OutboxStats};
 
 use super::ok;
 use super::query::{TenantQuery, query};
 use crate::app::App;
 use crate::caller::Caller;
-use crate::json::out::{BlockedOut, List, StatsOut};
 use crate::openapi::Problems;
 use crate::problem::Problem;
 
@@ -16,13 +17,12 @@ use crate::problem::Problem;
 ///
 /// By tenant and transport.
 #[utoipa::path(get, path = "/v1/outbox/stats", tag = "outbox", operation_id = "outboxStats", params(TenantQuery),
-    responses((status = 200, description = "A row a tenant and transport.", body = List<StatsOut>), Problems),
+    responses((status = 200, description = "A row a tenant and transport.", body = List<OutboxStats>), Problems),
     extensions(("x-waybill-permission" = json!("read"))))]
 pub(crate) async fn stats(State(app): State<App>, caller: Caller, uri: Uri) -> Result<Response, Problem> {
     let asked: TenantQuery = query(&uri)?;
     let tenant = caller.scope(asked.tenant.as_deref(), "")?;
-    let rows = app.service.stats(tenant.as_ref()).await?;
-    ok(&List::whole(rows.into_iter().map(StatsOut::from).collect()))
+    ok(&List::whole(app.service.stats(tenant.as_ref()).await?))
 }
 
 /// What holds messages back
@@ -30,19 +30,18 @@ pub(crate) async fn stats(State(app): State<App>, caller: Caller, uri: Uri) -> R
 /// Keys, destinations, transports and topics without a route, with the reason and since when. Of what holds everybody's messages a
 /// credential of some tenants sees which transport it is, since when and until when.
 #[utoipa::path(get, path = "/v1/outbox/blocked", tag = "outbox", operation_id = "outboxBlocked", params(TenantQuery),
-    responses((status = 200, description = "A row a hold.", body = List<BlockedOut>), Problems),
+    responses((status = 200, description = "A row a hold.", body = List<BlockedView>), Problems),
     extensions(("x-waybill-permission" = json!("read"))))]
 pub(crate) async fn blocked(State(app): State<App>, caller: Caller, uri: Uri) -> Result<Response, Problem> {
     let asked: TenantQuery = query(&uri)?;
     let tenant = caller.scope(asked.tenant.as_deref(), "")?;
     let rows = app.service.blocked(tenant.as_ref()).await?;
-    let rows = rows.into_iter().map(BlockedOut::from);
-    ok(&List::whole(if caller.sees_all() { rows.collect() } else { rows.filter_map(for_some).collect() }))
+    ok(&List::whole(if caller.sees_all() { rows } else { rows.into_iter().filter_map(for_some).collect() }))
 }
 
 /// A hold as a credential of some tenants may see it: one of everybody tells neither why nor how much, and is left out if it is
 /// of a place within a transport, which may be known to another tenant alone.
-fn for_some(mut hold: BlockedOut) -> Option<BlockedOut> {
+fn for_some(mut hold: BlockedView) -> Option<BlockedView> {
     if hold.tenant.is_some() {
         return Some(hold);
     }

@@ -6,15 +6,15 @@ use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use serde::Deserialize;
 use utoipa::IntoParams;
-use waybill_core::port::plugins::{PluginChange, PluginService, PluginUpload, PluginsError, PluginsView};
+use waybill_api::plugins::{PluginChanged, PluginReload, PluginRollback, PluginService, PluginUpload, Plugins};
+use waybill_core::port::missing::Missing;
+use waybill_core::port::plugins::PluginsError;
 
 use super::ok;
 use super::query::query;
 use crate::app::App;
 use crate::body;
 use crate::caller::Caller;
-use crate::codes;
-use crate::json::plugins::{PluginChangedOut, PluginsOut, ReloadIn, RollbackIn};
 use crate::limits::{COMPONENT_BYTES_MAX, NOTE_BYTES_MAX};
 use crate::openapi::Problems;
 use crate::problem::Problem;
@@ -38,15 +38,32 @@ pub(crate) struct UploadQuery {
 /// The plugin of each transport with its generations: who serves, who would come back, what was refused and why. Paths and reasons are
 /// for credentials of all tenants.
 #[utoipa::path(get, path = "/v1/plugins", tag = "plugins", operation_id = "listPlugins",
-    responses((status = 200, description = "The plugins.", body = PluginsOut), Problems),
+    responses((status = 200, description = "The plugins.", body = Plugins), Problems),
     extensions(("x-waybill-permission" = json!("read"))))]
 pub(crate) async fn list(State(app): State<App>, caller: Caller) -> Result<Response, Problem> {
-    let view = match &app.plugins {
+    let shown = match &app.plugins {
         Some(plugins) => plugins.plugins().await,
-        None => PluginsView::default(),
+        None => Plugins::default(),
     };
-    let shown = PluginsOut::from(view);
-    ok(&if caller.sees_all() { shown } else { shown.brief() })
+    ok(&if caller.sees_all() { shown } else { brief(shown) })
+}
+
+/// Without what tells of the host itself: paths, and sentences that may quote them.
+fn brief(mut plugins: Plugins) -> Plugins {
+    plugins.refused_files.clear();
+    for plugin in &mut plugins.items {
+        if !plugin.source.starts_with("bundled:") {
+            "file".clone_into(&mut plugin.source);
+        }
+        plugin.fallback = None;
+        let bad = plugin.bad.iter_mut().map(|bad| &mut bad.reason);
+        bad.for_each(String::clear);
+        let generations = [Some(&mut plugin.live), plugin.previous.as_mut(), plugin.refused.as_mut()];
+        for generation in generations.into_iter().flatten().chain(&mut plugin.history) {
+            generation.reason = None;
+        }
+    }
+    plugins
 }
 
 /// Reload a transport's plugin
@@ -54,8 +71,8 @@ pub(crate) async fn list(State(app): State<App>, caller: Caller) -> Result<Respo
 /// Reads its component from its source again, verifies and tries it beside the one that serves, and makes it live. What is under
 /// way ends on the old one. A refusal changes nothing.
 #[utoipa::path(post, path = "/v1/plugins/{name}/reload", tag = "plugins", operation_id = "reloadPlugin",
-    params(("name" = String, Path, description = "Transport.")), request_body = ReloadIn,
-    responses((status = 200, description = "The plugin as it stands.", body = PluginChangedOut), Problems),
+    params(("name" = String, Path, description = "Transport.")), request_body = PluginReload,
+    responses((status = 200, description = "The plugin as it stands.", body = PluginChanged), Problems),
     extensions(("x-waybill-permission" = json!("manage"))))]
 pub(crate) async fn reload(
     State(app): State<App>,
@@ -63,18 +80,18 @@ pub(crate) async fn reload(
     Path(transport): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let asked: ReloadIn = body::json_or_default(&app, request).await?;
-    let change = change(asked.sha256, asked.force)?;
-    let done = plugins(&app, &transport)?.reload(&transport, change, caller.name()).await.map_err(refused)?;
-    ok(&PluginChangedOut::from(done))
+    let asked: PluginReload = body::json_or_default(&app, request).await?;
+    check(&asked)?;
+    let done = plugins(&app, &transport)?.reload(&transport, asked, caller.name()).await.map_err(refused)?;
+    ok(&done)
 }
 
 /// Roll a transport's plugin back
 ///
 /// To the generation before, which is still loaded. The component that was live isn't used again unless forced.
 #[utoipa::path(post, path = "/v1/plugins/{name}/rollback", tag = "plugins", operation_id = "rollBackPlugin",
-    params(("name" = String, Path, description = "Transport.")), request_body = RollbackIn,
-    responses((status = 200, description = "The plugin as it stands.", body = PluginChangedOut), Problems),
+    params(("name" = String, Path, description = "Transport.")), request_body = PluginRollback,
+    responses((status = 200, description = "The plugin as it stands.", body = PluginChanged), Problems),
     extensions(("x-waybill-permission" = json!("manage"))))]
 pub(crate) async fn roll_back(
     State(app): State<App>,
@@ -82,12 +99,12 @@ pub(crate) async fn roll_back(
     Path(transport): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let asked: RollbackIn = body::json_or_default(&app, request).await?;
+    let asked: PluginRollback = body::json_or_default(&app, request).await?;
     if asked.reason.len() > NOTE_BYTES_MAX {
         return Err(Problem::invalid(format!("the reason has more than {NOTE_BYTES_MAX} bytes")).at("reason"));
     }
     let done = plugins(&app, &transport)?.roll_back(&transport, &asked.reason, caller.name()).await.map_err(refused)?;
-    ok(&PluginChangedOut::from(done))
+    ok(&done)
 }
 
 /// Hand a component over
@@ -97,7 +114,7 @@ pub(crate) async fn roll_back(
 #[utoipa::path(put, path = "/v1/plugins/{name}/component", tag = "plugins", operation_id = "uploadPlugin",
     params(("name" = String, Path, description = "Transport."), UploadQuery),
     request_body(content = Vec<u8>, content_type = "application/wasm", description = "The component."),
-    responses((status = 200, description = "The plugin as it stands.", body = PluginChangedOut), Problems),
+    responses((status = 200, description = "The plugin as it stands.", body = PluginChanged), Problems),
     extensions(("x-waybill-permission" = json!("manage"))))]
 pub(crate) async fn upload(
     State(app): State<App>,
@@ -111,32 +128,31 @@ pub(crate) async fn upload(
         Some(Ok(text)) => Some(text.to_owned()),
         Some(Err(_)) => return Err(Problem::invalid(format!("the header {SIGNATURE} isn't text"))),
     };
-    let change = change(asked.sha256, asked.force)?;
+    let reload = PluginReload { sha256: asked.sha256, force: asked.force };
+    check(&reload)?;
     let plugins = plugins(&app, &transport)?;
     let received = body::component(&app, request, COMPONENT_BYTES_MAX).await?;
-    let upload = PluginUpload { component: received.bytes, signature, change };
+    let upload = PluginUpload { component: received.bytes, signature, reload };
     let done = plugins.upload(&transport, upload, caller.name()).await.map_err(refused)?;
     drop(received.share);
-    ok(&PluginChangedOut::from(done))
+    ok(&done)
 }
 
 fn plugins<'a>(app: &'a App, transport: &str) -> Result<&'a Arc<dyn PluginService>, Problem> {
-    app.plugins.as_ref().ok_or_else(|| Problem::not_found("transport", transport))
+    app.plugins.as_ref().ok_or_else(|| Problem::not_found(Missing::Transport, transport))
 }
 
-fn change(sha256: Option<String>, force: bool) -> Result<PluginChange, Problem> {
-    if let Some(text) = &sha256 {
+fn check(asked: &PluginReload) -> Result<(), Problem> {
+    if let Some(text) = &asked.sha256 {
         let hex = text.strip_prefix("sha256:").unwrap_or(text);
         if hex.len() != 64 || !hex.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return Err(Problem::invalid("sha256 takes 64 hex digits").at("sha256"));
         }
     }
-    Ok(PluginChange { sha256, force })
+    Ok(())
 }
 
 fn refused(error: PluginsError) -> Problem {
-    match codes::find(error.code()) {
-        Some(_) => Problem::new(error.code(), error.to_string()),
-        None => Problem::internal(format!("{}: {error}", error.code())),
-    }
+    let code = error.code();
+    if code.is_answer() { Problem::new(code, error.to_string()) } else { Problem::internal(format!("{code}: {error}")) }
 }

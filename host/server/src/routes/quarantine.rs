@@ -3,20 +3,20 @@
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use http::Uri;
+use waybill_api::list::List;
+use waybill_api::quarantine::{QuarantineAct, QuarantinedContentView, QuarantinedView, RestoredRow};
 
 use super::ok;
 use super::query::{Cursors, NoQuery, QuarantineQuery, page, query};
 use crate::app::App;
 use crate::body;
 use crate::caller::Caller;
-use crate::json::out::List;
-use crate::json::quarantine::{QuarantineActIn, QuarantinedContentOut, QuarantinedOut, RestoredOut};
 use crate::limits::NOTE_BYTES_MAX;
 use crate::openapi::Problems;
 use crate::problem::Problem;
 
 async fn reason(app: &App, request: Request) -> Result<String, Problem> {
-    let asked: QuarantineActIn = body::json_or_default(app, request).await?;
+    let asked: QuarantineAct = body::json_or_default(app, request).await?;
     if asked.reason.len() > NOTE_BYTES_MAX {
         let text = format!("reason has {} bytes, at most {NOTE_BYTES_MAX} are taken", asked.reason.len());
         return Err(Problem::invalid(text).at("reason"));
@@ -28,7 +28,7 @@ async fn reason(app: &App, request: Request) -> Result<String, Problem> {
 ///
 /// Rows of Waybill's tables that could not be read were moved here, oldest first, so that they hold up nobody.
 #[utoipa::path(get, path = "/v1/quarantine", tag = "quarantine", operation_id = "listQuarantine", params(QuarantineQuery),
-    responses((status = 200, description = "One page, without their content.", body = List<QuarantinedOut>), Problems),
+    responses((status = 200, description = "One page, without their content.", body = List<QuarantinedView>), Problems),
     extensions(("x-waybill-permission" = json!("manage"))))]
 pub(crate) async fn list(State(app): State<App>, uri: Uri) -> Result<Response, Problem> {
     let asked: QuarantineQuery = query(&uri)?;
@@ -37,8 +37,7 @@ pub(crate) async fn list(State(app): State<App>, uri: Uri) -> Result<Response, P
     let cursors = Cursors::of("quarantine", None, table.unwrap_or(""));
     let inner = cursors.read(asked.cursor.as_deref())?;
     let found = app.service.quarantined(table, inner.as_deref(), limit).await?;
-    let items = found.items.into_iter().map(QuarantinedOut::from).collect();
-    ok(&List { items, next_cursor: cursors.write(found.next_cursor), count: None, counted_since: None })
+    ok(&List { next_cursor: cursors.write(found.next_cursor), ..List::whole(found.items) })
 }
 
 /// Show a row in quarantine
@@ -46,11 +45,11 @@ pub(crate) async fn list(State(app): State<App>, uri: Uri) -> Result<Response, P
 /// With all that is left of it: its columns, bytes in base64, and whether it could be read by now.
 #[utoipa::path(get, path = "/v1/quarantine/{id}", tag = "quarantine", operation_id = "showQuarantined",
     params(("id" = String, Path, description = "Its name in quarantine.")),
-    responses((status = 200, description = "The row.", body = QuarantinedContentOut), Problems),
+    responses((status = 200, description = "The row.", body = QuarantinedContentView), Problems),
     extensions(("x-waybill-permission" = json!("manage"))))]
 pub(crate) async fn show(State(app): State<App>, Path(id): Path<String>, uri: Uri) -> Result<Response, Problem> {
     let NoQuery {} = query(&uri)?;
-    ok(&QuarantinedContentOut::from(app.service.quarantined_row(&id).await?))
+    ok(&app.service.quarantined_row(&id).await?)
 }
 
 /// Put a row back
@@ -58,8 +57,8 @@ pub(crate) async fn show(State(app): State<App>, Path(id): Path<String>, uri: Ur
 /// It is read again first; one that still can't be read stays (409). Messages that were in the order enter it anew, behind what is
 /// there, and may be delivered twice. Audited.
 #[utoipa::path(post, path = "/v1/quarantine/{id}/restore", tag = "quarantine", operation_id = "restoreQuarantined",
-    params(("id" = String, Path, description = "Its name in quarantine.")), request_body = Option<QuarantineActIn>,
-    responses((status = 200, description = "Where it went.", body = RestoredOut), Problems),
+    params(("id" = String, Path, description = "Its name in quarantine.")), request_body = Option<QuarantineAct>,
+    responses((status = 200, description = "Where it went.", body = RestoredRow), Problems),
     extensions(("x-waybill-permission" = json!("manage"))))]
 pub(crate) async fn restore(
     State(app): State<App>,
@@ -69,8 +68,7 @@ pub(crate) async fn restore(
 ) -> Result<Response, Problem> {
     let NoQuery {} = query(request.uri())?;
     let reason = reason(&app, request).await?;
-    let (row, restored) = app.service.restore_row(&id, &reason, caller.name()).await?;
-    ok(&RestoredOut::new(row, restored))
+    ok(&app.service.restore_row(&id, &reason, caller.name()).await?)
 }
 
 /// Drop a row
@@ -78,8 +76,8 @@ pub(crate) async fn restore(
 /// For good. What stood for it (an idempotency key, say, or a message's id) is free again. Audited, with its content if that is
 /// below 16 KiB. Answers what it was.
 #[utoipa::path(post, path = "/v1/quarantine/{id}/drop", tag = "quarantine", operation_id = "dropQuarantined",
-    params(("id" = String, Path, description = "Its name in quarantine.")), request_body = Option<QuarantineActIn>,
-    responses((status = 200, description = "It was this.", body = QuarantinedContentOut), Problems),
+    params(("id" = String, Path, description = "Its name in quarantine.")), request_body = Option<QuarantineAct>,
+    responses((status = 200, description = "It was this.", body = QuarantinedContentView), Problems),
     extensions(("x-waybill-permission" = json!("manage"))))]
 pub(crate) async fn drop_row(
     State(app): State<App>,
@@ -89,5 +87,5 @@ pub(crate) async fn drop_row(
 ) -> Result<Response, Problem> {
     let NoQuery {} = query(request.uri())?;
     let reason = reason(&app, request).await?;
-    ok(&QuarantinedContentOut::from(app.service.drop_row(&id, &reason, caller.name()).await?))
+    ok(&app.service.drop_row(&id, &reason, caller.name()).await?)
 }

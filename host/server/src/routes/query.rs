@@ -5,14 +5,14 @@ use http::Uri;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use utoipa::IntoParams;
+use waybill_core::port::dead::DeadKind;
 
 use crate::cursor;
-use crate::json::dead::DeadKindJson;
 use crate::json::decode;
 use crate::limits::{PAGE_DEFAULT, PAGE_MAX};
 use crate::problem::Problem;
 
-/// Which tenant's object.
+/// Query of routes about one object of a tenant.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -21,7 +21,7 @@ pub(crate) struct TenantQuery {
     pub tenant: Option<String>,
 }
 
-/// Which dead letter.
+/// Query of routes about one dead letter.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -29,7 +29,7 @@ pub(crate) struct DeadQuery {
     /// Tenant; the credential's only one, else `default`, if absent.
     pub tenant: Option<String>,
     /// Kind; whichever there is if absent. Needed where a message and a saga have the same id.
-    pub kind: Option<DeadKindJson>,
+    pub kind: Option<DeadKind>,
 }
 
 /// Which items of a list.
@@ -37,7 +37,7 @@ pub(crate) struct DeadQuery {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct ListQuery {
-    /// Only this tenant's.
+    /// Only this tenant's; a credential of several names one, here or in `filter`.
     pub tenant: Option<String>,
     /// Conditions that all hold: `tenant=acme topic=bus:orders.* key=42 state=parked code=NATS.* age>1h`. Of dead letters also
     /// `kind=message`, `kind=saga`, and of stuck sagas `definition=order step=charge`.
@@ -54,12 +54,12 @@ pub(crate) struct ListQuery {
     pub count: bool,
 }
 
-/// Which idempotency keys.
+/// Query of the route that shows one key or lists them.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct IdempotencyQuery {
-    /// This one.
+    /// Shows this key alone; a list of keys if absent.
     pub key: Option<String>,
     /// Whose; of one key the credential's only tenant, else `default`, if absent.
     pub tenant: Option<String>,
@@ -92,7 +92,7 @@ pub(crate) struct QuarantineQuery {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct FilterQuery {
-    /// Only this tenant's.
+    /// Only this tenant's; a credential of several names one, here or in `filter`.
     pub tenant: Option<String>,
     /// Conditions that all hold.
     #[serde(default)]
@@ -104,14 +104,13 @@ pub(crate) struct FilterQuery {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct TailQuery {
-    /// Only this tenant's.
+    /// Only this tenant's; a credential of several has to name one.
     pub tenant: Option<String>,
     /// Most items, 1 to 1,000; 100 if absent.
     #[param(minimum = 1, maximum = 1000)]
     pub limit: Option<usize>,
 }
 
-/// No parameters.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NoQuery {}
@@ -147,7 +146,6 @@ pub(crate) fn page(limit: Option<usize>) -> Result<usize, Problem> {
 pub(crate) struct Cursors<'a>([&'a str; 3]);
 
 impl<'a> Cursors<'a> {
-    /// Of one list.
     pub fn of(route: &'static str, tenant: Option<&'a str>, filter: &'a str) -> Self {
         Self([route, tenant.unwrap_or("*"), filter])
     }
@@ -175,7 +173,7 @@ mod tests {
         let problem = read("/v1/messages?limt=5").unwrap_err();
         assert!(problem.detail.contains("did you mean \"limit\""), "{}", problem.detail);
         let problem = read("/v1/messages?limit=many").unwrap_err();
-        assert_eq!(problem.code.status, 400);
+        assert_eq!(problem.code.status(), 400);
         assert!(problem.detail.contains("limit"), "{}", problem.detail);
         assert!(read("/v1/messages?limit=1&limit=2").is_err());
     }

@@ -5,6 +5,8 @@ use axum::response::Response;
 use http::{HeaderValue, StatusCode, Uri, header};
 use serde::Deserialize;
 use utoipa::IntoParams;
+use waybill_api::list::List;
+use waybill_api::saga_definitions::{DefinitionView, SagaDefined};
 use waybill_core::port::saga::{Define, DefinitionFormat};
 use waybill_core::saga::limits::DEFINITION_BYTES_MAX;
 
@@ -15,8 +17,6 @@ use crate::app::App;
 use crate::body::{self, Media, Received};
 use crate::caller::Caller;
 use crate::json::decode;
-use crate::json::out::List;
-use crate::json::saga_definitions::{DefinedOut, DefinitionOut};
 use crate::json::saga_requests::switch;
 use crate::openapi::Problems;
 use crate::problem::Problem;
@@ -31,7 +31,7 @@ pub(crate) struct DefineQuery {
     dry_run: bool,
 }
 
-/// Which definitions.
+/// Query of the list of definitions.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -45,7 +45,7 @@ pub(crate) struct DefinitionsQuery {
     limit: Option<usize>,
 }
 
-/// Which version.
+/// Query of the route that shows one definition.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -72,8 +72,8 @@ pub(crate) struct VersionQuery {
         (String = "application/toml", example = "name = \"order\"\nversion = 1\n\n[[steps]]\nname = \"reserve\"\naction = \"fn:orders/reserve\"\ncompensation = \"fn:orders/reserve\"\n"),
     )),
     responses(
-        (status = 201, description = "Stored; `location` is its address.", body = DefinedOut, headers(("location" = String))),
-        (status = 200, description = "It was there already, or a dry run: nothing was stored.", body = DefinedOut),
+        (status = 201, description = "Stored; `location` is its address.", body = SagaDefined, headers(("location" = String))),
+        (status = 200, description = "It was there already, or a dry run: nothing was stored.", body = SagaDefined),
         Problems,
     ),
     extensions(("x-waybill-permission" = json!("manage"))))]
@@ -83,7 +83,7 @@ pub(crate) async fn define(State(app): State<App>, caller: Caller, request: Requ
     let format = if media == Some(Media::Toml) { DefinitionFormat::Toml } else { DefinitionFormat::Json };
     let text = decode::utf8(&bytes)?.to_owned();
     let define = Define { text, format, dry_run: asked.dry_run, actor: caller.name().to_owned() };
-    let done = DefinedOut::from(service(&app)?.define(define).await?);
+    let done = SagaDefined::from(service(&app)?.define(define).await?);
     drop(share);
     if !done.created || done.dry_run {
         return ok(&done);
@@ -98,7 +98,7 @@ pub(crate) async fn define(State(app): State<App>, caller: Caller, request: Requ
 ///
 /// Every version, without the documents.
 #[utoipa::path(get, path = "/v1/saga-definitions", tag = "sagas", operation_id = "listSagaDefinitions", params(DefinitionsQuery),
-    responses((status = 200, description = "A page, by name and falling version.", body = List<DefinitionOut>), Problems),
+    responses((status = 200, description = "A page, by name and falling version.", body = List<DefinitionView>), Problems),
     extensions(("x-waybill-permission" = json!("read"))))]
 pub(crate) async fn list(State(app): State<App>, uri: Uri) -> Result<Response, Problem> {
     let asked: DefinitionsQuery = query(&uri)?;
@@ -106,8 +106,8 @@ pub(crate) async fn list(State(app): State<App>, uri: Uri) -> Result<Response, P
     let cursors = Cursors::of("saga-definitions", None, asked.name.as_deref().unwrap_or(""));
     let inner = cursors.read(asked.cursor.as_deref())?;
     let found = service(&app)?.definitions(asked.name.as_deref(), inner.as_deref(), limit).await?;
-    let items = found.items.into_iter().map(DefinitionOut::from).collect();
-    ok(&List { items, next_cursor: cursors.write(found.next_cursor), count: None, counted_since: None })
+    let items = found.items.into_iter().map(DefinitionView::from).collect();
+    ok(&List { next_cursor: cursors.write(found.next_cursor), ..List::whole(items) })
 }
 
 /// Show a saga definition
@@ -116,7 +116,7 @@ pub(crate) async fn list(State(app): State<App>, uri: Uri) -> Result<Response, P
 /// its steps.
 #[utoipa::path(get, path = "/v1/saga-definitions/{name}", tag = "sagas", operation_id = "showSagaDefinition",
     params(("name" = String, Path, description = "Name of the definition."), VersionQuery),
-    responses((status = 200, description = "The definition with its document.", body = DefinitionOut), Problems),
+    responses((status = 200, description = "The definition with its document.", body = DefinitionView), Problems),
     extensions(("x-waybill-permission" = json!("read"))))]
 pub(crate) async fn show(
     State(app): State<App>,
@@ -126,5 +126,26 @@ pub(crate) async fn show(
 ) -> Result<Response, Problem> {
     let asked: VersionQuery = query(&uri)?;
     let found = service(&app)?.definition(&name, asked.version).await?;
-    ok(&if caller.sees_all() { DefinitionOut::from(found) } else { DefinitionOut::brief(found)? })
+    ok(&if caller.sees_all() { found } else { brief(found)? })
+}
+
+/// For who may know that it is there and what it does, and not how.
+fn brief(mut shown: DefinitionView) -> Result<DefinitionView, Problem> {
+    if let Some(document) = shown.document.take() {
+        let document: Named = serde_json::from_str(document.get()).map_err(Problem::internal)?;
+        shown.steps = Some(document.steps.into_iter().map(|step| step.name).collect());
+    }
+    Ok(shown)
+}
+
+/// What is read of a definition for [`brief`].
+#[derive(Deserialize)]
+struct Named {
+    #[serde(default)]
+    steps: Vec<NamedStep>,
+}
+
+#[derive(Deserialize)]
+struct NamedStep {
+    name: String,
 }

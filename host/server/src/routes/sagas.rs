@@ -8,8 +8,13 @@ use axum::response::Response;
 use http::{HeaderValue, StatusCode, Uri};
 use serde::Deserialize;
 use utoipa::IntoParams;
+use waybill_api::dead_letters::saga_address;
+use waybill_api::list::List;
+use waybill_api::sagas::{SagaActed, SagaService, SagaStarted, SagaView};
+use waybill_core::code::Code;
 use waybill_core::ids::Tenant;
-use waybill_core::port::saga::{ActedBy, SagaService, StepReply};
+use waybill_core::port::missing::Missing;
+use waybill_core::port::saga::{ActedBy, StepReply};
 use waybill_core::saga::error::SagaError;
 use waybill_core::saga::id::SagaId;
 use waybill_core::saga::json::Json;
@@ -21,24 +26,23 @@ use crate::app::App;
 use crate::body::{self, Received};
 use crate::caller::{Caller, elsewhere, traceparent};
 use crate::edge;
-use crate::json::dead::saga_address;
+use crate::idempotency_key::{self, Execution, Reply};
 use crate::json::decode;
-use crate::json::out::List;
 use crate::json::saga_requests::{AnyJson, ReplyJson, StartSagaJson, name};
-use crate::json::sagas::{ActedOut, SagaOut, StartedOut};
 use crate::limits::{SAGA_BODY_BYTES_MAX, SAGA_WAIT_MAX};
-use crate::once::{self, Execution, Reply};
 use crate::openapi::Problems;
 use crate::places::Place;
 use crate::problem::Problem;
 
 /// The sagas of this host.
 pub(super) fn service(app: &App) -> Result<&Arc<dyn SagaService>, Problem> {
-    app.sagas.as_ref().ok_or_else(|| Problem::new("PROVIDER.UNAVAILABLE", "this host runs no sagas: ask one that does"))
+    app.sagas
+        .as_ref()
+        .ok_or_else(|| Problem::new(Code::PROVIDER_UNAVAILABLE, "this host runs no sagas: ask one that does"))
 }
 
 /// A saga that a caller asks for.
-pub(super) struct OneSaga {
+pub(super) struct RequestedSaga {
     pub(super) caller: Caller,
     pub(super) id: SagaId,
     /// Whose it is: as asked, or the caller's only one.
@@ -46,7 +50,7 @@ pub(super) struct OneSaga {
     asked: bool,
 }
 
-impl OneSaga {
+impl RequestedSaga {
     /// Reads whose saga is asked for. One of another tenant doesn't exist for the caller.
     pub(super) fn read(caller: Caller, id: &str, uri: &Uri) -> Result<Self, Problem> {
         let asked: TenantQuery = query(uri)?;
@@ -55,8 +59,8 @@ impl OneSaga {
 
     fn of(caller: Caller, id: &str, tenant: Option<&str>) -> Result<Self, Problem> {
         let asked = tenant.is_some();
-        let tenant = caller.tenant_of(tenant, "saga", id).map_err(|problem| {
-            if problem.code.status == 404 { SagaError::NotFound { id: id.to_owned() }.into() } else { problem }
+        let tenant = caller.tenant_of(tenant, Missing::Saga, id).map_err(|problem| {
+            if problem.code.status() == 404 { SagaError::NotFound { id: id.to_owned() }.into() } else { problem }
         })?;
         let id = SagaId::new(id).map_err(|error| Problem::from(error).at("id"))?;
         Ok(Self { caller, id, tenant, asked })
@@ -81,12 +85,12 @@ impl OneSaga {
     }
 }
 
-/// Which sagas.
+/// Query of the list of sagas.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct SagasQuery {
-    /// Only this tenant's.
+    /// Only this tenant's; a credential of several names one, here or in `filter`.
     tenant: Option<String>,
     /// Conditions that all hold: `tenant=acme definition=order state=failed waiting_for=approval step=charge code=HTTP.* age>1h`.
     #[serde(default)]
@@ -141,18 +145,19 @@ fn waited(wait_ms: u64) -> Result<Duration, Problem> {
 ///
 /// Answered when the start is durable; the steps run after that. With `wait_ms` it is answered when the saga is at rest, or after
 /// that time; `state` tells. The same id with the same definition and input again changes nothing.
-#[utoipa::path(post, path = "/v1/sagas", tag = "sagas", operation_id = "startSaga", params(once::KeyHeader, WaitQuery),
-    request_body = StartSagaJson,
+#[utoipa::path(post, path = "/v1/sagas", tag = "sagas", operation_id = "startSaga",
+    params(idempotency_key::KeyHeader, WaitQuery), request_body = StartSagaJson,
     responses(
-        (status = 202, description = "Started; `location` is its address.", body = StartedOut, headers(("location" = String))),
-        (status = 200, description = "It was started before, or is at rest.", body = StartedOut, headers(("location" = String))),
+        (status = 202, description = "Started; `location` is its address.", body = SagaStarted, headers(("location" = String))),
+        (status = 200, description = "It was started before, or is at rest.", body = SagaStarted, headers(("location" = String))),
         Problems,
     ),
     extensions(("x-waybill-permission" = json!("send"))))]
 pub(crate) async fn start(State(app): State<App>, caller: Caller, request: Request) -> Result<Response, Problem> {
     let trace = traceparent(request.headers());
     let within = query::<WaitQuery>(request.uri())?.within()?;
-    let key = once::asked(&app, request.headers(), request.method(), request.uri())?.map(once::Asked::without_query);
+    let key = idempotency_key::asked(&app, request.headers(), request.method(), request.uri())?
+        .map(idempotency_key::Asked::without_query);
     let Received { bytes, media, share } = body::read(&app, request, SAGA_BODY_BYTES_MAX).await?;
     body::only_json(media)?;
     let asked: StartSagaJson = decode::value(decode::utf8(&bytes)?)?;
@@ -162,11 +167,11 @@ pub(crate) async fn start(State(app): State<App>, caller: Caller, request: Reque
     let wanted = key.map(|key| key.of(tenant.clone(), &bytes)).transpose()?;
     drop(bytes);
     let (starting, of) = (Arc::clone(&sagas), tenant.clone());
-    let answer = once::run(&app, wanted, move |execution: Option<Execution>| async move {
+    let answer = idempotency_key::run(&app, wanted, move |execution: Option<Execution>| async move {
         let named = execution.filter(|_| start.id.is_none()).map(|execution| execution.id(0));
         let is_named = named.is_some();
         start.id = start.id.or(named);
-        let mut done = StartedOut::new(&of, &starting.start(start).await?);
+        let mut done = SagaStarted::new(&of, &starting.start(start).await?);
         drop(share);
         // What was there under an id of the key itself is of an execution that crashed before it could answer.
         done.duplicate &= !is_named;
@@ -193,7 +198,7 @@ async fn with_state(
     let (mut parts, body) = answer.into_parts();
     let body = axum::body::to_bytes(body, SAGA_BODY_BYTES_MAX).await.map_err(Problem::internal)?;
     // Where only a digest of the first answer is kept there is nothing to say it of.
-    let Ok(mut started) = serde_json::from_slice::<StartedOut>(&body) else {
+    let Ok(mut started) = serde_json::from_slice::<SagaStarted>(&body) else {
         return Ok(Response::from_parts(parts, body.into()));
     };
     let id = SagaId::new(&started.id).map_err(Problem::internal)?;
@@ -204,7 +209,7 @@ async fn with_state(
     if state.is_at_rest() {
         parts.status = StatusCode::OK;
     }
-    started.state = Some(state.into());
+    started.state = Some(state);
     let body = serde_json::to_vec(&started).map_err(Problem::internal)?;
     Ok(Response::from_parts(parts, body.into()))
 }
@@ -222,7 +227,7 @@ async fn state_within(
     {
         return Ok(state);
     }
-    Ok(sagas.saga(tenant, id).await?.summary.state)
+    Ok(sagas.saga(tenant, id).await?.state)
 }
 
 /// Address of a saga as a header.
@@ -234,7 +239,7 @@ fn address(tenant: &Tenant, id: &str) -> Result<HeaderValue, Problem> {
 ///
 /// Running and ended ones, newest start first. Ended ones are kept for `saga.keep_done`.
 #[utoipa::path(get, path = "/v1/sagas", tag = "sagas", operation_id = "listSagas", params(SagasQuery),
-    responses((status = 200, description = "A page, without steps.", body = List<SagaOut>), Problems),
+    responses((status = 200, description = "A page, without steps.", body = List<SagaView>), Problems),
     extensions(("x-waybill-permission" = json!("read"))))]
 pub(crate) async fn list(State(app): State<App>, caller: Caller, uri: Uri) -> Result<Response, Problem> {
     let asked: SagasQuery = query(&uri)?;
@@ -243,10 +248,10 @@ pub(crate) async fn list(State(app): State<App>, caller: Caller, uri: Uri) -> Re
     let cursors = Cursors::of("sagas", tenant.as_ref().map(Tenant::as_str), &asked.filter);
     let inner = cursors.read(asked.cursor.as_deref())?;
     let sagas = service(&app)?;
-    let Some(filter) = filter else { return ok(&List::<SagaOut>::whole(Vec::new())) };
+    let Some(filter) = filter else { return ok(&List::<SagaView>::whole(Vec::new())) };
     let found = sagas.sagas(&filter, inner.as_deref(), limit).await?;
-    let items = found.items.into_iter().map(SagaOut::from).collect();
-    ok(&List { items, next_cursor: cursors.write(found.next_cursor), count: None, counted_since: None })
+    let items = found.items.into_iter().map(SagaView::from).collect();
+    ok(&List { next_cursor: cursors.write(found.next_cursor), ..List::whole(items) })
 }
 
 /// Show a saga
@@ -255,7 +260,7 @@ pub(crate) async fn list(State(app): State<App>, caller: Caller, uri: Uri) -> Re
 /// what happened, oldest first. The id of a sub-saga answers the saga that it is part of.
 #[utoipa::path(get, path = "/v1/sagas/{id}", tag = "sagas", operation_id = "showSaga",
     params(("id" = String, Path, description = "Saga id."), ShowQuery),
-    responses((status = 200, description = "The saga.", body = SagaOut), Problems),
+    responses((status = 200, description = "The saga.", body = SagaView), Problems),
     extensions(("x-waybill-permission" = json!("read"))))]
 pub(crate) async fn show(
     State(app): State<App>,
@@ -265,14 +270,14 @@ pub(crate) async fn show(
 ) -> Result<Response, Problem> {
     let asked: ShowQuery = query(&uri)?;
     let within = waited(asked.wait_ms)?;
-    let one = OneSaga::of(caller, &id, asked.tenant.as_deref())?;
+    let requested = RequestedSaga::of(caller, &id, asked.tenant.as_deref())?;
     let sagas = service(&app)?;
     if !within.is_zero() {
-        let place = edge::waiting(&app, &one.caller.0);
-        one.found(state_within(place, sagas, &one.tenant, &one.id, within).await)?;
+        let place = edge::waiting(&app, &requested.caller.0);
+        requested.found(state_within(place, sagas, &requested.tenant, &requested.id, within).await)?;
     }
-    let found = sagas.saga(&one.tenant, &one.id).await;
-    ok(&SagaOut::from(one.found(found)?))
+    let found = sagas.saga(&requested.tenant, &requested.id).await;
+    ok(&requested.found(found)?)
 }
 
 /// Signal a saga
@@ -280,10 +285,10 @@ pub(crate) async fn show(
 /// The body is the signal's data, any JSON, or nothing. The step that waits for it takes it (`wait:<name>`, or a step of a
 /// participant that named it); one that comes early is kept.
 #[utoipa::path(post, path = "/v1/sagas/{id}/signals/{name}", tag = "sagas", operation_id = "signalSaga",
-    params(once::KeyHeader, ("id" = String, Path, description = "Saga id, of a root or a sub-saga."),
+    params(idempotency_key::KeyHeader, ("id" = String, Path, description = "Saga id, of a root or a sub-saga."),
         ("name" = String, Path, description = "Name of the signal."), TenantQuery),
     request_body(content = Option<serde_json::Value>, content_type = "application/json", example = json!({"payment": "p-1"})),
-    responses((status = 200, description = "It is durable.", body = ActedOut), Problems),
+    responses((status = 200, description = "It is durable.", body = SagaActed), Problems),
     extensions(("x-waybill-permission" = json!("send"))))]
 pub(crate) async fn signal(
     State(app): State<App>,
@@ -291,21 +296,21 @@ pub(crate) async fn signal(
     Path((id, signal)): Path<(String, String)>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let one = OneSaga::read(caller, &id, request.uri())?;
+    let requested = RequestedSaga::read(caller, &id, request.uri())?;
     name("name", &signal)?;
-    let key = once::asked(&app, request.headers(), request.method(), request.uri())?;
+    let key = idempotency_key::asked(&app, request.headers(), request.method(), request.uri())?;
     let Received { bytes, media, share } = body::read(&app, request, SAGA_BODY_BYTES_MAX).await?;
     body::only_json(media)?;
     let data = match bytes.is_empty() {
         true => Json::null(),
         false => decode::value::<AnyJson>(decode::utf8(&bytes)?)?.0,
     };
-    let wanted = key.map(|key| key.of(one.tenant.clone(), &bytes)).transpose()?;
+    let wanted = key.map(|key| key.of(requested.tenant.clone(), &bytes)).transpose()?;
     let sagas = Arc::clone(service(&app)?);
-    once::run(&app, wanted, move |_| async move {
-        let done = sagas.signal(&one.tenant, &one.id, &signal, data, one.by(String::new())).await;
+    idempotency_key::run(&app, wanted, move |_| async move {
+        let done = sagas.signal(&requested.tenant, &requested.id, &signal, data, requested.by(String::new())).await;
         drop(share);
-        Reply::json(StatusCode::OK, &ActedOut::from(one.found(done)?))
+        Reply::json(StatusCode::OK, &SagaActed::from(requested.found(done)?))
     })
     .await
 }
@@ -315,7 +320,7 @@ pub(crate) async fn signal(
 /// Completes a `bus:` step, or fails it. A reply that comes twice changes nothing.
 #[utoipa::path(post, path = "/v1/sagas/{id}/replies", tag = "sagas", operation_id = "replyToSaga",
     params(("id" = String, Path, description = "Saga id, of a root or a sub-saga."), TenantQuery), request_body = ReplyJson,
-    responses((status = 200, description = "It is durable.", body = ActedOut), Problems),
+    responses((status = 200, description = "It is durable.", body = SagaActed), Problems),
     extensions(("x-waybill-permission" = json!("send"))))]
 pub(crate) async fn reply(
     State(app): State<App>,
@@ -323,14 +328,14 @@ pub(crate) async fn reply(
     Path(id): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let one = OneSaga::read(caller, &id, request.uri())?;
+    let requested = RequestedSaga::read(caller, &id, request.uri())?;
     let Received { bytes, media, share } = body::read(&app, request, SAGA_BODY_BYTES_MAX).await?;
     body::only_json(media)?;
     let asked: ReplyJson = decode::value(decode::utf8(&bytes)?)?;
     name("step", &asked.step)?;
-    let (step, way, attempt) = (asked.step.clone(), asked.direction.into(), asked.attempt);
-    let reply = StepReply { id: one.id.clone(), step, way, attempt, result: asked.result()? };
-    let done = service(&app)?.reply(&one.tenant, reply).await;
+    let (step, way, attempt) = (asked.step.clone(), asked.direction, asked.attempt);
+    let reply = StepReply { id: requested.id.clone(), step, way, attempt, result: asked.result()? };
+    let done = service(&app)?.reply(&requested.tenant, reply).await;
     drop(share);
-    ok(&ActedOut::from(one.found(done)?))
+    ok(&SagaActed::from(requested.found(done)?))
 }

@@ -6,7 +6,9 @@ use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::response::Response;
 use http::{HeaderValue, StatusCode, Uri, header};
-use waybill_core::port::service::Check;
+use waybill_api::list::List;
+use waybill_api::status::{AuditView, Check, CheckStatus, Liveness, Readiness, WhoAmI};
+use waybill_core::code::Code;
 
 use super::query::{NoQuery, TailQuery, page, query};
 use super::{json, ok};
@@ -14,7 +16,6 @@ use crate::app::App;
 use crate::auth::{Permission, Tenants};
 use crate::caller::Caller;
 use crate::codes::{self, ErrorPage};
-use crate::json::out::{AuditOut, CheckOut, List, Liveness, Readiness, WhoAmI};
 use crate::limits::PROBE_TIMEOUT;
 use crate::openapi::Problems;
 use crate::problem::Problem;
@@ -24,14 +25,13 @@ use crate::scrape;
 ///
 /// Newest first.
 #[utoipa::path(get, path = "/v1/audit", tag = "system", operation_id = "listAudit", params(TailQuery),
-    responses((status = 200, description = "The latest events.", body = List<AuditOut>), Problems),
+    responses((status = 200, description = "The latest events.", body = List<AuditView>), Problems),
     extensions(("x-waybill-permission" = json!("operate"))))]
 pub(crate) async fn audit(State(app): State<App>, caller: Caller, uri: Uri) -> Result<Response, Problem> {
     let asked: TailQuery = query(&uri)?;
     let limit = page(asked.limit)?;
     let tenant = caller.scope(asked.tenant.as_deref(), "")?;
-    let events = app.service.audit(tenant.as_ref(), limit).await?;
-    ok(&List::whole(events.into_iter().map(AuditOut::from).collect()))
+    ok(&List::whole(app.service.audit(tenant.as_ref(), limit).await?))
 }
 
 /// Tell who the caller is
@@ -69,34 +69,28 @@ pub(crate) async fn livez() -> Result<Response, Problem> {
     responses((status = 200, description = "It can.", body = Readiness), (status = 503, description = "A check fails.", body = Readiness), Problems),
     extensions(("x-waybill-permission" = json!("public"))))]
 pub(crate) async fn readyz(State(app): State<App>, caller: Caller) -> Result<Response, Problem> {
-    let check =
-        |name: &str, status: &str, detail: String| Check { name: name.to_owned(), status: status.to_owned(), detail };
+    let check = |name: &str, status, detail: String| Check { name: name.to_owned(), status, detail };
     let asked = app.readiness.checks(app.service.as_ref());
     let mut checks = match tokio::time::timeout(PROBE_TIMEOUT, asked).await {
         Ok(checks) => checks.to_vec(),
-        Err(_) => vec![check("outbox", "fail", format!("no answer within {} ms", PROBE_TIMEOUT.as_millis()))],
+        Err(_) => {
+            vec![check("outbox", CheckStatus::Fail, format!("no answer within {} ms", PROBE_TIMEOUT.as_millis()))]
+        }
     };
     checks.push(match app.draining.load(Ordering::Acquire) {
-        true => check("server", "fail", "the host is draining: it finishes what it has and takes no more".to_owned()),
-        false => check("server", "ok", format!("waybill {}", app.version)),
+        true => check(
+            "server",
+            CheckStatus::Fail,
+            "the host is draining: it finishes what it has and takes no more".to_owned(),
+        ),
+        false => check("server", CheckStatus::Ok, format!("waybill {}", app.version)),
     });
-    let status = if checks.iter().any(|check| check.status == "fail") {
-        "fail"
-    } else if checks.iter().any(|check| check.status == "warn") {
-        "warn"
-    } else {
-        "ok"
-    };
-    let told = caller.0.may(Permission::Read) && caller.sees_all();
-    let checks = checks.into_iter().map(|check| {
-        let mut check = CheckOut::from(check);
-        if !told {
-            check.detail.clear();
-        }
-        check
-    });
-    let body = Readiness { status: status.to_owned(), checks: checks.collect() };
-    json(if status == "fail" { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK }, &body)
+    let status = checks.iter().map(|check| check.status).max().unwrap_or(CheckStatus::Ok);
+    if !(caller.0.may(Permission::Read) && caller.sees_all()) {
+        checks.iter_mut().for_each(|check| check.detail.clear());
+    }
+    let http = if status == CheckStatus::Fail { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
+    json(http, &Readiness { status, checks })
 }
 
 /// Metrics in Prometheus text
@@ -129,6 +123,7 @@ pub(crate) async fn openapi(State(app): State<App>) -> Response {
     extensions(("x-waybill-permission" = json!("public"))))]
 pub(crate) async fn error_page(Path(code): Path<String>, uri: Uri) -> Result<Response, Problem> {
     let NoQuery {} = query(&uri)?;
-    let entry = codes::find(&code).ok_or_else(|| Problem::not_found("error code", &code))?;
+    let entry = codes::of_answer(&code)
+        .ok_or_else(|| Problem::new(Code::HTTP_NOT_FOUND, format!("there is no error code {code:?}")))?;
     ok(&ErrorPage::from(entry))
 }

@@ -5,17 +5,18 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use http::StatusCode;
-use waybill_core::port::service::TransactionDone;
+use waybill_api::messages::TransactionDone;
+use waybill_core::code::Code;
+use waybill_core::port::missing::Missing;
 
 use crate::app::App;
 use crate::body::{self, Received};
 use crate::caller::{Caller, traceparent};
 use crate::edge;
+use crate::idempotency_key::{self, Execution, Reply};
 use crate::json::decode;
-use crate::json::out::TransactedOut;
 use crate::json::requests::{TransactionIn, TransactionJson};
 use crate::limits::BULK_BODY_BYTES_MAX;
-use crate::once::{self, Execution, Reply};
 use crate::openapi::Problems;
 use crate::problem::Problem;
 
@@ -24,23 +25,23 @@ use crate::problem::Problem;
 /// All or nothing; it commits alone. Statements reach tables of your own only. When all of its messages were there before, it is a
 /// repeat: they are answered as duplicates, and the statements don't run, so there are no results. A repeat has the same statements and
 /// values: with others, or when its messages came by `POST /v1/messages`, it is 409 `TX.OTHER_STATEMENTS` and nothing runs.
-#[utoipa::path(post, path = "/v1/transactions", tag = "messages", operation_id = "transact", params(once::KeyHeader),
-    request_body = TransactionJson,
+#[utoipa::path(post, path = "/v1/transactions", tag = "messages", operation_id = "transact",
+    params(idempotency_key::KeyHeader), request_body = TransactionJson,
     responses(
-        (status = 201, description = "Committed, with new messages.", body = TransactedOut),
-        (status = 200, description = "Committed; no message was new.", body = TransactedOut),
+        (status = 201, description = "Committed, with new messages.", body = TransactionDone),
+        (status = 200, description = "Committed; no message was new.", body = TransactionDone),
         Problems,
     ),
     extensions(("x-waybill-permission" = json!("transact"))))]
 pub(crate) async fn transact(State(app): State<App>, caller: Caller, request: Request) -> Result<Response, Problem> {
     let trace = traceparent(request.headers());
-    let key = once::asked(&app, request.headers(), request.method(), request.uri())?;
+    let key = idempotency_key::asked(&app, request.headers(), request.method(), request.uri())?;
     let Received { bytes, media, share } = body::read(&app, request, BULK_BODY_BYTES_MAX).await?;
     body::only_json(media)?;
     let asked: TransactionIn = decode::value(decode::utf8(&bytes)?)?;
     if asked.events.is_some_and(|events| !events.is_empty()) {
         return Err(Problem::new(
-            "SCHEMA.UNSUPPORTED",
+            Code::SCHEMA_UNSUPPORTED,
             "this host has no event streams yet: send messages and statements only",
         )
         .at("events"));
@@ -53,9 +54,9 @@ pub(crate) async fn transact(State(app): State<App>, caller: Caller, request: Re
     caller.admit(&mut messages, trace.as_deref())?;
     let wanted = match key {
         Some(key) => {
-            let tenant = match once::tenant_of(&messages)? {
+            let tenant = match idempotency_key::tenant_of(&messages)? {
                 Some(tenant) => tenant,
-                None => caller.tenant_of(None, "tenant", "")?,
+                None => caller.tenant_of(None, Missing::Tenant, "")?,
             };
             Some(key.of(tenant, &bytes)?)
         }
@@ -63,21 +64,21 @@ pub(crate) async fn transact(State(app): State<App>, caller: Caller, request: Re
     };
     drop(bytes);
     let (service, running) = (Arc::clone(&app.service), Arc::clone(&app));
-    once::run(&app, wanted, move |execution: Option<Execution>| async move {
+    idempotency_key::run(&app, wanted, move |execution: Option<Execution>| async move {
         // The answer is kept by the transaction's own commit: no crash comes between the two.
-        let finish = execution.map(|execution| execution.finish_with(|done| answer(done.clone())));
+        let finish = execution.map(|execution| execution.finish_with(answer));
         // Held until the work is done, even when the caller goes away: as long its memory is taken.
         let place = if statements.is_empty() { None } else { Some(edge::transacting(&running, &caller.0).await?) };
         let concluded = finish.is_some();
         let done = service.transact(statements, messages, finish).await?;
         drop(place);
         drop(share);
-        Ok(answer(done)?.concluded(concluded))
+        Ok(answer(&done)?.concluded(concluded))
     })
     .await
 }
 
-fn answer(done: TransactionDone) -> Result<Reply, Problem> {
+fn answer(done: &TransactionDone) -> Result<Reply, Problem> {
     let status = if done.ids.len() > done.duplicates.len() { StatusCode::CREATED } else { StatusCode::OK };
-    Reply::json(status, &TransactedOut::from(done))
+    Reply::json(status, done)
 }

@@ -2,13 +2,13 @@
 
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
+use waybill_api::list::List;
+use waybill_api::transports::{Provision, Provisioned, TransportView};
 
 use super::ok;
 use crate::app::App;
 use crate::body;
 use crate::caller::Caller;
-use crate::json::out::{List, TransportOut};
-use crate::json::provision::{ProvisionIn, ProvisionOut};
 use crate::openapi::Problems;
 use crate::problem::Problem;
 
@@ -16,10 +16,10 @@ use crate::problem::Problem;
 ///
 /// Health, breaker, plugin and generation. The word of explanation is for credentials of all tenants.
 #[utoipa::path(get, path = "/v1/transports", tag = "transports", operation_id = "listTransports",
-    responses((status = 200, description = "The configured transports.", body = List<TransportOut>), Problems),
+    responses((status = 200, description = "The configured transports.", body = List<TransportView>), Problems),
     extensions(("x-waybill-permission" = json!("read"))))]
 pub(crate) async fn list(State(app): State<App>, caller: Caller) -> Result<Response, Problem> {
-    let mut shown: Vec<TransportOut> = app.service.transports().await.into_iter().map(TransportOut::from).collect();
+    let mut shown = app.service.transports().await;
     if !caller.sees_all() {
         // It may name the peers of others.
         shown.iter_mut().for_each(|transport| transport.health_detail = None);
@@ -32,27 +32,27 @@ pub(crate) async fn list(State(app): State<App>, caller: Caller) -> Result<Respo
 /// What is under way ends; the rest waits.
 #[utoipa::path(post, path = "/v1/transports/{name}/pause", tag = "transports", operation_id = "pauseTransport",
     params(("name" = String, Path, description = "Transport.")),
-    responses((status = 200, description = "The transport.", body = TransportOut), Problems),
+    responses((status = 200, description = "The transport.", body = TransportView), Problems),
     extensions(("x-waybill-permission" = json!("manage"))))]
 pub(crate) async fn pause(
     State(app): State<App>,
     caller: Caller,
     Path(name): Path<String>,
 ) -> Result<Response, Problem> {
-    ok(&TransportOut::from(app.service.pause(&name, caller.name()).await?))
+    ok(&app.service.pause(&name, caller.name()).await?)
 }
 
 /// Go on sending through a transport
 #[utoipa::path(post, path = "/v1/transports/{name}/resume", tag = "transports", operation_id = "resumeTransport",
     params(("name" = String, Path, description = "Transport.")),
-    responses((status = 200, description = "The transport.", body = TransportOut), Problems),
+    responses((status = 200, description = "The transport.", body = TransportView), Problems),
     extensions(("x-waybill-permission" = json!("manage"))))]
 pub(crate) async fn resume(
     State(app): State<App>,
     caller: Caller,
     Path(name): Path<String>,
 ) -> Result<Response, Problem> {
-    ok(&TransportOut::from(app.service.resume(&name, caller.name()).await?))
+    ok(&app.service.resume(&name, caller.name()).await?)
 }
 
 /// Ask a transport how it is
@@ -60,14 +60,14 @@ pub(crate) async fn resume(
 /// And try its held destinations again now.
 #[utoipa::path(post, path = "/v1/transports/{name}/probe", tag = "transports", operation_id = "probeTransport",
     params(("name" = String, Path, description = "Transport.")),
-    responses((status = 200, description = "The transport.", body = TransportOut), Problems),
+    responses((status = 200, description = "The transport.", body = TransportView), Problems),
     extensions(("x-waybill-permission" = json!("manage"))))]
 pub(crate) async fn probe(
     State(app): State<App>,
     caller: Caller,
     Path(name): Path<String>,
 ) -> Result<Response, Problem> {
-    ok(&TransportOut::from(app.service.probe(&name, caller.name()).await?))
+    ok(&app.service.probe(&name, caller.name()).await?)
 }
 
 /// Provision a transport's peer
@@ -75,8 +75,8 @@ pub(crate) async fn probe(
 /// Without `apply` it answers a plan and changes nothing. With it, what is missing is created, what differs is changed, and what
 /// would lose data (`conflict`) is left alone. Safe to repeat.
 #[utoipa::path(post, path = "/v1/transports/{name}/provision", tag = "transports", operation_id = "provisionTransport",
-    params(("name" = String, Path, description = "Transport.")), request_body = ProvisionIn,
-    responses((status = 200, description = "What would be done, or was done.", body = ProvisionOut), Problems),
+    params(("name" = String, Path, description = "Transport.")), request_body = Provision,
+    responses((status = 200, description = "What would be done, or was done.", body = Provisioned), Problems),
     extensions(("x-waybill-permission" = json!("manage"))))]
 pub(crate) async fn provision(
     State(app): State<App>,
@@ -84,7 +84,7 @@ pub(crate) async fn provision(
     Path(name): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let asked: ProvisionIn = body::json(&app, request).await?;
+    let asked: Provision = body::json(&app, request).await?;
     let changes = app.service.provision(&name, asked.apply, caller.name()).await?;
-    ok(&ProvisionOut::new(name, asked.apply, changes))
+    ok(&Provisioned { transport: name, applied: asked.apply, changes })
 }

@@ -5,7 +5,10 @@ use std::time::Duration;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use http::{HeaderValue, header};
-use waybill_core::port::workers::{ClaimRequest, SettleItem, SettleRequest};
+use waybill_api::workers::{
+    CheckDedup, ClaimBody, ClaimRequest, Claimed, DedupChecked, SettleBody, SettleItem, SettleRequest, Settled,
+};
+use waybill_core::port::missing::Missing;
 use waybill_core::route::Pattern;
 
 use super::ok;
@@ -13,10 +16,7 @@ use crate::app::App;
 use crate::body;
 use crate::caller::Caller;
 use crate::edge;
-use crate::json::workers::{
-    CheckDedupIn, CheckDedupOut, ClaimIn, ClaimOut, ClaimedOut, FirstDeliveryOut, SettleIn, SettledItemOut, SettledOut,
-    lease,
-};
+use crate::json::workers::{lease, settle_item};
 use crate::limits::{
     CLAIM_DEFAULT, CLAIM_PAUSE, CLAIM_WAIT_MAX, LEASE_DEFAULT, PAGE_MAX, RETRY_AFTER_BUSY, WORKER_BYTES_MAX,
 };
@@ -29,11 +29,11 @@ use crate::problem::Problem;
 /// Of topics routed to the transport `external`, the first unsettled one of each key, tenants in turn. Each is the worker's
 /// until it settles it or the lease ends; then the next claim may get it. The answer may be empty, and comes before `wait_ms` is over
 /// when many callers wait already: after a second at most, or at once with `retry-after`.
-#[utoipa::path(post, path = "/v1/outbox/claim", tag = "outbox", operation_id = "claimMessages", request_body = ClaimIn,
-    responses((status = 200, description = "The messages, each with the token to settle it.", body = ClaimOut), Problems),
+#[utoipa::path(post, path = "/v1/outbox/claim", tag = "outbox", operation_id = "claimMessages", request_body = ClaimBody,
+    responses((status = 200, description = "The messages, each with the token to settle it.", body = Claimed), Problems),
     extensions(("x-waybill-permission" = json!("work"))))]
 pub(crate) async fn claim(State(app): State<App>, caller: Caller, request: Request) -> Result<Response, Problem> {
-    let asked: ClaimIn = body::json(&app, request).await?;
+    let asked: ClaimBody = body::json(&app, request).await?;
     worker(&asked.worker_id)?;
     let wait = Duration::from_millis(asked.wait_ms.unwrap_or(0));
     if wait > CLAIM_WAIT_MAX {
@@ -50,10 +50,10 @@ pub(crate) async fn claim(State(app): State<App>, caller: Caller, request: Reque
         worker: asked.worker_id,
         wait: within,
     };
-    let items: Vec<ClaimedOut> = app.service.claim(request).await?.into_iter().map(ClaimedOut::from).collect();
+    let items = app.service.claim(request).await?;
     drop(place);
     let is_early = items.is_empty() && within.is_zero() && !wait.is_zero();
-    let mut answer = ok(&ClaimOut { items })?;
+    let mut answer = ok(&Claimed { items })?;
     if is_early {
         answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER_BUSY.as_secs()));
     }
@@ -79,11 +79,11 @@ fn waiting(app: &App, caller: &Caller, wait: Duration) -> (Option<Place>, Durati
 /// Each item is answered on its own, `applied` once it is durable. Not applied with code `TX.LEASE_LOST` means that the token
 /// isn't the message's current one: nothing changed, an audit event `outbox_flush_conflict` was written, and the worker
 /// drops the message.
-#[utoipa::path(post, path = "/v1/outbox/settle", tag = "outbox", operation_id = "settleMessages", request_body = SettleIn,
-    responses((status = 200, description = "An answer for each item, in order.", body = SettledOut), Problems),
+#[utoipa::path(post, path = "/v1/outbox/settle", tag = "outbox", operation_id = "settleMessages", request_body = SettleBody,
+    responses((status = 200, description = "An answer for each item, in order.", body = Settled), Problems),
     extensions(("x-waybill-permission" = json!("work"))))]
 pub(crate) async fn settle(State(app): State<App>, caller: Caller, request: Request) -> Result<Response, Problem> {
-    let asked: SettleIn = body::json(&app, request).await?;
+    let asked: SettleBody = body::json(&app, request).await?;
     if let Some(name) = &asked.worker_id {
         worker(name)?;
     }
@@ -91,8 +91,8 @@ pub(crate) async fn settle(State(app): State<App>, caller: Caller, request: Requ
     let mut items: Vec<SettleItem> = Vec::with_capacity(asked.items.len());
     for (index, item) in asked.items.into_iter().enumerate() {
         let whose = item.tenant.as_deref().or(asked.tenant.as_deref());
-        let tenant = caller.tenant_of(whose, "message", &item.id)?;
-        items.push(item.read(tenant).map_err(|mut problem| {
+        let tenant = caller.tenant_of(whose, Missing::Message, &item.id)?;
+        items.push(settle_item(item, tenant).map_err(|mut problem| {
             problem.at.index = Some(index);
             problem
         })?);
@@ -103,27 +103,25 @@ pub(crate) async fn settle(State(app): State<App>, caller: Caller, request: Requ
         tenants: caller.tenants(None)?,
         items,
     };
-    let items = app.service.settle(request).await?.into_iter().map(SettledItemOut::from).collect();
-    ok(&SettledOut { items })
+    ok(&Settled { items: app.service.settle(request).await? })
 }
 
 /// Look for an earlier delivery
 ///
 /// Whether a worker delivered a payload to a target within the window of its route, which has to have `dedup = "payload"`.
 /// A worker then acknowledges its own message with the first receipt, and doesn't deliver it again.
-#[utoipa::path(post, path = "/v1/outbox/check-dedup", tag = "outbox", operation_id = "checkDedup", request_body = CheckDedupIn,
-    responses((status = 200, description = "The first delivery, or null.", body = CheckDedupOut), Problems),
+#[utoipa::path(post, path = "/v1/outbox/check-dedup", tag = "outbox", operation_id = "checkDedup", request_body = CheckDedup,
+    responses((status = 200, description = "The first delivery, or null.", body = DedupChecked), Problems),
     extensions(("x-waybill-permission" = json!("work"))))]
 pub(crate) async fn check_dedup(State(app): State<App>, caller: Caller, request: Request) -> Result<Response, Problem> {
-    let asked: CheckDedupIn = body::json(&app, request).await?;
-    let tenant = caller.tenant_of(asked.tenant.as_deref(), "tenant", asked.tenant.as_deref().unwrap_or(""))?;
+    let asked: CheckDedup = body::json(&app, request).await?;
+    let tenant = caller.tenant_of(asked.tenant.as_deref(), Missing::Tenant, asked.tenant.as_deref().unwrap_or(""))?;
     let sha256 = asked.payload_sha.to_ascii_lowercase();
     if sha256.len() != 64 || !sha256.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         let text = "payload_sha isn't a sha-256 in hex: take payload_sha256 of the claimed message";
         return Err(Problem::invalid(text).at("payload_sha"));
     }
-    let first = app.service.check_dedup(&tenant, &asked.target, &sha256).await?;
-    ok(&CheckDedupOut { first: first.map(FirstDeliveryOut::from) })
+    ok(&DedupChecked { first: app.service.check_dedup(&tenant, &asked.target, &sha256).await? })
 }
 
 fn count(field: &'static str, count: usize) -> Result<usize, Problem> {

@@ -201,7 +201,7 @@ async fn without_a_key_it_is_told_what_to_set() {
 fn short_keys_are_refused() {
     let error = ApprovalLinks::new(&[7; 31], "http://localhost").err().unwrap();
     assert!(error.to_string().contains("saga.approval_key has 31 bytes, at least 32"), "{error}");
-    assert_eq!(error.code(), "CONFIG.SECRET");
+    assert_eq!(error.code().as_str(), "CONFIG.SECRET");
 }
 
 #[tokio::test]

@@ -126,7 +126,11 @@ async fn a_credential_of_one_tenant_reaches_no_other() {
         let served = api.fake.calls();
         assert!(!served.iter().any(|call| call.contains("other")), "{method} {path} reached {served:?}");
         if path.contains("{id}") && !path.contains("operations") {
-            let code = if path.contains("sagas") { "SAGA.NOT_FOUND" } else { "OUTBOX.NOT_FOUND" };
+            let code = match path.split('/').nth(2) {
+                Some("sagas") => "SAGA.NOT_FOUND",
+                Some("dead-letters") => "DEAD.NOT_FOUND",
+                _ => "OUTBOX.NOT_FOUND",
+            };
             assert_eq!(answer.problem(), (404, code.into()), "{method} {path}");
         }
     }

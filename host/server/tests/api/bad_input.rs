@@ -118,7 +118,7 @@ async fn unknown_addresses_and_methods_are_problems_too() {
     for path in ["/", "/v1", "/v1/message", "/v2/messages", "/v1/messages/a/b", "/errors"] {
         assert_eq!(api.get(path).await.problem(), (404, "HTTP.NOT_FOUND".into()), "{path}");
     }
-    assert_eq!(api.get("/errors/NO.SUCH").await.problem(), (404, "OUTBOX.NOT_FOUND".into()));
+    assert_eq!(api.get("/errors/NO.SUCH").await.problem(), (404, "HTTP.NOT_FOUND".into()));
     for (method, path, allowed) in [
         (Method::DELETE, "/v1/messages", "GET,HEAD,POST"),
         (Method::PUT, "/v1/messages/a", "GET,HEAD"),

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use serde_json::json;
-use waybill_core::port::configuration::{ConfigurationService, Effect, ReloadRefused, Reloaded, SettingChange};
+use waybill_api::configuration::{ConfigurationService, Effect, ReloadRefused, Reloaded, SettingChange};
 
 use waybill_server::auth::Role;
 use waybill_server::limits::Limits;

@@ -160,7 +160,7 @@ async fn keys_are_shown_and_listed() {
     assert_eq!((&held["state"], &held["lease_until"]), (&json!("in_flight"), &json!("2026-09-21T14:13:30.123Z")));
     assert!(!held.as_object().unwrap().contains_key("token"), "a token is its holder's: {held}");
     let missing = api.get("/v1/idempotency?key=none").await;
-    assert_eq!(missing.problem(), (404, "OUTBOX.NOT_FOUND".into()));
+    assert_eq!(missing.problem(), (404, "TX.IDEMPOTENT_NOT_FOUND".into()));
     assert!(missing.text.contains("in tenant \\\"default\\\""), "{}", missing.text);
     let first = api.get("/v1/idempotency?limit=3&filter=key%3Dorder*").await.json();
     assert_eq!(first["items"].as_array().unwrap().len(), 3);
@@ -190,7 +190,7 @@ async fn an_operator_releases_a_key_and_nobody_else_does() {
     // The credential's only tenant is meant.
     assert_eq!(send("sender", "begin", json!({"key": "k", "hash": "h"})).await.status, 201);
     let foreign = json!({"key": "k", "hash": "h", "tenant": "shop"});
-    assert_eq!(send("sender", "begin", foreign).await.problem(), (404, "OUTBOX.NOT_FOUND".into()));
+    assert_eq!(send("sender", "begin", foreign).await.problem(), (404, "TX.IDEMPOTENT_NOT_FOUND".into()));
     assert_eq!(send("sender", "forget", json!({"key": "k"})).await.problem(), (403, "AUTH.ROLE".into()));
     assert_eq!(send("ops", "begin", json!({"key": "k", "hash": "h"})).await.problem(), (403, "AUTH.ROLE".into()));
     assert_eq!(send("other", "forget", json!({"key": "k"})).await.problem().0, 404);

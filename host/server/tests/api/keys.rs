@@ -6,11 +6,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use waybill_api::idempotency::{BeginRequest, IdempotencyService, KeyView};
 use waybill_core::idempotency::{
     Act, Answer, Begun, Entry, EntryFilter, EntryKey, EntryState, Reply, Settings, decide,
 };
 use waybill_core::ids::{HoldToken, RequestHash, Tenant};
-use waybill_core::port::idempotency::{BeginRequest, FoundEntry, Hold, IdempotencyService};
+use waybill_core::port::idempotency::{FoundEntry, Hold};
+use waybill_core::port::missing::Missing;
 use waybill_core::port::query::Page;
 use waybill_core::port::service::ServiceError;
 use waybill_core::time::UnixMillis;
@@ -27,7 +29,7 @@ pub const EXAMPLE: &str = "example";
 pub struct Keys {
     pub settings: Mutex<Option<Settings>>,
     pub entries: Mutex<BTreeMap<EntryKey, Entry>>,
-    /// Milliseconds after [`NOW`].
+    /// How far its clock is past [`NOW`], in milliseconds.
     pub after: AtomicU64,
     /// Every act fails like this.
     pub fails: Mutex<Option<ServiceError>>,
@@ -44,7 +46,7 @@ impl Keys {
     pub fn now(&self) -> UnixMillis {
         UnixMillis(NOW.0 + self.after.load(Ordering::Relaxed))
     }
-    /// The only entry.
+    /// The only entry; fails when there are more or none.
     pub fn only(&self) -> Entry {
         let entries = self.entries.lock().unwrap();
         assert_eq!(entries.len(), 1, "{entries:?}");
@@ -70,7 +72,7 @@ impl Keys {
         }
     }
     fn missing(of: &EntryKey) -> ServiceError {
-        ServiceError::NotFound { what: "idempotency key", id: of.key.to_string() }
+        ServiceError::NotFound { what: Missing::IdempotencyKey, id: of.key.to_string() }
     }
 }
 
@@ -110,14 +112,15 @@ impl IdempotencyService for Keys {
         if hold.of.key.as_str() == EXAMPLE {
             return Ok(self.now().plus(lease));
         }
-        match self.entry(&hold.of).await?.entry.state {
+        let entry = self.entries.lock().unwrap().get(&hold.of).cloned().unwrap();
+        match entry.state {
             EntryState::InFlight { lease_until } => Ok(lease_until),
             other => panic!("{other:?}"),
         }
     }
-    async fn entry(&self, of: &EntryKey) -> Served<FoundEntry> {
+    async fn entry(&self, of: &EntryKey) -> Served<KeyView> {
         let entry = self.entries.lock().unwrap().get(of).cloned().ok_or_else(|| Self::missing(of))?;
-        Ok(FoundEntry { of: of.clone(), entry })
+        Ok(FoundEntry { of: of.clone(), entry }.into())
     }
     async fn entries(
         &self,
@@ -125,7 +128,7 @@ impl IdempotencyService for Keys {
         filter: &str,
         cursor: Option<&str>,
         limit: usize,
-    ) -> Served<Page<FoundEntry>> {
+    ) -> Served<Page<KeyView>> {
         let filter = EntryFilter::parse(filter, self.now())?;
         let after = cursor.map(|cursor| EntryKey::from_cursor(cursor).unwrap());
         let entries = self.entries.lock().unwrap();
@@ -138,15 +141,15 @@ impl IdempotencyService for Keys {
         let more = items.len() > limit;
         items.truncate(limit);
         let next_cursor = items.last().filter(|_| more).map(|last| last.of.to_cursor());
-        Ok(Page { items, next_cursor })
+        Ok(Page { items: items.into_iter().map(KeyView::from).collect(), next_cursor })
     }
-    async fn forget(&self, of: &EntryKey, finished: bool, _: &str, _: &str) -> Served<FoundEntry> {
+    async fn forget(&self, of: &EntryKey, finished: bool, _: &str, _: &str) -> Served<KeyView> {
         if of.key.as_str() == EXAMPLE {
             let hash = RequestHash::new("h").unwrap();
             self.begin(BeginRequest { of: of.clone(), hash, ttl: None, lease: None }).await?;
         }
         match self.act(of, &Act::Forget { finished })? {
-            Reply::Forgotten(entry) => Ok(FoundEntry { of: of.clone(), entry: *entry }),
+            Reply::Forgotten(entry) => Ok(FoundEntry { of: of.clone(), entry: *entry }.into()),
             Reply::Finished => Err(ServiceError::State {
                 what: "idempotency key",
                 id: of.key.to_string(),

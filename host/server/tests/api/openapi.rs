@@ -59,6 +59,7 @@ fn every_call_of_the_surface_is_there() {
         "GET /v1/quarantine/{id}",
         "POST /v1/quarantine/{id}/restore",
         "POST /v1/quarantine/{id}/drop",
+        "GET /v1/operations",
         "POST /v1/operations",
         "GET /v1/operations/{id}",
         "POST /v1/operations/{id}/cancel",
@@ -250,6 +251,8 @@ async fn answers_are_as_documented() {
     }
     assert!(checked >= 31);
     let dry = api.post("/v1/operations", r#"{"kind":"replay","filter":"id=*","dry_run":true}"#).await;
+    check(&document, "post", "/v1/operations", &dry);
+    let dry = api.post("/v1/operations", r#"{"kind":"pause","filter":"id=*","dry_run":true}"#).await;
     check(&document, "post", "/v1/operations", &dry);
     let counted = api.get("/v1/dead-letters?count=true").await;
     check(&document, "get", "/v1/dead-letters", &counted);

@@ -3,30 +3,32 @@
 use async_trait::async_trait;
 use http::Request;
 use serde_json::json;
-use waybill_core::port::plugins::*;
+use waybill_api::plugins::*;
+use waybill_core::code::Code;
+use waybill_core::port::plugins::PluginsError;
 use waybill_server::auth::Role;
 use waybill_server::limits::Limits;
 
 use crate::support::{Api, Fake, NOW, post, token, with};
 
-fn generation(number: u32, phase: &str) -> GenerationView {
+fn generation(number: u32, phase: &str) -> Generation {
     let text = |text: &str| Some(text.to_owned());
-    GenerationView {
+    Generation {
         generation: number,
         phase: phase.to_owned(),
         digest: "sha256:ab".to_owned(),
         plugin: text("acme"),
         version: text("1.0.0"),
         signature: text("signed by acme"),
-        since: NOW,
+        since: NOW.into(),
         until: None,
         code: None,
         reason: None,
     }
 }
 
-fn plugin(transport: &str) -> PluginView {
-    PluginView {
+fn plugin(transport: &str) -> TransportPlugin {
+    TransportPlugin {
         transport: transport.to_owned(),
         world: "transport".to_owned(),
         source: "/plugins/acme.wasm".to_owned(),
@@ -34,14 +36,14 @@ fn plugin(transport: &str) -> PluginView {
         reload: "overlap".to_owned(),
         live: generation(2, "live"),
         previous: Some(generation(1, "gone")),
-        probation: Some(ProbationView { until: NOW, losses: 1, losses_before: 0 }),
+        probation: Some(Probation { until: NOW.into(), losses: 1, losses_before: 0 }),
         refused: None,
         history: vec![generation(1, "gone"), generation(2, "live")],
-        bad: vec![BadView {
+        bad: vec![BadDigest {
             digest: "sha256:cd".to_owned(),
             code: "PLUGIN.PROBATION_FAILED".to_owned(),
             reason: "it trapped".to_owned(),
-            at: NOW,
+            at: NOW.into(),
         }],
         fallback: None,
     }
@@ -54,11 +56,11 @@ impl Fake {
             "gone" => Err(PluginsError::NotFound("gone".to_owned())),
             "bad" => {
                 let reason = "it was rolled back".to_owned();
-                Err(PluginsError::Refused { code: "PLUGIN.REMEMBERED_BAD", reason })
+                Err(PluginsError::Refused { code: Code::PLUGIN_REMEMBERED_BAD, reason })
             }
             "broken" => {
                 let reason = "secret: the engine at 0x1234 is gone".to_owned();
-                Err(PluginsError::Refused { code: "PLUGIN.ENGINE", reason })
+                Err(PluginsError::Refused { code: Code::PLUGIN_ENGINE, reason })
             }
             _ => Ok(PluginChanged { changed: true, plugin: plugin(transport) }),
         }
@@ -67,26 +69,26 @@ impl Fake {
 
 #[async_trait]
 impl PluginService for Fake {
-    async fn plugins(&self) -> PluginsView {
+    async fn plugins(&self) -> Plugins {
         let (code, reason) = ("PLUGIN.CORE_MODULE".to_owned(), "it is a core module".to_owned());
-        let refused = vec![RefusedFile { file: "junk.wasm".to_owned(), code, reason }];
-        PluginsView { plugins: vec![plugin("orders")], refused }
+        let refused_files = vec![RefusedFile { file: "junk.wasm".to_owned(), code, reason }];
+        Plugins { items: vec![plugin("orders")], next_cursor: None, refused_files }
     }
-    async fn reload(&self, transport: &str, change: PluginChange, actor: &str) -> Result<PluginChanged, PluginsError> {
-        self.changed(transport, format!("reload {transport} {:?} {} {actor}", change.sha256, change.force))
+    async fn reload(&self, transport: &str, asked: PluginReload, actor: &str) -> Result<PluginChanged, PluginsError> {
+        self.changed(transport, format!("reload {transport} {:?} {} {actor}", asked.sha256, asked.force))
     }
     async fn roll_back(&self, transport: &str, reason: &str, actor: &str) -> Result<PluginChanged, PluginsError> {
         self.changed(transport, format!("rollback {transport} {reason:?} {actor}"))
     }
     async fn upload(&self, transport: &str, upload: PluginUpload, actor: &str) -> Result<PluginChanged, PluginsError> {
-        let PluginUpload { component, signature, change } = upload;
+        let PluginUpload { component, signature, reload } = upload;
         self.changed(
             transport,
             format!(
                 "upload {transport} {} {signature:?} {:?} {} {actor}",
                 component.len(),
-                change.sha256,
-                change.force
+                reload.sha256,
+                reload.force
             ),
         )
     }
@@ -129,7 +131,7 @@ async fn a_reload_needs_no_body_and_a_rollback_takes_a_reason() {
 async fn a_refusal_keeps_its_code_and_a_defect_its_details_to_the_log() {
     let api = Api::open();
     for (path, status, code) in [
-        ("/v1/plugins/gone/reload", 404, "OUTBOX.NOT_FOUND"),
+        ("/v1/plugins/gone/reload", 404, "TRANSPORT.NOT_FOUND"),
         ("/v1/plugins/bad/reload", 409, "PLUGIN.REMEMBERED_BAD"),
         ("/v1/plugins/broken/rollback", 500, "UNKNOWN.INTERNAL"),
     ] {

@@ -2,7 +2,9 @@
 
 use async_trait::async_trait;
 use serde_json::json;
-use waybill_core::port::quarantine::{QuarantineService, QuarantinedContent, QuarantinedRow, Restored};
+use waybill_api::quarantine::{QuarantineService, QuarantinedContentView, QuarantinedView, RestoredRow};
+use waybill_core::port::missing::Missing;
+use waybill_core::port::quarantine::{QuarantinedRow, Restored};
 use waybill_core::port::query::Page;
 use waybill_core::port::service::ServiceError;
 use waybill_server::auth::Role;
@@ -23,7 +25,7 @@ fn row(id: &str) -> QuarantinedRow {
 
 fn known(id: &str) -> Result<QuarantinedRow, ServiceError> {
     match id {
-        "gone" => Err(ServiceError::NotFound { what: "row in quarantine", id: id.to_owned() }),
+        "gone" => Err(ServiceError::NotFound { what: Missing::QuarantinedRow, id: id.to_owned() }),
         id => Ok(row(id)),
     }
 }
@@ -35,31 +37,27 @@ impl QuarantineService for Fake {
         table: Option<&str>,
         cursor: Option<&str>,
         limit: usize,
-    ) -> Result<Page<QuarantinedRow>, ServiceError> {
-        self.told(format!("quarantined {table:?} {cursor:?} {limit}"))?;
-        Ok(Page { items: vec![row("q-1")], next_cursor: cursor.is_none().then(|| "q-1".to_owned()) })
+    ) -> Result<Page<QuarantinedView>, ServiceError> {
+        self.record(format!("quarantined {table:?} {cursor:?} {limit}"))?;
+        Ok(Page { items: vec![row("q-1").into()], next_cursor: cursor.is_none().then(|| "q-1".to_owned()) })
     }
-    async fn quarantined_row(&self, id: &str) -> Result<QuarantinedContent, ServiceError> {
-        self.told(format!("quarantined_row {id}"))?;
+    async fn quarantined_row(&self, id: &str) -> Result<QuarantinedContentView, ServiceError> {
+        self.record(format!("quarantined_row {id}"))?;
         let columns = json!({ "tenant": "acme", "data": "V0JQ" });
-        Ok(QuarantinedContent { row: known(id)?, columns, unreadable: Some("the checksum is wrong".into()) })
+        let row = known(id)?.into();
+        Ok(QuarantinedContentView { row, columns, unreadable: Some("the checksum is wrong".into()) })
     }
-    async fn restore_row(
-        &self,
-        id: &str,
-        reason: &str,
-        actor: &str,
-    ) -> Result<(QuarantinedRow, Restored), ServiceError> {
-        self.told(format!("restore_row {id} [{reason}] {actor}"))?;
+    async fn restore_row(&self, id: &str, reason: &str, actor: &str) -> Result<RestoredRow, ServiceError> {
+        self.record(format!("restore_row {id} [{reason}] {actor}"))?;
         if id == "bad" {
             let state = "still unreadable: the checksum is wrong".to_owned();
             return Err(ServiceError::State { what: "row in quarantine", id: id.to_owned(), state, fix: "drop it" });
         }
-        Ok((known(id)?, Restored::Queued { messages: 2 }))
+        Ok(RestoredRow::new(known(id)?, Restored::Queued { messages: 2 }))
     }
-    async fn drop_row(&self, id: &str, reason: &str, actor: &str) -> Result<QuarantinedContent, ServiceError> {
-        self.told(format!("drop_row {id} [{reason}] {actor}"))?;
-        Ok(QuarantinedContent { row: known(id)?, columns: json!({}), unreadable: None })
+    async fn drop_row(&self, id: &str, reason: &str, actor: &str) -> Result<QuarantinedContentView, ServiceError> {
+        self.record(format!("drop_row {id} [{reason}] {actor}"))?;
+        Ok(QuarantinedContentView { row: known(id)?.into(), columns: json!({}), unreadable: None })
     }
 }
 
@@ -102,7 +100,7 @@ async fn one_is_shown_put_back_and_dropped() {
     let refused = api.post("/v1/quarantine/bad/restore", "{}").await;
     assert_eq!(refused.problem(), (409, "OUTBOX.STATE".into()));
     assert!(refused.json()["detail"].as_str().unwrap().contains("still unreadable"));
-    assert_eq!(api.get("/v1/quarantine/gone").await.problem(), (404, "OUTBOX.NOT_FOUND".into()));
+    assert_eq!(api.get("/v1/quarantine/gone").await.problem(), (404, "QUARANTINE.NOT_FOUND".into()));
 }
 
 #[tokio::test]

@@ -1,22 +1,25 @@
 //! A saga service made of recordings.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::value::RawValue;
+use waybill_api::headers::HeadersJson;
+use waybill_api::saga_definitions::DefinitionView;
+use waybill_api::saga_history::HistoryLine;
+use waybill_api::saga_node::{SagaNodeView, StepView};
+use waybill_api::sagas::*;
 use waybill_core::ids::Tenant;
 use waybill_core::port::query::Page;
 use waybill_core::port::saga::*;
 use waybill_core::saga::definition::problem::{Position, Problem, Problems, Severity};
 use waybill_core::saga::error::SagaError;
-use waybill_core::saga::event::{Event, Failure, PauseCause, Wait, Way, What};
+use waybill_core::saga::event::{PauseCause, StepDirection};
 use waybill_core::saga::filter::SagaFilter;
 use waybill_core::saga::id::{DefinitionHash, DefinitionRef, SagaId, SagaKey};
 use waybill_core::saga::json::Json;
 use waybill_core::saga::records::{SagaSummary, StoredDefinition};
-use waybill_core::saga::state::{Effect, Pause, SagaState, StepState};
-use waybill_core::saga::view::{DefinitionView, HistoryLine, SagaNodeView, SagaView, StepView};
+use waybill_core::saga::state::{Effect, SagaState, StepState};
 use waybill_core::time::UnixMillis;
 
 use crate::support::{Fake, LATER, NOW, plugin};
@@ -25,6 +28,10 @@ type Served<T> = Result<T, SagaError>;
 
 fn definition(version: u32) -> DefinitionRef {
     DefinitionRef { name: "order".into(), version, hash: DefinitionHash("ab".repeat(32).into()) }
+}
+
+fn stored() -> StoredDefinition {
+    StoredDefinition { reference: definition(2), canonical: Json::null(), created_at: NOW, created_by: "ann".into() }
 }
 
 fn raw(text: &str) -> Box<RawValue> {
@@ -49,8 +56,8 @@ fn summary(tenant: &str, id: &SagaId) -> SagaSummary {
     }
 }
 
-fn failure() -> Failure {
-    Failure { maybe_done: true, ..Failure::new("HTTP.TIMEOUT", "no answer in 30 s") }
+fn failure() -> FailureView {
+    FailureView { code: "HTTP.TIMEOUT".into(), reason: "no answer in 30 s".into(), maybe_done: true }
 }
 
 fn step(name: &str, saga: Option<Box<SagaNodeView>>) -> StepView {
@@ -60,20 +67,20 @@ fn step(name: &str, saga: Option<Box<SagaNodeView>>) -> StepView {
         compensation: Some("fn:orders/refund".into()),
         group: 0,
         state: StepState::InFlight,
-        way: Some(Way::Execute),
+        direction: Some(StepDirection::Execute),
         effect: Effect::Unknown,
         attempts: 2,
         failures: 1,
         waiting_for: Some("operator".into()),
         waiting: Some("an operator: the result is unknown".into()),
-        since: Some(NOW),
+        since: Some(NOW.into()),
         until: None,
         input: Some(raw("{\"n\":12345678901234567890.10}")),
         output: Some(raw("null")),
         failure: Some(failure()),
-        began_at: Some(NOW),
+        began_at: Some(NOW.into()),
         ended_at: None,
-        plugin: Some(Arc::new(plugin())),
+        plugin: Some(plugin()),
         actor: Some("ann".into()),
         note: Some("looked".into()),
         idempotency_key: format!("order-17/{name}/execute"),
@@ -88,7 +95,7 @@ fn approval() -> StepView {
         compensation: None,
         waiting_for: Some("approval".into()),
         waiting: Some("approve or reject".into()),
-        until: Some(LATER),
+        until: Some(LATER.into()),
         input: Some(raw("{\"for\":\"<b>Ann</b>\"}")),
         failure: None,
         actor: None,
@@ -98,14 +105,15 @@ fn approval() -> StepView {
 
 fn node(id: &SagaId, steps: Vec<StepView>) -> SagaNodeView {
     SagaNodeView {
-        id: id.clone(),
-        definition: definition(2),
+        id: id.to_string(),
+        definition: "order".into(),
+        version: 2,
         state: SagaState::Paused,
-        cause: Some("killed"),
+        cause: Some("killed".into()),
         failure: Some(failure()),
         input: raw("{\"order\":17}"),
         deadline: None,
-        started_at: NOW,
+        started_at: NOW.into(),
         ended_at: None,
         steps,
         signals: vec!["early".into()],
@@ -113,58 +121,50 @@ fn node(id: &SagaId, steps: Vec<StepView>) -> SagaNodeView {
 }
 
 fn history(id: &SagaId) -> Vec<HistoryLine> {
-    let (way, attempt, step) = (Way::Execute, 1, 0);
-    let whats = [
-        What::StepBegan { step, way, attempt, input: None, wait: Wait::Call, until: Some(NOW) },
-        What::StepSucceeded {
-            step,
-            way,
-            attempt,
-            output: None,
-            plugin: Some(plugin().into()),
-            took_ms: 12,
-            late: false,
-        },
-        What::StepFailed {
-            step,
-            way,
-            attempt,
-            failure: failure(),
-            retry_at: Some(NOW),
-            plugin: Some(plugin().into()),
-            took_ms: 12,
-        },
-        What::StepReleased { step, way, scope: None, failure: failure(), retry_at: NOW },
-        What::StepUnknown { step, way, attempt, failure: failure() },
-        What::StepSkipped { step, way, note: None },
-        What::CompensationStarted { failure: failure() },
-        What::Resumed,
-    ];
-    let line = |what: What| HistoryLine {
-        at: NOW,
-        saga: id.clone(),
+    let bare = HistoryLine {
+        at: NOW.into(),
+        saga: id.to_string(),
         step: Some("charge".into()),
-        kind: "step_failed",
+        kind: "step_failed".into(),
         text: "attempt 1 failed".into(),
         actor: Some("ann".into()),
-        event: Event { at: NOW, saga: 0, actor: None, what },
+        direction: None,
+        attempt: None,
+        took_ms: None,
+        failure: None,
+        retry_at: None,
+        plugin: None,
     };
-    whats.into_iter().map(line).collect()
+    let failed = HistoryLine {
+        direction: Some(StepDirection::Execute),
+        attempt: Some(1),
+        took_ms: Some(12),
+        failure: Some(failure()),
+        retry_at: Some(NOW.into()),
+        plugin: Some(plugin()),
+        ..bare.clone()
+    };
+    vec![bare.clone(), HistoryLine { took_ms: Some(12), ..bare }, failed]
 }
 
 fn view(tenant: &Tenant, id: &SagaId) -> SagaView {
     let child = node(&id.child("pay"), vec![step("card", None)]);
     SagaView {
-        summary: summary(tenant.as_str(), &id.root_id()),
         waiting: Some("an operator".into()),
-        paused: Some(Pause { at: NOW, cause: PauseCause::UnknownResult, actor: None, note: Some("why".into()) }),
-        saga: node(id, vec![step("charge", None), step("pay", Some(Box::new(child))), approval()]),
-        plugins: vec![("orders".into(), plugin())],
-        headers: vec![("x-a".into(), "1".into())],
+        paused: Some(PauseView {
+            at: NOW.into(),
+            cause: PauseCause::UnknownResult,
+            actor: None,
+            note: Some("why".into()),
+        }),
+        saga: Some(node(id, vec![step("charge", None), step("pay", Some(Box::new(child))), approval()])),
+        plugins: Some(vec![SagaParticipant { participant: "orders".into(), plugin: plugin() }]),
+        headers: Some(HeadersJson(vec![("x-a".into(), "1".into())])),
         envelope_id: Some("e".into()),
         correlation_id: Some("c".into()),
-        history: history(id),
-        history_dropped: 3,
+        history: Some(history(id)),
+        history_dropped: Some(3),
+        ..summary(tenant.as_str(), &id.root_id()).into()
     }
 }
 
@@ -174,13 +174,13 @@ fn problem(severity: Severity, line: usize) -> Problem {
 }
 
 impl Fake {
-    fn saga_told(&self, call: String) -> Served<()> {
+    fn record_saga(&self, call: String) -> Served<()> {
         self.calls.lock().unwrap().push(call);
         self.saga_fails.lock().unwrap().clone().map_or(Ok(()), Err)
     }
 
     fn acted(&self, call: String, tenant: &Tenant, id: &SagaId) -> Served<Acted> {
-        self.saga_told(format!("{call} {tenant} {id}"))?;
+        self.record_saga(format!("{call} {tenant} {id}"))?;
         if id.as_str() == "gone" {
             return Err(SagaError::NotFound { id: id.to_string() });
         }
@@ -192,7 +192,7 @@ impl Fake {
 impl SagaService for Fake {
     async fn define(&self, define: Define) -> Served<Defined> {
         let Define { text, format, dry_run, actor } = define;
-        self.saga_told(format!("define {format:?} {dry_run} {actor} [{text}]"))?;
+        self.record_saga(format!("define {format:?} {dry_run} {actor} [{text}]"))?;
         if text.contains("broken") {
             return Err(Problems(vec![problem(Severity::Error, 3), problem(Severity::Warning, 9)]).into());
         }
@@ -214,13 +214,12 @@ impl SagaService for Fake {
         })
     }
     async fn definition(&self, name: &str, version: Option<u32>) -> Served<DefinitionView> {
-        self.saga_told(format!("definition {name} {version:?}"))?;
+        self.record_saga(format!("definition {name} {version:?}"))?;
         if name == "gone" {
             return Err(SagaError::NoDefinition { name: name.to_owned() });
         }
         let document = raw("{\"name\":\"order\",\"steps\":[]}");
-        let created_by = "ann".to_owned();
-        Ok(DefinitionView { definition: definition(2), document, created_at: NOW, created_by, versions: vec![1, 2] })
+        Ok(DefinitionView { versions: Some(vec![1, 2]), document: Some(document), ..stored().into() })
     }
     async fn definitions(
         &self,
@@ -228,18 +227,12 @@ impl SagaService for Fake {
         cursor: Option<&str>,
         limit: usize,
     ) -> Served<Page<StoredDefinition>> {
-        self.saga_told(format!("definitions {name:?} {cursor:?} {limit}"))?;
-        let stored = StoredDefinition {
-            reference: definition(2),
-            canonical: Json::null(),
-            created_at: NOW,
-            created_by: "ann".into(),
-        };
-        Ok(Page { items: vec![stored], next_cursor: cursor.is_none().then(|| "order/2".to_owned()) })
+        self.record_saga(format!("definitions {name:?} {cursor:?} {limit}"))?;
+        Ok(Page { items: vec![stored()], next_cursor: cursor.is_none().then(|| "order/2".to_owned()) })
     }
     async fn start(&self, start: StartSaga) -> Served<StartedSaga> {
         let StartSaga { tenant, definition, version, id, input, deadline, headers, traceparent, actor, .. } = start;
-        self.saga_told(format!(
+        self.record_saga(format!(
             "saga start {tenant} {definition} {version:?} {id:?} {input:?} {deadline:?} {headers:?} {traceparent:?} {actor}"
         ))?;
         let id = SagaId::root(id.as_deref().unwrap_or("made"))?;
@@ -249,12 +242,12 @@ impl SagaService for Fake {
         self.acted("saga".into(), tenant, id)?;
         let mut view = view(tenant, id);
         if id.as_str() == "order-slow" {
-            view.summary.state = SagaState::Running;
+            view.state = SagaState::Running;
         }
         Ok(view)
     }
     async fn at_rest(&self, tenant: &Tenant, id: &SagaId, within: Duration) -> Served<Option<SagaState>> {
-        self.saga_told(format!("at_rest {tenant} {id} {within:?}"))?;
+        self.record_saga(format!("at_rest {tenant} {id} {within:?}"))?;
         if id.as_str() == "gone" {
             return Err(SagaError::NotFound { id: id.to_string() });
         }
@@ -263,7 +256,7 @@ impl SagaService for Fake {
     async fn sagas(&self, filter: &SagaFilter, cursor: Option<&str>, limit: usize) -> Served<Page<SagaSummary>> {
         let tenant = filter.tenant.as_ref().map_or("*", |glob| glob.exact().unwrap_or("a pattern"));
         let named = filter.definition.as_ref().map(|glob| glob.exact().unwrap_or("a pattern"));
-        self.saga_told(format!("sagas {tenant} {named:?} {cursor:?} {limit}"))?;
+        self.record_saga(format!("sagas {tenant} {named:?} {cursor:?} {limit}"))?;
         let items = vec![summary("default", &SagaId::root("order-17").unwrap())];
         Ok(Page { items, next_cursor: cursor.is_none().then(|| "0:9".to_owned()) })
     }

@@ -327,7 +327,7 @@ async fn what_sagas_refuse_has_its_status() {
     ] {
         *api.fake.saga_fails.lock().unwrap() = Some(error.clone());
         let answer = api.post(S, r#"{"definition":"order"}"#).await;
-        assert_eq!(answer.problem(), (status, error.code().to_owned()));
+        assert_eq!(answer.problem(), (status, error.code().into()));
         assert_eq!((answer.json()["retryable"] == true, answer.headers.contains_key("retry-after")), (retry, retry));
     }
 }

@@ -12,19 +12,25 @@ use http_body_util::BodyExt;
 use serde_json::Value;
 use tokio::sync::Notify;
 use tower::ServiceExt;
+use waybill_api::dead_letters::*;
+use waybill_api::headers::HeadersJson;
+use waybill_api::idempotency::{FinishWith, IdempotencyService};
+use waybill_api::messages::*;
+use waybill_api::status::*;
+use waybill_api::transports::*;
+use waybill_api::workers::*;
 use waybill_core::ids::Tenant;
 use waybill_core::new_message::NewMessage;
-use waybill_core::outbox::records::{AttemptOutcome, AttemptRecord, DeadState};
-use waybill_core::port::dead::{DeadId, DeadKind, DeadView, Replay, Replayed};
-use waybill_core::port::dedup::FirstDelivery;
-use waybill_core::port::idempotency::{FinishWith, IdempotencyService};
+use waybill_core::outbox::owner::WaitKind;
+use waybill_core::outbox::records::{AttemptOutcome, DeadState};
+use waybill_core::port::dead::{DeadId, DeadKind};
+use waybill_core::port::missing::Missing;
 use waybill_core::port::provision::{ProvisionAction, ProvisionChange, ProvisionError};
-use waybill_core::port::query::{Counted, DeadGroup, Page};
-use waybill_core::port::saga::Acted;
+use waybill_core::port::query::{Counted, Page};
 use waybill_core::port::service::*;
-use waybill_core::port::transact::{AuditEvent, Operation, OperationState, Statement};
-use waybill_core::port::transport::{CallError, ErrorKind, Fault, Health, HealthReport, PluginIdentity, Receipt};
-use waybill_core::port::workers::*;
+use waybill_core::port::transact::Statement;
+use waybill_core::port::transport::{CallError, ErrorKind, Fault, Health, PluginIdentity, Receipt};
+use waybill_core::port::workers::FlushResult;
 use waybill_core::saga::error::SagaError;
 use waybill_core::saga::id::{DefinitionHash, DefinitionRef, SagaId, SagaKey};
 use waybill_core::saga::records::SagaDead;
@@ -65,7 +71,8 @@ pub struct Fake {
 }
 
 impl Fake {
-    pub fn told(&self, call: String) -> Result<(), ServiceError> {
+    /// Notes a call; fails or panics when a test asked for that.
+    pub fn record(&self, call: String) -> Result<(), ServiceError> {
         self.calls.lock().unwrap().push(call);
         assert!(!*self.panics.lock().unwrap(), "told to panic with a secret");
         self.fails.lock().unwrap().clone().map_or(Ok(()), Err)
@@ -107,26 +114,31 @@ pub fn view(tenant: &str, id: &str) -> MessageView {
         shard: 0,
         attempts: 3,
         suspect: 0,
-        created_at: NOW,
-        occurred_at: NOW,
-        not_before: Some(NOW),
-        expires_at: Some(NOW),
-        ended_at: Some(NOW),
+        created_at: NOW.into(),
+        occurred_at: NOW.into(),
+        not_before: Some(NOW.into()),
+        expires_at: Some(NOW.into()),
+        ended_at: Some(NOW.into()),
         last_error: text("HTTP.500: no"),
-        receipt: Some(Receipt {
+        receipt: Some(ReceiptView {
             broker_ref: text("200"),
             duplicate: false,
-            attributes: vec![("a".into(), "b".into())],
+            attributes: HeadersJson(vec![("a".into(), "b".into())]),
         }),
-        waiting: Some(Waiting { on: "key".into(), reason: "an earlier one".into(), since: Some(NOW), until: None }),
+        waiting: Some(Waiting {
+            on: WaitKind::Key,
+            reason: "an earlier one".into(),
+            since: Some(NOW.into()),
+            until: None,
+        }),
         lease: None,
-        history: vec![AttemptRecord {
-            at: NOW,
+        history: vec![Attempt {
+            at: NOW.into(),
             took_ms: 12,
             outcome: AttemptOutcome::Retry,
             worker: "host-1".into(),
             transport: "web".into(),
-            plugin: Some(plugin.into()),
+            plugin: Some(plugin),
             code: text("HTTP.500"),
             reason: text("no"),
             maybe_delivered: true,
@@ -140,13 +152,16 @@ pub fn view(tenant: &str, id: &str) -> MessageView {
         causation_id: text("s"),
         reply_to: text("bus:replies"),
         traceparent: text("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
-        headers: vec![("x-a".into(), "1".into()), ("x-a".into(), "2".into())],
+        headers: HeadersJson(vec![("x-a".into(), "1".into()), ("x-a".into(), "2".into())]),
         content_type: text("application/json"),
         payload_bytes: 17,
         payload_sha256: text("ab"),
-        payload: Some(Bytes::from_static(b"{\"z\":1.10,\"a\":12345678901234567890}")),
+        payload: None,
+        payload_base64: None,
+        bytes: None,
         note: None,
     }
+    .with_payload(Bytes::from_static(b"{\"z\":1.10,\"a\":12345678901234567890}"))
 }
 
 pub fn plugin() -> PluginIdentity {
@@ -158,54 +173,35 @@ fn transport(name: &str) -> TransportView {
         name: name.to_owned(),
         plugin: plugin(),
         paused: false,
-        breaker: "closed".into(),
+        breaker: Breaker::Closed,
         lanes: 1,
         in_flight: 2,
-        health: HealthReport { health: Health::Ready, detail: Some("fine".into()) },
+        health: Health::Ready,
+        health_detail: Some("fine".into()),
     }
 }
 
-fn operation(id: &str, tenant: Option<String>) -> Operation {
-    Operation {
-        id: id.to_owned(),
-        kind: "replay".into(),
-        filter: "code=HTTP.* state=dead".into(),
-        tenant,
-        rate: 100,
-        reason: String::new(),
-        state: OperationState::Running,
-        matched: 5,
-        counted_since: None,
-        done: 1,
-        failed: 0,
-        cursor: None,
-        error: None,
-        created_at: NOW,
-        updated_at: NOW,
-    }
-}
+pub type Served<T> = Result<T, ServiceError>;
 
-type Served<T> = Result<T, ServiceError>;
-
-fn name(tenant: Option<&Tenant>) -> String {
+pub fn name(tenant: Option<&Tenant>) -> String {
     tenant.map_or("*".to_owned(), |tenant| tenant.to_string())
 }
 
 /// A message whose answer is a large one.
 pub const LARGE: &str = "large";
 
-fn found(id: &str, what: &'static str, tenant: &Tenant) -> Served<MessageView> {
+fn found(id: &str, what: Missing, tenant: &Tenant) -> Served<MessageView> {
     let found = view(tenant.as_str(), id);
     match id {
         "gone" => Err(ServiceError::NotFound { what, id: id.to_owned() }),
-        LARGE => Ok(MessageView { payload: Some(format!("\"{}\"", "x".repeat(100 * 1024)).into()), ..found }),
+        LARGE => Ok(found.with_payload(format!("\"{}\"", "x".repeat(100 * 1024)).into())),
         _ => Ok(found),
     }
 }
 
 /// A stuck saga: its ids begin with `stuck`.
-pub fn stuck(tenant: &str, id: &str) -> Arc<SagaDead> {
-    Arc::new(SagaDead {
+pub fn stuck(tenant: &str, id: &str) -> SagaDead {
+    SagaDead {
         key: SagaKey { tenant: Tenant::new(tenant).unwrap(), id: SagaId::root(id).unwrap() },
         saga: SagaId::new(&format!("{id}~pay")).unwrap(),
         definition: DefinitionRef { name: "payment".into(), version: 2, hash: DefinitionHash("ab".repeat(32).into()) },
@@ -215,14 +211,14 @@ pub fn stuck(tenant: &str, id: &str) -> Arc<SagaDead> {
         attempts: 6,
         died_at: NOW,
         state: DeadState::Dead,
-    })
+    }
 }
 
-fn found_dead(dead: &DeadId) -> Served<DeadView> {
+fn found_dead(dead: &DeadId) -> Served<DeadLetterView> {
     if dead.id.starts_with("stuck") {
-        return Ok(DeadView::Saga(stuck(dead.tenant.as_str(), &dead.id)));
+        return Ok(DeadLetterView::from(&stuck(dead.tenant.as_str(), &dead.id)));
     }
-    found(&dead.id, "dead letter", &dead.tenant).map(|view| DeadView::Message(Box::new(view)))
+    found(&dead.id, Missing::DeadLetter, &dead.tenant).map(DeadLetterView::from)
 }
 
 /// The id, with the kind if one was asked for.
@@ -231,10 +227,10 @@ fn of_kind(dead: &DeadId) -> String {
 }
 
 #[async_trait]
-impl OutboxService for Fake {
+impl EnqueueService for Fake {
     async fn enqueue(&self, messages: Vec<NewMessage>) -> Served<Enqueued> {
         let gate = self.gate.lock().unwrap().clone();
-        self.told(format!("enqueue {}", messages.len()))?;
+        self.record(format!("enqueue {}", messages.len()))?;
         if let Some(gate) = gate {
             gate.notified().await;
         }
@@ -247,7 +243,7 @@ impl OutboxService for Fake {
         finish: Option<FinishWith>,
     ) -> Served<TransactionDone> {
         let gate = self.gate.lock().unwrap().clone();
-        self.told(format!("transact {} {}", statements.len(), messages.len()))?;
+        self.record(format!("transact {} {}", statements.len(), messages.len()))?;
         if let Some(gate) = gate {
             gate.notified().await;
         }
@@ -259,9 +255,13 @@ impl OutboxService for Fake {
         }
         Ok(done)
     }
+}
+
+#[async_trait]
+impl MessageService for Fake {
     async fn message(&self, tenant: &Tenant, id: &str) -> Served<MessageView> {
-        self.told(format!("message {tenant} {id}"))?;
-        found(id, "message", tenant)
+        self.record(format!("message {tenant} {id}"))?;
+        found(id, Missing::Message, tenant)
     }
     async fn messages(
         &self,
@@ -270,7 +270,7 @@ impl OutboxService for Fake {
         cursor: Option<&str>,
         limit: usize,
     ) -> Served<Page<MessageView>> {
-        self.told(format!("messages {} [{filter}] {cursor:?} {limit}", name(tenant)))?;
+        self.record(format!("messages {} [{filter}] {cursor:?} {limit}", name(tenant)))?;
         let bare = MessageView {
             payload: None,
             payload_sha256: None,
@@ -282,180 +282,103 @@ impl OutboxService for Fake {
         Ok(Page { items: vec![bare], next_cursor: cursor.is_none().then(|| "0:17/ä".to_owned()) })
     }
     async fn cancel(&self, tenant: &Tenant, id: &str, actor: &str) -> Served<MessageView> {
-        self.told(format!("cancel {tenant} {id} {actor}"))?;
-        found(id, "message", tenant)
+        self.record(format!("cancel {tenant} {id} {actor}"))?;
+        found(id, Missing::Message, tenant)
     }
     async fn reschedule(&self, tenant: &Tenant, id: &str, not_before: UnixMillis, actor: &str) -> Served<MessageView> {
-        self.told(format!("reschedule {tenant} {id} {} {actor}", not_before.0))?;
-        found(id, "message", tenant)
+        self.record(format!("reschedule {tenant} {id} {} {actor}", not_before.0))?;
+        found(id, Missing::Message, tenant)
     }
-    async fn stats(&self, tenant: Option<&Tenant>) -> Served<Vec<OutboxStats>> {
-        self.told(format!("stats {}", name(tenant)))?;
-        let row = OutboxStats {
-            tenant: "acme".into(),
-            transport: "web".into(),
-            ready: 3,
-            oldest_ready_ms: Some(1500),
-            ..Default::default()
-        };
-        Ok(vec![row])
-    }
-    async fn blocked(&self, tenant: Option<&Tenant>) -> Served<Vec<BlockedView>> {
-        self.told(format!("blocked {}", name(tenant)))?;
-        Ok(vec![BlockedView {
-            kind: "destination".into(),
-            tenant: Some("acme".into()),
-            transport: Some("web".into()),
-            subject: "https://shop.example".into(),
-            reason: "401".into(),
-            code: Some("HTTP.401".into()),
-            since: NOW,
-            until: None,
-            waiting: 4,
-        }])
-    }
+}
+
+#[async_trait]
+impl DeadLetterService for Fake {
     async fn dead_letters(
         &self,
         tenant: Option<&Tenant>,
         filter: &str,
         cursor: Option<&str>,
         limit: usize,
-    ) -> Served<Page<DeadView>> {
-        self.told(format!("dead_letters {} [{filter}] {cursor:?} {limit}", name(tenant)))?;
-        let message = DeadView::Message(Box::new(view("default", "d-1")));
-        Ok(Page { items: vec![message, DeadView::Saga(stuck("default", "stuck-1"))], next_cursor: None })
+    ) -> Served<Page<DeadLetterView>> {
+        self.record(format!("dead_letters {} [{filter}] {cursor:?} {limit}", name(tenant)))?;
+        let items = vec![view("default", "d-1").into(), (&stuck("default", "stuck-1")).into()];
+        Ok(Page { items, next_cursor: None })
     }
     async fn count_dead(&self, tenant: Option<&Tenant>, filter: &str) -> Served<Counted<u64>> {
-        self.told(format!("count_dead {} [{filter}]", name(tenant)))?;
+        self.record(format!("count_dead {} [{filter}]", name(tenant)))?;
         // An old one that matches, and more than are counted.
         let since = filter.contains("many").then_some(NOW);
         Ok(Counted { value: 42, since })
     }
-    async fn dead_groups(&self, tenant: Option<&Tenant>, filter: &str) -> Served<Counted<Vec<DeadGroup>>> {
-        self.told(format!("dead_groups {} [{filter}]", name(tenant)))?;
-        let group = DeadGroup {
+    async fn dead_groups(&self, tenant: Option<&Tenant>, filter: &str) -> Served<Counted<Vec<DeadGroupView>>> {
+        self.record(format!("dead_groups {} [{filter}]", name(tenant)))?;
+        let group = DeadGroupView {
             kind: DeadKind::Message,
             tenant: "acme".into(),
             code: "HTTP.500".into(),
             signature: "HTTP #".into(),
             topic: "bus:a".into(),
             count: 2,
-            first_at: NOW.0,
-            latest_at: NOW.0,
+            first_at: NOW.into(),
+            latest_at: NOW.into(),
             example: "d-1".into(),
         };
         Ok(Counted { value: vec![group], since: filter.contains("many").then_some(NOW) })
     }
-    async fn dead_letter(&self, dead: &DeadId) -> Served<DeadView> {
-        self.told(format!("dead_letter {} {}", dead.tenant, of_kind(dead)))?;
+    async fn dead_letter(&self, dead: &DeadId) -> Served<DeadLetterView> {
+        self.record(format!("dead_letter {} {}", dead.tenant, of_kind(dead)))?;
         found_dead(dead)
     }
     async fn replay(&self, dead: &DeadId, how: Replay, actor: &str) -> Served<Replayed> {
         let mode = how.mode.map_or(String::new(), |mode| format!(" {mode:?}"));
-        self.told(format!("replay {} {} [{}]{mode} {actor}", dead.tenant, of_kind(dead), how.reason))?;
+        self.record(format!("replay {} {} [{}]{mode} {actor}", dead.tenant, of_kind(dead), how.reason))?;
         match found_dead(dead)? {
-            DeadView::Message(message) => Ok(Replayed::Message(message)),
-            DeadView::Saga(saga) => {
-                let acted = Acted { id: saga.key.id.clone(), state: SagaState::Compensating, unchanged: false };
-                Ok(Replayed::Saga { tenant: dead.tenant.clone(), acted })
+            DeadLetterView::Message(message) => Ok(Replayed::Message(message)),
+            DeadLetterView::Saga(saga) => {
+                let (id, tenant, links) = (saga.id, saga.tenant, saga.links);
+                Ok(Replayed::Saga(ReplayedSaga { id, tenant, state: SagaState::Compensating, unchanged: false, links }))
             }
         }
     }
-    async fn quarantine(&self, dead: &DeadId, note: &str, actor: &str) -> Served<DeadView> {
-        self.told(format!("quarantine {} {} [{note}] {actor}", dead.tenant, of_kind(dead)))?;
-        match found_dead(dead)? {
-            DeadView::Saga(saga) => {
-                let state = DeadState::Quarantined { note: note.to_owned(), at: NOW };
-                Ok(DeadView::Saga(Arc::new(SagaDead { state, ..SagaDead::clone(&saga) })))
-            }
-            message => Ok(message),
+    async fn quarantine(&self, dead: &DeadId, note: &str, actor: &str) -> Served<DeadLetterView> {
+        self.record(format!("quarantine {} {} [{note}] {actor}", dead.tenant, of_kind(dead)))?;
+        let mut found = found_dead(dead)?;
+        if let DeadLetterView::Saga(saga) = &mut found {
+            (saga.state, saga.note) = (MessageState::Quarantined, Some(note.to_owned()));
         }
+        Ok(found)
     }
     async fn edit(&self, dead: &DeadId, edited: NewMessage, actor: &str) -> Served<Enqueued> {
-        self.told(format!("edit {} {} {actor}", dead.tenant, dead.id))?;
+        self.record(format!("edit {} {} {actor}", dead.tenant, dead.id))?;
         Ok(self.enqueued(vec![edited]))
     }
-    async fn start_operation(&self, request: OperationRequest) -> Served<Operation> {
-        let OperationRequest { kind, filter, tenant, rate, reason, actor } = request;
-        self.told(format!("start {kind} [{filter}] {} {rate:?} [{reason}] {actor}", name(tenant.as_ref())))?;
-        Ok(operation("op-1", tenant.map(String::from)))
-    }
-    async fn operation(&self, id: &str) -> Served<Operation> {
-        self.told(format!("operation {id}"))?;
-        match id {
-            "gone" => Err(ServiceError::NotFound { what: "operation", id: id.to_owned() }),
-            "of-all" => Ok(operation(id, None)),
-            id => Ok(operation(id, Some("acme".into()))),
-        }
-    }
-    async fn cancel_operation(&self, id: &str, actor: &str) -> Served<Operation> {
-        self.told(format!("cancel_operation {id} {actor}"))?;
-        Ok(Operation { state: OperationState::Cancelled, ..operation(id, Some("acme".into())) })
-    }
+}
+
+#[async_trait]
+impl TransportService for Fake {
     async fn transports(&self) -> Vec<TransportView> {
         vec![transport("web")]
     }
     async fn pause(&self, transport_name: &str, actor: &str) -> Served<TransportView> {
-        self.told(format!("pause {transport_name} {actor}"))?;
+        self.record(format!("pause {transport_name} {actor}"))?;
         Ok(TransportView { paused: true, ..transport(transport_name) })
     }
     async fn resume(&self, transport_name: &str, actor: &str) -> Served<TransportView> {
-        self.told(format!("resume {transport_name} {actor}"))?;
+        self.record(format!("resume {transport_name} {actor}"))?;
         Ok(transport(transport_name))
     }
     async fn probe(&self, transport_name: &str, actor: &str) -> Served<TransportView> {
-        self.told(format!("probe {transport_name} {actor}"))?;
+        self.record(format!("probe {transport_name} {actor}"))?;
         match transport_name {
-            "gone" => Err(ServiceError::NotFound { what: "transport", id: transport_name.to_owned() }),
+            "gone" => Err(ServiceError::NotFound { what: Missing::Transport, id: transport_name.to_owned() }),
             known => Ok(transport(known)),
         }
     }
-    async fn claim(&self, request: ClaimRequest) -> Served<Vec<ClaimedMessage>> {
-        let ClaimRequest { worker, limit, lease, topic, tenants, wait } = request;
-        let topic = topic.map(|topic| topic.as_str().to_owned());
-        let gate = self.gate.lock().unwrap().clone();
-        self.told(format!("claim {worker} {limit} {lease:?} {topic:?} {tenants:?} {wait:?}"))?;
-        // There is nothing for this worker.
-        if worker == "idle" {
-            return Ok(Vec::new());
-        }
-        if let Some(gate) = gate.filter(|_| !wait.is_zero()) {
-            gate.notified().await;
-        }
-        let lease = Some(LeaseView { worker, until: NOW });
-        let message = MessageView { state: MessageState::Leased, lease, ..view("acme", "m-1") };
-        Ok(vec![ClaimedMessage {
-            message,
-            token: "t-1".into(),
-            lease_until: NOW,
-            attempt: 4,
-            claims: 2,
-            target: "out.memory".into(),
-        }])
-    }
-    async fn settle(&self, request: SettleRequest) -> Served<Vec<SettleAnswer>> {
-        let SettleRequest { worker, actor, tenants, items } = request;
-        self.told(format!("settle {worker:?} {actor} {tenants:?} {items:?}"))?;
-        let answer = |item: SettleItem| {
-            let lost = item.token == "old";
-            SettleAnswer {
-                id: item.id,
-                applied: !lost,
-                result: if lost { FlushResult::Conflict } else { FlushResult::Retry },
-                code: lost.then(|| "TX.LEASE_LOST".to_owned()),
-                reason: lost.then(|| "somebody else has it".to_owned()),
-                state: lost.then_some(MessageState::Leased),
-                next_attempt_at: (!lost).then_some(NOW),
-                lease_until: None,
-            }
-        };
-        Ok(items.into_iter().map(answer).collect())
-    }
     async fn provision(&self, transport_name: &str, apply: bool, actor: &str) -> Served<Vec<ProvisionChange>> {
-        self.told(format!("provision {transport_name} {apply} {actor}"))?;
+        self.record(format!("provision {transport_name} {apply} {actor}"))?;
         let transport = transport_name.to_owned();
         match transport_name {
-            "gone" => Err(ServiceError::NotFound { what: "transport", id: transport }),
+            "gone" => Err(ServiceError::NotFound { what: Missing::Transport, id: transport }),
             "bare" => {
                 let error = ProvisionError::NotOffered { plugin: "http".to_owned() };
                 Err(ServiceError::NoProvisioning { transport, error })
@@ -472,15 +395,90 @@ impl OutboxService for Fake {
             }]),
         }
     }
-    async fn check_dedup(&self, tenant: &Tenant, target: &str, sha256: &str) -> Served<Option<FirstDelivery>> {
-        self.told(format!("check_dedup {tenant} {target} {sha256}"))?;
-        let receipt = Receipt { broker_ref: Some("memory-1".into()), ..Receipt::default() };
-        Ok((target == "out.memory").then(|| FirstDelivery { id: "m-0".into(), receipt, at: NOW }))
+}
+
+#[async_trait]
+impl WorkerService for Fake {
+    async fn claim(&self, request: ClaimRequest) -> Served<Vec<ClaimedMessage>> {
+        let ClaimRequest { worker, limit, lease, topic, tenants, wait } = request;
+        let topic = topic.map(|topic| topic.as_str().to_owned());
+        let gate = self.gate.lock().unwrap().clone();
+        self.record(format!("claim {worker} {limit} {lease:?} {topic:?} {tenants:?} {wait:?}"))?;
+        // There is nothing for this worker.
+        if worker == "idle" {
+            return Ok(Vec::new());
+        }
+        if let Some(gate) = gate.filter(|_| !wait.is_zero()) {
+            gate.notified().await;
+        }
+        let lease = Some(LeaseView { worker, until: NOW.into() });
+        let message = MessageView { state: MessageState::Leased, lease, ..view("acme", "m-1") };
+        Ok(vec![ClaimedMessage {
+            message,
+            token: "t-1".into(),
+            lease_until: NOW.into(),
+            attempt: 4,
+            retry_count: 3,
+            claims: 2,
+            target: "out.memory".into(),
+        }])
     }
-    async fn audit(&self, tenant: Option<&Tenant>, limit: usize) -> Served<Vec<AuditEvent>> {
-        self.told(format!("audit {} {limit}", name(tenant)))?;
-        Ok(vec![AuditEvent {
-            at: NOW,
+    async fn settle(&self, request: SettleRequest) -> Served<Vec<SettleAnswer>> {
+        let SettleRequest { worker, actor, tenants, items } = request;
+        self.record(format!("settle {worker:?} {actor} {tenants:?} {items:?}"))?;
+        let answer = |item: SettleItem| {
+            let lost = item.token == "old";
+            SettleAnswer {
+                id: item.id,
+                applied: !lost,
+                result: if lost { FlushResult::Conflict } else { FlushResult::Retry },
+                code: lost.then(|| "TX.LEASE_LOST".to_owned()),
+                reason: lost.then(|| "somebody else has it".to_owned()),
+                state: lost.then_some(MessageState::Leased),
+                next_attempt_at: (!lost).then_some(NOW.into()),
+                lease_until: None,
+            }
+        };
+        Ok(items.into_iter().map(answer).collect())
+    }
+    async fn check_dedup(&self, tenant: &Tenant, target: &str, sha256: &str) -> Served<Option<FirstDeliveryView>> {
+        self.record(format!("check_dedup {tenant} {target} {sha256}"))?;
+        let receipt = Receipt { broker_ref: Some("memory-1".into()), ..Receipt::default() }.into();
+        Ok((target == "out.memory").then(|| FirstDeliveryView { id: "m-0".into(), receipt, delivered_at: NOW.into() }))
+    }
+}
+
+#[async_trait]
+impl StatusService for Fake {
+    async fn stats(&self, tenant: Option<&Tenant>) -> Served<Vec<OutboxStats>> {
+        self.record(format!("stats {}", name(tenant)))?;
+        let row = OutboxStats {
+            tenant: "acme".into(),
+            transport: "web".into(),
+            ready: 3,
+            oldest_ready_ms: Some(1500),
+            ..Default::default()
+        };
+        Ok(vec![row])
+    }
+    async fn blocked(&self, tenant: Option<&Tenant>) -> Served<Vec<BlockedView>> {
+        self.record(format!("blocked {}", name(tenant)))?;
+        Ok(vec![BlockedView {
+            kind: WaitKind::Destination,
+            tenant: Some("acme".into()),
+            transport: Some("web".into()),
+            subject: "https://shop.example".into(),
+            reason: "401".into(),
+            code: Some("HTTP.401".into()),
+            since: NOW.into(),
+            until: None,
+            waiting: 4,
+        }])
+    }
+    async fn audit(&self, tenant: Option<&Tenant>, limit: usize) -> Served<Vec<AuditView>> {
+        self.record(format!("audit {} {limit}", name(tenant)))?;
+        Ok(vec![AuditView {
+            at: NOW.into(),
             kind: "TxReplayRequested".into(),
             actor: "local".into(),
             tenant: Some("acme".into()),
@@ -520,7 +518,6 @@ pub struct Api {
     pub router: Router,
 }
 
-/// An answer, read.
 #[derive(Debug)]
 pub struct Answer {
     pub status: StatusCode,

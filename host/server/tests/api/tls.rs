@@ -158,7 +158,7 @@ fn what_is_wrong_with_the_files_is_told_with_the_file_and_the_fix() {
     for (cert, key, setting, words) in rows {
         let error = Tls::load(&cert, &key).unwrap_err();
         let told = error.to_string();
-        assert!(error.code() == "CONFIG.TLS" && told.starts_with(setting), "{told}");
+        assert!(error.code().as_str() == "CONFIG.TLS" && told.starts_with(setting), "{told}");
         assert!(words.iter().all(|word| told.contains(word)), "{told}");
         let line = secret.lines().nth(1).unwrap();
         assert!(!told.contains(line), "a key is in no error");

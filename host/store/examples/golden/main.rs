@@ -1,7 +1,7 @@
 //! Makes a data directory of today's version with its manifest: `golden FOLDER`. What `cargo xtask golden` runs.
 //!
 //! An example of the store, because what only a damaged disk or a client of the database leaves behind is written below it.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod make;
 mod raw;

@@ -41,7 +41,6 @@ impl Raw {
         to_json(answers.into_iter().next_back().unwrap_or(Value::None)).unwrap()
     }
 
-    /// Closes it.
     pub async fn close(self) {
         self.0.close().await.unwrap();
     }

@@ -19,7 +19,6 @@ pub struct Names<'b> {
     plugins: Vec<WirePlugin<'b>>,
 }
 
-/// A plugin's identity.
 #[derive(Clone, Copy, Debug, PartialEq, Encode, Decode)]
 pub struct WirePlugin<'b> {
     #[b(0)]
@@ -56,7 +55,6 @@ pub struct WireAttempt<'b> {
 }
 
 impl<'b> WirePlugin<'b> {
-    /// Of an identity.
     pub fn of(identity: &'b PluginIdentity) -> Self {
         Self {
             plugin: &identity.plugin,
@@ -66,7 +64,6 @@ impl<'b> WirePlugin<'b> {
         }
     }
 
-    /// The identity.
     pub fn identity(&self) -> PluginIdentity {
         PluginIdentity {
             plugin: self.plugin.to_owned(),
@@ -104,7 +101,6 @@ impl<'b> Names<'b> {
         attempts.iter().map(encode).collect()
     }
 
-    /// The attempts.
     pub fn unpack(&self, attempts: Vec<WireAttempt<'b>>) -> Result<Vec<AttemptRecord>, CodecError> {
         attempts.into_iter().map(|attempt| self.unpack_one(attempt)).collect()
     }
@@ -154,7 +150,6 @@ fn outcome(number: u8) -> AttemptOutcome {
     }
 }
 
-/// A receipt.
 #[derive(Debug, Encode, Decode)]
 pub struct WireReceipt<'b> {
     #[b(0)]
@@ -166,7 +161,6 @@ pub struct WireReceipt<'b> {
 }
 
 impl<'b> WireReceipt<'b> {
-    /// Of a receipt.
     pub fn of(receipt: &'b Receipt) -> Self {
         let attributes = receipt.attributes.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         Self {
@@ -176,7 +170,6 @@ impl<'b> WireReceipt<'b> {
         }
     }
 
-    /// The receipt.
     pub fn into_receipt(self) -> Receipt {
         let attributes = self.attributes.unwrap_or_default();
         Receipt {

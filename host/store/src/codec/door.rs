@@ -11,7 +11,6 @@ use super::CodecError;
 use super::envelope::{self, Kind};
 use super::message::{Shared, WireMessage};
 
-/// Encodes a group.
 pub fn encode_door(messages: &[Arc<Message>]) -> Result<Vec<u8>, EncodeError<std::convert::Infallible>> {
     let weight = messages.iter().map(|message| message.weight()).sum();
     let mut encoder = Encoder::new(envelope::begin(weight));
@@ -22,7 +21,6 @@ pub fn encode_door(messages: &[Arc<Message>]) -> Result<Vec<u8>, EncodeError<std
     Ok(envelope::seal(Kind::Door, encoder.into_writer()))
 }
 
-/// Decodes a group.
 pub fn decode_door(bytes: &[u8]) -> Result<Vec<Arc<Message>>, CodecError> {
     let mut decoder = Decoder::new(envelope::open(Kind::Door, bytes)?);
     let count = decoder.array()?.unwrap_or(0);

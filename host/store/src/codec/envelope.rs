@@ -13,13 +13,9 @@ const HEADER_BYTES: usize = 8;
 pub enum Kind {
     /// A segment of the outbox.
     Segment = b'S' as isize,
-    /// Finished messages.
     History = b'H' as isize,
-    /// A parked message.
     Parked = b'P' as isize,
-    /// A scheduled message.
     Scheduled = b'T' as isize,
-    /// A dead letter.
     Dead = b'X' as isize,
     /// A group of messages on a doorstep.
     Door = b'G' as isize,

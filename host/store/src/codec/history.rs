@@ -62,7 +62,6 @@ pub fn encode_history(chunk: &HistoryChunk) -> Result<Vec<u8>, EncodeError<std::
     Ok(envelope::seal(Kind::History, encoder.into_writer()))
 }
 
-/// Decodes a chunk.
 pub fn decode_history(shard: ShardId, segment: Seq, beat: u64, bytes: &[u8]) -> Result<HistoryChunk, CodecError> {
     let mut decoder = Decoder::new(envelope::open(Kind::History, bytes)?);
     decoder.array()?;

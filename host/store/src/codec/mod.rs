@@ -35,7 +35,6 @@ pub enum CodecError {
     /// A newer host wrote them.
     #[error("it has encoding version {0}, this host reads up to {max}", max = envelope::VERSION)]
     Newer(u8),
-    /// They are damaged.
     #[error("{0}")]
     Damaged(String),
 }

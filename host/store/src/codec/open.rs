@@ -14,7 +14,6 @@ use super::envelope::{self, Kind};
 /// Bytes that a claimed segment of some hundred messages takes.
 const OPEN_BYTES: usize = 40;
 
-/// Encodes the claims.
 pub fn encode_open(open: &BTreeMap<Seq, OpenSegment>) -> Result<Vec<u8>, EncodeError<std::convert::Infallible>> {
     let mut encoder = Encoder::new(envelope::begin(open.len() * OPEN_BYTES));
     encoder.array(open.len() as u64)?;
@@ -24,7 +23,6 @@ pub fn encode_open(open: &BTreeMap<Seq, OpenSegment>) -> Result<Vec<u8>, EncodeE
     Ok(envelope::seal(Kind::Open, encoder.into_writer()))
 }
 
-/// Decodes the claims.
 pub fn decode_open(bytes: &[u8]) -> Result<BTreeMap<Seq, OpenSegment>, CodecError> {
     let mut decoder = Decoder::new(envelope::open(Kind::Open, bytes)?);
     let mut open = BTreeMap::new();

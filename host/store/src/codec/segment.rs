@@ -36,7 +36,6 @@ pub fn encode_segment(segment: &Segment) -> Result<Vec<u8>, Infallible> {
     Ok(envelope::seal(Kind::Segment, encoder.into_writer()))
 }
 
-/// Decodes a segment.
 pub fn decode_segment(first: Seq, bytes: &[u8]) -> Result<Segment, CodecError> {
     let mut decoder = Decoder::new(envelope::open(Kind::Segment, bytes)?);
     decoder.array()?;

@@ -71,7 +71,6 @@ fn life(millis: Option<u64>) -> Duration {
     Duration::from_millis(millis.unwrap_or(0))
 }
 
-/// Encodes it.
 pub fn encode_suspicion(suspicion: &Suspicion) -> Result<Vec<u8>, EncodeError<std::convert::Infallible>> {
     let (mut named, mut suspected) = (Steps::default(), Steps::default());
     let wire = WireSuspicion {
@@ -97,7 +96,6 @@ pub fn encode_suspicion(suspicion: &Suspicion) -> Result<Vec<u8>, EncodeError<st
     Ok(envelope::seal(Kind::Suspicion, bytes))
 }
 
-/// Decodes it.
 pub fn decode_suspicion(bytes: &[u8]) -> Result<Suspicion, CodecError> {
     let wire: WireSuspicion = minicbor::decode(envelope::open(Kind::Suspicion, bytes)?)?;
     let (mut named, mut suspected) = (Steps::default(), Steps::default());

@@ -13,7 +13,6 @@ use super::kinds::{cast_names_records, kind};
 use super::walk::{Refusal, Walk, Walked, other, table, table_text};
 
 impl Walk<'_> {
-    /// Any expression.
     pub fn expr(&mut self, expr: &Expr) -> Walked {
         match expr {
             Expr::Literal(literal) => self.literal(literal),

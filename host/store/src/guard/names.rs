@@ -1,6 +1,5 @@
 //! Names that a statement gives to values: of LET, FOR, closures' arguments and bindings.
 
-/// Longest name.
 const NAME_BYTES_MAX: usize = 64;
 
 /// Names that SurrealDB sets itself, for every row or for the session: what a caller would set under one of them isn't what the

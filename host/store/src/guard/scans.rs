@@ -31,7 +31,6 @@ const COUNTED_MAX: usize = 8;
 pub struct Names<'n> {
     /// Set by earlier statements; they come before bindings.
     pub lets: &'n HashMap<String, Value>,
-    /// The statement's own.
     pub bindings: &'n serde_json::Map<String, serde_json::Value>,
 }
 

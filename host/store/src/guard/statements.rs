@@ -117,7 +117,6 @@ impl Walk<'_> {
         self.expr(timeout)
     }
 
-    /// What is written.
     fn data(&mut self, data: Option<&Data>) -> Walked {
         match data {
             None | Some(Data::EmptyExpression) => Ok(()),

@@ -62,7 +62,6 @@ impl<'s> Walk<'s> {
         Self { bindings, lets, set: HashSet::new(), trusted: HashSet::new() }
     }
 
-    /// A whole statement.
     pub fn whole(mut self, expr: &Expr) -> Walked {
         self.expr(expr)?;
         // A name may be set behind the place that reads it (in a loop, say), so this is known at the end only.
@@ -117,7 +116,6 @@ impl<'s> Walk<'s> {
         }
     }
 
-    /// All of these.
     pub fn exprs<'e>(&mut self, exprs: impl IntoIterator<Item = &'e Expr>) -> Walked {
         exprs.into_iter().try_for_each(|expr| self.expr(expr))
     }

@@ -18,7 +18,6 @@ const ROWS_PAGE: usize = 500;
 /// Most rows looked at for one page.
 const PAGE_READS_MAX: usize = 2_000;
 
-/// One page.
 pub async fn entries(
     transaction: &dyn Transaction,
     tenant: Option<&Tenant>,

@@ -30,7 +30,7 @@ use row::{due_key, entry_key};
 const TRIES_MAX: u32 = 8;
 
 /// An entry in a transaction: as it was read, and as it is to be.
-struct Seen {
+struct PendingEntry {
     before: Option<Entry>,
     after: Option<Entry>,
     changed: bool,
@@ -40,35 +40,36 @@ struct Seen {
 struct Entries<'a> {
     transaction: &'a dyn Transaction,
     now: UnixMillis,
-    seen: BTreeMap<EntryKey, Seen>,
+    pending: BTreeMap<EntryKey, PendingEntry>,
     spoilt: Spoilt,
 }
 
 impl<'a> Entries<'a> {
     fn new(transaction: &'a dyn Transaction, now: UnixMillis) -> Self {
-        Self { transaction, now, seen: BTreeMap::new(), spoilt: Spoilt::default() }
+        Self { transaction, now, pending: BTreeMap::new(), spoilt: Spoilt::default() }
     }
 
     /// Does one act on what the acts before it have left.
     async fn act(&mut self, op: &Op) -> Result<Applied, StoreError> {
-        if !self.seen.contains_key(&op.of) {
+        if !self.pending.contains_key(&op.of) {
             let before = read(self.transaction, &op.of).await;
-            let before = self.spoilt.told(IDEMPOTENCY, &entry_key(&op.of), before)?;
-            self.seen.insert(op.of.clone(), Seen { after: before.clone(), before, changed: false });
+            let before = self.spoilt.note_corrupt(IDEMPOTENCY, &entry_key(&op.of), before)?;
+            self.pending.insert(op.of.clone(), PendingEntry { after: before.clone(), before, changed: false });
         }
         let missing = || StoreError::Other("an entry that was read is gone from memory".to_owned());
-        let seen = self.seen.get_mut(&op.of).ok_or_else(missing)?;
-        let Decision { next, changed, reply } = decide(seen.after.as_ref(), &op.act, self.now);
+        let pending = self.pending.get_mut(&op.of).ok_or_else(missing)?;
+        let Decision { next, changed, reply } = decide(pending.after.as_ref(), &op.act, self.now);
         if changed {
-            seen.after.clone_from(&next);
-            seen.changed = true;
+            pending.after.clone_from(&next);
+            pending.changed = true;
         }
         Ok(Applied { reply, entry: next })
     }
 
     async fn write(self) -> Result<(), StoreError> {
-        let changed = self.seen.into_iter().filter(|(_, seen)| seen.changed && seen.before != seen.after);
-        for (of, Seen { before, after, .. }) in changed {
+        let changed =
+            self.pending.into_iter().filter(|(_, pending)| pending.changed && pending.before != pending.after);
+        for (of, PendingEntry { before, after, .. }) in changed {
             match &after {
                 Some(entry) => self.transaction.put(IDEMPOTENCY, entry_key(&of), row::fields(entry)).await,
                 None => self.transaction.delete(IDEMPOTENCY, entry_key(&of)).await,
@@ -189,7 +190,7 @@ impl IdempotencyStore for SurrealStore {
     async fn entry(&self, of: &EntryKey, now: UnixMillis) -> Result<Option<Entry>, StoreError> {
         let transaction = self.begin(false).await?;
         let mut spoilt = Spoilt::default();
-        let found = spoilt.told(IDEMPOTENCY, &entry_key(of), read(transaction.as_ref(), of).await);
+        let found = spoilt.note_corrupt(IDEMPOTENCY, &entry_key(of), read(transaction.as_ref(), of).await);
         self.set_aside(spoilt).await;
         Ok(found?.filter(|entry| !entry.is_over(now)))
     }

@@ -25,7 +25,6 @@ enum Change {
     QuarantineSegment(Seq, String),
 }
 
-/// Runs a commit.
 pub async fn commit(store: &SurrealStore, commit: &OwnerCommit) -> Result<(), StoreError> {
     if commit.record.beat <= commit.expect_beat {
         return Err(StoreError::Other("an owner commit has to raise the beat".into()));

@@ -129,7 +129,7 @@ impl OwnerStore for SurrealStore {
     async fn dead_letter(&self, shard: ShardId, seq: Seq) -> Result<Option<Arc<DeadLetter>>, StoreError> {
         let mut spoilt = Spoilt::default();
         let read = read::dead_letter(self.begin(false).await?.as_ref(), shard, seq).await;
-        let found = spoilt.told(DEAD, &seq_key(shard, seq), read);
+        let found = spoilt.note_corrupt(DEAD, &seq_key(shard, seq), read);
         self.set_aside(spoilt).await;
         found
     }

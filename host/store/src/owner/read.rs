@@ -69,7 +69,6 @@ pub async fn segments(
     Ok(segments)
 }
 
-/// Parked messages.
 pub async fn parked(
     transaction: &dyn Transaction,
     shard: ShardId,
@@ -112,7 +111,6 @@ pub async fn scheduled_due(
     }
 }
 
-/// A scheduled message.
 pub async fn scheduled(
     transaction: &dyn Transaction,
     shard: ShardId,
@@ -124,7 +122,6 @@ pub async fn scheduled(
     fields.map(|fields| stopped::scheduled(&Row { key, fields })).transpose()
 }
 
-/// Doorstep rows.
 pub async fn door(
     transaction: &dyn Transaction,
     shard: ShardId,
@@ -162,7 +159,6 @@ pub async fn id(
     fields.map(|fields| small::id(tenant, id, &key, &fields)).transpose()
 }
 
-/// A large payload.
 pub async fn blob(transaction: &dyn Transaction, blob: &str, spoilt: &mut Spoilt) -> Result<Option<Bytes>, StoreError> {
     let key = RecordIdKey::String(blob.into());
     let found = transaction.get(BLOB, key.clone()).await.map_err(store_error)?;

@@ -35,9 +35,7 @@ pub struct Entry {
     pub table: Option<&'static str>,
     /// The name of that table.
     pub table_name: String,
-    /// Its key there.
     pub key: Option<RecordIdKey>,
-    /// Its columns.
     pub row: Object,
     /// The part of it that lay in another table.
     pub apart: Option<Bytes>,

@@ -6,7 +6,7 @@
 //! |---|---|
 //! | `read` | how a row of each table is read: what "can't be read" means |
 //! | `entry` | a row as it lies in quarantine |
-//! | `look` | lists, counts, one with its content |
+//! | `list` | lists, counts, one with its content |
 //! | `restore` | putting back and dropping |
 //! | `journal` | records of the journal of sagas: what they hold goes to these |
 //! | `sagas` | sagas that could not be restored: row and journal entries |
@@ -17,7 +17,7 @@
 
 mod entry;
 mod journal;
-mod look;
+mod list;
 mod read;
 mod restore;
 mod sagas;
@@ -31,7 +31,7 @@ pub use entry::{adopt_earlier, is_held, put, refuse_held};
 pub use journal::hand_out;
 #[cfg(test)]
 pub use read::reader;
-pub use sagas::{SetAside, is_set_aside, look as look_aside, saga_of, set_aside};
+pub use sagas::{SetAside, is_set_aside, read_for_quarantine, saga_of, set_aside};
 
 use crate::fault::store_error;
 use crate::store::{SurrealStore, finish};
@@ -74,7 +74,7 @@ impl Spoilt {
     }
 
     /// The same for one row that was asked for: the error goes on to whoever asked.
-    pub fn told<T>(
+    pub fn note_corrupt<T>(
         &mut self,
         table: &'static str,
         key: &RecordIdKey,
@@ -86,7 +86,6 @@ impl Spoilt {
         read
     }
 
-    /// Notes a row.
     pub fn note(&mut self, table: &'static str, key: &RecordIdKey) {
         self.0.push(Unreadable { table, key: key.clone() });
     }
@@ -129,7 +128,7 @@ impl SurrealStore {
                 // At least one.
                 Ok(done) => left.split_at(done.clamp(1, rows.len())).1,
                 Err(error) => {
-                    tracing::warn!(code = error.code(), %error, "rows that can't be read could not be moved to quarantine yet");
+                    tracing::warn!(code = error.code().as_str(), %error, "rows that can't be read could not be moved to quarantine yet");
                     behind
                 }
             };

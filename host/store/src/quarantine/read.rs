@@ -28,7 +28,6 @@ pub enum Content {
     Parked(Arc<Parked>),
     /// A message that waits for its time.
     Scheduled(Arc<Scheduled>),
-    /// Anything else.
     Row,
 }
 

@@ -15,7 +15,7 @@ use waybill_core::time::UnixMillis;
 use waybill_surreal::{Object, RecordIdKey, Row, Transaction, bool_of, bytes, object};
 
 use super::entry::{Entry, apart_key, forget, held_by, is_held};
-use super::look::summary;
+use super::list::summary;
 use super::read::{self, Content};
 use super::{Spoilt, journal, sagas, unlink};
 use crate::fault::store_error;
@@ -42,7 +42,6 @@ async fn entry(transaction: &dyn Transaction, id: &str) -> Result<Option<Entry>,
     Ok(found.map(|fields| Entry::of(&fields)))
 }
 
-/// Puts one back.
 pub async fn restore(store: &SurrealStore, id: &str) -> Result<Option<(QuarantinedRow, Restored)>, StoreError> {
     let mut tries = 1;
     loop {

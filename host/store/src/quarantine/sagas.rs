@@ -24,7 +24,7 @@ use super::journal::running;
 use crate::codec::saga::decode_journal;
 use crate::fault::store_error;
 use crate::rows::{saga as rows, unreadable};
-use crate::saga::{definition_by_hash, find_saga, needs_start, of_start, told};
+use crate::saga::{definition_by_hash, find_saga, needs_start, of_start, start_in_id};
 use crate::tables::{
     QUARANTINE, SAGA, SAGA_DONE, SAGA_START, SAGA_TREE, part, part_shard, part_text, saga_key, saga_start_key,
     saga_tree_key, unsigned,
@@ -71,7 +71,7 @@ pub struct SetAside {
 }
 
 /// Reads what goes there. `journal` is what the journal holds of it, encoded.
-pub async fn look(
+pub async fn read_for_quarantine(
     transaction: &dyn Transaction,
     shard: ShardId,
     broken: &BrokenSaga,
@@ -80,7 +80,7 @@ pub async fn look(
     let key = &broken.key;
     let marker = saga_start_key(shard, key, false);
     let noted = transaction.get(SAGA_START, marker.clone()).await.map_err(store_error)?;
-    let started = broken.started_at().or_else(|| told(&key.id));
+    let started = broken.started_at().or_else(|| start_in_id(&key.id));
     let started = started.or_else(|| unsigned(noted.as_ref()?.get("started")).map(UnixMillis));
     let at = saga_key(shard, started.unwrap_or(UnixMillis(0)), key);
     let (mut row, mut tree) = (Object::default(), None);

@@ -22,7 +22,6 @@ impl At {
         Self { numbers: all, text: text.to_owned() }
     }
 
-    /// The shard.
     pub fn shard(&self) -> ShardId {
         ShardId(self.numbers.first().and_then(|number| u16::try_from(*number).ok()).unwrap_or(0))
     }
@@ -37,7 +36,6 @@ impl At {
         Seq(self.number(0))
     }
 
-    /// The text.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -104,7 +102,7 @@ impl<T> Filling<T> {
     }
 
     /// Counts an item that was looked at, and takes it if it matches.
-    pub fn look(&mut self, at: At, item: Option<T>) {
+    pub fn visit(&mut self, at: At, item: Option<T>) {
         self.reads += 1;
         self.last = Some(at);
         self.items.extend(item);

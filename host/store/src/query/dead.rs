@@ -38,7 +38,6 @@ pub(super) fn matching(filter: &Filter, row: &Row, spoilt: &mut Spoilt) -> Resul
     Ok(dead.filter(|dead| filter.takes_dead(dead)))
 }
 
-/// One page.
 pub async fn dead_letters(
     transaction: &dyn Transaction,
     filter: &Filter,
@@ -65,7 +64,7 @@ pub async fn dead_letters(
                 continue;
             };
             page.weigh(bytes_of(row.fields.get("data")).map_or(0, |data| data.len()));
-            page.look(At::new(shard, &[seq], ""), matching(filter, row, spoilt)?);
+            page.visit(At::new(shard, &[seq], ""), matching(filter, row, spoilt)?);
         }
     }
 }

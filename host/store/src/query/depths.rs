@@ -22,7 +22,6 @@ const QUICK: Duration = Duration::from_millis(5);
 /// A slower one is kept for so many times as long as it took.
 const KEPT_TIMES: u32 = 20;
 
-/// One count.
 #[derive(Clone, Debug)]
 struct Count {
     depths: Depths,

@@ -164,7 +164,6 @@ pub async fn walk(
     Ok(None)
 }
 
-/// One page.
 pub async fn latest_dead(
     transaction: &dyn Transaction,
     filter: &Filter,
@@ -188,7 +187,7 @@ pub async fn latest_dead(
         }
         let Some(row) = latest.take(next) else { break };
         page.weigh(weight(&row));
-        page.look(At::new(next.1, &[next.0], ""), matching(filter, &row, spoilt)?);
+        page.visit(At::new(next.1, &[next.0], ""), matching(filter, &row, spoilt)?);
     }
     Ok(page.end())
 }

@@ -49,7 +49,6 @@ fn row_key(kind: ListKind, at: &At) -> RecordIdKey {
     }
 }
 
-/// One page.
 pub async fn list(
     transaction: &dyn Transaction,
     kind: ListKind,
@@ -82,7 +81,7 @@ pub async fn list(
                 }
                 page.weigh(weight(&found));
                 let item = filter.takes_found(&found).then_some(found);
-                page.look(at, item);
+                page.visit(at, item);
             }
         }
     }

@@ -47,7 +47,7 @@ impl QueryStore for SurrealStore {
     async fn id(&self, tenant: &Tenant, id: &MessageId) -> Result<Option<IdRecord>, StoreError> {
         let mut spoilt = Spoilt::default();
         let read = read::id(self.begin(false).await?.as_ref(), tenant, id).await;
-        let found = spoilt.told(ID, &id_key(tenant, id), read);
+        let found = spoilt.note_corrupt(ID, &id_key(tenant, id), read);
         self.set_aside(spoilt).await;
         found
     }
@@ -67,7 +67,7 @@ impl QueryStore for SurrealStore {
     ) -> Result<Option<Arc<Scheduled>>, StoreError> {
         let mut spoilt = Spoilt::default();
         let read = read::scheduled(self.begin(false).await?.as_ref(), shard, due, id).await;
-        let found = spoilt.told(SCHEDULED, &scheduled_key(shard, due, id), read);
+        let found = spoilt.note_corrupt(SCHEDULED, &scheduled_key(shard, due, id), read);
         self.set_aside(spoilt).await;
         found
     }

@@ -21,11 +21,11 @@ pub async fn at(transaction: &dyn Transaction, place: Place, spoilt: &mut Spoilt
     let key = seq_key(place.shard, place.seq());
     if let Some(fields) = transaction.get(PARKED, key.clone()).await.map_err(store_error)? {
         let row = Row { key, fields };
-        let parked = spoilt.told(PARKED, &row.key, stopped::parked(&row))?;
+        let parked = spoilt.note_corrupt(PARKED, &row.key, stopped::parked(&row))?;
         return Ok(Some(Found::Parked(parked)));
     }
     let dead = read::dead_letter(transaction, place.shard, place.seq()).await;
-    if let Some(dead) = spoilt.told(DEAD, &key, dead)? {
+    if let Some(dead) = spoilt.note_corrupt(DEAD, &key, dead)? {
         return Ok(Some(Found::Dead(dead)));
     }
     if let Some(found) = flowing(transaction, place).await? {

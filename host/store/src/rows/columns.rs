@@ -61,7 +61,6 @@ pub fn last_error(history: &[AttemptRecord]) -> Option<Value> {
     Some(error_text(failed.code.as_deref().unwrap_or(""), failed.reason.as_deref().unwrap_or("")))
 }
 
-/// `CODE: reason`.
 pub fn error_text(code: &str, reason: &str) -> Value {
     text(if code.is_empty() { reason.to_owned() } else { format!("{code}: {reason}") })
 }

@@ -23,7 +23,6 @@ use crate::tables::{DOOR, part, part_text, parts};
 /// Messages of one packed row, in bytes of their weight: a larger group is cut, so that a page of rows stays bounded.
 pub const GROUP_BYTES_MAX: usize = 1024 * 1024;
 
-/// Of a group.
 pub fn of_group(messages: &[Arc<Message>]) -> Result<Object, StoreError> {
     Ok(object([
         ("messages", waybill_surreal::int(messages.len() as i64)),
@@ -57,7 +56,6 @@ fn stamp(key: &RecordIdKey) -> Option<DoorKey> {
     Some(DoorKey { nanos: part(key, 1)?, ordinal, ulid: part_text(key, 3)?.to_owned() })
 }
 
-/// A doorstep row.
 pub fn door(row: Row) -> Result<DoorRow, StoreError> {
     let Row { key: record, fields } = row;
     let key = stamp(&record).ok_or_else(|| lacks(DOOR, &record, "id"))?;

@@ -19,13 +19,11 @@ use crate::codec::saga::{decode_tree, encode_tree};
 
 /// The records of a saga.
 pub struct SagaRows {
-    /// Its row.
     pub row: Object,
     /// Its tree, if that lies apart.
     pub tree: Option<Object>,
 }
 
-/// Of a saga.
 pub fn of_saga(saga: &SagaRow) -> Result<SagaRows, StoreError> {
     let tree = encoded(encode_tree(&saga.tree))?;
     let mut row = columns(&saga.summary);

@@ -84,7 +84,6 @@ pub fn dead_key(key: &RecordIdKey) -> Option<SagaKey> {
     Some(SagaKey { tenant: Tenant::new(part_text(key, 1)?).ok()?, id: SagaId::new(part_text(key, 2)?).ok()? })
 }
 
-/// A stuck saga.
 pub fn dead(row: &Row) -> Result<Arc<SagaDead>, StoreError> {
     let missing = |name: &str| lacks(SAGA_DEAD, &row.key, name);
     let column = |name: &str| text_of(row.fields.get(name)).ok_or_else(|| missing(name));
@@ -114,7 +113,6 @@ pub fn dead(row: &Row) -> Result<Arc<SagaDead>, StoreError> {
     }))
 }
 
-/// Of a definition.
 pub fn of_definition(definition: &StoredDefinition) -> Object {
     object([
         ("name", text(&definition.reference.name)),
@@ -134,7 +132,6 @@ pub fn definition_named(key: &RecordIdKey, fields: &Object) -> Result<(String, u
     named.ok_or_else(|| lacks(SAGA_DEFINITION_HASH, key, "name"))
 }
 
-/// A definition.
 pub fn definition(key: &RecordIdKey, fields: &Object) -> Result<StoredDefinition, StoreError> {
     refuse_held(SAGA_DEFINITION, key, fields)?;
     let missing = |name: &str| lacks(SAGA_DEFINITION, key, name);

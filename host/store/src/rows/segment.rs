@@ -25,7 +25,6 @@ pub struct SegmentRows {
     pub data: Option<Object>,
 }
 
-/// Of a segment.
 pub fn of_segment(segment: &Segment) -> Result<SegmentRows, StoreError> {
     let encoded = encoded(encode_segment(segment))?;
     let mut row = object([

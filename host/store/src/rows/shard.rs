@@ -56,7 +56,6 @@ pub fn last(fields: &Object) -> Seq {
     Seq(unsigned(fields.get("last")).unwrap_or(0))
 }
 
-/// A shard record.
 pub fn shard(key: &RecordIdKey, fields: &Object) -> Result<ShardRecord, StoreError> {
     let field = |name: &str| unsigned(fields.get(name)).ok_or_else(|| lacks(SHARD, key, name));
     let open = bytes_of(fields.get("open")).ok_or_else(|| lacks(SHARD, key, "open"))?;

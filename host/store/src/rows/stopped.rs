@@ -66,14 +66,12 @@ fn data(table: &str, key: &RecordIdKey, fields: &Object) -> Result<Bytes, StoreE
     bytes_of(fields.get("data")).ok_or_else(|| lacks(table, key, "data"))
 }
 
-/// A parked message.
 pub fn parked(row: &Row) -> Result<Arc<Parked>, StoreError> {
     let shard = part_shard(&row.key).ok_or_else(|| lacks(PARKED, &row.key, "id"))?;
     let decoded = decode_parked(shard, &data(PARKED, &row.key, &row.fields)?);
     decoded.map(Arc::new).map_err(|error| unreadable(PARKED, &row.key, error))
 }
 
-/// A scheduled message.
 pub fn scheduled(row: &Row) -> Result<Arc<Scheduled>, StoreError> {
     let shard = part_shard(&row.key).ok_or_else(|| lacks(SCHEDULED, &row.key, "id"))?;
     let due = part(&row.key, 1).map(UnixMillis).ok_or_else(|| lacks(SCHEDULED, &row.key, "id"))?;
@@ -81,7 +79,6 @@ pub fn scheduled(row: &Row) -> Result<Arc<Scheduled>, StoreError> {
     decoded.map(Arc::new).map_err(|error| unreadable(SCHEDULED, &row.key, error))
 }
 
-/// A dead letter.
 pub fn dead(row: &Row) -> Result<Arc<DeadLetter>, StoreError> {
     let place = (part_shard(&row.key), part(&row.key, 1), parts(&row.key).len());
     let (Some(shard), Some(_), 2) = place else { return Err(lacks(DEAD, &row.key, "id")) };

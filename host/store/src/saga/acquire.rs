@@ -49,7 +49,6 @@ struct Damaged {
     reason: String,
 }
 
-/// Takes them over.
 pub async fn acquire(store: &SurrealStore, shard: ShardId, token: u64, nonce: u64) -> Result<Acquired, StoreError> {
     let mut tries = 1;
     loop {

@@ -18,7 +18,7 @@ use super::place;
 use crate::codec::saga::{Ended, encode_ended, encode_journal};
 use crate::fault::store_error;
 use crate::owner::read;
-use crate::quarantine::{SetAside, Spoilt, look_aside, set_aside};
+use crate::quarantine::{SetAside, Spoilt, read_for_quarantine, set_aside};
 use crate::rows::{encoded, saga as rows, saga_small};
 use crate::store::{SurrealStore, finish};
 use crate::tables::{
@@ -41,7 +41,6 @@ enum Change {
     DeleteOpen(SagaKey, Option<UnixMillis>),
 }
 
-/// A commit, encoded.
 #[derive(Default)]
 struct Changes {
     list: Vec<Change>,
@@ -54,7 +53,6 @@ struct Changes {
     aside: Vec<(Arc<BrokenSaga>, Vec<u8>)>,
 }
 
-/// Runs a commit.
 pub async fn commit(store: &SurrealStore, commit: &SagaCommit) -> Result<(), StoreError> {
     if commit.record.beat != commit.expect_beat + 1 {
         return Err(StoreError::Other("a commit of sagas has to raise the beat by one".into()));
@@ -172,7 +170,7 @@ async fn guarded(
     };
     let mut aside: Vec<SetAside> = Vec::with_capacity(changes.aside.len());
     for (broken, journal) in changes.aside {
-        aside.push(look_aside(transaction, commit.shard, &broken, journal).await?);
+        aside.push(read_for_quarantine(transaction, commit.shard, &broken, journal).await?);
     }
     let changes = located(transaction, commit.shard, changes.list).await?;
     // All reads are done: from here on it is only written.

@@ -66,7 +66,7 @@ pub async fn list(
             let Some(dead) = spoilt.sift(SAGA_DEAD, &row.key, saga_small::dead(row))? else { continue };
             let shard = part_shard(&row.key).unwrap_or(ShardId(0));
             let takes = filter.takes_dead_saga(&dead);
-            page.look(at(shard, &dead.key), takes.then_some(dead));
+            page.visit(at(shard, &dead.key), takes.then_some(dead));
         }
     }
 }

@@ -28,7 +28,6 @@ fn hash_key(hash: &DefinitionHash) -> RecordIdKey {
     RecordIdKey::String(text.into())
 }
 
-/// Puts a definition.
 pub async fn put(store: &SurrealStore, new: &StoredDefinition) -> Result<DefinitionPut, StoreError> {
     let mut tries = 1;
     loop {
@@ -76,15 +75,14 @@ pub async fn by_name(
     if let Some(version) = version {
         let at = definition_key(name, version);
         let fields = transaction.get(SAGA_DEFINITION, at.clone()).await.map_err(store_error)?;
-        return spoilt.told(SAGA_DEFINITION, &at, fields.map(|fields| definition(&at, &fields)).transpose());
+        return spoilt.note_corrupt(SAGA_DEFINITION, &at, fields.map(|fields| definition(&at, &fields)).transpose());
     }
     let (from, until) = (Bound::Included(key([text(name)])), Bound::Excluded(definition_key(name, 0)));
     let rows = transaction.scan(SAGA_DEFINITION, from, until, 1).await.map_err(store_error)?;
     let Some(row) = rows.first() else { return Ok(None) };
-    spoilt.told(SAGA_DEFINITION, &row.key, definition(&row.key, &row.fields)).map(Some)
+    spoilt.note_corrupt(SAGA_DEFINITION, &row.key, definition(&row.key, &row.fields)).map(Some)
 }
 
-/// By content.
 pub async fn by_hash(
     transaction: &dyn Transaction,
     hash: &DefinitionHash,
@@ -94,7 +92,7 @@ pub async fn by_hash(
     let Some(fields) = transaction.get(SAGA_DEFINITION_HASH, at.clone()).await.map_err(store_error)? else {
         return Ok(None);
     };
-    let (name, version) = spoilt.told(SAGA_DEFINITION_HASH, &at, definition_named(&at, &fields))?;
+    let (name, version) = spoilt.note_corrupt(SAGA_DEFINITION_HASH, &at, definition_named(&at, &fields))?;
     by_name(transaction, &name, Some(version), spoilt).await
 }
 

@@ -47,7 +47,6 @@ impl Record {
     }
 }
 
-/// What was read.
 #[derive(Default)]
 struct Read {
     records: Vec<Record>,

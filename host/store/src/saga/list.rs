@@ -141,7 +141,6 @@ fn now() -> UnixMillis {
     UnixMillis(u64::try_from(now.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// One page.
 pub async fn list(
     store: &SurrealStore,
     table: SagaTable,
@@ -168,11 +167,10 @@ pub async fn list(
             return Ok(page.cut());
         }
         let found = spoilt.sift(table, &row.key, summary(table, &row))?;
-        page.look(place.at(), found.filter(|found| filter.takes(found)));
+        page.visit(place.at(), found.filter(|found| filter.takes(found)));
     }
 }
 
-/// How many match.
 pub async fn count(
     transaction: &dyn Transaction,
     table: SagaTable,

@@ -46,7 +46,7 @@ pub(crate) use acquire::journal_record;
 pub(crate) use define::by_hash as definition_by_hash;
 pub(crate) use expire::ended;
 pub(crate) use forgotten::{begin as begin_forgetting, dropped, forgotten_until, mark_dropped, wall};
-pub(crate) use place::{find as find_saga, floor, needs_start, of_start, started, told};
+pub(crate) use place::{find as find_saga, floor, needs_start, of_start, start_in_id, started};
 
 /// Tries of a transaction when another one came first.
 const TRIES_MAX: u32 = 8;

@@ -29,17 +29,16 @@ pub fn name(table: SagaTable) -> &'static str {
     }
 }
 
-/// The start that an id tells.
-pub fn told(id: &SagaId) -> Option<UnixMillis> {
+/// When the saga started according to its id, if that is a ULID. A caller's own id may say another time.
+pub fn start_in_id(id: &SagaId) -> Option<UnixMillis> {
     Ulid::from_string(id.as_str()).ok().map(|id| UnixMillis(id.timestamp_ms()))
 }
 
 /// Whether the start of a saga has to be noted, because its id doesn't tell it.
 pub fn needs_start(id: &SagaId, started: UnixMillis) -> bool {
-    told(id) != Some(started)
+    start_in_id(id) != Some(started)
 }
 
-/// What is noted.
 pub fn of_start(started: UnixMillis) -> Object {
     waybill_surreal::object([("started", crate::tables::number(started.0))])
 }
@@ -72,7 +71,7 @@ pub async fn find(
     key: &SagaKey,
 ) -> Result<Option<(UnixMillis, Row)>, StoreError> {
     let at = |started: UnixMillis| saga_key(shard, started, key);
-    if let Some(started) = told(&key.id)
+    if let Some(started) = start_in_id(&key.id)
         && let Some(fields) = transaction.get(name(table), at(started)).await.map_err(store_error)?
     {
         return Ok(Some((started, Row { key: at(started), fields })));
@@ -122,7 +121,7 @@ pub async fn saga(
             // An open one is its writer's to move.
             return match table {
                 SagaTable::Open => read,
-                SagaTable::Done => spoilt.told(SAGA_DONE, &row.key, read),
+                SagaTable::Done => spoilt.note_corrupt(SAGA_DONE, &row.key, read),
             }
             .map(Some);
         }

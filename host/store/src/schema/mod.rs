@@ -8,18 +8,14 @@ use waybill_surreal::{Engine, Fault, Value, int_of, text, text_of};
 
 use crate::fault::store_error;
 
-/// One migration.
 #[derive(Clone, Copy, Debug)]
 pub struct Migration {
     /// Its number; they are applied in this order.
     pub number: i64,
-    /// Its name.
     pub name: &'static str,
-    /// SurrealQL statements.
     pub text: &'static str,
 }
 
-/// All migrations.
 pub const MIGRATIONS: &[Migration] = &[
     Migration { number: 1, name: "outbox", text: include_str!("0001_outbox.surql") },
     Migration { number: 2, name: "dedup", text: include_str!("0002_dedup.surql") },

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use waybill_core::port::quarantine::{QuarantineStore, Restored};
 use waybill_core::port::saga_store::{SagaStore, SagaTable};
 use waybill_core::port::store::StoreError;
-use waybill_core::saga::event::{Event, What};
+use waybill_core::saga::event::{Event, EventKind};
 use waybill_core::saga::filter::SagaFilter;
 use waybill_core::saga::id::SagaKey;
 use waybill_core::saga::json::Json;
@@ -19,7 +19,7 @@ use super::{memory, sql};
 use crate::SurrealStore;
 
 /// An id that tells when its saga began, which is when the samples begin.
-fn told() -> String {
+fn ulid_id() -> String {
     ulid::Ulid::from_parts(after(1).0, 7).to_string()
 }
 
@@ -54,8 +54,8 @@ async fn moved(store: &SurrealStore, table: &str) -> String {
     sql(store, &format!("UPDATE {table} UNSET def_hash RETURN NONE")).await.unwrap();
     list_all(store).await;
     let hash = reference("order", 3).hash.0;
-    let mend = format!("UPDATE outbox_quarantine SET row.def_hash = '{hash}' RETURN NONE");
-    sql(store, &mend).await.unwrap();
+    let repair = format!("UPDATE outbox_quarantine SET row.def_hash = '{hash}' RETURN NONE");
+    sql(store, &repair).await.unwrap();
     only(store, table).await
 }
 
@@ -64,9 +64,9 @@ async fn the_id_of_a_saga_in_quarantine_is_taken_until_it_is_dropped() {
     for (table, id) in [
         ("saga_start", "mine".to_owned()),
         ("saga", "mine".to_owned()),
-        ("saga", told()),
+        ("saga", ulid_id()),
         ("saga_done", "mine".to_owned()),
-        ("saga_done", told()),
+        ("saga_done", ulid_id()),
     ] {
         let (store, of) = (memory().await, key("acme", &id));
         commit(&store, &[], vec![row(table, of.clone())], 0).await;
@@ -92,7 +92,7 @@ async fn the_id_of_a_saga_in_quarantine_is_taken_until_it_is_dropped() {
 #[tokio::test]
 async fn a_row_that_is_put_back_is_found_by_its_id_again() {
     for (table, id) in
-        [("saga", "mine".to_owned()), ("saga", told()), ("saga_done", "mine".to_owned()), ("saga_done", told())]
+        [("saga", "mine".to_owned()), ("saga", ulid_id()), ("saga_done", "mine".to_owned()), ("saga_done", ulid_id())]
     {
         let (store, of) = (memory().await, key("acme", &id));
         define(&store).await;
@@ -112,7 +112,7 @@ async fn a_row_that_is_put_back_is_found_by_its_id_again() {
 
 #[tokio::test]
 async fn a_saga_that_went_on_without_its_row_ends_and_its_old_row_does_not_come_back() {
-    for id in ["mine".to_owned(), told()] {
+    for id in ["mine".to_owned(), ulid_id()] {
         let (store, of) = (memory().await, key("acme", &id));
         define(&store).await;
         commit(&store, &[], vec![row("saga", of.clone())], 0).await;
@@ -130,7 +130,7 @@ async fn a_saga_that_went_on_without_its_row_ends_and_its_old_row_does_not_come_
 
 #[tokio::test]
 async fn a_row_whose_saga_runs_without_it_does_not_come_back() {
-    for id in ["mine".to_owned(), told()] {
+    for id in ["mine".to_owned(), ulid_id()] {
         let (store, of) = (memory().await, key("acme", &id));
         define(&store).await;
         commit(&store, &[id.as_str()], vec![row("saga", of.clone())], 0).await;
@@ -160,7 +160,7 @@ async fn a_row_whose_saga_runs_without_it_does_not_come_back() {
 #[tokio::test]
 async fn dropping_an_old_row_leaves_the_dead_letter_of_the_saga_that_went_on() {
     for (goes_on, left) in [(true, 1), (false, 0)] {
-        let (store, of) = (memory().await, key("acme", &told()));
+        let (store, of) = (memory().await, key("acme", &ulid_id()));
         define(&store).await;
         let letter = || SagaWrite::PutDead(Arc::new(dead(of.clone(), "HTTP.500")));
         commit(&store, &[], vec![row("saga", of.clone()), letter()], 0).await;
@@ -194,7 +194,7 @@ async fn a_damaged_row_comes_back_with_what_the_journal_held_behind_it() {
     sql(&store, "UPDATE saga UNSET def_hash RETURN NONE").await.unwrap();
     assert!(take(&store).await.rows.is_empty());
     let row = only(&store, "saga").await;
-    let what = What::Signalled { name: "paid".into(), data: Json::parse("[2]").unwrap(), step: None };
+    let what = EventKind::Signalled { name: "paid".into(), data: Json::parse("[2]").unwrap(), step: None };
     let events = vec![Event { at: after(50), saga: 0, actor: None, what }];
     let entries = vec![JournalEntry { key: of.clone(), from: 4, events, ended: false }];
     let broken = BrokenSaga { key: of.clone(), reason: "its row is missing".to_owned(), row: None, entries };
@@ -203,8 +203,8 @@ async fn a_damaged_row_comes_back_with_what_the_journal_held_behind_it() {
     assert_eq!(store.quarantined_counts().await.unwrap().tables, [("saga".to_owned(), 2)]);
 
     let hash = reference("order", 3).hash.0;
-    let mend = format!("UPDATE outbox_quarantine SET row.def_hash = '{hash}' WHERE row.def_name RETURN NONE");
-    sql(&store, &mend).await.unwrap();
+    let repair = format!("UPDATE outbox_quarantine SET row.def_hash = '{hash}' WHERE row.def_name RETURN NONE");
+    sql(&store, &repair).await.unwrap();
     assert_eq!(store.restore_row(&row).await.unwrap().unwrap().1, Restored::AtTakeover);
     assert!(store.quarantined_counts().await.unwrap().tables.is_empty());
     assert_eq!(take(&store).await.rows.remove(0).tree.events, 5);

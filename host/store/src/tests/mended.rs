@@ -7,7 +7,7 @@ use std::time::Duration;
 use waybill_core::port::quarantine::{QuarantineStore, Restored};
 use waybill_core::port::saga_store::SagaStore;
 use waybill_core::port::store::StoreError;
-use waybill_core::saga::event::What;
+use waybill_core::saga::event::EventKind;
 use waybill_core::saga::json::Json;
 use waybill_core::saga::limits::SagaLimits;
 use waybill_core::saga::machine::Rules;
@@ -161,7 +161,9 @@ async fn a_mended_record_stays_as_a_whole_if_a_saga_went_on_without_it() {
 async fn a_mended_record_of_more_than_a_transaction_takes_goes_to_its_sagas_in_parts() {
     let large = |id: &str| {
         let mut large = entry(id, 0);
-        let What::Started(started) = &mut large.events[0].what else { unreachable!("a saga begins with its start") };
+        let EventKind::Started(started) = &mut large.events[0].what else {
+            unreachable!("a saga begins with its start")
+        };
         started.input = Json::parse(&format!("\"{}\"", "x".repeat(1_100_000))).unwrap();
         large
     };

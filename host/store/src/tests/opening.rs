@@ -37,7 +37,7 @@ async fn a_directory_in_use_names_its_holder() {
         matches!(&error, OpenError::Locked { holder, .. } if holder.contains(&std::process::id().to_string())),
         "{error}"
     );
-    assert_eq!(error.code(), "STORAGE.LOCKED");
+    assert_eq!(error.code().as_str(), "STORAGE.LOCKED");
     store.close().await.unwrap();
 }
 
@@ -49,7 +49,7 @@ async fn data_of_a_newer_host_is_refused() {
     store.close().await.unwrap();
     drop(store);
     let error = SurrealStore::open(at(dir.path())).await.unwrap_err();
-    assert_eq!(error.code(), "STORAGE.NEWER_DATA", "{error}");
+    assert_eq!(error.code().as_str(), "STORAGE.NEWER_DATA", "{error}");
 }
 
 #[tokio::test]
@@ -90,7 +90,7 @@ async fn bounds_of_the_configuration_are_checked() {
         StoreConfig { memtable_bytes: 1, ..StoreConfig::new("mem://") },
         StoreConfig::new("tikv://pd:2379"),
     ] {
-        assert_eq!(SurrealStore::open(config).await.unwrap_err().code(), "CONFIG.STORE");
+        assert_eq!(SurrealStore::open(config).await.unwrap_err().code().as_str(), "CONFIG.STORE");
     }
 }
 
@@ -123,7 +123,7 @@ async fn the_number_of_shards_is_that_of_the_first_start() {
         assert_eq!(shards_of(dir.path(), Some(first)).await.unwrap(), first);
         let error = shards_of(dir.path(), Some(other)).await.unwrap_err();
         assert_eq!(error, OpenError::Shards { kept: first, configured: other });
-        assert_eq!(error.code(), "CONFIG.SHARDS");
+        assert_eq!(error.code().as_str(), "CONFIG.SHARDS");
         assert!(error.to_string().contains(&format!("outbox.shards = {first}")), "{error}");
         // What was refused changed nothing, and who says no number takes what is there.
         assert_eq!(shards_of(dir.path(), Some(first)).await.unwrap(), first);

@@ -102,6 +102,7 @@ async fn read_all(store: &SurrealStore) -> String {
         store.count_sagas(SagaTable::Done, &sagas),
         store.dead_sagas(&all, None, 100),
         store.definitions(None, None, 100),
+        store.operations(None, 100),
         store.running_operations(),
         store.audit_tail(None, 100),
         store.entries(None, &EntryFilter::default(), UnixMillis(1), None, 100),

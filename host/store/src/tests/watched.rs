@@ -9,7 +9,6 @@ use waybill_surreal::{Bindings, Bound, Engine, Fault, Object, RecordIdKey, Row, 
 
 use crate::SurrealStore;
 
-/// What was read.
 #[derive(Debug, Default)]
 pub struct Reads {
     /// Scans: table, where it began, rows that came.

@@ -22,7 +22,6 @@ const READS_MAX: usize = 20_000;
 /// Tells events of one millisecond apart in the order they were written by this process.
 static ORDER: AtomicI64 = AtomicI64::new(0);
 
-/// Appends an event.
 pub async fn append(store: &SurrealStore, event: &AuditEvent) -> Result<(), StoreError> {
     let fields = small::of_json(event)?;
     let order = ORDER.fetch_add(1, Ordering::Relaxed);

@@ -33,6 +33,8 @@ const PAUSED_END: &str = "paused0";
 const PAUSED_MAX: usize = 10_000;
 /// Operations read in one page.
 const OPERATIONS_PAGE: usize = 200;
+/// Operations looked at for one list: those of a quiet tenant may lie deep.
+const OPERATIONS_READS_MAX: usize = 20_000;
 
 #[async_trait]
 impl TransactStore for SurrealStore {
@@ -57,19 +59,38 @@ impl TransactStore for SurrealStore {
         let found = transaction.get(OPERATIONS, RecordIdKey::String(id.into())).await.map_err(store_error)?;
         let mut spoilt = Spoilt::default();
         let key = RecordIdKey::String(id.into());
-        let found = spoilt.told(OPERATIONS, &key, found.map(|fields| operation(id, fields)).transpose());
+        let found = spoilt.note_corrupt(OPERATIONS, &key, found.map(|fields| operation(id, fields)).transpose());
         self.set_aside(spoilt).await;
         found
+    }
+
+    async fn operations(&self, tenant: Option<&Tenant>, limit: usize) -> Result<Vec<Operation>, StoreError> {
+        let transaction = self.begin(false).await?;
+        let (mut latest, mut spoilt, mut reads) = (Vec::new(), Spoilt::default(), 0);
+        let mut until = ids_end();
+        while latest.len() < limit && reads < OPERATIONS_READS_MAX {
+            let rows =
+                transaction.scan_back(OPERATIONS, ids_begin(), until, OPERATIONS_PAGE).await.map_err(store_error)?;
+            let Some(last) = rows.last() else { break };
+            until = Bound::Excluded(last.key.clone());
+            reads += rows.len();
+            for row in rows {
+                let is_theirs = tenant.is_none_or(|tenant| text_of(row.fields.get("tenant")) == Some(tenant.as_str()));
+                if is_theirs && latest.len() < limit {
+                    latest.extend(spoilt.sift(OPERATIONS, &row.key, operation_in(&row))?);
+                }
+            }
+        }
+        self.set_aside(spoilt).await;
+        Ok(latest)
     }
 
     async fn running_operations(&self) -> Result<Vec<Operation>, StoreError> {
         let transaction = self.begin(false).await?;
         let (mut running, mut spoilt) = (Vec::new(), Spoilt::default());
-        let mut from = Bound::Included(RecordIdKey::String("".into()));
+        let mut from = ids_begin();
         loop {
-            // Ids are ULIDs: nothing of theirs comes behind a tilde.
-            let until = Bound::Excluded(RecordIdKey::String("~".into()));
-            let rows = transaction.scan(OPERATIONS, from, until, OPERATIONS_PAGE).await.map_err(store_error)?;
+            let rows = transaction.scan(OPERATIONS, from, ids_end(), OPERATIONS_PAGE).await.map_err(store_error)?;
             let Some(last) = rows.last() else { break };
             from = Bound::Excluded(last.key.clone());
             for row in rows {
@@ -108,6 +129,15 @@ impl TransactStore for SurrealStore {
     async fn audit_tail(&self, tenant: Option<&Tenant>, limit: usize) -> Result<Vec<AuditEvent>, StoreError> {
         audit::tail(self, tenant, limit).await
     }
+}
+
+/// Ids are ULIDs: nothing of theirs comes behind a tilde.
+fn ids_end() -> Bound {
+    Bound::Excluded(RecordIdKey::String("~".into()))
+}
+
+fn ids_begin() -> Bound {
+    Bound::Included(RecordIdKey::String("".into()))
 }
 
 /// The operation in a row.

@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Mutex as Lane, OwnedMutexGuard};
 use waybill_core::ids::{MessageId, ShardId, Tenant};
+use waybill_core::limits::{DOOR_LOOK_BYTES_MAX, DOOR_LOOK_PAGE, DOOR_LOOK_ROWS_MAX};
 use waybill_core::message::Message;
 use waybill_core::port::store::StoreError;
 use waybill_core::port::transact::DoorGroup;
@@ -23,13 +24,6 @@ use super::Stamps;
 use crate::fault::store_error;
 use crate::rows::door;
 use crate::tables::{DOOR, door_start, part, shard_end};
-
-/// Rows of one doorstep that are looked through at most. Past it nothing runs: it isn't known whether it is a repeat.
-const ROWS_MAX: usize = 1_000;
-/// Payloads that are read before it isn't known whether an id is on a doorstep, in bytes.
-const BYTES_MAX: usize = 32 * 1024 * 1024;
-/// Rows read at once: each may hold a megabyte.
-const ROWS_PAGE: usize = 16;
 
 type Identity = (Tenant, MessageId);
 
@@ -217,10 +211,10 @@ async fn look_through(
     let (mut from, until) = (Bound::Included(door_start(shard, front)), Bound::Excluded(shard_end(shard)));
     let (mut first, mut looked, mut bytes) = (None, 0, 0);
     loop {
-        let rows = transaction.scan(DOOR, from, until.clone(), ROWS_PAGE).await.map_err(store_error)?;
+        let rows = transaction.scan(DOOR, from, until.clone(), DOOR_LOOK_PAGE).await.map_err(store_error)?;
         let Some(last) = rows.last() else { return Ok(first) };
         from = Bound::Excluded(last.key.clone());
-        let is_last = rows.len() < ROWS_PAGE;
+        let is_last = rows.len() < DOOR_LOOK_PAGE;
         looked += rows.len();
         for row in rows {
             first = first.or_else(|| part(&row.key, 1));
@@ -241,7 +235,7 @@ async fn look_through(
         if is_last {
             return Ok(first);
         }
-        if looked >= ROWS_MAX || bytes >= BYTES_MAX {
+        if looked >= DOOR_LOOK_ROWS_MAX || bytes >= DOOR_LOOK_BYTES_MAX {
             return Err(StoreError::Exists(format!(
                 "{looked} rows and more lie on the doorstep of shard {shard}, so it isn't known whether the ids are taken"
             )));

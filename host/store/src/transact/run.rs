@@ -23,7 +23,6 @@ use crate::tables::{DOOR, ID, door_key, id_key};
 /// parsed again.
 const PARSED_BYTES_MAX: usize = 128 * 1024;
 
-/// Runs a transaction.
 pub async fn transact(
     store: &SurrealStore,
     statements: &[Statement],

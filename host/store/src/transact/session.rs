@@ -36,7 +36,7 @@ pub enum BusinessError {
 /// everybody else waits for that. After a second its next call fails with a conflict; one that makes no call isn't interrupted.
 ///
 /// It takes the same statements as `POST /v1/transactions`, on an embedded store only, and keeps Waybill's own tables closed. Messages go to the doorstep of
-/// their shard; a host in this process looks there when [`BusinessTransaction::commit`] is followed by the engine's `knock`, any other
+/// their shard; a host in this process looks there when [`BusinessTransaction::commit`] is followed by the engine's `wake_door`, any other
 /// host at its next look. Topics aren't checked against routes here: a message that no route takes waits, visibly.
 pub struct BusinessTransaction {
     store: SurrealStore,
@@ -95,7 +95,6 @@ impl BusinessTransaction {
         self.transaction.commit().await.map_err(store_error)
     }
 
-    /// Undoes everything.
     pub async fn cancel(self) -> Result<(), StoreError> {
         self.transaction.cancel().await.map_err(store_error)
     }

@@ -1,4 +1,4 @@
-//! Mends the write-ahead log of SurrealKV (0.21.4) before SurrealKV opens it.
+//! Repairs the write-ahead log of SurrealKV (0.21.4) before SurrealKV opens it.
 //!
 //! A process that is killed in the middle of a write leaves the beginning of a record at the end of the log. SurrealKV
 //! takes that for the end, goes on writing *behind* it, and at the next start finds the log damaged there and
@@ -56,10 +56,10 @@ impl LogFolder {
     }
 
     /// Cuts off what was acknowledged to nobody. Nothing may have it open.
-    pub fn mend(&self) -> Result<(), OpenError> {
+    pub fn repair(&self) -> Result<(), OpenError> {
         let trusted = self.trusted()?;
         for segment in segments(&self.directory.join(FOLDER))? {
-            self.mend_segment(&segment, trusted)?;
+            self.repair_segment(&segment, trusted)?;
         }
         Ok(())
     }
@@ -80,7 +80,7 @@ impl LogFolder {
         made.map_err(|error| OpenError::Directory { dir: mark, cause: error.to_string() })
     }
 
-    fn mend_segment(&self, path: &Path, trusted: bool) -> Result<(), OpenError> {
+    fn repair_segment(&self, path: &Path, trusted: bool) -> Result<(), OpenError> {
         let refuse = |error: io::Error| OpenError::Directory { dir: path.to_owned(), cause: error.to_string() };
         let mut file = OpenOptions::new().read(true).write(true).open(path).map_err(refuse)?;
         let path = path.to_owned();
@@ -118,7 +118,7 @@ impl LogKeeper for LogFolder {
         &self.directory
     }
 
-    fn doubt(&self) {
+    fn distrust(&self) {
         match fs::remove_file(self.directory.join(MARK)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             removed => {
@@ -130,8 +130,8 @@ impl LogKeeper for LogFolder {
         }
     }
 
-    fn mend(&self) -> Result<(), Fault> {
-        LogFolder::mend(self).map_err(fault)
+    fn repair(&self) -> Result<(), Fault> {
+        LogFolder::repair(self).map_err(fault)
     }
 
     fn trusted(&self) -> Result<bool, Fault> {

@@ -13,7 +13,6 @@ pub(super) const HEADER: usize = 7;
 /// What a disk writes at once, in bytes: a power loss leaves zeros in whole ones of those that it didn't write.
 const SECTOR: usize = 512;
 
-/// A whole record.
 pub(super) const FULL: u8 = 1;
 /// The beginning of one.
 pub(super) const FIRST: u8 = 2;
@@ -54,7 +53,6 @@ enum Fragment {
     CutOff,
     /// It is whole, and of a type that isn't known.
     Foreign,
-    /// It isn't one.
     Bad,
 }
 

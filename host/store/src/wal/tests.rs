@@ -43,21 +43,21 @@ fn log(sizes: &[usize]) -> (Vec<u8>, Vec<usize>) {
     (log, ends)
 }
 
-/// Mends a log in a folder of its own. Answers what became of it, and of what was cut off.
-fn mended_by(log: &[u8], lazy: bool) -> (Result<(), OpenError>, Vec<u8>, Vec<u8>) {
+/// Repairs a log in a folder of its own. Answers what became of it, and of what was cut off.
+fn repaired_by(log: &[u8], lazy: bool) -> (Result<(), OpenError>, Vec<u8>, Vec<u8>) {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir(dir.path().join(FOLDER)).unwrap();
     let keeper = LogFolder::new(dir.path().to_owned(), lazy, RECORD_MAX);
     keeper.trust().unwrap();
     let path = dir.path().join("wal/00000000000000000012.wal");
     fs::write(&path, log).unwrap();
-    let result = keeper.mend();
+    let result = keeper.repair();
     let beside = files(&dir.path().join(FOLDER)).unwrap().into_iter().find(|file| *file != path);
     (result, fs::read(path).unwrap(), beside.map(|file| fs::read(file).unwrap()).unwrap_or_default())
 }
 
-fn mended(log: &[u8]) -> (Result<u64, OpenError>, Vec<u8>) {
-    let (result, left, _) = mended_by(log, false);
+fn repaired(log: &[u8]) -> (Result<u64, OpenError>, Vec<u8>) {
+    let (result, left, _) = repaired_by(log, false);
     (result.map(|()| (log.len() - left.len()) as u64), left)
 }
 
@@ -70,7 +70,7 @@ fn a_log_cut_anywhere_is_cut_back_to_its_last_whole_record() {
         |cut: &usize| ends.iter().any(|end| cut.abs_diff(*end) < 20) || cut % BLOCK < 20 || cut.is_multiple_of(997);
     for cut in (0..=log.len()).filter(near) {
         let whole = ends.iter().copied().filter(|end| *end <= cut).max().unwrap_or(0);
-        let (result, left, beside) = mended_by(&log[..cut], false);
+        let (result, left, beside) = repaired_by(&log[..cut], false);
         result.unwrap();
         assert_eq!(left, log[..whole], "cut at {cut}");
         let end = log[..cut].iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
@@ -81,17 +81,17 @@ fn a_log_cut_anywhere_is_cut_back_to_its_last_whole_record() {
 #[test]
 fn what_is_written_behind_a_mended_end_is_read_again() {
     let (log, _) = log(&[100, 2 * BLOCK]);
-    let (result, mut left) = mended(&log[..BLOCK + 500]);
+    let (result, mut left) = repaired(&log[..BLOCK + 500]);
     assert_eq!(result.unwrap(), (BLOCK + 500 - 107) as u64);
     append(&mut left, b"next");
-    assert_eq!(mended(&left).0.unwrap(), 0);
+    assert_eq!(repaired(&left).0.unwrap(), 0);
 }
 
 #[test]
 fn zeros_at_the_end_as_a_power_loss_leaves_them_are_cut_off() {
     let (log, _) = log(&[100]);
     for zeros in [1, HEADER, 2 * BLOCK] {
-        let (result, left) = mended(&[log.clone(), vec![0; zeros]].concat());
+        let (result, left) = repaired(&[log.clone(), vec![0; zeros]].concat());
         assert_eq!((result.unwrap(), left.len()), (zeros as u64, log.len()));
     }
 }
@@ -103,7 +103,7 @@ fn an_empty_record_in_a_torn_ones_data_is_data() {
     let (mut log, ends) = log(&[100]);
     append(&mut log, &[&[7; 40], empty.as_slice(), &[7; 400]].concat());
     let cut = log.len() - 1;
-    let (result, left) = mended(&log[..cut]);
+    let (result, left) = repaired(&log[..cut]);
     assert_eq!((result.unwrap(), left.len()), ((cut - ends[0]) as u64, ends[0]));
 }
 
@@ -115,7 +115,7 @@ fn damage_with_whole_records_behind_it_is_refused_and_left_alone() {
         let mut damaged = log.clone();
         damaged[flipped] ^= 1;
         let before = ends.iter().copied().filter(|end| *end <= flipped).max().unwrap_or(0) as u64;
-        let (result, left) = mended(&damaged);
+        let (result, left) = repaired(&damaged);
         assert!(
             matches!(result, Err(OpenError::Log { whole, next, .. }) if whole == before && next > before),
             "{flipped}: {result:?}"
@@ -125,9 +125,9 @@ fn damage_with_whole_records_behind_it_is_refused_and_left_alone() {
     // A torn record that was written behind, as SurrealKV alone would.
     let mut behind = log[..ends[1] + 100].to_vec();
     append(&mut behind, b"next");
-    let (result, _) = mended(&behind);
+    let (result, _) = repaired(&behind);
     let Err(error) = result else { panic!("not seen") };
-    assert_eq!(error.code(), "STORAGE.CORRUPT");
+    assert_eq!(error.code().as_str(), "STORAGE.CORRUPT");
     assert!(error.to_string().contains("00000000000000000012.wal"), "{error}");
 }
 
@@ -142,24 +142,24 @@ fn after_a_failed_commit_the_log_is_cut_off_at_its_first_damage_and_trusted_agai
     log.truncate(ends[1] - 50);
     append(&mut log, b"acknowledged to nobody");
     fs::write(&path, &log).unwrap();
-    assert!(matches!(LogFolder::mend(&keeper), Err(OpenError::Log { .. })));
+    assert!(matches!(LogFolder::repair(&keeper), Err(OpenError::Log { .. })));
 
-    keeper.doubt();
-    LogFolder::mend(&keeper).unwrap();
+    keeper.distrust();
+    LogFolder::repair(&keeper).unwrap();
     assert_eq!(fs::read(&path).unwrap(), log[..ends[0]]);
     keeper.trust().unwrap();
     fs::write(&path, &log).unwrap();
-    assert!(matches!(LogFolder::mend(&keeper), Err(OpenError::Log { .. })), "trusted again");
+    assert!(matches!(LogFolder::repair(&keeper), Err(OpenError::Log { .. })), "trusted again");
 }
 
 #[test]
 fn a_directory_without_a_log_is_fine() {
     let dir = tempfile::tempdir().unwrap();
     let keeper = LogFolder::new(dir.path().to_owned(), false, RECORD_MAX);
-    LogFolder::mend(&keeper).unwrap();
+    LogFolder::repair(&keeper).unwrap();
     fs::create_dir(dir.path().join(FOLDER)).unwrap();
-    LogFolder::mend(&keeper).unwrap();
-    assert_eq!(mended(b"").0.unwrap(), 0);
+    LogFolder::repair(&keeper).unwrap();
+    assert_eq!(repaired(b"").0.unwrap(), 0);
 }
 
 #[test]
@@ -177,7 +177,7 @@ fn what_a_power_loss_left_unwritten_is_cut_off_with_what_lies_behind_it() {
         let mut holed = log.clone();
         holed[from..until].fill(0);
         let whole = ends.iter().copied().filter(|end| *end <= from).max().unwrap_or(0);
-        let (result, left, beside) = mended_by(&holed, false);
+        let (result, left, beside) = repaired_by(&holed, false);
         assert!(result.is_ok(), "a hole from {from}: {result:?}");
         assert_eq!(left, log[..whole], "a hole from {from}");
         assert_eq!(beside, holed[whole..]);
@@ -189,7 +189,7 @@ fn without_a_sync_for_every_commit_any_damage_is_a_power_losss_doing() {
     let (log, ends) = log(&[100, 200, 300]);
     let mut damaged = log.clone();
     damaged[ends[0] + 50] ^= 1;
-    let (result, left, beside) = mended_by(&damaged, true);
+    let (result, left, beside) = repaired_by(&damaged, true);
     result.unwrap();
     assert_eq!((left.as_slice(), beside.as_slice()), (&log[..ends[0]], &damaged[ends[0]..]));
 }
@@ -207,9 +207,9 @@ fn a_log_of_another_format_is_refused_and_left_alone() {
     // Another header altogether.
     let other = [b"SKV2".as_slice(), &[7; 300]].concat();
     for (bytes, place) in [(newer, ends[1] as u64), (other, 0)] {
-        let (result, left, _) = mended_by(&bytes, true);
+        let (result, left, _) = repaired_by(&bytes, true);
         assert!(matches!(&result, Err(OpenError::LogFormat { at, .. }) if *at == place), "{result:?}");
-        assert_eq!(result.unwrap_err().code(), "STORAGE.CORRUPT");
+        assert_eq!(result.unwrap_err().code().as_str(), "STORAGE.CORRUPT");
         assert_eq!(left, bytes);
     }
 }
@@ -218,7 +218,7 @@ fn a_log_of_another_format_is_refused_and_left_alone() {
 fn a_tail_larger_than_any_record_is_refused_and_left_alone() {
     let (mut log, ends) = log(&[100]);
     log.extend(vec![0xEE; usize::try_from(RECORD_MAX).unwrap() + 1]);
-    let (result, left) = mended(&log);
+    let (result, left) = repaired(&log);
     assert!(matches!(result, Err(OpenError::LogTail { whole, .. }) if whole == ends[0] as u64), "{result:?}");
     assert_eq!(left, log);
 }
@@ -229,12 +229,12 @@ fn behind_a_commit_that_failed_any_tail_is_cut_off() {
     fs::create_dir(dir.path().join(FOLDER)).unwrap();
     let keeper = LogFolder::new(dir.path().to_owned(), false, RECORD_MAX);
     keeper.trust().unwrap();
-    keeper.doubt();
+    keeper.distrust();
     let (mut log, ends) = log(&[100]);
     log.extend(vec![0xEE; usize::try_from(RECORD_MAX).unwrap() + 1]);
     let path = dir.path().join("wal/00000000000000000012.wal");
     fs::write(&path, &log).unwrap();
-    LogFolder::mend(&keeper).unwrap();
+    LogFolder::repair(&keeper).unwrap();
     assert_eq!(fs::read(path).unwrap(), log[..ends[0]]);
 }
 
@@ -244,8 +244,8 @@ fn a_log_in_which_a_commit_failed_is_trusted_again_when_that_is_said_and_not_whe
     let keeper = LogFolder::new(dir.path().to_owned(), false, RECORD_MAX);
     keeper.trust().unwrap();
     assert!(keeper.trusted().unwrap());
-    keeper.doubt();
-    keeper.mend().unwrap();
+    keeper.distrust();
+    keeper.repair().unwrap();
     assert!(!keeper.trusted().unwrap());
     keeper.trust().unwrap();
     assert!(keeper.trusted().unwrap());
@@ -257,7 +257,7 @@ fn a_large_hole_is_looked_through_block_by_block() {
     let mut holed = log[..ends[0]].to_vec();
     holed.resize(64 * BLOCK, 0);
     holed.extend(&log[ends[0]..]);
-    let (result, left, _) = mended_by(&holed, false);
+    let (result, left, _) = repaired_by(&holed, false);
     result.unwrap();
     assert_eq!(left, log[..ends[0]]);
 }
@@ -269,7 +269,7 @@ fn an_older_segment_is_mended_too() {
     let (log, ends) = log(&[100, 200]);
     fs::write(dir.path().join("wal/00000000000000000003.wal"), &log[..ends[1] - 5]).unwrap();
     fs::write(dir.path().join("wal/00000000000000000004.wal"), &log).unwrap();
-    LogFolder::new(dir.path().to_owned(), false, RECORD_MAX).mend().unwrap();
+    LogFolder::new(dir.path().to_owned(), false, RECORD_MAX).repair().unwrap();
     assert_eq!(fs::read(dir.path().join("wal/00000000000000000003.wal")).unwrap(), log[..ends[0]]);
     assert_eq!(fs::read(dir.path().join("wal/00000000000000000004.wal")).unwrap(), log);
 }

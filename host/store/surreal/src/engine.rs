@@ -23,7 +23,6 @@ pub enum Bound {
     Excluded(RecordIdKey),
 }
 
-/// An open database.
 #[async_trait]
 pub trait Engine: Send + Sync + 'static {
     /// Begins a transaction at the state of now. One that only reads needs no end: dropping it costs nothing.
@@ -39,7 +38,6 @@ pub trait Engine: Send + Sync + 'static {
 /// Reads don't see the writes of the same transaction before [`Transaction::run`] or commit: read first, then write.
 #[async_trait]
 pub trait Transaction: Send + Sync {
-    /// Reads a record.
     async fn get(&self, table: &'static str, key: RecordIdKey) -> Result<Option<Object>, Fault>;
     /// Reads records between two keys in order, at most `limit`.
     async fn scan(&self, table: &'static str, from: Bound, until: Bound, limit: usize) -> Result<Vec<Row>, Fault>;
@@ -59,6 +57,5 @@ pub trait Transaction: Send + Sync {
     async fn run(&self, plan: LogicalPlan, bindings: Bindings, reads: Reads) -> Result<Value, Fault>;
     /// Commits. [`Fault::Conflict`] and [`Fault::Exists`] prove that nothing was written.
     async fn commit(self: Box<Self>) -> Result<(), Fault>;
-    /// Undoes everything.
     async fn cancel(self: Box<Self>) -> Result<(), Fault>;
 }

@@ -8,7 +8,6 @@ use surrealdb::types::{AlreadyExistsError, Error, QueryError};
 use surrealdb_kvs::Error as StorageError;
 use thiserror::Error as ThisError;
 
-/// What went wrong.
 #[derive(Clone, Debug, PartialEq, Eq, ThisError)]
 pub enum Fault {
     /// Another transaction wrote the same first; nothing was written.
@@ -41,7 +40,6 @@ pub enum Fault {
     /// Callers' statements aren't run here.
     #[error("callers' statements aren't run on a shared store")]
     Shared,
-    /// Anything else.
     #[error("{0}")]
     Other(String),
 }
@@ -66,7 +64,6 @@ fn any(text: &str, of: &[&str]) -> bool {
 }
 
 impl Fault {
-    /// By text alone.
     fn of_text(text: String) -> Self {
         if any(&text, &DISK_FULL) {
             Self::DiskFull(text)

@@ -22,7 +22,6 @@ impl Reads {
 /// a page at a time, so it is bounded by what can be read in the time of a statement, and not by the memory of a request.
 #[derive(Clone, Debug)]
 pub struct Scan {
-    /// The table's name.
     pub table: String,
     /// The rows that are still in memory when the next page is read.
     pub holds: Holds,
@@ -52,14 +51,11 @@ impl Holds {
 pub enum Filter {
     /// A field of the row compared with a value.
     Test {
-        /// The field's name.
         field: String,
-        /// How they compare.
         comparison: Comparison,
         /// What the field is compared with.
         value: Value,
     },
-    /// All of them.
     All(Vec<Filter>),
     /// One of them at least.
     Any(Vec<Filter>),
@@ -70,17 +66,11 @@ pub enum Filter {
 /// How two values compare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Comparison {
-    /// `=`
     Equal,
-    /// `!=`
     NotEqual,
-    /// `<`
     Less,
-    /// `<=`
     LessEqual,
-    /// `>`
     More,
-    /// `>=`
     MoreEqual,
 }
 

@@ -9,22 +9,18 @@ use crate::{Array, Fault, Number, Object, RecordIdKey, Value};
 /// Values of a text's `$names`.
 pub type Bindings = Vec<(String, Value)>;
 
-/// An integer.
 pub fn int(number: i64) -> Value {
     Value::Number(Number::Int(number))
 }
 
-/// A text.
 pub fn text(text: impl AsRef<str>) -> Value {
     Value::String(val::Strand::new(text))
 }
 
-/// Bytes.
 pub fn bytes(bytes: impl Into<Bytes>) -> Value {
     Value::Bytes(val::Bytes(bytes.into()))
 }
 
-/// A list.
 pub fn array(items: impl IntoIterator<Item = Value>) -> Value {
     Value::Array(Array(items.into_iter().collect()))
 }

@@ -68,5 +68,5 @@ async fn bad_messages_and_waybills_own_tables_are_refused() {
     let large = NewMessage { payload: Bytes::from(vec![0; PAYLOAD_BYTES_MAX + 1]), ..message(None, b"") };
     assert!(matches!(enqueue_in_tx(&mut tx, large, PAYLOAD_BYTES_MAX).await, Err(BusinessError::Message(_))));
     let error = tx.run(&statement("DELETE outbox_door")).await.unwrap_err();
-    assert!(matches!(error, BusinessError::Store(error) if error.code() == "AUTH.TABLE"));
+    assert!(matches!(error, BusinessError::Store(error) if error.code().as_str() == "AUTH.TABLE"));
 }

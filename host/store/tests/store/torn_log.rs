@@ -49,7 +49,6 @@ async fn transact(store: &SurrealStore, statement: Statement) {
     }
 }
 
-/// In order.
 async fn ids(store: &SurrealStore) -> Vec<String> {
     ids_by(store, IDS_A_PAGE).await
 }
@@ -142,7 +141,7 @@ async fn a_log_damaged_in_the_middle_is_refused_with_its_name_and_left_alone() {
     fs::write(damaged.join(LOG), &log).unwrap();
 
     let error = open(&damaged).await.err().unwrap();
-    assert_eq!(error.code(), "STORAGE.CORRUPT");
+    assert_eq!(error.code().as_str(), "STORAGE.CORRUPT");
     assert!(error.to_string().contains("00000000000000000000.wal"), "{error}");
     assert_eq!(fs::read(damaged.join(LOG)).unwrap(), log);
 }
@@ -159,7 +158,7 @@ async fn a_damaged_table_is_refused_and_not_waited_for() {
     fs::write(&table, bytes).unwrap();
 
     let error = open(root.path()).await.err().unwrap();
-    assert_eq!(error.code(), "STORAGE.CORRUPT");
+    assert_eq!(error.code().as_str(), "STORAGE.CORRUPT");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -294,7 +293,7 @@ async fn a_transaction_that_is_too_large_is_refused_and_stops_nobody() {
     let bindings = json!({ "text": "x".repeat(100_000) }).as_object().cloned().unwrap();
     let update = Statement { query: "UPDATE item SET text = $text RETURN NONE".into(), bindings };
     let error = store.transact(vec![update], Vec::new(), None).await.unwrap_err();
-    assert_eq!(error.code(), "STORAGE.TOO_LARGE", "{error}");
+    assert_eq!(error.code().as_str(), "STORAGE.TOO_LARGE", "{error}");
     write(&store, "after", 100).await;
     assert_eq!(ids(&store).await.len(), 101);
     assert_eq!(segments(root.path()), begun, "nothing was opened again");

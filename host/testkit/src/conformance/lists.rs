@@ -229,7 +229,6 @@ fn depth(shard: u16, tenant: &str, dead: u64, quarantined: u64, scheduled: u64) 
     Depth { shard: ShardId(shard), tenant: tenant.into(), dead, quarantined, scheduled }
 }
 
-/// All depths.
 async fn depths(store: &impl Store) -> Vec<Depth> {
     let counted = store.depths(READS).await.unwrap();
     assert_eq!((counted.dead_since, counted.scheduled_until), (None, None));

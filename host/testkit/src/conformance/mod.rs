@@ -3,7 +3,6 @@
 //! A sentence gets a fresh store and panics when it doesn't hold. [`store_conformance!`](crate::store_conformance) makes a
 //! test of each. What it doesn't cover: SurrealQL statements, durability, several hosts on one store, speed.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a sentence fails by panicking")]
-#![allow(missing_docs, reason = "the names are the sentences")]
 
 pub mod bounds;
 pub mod dedup;
@@ -108,6 +107,7 @@ macro_rules! store_conformance {
             lists: scheduled_parked_and_done_messages_are_listed
             operations: operations_are_kept_and_found
             operations: only_running_operations_are_to_be_resumed
+            operations: the_latest_operations_are_listed_and_a_tenant_sees_its_own
             operations: the_audit_trail_is_read_from_its_end
             operations: a_tenant_reads_its_own_audit_trail
             operations: a_pause_stays_until_it_is_lifted

@@ -1,24 +1,32 @@
 //! Bulk acts and the audit trail.
 
-use waybill_core::port::transact::{AuditEvent, Operation, OperationState};
+use waybill_core::port::saga::RetryMode;
+use waybill_core::port::transact::{AuditEvent, Operation, OperationState, Refusal};
 use waybill_core::time::UnixMillis;
 
 use super::Store;
 use super::samples::{T0, tenant};
 
 fn operation(id: &str, state: OperationState) -> Operation {
+    let refusal =
+        Refusal { code: "SAGA.STATE".into(), count: 1, example: "o-17".into(), detail: "it is paused".into() };
     Operation {
         counted_since: Some(T0),
         id: id.into(),
         kind: "replay".into(),
         filter: "code=HTTP.* age>1h".into(),
+        step: Some("charge".into()),
+        mode: Some(RetryMode::Retry),
         tenant: Some("acme".into()),
         rate: 100,
         reason: "fixed the receiver".into(),
+        actor: "ann".into(),
         state,
         matched: 5_000_000_000,
         done: 17,
+        unchanged: 2,
         failed: 1,
+        refusals: vec![refusal],
         cursor: Some("0.17/".into()),
         error: None,
         created_at: T0,
@@ -55,6 +63,19 @@ pub async fn only_running_operations_are_to_be_resumed(store: &impl Store) {
         ["01J00000000000000000000000", "01J00000000000000000000003"]
     );
     assert_eq!(running[0], operation("01J00000000000000000000000", OperationState::Running));
+}
+
+pub async fn the_latest_operations_are_listed_and_a_tenant_sees_its_own(store: &impl Store) {
+    for n in 0..5 {
+        let whose = (n % 2 == 0).then(|| "acme".to_owned());
+        let written = operation(&format!("01J000000000000000000000{n:02}"), OperationState::Done);
+        store.put_operation(&Operation { tenant: whose, ..written }).await.unwrap();
+    }
+    let ids = |found: Vec<Operation>| found.iter().map(|found| found.id[24..].to_owned()).collect::<Vec<_>>();
+    assert_eq!(ids(store.operations(None, 3).await.unwrap()), ["04", "03", "02"]);
+    assert_eq!(ids(store.operations(None, 100).await.unwrap()).len(), 5);
+    assert_eq!(ids(store.operations(Some(&tenant("acme")), 2).await.unwrap()), ["04", "02"]);
+    assert!(store.operations(Some(&tenant("other")), 2).await.unwrap().is_empty());
 }
 
 fn event(n: u64, of: Option<&str>) -> AuditEvent {

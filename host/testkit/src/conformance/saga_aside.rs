@@ -7,7 +7,7 @@ use waybill_core::port::quarantine::{QuarantinedRow, Restored};
 use waybill_core::port::saga::DefinitionFormat;
 use waybill_core::port::store::StoreError;
 use waybill_core::saga::definition::parse;
-use waybill_core::saga::event::{Event, What};
+use waybill_core::saga::event::{Event, EventKind};
 use waybill_core::saga::json::Json;
 use waybill_core::saga::records::{BrokenSaga, JournalEntry, SagaCommit, SagaWrite, StoredDefinition};
 use waybill_core::saga::state::SagaState;
@@ -21,7 +21,7 @@ const EVENTS: u32 = 4;
 
 /// What a saga did after its row was written.
 fn later(id: &str, from: u32) -> JournalEntry {
-    let what = What::Signalled { name: "paid".into(), data: Json::parse("[2]").unwrap(), step: None };
+    let what = EventKind::Signalled { name: "paid".into(), data: Json::parse("[2]").unwrap(), step: None };
     let event = Event { at: T0.plus(Duration::from_millis(50)), saga: 0, actor: None, what };
     JournalEntry { key: key(id), from, events: vec![event], ended: false }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use waybill_core::outbox::records::DeadState;
 use waybill_core::port::transport::PluginIdentity;
 use waybill_core::saga::definition::default_retry;
-use waybill_core::saga::event::{End, Event, Failure, PauseCause, Started, Wait, Way, What};
+use waybill_core::saga::event::{End, Event, EventKind, Failure, PauseCause, Started, StepDirection, Wait};
 use waybill_core::saga::id::{DefinitionHash, DefinitionRef, SagaId, SagaKey};
 use waybill_core::saga::json::Json;
 use waybill_core::saga::records::{SagaDead, SagaRow, SagaSummary, StoredDefinition};
@@ -77,13 +77,14 @@ fn started(input: Json) -> Started {
     }
 }
 
-fn event(at: u64, what: What) -> Event {
+fn event(at: u64, what: EventKind) -> Event {
     Event { at: after(at), saga: 0, actor: None, what }
 }
 
 fn began(step: u16, at: u64) -> Event {
     let until = Some(after(at + 30_000));
-    let what = What::StepBegan { step, way: Way::Execute, attempt: 1, input: None, wait: Wait::Call, until };
+    let what =
+        EventKind::StepBegan { step, way: StepDirection::Execute, attempt: 1, input: None, wait: Wait::Call, until };
     event(at, what)
 }
 
@@ -93,20 +94,28 @@ fn output(step: u16) -> Json {
 
 fn succeeded(step: u16, at: u64) -> Event {
     let (output, plugin) = (Some(output(step)), Some(identity().into()));
-    let what = What::StepSucceeded { step, way: Way::Execute, attempt: 1, output, plugin, took_ms: 3, late: false };
+    let what = EventKind::StepSucceeded {
+        step,
+        way: StepDirection::Execute,
+        attempt: 1,
+        output,
+        plugin,
+        took_ms: 3,
+        late: false,
+    };
     event(at, what)
 }
 
 /// What happens to a plain saga that completes, commit by commit. `at` is its start after [`T0`].
 pub fn transitions(at: u64) -> Vec<Vec<Event>> {
     let input = json("{\"order\":4711,\"customer\":\"c-17\",\"items\":[{\"sku\":\"A-1\",\"count\":2}]}");
-    let mut all = vec![vec![event(at, What::Started(Box::new(started(input)))), began(0, at)]];
+    let mut all = vec![vec![event(at, EventKind::Started(Box::new(started(input)))), began(0, at)]];
     for step in 0..STEPS {
         let now = at + 5 * u64::from(step + 1);
         let next = if step + 1 < STEPS {
             began(step + 1, now)
         } else {
-            event(now, What::Ended { end: End::Completed, note: None })
+            event(now, EventKind::Ended { end: End::Completed, note: None })
         };
         all.push(vec![succeeded(step, now), next]);
     }
@@ -116,11 +125,11 @@ pub fn transitions(at: u64) -> Vec<Vec<Event>> {
 /// A plain saga when it has completed. `at` is its start after [`T0`].
 pub fn completed(of: SagaKey, at: u64) -> SagaRow {
     let events: Vec<Event> = transitions(at).into_iter().flatten().collect();
-    let What::Started(begun) = events[0].what.clone() else { unreachable!("it begins with its start") };
+    let EventKind::Started(begun) = events[0].what.clone() else { unreachable!("it begins with its start") };
     let plugin = Some(Arc::new(identity()));
     let step = |step: u16| StepRecord {
         state: StepState::Succeeded,
-        way: Some(Way::Execute),
+        way: Some(StepDirection::Execute),
         attempt: 1,
         effect: Effect::Done,
         output: Some(output(step)),
@@ -183,7 +192,7 @@ pub fn resting(of: SagaKey, at: u64) -> SagaRow {
     tree.sagas[0].ended_at = None;
     tree.sagas[0].steps[1] = StepRecord {
         state: StepState::InFlight,
-        way: Some(Way::Execute),
+        way: Some(StepDirection::Execute),
         wait: Some(StepWait::For(Wait::Approval)),
         since: Some(after(at + 5)),
         attempt: 1,
@@ -202,7 +211,6 @@ pub fn resting(of: SagaKey, at: u64) -> SagaRow {
     SagaRow { summary, tree: Arc::new(tree) }
 }
 
-/// A stuck saga.
 pub fn dead(of: SagaKey, code: &str) -> SagaDead {
     SagaDead {
         saga: of.id.child("pay"),
@@ -220,7 +228,7 @@ pub fn dead(of: SagaKey, code: &str) -> SagaDead {
 /// One of each kind of event, with every field set.
 pub fn events() -> Vec<Event> {
     let (name, note): (Arc<str>, Option<Arc<str>>) = ("paid".into(), Some("as agreed".into()));
-    let (way, plugin) = (Way::Compensate, Some(identity().into()));
+    let (way, plugin) = (StepDirection::Compensate, Some(identity().into()));
     let (data, until) = (json("{\"a\":[1,2.50,null]}"), Some(after(77)));
     let started = Started {
         pinned: vec![("saga:pay@2".into(), reference("pay", 2)), ("saga:ship".into(), reference("ship", 9))],
@@ -231,8 +239,8 @@ pub fn events() -> Vec<Event> {
         traceparent: Some("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".into()),
         ..started(json("{\"big\":12345678901234567890}"))
     };
-    let mut all = vec![What::Started(Box::new(started))];
-    all.push(What::ChildStarted {
+    let mut all = vec![EventKind::Started(Box::new(started))];
+    all.push(EventKind::ChildStarted {
         step: 3,
         id: SagaId::new("root~pay").unwrap(),
         definition: reference("pay", 2),
@@ -241,7 +249,7 @@ pub fn events() -> Vec<Event> {
         deadline: until,
     });
     let waits = [Wait::Call, Wait::Reply, Wait::Signal("go".into()), Wait::Approval, Wait::Child];
-    all.extend(waits.into_iter().map(|wait| What::StepBegan {
+    all.extend(waits.into_iter().map(|wait| EventKind::StepBegan {
         step: 1,
         way,
         attempt: 4,
@@ -249,32 +257,32 @@ pub fn events() -> Vec<Event> {
         wait,
         until,
     }));
-    all.push(What::StepPending { step: 2, signal: name.clone(), until, data: data.clone(), plugin, took_ms: 12 });
+    all.push(EventKind::StepPending { step: 2, signal: name.clone(), until, data: data.clone(), plugin, took_ms: 12 });
     let plugin = Some(identity().into());
     let output = Some(data.clone());
-    all.push(What::StepSucceeded { step: 5, way, attempt: 2, output, plugin, took_ms: 9, late: true });
+    all.push(EventKind::StepSucceeded { step: 5, way, attempt: 2, output, plugin, took_ms: 9, late: true });
     let (retry_at, plugin) = (until, Some(identity().into()));
-    all.push(What::StepFailed { step: 5, way, attempt: 2, failure: failure(), retry_at, plugin, took_ms: 9 });
+    all.push(EventKind::StepFailed { step: 5, way, attempt: 2, failure: failure(), retry_at, plugin, took_ms: 9 });
     let scope = Some("fn:orders".into());
-    all.push(What::StepReleased { step: 5, way, scope, failure: failure(), retry_at: after(5) });
-    let lost = |clean: bool| What::StepLost { step: 6, way, attempt: 3, clean, until: clean.then_some(after(7)) };
+    all.push(EventKind::StepReleased { step: 5, way, scope, failure: failure(), retry_at: after(5) });
+    let lost = |clean: bool| EventKind::StepLost { step: 6, way, attempt: 3, clean, until: clean.then_some(after(7)) };
     all.extend([true, false].map(lost));
-    all.push(What::StepUnknown { step: 6, way, attempt: 3, failure: failure() });
-    all.push(What::LateResult { step: 6, way, attempt: 3, output: Some(data.clone()) });
-    all.push(What::StepSkipped { step: 6, way, note: note.clone() });
-    all.push(What::StepReset { step: 6, way });
-    all.push(What::Signalled { name: name.clone(), data, step: Some(0) });
-    all.push(What::SignalTaken { name });
-    all.extend([true, false].map(|approved| What::Decided { step: 9, approved, note: note.clone() }));
-    all.push(What::CompensationStarted { failure: failure() });
-    all.push(What::ForwardAgain);
-    all.push(What::Stuck { step: 63 });
+    all.push(EventKind::StepUnknown { step: 6, way, attempt: 3, failure: failure() });
+    all.push(EventKind::LateResult { step: 6, way, attempt: 3, output: Some(data.clone()) });
+    all.push(EventKind::StepSkipped { step: 6, way, note: note.clone() });
+    all.push(EventKind::StepReset { step: 6, way });
+    all.push(EventKind::Signalled { name: name.clone(), data, step: Some(0) });
+    all.push(EventKind::SignalTaken { name });
+    all.extend([true, false].map(|approved| EventKind::Decided { step: 9, approved, note: note.clone() }));
+    all.push(EventKind::CompensationStarted { failure: failure() });
+    all.push(EventKind::ForwardAgain);
+    all.push(EventKind::Stuck { step: 63 });
     let causes = [PauseCause::Asked, PauseCause::UnknownResult, PauseCause::Suspect, PauseCause::Policy];
-    all.extend(causes.map(|cause| What::Paused { cause, note: note.clone() }));
-    all.push(What::Resumed);
+    all.extend(causes.map(|cause| EventKind::Paused { cause, note: note.clone() }));
+    all.push(EventKind::Resumed);
     let ends = [End::Completed, End::Cancelled, End::Killed, End::Accepted, End::Skipped];
-    all.extend(ends.map(|end| What::Ended { end, note: note.clone() }));
-    let line = |(number, what): (usize, What)| Event {
+    all.extend(ends.map(|end| EventKind::Ended { end, note: note.clone() }));
+    let line = |(number, what): (usize, EventKind)| Event {
         at: after(number as u64),
         saga: (number % 3) as u16,
         actor: (number % 2 == 0).then(|| "ada".into()),
@@ -296,7 +304,7 @@ fn steps() -> Vec<StepRecord> {
     ];
     let step = |wait: StepWait| StepRecord {
         state: StepState::InFlight,
-        way: Some(Way::Compensate),
+        way: Some(StepDirection::Compensate),
         wait: Some(wait),
         until: Some(after(1)),
         since: Some(after(2)),

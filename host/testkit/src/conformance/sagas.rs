@@ -11,7 +11,7 @@ use waybill_core::port::saga_store::{Acquired, DefinitionPut, SagaTable};
 use waybill_core::port::store::StoreError;
 use waybill_core::port::transact::DoorGroup;
 use waybill_core::saga::definition::default_retry;
-use waybill_core::saga::event::{Event, Failure, Started, Wait, Way, What};
+use waybill_core::saga::event::{Event, EventKind, Failure, Started, StepDirection, Wait};
 use waybill_core::saga::filter::SagaFilter;
 use waybill_core::saga::id::{DefinitionHash, DefinitionRef, SagaId, SagaKey};
 use waybill_core::saga::json::Json;
@@ -51,18 +51,25 @@ pub(super) fn events(ms: u64) -> Vec<Event> {
     };
     let failure = Failure { maybe_done: true, ..Failure::new("HTTP.503", "the answer was \"no\"") };
     let whats = [
-        What::Started(Box::new(started)),
-        What::StepBegan { step: 0, way: Way::Execute, attempt: 1, input: None, wait: Wait::Call, until: Some(at) },
-        What::StepFailed {
+        EventKind::Started(Box::new(started)),
+        EventKind::StepBegan {
             step: 0,
-            way: Way::Execute,
+            way: StepDirection::Execute,
+            attempt: 1,
+            input: None,
+            wait: Wait::Call,
+            until: Some(at),
+        },
+        EventKind::StepFailed {
+            step: 0,
+            way: StepDirection::Execute,
             attempt: 1,
             failure,
             retry_at: Some(at),
             plugin: None,
             took_ms: 7,
         },
-        What::Signalled { name: "paid".into(), data: Json::parse("[1]").unwrap(), step: None },
+        EventKind::Signalled { name: "paid".into(), data: Json::parse("[1]").unwrap(), step: None },
     ];
     whats.into_iter().map(|what| Event { at, saga: 0, actor: Some("ann".into()), what }).collect()
 }

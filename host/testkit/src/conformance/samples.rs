@@ -36,7 +36,6 @@ pub fn seq(ms: u64, n: u64) -> Seq {
     Seq(((T0.0 + ms) << 20) + n)
 }
 
-/// A plain message.
 pub fn message(name: &str) -> Message {
     Message {
         id: id(name),

@@ -12,9 +12,7 @@ use waybill_core::port::transport::{CallError, ErrorKind, Fault, Outcome, Receip
 pub struct Batch<'a> {
     /// Number of the call, from 1.
     pub call: u64,
-    /// Lane.
     pub lane: u32,
-    /// The messages.
     pub deliveries: &'a [Delivery],
 }
 
@@ -64,11 +62,10 @@ impl Answer {
     pub fn failing(kind: ErrorKind, code: &str) -> Self {
         Self::ending(End::Failed(CallError { kind, fault: Fault::new(code, format!("the call failed: {kind:?}")) }))
     }
-    /// Traps.
     pub fn trap() -> Self {
         Self::failing(ErrorKind::Trapped, "PLUGIN.TRAPPED")
     }
-    /// Never answers.
+    /// The call gets no answer until its time is over.
     pub fn never() -> Self {
         Self::ending(End::Never)
     }
@@ -82,7 +79,6 @@ impl Answer {
         self.early.push((index, outcome));
         self
     }
-    /// Takes this long.
     #[must_use]
     pub fn after(mut self, delay: Duration) -> Self {
         self.delay = delay;
@@ -122,17 +118,14 @@ impl Gate {
     }
 }
 
-/// Delivered.
 pub fn ack() -> Outcome {
     Outcome::Ack(Receipt::default())
 }
 
-/// Failed this time.
 pub fn retryable(code: &str) -> Outcome {
     Outcome::Retryable(Fault::new(code, format!("{code} this time")))
 }
 
-/// Failed for good.
 pub fn permanent(code: &str) -> Outcome {
     Outcome::Permanent(Fault::new(code, format!("{code} for good")))
 }
@@ -142,7 +135,6 @@ pub fn blocked(scope: &str, code: &str) -> Outcome {
     Outcome::Blocked { scope: scope.to_owned(), fault: Fault::new(code, format!("{code} at {scope}")) }
 }
 
-/// Not tried.
 pub fn released(code: &str) -> Outcome {
     Outcome::Release(Fault::new(code, format!("{code}: not tried")))
 }

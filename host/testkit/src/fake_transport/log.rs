@@ -15,21 +15,14 @@ pub struct Sent {
     pub batch: usize,
     /// When the call began.
     pub at: Instant,
-    /// Generation that served.
     pub generation: u32,
-    /// Message id.
     pub id: String,
-    /// Tenant.
     pub tenant: String,
-    /// Key.
     pub key: Option<String>,
-    /// Destination.
     pub destination: String,
-    /// Payload.
     pub payload: Bytes,
-    /// Attempt, from 1.
+    /// Counts from 1, as the delivery says.
     pub attempt: u32,
-    /// The owner's token.
     pub epoch: u64,
     /// Place in the order.
     pub seq: u64,
@@ -64,7 +57,6 @@ impl Sent {
 /// Everything that was handed over, oldest first.
 #[derive(Clone, Debug, Default)]
 pub struct Log {
-    /// Deliveries.
     pub sent: Vec<Sent>,
 }
 

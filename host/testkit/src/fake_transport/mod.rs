@@ -30,7 +30,6 @@ pub use log::{Log, Sent};
 
 type Script = dyn Fn(&Batch<'_>) -> Answer + Send + Sync;
 
-/// The transport.
 pub struct FakeTransport {
     name: String,
     limits: Mutex<TransportLimits>,

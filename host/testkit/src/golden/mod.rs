@@ -38,19 +38,11 @@ pub enum Step {
         keys: Vec<Vec<String>>,
     },
     /// What a plugin has kept. Read from the store itself.
-    Kept {
-        /// Scope.
-        scope: String,
-        /// Key.
-        key: String,
-        /// Value.
-        value: String,
-    },
+    Kept { scope: String, key: String, value: String },
     /// Rows of this table that could not be read lie in quarantine.
     Quarantined {
         /// Table that they come from.
         table: String,
-        /// How many.
         count: usize,
     },
 }

@@ -25,11 +25,8 @@ pub const HASHES: u8 = 2;
 pub enum Step {
     /// A client begins a key.
     Begin {
-        /// Who.
         client: u8,
-        /// Which key.
         key: u8,
-        /// Of what.
         hash: u8,
         /// Remembered for this many seconds.
         ttl: u8,
@@ -136,15 +133,15 @@ mod tests {
 
     #[test]
     fn keys_of_many_seeds_live_as_promised() {
-        let mut seen = world::Seen::default();
+        let mut counts = world::Counts::default();
         for seed in 0..500 {
-            seen += futures::executor::block_on(run(&MemoryStore::new(), &steps(seed, 200)));
+            counts += futures::executor::block_on(run(&MemoryStore::new(), &steps(seed, 200)));
         }
         // What has to have come up for this to prove anything.
         assert!(
-            seen.takeovers > 500 && seen.replays > 500 && seen.mismatches > 500 && seen.busy > 500,
-            "too little came up: {seen:?}"
+            counts.takeovers > 500 && counts.replays > 500 && counts.mismatches > 500 && counts.busy > 500,
+            "too little came up: {counts:?}"
         );
-        assert!(seen.lost > 500 && seen.repeats > 500 && seen.collected > 100, "too little came up: {seen:?}");
+        assert!(counts.lost > 500 && counts.repeats > 500 && counts.collected > 100, "too little came up: {counts:?}");
     }
 }

@@ -14,18 +14,14 @@ pub struct Life {
     pub alone_until: u64,
     /// What came of it.
     pub outcome: Option<Outcome>,
-    /// Its end.
     pub end: u64,
     /// When something last happened to it.
     pub latest: u64,
 }
 
-/// How it ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// With a result.
     Result(Answer),
-    /// With an error.
     Error(String),
 }
 

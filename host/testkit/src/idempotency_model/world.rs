@@ -14,7 +14,7 @@ use super::{CLIENTS, HASHES, KEYS, Step};
 
 /// How often what came up.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Seen {
+pub struct Counts {
     /// A holder whose lease had ended was taken over.
     pub takeovers: u64,
     /// A begin heard an outcome.
@@ -27,11 +27,10 @@ pub struct Seen {
     pub lost: u64,
     /// An act done again.
     pub repeats: u64,
-    /// Entries collected.
     pub collected: u64,
 }
 
-impl AddAssign for Seen {
+impl AddAssign for Counts {
     fn add_assign(&mut self, other: Self) {
         self.takeovers += other.takeovers;
         self.replays += other.replays;
@@ -61,11 +60,11 @@ struct World<'a, S> {
     latest: u64,
     tokens: u64,
     last: Option<(u8, Act)>,
-    seen: Seen,
+    counts: Counts,
 }
 
 /// Runs steps on an empty store; panics at the first answer that breaks a promise.
-pub async fn run(store: &impl IdempotencyStore, steps: &[Step]) -> Seen {
+pub async fn run(store: &impl IdempotencyStore, steps: &[Step]) -> Counts {
     let clients = (0..CLIENTS).map(|_| Client::default()).collect();
     let mut world = World {
         store,
@@ -77,12 +76,12 @@ pub async fn run(store: &impl IdempotencyStore, steps: &[Step]) -> Seen {
         latest: 0,
         tokens: 0,
         last: None,
-        seen: Seen::default(),
+        counts: Counts::default(),
     };
     for (index, step) in steps.iter().enumerate() {
         world.step(step, index).await;
     }
-    world.seen
+    world.counts
 }
 
 fn seconds(seconds: u8) -> Duration {
@@ -157,7 +156,7 @@ impl<S: IdempotencyStore> World<'_, S> {
             }
             Step::Again => {
                 if let Some((key, act)) = self.last.clone() {
-                    self.seen.repeats += 1;
+                    self.counts.repeats += 1;
                     self.act(key, act, index).await;
                 }
             }
@@ -187,7 +186,7 @@ impl<S: IdempotencyStore> World<'_, S> {
     async fn collect(&mut self) {
         let now = self.now();
         while self.store.purge_idempotency(UnixMillis(now), 1).await.unwrap() > 0 {
-            self.seen.collected += 1;
+            self.counts.collected += 1;
         }
         // Collected or not, what is over was forgotten already; what isn't has to be there still.
         self.lives.retain(|_, life| life.end > now);
@@ -252,15 +251,15 @@ impl<S: IdempotencyStore> World<'_, S> {
         assert_eq!(heard(reply), expected, "{context}");
         match expected {
             Hears::Yours => {}
-            Hears::Busy(_) => return self.seen.busy += 1,
-            Hears::Mismatch => return self.seen.mismatches += 1,
-            Hears::Outcome(_) => return self.seen.replays += 1,
+            Hears::Busy(_) => return self.counts.busy += 1,
+            Hears::Mismatch => return self.counts.mismatches += 1,
+            Hears::Outcome(_) => return self.counts.replays += 1,
         }
         let life = self.lives.entry(key).or_insert_with(|| Life::new(hash, token, now, ttl, lease));
         if life.holders.last() != Some(token) {
             assert!(life.alone_until <= self.latest, "two have it at once: {context}");
             life.holders.push(token.clone());
-            self.seen.takeovers += 1;
+            self.counts.takeovers += 1;
         }
         // Also of the same begin again, which keeps what it was promised.
         life.alone_until = life.alone_until.max(now + lease);
@@ -284,7 +283,7 @@ impl<S: IdempotencyStore> World<'_, S> {
             .is_some_and(|life| outcome.is_some() && life.outcome == outcome && life.holders.last() == Some(token));
         let Some(life) = life.filter(|life| life.is_of(token)) else {
             assert_eq!(*reply, if is_repeat { Reply::Applied } else { Reply::Lost }, "{context}");
-            self.seen.lost += u64::from(!is_repeat);
+            self.counts.lost += u64::from(!is_repeat);
             return;
         };
         assert_eq!(*reply, Reply::Applied, "{context}");

@@ -62,7 +62,6 @@ pub enum Law {
 }
 
 impl Law {
-    /// All of them.
     pub const ALL: [Self; 11] = [
         Self::Lost,
         Self::Uninvited,
@@ -95,10 +94,8 @@ impl Law {
     }
 }
 
-/// One breach.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Of which law.
     pub law: Law,
     /// Which message, and what happened.
     pub detail: String,
@@ -107,15 +104,11 @@ pub struct Violation {
 /// What the comparison found.
 #[derive(Clone, Debug, Default)]
 pub struct Verdict {
-    /// Breaches.
     pub violations: Vec<Violation>,
-    /// Acknowledged messages.
     pub acknowledged: usize,
     /// Those of them that the receiver took.
     pub delivered: usize,
-    /// Dead letters.
     pub dead: usize,
-    /// Acknowledged transactions.
     pub transactions: usize,
     /// Messages of unknown outcome that were committed.
     pub unknown_committed: usize,
@@ -123,7 +116,6 @@ pub struct Verdict {
     pub unknown_absent: usize,
     /// Messages that arrived under more than one owner.
     pub redelivered: usize,
-    /// Arrivals.
     pub arrivals: usize,
 }
 
@@ -166,7 +158,6 @@ impl Story<'_> {
     }
 }
 
-/// Compares.
 pub fn check(evidence: &Evidence) -> Verdict {
     let mut verdict = Verdict { arrivals: evidence.arrivals.len(), dead: evidence.dead.len(), ..Verdict::default() };
     let stories = stories(evidence, &mut verdict);

@@ -35,7 +35,6 @@ const TERMINATE_WITHIN: Duration = Duration::from_secs(120);
 pub(super) struct Tally {
     /// From start to ready, per start that became ready.
     pub(super) ready: Vec<Duration>,
-    /// Kills in all.
     pub(super) kills: usize,
     /// Kills before the host was ready.
     pub(super) early: usize,
@@ -43,7 +42,6 @@ pub(super) struct Tally {
     pub(super) with_requests: usize,
     /// Kills while the receiver held a delivery.
     pub(super) with_deliveries: usize,
-    /// The whole run.
     pub(super) took: Duration,
 }
 

@@ -21,7 +21,6 @@ const HOLD_MS_MAX: u64 = 40;
 pub(super) struct Body {
     /// Name of the message.
     pub(super) tag: String,
-    /// Ballast.
     pub(super) pad: String,
     /// [`checksum`] of the ballast.
     pub(super) sum: u64,

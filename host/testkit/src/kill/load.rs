@@ -33,9 +33,7 @@ pub(super) struct Up {
     pub(super) last: bool,
 }
 
-/// What producers share.
 pub(super) struct Load {
-    /// Their account.
     pub(super) ledger: ClientLedger,
     /// Topic of the messages, without the last path segment.
     pub(super) topic: String,

@@ -43,7 +43,6 @@ pub enum KillError {
     Process {
         /// Which start, from 1.
         cycle: u32,
-        /// What happened.
         error: ProcessError,
     },
     /// The host ended by itself under load: a crash that the harness didn't cause.
@@ -51,7 +50,6 @@ pub enum KillError {
     Crashed {
         /// Which start, from 1.
         cycle: u32,
-        /// Its output.
         log: PathBuf,
     },
     /// The last host doesn't answer.
@@ -59,12 +57,7 @@ pub enum KillError {
     Call(#[from] CallError),
     /// The harness's own files.
     #[error("{act}: {cause}")]
-    System {
-        /// What was tried.
-        act: &'static str,
-        /// Why not.
-        cause: std::io::Error,
-    },
+    System { act: &'static str, cause: std::io::Error },
     /// A producer of the harness died.
     #[error("a producer of the harness failed: {0}")]
     Producer(String),

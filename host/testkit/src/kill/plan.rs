@@ -26,20 +26,15 @@ pub const BACKLOG_LOW: usize = 1_000;
 pub const PRODUCER_PAUSE: Duration = Duration::from_millis(2);
 /// By how much the wall clock is set, in seconds.
 pub const CLOCK_STEP: i64 = 3_600;
-/// Business rows.
 pub const TABLE: &str = "kill_rows";
 
-/// What to run.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Kills.
     pub cycles: u32,
-    /// Seed.
     pub seed: u64,
     /// The hosts' wall clock is set back and forward, while they run and between two of them, and the last one has to bring
     /// everything to its end although it is set back under it. Nothing is scheduled then: that goes by the wall clock.
     pub clock_steps: bool,
-    /// The binary.
     pub binary: PathBuf,
     /// Where ledgers, log and store go when something is wrong; otherwise nothing is left.
     pub evidence: PathBuf,
@@ -71,7 +66,6 @@ fn toml_text(text: &str) -> String {
 /// What a run of so many cycles must have shown. A run that shows less proves nothing and fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Proof {
-    /// Acknowledged messages.
     pub acknowledged: usize,
     /// Kills while a client waited for an answer.
     pub kills_with_requests: usize,
@@ -81,7 +75,6 @@ pub struct Proof {
     pub redelivered: usize,
     /// Acknowledged transactions with a business row.
     pub transactions: usize,
-    /// Dead letters.
     pub dead: usize,
 }
 

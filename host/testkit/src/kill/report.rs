@@ -50,7 +50,6 @@ impl Report {
         self.verdict.violations.is_empty() && self.unproven.is_empty()
     }
 
-    /// What was compared.
     pub fn verdict(&self) -> &Verdict {
         &self.verdict
     }

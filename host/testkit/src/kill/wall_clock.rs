@@ -8,7 +8,6 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
 
-/// The library's source.
 const SOURCE: &str = include_str!("wall_clock.c");
 /// Where it finds by how much the clock is ahead.
 const FILE_VARIABLE: &str = "STEPPED_CLOCK";

@@ -17,9 +17,7 @@ use serde::Serialize;
 pub struct Sent {
     /// The harness's own name for it, in the payload: known before the host gives an id.
     pub tag: String,
-    /// Tenant.
     pub tenant: String,
-    /// Key.
     pub key: Option<String>,
     /// It was to wait for a later instant, so it has no place in its key's order before that.
     pub scheduled: bool,
@@ -43,11 +41,8 @@ pub enum Kind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase", tag = "fate", content = "why")]
 pub enum Fate {
-    /// Under way.
     Open,
-    /// Acknowledged: durable.
     Ok,
-    /// Certainly not committed.
     Failed(String),
     /// No answer: committed or not.
     Unknown(String),
@@ -60,13 +55,11 @@ pub struct Operation {
     pub number: usize,
     /// Who. A producer has one operation under way at a time and keys of its own.
     pub producer: usize,
-    /// How.
     pub kind: Kind,
     /// What. All or nothing.
     pub messages: Vec<Sent>,
     /// Id of the business row that commits with it.
     pub row: Option<String>,
-    /// How it ended.
     #[serde(flatten)]
     pub fate: Fate,
     /// Times it was sent; more than one only with the caller's own ids.
@@ -140,7 +133,6 @@ impl ClientLedger {
         }
     }
 
-    /// Operations so far.
     pub fn operations(&self) -> Vec<Operation> {
         self.operations.lock().clone()
     }

@@ -7,12 +7,9 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-/// What it did.
 #[derive(Clone, Copy, Debug)]
 pub struct Posted {
-    /// Answered with 2xx.
     pub delivered: u64,
-    /// Anything else.
     pub failed: u64,
     /// From the first to the last.
     pub took: Duration,

@@ -21,14 +21,7 @@ pub enum LoadError {
     Connection(String, String),
     /// The host said no.
     #[error("POST {path} answered {status}: {body}")]
-    Refused {
-        /// Path.
-        path: String,
-        /// Status.
-        status: StatusCode,
-        /// Body.
-        body: String,
-    },
+    Refused { path: String, status: StatusCode, body: String },
 }
 
 /// One connection, kept open; one request at a time.

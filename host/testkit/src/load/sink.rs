@@ -40,11 +40,8 @@ struct Shared {
 /// Arrivals on one path.
 #[derive(Clone, Copy, Debug)]
 pub struct PathTimes {
-    /// How many.
     pub count: u64,
-    /// The first.
     pub first: Instant,
-    /// The latest.
     pub last: Instant,
 }
 
@@ -86,7 +83,6 @@ impl Sink {
         std::mem::take(&mut self.shared.latencies.lock())
     }
 
-    /// Arrivals by path.
     pub fn paths(&self) -> BTreeMap<String, PathTimes> {
         self.shared.paths.lock().clone()
     }

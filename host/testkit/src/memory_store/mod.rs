@@ -30,7 +30,6 @@ pub use tables::{DoorContent, SegmentContent, Tables};
 
 use faults::Faults;
 
-/// The store.
 #[derive(Debug, Default)]
 pub struct MemoryStore {
     tables: Mutex<Tables>,
@@ -38,7 +37,6 @@ pub struct MemoryStore {
 }
 
 impl MemoryStore {
-    /// An empty store.
     pub fn new() -> Self {
         Self::default()
     }

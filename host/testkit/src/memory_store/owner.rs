@@ -19,31 +19,27 @@ use waybill_core::time::UnixMillis;
 use super::tables::id_key;
 use super::{MemoryStore, Tables};
 
+/// What [`OwnerStore`] promises of the functions of the same names, on the tables themselves.
 impl Tables {
-    /// See [`OwnerStore::shard`].
     pub fn shard(&self, shard: ShardId) -> ShardRecord {
         self.shards.get(&shard).cloned().unwrap_or_default()
     }
 
-    /// See [`OwnerStore::directory`].
     pub fn directory(&self, shard: ShardId, from: Seq, limit: usize) -> Vec<SegmentInfo> {
         let rows = self.segments.range((shard, from)..=(shard, Seq(u64::MAX)));
         rows.map(|((_, first), content)| content.info(*first)).take(limit).collect()
     }
 
-    /// See [`OwnerStore::segments`].
     pub fn segments(&self, shard: ShardId, firsts: &[Seq]) -> Vec<StoredSegment> {
         let found = firsts.iter().filter_map(|first| Some((*first, self.segments.get(&(shard, *first))?)));
         found.map(|(first, content)| StoredSegment { first, segment: content.decoded() }).collect()
     }
 
-    /// See [`OwnerStore::parked`].
     pub fn parked(&self, shard: ShardId, after: Option<Seq>, limit: usize) -> Vec<Arc<Parked>> {
         let rows = self.parked.iter().filter(|((of, seq), _)| *of == shard && after.is_none_or(|after| *seq > after));
         rows.map(|(_, parked)| Arc::clone(parked)).take(limit).collect()
     }
 
-    /// See [`OwnerStore::scheduled_due`].
     pub fn scheduled_due(&self, shard: ShardId, now: UnixMillis, limit: usize) -> DueScheduled {
         let mut found = DueScheduled::default();
         for ((of, due, _), scheduled) in &self.scheduled {
@@ -59,7 +55,6 @@ impl Tables {
         found
     }
 
-    /// See [`OwnerStore::door`].
     pub fn door(&self, shard: ShardId, from: u64, until: u64, after: Option<&DoorKey>, limit: usize) -> Vec<DoorRow> {
         let rows = self.door.iter().filter(|((of, key), _)| {
             *of == shard && key.nanos >= from && key.nanos <= until && after.is_none_or(|after| key > after)
@@ -67,13 +62,11 @@ impl Tables {
         rows.map(|((_, key), content)| DoorRow { key: key.clone(), content: content.clone() }).take(limit).collect()
     }
 
-    /// See [`OwnerStore::door_newest`].
     pub fn door_newest(&self, shard: ShardId) -> Option<u64> {
         let stamps = self.door.keys().filter(|(of, _)| *of == shard).map(|(_, key)| key.nanos);
         stamps.max()
     }
 
-    /// See [`OwnerStore::history_before`].
     pub fn history_before(
         &self,
         shard: ShardId,
@@ -89,7 +82,6 @@ impl Tables {
         chunks
     }
 
-    /// See [`OwnerStore::purge_history`].
     pub fn purge_history(&mut self, chunks: &[Arc<HistoryChunk>], keep_derived: Duration, now: UnixMillis) {
         let mut blobs = HashSet::new();
         for chunk in chunks {
@@ -114,7 +106,6 @@ impl Tables {
         self.blobs.retain(|blob, _| !blobs.contains(blob));
     }
 
-    /// See [`OwnerStore::purge_ids`].
     pub fn purge_ids(&mut self, now: UnixMillis, limit: usize) -> usize {
         let due = self.ids_due.iter().take_while(|((until, _), _)| *until <= now).take(limit);
         let due: Vec<_> = due.map(|((until, key), place)| (*until, key.clone(), *place)).collect();

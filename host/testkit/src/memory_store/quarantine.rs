@@ -19,7 +19,6 @@ use super::tables::{SegmentContent, Tables, id_key};
 const SEGMENTS: &str = "outbox";
 const SAGAS: &str = "saga";
 
-/// Where something lies.
 #[derive(Clone, Copy)]
 enum Place {
     Segment(ShardId, Seq),
@@ -44,7 +43,6 @@ impl Place {
     }
 }
 
-/// What lies there.
 #[derive(Clone)]
 enum Lying {
     Segment(Option<SegmentContent>),

@@ -30,17 +30,12 @@ use super::{Fate, MemoryStore};
 /// The tables of sagas, each ordered by its key as in the database.
 #[derive(Clone, Debug, Default)]
 pub struct SagaTables {
-    /// `saga_shard`.
     pub shards: BTreeMap<ShardId, SagaShardRecord>,
-    /// `saga_journal`, by beat.
     pub journal: BTreeMap<(ShardId, u64), Vec<JournalEntry>>,
-    /// `saga`.
     pub open: BTreeMap<(ShardId, SagaKey), Arc<SagaRow>>,
-    /// `saga_done`.
     pub done: BTreeMap<(ShardId, SagaKey), Arc<SagaRow>>,
     /// The beats of the commits that ended those.
     pub ends: BTreeMap<(ShardId, SagaKey), u64>,
-    /// `saga_dead`.
     pub dead: BTreeMap<(ShardId, SagaKey), Arc<SagaDead>>,
     /// `saga_definition`, by name and version.
     pub definitions: BTreeMap<(String, u32), StoredDefinition>,

@@ -24,7 +24,6 @@ pub type DoorContent = Result<Vec<Arc<Message>>, Malformed>;
 /// What is stored under a segment's key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SegmentContent {
-    /// A segment.
     Segment(Arc<Segment>),
     /// Something that doesn't decode.
     Malformed(Malformed),
@@ -56,39 +55,25 @@ impl SegmentContent {
 /// All tables, each ordered by its key as in the database.
 #[derive(Clone, Debug, Default)]
 pub struct Tables {
-    /// `outbox_shard`.
     pub shards: BTreeMap<ShardId, ShardRecord>,
-    /// `outbox`.
     pub segments: BTreeMap<(ShardId, Seq), SegmentContent>,
-    /// `parked`.
     pub parked: BTreeMap<(ShardId, Seq), Arc<Parked>>,
-    /// `scheduled`.
     pub scheduled: BTreeMap<(ShardId, UnixMillis, String), Arc<Scheduled>>,
-    /// `dead_letters`.
     pub dead: BTreeMap<(ShardId, Seq), Arc<DeadLetter>>,
     /// `outbox_done`, by segment and beat.
     pub history: BTreeMap<(ShardId, Seq, u64), Arc<HistoryChunk>>,
-    /// `outbox_id`.
     pub ids: BTreeMap<(String, String), IdRecord>,
     /// `outbox_id_due`: ids that outlived their history, and where they were.
     pub ids_due: BTreeMap<(UnixMillis, (String, String)), Place>,
-    /// `outbox_blob`.
     pub blobs: BTreeMap<String, Bytes>,
-    /// `outbox_door`.
     pub door: BTreeMap<(ShardId, DoorKey), DoorContent>,
     /// `outbox_quarantine`: why, and what lay there.
     pub quarantine: BTreeMap<(ShardId, Seq), (String, Option<SegmentContent>)>,
-    /// Paused transports.
     pub paused: BTreeSet<String>,
-    /// `operations`.
     pub operations: BTreeMap<String, Operation>,
-    /// `audit`, oldest first.
     pub audit: Vec<AuditEvent>,
-    /// `outbox_dedup`.
     pub dedup: BTreeMap<DedupKey, DedupEntry>,
-    /// Sagas.
     pub sagas: SagaTables,
-    /// `idempotency`.
     pub idempotency: BTreeMap<EntryKey, Entry>,
     /// `plugin_kv`: value and revision.
     pub kv: BTreeMap<(String, String), (Bytes, u64)>,

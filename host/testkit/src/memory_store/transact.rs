@@ -62,6 +62,16 @@ impl TransactStore for MemoryStore {
         Ok(self.read(|tables| tables.operations.get(id).cloned()))
     }
 
+    async fn operations(&self, tenant: Option<&Tenant>, limit: usize) -> Result<Vec<Operation>, StoreError> {
+        self.check()?;
+        Ok(self.read(|tables| {
+            let newest = tables.operations.values().rev();
+            let of_tenant =
+                newest.filter(|found| tenant.is_none_or(|tenant| found.tenant.as_deref() == Some(tenant.as_str())));
+            of_tenant.take(limit).cloned().collect()
+        }))
+    }
+
     async fn running_operations(&self) -> Result<Vec<Operation>, StoreError> {
         self.check()?;
         Ok(self.read(|tables| {

@@ -1,10 +1,11 @@
 //! The way to an owner's next commit, and its fate, as the engine's actor goes it.
 
-use waybill_core::outbox::commit_fate::{self, Step, Word};
+use waybill_core::commit::{Step, StoreAnswer};
+use waybill_core::outbox::commit_fate::{self, TooLarge};
 use waybill_core::outbox::lone_trials::LoneTrials;
 use waybill_core::outbox::owner::Applied;
 use waybill_core::outbox::preparation::{self, Need, Preparation};
-use waybill_core::outbox::records::DoorRow;
+use waybill_core::outbox::records::{DoorRow, ShardRecord};
 use waybill_core::port::store::{OwnerCommit, StoreError, Write};
 
 use super::driver::{Driver, Phase};
@@ -48,13 +49,13 @@ impl<S: ModelStore> World<S> {
                         self.admit(host, driver, checked);
                     }
                 }
-                Need::Wishes => self.operators_act(host, driver),
+                Need::Commands => self.operators_act(host, driver),
                 Need::Scheduled { by, limit } => {
                     driver.owner.scheduled_page(self.store.scheduled_due(shard, by, limit))
                 }
                 Need::Bell => {
-                    self.knock(driver);
-                    preparation.look(&mut driver.owner, &driver.door, self.bell, now);
+                    self.wake_door(driver);
+                    preparation.check_door(&mut driver.owner, &driver.door, self.bell, now);
                 }
                 Need::Clock { newest } => {
                     let newest = if newest { self.store.door_newest(shard) } else { None };
@@ -84,13 +85,13 @@ impl<S: ModelStore> World<S> {
     }
 
     /// The time to poll may have come.
-    fn knock(&mut self, driver: &mut Driver) {
+    fn wake_door(&mut self, driver: &mut Driver) {
         if driver.owner.in_door_pass() {
             return;
         }
         driver.pages = 0;
         if !self.setup.exclusive && !driver.owner.has_waiting_directs() && self.rng.percent(40) {
-            driver.door.knock();
+            driver.door.wake();
         }
     }
 
@@ -140,7 +141,7 @@ impl<S: ModelStore> World<S> {
         } else {
             self.apply(&commit)
         };
-        self.take_word(host, driver, Word::Committed(result))
+        self.take_answer(host, driver, StoreAnswer::Committed(result))
     }
 
     fn barrier_arrives(&mut self, host: &Host, driver: &mut Driver, barrier: OwnerCommit) -> bool {
@@ -150,7 +151,7 @@ impl<S: ModelStore> World<S> {
         } else {
             self.apply(&barrier)
         };
-        self.take_word(host, driver, Word::Barrier(result))
+        self.take_answer(host, driver, StoreAnswer::Barrier(result))
     }
 
     fn answer(&mut self, driver: &mut Driver, applied: Applied) {
@@ -169,18 +170,18 @@ impl<S: ModelStore> World<S> {
 
     fn read_record(&mut self, host: &Host, driver: &mut Driver) -> bool {
         let read = if self.read_fails() { Err(unknown()) } else { Ok(self.store.shard(driver.owner.shard())) };
-        self.take_word(host, driver, Word::Record(read))
+        self.take_answer(host, driver, StoreAnswer::Record(read))
     }
 
-    /// Does what follows the store's word. False when the shard is lost.
-    fn take_word(&mut self, host: &Host, driver: &mut Driver, word: Word) -> bool {
-        let is_record = matches!(word, Word::Record(_));
+    /// Does what follows the store's answer. False when the shard is lost.
+    fn take_answer(&mut self, host: &Host, driver: &mut Driver, answer: StoreAnswer<ShardRecord>) -> bool {
+        let is_record = matches!(answer, StoreAnswer::Record(_));
         if std::mem::take(&mut driver.forwards) {
             // It may have gone in: the doorsteps that messages were carried to are looked at.
             self.bell += 1;
         }
         let now = self.now_at(host);
-        let step = commit_fate::take_word(&mut driver.owner, &mut driver.door, word, now, || self.fresh());
+        let step = commit_fate::take_answer(&mut driver.owner, &mut driver.door, answer, now, || self.fresh());
         if is_record && matches!(step, Step::Applied(_) | Step::NotApplied(_) | Step::Barrier(_)) {
             self.went_on(host, driver.is_betrayed);
         }
@@ -196,7 +197,7 @@ impl<S: ModelStore> World<S> {
                     driver.unchecked.push(request.messages, ());
                 }
             }
-            Step::TooLarge { refused, recalled } => {
+            Step::TooLarge(TooLarge { refused, recalled }) => {
                 for ticket in refused {
                     driver.waiting.remove(&ticket);
                 }

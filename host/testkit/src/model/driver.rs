@@ -50,7 +50,6 @@ pub(super) enum Phase {
     },
 }
 
-/// One ownership.
 pub(super) struct Driver {
     pub owner: Owner,
     pub phase: Phase,

@@ -105,7 +105,6 @@ impl Actor {
     }
 }
 
-/// A host.
 #[derive(Debug, Default)]
 pub(super) struct Host {
     pub up: bool,

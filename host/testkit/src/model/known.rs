@@ -7,7 +7,6 @@ use waybill_core::time::UnixMillis;
 /// Where a message lies in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Spot {
-    /// Not committed.
     Nowhere,
     Door(ShardId, DoorKey),
     Scheduled(ShardId, UnixMillis),
@@ -16,7 +15,6 @@ pub(super) enum Spot {
     Acked(Place),
     Parked(Place),
     Dead(Place),
-    /// In the history.
     Done(Place),
     /// A repeat of another message.
     Dropped,
@@ -48,9 +46,9 @@ pub(super) enum End {
     Quarantined,
 }
 
-/// The receiver's word on an attempt.
+/// What the receiver answers to an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Word {
+pub(super) enum ReceiverAnswer {
     Ack,
     Retry,
     Dead,
@@ -64,10 +62,9 @@ pub(super) struct Attempt {
     /// The lease under which a worker outside made it.
     pub lease: Option<u64>,
     /// None while it is under way, or when nobody heard it.
-    pub word: Option<Word>,
+    pub answer: Option<ReceiverAnswer>,
 }
 
-/// One message.
 #[derive(Clone, Debug)]
 pub(super) struct Known {
     pub tenant: Tenant,

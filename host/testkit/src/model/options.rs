@@ -45,7 +45,6 @@ impl Mutation {
     }
 }
 
-/// How to run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
     /// A fault built in; none = the protocol.
@@ -69,11 +68,9 @@ impl Options {
 /// What one seed found.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// The seed.
     pub seed: u64,
     /// What was wrong, in the order it was noticed.
     pub violations: Vec<String>,
-    /// What happened.
     pub stats: Stats,
     /// Every event, if asked for.
     pub trace: Vec<String>,
@@ -82,11 +79,9 @@ pub struct Outcome {
 /// What many seeds found.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// Seeds run.
     pub seeds: u64,
     /// Seeds with a violation, with the first one.
     pub failed: BTreeMap<u64, String>,
-    /// Counts over all.
     pub stats: Stats,
 }
 

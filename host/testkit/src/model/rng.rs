@@ -1,6 +1,5 @@
 //! The model's dice: small, fast and the same on every machine.
 
-/// A xorshift generator.
 #[derive(Clone, Debug)]
 pub(crate) struct Rng(u64);
 

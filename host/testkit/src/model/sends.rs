@@ -12,7 +12,7 @@ use waybill_core::time::UnixMillis;
 use super::calls::Call;
 use super::driver::Driver;
 use super::host::{Actor, Host};
-use super::known::{Attempt, Word};
+use super::known::{Attempt, ReceiverAnswer};
 use super::ledger::{At, at, number_of};
 use super::setup::TOPICS;
 use super::store::ModelStore;
@@ -25,7 +25,7 @@ const ATTEMPTS_MAX: u32 = 4;
 pub(super) enum Stage {
     /// Begun by the owner, not at the receiver yet.
     Armed,
-    /// At the receiver, whose word comes then.
+    /// At the receiver, whose answer comes then.
     Flying { until: u64 },
 }
 
@@ -206,15 +206,16 @@ impl<S: ModelStore> World<S> {
         }
         if let Some(last) = known.attempts.last() {
             self.stats.repeats += 1;
-            let told = matches!(last.word, Some(Word::Retry | Word::Blocked | Word::Released))
-                || last.word == Some(Word::Dead) && known.replays > 0;
+            let told =
+                matches!(last.answer, Some(ReceiverAnswer::Retry | ReceiverAnswer::Blocked | ReceiverAnswer::Released))
+                    || last.answer == Some(ReceiverAnswer::Dead) && known.replays > 0;
             if last.token == send.token && !told && send.lease.is_none() && last.lease.is_none() {
                 self.violation(format!("msg {number} attempted twice under token {}", send.token));
             }
         }
         self.check_key_order(number);
         if let Some(known) = self.ledger.known.get_mut(number) {
-            known.attempts.push(Attempt { token: send.token, lease: send.lease, word: None });
+            known.attempts.push(Attempt { token: send.token, lease: send.lease, answer: None });
         }
         // What a worker outside dies of doesn't kill the host.
         let kills = known.poison && send.lease.is_none();
@@ -281,23 +282,23 @@ impl<S: ModelStore> World<S> {
         }
     }
 
-    fn word(&mut self, send: &Send) -> Word {
+    fn receiver_answer(&mut self, send: &Send) -> ReceiverAnswer {
         if self.blocked_until.get(send.destination).is_some_and(|until| *until > self.now) {
-            return Word::Blocked;
+            return ReceiverAnswer::Blocked;
         }
         match self.rng.below(20) {
-            0 => Word::Dead,
-            1..=3 => Word::Retry,
-            4 => Word::Released,
-            _ => Word::Ack,
+            0 => ReceiverAnswer::Dead,
+            1..=3 => ReceiverAnswer::Retry,
+            4 => ReceiverAnswer::Released,
+            _ => ReceiverAnswer::Ack,
         }
     }
 
-    /// The receiver's word comes back.
+    /// The receiver's answer comes back.
     fn hear(&mut self, host: &Host, driver: Option<&mut Driver>, send: &Send) {
-        let mut word = self.word(send);
-        if send.lease.is_some() && word == Word::Blocked {
-            word = Word::Released;
+        let mut answer = self.receiver_answer(send);
+        if send.lease.is_some() && answer == ReceiverAnswer::Blocked {
+            answer = ReceiverAnswer::Released;
         }
         if let Some(known) = self.ledger.known.get_mut(send.number)
             && let Some(attempt) = known
@@ -306,17 +307,17 @@ impl<S: ModelStore> World<S> {
                 .rev()
                 .find(|attempt| (attempt.token, attempt.lease) == (send.token, send.lease))
         {
-            attempt.word = Some(word);
+            attempt.answer = Some(answer);
         }
-        match word {
-            Word::Retry => self.stats.retries += 1,
-            Word::Blocked => self.stats.blocked += 1,
-            Word::Released => self.stats.released += 1,
-            Word::Ack | Word::Dead => {}
+        match answer {
+            ReceiverAnswer::Retry => self.stats.retries += 1,
+            ReceiverAnswer::Blocked => self.stats.blocked += 1,
+            ReceiverAnswer::Released => self.stats.released += 1,
+            ReceiverAnswer::Ack | ReceiverAnswer::Dead => {}
         }
-        self.note(|_| format!("word on msg {}: {word:?}", send.number));
+        self.note(|_| format!("answer on msg {}: {answer:?}", send.number));
         let now = self.now_at(host);
-        let settlement = self.settlement(send, word, now.wall);
+        let settlement = self.settlement(send, answer, now.wall);
         let is_current = self.is_current_lease(send);
         let is_owning = driver.is_some();
         let taken = driver.is_some_and(|driver| match send.lease {
@@ -338,23 +339,23 @@ impl<S: ModelStore> World<S> {
         }
     }
 
-    fn settlement(&mut self, send: &Send, word: Word, wall: UnixMillis) -> Settlement {
+    fn settlement(&mut self, send: &Send, answer: ReceiverAnswer, wall: UnixMillis) -> Settlement {
         let delay = Self::millis(5 + self.rng.below(40));
-        let (verdict, outcome) = match word {
-            Word::Ack => (Verdict::Ack(Receipt::default()), AttemptOutcome::Delivered),
-            Word::Dead => (Verdict::Dead(Fault::new("HTTP.400", "refused")), AttemptOutcome::Dead),
-            Word::Retry if send.attempt >= ATTEMPTS_MAX => {
+        let (verdict, outcome) = match answer {
+            ReceiverAnswer::Ack => (Verdict::Ack(Receipt::default()), AttemptOutcome::Delivered),
+            ReceiverAnswer::Dead => (Verdict::Dead(Fault::new("HTTP.400", "refused")), AttemptOutcome::Dead),
+            ReceiverAnswer::Retry if send.attempt >= ATTEMPTS_MAX => {
                 (Verdict::Dead(Fault::new("HTTP.500", "too often")), AttemptOutcome::Dead)
             }
-            Word::Retry => {
+            ReceiverAnswer::Retry => {
                 let outcome = if self.rng.one_in(10) { AttemptOutcome::Unknown } else { AttemptOutcome::Retry };
                 (Verdict::Retry { due: wall.plus(delay), delay, fault: Fault::new("HTTP.500", "failed") }, outcome)
             }
-            Word::Blocked => {
+            ReceiverAnswer::Blocked => {
                 let fault = Fault::new("HTTP.401", "refused");
                 (Verdict::Blocked { scope: String::new(), fault }, AttemptOutcome::Blocked)
             }
-            Word::Released => {
+            ReceiverAnswer::Released => {
                 let due = self.rng.percent(50).then(|| wall.plus(Duration::from_millis(10)));
                 (Verdict::Release { due }, AttemptOutcome::Released)
             }

@@ -124,7 +124,6 @@ impl Setup {
         self.config.shards
     }
 
-    /// All of them.
     pub(super) fn each_shard(&self) -> impl Iterator<Item = ShardId> + use<> {
         (0..self.shards()).map(ShardId)
     }

@@ -53,11 +53,9 @@ stats! {
     proved_undone: "proved undone by a barrier", true;
     /// Commits that went in long after their sender had given them up.
     late: "late commits applied", true;
-    /// Ownerships begun.
     takeovers: "takeovers", true;
     /// Shards given back in good order.
     releases: "releases", true;
-    /// Processes that died.
     crashes: "crashes", true;
     /// Of those, such as took several shards with them.
     wide_crashes: "crashes of several shards", true;
@@ -87,7 +85,6 @@ stats! {
     clean_ends: "clean ends", true;
     /// Ends that were taken for a death though the process stood still and lost its lease.
     mistaken: "leases lost that look like a death", false;
-    /// Sends of suspects.
     trial_sends: "sends on trial", true;
     /// Of those, such as were on trial by themselves.
     lone_sends: "sends alone on trial", true;
@@ -115,15 +112,11 @@ stats! {
     blocked: "blocked", true;
     /// Messages given back untried.
     released: "given back", true;
-    /// Failed attempts.
     retries: "retries", true;
-    /// Dead letters written.
     dead: "dead letters", true;
-    /// Messages that expired.
     expired: "expired", true;
     /// Scheduled messages that joined.
     joined: "scheduled joined", true;
-    /// Repeated ids recognised.
     repeated_ids: "repeated ids", true;
     /// Ids that belonged to another message.
     taken_ids: "taken ids", true;
@@ -133,9 +126,7 @@ stats! {
     too_large: "commits too large", false;
     /// Takeovers in several commits.
     long_takeovers: "takeovers in several commits", true;
-    /// Commands done.
     commands: "commands", true;
-    /// Commands refused.
     refused: "commands refused", true;
     /// Doorstep passes of more than one page.
     long_passes: "passes of several pages", true;
@@ -145,7 +136,6 @@ stats! {
     held_keys: "held keys", true;
     /// Times that a wall clock was set.
     clock_steps: "clock steps", true;
-    /// Reads that failed.
     failed_reads: "failed reads", true;
     /// Ownerships with other bounds than the ones before.
     other_bounds: "ownerships with other bounds", true;

@@ -47,9 +47,7 @@ pub type PutBack<S> = Box<dyn FnOnce(&S)>;
 
 /// A store whose calls the model can wait for.
 pub trait ModelStore: Sized {
-    /// The port.
     type Port: OwnerStore;
-    /// The port.
     fn port(&self) -> &Self::Port;
     /// Runs one call to its end.
     fn wait<T>(&self, call: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError>;

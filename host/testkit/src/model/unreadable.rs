@@ -26,7 +26,6 @@ pub(super) const MALFORMED: &str = "OUTBOX.MALFORMED";
 pub(super) struct Damage {
     /// Segments that were spoilt at some time.
     segments: BTreeSet<At>,
-    /// Segments in quarantine.
     aside: BTreeSet<At>,
     /// Parked messages that were set aside: each with whether it was claimed.
     pub parked: BTreeMap<At, (usize, bool)>,

@@ -1,11 +1,13 @@
-//! nats-server as the broker of an outage.
+//! nats-server as the broker of an outage, and of a measurement: JetStream on file.
 
 use std::io;
 
 use async_trait::async_trait;
-use serde_json::json;
+use futures::FutureExt as _;
+use serde_json::{Value, json};
 
 use super::server::Server;
+use crate::brokers::{self, Measured};
 use crate::outage::{Broker, Stored};
 
 /// Name of the stream.
@@ -51,5 +53,31 @@ impl Broker for Server {
             payload: message.payload,
         });
         Ok(stored.collect())
+    }
+}
+
+pub const BROKER: brokers::Broker = brokers::Broker {
+    name: "nats",
+    server: "nats-server",
+    window: 64,
+    start: || {
+        async {
+            let mut server = Server::start().await?;
+            server.prepare().await?;
+            Ok(Box::new(server) as Box<dyn Measured>)
+        }
+        .boxed()
+    },
+};
+
+#[async_trait]
+impl Measured for Server {
+    fn url(&self) -> String {
+        Server::url(self)
+    }
+
+    async fn stored(&mut self) -> io::Result<u64> {
+        let info = self.client().await?.api(&format!("STREAM.INFO.{STREAM}"), &json!({})).await?;
+        Ok(info.pointer("/state/messages").and_then(Value::as_u64).unwrap_or_default())
     }
 }

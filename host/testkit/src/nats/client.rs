@@ -14,9 +14,7 @@ const ANSWER_TIME_MAX: Duration = Duration::from_secs(60);
 /// Who the client is.
 #[derive(Clone, Debug, Default)]
 pub struct Login {
-    /// User and password.
     pub user: Option<(String, String)>,
-    /// Token.
     pub token: Option<String>,
 }
 
@@ -25,11 +23,9 @@ pub struct Login {
 pub struct Stored {
     /// Place in the stream.
     pub sequence: u64,
-    /// Subject.
     pub subject: String,
     /// Headers in order, names as sent.
     pub headers: Vec<(String, String)>,
-    /// Payload.
     pub payload: Vec<u8>,
 }
 
@@ -40,7 +36,6 @@ impl Stored {
     }
 }
 
-/// A connected client.
 pub struct Client {
     stream: BufStream<TcpStream>,
     next: u64,

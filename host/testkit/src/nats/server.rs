@@ -25,11 +25,9 @@ pub struct Options {
     pub config: String,
     /// A fixed port; none = one that is free.
     pub port: Option<u16>,
-    /// Without JetStream.
     pub core_only: bool,
 }
 
-/// A running server.
 pub struct Server {
     folder: TempDir,
     options: Options,
@@ -78,7 +76,6 @@ impl Server {
         self.folder.path()
     }
 
-    /// What it wrote.
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }

@@ -43,40 +43,23 @@ pub enum ProcessError {
     },
     /// The system refused something.
     #[error("{act}: {cause}")]
-    System {
-        /// What was tried.
-        act: &'static str,
-        /// Why not.
-        cause: std::io::Error,
-    },
+    System { act: &'static str, cause: std::io::Error },
     /// It ended before it was ready.
     #[error("waybill ended with {status} before it was ready; its last words ({}):\n{tail}", log.display())]
-    Ended {
-        /// How.
-        status: ExitStatus,
-        /// Its output.
-        log: PathBuf,
-        /// End of it.
-        tail: String,
-    },
+    Ended { status: ExitStatus, log: PathBuf, tail: String },
     /// It runs and isn't ready.
     #[error("waybill wasn't ready after {} s: {state}; its last words ({}):\n{tail}", READY_TIME_MAX.as_secs(), log.display())]
     NotReady {
         /// What it said last.
         state: String,
-        /// Its output.
         log: PathBuf,
-        /// End of it.
         tail: String,
     },
-    /// It doesn't end.
     #[error("waybill still runs {} s after SIGTERM; its last words ({}):\n{tail}", after.as_secs(), log.display())]
     DoesNotEnd {
         /// How long it was given.
         after: Duration,
-        /// Its output.
         log: PathBuf,
-        /// End of it.
         tail: String,
     },
 }
@@ -88,9 +71,7 @@ fn system(act: &'static str) -> impl FnOnce(std::io::Error) -> ProcessError {
 /// How to start a host.
 #[derive(Clone, Debug)]
 pub struct Launch {
-    /// The binary.
     pub binary: PathBuf,
-    /// Its `waybill.toml`.
     pub config: PathBuf,
     /// Where its output goes; appended to.
     pub log: PathBuf,
@@ -122,7 +103,6 @@ pub fn binary() -> Result<PathBuf, ProcessError> {
     if path.is_file() { Ok(path) } else { Err(ProcessError::NoBinary { path }) }
 }
 
-/// A running host.
 pub struct Host {
     child: Child,
     output: Output,

@@ -19,7 +19,7 @@ const ORPHANS_WAIT_MAX: Duration = Duration::from_secs(10);
 const TAIL_LINES: usize = 25;
 
 #[derive(Clone, Debug, Default)]
-struct Seen {
+struct OutputState {
     address: Option<String>,
     ended_pipes: usize,
 }
@@ -27,50 +27,50 @@ struct Seen {
 /// Stdout and stderr of one process.
 #[derive(Clone)]
 pub(super) struct Output {
-    seen: watch::Receiver<Seen>,
+    state: watch::Receiver<OutputState>,
 }
 
 impl Output {
     /// Takes the child's pipes and appends what comes to `log`.
     pub(super) fn follow(child: &mut Child, log: &Path) -> std::io::Result<Self> {
         let file = Arc::new(Mutex::new(OpenOptions::new().create(true).append(true).open(log)?));
-        let (tell, seen) = watch::channel(Seen::default());
+        let (tell, state) = watch::channel(OutputState::default());
         if let Some(pipe) = child.stdout.take() {
             tokio::spawn(copy(pipe, Arc::clone(&file), tell.clone()));
         }
         if let Some(pipe) = child.stderr.take() {
             tokio::spawn(copy(pipe, file, tell));
         }
-        Ok(Self { seen })
+        Ok(Self { state })
     }
 
     /// The base URL, as soon as the process told it; none when its output ended without.
     pub(super) async fn address(&mut self) -> Option<String> {
-        let seen = self.seen.wait_for(|seen| seen.address.is_some() || seen.ended_pipes == 2).await.ok()?;
-        seen.address.clone()
+        let state = self.state.wait_for(|state| state.address.is_some() || state.ended_pipes == 2).await.ok()?;
+        state.address.clone()
     }
 
     /// Waits until everything that the ended process wrote is in the log; not for its children, which may hold the
     /// pipes open for longer.
     pub(super) async fn finished(&mut self) {
         // An error means that both followers are gone: finished all the more.
-        let _ = tokio::time::timeout(ORPHANS_WAIT_MAX, self.seen.wait_for(|seen| seen.ended_pipes == 2)).await;
+        let _ = tokio::time::timeout(ORPHANS_WAIT_MAX, self.state.wait_for(|state| state.ended_pipes == 2)).await;
     }
 }
 
-async fn copy(pipe: impl AsyncRead + Unpin, log: Arc<Mutex<File>>, tell: watch::Sender<Seen>) {
+async fn copy(pipe: impl AsyncRead + Unpin, log: Arc<Mutex<File>>, tell: watch::Sender<OutputState>) {
     let mut lines = BufReader::new(pipe).split(b'\n');
     while let Ok(Some(mut line)) = lines.next_segment().await {
         if let Some(address) = address_in(&String::from_utf8_lossy(&line)) {
-            tell.send_modify(|seen| {
-                seen.address.get_or_insert(address);
+            tell.send_modify(|state| {
+                state.address.get_or_insert(address);
             });
         }
         line.push(b'\n');
         // A full disk under the log must not stop the process from writing to its pipe.
         let _ = log.lock().write_all(&line);
     }
-    tell.send_modify(|seen| seen.ended_pipes += 1);
+    tell.send_modify(|state| state.ended_pipes += 1);
 }
 
 fn address_in(line: &str) -> Option<String> {

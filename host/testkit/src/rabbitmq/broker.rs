@@ -1,10 +1,12 @@
-//! RabbitMQ as the broker of an outage.
+//! RabbitMQ as the broker of an outage, and of a measurement: a durable classic queue behind a topic exchange.
 
 use std::io;
 
 use async_trait::async_trait;
+use futures::FutureExt as _;
 
-use super::server::Server;
+use super::server::{Options, Server};
+use crate::brokers::{self, Measured};
 use crate::outage::{Broker, DESTINATION, Stored};
 
 /// Name of the queue.
@@ -53,5 +55,30 @@ impl Broker for Server {
             payload: message.payload,
         });
         Ok(stored.collect())
+    }
+}
+
+pub const BROKER: brokers::Broker = brokers::Broker {
+    name: "rabbitmq",
+    server: "rabbitmq-server",
+    window: 256,
+    start: || {
+        async {
+            let mut server = Server::start_with(Options { unrestrained: true, ..Options::default() }).await?;
+            server.prepare().await?;
+            Ok(Box::new(server) as Box<dyn Measured>)
+        }
+        .boxed()
+    },
+};
+
+#[async_trait]
+impl Measured for Server {
+    fn url(&self) -> String {
+        Server::url(self)
+    }
+
+    async fn stored(&mut self) -> io::Result<u64> {
+        self.client().await?.count(QUEUE).await
     }
 }

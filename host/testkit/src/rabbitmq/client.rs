@@ -13,15 +13,13 @@ use tokio::time::timeout;
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(60);
 /// Messages asked for at once.
 const GETS: usize = 100;
-/// The only channel.
+/// Every call goes over this one channel.
 const CHANNEL: u16 = 1;
 
 /// Who the client is.
 #[derive(Clone, Debug)]
 pub struct Login {
-    /// User.
     pub user: String,
-    /// Its password.
     pub password: String,
 }
 
@@ -36,13 +34,11 @@ impl Default for Login {
 pub struct Stored {
     /// Exchange it was published to.
     pub exchange: String,
-    /// Its routing key.
     pub routing_key: String,
     /// Properties by name, numbers as text.
     pub properties: Vec<(&'static str, String)>,
     /// Headers by name, numbers as text.
     pub headers: Vec<(String, String)>,
-    /// Payload.
     pub payload: Vec<u8>,
 }
 
@@ -58,7 +54,6 @@ impl Stored {
     }
 }
 
-/// A connected client.
 pub struct Client {
     stream: BufStream<TcpStream>,
 }

@@ -9,5 +9,6 @@ mod broker;
 mod client;
 mod server;
 
+pub use broker::BROKER;
 pub use client::{Client, Login, Stored};
 pub use server::{Options, Server, Tls};

@@ -38,19 +38,15 @@ pub struct Options {
 /// PEM of a listener with TLS.
 #[derive(Clone, Debug)]
 pub struct Tls {
-    /// The server's certificate.
     pub cert: String,
-    /// Its key.
     pub key: String,
     /// Who signs certificates of clients; they may come without one.
     pub ca: String,
 }
 
-/// A running server.
 pub struct Server {
     options: Options,
     ports: Ports,
-    /// Its port mapper.
     epmd: Child,
     child: Child,
     /// Ends both when this process is gone.
@@ -119,7 +115,6 @@ impl Server {
         format!("amqps://127.0.0.1:{}", self.ports.tls)
     }
 
-    /// What it wrote.
     pub fn log(&self) -> String {
         let folder = self.folder.path();
         let logs =
@@ -201,7 +196,6 @@ impl Server {
     }
 }
 
-/// Writes its files.
 fn prepare(folder: &Path, options: &Options, ports: Ports) -> io::Result<()> {
     for name in ["data", "log", "home"] {
         std::fs::create_dir(folder.join(name))?;

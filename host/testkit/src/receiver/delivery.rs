@@ -11,7 +11,6 @@ use hyper::http::request::Parts;
 pub struct Delivered {
     /// Message id: `ce-id`, which `Idempotency-Key` repeats.
     pub id: String,
-    /// `Waybill-Tenant`.
     pub tenant: String,
     /// `Waybill-Key` as on the wire.
     pub key: Option<String>,
@@ -23,7 +22,6 @@ pub struct Delivered {
     pub seq: u64,
     /// Path of the request.
     pub path: String,
-    /// The payload.
     pub body: Bytes,
 }
 
@@ -34,7 +32,6 @@ pub struct Arrival {
     pub order: usize,
     /// Since the receiver started.
     pub at: Duration,
-    /// What came.
     pub delivered: Delivered,
     /// Status that it was answered with, or would have been.
     pub status: u16,

@@ -1,4 +1,4 @@
-//! A local HTTP receiver: takes what the host delivers, answers as a [`Judge`] says, and remembers every arrival.
+//! A local HTTP receiver: takes what the host delivers, answers as a [`Responder`] says, and remembers every arrival.
 //!
 //! It lives in the test's process, so its ledger outlives a killed host. It counts open connections, so that a test can
 //! wait until nothing that a dead host had already sent is still on its way ([`Receiver::drained`]).
@@ -6,7 +6,7 @@
 //! Bounds: a body of [`BODY_BYTES_MAX`]. It doesn't check signatures, and speaks HTTP/1.1 only.
 
 mod delivery;
-mod judge;
+mod responder;
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -25,7 +25,7 @@ use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
 pub use delivery::{Arrival, Delivered};
-pub use judge::{Answer, Judge, OneIn};
+pub use responder::{Answer, OneIn, Responder};
 
 /// Largest body taken. The largest payload that a host can be configured to send is far below. Bytes.
 pub const BODY_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -43,7 +43,6 @@ pub struct Receiver {
 /// Counters that a test may wait for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gauges {
-    /// Open connections.
     pub connections: usize,
     /// Requests that arrived and have no answer yet.
     pub in_flight: usize,
@@ -54,7 +53,7 @@ pub struct Gauges {
 }
 
 struct Shared {
-    judge: Box<dyn Judge>,
+    responder: Box<dyn Responder>,
     started: Instant,
     ledger: Mutex<Ledger>,
     gauges: watch::Sender<Gauges>,
@@ -68,11 +67,11 @@ struct Ledger {
 
 impl Receiver {
     /// Listens on a free port of the loopback interface.
-    pub async fn start(judge: impl Judge) -> std::io::Result<Self> {
+    pub async fn start(responder: impl Responder) -> std::io::Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let address = listener.local_addr()?;
         let shared = Arc::new(Shared {
-            judge: Box::new(judge),
+            responder: Box::new(responder),
             started: Instant::now(),
             ledger: Mutex::default(),
             gauges: watch::Sender::default(),
@@ -81,7 +80,6 @@ impl Receiver {
         Ok(Self { shared, address, accepting })
     }
 
-    /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -112,7 +110,6 @@ impl Receiver {
         self.shared.ledger.lock().faults.clone()
     }
 
-    /// Counters now.
     pub fn gauges(&self) -> Gauges {
         *self.shared.gauges.borrow()
     }
@@ -185,7 +182,7 @@ async fn take(request: Request<Incoming>, shared: &Arc<Shared>) -> Response<Full
             return respond(&Answer::status(400));
         }
     };
-    let answer = shared.judge.judge(&delivered);
+    let answer = shared.responder.respond(&delivered);
     let in_flight = Counted::one(shared, |gauges| &mut gauges.in_flight);
     let index = {
         let mut ledger = shared.ledger.lock();

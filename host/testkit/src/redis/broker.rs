@@ -1,11 +1,13 @@
-//! redis-server as the broker of an outage.
+//! redis-server as the broker of an outage, and of a measurement: Streams, with an append-only file that is synced every second.
 
 use std::io;
 
 use async_trait::async_trait;
+use futures::FutureExt as _;
 
 use super::client::Entry;
-use super::server::Server;
+use super::server::{Options, Server};
+use crate::brokers::{self, Measured};
 use crate::outage::{Broker, DESTINATION, Stored};
 
 /// A durable server that the transport adds to, as it comes or without doubles.
@@ -60,5 +62,31 @@ impl Broker for Durable {
                 .map_or_else(Vec::new, |(_, value)| value.clone()),
         });
         Ok(stored.collect())
+    }
+}
+
+pub const BROKER: brokers::Broker = brokers::Broker {
+    name: "redis",
+    server: "redis-server",
+    window: 256,
+    start: || {
+        async {
+            let config = "appendonly yes\nappendfsync everysec".to_owned();
+            let server = Server::start_with(Options { config, ..Options::default() }).await?;
+            Ok(Box::new(server) as Box<dyn Measured>)
+        }
+        .boxed()
+    },
+};
+
+#[async_trait]
+impl Measured for Server {
+    fn url(&self) -> String {
+        Server::url(self)
+    }
+
+    async fn stored(&mut self) -> io::Result<u64> {
+        let length = self.client().await?.ask(&["XLEN", DESTINATION]).await?;
+        length.text().parse().map_err(io::Error::other)
     }
 }

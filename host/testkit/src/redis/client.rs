@@ -15,13 +15,10 @@ const PAGE: &str = "10000";
 /// A reply of the server (RESP 2), but for errors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
-    /// Nothing.
     Null,
-    /// A number.
     Number(i64),
     /// A text or a status.
     Text(Vec<u8>),
-    /// A list.
     List(Vec<Value>),
 }
 
@@ -61,7 +58,6 @@ impl Entry {
     }
 }
 
-/// A connected client.
 pub struct Client {
     stream: BufStream<TcpStream>,
 }

@@ -7,6 +7,6 @@ mod broker;
 mod client;
 mod server;
 
-pub use broker::Durable;
+pub use broker::{BROKER, Durable};
 pub use client::{Client, Entry, Value};
 pub use server::{Options, Server};

@@ -28,7 +28,6 @@ pub struct Options {
     pub password: Option<String>,
 }
 
-/// A running server.
 pub struct Server {
     folder: TempDir,
     options: Options,
@@ -72,7 +71,6 @@ impl Server {
         self.folder.path()
     }
 
-    /// What it wrote.
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use waybill_core::saga::definition::Action;
-use waybill_core::saga::event::{End, Event, Way};
+use waybill_core::saga::event::{End, Event, StepDirection};
 use waybill_core::saga::state::{Phase, SagaNode, StepState, Tree};
 
 use super::ledger::{NodeStory, story};
@@ -67,14 +67,19 @@ impl World {
             let story = u16::try_from(index).ok().and_then(|index| told.steps.get(&index));
             let nested = matches!(step.action, Action::Saga { .. });
             let calls = matches!(step.action, Action::Fn(_) | Action::Bus(_));
-            let key = |way: Way| format!("{}/{}/{}", node.id, step.name, way.as_str());
+            let key = |way: StepDirection| format!("{}/{}/{}", node.id, step.name, way.as_str());
             if story.is_some_and(|story| story.successes > 1 + story.resets) {
                 self.ledger.violation(format!("{name} succeeded twice"));
             }
-            if record.state == StepState::Succeeded && calls && !self.ledger.applied.contains(&key(Way::Execute)) {
+            if record.state == StepState::Succeeded
+                && calls
+                && !self.ledger.applied.contains(&key(StepDirection::Execute))
+            {
                 self.ledger.violation(format!("{name} succeeded, and nobody did it"));
             }
-            if record.state == StepState::Compensated && !nested && !self.ledger.applied.contains(&key(Way::Compensate))
+            if record.state == StepState::Compensated
+                && !nested
+                && !self.ledger.applied.contains(&key(StepDirection::Compensate))
             {
                 self.ledger.violation(format!("{name} is compensated, and nobody did it"));
             }

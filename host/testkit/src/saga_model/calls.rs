@@ -7,7 +7,7 @@ use waybill_core::port::participant::StepError;
 use waybill_core::port::saga::{ActedBy, ReplyFailure, StepReply};
 use waybill_core::port::transport::Fault;
 use waybill_core::saga::call::{Answer, AnswerResult, Call, CallRef};
-use waybill_core::saga::event::{Failure, Way};
+use waybill_core::saga::event::{Failure, StepDirection};
 use waybill_core::saga::id::{SagaId, SagaKey};
 use waybill_core::saga::json::Json;
 use waybill_core::saga::shard::SagaCommand;
@@ -18,14 +18,12 @@ use super::world::World;
 /// An answer on its way.
 #[derive(Debug)]
 pub(super) struct Underway {
-    /// Not before this.
     pub at: UnixMillis,
     /// In which life of the host the call was made.
     pub life: u64,
     pub what: Back,
 }
 
-/// What comes back.
 #[derive(Debug)]
 pub(super) enum Back {
     Answer(CallRef, String, Answer),
@@ -49,7 +47,7 @@ impl World {
             let what = Back::Answer(reference.clone(), key.clone(), answer);
             world.underway.push(Underway { at, life: world.life, what });
         };
-        let compensates = call.reference.way == Way::Compensate;
+        let compensates = call.reference.way == StepDirection::Compensate;
         match roll {
             0..56 => {
                 self.ledger.applied.insert(key.clone());
@@ -112,7 +110,11 @@ impl World {
         };
         let id = SagaId::new(&header("waybill-saga-id")).unwrap();
         let key = SagaKey { tenant: message.tenant.clone(), id: id.clone() };
-        let way = if header("waybill-saga-direction") == "execute" { Way::Execute } else { Way::Compensate };
+        let way = if header("waybill-saga-direction") == "execute" {
+            StepDirection::Execute
+        } else {
+            StepDirection::Compensate
+        };
         let attempt = header("waybill-saga-attempt").parse().ok();
         let roll = if self.calm { 0 } else { self.rng.below(100) };
         let failed = |retryable: bool| Err(ReplyFailure { failure: Failure::new("T.REPLY", "thrown"), retryable });
@@ -167,8 +169,8 @@ impl World {
         let record = tree.as_ref().and_then(|tree| tree.saga(call.saga)?.step(call.step).cloned());
         if let Some(record) = record
             && matches!(answer.result, AnswerResult::Done { .. })
-            && record.is_active(Way::Execute)
-            && call.way == Way::Execute
+            && record.is_active(StepDirection::Execute)
+            && call.way == StepDirection::Execute
             && call.attempt <= record.attempt
         {
             self.ledger.told.insert(key, (self.life, record.attempt));

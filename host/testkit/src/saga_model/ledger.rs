@@ -5,12 +5,11 @@ use std::sync::Arc;
 
 use waybill_core::saga::call::Call;
 use waybill_core::saga::definition::Definition;
-use waybill_core::saga::event::{Event, Wait, Way, What};
+use waybill_core::saga::event::{Event, EventKind, StepDirection, Wait};
 use waybill_core::saga::id::{DefinitionHash, SagaId, SagaKey};
 use waybill_core::saga::records::{SagaCommit, SagaWrite};
 use waybill_core::time::UnixMillis;
 
-/// Definitions by hash.
 pub(super) type Definitions = HashMap<DefinitionHash, Arc<Definition>>;
 
 /// One saga of a tree, as its durable events tell.
@@ -37,9 +36,9 @@ pub(super) struct StepStory {
     /// Waits, so it has no effect.
     told: bool,
     /// Attempts begun, with the end of their time.
-    pub begun: HashMap<(Way, u32), Option<UnixMillis>>,
+    pub begun: HashMap<(StepDirection, u32), Option<UnixMillis>>,
     /// Attempts of which it is known that they had no effect.
-    pub settled: HashSet<(Way, u32)>,
+    pub settled: HashSet<(StepDirection, u32)>,
 }
 
 /// A tree's nodes, from its events.
@@ -47,15 +46,15 @@ pub(super) fn story(key: &SagaKey, events: &[Event]) -> Vec<NodeStory> {
     let mut nodes: Vec<NodeStory> = Vec::new();
     for event in events {
         match &event.what {
-            What::Started(started) => nodes.push(node(key.id.clone(), started.definition.hash.clone())),
-            What::ChildStarted { id, definition, .. } => nodes.push(node(id.clone(), definition.hash.clone())),
+            EventKind::Started(started) => nodes.push(node(key.id.clone(), started.definition.hash.clone())),
+            EventKind::ChildStarted { id, definition, .. } => nodes.push(node(id.clone(), definition.hash.clone())),
             _ => {}
         }
         let Some(node) = nodes.get_mut(usize::from(event.saga)) else { continue };
         match &event.what {
-            What::CompensationStarted { .. } => (node.goes_back, node.ended) = (true, false),
-            What::ForwardAgain => node.goes_back = false,
-            What::Ended { .. } => node.ended = true,
+            EventKind::CompensationStarted { .. } => (node.goes_back, node.ended) = (true, false),
+            EventKind::ForwardAgain => node.goes_back = false,
+            EventKind::Ended { .. } => node.ended = true,
             what => node.take(what),
         }
     }
@@ -67,52 +66,52 @@ fn node(id: SagaId, hash: DefinitionHash) -> NodeStory {
 }
 
 impl NodeStory {
-    fn take(&mut self, what: &What) {
+    fn take(&mut self, what: &EventKind) {
         match what {
-            What::StepBegan { step, way, attempt, wait, until, .. } => {
+            EventKind::StepBegan { step, way, attempt, wait, until, .. } => {
                 let step = self.steps.entry(*step).or_default();
                 step.told = matches!(wait, Wait::Signal(_) | Wait::Approval);
                 step.begun.insert((*way, *attempt), *until);
             }
-            What::StepSucceeded { step, way: Way::Execute, .. } => {
+            EventKind::StepSucceeded { step, way: StepDirection::Execute, .. } => {
                 let step = self.steps.entry(*step).or_default();
                 step.successes += 1;
                 step.effect |= !step.told;
             }
-            What::StepSucceeded { step, way: Way::Compensate, .. } => {
+            EventKind::StepSucceeded { step, way: StepDirection::Compensate, .. } => {
                 let step = self.steps.entry(*step).or_default();
                 (step.compensated, step.effect) = (true, false);
             }
-            What::StepFailed { step, way, attempt, failure, .. } => {
+            EventKind::StepFailed { step, way, attempt, failure, .. } => {
                 let step = self.steps.entry(*step).or_default();
-                step.effect |= failure.maybe_done && *way == Way::Execute;
+                step.effect |= failure.maybe_done && *way == StepDirection::Execute;
                 if !failure.maybe_done {
                     step.settled.insert((*way, *attempt));
                 }
             }
-            What::StepReleased { step, way, .. } => {
+            EventKind::StepReleased { step, way, .. } => {
                 let step = self.steps.entry(*step).or_default();
                 // It wasn't made, so its number is used again.
                 let last = step.begun.keys().filter(|(of, _)| of == way).map(|(_, attempt)| *attempt).max();
                 step.settled.extend(last.map(|last| (*way, last)));
             }
-            What::StepLost { step, way: Way::Execute, .. }
-            | What::StepUnknown { step, way: Way::Execute, .. }
-            | What::StepPending { step, .. }
-            | What::LateResult { step, way: Way::Execute, .. } => {
+            EventKind::StepLost { step, way: StepDirection::Execute, .. }
+            | EventKind::StepUnknown { step, way: StepDirection::Execute, .. }
+            | EventKind::StepPending { step, .. }
+            | EventKind::LateResult { step, way: StepDirection::Execute, .. } => {
                 let step = self.steps.entry(*step).or_default();
                 step.effect |= !step.compensated;
             }
-            What::StepReset { step, way } => {
+            EventKind::StepReset { step, way } => {
                 let step = self.steps.entry(*step).or_default();
                 step.resets += 1;
                 let begun: Vec<_> = step.begun.keys().filter(|(of, _)| of == way).copied().collect();
                 step.settled.extend(begun);
             }
-            What::StepSkipped { step, way, .. } => {
+            EventKind::StepSkipped { step, way, .. } => {
                 let step = self.steps.entry(*step).or_default();
-                step.skipped |= *way == Way::Execute;
-                step.left |= *way == Way::Compensate;
+                step.skipped |= *way == StepDirection::Execute;
+                step.left |= *way == StepDirection::Compensate;
             }
             _ => {}
         }
@@ -198,7 +197,7 @@ impl Ledger {
             self.violation(format!("{what}: not idempotent, and the result of attempt {before} is unknown"));
         }
         match way {
-            Way::Execute => {
+            StepDirection::Execute => {
                 if node.goes_back {
                     self.violation(format!("{what}: called while its saga goes back"));
                 }
@@ -209,7 +208,7 @@ impl Ledger {
                 }
                 self.open.insert((reference.key.clone(), saga, step, attempt));
             }
-            Way::Compensate => self.order(&what, call, node, definition, now),
+            StepDirection::Compensate => self.order(&what, call, node, definition, now),
         }
     }
 
@@ -229,7 +228,7 @@ impl Ledger {
             let Some(story) = node.steps.get(&other).filter(|story| story.successes == 0) else { continue };
             for ((way, attempt), until) in &story.begun {
                 let of = (call.reference.key.clone(), call.reference.saga, other, *attempt);
-                if *way == Way::Execute && until.is_none_or(|until| now < until) && self.open.contains(&of) {
+                if *way == StepDirection::Execute && until.is_none_or(|until| now < until) && self.open.contains(&of) {
                     self.violation(format!("{what}: step {other} of its group is still being called"));
                 }
             }

@@ -29,11 +29,8 @@ pub use waybill_core::saga::machine::{Rule, Rules};
 pub struct Outcome {
     /// What didn't hold; empty when all did.
     pub violations: Vec<String>,
-    /// Sagas (trees) begun.
     pub sagas: u64,
-    /// Calls made.
     pub calls: u64,
-    /// Hosts that died.
     pub deaths: u64,
     /// Commits whose outcome was unknown.
     pub unknown: u64,

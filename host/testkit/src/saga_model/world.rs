@@ -4,20 +4,22 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use waybill_core::commit::{self, Step, StoreAnswer};
 use waybill_core::ids::{ShardId, Tenant};
 use waybill_core::port::saga::{ActedBy, RetryMode, SagaAct};
 use waybill_core::port::saga_store::Acquired;
+use waybill_core::port::store::StoreError;
 use waybill_core::saga::definition::{DefinitionSet, default_retry};
 use waybill_core::saga::id::{SagaId, SagaKey};
 use waybill_core::saga::json::Json;
 use waybill_core::saga::limits::SagaLimits;
 use waybill_core::saga::machine::Rules;
-use waybill_core::saga::records::SagaCommit;
+use waybill_core::saga::records::{SagaCommit, SagaShardRecord};
 use waybill_core::saga::shard::{
-    NewSaga, Resolution, SagaCommand, SagaEffect, SagaReply, SagaShard, SagaShardConfig, Ticket, is_same_start,
+    NewSaga, SagaCommand, SagaEffect, SagaReply, SagaShard, SagaShardConfig, Ticket, is_same_start,
 };
 use waybill_core::saga::state::StepWait;
-use waybill_core::time::UnixMillis;
+use waybill_core::time::{Now, UnixMillis};
 
 use super::Outcome;
 use super::calls::Underway;
@@ -296,10 +298,7 @@ impl World {
                 if !self.calm && self.rng.one_in(40) {
                     return self.die();
                 }
-                if let Some(shard) = &mut self.shard {
-                    shard.committed();
-                }
-                return;
+                return self.take_answer(StoreAnswer::Committed(Ok(())));
             }
             76..84 => {
                 self.apply(&commit);
@@ -308,54 +307,54 @@ impl World {
             90..92
                 if commit.journal.first().map(|entry| &entry.key) != commit.journal.last().map(|entry| &entry.key) =>
             {
-                if let Some(shard) = &mut self.shard
-                    && let Some(key) = shard.commit_too_large()
-                {
-                    self.ledger.violation(format!("saga {key} stands still though it wasn't alone"));
-                }
-                return;
+                return self.take_answer(StoreAnswer::Committed(Err(StoreError::TooLarge)));
             }
             84..92 => {}
             _ => self.held = Some(commit),
         }
         self.unknown += 1;
-        if let Some(shard) = &mut self.shard {
-            shard.commit_failed();
-        }
         if self.rng.one_in(8) {
             return self.die();
         }
-        self.resolve();
+        self.take_answer(StoreAnswer::Committed(Err(StoreError::Unavailable("the model doesn't say".to_owned()))));
     }
 
-    /// Finds out what became of a commit.
-    fn resolve(&mut self) {
+    /// Does what follows an answer, until it is known what became of the commit.
+    fn take_answer(&mut self, mut answer: StoreAnswer<SagaShardRecord>) {
         loop {
-            if self.rng.percent(30) {
-                self.arrive();
-            }
-            let stored = self.store.read(|tables| tables.sagas.shards.get(&SHARD).copied().unwrap_or_default());
-            let nonce = self.nonce();
+            let (now, nonce) = (Now { wall: self.now, ..Now::default() }, self.nonce());
             let Some(shard) = &mut self.shard else { return };
-            match shard.resolve(&stored, nonce) {
-                Resolution::Applied | Resolution::NotApplied => break,
-                Resolution::Lost => {
-                    self.ledger.violation("the shard was lost though nobody else writes".to_owned());
-                    return self.die();
+            answer = match commit::take_answer(shard, answer, now, || nonce) {
+                Step::Applied(()) | Step::NotApplied(()) | Step::TooLarge(None) => break,
+                Step::TooLarge(Some(key)) => {
+                    self.ledger.violation(format!("saga {key} stands still though it wasn't alone"));
+                    break;
                 }
-                Resolution::WentBack(error) => {
-                    self.ledger.violation(error.to_string());
-                    return self.die();
+                Step::Read(_) => {
+                    if self.rng.percent(30) {
+                        self.arrive();
+                    }
+                    let stored = self.store.read(|tables| tables.sagas.shards.get(&SHARD).copied());
+                    StoreAnswer::Record(Ok(stored.unwrap_or_default()))
                 }
-                Resolution::Barrier(barrier) => {
+                Step::Barrier(barrier) => {
                     if self.rng.percent(30) {
                         self.arrive();
                     }
                     if self.rng.percent(80) {
                         self.apply(&barrier);
                     }
+                    StoreAnswer::Barrier(Ok(()))
                 }
-            }
+                Step::Lost => {
+                    self.ledger.violation("the shard was lost though nobody else writes".to_owned());
+                    return self.die();
+                }
+                Step::WentBack(error) => {
+                    self.ledger.violation(error.to_string());
+                    return self.die();
+                }
+            };
         }
         self.arrive();
     }

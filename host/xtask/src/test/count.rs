@@ -3,7 +3,6 @@
 /// Tests of all suites together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Tests that passed.
     pub passed: usize,
     /// Tests that failed; a suite that died counts as one.
     pub failed: usize,
@@ -33,9 +32,7 @@ impl Counts {
 /// What one test program said.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// Tests that passed.
     pub passed: usize,
-    /// Tests that failed.
     pub failed: usize,
     /// Tests marked as to be ignored.
     pub ignored: usize,

@@ -6,7 +6,6 @@ use super::count::Counts;
 use super::program::{TIME_MAX, follow};
 use crate::cargo::Repository;
 
-/// Runs them.
 pub async fn run(repository: &Repository, counts: &mut Counts) -> Result<()> {
     let cargo = repository.cargo(["test", "--release", "--locked", "--workspace", "--doc", "--no-fail-fast"]);
     let ended = follow(cargo.into(), "cargo test --doc").await?;

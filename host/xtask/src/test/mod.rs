@@ -34,7 +34,7 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 use clap::Args;
 
-use crate::cargo::Repository;
+use crate::cargo::{Repository, run as run_command};
 use crate::stage::{Stages, seconds};
 use crate::{features, lint, setup, tidy};
 use busy::Load;
@@ -79,11 +79,10 @@ impl Arguments {
 }
 
 /// Stages before the test programs run, and all of a run without a filter.
-const STAGES: [usize; 2] = [3, 11];
+const STAGES: [usize; 2] = [4, 12];
 /// Suites that are named at the end.
 const SLOWEST: usize = 10;
 
-/// Runs it.
 pub async fn run(arguments: &Arguments) -> Result<ExitCode> {
     let repository = Repository::find()?;
     let whole = arguments.whole();
@@ -92,7 +91,7 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode> {
     let mut counts = Counts::default();
     let mut times = Times::read(&repository.target);
 
-    if stages.run("setting up", async { set_up(&repository) }).await.is_none() {
+    if stages.run("setting up", async { setup::guest_target() }).await.is_none() {
         return Ok(finish(&stages, &counts, &times));
     }
     if whole {
@@ -104,8 +103,10 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode> {
     let built = stages.run("building the binary", async { repository.build_binary() }).await;
     let host = Workspace::host(&repository);
     let suites = match built {
-        Some(_) => stages.run("building the tests", async { host.build() }).await,
-        None => None,
+        Some(_) if stages.run("installing brokers and tools", async { set_up(&repository) }).await.is_some() => {
+            stages.run("building the tests", async { host.build() }).await
+        }
+        _ => None,
     };
     if let Some(suites) = suites {
         let (binary, cores) = (repository.binary(), side_by_side::cores());
@@ -146,22 +147,9 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(finish(&stages, &counts, &times))
 }
 
+/// Installs the servers and tools that the tests need.
 fn set_up(repository: &Repository) -> Result<()> {
-    setup::guest_target()?;
-    // Real brokers, not stand-ins.
-    setup::program("nats-server", "nats-server")?;
-    setup::program("rabbitmq-server", "rabbitmq-server")?;
-    setup::program("redis-server", "redis-server")?;
-    // The worker of examples/worker-python.
-    setup::program("python3", "python3")?;
-    if cfg!(target_os = "linux") {
-        // Holds up the syncs of a host.
-        setup::program("strace", "strace")?;
-    }
-    // Makes components of JavaScript and Python.
-    setup::python_venv()?;
-    waybill_testkit::toolchains::install(&repository.target)?;
-    Ok(())
+    run_command(&mut repository.trials("setup"))
 }
 
 fn finish(stages: &Stages, counts: &Counts, times: &Times) -> ExitCode {

@@ -18,12 +18,10 @@ pub struct Workspace {
     arguments: Vec<String>,
 }
 
-/// One test program.
 #[derive(Clone, Debug)]
 pub struct Suite {
     /// As shown: package and target.
     pub name: String,
-    /// What is run.
     pub program: PathBuf,
     /// Where it is run.
     pub package_dir: PathBuf,

@@ -12,7 +12,6 @@ use anyhow::{Context, Result};
 /// Folder of the copies.
 const FROZEN: &str = "frozen";
 
-/// Breaches.
 pub fn check(root: &Path) -> Result<Vec<String>> {
     let folder = root.join("wit");
     let current = read(&folder)?;

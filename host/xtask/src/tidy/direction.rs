@@ -3,21 +3,23 @@
 use crate::cargo::{Dependency, Package};
 
 /// What a package may depend on among ours, in its product code.
-const KNOWS: [(&str, &[&str]); 14] = [
+const KNOWS: [(&str, &[&str]); 16] = [
     ("waybill-core", &[]),
+    ("waybill-api", &["waybill-core"]),
     ("waybill-bindings", &[]),
     ("waybill-bundled", &[]),
-    ("waybill-engine", &["waybill-core"]),
+    ("waybill-engine", &["waybill-core", "waybill-api"]),
     // Lies inside the store and is compiled apart from it.
     ("waybill-surreal", &[]),
     ("waybill-store", &["waybill-core", "waybill-surreal"]),
-    ("waybill-sandbox", &["waybill-core", "waybill-bindings"]),
-    ("waybill-server", &["waybill-core"]),
+    ("waybill-sandbox", &["waybill-core", "waybill-api", "waybill-bindings"]),
+    ("waybill-server", &["waybill-core", "waybill-api"]),
     ("waybill-conformance", &["waybill-core", "waybill-sandbox"]),
     (
         "waybill",
         &[
             "waybill-core",
+            "waybill-api",
             "waybill-engine",
             "waybill-store",
             "waybill-sandbox",
@@ -28,12 +30,17 @@ const KNOWS: [(&str, &[&str]); 14] = [
     ),
     // Development only.
     ("waybill-testkit", &["waybill-core"]),
-    ("xtask", &["waybill-testkit"]),
-    ("waybill-fuzz", &["waybill-core", "waybill-sandbox", "waybill-server", "waybill-store", "waybill-testkit"]),
+    ("xtask", &[]),
+    ("waybill-trials", &["waybill-testkit", "xtask"]),
+    (
+        "waybill-fuzz",
+        &["waybill-core", "waybill-api", "waybill-sandbox", "waybill-server", "waybill-store", "waybill-testkit"],
+    ),
     (
         "waybill-tests",
         &[
             "waybill-core",
+            "waybill-api",
             "waybill-engine",
             "waybill-store",
             "waybill-sandbox",

@@ -4,6 +4,7 @@ mod contract;
 mod direction;
 mod programs;
 mod texts;
+mod words;
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -1,6 +1,6 @@
 //! libFuzzer on the target that `WAYBILL_FUZZ_TARGET` names.
 #![no_main]
-#![allow(missing_docs, clippy::panic)]
+#![allow(clippy::panic)]
 
 use std::sync::LazyLock;
 

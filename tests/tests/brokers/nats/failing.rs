@@ -221,7 +221,12 @@ async fn a_server_that_comes_back_within_the_call_is_waited_for() {
     assert_eq!(transport.lanes().len(), 1);
     server.kill().await.unwrap();
     let error = transport
-        .send_batch(0, batch(20, 21, "orders.created"), std::time::Duration::from_secs(10), Arc::new(Told::default()))
+        .send_batch(
+            0,
+            batch(20, 21, "orders.created"),
+            std::time::Duration::from_secs(10),
+            Arc::new(RecordedOutcomes::default()),
+        )
         .await
         .unwrap_err();
     assert_eq!((error.kind, error.fault.code.as_str()), (ErrorKind::Unavailable, "NATS.REFUSED"));

@@ -10,7 +10,6 @@ pub struct Fake {
     port: u16,
 }
 
-/// One connection.
 pub struct Peer {
     reader: BufReader<TcpStream>,
     writer: TcpStream,

@@ -5,28 +5,28 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use waybill_core::message::Delivery;
 use waybill_core::port::transport::{CallError, HealthReport};
-use waybill_sandbox::{TransportSettings, WasmTransport};
+use waybill_sandbox::{EndpointSpec, WasmTransport};
 use waybill_testkit::nats::Server;
 use waybill_tests::transport;
-pub use waybill_tests::transport::{AMPLE, Told, acknowledged, send, try_send};
+pub use waybill_tests::transport::{AMPLE, RecordedOutcomes, acknowledged, send, try_send};
 
 /// Settings that reach loopback, with this configuration.
-pub fn settings(config: Value) -> TransportSettings {
+pub fn settings(config: Value) -> EndpointSpec {
     transport::settings("orders-nats", config)
 }
 
 /// The same with secrets granted, by the names the plugin asks for.
-pub fn with_secrets(config: Value, secrets: &[(&str, &str)]) -> TransportSettings {
+pub fn with_secrets(config: Value, secrets: &[(&str, &str)]) -> EndpointSpec {
     transport::grant(settings(config), secrets)
 }
 
 /// Serves; the error is that of the first `open`.
-pub async fn open(settings: TransportSettings) -> Result<Arc<WasmTransport>, CallError> {
+pub async fn open(settings: EndpointSpec) -> Result<Arc<WasmTransport>, CallError> {
     transport::open("nats", settings).await
 }
 
 /// Whether it would work.
-pub async fn probe(settings: TransportSettings) -> Result<HealthReport, CallError> {
+pub async fn probe(settings: EndpointSpec) -> Result<HealthReport, CallError> {
     transport::probe("nats", settings).await
 }
 

@@ -13,7 +13,6 @@ const NOTICED_WITHIN: Duration = Duration::from_secs(240);
 /// Time of a call that the server may not answer.
 const CALL: Duration = Duration::from_secs(10);
 
-/// Listens to nothing.
 struct Nobody;
 
 impl OutcomeSink for Nobody {

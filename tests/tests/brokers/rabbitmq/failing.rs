@@ -253,7 +253,6 @@ fn wait_for(told: &AtomicBool) {
     }
 }
 
-/// Listens to nothing.
 struct Nobody;
 
 impl waybill_core::port::transport::OutcomeSink for Nobody {
@@ -297,7 +296,10 @@ async fn another_server_takes_over() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_comes_back_is_found_again() {
     let mut server = Server::start().await.unwrap();
-    let (transport, _) = to(&server, "orders").await;
+    topology(&server, "orders").await;
+    let mut config = patient(&[server.url()]);
+    config["exchange"] = json!("orders");
+    let transport = open(settings(config)).await.unwrap();
     assert_eq!(acknowledged(&send(&transport, batch(0, 10, "orders.created")).await), 10);
     server.kill().await.unwrap();
     let call = transport.send_batch(0, batch(10, 11, "orders.created"), Duration::from_secs(10), Arc::new(Nobody));
@@ -306,19 +308,23 @@ async fn a_server_that_comes_back_is_found_again() {
     assert!(!error.fault.maybe_delivered);
     server.restart().await.unwrap();
     // A server that has just come back may take a part of a batch: the rest is sent again, as the host would.
+    let (mut unsettled, mut last) = ((10..20).collect::<Vec<u64>>(), String::new());
     let through = tokio::time::timeout(SEVERAL_CALLS, async {
-        let mut unsettled: Vec<u64> = (10..20).collect();
         while !unsettled.is_empty() {
             let messages = unsettled.iter().flat_map(|number| batch(*number, number + 1, "orders.created")).collect();
-            if let Ok(outcomes) = try_send(&transport, messages).await {
-                let fates = fates(&outcomes);
-                let mut fates = fates.chars();
-                unsettled.retain(|_| fates.next() != Some('a'));
+            match try_send(&transport, messages).await {
+                Ok(outcomes) => {
+                    last = format!("{outcomes:?}");
+                    let fates = fates(&outcomes);
+                    let mut fates = fates.chars();
+                    unsettled.retain(|_| fates.next() != Some('a'));
+                }
+                Err(error) => last = format!("{error:?}"),
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     });
-    through.await.expect("comes back");
+    assert!(through.await.is_ok(), "it doesn't come back; the last call: {last}\n{}", server.log());
     let all = server.client().await.unwrap().read_all("orders").await.unwrap();
     let ids: HashSet<_> = all.iter().map(|message| message.property("message-id").unwrap()).collect();
     assert_eq!(ids.len(), 20, "{} messages", all.len());

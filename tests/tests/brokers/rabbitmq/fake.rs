@@ -10,7 +10,6 @@ pub struct Fake {
     port: u16,
 }
 
-/// One connection.
 pub struct Peer {
     stream: TcpStream,
     /// Methods of published messages that were read.
@@ -42,7 +41,6 @@ impl Peer {
         let _ = self.stream.write_all(bytes);
     }
 
-    /// A method frame.
     pub fn say(&mut self, channel: u16, id: (u16, u16), arguments: &[u8]) {
         let mut frame = vec![1];
         frame.extend(channel.to_be_bytes());
@@ -113,7 +111,6 @@ impl Peer {
         self.say(1, (60, 80), &[&tag.to_be_bytes()[..], &[u8::from(multiple)]].concat());
     }
 
-    /// `connection.close` or `channel.close`.
     pub fn close(&mut self, channel: u16, code: u16, text: &str) {
         let id = if channel == 0 { (10, 50) } else { (20, 40) };
         self.say(channel, id, &[code.to_be_bytes().to_vec(), short(text), vec![0; 4]].concat());

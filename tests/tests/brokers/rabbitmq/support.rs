@@ -5,23 +5,23 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use waybill_core::message::Delivery;
 use waybill_core::port::transport::{CallError, Outcome};
-use waybill_sandbox::{TransportSettings, WasmTransport};
+use waybill_sandbox::{EndpointSpec, WasmTransport};
 use waybill_testkit::rabbitmq::{Client, Server};
 use waybill_tests::transport;
 pub use waybill_tests::transport::{AMPLE, acknowledged, batch, send, try_send};
 
 /// Settings that reach loopback, with this configuration.
-pub fn settings(config: Value) -> TransportSettings {
+pub fn settings(config: Value) -> EndpointSpec {
     transport::settings("orders-rabbit", config)
 }
 
 /// The same with secrets granted, by the names the plugin asks for.
-pub fn with_secrets(config: Value, secrets: &[(&str, &str)]) -> TransportSettings {
+pub fn with_secrets(config: Value, secrets: &[(&str, &str)]) -> EndpointSpec {
     transport::grant(settings(config), secrets)
 }
 
 /// Serves; the error is that of the first `open`.
-pub async fn open(settings: TransportSettings) -> Result<Arc<WasmTransport>, CallError> {
+pub async fn open(settings: EndpointSpec) -> Result<Arc<WasmTransport>, CallError> {
     transport::open("rabbitmq", settings).await
 }
 

@@ -166,7 +166,7 @@ async fn what_the_server_says_of_itself_holds_everything() {
         let mut config = patient(fake.url());
         config["window"] = json!(2);
         let transport = open(settings(config)).await.unwrap();
-        let told = Arc::new(Told::default());
+        let told = Arc::new(RecordedOutcomes::default());
         let sent = transport.send_batch(0, batch(0, 8, STREAM), AMPLE, Arc::clone(&told) as _).await;
         let error = sent.unwrap_err();
         assert_eq!((error.kind, error.fault.code.as_str()), (kind, code), "{words}");

@@ -10,7 +10,6 @@ pub struct Fake {
     port: u16,
 }
 
-/// One connection.
 pub struct Peer {
     reader: BufReader<TcpStream>,
     writer: TcpStream,
@@ -37,7 +36,6 @@ impl Fake {
 }
 
 impl Peer {
-    /// Says a line.
     pub fn say(&mut self, line: &str) {
         // Whoever has gone hears nothing.
         let _ = self.writer.write_all(format!("{line}\r\n").as_bytes());

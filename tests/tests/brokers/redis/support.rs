@@ -5,26 +5,25 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use waybill_core::message::Delivery;
 use waybill_core::port::transport::{CallError, ErrorKind, Outcome};
-use waybill_sandbox::{TransportSettings, WasmTransport};
+use waybill_sandbox::{EndpointSpec, WasmTransport};
 use waybill_testkit::redis::{Entry, Server};
 use waybill_tests::transport;
-pub use waybill_tests::transport::{AMPLE, Told, acknowledged, batch, send, try_send};
+pub use waybill_tests::transport::{AMPLE, RecordedOutcomes, acknowledged, batch, send, try_send};
 
-/// Where messages go.
 pub const STREAM: &str = "orders.created";
 
 /// Settings that reach loopback, with this configuration.
-pub fn settings(config: Value) -> TransportSettings {
+pub fn settings(config: Value) -> EndpointSpec {
     transport::settings("orders-redis", config)
 }
 
 /// The same with secrets granted, by the names the plugin asks for.
-pub fn with_secrets(config: Value, secrets: &[(&str, &str)]) -> TransportSettings {
+pub fn with_secrets(config: Value, secrets: &[(&str, &str)]) -> EndpointSpec {
     transport::grant(settings(config), secrets)
 }
 
 /// Serves; the error is that of the first `open`.
-pub async fn open(settings: TransportSettings) -> Result<Arc<WasmTransport>, CallError> {
+pub async fn open(settings: EndpointSpec) -> Result<Arc<WasmTransport>, CallError> {
     transport::open("redis", settings).await
 }
 
@@ -40,7 +39,6 @@ pub async fn stored(server: &Server) -> Vec<Entry> {
     server.client().await.unwrap().read_all(STREAM).await.unwrap()
 }
 
-/// Their ids.
 pub fn ids(entries: &[Entry]) -> Vec<String> {
     entries.iter().map(|entry| entry.field("id").unwrap()).collect()
 }

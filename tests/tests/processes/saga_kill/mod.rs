@@ -18,7 +18,6 @@ use waybill_testkit::process::{Host, Launch, binary};
 
 use service::Service;
 
-/// Sagas in all.
 const SAGAS: usize = 1_000;
 /// Sagas started between two kills, at most.
 const STARTED_MAX: usize = 40;

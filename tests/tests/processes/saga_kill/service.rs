@@ -16,7 +16,6 @@ use super::laws;
 pub struct Called {
     pub saga: String,
     pub step: String,
-    /// `execute` or `compensate`.
     pub way: String,
     pub attempt: u32,
     pub key: String,

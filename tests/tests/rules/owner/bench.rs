@@ -262,7 +262,6 @@ impl Bench {
         self.owner.take(TransportId(0), 0, limit, 1 << 20, self.now())
     }
 
-    /// Their names.
     pub fn take_names(&mut self, limit: usize) -> Vec<String> {
         names(&self.take(limit))
     }

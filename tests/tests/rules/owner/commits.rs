@@ -1,7 +1,8 @@
 //! The fate of commits, and giving the shard back.
 
 use super::bench::*;
-use waybill_core::outbox::commit_fate::{Read, Step, Word, take_word};
+use waybill_core::commit::{Read, Step, StoreAnswer};
+use waybill_core::outbox::commit_fate::{TooLarge, take_answer};
 use waybill_core::outbox::door_watch::{DoorTimes, DoorWatch};
 use waybill_core::outbox::drain::{Drain, DrainEnd};
 use waybill_core::outbox::owner::Resolution;
@@ -88,7 +89,7 @@ fn a_store_that_went_back_is_noticed_at_the_next_commit() {
     bench.owner.commit_failed();
     let record = now_or(bench.store.shard(SHARD));
     let Resolution::WentBack(error) = bench.owner.resolve(&record, bench.now(), 7) else { panic!() };
-    assert_eq!(error.code(), "STORAGE.WENT_BACK");
+    assert_eq!(error.code().as_str(), "STORAGE.WENT_BACK");
     assert!(error.to_string().contains(&format!("(token 1, beat {known}) was committed")), "{error}");
 }
 
@@ -165,20 +166,20 @@ fn callers_hear_of_a_store_that_gives_no_word_and_not_of_a_commit_that_is_refuse
     bench.prepare();
     bench.build().commit.unwrap();
     let now = bench.now();
-    let mut take = |word| take_word(&mut bench.owner, &mut door, word, now, || 7);
+    let mut take = |answer| take_answer(&mut bench.owner, &mut door, answer, now, || 7);
     let refused = StoreError::Conflict("another came first".to_owned());
-    let Step::Read(read) = take(Word::Committed(Err(refused))) else { panic!() };
+    let Step::Read(read) = take(StoreAnswer::Committed(Err(refused))) else { panic!() };
     assert_eq!(read, Read::default());
     let gone = StoreError::Unavailable("no answer".to_owned());
-    let Step::Read(read) = take(Word::Record(Err(gone.clone()))) else { panic!() };
+    let Step::Read(read) = take(StoreAnswer::Record(Err(gone.clone()))) else { panic!() };
     assert_eq!(read, Read { trouble: Some(gone.clone()), abandon: true, pause: true });
     let record = now_or(bench.store.shard(SHARD));
-    let Step::Barrier(barrier) = take(Word::Record(Ok(record))) else { panic!() };
-    let Step::Read(read) = take(Word::Barrier(Err(gone.clone()))) else { panic!() };
+    let Step::Barrier(barrier) = take(StoreAnswer::Record(Ok(record))) else { panic!() };
+    let Step::Read(read) = take(StoreAnswer::Barrier(Err(gone.clone()))) else { panic!() };
     assert_eq!(read, Read { trouble: Some(gone), abandon: false, pause: true });
     bench.store.apply(&barrier).unwrap();
     let record = now_or(bench.store.shard(SHARD));
-    let Step::NotApplied(recalled) = take(Word::Record(Ok(record))) else { panic!() };
+    let Step::NotApplied(recalled) = take(StoreAnswer::Record(Ok(record))) else { panic!() };
     assert_eq!(recalled.len(), 1, "its id is looked up again");
 }
 
@@ -192,11 +193,11 @@ fn an_unknown_commit_is_told_as_such_and_its_record_read_at_once() {
     bench.store.apply(&commit).unwrap();
     let now = bench.now();
     let gone = StoreError::Unavailable("no answer".to_owned());
-    let step = take_word(&mut bench.owner, &mut door, Word::Committed(Err(gone.clone())), now, || 7);
+    let step = take_answer(&mut bench.owner, &mut door, StoreAnswer::Committed(Err(gone.clone())), now, || 7);
     let Step::Read(read) = step else { panic!() };
     assert_eq!(read, Read { trouble: Some(gone), abandon: true, pause: false });
     let record = now_or(bench.store.shard(SHARD));
-    let step = take_word(&mut bench.owner, &mut door, Word::Record(Ok(record)), now, || 7);
+    let step = take_answer(&mut bench.owner, &mut door, StoreAnswer::Record(Ok(record)), now, || 7);
     assert!(matches!(step, Step::Applied(applied) if applied.enqueued.len() == 1));
 }
 
@@ -208,9 +209,9 @@ fn a_commit_that_is_too_large_goes_again_without_a_barrier() {
     bench.prepare();
     bench.build().commit.unwrap();
     let now = bench.now();
-    let word = Word::Committed(Err(StoreError::TooLarge));
-    let step = take_word(&mut bench.owner, &mut door, word, now, || unreachable!("no barrier follows"));
-    let Step::TooLarge { refused, recalled } = step else { panic!() };
+    let answer = StoreAnswer::Committed(Err(StoreError::TooLarge));
+    let step = take_answer(&mut bench.owner, &mut door, answer, now, || unreachable!("no barrier follows"));
+    let Step::TooLarge(TooLarge { refused, recalled }) = step else { panic!() };
     assert!(refused.is_empty() && recalled.is_empty());
     let enqueued = bench.commit().enqueued;
     assert!(enqueued.len() == 1 && enqueued[0].0 == ticket);

@@ -5,7 +5,8 @@ use std::fs;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use waybill_sandbox::{Grants, PluginSource, SandboxError, TransportSettings, WasmTransport, World};
+use waybill_core::endpoint::{EndpointSettings, Grants};
+use waybill_sandbox::{EndpointSpec, PluginSource, SandboxError, WasmTransport, World};
 use waybill_tests::guests;
 use waybill_tests::hostile::component::section;
 
@@ -93,28 +94,28 @@ async fn a_file_that_isnt_a_plugin_is_refused_with_a_reason() {
         fs::write(&path, &bytes).unwrap();
         for source in [PluginSource::File(path), PluginSource::Bytes(Arc::from(bytes))] {
             let error = sandbox().load(source, World::Transport).await.expect_err(what);
-            assert_eq!(error.code(), code, "{what}: {error}");
+            assert_eq!(error.code().as_str(), code, "{what}: {error}");
             let text = error.to_string();
             assert!(says.split('|').all(|word| text.contains(word)), "{what}: {text}");
         }
     }
     let missing = PluginSource::File(folder.path().join("no-such.wasm"));
-    assert_eq!(sandbox().load(missing, World::Transport).await.expect_err("missing").code(), "PLUGIN.READ");
+    assert_eq!(sandbox().load(missing, World::Transport).await.expect_err("missing").code().as_str(), "PLUGIN.READ");
     let a_folder = PluginSource::File(folder.path().to_owned());
-    assert_eq!(sandbox().load(a_folder, World::Transport).await.expect_err("a folder").code(), "PLUGIN.READ");
+    assert_eq!(sandbox().load(a_folder, World::Transport).await.expect_err("a folder").code().as_str(), "PLUGIN.READ");
     assert_eq!(send(&running, batch(2)).await.expect("goes on").len(), 2);
 }
 
 async fn refusal(config: Value, grants: Grants, instances: u32) -> SandboxError {
     let bytes = with_manifest(&manifest(("", "")));
     let plugin = sandbox().load(PluginSource::Bytes(bytes.into()), World::Transport).await.expect("loads");
-    let settings = TransportSettings { config, grants, instances, ..TransportSettings::new("orders") };
-    WasmTransport::start(plugin, settings).await.expect_err("refused")
+    let settings = EndpointSettings { config, grants, instances, ..EndpointSettings::new("orders") };
+    WasmTransport::start(plugin, EndpointSpec::new(settings)).await.expect_err("refused")
 }
 
 /// All that the manifest requires.
 fn enough() -> Grants {
-    let mut grants = Grants::none().allow(["tcp://broker.example:5672", "tcp://other.example:1"]).unwrap();
+    let mut grants = Grants::none().allow(["tcp://broker.example:5672", "tcp://other.example:1"]);
     grants.secrets.insert("token".to_owned(), "env:TOKEN".to_owned());
     grants.kv = Some(waybill_core::port::kv::KvQuota::default());
     grants
@@ -131,7 +132,7 @@ async fn settings_that_dont_fit_are_refused_with_their_place() {
         (json!("text"), "at /"),
     ] {
         let error = refusal(config.clone(), enough(), 1).await;
-        assert_eq!(error.code(), "PLUGIN.CONFIG", "{config}");
+        assert_eq!(error.code().as_str(), "PLUGIN.CONFIG", "{config}");
         assert!(error.to_string().contains(place), "{config}: {error}");
     }
 }
@@ -139,7 +140,7 @@ async fn settings_that_dont_fit_are_refused_with_their_place() {
 #[tokio::test(flavor = "multi_thread")]
 async fn asks_beyond_the_grants_are_refused_with_the_lines_to_add() {
     let error = refusal(Value::Null, Grants::none(), 1).await;
-    assert_eq!(error.code(), "PLUGIN.GRANT_MISSING");
+    assert_eq!(error.code().as_str(), "PLUGIN.GRANT_MISSING");
     for line in [
         "[transport.orders]",
         "allow.net = [\"tcp://HOST:PORT\", \"tcp://broker.example:5672\"]",
@@ -156,7 +157,7 @@ async fn asks_beyond_the_grants_are_refused_with_the_lines_to_add() {
     );
 
     let error = refusal(Value::Null, enough(), 3).await;
-    assert_eq!(error.code(), "PLUGIN.INSTANCES");
+    assert_eq!(error.code().as_str(), "PLUGIN.INSTANCES");
     assert!(error.to_string().contains("write instances = 2"), "{error}");
 }
 
@@ -171,7 +172,7 @@ async fn a_refusal_doesnt_repeat_what_may_be_a_secret() {
         json!("hunter2-hunter2"),
     ] {
         let error = refusal(config.clone(), enough(), 1).await;
-        assert_eq!(error.code(), "PLUGIN.CONFIG");
+        assert_eq!(error.code().as_str(), "PLUGIN.CONFIG");
         assert!(!error.to_string().contains("hunter2"), "{config}: {error}");
         assert!(!format!("{error:?}").contains("hunter2"), "{config}: {error:?}");
     }

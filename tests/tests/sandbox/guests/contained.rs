@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use waybill_core::port::transport::{CallError, ErrorKind, Health, Outcome, Transport};
 use waybill_sandbox::limits::BREAKER_DELAY_MIN;
-use waybill_sandbox::{TransportSettings, WasmTransport};
+use waybill_sandbox::{EndpointSpec, WasmTransport};
 use waybill_tests::guests;
 
 use super::support::*;
@@ -42,7 +42,7 @@ pub async fn send_allocates_for_ever() {
 /// The CPU budget stops it long before its deadline.
 #[tokio::test(flavor = "multi_thread")]
 pub async fn send_loops() {
-    let settings = TransportSettings { limits: little_cpu(), ..settings(json!({})) };
+    let settings = EndpointSpec { limits: little_cpu(), ..settings(json!({})) };
     let transport = start(guests::SEND_LOOPS, settings).await;
     fails_each_time(&transport, ErrorKind::Trapped, "PLUGIN.CPU").await;
 }
@@ -53,7 +53,8 @@ async fn an_endless_loop_misses_its_deadline_too() {
     let mut settings = settings(json!({}));
     settings.limits.cpu_per_call = Duration::from_secs(3600);
     let transport = start(guests::SEND_LOOPS, settings).await;
-    let error = transport.send_batch(0, batch(1), SHORT, Arc::new(Told::default())).await.expect_err("stops");
+    let error =
+        transport.send_batch(0, batch(1), SHORT, Arc::new(RecordedOutcomes::default())).await.expect_err("stops");
     assert_eq!((error.kind, error.fault.code.as_str()), (ErrorKind::TimedOut, "PLUGIN.TIMED_OUT"));
     the_host_still_serves().await;
 }
@@ -62,7 +63,8 @@ async fn an_endless_loop_misses_its_deadline_too() {
 #[tokio::test(flavor = "multi_thread")]
 pub async fn sleeps_past_the_deadline() {
     let transport = start_plain(guests::SLEEPS_PAST_THE_DEADLINE).await;
-    let error = transport.send_batch(0, batch(1), SHORT, Arc::new(Told::default())).await.expect_err("stops");
+    let error =
+        transport.send_batch(0, batch(1), SHORT, Arc::new(RecordedOutcomes::default())).await.expect_err("stops");
     assert_eq!(error.kind, ErrorKind::TimedOut);
     assert!(error.fault.maybe_delivered);
     the_host_still_serves().await;
@@ -73,7 +75,8 @@ pub async fn waits_for_a_silent_server() {
     let server = Server::start();
     let grant = format!("tcp://{}", server.address);
     let transport = start(guests::WAITS_FOR_A_SILENT_SERVER, granting(server.config(), &[&grant])).await;
-    let error = transport.send_batch(0, batch(1), SHORT, Arc::new(Told::default())).await.expect_err("stops");
+    let error =
+        transport.send_batch(0, batch(1), SHORT, Arc::new(RecordedOutcomes::default())).await.expect_err("stops");
     assert_eq!(error.kind, ErrorKind::TimedOut);
     the_host_still_serves().await;
 }
@@ -94,7 +97,7 @@ pub async fn send_too_many_outcomes() {
 #[tokio::test(flavor = "multi_thread")]
 pub async fn send_panics_after_progress() {
     let transport = start_plain(guests::SEND_PANICS_AFTER_PROGRESS).await;
-    let told = Arc::new(Told::default());
+    let told = Arc::new(RecordedOutcomes::default());
     let error = transport.send_batch(0, batch(5), AMPLE, told.clone()).await.expect_err("traps");
     assert_eq!(error.kind, ErrorKind::Trapped);
     assert_eq!(told.places(), [0, 1, 2]);
@@ -105,7 +108,7 @@ pub async fn send_panics_after_progress() {
 #[tokio::test(flavor = "multi_thread")]
 pub async fn send_fails_after_progress() {
     let transport = start_plain(guests::SEND_FAILS_AFTER_PROGRESS).await;
-    let told = Arc::new(Told::default());
+    let told = Arc::new(RecordedOutcomes::default());
     let error = transport.send_batch(0, batch(5), AMPLE, told.clone()).await.expect_err("fails");
     assert_eq!(error.kind, ErrorKind::Unavailable);
     assert_eq!(told.places(), [0, 1, 2]);
@@ -114,7 +117,7 @@ pub async fn send_fails_after_progress() {
 #[tokio::test(flavor = "multi_thread")]
 pub async fn progress_told_twice() {
     let transport = start_plain(guests::PROGRESS_TOLD_TWICE).await;
-    let told = Arc::new(Told::default());
+    let told = Arc::new(RecordedOutcomes::default());
     let outcomes = transport.send_batch(0, batch(3), AMPLE, told.clone()).await.expect("answers");
     assert_eq!(outcomes.len(), 3);
     assert_eq!(told.places(), [0, 1, 2]);
@@ -125,7 +128,7 @@ pub async fn progress_told_twice() {
 #[tokio::test(flavor = "multi_thread")]
 pub async fn progress_of_others() {
     let transport = start_plain(guests::PROGRESS_OF_OTHERS).await;
-    let told = Arc::new(Told::default());
+    let told = Arc::new(RecordedOutcomes::default());
     let error = transport.send_batch(0, batch(3), AMPLE, told.clone()).await.expect_err("breaks the contract");
     assert_eq!((error.kind, error.fault.code.as_str()), (ErrorKind::Contract, "PLUGIN.CONTRACT"));
     assert!(told.places().is_empty());
@@ -146,11 +149,12 @@ pub async fn send_panics_on_poison() {
 /// The other lane doesn't notice.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_trap_in_one_lane_leaves_the_other_alone() {
-    let transport =
-        start(guests::SEND_PANICS_ON_POISON, TransportSettings { instances: 2, ..settings(json!({})) }).await;
+    let mut spec = settings(json!({}));
+    spec.settings.instances = 2;
+    let transport = start(guests::SEND_PANICS_ON_POISON, spec).await;
     let (poisoned, fine) = tokio::join!(
-        transport.send_batch(0, vec![delivery(1, "poison")], AMPLE, Arc::new(Told::default())),
-        transport.send_batch(1, vec![delivery(2, "fine")], AMPLE, Arc::new(Told::default())),
+        transport.send_batch(0, vec![delivery(1, "poison")], AMPLE, Arc::new(RecordedOutcomes::default())),
+        transport.send_batch(1, vec![delivery(2, "fine")], AMPLE, Arc::new(RecordedOutcomes::default())),
     );
     assert_eq!(poisoned.expect_err("traps").kind, ErrorKind::Trapped);
     assert_eq!(fine.expect("serves").len(), 1);
@@ -209,7 +213,8 @@ pub async fn fails_besides_sending() {
 #[tokio::test(flavor = "multi_thread")]
 pub async fn never_ready() {
     let transport = start_plain(guests::NEVER_READY).await;
-    let error = transport.send_batch(0, batch(1), SHORT, Arc::new(Told::default())).await.expect_err("stops");
+    let error =
+        transport.send_batch(0, batch(1), SHORT, Arc::new(RecordedOutcomes::default())).await.expect_err("stops");
     assert!(matches!(error.kind, ErrorKind::TimedOut | ErrorKind::Trapped), "{error:?}");
     assert!(error.fault.maybe_delivered);
     the_host_still_serves().await;
@@ -219,7 +224,7 @@ pub async fn never_ready() {
 #[tokio::test(flavor = "multi_thread")]
 pub async fn drips_outcomes() {
     let transport = start(guests::DRIPS_OUTCOMES, settings(json!({ "amount": 150 }))).await;
-    let told = Arc::new(Told::default());
+    let told = Arc::new(RecordedOutcomes::default());
     let error = transport.send_batch(0, batch(100), SHORT, told.clone()).await.expect_err("stops");
     assert_eq!(error.kind, ErrorKind::TimedOut);
     let places = told.places();

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use waybill_core::endpoint::EndpointSettings;
 use waybill_core::port::handler::{Handler, Inbound, Verdict};
 use waybill_core::port::transport::{CallError, ErrorKind, Health};
 use waybill_core::time::UnixMillis;
-use waybill_sandbox::{EndpointSettings, WasmHandler, World};
+use waybill_sandbox::{EndpointSpec, WasmHandler, World};
 use waybill_tests::guests;
 
 use super::support::*;
@@ -15,7 +16,7 @@ use super::support::*;
 async fn start(path: &str, config: Value) -> Arc<WasmHandler> {
     let plugin = load(path, World::Handler).await.expect("loads");
     let settings = EndpointSettings { config, ..EndpointSettings::new("payments") };
-    WasmHandler::start_supervised(plugin, settings).await.expect("can serve").0
+    WasmHandler::start_supervised(plugin, EndpointSpec::new(settings)).await.expect("can serve").0
 }
 
 fn inbound(word: &str) -> Inbound {

@@ -9,7 +9,7 @@ use waybill_tests::guests;
 use super::support::*;
 
 async fn code(path: &str, world: World) -> &'static str {
-    load(path, world).await.expect_err("refused").code()
+    load(path, world).await.expect_err("refused").code().as_str()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -25,21 +25,21 @@ pub async fn wrong_world() {
 #[tokio::test(flavor = "multi_thread")]
 pub async fn other_contract() {
     let error = load(guests::OTHER_CONTRACT, World::Transport).await.expect_err("refused");
-    assert_eq!(error.code(), "PLUGIN.CONTRACT_VERSION");
+    assert_eq!(error.code().as_str(), "PLUGIN.CONTRACT_VERSION");
     assert!(error.to_string().contains("0.9.0") && error.to_string().contains("update waybill"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 pub async fn imports_the_unknown() {
     let error = load(guests::IMPORTS_THE_UNKNOWN, World::Transport).await.expect_err("refused");
-    assert_eq!(error.code(), "PLUGIN.UNKNOWN_IMPORT");
+    assert_eq!(error.code().as_str(), "PLUGIN.UNKNOWN_IMPORT");
     assert!(error.to_string().contains("elsewhere:secret/door"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_plugin_of_another_world_is_refused_by_name() {
     let error = load(guests::BACKOFF_PANICS, World::Transport).await.expect_err("refused");
-    assert_eq!(error.code(), "PLUGIN.OTHER_WORLD");
+    assert_eq!(error.code().as_str(), "PLUGIN.OTHER_WORLD");
     assert_eq!(code(guests::MIRRORS, World::Backoff).await, "PLUGIN.OTHER_WORLD");
 }
 
@@ -122,7 +122,7 @@ fn a_cache_that_others_may_write_to_is_refused() {
     assert_eq!(fs::metadata(&inside).unwrap().permissions().mode() & 0o777, 0o700);
     fs::set_permissions(&inside, fs::Permissions::from_mode(0o777)).unwrap();
     let refused = Sandbox::new(SandboxOptions { cache_dir: Some(inside), ..SandboxOptions::default() });
-    assert_eq!(refused.expect_err("refused").code(), "PLUGIN.CACHE");
+    assert_eq!(refused.expect_err("refused").code().as_str(), "PLUGIN.CACHE");
 }
 
 /// Machine code of another host, or of somebody who can write there but has not the key, is never run.
@@ -175,7 +175,7 @@ fn a_cache_of_another_user_is_refused() {
     }
     let refused = Sandbox::new(SandboxOptions { cache_dir: Some(inside), ..SandboxOptions::default() });
     let error = refused.expect_err("refused");
-    assert_eq!(error.code(), "PLUGIN.CACHE");
+    assert_eq!(error.code().as_str(), "PLUGIN.CACHE");
     assert!(
         error.to_string().contains("belongs to user 65534") && error.to_string().contains("plugins.cache"),
         "{error}"

@@ -4,18 +4,18 @@ use std::time::Duration;
 
 use serde_json::json;
 use waybill_core::port::transport::{ErrorKind, Transport};
-use waybill_sandbox::{SandboxError, TransportSettings, WasmTransport, World};
+use waybill_sandbox::{EndpointSpec, SandboxError, WasmTransport, World};
 use waybill_tests::guests;
 
 use super::support::*;
 
-async fn open_error(path: &str, settings: TransportSettings) -> SandboxError {
+async fn open_error(path: &str, spec: EndpointSpec) -> SandboxError {
     let plugin = load(path, World::Transport).await.expect("loads");
-    WasmTransport::start(plugin, settings).await.expect_err("doesn't open")
+    WasmTransport::start(plugin, spec).await.expect_err("doesn't open")
 }
 
 fn kind(error: &SandboxError) -> ErrorKind {
-    assert_eq!(error.code(), "PLUGIN.OPEN_FAILED");
+    assert_eq!(error.code().as_str(), "PLUGIN.OPEN_FAILED");
     match error {
         SandboxError::Open { kind, .. } => *kind,
         other => panic!("{other}"),

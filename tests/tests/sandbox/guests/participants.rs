@@ -6,24 +6,24 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::{Value, json};
+use waybill_core::endpoint::{EndpointSettings, PluginLimits};
 use waybill_core::port::participant::{Answered, Direction, Participant, StepContext, StepDone, StepError, StepOutput};
 use waybill_core::port::transport::{ErrorKind, Health};
 use waybill_core::time::UnixMillis;
 use waybill_sandbox::{
-    EndpointSettings, Grants, MemoryKv, ParticipantLimits, PluginLimits, SandboxError, WasmParticipant, World,
-    participant_steps,
+    EndpointSpec, MemoryKv, ParticipantLimits, SandboxError, WasmParticipant, World, participant_steps,
 };
 use waybill_tests::guests;
 
 use super::support::*;
 
-fn settings(instances: u32, config: Value) -> EndpointSettings {
-    EndpointSettings { instances, config, ..EndpointSettings::new("shop") }
+fn settings(instances: u32, config: Value) -> EndpointSpec {
+    EndpointSpec::new(EndpointSettings { instances, config, ..EndpointSettings::new("shop") })
 }
 
-async fn start_with(path: &str, settings: EndpointSettings, limits: ParticipantLimits) -> Arc<WasmParticipant> {
+async fn start_with(path: &str, spec: EndpointSpec, limits: ParticipantLimits) -> Arc<WasmParticipant> {
     let plugin = load(path, World::Participant).await.expect("loads");
-    let (participant, opened) = WasmParticipant::start(plugin, settings, limits).await.expect("can serve");
+    let (participant, opened) = WasmParticipant::start(plugin, spec, limits).await.expect("can serve");
     opened.expect("opens");
     participant
 }
@@ -289,7 +289,7 @@ pub async fn step_loops() {
     assert_eq!(code(&failed), ("retryable", "PLUGIN.TIMED_OUT"));
 
     let limits = PluginLimits { cpu_per_call: Duration::from_millis(200), ..PluginLimits::default() };
-    let little = EndpointSettings { limits, ..settings(1, json!({})) };
+    let little = EndpointSpec { limits, ..settings(1, json!({})) };
     let participant = start_with(guests::STEP_LOOPS, little, ParticipantLimits::default()).await;
     assert_eq!(code(&error(&participant, "loop", Value::Null).await), ("retryable", "PLUGIN.CPU"));
     the_host_still_serves().await;
@@ -299,7 +299,7 @@ pub async fn step_loops() {
 pub async fn steps_of_one_name() {
     let plugin = load(guests::STEPS_OF_ONE_NAME, World::Participant).await.expect("loads");
     let refused = participant_steps(&plugin).await.expect_err("refused");
-    assert_eq!(refused.code(), "PLUGIN.STEPS");
+    assert_eq!(refused.code().as_str(), "PLUGIN.STEPS");
     assert!(refused.to_string().contains("\"same\" twice"), "{refused}");
     let started = WasmParticipant::start(plugin, settings(1, json!({})), ParticipantLimits::default()).await;
     assert!(started.is_err());
@@ -309,8 +309,8 @@ pub async fn steps_of_one_name() {
 #[tokio::test(flavor = "multi_thread")]
 pub async fn steps_look_around() {
     let mut granted = settings(1, json!({}));
-    granted.grants.secrets.insert("granted".to_owned(), "env:PATH".to_owned());
-    granted.grants.kv = Some(Default::default());
+    granted.settings.grants.secrets.insert("granted".to_owned(), "env:PATH".to_owned());
+    granted.settings.grants.kv = Some(Default::default());
     granted.kv = Some(Arc::new(MemoryKv::default()));
     let participant = start_with(guests::STEPS_LOOK_AROUND, granted, ParticipantLimits::default()).await;
     assert_eq!(participant.steps()[0].name, "secret-false.kv-false");
@@ -337,9 +337,9 @@ async fn a_participant_that_does_not_open_holds_its_steps_and_burns_nothing() {
 async fn state_is_kept_by_participant() {
     let kv: Arc<MemoryKv> = Arc::new(MemoryKv::default());
     let with_kv = |name: &str| {
-        let mut grants = Grants::none();
-        grants.kv = Some(Default::default());
-        EndpointSettings { grants, kv: Some(Arc::clone(&kv) as _), ..EndpointSettings::new(name) }
+        let mut settings = EndpointSettings::new(name);
+        settings.grants.kv = Some(Default::default());
+        EndpointSpec { kv: Some(Arc::clone(&kv) as _), ..EndpointSpec::new(settings) }
     };
     let participant = start_with(guests::SERVES_STEPS, with_kv("shop"), ParticipantLimits::default()).await;
     assert_eq!(output(&participant, "keep", "acme", json!({})).await, 1);
@@ -371,5 +371,5 @@ async fn a_closed_participant_asks_no_guest() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_transport_is_no_participant() {
     let refused = load(guests::MIRRORS, World::Participant).await.expect_err("refused");
-    assert_eq!(refused.code(), "PLUGIN.OTHER_WORLD");
+    assert_eq!(refused.code().as_str(), "PLUGIN.OTHER_WORLD");
 }

@@ -80,5 +80,5 @@ async fn the_bundled_policy_decides_by_its_configuration() {
     assert!(delays.is_sorted(), "{delays:?}");
     assert_eq!(policy.decide(&attempt(3)).await, policy.decide(&attempt(3)).await);
     let error = WasmBackoff::start(plugin, "fibonacci", &json!({ "no_such_key": 1 })).await.expect_err("refused");
-    assert_eq!(error.code(), "PLUGIN.CONFIG");
+    assert_eq!(error.code().as_str(), "PLUGIN.CONFIG");
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use waybill_core::port::kv::{KvQuota, KvStore};
 use waybill_core::port::provision::{ProvisionAction, ProvisionChange, ProvisionError};
 use waybill_core::port::transport::{ErrorKind, Transport};
-use waybill_sandbox::{MemoryKv, SandboxError, TransportSettings, WasmTransport, World};
+use waybill_sandbox::{EndpointSpec, MemoryKv, SandboxError, WasmTransport, World};
 use waybill_tests::guests;
 
 use super::support::*;
@@ -14,11 +14,11 @@ use super::support::*;
 use ProvisionAction::{Change, Conflict, Create, Keep};
 
 /// Settings of the fixture over a store that outlives it.
-fn wanting(config: Value, kv: &Arc<MemoryKv>) -> TransportSettings {
-    let mut settings = settings(config);
-    settings.kv = Some(Arc::clone(kv) as Arc<dyn KvStore>);
-    settings.grants.kv = Some(KvQuota::default());
-    settings
+fn wanting(config: Value, kv: &Arc<MemoryKv>) -> EndpointSpec {
+    let mut spec = settings(config);
+    spec.kv = Some(Arc::clone(kv) as Arc<dyn KvStore>);
+    spec.settings.grants.kv = Some(KvQuota::default());
+    spec
 }
 
 async fn transport(config: Value, kv: &Arc<MemoryKv>) -> Arc<WasmTransport> {
@@ -28,8 +28,9 @@ async fn transport(config: Value, kv: &Arc<MemoryKv>) -> Arc<WasmTransport> {
 /// Starts it with `provision = true`; answers how the first `open` went.
 async fn start_provisioned(config: Value, kv: &Arc<MemoryKv>) -> (Arc<WasmTransport>, Result<(), SandboxError>) {
     let plugin = load(guests::PROVISIONS_IN_KV, World::Transport).await.expect("loads");
-    let settings = TransportSettings { provision: true, instances: 3, ..wanting(config, kv) };
-    WasmTransport::start_supervised(plugin, settings).await.expect("may serve")
+    let mut spec = wanting(config, kv);
+    (spec.settings.provision, spec.settings.instances) = (true, 3);
+    WasmTransport::start_supervised(plugin, spec).await.expect("may serve")
 }
 
 fn actions(changes: &[ProvisionChange]) -> Vec<(&str, ProvisionAction)> {
@@ -85,9 +86,10 @@ async fn a_plugin_without_provisioning_says_so() {
     assert!(matches!(mirrors.provision(false).await, Err(ProvisionError::NotOffered { .. })));
     let plugin = load(guests::MIRRORS, World::Transport).await.expect("loads");
     assert!(!plugin.provisions());
-    let settings = TransportSettings { provision: true, ..settings(json!({})) };
-    let error = WasmTransport::start_supervised(plugin, settings).await.map(|_| ()).expect_err("refused");
-    assert_eq!(error.code(), "PLUGIN.NO_PROVISIONING");
+    let mut spec = settings(json!({}));
+    spec.settings.provision = true;
+    let error = WasmTransport::start_supervised(plugin, spec).await.map(|_| ()).expect_err("refused");
+    assert_eq!(error.code().as_str(), "PLUGIN.NO_PROVISIONING");
     assert!(error.to_string().contains("leave the key out"), "{error}");
 }
 

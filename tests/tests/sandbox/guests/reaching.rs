@@ -1,7 +1,7 @@
 //! Guests that try to reach what they weren't granted, on all four ways out. A listener on loopback counts who arrives.
 
 use serde_json::json;
-use waybill_sandbox::{Grants, TransportSettings};
+use waybill_core::endpoint::Grants;
 use waybill_tests::guests;
 
 use super::support::*;
@@ -110,9 +110,10 @@ async fn a_denial_names_the_missing_grant() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_loopback_grant_reaches_this_machine_only() {
     let server = Server::start();
-    let with = |address: String| TransportSettings {
-        grants: Grants::loopback_http(),
-        ..settings(json!({ "address": address }))
+    let with = |address: String| {
+        let mut spec = settings(json!({ "address": address }));
+        spec.settings.grants = Grants::loopback_http();
+        spec
     };
     let transport = start(guests::REACHES_BY_HTTP, with(server.address.to_string())).await;
     assert!(seen(&transport).await.contains("reached 204"));

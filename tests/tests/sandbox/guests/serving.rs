@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use serde_json::json;
 use waybill_core::port::kv::{KvQuota, KvStore};
 use waybill_core::port::transport::{Health, Outcome, Transport};
-use waybill_sandbox::{Grants, MemoryKv, SecretFailure, SecretProvider, SecretValue, TransportSettings};
+use waybill_sandbox::{EndpointSpec, MemoryKv, SecretFailure, SecretProvider, SecretValue};
 use waybill_tests::guests;
 
 use super::support::*;
@@ -17,12 +17,13 @@ use super::support::*;
 /// Everything that a message and an instance are told.
 #[tokio::test(flavor = "multi_thread")]
 pub async fn mirrors() {
-    let settings = TransportSettings { instances: 2, generation: 4, ..settings(json!({})) };
-    let transport = start(guests::MIRRORS, settings).await;
+    let mut spec = EndpointSpec { generation: 4, ..settings(json!({})) };
+    spec.settings.instances = 2;
+    let transport = start(guests::MIRRORS, spec).await;
     let identity = transport.identity();
     assert_eq!((identity.plugin.as_str(), identity.generation), ("guest", 4));
     let outcomes = transport
-        .send_batch(1, vec![delivery(9, "{\"n\":9}"), delivery(10, "x")], AMPLE, Arc::new(Told::default()))
+        .send_batch(1, vec![delivery(9, "{\"n\":9}"), delivery(10, "x")], AMPLE, Arc::new(RecordedOutcomes::default()))
         .await
         .expect("serves");
     let [Outcome::Ack(first), Outcome::Ack(_)] = outcomes.as_slice() else { panic!("{outcomes:?}") };
@@ -78,7 +79,7 @@ pub async fn echoes_by_net() {
     let grant = format!("tcp://{address}");
     let config = json!({ "address": address.to_string() });
     let transport = start(guests::ECHOES_BY_NET, granting(config, &[&grant])).await;
-    let told = Arc::new(Told::default());
+    let told = Arc::new(RecordedOutcomes::default());
     let batch = vec![delivery(1, "good"), delivery(2, "bad"), delivery(3, "good")];
     let outcomes = transport.send_batch(0, batch, AMPLE, told.clone()).await.expect("serves");
     assert!(matches!(
@@ -94,10 +95,10 @@ pub async fn echoes_by_net() {
 #[tokio::test(flavor = "multi_thread")]
 pub async fn keeps_in_kv() {
     let kv: Arc<dyn KvStore> = Arc::new(MemoryKv::default());
-    let with = |amount: usize, granted: bool| TransportSettings {
-        kv: Some(Arc::clone(&kv)),
-        grants: Grants { kv: granted.then(KvQuota::default), ..Grants::none() },
-        ..settings(json!({ "amount": amount }))
+    let with = |amount: usize, granted: bool| {
+        let mut spec = EndpointSpec { kv: Some(Arc::clone(&kv)), ..settings(json!({ "amount": amount })) };
+        spec.settings.grants.kv = granted.then(KvQuota::default);
+        spec
     };
     let transport = start(guests::KEEPS_IN_KV, with(0, true)).await;
     assert_eq!(seen(&transport).await, "1");
@@ -109,7 +110,6 @@ pub async fn keeps_in_kv() {
     assert!(refused.contains("allow.kv"), "{refused}");
 }
 
-/// Secrets by name.
 struct Vault(BTreeMap<&'static str, &'static str>);
 
 #[async_trait]
@@ -120,15 +120,12 @@ impl SecretProvider for Vault {
     }
 }
 
-fn with_secrets(granted: &[(&str, &str)], config: serde_json::Value) -> TransportSettings {
-    TransportSettings {
-        secrets: Arc::new(Vault(BTreeMap::from([("vault:a", "correct horse battery"), ("vault:b", "other")]))),
-        grants: Grants {
-            secrets: granted.iter().map(|(name, source)| ((*name).to_owned(), (*source).to_owned())).collect(),
-            ..Grants::none()
-        },
-        ..settings(config)
-    }
+fn with_secrets(granted: &[(&str, &str)], config: serde_json::Value) -> EndpointSpec {
+    let vault = Vault(BTreeMap::from([("vault:a", "correct horse battery"), ("vault:b", "other")]));
+    let mut spec = EndpointSpec { secrets: Arc::new(vault), ..settings(config) };
+    let sources = granted.iter().map(|(name, source)| ((*name).to_owned(), (*source).to_owned()));
+    spec.settings.grants.secrets = sources.collect();
+    spec
 }
 
 /// Only what is asked for and granted and there.
@@ -180,7 +177,8 @@ pub async fn ends_when_cancelled() {
 async fn a_call_is_told_when_its_time_is_nearly_over() {
     let transport = start_plain(guests::ENDS_WHEN_CANCELLED).await;
     let timeout = std::time::Duration::from_secs(10);
-    let outcomes = transport.send_batch(0, batch(1), timeout, Arc::new(Told::default())).await.expect("in time");
+    let outcomes =
+        transport.send_batch(0, batch(1), timeout, Arc::new(RecordedOutcomes::default())).await.expect("in time");
     assert!(matches!(outcomes.as_slice(), [Outcome::Release(_)]));
 }
 

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
+use waybill_core::endpoint::EndpointSettings;
 use waybill_core::port::source::{Disposition, Pulled, Settled, Source, SourceDelivery, SourceSettlement};
 use waybill_core::port::transport::{ErrorKind, Fault, Health};
-use waybill_sandbox::{EndpointSettings, WasmSource, World};
+use waybill_sandbox::{EndpointSpec, WasmSource, World};
 use waybill_tests::guests;
 
 use super::support::*;
@@ -14,7 +15,7 @@ use super::support::*;
 async fn start(path: &str, amount: usize) -> Arc<WasmSource> {
     let plugin = load(path, World::Source).await.expect("loads");
     let settings = EndpointSettings { config: json!({ "amount": amount }), ..EndpointSettings::new("numbers") };
-    let (source, opened) = WasmSource::start_supervised(plugin, settings).await.expect("can serve");
+    let (source, opened) = WasmSource::start_supervised(plugin, EndpointSpec::new(settings)).await.expect("can serve");
     opened.expect("opens");
     source
 }

@@ -8,14 +8,14 @@ use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use waybill_core::endpoint::{EndpointSettings, Grants, PluginLimits};
 use waybill_core::ids::{Key, MessageId, Seq, Tenant};
 use waybill_core::message::{Delivery, Message, Payload};
 use waybill_core::port::transport::{CallError, Outcome, OutcomeSink, Transport};
 use waybill_core::time::UnixMillis;
 use waybill_core::topic::Topic;
 use waybill_sandbox::{
-    Grants, LoadedPlugin, PluginLimits, PluginSource, Sandbox, SandboxError, SandboxOptions, TransportSettings,
-    WasmTransport, World,
+    EndpointSpec, LoadedPlugin, PluginSource, Sandbox, SandboxError, SandboxOptions, WasmTransport, World,
 };
 
 /// Longest a healthy call takes on a busy machine.
@@ -37,18 +37,20 @@ pub async fn load(path: &str, world: World) -> Result<LoadedPlugin, SandboxError
 }
 
 /// Settings of a fixture: nothing granted.
-pub fn settings(config: Value) -> TransportSettings {
-    TransportSettings { config, ..TransportSettings::new("fixture") }
+pub fn settings(config: Value) -> EndpointSpec {
+    EndpointSpec::new(EndpointSettings { config, ..EndpointSettings::new("fixture") })
 }
 
 /// Settings with grants for these patterns.
-pub fn granting(config: Value, patterns: &[&str]) -> TransportSettings {
-    TransportSettings { grants: Grants::none().allow(patterns.iter().copied()).unwrap(), ..settings(config) }
+pub fn granting(config: Value, patterns: &[&str]) -> EndpointSpec {
+    let mut spec = settings(config);
+    spec.settings.grants = Grants::none().allow(patterns.iter().copied());
+    spec
 }
 
-pub async fn start(path: &str, settings: TransportSettings) -> Arc<WasmTransport> {
+pub async fn start(path: &str, spec: EndpointSpec) -> Arc<WasmTransport> {
     let plugin = load(path, World::Transport).await.expect("loads");
-    WasmTransport::start(plugin, settings).await.expect("opens")
+    WasmTransport::start(plugin, spec).await.expect("opens")
 }
 
 /// Starts with nothing granted and no configuration.
@@ -102,22 +104,22 @@ pub fn batch(count: u64) -> Vec<Delivery> {
 
 /// What was told early.
 #[derive(Default)]
-pub struct Told(pub Mutex<Vec<(usize, Outcome)>>);
+pub struct RecordedOutcomes(pub Mutex<Vec<(usize, Outcome)>>);
 
-impl OutcomeSink for Told {
+impl OutcomeSink for RecordedOutcomes {
     fn settled(&self, index: usize, outcome: Outcome) {
         self.0.lock().unwrap().push((index, outcome));
     }
 }
 
-impl Told {
+impl RecordedOutcomes {
     pub fn places(&self) -> Vec<usize> {
         self.0.lock().unwrap().iter().map(|(place, _)| *place).collect()
     }
 }
 
 pub async fn send(transport: &WasmTransport, batch: Vec<Delivery>) -> Result<Vec<Outcome>, CallError> {
-    transport.send_batch(0, batch, AMPLE, Arc::new(Told::default())).await
+    transport.send_batch(0, batch, AMPLE, Arc::new(RecordedOutcomes::default())).await
 }
 
 /// The reference in the receipt of a single message: fixtures report what they saw there.

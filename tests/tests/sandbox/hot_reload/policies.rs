@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use waybill_core::endpoint::{EndpointSettings, Grants, ReloadPolicy, SlotPolicy};
 use waybill_core::port::transport::{Outcome, Transport as _};
-use waybill_sandbox::{
-    Fetched, Grants, Phase, Reload, ReloadPolicy, Reloaded, Slot, SlotPolicy, StageOptions, TransportSettings, Trust,
-};
+use waybill_sandbox::{EndpointSpec, Fetched, Phase, Reload, Reloaded, Slot, StageOptions, Trust};
 use waybill_tests::guests;
 
 use super::support::{Peer, Place, component_with, good, phase_of, send, until};
@@ -24,16 +23,17 @@ fn lines(version: &str) -> Vec<u8> {
 async fn talking(place: &Place, peer: &Peer, policy: SlotPolicy) -> Slot {
     place.put(&lines("1.0.0"));
     let mut spec = place.spec(policy);
-    spec.settings = to(peer);
+    spec.endpoint = to(&peer.address, policy);
     place.start(spec).await
 }
 
-fn to(peer: &Peer) -> TransportSettings {
-    TransportSettings {
-        config: json!({ "address": peer.address }),
-        grants: Grants::none().allow(["tcp://127.0.0.1:*"]).unwrap(),
-        ..TransportSettings::new("orders")
-    }
+fn to(address: &str, policy: SlotPolicy) -> EndpointSpec {
+    EndpointSpec::new(EndpointSettings {
+        config: json!({ "address": address }),
+        grants: Grants::none().allow(["tcp://127.0.0.1:*"]),
+        policy,
+        ..EndpointSettings::new("orders")
+    })
 }
 
 fn version(slot: &Slot) -> String {
@@ -109,11 +109,11 @@ async fn by_stop_start_the_old_one_comes_back_when_the_new_one_doesnt_open() {
     assert!(is_acked(&send(&slot, 1).await.unwrap()));
     // Tried while its own peer was there, and that has gone since.
     let other = Peer::start().await;
-    let staged = slot.stage(slot.plugin(), to(&other), StageOptions::default()).await.unwrap();
+    let staged = slot.stage(slot.plugin(), to(&other.address, policy), StageOptions::default()).await.unwrap();
     let number = staged.number();
     other.stop().await;
     let error = slot.swap(staged).await.unwrap_err();
-    assert_eq!(error.code(), "PLUGIN.OPEN_FAILED", "{error}");
+    assert_eq!(error.code().as_str(), "PLUGIN.OPEN_FAILED", "{error}");
     assert_eq!(phase_of(&slot, number), Some(Phase::Rejected));
     assert!(is_acked(&send(&slot, 2).await.unwrap()), "the old one serves again");
     assert_eq!((slot.life().live(), peer.lines()), (Some(1), 2));
@@ -139,11 +139,7 @@ async fn a_component_that_was_handed_over_and_doesnt_open_isnt_left_for_the_next
     place.put(&lines("1.0.0"));
     let policy = SlotPolicy { reload: ReloadPolicy::StopStart, ..SlotPolicy::default() };
     let mut spec = place.spec(policy);
-    spec.settings = TransportSettings {
-        config: json!({ "address": address }),
-        grants: Grants::none().allow(["tcp://127.0.0.1:*"]).unwrap(),
-        ..TransportSettings::new("orders")
-    };
+    spec.endpoint = to(&address, policy);
     let slot = place.start(spec).await;
     let under_way = tokio::spawn({
         let slot = slot.clone();
@@ -152,7 +148,7 @@ async fn a_component_that_was_handed_over_and_doesnt_open_isnt_left_for_the_next
     is_called.await.unwrap();
     let upload = Fetched::new(lines("2.0.0"), None);
     let error = place.fleet.upload("orders", upload, Reload::default()).await.unwrap_err();
-    assert_eq!(error.code(), "PLUGIN.OPEN_FAILED", "{error}");
+    assert_eq!(error.code().as_str(), "PLUGIN.OPEN_FAILED", "{error}");
     assert!(is_acked(&under_way.await.unwrap().unwrap()), "what was under way ended on the first");
     let _connections = serving.await.expect("the second was tried before");
     assert_eq!(std::fs::read(place.file()).unwrap(), lines("1.0.0"));
@@ -164,7 +160,7 @@ async fn a_rollback_by_hand_brings_the_earlier_one_back_and_remembers_the_other(
     place.put(&good("1.0.0"));
     let slot = place.start(place.spec(SlotPolicy::default())).await;
     let none = place.fleet.roll_back("orders", "a mistake").await.unwrap_err();
-    assert_eq!(none.code(), "PLUGIN.NO_PREVIOUS");
+    assert_eq!(none.code().as_str(), "PLUGIN.NO_PREVIOUS");
     place.put(&good("2.0.0"));
     place.fleet.reload("orders", Reload::default()).await.unwrap();
     let bad = slot.plugin().digest().to_owned();
@@ -173,7 +169,7 @@ async fn a_rollback_by_hand_brings_the_earlier_one_back_and_remembers_the_other(
     assert!(slot.life().bad(&bad).unwrap().why.reason.contains("loses headers"));
     assert!(is_acked(&send(&slot, 1).await.unwrap()));
     let again = place.fleet.reload("orders", Reload::default()).await.unwrap_err();
-    assert_eq!(again.code(), "PLUGIN.REMEMBERED_BAD");
+    assert_eq!(again.code().as_str(), "PLUGIN.REMEMBERED_BAD");
     let forced = place.fleet.reload("orders", Reload { force: true, sha256: None }).await.unwrap();
     assert!(matches!(forced, Reloaded::Live(_)));
     assert_eq!((version(&slot), slot.life().bad_digests().count()), ("2.0.0".to_owned(), 0));
@@ -187,11 +183,11 @@ async fn other_settings_go_the_same_way_and_several_slots_change_together_or_not
     let (first, second) =
         (one.start(one.spec(SlotPolicy::default())).await, two.start(two.spec(SlotPolicy::default())).await);
     let mut changed = one.spec(SlotPolicy::default());
-    changed.settings.instances = 3;
+    changed.endpoint.settings.instances = 3;
     let staged = one.fleet.stage(changed.clone(), first.plugin(), false).await.unwrap();
     let mut wrong = two.spec(SlotPolicy::default());
-    wrong.settings.config = json!(7);
-    assert_eq!(two.fleet.stage(wrong, second.plugin(), false).await.unwrap_err().code(), "PLUGIN.CONFIG");
+    wrong.endpoint.settings.config = json!(7);
+    assert_eq!(two.fleet.stage(wrong, second.plugin(), false).await.unwrap_err().code().as_str(), "PLUGIN.CONFIG");
     drop(staged);
     assert_eq!((first.limits().lanes, first.life().live()), (1, Some(1)), "given up");
     let staged = one.fleet.stage(changed, first.plugin(), false).await.unwrap();
@@ -208,7 +204,8 @@ async fn until_acked(slot: &Slot) {
 async fn one_whose_calls_fail_gives_way_when_the_earlier_one_would_serve() {
     let (place, peer, other) = (Place::new(Trust::default()), Peer::start().await, Peer::start().await);
     let slot = talking(&place, &peer, SlotPolicy::default()).await;
-    let staged = slot.stage(slot.plugin(), to(&other), StageOptions::default()).await.unwrap();
+    let staged =
+        slot.stage(slot.plugin(), to(&other.address, SlotPolicy::default()), StageOptions::default()).await.unwrap();
     let swapped = slot.swap(staged).await.unwrap();
     other.stop().await;
     let failing = async {

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use waybill_core::port::plugins::PluginService as _;
-use waybill_sandbox::{Phase, Reload, Reloaded, SigningKey, SlotPolicy, SwapError, Trust, signature_path};
+use waybill_api::plugins::PluginService as _;
+use waybill_core::endpoint::SlotPolicy;
+use waybill_sandbox::{Phase, Reload, Reloaded, SigningKey, SwapError, Trust, signature_path};
 use waybill_tests::guests;
 
 use super::support::{Place, component, component_with, good};
@@ -86,14 +87,14 @@ async fn each_is_refused_with_its_code_and_what_serves_goes_on() {
     put(&first, Some(&key.sign(&first).to_string()));
     let slot = place.start(place.spec(SlotPolicy::default())).await;
     let serves = waybill_core::port::transport::Transport::identity(&slot);
-    assert_eq!(place.fleet.plugins().await.plugins[0].live.signature.as_deref(), Some("signed by acme"));
+    assert_eq!(place.fleet.plugins().await.items[0].live.signature.as_deref(), Some("signed by acme"));
 
     for Row { what, bytes, signature, sha256, code } in rows(&key, &stranger) {
         put(&bytes, signature.as_deref());
         let error = place.fleet.reload("orders", Reload { sha256, force: false }).await.unwrap_err();
-        assert_eq!(error.code(), code, "{what}: {error}");
+        assert_eq!(error.code().as_str(), code, "{what}: {error}");
         assert_eq!(waybill_core::port::transport::Transport::identity(&slot), serves, "{what}");
-        let view = place.fleet.plugins().await.plugins.remove(0);
+        let view = place.fleet.plugins().await.items.remove(0);
         let refused = view.refused.unwrap();
         assert_eq!((refused.code.as_deref(), refused.phase.as_str()), (Some(code), "rejected"), "{what}");
         assert!(refused.reason.unwrap().len() > 20, "{what}");
@@ -158,7 +159,7 @@ async fn junk_in_the_plugins_folder_is_shown_and_stops_nothing() {
     std::fs::write(folder.join("notes.txt"), "hello").unwrap();
     std::fs::write(folder.join("half.wasm"), &good("1.0.0")[..1000]).unwrap();
     place.start(place.spec(SlotPolicy::default())).await;
-    let refused = place.fleet.plugins().await.refused;
+    let refused = place.fleet.plugins().await.refused_files;
     let codes: Vec<(&str, &str)> = refused.iter().map(|file| (file.file.as_str(), file.code.as_str())).collect();
     assert_eq!(codes, [("half.wasm", "PLUGIN.NOT_A_COMPONENT"), ("notes.txt", "PLUGIN.NOT_A_COMPONENT")]);
 }

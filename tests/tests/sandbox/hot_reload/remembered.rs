@@ -1,8 +1,9 @@
 //! What the next start knows of the one before.
 
-use waybill_core::port::plugins::PluginService as _;
+use waybill_api::plugins::PluginService as _;
+use waybill_core::endpoint::SlotPolicy;
 use waybill_core::port::transport::Transport as _;
-use waybill_sandbox::{ComponentSource, Phase, Reload, SigningKey, SlotPolicy, TransportSpec, Trust, signature_path};
+use waybill_sandbox::{ComponentSource, Phase, Reload, SigningKey, TransportSpec, Trust, signature_path};
 use waybill_tests::guests;
 
 use super::support::{Place, bundled, component, good, send, until};
@@ -17,7 +18,7 @@ async fn a_component_that_was_rolled_back_gives_way_to_the_last_good_one_at_the_
     place.put(&good("1.0.0"));
     // It is still on probation itself: that it is worth going back to makes it the last good one.
     let slot = place.start(place.spec(SlotPolicy::default())).await;
-    assert_eq!(place.fleet.plugins().await.plugins[0].probation, None, "there is nothing to go back to");
+    assert_eq!(place.fleet.plugins().await.items[0].probation, None, "there is nothing to go back to");
     place.put(&component(guests::SEND_PANICS, "2.0.0"));
     place.fleet.reload("orders", Reload::default()).await.unwrap();
     while slot.life().live() == Some(2) {
@@ -42,16 +43,16 @@ async fn a_component_that_was_rolled_back_gives_way_to_the_last_good_one_at_the_
     let place = Place::in_folder(folder, Trust::default());
     let slot = place.start(place.spec(SlotPolicy::default())).await;
     assert_eq!(slot.identity().version, "1.0.0", "the last good one serves");
-    let view = place.fleet.plugins().await.plugins.remove(0);
+    let view = place.fleet.plugins().await.items.remove(0);
     let fallback = view.fallback.unwrap();
     assert!(fallback.contains(&bad.digest) && fallback.contains("PLUGIN.PROBATION_FAILED"), "{fallback}");
     assert_eq!(view.bad[0].digest, bad.digest);
     let again = place.fleet.reload("orders", Reload::default()).await.unwrap_err();
-    assert_eq!(again.code(), "PLUGIN.REMEMBERED_BAD");
+    assert_eq!(again.code().as_str(), "PLUGIN.REMEMBERED_BAD");
     // A corrected one ends it.
     place.put(&good("2.1.0"));
     place.fleet.reload("orders", Reload::default()).await.unwrap();
-    let view = place.fleet.plugins().await.plugins.remove(0);
+    let view = place.fleet.plugins().await.items.remove(0);
     assert_eq!((view.live.version.as_deref(), view.fallback), (Some("2.1.0"), None));
 }
 
@@ -131,15 +132,15 @@ async fn what_nobody_trusted_vouches_for_any_more_doesnt_come_back() {
     let slot = place.start(place.spec(SlotPolicy::default())).await;
     put("2.0.0", &new);
     place.fleet.reload("orders", Reload::default()).await.unwrap();
-    assert_eq!(place.fleet.plugins().await.plugins[0].previous.as_ref().unwrap().version.as_deref(), Some("1.0.0"));
+    assert_eq!(place.fleet.plugins().await.items[0].previous.as_ref().unwrap().version.as_deref(), Some("1.0.0"));
 
     let folder = place.folder.path().join("plugins");
     place.fleet.configure(trust(&[("new", &new)]), Some(folder)).await;
-    let view = place.fleet.plugins().await.plugins.remove(0);
+    let view = place.fleet.plugins().await.items.remove(0);
     assert_eq!(view.previous, None);
     let first = view.history.iter().find(|one| one.generation == 1).unwrap();
     assert_eq!(first.code.as_deref(), Some("PLUGIN.KEY_UNKNOWN"));
     let error = place.fleet.roll_back("orders", "it was better").await.unwrap_err();
-    assert_eq!(error.code(), "PLUGIN.NO_PREVIOUS");
+    assert_eq!(error.code().as_str(), "PLUGIN.NO_PREVIOUS");
     assert_eq!(slot.identity().version, "2.0.0", "what serves goes on");
 }

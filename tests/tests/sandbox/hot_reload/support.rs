@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use serde_json::json;
 use waybill_core::backoff::RetryPolicy;
+use waybill_core::endpoint::{EndpointSettings, SlotPolicy};
 use waybill_core::message::Delivery;
 use waybill_core::new_message::NewMessage;
 use waybill_core::port::transport::{
@@ -17,8 +18,8 @@ use waybill_core::port::transport::{
 use waybill_core::route::{Pattern, Route, Routes};
 use waybill_engine::{Engine, EngineConfig, Stores, SystemClock};
 use waybill_sandbox::{
-    ComponentSource, Fleet, FleetOptions, Phase, Record, Sandbox, SandboxOptions, Slot, SlotPolicy, TransportSettings,
-    TransportSpec, Trust,
+    ComponentSource, EndpointSpec, Fleet, FleetOptions, Phase, Record, Sandbox, SandboxOptions, Slot, TransportSpec,
+    Trust,
 };
 use waybill_testkit::memory_store::MemoryStore;
 use waybill_tests::guests;
@@ -120,18 +121,14 @@ impl Place {
     }
 
     pub fn spec(&self, policy: SlotPolicy) -> TransportSpec {
-        TransportSpec {
-            source: ComponentSource::File(self.file()),
-            sha256: None,
-            watch: false,
-            policy,
-            settings: TransportSettings { config: json!({}), ..TransportSettings::new(NAME) },
-        }
+        let settings = EndpointSettings { config: json!({}), policy, ..EndpointSettings::new(NAME) };
+        TransportSpec { source: ComponentSource::File(self.file()), endpoint: EndpointSpec::new(settings) }
     }
 
     /// Starts the transport with what lies in the file.
     pub async fn start(&self, spec: TransportSpec) -> Slot {
-        let loaded = self.fleet.load_for_start(NAME, &spec.source, spec.sha256.as_deref()).await.unwrap();
+        let pin = spec.endpoint.settings.sha256.as_deref();
+        let loaded = self.fleet.load_for_start(NAME, &spec.source, pin).await.unwrap();
         let (slot, opened) = self.fleet.start(spec, loaded).await.unwrap();
         opened.unwrap();
         slot
@@ -148,7 +145,6 @@ pub struct Peer {
 
 #[derive(Default)]
 struct PeerState {
-    /// Lines that came.
     lines: std::sync::atomic::AtomicUsize,
     /// Connections that carried lines and are open.
     carrying: std::sync::atomic::AtomicUsize,
@@ -309,7 +305,7 @@ pub struct Met {
 
 /// Everything that was sent.
 #[derive(Default)]
-pub struct Seen(Mutex<Log>);
+pub struct Deliveries(Mutex<Log>);
 
 #[derive(Default)]
 struct Log {
@@ -321,7 +317,7 @@ struct Log {
     out_of_turn: Vec<Met>,
 }
 
-impl Seen {
+impl Deliveries {
     pub fn met(&self) -> Vec<Met> {
         self.0.lock().unwrap().met.clone()
     }
@@ -355,12 +351,12 @@ impl Seen {
 /// A slot whose calls are noted: what each call was served by is asked of the handle that serves it.
 pub struct Noted {
     pub slot: Slot,
-    pub seen: Arc<Seen>,
+    pub seen: Arc<Deliveries>,
 }
 
 struct NotedCall {
     serving: Arc<dyn Transport>,
-    seen: Arc<Seen>,
+    seen: Arc<Deliveries>,
 }
 
 #[async_trait]
@@ -440,7 +436,7 @@ impl Transport for NotedCall {
 }
 
 /// An engine over one noted transport, in memory.
-pub fn engine(slot: &Slot, seen: &Arc<Seen>) -> Engine {
+pub fn engine(slot: &Slot, seen: &Arc<Deliveries>) -> Engine {
     let memory = Arc::new(MemoryStore::new());
     let mut config = EngineConfig::new("host");
     config.retries.policy =
@@ -468,7 +464,7 @@ pub fn message(key: u64, place: u64) -> NewMessage {
 }
 
 /// Places of each key in the order in which they were acknowledged.
-pub fn acked_by_key(seen: &Seen) -> BTreeMap<String, Vec<u64>> {
+pub fn acked_by_key(seen: &Deliveries) -> BTreeMap<String, Vec<u64>> {
     let mut keys: BTreeMap<String, Vec<u64>> = BTreeMap::new();
     for met in seen.met().into_iter().filter(|met| met.acked) {
         keys.entry(met.key).or_default().push(met.place);

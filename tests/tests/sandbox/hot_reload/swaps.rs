@@ -7,14 +7,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::time::{Instant, MissedTickBehavior, interval};
+use waybill_api::OutboxService;
+use waybill_api::messages::MessageView;
+use waybill_core::endpoint::SlotPolicy;
 use waybill_core::ids::Tenant;
-use waybill_core::port::service::{MessageState, MessageView, OutboxService};
-use waybill_sandbox::{Phase, Reload, Reloaded, SlotPolicy, SwapError, Trust};
+use waybill_core::port::service::MessageState;
+use waybill_sandbox::{Phase, Reload, Reloaded, SwapError, Trust};
 use waybill_tests::guests;
 
-use super::support::{PATIENCE, Place, Seen, acked_by_key, component, engine, good, message, until};
+use super::support::{Deliveries, PATIENCE, Place, acked_by_key, component, engine, good, message, until};
 
-/// Changes of plugin.
 const SWAPS: usize = 200;
 /// Messages a second.
 const RATE: u64 = 500;
@@ -50,7 +52,6 @@ async fn done(outbox: &Arc<dyn OutboxService>, tenant: &Tenant, id: &str) -> Mes
     tokio::time::timeout(PATIENCE, waiting).await.unwrap_or_else(|_| panic!("{id} was lost"))
 }
 
-/// What happened.
 #[derive(Debug, Default)]
 struct Account {
     live: usize,
@@ -70,7 +71,7 @@ async fn two_hundred_swaps_under_load_lose_nothing_and_keep_the_order_of_keys() 
     place.put(&versions[0]);
     let slot = place.start(place.spec(SlotPolicy::default())).await;
     let first = slot.plugin().digest().to_owned();
-    let seen = Arc::new(Seen::default());
+    let seen = Arc::new(Deliveries::default());
     let engine = engine(&slot, &seen);
     let outbox = engine.outbox();
     let stop = Arc::new(AtomicBool::new(false));
@@ -112,7 +113,7 @@ async fn two_hundred_swaps_under_load_lose_nothing_and_keep_the_order_of_keys() 
             }
             Ok(Reloaded::Unchanged) => panic!("{number}: nothing changed"),
             Err(error) => {
-                *account.refused.entry(error.code()).or_default() += 1;
+                *account.refused.entry(error.code().as_str()).or_default() += 1;
                 if let SwapError::ProbeFailed { .. } = error {
                     never_live.insert(slot.life().records().last().unwrap().digest.clone());
                 }

@@ -1,8 +1,9 @@
 //! A file that changes is loaded by itself; what is refused isn't tried again until it changes.
 
 use tokio_util::sync::CancellationToken;
+use waybill_core::endpoint::SlotPolicy;
 use waybill_core::port::transport::Transport as _;
-use waybill_sandbox::{Phase, SlotPolicy, Trust};
+use waybill_sandbox::{Phase, Trust};
 
 use super::support::{Place, good, until};
 
@@ -11,7 +12,7 @@ async fn a_new_file_is_loaded_junk_is_refused_once_and_a_touch_changes_nothing()
     let place = Place::new(Trust::default());
     place.put(&good("1.0.0"));
     let mut spec = place.spec(SlotPolicy::default());
-    spec.watch = true;
+    spec.endpoint.settings.watch = true;
     let slot = place.start(spec).await;
     let stop = CancellationToken::new();
     let watch = tokio::spawn({

@@ -1,19 +1,47 @@
 //! `waybill saga define`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use super::input::limited;
-use crate::args::Format;
-use crate::args::saga::{Define, Language};
+use clap::{Args, ValueEnum};
+use waybill_api::saga_definitions::SagaDefined;
+
 use crate::client::{Answer, ClientError, Refusal};
 use crate::commands::Context;
+use crate::commands::json::limited;
 use crate::exit::CliError;
-use crate::output::{self, number, plain};
-use serde_json::Value;
-use waybill_server::json::saga_definitions::DefinedOut;
+use crate::output::{self, number, safe};
+
+/// Which definitions.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    waybill saga define order.toml --dry-run      what is wrong with it, and which running sagas stay on an older version\n  \
+    waybill saga define order.toml\n  \
+    waybill saga define payment.toml order.toml   sub-sagas first\n  \
+    cat order.json | waybill saga define - --format json\n\n\
+    A version never changes: give a changed definition a higher one. Running sagas go on with theirs.")]
+pub struct Define {
+    /// Files, .toml or .json; `-` reads one from stdin
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+    /// Only check, and say what would happen
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Language of the files [default: by the file's name]
+    #[arg(long, value_enum, value_name = "LANGUAGE")]
+    pub format: Option<Language>,
+}
+
+/// How a definition is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Language {
+    /// TOML
+    Toml,
+    /// JSON
+    Json,
+}
 
 /// Stores the definitions, one after the other; the first that is refused ends it.
-pub(in crate::commands) async fn run(args: &Define, context: &mut Context<'_>) -> Result<(), CliError> {
+pub(super) async fn run(args: &Define, context: &mut Context<'_>) -> Result<(), CliError> {
     for file in &args.files {
         let name = if file.as_os_str() == "-" { "stdin".to_owned() } else { file.display().to_string() };
         let language = language(file, args.format)?;
@@ -28,7 +56,7 @@ pub(in crate::commands) async fn run(args: &Define, context: &mut Context<'_>) -
         let path = ["v1", "saga-definitions"];
         let answer = context.client.post_bytes(&path, query, media, text.into_bytes()).await;
         let answer = answer.map_err(|error| in_file(error, &name))?;
-        tell(&answer, context)?;
+        report(&answer, context)?;
     }
     Ok(())
 }
@@ -56,8 +84,8 @@ fn in_file(error: ClientError, name: &str) -> CliError {
     }
 }
 
-fn tell(answer: &Answer, context: &mut Context<'_>) -> Result<(), CliError> {
-    let done: DefinedOut = answer.need("created", |_| serde_json::from_str(&answer.text).ok())?;
+fn report(answer: &Answer, context: &mut Context<'_>) -> Result<(), CliError> {
+    let done: SagaDefined = answer.need("created", |_| serde_json::from_str(&answer.text).ok())?;
     let which = format!("{} version {} ({})", done.name, done.version, output::short_digest(&done.hash));
     match (done.dry_run, done.created) {
         (true, true) => context.term.say(&format!("{which} is right, and would be new: nothing was stored")),
@@ -73,20 +101,18 @@ fn tell(answer: &Answer, context: &mut Context<'_>) -> Result<(), CliError> {
         let sagas = number(done.running_count, "running saga stays", "running sagas stay");
         context.term.say(&format!("{sagas} on another version"));
     }
-    match context.format {
-        Format::Json | Format::Jsonl => context.term.line(answer.text.trim_end()),
-        Format::Ids => context.term.line(&format!("{}@{}", done.name, done.version)),
-        Format::Table if done.running.is_empty() => Ok(()),
-        Format::Table => {
-            let text = |text: &str| plain(&Value::String(text.to_owned()));
-            let rows = done.running.iter().map(|saga| {
-                let why = saga.reason.as_deref().map_or_else(|| "-".to_owned(), text);
-                let moves = if saga.could_move { "yes" } else { "no" };
-                let state = super::paint::state_word(saga.state).to_owned();
-                vec![text(&saga.id), text(&saga.tenant), saga.version.to_string(), state, moves.to_owned(), why]
-            });
-            let titles = ["ID", "TENANT", "VERSION", "STATE", "COULD MOVE", "WHY NOT"];
-            output::table(context.term, &titles, rows.collect())
+    let id = format!("{}@{}", done.name, done.version);
+    output::answer(context.term, context.format, &answer.text, &id, |term| {
+        if done.running.is_empty() {
+            return Ok(());
         }
-    }
+        let rows = done.running.iter().map(|saga| {
+            let why = saga.reason.as_deref().map_or_else(|| "-".to_owned(), safe);
+            let moves = if saga.could_move { "yes" } else { "no" };
+            let state = super::paint::state_word(saga.state).to_owned();
+            vec![safe(&saga.id), safe(&saga.tenant), saga.version.to_string(), state, moves.to_owned(), why]
+        });
+        let titles = ["ID", "TENANT", "VERSION", "STATE", "COULD MOVE", "WHY NOT"];
+        output::table(term, &titles, rows.collect())
+    })
 }

@@ -1,12 +1,30 @@
 //! `waybill saga definitions`.
 
+use clap::Args;
 use serde_json::Value;
 
-use crate::args::Format;
-use crate::args::saga::Definitions;
-use crate::commands::{Context, lists, messages};
+use crate::args::ListArgs;
+use crate::commands::{Context, lists};
 use crate::exit::CliError;
-use crate::output::{self, View, column, instant, plain, short_digest, text};
+use crate::output::{self, Format, View, column, instant, plain, short_digest, text};
+
+/// Which definitions.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    waybill saga definitions\n  \
+    waybill saga definitions order                its versions, and the latest as it is stored\n  \
+    waybill saga definitions order --version 2 -o json\n  \
+    waybill saga definitions --cursor 5pXq8hYwMC8z      go on where it ended")]
+pub struct Definitions {
+    /// Show this one
+    pub name: Option<String>,
+    /// In this version [default: the latest]
+    #[arg(long, value_name = "N", requires = "name")]
+    pub version: Option<u32>,
+    /// How much.
+    #[command(flatten)]
+    pub list: ListArgs,
+}
 
 const VIEW: View<'_> = View {
     columns: &[
@@ -21,17 +39,10 @@ const VIEW: View<'_> = View {
 };
 
 /// Lists them, or shows one.
-pub(in crate::commands) async fn run(args: &Definitions, context: &mut Context<'_>) -> Result<(), CliError> {
+pub(super) async fn run(args: &Definitions, context: &mut Context<'_>) -> Result<(), CliError> {
     match &args.name {
         Some(name) => show(name, args.version, context).await,
-        None => {
-            let limit = lists::bound(args.limit, args.all);
-            let (items, more) =
-                lists::fetch(context, &["v1", "saga-definitions"], &[], limit, args.cursor.as_deref()).await?;
-            output::list(context.term, context.format, &items, &VIEW)?;
-            messages::tell_more(context, items.len(), more);
-            Ok(())
-        }
+        None => lists::show(context, &["v1", "saga-definitions"], &[], &args.list, &VIEW).await,
     }
 }
 

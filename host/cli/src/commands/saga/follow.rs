@@ -2,21 +2,21 @@
 
 use std::time::Duration;
 
-use waybill_server::json::sagas::{SagaOut, SagaStateOut};
+use waybill_api::sagas::SagaView;
+use waybill_core::saga::state::SagaState;
 
 use super::paint::state_word;
 use super::show::{cells, draw, read};
-use crate::args::Format;
 use crate::client::Answer;
-use crate::commands::{Context, messages, one};
+use crate::commands::{Context, lists, requests};
 use crate::exit::CliError;
-use crate::output;
+use crate::output::{self, Format, safe};
 
 /// How often the host is asked for more.
 const POLL: Duration = Duration::from_millis(500);
 
 /// How many events it has had, those that aren't kept included.
-pub(super) fn events(saga: &SagaOut) -> usize {
+pub(super) fn events(saga: &SagaView) -> usize {
     let dropped = saga.history_dropped.and_then(|dropped| usize::try_from(dropped).ok()).unwrap_or(0);
     saga.history.as_ref().map_or(0, Vec::len) + dropped
 }
@@ -30,7 +30,7 @@ pub(super) async fn until_end(
     mut seen: usize,
 ) -> Result<(), CliError> {
     loop {
-        let answer = one::look(context, "sagas", id, tenant).await?;
+        let answer = requests::get(context, "sagas", id, tenant).await?;
         let saga = read(&answer)?;
         new_events(context, &saga, &answer, seen)?;
         seen = events(&saga);
@@ -43,19 +43,19 @@ pub(super) async fn until_end(
 }
 
 /// Whether nothing happens any more until an operator acts.
-fn stopped(saga: &SagaOut) -> bool {
+fn stopped(saga: &SagaView) -> bool {
     saga.waiting_for.as_deref() == Some("operator")
 }
 
-fn new_events(context: &mut Context<'_>, saga: &SagaOut, answer: &Answer, seen: usize) -> Result<(), CliError> {
+fn new_events(context: &mut Context<'_>, saga: &SagaView, answer: &Answer, seen: usize) -> Result<(), CliError> {
     let history = saga.history.as_deref().unwrap_or_default();
     let new = events(saga).saturating_sub(seen).min(history.len());
     let from = history.len() - new;
     match context.format {
         Format::Ids => Ok(()),
         Format::Json | Format::Jsonl => {
-            let as_told = answer.body.get("history").and_then(serde_json::Value::as_array).map(Vec::as_slice);
-            let lines = as_told.unwrap_or_default().iter().skip(from);
+            let as_sent = answer.body.get("history").and_then(serde_json::Value::as_array).map(Vec::as_slice);
+            let lines = as_sent.unwrap_or_default().iter().skip(from);
             lines.map(ToString::to_string).try_for_each(|line| context.term.line(&line))
         }
         Format::Table => {
@@ -66,18 +66,18 @@ fn new_events(context: &mut Context<'_>, saga: &SagaOut, answer: &Answer, seen: 
 }
 
 /// The whole once more, and how it ended.
-fn end(context: &mut Context<'_>, saga: &SagaOut, answer: &Answer) -> Result<(), CliError> {
+fn end(context: &mut Context<'_>, saga: &SagaView, answer: &Answer) -> Result<(), CliError> {
     match context.format {
         Format::Table => {
             context.term.line("")?;
             draw(context, saga, false)?;
         }
-        format => output::one(context.term, format, &answer.text, &messages::piped_id(&answer.body), Vec::new())?,
+        format => output::one(context.term, format, &answer.text, &lists::piped_id(&answer.body), Vec::new())?,
     }
-    if saga.state == SagaStateOut::Completed {
+    if saga.state == SagaState::Completed {
         return Ok(());
     }
     let state = state_word(saga.state);
     let how = if stopped(saga) { format!("is {state} and waits for an operator") } else { format!("ended as {state}") };
-    Err(CliError::SagaEnded { id: super::paint::safe(&saga.id), how })
+    Err(CliError::SagaEnded { id: safe(&saga.id), how })
 }

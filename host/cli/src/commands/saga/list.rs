@@ -3,19 +3,45 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use clap::Args;
 use serde_json::Value;
 
-use crate::args::Format;
-use crate::args::saga::List;
-use crate::commands::lists::More;
-use crate::commands::{Context, lists, messages};
+use crate::args::ListArgs;
+use crate::commands::Context;
+use crate::commands::lists::{self, More, piped_id};
 use crate::exit::CliError;
-use crate::output::{self, View, column, instant, plain, text};
+use crate::output::{self, Format, View, column, instant, plain, text};
 
 /// How often the host is asked for more.
 const POLL: Duration = Duration::from_secs(1);
 /// Sagas asked for each time while following.
 const FOLLOW_MAX: usize = 1_000;
+
+/// Filter and size of a list.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    waybill saga list --filter 'state=failed'\n  \
+    waybill saga list --filter 'tenant=acme definition=order waiting_for=approval age>1h'\n  \
+    waybill saga list --filter 'state=paused code=SAGA.*' --follow\n  \
+    waybill saga list --filter 'state=failed' --cursor 5pXq8hYwMC8z      go on where it ended\n  \
+    waybill saga list --filter 'step=charge waiting_for=retry' -o ids | waybill saga retry -\n\n\
+    Conditions: tenant, id, definition, version, state, waiting_for, step, code, reason, with = and * as a wildcard; age \
+    (since the start) with > or <. All have to hold. States: running, compensating, completed, cancelled, failed, paused.")]
+#[command(mut_arg("limit", |arg| arg.help("Most sagas listed")))]
+pub struct List {
+    /// Conditions, e.g. 'definition=order state=failed age<1d'
+    #[arg(long, default_value = "", hide_default_value = true)]
+    pub filter: String,
+    /// Only this tenant's
+    #[arg(long)]
+    pub tenant: Option<String>,
+    /// How much.
+    #[command(flatten)]
+    pub list: ListArgs,
+    /// Go on with those that move, newest 1,000
+    #[arg(short, long, conflicts_with = "cursor")]
+    pub follow: bool,
+}
 
 /// How sagas are listed.
 pub(super) const VIEW: View<'_> = View {
@@ -36,33 +62,31 @@ pub(super) const VIEW: View<'_> = View {
             None => "-".into(),
         }),
     ],
-    id: messages::piped_id,
+    id: piped_id,
     none: "no saga matches",
 };
 
 /// Lists them, and goes on with those that move if asked.
-pub(in crate::commands) async fn run(args: &List, context: &mut Context<'_>) -> Result<(), CliError> {
-    let items = page(args, lists::bound(args.limit, args.all), context).await?;
-    let (items, more) = items;
+pub(super) async fn run(args: &List, context: &mut Context<'_>) -> Result<(), CliError> {
+    let (items, more) = page(args, args.list.bound(), context).await?;
     output::list(context.term, context.format, &items, &VIEW)?;
     if args.follow {
         return follow(args, context, &items).await;
     }
-    messages::tell_more(context, items.len(), more);
+    lists::tell_more(context, items.len(), more);
     Ok(())
 }
 
 async fn page(args: &List, limit: usize, context: &Context<'_>) -> Result<(Vec<Value>, More), CliError> {
     let mut query = lists::tenant_query(args.tenant.as_deref());
     query.push(("filter", &args.filter));
-    lists::fetch(context, &["v1", "sagas"], &query, limit, args.cursor.as_deref()).await
+    lists::fetch(context, &["v1", "sagas"], &query, limit, args.list.cursor.as_deref()).await
 }
 
 /// Writes every saga that is new or has moved since it was written last. One that doesn't match any more isn't seen.
 async fn follow(args: &List, context: &mut Context<'_>, shown: &[Value]) -> Result<(), CliError> {
-    // A document can't be followed.
-    let format = if context.format == Format::Json { Format::Jsonl } else { context.format };
-    let mark = |item: &Value| (messages::piped_id(item), item.to_string());
+    let format = context.format.followed();
+    let mark = |item: &Value| (piped_id(item), item.to_string());
     let mut seen: BTreeMap<String, String> = shown.iter().map(mark).collect();
     loop {
         context.term.out.flush().map_err(CliError::io("writing the result"))?;
@@ -70,7 +94,7 @@ async fn follow(args: &List, context: &mut Context<'_>, shown: &[Value]) -> Resu
         let (mut items, _) = page(args, FOLLOW_MAX, context).await?;
         items.reverse();
         let now: BTreeMap<String, String> = items.iter().map(mark).collect();
-        for item in items.iter().filter(|item| seen.get(&messages::piped_id(item)) != Some(&item.to_string())) {
+        for item in items.iter().filter(|item| seen.get(&piped_id(item)) != Some(&item.to_string())) {
             write_line(context, format, item)?;
         }
         seen = now;

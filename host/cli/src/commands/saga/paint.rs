@@ -1,28 +1,21 @@
 //! Words, marks and colours of sagas and steps.
 
 use jiff::Timestamp;
-use serde_json::Value;
+use waybill_api::instant::Instant;
+use waybill_api::saga_node::StepView;
+use waybill_core::saga::event::StepDirection;
+use waybill_core::saga::state::{SagaState, StepState};
 use waybill_core::time::UnixMillis;
-use waybill_server::json::instant::Instant;
-use waybill_server::json::saga_node::{DirectionJson, StepOut, StepStateOut};
-use waybill_server::json::sagas::SagaStateOut;
-
-use crate::output::plain;
 
 /// How a word is painted where colours may be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Paint {
-    /// As it is.
     Plain,
-    /// Went well.
     Good,
-    /// Went wrong.
     Bad,
     /// Under way, or waiting.
     Busy,
-    /// Less important.
     Faint,
-    /// A heading.
     Strong,
 }
 
@@ -43,39 +36,39 @@ impl Paint {
 }
 
 /// A state of a saga in a word.
-pub(super) fn state_word(state: SagaStateOut) -> &'static str {
+pub(super) fn state_word(state: SagaState) -> &'static str {
     match state {
-        SagaStateOut::Running => "running",
-        SagaStateOut::Compensating => "compensating",
-        SagaStateOut::Completed => "completed",
-        SagaStateOut::Cancelled => "cancelled",
-        SagaStateOut::Failed => "failed",
-        SagaStateOut::Paused => "paused",
+        SagaState::Running => "running",
+        SagaState::Compensating => "compensating",
+        SagaState::Completed => "completed",
+        SagaState::Cancelled => "cancelled",
+        SagaState::Failed => "failed",
+        SagaState::Paused => "paused",
     }
 }
 
 /// How a state of a saga is painted.
-pub(super) fn state_paint(state: SagaStateOut) -> Paint {
+pub(super) fn state_paint(state: SagaState) -> Paint {
     match state {
-        SagaStateOut::Completed => Paint::Good,
-        SagaStateOut::Failed => Paint::Bad,
-        SagaStateOut::Cancelled => Paint::Plain,
-        SagaStateOut::Running | SagaStateOut::Compensating | SagaStateOut::Paused => Paint::Busy,
+        SagaState::Completed => Paint::Good,
+        SagaState::Failed => Paint::Bad,
+        SagaState::Cancelled => Paint::Plain,
+        SagaState::Running | SagaState::Compensating | SagaState::Paused => Paint::Busy,
     }
 }
 
 /// Mark, word and paint of a step.
-pub(super) fn step_words(step: &StepOut) -> (&'static str, &'static str, Paint) {
-    let back = step.direction == Some(DirectionJson::Compensate);
+pub(super) fn step_words(step: &StepView) -> (&'static str, &'static str, Paint) {
+    let back = step.direction == Some(StepDirection::Compensate);
     match step.state {
-        StepStateOut::Ready => ("○", "ready", Paint::Faint),
-        StepStateOut::InFlight if back => ("●", "compensating", Paint::Busy),
-        StepStateOut::InFlight => ("●", "in flight", Paint::Busy),
-        StepStateOut::Succeeded => ("✓", "succeeded", Paint::Good),
-        StepStateOut::Failed => ("✗", "failed", Paint::Bad),
-        StepStateOut::Compensated => ("↺", "compensated", Paint::Plain),
-        StepStateOut::Skipped => ("-", "skipped", Paint::Plain),
-        StepStateOut::CompensationFailed => ("✗", "compensation failed", Paint::Bad),
+        StepState::Ready => ("○", "ready", Paint::Faint),
+        StepState::InFlight if back => ("●", "compensating", Paint::Busy),
+        StepState::InFlight => ("●", "in flight", Paint::Busy),
+        StepState::Succeeded => ("✓", "succeeded", Paint::Good),
+        StepState::Failed => ("✗", "failed", Paint::Bad),
+        StepState::Compensated => ("↺", "compensated", Paint::Plain),
+        StepState::Skipped => ("-", "skipped", Paint::Plain),
+        StepState::CompensationFailed => ("✗", "compensation failed", Paint::Bad),
     }
 }
 
@@ -90,9 +83,4 @@ pub(super) fn at(instant: Instant) -> String {
 pub(super) fn between(from: Instant, until: Instant) -> String {
     let ms = until.0.0.saturating_sub(from.0.0);
     crate::output::ago(&serde_json::json!({ "ms": ms }), "ms")
-}
-
-/// A stored text that draws nothing on the terminal.
-pub(super) fn safe(text: &str) -> String {
-    plain(&Value::String(text.to_owned()))
 }

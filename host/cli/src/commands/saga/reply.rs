@@ -1,30 +1,65 @@
-//! `waybill saga signal` and `waybill saga reply`.
+//! `waybill saga reply`.
 
 use std::collections::BTreeMap;
 
+use clap::{ArgGroup, Args, ValueEnum};
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::{acts, input};
-use crate::args::saga::{Direction, Reply, Signal};
-use crate::client::Answer;
-use crate::commands::send::raw_json;
-use crate::commands::{Context, lists, one};
+use super::acts;
+use crate::commands::Context;
+use crate::commands::json::{self, raw_json};
 use crate::exit::CliError;
 
-/// Sends a signal.
-pub(in crate::commands) async fn signal(args: &Signal, context: &mut Context<'_>) -> Result<(), CliError> {
-    let body = match &args.data {
-        Some(given) => input::read(context.term, "--data", given)?.get().as_bytes().to_vec(),
-        None => b"null".to_vec(),
-    };
-    let path = ["v1", "sagas", &args.id, "signals", &args.name];
-    let answer = post(context, &path, args.tenant.as_deref(), body).await?;
-    acts::told(context, &format!("sent {} to", args.name), &args.id, &answer)
+/// A reply.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    waybill saga reply order-17 --step reserve --result '{\"reservation\":\"r-1\"}'\n  \
+    waybill saga reply order-17 --step reserve --error 'none left' --code stock.none\n  \
+    waybill saga reply order-17 --step reserve --direction compensate")]
+#[command(group(ArgGroup::new("outcome").args(["result", "error"])))]
+pub struct Reply {
+    /// Saga, root or sub-saga
+    pub id: String,
+    /// Which step
+    #[arg(long)]
+    pub step: String,
+    /// Whether it was done or undone
+    #[arg(long, value_enum, default_value_t = Direction::Execute, value_name = "DIRECTION")]
+    pub direction: Direction,
+    /// The attempt it answers [default: whichever waits]
+    #[arg(long, value_name = "N")]
+    pub attempt: Option<u32>,
+    /// Output: JSON, @FILE, or - for stdin [default: null]
+    #[arg(long, value_name = "JSON")]
+    pub result: Option<String>,
+    /// Why it failed
+    #[arg(long, value_name = "TEXT")]
+    pub error: Option<String>,
+    /// Code of the failure
+    #[arg(long, requires = "error")]
+    pub code: Option<String>,
+    /// It makes sense to try again
+    #[arg(long, requires = "error")]
+    pub retryable: bool,
+    /// It may have had its effect all the same, so it is compensated
+    #[arg(long, requires = "error")]
+    pub maybe_done: bool,
+    /// Its tenant [default: the token's only one, else default]
+    #[arg(long)]
+    pub tenant: Option<String>,
 }
 
-/// Sends a reply.
-pub(in crate::commands) async fn reply(args: &Reply, context: &mut Context<'_>) -> Result<(), CliError> {
+/// Done or undone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Direction {
+    /// Its action
+    Execute,
+    /// Its compensation
+    Compensate,
+}
+
+pub(super) async fn run(args: &Reply, context: &mut Context<'_>) -> Result<(), CliError> {
     let direction = match args.direction {
         Direction::Execute => "execute",
         Direction::Compensate => "compensate",
@@ -36,7 +71,7 @@ pub(in crate::commands) async fn reply(args: &Reply, context: &mut Context<'_>) 
         fields.insert("attempt", raw_json(json!(attempt).to_string(), "--attempt")?);
     }
     if let Some(given) = &args.result {
-        fields.insert("output", input::read(context.term, "--result", given)?);
+        fields.insert("output", json::read(context.term, "--result", given)?);
     }
     if let Some(reason) = &args.error {
         let Reply { code, retryable, maybe_done, .. } = args;
@@ -45,11 +80,6 @@ pub(in crate::commands) async fn reply(args: &Reply, context: &mut Context<'_>) 
     }
     let body = serde_json::to_vec(&fields).map_err(|error| CliError::usage(error.to_string(), "correct the flags"))?;
     let path = ["v1", "sagas", &args.id, "replies"];
-    let answer = post(context, &path, args.tenant.as_deref(), body).await?;
-    acts::told(context, &format!("replied for step {} of", args.step), &args.id, &answer)
-}
-
-async fn post(context: &Context<'_>, path: &[&str], tenant: Option<&str>, body: Vec<u8>) -> Result<Answer, CliError> {
-    let answer = context.client.post_bytes(path, &lists::tenant_query(tenant), "application/json", body).await;
-    answer.map_err(|error| one::missed(error, tenant))
+    let answer = acts::post_bytes(context, &path, args.tenant.as_deref(), body).await?;
+    acts::report(context, &format!("replied for step {} of", args.step), &args.id, &answer)
 }

@@ -1,45 +1,64 @@
 //! `waybill saga show`.
 
+use clap::Args;
 use serde_json::Value;
-use waybill_server::json::saga_history::HistoryOut;
-use waybill_server::json::sagas::SagaOut;
+use waybill_api::saga_history::HistoryLine;
+use waybill_api::sagas::SagaView;
+use waybill_core::saga::event::PauseCause;
 
 use super::follow;
-use super::paint::{Paint, at, between, safe, state_paint, state_word};
+use super::paint::{Paint, at, between, state_paint, state_word};
 use super::step::plugin_words;
 use super::tree::Drawing;
-use crate::args::Format;
-use crate::args::saga::Show;
+use crate::args::IdArgs;
 use crate::client::Answer;
-use crate::commands::{Context, messages, one};
+use crate::commands::{Context, lists, requests};
 use crate::exit::CliError;
-use crate::output::{self, number};
+use crate::output::{self, Format, number, safe};
 
-/// Shows one.
-pub(in crate::commands) async fn run(args: &Show, context: &mut Context<'_>) -> Result<(), CliError> {
-    let answer = one::look(context, "sagas", &args.one.id, args.one.tenant.as_deref()).await?;
+/// Which saga, and how much of it.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    waybill saga show order-17\n  \
+    waybill saga show order-17 --history              every attempt, decision and signal, oldest first\n  \
+    waybill saga show order-17 --follow               until it ends or stops; exit code 0 if it completed, else 1\n  \
+    waybill saga show order-17 --tenant acme -o json")]
+pub struct Show {
+    /// Which.
+    #[command(flatten)]
+    pub saga: IdArgs,
+    /// What happened, oldest first
+    #[arg(long)]
+    pub history: bool,
+    /// Go on with what happens until it ends, or needs an operator
+    #[arg(short, long)]
+    pub follow: bool,
+}
+
+pub(super) async fn run(args: &Show, context: &mut Context<'_>) -> Result<(), CliError> {
+    let answer = requests::get(context, "sagas", &args.saga.id, args.saga.tenant.as_deref()).await?;
     let saga = read(&answer)?;
     if args.follow {
         if context.format == Format::Table {
             draw(context, &saga, args.history)?;
         }
         let seen = if args.history || context.format == Format::Table { follow::events(&saga) } else { 0 };
-        return follow::until_end(context, &args.one.id, args.one.tenant.as_deref(), seen).await;
+        return follow::until_end(context, &args.saga.id, args.saga.tenant.as_deref(), seen).await;
     }
     if context.format != Format::Table {
-        return output::one(context.term, context.format, &answer.text, &messages::piped_id(&answer.body), Vec::new());
+        return output::one(context.term, context.format, &answer.text, &lists::piped_id(&answer.body), Vec::new());
     }
     draw(context, &saga, args.history)
 }
 
 /// Reads a host's answer; what isn't a saga is some other server's.
-pub(super) fn read(answer: &Answer) -> Result<SagaOut, CliError> {
-    let read = |_: &Value| serde_json::from_str::<SagaOut>(&answer.text).ok().filter(|saga| saga.saga.is_some());
+pub(super) fn read(answer: &Answer) -> Result<SagaView, CliError> {
+    let read = |_: &Value| serde_json::from_str::<SagaView>(&answer.text).ok().filter(|saga| saga.saga.is_some());
     Ok(answer.need("saga", read)?)
 }
 
 /// Writes heading, tree and, if asked, what happened.
-pub(super) fn draw(context: &mut Context<'_>, saga: &SagaOut, history: bool) -> Result<(), CliError> {
+pub(super) fn draw(context: &mut Context<'_>, saga: &SagaView, history: bool) -> Result<(), CliError> {
     let color = context.term.color;
     let mut rows: Vec<(String, String)> = Vec::new();
     let mut row = |name: &str, value: Option<String>| {
@@ -79,28 +98,27 @@ pub(super) fn draw(context: &mut Context<'_>, saga: &SagaOut, history: bool) -> 
     if history { happened(context, saga) } else { Ok(()) }
 }
 
-fn waiting(saga: &SagaOut) -> Option<String> {
+fn waiting(saga: &SagaView) -> Option<String> {
     let what = saga.waiting.as_deref().or(saga.waiting_for.as_deref())?;
     let since = saga.since.map(|since| format!(", since {}", at(since))).unwrap_or_default();
     let until = saga.until.map(|until| format!(", until {}", at(until))).unwrap_or_default();
     Some(format!("{}{since}{until}", safe(what)))
 }
 
-fn paused(saga: &SagaOut) -> Option<String> {
+fn paused(saga: &SagaView) -> Option<String> {
     let pause = saga.paused.as_ref()?;
-    let why = match pause.cause.as_str() {
-        "asked" => "an operator asked for it",
-        "unknown_result" => "the result of a step that isn't idempotent is unknown",
-        "suspect" => "the host died too often in this step",
-        "policy" => "the step's retry policy asked for it",
-        other => other,
+    let why = match pause.cause {
+        PauseCause::Asked => "an operator asked for it",
+        PauseCause::UnknownResult => "the result of a step that isn't idempotent is unknown",
+        PauseCause::Suspect => "the host died too often in this step",
+        PauseCause::Policy => "the step's retry policy asked for it",
     };
     let who = pause.actor.as_deref().map(|actor| format!(", by {}", safe(actor))).unwrap_or_default();
     let note = pause.note.as_deref().map(|note| format!(": {}", safe(note))).unwrap_or_default();
-    Some(format!("since {}: {}{who}{note}", at(pause.at), safe(why)))
+    Some(format!("since {}: {}{who}{note}", at(pause.at), why))
 }
 
-fn happened(context: &mut Context<'_>, saga: &SagaOut) -> Result<(), CliError> {
+fn happened(context: &mut Context<'_>, saga: &SagaView) -> Result<(), CliError> {
     let history = saga.history.as_deref().unwrap_or_default();
     context.term.line("")?;
     let rows = history.iter().map(|event| cells(event, &saga.id)).collect();
@@ -113,7 +131,7 @@ fn happened(context: &mut Context<'_>, saga: &SagaOut) -> Result<(), CliError> {
 }
 
 /// An event in columns; of a sub-saga the step has its path.
-pub(super) fn cells(event: &HistoryOut, root: &str) -> Vec<String> {
+pub(super) fn cells(event: &HistoryLine, root: &str) -> Vec<String> {
     let path = event.saga.strip_prefix(root).map_or("", |rest| rest.trim_start_matches('~')).replace('~', "/");
     let step = match (&event.step, path.as_str()) {
         (Some(step), "") => safe(step),

@@ -1,19 +1,61 @@
 //! `waybill saga start`.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
+use clap::Args;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::{follow, input};
-use crate::args::Format;
-use crate::args::saga::Start;
+use super::follow;
+use crate::args::{duration, pair};
 use crate::commands::Context;
-use crate::commands::send::raw_json;
+use crate::commands::json::{self, raw_json};
 use crate::exit::CliError;
+use crate::output;
+
+/// A saga to start.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    waybill saga start order --input '{\"order\":17,\"total\":\"10.00\"}'\n  \
+    waybill saga start order --id order-17 --input @order.json --deadline 1h\n  \
+    produce | waybill saga start order --input -\n  \
+    waybill saga start order --input '{}' --follow     until it ends or stops; exit code 0 if it completed, else 1\n\n\
+    With an id of your own, starting the same saga again changes nothing.")]
+pub struct Start {
+    /// Name of the definition
+    pub definition: String,
+    /// Its version [default: the latest]
+    #[arg(long, value_name = "N")]
+    pub version: Option<u32>,
+    /// What the steps work on: JSON, @FILE, or - for stdin [default: null]
+    #[arg(long, value_name = "JSON")]
+    pub input: Option<String>,
+    /// Id of your own, by which a repeated start is recognised
+    #[arg(long)]
+    pub id: Option<String>,
+    /// Started once under this key: the same start again is answered as the first was
+    #[arg(long, value_name = "KEY")]
+    pub idempotency_key: Option<String>,
+    /// Its tenant [default: the token's only one, else default]
+    #[arg(long)]
+    pub tenant: Option<String>,
+    /// Time for the whole saga; then it is compensated
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub deadline: Option<Duration>,
+    /// Header handed to every step, may be repeated
+    #[arg(long = "header", value_name = "NAME=VALUE", value_parser = pair)]
+    pub headers: Vec<(String, String)>,
+    /// Ties replies to the saga [default: its id]
+    #[arg(long, value_name = "ID")]
+    pub correlation_id: Option<String>,
+    /// Show what happens until it ends, or needs an operator
+    #[arg(short, long)]
+    pub follow: bool,
+}
 
 /// Starts it, and follows it if asked.
-pub(in crate::commands) async fn run(args: &Start, context: &mut Context<'_>) -> Result<(), CliError> {
+pub(super) async fn run(args: &Start, context: &mut Context<'_>) -> Result<(), CliError> {
     let body = body(args, context)?;
     let key = args.idempotency_key.as_deref();
     let Some(answer) = context.client.post_once(&["v1", "sagas"], "application/json", key, body).await? else {
@@ -25,10 +67,7 @@ pub(in crate::commands) async fn run(args: &Start, context: &mut Context<'_>) ->
     let id = answer.need("id", |id| id.as_str().map(str::to_owned))?;
     let again = answer.body.get("duplicate") == Some(&Value::Bool(true));
     context.term.say(if again { "it was started before" } else { "started" });
-    match context.format {
-        Format::Json | Format::Jsonl => context.term.line(answer.text.trim_end())?,
-        Format::Table | Format::Ids => context.term.line(&id)?,
-    }
+    output::answer(context.term, context.format, &answer.text, &id, |term| term.line(&id))?;
     if !args.follow {
         return Ok(());
     }
@@ -61,7 +100,7 @@ fn body(args: &Start, context: &mut Context<'_>) -> Result<Vec<u8>, CliError> {
         put("headers", json!(headers))?;
     }
     if let Some(given) = &args.input {
-        fields.insert("input", input::read(context.term, "--input", given)?);
+        fields.insert("input", json::read(context.term, "--input", given)?);
     }
     serde_json::to_vec(&fields).map_err(|error| CliError::usage(error.to_string(), "correct the flags"))
 }

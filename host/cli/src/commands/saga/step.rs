@@ -1,14 +1,15 @@
 //! What stands below a step in the tree.
 
-use waybill_server::json::message_out::PluginOut;
-use waybill_server::json::saga_node::{StepOut, StepStateOut};
+use waybill_api::saga_node::StepView;
+use waybill_core::port::transport::PluginIdentity;
+use waybill_core::saga::state::{Effect, StepState};
 
-use super::paint::{Paint, at, safe};
+use super::paint::{Paint, at};
 use super::tree::one_line;
-use crate::output::short_digest;
+use crate::output::{safe, short_digest};
 
 /// Its lines, each with its colour.
-pub(super) fn details(step: &StepOut) -> Vec<(Paint, String)> {
+pub(super) fn details(step: &StepView) -> Vec<(Paint, String)> {
     let mut lines = vec![(Paint::Faint, calls(step))];
     if let Some(waiting) = waiting(step) {
         lines.push((Paint::Busy, waiting));
@@ -17,7 +18,7 @@ pub(super) fn details(step: &StepOut) -> Vec<(Paint, String)> {
         let maybe = if failure.maybe_done { " (may have been done)" } else { "" };
         lines.push((Paint::Bad, format!("error {}: {}{maybe}", safe(&failure.code), safe(&failure.reason))));
     }
-    if step.effect == "unknown" {
+    if step.effect == Effect::Unknown {
         let key = safe(&step.idempotency_key);
         lines.push((Paint::Bad, format!("whether it was done isn't known; its idempotency key is {key}")));
     }
@@ -37,7 +38,7 @@ pub(super) fn details(step: &StepOut) -> Vec<(Paint, String)> {
 }
 
 /// Its action, and the compensation beside it.
-fn calls(step: &StepOut) -> String {
+fn calls(step: &StepView) -> String {
     let action = safe(&step.action);
     match &step.compensation {
         Some(compensation) => format!("{action}  ↺ {}", safe(compensation)),
@@ -45,21 +46,21 @@ fn calls(step: &StepOut) -> String {
     }
 }
 
-fn waiting(step: &StepOut) -> Option<String> {
+fn waiting(step: &StepView) -> Option<String> {
     let what = step.waiting.as_deref().or(step.waiting_for.as_deref())?;
     let since = step.since.map(|since| format!(", since {}", at(since))).unwrap_or_default();
     let until = step.until.map(|until| format!(", until {}", at(until))).unwrap_or_default();
     Some(format!("waits for {}{since}{until}", safe(what)))
 }
 
-fn decided(step: &StepOut) -> String {
+fn decided(step: &StepView) -> String {
     let who = step.actor.as_deref().map_or_else(|| "somebody".to_owned(), safe);
-    let what = if step.state == StepStateOut::Skipped { "skipped" } else { "decided" };
+    let what = if step.state == StepState::Skipped { "skipped" } else { "decided" };
     let note = step.note.as_deref().map(|note| format!(": {}", safe(note))).unwrap_or_default();
     format!("{what} by {who}{note}")
 }
 
 /// A plugin in words.
-pub(super) fn plugin_words(plugin: &PluginOut) -> String {
+pub(super) fn plugin_words(plugin: &PluginIdentity) -> String {
     format!("{} {} ({})", safe(&plugin.plugin), safe(&plugin.version), short_digest(&safe(&plugin.digest)))
 }

@@ -1,10 +1,11 @@
 //! A saga as a tree: a line for each step with what is known of it below, sub-sagas below their steps.
 
 use serde_json::value::RawValue;
-use waybill_server::json::saga_node::{SagaNodeOut, StepOut};
+use waybill_api::saga_node::{SagaNodeView, StepView};
 
-use super::paint::{Paint, at, between, safe, state_paint, state_word, step_words};
+use super::paint::{Paint, at, between, state_paint, state_word, step_words};
 use super::step::details;
+use crate::output::safe;
 
 /// Longest text of one line where nothing else bounds it; all of it is left to `-o json`.
 const LINE_MAX: usize = 2_000;
@@ -13,9 +14,7 @@ const NAME_WIDTH_MAX: usize = 24;
 /// Columns of the longest word for a state.
 const STATE_WIDTH: usize = 19;
 
-/// Draws trees.
 pub(super) struct Drawing {
-    /// Lines so far.
     pub(super) lines: Vec<String>,
     color: bool,
     width: Option<usize>,
@@ -43,11 +42,11 @@ impl Drawing {
     }
 
     /// A saga with its steps.
-    pub(super) fn root(&mut self, node: &SagaNodeOut) {
+    pub(super) fn root(&mut self, node: &SagaNodeView) {
         self.node(node, &Branch { first: String::new(), rest: String::new() });
     }
 
-    fn node(&mut self, node: &SagaNodeOut, branch: &Branch) {
+    fn node(&mut self, node: &SagaNodeView, branch: &Branch) {
         let cause = node.cause.as_deref().map(|cause| format!(" ({})", safe(cause))).unwrap_or_default();
         let name = safe(&node.id);
         let state = format!("{}{cause}", state_word(node.state));
@@ -67,14 +66,14 @@ impl Drawing {
         );
         self.about_node(node, branch);
         let width = node.steps.iter().map(|step| step.name.chars().count()).max().unwrap_or(0).min(NAME_WIDTH_MAX);
-        let groups: Vec<&[StepOut]> = node.steps.chunk_by(|a, b| a.group == b.group).collect();
+        let groups: Vec<&[StepView]> = node.steps.chunk_by(|a, b| a.group == b.group).collect();
         for (index, group) in groups.iter().enumerate() {
             let is_last = index + 1 == groups.len();
             self.group(group, &branch.child(is_last), width);
         }
     }
 
-    fn about_node(&mut self, node: &SagaNodeOut, branch: &Branch) {
+    fn about_node(&mut self, node: &SagaNodeView, branch: &Branch) {
         let bar = format!("{}{}", branch.rest, if node.steps.is_empty() { "  " } else { "│ " });
         if let Some(failure) = &node.failure {
             let maybe = if failure.maybe_done { " (may have been done)" } else { "" };
@@ -92,7 +91,7 @@ impl Drawing {
     }
 
     /// Steps that run together; one by itself needs no heading.
-    fn group(&mut self, group: &[StepOut], branch: &Branch, width: usize) {
+    fn group(&mut self, group: &[StepView], branch: &Branch, width: usize) {
         if let [step] = group {
             return self.step(step, branch, width);
         }
@@ -102,7 +101,7 @@ impl Drawing {
         }
     }
 
-    fn step(&mut self, step: &StepOut, branch: &Branch, width: usize) {
+    fn step(&mut self, step: &StepView, branch: &Branch, width: usize) {
         let (mark, word, paint) = step_words(step);
         let name = format!("{:<width$}", safe(&step.name));
         let state = format!("{word:<STATE_WIDTH$}");
@@ -151,7 +150,7 @@ impl Drawing {
     }
 }
 
-fn attempts(step: &StepOut) -> String {
+fn attempts(step: &StepView) -> String {
     let failed = if step.failures > 0 { format!(" ({} failed)", step.failures) } else { String::new() };
     let word = if step.attempts == 1 { "attempt" } else { "attempts" };
     match step.attempts {

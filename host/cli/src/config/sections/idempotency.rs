@@ -15,7 +15,6 @@ const RESULT_BYTES_MAX: u64 = 256 << 10;
 /// Most entries in memory.
 const CACHE_ENTRIES_MAX: u64 = 10_000_000;
 
-/// Reads `[idempotency]`.
 pub fn idempotency(mut section: Section<'_, '_>) -> Settings {
     let normal = Settings::default();
     let ttl = section.duration("ttl", normal.ttl, IDEMPOTENCY_TTL_MIN);
@@ -39,7 +38,6 @@ pub fn idempotency(mut section: Section<'_, '_>) -> Settings {
     }
 }
 
-/// Reads `[inbox]`.
 pub fn inbox(mut section: Section<'_, '_>) -> InboxSettings {
     let dedup_window = section.duration("dedup_window", 30 * DAY, SECOND);
     section.done();

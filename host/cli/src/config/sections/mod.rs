@@ -43,7 +43,6 @@ fn usize_of(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
-/// Reads `[dead]`.
 pub fn dead(mut section: Section<'_, '_>) -> DeadSettings {
     let keep = section.duration("keep", 30 * DAY, Duration::ZERO);
     let on_dead =
@@ -53,7 +52,6 @@ pub fn dead(mut section: Section<'_, '_>) -> DeadSettings {
     DeadSettings { keep, on_dead: on_dead.unwrap_or(OnDead::FreeKey), alert_at }
 }
 
-/// Reads one `[[tenant]]`.
 pub fn tenant(mut section: Section<'_, '_>) -> Option<(Set<String>, TenantSettings)> {
     let name = section.required_text("name", "a tenant", "\"acme\"");
     let weight = section.integer("weight", 1, 1..=1000);
@@ -67,7 +65,6 @@ pub fn tenant(mut section: Section<'_, '_>) -> Option<(Set<String>, TenantSettin
     Some((name.clone(), TenantSettings { name: name.value, weight: u32_of(weight) }))
 }
 
-/// Reads `[limits]`.
 pub fn limits(mut section: Section<'_, '_>) -> LimitSettings {
     let normal = SchedulerLimits::default();
     let mut count = |key: &'static str, default: usize, least: u64| {
@@ -99,7 +96,6 @@ pub fn limits(mut section: Section<'_, '_>) -> LimitSettings {
     LimitSettings { scheduler, parked_per_tenant, waiting_messages, waiting_bytes }
 }
 
-/// Reads `[log]`.
 pub fn log(mut section: Section<'_, '_>) -> LogSettings {
     let level = section.text(
         "level",

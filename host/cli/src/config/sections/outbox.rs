@@ -11,7 +11,6 @@ use crate::config::model::{BackoffSettings, OutboxSettings};
 use crate::config::plugins::Known;
 use crate::config::reader::{Key, Section, same, times};
 
-/// Reads `[outbox]`.
 pub fn outbox(mut section: Section<'_, '_>, known: &Known<'_>) -> OutboxSettings {
     let max_attempts = section.integer(
         Key::new("max_attempts")
@@ -33,7 +32,7 @@ pub fn outbox(mut section: Section<'_, '_>, known: &Known<'_>) -> OutboxSettings
         Duration::from_secs(10),
         SECOND,
     );
-    let shards = section.optional_integer("shards", None, 1..=u64::from(waybill_store::SHARDS_MAX));
+    let shards = section.optional_integer("shards", 1..=u64::from(waybill_store::SHARDS_MAX));
     let poll_interval = section.duration(
         Key::new("poll_interval").env(const { &[same("OUTBOX_POLL_INTERVAL_MS")] }),
         Duration::from_millis(250),
@@ -77,7 +76,7 @@ fn backoff(mut section: Section<'_, '_>, max_attempts: u32, known: &Known<'_>) -
         normal.cap_ms,
         1..=U32,
     );
-    let floor_ms = section.optional_integer("floor_ms", None, 0..=U32);
+    let floor_ms = section.optional_integer("floor_ms", 0..=U32);
     if cap_ms < base_ms {
         let set = Set { value: cap_ms, origin: section.at.clone() };
         section.refuse("cap_ms", &set, format!("it is below base_ms = {base_ms}"));

@@ -3,18 +3,18 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use waybill_core::document::Value;
 use waybill_sandbox::{CompileLimits, PublicKey};
 
-use crate::config::document::Value;
 use crate::config::kinds::{Set, beside};
 use crate::config::model::PluginSettings;
 use crate::config::problem::{Origin, Problem};
 use crate::config::reader::{Key, KeyInfo, Section};
+use crate::config::scalar::kind_of;
 
 /// Form of a public key.
 const KEY_FORM: &str = "an ed25519 public key in base64, as `waybill plugin keygen` prints it";
 
-/// Reads `[plugins]`.
 pub fn plugin_settings(mut section: Section<'_, '_>, file: &Path, default: Option<PathBuf>) -> PluginSettings {
     let takes = "a folder, or \"off\"";
     let cache = match &default {
@@ -61,7 +61,7 @@ fn trusted_keys(section: &mut Section<'_, '_>) -> Vec<(String, PublicKey)> {
     let at = section.reader.in_file(node.at);
     let Value::Table(table) = &node.value else {
         let (key, expected) = ("plugins.trusted_keys".into(), "a table of public keys".into());
-        section.problem_at(Problem::WrongType { key, expected, found: node.value.kind() }, at);
+        section.problem_at(Problem::WrongType { key, expected, found: kind_of(&node.value) }, at);
         return Vec::new();
     };
     let mut keys = Vec::new();
@@ -80,7 +80,7 @@ fn trusted_keys(section: &mut Section<'_, '_>) -> Vec<(String, PublicKey)> {
                 }
             },
             other => {
-                let problem = Problem::WrongType { key, expected: KEY_FORM.into(), found: other.kind() };
+                let problem = Problem::WrongType { key, expected: KEY_FORM.into(), found: kind_of(other) };
                 section.problem_at(problem, origin);
             }
         }

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use waybill_core::backoff::RetryPolicy;
+use waybill_core::endpoint::{Grants, LOOPBACK};
 use waybill_core::saga::limits::{
     ATTEMPTS_MAX, RETRY_ATTEMPTS_DEFAULT, RETRY_BASE_DEFAULT, RETRY_CAP_DEFAULT, RETRY_FACTOR_DEFAULT,
     RETRY_JITTER_DEFAULT, SagaLimits,
@@ -11,15 +12,15 @@ use waybill_core::saga::limits::{
 
 use super::{DAY, SECOND, SIZE_MAX, U32, u32_of, usize_of};
 use crate::config::kinds::{Set, beside};
-use crate::config::model::{Allowed, SagaSettings};
+use crate::config::model::SagaSettings;
 use crate::config::problem::Origin;
 use crate::config::reader::Section;
 
 /// Largest input or output that may be allowed: what the API takes in one request, in bytes.
 const DATA_MAX: u64 = 4 << 20;
 
-/// Reads `[saga]`. `loopback` are the peers of `http:` steps when nobody names others.
-pub fn saga(mut section: Section<'_, '_>, file: &Path, loopback: &[&str], warnings: &mut Vec<String>) -> SagaSettings {
+/// Reads `[saga]`. When nobody names others, `http:` steps reach this machine only.
+pub fn saga(mut section: Section<'_, '_>, file: &Path, warnings: &mut Vec<String>) -> SagaSettings {
     let normal = SagaLimits::default();
     let definitions = section.optional_text("definitions", "a folder of definitions, .toml and .json");
     if section.given("heartbeat") {
@@ -41,7 +42,7 @@ pub fn saga(mut section: Section<'_, '_>, file: &Path, loopback: &[&str], warnin
     let public_url = public_url(&mut section);
     let default_retry = retry(section.sub("default_retry"));
     let mut allow = section.sub("allow");
-    let peers = allow.texts("http", "an array of origins, e.g. [\"https://*.example.com\"]", loopback);
+    let peers = allow.texts("http", "an array of origins, e.g. [\"https://*.example.com\"]", LOOPBACK);
     let internal = allow.boolean("internal", false);
     allow.done();
     section.done();
@@ -60,7 +61,7 @@ pub fn saga(mut section: Section<'_, '_>, file: &Path, loopback: &[&str], warnin
         max_calls: usize_of(max_calls),
         max_calls_per_tenant: usize_of(max_calls_per_tenant),
         default_retry,
-        allow: Allowed { peers: peers.into_iter().map(|set| set.value).collect(), internal, kv: None },
+        grants: Grants { peers: peers.into_iter().map(|set| set.value).collect(), internal, ..Grants::none() },
         approval_key: approval_key.map(|set| set.value),
         public_url,
     }

@@ -32,7 +32,7 @@ pub fn server(mut section: Section<'_, '_>, file: &Path) -> (ServerSettings, Ori
     });
     let behind_tls_proxy = section.boolean("behind_tls_proxy", false);
     let max_connections = section.integer("max_connections", 4096, 1..=1_000_000);
-    let of_peer = section.optional_integer("max_connections_per_peer", None, 1..=1_000_000);
+    let of_peer = section.optional_integer("max_connections_per_peer", 1..=1_000_000);
     // Behind a proxy there is only one peer, and it speaks for all.
     let share = if behind_tls_proxy { max_connections } else { (max_connections / PEER_SHARE).max(1) };
     let settings = ServerSettings {

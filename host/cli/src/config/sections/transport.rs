@@ -2,64 +2,57 @@
 
 use std::time::Duration;
 
+use waybill_core::endpoint::{EndpointSettings, Grants, LimitOverlay, ReloadPolicy, SlotPolicy};
 use waybill_core::limits::REQUEST_MESSAGES_MAX;
+use waybill_core::port::kv::KvQuota;
 use waybill_core::route::{Pattern, Route};
-use waybill_sandbox::{ReloadPolicy, SlotPolicy};
 
-use super::{DAY, SIZE_MAX, u32_of};
+use super::{DAY, SIZE_MAX, u32_of, usize_of};
 use crate::config::kinds::Set;
-use crate::config::model::{Allowed, TransportSettings};
 use crate::config::plugins::Known;
 use crate::config::problem::{Origin, Problem};
 use crate::config::reader::Section;
 
-/// Reads `[transport.NAME]`.
-pub fn transport(mut section: Section<'_, '_>, name: &str, plugins: &Known<'_>) -> Option<TransportSettings> {
+pub fn transport(mut section: Section<'_, '_>, name: &str, plugins: &Known<'_>) -> Option<EndpointSettings> {
     check_name(&mut section, "transport", name);
     let plugin = section.required_text("plugin", "a bundled plugin, or the path of a .wasm", "\"http\"");
-    let source = plugin.and_then(|written| plugins.source(&mut section, &written));
-    let instances = section.integer("instances", 1, 1..=64);
-    let policy = policy(&mut section);
-    let sha256 = sha256(&mut section);
-    let watch = section.boolean("watch", false);
-    let config = section.document("config");
-    let allow = allow(section.sub("allow"));
-    let secrets = section.secrets("secrets");
-    let memory = section.optional_size("memory", None, 1 << 16..=4 << 30);
-    let cpu_per_call = section.optional_duration("cpu_per_call", None, Duration::from_millis(10));
-    let connections = section.optional_integer("connections", None, 1..=10_000);
-    let log_per_second = section.optional_integer("log_per_second", None, 1..=10_000);
-    let max_batch = section.optional_integer("max_batch", None, 1..=REQUEST_MESSAGES_MAX as u64);
-    let send_timeout = section.optional_duration("send_timeout", None, Duration::from_millis(100));
-    let http_in_flight = section.optional_integer("http_in_flight", None, 1..=100_000);
-    let http_per_peer = section.optional_integer("http_per_peer", None, 1..=100_000);
-    let provision = section.boolean("provision", false);
+    let plugin = plugin.and_then(|written| plugins.source(&mut section, &written));
+    let normal = EndpointSettings::new(name);
+    let settings = EndpointSettings {
+        instances: u32_of(section.integer("instances", normal.instances.into(), 1..=64)),
+        policy: policy(&mut section, normal.policy),
+        sha256: sha256(&mut section),
+        watch: section.boolean("watch", normal.watch),
+        config: section.document("config"),
+        grants: grants(&mut section, limits),
+        provision: section.boolean("provision", normal.provision),
+        ..normal
+    };
     section.done();
-    Some(TransportSettings {
-        name: name.to_owned(),
-        plugin: source?,
-        instances: u32_of(instances),
-        config,
-        allow,
-        secrets,
-        memory,
-        cpu_per_call,
-        connections,
-        log_per_second: log_per_second.map(u32_of),
-        max_batch: max_batch.map(u32_of),
-        send_timeout,
-        http_in_flight,
-        http_per_peer,
-        provision,
-        sha256,
-        watch,
-        policy,
-    })
+    Some(EndpointSettings { plugin: plugin?, ..settings })
+}
+
+/// The bounds that an operator sets.
+fn limits(section: &mut Section<'_, '_>) -> LimitOverlay {
+    LimitOverlay {
+        memory_bytes: memory(section),
+        cpu_per_call: section.optional_duration("cpu_per_call", None, Duration::from_millis(10)),
+        connections: section.optional_integer("connections", 1..=10_000).map(usize_of),
+        log_per_second: section.optional_integer("log_per_second", 1..=10_000).map(u32_of),
+        max_batch: section.optional_integer("max_batch", 1..=REQUEST_MESSAGES_MAX as u64).map(u32_of),
+        call_time: section.optional_duration("send_timeout", None, Duration::from_millis(100)),
+        http_in_flight: section.optional_integer("http_in_flight", 1..=100_000).map(usize_of),
+        http_per_peer: section.optional_integer("http_per_peer", 1..=100_000).map(usize_of),
+    }
+}
+
+/// Linear memory of one instance.
+pub(super) fn memory(section: &mut Section<'_, '_>) -> Option<usize> {
+    section.optional_size("memory", 1 << 16..=4 << 30).map(usize_of)
 }
 
 /// How a new version of the plugin takes over.
-fn policy(section: &mut Section<'_, '_>) -> SlotPolicy {
-    let normal = SlotPolicy::default();
+fn policy(section: &mut Section<'_, '_>, normal: SlotPolicy) -> SlotPolicy {
     let orders = [("overlap", ReloadPolicy::Overlap), ("stop-start", ReloadPolicy::StopStart)];
     let reload = section.choice("reload", "overlap", &orders);
     let probation = section.duration("probation", normal.probation, Duration::ZERO);
@@ -96,17 +89,20 @@ pub(super) fn check_name(section: &mut Section<'_, '_>, kind: &str, name: &str) 
     }
 }
 
-/// Peers, and the size of durable state, that a plugin may use.
-pub(super) fn allow(mut section: Section<'_, '_>) -> Allowed {
+/// What a plugin may reach, keep and take; `limits` reads the bounds.
+pub(super) fn grants(section: &mut Section<'_, '_>, limits: fn(&mut Section<'_, '_>) -> LimitOverlay) -> Grants {
+    let mut allow = section.sub("allow");
     let mut peers = Vec::new();
     for key in ["net", "http"] {
         let takes = "an array of peers, e.g. [\"tcp://broker:4222\", \"https://*.example.com\"]";
-        peers.extend(section.texts(key, takes, &[]).into_iter().map(|set| set.value));
+        peers.extend(allow.texts(key, takes, &[]).into_iter().map(|set| set.value));
     }
-    let internal = section.boolean("internal", false);
-    let kv = section.optional_size("kv", None, 1..=SIZE_MAX);
-    section.done();
-    Allowed { peers, internal, kv }
+    let internal = allow.boolean("internal", false);
+    let quota = |bytes| KvQuota { total_bytes_max: usize_of(bytes), ..KvQuota::default() };
+    let kv = allow.optional_size("kv", 1..=SIZE_MAX).map(quota);
+    allow.done();
+    let secrets = section.secrets("secrets").into_iter().collect();
+    Grants { peers, internal, secrets, kv, limits: limits(section) }
 }
 
 /// How long a route remembers payloads; none = not at all.

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use waybill_core::port::configuration::ReloadRefused;
+use waybill_api::configuration::ReloadRefused;
+use waybill_core::endpoint::ReloadPolicy;
 use waybill_core::port::transport::Transport;
 use waybill_engine::{EngineConfig, SagaConfig};
-use waybill_sandbox::{LoadedPlugin, ReloadPolicy, StagedChange, TransportSpec};
+use waybill_sandbox::{LoadedPlugin, StagedChange, TransportSpec};
 
 use super::{Host, diff, of_cli, of_swap};
 use crate::config::Config;
@@ -84,7 +85,7 @@ async fn try_all(
         } else if transports.changed.contains(&name) {
             let (spec, loaded) = compose::spec(next, prepared, &host.store);
             let before = host.fleet.spec(&name).zip(host.fleet.slot(&name).map(|slot| slot.plugin()));
-            let stops_first = spec.policy.reload == ReloadPolicy::StopStart;
+            let stops_first = spec.endpoint.settings.policy.reload == ReloadPolicy::StopStart;
             let change = host.fleet.stage(spec, loaded.plugin, false).await.map_err(|error| of_swap(&name, &error))?;
             tried.push(Tried { name, change, before, stops_first });
         }
@@ -116,7 +117,7 @@ async fn put_back(host: &Host, name: &str, before: Option<Before>) {
         Err(error) => Err(error),
     };
     if let Err(error) = back {
-        tracing::error!(transport = name, code = error.code(), %error, "a transport couldn't be put back as it was");
+        tracing::error!(transport = name, code = error.code().as_str(), %error, "a transport couldn't be put back as it was");
     }
 }
 

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use waybill_core::port::configuration::{Effect, SettingChange};
+use waybill_api::configuration::{Effect, SettingChange};
+use waybill_core::endpoint::EndpointSettings;
 
-use crate::config::TransportSettings;
 use crate::config::reader::Shown;
 
 /// Settings that change while the host runs: these keys, and all below those that end with a dot or a bracket.
@@ -84,8 +84,8 @@ pub struct Transports {
 }
 
 /// Compares transports. Without `same_calls` every one that is in both counts as changed.
-pub fn transports(old: &[TransportSettings], new: &[TransportSettings], same_calls: bool) -> Transports {
-    let find = |list: &'_ [TransportSettings], name: &str| list.iter().find(|one| one.name == name).cloned();
+pub fn transports(old: &[EndpointSettings], new: &[EndpointSettings], same_calls: bool) -> Transports {
+    let find = |list: &'_ [EndpointSettings], name: &str| list.iter().find(|one| one.name == name).cloned();
     let mut found = Transports::default();
     for one in new {
         match find(old, &one.name) {

@@ -26,7 +26,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use async_trait::async_trait;
 use serde_json::json;
 use tokio::sync::Mutex;
-use waybill_core::port::configuration::{ConfigurationService, Effect, ReloadRefused, Reloaded};
+use waybill_api::configuration::{ConfigurationService, Effect, ReloadRefused, Reloaded};
+use waybill_core::code::Code;
 use waybill_core::port::transact::{AuditEvent, TransactStore};
 use waybill_core::time::UnixMillis;
 use waybill_engine::Engine;
@@ -53,7 +54,6 @@ pub struct Host {
     pub fleet: Fleet,
     /// Routes, retries, and what is sent.
     pub engine: Arc<Engine>,
-    /// For plugins' state.
     pub store: Arc<SurrealStore>,
     /// Where reloads are noted.
     pub trail: Arc<dyn TransactStore>,
@@ -93,7 +93,7 @@ impl Reloader {
             Err(refused) => {
                 tracing::error!(
                     because,
-                    code = "CONFIG.RELOAD_REFUSED",
+                    code = Code::CONFIG_RELOAD_REFUSED.as_str(),
                     "the configuration before stays in force: {refused}"
                 );
             }
@@ -196,7 +196,7 @@ impl Reloader {
         };
         // What is done is done: a trail that can't be written is told to the log.
         if let Err(error) = self.host.trail.audit(&event).await {
-            tracing::error!(code = error.code(), %error, ?event, "an operator's act could not be written to the audit trail");
+            tracing::error!(code = error.code().as_str(), %error, ?event, "an operator's act could not be written to the audit trail");
         }
     }
 }
@@ -207,7 +207,7 @@ impl ConfigurationService for Reloader {
         let (this, actor) = (self.clone(), actor.to_owned());
         // In a task of its own: what was begun is ended, whether or not its caller waits.
         let work = tokio::spawn(async move { this.reload_now(apply, &actor).await });
-        work.await.unwrap_or_else(|ended| Err(refused("UNKNOWN.INTERNAL", ended.to_string(), true)))
+        work.await.unwrap_or_else(|ended| Err(refused(Code::UNKNOWN_INTERNAL, ended.to_string(), true)))
     }
 }
 
@@ -221,12 +221,12 @@ fn still_pending(before: &[Shown], read: Vec<Shown>) -> Vec<Shown> {
     live.chain(before.iter().filter(|shown| waits(shown)).cloned()).collect()
 }
 
-fn refused(code: &str, message: String, retryable: bool) -> ReloadRefused {
-    ReloadRefused { code: code.to_owned(), message, retryable }
+fn refused(code: Code, message: String, retryable: bool) -> ReloadRefused {
+    ReloadRefused { code: code.into(), message, retryable }
 }
 
 fn of_plugins(errors: &[PluginError]) -> ReloadRefused {
-    let code = errors.first().map_or("PLUGIN.READ", |error| error.cause.code());
+    let code = errors.first().map_or(Code::PLUGIN_READ, |error| error.cause.code());
     let lines: Vec<String> = errors.iter().map(ToString::to_string).collect();
     refused(code, lines.join("\n"), errors.iter().all(|error| error.cause.retryable()))
 }
@@ -236,7 +236,5 @@ fn of_swap(transport: &str, error: &SwapError) -> ReloadRefused {
 }
 
 fn of_cli(error: &CliError) -> ReloadRefused {
-    let text = error.to_string();
-    let code = text.split_once(':').map_or("CONFIG.RELOAD_REFUSED", |(code, _)| code).to_owned();
-    ReloadRefused { code, message: text, retryable: false }
+    refused(error.code().unwrap_or(Code::CONFIG_RELOAD_REFUSED), error.to_string(), false)
 }

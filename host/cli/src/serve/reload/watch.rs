@@ -14,14 +14,14 @@ use super::Reloader;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Length and time of the last change; none = it isn't there.
-type Look = Option<(u64, Option<SystemTime>)>;
+type FileStamp = Option<(u64, Option<SystemTime>)>;
 
 /// Reloads whenever the file has changed, until `stop`.
 pub async fn watch(file: PathBuf, reloader: Reloader, stop: CancellationToken) {
-    let mut seen = look(&file).await;
-    let mut changed: Option<Look> = None;
+    let mut seen = stat(&file).await;
+    let mut changed: Option<FileStamp> = None;
     while stop.run_until_cancelled(tokio::time::sleep(LOOK_EVERY)).await.is_some() {
-        let now = look(&file).await;
+        let now = stat(&file).await;
         match changed {
             Some(before) if before == now => {
                 (seen, changed) = (now, None);
@@ -32,7 +32,7 @@ pub async fn watch(file: PathBuf, reloader: Reloader, stop: CancellationToken) {
     }
 }
 
-async fn look(file: &Path) -> Look {
+async fn stat(file: &Path) -> FileStamp {
     let metadata = tokio::fs::metadata(file).await.ok()?;
     Some((metadata.len(), metadata.modified().ok()))
 }

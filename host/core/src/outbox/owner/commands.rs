@@ -12,12 +12,11 @@ use crate::time::UnixMillis;
 /// Names a command, so that its answer finds the caller.
 pub type CommandId = Ticket;
 
-/// An operator's wish.
+/// What an operator asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Take a message back that isn't being sent. `segment` is needed when it lies in one that isn't in memory.
     Cancel {
-        /// Which.
         place: Place,
         /// Its segment as read.
         segment: Option<Arc<Segment>>,
@@ -25,28 +24,13 @@ pub enum Command {
     /// Take a scheduled message back.
     CancelScheduled(Arc<Scheduled>),
     /// Try a parked message at another instant.
-    RescheduleParked {
-        /// Which.
-        place: Place,
-        /// When.
-        due: UnixMillis,
-    },
+    RescheduleParked { place: Place, due: UnixMillis },
     /// Move a scheduled message to another instant.
-    Reschedule {
-        /// Which.
-        scheduled: Arc<Scheduled>,
-        /// When.
-        due: UnixMillis,
-    },
+    Reschedule { scheduled: Arc<Scheduled>, due: UnixMillis },
     /// Put a dead letter back at its own place, with no attempts.
     Replay(Arc<DeadLetter>),
     /// Fence a dead letter off.
-    Quarantine {
-        /// Which, as read.
-        dead: Arc<DeadLetter>,
-        /// Why.
-        note: String,
-    },
+    Quarantine { dead: Arc<DeadLetter>, note: String },
     /// Remove a dead letter; it stays in the history for its time.
     Purge(Arc<DeadLetter>),
 }
@@ -78,7 +62,7 @@ impl Owner {
     /// Queues a command, or refuses it at once. Its answer comes with the commit that does it.
     pub fn command(&mut self, id: CommandId, command: Command) -> Result<(), CommandError> {
         self.check_command(&command)?;
-        self.commands.push_back(QueuedCommand { id, command });
+        self.next.push_command(QueuedCommand { id, command });
         Ok(())
     }
 
@@ -93,7 +77,11 @@ impl Owner {
                         Some(segment) => &segment.tenant,
                         None => return Err(CommandError::NeedsSegment),
                     };
-                    if self.is_gone(tenant, place.segment, place.index) { Err(CommandError::Gone) } else { Ok(()) }
+                    if self.window.is_gone(tenant, place.segment, place.index) {
+                        Err(CommandError::Gone)
+                    } else {
+                        Ok(())
+                    }
                 }
             },
             Command::RescheduleParked { place, .. } => match self.slots.get(&place.seq()) {
@@ -102,7 +90,7 @@ impl Owner {
                 _ => Err(CommandError::Gone),
             },
             Command::Replay(dead) => {
-                let parked = self.parked_count.get(&dead.message.tenant).copied().unwrap_or(0);
+                let parked = self.scheduler.parked_of(&dead.message.tenant);
                 if parked >= self.config.parked_per_tenant { Err(CommandError::ParkedFull) } else { Ok(()) }
             }
             _ => Ok(()),

@@ -3,13 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::enqueue::DirectRequest;
 use super::slots::SlotState;
-use super::{HoldKey, Owner};
+use super::{DirectRequest, HoldKey, Owner};
 use crate::ids::{Place, Seq};
 use crate::limits::LIFE_BEAT;
 use crate::message::Message;
-use crate::outbox::records::{Done, DoneEnd};
+use crate::outbox::records::Done;
 use crate::time::Monotonic;
 
 impl Owner {
@@ -23,16 +22,12 @@ impl Owner {
 
     /// Whether direct requests wait for a commit.
     pub fn has_waiting_directs(&self) -> bool {
-        !self.directs.is_empty()
+        !self.next.requests.is_empty()
     }
 
     /// Takes back all requests that aren't in a commit: the shard is given back, so they never will be.
     pub fn recall_directs(&mut self) -> Vec<DirectRequest> {
-        self.direct_bytes = 0;
-        let recalled: Vec<DirectRequest> =
-            std::mem::take(&mut self.directs).into_iter().map(|direct| direct.request).collect();
-        recalled.iter().for_each(|request| self.pending_ids.remove(request));
-        recalled
+        self.next.requests.recall()
     }
 
     /// Messages whose fate was told and isn't known to be committed. When the shard is lost, these settlements are, too.
@@ -45,28 +40,13 @@ impl Owner {
     /// What is kept of a message that was delivered while its segment isn't finished; its history is written with that.
     pub fn delivered(&self, place: Place) -> Option<Done> {
         let open = self.record.open.get(&place.segment).filter(|open| open.acked.contains(place.index))?;
-        let loaded = self.segments.get(&place.segment)?;
-        let info = loaded.done.get(&place.index)?;
-        let entry = loaded
-            .segment
-            .entries
-            .iter()
-            .find(|entry| entry.index == place.index && !open.moved.contains(entry.index))?;
-        Some(Done {
-            index: place.index,
-            message: Arc::clone(&entry.message),
-            end: DoneEnd::Delivered,
-            at: info.at,
-            attempts: 1,
-            receipt: Some(info.receipt.clone()),
-            history: vec![info.attempt.clone()],
-        })
+        let mut entries = self.window.segment(place.segment)?.entries.iter();
+        let entry = entries.find(|entry| entry.index == place.index && !open.moved.contains(entry.index))?;
+        self.window.delivered(place.segment, entry)
     }
 
     /// Keeps what is held held until an operator goes on.
     pub fn hold_for_operator(&mut self, key: &HoldKey) {
-        if let Some(hold) = self.holds.get_mut(key) {
-            hold.until = None;
-        }
+        self.holds.postpone(key, None);
     }
 }

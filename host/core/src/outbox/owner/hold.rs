@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::slots::SlotState;
 use super::{Owner, TransportId};
+use crate::code::Code;
 use crate::ids::{Seq, Tenant};
 use crate::time::{Monotonic, Now, UnixMillis};
 
@@ -14,10 +15,6 @@ use crate::time::{Monotonic, Now, UnixMillis};
 const HOLD_RETRY_MAX: Duration = Duration::from_secs(60);
 /// First pause of a held destination.
 const HOLD_RETRY_MIN: Duration = Duration::from_secs(1);
-/// Code of a transport that an operator paused.
-pub(super) const PAUSED: &str = "OUTBOX.PAUSED";
-/// Code of messages that no worker asks for.
-pub(super) const UNCLAIMED: &str = "OUTBOX.UNCLAIMED";
 
 /// What a hold is about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -59,16 +56,12 @@ impl HoldKey {
 
 /// A destination, transport or missing route that holds messages back.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hold {
-    /// Stable code.
+pub(super) struct Hold {
     pub code: String,
-    /// Why.
     pub reason: String,
-    /// Since when.
     pub since: UnixMillis,
     /// When one message is tried; none = not before an operator or a new configuration lifts it.
     pub until: Option<Monotonic>,
-    /// Tries that failed.
     pub tries: u32,
     /// The message that is being tried.
     pub probe: Option<Seq>,
@@ -80,6 +73,11 @@ pub struct Hold {
 }
 
 impl Hold {
+    fn new(code: &str, reason: &str, since: UnixMillis) -> Self {
+        let (code, reason) = (code.to_owned(), reason.to_owned());
+        Self { code, reason, since, until: None, tries: 0, probe: None, tried: None, waiting: BTreeSet::new() }
+    }
+
     /// Those that wait, in the order in which they are tried.
     pub(super) fn turns(&self) -> impl Iterator<Item = Seq> {
         let behind = self.tried.map_or(Bound::Unbounded, Bound::Excluded);
@@ -93,16 +91,7 @@ impl Owner {
     pub fn hold(&mut self, key: HoldKey, code: &str, reason: &str, after: Option<Duration>, now: Now) {
         let tenant = key.tenant.clone();
         let is_new = !self.holds.contains_key(&key);
-        let hold = self.holds.open(&key, || Hold {
-            code: String::new(),
-            reason: String::new(),
-            since: now.wall,
-            until: None,
-            tries: 0,
-            probe: None,
-            tried: None,
-            waiting: BTreeSet::new(),
-        });
+        let hold = self.holds.open(&key, || Hold::new(code, reason, now.wall));
         // What was under way when the hold began also comes back blocked: only a failed probe lengthens the pause.
         let probe = hold.probe.take();
         hold.tried = probe.or(hold.tried);
@@ -133,7 +122,7 @@ impl Owner {
     /// Ends a hold: a probe succeeded, or an operator said so.
     pub fn lift(&mut self, key: &HoldKey, now: Now) {
         let Some(hold) = self.holds.remove(key) else { return };
-        self.resume_after_hold(key);
+        self.window.resume_after_hold(key);
         for seq in hold.waiting {
             if let Some(slot) = self.slots.get_mut(&seq) {
                 slot.state = SlotState::Waiting;
@@ -145,16 +134,15 @@ impl Owner {
     /// Holds a whole transport until an operator resumes it.
     pub fn pause(&mut self, transport: TransportId, reason: &str, now: Now) {
         let key = HoldKey { tenant: None, transport: Some(transport), scope: Arc::from("") };
-        self.hold(key.clone(), PAUSED, reason, None, now);
-        if let Some(hold) = self.holds.get_mut(&key) {
-            hold.until = None;
-        }
+        self.hold(key.clone(), Code::OUTBOX_PAUSED.as_str(), reason, None, now);
+        self.hold_for_operator(&key);
     }
 
     /// Tries every held destination of a transport again now.
     pub fn retry_holds(&mut self, transport: TransportId, now: Now) {
+        let by_choice = [Code::OUTBOX_PAUSED.as_str(), Code::OUTBOX_UNCLAIMED.as_str()];
         for (key, hold) in self.holds.iter_mut() {
-            if key.transport == Some(transport) && hold.code != PAUSED && hold.code != UNCLAIMED {
+            if key.transport == Some(transport) && !by_choice.contains(&hold.code.as_str()) {
                 hold.until = Some(now.mono);
             }
         }
@@ -163,32 +151,18 @@ impl Owner {
     /// Holds messages whose topic no route takes.
     pub(super) fn hold_unrouted(&mut self, now: Now) {
         let key = HoldKey { tenant: None, transport: None, scope: Arc::from("") };
-        self.holds.open(&key, || Hold {
-            code: "OUTBOX.NO_ROUTE".to_owned(),
-            reason: "no route takes these topics: add a [[route]] for them".to_owned(),
-            since: now.wall,
-            until: None,
-            tries: 0,
-            probe: None,
-            tried: None,
-            waiting: BTreeSet::new(),
-        });
+        let reason = "no route takes these topics: add a [[route]] for them";
+        self.holds.open(&key, || Hold::new(Code::OUTBOX_NO_ROUTE.as_str(), reason, now.wall));
     }
 
     /// Lets one message through a hold whose time is up. With nobody waiting in memory the hold ends.
     pub(super) fn begin_probe(&mut self, key: &HoldKey, now: Now) {
         let Some(hold) = self.holds.get(key).filter(|hold| hold.probe.is_none()) else { return };
         if hold.waiting.is_empty() {
-            let skipped = self.windows.values().any(|window| {
-                window.scopes.contains_key(key)
-                    || window.resume.values().any(|resume| resume.hold.as_ref() == Some(key))
-            });
-            if skipped {
+            if self.window.has_skipped(key) {
                 // Only a message can tell whether the destination is back: read some of those that were skipped.
-                self.resume_after_hold(key);
-                if let Some(hold) = self.holds.get_mut(key) {
-                    hold.until = Some(now.mono + HOLD_RETRY_MIN);
-                }
+                self.window.resume_after_hold(key);
+                self.holds.postpone(key, Some(now.mono + HOLD_RETRY_MIN));
             } else {
                 self.lift(key, now);
             }
@@ -205,11 +179,11 @@ impl Owner {
         let probe = candidates().find(|seq| !self.is_suspect(*seq)).or_else(|| candidates().next());
         if was_tried {
             // Others may know better: have them in memory by the next try.
-            self.resume_after_hold(key);
+            self.window.resume_after_hold(key);
         }
         match probe {
             Some(seq) => self.let_through(key, seq, now),
-            None => self.postpone_probe(key, now.mono + HOLD_RETRY_MIN),
+            None => self.holds.postpone(key, Some(now.mono + HOLD_RETRY_MIN)),
         }
     }
 
@@ -227,19 +201,13 @@ impl Owner {
             if !is_due {
                 let until = hold.until.filter(|until| *until > now.mono).unwrap_or(now.mono + HOLD_RETRY_MIN);
                 self.holds.end_probe(seq);
-                return self.postpone_probe(key, until);
+                return self.holds.postpone(key, Some(until));
             }
             hold.probe = Some(seq);
             self.holds.note_probe(seq);
             next = self.hold_of(seq);
         }
         self.consider(seq, now);
-    }
-
-    fn postpone_probe(&mut self, key: &HoldKey, until: Monotonic) {
-        if let Some(hold) = self.holds.get_mut(key) {
-            hold.until = Some(until);
-        }
     }
 
     /// A message that was to try a held destination isn't going to be sent: the next try takes another.

@@ -16,6 +16,10 @@ use crate::time::Monotonic;
 type Group = (Option<Tenant>, Option<TransportId>);
 
 /// The holds with their indexes. Reads go to the map itself.
+///
+/// - `scopes` names exactly the keys of `map`.
+/// - A message is in `waiting` of a hold exactly while its state says that it waits for that hold.
+/// - A hold has one probe at most; `probes` has all of them.
 #[derive(Debug, Default)]
 pub(super) struct Holds {
     map: BTreeMap<HoldKey, Hold>,
@@ -65,6 +69,27 @@ impl Holds {
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (&HoldKey, &mut Hold)> {
         self.next_try.set(None);
         self.map.iter_mut()
+    }
+
+    /// A message waits for a hold.
+    pub fn wait(&mut self, key: &HoldKey, seq: Seq) {
+        if let Some(hold) = self.get_mut(key) {
+            hold.waiting.insert(seq);
+        }
+    }
+
+    /// It doesn't any more.
+    pub fn stop_waiting(&mut self, key: &HoldKey, seq: Seq) {
+        if let Some(hold) = self.get_mut(key) {
+            hold.waiting.remove(&seq);
+        }
+    }
+
+    /// The next try follows at this instant; none = not by itself.
+    pub fn postpone(&mut self, key: &HoldKey, until: Option<Monotonic>) {
+        if let Some(hold) = self.get_mut(key) {
+            hold.until = until;
+        }
     }
 
     /// Notes that a message may try a held destination.

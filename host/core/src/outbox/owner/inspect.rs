@@ -2,10 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use super::hold::{PAUSED, UNCLAIMED};
+use serde::{Deserialize, Serialize};
+
+use super::hold::Hold;
 use super::slots::SlotState;
-use super::{Hold, HoldKey, LeaseInfo, Owner, TransportId};
-use crate::ids::{KeyHash, MessageId, Seq, Tenant};
+use super::{HoldKey, LeaseInfo, Owner, TransportId};
+use crate::code::Code;
+use crate::ids::{MessageId, Seq, Tenant};
 use crate::time::{Now, UnixMillis};
 
 /// How much of a tenant waits for a transport.
@@ -32,7 +35,6 @@ pub enum WhyWaiting {
     Retry(UnixMillis),
     /// A held destination, transport or missing route.
     Held(HoldInfo),
-    /// Its turn.
     Turn,
     /// Its trial: a host died while it was named.
     Trial,
@@ -45,13 +47,9 @@ pub enum WhyWaiting {
 /// A hold as people see it. It doesn't name the messages that wait: they may be many.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HoldInfo {
-    /// What is held.
     pub key: HoldKey,
-    /// Stable code.
     pub code: String,
-    /// Why.
     pub reason: String,
-    /// Since when.
     pub since: UnixMillis,
     /// When one message is tried; none = not by itself.
     pub until: Option<UnixMillis>,
@@ -74,14 +72,54 @@ impl HoldInfo {
         }
     }
 
-    /// What is held, in a word: `no_route`, `paused`, `unclaimed`, `transport`, `destination`.
-    pub fn kind(&self) -> &'static str {
+    pub fn kind(&self) -> WaitKind {
         match self.key.transport {
-            None => "no_route",
-            Some(_) if self.code == PAUSED => "paused",
-            Some(_) if self.code == UNCLAIMED => "unclaimed",
-            Some(_) if self.key.scope.is_empty() => "transport",
-            Some(_) => "destination",
+            None => WaitKind::NoRoute,
+            Some(_) if self.code == Code::OUTBOX_PAUSED.as_str() => WaitKind::Paused,
+            Some(_) if self.code == Code::OUTBOX_UNCLAIMED.as_str() => WaitKind::Unclaimed,
+            Some(_) if self.key.scope.is_empty() => WaitKind::Transport,
+            Some(_) => WaitKind::Destination,
+        }
+    }
+}
+
+/// What messages wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WaitKind {
+    /// An earlier message of the key, or a dead letter that holds it.
+    Key,
+    Retry,
+    Schedule,
+    /// A destination that is held.
+    Destination,
+    /// A whole transport that is held.
+    Transport,
+    /// A route for the topic.
+    NoRoute,
+    /// An operator, who paused the transport.
+    Paused,
+    /// A worker outside who asks.
+    Unclaimed,
+    /// Its trial: a host died while it was named.
+    Trial,
+    Turn,
+}
+
+impl WaitKind {
+    /// As in JSON and in metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Key => "key",
+            Self::Retry => "retry",
+            Self::Schedule => "schedule",
+            Self::Destination => "destination",
+            Self::Transport => "transport",
+            Self::NoRoute => "no_route",
+            Self::Paused => "paused",
+            Self::Unclaimed => "unclaimed",
+            Self::Trial => "trial",
+            Self::Turn => "turn",
         }
     }
 }
@@ -89,17 +127,13 @@ impl HoldInfo {
 /// A key whose head failed and waits for a retry, or that a dead letter holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldKey {
-    /// Whose.
     pub tenant: Tenant,
-    /// The key.
     pub key: String,
     /// The message that holds it.
     pub seq: Seq,
     /// Its next try; none = a dead letter.
     pub until: Option<UnixMillis>,
-    /// Latest error code.
     pub code: Option<String>,
-    /// Latest error.
     pub reason: Option<String>,
     /// Since its first failure.
     pub since: UnixMillis,
@@ -123,19 +157,10 @@ impl Owner {
                 *oldest = (*oldest).min(slot.message.created_at);
             }
         }
-        for (tenant, window) in &self.windows {
-            let stored: u64 = window
-                .directory
-                .values()
-                .map(|entry| u64::from(entry.messages) - (entry.gone.len() as u64).min(u64::from(entry.messages)))
-                .sum();
-            let unread = stored.saturating_sub(window.messages as u64);
-            if unread == 0 {
-                continue;
-            }
+        for (tenant, unread, oldest) in self.window.unread().filter(|(_, unread, _)| *unread > 0) {
             let depth = depths.entry((tenant.clone(), None)).or_default();
             depth.ready += unread;
-            let oldest = window.directory.range(window.scan..).next().map(|(first, _)| UnixMillis(first.0 >> 20));
+            let oldest = oldest.map(|first| UnixMillis(first.0 >> 20));
             depth.oldest_ready = [depth.oldest_ready, oldest].into_iter().flatten().min();
         }
         depths
@@ -143,17 +168,22 @@ impl Owner {
 
     /// Messages in memory, their bytes, and segments claimed, against their bounds.
     pub fn memory(&self) -> (usize, usize, usize) {
-        (self.window_messages, self.window_bytes, self.record.open.len())
+        (self.window.messages(), self.window.bytes(), self.record.open.len())
+    }
+
+    /// Messages of segments that can be in memory at most, with `tenants` tenants that have any.
+    pub fn messages_bound(&self, tenants: usize) -> usize {
+        self.window.messages_bound(tenants)
     }
 
     /// Messages that wait because too many of their tenant wait for retries.
     pub fn stalled_messages(&self) -> usize {
-        self.stalled.len()
+        self.scheduler.stalled().len()
     }
 
     /// Skipped keys that are remembered, over all tenants.
     pub fn resume_points(&self) -> usize {
-        self.windows.values().map(|window| window.resume.len()).sum()
+        self.window.resume_points()
     }
 
     /// Everything that is held.
@@ -167,8 +197,7 @@ impl Owner {
 
     /// Keys held by a failed head or a dead letter, at most `limit`.
     pub fn held_keys(&self, limit: usize, now: Now) -> Vec<HeldKey> {
-        let behind = |key: &KeyHash| self.keys.get(key).map_or(0, |queue| queue.seqs.len().saturating_sub(1) as u64);
-        let parked = self.keys.iter().filter_map(|(hash, queue)| {
+        let parked = self.keys.iter().filter_map(|(_, queue)| {
             let slot = self.slots.get(&queue.head()?)?;
             if slot.origin != super::slots::Origin::Parked {
                 return None;
@@ -182,11 +211,10 @@ impl Owner {
                 code: last.and_then(|attempt| attempt.code.clone()),
                 reason: last.and_then(|attempt| attempt.reason.clone()),
                 since: slot.first_attempt_at.unwrap_or(slot.due),
-                waiting: behind(hash),
+                waiting: queue.seqs().len().saturating_sub(1) as u64,
             })
         });
-        let held = self.held_keys.iter().filter_map(|(hash, holders)| Some((hash, holders.values().next()?)));
-        let dead = held.filter_map(|(hash, dead)| {
+        let dead = self.keys.holders().filter_map(|(key, dead)| {
             Some(HeldKey {
                 tenant: dead.message.tenant.clone(),
                 key: dead.message.key.as_ref()?.as_str().to_owned(),
@@ -195,7 +223,7 @@ impl Owner {
                 code: Some(dead.code.clone()),
                 reason: Some(dead.reason.clone()),
                 since: dead.died_at,
-                waiting: self.keys.get(hash).map_or(0, |queue| queue.seqs.len() as u64),
+                waiting: self.keys.len_of(key) as u64,
             })
         });
         dead.chain(parked).take(limit).collect()
@@ -213,11 +241,10 @@ impl Owner {
             },
             SlotState::Waiting => {
                 if let Some(key) = slot.key {
-                    let holder = self.held_keys.get(&key).and_then(|holders| holders.first_key_value());
-                    if let Some((_, dead)) = holder.filter(|(dead, _)| **dead < seq) {
+                    if let Some(dead) = self.keys.holder(key).filter(|dead| dead.place.seq() < seq) {
                         return Some(WhyWaiting::DeadKey(dead.message.id.clone()));
                     }
-                    let head = self.keys.get(&key).and_then(|queue| queue.busy.or(queue.head()));
+                    let head = self.keys.get(key).and_then(|queue| queue.busy().or(queue.head()));
                     if let Some(head) = head.filter(|head| *head != seq).and_then(|head| self.slots.get(&head)) {
                         return Some(WhyWaiting::Key(head.message.id.clone()));
                     }

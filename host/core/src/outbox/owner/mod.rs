@@ -5,48 +5,58 @@
 //! At most one commit is outstanding. Nothing is sent that isn't durably claimed, and a key moves on only when the
 //! settlement before is known to be committed.
 //!
+//! Each part keeps its own rules, which stand beside its fields. `Owner` puts the parts together.
+//!
 //! | file | holds |
 //! |---|---|
 //! | `takeover` | the first commits: a new token, what the last owner had named made suspect if its process died |
 //! | `enqueue` | requests that wait for a commit; doorstep and schedule pages |
-//! | `window` | what is in memory: directory, room, what to read next |
+//! | `window` | part: the directory, what is read ahead, what to read next |
 //! | `scan` | bringing messages to memory |
 //! | `resume` | skipped messages: reading them again, forgetting what can't be sent for now |
+//! | `keys` | part: which message of a key goes first |
 //! | `ready` | what an idle message waits for: its key, a hold, a claim, its turn |
 //! | `reroute` | another set of routes and transports while messages wait |
-//! | `holds` | all of them, found without going through them |
+//! | `holds` | part: all holds, found without going through them |
 //! | `hold` | destinations, transports and missing routes that hold messages back |
-//! | `turns` | who may send next: tenants in weighted turn |
-//! | `naming` | after a crash: what is about to be sent is named first |
-//! | `trial` | suspects: narrowed by halves, beside everything else |
+//! | `scheduler` | part: lists of idle messages; whose turn it is |
+//! | `sends` | handing messages to lanes |
+//! | `naming` | part: after a crash, what is about to be sent is named first |
+//! | `trial` | part: suspects, narrowed by halves, beside everything else |
 //! | `outside` | messages that workers claim and settle from outside |
 //! | `settle` | what became of a send |
 //! | `commands` | what operators ask: cancel, reschedule, replay, quarantine, purge |
+//! | `next_commit` | part: what waits for the next commit |
 //! | `build` | the next commit |
-//! | `commit_bytes` | how large it may be |
+//! | `flight` | the commit that is out |
 //! | `outcome` | a commit's fate: applied, not applied, unknown, lost |
+//! | `release` | giving the shard back |
 //! | `driver` | what a driver asks for beside the protocol |
 //! | `inspect` | counts and reasons for people |
-//! | `invariants` | what the lists must agree on, for tests |
+//! | `invariants` | what the parts must agree on, for tests |
 
 mod build;
 mod commands;
-mod commit_bytes;
 mod driver;
 mod enqueue;
+mod flight;
 mod hold;
 mod holds;
 mod inspect;
 mod invariants;
+mod keys;
 mod naming;
+mod next_commit;
 mod outcome;
 mod outside;
-mod pending;
 mod ready;
+mod release;
 mod reroute;
 mod resume;
 mod rules;
 mod scan;
+mod scheduler;
+mod sends;
 mod settle;
 mod slots;
 mod spread;
@@ -54,43 +64,42 @@ mod takeover;
 #[cfg(test)]
 mod tests;
 mod trial;
-mod turns;
 mod window;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
 pub use build::Built;
 pub use commands::{Command, CommandError, CommandId};
-pub use enqueue::{DirectRequest, DoorPage, DoorPassRequest, ExistingId, Ticket};
-pub use hold::{Hold, HoldKey};
-pub use inspect::{Depths, HeldKey, HoldInfo, WhyWaiting};
+pub use hold::HoldKey;
+pub use inspect::{Depths, HeldKey, HoldInfo, WaitKind, WhyWaiting};
+pub use next_commit::{DirectRequest, DoorPage, DoorPassRequest, ExistingId, Ticket};
 pub use outcome::{Applied, Resolution};
 pub use outside::{Claim, Claimed, Lease, LeaseInfo};
 pub use rules::{Rule, Rules};
+pub use sends::Sending;
 pub use settle::{Settlement, Verdict};
 pub use takeover::{TakeoverInput, has_died, takeover, takeover_reads};
-pub use turns::Sending;
 pub use window::{LoadPurpose, LoadRequest};
 
-use crate::ids::{KeyHash, Seq, ShardId, Tenant};
+use crate::ids::{Seq, ShardId, Tenant};
 use crate::limits::SchedulerLimits;
-use crate::outbox::records::{DeadLetter, Parked, Scheduled, ShardRecord};
+use crate::outbox::records::{DeadLetter, Parked, ShardRecord};
 use crate::outbox::suspicion::Caution;
 use crate::route::Routes;
 use crate::time::{Monotonic, Now};
-use build::Flight;
-use commands::QueuedCommand;
-use commit_bytes::CommitBytes;
-use enqueue::{DoorState, ScheduledState};
+use flight::Flight;
 use holds::Holds;
+use keys::Keys;
 use naming::Naming;
-use slots::{LoadedSegment, Slot};
+use next_commit::NextCommit;
+use outside::Outside;
+use scheduler::Scheduler;
+use slots::Slot;
 use spread::Spread;
 use trial::Trial;
-use turns::ReadyQueue;
-use window::TenantWindow;
+use window::Window;
 
 /// Number of a transport in [`Routing::transports`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -129,13 +138,11 @@ impl Routing {
 /// Settings of an owner.
 #[derive(Clone, Debug)]
 pub struct OwnerConfig {
-    /// Shard.
     pub shard: ShardId,
     /// Name of this host in the shard record and in attempts.
     pub host: String,
     /// How many shards there are: strays on the doorstep are forwarded.
     pub shards: u16,
-    /// Bounds.
     pub limits: SchedulerLimits,
     /// Sends stop this long after the start of the last good commit.
     pub owner_ttl: Duration,
@@ -145,7 +152,6 @@ pub struct OwnerConfig {
     pub dead_holds_key: bool,
     /// Turn weights; a tenant not named has 1.
     pub weights: BTreeMap<Tenant, u32>,
-    /// Routes.
     pub routing: Arc<Routing>,
     /// How long an owner is cautious after a crash.
     pub caution: Caution,
@@ -158,13 +164,15 @@ pub struct OwnerConfig {
 pub struct Adopted {
     /// The record as committed by the takeover.
     pub record: ShardRecord,
-    /// Every parked message.
     pub parked: Vec<Arc<Parked>>,
     /// Dead letters that hold their key.
     pub held: Vec<Arc<DeadLetter>>,
 }
 
 /// The owner of one shard.
+///
+/// `record` is what the last commit said that is known to be in, and all of memory agrees with it: a message is claimed, named or
+/// held by a dead letter when that stands in the store. What the commit that is out would change waits in `flight`.
 #[derive(Debug)]
 pub struct Owner {
     config: OwnerConfig,
@@ -177,122 +185,46 @@ pub struct Owner {
     adopted_at: Monotonic,
     /// What is sent before this instant is named first.
     cautious_until: Monotonic,
-    naming: Naming,
-    trial: Trial,
-    flight: Flight,
-    /// Every message in memory.
-    slots: HashMap<Seq, Slot, Spread>,
-    /// Keys with messages in memory.
-    keys: HashMap<KeyHash, slots::KeyQueue, Spread>,
-    /// Keys fenced by a dead letter (`hold_key`).
-    held_keys: HashMap<KeyHash, BTreeMap<Seq, Arc<DeadLetter>>>,
-    /// Segments in memory.
-    segments: BTreeMap<Seq, LoadedSegment>,
-    /// Directory and read-ahead, tenant by tenant.
-    windows: BTreeMap<Tenant, TenantWindow>,
-    /// Segments in all directories.
-    stored: BTreeSet<Seq>,
-    /// Tenants with segments in the store.
-    busy_tenants: usize,
-    /// Tenants for which something may be worth reading, and whose turn it was last.
-    load_wanted: BTreeSet<Tenant>,
-    load_turn: Option<Tenant>,
-    /// Everything below this seq is in the directory.
-    directory_until: Seq,
-    directory_done: bool,
-    loading: bool,
-    /// The read that is under way was asked for before the scan was set back: its page isn't taken.
-    page_is_stale: bool,
-    /// Counts routings: a message found by an earlier one is routed anew when it is idle.
-    routed: u32,
-    window_messages: usize,
-    window_bytes: usize,
-    /// Segments that can't be decoded, to be moved to quarantine.
-    corrupt: Vec<(Seq, String)>,
-    ready: BTreeMap<(TransportId, u32), ReadyQueue>,
-    /// Parked heads that are due and need a claim first.
-    want_parked: BTreeSet<Seq>,
-    /// Heads that are due and whose segment needs a claim first, by segment.
-    want_segments: BTreeMap<Seq, BTreeSet<Seq>>,
-    /// Those segments by tenant.
-    want_by_tenant: BTreeMap<Tenant, BTreeSet<Seq>>,
-    /// Heads of tenants with too many retries waiting.
-    stalled: BTreeSet<Seq>,
-    /// Heads whose time comes later.
-    timers: BTreeSet<(Monotonic, Seq)>,
-    holds: Holds,
-    /// Sends begun and not settled.
-    flying: usize,
-    outside: outside::Outside,
-    /// Slots whose settlement waits for a commit, oldest first.
-    outs: VecDeque<Seq>,
-    directs: VecDeque<enqueue::WaitingDirect>,
-    /// Callers' ids in those, and in the commit that is out.
-    pending_ids: pending::PendingIds,
-    direct_bytes: usize,
-    commands: VecDeque<QueuedCommand>,
-    door: DoorState,
-    scheduled: ScheduledState,
-    parked_count: BTreeMap<Tenant, usize>,
     /// The owner is giving the shard back: no new sends or claims.
     releasing: bool,
-    commit_bytes: CommitBytes,
-    /// There may be claimed segments that are finished and had no room in a commit.
-    finish_more: bool,
+    /// Counts routings: a message found by an earlier one is routed anew when it is idle.
+    routed: u32,
+    /// Every message in memory.
+    slots: HashMap<Seq, Slot, Spread>,
+    window: Window,
+    keys: Keys,
+    scheduler: Scheduler,
+    holds: Holds,
+    naming: Naming,
+    trial: Trial,
+    outside: Outside,
+    next: NextCommit,
+    flight: Flight,
 }
 
 impl Owner {
     /// Begins an ownership. `taken_at` is when the takeover commit was started.
     pub fn new(config: OwnerConfig, adopted: Adopted, taken_at: Monotonic, now: Now) -> Self {
-        let deadline = taken_at + config.owner_ttl;
         let cautious_until = taken_at + config.caution.lasts(&adopted.record.suspicion);
         let mut owner = Self {
+            deadline: taken_at + config.owner_ttl,
             taken_at,
             adopted_at: now.mono,
             cautious_until,
+            releasing: false,
+            routed: 0,
+            slots: HashMap::default(),
+            window: Window::new(config.limits, adopted.record.floor),
+            keys: Keys::default(),
+            scheduler: Scheduler::new(config.parked_per_tenant),
+            holds: Holds::default(),
             naming: Naming::new(now.mono < cautious_until),
             trial: Trial::new(adopted.record.suspicion.halves()),
-            directory_until: adopted.record.floor,
+            outside: Outside::default(),
+            next: NextCommit::new(config.limits.commit_bytes),
+            flight: Flight::default(),
             record: adopted.record,
-            deadline,
-            commit_bytes: CommitBytes::new(config.limits.commit_bytes),
-            finish_more: false,
             config,
-            flight: Flight::Idle,
-            slots: HashMap::default(),
-            keys: HashMap::default(),
-            held_keys: HashMap::new(),
-            segments: BTreeMap::new(),
-            windows: BTreeMap::new(),
-            stored: BTreeSet::new(),
-            busy_tenants: 0,
-            load_wanted: BTreeSet::new(),
-            load_turn: None,
-            directory_done: false,
-            loading: false,
-            page_is_stale: false,
-            routed: 0,
-            window_messages: 0,
-            window_bytes: 0,
-            corrupt: Vec::new(),
-            ready: BTreeMap::new(),
-            want_parked: BTreeSet::new(),
-            want_segments: BTreeMap::new(),
-            want_by_tenant: BTreeMap::new(),
-            stalled: BTreeSet::new(),
-            timers: BTreeSet::new(),
-            holds: Holds::default(),
-            flying: 0,
-            outside: outside::Outside::default(),
-            outs: VecDeque::new(),
-            directs: VecDeque::new(),
-            pending_ids: pending::PendingIds::default(),
-            direct_bytes: 0,
-            commands: VecDeque::new(),
-            door: DoorState::default(),
-            scheduled: ScheduledState::default(),
-            parked_count: BTreeMap::new(),
-            releasing: false,
         };
         owner.hold_unclaimed(now);
         for dead in adopted.held {
@@ -304,7 +236,6 @@ impl Owner {
         owner
     }
 
-    /// Its shard.
     pub fn shard(&self) -> ShardId {
         self.config.shard
     }
@@ -324,14 +255,13 @@ impl Owner {
         self.deadline
     }
 
-    /// Settings.
     pub fn config(&self) -> &OwnerConfig {
         &self.config
     }
 
     /// Whether a commit is outstanding.
     pub fn in_flight(&self) -> bool {
-        !matches!(self.flight, Flight::Idle)
+        !self.flight.is_idle()
     }
 
     fn weight_of(&self, tenant: &Tenant) -> u32 {
@@ -344,28 +274,9 @@ impl Owner {
 
     /// A dead letter holds its key.
     fn hold_key(&mut self, dead: Arc<DeadLetter>) {
-        let Some(key) = dead.message.key.as_ref().map(|key| KeyHash::of(&dead.message.tenant, key)) else { return };
-        if let Some(window) = self.windows.get_mut(&dead.message.tenant) {
-            window.may_free = true;
+        if dead.message.key.is_some() {
+            self.window.may_free(&dead.message.tenant);
         }
-        self.held_keys.entry(key).or_default().insert(dead.place.seq(), dead);
-    }
-
-    /// A dead letter holds its key no longer, if it did. Its key, if so.
-    fn release_key(&mut self, dead: &DeadLetter) -> Option<KeyHash> {
-        let key = KeyHash::of(&dead.message.tenant, dead.message.key.as_ref()?);
-        let holders = self.held_keys.get_mut(&key)?;
-        holders.remove(&dead.place.seq())?;
-        if holders.is_empty() {
-            self.held_keys.remove(&key);
-        }
-        Some(key)
-    }
-
-    fn insert_scheduled_wake(&mut self, scheduled: &Scheduled) {
-        let due = scheduled.due;
-        if self.scheduled.next.is_none_or(|next| due < next) {
-            self.scheduled.next = Some(due);
-        }
+        self.keys.hold(dead);
     }
 }

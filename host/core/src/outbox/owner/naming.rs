@@ -5,9 +5,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use super::scheduler::Lane;
 use super::slots::SlotState;
-use super::turns::Sending;
-use super::{Owner, Rule, TransportId};
+use super::{Owner, Rule, Sending};
 use crate::ids::{KeyHash, Seq, Tenant};
 use crate::time::{Now, UnixMillis};
 
@@ -15,13 +15,15 @@ use crate::time::{Now, UnixMillis};
 const AHEAD_AT_FIRST: usize = 16;
 
 /// What is named, and what is about to be.
+///
+/// Both lists are empty while the owner isn't cautious. Who is listed with a lane is ready, and may be sent once the commit that names
+/// it is in; `sending` names the sends of this host that were begun and aren't settled.
 #[derive(Debug, Default)]
 pub(super) struct Naming {
     /// The owner is cautious.
-    pub on: bool,
-    lanes: BTreeMap<(TransportId, u32), NamedLane>,
-    /// Sends begun and not settled, while the owner is cautious.
-    pub sending: BTreeSet<Seq>,
+    on: bool,
+    lanes: BTreeMap<Lane, NamedLane>,
+    sending: BTreeSet<Seq>,
 }
 
 /// Messages of one lane, in the order in which they go.
@@ -69,18 +71,30 @@ impl Naming {
         self.lanes.values().map(NamedLane::len).sum()
     }
 
+    /// Whether the owner is cautious.
+    pub fn is_on(&self) -> bool {
+        self.on
+    }
+
+    pub fn begin_send(&mut self, seq: Seq) {
+        if self.on {
+            self.sending.insert(seq);
+        }
+    }
+
+    /// A send has ended.
+    pub fn end_send(&mut self, seq: Seq) {
+        self.sending.remove(&seq);
+    }
+
     /// Takes a message off its lane's lists, if it is on one.
-    pub fn remove(&mut self, seq: Seq, transport: TransportId, lane: u32) {
-        let Some(lane) = self.lanes.get_mut(&(transport, lane)) else { return };
+    pub fn remove(&mut self, seq: Seq, lane: Lane) {
+        let Some(lane) = self.lanes.get_mut(&lane) else { return };
         for list in [&mut lane.named, &mut lane.pending] {
             if let Some(at) = list.iter().position(|other| *other == seq) {
                 list.remove(at);
             }
         }
-    }
-
-    pub fn push_named(&mut self, seq: Seq, transport: TransportId, lane: u32) {
-        self.lanes.entry((transport, lane)).or_default().named.push_back(seq);
     }
 
     /// Everything that the next commit has to name besides what it adds.
@@ -110,8 +124,7 @@ impl Owner {
 
     /// Whether a message is named by the last commit, and by the one that is out.
     fn is_named(&self, seq: Seq) -> bool {
-        self.record.suspicion.calling.contains(&seq)
-            && self.in_flight_record().is_none_or(|flight| flight.record.suspicion.calling.contains(&seq))
+        self.record.suspicion.calling.contains(&seq) && self.flight.keeps_named(seq)
     }
 
     /// Begins or ends to name what is sent, as time and suspects want it.
@@ -141,10 +154,10 @@ impl Owner {
 
     /// Lists a ready message as one that may be sent at once, if it is named. False when it has to be named first, or
     /// nothing has to be.
-    pub(super) fn list_named(&mut self, seq: Seq, transport: TransportId, lane: u32) -> bool {
-        let is_named = self.naming.on && !self.is_outside(Some(transport)) && self.is_named(seq);
+    pub(super) fn list_named(&mut self, seq: Seq, lane: Lane) -> bool {
+        let is_named = self.naming.on && !self.is_outside(Some(lane.0)) && self.is_named(seq);
         if is_named {
-            self.naming.push_named(seq, transport, lane);
+            self.naming.lanes.entry(lane).or_default().named.push_back(seq);
         }
         is_named
     }
@@ -152,7 +165,7 @@ impl Owner {
     /// Takes named messages to send through one lane now. Suspects share no call with others.
     pub(super) fn take_named(
         &mut self,
-        (transport, lane): (TransportId, u32),
+        lane: Lane,
         messages: usize,
         bytes: usize,
         busy: bool,
@@ -161,7 +174,7 @@ impl Owner {
         let mut out: Vec<Sending> = Vec::new();
         let (mut left, mut suspects) = (bytes, false);
         while out.len() < messages && left > 0 {
-            let Some(seq) = self.naming.lanes.entry((transport, lane)).or_default().named.front().copied() else {
+            let Some(seq) = self.naming.lanes.entry(lane).or_default().named.front().copied() else {
                 break;
             };
             if self.expires(seq, now) {
@@ -169,7 +182,7 @@ impl Owner {
             }
             let is_suspect = self.is_suspect(seq);
             let Some(slot) = self.slots.get(&seq) else {
-                self.naming.remove(seq, transport, lane);
+                self.naming.remove(seq, lane);
                 continue;
             };
             let (alone, weight) = (slot.goes_alone(), slot.message.payload.len().max(1));
@@ -179,24 +192,27 @@ impl Owner {
             }
             suspects = is_suspect;
             left = left.saturating_sub(weight);
-            self.naming.remove(seq, transport, lane);
+            self.naming.remove(seq, lane);
             out.extend(self.begin_send(seq, now));
             if alone {
                 break;
             }
         }
-        if let Some(lane) = self.naming.lanes.get_mut(&(transport, lane)).filter(|_| !out.is_empty()) {
+        if let Some(lane) = self.naming.lanes.get_mut(&lane).filter(|_| !out.is_empty()) {
             lane.took(out.len(), messages);
         }
         out
     }
 
+    /// Lanes with ready messages that this host sends. Workers outside need no names.
+    fn our_ready_lanes(&self) -> impl Iterator<Item = Lane> {
+        self.scheduler.ready_lanes().filter(|lane| !self.is_outside(Some(lane.0)))
+    }
+
     /// Whether messages are ready whose lane has nothing left that is named.
     pub(super) fn wants_names(&self) -> bool {
-        let is_starved = |at: &(TransportId, u32)| self.naming.lanes.get(at).is_none_or(|lane| lane.named.is_empty());
-        // Workers outside need no names.
-        let is_ours = |at: &(TransportId, u32)| !self.is_outside(Some(at.0));
-        self.naming.on && self.ready.iter().any(|(at, queue)| is_ours(at) && !queue.is_empty() && is_starved(at))
+        let is_starved = |lane: &Lane| self.naming.lanes.get(lane).is_none_or(|lane| lane.named.is_empty());
+        self.naming.on && self.our_ready_lanes().any(|lane| is_starved(&lane))
     }
 
     /// What the next commit has to name: what is being sent, what is named and waits, who is on trial, and of each lane's
@@ -206,12 +222,11 @@ impl Owner {
             for seq in self.trial.members() {
                 self.name_ready(seq);
             }
-            let is_ours = |transport: TransportId| !self.is_outside(Some(transport));
-            let lanes: Vec<(TransportId, u32)> = self.ready.keys().filter(|lane| is_ours(lane.0)).copied().collect();
-            for (transport, lane) in lanes {
-                let listed = self.naming.lanes.get(&(transport, lane));
+            let lanes: Vec<Lane> = self.our_ready_lanes().collect();
+            for lane in lanes {
+                let listed = self.naming.lanes.get(&lane);
                 let room = listed.map_or(AHEAD_AT_FIRST, |lane| lane.ahead.saturating_sub(lane.len()));
-                self.name_in_turn(transport, lane, room, now);
+                self.name_in_turn(lane, room, now);
             }
         }
         self.naming.calling()
@@ -232,8 +247,8 @@ impl Owner {
     /// The next of a key whose message is settled by the commit that is built, if it can be sent after it: named in the same
     /// commit, so that a key doesn't wait for one more.
     pub(super) fn next_of_key(&self, key: KeyHash, settled: &BTreeSet<Seq>) -> Option<Seq> {
-        let queue = self.keys.get(&key)?;
-        let next = queue.seqs.iter().copied().find(|seq| !settled.contains(seq))?;
+        let queue = self.keys.get(key)?;
+        let next = queue.seqs().iter().copied().find(|seq| !settled.contains(seq))?;
         let slot = self.slots.get(&next)?;
         let waits = slot.state == SlotState::Waiting && slot.due <= UnixMillis(0) && !slot.outside;
         (waits && !self.is_suspect(next) && self.hold_of(next).is_none() && !self.is_stalled(next)).then_some(next)

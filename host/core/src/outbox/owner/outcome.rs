@@ -1,7 +1,7 @@
 //! The fate of a commit: applied, not applied, unknown, or the shard is lost.
 
-use super::build::{Flight, InFlight};
 use super::commands::CommandId;
+use super::flight::{Flight, InFlight};
 use super::settle::Verdict;
 use super::slots::SlotState;
 use super::{Owner, Rule, Ticket};
@@ -41,29 +41,24 @@ pub enum Resolution {
 impl Owner {
     /// The commit that is out went in.
     pub fn committed(&mut self, now: Now) -> Applied {
-        match std::mem::replace(&mut self.flight, Flight::Idle) {
-            Flight::Idle => Applied::default(),
-            Flight::Out(flight) | Flight::Unknown(flight, _) => self.apply(*flight, now),
+        match self.flight.end() {
+            None => Applied::default(),
+            Some((flight, _)) => self.apply(flight, now),
         }
     }
 
-    /// The commit that is out failed: `proved` when the store says that nothing was applied. Read the shard record and
+    /// The commit that is out failed, or nobody knows whether it did. Read the shard record and
     /// call [`Owner::resolve`].
     pub fn commit_failed(&mut self) {
-        if let Flight::Out(flight) = std::mem::replace(&mut self.flight, Flight::Idle) {
-            self.flight = Flight::Unknown(flight, Vec::new());
-        }
+        self.flight.fail();
     }
 
     /// The store refused the commit that is out as too large: nothing of it was written. Requests that alone are larger than a
     /// commit may be are refused with it; their tickets. Without such, commits are cut at half as many bytes until the store has
     /// taken some. All else is queued again.
     pub fn too_large(&mut self, now: Now) -> Vec<Ticket> {
-        let mut flight = match std::mem::replace(&mut self.flight, Flight::Idle) {
-            Flight::Idle => return Vec::new(),
-            Flight::Out(flight) | Flight::Unknown(flight, _) => *flight,
-        };
-        let (bytes_max, is_least) = (self.commit_bytes.get(), self.commit_bytes.is_least());
+        let Some((mut flight, _)) = self.flight.end() else { return Vec::new() };
+        let (bytes_max, is_least) = (self.next.bytes.get(), self.next.bytes.is_least());
         // What had no room beside claims may have it without them.
         let is_crowded = flight.is_crowded;
         let is_refused = |bytes: usize| !is_crowded && (is_least || bytes > bytes_max);
@@ -71,11 +66,16 @@ impl Owner {
             flight.directs.into_iter().partition(|(direct, _)| is_refused(direct.bytes));
         flight.directs = kept;
         if refused.is_empty() && (is_crowded || !is_least) {
-            self.commit_bytes.refused();
+            self.next.bytes.refused();
         }
-        refused.iter().for_each(|(direct, _)| self.pending_ids.remove(&direct.request));
+        refused.iter().for_each(|(direct, _)| self.next.requests.end(&direct.request));
         self.undo(flight, now);
         refused.into_iter().map(|(direct, _)| direct.request.ticket).collect()
+    }
+
+    /// Tells the requests in the commit that is out that its outcome isn't known; they get no other answer.
+    pub fn abandon_requests(&mut self) -> Vec<Ticket> {
+        self.flight.abandon()
     }
 
     /// Goes on after a failed commit with the shard record as read now. `nonce` is fresh and random.
@@ -86,25 +86,21 @@ impl Owner {
         if stored.token != self.record.token {
             return Resolution::Lost;
         }
-        let (flight, mut barriers) = match std::mem::replace(&mut self.flight, Flight::Idle) {
-            Flight::Idle => return Resolution::NotApplied,
-            Flight::Out(flight) => (flight, Vec::new()),
-            Flight::Unknown(flight, barriers) => (flight, barriers),
-        };
+        let Some((flight, mut barriers)) = self.flight.end() else { return Resolution::NotApplied };
         if stored.nonce == flight.nonce {
-            return Resolution::Applied(self.apply(*flight, now));
+            return Resolution::Applied(self.apply(flight, now));
         }
         if barriers.contains(&stored.nonce) || !self.is_rule_kept(Rule::Barrier) {
             self.record.beat = stored.beat;
             self.record.nonce = stored.nonce;
-            self.undo(*flight, now);
+            self.undo(flight, now);
             return Resolution::NotApplied;
         }
         let mut record = stored.clone();
         record.beat += 1;
         record.nonce = nonce;
         barriers.push(nonce);
-        self.flight = Flight::Unknown(flight, barriers);
+        self.flight = Flight::Unknown(Box::new(flight), barriers);
         Resolution::Barrier(Box::new(OwnerCommit {
             shard: self.config.shard,
             expect_token: stored.token,
@@ -134,39 +130,25 @@ impl Owner {
             flight.record.open.keys().filter(|first| !self.record.open.contains_key(first)).copied().collect();
         let closed: Vec<Seq> =
             self.record.open.keys().filter(|first| !flight.record.open.contains_key(first)).copied().collect();
-        self.commit_bytes.went_in();
+        self.next.bytes.went_in();
         self.record = flight.record;
         self.deadline = flight.began + self.config.owner_ttl;
-        let quarantined: Vec<(Seq, String)> =
-            self.corrupt.drain(..flight.quarantined.min(self.corrupt.len())).collect();
-        for (first, _) in quarantined {
-            let holder = self.windows.iter().find(|(_, window)| window.directory.contains_key(&first));
-            if let Some(tenant) = holder.map(|(tenant, _)| tenant.clone()) {
-                self.leave_directory(&tenant, first);
-            }
-        }
+        self.window.quarantined(flight.quarantined);
         if let Some(end) = flight.page_end {
-            self.end_page(end);
+            self.next.doorstep.end_page(end);
         }
         for (tenant, first, index) in flight.gone {
-            if let Some(entry) = self.windows.get_mut(&tenant).and_then(|window| window.directory.get_mut(&first)) {
-                entry.gone.insert(index);
-            }
+            self.window.note_gone(&tenant, first, index);
         }
         for segment in flight.rewritten {
-            if let Some(loaded) = self.segments.get_mut(&segment.first) {
-                loaded.done.retain(|index, _| segment.entries.iter().any(|entry| entry.index == *index));
-                loaded.segment = segment;
-            }
+            self.window.rewritten(segment);
         }
         let mut freed: Vec<(Option<KeyHash>, Seq)> = Vec::new();
         for (seq, parked) in flight.settled {
             let Some(slot) = self.slots.get(&seq) else { continue };
             freed.push((slot.key, seq));
-            let (pins, first, was_active) =
-                (slot.pins_segment(), slot.place.segment, matches!(slot.state, SlotState::Settling(_)));
-            if pins && was_active {
-                self.deactivate(first);
+            if slot.pins_segment() && matches!(slot.state, SlotState::Settling(_)) {
+                self.window.unpin(slot.place.segment);
             }
             self.drop_slot(seq);
             if let Some(parked) = parked {
@@ -174,7 +156,7 @@ impl Owner {
             }
         }
         for (tenant, first) in flight.finished {
-            self.leave_directory(&tenant, first);
+            self.window.leave_directory(&tenant, first);
         }
         for first in closed {
             self.release_segment(first);
@@ -182,16 +164,13 @@ impl Owner {
         for (segment, load) in flight.new_segments {
             let messages = u32::try_from(segment.entries.len()).unwrap_or(u32::MAX);
             // Also while the directory is still being read: a page read before this commit doesn't have it.
-            self.enter_directory(&segment.tenant, segment.first, messages);
-            if load
-                && self.windows.get(&segment.tenant).and_then(super::window::TenantWindow::next_unscanned)
-                    == Some(segment.first)
-            {
+            self.window.enter_directory(&segment.tenant, segment.first, messages);
+            if load && self.window.next_unscanned(&segment.tenant) == Some(segment.first) {
                 self.scan_segment(&segment, now);
             }
             if self.record.open.contains_key(&segment.first) {
                 // Claimed ones are always in memory, also when all their messages were skipped.
-                self.keep_segment(&segment);
+                self.window.keep(&segment);
             }
             self.release_segment(segment.first);
         }
@@ -199,7 +178,7 @@ impl Owner {
             self.insert_parked(&parked, now);
         }
         for scheduled in flight.scheduled_new {
-            self.insert_scheduled_wake(&scheduled);
+            self.next.schedule.note(&scheduled);
         }
         for seq in flight.parked_claims {
             if let Some(slot) = self.slots.get_mut(&seq) {
@@ -217,8 +196,8 @@ impl Owner {
             self.hold_key(dead);
         }
         for dead in flight.key_released {
-            if let Some(key) = self.release_key(&dead) {
-                self.key_is_empty(&dead.message.tenant, key);
+            if let Some(key) = self.keys.release(&dead) {
+                self.window.key_is_empty(&dead.message.tenant, key);
                 freed.push((Some(key), dead.place.seq()));
             }
         }
@@ -231,7 +210,7 @@ impl Owner {
         self.naming.applied();
         self.reconsider_stalled(now);
         applied.commands = flight.commands.iter().map(|queued| queued.id).collect();
-        flight.directs.iter().for_each(|(direct, _)| self.pending_ids.remove(&direct.request));
+        flight.directs.iter().for_each(|(direct, _)| self.next.requests.end(&direct.request));
         if flight.abandoned {
             applied.commands.clear();
         } else {
@@ -242,10 +221,9 @@ impl Owner {
 
     /// The commit never went in: everything it would have done is queued again.
     fn undo(&mut self, flight: InFlight, now: Now) {
-        self.finish_more = true;
-        self.door.owed = self.door.pass.take().is_some() || flight.page_end.is_some();
-        let untaken = std::mem::replace(&mut self.scheduled.due, flight.scheduled_taken);
-        self.scheduled.due.extend(untaken);
+        self.next.finish_more();
+        self.next.doorstep.give_up(flight.page_end.is_some());
+        self.next.schedule.put_back(flight.scheduled_taken);
         for (seq, _) in flight.settled.iter().rev() {
             let Some(slot) = self.slots.get_mut(seq) else { continue };
             let SlotState::Settling(settlement) = std::mem::replace(&mut slot.state, SlotState::Waiting) else {
@@ -253,32 +231,29 @@ impl Owner {
             };
             match settlement.verdict {
                 Verdict::Cancelled | Verdict::Release { .. } => {
-                    let (pins, first, cancelled) =
-                        (slot.pins_segment(), slot.place.segment, matches!(settlement.verdict, Verdict::Cancelled));
-                    if pins && cancelled {
-                        self.deactivate(first);
+                    if slot.pins_segment() && matches!(settlement.verdict, Verdict::Cancelled) {
+                        self.window.unpin(slot.place.segment);
                     }
                     self.consider(*seq, now);
                 }
                 _ => {
                     slot.state = SlotState::Out(settlement);
-                    self.outs.push_front(*seq);
+                    self.next.put_settlement_back(*seq);
                 }
             }
         }
         for queued in flight.commands.into_iter().rev() {
             if !flight.abandoned {
-                self.commands.push_front(queued);
+                self.next.put_command_back(queued);
             }
         }
         for (mut direct, _) in flight.directs.into_iter().rev() {
             if flight.abandoned {
-                self.pending_ids.remove(&direct.request);
+                self.next.requests.end(&direct.request);
             } else {
                 // It has to follow a pass that begins from now on.
                 direct.request.arrived = direct.request.arrived.min(now.mono);
-                self.direct_bytes += direct.bytes;
-                self.directs.push_front(direct);
+                self.next.requests.put_back(direct);
             }
         }
         for first in flight.record.open.keys() {
@@ -288,7 +263,7 @@ impl Owner {
             self.consider(seq, now);
         }
         // Segments that it would have given up are still claimed.
-        let wanted: Vec<Seq> = self.want_segments.values().flatten().copied().collect();
+        let wanted: Vec<Seq> = self.scheduler.claims().in_segments().collect();
         for seq in wanted {
             self.consider(seq, now);
         }

@@ -12,10 +12,10 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::hold::{PAUSED, UNCLAIMED};
+use super::scheduler::TURN_MESSAGES;
 use super::slots::SlotState;
-use super::turns::TURN_MESSAGES;
 use super::{HoldKey, Owner, Sending, Settlement, TransportId, Verdict};
+use crate::code::Code;
 use crate::ids::{Place, Seq, Tenant};
 use crate::message::Message;
 use crate::outbox::records::Parked;
@@ -34,13 +34,13 @@ pub struct Claim {
     pub worker: Arc<str>,
     /// How long it wants to keep the messages.
     pub time: Duration,
-    /// At most.
+    /// Messages that it takes at most.
     pub messages: usize,
     /// Payload bytes at most; one message is given in any case.
     pub bytes: usize,
     /// Only of these tenants; none = of all.
     pub tenants: Option<Vec<Tenant>>,
-    /// Only such topics.
+    /// Only messages whose topic it takes; none = of any.
     pub topic: Option<Pattern>,
 }
 
@@ -56,11 +56,8 @@ impl Claim {
 /// A message that a worker has.
 #[derive(Clone, Debug)]
 pub struct Lease {
-    /// Its token.
     nonce: u64,
-    /// Who has it.
     pub worker: Arc<str>,
-    /// Since when.
     pub began: Monotonic,
     ends: Monotonic,
     /// How often it was claimed since it was last settled or put back.
@@ -74,7 +71,6 @@ pub struct Lease {
 /// A message handed to a worker.
 #[derive(Clone, Debug)]
 pub struct Claimed {
-    /// Where it lies.
     pub place: Place,
     /// Its token, with the place.
     pub nonce: u64,
@@ -91,19 +87,32 @@ pub struct Claimed {
 /// A lease as people see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseInfo {
-    /// Who has it.
     pub worker: Arc<str>,
     /// Until when; past it, the next claim may take it.
     pub until: UnixMillis,
 }
 
 /// All leases, and who asked last.
+///
+/// A message that is being sent and isn't this host's ([`super::scheduler::Scheduler::sending`]) has a lease, and no other message has one.
 #[derive(Debug, Default)]
 pub(super) struct Outside {
-    pub leases: BTreeMap<Seq, Lease>,
+    leases: BTreeMap<Seq, Lease>,
     asked_at: Option<Monotonic>,
     /// Whose messages were claimed last.
     turn: Option<Tenant>,
+}
+
+impl Outside {
+    /// Messages that workers have.
+    pub fn leases(&self) -> impl ExactSizeIterator<Item = (Seq, &Sending)> {
+        self.leases.iter().map(|(seq, lease)| (*seq, &lease.sending))
+    }
+
+    /// A worker has a message no longer. False when none had it.
+    pub fn end(&mut self, seq: Seq) -> bool {
+        self.leases.remove(&seq).is_some()
+    }
 }
 
 impl Owner {
@@ -112,7 +121,7 @@ impl Owner {
     pub fn claim_outside(&mut self, ask: &Claim, nonce: u64, now: Now) -> Vec<Claimed> {
         let Some(transport) = self.config.routing.external else { return Vec::new() };
         self.expect_workers(now);
-        let is_paused = self.holds.get(&whole(transport)).is_some_and(|hold| hold.code == PAUSED);
+        let is_paused = self.holds.get(&whole(transport)).is_some_and(|hold| hold.code == Code::OUTBOX_PAUSED.as_str());
         if is_paused || self.releasing || now.mono >= self.deadline {
             return Vec::new();
         }
@@ -123,10 +132,10 @@ impl Owner {
         if wanted == 0 {
             return Vec::new();
         }
-        let mut hand = Hand { ask, nonce, now, wanted, left: ask.bytes, out: Vec::new() };
-        self.claim_ended(&mut hand);
-        self.claim_fresh(transport, &mut hand);
-        hand.out
+        let mut handout = Handout { ask, nonce, now, wanted, left: ask.bytes, out: Vec::new() };
+        self.claim_ended(&mut handout);
+        self.claim_fresh(transport, &mut handout);
+        handout.out
     }
 
     /// Somebody asks, so messages are to be had. True when some may have to be read before a claim finds them: nobody asked
@@ -135,11 +144,11 @@ impl Owner {
         let Some(transport) = self.config.routing.external else { return false };
         self.outside.asked_at = Some(now.mono);
         let whole = whole(transport);
-        let is_held = self.holds.get(&whole).is_some_and(|hold| hold.code == UNCLAIMED);
+        let is_held = self.holds.get(&whole).is_some_and(|hold| hold.code == Code::OUTBOX_UNCLAIMED.as_str());
         if is_held {
             self.lift(&whole, now);
         }
-        is_held || !self.directory_done
+        is_held || !self.window.knows_directory()
     }
 
     /// Messages that workers have.
@@ -158,7 +167,7 @@ impl Owner {
         Some(LeaseInfo { worker: Arc::clone(&lease.worker), until: now.wall_at(lease.ends) })
     }
 
-    /// Takes a worker's word. False when the token isn't the message's current one: the caller audits that as a conflict.
+    /// Takes a worker's settlement report. False when the token isn't the message's current one: the caller audits that as a conflict.
     pub fn settle_outside(&mut self, seq: Seq, nonce: u64, settlement: Settlement, now: Now) -> bool {
         self.leased(seq, nonce).is_some() && self.settle(seq, self.record.token, settlement, now)
     }
@@ -193,13 +202,13 @@ impl Owner {
         if self.holds.contains_key(&whole) {
             return;
         }
-        self.hold(whole.clone(), UNCLAIMED, "no worker asks for these messages", None, now);
+        self.hold(whole.clone(), Code::OUTBOX_UNCLAIMED.as_str(), "no worker asks for these messages", None, now);
         self.hold_for_operator(&whole);
     }
 
     /// Those whose lease ended, the longest ended first.
-    fn claim_ended(&mut self, hand: &mut Hand<'_>) {
-        let is_free = |lease: &Lease| lease.ends <= hand.now.mono && hand.ask.takes(&lease.sending.message);
+    fn claim_ended(&mut self, handout: &mut Handout<'_>) {
+        let is_free = |lease: &Lease| lease.ends <= handout.now.mono && handout.ask.takes(&lease.sending.message);
         let leases = self.outside.leases.iter();
         let mut ended: Vec<(Monotonic, Seq)> =
             leases.filter(|(_, lease)| is_free(lease)).map(|(seq, lease)| (lease.ends, *seq)).collect();
@@ -208,91 +217,93 @@ impl Owner {
             let Some(message) = self.outside.leases.get(&seq).map(|lease| Arc::clone(&lease.sending.message)) else {
                 continue;
             };
-            if message.expires_at.is_some_and(|end| end <= hand.now.wall) {
+            if message.expires_at.is_some_and(|end| end <= handout.now.wall) {
                 self.outside.leases.remove(&seq);
-                let over = super::build::without_attempt(Verdict::Expired, hand.now.wall);
-                self.queue_settlement(seq, over, hand.now);
+                let over = super::build::without_attempt(Verdict::Expired, handout.now.wall);
+                self.queue_settlement(seq, over, handout.now);
                 continue;
             }
-            if !hand.has_room(&message) {
+            if !handout.has_room(&message) {
                 return;
             }
             let Some(lease) = self.outside.leases.remove(&seq) else { continue };
-            self.lend(lease.sending, lease.claims.saturating_add(1), hand);
+            self.lend(lease.sending, lease.claims.saturating_add(1), handout);
         }
     }
 
     /// Ready ones: of each tenant in turn as many as its weight allows.
-    fn claim_fresh(&mut self, transport: TransportId, hand: &mut Hand<'_>) {
-        let wanted = hand.wanted;
-        if hand.out.len() >= wanted {
+    fn claim_fresh(&mut self, transport: TransportId, handout: &mut Handout<'_>) {
+        let wanted = handout.wanted;
+        if handout.out.len() >= wanted {
             return;
         }
         let mut ready: BTreeMap<Tenant, std::vec::IntoIter<Seq>> = BTreeMap::new();
-        for (tenant, seqs) in self.ready_in(transport, 0).filter(|(tenant, _)| hand.ask.takes_tenant(tenant)) {
+        for (tenant, seqs) in
+            self.scheduler.ready_in((transport, 0)).filter(|(tenant, _)| handout.ask.takes_tenant(tenant))
+        {
             let takes = |seq: &Seq| {
-                !self.is_stalled(*seq) && self.slots.get(seq).is_some_and(|slot| hand.ask.takes(&slot.message))
+                !self.is_stalled(*seq) && self.slots.get(seq).is_some_and(|slot| handout.ask.takes(&slot.message))
             };
             let mine: Vec<Seq> = seqs.filter(takes).take(wanted).collect();
             ready.insert(tenant.clone(), mine.into_iter());
         }
-        while hand.out.len() < wanted && !ready.is_empty() {
+        while handout.out.len() < wanted && !ready.is_empty() {
             let after = self.outside.turn.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
             let next = ready.range::<Tenant, _>((after, Bound::Unbounded)).next().or_else(|| ready.iter().next());
             let Some(tenant) = next.map(|(tenant, _)| tenant.clone()) else { return };
             let quantum = TURN_MESSAGES * self.weight_of(&tenant) as usize;
             self.outside.turn = Some(tenant.clone());
-            for _ in 0..quantum.min(wanted.saturating_sub(hand.out.len())) {
+            for _ in 0..quantum.min(wanted.saturating_sub(handout.out.len())) {
                 let Some(seq) = ready.get_mut(&tenant).and_then(Iterator::next) else {
                     ready.remove(&tenant);
                     break;
                 };
-                if self.expires(seq, hand.now) {
+                if self.expires(seq, handout.now) {
                     continue;
                 }
                 let Some(message) = self.slots.get(&seq).map(|slot| Arc::clone(&slot.message)) else { continue };
-                if !hand.has_room(&message) {
+                if !handout.has_room(&message) {
                     return;
                 }
-                if let Some(sending) = self.begin_send(seq, hand.now) {
-                    self.lend(sending, 1, hand);
+                if let Some(sending) = self.begin_send(seq, handout.now) {
+                    self.lend(sending, 1, handout);
                 }
             }
         }
     }
 
-    fn lend(&mut self, sending: Sending, claims: u32, hand: &mut Hand<'_>) {
+    fn lend(&mut self, sending: Sending, claims: u32, handout: &mut Handout<'_>) {
         let seq = sending.seq;
         let Some(slot) = self.slots.get(&seq).filter(|slot| slot.state == SlotState::Sending) else { return };
         let (place, row) = (slot.place, slot.parked(true));
-        let (attempt, until) = (sending.attempt, hand.now.wall.plus(hand.ask.time));
-        hand.left = hand.left.saturating_sub(sending.message.payload.len().max(1));
+        let (attempt, until) = (sending.attempt, handout.now.wall.plus(handout.ask.time));
+        handout.left = handout.left.saturating_sub(sending.message.payload.len().max(1));
         let lease = Lease {
-            nonce: hand.nonce,
-            worker: Arc::clone(&hand.ask.worker),
-            began: hand.now.mono,
-            ends: hand.now.mono + hand.ask.time,
+            nonce: handout.nonce,
+            worker: Arc::clone(&handout.ask.worker),
+            began: handout.now.mono,
+            ends: handout.now.mono + handout.ask.time,
             claims,
-            time: hand.ask.time,
+            time: handout.ask.time,
             sending,
         };
         self.outside.leases.insert(seq, lease);
-        hand.out.push(Claimed { place, nonce: hand.nonce, until, attempt, claims, row });
+        handout.out.push(Claimed { place, nonce: handout.nonce, until, attempt, claims, row });
     }
 }
 
 /// What is being handed out.
-struct Hand<'a> {
+struct Handout<'a> {
     ask: &'a Claim,
     nonce: u64,
     now: Now,
-    /// Messages at most.
+    /// Messages to hand out at most.
     wanted: usize,
     left: usize,
     out: Vec<Claimed>,
 }
 
-impl Hand<'_> {
+impl Handout<'_> {
     fn has_room(&self, message: &Message) -> bool {
         self.out.len() < self.wanted && (self.out.is_empty() || message.payload.len() <= self.left)
     }

@@ -18,15 +18,18 @@ impl Owner {
         self.config.routing = routing;
         self.config.weights = weights;
         self.routed = self.routed.wrapping_add(1);
-        let elsewhere = |lease: &super::Lease| !self.is_outside(self.transport_of(&lease.sending.message.topic));
-        let leased: Vec<Seq> =
-            self.outside.leases.iter().filter(|(_, lease)| elsewhere(lease)).map(|(seq, _)| *seq).collect();
+        let leased: Vec<Seq> = self
+            .outside
+            .leases()
+            .filter(|(_, sending)| !self.is_outside(self.transport_of(&sending.message.topic)))
+            .map(|(seq, _)| seq)
+            .collect();
         for seq in leased {
-            self.outside.leases.remove(&seq);
+            self.outside.end(seq);
             self.end_probe(seq);
             self.put_back(seq, None, now);
         }
-        self.rescan_skipped();
+        self.window.rescan_skipped();
         let idle: Vec<Seq> = self.slots.iter().filter(|(_, slot)| slot.is_idle()).map(|(seq, _)| *seq).collect();
         for seq in idle {
             self.consider(seq, now);
@@ -73,30 +76,5 @@ impl Owner {
                 self.config.routing.routes.0.iter().any(|route| Some(route.transport.as_str()) == name)
             }
         }
-    }
-
-    /// Has everything that was skipped because of a hold read again: it may not fall under it any more. Keyless messages are
-    /// found by the tenant's scan, which is set back to the first of them.
-    fn rescan_skipped(&mut self) {
-        self.page_is_stale = self.loading;
-        let mut wanted: Vec<Tenant> = Vec::new();
-        for (tenant, window) in &mut self.windows {
-            if let Some(first) = window.scopes.values().map(|(from, _)| *from).min() {
-                // The segment that holds it may begin before it.
-                let segment = window.directory.range(..=first).next_back().map_or(first, |(segment, _)| *segment);
-                if segment < window.scan || window.partial.is_some_and(|(partial, _)| segment <= partial) {
-                    window.scan = window.scan.min(segment);
-                    window.partial = None;
-                }
-                window.scopes.clear();
-                wanted.push(tenant.clone());
-            }
-            for (key, resume) in window.resume.iter_mut().filter(|(_, resume)| resume.hold.is_some()) {
-                resume.hold = None;
-                window.resume_ready.insert((resume.from, *key));
-                wanted.push(tenant.clone());
-            }
-        }
-        self.load_wanted.extend(wanted);
     }
 }

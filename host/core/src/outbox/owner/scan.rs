@@ -1,153 +1,144 @@
-//! Bringing messages to memory: a tenant's scan, and what a slot begins as.
+//! Bringing messages to memory: a tenant's scan, what a slot begins as, and how one leaves.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::slots::{LoadedSegment, Origin, Slot, SlotState};
-use super::window::Resume;
-use super::{HoldKey, Owner, Rule, TransportId};
+use super::slots::{Origin, Slot, SlotState};
+use super::window::ScanStep;
+use super::{LoadPurpose, LoadRequest, Owner, Rule, TransportId};
 use crate::ids::{KeyHash, Seq, Tenant};
 use crate::outbox::records::{Entry, Parked, Segment};
+use crate::port::store::{SegmentInfo, StoredSegment};
 use crate::time::{Monotonic, Now, UnixMillis};
 
-/// What became of an entry that a scan met.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Met {
-    /// It is in memory now.
-    Taken,
-    /// It was there, is gone, or is remembered.
-    Passed,
-    /// It would have to be remembered, and there is no room for that.
-    Stopped,
-}
-
 impl Owner {
-    pub(super) fn scan(&mut self, tenant: &Tenant, firsts: &[Seq], found: &BTreeMap<Seq, Arc<Segment>>, now: Now) {
-        for first in firsts {
-            let Some(window) = self.windows.get(tenant) else { return };
-            if *first < window.scan {
+    /// What to read next, if anything is worth reading now. The driver answers with [`Owner::directory_page`] or
+    /// [`Owner::segments_page`]; on a failed read it calls [`Owner::load_failed`] and asks again later.
+    pub fn next_load(&mut self) -> Option<LoadRequest> {
+        if self.window.is_reading() || self.releasing {
+            return None;
+        }
+        let directory = self.window.begin_directory();
+        if directory.is_some() {
+            return directory;
+        }
+        for _ in 0..self.window.wanted_tenants() {
+            let tenant = self.window.next_tenant()?;
+            if !self.window.has_more(&tenant) {
                 continue;
             }
-            if let Some(segment) = self.in_memory_or(tenant, *first, found) {
-                if !self.scan_segment(&segment, now) {
-                    return;
-                }
-            } else if let Some(window) = self.windows.get_mut(tenant) {
-                window.scan = first.next();
+            if !self.window.is_worth_reading(&tenant) {
+                self.make_room(&tenant);
             }
+            if !self.window.is_worth_reading(&tenant) {
+                continue;
+            }
+            let request = self.window.begin_segments(&tenant, &self.keys);
+            if request.is_some() {
+                return request;
+            }
+        }
+        None
+    }
+
+    /// A read failed; nothing changed.
+    pub fn load_failed(&mut self) {
+        self.window.end_read();
+    }
+
+    /// Takes a page of the directory.
+    pub fn directory_page(&mut self, page: Vec<SegmentInfo>, from: Seq, limit: usize) {
+        self.window.take_directory(page, from, limit, self.record.last);
+    }
+
+    /// Takes the segments asked for.
+    pub fn segments_page(&mut self, request: &LoadRequest, page: Vec<StoredSegment>, now: Now) {
+        let is_stale = self.window.end_read();
+        let LoadRequest::Segments { tenant, purpose, firsts } = request else { return };
+        if is_stale || self.flight.cancels_unread() {
+            // What the commit that is out takes back may be in this page; it is read again when its fate is known.
+            return;
+        }
+        let mut found = BTreeMap::new();
+        for stored in page {
+            match stored.segment {
+                Ok(segment) => {
+                    found.insert(stored.first, segment);
+                }
+                Err(malformed) => self.window.note_unreadable(stored.first, malformed.reason),
+            }
+        }
+        match purpose {
+            LoadPurpose::Scan => self.scan(tenant, firsts, &found, now),
+            LoadPurpose::Keys => self.resume_keys(tenant, firsts, &found, now),
+            LoadPurpose::Scope(scope) => self.resume_scope(tenant, scope, firsts, &found, now),
         }
     }
 
-    /// A segment with what is still in it: as in memory, else as read, without what has left since it was read.
-    pub(super) fn in_memory_or(
-        &self,
-        tenant: &Tenant,
-        first: Seq,
-        found: &BTreeMap<Seq, Arc<Segment>>,
-    ) -> Option<Arc<Segment>> {
-        if let Some(loaded) = self.segments.get(&first) {
-            return Some(Arc::clone(&loaded.segment));
+    fn scan(&mut self, tenant: &Tenant, firsts: &[Seq], found: &BTreeMap<Seq, Arc<Segment>>, now: Now) {
+        for first in firsts {
+            match self.window.is_scanned(tenant, *first) {
+                None => return,
+                Some(true) => continue,
+                Some(false) => {}
+            }
+            if let Some(segment) = self.window.current(tenant, *first, found) {
+                if !self.scan_segment(&segment, now) {
+                    return;
+                }
+            } else {
+                self.window.pass_segment(tenant, *first);
+            }
         }
-        let segment = found.get(&first)?;
-        let entry = self.windows.get(tenant)?.directory.get(&first)?;
-        if entry.gone.is_empty() {
-            return Some(Arc::clone(segment));
-        }
-        let entries: Vec<Entry> =
-            segment.entries.iter().filter(|kept| !entry.gone.contains(kept.index)).cloned().collect();
-        (!entries.is_empty()).then(|| Arc::new(Segment { first, tenant: tenant.clone(), entries }))
     }
 
     /// Brings the messages of a segment to memory, as far as there is room and the bounds of their keys allow. False when
     /// the scan stopped in it.
     pub(super) fn scan_segment(&mut self, segment: &Arc<Segment>, now: Now) -> bool {
-        let tenant = &segment.tenant;
-        let mut room = self.room(tenant);
-        let Some(window) = self.windows.get(tenant) else { return true };
-        let start = window.partial.filter(|(first, _)| *first == segment.first).map_or(0, |(_, index)| index);
+        let (tenant, first) = (&segment.tenant, segment.first);
+        let mut room = self.window.room(tenant);
+        let Some(start) = self.window.scan_from(tenant, first) else { return true };
         for entry in segment.entries.iter().filter(|entry| entry.index >= start) {
-            let met = if room == 0 { Met::Stopped } else { self.take_entry(segment, entry, now) };
-            match met {
-                Met::Taken => room -= 1,
-                Met::Passed => {}
-                Met::Stopped => {
-                    if let Some(window) = self.windows.get_mut(tenant) {
-                        window.scan = segment.first;
-                        window.partial = Some((segment.first, entry.index));
-                    }
+            let step = if room == 0 { ScanStep::Stop } else { self.scan_entry(segment, entry, now) };
+            match step {
+                ScanStep::Take => room -= 1,
+                ScanStep::Pass => {}
+                ScanStep::Stop => {
+                    self.window.stop_scan(tenant, first, entry.index);
                     return false;
                 }
             }
         }
-        if let Some(window) = self.windows.get_mut(tenant) {
-            window.scan = window.scan.max(segment.first.next());
-            window.partial = None;
-        }
+        self.window.end_scan(tenant, first);
         true
     }
 
-    fn take_entry(&mut self, segment: &Arc<Segment>, entry: &Entry, now: Now) -> Met {
-        let seq = segment.first.plus(usize::from(entry.index));
-        if self.slots.contains_key(&seq) || self.is_gone(&segment.tenant, segment.first, entry.index) {
-            return Met::Passed;
+    fn scan_entry(&mut self, segment: &Arc<Segment>, entry: &Entry, now: Now) -> ScanStep {
+        let (tenant, seq) = (&segment.tenant, segment.first.plus(usize::from(entry.index)));
+        if self.slots.contains_key(&seq) || self.window.is_gone(tenant, segment.first, entry.index) {
+            return ScanStep::Pass;
         }
-        let key = entry.message.key.as_ref().map(|key| KeyHash::of(&segment.tenant, key));
-        let skip_resumed = self.is_rule_kept(Rule::SkipResumedKeys);
-        let limits = self.config.limits;
-        if let Some(key) = key {
-            let queued = self.keys.get(&key).map_or(0, |queue| queue.seqs.len());
-            let Some(window) = self.windows.get_mut(&segment.tenant) else { return Met::Passed };
-            let is_resumed = window.resume.contains_key(&key);
-            if skip_resumed && is_resumed {
-                return Met::Passed;
+        let key = entry.message.key.as_ref().map(|key| KeyHash::of(tenant, key));
+        let topic = &entry.message.topic;
+        let step = match key {
+            Some(key) => {
+                let skips_resumed = self.is_rule_kept(Rule::SkipResumedKeys);
+                self.window.meet_key(tenant, key, seq, self.keys.len_of(key), skips_resumed)
             }
-            if queued >= limits.key_messages {
-                if is_resumed {
-                    return Met::Passed;
-                }
-                if window.resume.len() >= limits.resume_points {
-                    return Met::Stopped;
-                }
-                window.resume.insert(key, Resume { from: seq, hold: None });
-                return Met::Passed;
+            None => {
+                let routing = &self.config.routing;
+                self.window.meet_keyless(tenant, seq, topic.subject(), || routing.transport_of(topic))
             }
-            window.may_free |= queued > 0;
-        } else if let Some(scope) = self.skipped_scope(&segment.tenant, entry) {
-            if let Some((from, _)) =
-                self.windows.get_mut(&segment.tenant).and_then(|window| window.scopes.get_mut(&scope))
-            {
-                *from = (*from).min(seq);
-            }
-            return Met::Passed;
+        };
+        if step == ScanStep::Take {
+            self.insert_entry(segment, entry, key, now);
         }
-        self.insert_entry(segment, entry, key, now);
-        Met::Taken
-    }
-
-    fn skipped_scope(&self, tenant: &Tenant, entry: &Entry) -> Option<HoldKey> {
-        let window = self.windows.get(tenant)?;
-        if window.scopes.is_empty() {
-            return None;
-        }
-        let transport = self.config.routing.transport_of(&entry.message.topic);
-        let subject = entry.message.topic.subject();
-        window.scopes.keys().find(|scope| scope.takes(tenant, transport, subject)).cloned()
-    }
-
-    pub(super) fn is_gone(&self, tenant: &Tenant, first: Seq, index: u16) -> bool {
-        match self.windows.get(tenant).and_then(|window| window.directory.get(&first)) {
-            Some(entry) => entry.gone.contains(index),
-            None => true,
-        }
+        step
     }
 
     pub(super) fn insert_entry(&mut self, segment: &Arc<Segment>, entry: &Entry, key: Option<KeyHash>, now: Now) {
         let place = segment.place(self.config.shard, entry);
-        self.keep_segment(segment).slots += 1;
-        self.window_messages += 1;
-        if let Some(window) = self.windows.get_mut(&segment.tenant) {
-            window.messages += 1;
-        }
+        self.window.enter(segment);
         let transport = self.transport_of(&entry.message.topic);
         let outside = self.is_outside(transport);
         self.insert_slot(
@@ -172,26 +163,14 @@ impl Owner {
         );
     }
 
-    /// A segment in memory: brought there if it wasn't.
-    pub(super) fn keep_segment(&mut self, segment: &Arc<Segment>) -> &mut LoadedSegment {
-        let bytes = &mut self.window_bytes;
-        self.segments.entry(segment.first).or_insert_with(|| {
-            let weight = segment.weight();
-            *bytes += weight;
-            LoadedSegment { segment: Arc::clone(segment), active: 0, slots: 0, done: BTreeMap::new(), weight }
-        })
-    }
-
     pub(super) fn transport_of(&self, topic: &crate::topic::Topic) -> Option<TransportId> {
         self.config.routing.transport_of(topic)
     }
 
     pub(super) fn insert_parked(&mut self, parked: &Parked, now: Now) {
         let message = &parked.message;
-        if let Some(window) = self.windows.get_mut(&message.tenant) {
-            window.may_free = true;
-        }
-        *self.parked_count.entry(message.tenant.clone()).or_default() += 1;
+        self.window.may_free(&message.tenant);
+        self.scheduler.add_parked(&message.tenant);
         let transport = self.transport_of(&message.topic);
         let within_delay = self.is_rule_kept(Rule::RetryWithinDelay);
         let wait = if within_delay { parked.wait(now.wall) } else { parked.due.since(now.wall) };
@@ -225,10 +204,8 @@ impl Owner {
         match key {
             None => self.consider(seq, now),
             Some(key) => {
-                let queue = self.keys.entry(key).or_default();
-                let head = queue.head();
-                queue.insert(seq);
-                if queue.head() == Some(seq) {
+                let head = self.keys.insert(key, seq);
+                if self.keys.head(key) == Some(seq) {
                     self.consider(seq, now);
                     // A replayed message may come before one that was listed as the head.
                     if let Some(old) = head {
@@ -241,6 +218,34 @@ impl Owner {
                     self.consider(head, now);
                 }
             }
+        }
+    }
+
+    /// Takes an idle message out of memory; it stays in the store.
+    pub(super) fn drop_slot(&mut self, seq: Seq) {
+        self.unlist(seq);
+        self.trial.remove(seq);
+        self.end_probe(seq);
+        let Some(slot) = self.slots.remove(&seq) else { return };
+        let tenant = &slot.message.tenant;
+        if let Some(key) = slot.key
+            && self.keys.remove(key, seq)
+        {
+            self.window.key_is_empty(tenant, key);
+        }
+        match slot.origin {
+            Origin::Segment => {
+                self.window.leave(tenant, slot.place.segment);
+                self.release_segment(slot.place.segment);
+            }
+            Origin::Parked => self.scheduler.remove_parked(tenant),
+        }
+    }
+
+    /// Drops a segment from memory when nothing needs it: no message of it is in memory and it isn't claimed.
+    pub(super) fn release_segment(&mut self, first: Seq) {
+        if !self.record.open.contains_key(&first) && !self.flight.opens(first) {
+            self.window.release(first);
         }
     }
 }

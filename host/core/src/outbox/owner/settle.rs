@@ -13,24 +13,18 @@ use crate::time::{Now, UnixMillis};
 /// The fate of one send, with what follows decided.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Delivered.
     Ack(Receipt),
     /// Failed; the attempt counts. Again at `due`.
     Retry {
-        /// When.
         due: UnixMillis,
         /// The delay that led to it.
         delay: Duration,
-        /// Why.
         fault: Fault,
     },
-    /// Failed for good.
     Dead(Fault),
     /// The destination is at fault; no attempt. Empty scope = the message's destination.
     Blocked {
-        /// What stops.
         scope: String,
-        /// Why.
         fault: Fault,
     },
     /// Not tried; no attempt. Not again before `due`.
@@ -47,9 +41,7 @@ pub enum Verdict {
 /// A verdict with the record of the attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settlement {
-    /// What follows.
     pub verdict: Verdict,
-    /// For the history.
     pub attempt: AttemptRecord,
 }
 
@@ -64,10 +56,10 @@ impl Owner {
             Some(slot) if slot.state == SlotState::Sending => {}
             _ => return false,
         }
-        if self.outside.leases.remove(&seq).is_none() {
-            self.flying = self.flying.saturating_sub(1);
+        if !self.outside.end(seq) {
+            self.scheduler.end_send();
         }
-        self.naming.sending.remove(&seq);
+        self.naming.end_send(seq);
         self.note_probe(seq, &settlement.verdict, now);
         match settlement.verdict {
             Verdict::Blocked { scope, fault } => self.block(seq, &scope, &fault, now),
@@ -81,11 +73,11 @@ impl Owner {
         let Some(slot) = self.slots.get_mut(&seq) else { return };
         slot.state = SlotState::Out(Box::new(settlement));
         let key = slot.key;
-        self.outs.push_back(seq);
+        self.next.push_settlement(seq);
         if !self.is_rule_kept(Rule::KeyWaitsForCommit) {
             let next = key
-                .and_then(|key| self.keys.get(&key))
-                .and_then(|queue| queue.seqs.iter().copied().find(|other| *other > seq));
+                .and_then(|key| self.keys.get(key))
+                .and_then(|queue| queue.seqs().iter().copied().find(|other| *other > seq));
             if let Some(next) = next {
                 self.consider(next, now);
             }
@@ -128,33 +120,22 @@ impl Owner {
             slot.due = due;
             slot.wakes = now.mono_at(due);
         }
-        let (key, first, pins) = (slot.key, slot.place.segment, slot.pins_segment());
-        if pins {
-            self.deactivate(first);
+        let key = slot.key;
+        if slot.pins_segment() {
+            self.window.unpin(slot.place.segment);
         }
-        if let Some(queue) = key.and_then(|key| self.keys.get_mut(&key)) {
-            queue.busy = None;
-        }
+        let head = self.keys.put_back(key);
         self.consider(seq, now);
         // A replay may have come before it meanwhile.
-        if let Some(head) =
-            key.and_then(|key| self.keys.get(&key)).and_then(super::slots::KeyQueue::head).filter(|head| *head != seq)
-        {
+        if let Some(head) = head.filter(|head| *head != seq) {
             self.consider(head, now);
         }
     }
 
     /// Looks at a key's head again, after the message before it left or moved.
     pub(super) fn free_key(&mut self, key: Option<crate::ids::KeyHash>, seq: Seq, now: Now) {
-        let Some(key) = key else { return };
-        let Some(queue) = self.keys.get_mut(&key) else { return };
-        if queue.busy == Some(seq) {
-            queue.busy = None;
-        }
-        if let Some(head) = queue.head() {
+        if let Some(head) = key.and_then(|key| self.keys.free(key, seq)) {
             self.consider(head, now);
-        } else if queue.busy.is_none() {
-            self.keys.remove(&key);
         }
     }
 }

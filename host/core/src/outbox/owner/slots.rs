@@ -1,6 +1,5 @@
-//! A message in memory, its key's queue, and its segment.
+//! A message in memory.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,9 +7,7 @@ use super::settle::Settlement;
 use super::{HoldKey, TransportId};
 use crate::ids::{KeyHash, Place, Seq};
 use crate::message::Message;
-use crate::outbox::bits::Bits;
-use crate::outbox::records::{AttemptOutcome, AttemptRecord, Parked, Segment};
-use crate::port::transport::Receipt;
+use crate::outbox::records::{AttemptOutcome, AttemptRecord, Parked};
 use crate::time::{Monotonic, Now, UnixMillis};
 
 /// Where a message in memory lies in the store.
@@ -34,8 +31,9 @@ pub(super) enum SlotState {
     /// A suspect that may be sent once it is put on trial.
     WantTrial,
     /// Claimed; may be sent.
-    Ready { lane: u32 },
-    /// Being sent.
+    Ready {
+        lane: u32,
+    },
     Sending,
     /// Its fate waits for a commit.
     Out(Box<Settlement>),
@@ -104,60 +102,4 @@ impl Slot {
             history: self.history.clone(),
         }
     }
-}
-
-/// Messages of one key in memory.
-#[derive(Debug, Default)]
-pub(super) struct KeyQueue {
-    /// In order.
-    pub seqs: Vec<Seq>,
-    /// The one that is being sent or settled.
-    pub busy: Option<Seq>,
-}
-
-impl KeyQueue {
-    pub fn insert(&mut self, seq: Seq) {
-        if let Err(at) = self.seqs.binary_search(&seq) {
-            self.seqs.insert(at, seq);
-        }
-    }
-    pub fn remove(&mut self, seq: Seq) {
-        if let Ok(at) = self.seqs.binary_search(&seq) {
-            self.seqs.remove(at);
-        }
-    }
-    pub fn head(&self) -> Option<Seq> {
-        self.seqs.first().copied()
-    }
-}
-
-/// What is kept of a delivered message until its segment is finished.
-#[derive(Clone, Debug)]
-pub(super) struct DoneInfo {
-    pub at: UnixMillis,
-    pub attempt: AttemptRecord,
-    pub receipt: Receipt,
-}
-
-/// A segment in memory. Claimed ones are always here.
-#[derive(Debug)]
-pub(super) struct LoadedSegment {
-    /// As stored.
-    pub segment: Arc<Segment>,
-    /// Messages of it that are ready, being sent or settling and aren't claimed from outside: such a segment is not evicted.
-    pub active: usize,
-    /// Messages of it in memory.
-    pub slots: usize,
-    /// Delivered ones, by index.
-    pub done: BTreeMap<u16, DoneInfo>,
-    /// Counted against the window with this.
-    pub weight: usize,
-}
-
-/// What the directory knows of a stored segment.
-#[derive(Clone, Debug)]
-pub(super) struct DirectoryEntry {
-    pub messages: u32,
-    /// Indices that left it during this ownership: a page read before they left must not bring them back.
-    pub gone: Bits,
 }

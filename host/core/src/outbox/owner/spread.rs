@@ -3,13 +3,11 @@
 
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// Builds the hasher.
 pub(super) type Spread = BuildHasherDefault<SpreadHasher>;
 
 /// Odd, with bits all over: 2^64 divided by the golden ratio.
 const FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// Multiplies and folds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SpreadHasher(u64);
 

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{Rule, Rules};
+use crate::code::Code;
 use crate::ids::Place;
 use crate::ids::{Seq, ShardId};
 use crate::limits::{ALONE_CRASHES_MAX, SEGMENT_BYTES_MAX};
@@ -26,7 +27,6 @@ const SEGMENTS_MAX: usize = 16;
 /// What a rival has read before it takes over.
 #[derive(Clone, Debug)]
 pub struct TakeoverInput {
-    /// Shard.
     pub shard: ShardId,
     /// Name of the new owner.
     pub host: String,
@@ -228,14 +228,14 @@ impl Takeover<'_> {
             worker: Arc::from(self.before.owner.as_str()),
             transport: Arc::from(""),
             plugin: None,
-            code: Some("SUSPECTED_POISON".to_owned()),
+            code: Some(Code::SUSPECTED_POISON.into()),
             reason: None,
             maybe_delivered: true,
         });
         let dead = DeadLetter {
             place,
             message: Arc::clone(message),
-            code: "SUSPECTED_POISON".to_owned(),
+            code: Code::SUSPECTED_POISON.into(),
             reason: format!("its host died {ALONE_CRASHES_MAX} times while it was the only suspect that was sent"),
             attempts,
             suspect,

@@ -1,6 +1,8 @@
 //! No commit is larger than its bound, however much there is to do: the rest goes in the next one.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 
 use super::*;

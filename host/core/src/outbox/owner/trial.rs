@@ -13,22 +13,34 @@ use crate::outbox::suspicion::Suspect;
 use crate::time::{Monotonic, Now};
 
 /// Suspects that could be sent, and those that are.
+///
+/// `waiting` names the messages whose state is `WantTrial`. A member may be sent; who can't be sent, settles or leaves memory is no
+/// member any more. The next trial begins when nobody is left of the one before.
 #[derive(Debug, Default)]
 pub(super) struct Trial {
     /// Could be sent, and wait for their turn.
-    pub waiting: BTreeSet<Seq>,
+    waiting: BTreeSet<Seq>,
     members: BTreeSet<Seq>,
     /// It began with one member.
     alone: bool,
     /// How many of each number of crashes may be on trial at once.
     halves: BTreeMap<u32, usize>,
     /// Another shard of this process has a suspect on trial by itself.
-    pub is_elsewhere: bool,
+    is_elsewhere: bool,
 }
 
 impl Trial {
     pub fn new(halves: BTreeMap<u32, usize>) -> Self {
         Self { halves, ..Self::default() }
+    }
+    pub fn wait(&mut self, seq: Seq) {
+        self.waiting.insert(seq);
+    }
+    pub fn stop_waiting(&mut self, seq: Seq) {
+        self.waiting.remove(&seq);
+    }
+    pub fn waiting(&self) -> &BTreeSet<Seq> {
+        &self.waiting
     }
     pub fn has(&self, seq: Seq) -> bool {
         self.members.contains(&seq)

@@ -32,7 +32,6 @@ const LOOKS: [&str; 15] = [
     "startsWith",
     "endsWith",
 ];
-/// Operators on numbers.
 const RECKONS: [&str; 5] = ["_-_", "_*_", "_/_", "_%_", "-_"];
 
 /// The values that expressions may name.
@@ -52,7 +51,6 @@ pub(super) fn take(expression: &IdedExpr, variables: &Variables<'_>, room: &mut 
 enum Bound<'v> {
     /// One of the values that are there: always the same, or that of each item in turn.
     Known(Vec<&'v Value>),
-    /// Something made.
     Made {
         /// Size, all times together.
         bytes: usize,
@@ -208,7 +206,6 @@ impl<'v, 'e> Reckoning<'v, 'e, '_> {
         made
     }
 
-    /// `whole[index]`.
     fn part(&self, whole: &Bound<'v>, index: &IdedExpr) -> Bound<'v> {
         let Bound::Known(values) = whole else { return whole.clone() };
         if let Expr::Literal(LiteralValue::String(name)) = &index.expr {

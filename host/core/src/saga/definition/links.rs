@@ -3,11 +3,12 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use super::problem::{Position, Problem, Problems, Severity, nearest};
+use super::problem::{Position, Problem, Problems, Severity};
 use super::{Action, Definition, DefinitionSet, Parsed};
 use crate::saga::id::DefinitionHash;
 use crate::saga::limits::{DEPTH_MAX, TREE_SAGAS_MAX};
 use crate::step_address::StepAddress;
+use crate::suggest::nearest;
 
 impl DefinitionSet {
     /// A definition with all below it. `lookup` knows definitions by name and version (none = the latest). The error names

@@ -29,12 +29,10 @@ use super::limits::DEFINITION_BYTES_MAX;
 use crate::port::saga::DefinitionFormat;
 use problem::{Position, Problem, Problems, Severity};
 
-/// A checked definition.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Definition {
-    /// Name.
     pub name: Arc<str>,
-    /// Version, from 1.
+    /// Counts from 1, among the definitions of this name.
     pub version: u32,
     /// One line for people.
     pub summary: Option<Arc<str>>,
@@ -50,12 +48,10 @@ pub struct Definition {
     pub hash: DefinitionHash,
 }
 
-/// One step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
     /// Its name, unique in the definition.
     pub name: Arc<str>,
-    /// What does it.
     pub action: Action,
     /// What undoes it; none = nothing has to be undone, or the sub-saga is compensated.
     pub compensation: Option<Action>,
@@ -77,9 +73,7 @@ pub struct Step {
 /// A definition that was read, with what somebody should look at.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parsed {
-    /// It.
     pub definition: Definition,
-    /// Warnings.
     pub warnings: Vec<Problem>,
     /// Where each step stands in the document.
     pub places: Vec<Position>,
@@ -93,12 +87,8 @@ pub fn parse(text: &str, format: DefinitionFormat) -> Result<Parsed, Problems> {
         reader.error(Position { line: 1, column: 1 }, "", what, "split it with sub-sagas");
         return Err(Problems(reader.problems));
     }
-    let entries = match format {
-        DefinitionFormat::Toml => document::toml(text),
-        DefinitionFormat::Json => document::json(text),
-    };
-    let entries = entries.map_err(|problem| Problems(vec![problem]))?;
-    let parsed = reader.definition(&entries);
+    let table = document::read(text, format).map_err(|problem| Problems(vec![problem]))?;
+    let parsed = reader.definition(&table);
     let (errors, warnings) = reader.problems.into_iter().partition(|problem| problem.severity == Severity::Error);
     match parsed {
         Some(parsed) => Ok(Parsed { warnings, ..parsed }),
@@ -136,7 +126,6 @@ impl DefinitionSet {
         Some(Self { root: lookup(&started.definition.hash)?, pinned: pinned.collect::<Option<_>>()? })
     }
 
-    /// Of the root.
     pub fn root(&self) -> &Arc<Definition> {
         &self.root
     }
@@ -146,7 +135,6 @@ impl DefinitionSet {
         &self.pinned
     }
 
-    /// By content.
     pub fn by_hash(&self, hash: &DefinitionHash) -> Option<&Arc<Definition>> {
         if self.root.hash == *hash {
             return Some(&self.root);

@@ -6,20 +6,21 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::document::{Entry, Node, Value};
 use super::mapping::Reading;
-use super::problem::{Position, Problem, Severity, nearest};
+use super::problem::{Position, Problem, Severity};
 use super::uri::Action;
 use super::{Parsed, Retry, Step, canonical};
+use crate::document::{Node, Table, Value};
 use crate::saga::id::is_name;
 use crate::saga::limits::{
     ATTEMPTS_MAX, CALL_TIMEOUT_DEFAULT, REPLY_TIMEOUT_DEFAULT, STEPS_MAX, TIMEOUT_MAX, TIMEOUT_MIN,
     WAIT_TIMEOUT_DEFAULT,
 };
+use crate::suggest::nearest;
 
 /// A table being read.
 struct Fields<'d> {
-    entries: &'d [Entry],
+    table: &'d Table,
     path: String,
     at: Position,
     known: Vec<&'static str>,
@@ -53,7 +54,7 @@ impl Reader {
     /// The value of a field by its name or an alias.
     fn find<'d>(&mut self, fields: &mut Fields<'d>, names: &[&'static str]) -> Option<Found<'d>> {
         fields.known.extend(names);
-        let mut hits = fields.entries.iter().filter(|entry| names.contains(&entry.name.as_str()));
+        let mut hits = fields.table.entries.iter().filter(|entry| names.contains(&entry.name.as_str()));
         let first = hits.next()?;
         let path = join(&fields.path, &first.name);
         if let Some(second) = hits.next() {
@@ -132,7 +133,7 @@ impl Reader {
 
     /// Names that nobody asked for.
     fn unknown(&mut self, fields: &Fields<'_>) {
-        for entry in fields.entries.iter().filter(|entry| !fields.known.contains(&entry.name.as_str())) {
+        for entry in fields.table.entries.iter().filter(|entry| !fields.known.contains(&entry.name.as_str())) {
             let near = nearest(&entry.name, fields.known.iter().copied());
             let fix = match near {
                 Some(near) => format!("did you mean {near:?}?"),
@@ -143,9 +144,9 @@ impl Reader {
         }
     }
 
-    pub(super) fn definition(&mut self, entries: &[Entry]) -> Option<Parsed> {
+    pub(super) fn definition(&mut self, table: &Table) -> Option<Parsed> {
         let at = Position { line: 1, column: 1 };
-        let mut fields = Fields { entries, path: String::new(), at, known: Vec::new() };
+        let mut fields = Fields { table, path: String::new(), at, known: Vec::new() };
         let name = self.name(&mut fields, &["name", "def_name"]);
         if name.is_none() && !self.problems.iter().any(|problem| problem.path == "name") {
             self.missing(&fields, "name", "name = \"order\"");
@@ -183,13 +184,13 @@ impl Reader {
         let mut steps: Vec<(Step, Position)> = Vec::new();
         for (index, item) in items.iter().enumerate().take(STEPS_MAX) {
             let path = format!("steps[{index}]");
-            let Value::Table(entries) = &item.value else {
+            let Value::Table(table) = &item.value else {
                 self.wrong::<()>(&Found { value: &item.value, at: item.at, path }, "a table");
                 continue;
             };
-            let at =
-                entries.first().map_or(item.at, |entry| entry.name_at.min(item.at).max(item.at.min(entry.name_at)));
-            let mut fields = Fields { entries, path, at, known: Vec::new() };
+            let first = table.entries.first();
+            let at = first.map_or(item.at, |entry| entry.name_at.min(item.at).max(item.at.min(entry.name_at)));
+            let mut fields = Fields { table, path, at, known: Vec::new() };
             if let Some(step) = self.step(&mut fields) {
                 if steps.iter().any(|(other, _)| other.name == step.name) {
                     let what = format!("another step is named {:?}, too", step.name);
@@ -220,7 +221,7 @@ impl Reader {
         });
         self.unknown(fields);
         let Some(action) = action else {
-            if !fields.entries.iter().any(|entry| matches!(entry.name.as_str(), "action" | "action_uri")) {
+            if !fields.table.entries.iter().any(|entry| matches!(entry.name.as_str(), "action" | "action_uri")) {
                 self.missing(fields, "action", "action = \"fn:stock/reserve\"");
             }
             return None;
@@ -267,11 +268,11 @@ impl Reader {
 
     fn retry(&mut self, fields: &mut Fields<'_>) -> (Retry, Option<Arc<str>>) {
         let Some(found) = self.find(fields, &["retry"]) else { return (Retry::default(), None) };
-        let Value::Table(entries) = found.value else {
+        let Value::Table(table) = found.value else {
             self.wrong::<()>(&found, "a table");
             return (Retry::default(), None);
         };
-        let mut own = Fields { entries, path: found.path, at: found.at, known: Vec::new() };
+        let mut own = Fields { table, path: found.path, at: found.at, known: Vec::new() };
         let longest = u64::try_from(TIMEOUT_MAX.as_millis()).unwrap_or(u64::MAX);
         let attempts = self.whole(&mut own, &["max_attempts"], 1, u64::from(ATTEMPTS_MAX));
         let retry = Retry {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::saga::id::is_name;
 use crate::saga::limits::URI_BYTES_MAX;
 use crate::step_address::StepAddress;
+use crate::suggest::nearest;
 
 /// The signal of `wait:` that stands for a person's decision.
 pub const APPROVAL: &str = "approval";
@@ -58,7 +59,7 @@ impl Action {
             Some(("wait", signal)) if is_name(signal) => Ok(Self::Signal(Arc::from(signal))),
             Some(("wait", signal)) => Err(format!("{signal:?} isn't a name for a signal (letters, digits, - _ .)")),
             _ => {
-                let near = super::problem::nearest(scheme, SCHEMES);
+                let near = nearest(scheme, SCHEMES);
                 let hint = near.map(|near| format!("; did you mean {near:?}?")).unwrap_or_default();
                 Err(format!("the scheme {scheme:?} isn't known{hint} Write {FORMS}"))
             }

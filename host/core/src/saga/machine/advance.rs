@@ -1,8 +1,9 @@
 //! What can go on: the next group forward, compensations in reverse, the end.
 
 use super::{Machine, Rule, unknown};
+use crate::code::Code;
 use crate::saga::definition::Definition;
-use crate::saga::event::{End, Failure, SagaNumber, StepNumber, Wait, Way, What};
+use crate::saga::event::{End, EventKind, Failure, SagaNumber, StepDirection, StepNumber, Wait};
 use crate::saga::json::Json;
 use crate::saga::state::{Phase, StepRecord, StepState, StepWait};
 
@@ -35,9 +36,9 @@ impl Machine<'_> {
         for group in &definition.groups {
             let records = self.group(saga, group);
             if let Some((_, failed)) = records.iter().find(|(_, record)| record.state == StepState::Failed) {
-                let failure = failed.failure.clone().unwrap_or_else(|| Failure::new("UNKNOWN.INTERNAL", "unknown"));
+                let failure = failed.failure.clone().unwrap_or_else(|| Failure::new(Code::UNKNOWN_INTERNAL, "unknown"));
                 let failure = Failure { maybe_done: false, ..failure };
-                self.emit(saga, What::CompensationStarted { failure });
+                self.emit(saga, EventKind::CompensationStarted { failure });
                 return true;
             }
             if records.iter().all(|(_, record)| matches!(record.state, StepState::Succeeded | StepState::Skipped)) {
@@ -49,7 +50,7 @@ impl Machine<'_> {
                 .map(|(number, _)| number)
                 .collect();
             for step in &due {
-                self.begin(saga, definition, *step, Way::Execute);
+                self.begin(saga, definition, *step, StepDirection::Execute);
             }
             return !due.is_empty();
         }
@@ -74,7 +75,7 @@ impl Machine<'_> {
             let numbers: Vec<StepNumber> = self.group(saga, group).into_iter().map(|(number, _)| number).collect();
             for number in &numbers {
                 let Some(record) = self.record(saga, *number) else { continue };
-                if record.is_active(Way::Execute) {
+                if record.is_active(StepDirection::Execute) {
                     moved |= self.give_up(saga, *number);
                     waits |= self.record(saga, *number).is_some_and(|record| record.state == StepState::InFlight);
                 }
@@ -86,8 +87,10 @@ impl Machine<'_> {
                 let (Some(record), Some(step)) = (self.record(saga, *number), definition.step(*number)) else {
                     continue;
                 };
-                if self.needs_undoing(record, step) || record.is_active(Way::Compensate) && self.is_due(record) {
-                    self.begin(saga, definition, *number, Way::Compensate);
+                if self.needs_undoing(record, step)
+                    || record.is_active(StepDirection::Compensate) && self.is_due(record)
+                {
+                    self.begin(saga, definition, *number, StepDirection::Compensate);
                     moved = true;
                 }
                 waits |= self.record(saga, *number).is_some_and(|record| record.state == StepState::InFlight);
@@ -104,7 +107,7 @@ impl Machine<'_> {
             if let Some(step) = failed.copied()
                 && self.kept(Rule::StopWhenStuck)
             {
-                self.emit(saga, What::Stuck { step });
+                self.emit(saga, EventKind::Stuck { step });
                 return false;
             }
         }
@@ -117,7 +120,7 @@ impl Machine<'_> {
     /// goes back itself. True when something changed.
     fn give_up(&mut self, saga: SagaNumber, step: StepNumber) -> bool {
         let cause = self.node(saga).and_then(|node| node.failure.clone());
-        let cause = cause.unwrap_or_else(|| Failure::new("SAGA.CANCELLED", "the saga goes back"));
+        let cause = cause.unwrap_or_else(|| Failure::new(Code::SAGA_CANCELLED, "the saga goes back"));
         let Some(record) = self.record(saga, step) else { return false };
         let attempt = record.attempt;
         match record.wait {
@@ -126,7 +129,7 @@ impl Machine<'_> {
                 let child = self.tree.child_of(saga, step);
                 let goes_on = child.filter(|child| self.phase(*child) == Phase::Forward);
                 if let Some(child) = goes_on {
-                    self.emit(child, What::CompensationStarted { failure: cause });
+                    self.emit(child, EventKind::CompensationStarted { failure: cause });
                 }
                 return goes_on.is_some();
             }
@@ -134,48 +137,56 @@ impl Machine<'_> {
         }
         let is_open = matches!(record.wait, Some(StepWait::Pending(_) | StepWait::Lost | StepWait::Operator));
         let failure = if is_open { unknown(&cause.code, &cause.reason) } else { cause };
-        let what =
-            What::StepFailed { step, way: Way::Execute, attempt, failure, retry_at: None, plugin: None, took_ms: 0 };
+        let what = EventKind::StepFailed {
+            step,
+            way: StepDirection::Execute,
+            attempt,
+            failure,
+            retry_at: None,
+            plugin: None,
+            took_ms: 0,
+        };
         self.emit(saga, what);
         true
     }
 
     /// Ends a saga, and tells the step that began it.
     pub(super) fn end(&mut self, saga: SagaNumber, end: End) {
-        self.emit(saga, What::Ended { end, note: None });
+        self.emit(saga, EventKind::Ended { end, note: None });
         let Some((parent, step)) = self.node(saga).and_then(|node| node.parent) else { return };
         let Some(record) = self.record(parent, step) else { return };
         if record.wait != Some(StepWait::For(Wait::Child)) {
             return;
         }
-        let (attempt, way) = (record.attempt, record.way.unwrap_or(Way::Execute));
+        let (attempt, way) = (record.attempt, record.way.unwrap_or(StepDirection::Execute));
         let what = match (way, end) {
-            (Way::Compensate, _) => {
-                What::StepSucceeded { step, way, attempt, output: None, plugin: None, took_ms: 0, late: false }
+            (StepDirection::Compensate, _) => {
+                EventKind::StepSucceeded { step, way, attempt, output: None, plugin: None, took_ms: 0, late: false }
             }
-            (Way::Execute, End::Completed) => {
+            (StepDirection::Execute, End::Completed) => {
                 let output = self.outputs(saga);
                 self.child_completed(step, attempt, output)
             }
-            (Way::Execute, _) => {
+            (StepDirection::Execute, _) => {
                 let cause = self.node(saga).and_then(|node| node.failure.clone());
                 let cause = cause.map_or_else(String::new, |failure| format!("{}: {}", failure.code, failure.reason));
-                let failure = Failure::new("SAGA.CHILD", &format!("sub-saga {} was undone: {cause}", self.id(saga)));
-                What::StepFailed { step, way, attempt, failure, retry_at: None, plugin: None, took_ms: 0 }
+                let failure =
+                    Failure::new(Code::SAGA_CHILD, &format!("sub-saga {} was undone: {cause}", self.id(saga)));
+                EventKind::StepFailed { step, way, attempt, failure, retry_at: None, plugin: None, took_ms: 0 }
             }
         };
         self.emit(parent, what);
     }
 
-    fn child_completed(&self, step: StepNumber, attempt: u32, output: Json) -> What {
+    fn child_completed(&self, step: StepNumber, attempt: u32, output: Json) -> EventKind {
         let bytes_max = self.turn.limits.output_bytes_max;
-        let way = Way::Execute;
+        let way = StepDirection::Execute;
         if output.len() > bytes_max {
             let reason = format!("its sub-saga's outputs have {} bytes, at most {bytes_max} are kept", output.len());
-            let failure = unknown("SAGA.OUTPUT_TOO_LARGE", &reason);
-            return What::StepFailed { step, way, attempt, failure, retry_at: None, plugin: None, took_ms: 0 };
+            let failure = unknown(Code::SAGA_OUTPUT_TOO_LARGE, &reason);
+            return EventKind::StepFailed { step, way, attempt, failure, retry_at: None, plugin: None, took_ms: 0 };
         }
-        What::StepSucceeded { step, way, attempt, output: Some(output), plugin: None, took_ms: 0, late: false }
+        EventKind::StepSucceeded { step, way, attempt, output: Some(output), plugin: None, took_ms: 0, late: false }
     }
 
     /// The output of a sub-saga: an object of its steps' outputs by name.

@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use super::begin::released_until;
 use super::{Machine, Rule, is_called, millis, unknown};
+use crate::code::Code;
 use crate::message::Message;
 use crate::port::backoff::BackoffDecision;
 use crate::port::participant::StepError;
 use crate::port::transport::{Fault, PluginIdentity};
 use crate::saga::call::{Answer, AnswerResult};
-use crate::saga::event::{Failure, PauseCause, SagaNumber, StepNumber, Wait, Way, What};
+use crate::saga::event::{EventKind, Failure, PauseCause, SagaNumber, StepDirection, StepNumber, Wait};
 use crate::saga::json::Json;
 use crate::saga::limits::{RETRY_AFTER_MAX, WAIT_TIMEOUT_DEFAULT};
 use crate::saga::state::{Effect, Phase, StepRecord, StepState, StepWait};
@@ -20,7 +21,7 @@ use crate::saga::state::{Effect, Phase, StepRecord, StepState, StepWait};
 pub(super) struct Attempt {
     pub saga: SagaNumber,
     pub step: StepNumber,
-    pub way: Way,
+    pub way: StepDirection,
     pub attempt: u32,
 }
 
@@ -33,7 +34,7 @@ struct By {
 
 impl Machine<'_> {
     /// Takes an answer. One that decides nothing any more changes nothing, or is kept for the compensation.
-    pub fn answer(&mut self, saga: SagaNumber, step: StepNumber, way: Way, attempt: u32, answer: Answer) {
+    pub fn answer(&mut self, saga: SagaNumber, step: StepNumber, way: StepDirection, attempt: u32, answer: Answer) {
         if self.tree.is_ended() {
             return;
         }
@@ -48,7 +49,7 @@ impl Machine<'_> {
 
     /// Whether a success of this attempt still completes the step.
     fn completes(&self, record: &StepRecord, of: Attempt) -> bool {
-        if !self.kept(Rule::OnceOnly) && record.state == StepState::Succeeded && of.way == Way::Execute {
+        if !self.kept(Rule::OnceOnly) && record.state == StepState::Succeeded && of.way == StepDirection::Execute {
             return true;
         }
         if !record.is_active(of.way) || of.attempt > record.attempt {
@@ -72,14 +73,22 @@ impl Machine<'_> {
         let late = attempt < record.attempt || !is_called(record.wait.as_ref());
         let asked = record.wait == Some(StepWait::Operator);
         let bytes_max = self.turn.limits.output_bytes_max;
-        let what = if output.len() > bytes_max && way == Way::Execute {
+        let what = if output.len() > bytes_max && way == StepDirection::Execute {
             let reason = format!("its output has {} bytes, at most {bytes_max} are kept", output.len());
-            let failure = unknown("SAGA.OUTPUT_TOO_LARGE", &reason);
-            What::StepFailed { step, way, attempt, failure, retry_at: None, plugin: by.plugin, took_ms: by.took_ms }
+            let failure = unknown(Code::SAGA_OUTPUT_TOO_LARGE, &reason);
+            EventKind::StepFailed {
+                step,
+                way,
+                attempt,
+                failure,
+                retry_at: None,
+                plugin: by.plugin,
+                took_ms: by.took_ms,
+            }
         } else {
             self.outcome.messages.extend(messages);
-            let output = (way == Way::Execute).then_some(output);
-            What::StepSucceeded { step, way, attempt, output, plugin: by.plugin, took_ms: by.took_ms, late }
+            let output = (way == StepDirection::Execute).then_some(output);
+            EventKind::StepSucceeded { step, way, attempt, output, plugin: by.plugin, took_ms: by.took_ms, late }
         };
         self.emit(saga, what);
         if asked {
@@ -91,12 +100,12 @@ impl Machine<'_> {
     fn late_result(&mut self, of: Attempt, output: Json) {
         let Attempt { saga, step, way, attempt } = of;
         let Some(record) = self.record(saga, step) else { return };
-        let is_news = way == Way::Execute
+        let is_news = way == StepDirection::Execute
             && record.effect != Effect::Done
             && attempt <= record.attempt.max(1)
             && (record.state == StepState::Failed || record.state == StepState::Skipped);
         if is_news && output.len() <= self.turn.limits.output_bytes_max {
-            self.emit(saga, What::LateResult { step, way, attempt, output: Some(output) });
+            self.emit(saga, EventKind::LateResult { step, way, attempt, output: Some(output) });
         }
     }
 
@@ -112,11 +121,11 @@ impl Machine<'_> {
         if !self.is_current(of) {
             return;
         }
-        if way == Way::Compensate {
-            let failure = Failure::new("PLUGIN.CONTRACT", "a compensation can't be answered with pending");
+        if way == StepDirection::Compensate {
+            let failure = Failure::new(Code::PLUGIN_CONTRACT, "a compensation can't be answered with pending");
             return self.emit(
                 saga,
-                What::StepFailed {
+                EventKind::StepFailed {
                     step,
                     way,
                     attempt,
@@ -131,7 +140,7 @@ impl Machine<'_> {
         let until = self.turn.now.plus(timeout.or(own).unwrap_or(WAIT_TIMEOUT_DEFAULT));
         let name = Arc::clone(&signal);
         let (plugin, took_ms) = (by.plugin, by.took_ms);
-        self.emit(saga, What::StepPending { step, signal, until: Some(until), data, plugin, took_ms });
+        self.emit(saga, EventKind::StepPending { step, signal, until: Some(until), data, plugin, took_ms });
         self.take_kept_signal(saga, step, &name);
     }
 
@@ -155,19 +164,19 @@ impl Machine<'_> {
         }
         let count = self.record(saga, step).map_or(0, |record| record.released);
         let retry_at = released_until(self.turn.now, count, fault.after);
-        self.emit(saga, What::StepReleased { step, way, scope, failure: failure_of(fault), retry_at });
+        self.emit(saga, EventKind::StepReleased { step, way, scope, failure: failure_of(fault), retry_at });
     }
 
     /// Its saga goes back, so it isn't tried again.
     fn is_given_up(&self, of: Attempt) -> bool {
-        of.way == Way::Execute && self.phase(of.saga) != Phase::Forward
+        of.way == StepDirection::Execute && self.phase(of.saga) != Phase::Forward
     }
 
     pub(super) fn failed_for_good(&mut self, of: Attempt, failure: &Failure, by: impl Into<Option<ByAnswer>>) {
         let Attempt { saga, step, way, attempt } = of;
         let (plugin, took_ms) = by.into().map_or((None, 0), |by: ByAnswer| (by.plugin, by.took_ms));
         let failure = failure.clone();
-        self.emit(saga, What::StepFailed { step, way, attempt, failure, retry_at: None, plugin, took_ms });
+        self.emit(saga, EventKind::StepFailed { step, way, attempt, failure, retry_at: None, plugin, took_ms });
     }
 
     fn retryable(&mut self, of: Attempt, fault: &Fault, by: By) {
@@ -194,7 +203,7 @@ impl Machine<'_> {
             return self.failed_for_good(of, &failure, by);
         }
         if failure.maybe_done && !defined.idempotent && self.kept(Rule::AskOperator) {
-            self.emit(saga, What::StepUnknown { step, way, attempt, failure });
+            self.emit(saga, EventKind::StepUnknown { step, way, attempt, failure });
             return self.pause(PauseCause::UnknownResult);
         }
         let policy = defined.retry.over(&self.tree.started.default_retry);
@@ -214,7 +223,7 @@ impl Machine<'_> {
         let delay = delay.max(after.unwrap_or_default().min(RETRY_AFTER_MAX));
         let retry_at = (allowed || held).then(|| self.turn.now.plus(delay));
         let (plugin, took_ms) = by.map_or((None, 0), |by| (by.plugin, by.took_ms));
-        self.emit(saga, What::StepFailed { step, way, attempt, failure, retry_at, plugin, took_ms });
+        self.emit(saga, EventKind::StepFailed { step, way, attempt, failure, retry_at, plugin, took_ms });
         if held {
             self.pause(PauseCause::Policy);
         }

@@ -6,13 +6,14 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::{Machine, Rule, next_attempt};
+use crate::code::Code;
 use crate::ids::MessageId;
 use crate::message::Message;
 use crate::new_message::NewMessage;
 use crate::port::participant::StepContext;
 use crate::saga::call::{Call, CallRef};
 use crate::saga::definition::{Action, Definition, Step};
-use crate::saga::event::{Failure, SagaNumber, StepNumber, Wait, Way, What};
+use crate::saga::event::{EventKind, Failure, SagaNumber, StepDirection, StepNumber, Wait};
 use crate::saga::json::Json;
 use crate::saga::limits::{
     CALL_GRACE, CALL_TIMEOUT_DEFAULT, DEPTH_MAX, REPLY_TIMEOUT_DEFAULT, TREE_SAGAS_MAX, WAIT_TIMEOUT_DEFAULT,
@@ -24,12 +25,12 @@ pub const DIRECTION_HEADER: &str = "waybill-saga-direction";
 
 impl Machine<'_> {
     /// Begins a step, or begins it again.
-    pub(super) fn begin(&mut self, saga: SagaNumber, definition: &Definition, step: StepNumber, way: Way) {
+    pub(super) fn begin(&mut self, saga: SagaNumber, definition: &Definition, step: StepNumber, way: StepDirection) {
         let (Some(defined), Some(record)) = (definition.step(step), self.record(saga, step)) else { return };
         let attempt = next_attempt(record, way);
         let action = match way {
-            Way::Execute => &defined.action,
-            Way::Compensate => match defined.undo() {
+            StepDirection::Execute => &defined.action,
+            StepDirection::Compensate => match defined.undo() {
                 Some(action) => action,
                 None => return,
             },
@@ -64,7 +65,7 @@ impl Machine<'_> {
                 let timeout = defined.timeout.unwrap_or(WAIT_TIMEOUT_DEFAULT);
                 self.began(saga, step, way, attempt, made, Wait::Approval, Some(timeout));
             }
-            Action::Saga { .. } if way == Way::Compensate && defined.compensation.is_none() => {
+            Action::Saga { .. } if way == StepDirection::Compensate && defined.compensation.is_none() => {
                 self.began(saga, step, way, attempt, None, Wait::Child, None);
                 self.undo_child(saga, step);
             }
@@ -77,19 +78,19 @@ impl Machine<'_> {
         &mut self,
         saga: SagaNumber,
         step: StepNumber,
-        way: Way,
+        way: StepDirection,
         attempt: u32,
         input: Option<Json>,
         wait: Wait,
         timeout: Option<Duration>,
     ) {
         let until = timeout.map(|timeout| self.turn.now.plus(timeout));
-        self.emit(saga, What::StepBegan { step, way, attempt, input, wait, until });
+        self.emit(saga, EventKind::StepBegan { step, way, attempt, input, wait, until });
     }
 
     /// It fails for good before anybody is called.
-    fn fail(&mut self, saga: SagaNumber, step: StepNumber, way: Way, attempt: u32, failure: Failure) {
-        let what = What::StepFailed { step, way, attempt, failure, retry_at: None, plugin: None, took_ms: 0 };
+    fn fail(&mut self, saga: SagaNumber, step: StepNumber, way: StepDirection, attempt: u32, failure: Failure) {
+        let what = EventKind::StepFailed { step, way, attempt, failure, retry_at: None, plugin: None, took_ms: 0 };
         self.emit(saga, what);
     }
 
@@ -103,11 +104,11 @@ impl Machine<'_> {
         let known = definition.steps.iter().zip(&node.steps);
         let outputs = known.filter_map(|(step, record)| Some((&*step.name, record.output.as_ref()?)));
         let made = mapping.evaluate(&node.input, outputs, node.id.as_str(), self.tree.key.tenant.as_str());
-        let made = made.map_err(|reason| Failure::new("SAGA.MAPPING", &reason))?;
+        let made = made.map_err(|reason| Failure::new(Code::SAGA_MAPPING, &reason))?;
         let bytes_max = self.turn.limits.input_bytes_max;
         if made.len() > bytes_max {
             let reason = format!("its mapping made {} bytes, at most {bytes_max} are taken", made.len());
-            return Err(Failure::new("SAGA.INPUT_TOO_LARGE", &reason));
+            return Err(Failure::new(Code::SAGA_INPUT_TOO_LARGE, &reason));
         }
         Ok(Some(made))
     }
@@ -138,7 +139,7 @@ impl Machine<'_> {
         saga: SagaNumber,
         defined: &Step,
         step: StepNumber,
-        way: Way,
+        way: StepDirection,
         attempt: u32,
         action: &Action,
         input: Json,
@@ -155,7 +156,7 @@ impl Machine<'_> {
             action: action.clone(),
             context,
             input,
-            output: (way == Way::Compensate).then(|| record.output.clone()).flatten(),
+            output: (way == StepDirection::Compensate).then(|| record.output.clone()).flatten(),
             timeout,
             retry: defined.retry.over(&self.tree.started.default_retry),
             retry_plugin: defined.retry_plugin.clone(),
@@ -175,12 +176,12 @@ impl Machine<'_> {
         saga: SagaNumber,
         defined: &Step,
         step: StepNumber,
-        way: Way,
+        way: StepDirection,
         attempt: u32,
         subject: &str,
         input: &Json,
     ) -> Result<Arc<Message>, Failure> {
-        let refuse = |reason: &str| Failure::new("OUTBOX.TOPIC", reason);
+        let refuse = |reason: &str| Failure::new(Code::OUTBOX_TOPIC, reason);
         let context = self.context(saga, defined, attempt).ok_or_else(|| refuse("its saga is gone"))?;
         let key = context.idempotency_key(way.direction());
         let mut headers = context.headers.clone();
@@ -196,11 +197,11 @@ impl Machine<'_> {
         }
         let output = self.record(saga, step).and_then(|record| record.output.clone());
         let payload = match (way, output) {
-            (Way::Compensate, output) => {
+            (StepDirection::Compensate, output) => {
                 let output = output.as_ref().map_or("null", Json::as_str);
                 format!("{{\"input\":{},\"output\":{output}}}", input.as_str())
             }
-            (Way::Execute, _) => input.as_str().to_owned(),
+            (StepDirection::Execute, _) => input.as_str().to_owned(),
         };
         let message = NewMessage {
             topic: format!("bus:{subject}"),
@@ -237,17 +238,17 @@ impl Machine<'_> {
         let limits = depth <= DEPTH_MAX && self.tree.sagas.len() < TREE_SAGAS_MAX;
         let Some(child) = self.definitions.resolve_uri(uri).filter(|_| limits).cloned() else {
             let failure = if limits {
-                Failure::new("SAGA.NO_DEFINITION", &format!("{uri} wasn't there when the saga began"))
+                Failure::new(Code::SAGA_NO_DEFINITION, &format!("{uri} wasn't there when the saga began"))
             } else {
                 let reason = format!("at most {TREE_SAGAS_MAX} sagas, {DEPTH_MAX} deep, belong to one root");
-                Failure::new("SAGA.TREE_TOO_LARGE", &reason)
+                Failure::new(Code::SAGA_TREE_TOO_LARGE, &reason)
             };
-            return self.fail(saga, step, Way::Execute, attempt, failure);
+            return self.fail(saga, step, StepDirection::Execute, attempt, failure);
         };
         let deadline = child.deadline.map(|deadline| self.turn.now.plus(deadline));
-        self.began(saga, step, Way::Execute, attempt, made, Wait::Child, defined.timeout);
+        self.began(saga, step, StepDirection::Execute, attempt, made, Wait::Child, defined.timeout);
         let steps = u16::try_from(child.steps.len()).unwrap_or(u16::MAX);
-        self.emit(saga, What::ChildStarted { step, id, definition: child.reference(), steps, input, deadline });
+        self.emit(saga, EventKind::ChildStarted { step, id, definition: child.reference(), steps, input, deadline });
         if let Some(child) = self.tree.child_of(saga, step) {
             self.dirty.push(child);
         }
@@ -256,9 +257,9 @@ impl Machine<'_> {
     /// Compensates a sub-saga that had completed.
     fn undo_child(&mut self, saga: SagaNumber, step: StepNumber) {
         let failure = self.node(saga).and_then(|node| node.failure.clone());
-        let failure = failure.unwrap_or_else(|| Failure::new("SAGA.CANCELLED", "its parent goes back"));
+        let failure = failure.unwrap_or_else(|| Failure::new(Code::SAGA_CANCELLED, "its parent goes back"));
         if let Some(child) = self.tree.child_of(saga, step) {
-            self.emit(child, What::CompensationStarted { failure });
+            self.emit(child, EventKind::CompensationStarted { failure });
         }
     }
 }

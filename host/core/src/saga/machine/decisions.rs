@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use super::{Machine, Rules, Turn};
+use crate::code::Code;
 use crate::error::InputError;
 use crate::saga::definition::DefinitionSet;
 use crate::saga::definition::uri::APPROVAL;
 use crate::saga::error::SagaError;
-use crate::saga::event::{Failure, SagaNumber, StepNumber, Wait, Way, What};
+use crate::saga::event::{EventKind, Failure, SagaNumber, StepDirection, StepNumber, Wait};
 use crate::saga::id::{NAME_RULE, SagaId, is_name};
 use crate::saga::json::Json;
 use crate::saga::limits::{SIGNAL_BYTES_MAX, SIGNALS_MAX, SagaLimits};
@@ -49,21 +50,21 @@ impl Machine<'_> {
             let state = format!("in another wait by now, since {now}");
             return Err(SagaError::NotWaiting { id: self.id(saga), step: self.step_name(saga, step), state });
         }
-        let (way, attempt) = (record.way.unwrap_or(Way::Execute), record.attempt);
+        let (way, attempt) = (record.way.unwrap_or(StepDirection::Execute), record.attempt);
         let actor = self.actor.clone();
-        self.emit_by(saga, actor.clone(), What::Decided { step, approved, note: note.clone() });
+        self.emit_by(saga, actor.clone(), EventKind::Decided { step, approved, note: note.clone() });
         if approved {
             let by = actor.as_deref().unwrap_or_default();
             let output = Json::of(&serde_json::json!({ "approved": true, "by": by, "note": note.as_deref() }));
-            let output = (way == Way::Execute).then_some(output);
+            let output = (way == StepDirection::Execute).then_some(output);
             let (plugin, took_ms, late) = (None, 0, false);
-            self.emit(saga, What::StepSucceeded { step, way, attempt, output, plugin, took_ms, late });
+            self.emit(saga, EventKind::StepSucceeded { step, way, attempt, output, plugin, took_ms, late });
         } else {
             let why = note.as_deref().map_or_else(String::new, |note| format!(": {note}"));
             let reason = format!("rejected by {}{why}", actor.as_deref().unwrap_or("somebody"));
-            let failure = Failure::new("SAGA.REJECTED", &reason);
+            let failure = Failure::new(Code::SAGA_REJECTED, &reason);
             let (retry_at, plugin, took_ms) = (None, None, 0);
-            self.emit(saga, What::StepFailed { step, way, attempt, failure, retry_at, plugin, took_ms });
+            self.emit(saga, EventKind::StepFailed { step, way, attempt, failure, retry_at, plugin, took_ms });
         }
         Ok(())
     }
@@ -112,8 +113,12 @@ impl Machine<'_> {
         let decided = self.tree.events().filter(|event| event.saga == saga);
         decided
             .filter_map(|event| match &event.what {
-                What::Decided { step, .. } => Some(*step),
-                What::StepFailed { step, failure, .. } if &*failure.code == "SAGA.APPROVAL_EXPIRED" => Some(*step),
+                EventKind::Decided { step, .. } => Some(*step),
+                EventKind::StepFailed { step, failure, .. }
+                    if &*failure.code == Code::SAGA_APPROVAL_EXPIRED.as_str() =>
+                {
+                    Some(*step)
+                }
                 _ => None,
             })
             .last()
@@ -130,7 +135,8 @@ impl Machine<'_> {
         let Some(record) = self.record(saga, step) else {
             return SagaError::NoStep { id, step: name, known: String::new() };
         };
-        let expired = record.failure.as_ref().is_some_and(|failure| &*failure.code == "SAGA.APPROVAL_EXPIRED");
+        let expired =
+            record.failure.as_ref().is_some_and(|failure| &*failure.code == Code::SAGA_APPROVAL_EXPIRED.as_str());
         if let Some(at) = record.ended_at.filter(|_| expired) {
             return SagaError::ApprovalExpired { id, step: name, at };
         }
@@ -168,7 +174,7 @@ impl Machine<'_> {
             return Err(SagaError::SignalsFull { id: id.to_string(), count: SIGNALS_MAX });
         }
         let actor = self.actor.clone();
-        self.emit_by(saga, actor, What::Signalled { name: Arc::from(name), data: data.clone(), step });
+        self.emit_by(saga, actor, EventKind::Signalled { name: Arc::from(name), data: data.clone(), step });
         if let Some(step) = step {
             self.signalled(saga, step, data);
         }
@@ -189,17 +195,17 @@ impl Machine<'_> {
     /// A step's signal is here.
     fn signalled(&mut self, saga: SagaNumber, step: StepNumber, data: Json) {
         let Some(record) = self.record(saga, step) else { return };
-        let (way, attempt) = (record.way.unwrap_or(Way::Execute), record.attempt);
-        let output = (way == Way::Execute).then_some(data);
+        let (way, attempt) = (record.way.unwrap_or(StepDirection::Execute), record.attempt);
+        let output = (way == StepDirection::Execute).then_some(data);
         let (plugin, took_ms, late) = (None, 0, false);
-        self.emit(saga, What::StepSucceeded { step, way, attempt, output, plugin, took_ms, late });
+        self.emit(saga, EventKind::StepSucceeded { step, way, attempt, output, plugin, took_ms, late });
     }
 
     /// Takes a signal that came before its wait.
     pub(super) fn take_kept_signal(&mut self, saga: SagaNumber, step: StepNumber, name: &Arc<str>) {
         let kept = self.node(saga).and_then(|node| node.signals.iter().find(|(kept, _)| kept == name).cloned());
         if let Some((name, data)) = kept {
-            self.emit(saga, What::SignalTaken { name });
+            self.emit(saga, EventKind::SignalTaken { name });
             self.signalled(saga, step, data);
         }
     }

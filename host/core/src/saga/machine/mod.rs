@@ -24,7 +24,7 @@ use std::sync::Arc;
 use super::call::Call;
 use super::definition::{Definition, DefinitionSet, Step};
 use super::error::SagaError;
-use super::event::{Event, Failure, PauseCause, SagaNumber, StepNumber, Wait, Way, What};
+use super::event::{Event, EventKind, Failure, PauseCause, SagaNumber, StepDirection, StepNumber, Wait};
 use super::id::SagaId;
 use super::limits::SagaLimits;
 use super::state::{Phase, SagaNode, StepRecord, StepState, StepWait, Tree};
@@ -62,7 +62,6 @@ pub enum Rule {
 }
 
 impl Rule {
-    /// All.
     pub const ALL: [Self; 10] = [
         Self::Reverse,
         Self::CompensateUnknown,
@@ -84,7 +83,8 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// All but one. Only for proving that the model notices.
+    /// All but one. Only for proving that the model notices. It isn't behind a feature: tests and binary would then have two cores,
+    /// and core and all above it would be compiled twice.
     pub fn without(rule: Rule) -> Self {
         Self { omitted: Some(rule) }
     }
@@ -101,7 +101,6 @@ pub struct Turn {
     pub now: UnixMillis,
     /// Uniform in [0, 1): jitter.
     pub random: f64,
-    /// Bounds.
     pub limits: SagaLimits,
     /// All, but in the model.
     pub rules: Rules,
@@ -147,11 +146,11 @@ impl<'t> Machine<'t> {
         self.dirty.push(0);
     }
 
-    fn emit(&mut self, saga: SagaNumber, what: What) {
+    fn emit(&mut self, saga: SagaNumber, what: EventKind) {
         self.emit_by(saga, None, what);
     }
 
-    fn emit_by(&mut self, saga: SagaNumber, actor: Option<Arc<str>>, what: What) {
+    fn emit_by(&mut self, saga: SagaNumber, actor: Option<Arc<str>>, what: EventKind) {
         let at = self.turn.now.max(self.tree.updated_at);
         let event = Event { at, saga, actor, what };
         self.tree.apply(&event);
@@ -217,10 +216,9 @@ impl<'t> Machine<'t> {
         SagaError::State { id: self.tree.key.id.to_string(), state: state.to_owned(), fix: fix.to_owned() }
     }
 
-    /// Holds the tree.
     fn pause(&mut self, cause: PauseCause) {
         if self.tree.paused.is_none() {
-            self.emit(0, What::Paused { cause, note: None });
+            self.emit(0, EventKind::Paused { cause, note: None });
         }
     }
 
@@ -228,7 +226,7 @@ impl<'t> Machine<'t> {
     fn resume_decided(&mut self) {
         let asked = self.tree.paused.as_ref().is_none_or(|pause| pause.cause == PauseCause::Asked);
         if !asked && !self.waits_for_operator() {
-            self.emit(0, What::Resumed);
+            self.emit(0, EventKind::Resumed);
             self.wake();
         }
     }
@@ -269,11 +267,11 @@ fn millis(duration: std::time::Duration) -> u64 {
 }
 
 /// A failure whose effect is unknown.
-fn unknown(code: &str, reason: &str) -> Failure {
+fn unknown(code: impl AsRef<str>, reason: &str) -> Failure {
     Failure { maybe_done: true, ..Failure::new(code, reason) }
 }
 
 /// The attempt that follows in a way.
-fn next_attempt(record: &StepRecord, way: Way) -> u32 {
+fn next_attempt(record: &StepRecord, way: StepDirection) -> u32 {
     if record.way == Some(way) { record.attempt.saturating_add(1) } else { 1 }
 }

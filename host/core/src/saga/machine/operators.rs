@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use super::Machine;
+use crate::code::Code;
 use crate::port::saga::{RetryMode, SagaAct};
 use crate::saga::definition::{Action, Definition};
 use crate::saga::error::SagaError;
-use crate::saga::event::{End, Failure, PauseCause, SagaNumber, StepNumber, Wait, Way, What};
+use crate::saga::event::{End, EventKind, Failure, PauseCause, SagaNumber, StepDirection, StepNumber, Wait};
 use crate::saga::id::SagaId;
 use crate::saga::state::{Phase, StepRecord, StepState, StepWait};
 
 /// Whether an act changed something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It did.
     Changed,
     /// It was so already.
     Unchanged,
@@ -58,7 +58,7 @@ impl Machine<'_> {
         }
     }
 
-    fn by_actor(&mut self, saga: SagaNumber, what: What) {
+    fn by_actor(&mut self, saga: SagaNumber, what: EventKind) {
         let actor = self.actor.clone();
         self.emit_by(saga, actor, what);
     }
@@ -67,7 +67,7 @@ impl Machine<'_> {
         if self.tree.paused.as_ref().is_some_and(|pause| pause.cause == PauseCause::Asked) {
             return Verdict::Unchanged;
         }
-        self.by_actor(0, What::Paused { cause: PauseCause::Asked, note });
+        self.by_actor(0, EventKind::Paused { cause: PauseCause::Asked, note });
         Verdict::Changed
     }
 
@@ -79,7 +79,7 @@ impl Machine<'_> {
         if self.tree.paused.is_none() {
             return Ok(Verdict::Unchanged);
         }
-        self.by_actor(0, What::Resumed);
+        self.by_actor(0, EventKind::Resumed);
         self.late_deadlines();
         self.wake();
         Ok(Verdict::Changed)
@@ -109,11 +109,11 @@ impl Machine<'_> {
         if !is_back {
             let by = self.actor.as_deref().unwrap_or("somebody");
             let why = note.as_deref().map_or_else(String::new, |note| format!(": {note}"));
-            let failure = Failure::new("SAGA.CANCELLED", &format!("cancelled by {by}{why}"));
-            self.by_actor(0, What::CompensationStarted { failure });
+            let failure = Failure::new(Code::SAGA_CANCELLED, &format!("cancelled by {by}{why}"));
+            self.by_actor(0, EventKind::CompensationStarted { failure });
         }
         if self.tree.paused.is_some() && !undecided {
-            self.by_actor(0, What::Resumed);
+            self.by_actor(0, EventKind::Resumed);
         }
         self.wake();
         Ok(Verdict::Changed)
@@ -122,14 +122,14 @@ impl Machine<'_> {
     /// Whether a compensation waits for an operator: cancelling doesn't decide about it.
     fn undoing_is_undecided(&self) -> bool {
         let mut steps = self.tree.sagas.iter().filter(|saga| !saga.is_ended()).flat_map(|saga| &saga.steps);
-        steps.any(|step| step.is_active(Way::Compensate) && step.wait == Some(StepWait::Operator))
+        steps.any(|step| step.is_active(StepDirection::Compensate) && step.wait == Some(StepWait::Operator))
     }
 
     fn end_all(&mut self, end: End, note: Option<Arc<str>>) {
         let mut open = self.open();
         open.reverse();
         for saga in open {
-            self.by_actor(saga, What::Ended { end, note: note.clone() });
+            self.by_actor(saga, EventKind::Ended { end, note: note.clone() });
         }
     }
 
@@ -137,14 +137,14 @@ impl Machine<'_> {
     fn retry_stuck(&mut self, mode: RetryMode) -> Result<Verdict, SagaError> {
         let Some(saga) = self.tree.stuck() else { return Ok(Verdict::Unchanged) };
         let steps: Vec<(StepNumber, StepState)> = self.states(saga);
-        let stuck = |way: Way| {
+        let stuck = |way: StepDirection| {
             steps
                 .iter()
                 .filter(|(_, state)| *state == StepState::CompensationFailed)
-                .map(move |(step, _)| What::StepReset { step: *step, way })
+                .map(move |(step, _)| EventKind::StepReset { step: *step, way })
                 .collect::<Vec<_>>()
         };
-        let undo = stuck(Way::Compensate);
+        let undo = stuck(StepDirection::Compensate);
         if mode == RetryMode::Retry {
             let undone = self.tree.sagas.iter().flat_map(|saga| &saga.steps);
             let undone =
@@ -163,10 +163,10 @@ impl Machine<'_> {
             self.by_actor(saga, what);
         }
         if mode == RetryMode::Retry {
-            self.by_actor(saga, What::ForwardAgain);
+            self.by_actor(saga, EventKind::ForwardAgain);
             for (step, state) in self.states(saga) {
                 if state == StepState::Failed {
-                    self.by_actor(saga, What::StepReset { step, way: Way::Execute });
+                    self.by_actor(saga, EventKind::StepReset { step, way: StepDirection::Execute });
                 }
             }
         }
@@ -194,7 +194,7 @@ impl Machine<'_> {
             return Err(self.state_error(self.tree.state().word(), fix));
         }
         for (saga, step, way) in again {
-            self.by_actor(saga, What::StepReset { step, way });
+            self.by_actor(saga, EventKind::StepReset { step, way });
         }
         self.resume_decided();
         Ok(Verdict::Changed)
@@ -208,7 +208,7 @@ impl Machine<'_> {
             && self.record(saga, step).is_some_and(waits)
             && self.phase(saga) == Phase::Forward
         {
-            self.by_actor(saga, What::StepReset { step, way: Way::Execute });
+            self.by_actor(saga, EventKind::StepReset { step, way: StepDirection::Execute });
             return Ok(Verdict::Changed);
         }
         if self.tree.paused.is_none() || self.phase(saga) != Phase::Forward {
@@ -228,11 +228,11 @@ impl Machine<'_> {
         }
         for number in steps {
             if self.record(saga, number).is_some_and(|record| record.state != StepState::Ready) {
-                self.by_actor(saga, What::StepReset { step: number, way: Way::Execute });
+                self.by_actor(saga, EventKind::StepReset { step: number, way: StepDirection::Execute });
             }
         }
         if !self.waits_for_operator() {
-            self.by_actor(0, What::Resumed);
+            self.by_actor(0, EventKind::Resumed);
             self.wake();
         }
         Ok(Verdict::Changed)
@@ -246,10 +246,12 @@ impl Machine<'_> {
             && record.wait != Some(StepWait::For(Wait::Child));
         let way = match (self.phase(saga), record.state) {
             (_, StepState::Skipped) => return Ok(Verdict::Unchanged),
-            (Phase::Forward, StepState::Ready) => Way::Execute,
-            (Phase::Forward, StepState::InFlight) if idle => Way::Execute,
-            (Phase::Stuck | Phase::Back, StepState::CompensationFailed) => Way::Compensate,
-            (Phase::Back, StepState::InFlight) if idle && record.way == Some(Way::Compensate) => Way::Compensate,
+            (Phase::Forward, StepState::Ready) => StepDirection::Execute,
+            (Phase::Forward, StepState::InFlight) if idle => StepDirection::Execute,
+            (Phase::Stuck | Phase::Back, StepState::CompensationFailed) => StepDirection::Compensate,
+            (Phase::Back, StepState::InFlight) if idle && record.way == Some(StepDirection::Compensate) => {
+                StepDirection::Compensate
+            }
             (_, state) => {
                 let fix = "only a step that isn't begun or waits, or a stuck compensation, can be skipped";
                 return Err(SagaError::State {
@@ -259,7 +261,7 @@ impl Machine<'_> {
                 });
             }
         };
-        self.by_actor(saga, What::StepSkipped { step, way, note });
+        self.by_actor(saga, EventKind::StepSkipped { step, way, note });
         self.resume_decided();
         Ok(Verdict::Changed)
     }

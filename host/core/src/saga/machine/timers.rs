@@ -2,7 +2,8 @@
 
 use super::answer::Attempt;
 use super::{Machine, Rule, unknown};
-use crate::saga::event::{Failure, PauseCause, SagaNumber, StepNumber, Wait, Way, What};
+use crate::code::Code;
+use crate::saga::event::{EventKind, Failure, PauseCause, SagaNumber, StepDirection, StepNumber, Wait};
 use crate::saga::state::{Phase, StepState, StepWait};
 use crate::time::UnixMillis;
 
@@ -27,7 +28,6 @@ impl Machine<'_> {
         }
     }
 
-    /// Steps in flight.
     fn active(&self, saga: SagaNumber) -> Vec<StepNumber> {
         let steps = self.node(saga).map(|node| node.steps.as_slice()).unwrap_or_default().iter().enumerate();
         let active = steps.filter(|(_, step)| step.state == StepState::InFlight);
@@ -41,8 +41,8 @@ impl Machine<'_> {
             && node.phase == Phase::Forward
             && self.tree.paused.is_none()
         {
-            let failure = Failure::new("SAGA.DEADLINE", &format!("it had to be over by {deadline}"));
-            self.emit(saga, What::CompensationStarted { failure });
+            let failure = Failure::new(Code::SAGA_DEADLINE, &format!("it had to be over by {deadline}"));
+            self.emit(saga, EventKind::CompensationStarted { failure });
         }
     }
 
@@ -57,22 +57,22 @@ impl Machine<'_> {
             Some(StepWait::For(Wait::Call)) => self.timed_out(of, "no answer came in time"),
             Some(StepWait::For(Wait::Reply)) => self.timed_out(of, "no reply came in time"),
             Some(StepWait::For(Wait::Signal(name))) => {
-                let failure = Failure::new("SAGA.TIMEOUT", &format!("signal {name:?} didn't come in time"));
+                let failure = Failure::new(Code::SAGA_TIMEOUT, &format!("signal {name:?} didn't come in time"));
                 self.failed_for_good(of, &failure, None);
             }
             Some(StepWait::For(Wait::Approval)) => {
-                let failure = Failure::new("SAGA.APPROVAL_EXPIRED", "nobody decided in time");
+                let failure = Failure::new(Code::SAGA_APPROVAL_EXPIRED, "nobody decided in time");
                 self.failed_for_good(of, &failure, None);
             }
             Some(StepWait::Pending(name)) => {
-                let failure = unknown("SAGA.TIMEOUT", &format!("signal {name:?} didn't come in time"));
+                let failure = unknown(Code::SAGA_TIMEOUT, &format!("signal {name:?} didn't come in time"));
                 self.failed_for_good(of, &failure, None);
             }
             Some(StepWait::For(Wait::Child)) if self.tree.paused.is_none() => {
                 let child = self.tree.child_of(saga, step).filter(|child| self.phase(*child) == Phase::Forward);
                 if let Some(child) = child {
-                    let failure = Failure::new("SAGA.TIMEOUT", "the sub-saga wasn't over in time");
-                    self.emit(child, What::CompensationStarted { failure });
+                    let failure = Failure::new(Code::SAGA_TIMEOUT, "the sub-saga wasn't over in time");
+                    self.emit(child, EventKind::CompensationStarted { failure });
                 }
             }
             _ => {}
@@ -80,7 +80,7 @@ impl Machine<'_> {
     }
 
     fn timed_out(&mut self, of: Attempt, reason: &str) {
-        self.failed_attempt(of, unknown("SAGA.TIMEOUT", reason), None, None, None);
+        self.failed_attempt(of, unknown(Code::SAGA_TIMEOUT, reason), None, None, None);
     }
 
     /// The host that made the calls under way is gone: their results are unknown. `died` = its process died of something, and
@@ -100,7 +100,7 @@ impl Machine<'_> {
         let Some(way) = record.way.filter(|way| record.is_active(*way) && record.wait == Some(StepWait::Lost)) else {
             return;
         };
-        if self.tree.paused.is_none() && (way == Way::Compensate || self.phase(saga) == Phase::Forward) {
+        if self.tree.paused.is_none() && (way == StepDirection::Compensate || self.phase(saga) == Phase::Forward) {
             self.begin(saga, &definition, step, way);
         }
     }
@@ -113,28 +113,28 @@ impl Machine<'_> {
         match record.wait {
             Some(StepWait::For(Wait::Call)) => {}
             Some(StepWait::Lost) if fate.until.is_some() => {
-                return self.emit(saga, What::StepLost { step, way, attempt, clean: true, until: fate.until });
+                return self.emit(saga, EventKind::StepLost { step, way, attempt, clean: true, until: fate.until });
             }
             _ => return,
         }
-        let gives_up = way == Way::Execute && self.phase(saga) != Phase::Forward;
+        let gives_up = way == StepDirection::Execute && self.phase(saga) != Phase::Forward;
         let asks = fate.convicted || !defined.idempotent && self.kept(Rule::AskOperator);
         let until = fate.until.filter(|_| !gives_up && !asks);
-        self.emit(saga, What::StepLost { step, way, attempt, clean: !died, until });
+        self.emit(saga, EventKind::StepLost { step, way, attempt, clean: !died, until });
         if gives_up {
             // Nobody will answer, and it isn't tried again.
-            let failure = unknown("SAGA.UNKNOWN_RESULT", "the host ended during the call");
+            let failure = unknown(Code::SAGA_UNKNOWN_RESULT, "the host ended during the call");
             let of = Attempt { saga, step, way, attempt };
             return self.failed_for_good(of, &failure, None);
         }
         if asks {
             let (code, cause) = if fate.convicted {
-                ("SUSPECTED_POISON", PauseCause::Suspect)
+                (Code::SUSPECTED_POISON, PauseCause::Suspect)
             } else {
-                ("SAGA.UNKNOWN_RESULT", PauseCause::UnknownResult)
+                (Code::SAGA_UNKNOWN_RESULT, PauseCause::UnknownResult)
             };
             let failure = unknown(code, "the host ended during the call");
-            self.emit(saga, What::StepUnknown { step, way, attempt, failure });
+            self.emit(saga, EventKind::StepUnknown { step, way, attempt, failure });
             self.pause(cause);
         }
     }

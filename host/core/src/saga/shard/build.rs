@@ -21,8 +21,8 @@ pub(super) struct Flight {
     pub record: SagaShardRecord,
     /// What becomes of the trees in it when it goes in.
     pub changes: Vec<(u64, Change)>,
-    /// It failed, and these barriers were tried since.
-    pub barriers: Option<Vec<u64>>,
+    /// Barriers that were tried since it failed.
+    pub barriers: Vec<u64>,
 }
 
 /// What a commit makes of a tree's records.
@@ -80,7 +80,7 @@ impl SagaShard {
         aside.iter().for_each(|broken| work.set_aside(broken));
         record.floor = self.floor(&work.changes).max(record.floor);
         let messages = self.doors(&batch);
-        self.flight = Some(Flight { batch, aside, record, changes: work.changes, barriers: None });
+        self.flight = Some(Flight { batch, aside, record, changes: work.changes, barriers: Vec::new() });
         Some(SagaCommit {
             shard: self.config.shard,
             expect_token: self.record.token,

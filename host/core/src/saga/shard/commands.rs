@@ -12,7 +12,7 @@ use crate::port::transport::{Fault, PluginIdentity};
 use crate::saga::call::{Answer, AnswerResult, Call, CallRef};
 use crate::saga::definition::{Action, DefinitionSet, Step};
 use crate::saga::error::SagaError;
-use crate::saga::event::Way;
+use crate::saga::event::StepDirection;
 use crate::saga::id::{SagaId, SagaKey};
 use crate::saga::json::Json;
 use crate::saga::limits::NOTE_BYTES_MAX;
@@ -40,63 +40,45 @@ pub struct NewSaga {
     pub definitions: Arc<DefinitionSet>,
     /// The version that the caller named, if any: a repeat has to name the same or none.
     pub version: Option<u32>,
-    /// Input.
     pub input: Json,
     /// When it must be over; none = the definition's.
     pub deadline: Option<UnixMillis>,
     /// Handed to every step.
     pub headers: Headers,
-    /// Trace chain.
     pub envelope_id: Option<Arc<str>>,
     /// Ties replies to the saga.
     pub correlation_id: Option<Arc<str>>,
-    /// W3C trace context.
     pub traceparent: Option<Arc<str>>,
     /// Participants that it names, with who serves them.
     pub plugins: Vec<(Arc<str>, PluginIdentity)>,
     /// Retries where the definitions don't say.
     pub default_retry: RetryPolicy,
-    /// Who starts it.
     pub actor: Option<Arc<str>>,
 }
 
 /// What can be asked.
 #[derive(Clone, Debug)]
 pub enum SagaCommand {
-    /// Start a saga.
     Start(Box<NewSaga>),
     /// A call was answered. One for a saga that isn't here any more is dropped.
     Answer {
-        /// Which.
         call: CallRef,
-        /// What.
         answer: Answer,
     },
     /// An operator acts. [`SagaError::NotFound`] may be one that has ended: the store knows.
     Act {
-        /// Root or sub-saga.
         key: SagaKey,
-        /// What to do.
         act: SagaAct,
-        /// Who.
         by: ActedBy,
     },
-    /// A signal.
     Signal {
-        /// Root or sub-saga.
         key: SagaKey,
-        /// Its name.
         name: String,
-        /// Its data.
         data: Json,
-        /// Who.
         by: ActedBy,
     },
-    /// A correlated reply.
     Reply {
-        /// Whose.
         tenant: Tenant,
-        /// What.
         reply: StepReply,
     },
 }
@@ -106,7 +88,6 @@ pub enum SagaCommand {
 pub enum SagaReply {
     /// A saga is running.
     Started {
-        /// Its id.
         id: SagaId,
         /// It was there already.
         duplicate: bool,
@@ -120,23 +101,17 @@ pub enum SagaReply {
 pub enum SagaEffect {
     /// Make this call and submit its answer.
     Call(Box<Call>),
-    /// Answer a caller.
     Reply {
-        /// Whom.
         ticket: Ticket,
-        /// With what.
         result: Result<SagaReply, SagaError>,
     },
     /// A tree began, for metrics.
     Began {
-        /// Which.
         key: SagaKey,
     },
     /// A tree moved and is in this state now, for followers and metrics.
     Moved {
-        /// Which.
         key: SagaKey,
-        /// Its state.
         state: SagaState,
         /// All that led to the state is committed.
         settled: bool,
@@ -272,10 +247,10 @@ impl SagaShard {
 }
 
 /// Why a step takes no replies in a way: only those that a message asked for count, whatever the step waits for.
-fn takes_no_reply(step: &Step, way: Way) -> Option<String> {
+fn takes_no_reply(step: &Step, way: StepDirection) -> Option<String> {
     let (action, word) = match way {
-        Way::Execute => (Some(&step.action), "done"),
-        Way::Compensate => (step.undo(), "undone"),
+        StepDirection::Execute => (Some(&step.action), "done"),
+        StepDirection::Compensate => (step.undo(), "undone"),
     };
     match action {
         Some(Action::Bus(_)) => None,

@@ -10,6 +10,17 @@ use crate::saga::id::SagaKey;
 use crate::saga::records::SagaSummary;
 use crate::saga::state::{SagaState, Tree};
 
+/// Whether somebody has acted on a tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ActKnown {
+    /// Nothing in its history is theirs.
+    None,
+    /// There is, and the store doesn't have it all yet.
+    Uncommitted,
+    /// There is, and the store has it.
+    Committed,
+}
+
 impl SagaShard {
     /// A tree in memory, by the id of its root or of a sub-saga, as it is now: it may be ahead of the store.
     pub fn tree(&self, key: &SagaKey) -> Option<(Arc<Tree>, Arc<DefinitionSet>)> {
@@ -20,10 +31,26 @@ impl SagaShard {
     /// State of a tree in memory, by the id of its root or of a sub-saga; `None` inside when it is ahead of the store.
     pub fn committed_state(&self, key: &SagaKey) -> Option<Option<SagaState>> {
         let slot = self.slots.get(&key.root())?;
-        let is_out = self.flight.as_ref().is_some_and(|flight| flight.batch.has(*slot));
-        let is_ahead = is_out || self.waiting.has(*slot);
         let running = self.running.get(slot)?;
-        Some((!is_ahead && !running.too_large).then(|| running.tree.state()))
+        Some((!self.is_ahead(*slot) && !running.too_large).then(|| running.tree.state()))
+    }
+
+    /// A tree in memory as it is now, and what is known of an act by this actor.
+    pub fn act_of(&self, key: &SagaKey, actor: &str) -> Option<(SagaSummary, ActKnown)> {
+        let slot = self.slots.get(&key.root())?;
+        let running = self.running.get(slot)?;
+        let has_acted = running.tree.events().any(|event| event.actor.as_deref() == Some(actor));
+        let known = match has_acted {
+            false => ActKnown::None,
+            true if self.is_ahead(*slot) && !running.too_large => ActKnown::Uncommitted,
+            true => ActKnown::Committed,
+        };
+        Some((running.tree.summary(&running.definitions), known))
+    }
+
+    /// Whether a tree is ahead of the store.
+    fn is_ahead(&self, slot: u64) -> bool {
+        self.waiting.has(slot) || self.flight.as_ref().is_some_and(|flight| flight.batch.has(slot))
     }
 
     /// Those in memory that match, newest start first. Looks at all.

@@ -7,7 +7,7 @@
 //!
 //! ```text
 //! submit / tick ──▶ waiting ──build──▶ out ──committed──▶ take_effects
-//!                      ▲                │ commit_failed, resolve
+//!                      ▲                │ resolve, too_large
 //!                      └────────────────┘ (proved not to be in)
 //! ```
 //!
@@ -56,16 +56,13 @@ use start::Recent;
 use suspects::Trials;
 
 pub use commands::{NewSaga, SagaCommand, SagaEffect, SagaReply, Ticket};
-pub use outcome::Resolution;
+pub use inspect::ActKnown;
 pub use restore::{Restored, rebuilt};
 pub use start::is_same_start;
 
-/// Settings.
 #[derive(Clone, Copy, Debug)]
 pub struct SagaShardConfig {
-    /// Shard.
     pub shard: ShardId,
-    /// Bounds.
     pub limits: SagaLimits,
     /// Every rule holds, but in the model's mutations.
     pub rules: Rules,
@@ -132,7 +129,6 @@ pub struct SagaShard {
 }
 
 impl SagaShard {
-    /// Its shard.
     pub fn shard(&self) -> ShardId {
         self.config.shard
     }

@@ -5,29 +5,68 @@ use std::sync::Arc;
 use super::SagaShard;
 use super::build::Flight;
 use super::commands::{SagaEffect, Ticket};
+use crate::code::Code;
+use crate::commit::{Step, Writer};
 use crate::port::participant::StepError;
 use crate::port::store::StoreError;
 use crate::port::transport::Fault;
 use crate::saga::call::{Answer, Call};
 use crate::saga::error::SagaError;
-use crate::saga::event::{Way, What};
+use crate::saga::event::{EventKind, StepDirection};
 use crate::saga::id::SagaKey;
 use crate::saga::records::{SagaCommit, SagaShardRecord};
 use crate::saga::state::Phase;
+use crate::time::Now;
 
-/// What is known after a failed commit.
-#[derive(Debug)]
-pub enum Resolution {
-    /// It went in after all.
-    Applied,
-    /// It provably never will; its work is queued again.
-    NotApplied,
-    /// Not known yet: commit this barrier, then read the record again.
-    Barrier(Box<SagaCommit>),
-    /// Another writer took over: this one is to be dropped.
-    Lost,
-    /// The store lost what it had ([`StoreError::WentBack`]). Nothing that this writer remembers counts any more.
-    WentBack(StoreError),
+impl Writer for SagaShard {
+    type Commit = SagaCommit;
+    type Record = SagaShardRecord;
+    /// What follows is among the effects.
+    type Applied = ();
+    type NotApplied = ();
+    /// The saga that stands still from now on.
+    type TooLarge = Option<SagaKey>;
+
+    fn committed(&mut self, _: Now) {
+        SagaShard::committed(self);
+    }
+
+    fn too_large(&mut self, _: Now) -> Option<SagaKey> {
+        self.commit_too_large()
+    }
+
+    fn resolve(&mut self, stored: &SagaShardRecord, _: Now, nonce: u64) -> Step<Self> {
+        let (known, found) = ((self.record.token, self.record.beat), (stored.token, stored.beat));
+        // At the same place stands another commit when what was lost has been written over.
+        if found < known || (found == known && stored.nonce != self.record.nonce) {
+            return Step::WentBack(StoreError::WentBack { shard: self.config.shard, known, found });
+        }
+        if stored.token != self.record.token {
+            return Step::Lost;
+        }
+        let Some(mut flight) = self.flight.take() else { return Step::NotApplied(()) };
+        if stored.nonce == flight.record.nonce {
+            self.apply(flight);
+            return Step::Applied(());
+        }
+        if flight.barriers.contains(&stored.nonce) {
+            self.record = *stored;
+            self.undo(flight);
+            return Step::NotApplied(());
+        }
+        let record = SagaShardRecord { beat: stored.beat + 1, nonce, ..*stored };
+        flight.barriers.push(nonce);
+        self.flight = Some(flight);
+        Step::Barrier(Box::new(SagaCommit {
+            shard: self.config.shard,
+            expect_token: stored.token,
+            expect_beat: stored.beat,
+            record,
+            journal: Vec::new(),
+            writes: Vec::new(),
+            messages: Vec::new(),
+        }))
+    }
 }
 
 impl SagaShard {
@@ -35,13 +74,6 @@ impl SagaShard {
     pub fn committed(&mut self) {
         if let Some(flight) = self.flight.take() {
             self.apply(flight);
-        }
-    }
-
-    /// The commit that is out failed. Read the shard record and call [`SagaShard::resolve`].
-    pub fn commit_failed(&mut self) {
-        if let Some(flight) = &mut self.flight {
-            flight.barriers.get_or_insert_default();
         }
     }
 
@@ -86,41 +118,6 @@ impl SagaShard {
         Some(key)
     }
 
-    /// Goes on after a failed commit with the shard record as read now. `nonce` is fresh and random.
-    pub fn resolve(&mut self, stored: &SagaShardRecord, nonce: u64) -> Resolution {
-        let (known, found) = ((self.record.token, self.record.beat), (stored.token, stored.beat));
-        if found < known {
-            return Resolution::WentBack(StoreError::WentBack { shard: self.config.shard, known, found });
-        }
-        if stored.token != self.record.token {
-            return Resolution::Lost;
-        }
-        let Some(mut flight) = self.flight.take() else { return Resolution::NotApplied };
-        if stored.nonce == flight.record.nonce {
-            self.apply(flight);
-            return Resolution::Applied;
-        }
-        let mut barriers = flight.barriers.take().unwrap_or_default();
-        if barriers.contains(&stored.nonce) {
-            self.record = *stored;
-            self.undo(flight);
-            return Resolution::NotApplied;
-        }
-        let record = SagaShardRecord { beat: stored.beat + 1, nonce, ..*stored };
-        barriers.push(nonce);
-        flight.barriers = Some(barriers);
-        self.flight = Some(flight);
-        Resolution::Barrier(Box::new(SagaCommit {
-            shard: self.config.shard,
-            expect_token: stored.token,
-            expect_beat: stored.beat,
-            record,
-            journal: Vec::new(),
-            writes: Vec::new(),
-            messages: Vec::new(),
-        }))
-    }
-
     fn apply(&mut self, flight: Flight) {
         self.record = flight.record;
         self.apart.tried(&flight);
@@ -145,7 +142,7 @@ impl SagaShard {
             let Some(running) = self.running.get(&entry.slot) else { continue };
             let (key, state) = (running.tree.key.clone(), running.tree.state());
             let ended = running.tree.is_ended() && self.waiting.get(entry.slot).is_none();
-            if entry.events.first().is_some_and(|event| matches!(event.what, What::Started(_))) {
+            if entry.events.first().is_some_and(|event| matches!(event.what, EventKind::Started(_))) {
                 self.released.push(SagaEffect::Began { key: key.clone() });
             }
             self.release_calls(entry.slot, entry.calls);
@@ -176,8 +173,8 @@ impl SagaShard {
             if !waits {
                 continue;
             }
-            if reference.way == Way::Execute && node.phase != Phase::Forward {
-                let fault = Fault::new("SAGA.CANCELLED", "its saga went back before it was called");
+            if reference.way == StepDirection::Execute && node.phase != Phase::Forward {
+                let fault = Fault::new(Code::SAGA_CANCELLED, "its saga went back before it was called");
                 let turn = self.turn(self.clock, 0.5);
                 let of = call.reference;
                 self.work(slot, turn, None, |machine| {
@@ -205,5 +202,28 @@ impl SagaShard {
         let waiting = tickets(std::mem::take(&mut self.waiting));
         let out = self.flight.take().map_or_else(Vec::new, |flight| tickets(flight.batch));
         (waiting, out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::commit::{Step, Writer};
+    use crate::ids::ShardId;
+    use crate::saga::limits::SagaLimits;
+    use crate::saga::machine::Rules;
+    use crate::saga::records::{SagaShardRecord, SagaTakeover};
+    use crate::saga::shard::{SagaShard, SagaShardConfig};
+    use crate::time::{Now, UnixMillis};
+
+    #[test]
+    fn a_store_that_lost_a_commit_and_took_another_in_its_place_went_back() {
+        let record = SagaShardRecord { token: 2, beat: 5, nonce: 7, floor: 0 };
+        let config =
+            SagaShardConfig { shard: ShardId(0), limits: SagaLimits::default(), rules: Rules::default(), died: false };
+        let takeover = SagaTakeover { record, ..SagaTakeover::default() };
+        let mut shard = SagaShard::restore(config, takeover, |_| None, UnixMillis(0), 0.5).shard;
+        let other = SagaShardRecord { nonce: 8, ..record };
+        assert!(matches!(shard.resolve(&other, Now::default(), 9), Step::WentBack(_)));
+        assert!(matches!(shard.resolve(&record, Now::default(), 9), Step::NotApplied(())));
     }
 }

@@ -17,7 +17,6 @@ const NO_DEFINITION: &str = "a definition that it runs on isn't in the store, or
 /// A shard that was taken over.
 #[derive(Debug)]
 pub struct Restored {
-    /// It.
     pub shard: SagaShard,
     /// Sagas that can't be restored. The shard's next commits set them aside
     /// ([`SagaWrite::SetAside`](crate::saga::records::SagaWrite::SetAside)), and until then its journal isn't cut.

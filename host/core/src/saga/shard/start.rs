@@ -7,7 +7,7 @@ use super::commands::{NewSaga, SagaReply};
 use super::{Batch, SagaShard};
 use crate::port::store::StoreError;
 use crate::saga::error::SagaError;
-use crate::saga::event::{Event, Started, What};
+use crate::saga::event::{Event, EventKind, Started};
 use crate::saga::id::SagaKey;
 use crate::saga::json::Json;
 use crate::saga::limits::RECENT_MAX;
@@ -159,5 +159,5 @@ fn first_event(new: &NewSaga, turn: Turn) -> Event {
         plugins: new.plugins.clone(),
         default_retry: new.default_retry,
     };
-    Event { at, saga: 0, actor: new.actor.clone(), what: What::Started(Box::new(started)) }
+    Event { at, saga: 0, actor: new.actor.clone(), what: EventKind::Started(Box::new(started)) }
 }

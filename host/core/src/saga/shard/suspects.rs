@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use super::{Running, SagaShard};
-use crate::saga::event::{SagaNumber, StepNumber, Wait, Way, What};
+use crate::saga::event::{EventKind, SagaNumber, StepDirection, StepNumber, Wait};
 use crate::saga::limits::{CALL_GRACE, CALL_TIMEOUT_DEFAULT, LOST_MAX, LOST_QUIET, LOST_QUIET_MAX, LOST_SUSPECT};
 use crate::saga::machine::{LostCall, Turn};
 use crate::saga::state::{Phase, SagaNode, StepRecord, StepState, StepWait, Tree};
@@ -156,12 +156,12 @@ fn is_open(record: &StepRecord) -> bool {
 
 /// Whether a lost call is made again: not that of a step whose saga goes back.
 fn goes_on(node: &SagaNode, record: &StepRecord) -> bool {
-    record.way == Some(Way::Compensate) || node.phase == Phase::Forward
+    record.way == Some(StepDirection::Compensate) || node.phase == Phase::Forward
 }
 
 /// When writers found that a call of this step was lost: the last one and the one before, the last one second.
 fn found_lost_at(tree: &Tree, saga: SagaNumber, step: StepNumber) -> (Option<UnixMillis>, Option<UnixMillis>) {
-    let is_it = |what: &What| matches!(what, What::StepLost { step: lost, .. } if *lost == step);
+    let is_it = |what: &EventKind| matches!(what, EventKind::StepLost { step: lost, .. } if *lost == step);
     let found = tree.events().filter(|event| event.saga == saga && is_it(&event.what));
     found.fold((None, None), |(_, last), event| (last, Some(event.at)))
 }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::port::transport::PluginIdentity;
-use crate::saga::event::{Event, Failure, SagaNumber, Started, StepNumber, Wait, Way, What};
+use crate::saga::event::{Event, EventKind, Failure, SagaNumber, Started, StepDirection, StepNumber, Wait};
 use crate::saga::id::SagaKey;
 use crate::saga::json::Json;
 use crate::saga::limits::{HISTORY_FIRST_MAX, HISTORY_LAST_MAX};
@@ -12,9 +12,9 @@ use crate::saga::state::{Effect, Pause, Phase, SagaNode, StepRecord, StepState, 
 use crate::time::UnixMillis;
 
 impl Tree {
-    /// The tree that a first event begins; none unless it is [`What::Started`].
+    /// The tree that a first event begins; none unless it is [`EventKind::Started`].
     pub fn begin(key: SagaKey, event: &Event) -> Option<Self> {
-        let What::Started(started) = &event.what else { return None };
+        let EventKind::Started(started) = &event.what else { return None };
         let root = SagaNode {
             id: key.id.clone(),
             parent: None,
@@ -48,13 +48,13 @@ impl Tree {
     /// Changes the tree by an event.
     pub fn apply(&mut self, event: &Event) {
         match &event.what {
-            What::Started(_) => {}
-            What::Paused { cause, note } => {
+            EventKind::Started(_) => {}
+            EventKind::Paused { cause, note } => {
                 self.paused =
                     Some(Pause { at: event.at, cause: *cause, actor: event.actor.clone(), note: note.clone() });
             }
-            What::Resumed => self.paused = None,
-            What::ChildStarted { .. } => self.add_child(event),
+            EventKind::Resumed => self.paused = None,
+            EventKind::ChildStarted { .. } => self.add_child(event),
             _ => {
                 if let Some(saga) = self.sagas.get_mut(usize::from(event.saga)) {
                     saga.apply(event);
@@ -65,7 +65,7 @@ impl Tree {
     }
 
     fn add_child(&mut self, event: &Event) {
-        let What::ChildStarted { step, id, definition, steps, input, deadline } = &event.what else { return };
+        let EventKind::ChildStarted { step, id, definition, steps, input, deadline } = &event.what else { return };
         self.sagas.push(SagaNode {
             id: id.clone(),
             parent: Some((event.saga as SagaNumber, *step)),
@@ -104,22 +104,22 @@ impl SagaNode {
     fn apply(&mut self, event: &Event) {
         let at = event.at;
         match &event.what {
-            What::Signalled { name, data, step: None } => self.signals.push_back((Arc::clone(name), data.clone())),
-            What::SignalTaken { name } => {
+            EventKind::Signalled { name, data, step: None } => self.signals.push_back((Arc::clone(name), data.clone())),
+            EventKind::SignalTaken { name } => {
                 if let Some(index) = self.signals.iter().position(|(kept, _)| kept == name) {
                     self.signals.remove(index);
                 }
             }
-            What::CompensationStarted { failure } => {
+            EventKind::CompensationStarted { failure } => {
                 self.phase = Phase::Back;
                 self.failure = Some(failure.clone());
             }
-            What::ForwardAgain => {
+            EventKind::ForwardAgain => {
                 self.phase = Phase::Forward;
                 self.failure = None;
             }
-            What::Stuck { .. } => self.phase = Phase::Stuck,
-            What::Ended { end, .. } => {
+            EventKind::Stuck { .. } => self.phase = Phase::Stuck,
+            EventKind::Ended { end, .. } => {
                 self.phase = Phase::Ended(*end);
                 self.ended_at = Some(at);
             }
@@ -130,7 +130,8 @@ impl SagaNode {
                 }
                 let undoes = matches!(
                     what,
-                    What::StepReset { way: Way::Compensate, .. } | What::StepSkipped { way: Way::Compensate, .. }
+                    EventKind::StepReset { way: StepDirection::Compensate, .. }
+                        | EventKind::StepSkipped { way: StepDirection::Compensate, .. }
                 );
                 if undoes && self.phase == Phase::Stuck {
                     self.phase = Phase::Back;
@@ -141,22 +142,22 @@ impl SagaNode {
 }
 
 /// The step that an event is about.
-pub(in crate::saga) fn step_of(what: &What) -> Option<StepNumber> {
+pub fn step_of(what: &EventKind) -> Option<StepNumber> {
     match what {
-        What::StepBegan { step, .. }
-        | What::ChildStarted { step, .. }
-        | What::StepPending { step, .. }
-        | What::StepSucceeded { step, .. }
-        | What::StepFailed { step, .. }
-        | What::StepReleased { step, .. }
-        | What::StepLost { step, .. }
-        | What::StepUnknown { step, .. }
-        | What::LateResult { step, .. }
-        | What::StepSkipped { step, .. }
-        | What::StepReset { step, .. }
-        | What::Stuck { step }
-        | What::Decided { step, .. } => Some(*step),
-        What::Signalled { step, .. } => *step,
+        EventKind::StepBegan { step, .. }
+        | EventKind::ChildStarted { step, .. }
+        | EventKind::StepPending { step, .. }
+        | EventKind::StepSucceeded { step, .. }
+        | EventKind::StepFailed { step, .. }
+        | EventKind::StepReleased { step, .. }
+        | EventKind::StepLost { step, .. }
+        | EventKind::StepUnknown { step, .. }
+        | EventKind::LateResult { step, .. }
+        | EventKind::StepSkipped { step, .. }
+        | EventKind::StepReset { step, .. }
+        | EventKind::Stuck { step }
+        | EventKind::Decided { step, .. } => Some(*step),
+        EventKind::Signalled { step, .. } => *step,
         _ => None,
     }
 }
@@ -164,21 +165,21 @@ pub(in crate::saga) fn step_of(what: &What) -> Option<StepNumber> {
 impl StepRecord {
     fn apply(&mut self, event: &Event, at: UnixMillis) {
         match &event.what {
-            What::StepBegan { way, attempt, input, wait, until, .. } => {
+            EventKind::StepBegan { way, attempt, input, wait, until, .. } => {
                 self.begun(*way, *attempt, at);
                 if input.is_some() {
                     self.input.clone_from(input);
                 }
                 self.waiting(StepWait::For(wait.clone()), *until, at);
             }
-            What::StepPending { signal, until, data, plugin, .. } => {
+            EventKind::StepPending { signal, until, data, plugin, .. } => {
                 self.answered(plugin);
-                self.doubt();
+                self.mark_effect_unknown();
                 self.output = Some(data.clone());
                 self.waiting(StepWait::Pending(Arc::clone(signal)), *until, at);
             }
-            What::StepSucceeded { way, output, plugin, .. } => self.succeeded(*way, output, plugin, at),
-            What::StepFailed { way, failure, retry_at, plugin, .. } => {
+            EventKind::StepSucceeded { way, output, plugin, .. } => self.succeeded(*way, output, plugin, at),
+            EventKind::StepFailed { way, failure, retry_at, plugin, .. } => {
                 self.answered(plugin);
                 self.failures = self.failures.saturating_add(1);
                 self.failed(*way, failure);
@@ -188,43 +189,45 @@ impl StepRecord {
                         self.way = Some(*way);
                         self.waiting(StepWait::Retry, Some(*due), at);
                     }
-                    None if *way == Way::Execute => self.over(StepState::Failed, at),
+                    None if *way == StepDirection::Execute => self.over(StepState::Failed, at),
                     None => self.over(StepState::CompensationFailed, at),
                 }
             }
-            What::StepReleased { scope, failure, retry_at, .. } => {
+            EventKind::StepReleased { scope, failure, retry_at, .. } => {
                 self.released = self.released.saturating_add(1);
                 self.attempt = self.attempt.saturating_sub(1);
                 self.failure = Some(failure.clone());
                 self.waiting(StepWait::Released(scope.clone()), Some(*retry_at), at);
             }
-            What::StepLost { way, clean, until, .. } => {
+            EventKind::StepLost { way, clean, until, .. } => {
                 self.lost = self.lost.saturating_add(u32::from(!clean));
-                if *way == Way::Execute {
-                    self.doubt();
+                if *way == StepDirection::Execute {
+                    self.mark_effect_unknown();
                 }
                 self.waiting(StepWait::Lost, *until, at);
             }
-            What::StepUnknown { way, failure, .. } => {
+            EventKind::StepUnknown { way, failure, .. } => {
                 self.failed(*way, failure);
                 self.waiting(StepWait::Operator, None, at);
             }
-            What::LateResult { way: Way::Execute, output, .. } if self.state != StepState::Compensated => {
+            EventKind::LateResult { way: StepDirection::Execute, output, .. }
+                if self.state != StepState::Compensated =>
+            {
                 self.effect = Effect::Done;
                 self.output.clone_from(output);
             }
-            What::StepSkipped { way, note, .. } => {
+            EventKind::StepSkipped { way, note, .. } => {
                 self.over(StepState::Skipped, at);
-                self.compensation_skipped |= *way == Way::Compensate;
+                self.compensation_skipped |= *way == StepDirection::Compensate;
                 (self.actor, self.note) = (event.actor.clone(), note.clone());
             }
-            What::StepReset { way, .. } => self.reset(*way),
-            What::Decided { note, .. } => (self.actor, self.note) = (event.actor.clone(), note.clone()),
+            EventKind::StepReset { way, .. } => self.reset(*way),
+            EventKind::Decided { note, .. } => (self.actor, self.note) = (event.actor.clone(), note.clone()),
             _ => {}
         }
     }
 
-    fn begun(&mut self, way: Way, attempt: u32, at: UnixMillis) {
+    fn begun(&mut self, way: StepDirection, attempt: u32, at: UnixMillis) {
         if self.way != Some(way) {
             (self.failures, self.lost, self.released, self.delay_ms) = (0, 0, 0, 0);
             self.failure = None;
@@ -249,11 +252,17 @@ impl StepRecord {
         }
     }
 
-    fn succeeded(&mut self, way: Way, output: &Option<Json>, plugin: &Option<Arc<PluginIdentity>>, at: UnixMillis) {
+    fn succeeded(
+        &mut self,
+        way: StepDirection,
+        output: &Option<Json>,
+        plugin: &Option<Arc<PluginIdentity>>,
+        at: UnixMillis,
+    ) {
         self.answered(plugin);
         let was_told = matches!(self.wait, Some(StepWait::For(Wait::Signal(_) | Wait::Approval)));
         match way {
-            Way::Execute => {
+            StepDirection::Execute => {
                 if !was_told {
                     self.effect = Effect::Done;
                 }
@@ -261,21 +270,21 @@ impl StepRecord {
                 self.failure = None;
                 self.over(StepState::Succeeded, at);
             }
-            Way::Compensate => {
+            StepDirection::Compensate => {
                 self.effect = Effect::None;
                 self.over(StepState::Compensated, at);
             }
         }
     }
 
-    fn failed(&mut self, way: Way, failure: &Failure) {
-        if failure.maybe_done && way == Way::Execute {
-            self.doubt();
+    fn failed(&mut self, way: StepDirection, failure: &Failure) {
+        if failure.maybe_done && way == StepDirection::Execute {
+            self.mark_effect_unknown();
         }
         self.failure = Some(failure.clone());
     }
 
-    fn doubt(&mut self) {
+    fn mark_effect_unknown(&mut self) {
         if self.effect == Effect::None {
             self.effect = Effect::Unknown;
         }
@@ -290,15 +299,15 @@ impl StepRecord {
     }
 
     /// Begun anew. The number of attempts goes on, so that late answers of earlier ones are known as such.
-    fn reset(&mut self, way: Way) {
+    fn reset(&mut self, way: StepDirection) {
         (self.failures, self.lost, self.released, self.delay_ms) = (0, 0, 0, 0);
         (self.wait, self.until, self.since, self.ended_at) = (None, None, None, None);
         self.state = match (way, self.effect) {
-            (Way::Execute, _) => StepState::Ready,
-            (Way::Compensate, Effect::Done) => StepState::Succeeded,
-            (Way::Compensate, _) => StepState::Failed,
+            (StepDirection::Execute, _) => StepState::Ready,
+            (StepDirection::Compensate, Effect::Done) => StepState::Succeeded,
+            (StepDirection::Compensate, _) => StepState::Failed,
         };
-        if way == Way::Execute {
+        if way == StepDirection::Execute {
             self.input = None;
         }
     }

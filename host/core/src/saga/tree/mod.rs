@@ -3,11 +3,10 @@
 mod apply;
 mod summary;
 
+pub use apply::step_of;
 pub use summary::wait_word;
 
-pub(in crate::saga) use apply::step_of;
-
-use super::event::{End, Event, SagaNumber, StepNumber, Wait, Way};
+use super::event::{End, Event, SagaNumber, StepDirection, StepNumber, Wait};
 use super::id::SagaId;
 use super::state::{Phase, SagaNode, SagaState, StepRecord, StepState, StepWait, Tree};
 use crate::time::UnixMillis;
@@ -24,7 +23,7 @@ impl StepRecord {
     }
 
     /// Whether it is active in this way.
-    pub fn is_active(&self, way: Way) -> bool {
+    pub fn is_active(&self, way: StepDirection) -> bool {
         self.state == StepState::InFlight && self.way == Some(way)
     }
 }
@@ -42,7 +41,6 @@ impl SagaNode {
 }
 
 impl Tree {
-    /// The root.
     pub fn root(&self) -> Option<&SagaNode> {
         self.sagas.first()
     }
@@ -63,7 +61,6 @@ impl Tree {
         u16::try_from(at).ok()
     }
 
-    /// How it ended.
     pub fn end(&self) -> Option<End> {
         match self.root()?.phase {
             Phase::Ended(end) => Some(end),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::outbox::records::DeadState;
 use crate::saga::definition::DefinitionSet;
-use crate::saga::event::{PauseCause, SagaNumber, Wait, What};
+use crate::saga::event::{EventKind, PauseCause, SagaNumber, Wait};
 use crate::saga::records::{SagaDead, SagaSummary};
 use crate::saga::state::{SagaNode, StepRecord, StepState, StepWait, Tree};
 use crate::time::UnixMillis;
@@ -165,7 +165,9 @@ impl Tree {
         let mut events: Vec<_> = self.events().filter(|event| event.saga == saga).collect();
         events.reverse();
         events.into_iter().find_map(|event| match &event.what {
-            What::Decided { step: of, approved, .. } if *of == step => Some((*approved, event.actor.clone(), event.at)),
+            EventKind::Decided { step: of, approved, .. } if *of == step => {
+                Some((*approved, event.actor.clone(), event.at))
+            }
             _ => None,
         })
     }

@@ -42,7 +42,6 @@ struct Hold {
     probe: Option<Monotonic>,
 }
 
-/// What is held.
 #[derive(Debug, Default)]
 pub(super) struct Holds {
     held: Mutex<HashMap<Target, Hold>>,

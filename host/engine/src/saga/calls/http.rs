@@ -7,7 +7,7 @@ use bytes::Bytes;
 use waybill_core::message::Headers;
 use waybill_core::port::saga::HttpStep;
 use waybill_core::saga::call::Call;
-use waybill_core::saga::event::Way;
+use waybill_core::saga::event::StepDirection;
 
 /// Names of the headers that tell a called one about its saga.
 const SAGA: &str = "waybill-saga-";
@@ -23,8 +23,8 @@ pub(super) fn origin(url: &str) -> &str {
 /// known.
 pub(super) fn step(call: &Call, url: &Arc<str>, timeout: Duration, answer_bytes_max: usize) -> HttpStep {
     let body = match call.reference.way {
-        Way::Execute => Bytes::copy_from_slice(call.input.as_str().as_bytes()),
-        Way::Compensate => {
+        StepDirection::Execute => Bytes::copy_from_slice(call.input.as_str().as_bytes()),
+        StepDirection::Compensate => {
             let output = call.output.as_ref().map_or("null", |output| output.as_str());
             Bytes::from(format!("{{\"input\":{},\"output\":{output}}}", call.input.as_str()))
         }

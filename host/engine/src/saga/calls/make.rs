@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::Instant;
+use waybill_core::code::Code;
 use waybill_core::port::participant::{Answered, StepDone, StepError, StepOutput};
 use waybill_core::port::transport::{Fault, PluginIdentity};
 use waybill_core::saga::call::{Answer, AnswerResult, Call, output_bytes, output_json};
 use waybill_core::saga::definition::Action;
-use waybill_core::saga::event::Way;
+use waybill_core::saga::event::StepDirection;
 use waybill_core::step_address::StepAddress;
 
 use super::holds::Target;
@@ -18,18 +19,18 @@ use super::{Calls, Origin, http, outgoing, policy};
 use crate::participants::StepLookupError;
 
 /// Whoever answered, and what.
-struct Word {
+struct CallResult {
     result: Result<StepDone, StepError>,
     by: Option<PluginIdentity>,
 }
 
-impl Word {
+impl CallResult {
     fn host(error: StepError) -> Self {
         Self { result: Err(error), by: None }
     }
 }
 
-impl From<Answered<StepDone>> for Word {
+impl From<Answered<StepDone>> for CallResult {
     fn from(answered: Answered<StepDone>) -> Self {
         Self { result: answered.result, by: Some(answered.by) }
     }
@@ -42,10 +43,12 @@ pub(super) async fn make(calls: &Calls, call: &Call, origin: &Origin, time: Dura
         return super::ending();
     }
     let began = Instant::now();
-    let Word { result, by } = match &call.action {
+    let CallResult { result, by } = match &call.action {
         Action::Http(url) => of_http(calls, call, url, time).await,
         Action::Fn(address) => of_participant(calls, call, address, time).await,
-        other => Word::host(StepError::Permanent(Fault::new("UNKNOWN.INTERNAL", format!("{other} isn't called")))),
+        other => {
+            CallResult::host(StepError::Permanent(Fault::new(Code::UNKNOWN_INTERNAL, format!("{other} isn't called"))))
+        }
     };
     let backoff = match &result {
         Err(StepError::Retryable(fault)) => Box::pin(policy::decide(context, call, fault)).await,
@@ -58,28 +61,28 @@ pub(super) async fn make(calls: &Calls, call: &Call, origin: &Origin, time: Dura
     Answer { result, plugin: by.map(Arc::new), took: began.elapsed(), backoff }
 }
 
-async fn of_http(calls: &Calls, call: &Call, url: &Arc<str>, time: Duration) -> Word {
+async fn of_http(calls: &Calls, call: &Call, url: &Arc<str>, time: Duration) -> CallResult {
     let (client, bytes_max) = {
         let live = calls.context.live();
         (live.config.sagas.http.clone(), live.config.sagas.limits.output_bytes_max)
     };
     let Some(client) = client else {
         let reason = "this host makes no http: calls for sagas";
-        return Word::host(blocked(http::origin(url), Fault::new("HTTP.UNSUPPORTED", reason)));
+        return CallResult::host(blocked(http::origin(url), Fault::new(Code::HTTP_UNSUPPORTED, reason)));
     };
     let tenant = Some(call.reference.key.tenant.clone());
     let target = Target { tenant, name: Arc::from(http::origin(url)) };
     let post = async {
         let step = http::step(call, url, time, bytes_max);
-        Word { result: client.post(step).await, by: None }
+        CallResult { result: client.post(step).await, by: None }
     };
     held(calls, target, None, pin!(post)).await
 }
 
-async fn of_participant(calls: &Calls, call: &Call, address: &StepAddress, time: Duration) -> Word {
+async fn of_participant(calls: &Calls, call: &Call, address: &StepAddress, time: Duration) -> CallResult {
     let (participant, step) = match calls.context.config.sagas.participants.at(address) {
         Ok(found) => found,
-        Err(error) => return Word::host(blocked(missing_scope(address), lookup_fault(&error))),
+        Err(error) => return CallResult::host(blocked(missing_scope(address), lookup_fault(&error))),
     };
     let whole = format!("fn:{}", participant.name());
     let name = Arc::from(format!("{whole}/{step}"));
@@ -88,11 +91,11 @@ async fn of_participant(calls: &Calls, call: &Call, address: &StepAddress, time:
     let input = Bytes::copy_from_slice(call.input.as_str().as_bytes());
     let work = async {
         match call.reference.way {
-            Way::Execute => participant.execute(step, &call.context, input, time).await.into(),
-            Way::Compensate => {
+            StepDirection::Execute => participant.execute(step, &call.context, input, time).await.into(),
+            StepDirection::Compensate => {
                 let output = call.output.as_ref().map(output_bytes);
                 let Answered { by, result } = participant.compensate(step, &call.context, input, output, time).await;
-                Word { result: result.map(StepDone::Output), by: Some(by) }
+                CallResult { result: result.map(StepDone::Output), by: Some(by) }
             }
         }
     };
@@ -100,7 +103,12 @@ async fn of_participant(calls: &Calls, call: &Call, address: &StepAddress, time:
 }
 
 /// Calls unless the target, or the whole that it is a part of, is held; and learns from the answer.
-async fn held(calls: &Calls, target: Target, whole: Option<Target>, work: impl Future<Output = Word>) -> Word {
+async fn held(
+    calls: &Calls,
+    target: Target,
+    whole: Option<Target>,
+    work: impl Future<Output = CallResult>,
+) -> CallResult {
     let now = calls.context.clock.now().mono;
     for one in whole.iter().chain([&target]) {
         if let Err(error) = calls.holds.admit(one, now) {
@@ -108,7 +116,7 @@ async fn held(calls: &Calls, target: Target, whole: Option<Target>, work: impl F
                 // Let in as the probe of the whole, which it now can't be.
                 calls.holds.unknown(whole);
             }
-            return Word::host(error);
+            return CallResult::host(error);
         }
     }
     let word = work.await;

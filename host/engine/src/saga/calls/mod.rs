@@ -25,6 +25,7 @@ use futures::FutureExt;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
+use waybill_core::code::Code;
 use waybill_core::ids::{ShardId, Tenant};
 use waybill_core::port::participant::StepError;
 use waybill_core::port::transport::Fault;
@@ -135,7 +136,7 @@ impl Calls {
         let (running, max) = (self.running(), self.context.live().config.sagas.calls_max);
         for job in expired {
             let reason = format!("{running} calls of sagas are under way, {max} may be, and there was no room in time");
-            let fault = Fault { after: Some(BUSY_PAUSE), ..Fault::new("SAGA.BUSY", reason) };
+            let fault = Fault { after: Some(BUSY_PAUSE), ..Fault::new(Code::SAGA_BUSY, reason) };
             job.answer(Answer::failed(StepError::Release(fault)));
         }
     }
@@ -182,20 +183,20 @@ impl Calls {
         let work = AssertUnwindSafe(work).catch_unwind();
         match tokio::time::timeout(time + GIVE_UP_AFTER, work).await {
             Ok(Ok(answer)) => answer,
-            Ok(Err(_panic)) => unknown("UNKNOWN.INTERNAL", "the call's task failed; the log tells more"),
-            Err(_late) => unknown("SAGA.TIMEOUT", "no answer came in the step's time, and the call was given up"),
+            Ok(Err(_panic)) => unknown(Code::UNKNOWN_INTERNAL, "the call's task failed; the log tells more"),
+            Err(_late) => unknown(Code::SAGA_TIMEOUT, "no answer came in the step's time, and the call was given up"),
         }
     }
 }
 
 /// An attempt that may have had its effect.
-fn unknown(code: &str, reason: &str) -> Answer {
+fn unknown(code: Code, reason: &str) -> Answer {
     Answer::failed(StepError::Retryable(Fault { maybe_delivered: true, ..Fault::new(code, reason) }))
 }
 
 /// Not called, because the host or its ownership ends.
 pub(super) fn ending() -> Answer {
     let reason = "this host gives its sagas back; whoever has them next makes the call";
-    let fault = Fault { after: Some(Duration::from_millis(1)), ..Fault::new("PROVIDER.UNAVAILABLE", reason) };
+    let fault = Fault { after: Some(Duration::from_millis(1)), ..Fault::new(Code::PROVIDER_UNAVAILABLE, reason) };
     Answer::failed(StepError::Release(fault))
 }

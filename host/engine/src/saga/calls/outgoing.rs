@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use waybill_core::code::Code;
 use waybill_core::message::Message;
 use waybill_core::new_message::NewMessage;
 use waybill_core::port::followup::Outgoing;
@@ -27,7 +28,7 @@ pub(super) fn taken(context: &Context, call: &Call, done: StepDone) -> Result<An
     };
     if let Some(event) = output.events.first() {
         let reason = format!("it left an event for stream {:?}, and this host has no event streams", event.stream);
-        return Err(refused("SAGA.NO_STREAMS", reason));
+        return Err(refused(Code::SAGA_NO_STREAMS, reason));
     }
     let json = kept(&output);
     let messages = output.messages.into_iter().enumerate();
@@ -64,11 +65,11 @@ fn message(context: &Context, call: &Call, position: usize, outgoing: Outgoing) 
     })?;
     if context.live().routing.routes.find(&draft.message.topic).is_none() {
         let reason = format!("message {} that it left, for {topic:?}, has no route", position + 1);
-        return Err(refused("OUTBOX.NO_ROUTE", reason));
+        return Err(refused(Code::OUTBOX_NO_ROUTE, reason));
     }
     Ok(draft.message)
 }
 
-fn refused(code: &str, reason: String) -> StepError {
+fn refused(code: Code, reason: String) -> StepError {
     StepError::Permanent(Fault { maybe_delivered: true, ..Fault::new(code, reason) })
 }

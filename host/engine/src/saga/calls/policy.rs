@@ -1,9 +1,10 @@
 //! Retry plugins: a component that decides what follows a step's failure.
 
+use waybill_core::code::Code;
 use waybill_core::port::backoff::{BackoffDecision, FailedAttempt, FailureKind, WorkKind};
 use waybill_core::port::transport::Fault;
 use waybill_core::saga::call::Call;
-use waybill_core::saga::event::Way;
+use waybill_core::saga::event::StepDirection;
 
 use crate::shard::Context;
 
@@ -27,7 +28,7 @@ pub(super) async fn decide(context: &Context, call: &Call, fault: &Fault) -> Opt
 fn failed(context: &Context, call: &Call, fault: &Fault) -> FailedAttempt {
     let (now, of) = (context.clock.now().wall, &call.context);
     FailedAttempt {
-        work: if call.reference.way == Way::Execute { WorkKind::Step } else { WorkKind::Compensation },
+        work: if call.reference.way == StepDirection::Execute { WorkKind::Step } else { WorkKind::Compensation },
         kind: kind(fault),
         fault: fault.clone(),
         number: call.failures.saturating_add(1),
@@ -46,13 +47,19 @@ fn failed(context: &Context, call: &Call, fault: &Fault) -> FailedAttempt {
 
 /// The class of a failure, by the codes that the host itself makes.
 fn kind(fault: &Fault) -> FailureKind {
-    match fault.code.as_str() {
-        "PLUGIN.TIMEOUT" | "PLUGIN.TIMED_OUT" | "HTTP.TIMEOUT" | "SAGA.TIMEOUT" => FailureKind::TimedOut,
-        "PLUGIN.TRAPPED" | "PLUGIN.CONTRACT" | "PLUGIN.CPU" | "PLUGIN.MEMORY" | "UNKNOWN.INTERNAL" => {
-            FailureKind::Trapped
+    match Code::of(&fault.code) {
+        Some(Code::PLUGIN_TIMEOUT | Code::PLUGIN_TIMED_OUT | Code::HTTP_TIMEOUT | Code::SAGA_TIMEOUT) => {
+            FailureKind::TimedOut
         }
-        "HTTP.CONNECT" | "HTTP.RESET" | "HTTP.RESOLVE" | "HTTP.TLS" => FailureKind::Unavailable,
-        "HTTP.OVERLOADED" => FailureKind::Throttled,
+        Some(
+            Code::PLUGIN_TRAPPED
+            | Code::PLUGIN_CONTRACT
+            | Code::PLUGIN_CPU
+            | Code::PLUGIN_MEMORY
+            | Code::UNKNOWN_INTERNAL,
+        ) => FailureKind::Trapped,
+        Some(Code::HTTP_CONNECT | Code::HTTP_RESET | Code::HTTP_RESOLVE | Code::HTTP_TLS) => FailureKind::Unavailable,
+        Some(Code::HTTP_OVERLOADED) => FailureKind::Throttled,
         _ => FailureKind::Retryable,
     }
 }

@@ -11,13 +11,13 @@ pub(super) struct Queue<J> {
     waiting: usize,
     running_max: usize,
     tenant_max: usize,
-    lines: HashMap<Tenant, Line<J>>,
+    tenants: HashMap<Tenant, TenantQueue<J>>,
     /// Tenants that have something waiting and room for it.
     turns: VecDeque<Tenant>,
 }
 
 #[derive(Debug)]
-struct Line<J> {
+struct TenantQueue<J> {
     running: usize,
     waiting: VecDeque<J>,
     has_turn: bool,
@@ -31,7 +31,7 @@ impl<J> Queue<J> {
             waiting: 0,
             running_max: running_max.max(1),
             tenant_max: tenant_max.max(1),
-            lines: HashMap::new(),
+            tenants: HashMap::new(),
             turns: VecDeque::new(),
         }
     }
@@ -39,7 +39,7 @@ impl<J> Queue<J> {
     /// Other bounds from now on.
     pub fn bound(&mut self, running_max: usize, tenant_max: usize) {
         (self.running_max, self.tenant_max) = (running_max.max(1), tenant_max.max(1));
-        let tenants: Vec<Tenant> = self.lines.keys().cloned().collect();
+        let tenants: Vec<Tenant> = self.tenants.keys().cloned().collect();
         tenants.iter().for_each(|tenant| self.give_turn(tenant));
     }
 
@@ -52,12 +52,12 @@ impl<J> Queue<J> {
     }
 
     pub fn push(&mut self, tenant: &Tenant, job: J) {
-        if !self.lines.contains_key(tenant) {
-            let line = Line { running: 0, waiting: VecDeque::new(), has_turn: false };
-            self.lines.insert(tenant.clone(), line);
+        if !self.tenants.contains_key(tenant) {
+            let queue = TenantQueue { running: 0, waiting: VecDeque::new(), has_turn: false };
+            self.tenants.insert(tenant.clone(), queue);
         }
-        if let Some(line) = self.lines.get_mut(tenant) {
-            line.waiting.push_back(job);
+        if let Some(queue) = self.tenants.get_mut(tenant) {
+            queue.waiting.push_back(job);
             self.waiting += 1;
         }
         self.give_turn(tenant);
@@ -67,13 +67,13 @@ impl<J> Queue<J> {
     pub fn next(&mut self) -> Option<J> {
         while self.running < self.running_max {
             let tenant = self.turns.pop_front()?;
-            let Some(line) = self.lines.get_mut(&tenant) else { continue };
-            line.has_turn = false;
-            if line.running >= self.tenant_max {
+            let Some(queue) = self.tenants.get_mut(&tenant) else { continue };
+            queue.has_turn = false;
+            if queue.running >= self.tenant_max {
                 continue;
             }
-            let Some(job) = line.waiting.pop_front() else { continue };
-            line.running += 1;
+            let Some(job) = queue.waiting.pop_front() else { continue };
+            queue.running += 1;
             self.running += 1;
             self.waiting -= 1;
             self.give_turn(&tenant);
@@ -85,10 +85,10 @@ impl<J> Queue<J> {
     /// A call of this tenant ended.
     pub fn ended(&mut self, tenant: &Tenant) {
         self.running = self.running.saturating_sub(1);
-        let Some(line) = self.lines.get_mut(tenant) else { return };
-        line.running = line.running.saturating_sub(1);
-        if line.running == 0 && line.waiting.is_empty() {
-            self.lines.remove(tenant);
+        let Some(queue) = self.tenants.get_mut(tenant) else { return };
+        queue.running = queue.running.saturating_sub(1);
+        if queue.running == 0 && queue.waiting.is_empty() {
+            self.tenants.remove(tenant);
             return;
         }
         self.give_turn(tenant);
@@ -97,23 +97,23 @@ impl<J> Queue<J> {
     /// Takes out what is to wait no longer.
     pub fn take(&mut self, mut gone: impl FnMut(&J) -> bool) -> Vec<J> {
         let mut taken = Vec::new();
-        for line in self.lines.values_mut() {
-            if !line.waiting.iter().any(&mut gone) {
+        for queue in self.tenants.values_mut() {
+            if !queue.waiting.iter().any(&mut gone) {
                 continue;
             }
-            let (out, kept): (Vec<J>, Vec<J>) = line.waiting.drain(..).partition(&mut gone);
-            line.waiting = kept.into();
+            let (out, kept): (Vec<J>, Vec<J>) = queue.waiting.drain(..).partition(&mut gone);
+            queue.waiting = kept.into();
             taken.extend(out);
         }
         self.waiting -= taken.len();
-        self.lines.retain(|_, line| line.running > 0 || !line.waiting.is_empty());
+        self.tenants.retain(|_, queue| queue.running > 0 || !queue.waiting.is_empty());
         taken
     }
 
     fn give_turn(&mut self, tenant: &Tenant) {
-        let Some(line) = self.lines.get_mut(tenant) else { return };
-        if !line.has_turn && !line.waiting.is_empty() && line.running < self.tenant_max {
-            line.has_turn = true;
+        let Some(queue) = self.tenants.get_mut(tenant) else { return };
+        if !queue.has_turn && !queue.waiting.is_empty() && queue.running < self.tenant_max {
+            queue.has_turn = true;
             self.turns.push_back(tenant.clone());
         }
     }
@@ -172,6 +172,6 @@ mod tests {
         queue.ended(&a);
         assert_eq!(all(&mut queue), [2]);
         queue.ended(&a);
-        assert_eq!((queue.running(), queue.waiting(), queue.lines.len()), (0, 0, 0));
+        assert_eq!((queue.running(), queue.waiting(), queue.tenants.len()), (0, 0, 0));
     }
 }

@@ -6,7 +6,7 @@ use waybill_core::ids::Tenant;
 use waybill_core::port::saga::{Acted, ActedBy, SagaAct, StepReply};
 use waybill_core::port::transact::AuditEvent;
 use waybill_core::saga::error::SagaError;
-use waybill_core::saga::event::Way;
+use waybill_core::saga::event::StepDirection;
 use waybill_core::saga::id::{SagaId, SagaKey};
 use waybill_core::saga::json::Json;
 use waybill_core::saga::machine::late_decision;
@@ -82,7 +82,11 @@ impl Sagas {
     }
 
     /// A reply to a saga that has ended decides nothing, as one that comes twice: whoever sends it needn't send it again.
-    async fn late_reply(&self, key: &SagaKey, (id, step, way): (SagaId, String, Way)) -> Result<Acted, SagaError> {
+    async fn late_reply(
+        &self,
+        key: &SagaKey,
+        (id, step, way): (SagaId, String, StepDirection),
+    ) -> Result<Acted, SagaError> {
         tracing::info!(saga = %id, step, direction = way.as_str(), "a reply came after its saga had ended");
         let (tree, _) = self.tree(key).await?;
         Ok(Acted { id: key.root().id, state: tree.state(), unchanged: true })

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use waybill_api::saga_definitions::DefinitionView;
 use waybill_core::port::saga::{Define, Defined, RunningElsewhere};
-use waybill_core::port::saga_store::{DefinitionPut, SagaTable};
+use waybill_core::port::saga_store::DefinitionPut;
 use waybill_core::saga::definition::problem::{Problem, Severity};
 use waybill_core::saga::definition::{Action, Definition, DefinitionSet, Parsed, parse};
 use waybill_core::saga::error::SagaError;
@@ -11,7 +12,6 @@ use waybill_core::saga::filter::SagaFilter;
 use waybill_core::saga::id::is_name;
 use waybill_core::saga::records::StoredDefinition;
 use waybill_core::saga::state::{StepState, Tree};
-use waybill_core::saga::view::DefinitionView;
 use waybill_core::step_address::StepAddress;
 use waybill_core::topic::Topic;
 
@@ -120,12 +120,12 @@ impl Sagas {
 
     /// Sagas of this name that haven't ended and run on another content, oldest first, and how many there are.
     async fn running_elsewhere(&self, new: &Arc<Definition>) -> Result<(Vec<RunningElsewhere>, u64), SagaError> {
-        let filter =
-            SagaFilter { definition: Some(waybill_core::glob::Glob::new(&*new.name)), ..SagaFilter::default() };
+        let definition = Some(waybill_core::glob::Glob::new(&*new.name));
+        let filter = SagaFilter { definition, is_open: true, ..SagaFilter::default() };
         let mut keys = Vec::new();
         let mut cursor: Option<String> = None;
         loop {
-            let page = self.list_open(&filter, cursor.as_deref()).await?;
+            let page = self.list_sagas(&filter, cursor.as_deref(), RUNNING_MAX).await?;
             let others = page.items.into_iter().filter(|saga| saga.definition.hash != new.hash);
             keys.extend(others.map(|saga| (saga.started_at, saga.key)));
             cursor = page.next_cursor;
@@ -167,23 +167,11 @@ impl Sagas {
                 stored.ok_or_else(|| SagaError::NoVersion { name: name.to_owned(), version: wanted, latest })?
             }
         };
-        let others = versions.iter().map(|stored| stored.reference.version).filter(|version| *version != wanted);
-        Ok(DefinitionView {
-            document: stored.canonical.raw(),
-            created_at: stored.created_at,
-            created_by: stored.created_by,
-            versions: others.collect(),
-            definition: stored.reference,
-        })
-    }
-
-    /// Columns of sagas that haven't ended: a page of those in memory and in rows.
-    async fn list_open(
-        &self,
-        filter: &SagaFilter,
-        cursor: Option<&str>,
-    ) -> Result<waybill_core::port::query::Page<waybill_core::saga::records::SagaSummary>, SagaError> {
-        self.list_tables(filter, cursor, RUNNING_MAX, &[SagaTable::Open]).await
+        let mut known: Vec<u32> = versions.iter().map(|stored| stored.reference.version).chain([wanted]).collect();
+        known.sort_unstable();
+        known.dedup();
+        let document = Some(stored.canonical.raw());
+        Ok(DefinitionView { versions: Some(known), document, ..stored.into() })
     }
 }
 

@@ -28,6 +28,11 @@ fn place(saga: &SagaSummary) -> Place {
     (saga.started_at, saga.key.clone())
 }
 
+/// A place as a cursor has it.
+fn written((at, key): &Place) -> (u64, String, String) {
+    (at.0, key.tenant.to_string(), key.id.to_string())
+}
+
 /// Where a list goes on, as a caller hands it back.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -98,17 +103,8 @@ impl Sagas {
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Page<SagaSummary>, SagaError> {
-        self.list_tables(filter, cursor, limit, &[SagaTable::Open, SagaTable::Done]).await
-    }
-
-    /// A page of what is in memory and in these tables.
-    pub(super) async fn list_tables(
-        &self,
-        filter: &SagaFilter,
-        cursor: Option<&str>,
-        limit: usize,
-        tables: &[SagaTable],
-    ) -> Result<Page<SagaSummary>, SagaError> {
+        let tables: &[SagaTable] =
+            if filter.is_open { &[SagaTable::Open] } else { &[SagaTable::Open, SagaTable::Done] };
         let limit = limit.clamp(1, LIMIT_MAX);
         let cursor = Cursor::read(cursor)?;
         let after = cursor.place()?;
@@ -137,6 +133,11 @@ impl Sagas {
             last => Some(next_cursor(&cursor, last.as_ref(), &sources)),
         };
         Ok(Page { items: all, next_cursor: next })
+    }
+
+    /// Where a list goes on behind a saga of the page that was read from `cursor`.
+    pub fn cursor_behind(cursor: Option<&str>, saga: &SagaSummary) -> Result<String, SagaError> {
+        Ok(Cursor { after: Some(written(&place(saga))), ..Cursor::read(cursor)? }.write())
     }
 
     async fn in_memory(&self, filter: &SagaFilter, after: Option<&Place>) -> Vec<SagaSummary> {
@@ -205,11 +206,7 @@ impl Sagas {
 }
 
 fn next_cursor(before: &Cursor, last: Option<&Place>, sources: &[(SagaTable, Source)]) -> String {
-    let mut next = Cursor {
-        after: last.map(|(at, key)| (at.0, key.tenant.to_string(), key.id.to_string())),
-        open: before.open.clone(),
-        done: before.done.clone(),
-    };
+    let mut next = Cursor { after: last.map(written), open: before.open.clone(), done: before.done.clone() };
     for (table, source) in sources {
         let resume = match last {
             Some(last) => source.resume(last),

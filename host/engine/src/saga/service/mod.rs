@@ -8,7 +8,7 @@
 //! |---|---|
 //! | `define` | definitions in and out |
 //! | `start` | new sagas, repeats of a start |
-//! | `look` | one saga, by memory or by row |
+//! | `lookup` | one saga, by memory or by row |
 //! | `list` | many, memory and rows merged |
 //! | `act` | what operators do; signals and replies |
 //! | `dead` | stuck ones, as dead letters |
@@ -17,7 +17,7 @@ mod act;
 mod dead;
 mod define;
 mod list;
-mod look;
+mod lookup;
 mod start;
 
 use std::sync::Arc;
@@ -26,13 +26,16 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde_json::Value;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use waybill_api::saga_definitions::DefinitionView;
+use waybill_api::sagas::{SagaService, SagaView};
+use waybill_api::status::{Check, CheckStatus};
 use waybill_core::ids::Tenant;
 use waybill_core::port::query::Page;
 use waybill_core::port::saga::{
-    Acted, ActedBy, Define, Defined, SagaAct, SagaService, SagaStats, StartSaga, StartedSaga, StepReply,
+    Acted, ActedBy, Define, Defined, SagaAct, SagaStats, StartSaga, StartedSaga, StepReply,
 };
 use waybill_core::port::saga_store::{Expired, SagaStore};
-use waybill_core::port::service::Check;
 use waybill_core::port::transact::AuditEvent;
 use waybill_core::saga::error::SagaError;
 use waybill_core::saga::filter::SagaFilter;
@@ -40,13 +43,13 @@ use waybill_core::saga::id::{SagaId, SagaKey};
 use waybill_core::saga::json::Json;
 use waybill_core::saga::records::{SagaSummary, StoredDefinition};
 use waybill_core::saga::state::SagaState;
-use waybill_core::saga::view::{DefinitionView, SagaView};
 use waybill_core::time::UnixMillis;
 
 use super::calls::Calls;
 use super::definitions::Definitions;
 use super::meter::SagaMeter;
-use super::{Condition, SagaHandle, Shared};
+use super::{SagaHandle, Shared};
+use crate::commit::Condition;
 use crate::service;
 use crate::shard::{Context, ShardHandle};
 
@@ -59,6 +62,7 @@ const EXPIRE_PAUSE: Duration = Duration::from_millis(5);
 pub(crate) struct Sagas {
     shared: Arc<Shared>,
     shards: Vec<SagaHandle>,
+    began: Instant,
 }
 
 impl Sagas {
@@ -78,7 +82,7 @@ impl Sagas {
         });
         let started = outbox.iter().map(|shard| SagaHandle::start(shard, Arc::clone(&shared)));
         let (shards, tasks) = started.unzip();
-        (Arc::new(Self { shared, shards }), tasks)
+        (Arc::new(Self { shared, shards, began: Instant::now() }), tasks)
     }
 
     /// Begins no new calls, and waits for those under way at most `timeout`.
@@ -88,16 +92,25 @@ impl Sagas {
 
     /// How the sagas of this host are, for readiness.
     pub fn readiness(&self) -> Check {
-        let check =
-            |status: &str, detail: String| Check { name: "sagas".to_owned(), status: status.to_owned(), detail };
+        let check = |status, detail| Check { name: "sagas".to_owned(), status, detail };
         for shard in &self.shards {
             match shard.condition() {
-                Condition::Trouble { error, .. } => return check("fail", format!("{}: {error}", error.code())),
-                Condition::Waiting(_) | Condition::Writing | Condition::Released => {}
+                Condition::Trouble { error, .. } => {
+                    return check(CheckStatus::Fail, format!("{}: {error}", error.code()));
+                }
+                Condition::Starting | Condition::Observing { .. } | Condition::Owning { .. } | Condition::Released => {}
             }
         }
         let written = self.shards.iter().filter(|shard| shard.is_written()).count();
-        check("ok", format!("writes those of {written} of {} shards", self.shards.len()))
+        check(CheckStatus::Ok, format!("writes those of {written} of {} shards", self.shards.len()))
+    }
+
+    /// Whether lists miss nothing that this host is about to write: on a store of its own when it writes all shards; on a shared
+    /// one, where others may have some, when the leases of hosts that died before it began are over.
+    pub fn is_settled(&self) -> bool {
+        let config = &self.shared.context.config;
+        let is_old = || !config.exclusive && self.began.elapsed() >= config.owner_ttl * 2;
+        self.shards.iter().all(SagaHandle::is_written) || is_old()
     }
 
     /// Another configuration is in force.

@@ -21,7 +21,6 @@ impl TokioClock {
     pub fn new() -> Self {
         Self { start: Instant::now() }
     }
-    /// Wall time now.
     pub fn wall(&self) -> UnixMillis {
         START.plus(self.start.elapsed())
     }

@@ -9,11 +9,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use waybill_api::OutboxService;
+use waybill_api::messages::{Enqueued, MessageView};
+use waybill_api::status::{AuditView, CheckStatus};
 use waybill_core::backoff::RetryPolicy;
 use waybill_core::ids::Tenant;
 use waybill_core::new_message::NewMessage;
-use waybill_core::port::service::{Enqueued, MessageState, MessageView, OutboxService, ServiceError};
-use waybill_core::port::transact::AuditEvent;
+use waybill_core::port::service::{MessageState, ServiceError};
 use waybill_core::route::{Pattern, Route, Routes};
 use waybill_core::time::UnixMillis;
 use waybill_engine::{Engine, EngineConfig, Stores};
@@ -33,13 +35,10 @@ pub struct World {
     pub clock: TokioClock,
     /// What the hosts go by.
     pub stepped: SteppedClock,
-    /// Takes `bus:` topics.
     pub main: Arc<FakeTransport>,
-    /// Takes `custom:` topics.
     pub other: Arc<FakeTransport>,
 }
 
-/// One running host.
 pub struct Host {
     pub engine: Engine,
     pub outbox: Arc<dyn OutboxService>,
@@ -103,8 +102,10 @@ impl World {
 
 impl Host {
     pub async fn until_ready(&self) {
-        eventually("the host is ready", async || self.outbox.ready().await.iter().all(|check| check.status != "fail"))
-            .await;
+        eventually("the host is ready", async || {
+            self.outbox.ready().await.iter().all(|check| check.status != CheckStatus::Fail)
+        })
+        .await;
     }
 
     /// Enqueues messages; their ids.
@@ -139,7 +140,7 @@ impl Host {
     }
 
     /// Audit events of one kind, oldest first.
-    pub async fn audit_of(&self, kind: &str) -> Vec<AuditEvent> {
+    pub async fn audit_of(&self, kind: &str) -> Vec<AuditView> {
         let mut events = self.outbox.audit(None, 10_000).await.unwrap();
         events.retain(|event| event.kind == kind);
         events.reverse();

@@ -279,6 +279,9 @@ impl TransactStore for Shim {
     async fn operation(&self, id: &str) -> Result<Option<Operation>, StoreError> {
         self.inner.operation(id).await
     }
+    async fn operations(&self, tenant: Option<&Tenant>, limit: usize) -> Result<Vec<Operation>, StoreError> {
+        self.inner.operations(tenant, limit).await
+    }
     async fn running_operations(&self) -> Result<Vec<Operation>, StoreError> {
         self.inner.running_operations().await
     }

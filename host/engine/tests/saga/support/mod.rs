@@ -12,15 +12,17 @@ use std::time::Duration;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use serde_json::Value;
+use waybill_api::OutboxService;
+use waybill_api::saga_node::StepView;
+use waybill_api::sagas::{SagaService, SagaView};
+use waybill_api::status::CheckStatus;
 use waybill_core::ids::{ShardId, Tenant};
 use waybill_core::message::Message;
 use waybill_core::port::participant::{Participant, StepDone, StepError, StepOutput};
 use waybill_core::port::saga::{
-    Acted, ActedBy, Define, Defined, DefinitionFormat, HttpStep, HttpSteps, SagaAct, SagaService, StartSaga,
-    StartedSaga, StepReply,
+    Acted, ActedBy, Define, Defined, DefinitionFormat, HttpStep, HttpSteps, SagaAct, StartSaga, StartedSaga, StepReply,
 };
 use waybill_core::port::saga_store::SagaStore;
-use waybill_core::port::service::OutboxService;
 use waybill_core::route::{Pattern, Route, Routes};
 use waybill_core::saga::error::SagaError;
 use waybill_core::saga::filter::SagaFilter;
@@ -28,7 +30,6 @@ use waybill_core::saga::id::{SagaId, SagaKey};
 use waybill_core::saga::json::Json;
 use waybill_core::saga::records::SagaDead;
 use waybill_core::saga::state::SagaState;
-use waybill_core::saga::view::{SagaView, StepView};
 use waybill_engine::{Engine, EngineConfig, Participants, Stores};
 use waybill_testkit::fake_transport::{FakeTransport, ack};
 use waybill_testkit::memory_store::MemoryStore;
@@ -40,7 +41,6 @@ pub use shim::{Act, Call, SagaShim};
 /// Longest (virtual) wait for a condition.
 const PATIENCE: Duration = Duration::from_secs(3_600);
 
-/// What outlives hosts.
 pub struct World {
     pub memory: Arc<MemoryStore>,
     pub shim: Arc<SagaShim>,
@@ -49,19 +49,16 @@ pub struct World {
     pub stepped: SteppedClock,
     pub shop: Arc<FakeParticipant>,
     pub http: Arc<FakeHttp>,
-    /// Takes `bus:` topics.
     pub bus: Arc<FakeTransport>,
     delivered: Arc<Mutex<Vec<Arc<Message>>>>,
 }
 
-/// One running host.
 pub struct Host {
     pub engine: Engine,
     pub sagas: Arc<dyn SagaService>,
     pub outbox: Arc<dyn OutboxService>,
 }
 
-/// Answers `http:` steps.
 #[derive(Default)]
 pub struct FakeHttp {
     pub posted: Mutex<Vec<HttpStep>>,
@@ -123,7 +120,7 @@ impl World {
         let host = self.launch("host-a", change);
         eventually("the host is ready", async || {
             let checks = host.outbox.ready().await;
-            checks.iter().all(|check| check.status != "fail")
+            checks.iter().all(|check| check.status != CheckStatus::Fail)
                 && checks.iter().any(|check| check.name == "sagas" && check.detail.starts_with("writes those of 1"))
         })
         .await;
@@ -181,7 +178,7 @@ impl Host {
     }
 
     pub async fn state(&self, id: &str) -> SagaState {
-        self.view(id).await.summary.state
+        self.view(id).await.state
     }
 
     pub async fn at_rest(&self, id: &str, within: u64) -> Result<Option<SagaState>, SagaError> {
@@ -189,7 +186,7 @@ impl Host {
     }
 
     pub async fn step(&self, id: &str, name: &str) -> StepView {
-        self.view(id).await.saga.steps.into_iter().find(|step| *step.name == *name).unwrap()
+        self.view(id).await.saga.unwrap().steps.into_iter().find(|step| step.name == name).unwrap()
     }
 
     pub async fn until(&self, id: &str, state: SagaState) -> SagaView {
@@ -200,7 +197,7 @@ impl Host {
 
     pub async fn until_waiting(&self, id: &str, what: &str) {
         let told = format!("saga {id} waits for {what}");
-        eventually(&told, async || self.view(id).await.summary.waiting_for.as_deref() == Some(what)).await;
+        eventually(&told, async || self.view(id).await.waiting_for.as_deref() == Some(what)).await;
     }
 
     pub async fn act(&self, id: &str, act: SagaAct) -> Result<Acted, SagaError> {

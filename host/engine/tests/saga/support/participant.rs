@@ -12,7 +12,6 @@ use waybill_core::port::participant::{
 };
 use waybill_core::port::transport::{Fault, Health, HealthReport, PluginIdentity};
 
-/// One call.
 #[derive(Clone, Debug)]
 pub struct Called {
     /// Name of the step in the definition.
@@ -42,7 +41,6 @@ pub enum Does {
     Panics,
 }
 
-/// Not this time.
 pub fn retryable(code: &str) -> Does {
     Does::Fails(StepError::Retryable(Fault::new(code, "not this time")))
 }
@@ -52,7 +50,7 @@ pub fn unknown(code: &str) -> Does {
     Does::Fails(StepError::Retryable(Fault { maybe_delivered: true, ..Fault::new(code, "who knows") }))
 }
 
-/// Never.
+/// The step fails and is never retried.
 pub fn permanent(code: &str) -> Does {
     Does::Fails(StepError::Permanent(Fault::new(code, "never")))
 }

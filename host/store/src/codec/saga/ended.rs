@@ -15,9 +15,7 @@ use crate::codec::envelope::{self, Kind};
 pub struct Ended {
     /// When it ended; for one that was put off, as much later as it stays for longer.
     pub at: UnixMillis,
-    /// When it began.
     pub started_at: UnixMillis,
-    /// Which.
     pub key: SagaKey,
     /// Its tree lies in a record of its own.
     pub apart: bool,
@@ -44,7 +42,6 @@ struct WireEnded<'b> {
 /// Bytes that one takes, about.
 const ENDED_BYTES: usize = 64;
 
-/// Encodes a list.
 pub fn encode_ended(ended: &[Ended]) -> Result<Vec<u8>, EncodeError<std::convert::Infallible>> {
     let mut list = Vec::with_capacity(ended.len());
     for Ended { at, started_at, key, apart, put_off } in ended {
@@ -62,7 +59,6 @@ pub fn encode_ended(ended: &[Ended]) -> Result<Vec<u8>, EncodeError<std::convert
     Ok(envelope::seal(Kind::Ended, bytes))
 }
 
-/// Decodes a list.
 pub fn decode_ended(bytes: &[u8]) -> Result<Vec<Ended>, CodecError> {
     let list: Vec<WireEnded<'_>> = minicbor::decode(envelope::open(Kind::Ended, bytes)?)?;
     let ended = |wire: WireEnded<'_>| {

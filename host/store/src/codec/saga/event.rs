@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use minicbor::{Decode, Encode};
-use waybill_core::saga::event::{Event, Failure, Way, What};
+use waybill_core::saga::event::{Event, EventKind, Failure, StepDirection};
 use waybill_core::saga::id::SagaId;
 use waybill_core::saga::json::Json;
 use waybill_core::time::UnixMillis;
 
-use super::numbers::{Numbered, WireFailure, WireWait, lacking, unknown};
+use super::numbers::{WireEnum, WireFailure, WireWait, lacking, unknown};
 use super::shared::{Packing, Unpacking};
 use super::started::{self, WireStarted};
 use crate::codec::CodecError;
@@ -52,7 +52,7 @@ pub struct WireEvent<'b> {
     actor: Option<&'b str>,
     #[n(4)]
     step: Option<u16>,
-    /// None = execute.
+    /// The number of a `StepDirection`; none = execute.
     #[n(5)]
     way: Option<u8>,
     #[n(6)]
@@ -74,7 +74,6 @@ pub struct WireEvent<'b> {
     plugin: Option<u32>,
     #[n(13)]
     took_ms: Option<u64>,
-    /// Late, or approved.
     #[n(14)]
     flag: Option<bool>,
     /// Steps of a sub-saga, a cause, an end.
@@ -87,12 +86,12 @@ pub struct WireEvent<'b> {
 }
 
 impl<'b> WireEvent<'b> {
-    fn step(kind: u8, step: u16, way: Way) -> Self {
-        let way = (way != Way::Execute).then(|| way.number());
+    fn step(kind: u8, step: u16, way: StepDirection) -> Self {
+        let way = (way != StepDirection::Execute).then(|| way.number());
         Self { kind, step: Some(step), way, ..Self::default() }
     }
 
-    fn attempt(kind: u8, step: u16, way: Way, attempt: u32) -> Self {
+    fn attempt(kind: u8, step: u16, way: StepDirection, attempt: u32) -> Self {
         Self { attempt: Some(attempt), ..Self::step(kind, step, way) }
     }
 
@@ -117,85 +116,83 @@ impl<'b> WireEvent<'b> {
     }
 }
 
-/// Packs an event.
 pub fn pack<'b>(event: &'b Event, packing: &mut Packing<'b>) -> WireEvent<'b> {
     let wire = pack_what(&event.what, packing);
     WireEvent { at: event.at.0, saga: (event.saga != 0).then_some(event.saga), actor: event.actor.as_deref(), ..wire }
 }
 
 /// One match, so that the compiler says when an event is new.
-fn pack_what<'b>(what: &'b What, packing: &mut Packing<'b>) -> WireEvent<'b> {
+fn pack_what<'b>(what: &'b EventKind, packing: &mut Packing<'b>) -> WireEvent<'b> {
     let (at, of) = (WireEvent::attempt, WireEvent::step);
     let saga = |kind| WireEvent { kind, ..WireEvent::default() };
     match what {
-        What::StepBegan { step, way, attempt, input, wait, until } => {
+        EventKind::StepBegan { step, way, attempt, input, wait, until } => {
             let wire = at(kind::STEP_BEGAN, *step, *way, *attempt).json(input.as_ref(), packing).until(*until);
             WireEvent { wait: Some(WireWait::of(wait)), ..wire }
         }
-        What::StepPending { step, signal, until, data, plugin, took_ms } => {
-            let wire = of(kind::STEP_PENDING, *step, Way::Execute).json(Some(data), packing).until(*until);
+        EventKind::StepPending { step, signal, until, data, plugin, took_ms } => {
+            let wire = of(kind::STEP_PENDING, *step, StepDirection::Execute).json(Some(data), packing).until(*until);
             let plugin = packing.plugin(plugin.as_ref());
             WireEvent { text: Some(signal), ..wire.answered(plugin, *took_ms) }
         }
-        What::StepSucceeded { step, way, attempt, output, plugin, took_ms, late } => {
+        EventKind::StepSucceeded { step, way, attempt, output, plugin, took_ms, late } => {
             let wire = at(kind::STEP_SUCCEEDED, *step, *way, *attempt).json(output.as_ref(), packing);
             let plugin = packing.plugin(plugin.as_ref());
             WireEvent { flag: late.then_some(true), ..wire.answered(plugin, *took_ms) }
         }
-        What::StepFailed { step, way, attempt, failure, retry_at, plugin, took_ms } => {
+        EventKind::StepFailed { step, way, attempt, failure, retry_at, plugin, took_ms } => {
             let wire = at(kind::STEP_FAILED, *step, *way, *attempt).failure(failure).until(*retry_at);
             wire.answered(packing.plugin(plugin.as_ref()), *took_ms)
         }
-        What::StepReleased { step, way, scope, failure, retry_at } => {
+        EventKind::StepReleased { step, way, scope, failure, retry_at } => {
             of(kind::STEP_RELEASED, *step, *way).note(scope).failure(failure).until(Some(*retry_at))
         }
-        What::StepLost { step, way, attempt, clean, until } => {
+        EventKind::StepLost { step, way, attempt, clean, until } => {
             WireEvent { flag: clean.then_some(true), ..at(kind::STEP_LOST, *step, *way, *attempt).until(*until) }
         }
-        What::StepUnknown { step, way, attempt, failure } => {
+        EventKind::StepUnknown { step, way, attempt, failure } => {
             at(kind::STEP_UNKNOWN, *step, *way, *attempt).failure(failure)
         }
-        What::LateResult { step, way, attempt, output } => {
+        EventKind::LateResult { step, way, attempt, output } => {
             at(kind::LATE_RESULT, *step, *way, *attempt).json(output.as_ref(), packing)
         }
-        What::StepSkipped { step, way, note } => of(kind::STEP_SKIPPED, *step, *way).note(note),
-        What::StepReset { step, way } => of(kind::STEP_RESET, *step, *way),
-        What::Decided { step, approved, note } => {
-            WireEvent { flag: Some(*approved), ..of(kind::DECIDED, *step, Way::Execute).note(note) }
+        EventKind::StepSkipped { step, way, note } => of(kind::STEP_SKIPPED, *step, *way).note(note),
+        EventKind::StepReset { step, way } => of(kind::STEP_RESET, *step, *way),
+        EventKind::Decided { step, approved, note } => {
+            WireEvent { flag: Some(*approved), ..of(kind::DECIDED, *step, StepDirection::Execute).note(note) }
         }
-        What::Stuck { step } => of(kind::STUCK, *step, Way::Execute),
-        What::Started(begun) => WireEvent { started: Some(started::pack(begun, packing)), ..saga(kind::STARTED) },
-        What::ChildStarted { step, id, definition, steps, input, deadline } => WireEvent {
+        EventKind::Stuck { step } => of(kind::STUCK, *step, StepDirection::Execute),
+        EventKind::Started(begun) => WireEvent { started: Some(started::pack(begun, packing)), ..saga(kind::STARTED) },
+        EventKind::ChildStarted { step, id, definition, steps, input, deadline } => WireEvent {
             step: Some(*step),
             text: Some(id.as_str()),
             definition: Some(packing.definition(definition)),
             number: Some(*steps),
             ..saga(kind::CHILD_STARTED).json(Some(input), packing).until(*deadline)
         },
-        What::Signalled { name, data, step } => {
+        EventKind::Signalled { name, data, step } => {
             WireEvent { text: Some(name), step: *step, ..saga(kind::SIGNALLED).json(Some(data), packing) }
         }
-        What::SignalTaken { name } => WireEvent { text: Some(name), ..saga(kind::SIGNAL_TAKEN) },
-        What::CompensationStarted { failure } => saga(kind::COMPENSATION_STARTED).failure(failure),
-        What::Paused { cause, note } => {
+        EventKind::SignalTaken { name } => WireEvent { text: Some(name), ..saga(kind::SIGNAL_TAKEN) },
+        EventKind::CompensationStarted { failure } => saga(kind::COMPENSATION_STARTED).failure(failure),
+        EventKind::Paused { cause, note } => {
             WireEvent { number: Some(u16::from(cause.number())), ..saga(kind::PAUSED).note(note) }
         }
-        What::Resumed => saga(kind::RESUMED),
-        What::Ended { end, note } => {
+        EventKind::Resumed => saga(kind::RESUMED),
+        EventKind::Ended { end, note } => {
             WireEvent { number: Some(u16::from(end.number())), ..saga(kind::ENDED).note(note) }
         }
-        What::ForwardAgain => saga(kind::FORWARD_AGAIN),
+        EventKind::ForwardAgain => saga(kind::FORWARD_AGAIN),
     }
 }
 
-/// Unpacks an event.
 pub fn unpack(mut wire: WireEvent<'_>, unpacking: &Unpacking) -> Result<Event, CodecError> {
     let (at, saga) = (UnixMillis(wire.at), wire.saga.unwrap_or(0));
     let actor = wire.actor.map(Arc::from);
     let what = match wire.kind {
         kind::STARTED => {
             let begun = wire.started.take().ok_or_else(|| lacking("what a saga was started with"))?;
-            What::Started(Box::new(started::unpack(begun, unpacking)?))
+            EventKind::Started(Box::new(started::unpack(begun, unpacking)?))
         }
         kind::CHILD_STARTED
         | kind::SIGNALLED
@@ -221,8 +218,8 @@ impl Fields<'_, '_> {
         self.wire.step.ok_or_else(|| lacking("the step of an event"))
     }
 
-    fn way(&self) -> Result<Way, CodecError> {
-        self.wire.way.map_or(Ok(Way::Execute), Way::of)
+    fn way(&self) -> Result<StepDirection, CodecError> {
+        self.wire.way.map_or(Ok(StepDirection::Execute), StepDirection::of)
     }
 
     fn attempt(&self) -> Result<u32, CodecError> {
@@ -257,14 +254,14 @@ impl Fields<'_, '_> {
         self.wire.number.ok_or_else(|| lacking("the number in an event"))
     }
 
-    fn word<T: Numbered>(&self) -> Result<T, CodecError> {
+    fn variant<T: WireEnum>(&self) -> Result<T, CodecError> {
         let number = self.number()?;
         T::of(u8::try_from(number).map_err(|_| CodecError::Damaged(format!("there is no number {number}")))?)
     }
 
-    fn saga(self) -> Result<What, CodecError> {
+    fn saga(self) -> Result<EventKind, CodecError> {
         Ok(match self.wire.kind {
-            kind::CHILD_STARTED => What::ChildStarted {
+            kind::CHILD_STARTED => EventKind::ChildStarted {
                 step: self.number_of_step()?,
                 id: SagaId::new(&self.name()?)?,
                 definition: {
@@ -275,53 +272,55 @@ impl Fields<'_, '_> {
                 input: self.data()?,
                 deadline: self.until(),
             },
-            kind::SIGNALLED => What::Signalled { name: self.name()?, data: self.data()?, step: self.wire.step },
-            kind::SIGNAL_TAKEN => What::SignalTaken { name: self.name()? },
-            kind::COMPENSATION_STARTED => What::CompensationStarted { failure: self.failure()? },
-            kind::FORWARD_AGAIN => What::ForwardAgain,
-            kind::PAUSED => What::Paused { cause: self.word()?, note: self.note() },
-            kind::RESUMED => What::Resumed,
-            kind::ENDED => What::Ended { end: self.word()?, note: self.note() },
+            kind::SIGNALLED => EventKind::Signalled { name: self.name()?, data: self.data()?, step: self.wire.step },
+            kind::SIGNAL_TAKEN => EventKind::SignalTaken { name: self.name()? },
+            kind::COMPENSATION_STARTED => EventKind::CompensationStarted { failure: self.failure()? },
+            kind::FORWARD_AGAIN => EventKind::ForwardAgain,
+            kind::PAUSED => EventKind::Paused { cause: self.variant()?, note: self.note() },
+            kind::RESUMED => EventKind::Resumed,
+            kind::ENDED => EventKind::Ended { end: self.variant()?, note: self.note() },
             other => return Err(unknown("event", other)),
         })
     }
 
-    fn step(self) -> Result<What, CodecError> {
+    fn step(self) -> Result<EventKind, CodecError> {
         let (step, way) = (self.number_of_step()?, self.way()?);
         let (until, took_ms) = (self.until(), self.wire.took_ms.unwrap_or(0));
         Ok(match self.wire.kind {
             kind::STEP_BEGAN => {
                 let wait = self.wire.wait.as_ref().ok_or_else(|| lacking("what a step waits for"))?.wait()?;
-                What::StepBegan { step, way, attempt: self.attempt()?, input: self.json()?, wait, until }
+                EventKind::StepBegan { step, way, attempt: self.attempt()?, input: self.json()?, wait, until }
             }
             kind::STEP_PENDING => {
                 let plugin = self.unpacking.plugin_or_none(self.wire.plugin)?;
-                What::StepPending { step, signal: self.name()?, until, data: self.data()?, plugin, took_ms }
+                EventKind::StepPending { step, signal: self.name()?, until, data: self.data()?, plugin, took_ms }
             }
             kind::STEP_SUCCEEDED => {
                 let (attempt, output, late) = (self.attempt()?, self.json()?, self.wire.flag.unwrap_or(false));
                 let plugin = self.unpacking.plugin_or_none(self.wire.plugin)?;
-                What::StepSucceeded { step, way, attempt, output, plugin, took_ms, late }
+                EventKind::StepSucceeded { step, way, attempt, output, plugin, took_ms, late }
             }
             kind::STEP_FAILED => {
                 let (attempt, failure, retry_at) = (self.attempt()?, self.failure()?, until);
                 let plugin = self.unpacking.plugin_or_none(self.wire.plugin)?;
-                What::StepFailed { step, way, attempt, failure, retry_at, plugin, took_ms }
+                EventKind::StepFailed { step, way, attempt, failure, retry_at, plugin, took_ms }
             }
             kind::STEP_RELEASED => {
                 let retry_at = until.ok_or_else(|| lacking("the instant of an event"))?;
-                What::StepReleased { step, way, scope: self.note(), failure: self.failure()?, retry_at }
+                EventKind::StepReleased { step, way, scope: self.note(), failure: self.failure()?, retry_at }
             }
             kind::STEP_LOST => {
                 let (attempt, clean) = (self.attempt()?, self.wire.flag.unwrap_or(false));
-                What::StepLost { step, way, attempt, clean, until }
+                EventKind::StepLost { step, way, attempt, clean, until }
             }
-            kind::STEP_UNKNOWN => What::StepUnknown { step, way, attempt: self.attempt()?, failure: self.failure()? },
-            kind::LATE_RESULT => What::LateResult { step, way, attempt: self.attempt()?, output: self.json()? },
-            kind::STEP_SKIPPED => What::StepSkipped { step, way, note: self.note() },
-            kind::STEP_RESET => What::StepReset { step, way },
-            kind::DECIDED => What::Decided { step, approved: self.wire.flag.unwrap_or(false), note: self.note() },
-            kind::STUCK => What::Stuck { step },
+            kind::STEP_UNKNOWN => {
+                EventKind::StepUnknown { step, way, attempt: self.attempt()?, failure: self.failure()? }
+            }
+            kind::LATE_RESULT => EventKind::LateResult { step, way, attempt: self.attempt()?, output: self.json()? },
+            kind::STEP_SKIPPED => EventKind::StepSkipped { step, way, note: self.note() },
+            kind::STEP_RESET => EventKind::StepReset { step, way },
+            kind::DECIDED => EventKind::Decided { step, approved: self.wire.flag.unwrap_or(false), note: self.note() },
+            kind::STUCK => EventKind::Stuck { step },
             other => return Err(unknown("event", other)),
         })
     }

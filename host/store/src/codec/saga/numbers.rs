@@ -1,24 +1,23 @@
-//! Words of the domain as numbers. A number is never used again for something else.
+//! The core's enums as stored numbers. A number is never used again for something else.
 
 use std::sync::Arc;
 
 use minicbor::{Decode, Encode};
-use waybill_core::saga::event::{End, Failure, PauseCause, Wait, Way};
+use waybill_core::saga::event::{End, Failure, PauseCause, StepDirection, Wait};
 use waybill_core::saga::state::{Effect, Phase, StepState, StepWait};
 
 use crate::codec::CodecError;
 
-/// A closed set of words.
-pub trait Numbered: Sized {
-    /// Its number.
+/// A closed enum that is stored as one number.
+pub trait WireEnum: Sized {
     fn number(self) -> u8;
-    /// The word of a number.
+    /// The variant of a stored number; `Damaged` if no variant has it.
     fn of(number: u8) -> Result<Self, CodecError>;
 }
 
-macro_rules! numbered {
+macro_rules! wire_enum {
     ($type:ident { $($variant:ident = $number:literal),* $(,)? }) => {
-        impl Numbered for $type {
+        impl WireEnum for $type {
             fn number(self) -> u8 {
                 match self {
                     $(Self::$variant => $number,)*
@@ -34,11 +33,11 @@ macro_rules! numbered {
     };
 }
 
-numbered!(Way { Execute = 0, Compensate = 1 });
-numbered!(End { Completed = 0, Cancelled = 1, Killed = 2, Accepted = 3, Skipped = 4 });
-numbered!(PauseCause { Asked = 0, UnknownResult = 1, Suspect = 2, Policy = 3 });
-numbered!(Effect { None = 0, Unknown = 1, Done = 2 });
-numbered!(StepState {
+wire_enum!(StepDirection { Execute = 0, Compensate = 1 });
+wire_enum!(End { Completed = 0, Cancelled = 1, Killed = 2, Accepted = 3, Skipped = 4 });
+wire_enum!(PauseCause { Asked = 0, UnknownResult = 1, Suspect = 2, Policy = 3 });
+wire_enum!(Effect { None = 0, Unknown = 1, Done = 2 });
+wire_enum!(StepState {
     Ready = 0,
     InFlight = 1,
     Succeeded = 2,
@@ -51,7 +50,7 @@ numbered!(StepState {
 /// Numbers of phases begin with these three; the ends follow.
 const PHASE_ENDED: u8 = 3;
 
-impl Numbered for Phase {
+impl WireEnum for Phase {
     fn number(self) -> u8 {
         match self {
             Self::Forward => 0,
@@ -71,7 +70,7 @@ impl Numbered for Phase {
     }
 }
 
-/// A number that has no word.
+/// The error for a number that no variant has.
 pub fn unknown(what: &str, number: u8) -> CodecError {
     CodecError::Damaged(format!("there is no {what} number {number}"))
 }
@@ -141,7 +140,6 @@ impl<'b> WireWait<'b> {
     }
 }
 
-/// Why something failed.
 #[derive(Debug, Encode, Decode)]
 pub struct WireFailure<'b> {
     #[b(0)]
@@ -153,12 +151,10 @@ pub struct WireFailure<'b> {
 }
 
 impl<'b> WireFailure<'b> {
-    /// Of a failure.
     pub fn of(failure: &'b Failure) -> Self {
         Self { code: &failure.code, reason: &failure.reason, maybe_done: failure.maybe_done.then_some(true) }
     }
 
-    /// The failure.
     pub fn failure(&self) -> Failure {
         Failure {
             code: Arc::from(self.code),

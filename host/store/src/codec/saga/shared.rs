@@ -34,7 +34,6 @@ pub struct Tables<'b> {
     json: Vec<&'b str>,
 }
 
-/// Fills the tables.
 #[derive(Debug)]
 pub struct Packing<'b> {
     tables: Tables<'b>,
@@ -43,7 +42,6 @@ pub struct Packing<'b> {
 }
 
 impl<'b> Packing<'b> {
-    /// Empty tables.
     pub fn new(join_json: bool) -> Self {
         Self { tables: Tables::default(), join_json }
     }
@@ -53,18 +51,15 @@ impl<'b> Packing<'b> {
         &self.tables
     }
 
-    /// A plugin's place.
     pub fn plugin<P: Borrow<PluginIdentity>>(&mut self, plugin: Option<&'b P>) -> Option<u32> {
         plugin.map(|plugin| place_of(&mut self.tables.plugins, WirePlugin::of(plugin.borrow())))
     }
 
-    /// A definition's place.
     pub fn definition(&mut self, of: &'b DefinitionRef) -> u32 {
         let definition = WireDefinition { name: &of.name, version: of.version, hash: &of.hash.0 };
         place_of(&mut self.tables.definitions, definition)
     }
 
-    /// A text's place.
     pub fn json(&mut self, json: &'b Json) -> u32 {
         if self.join_json {
             return place_of(&mut self.tables.json, json.as_str());
@@ -87,7 +82,6 @@ fn missing() -> CodecError {
 }
 
 impl Unpacking {
-    /// Reads the tables.
     pub fn of(tables: &Tables<'_>) -> Result<Self, CodecError> {
         let definition = |wire: &WireDefinition<'_>| DefinitionRef {
             name: Arc::from(wire.name),
@@ -104,7 +98,6 @@ impl Unpacking {
         })
     }
 
-    /// A plugin.
     pub fn plugin(&self, at: u32) -> Result<Arc<PluginIdentity>, CodecError> {
         self.plugins.get(at as usize).cloned().ok_or_else(missing)
     }
@@ -114,12 +107,11 @@ impl Unpacking {
         at.map(|at| self.plugin(at)).transpose()
     }
 
-    /// A definition.
     pub fn definition(&self, at: u32) -> Result<DefinitionRef, CodecError> {
         self.definitions.get(at as usize).cloned().ok_or_else(missing)
     }
 
-    /// A JSON text.
+    /// The JSON text at this place; `Damaged` if the table is shorter.
     pub fn json(&self, at: u32) -> Result<Json, CodecError> {
         self.json.get(at as usize).cloned().ok_or_else(missing)
     }

@@ -80,7 +80,6 @@ fn some<T>(list: Vec<T>) -> Option<Vec<T>> {
     (!list.is_empty()).then_some(list)
 }
 
-/// Packs it.
 pub fn pack<'b>(started: &'b Started, packing: &mut Packing<'b>) -> WireStarted<'b> {
     let pinned = started.pinned.iter().map(|(uri, definition)| (&**uri, packing.definition(definition)));
     let pinned = some(pinned.collect());
@@ -103,7 +102,6 @@ pub fn pack<'b>(started: &'b Started, packing: &mut Packing<'b>) -> WireStarted<
     }
 }
 
-/// Unpacks it.
 pub fn unpack(wire: WireStarted<'_>, unpacking: &Unpacking) -> Result<Started, CodecError> {
     let pinned = wire.pinned.unwrap_or_default().into_iter();
     let pinned = pinned.map(|(uri, at)| Ok((Arc::from(uri), unpacking.definition(at)?)));

@@ -7,7 +7,7 @@ use waybill_core::saga::id::SagaId;
 use waybill_core::saga::state::{Effect, Phase, SagaNode, StepRecord, StepState};
 use waybill_core::time::UnixMillis;
 
-use super::numbers::{Numbered, WireFailure, WireWait};
+use super::numbers::{WireEnum, WireFailure, WireWait};
 use super::shared::{Packing, Unpacking};
 use crate::codec::CodecError;
 
@@ -68,7 +68,7 @@ fn count(count: u32) -> Option<u32> {
 fn pack_step<'b>(step: &'b StepRecord, packing: &mut Packing<'b>) -> WireStep<'b> {
     WireStep {
         state: step.state.number(),
-        way: step.way.map(Numbered::number),
+        way: step.way.map(WireEnum::number),
         wait: step.wait.as_ref().map(WireWait::of_step),
         until: millis(step.until),
         since: millis(step.since),
@@ -93,7 +93,7 @@ fn pack_step<'b>(step: &'b StepRecord, packing: &mut Packing<'b>) -> WireStep<'b
 fn unpack_step(wire: WireStep<'_>, unpacking: &Unpacking) -> Result<StepRecord, CodecError> {
     Ok(StepRecord {
         state: StepState::of(wire.state)?,
-        way: wire.way.map(Numbered::of).transpose()?,
+        way: wire.way.map(WireEnum::of).transpose()?,
         wait: wire.wait.as_ref().map(WireWait::step_wait).transpose()?,
         until: wire.until.map(UnixMillis),
         since: wire.since.map(UnixMillis),
@@ -143,7 +143,6 @@ pub struct WireNode<'b> {
     ended_at: Option<u64>,
 }
 
-/// Packs a saga.
 pub fn pack<'b>(node: &'b SagaNode, packing: &mut Packing<'b>) -> WireNode<'b> {
     let steps = node.steps.iter().map(|step| pack_step(step, packing)).collect();
     let signals: Vec<_> = node.signals.iter().map(|(name, data)| (&**name, packing.json(data))).collect();
@@ -162,7 +161,6 @@ pub fn pack<'b>(node: &'b SagaNode, packing: &mut Packing<'b>) -> WireNode<'b> {
     }
 }
 
-/// Unpacks a saga.
 pub fn unpack(wire: WireNode<'_>, unpacking: &Unpacking) -> Result<SagaNode, CodecError> {
     let signals = wire.signals.unwrap_or_default().into_iter();
     let signals = signals.map(|(name, at)| Ok((Arc::from(name), unpacking.json(at)?)));

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use minicbor::encode::Error as EncodeError;
 use minicbor::{Decode, Decoder, Encode, Encoder};
 use waybill_core::ids::Tenant;
-use waybill_core::saga::event::What;
+use waybill_core::saga::event::EventKind;
 use waybill_core::saga::id::{SagaId, SagaKey};
 use waybill_core::saga::state::{Pause, Tree};
 use waybill_core::time::UnixMillis;
 
 use super::event::{self, WireEvent};
-use super::numbers::{Numbered, lacking};
+use super::numbers::{WireEnum, lacking};
 use super::shared::{Packing, Tables, Unpacking};
 use super::started::{self, WireStarted};
 use super::step::{self, WireNode};
@@ -61,7 +61,7 @@ struct WireTree<'b> {
 
 fn pack<'b>(tree: &'b Tree, packing: &mut Packing<'b>) -> WireTree<'b> {
     let told = match tree.history.first().map(|first| &first.what) {
-        Some(What::Started(first)) => started::is_bare(&tree.started, first),
+        Some(EventKind::Started(first)) => started::is_bare(&tree.started, first),
         _ => false,
     };
     WireTree {
@@ -85,7 +85,6 @@ fn pack<'b>(tree: &'b Tree, packing: &mut Packing<'b>) -> WireTree<'b> {
     }
 }
 
-/// Encodes a tree.
 pub fn encode_tree(tree: &Tree) -> Result<Vec<u8>, EncodeError<std::convert::Infallible>> {
     let mut packing = Packing::new(true);
     let wire = pack(tree, &mut packing);
@@ -94,7 +93,6 @@ pub fn encode_tree(tree: &Tree) -> Result<Vec<u8>, EncodeError<std::convert::Inf
     Ok(envelope::seal(Kind::Tree, encoder.into_writer()))
 }
 
-/// Decodes a tree.
 pub fn decode_tree(bytes: &[u8]) -> Result<Tree, CodecError> {
     let mut decoder = Decoder::new(envelope::open(Kind::Tree, bytes)?);
     decoder.array()?;
@@ -107,13 +105,13 @@ pub fn decode_tree(bytes: &[u8]) -> Result<Tree, CodecError> {
     let history = events(wire.history)?;
     let started = match (wire.started, history.first().map(|first| &first.what)) {
         (Some(started), _) => started::unpack(started, &unpacking)?,
-        (None, Some(What::Started(first))) => started::bare(first),
+        (None, Some(EventKind::Started(first))) => started::bare(first),
         (None, _) => return Err(lacking("what a saga was started with")),
     };
     let pause = |pause: WirePause<'_>| {
         Ok::<_, CodecError>(Pause {
             at: UnixMillis(pause.at),
-            cause: Numbered::of(pause.cause)?,
+            cause: WireEnum::of(pause.cause)?,
             actor: pause.actor.map(Arc::from),
             note: pause.note.map(Arc::from),
         })

@@ -19,7 +19,6 @@ const OF_ROW: [&str; 9] = ["after", "before", "event", "input", "parent", "refer
 const SESSION_BYTES: u64 = 4_096;
 
 impl<'e> Sizes<'e> {
-    /// Any expression.
     pub(super) fn expr(&mut self, expr: &'e Expr) -> Judged {
         self.step()?;
         self.depth += 1;

@@ -48,7 +48,6 @@ const DEPTH_MAX: u32 = 160;
 /// What the statements of a transaction have left in memory.
 #[derive(Debug, Default)]
 pub struct Held {
-    /// What LETs set.
     lets: HashMap<String, Size>,
     /// Bytes of LETs and of results that wait for the answer.
     bytes: u64,
@@ -122,7 +121,6 @@ impl Held {
 struct Level {
     /// What its items come from, which is as large as all of them.
     source: Size,
-    /// Bytes of it.
     bytes: u64,
     /// Whether it holds rows of the database.
     rows: bool,

@@ -16,7 +16,6 @@ pub const ROWS_BYTES: u64 = 512 * 1024;
 /// can be read with [`ROWS_BYTES`], and a statement that may read so many times the bytes may read as many times the rows.
 pub const ROWS: u64 = ROWS_BYTES / READ_BYTES_MIN;
 
-/// An upper bound.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Size {
     /// Bytes that don't depend on any item.
@@ -39,7 +38,6 @@ pub struct Size {
 }
 
 impl Size {
-    /// Some bytes.
     pub fn fixed(bytes: u64) -> Self {
         Self { fixed: bytes, ..Self::default() }
     }

@@ -29,7 +29,6 @@ const WRITTEN: [&str; 4] = ["leak", "orders", "placed", "fresh"];
 /// Stands in every row of Waybill's that the tests put.
 const CANARY: &str = "CANARY";
 
-/// Which walls stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Walls {
     Both,

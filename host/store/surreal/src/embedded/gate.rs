@@ -92,13 +92,14 @@ pub(super) struct CommitGate {
     /// None: commits are answered before they are on the disk.
     sync: Option<GroupSync>,
     /// Held while a commit is appended.
-    line: Mutex<Line>,
+    state: Mutex<AppendState>,
     /// Why nothing may be appended any more until the database was opened again.
     failed: OnceLock<Fault>,
     is_full: AtomicBool,
 }
 
-struct Line {
+/// What appending a commit reads and changes, one commit at a time.
+struct AppendState {
     /// Bytes of the write buffer that are in use.
     used: u64,
     closed: bool,
@@ -108,9 +109,9 @@ impl CommitGate {
     /// Of a database whose log had this many bytes when it was opened.
     pub(super) fn new(bounds: Bounds, log_bytes: u64, segments: Segments, sync: Option<GroupSync>) -> Self {
         // What was replayed fits, however much it is reckoned to be: there is always room for a start.
-        let line = Line { used: log_bytes.saturating_mul(REPLAYED).min(bounds.full), closed: false };
-        let is_full = AtomicBool::new(line.used >= bounds.full);
-        Self { bounds, segments, sync, line: Mutex::new(line), failed: OnceLock::new(), is_full }
+        let state = AppendState { used: log_bytes.saturating_mul(REPLAYED).min(bounds.full), closed: false };
+        let is_full = AtomicBool::new(state.used >= bounds.full);
+        Self { bounds, segments, sync, state: Mutex::new(state), failed: OnceLock::new(), is_full }
     }
 
     pub(super) fn bounds(&self) -> Bounds {
@@ -140,27 +141,27 @@ impl CommitGate {
     }
 
     async fn append(&self, size: Size, append: impl Future<Output = Result<()>> + Send) -> Result<()> {
-        let mut line = self.line.lock().await;
+        let mut state = self.state.lock().await;
         let failed = self.failed.get().cloned().or_else(|| self.sync.as_ref().and_then(GroupSync::failed));
         if let Some(fault) = failed {
             return Err(Error::ConnectionFailed(format!("the database has to be opened again: {fault}")));
         }
-        if line.closed {
+        if state.closed {
             return Err(Error::Shutdown);
         }
         if self.bounds.exceeded_by(size) {
             return Err(Error::TransactionTooLarge);
         }
-        if line.used.saturating_add(size.most()).saturating_add(SLACK) > self.bounds.buffer {
+        if state.used.saturating_add(size.most()).saturating_add(SLACK) > self.bounds.buffer {
             self.is_full.store(true, Ordering::Release);
             return Err(Error::TransactionConflict("the write buffer is full and is just being emptied".into()));
         }
         // Beforehand: whoever waits may go away while it is appended.
-        line.used = line.used.saturating_add(size.expected());
+        state.used = state.used.saturating_add(size.expected());
         match append.await {
             Ok(()) => {}
             Err(refused) if Fault::wrote_nothing(&refused) => {
-                line.used = line.used.saturating_sub(size.expected());
+                state.used = state.used.saturating_sub(size.expected());
                 return Err(refused);
             }
             Err(error) => {
@@ -174,10 +175,10 @@ impl CommitGate {
                 });
             }
         }
-        if line.used >= self.bounds.full {
+        if state.used >= self.bounds.full {
             self.is_full.store(true, Ordering::Release);
         }
-        let used = line.used;
+        let used = state.used;
         // Looked at while nothing can close the database, which removes the segment in good order.
         if self.segments.rotated() {
             let cause = format!(
@@ -189,12 +190,12 @@ impl CommitGate {
             let _ = self.failed.set(Fault::Unknown(cause.clone()));
             return Err(Error::CommitOutcomeUnknown(cause));
         }
-        drop(line);
+        drop(state);
         Ok(())
     }
 
     /// Lets nothing more through. Returns when nothing is being appended.
     pub(super) async fn close(&self) {
-        self.line.lock().await.closed = true;
+        self.state.lock().await.closed = true;
     }
 }

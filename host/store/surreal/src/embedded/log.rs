@@ -55,12 +55,12 @@ impl Log {
         Fault::Unavailable(format!("{}: {error}", self.keeper.directory().display()))
     }
 
-    pub(super) fn doubt(&self) {
-        self.keeper.doubt();
+    pub(super) fn distrust(&self) {
+        self.keeper.distrust();
     }
 
-    pub(super) fn mend(&self) -> Result<(), Fault> {
-        self.keeper.mend()
+    pub(super) fn repair(&self) -> Result<(), Fault> {
+        self.keeper.repair()
     }
 
     pub(super) fn trusted(&self) -> Result<bool, Fault> {

@@ -27,10 +27,8 @@ use shared::Core;
 use transaction::EmbeddedTransaction;
 use wall::{Gate, Map, behind};
 
-/// How to open.
 #[derive(Clone)]
 pub struct EmbeddedOptions {
-    /// `mem://`, or `surrealkv://DIR?sync=...`.
     pub url: String,
     /// Of a database on disk: its log, and who looks after it.
     pub log: Option<Arc<dyn LogKeeper>>,
@@ -52,7 +50,6 @@ pub struct EmbeddedOptions {
 /// Tables that callers' statements may not touch in any way.
 #[derive(Clone, Copy)]
 pub struct ClosedTables {
-    /// Their names.
     pub tables: &'static [&'static str],
     /// The one of them that functions and events of the operator may append to.
     pub doorstep: &'static str,
@@ -65,16 +62,15 @@ pub trait LogKeeper: Send + Sync {
     /// The database's directory; its log is in `wal` there.
     fn directory(&self) -> &Path;
     /// A commit failed in the middle: what is in the log behind those that succeeded before it was acknowledged to nobody.
-    fn doubt(&self);
+    fn distrust(&self);
     /// Makes the log whole before the database is opened. Nothing has it open.
-    fn mend(&self) -> Result<(), Fault>;
+    fn repair(&self) -> Result<(), Fault>;
     /// Whether no commit has failed in the middle since [`trust`](Self::trust).
     fn trusted(&self) -> Result<bool, Fault>;
     /// Nothing is left of a log in which a commit failed: from here on it is trusted again.
     fn trust(&self) -> Result<(), Fault>;
 }
 
-/// An embedded database.
 pub struct Embedded {
     core: Arc<Core>,
 }

@@ -38,7 +38,6 @@ pub(super) struct Core {
     turns: watch::Sender<u64>,
     /// Somebody is about to open the database again.
     refreshing: AtomicBool,
-    /// Closed for good.
     ended: AtomicBool,
 }
 
@@ -84,7 +83,7 @@ impl Core {
             && !matches!(fault, Fault::Conflict(_) | Fault::Exists(_) | Fault::Statement(_) | Fault::TooLarge)
         {
             if let Some(log) = &self.log {
-                log.doubt();
+                log.distrust();
             }
             self.broke(fault);
         }
@@ -179,7 +178,7 @@ impl Core {
             (None, None) => {}
         }
         if let Some(log) = &self.log {
-            log.mend()?;
+            log.repair()?;
         }
         // Nothing is appended to what a close has left: a sync that failed may have left pages of it that no later one writes.
         *open = Some(open_recovered(&self.options, self.log.as_ref(), 0).await?);

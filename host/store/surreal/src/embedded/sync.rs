@@ -15,7 +15,6 @@ use tokio::sync::oneshot;
 
 use crate::Fault;
 
-/// Who waits.
 type Waiting = oneshot::Sender<Result<(), Fault>>;
 
 /// A thread that syncs a file for whoever waits.

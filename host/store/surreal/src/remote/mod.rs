@@ -15,10 +15,8 @@ use surrealdb::types::QueryError;
 use crate::{Bindings, Engine, Fault, Transaction, Value, value};
 use transaction::RemoteTransaction;
 
-/// How to connect.
 #[derive(Clone)]
 pub struct RemoteOptions {
-    /// `ws://HOST:PORT` or `wss://HOST:PORT`.
     pub url: String,
     /// Namespace; made when it isn't there and the user may.
     pub namespace: String,
@@ -32,7 +30,6 @@ pub struct RemoteOptions {
     pub query_timeout: Duration,
 }
 
-/// A connection.
 pub struct Remote {
     client: Surreal<Any>,
 }

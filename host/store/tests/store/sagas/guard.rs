@@ -13,7 +13,7 @@ use waybill_store::SurrealStore;
 use waybill_testkit::conformance::saga_samples::{dead, key, resting};
 use waybill_testkit::conformance::samples::{Owner, message};
 
-use super::support::{SHARD, Writer, entry, put, take, told};
+use super::support::{SHARD, Writer, entry, put, take, ulid_at};
 
 pub async fn a_shard_that_nobody_wrote_is_the_default_record(store: &SurrealStore) {
     assert_eq!(store.saga_shard(SHARD).await.unwrap(), SagaShardRecord::default());
@@ -82,7 +82,7 @@ pub async fn of_two_takeovers_at_once_one_writes_on(store: &SurrealStore) {
 
 pub async fn a_takeover_finds_rows_journal_and_dead_letters(store: &SurrealStore) {
     let mut writer = Writer::new(store, SHARD, 1).await;
-    let mut rows = vec![resting(key("acme", &told(1, 1)), 1), resting(key("beta", "mine"), 2)];
+    let mut rows = vec![resting(key("acme", &ulid_at(1, 1)), 1), resting(key("beta", "mine"), 2)];
     let letter = dead(key("beta", "mine"), "HTTP.500");
     let mut writes: Vec<SagaWrite> = rows.iter().map(put).collect();
     writes.push(SagaWrite::PutDead(Arc::new(letter.clone())));

@@ -10,7 +10,7 @@ use waybill_core::saga::records::SagaWrite;
 use waybill_store::SurrealStore;
 use waybill_testkit::conformance::saga_samples::{after, completed, key, resting};
 
-use super::support::{SHARD, Writer, done, ended, find, put, told, with_input};
+use super::support::{SHARD, Writer, done, ended, find, put, ulid_at, with_input};
 
 /// All that match, read in pages.
 async fn all(store: &SurrealStore, table: SagaTable, filter: &SagaFilter, limit: usize) -> Vec<String> {
@@ -75,8 +75,8 @@ pub async fn a_filter_looks_at_the_columns(store: &SurrealStore) {
 pub async fn a_page_that_looked_at_too_much_goes_on_behind_its_cursor(store: &SurrealStore) {
     let mut writer = Writer::new(store, SHARD, 1).await;
     for block in 0..5_u64 {
-        let rows =
-            (0..500).map(|number| done(&completed(key("acme", &told(block * 500 + number, 1)), block * 500 + number)));
+        let rows = (0..500)
+            .map(|number| done(&completed(key("acme", &ulid_at(block * 500 + number, 1)), block * 500 + number)));
         writer.write(store, rows.collect()).await;
     }
     writer.write(store, vec![done(&completed(key("rare", "one"), 3))]).await;
@@ -151,7 +151,7 @@ pub async fn removing_takes_large_trees_and_starts_along(store: &SurrealStore) {
     let mut writer = Writer::new(store, SHARD, 1).await;
     let rows = [
         with_input(ended(key("acme", "mine"), 3, 10), 50_000),
-        with_input(ended(key("acme", &told(3, 1)), 3, 10), 50_000),
+        with_input(ended(key("acme", &ulid_at(3, 1)), 3, 10), 50_000),
     ];
     writer.write(store, rows.iter().map(done).collect()).await;
     assert_eq!(store.expire_sagas(after(11), Duration::ZERO, 10).await.unwrap().removed, 2);

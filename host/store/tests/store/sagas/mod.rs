@@ -2,7 +2,7 @@
 
 mod guard;
 mod lists;
-mod rest;
+mod rows;
 mod support;
 
 use waybill_store::{StoreConfig, SurrealStore};
@@ -48,15 +48,15 @@ sentences! {
     guard: journal_records_below_the_floor_are_not_found_again
     guard: an_empty_commit_only_moves_the_record
     guard: messages_lie_on_their_doorsteps_in_order_but_not_twice
-    rest: a_saga_that_rests_is_found_by_its_id_until_its_row_is_removed
-    rest: an_id_that_does_not_tell_the_start_is_found_too
-    rest: a_row_that_grows_and_shrinks_comes_back_as_it_was_written_last
-    rest: a_row_that_is_written_and_removed_in_one_commit_is_gone
-    rest: a_saga_that_rested_and_ended_is_found_among_the_ended
-    rest: dead_letters_are_listed_marked_and_removed
-    rest: a_version_of_a_definition_never_changes
-    rest: definitions_are_listed_by_name_and_falling_version
-    rest: a_content_is_found_by_its_hash
+    rows: a_saga_that_rests_is_found_by_its_id_until_its_row_is_removed
+    rows: an_id_that_does_not_tell_the_start_is_found_too
+    rows: a_row_that_grows_and_shrinks_comes_back_as_it_was_written_last
+    rows: a_row_that_is_written_and_removed_in_one_commit_is_gone
+    rows: a_saga_that_rested_and_ended_is_found_among_the_ended
+    rows: dead_letters_are_listed_marked_and_removed
+    rows: a_version_of_a_definition_never_changes
+    rows: definitions_are_listed_by_name_and_falling_version
+    rows: a_content_is_found_by_its_hash
     lists: sagas_are_listed_newest_first_over_all_shards
     lists: a_filter_looks_at_the_columns
     lists: a_page_that_looked_at_too_much_goes_on_behind_its_cursor

@@ -33,7 +33,6 @@ impl Writer {
         Self { shard, record: take(store, shard, token).await.record }
     }
 
-    /// The next commit.
     pub fn next(&self, journal: Vec<JournalEntry>, writes: Vec<SagaWrite>) -> SagaCommit {
         let record = SagaShardRecord { beat: self.record.beat + 1, nonce: self.record.nonce + 7, ..self.record };
         let (expect_token, expect_beat) = (self.record.token, self.record.beat);
@@ -64,7 +63,7 @@ impl Writer {
 }
 
 /// An id that tells the start, which is `at` after the samples' first instant.
-pub fn told(at: u64, number: u128) -> String {
+pub fn ulid_at(at: u64, number: u128) -> String {
     Ulid::from_parts(after(at).0, number).to_string()
 }
 

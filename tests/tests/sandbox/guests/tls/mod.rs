@@ -9,8 +9,8 @@ use std::path::Path;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256, Sha384};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use waybill_core::endpoint::Grants;
 use waybill_core::port::transport::Outcome;
-use waybill_sandbox::Grants;
 use waybill_tests::guests;
 
 use self::certificates::{CA, Ca, OTHER_CA};
@@ -41,9 +41,9 @@ async fn run(fixture: &str, config: Value, address: SocketAddr, ca: &str) -> Str
     let folder = tempfile::tempdir().unwrap();
     let granted = [format!("tcp://{address}"), format!("tcp://localhost:{}", address.port())];
     let granted: Vec<&str> = granted.iter().map(String::as_str).collect();
-    let mut settings = granting(config, &granted);
-    grant_secrets(&mut settings.grants, folder.path(), ca);
-    let transport = start(fixture, settings).await;
+    let mut spec = granting(config, &granted);
+    grant_secrets(&mut spec.settings.grants, folder.path(), ca);
+    let transport = start(fixture, spec).await;
     let outcomes = send(&transport, batch(1)).await.expect("answers");
     let [Outcome::Ack(receipt)] = outcomes.as_slice() else { panic!("{outcomes:#?}") };
     let seen: Vec<&str> = receipt.attributes.iter().map(|(_, seen)| seen.as_str()).collect();

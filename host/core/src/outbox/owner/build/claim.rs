@@ -3,20 +3,20 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use super::super::slots::{LoadedSegment, Origin, Slot};
+use super::super::slots::{Origin, Slot};
 use super::super::{Owner, Rule};
 use super::room::Part;
-use super::{Draftsman, PARKED_CLAIMS_MAX};
+use super::{CommitBuilder, PARKED_CLAIMS_MAX};
 use crate::ids::{Seq, Tenant};
-use crate::outbox::records::{Done, DoneEnd, OpenSegment};
+use crate::outbox::records::{Done, OpenSegment};
 use crate::port::store::Write;
 
-impl Draftsman<'_> {
+impl CommitBuilder<'_> {
     pub(super) fn claim(&mut self) {
         if self.owner.releasing {
             return;
         }
-        let parked: Vec<Seq> = self.owner.want_parked.iter().take(PARKED_CLAIMS_MAX).copied().collect();
+        let parked: Vec<Seq> = self.owner.scheduler.claims().parked().take(PARKED_CLAIMS_MAX).collect();
         for seq in parked {
             if self.is_full(Part::Claims) {
                 break;
@@ -41,20 +41,16 @@ impl Draftsman<'_> {
     /// Claims segments with messages that could be sent, oldest first, as far as their tenants' shares go. When there is no
     /// room, one of which nothing can be sent is given up: the tenant's own when it has its share, else anybody's.
     fn claim_segments(&mut self) {
-        if self.owner.want_segments.is_empty() {
+        if self.owner.scheduler.claims().segments() == 0 {
             return;
         }
         let share = self.owner.open_share();
         let idle_only = self.owner.is_rule_kept(Rule::EvictIdleOnly);
-        let mut idle = self.idle_segments(
-            |owner, first, loaded| if idle_only { loaded.active > 0 } else { owner.is_sending_from(first) },
-        );
-        let mut wanted: BTreeSet<(Seq, Tenant)> = self
-            .owner
-            .want_by_tenant
-            .iter()
-            .filter_map(|(tenant, firsts)| Some((*firsts.first()?, tenant.clone())))
-            .collect();
+        let mut idle =
+            self.idle_segments(
+                |owner, first| if idle_only { owner.window.is_pinned(first) } else { owner.is_sending_from(first) },
+            );
+        let mut wanted: BTreeSet<(Seq, Tenant)> = self.owner.scheduler.claims().first_segments().collect();
         while let Some((first, tenant)) = wanted.pop_first() {
             if !self.is_settled_for(first) {
                 let mine = self.open_by_tenant.get(&tenant).copied().unwrap_or(0);
@@ -69,8 +65,8 @@ impl Draftsman<'_> {
                 }
                 self.open(first, &tenant);
             }
-            let next = self.owner.want_by_tenant.get(&tenant).and_then(|firsts| firsts.range(first.next()..).next());
-            wanted.extend(next.map(|next| (*next, tenant)));
+            let next = self.owner.scheduler.claims().segment_behind(&tenant, first);
+            wanted.extend(next.map(|next| (next, tenant)));
         }
     }
 
@@ -81,23 +77,21 @@ impl Draftsman<'_> {
 
     pub(super) fn count_open(&mut self) {
         for first in self.record.open.keys() {
-            if let Some(loaded) = self.owner.segments.get(first) {
-                *self.open_by_tenant.entry(loaded.segment.tenant.clone()).or_default() += 1;
+            if let Some(segment) = self.owner.window.segment(*first) {
+                *self.open_by_tenant.entry(segment.tenant.clone()).or_default() += 1;
             }
         }
     }
 
     /// Segments claimed by earlier commits that aren't busy, with their tenants.
-    fn idle_segments(&self, is_busy: impl Fn(&Owner, Seq, &LoadedSegment) -> bool) -> VecDeque<(Seq, Option<Tenant>)> {
+    fn idle_segments(&self, is_busy: impl Fn(&Owner, Seq) -> bool) -> VecDeque<(Seq, Option<Tenant>)> {
         self.owner
             .record
             .open
             .keys()
             .filter(|first| self.record.open.contains_key(first) && !self.touched.contains(first))
-            .filter_map(|first| match self.owner.segments.get(first) {
-                Some(loaded) => {
-                    (!is_busy(self.owner, *first, loaded)).then(|| (*first, Some(loaded.segment.tenant.clone())))
-                }
+            .filter_map(|first| match self.owner.window.segment(*first) {
+                Some(segment) => (!is_busy(self.owner, *first)).then(|| (*first, Some(segment.tenant.clone()))),
                 None => Some((*first, None)),
             })
             .collect()
@@ -125,32 +119,16 @@ impl Draftsman<'_> {
     pub(super) fn close(&mut self, first: Seq) {
         let Some(open) = self.record.open.remove(&first) else { return };
         self.record_delivered(first, &open);
-        let Some(segment) = self.owner.segments.get(&first).map(|loaded| Arc::clone(&loaded.segment)) else { return };
+        let Some(segment) = self.owner.window.segment(first).cloned() else { return };
         if !open.acked.is_empty() || !open.moved.is_empty() {
             self.rewrite(&segment, |entry| !open.is_gone(entry.index));
         }
     }
 
     pub(super) fn record_delivered(&mut self, first: Seq, open: &OpenSegment) {
-        let Some(loaded) = self.owner.segments.get(&first) else { return };
-        let delivered: Vec<Done> = loaded
-            .segment
-            .entries
-            .iter()
-            .filter(|entry| open.acked.contains(entry.index))
-            .filter_map(|entry| {
-                let info = loaded.done.get(&entry.index)?;
-                Some(Done {
-                    index: entry.index,
-                    message: Arc::clone(&entry.message),
-                    end: DoneEnd::Delivered,
-                    at: info.at,
-                    attempts: 1,
-                    receipt: Some(info.receipt.clone()),
-                    history: vec![info.attempt.clone()],
-                })
-            })
-            .collect();
+        let Some(segment) = self.owner.window.segment(first) else { return };
+        let acked = segment.entries.iter().filter(|entry| open.acked.contains(entry.index));
+        let delivered: Vec<Done> = acked.filter_map(|entry| self.owner.window.delivered(first, entry)).collect();
         for done in delivered {
             self.put_done(first, done);
         }
@@ -158,23 +136,22 @@ impl Draftsman<'_> {
 
     /// Writes the history of claimed segments of which nothing is left, as far as there is room, and removes them.
     pub(super) fn finish_segments(&mut self) {
-        let firsts: Vec<Seq> = match self.owner.finish_more {
+        let firsts: Vec<Seq> = match self.owner.next.take_finish_more() {
             true => self.record.open.keys().copied().collect(),
             false => self.touched.iter().copied().collect(),
         };
-        self.owner.finish_more = false;
         for first in firsts {
-            let (Some(open), Some(loaded)) = (self.record.open.get(&first), self.owner.segments.get(&first)) else {
+            let (Some(open), Some(segment)) = (self.record.open.get(&first), self.owner.window.segment(first)) else {
                 continue;
             };
-            if open.acked.len() + open.moved.len() < loaded.segment.entries.len() {
+            if open.acked.len() + open.moved.len() < segment.entries.len() {
                 continue;
             }
             if self.is_full(Part::Finished) {
-                self.owner.finish_more = true;
+                self.owner.next.finish_more();
                 return;
             }
-            let tenant = loaded.segment.tenant.clone();
+            let tenant = segment.tenant.clone();
             let open = open.clone();
             self.record_delivered(first, &open);
             self.record.open.remove(&first);
@@ -186,7 +163,7 @@ impl Draftsman<'_> {
     /// When the shard is given back and nothing is being sent: closes everything, as much with each commit as there is room for.
     /// The last one says so in the record.
     pub(super) fn release_all(&mut self) {
-        if !self.owner.releasing || self.owner.flying > 0 || !self.owner.outs.is_empty() {
+        if !self.owner.releasing || self.owner.scheduler.sending() > 0 || !self.owner.next.settlements().is_empty() {
             return;
         }
         let open: Vec<Seq> = self.record.open.keys().copied().collect();

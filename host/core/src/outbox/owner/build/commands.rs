@@ -10,7 +10,7 @@ use super::super::commands::{Command, CommandError};
 use super::super::settle::Verdict;
 use super::super::slots::SlotState;
 use super::room::Part;
-use super::{Draftsman, without_attempt};
+use super::{CommitBuilder, without_attempt};
 use crate::ids::{Place, Seq};
 use crate::message::{Message, Payload};
 use crate::outbox::records::{DeadLetter, DeadState, Done, DoneEnd, IdState, Parked, Scheduled, Segment};
@@ -19,10 +19,10 @@ use crate::port::store::Write;
 /// Segments moved to quarantine with one commit: what they hold is up to 512 KiB each and counts with no commit.
 const QUARANTINED_MAX: usize = 2;
 
-impl Draftsman<'_> {
+impl CommitBuilder<'_> {
     pub(super) fn commands(&mut self) {
         while !self.is_full(Part::Commands) {
-            let Some(queued) = self.owner.commands.pop_front() else { break };
+            let Some(queued) = self.owner.next.pop_command() else { break };
             if let Err(error) = self.owner.check_command(&queued.command) {
                 self.refused.push((queued.id, error));
                 continue;
@@ -144,17 +144,15 @@ impl Draftsman<'_> {
             let settlement = without_attempt(Verdict::Cancelled, self.now.wall);
             if let Some(slot) = self.owner.slots.get_mut(&seq) {
                 slot.state = SlotState::Settling(Box::new(settlement.clone()));
-                if slot.pins_segment()
-                    && let Some(loaded) = self.owner.segments.get_mut(&place.segment)
-                {
-                    loaded.active += 1;
+                if slot.pins_segment() {
+                    self.owner.window.pin(place.segment);
                 }
             }
             self.settle_one(seq, settlement);
             return Ok(());
         }
-        let in_memory = self.owner.segments.get(&place.segment).map(|loaded| Arc::clone(&loaded.segment));
-        let segment = in_memory.or_else(|| segment.cloned()).ok_or(CommandError::NeedsSegment)?;
+        let in_memory = self.owner.window.segment(place.segment);
+        let segment = in_memory.or(segment).cloned().ok_or(CommandError::NeedsSegment)?;
         let entry =
             segment.entries.iter().find(|entry| entry.index == place.index).cloned().ok_or(CommandError::Gone)?;
         let done = Done {
@@ -174,9 +172,7 @@ impl Draftsman<'_> {
             open.moved.insert(place.index);
             self.touched.insert(place.segment);
         } else {
-            let earlier =
-                self.owner.windows.get(&segment.tenant).and_then(|window| window.directory.get(&place.segment));
-            let gone = earlier.map(|entry| entry.gone.clone()).unwrap_or_default();
+            let gone = self.owner.window.gone_from(&segment.tenant, place.segment);
             let rewritten = self.flight.rewritten.iter().find(|other| other.first == place.segment).cloned();
             let base = rewritten.unwrap_or(segment);
             self.rewrite(&base, |entry| entry.index != place.index && !gone.contains(entry.index));
@@ -185,13 +181,7 @@ impl Draftsman<'_> {
     }
 
     pub(super) fn delete_scheduled(&mut self, scheduled: &Arc<Scheduled>) -> Result<(), CommandError> {
-        let taken = self
-            .owner
-            .scheduled
-            .due
-            .iter()
-            .any(|due| due.message.id == scheduled.message.id && due.message.tenant == scheduled.message.tenant);
-        if taken {
+        if self.owner.next.schedule.is_due(scheduled) {
             return Err(CommandError::BeingSent);
         }
         self.put(Write::DeleteScheduled { due: scheduled.due, id: scheduled.message.id.clone() });
@@ -201,9 +191,10 @@ impl Draftsman<'_> {
     /// Moves segments that can't be read aside, a few with each commit: the store writes them whole.
     pub(super) fn quarantine(&mut self) {
         let is_kept = self.owner.is_rule_kept(Rule::QuarantineUnreadable);
-        let corrupt: Vec<(Seq, String)> = self.owner.corrupt.iter().take(QUARANTINED_MAX).cloned().collect();
-        self.flight.quarantined = corrupt.len();
-        for (first, reason) in corrupt {
+        let unreadable: Vec<(Seq, String)> =
+            self.owner.window.unreadable().iter().take(QUARANTINED_MAX).cloned().collect();
+        self.flight.quarantined = unreadable.len();
+        for (first, reason) in unreadable {
             self.record.open.remove(&first);
             self.put(match is_kept {
                 true => Write::QuarantineSegment { first, reason },

@@ -10,87 +10,22 @@ mod settle;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::commands::{CommandError, CommandId, QueuedCommand};
-use super::enqueue::{PassEnd, WaitingDirect};
+use super::commands::{CommandError, CommandId};
+use super::flight::{Flight, InFlight};
 use super::settle::{Settlement, Verdict};
 use super::slots::SlotState;
-use super::{Owner, Rule, Ticket};
+use super::{Owner, Rule};
 use crate::ids::{MessageId, Seq, Tenant};
 use crate::limits::ATTEMPT_RECORDS_MAX;
 use crate::message::Message;
-use crate::outbox::records::{
-    AttemptOutcome, AttemptRecord, DeadLetter, Done, HistoryChunk, Parked, Scheduled, Segment, ShardRecord,
-};
+use crate::outbox::records::{AttemptOutcome, AttemptRecord, Done, HistoryChunk, ShardRecord};
 use crate::port::store::{OwnerCommit, Write};
-use crate::time::{Monotonic, Now, UnixMillis};
+use crate::time::{Now, UnixMillis};
 
 /// Shares into which claimed segments are divided at most.
 const OPEN_SHARES_MAX: usize = 16;
 /// Claims of parked messages in one commit.
 const PARKED_CLAIMS_MAX: usize = 2_000;
-
-/// What a commit changes in memory once it is in.
-#[derive(Debug)]
-pub(super) struct InFlight {
-    pub nonce: u64,
-    pub record: ShardRecord,
-    pub began: Monotonic,
-    /// Settled messages; a parked one with its new row.
-    pub settled: Vec<(Seq, Option<Arc<Parked>>)>,
-    pub parked_claims: Vec<Seq>,
-    /// Claimed parked messages that are given back.
-    pub parked_released: Vec<Seq>,
-    /// Messages that expired.
-    pub expired: usize,
-    /// New segments; true = bring to memory.
-    pub new_segments: Vec<(Arc<Segment>, bool)>,
-    /// Rewritten segments (evicted, or a message cancelled).
-    pub rewritten: Vec<Arc<Segment>>,
-    /// Segments that are finished.
-    pub finished: Vec<(Tenant, Seq)>,
-    /// Messages that left segments: tenant, segment, index.
-    pub gone: Vec<(Tenant, Seq, u16)>,
-    pub quarantined: usize,
-    pub directs: Vec<(WaitingDirect, Vec<MessageId>)>,
-    pub commands: Vec<QueuedCommand>,
-    pub page_end: Option<PassEnd>,
-    pub scheduled_taken: Vec<Arc<Scheduled>>,
-    pub scheduled_new: Vec<Arc<Scheduled>>,
-    pub replayed: Vec<Arc<Parked>>,
-    pub key_holders: Vec<Arc<DeadLetter>>,
-    pub key_released: Vec<Arc<DeadLetter>>,
-    /// It takes back messages that aren't in memory.
-    pub cancels_unread: bool,
-    /// It holds claims beside what is larger than a commit.
-    pub is_crowded: bool,
-    /// Requests that were already told that the outcome is unknown.
-    pub abandoned: bool,
-}
-
-/// Where the one outstanding commit is.
-#[derive(Debug)]
-pub(super) enum Flight {
-    Idle,
-    /// Sent to the store.
-    Out(Box<InFlight>),
-    /// Its fate isn't known; barriers tried since, by nonce.
-    Unknown(Box<InFlight>, Vec<u64>),
-}
-
-impl Owner {
-    pub(super) fn in_flight_record(&self) -> Option<&InFlight> {
-        match &self.flight {
-            Flight::Idle => None,
-            Flight::Out(flight) | Flight::Unknown(flight, _) => Some(flight),
-        }
-    }
-    pub(super) fn flight_keeps_open(&self, first: Seq) -> bool {
-        self.in_flight_record().is_none_or(|flight| flight.record.open.contains_key(&first))
-    }
-    pub(super) fn flight_opens(&self, first: Seq) -> bool {
-        self.in_flight_record().is_some_and(|flight| flight.record.open.contains_key(&first))
-    }
-}
 
 /// A commit to try, with answers that need no commit.
 #[derive(Debug, Default)]
@@ -102,7 +37,7 @@ pub struct Built {
 }
 
 /// The commit under construction.
-struct Draftsman<'a> {
+struct CommitBuilder<'a> {
     owner: &'a mut Owner,
     now: Now,
     record: ShardRecord,
@@ -131,10 +66,14 @@ struct Draftsman<'a> {
 
 /// A message on its way into a segment.
 enum Entering {
-    /// With its id.
-    Ready { message: Arc<Message>, new_id: bool },
+    Ready {
+        message: Arc<Message>,
+        new_id: bool,
+    },
     /// A direct one; `slot` says where its id goes.
-    Direct { slot: (usize, usize) },
+    Direct {
+        slot: (usize, usize),
+    },
 }
 
 impl Owner {
@@ -147,35 +86,11 @@ impl Owner {
         self.renew_caution(now);
         self.begin_trial(now);
         let record = self.record.clone();
-        let mut work = Draftsman {
+        let mut work = CommitBuilder {
             now,
             record: record.clone(),
             writes: Vec::new(),
-            flight: InFlight {
-                nonce,
-                record: record.clone(),
-                began: now.mono,
-                settled: Vec::new(),
-                parked_claims: Vec::new(),
-                parked_released: Vec::new(),
-                expired: 0,
-                new_segments: Vec::new(),
-                rewritten: Vec::new(),
-                finished: Vec::new(),
-                gone: Vec::new(),
-                quarantined: 0,
-                directs: Vec::new(),
-                commands: Vec::new(),
-                page_end: None,
-                scheduled_taken: Vec::new(),
-                scheduled_new: Vec::new(),
-                replayed: Vec::new(),
-                key_holders: Vec::new(),
-                key_released: Vec::new(),
-                cancels_unread: false,
-                is_crowded: false,
-                abandoned: false,
-            },
+            flight: InFlight::new(nonce, record.clone(), now.mono),
             history: BTreeMap::new(),
             touched: BTreeSet::new(),
             entering: BTreeMap::new(),
@@ -204,7 +119,7 @@ impl Owner {
     }
 }
 
-impl Draftsman<'_> {
+impl CommitBuilder<'_> {
     fn seal(mut self, before: &ShardRecord, nonce: u64) -> Built {
         for (segment, entries) in std::mem::take(&mut self.history) {
             if entries.is_empty() {
@@ -229,7 +144,7 @@ impl Draftsman<'_> {
         if !is_needed {
             // A pass that found nothing is over without a commit.
             if let Some(end) = self.flight.page_end.take() {
-                owner.end_page(end);
+                owner.next.doorstep.end_page(end);
             }
             owner.naming.applied();
             return Built { commit: None, refused: self.refused };
@@ -263,26 +178,20 @@ impl Draftsman<'_> {
 impl Owner {
     /// No segment lies below this: the lowest known one, or what comes after everything given out before this commit.
     fn floor(&self, before: &ShardRecord) -> Seq {
-        if !self.directory_done {
+        if !self.window.knows_directory() {
             return before.floor;
         }
-        self.stored.first().copied().unwrap_or_else(|| before.floor.max(before.last.next()))
+        self.window.lowest_stored().unwrap_or_else(|| before.floor.max(before.last.next()))
     }
 
     /// Segments that one tenant may have claimed: a share of the bound, so that a slow one leaves room for others.
     fn open_share(&self) -> usize {
-        (self.config.limits.open_segments / self.busy_tenants.clamp(1, OPEN_SHARES_MAX)).max(1)
-    }
-
-    /// Whether the commit that is out takes back messages that aren't in memory.
-    pub(super) fn flight_cancels_unread(&self) -> bool {
-        self.in_flight_record().is_some_and(|flight| flight.cancels_unread)
+        (self.config.limits.open_segments / self.window.busy_tenants().clamp(1, OPEN_SHARES_MAX)).max(1)
     }
 
     /// Looks again at the messages of a segment whose claim changed.
     pub(super) fn reconsider_segment(&mut self, first: Seq, now: Now) {
-        let Some(loaded) = self.segments.get(&first) else { return };
-        let segment = Arc::clone(&loaded.segment);
+        let Some(segment) = self.window.segment(first).cloned() else { return };
         for entry in &segment.entries {
             let seq = first.plus(usize::from(entry.index));
             if self
@@ -297,37 +206,6 @@ impl Owner {
 
     fn is_sending_from(&self, first: Seq) -> bool {
         self.slots.values().any(|slot| slot.place.segment == first && slot.pins_segment() && !slot.is_idle())
-    }
-
-    /// Tells the requests in the commit that is out that its outcome isn't known; they get no other answer.
-    pub fn abandon_requests(&mut self) -> Vec<Ticket> {
-        let (Flight::Out(flight) | Flight::Unknown(flight, _)) = &mut self.flight else { return Vec::new() };
-        if std::mem::replace(&mut flight.abandoned, true) {
-            return Vec::new();
-        }
-        flight
-            .directs
-            .iter()
-            .map(|(direct, _)| direct.request.ticket)
-            .chain(flight.commands.iter().map(|queued| queued.id))
-            .collect()
-    }
-
-    /// Begins to give the shard back: no new sends, claims or messages. Once nothing is being sent, the next commit
-    /// closes everything and says so in the record. What workers have claimed is taken back.
-    pub fn begin_release(&mut self, now: Now) {
-        self.end_leases(now);
-        self.releasing = true;
-    }
-
-    /// Sends under way.
-    pub fn flying(&self) -> usize {
-        self.flying
-    }
-
-    /// Whether the shard was given back.
-    pub fn is_released(&self) -> bool {
-        self.record.released
     }
 }
 

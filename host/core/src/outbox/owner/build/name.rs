@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use super::super::settle::Verdict;
 use super::super::slots::SlotState;
-use super::Draftsman;
+use super::CommitBuilder;
 use crate::ids::Seq;
 use crate::outbox::suspicion::Suspicion;
 
-impl Draftsman<'_> {
+impl CommitBuilder<'_> {
     /// Names what is about to be sent, if the owner is cautious.
     pub(super) fn name(&mut self) {
         self.record.leaving = self.owner.releasing;
@@ -17,7 +17,7 @@ impl Draftsman<'_> {
             return;
         }
         let now = self.now;
-        let calling = if self.owner.naming.on { self.calling() } else { BTreeSet::new() };
+        let calling = if self.owner.naming.is_on() { self.calling() } else { BTreeSet::new() };
         let alone = self.owner.trial.alone().filter(|seq| calling.contains(seq));
         let lived = now.mono - self.owner.taken_at;
         let floor = self.record.floor;

@@ -1,7 +1,7 @@
 //! How much goes into one commit, so that the store takes it: each part stops when the commit has so many bytes, and the rest goes
 //! in the next one.
 
-use super::Draftsman;
+use super::CommitBuilder;
 use crate::ids::Seq;
 use crate::outbox::records::Done;
 use crate::outbox::weight;
@@ -36,13 +36,13 @@ impl Part {
     }
 }
 
-impl Draftsman<'_> {
+impl CommitBuilder<'_> {
     pub(super) fn is_full(&self, part: Part) -> bool {
-        let eighth = (self.owner.commit_bytes.get() / 8).max(1);
+        let eighth = (self.owner.next.bytes.get() / 8).max(1);
         let share = eighth * part.eighths();
         let end = match part {
             // Large requests one behind the other would leave no room ever. But what is large may fit only by itself.
-            Part::Claims if !self.owner.commit_bytes.is_cut() => share.max(self.claims_from + eighth),
+            Part::Claims if !self.owner.next.bytes.is_cut() => share.max(self.claims_from + eighth),
             _ => share,
         };
         self.bytes >= end
@@ -55,11 +55,10 @@ impl Draftsman<'_> {
 
     /// All claims are in that go with this commit.
     pub(super) fn end_claims(&mut self) {
-        let share = (self.owner.commit_bytes.get() / 8).max(1) * Part::Claims.eighths();
+        let share = (self.owner.next.bytes.get() / 8).max(1) * Part::Claims.eighths();
         self.flight.is_crowded = self.claims_from >= share && self.bytes > self.claims_from;
     }
 
-    /// Adds a change.
     pub(super) fn put(&mut self, write: Write) {
         self.bytes += write.weight();
         self.writes.push(write);

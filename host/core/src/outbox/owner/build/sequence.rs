@@ -7,9 +7,10 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::super::Rule;
-use super::super::enqueue::{ExistingId, PassEnd};
+use super::super::next_commit::{ExistingId, PassEnd};
 use super::room::Part;
-use super::{Draftsman, Entering};
+use super::{CommitBuilder, Entering};
+use crate::code::Code;
 use crate::ids::{MessageId, Place, Seq, ShardId, Tenant, host_made_id};
 use crate::limits::{INLINE_PAYLOAD_BYTES_MAX, SEGMENT_BYTES_MAX, SEGMENT_MESSAGES_MAX};
 use crate::message::{Message, Payload};
@@ -22,12 +23,12 @@ use crate::port::store::Write;
 use crate::time::Monotonic;
 use crate::topic::Topic;
 
-impl Draftsman<'_> {
+impl CommitBuilder<'_> {
     pub(super) fn sequence(&mut self) {
         if self.owner.releasing {
             return;
         }
-        let mut due = std::mem::take(&mut self.owner.scheduled.due).into_iter();
+        let mut due = self.owner.next.schedule.take_due().into_iter();
         for scheduled in due.by_ref() {
             self.bytes += scheduled.message.weight() + weight::ROW_BYTES;
             self.put(Write::DeleteScheduled { due: scheduled.due, id: scheduled.message.id.clone() });
@@ -38,16 +39,12 @@ impl Draftsman<'_> {
                 break;
             }
         }
-        self.owner.scheduled.due = due.collect();
+        self.owner.next.schedule.put_back(due.collect());
         let direct_after_pass = self.owner.is_rule_kept(Rule::DirectAfterPass);
         if !direct_after_pass {
             self.directs(Monotonic(Duration::MAX));
         }
-        let Some(mut pass) = self.owner.door.pass.take() else { return };
-        let Some(page) = pass.page.take() else {
-            self.owner.door.pass = Some(pass);
-            return;
-        };
+        let Some((mut pass, page)) = self.owner.next.doorstep.begin_page() else { return };
         let mut existing = page.existing.into_iter();
         let mut seen = BTreeMap::new();
         let mut complete = page.complete;
@@ -146,7 +143,7 @@ impl Draftsman<'_> {
         let dead = DeadLetter {
             place,
             message: self.stored(message, place),
-            code: "STORAGE.CONFLICT".to_owned(),
+            code: Code::STORAGE_CONFLICT.into(),
             reason,
             attempts: 0,
             suspect: 0,
@@ -195,7 +192,7 @@ impl Draftsman<'_> {
         let dead = DeadLetter {
             place,
             message: self.stored(Arc::new(message), place),
-            code: "OUTBOX.MALFORMED".to_owned(),
+            code: Code::OUTBOX_MALFORMED.into(),
             reason: malformed.reason.clone(),
             attempts: 0,
             suspect: 0,
@@ -209,8 +206,8 @@ impl Draftsman<'_> {
 
     pub(super) fn directs(&mut self, until: Monotonic) {
         let mut taken = 0;
-        while let Some(direct) = self.owner.directs.front() {
-            let fits = self.bytes + direct.bytes <= self.owner.commit_bytes.get();
+        while let Some(direct) = self.owner.next.requests.front() {
+            let fits = self.bytes + direct.bytes <= self.owner.next.bytes.get();
             let full = !fits && (taken > 0 || self.is_full(Part::Request));
             // An id that enters with a doorstep message in this commit: the request is looked up again after it.
             let id_enters = !self.new_ids.is_empty()
@@ -221,8 +218,7 @@ impl Draftsman<'_> {
             if direct.request.arrived > until || full || id_enters {
                 break;
             }
-            let Some(direct) = self.owner.directs.pop_front() else { break };
-            self.owner.direct_bytes = self.owner.direct_bytes.saturating_sub(direct.bytes);
+            let Some(direct) = self.owner.next.requests.take_front() else { break };
             taken += 1;
             let at = self.flight.directs.len();
             let placeholder: Vec<MessageId> =
@@ -320,7 +316,7 @@ impl Draftsman<'_> {
 
     pub(super) fn write_segments(&mut self) {
         // A segment has to fit into a commit that rewrites it.
-        let bytes_max = SEGMENT_BYTES_MAX.min(self.owner.commit_bytes.get() / 8);
+        let bytes_max = SEGMENT_BYTES_MAX.min(self.owner.next.bytes.get() / 8);
         for (tenant, entering) in std::mem::take(&mut self.entering) {
             let mut first = self.next_seq();
             let mut entries: Vec<Entry> = Vec::new();
@@ -365,17 +361,16 @@ impl Draftsman<'_> {
         let segment = Arc::new(Segment { first, tenant: tenant.clone(), entries });
         self.writes.push(Write::PutSegment(Arc::clone(&segment)));
         // Straight to memory, and claimed at once, when nothing of the tenant lies before it unread and there is room.
-        let caught_up = self.owner.directory_done
-            && self.owner.windows.get(tenant).is_none_or(crate::outbox::owner::window::TenantWindow::caught_up)
+        let caught_up = self.owner.window.caught_up(tenant)
             && !self.flight.new_segments.iter().any(|(other, loaded)| other.tenant == *tenant && !loaded);
         let loading = self.loading.entry(tenant.clone()).or_default();
-        let load = caught_up && self.owner.room(tenant) >= *loading + segment.entries.len();
+        let load = caught_up && self.owner.window.room(tenant) >= *loading + segment.entries.len();
         if load {
             *loading += segment.entries.len();
         }
         let mine = self.open_by_tenant.entry(tenant.clone()).or_default();
         // Those that wait for a claim go first.
-        let open = self.record.open.len() + self.owner.want_segments.len();
+        let open = self.record.open.len() + self.owner.scheduler.claims().segments();
         let wants_claim = self.owner.config.routing.external.is_none()
             || segment
                 .entries

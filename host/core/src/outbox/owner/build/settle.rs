@@ -4,22 +4,23 @@ use std::sync::Arc;
 
 use super::super::Rule;
 use super::super::settle::{Settlement, Verdict};
-use super::super::slots::{DoneInfo, Origin, SlotState};
+use super::super::slots::{Origin, SlotState};
+use super::super::window::DoneInfo;
 use super::room::Part;
-use super::{Draftsman, with_attempt};
+use super::{CommitBuilder, with_attempt};
 use crate::ids::{Place, Seq, Tenant};
 use crate::message::Message;
 use crate::outbox::records::{AttemptRecord, DeadLetter, DeadState, Done, DoneEnd, Entry, Segment};
 use crate::port::store::Write;
 use crate::port::transport::Fault;
 
-impl Draftsman<'_> {
+impl CommitBuilder<'_> {
     pub(super) fn settle(&mut self) {
         for _ in 0..self.owner.config.limits.settle_max {
             if self.is_full(Part::Settlements) {
                 break;
             }
-            let Some(seq) = self.owner.outs.pop_front() else { break };
+            let Some(seq) = self.owner.next.pop_settlement() else { break };
             let Some(slot) = self.owner.slots.get_mut(&seq) else { continue };
             let SlotState::Out(settlement) = std::mem::replace(&mut slot.state, SlotState::Waiting) else { continue };
             slot.state = SlotState::Settling(settlement.clone());
@@ -44,9 +45,8 @@ impl Draftsman<'_> {
                     self.record.open.entry(place.segment).or_default().acked.insert(place.index);
                     self.flight.gone.push((message.tenant.clone(), place.segment, place.index));
                     self.touched.insert(place.segment);
-                    if let Some(loaded) = self.owner.segments.get_mut(&place.segment) {
-                        loaded.done.insert(place.index, DoneInfo { at: attempt.at, attempt, receipt });
-                    }
+                    let info = DoneInfo { at: attempt.at, attempt, receipt };
+                    self.owner.window.note_delivered(place.segment, place.index, info);
                 }
                 _ => {
                     let history = with_attempt(&slot.history, attempt.clone());
@@ -130,8 +130,7 @@ impl Draftsman<'_> {
     /// Takes a message out of a segment that isn't claimed, by rewriting the rest.
     pub(super) fn rewrite_without(&mut self, place: Place) {
         let rewritten = self.flight.rewritten.iter().find(|segment| segment.first == place.segment).cloned();
-        let current =
-            rewritten.or_else(|| self.owner.segments.get(&place.segment).map(|loaded| Arc::clone(&loaded.segment)));
+        let current = rewritten.or_else(|| self.owner.window.segment(place.segment).cloned());
         if let Some(segment) = current {
             self.rewrite(&segment, |entry| entry.index != place.index);
         }

@@ -106,7 +106,7 @@ fn one_that_is_too_large_to_be_written_stands_still_and_no_other_does() {
 
     let by = ActedBy { actor: "ann".to_owned(), note: None };
     let signal = SagaCommand::Signal { key: other("big"), name: "go".to_owned(), data: Json::null(), by };
-    assert_eq!(bench.submit(signal).unwrap_err().code(), "STORAGE.TOO_LARGE");
+    assert_eq!(bench.submit(signal).unwrap_err().code().as_str(), "STORAGE.TOO_LARGE");
     bench.signal("go").unwrap();
     assert_eq!(bench.state(), SagaState::Completed);
     assert!(bench.commits.last().unwrap().record.floor <= began, "the journal holds what was committed of it");
@@ -122,7 +122,7 @@ fn one_that_can_not_even_begin_is_refused_and_leaves_nothing() {
     assert_eq!(bench.shard.commit_too_large(), Some(other("big")));
     let effects = bench.shard.take_effects();
     let [SagaEffect::Reply { result: Err(error), .. }] = effects.as_slice() else { panic!("{effects:?}") };
-    assert_eq!(error.code(), "STORAGE.TOO_LARGE");
+    assert_eq!(error.code().as_str(), "STORAGE.TOO_LARGE");
     assert!(bench.shard.tree(&other("big")).is_none() && !bench.shard.has_work());
 }
 

@@ -3,14 +3,16 @@
 use std::sync::Arc;
 
 use super::{Bench, T0, bench, done, key, step};
+use crate::commit::{Step, Writer};
 use crate::ids::ShardId;
 use crate::saga::error::SagaError;
 use crate::saga::id::DefinitionHash;
 use crate::saga::limits::SagaLimits;
 use crate::saga::machine::Rules;
 use crate::saga::records::{JournalRecord, SagaCommit, SagaTakeover, SagaWrite};
-use crate::saga::shard::{Resolution, SagaShard, SagaShardConfig, rebuilt};
+use crate::saga::shard::{SagaShard, SagaShardConfig, rebuilt};
 use crate::saga::state::SagaState;
+use crate::time::Now;
 
 /// What a new writer would find of these commits.
 fn found(bench: &Bench, commits: &[SagaCommit]) -> SagaTakeover {
@@ -39,9 +41,8 @@ fn a_saga_without_its_beginning_is_set_aside_in_a_commit_and_the_journal_is_cut(
     assert_eq!(first.record.floor, first.record.beat);
 
     // It didn't go in, so it is tried again.
-    shard.commit_failed();
-    let Resolution::Barrier(barrier) = shard.resolve(&takeover.record, 8) else { panic!("not known yet") };
-    assert!(matches!(shard.resolve(&barrier.record, 9), Resolution::NotApplied));
+    let Step::Barrier(barrier) = shard.resolve(&takeover.record, Now::default(), 8) else { panic!("not known yet") };
+    assert!(matches!(shard.resolve(&barrier.record, Now::default(), 9), Step::NotApplied(())));
     assert_eq!(shard.build(10).unwrap().writes, first.writes);
     shard.committed();
     assert!(!shard.has_work());

@@ -235,7 +235,6 @@ fn elsewhere(space: &[u8], home: &[u8]) -> Vec<Closed> {
 /// How a key may be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Write {
-    /// As it is.
     Freely,
     /// Only where nothing is: a table's definition comes with its first record, and is nobody's to change after that.
     Once,

@@ -126,7 +126,6 @@ impl WalledTransaction {
         })
     }
 
-    /// Removes a key.
     fn removed<'a>(&'a self, bytes: u64, removal: BoxFut<'a, Result<()>>) -> BoxFut<'a, Result<()>> {
         match self.gate.takes(bytes) {
             true => removal,

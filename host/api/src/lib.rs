@@ -1,0 +1,71 @@
+//! What the host says to the outside, once: requests and views with their JSON and their schemas, and the services that the
+//! server asks. The engine and the sandbox implement the services and build the views; the server answers them as they are.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `messages` | messages sent and shown |
+//! | `dead_letters` | messages that can't be delivered, and stuck sagas |
+//! | `operations` | bulk acts |
+//! | `transports` | transports, and what is missing at their peers |
+//! | `workers` | claims and settlements of workers outside |
+//! | `status` | depths, holds, audit, readiness |
+//! | `quarantine` | rows that could not be read |
+//! | `idempotency` | idempotency keys |
+//! | `sagas`, `saga_node`, `saga_history` | sagas, their steps, what happened to them |
+//! | `saga_definitions` | definitions of sagas |
+//! | `plugins` | plugins and their generations |
+//! | `configuration` | the configuration, read again |
+//! | `list`, `instant`, `headers` | what all of them use |
+//!
+//! Words that are part of the rules too (states, outcomes, kinds) are enums of `waybill-core` with a schema.
+
+pub mod configuration;
+pub mod dead_letters;
+pub mod headers;
+pub mod idempotency;
+pub mod instant;
+pub mod list;
+pub mod messages;
+pub mod operations;
+pub mod plugins;
+pub mod quarantine;
+pub mod saga_definitions;
+pub mod saga_history;
+pub mod saga_node;
+pub mod sagas;
+pub mod status;
+pub mod transports;
+pub mod workers;
+
+use dead_letters::DeadLetterService;
+use messages::{EnqueueService, MessageService};
+use operations::OperationService;
+use quarantine::QuarantineService;
+use status::StatusService;
+use transports::TransportService;
+use workers::WorkerService;
+
+/// The whole outbox as a service.
+pub trait OutboxService:
+    EnqueueService
+    + MessageService
+    + DeadLetterService
+    + OperationService
+    + TransportService
+    + WorkerService
+    + StatusService
+    + QuarantineService
+{
+}
+
+impl<T> OutboxService for T where
+    T: EnqueueService
+        + MessageService
+        + DeadLetterService
+        + OperationService
+        + TransportService
+        + WorkerService
+        + StatusService
+        + QuarantineService
+{
+}

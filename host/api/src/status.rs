@@ -1,0 +1,152 @@
+//! How the host does: depths, what holds messages back, the audit trail, readiness.
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use waybill_core::ids::Tenant;
+use waybill_core::outbox::owner::WaitKind;
+use waybill_core::port::service::ServiceError;
+use waybill_core::port::transact::AuditEvent;
+
+use crate::instant::Instant;
+
+/// Depths and age of one tenant in one transport.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct OutboxStats {
+    pub tenant: String,
+    /// Transport; `-` for messages without a route or not read yet.
+    pub transport: String,
+    /// In order and not being sent.
+    pub ready: u64,
+    /// Being sent, or claimed by a worker outside.
+    pub leased: u64,
+    /// Waiting for a retry.
+    pub parked: u64,
+    /// Waiting for their time.
+    pub scheduled: u64,
+    /// Set when the counting ended after a bounded number of scheduled messages, the soonest due first. `scheduled` is then a lower
+    /// bound: of what is due at this instant or later not all was counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheduled_until: Option<Instant>,
+    /// Dead letters, quarantined ones too; counted under transport `-`.
+    pub dead: u64,
+    /// Set when the counting ended after a bounded number of dead letters, the latest first. `dead` is then a lower bound: of what
+    /// entered the order before this instant nothing was counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counted_since: Option<Instant>,
+    /// Age of the oldest message that could be sent.
+    pub oldest_ready_ms: Option<u64>,
+}
+
+/// Something that holds messages back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Blocked)]
+pub struct BlockedView {
+    /// `key`, `destination`, `transport`, `no_route`, `paused` or `unclaimed`.
+    #[schema(value_type = String)]
+    pub kind: WaitKind,
+    /// Tenant; null = all.
+    pub tenant: Option<String>,
+    /// Transport, if one is concerned.
+    pub transport: Option<String>,
+    /// Key, scope or topic that is held.
+    pub subject: String,
+    /// Explanation for people; of a key with the `seq` that holds it.
+    pub reason: String,
+    /// Error code of what holds it; null without one.
+    pub code: Option<String>,
+    /// Since when it is held.
+    pub since: Instant,
+    /// Next try, if one is planned.
+    pub until: Option<Instant>,
+    /// Messages known to wait for it.
+    pub waiting: u64,
+}
+
+/// One line of the audit trail.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = AuditEvent)]
+pub struct AuditView {
+    pub at: Instant,
+    /// What happened, e.g. `TxReplayRequested` or `outbox_flush_conflict`.
+    pub kind: String,
+    /// Who asked: a token's name, `local`, or a host.
+    pub actor: String,
+    /// Whose data; null = everybody's.
+    pub tenant: Option<String>,
+    /// Message, operation or transport it is about.
+    pub object: String,
+    /// Members that depend on `kind`; null without any.
+    pub detail: serde_json::Value,
+}
+
+impl From<AuditEvent> for AuditView {
+    fn from(event: AuditEvent) -> Self {
+        let AuditEvent { at, kind, actor, tenant, object, detail } = event;
+        Self { at: at.into(), kind, actor, tenant, object, detail }
+    }
+}
+
+/// Whether the host can do its work.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Readiness {
+    /// `ok`, `warn` or `fail`: the worst of the checks.
+    #[schema(value_type = String)]
+    pub status: CheckStatus,
+    /// One that fails makes the answer 503.
+    pub checks: Vec<Check>,
+}
+
+/// One thing that readiness depends on, and how it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Check {
+    /// What was checked, e.g. `outbox` or `transport orders`.
+    pub name: String,
+    /// `ok`, `warn` or `fail`.
+    #[schema(value_type = String)]
+    pub status: CheckStatus,
+    /// One sentence; empty for callers without a token where tokens are configured.
+    pub detail: String,
+}
+
+/// How a check came out. A later one is worse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CheckStatus {
+    Ok,
+    /// Somebody should look at it.
+    Warn,
+    /// The host can't do its work.
+    Fail,
+}
+
+/// The process runs; `/readyz` tells whether it can work.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Liveness {
+    /// Always `ok`: a process that is down gives no answer.
+    pub status: String,
+}
+
+/// Who the caller is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct WhoAmI {
+    /// Name, as the audit shows it.
+    pub name: String,
+    /// Tenants; `["*"]` = all.
+    pub tenants: Vec<String>,
+    /// Any of `viewer`, `sender`, `transactor`, `worker`, `operator`, `admin`.
+    pub roles: Vec<String>,
+    /// `token`, or `none` where the host asks for no token.
+    pub auth: String,
+}
+
+/// How this host does. Tenants given are those the credential allows; none = all.
+#[async_trait]
+pub trait StatusService: Send + Sync + 'static {
+    async fn stats(&self, tenant: Option<&Tenant>) -> Result<Vec<OutboxStats>, ServiceError>;
+    /// What holds messages back.
+    async fn blocked(&self, tenant: Option<&Tenant>) -> Result<Vec<BlockedView>, ServiceError>;
+    async fn audit(&self, tenant: Option<&Tenant>, limit: usize) -> Result<Vec<AuditView>, ServiceError>;
+    /// Checks for `/readyz`; ready when none fails.
+    async fn ready(&self) -> Vec<Check>;
+}

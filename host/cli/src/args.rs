@@ -1,0 +1,109 @@
+//! The command line as a whole, and the arguments that several commands take. Each command's own stand in its file
+//! ([`crate::commands`]).
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser};
+
+use crate::commands::Command;
+use crate::output::Format;
+
+/// Commits a message with your data, and delivers it.
+#[derive(Debug, Parser)]
+#[command(
+    name = "waybill",
+    version,
+    about = "A durable outbox whose transports are sandboxed WebAssembly plugins",
+    long_about = None,
+    propagate_version = false,
+    disable_help_subcommand = true,
+    subcommand_required = true,
+    arg_required_else_help = true,
+    after_help = "Examples:\n  \
+        waybill serve                                     start a host; needs no configuration\n  \
+        waybill send --topic http://127.0.0.1:9000/hook --payload '{\"order\":1}'\n  \
+        waybill status                                    is it well, what waits, what died\n  \
+        waybill dead list -o ids | waybill dead replay -  put every dead letter back\n\n\
+        Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 not found, 4 conflict, 5 not allowed,\n\
+        6 unreachable, 7 partly done, 8 timed out."
+)]
+pub struct Cli {
+    /// Flags of every command.
+    #[command(flatten)]
+    pub global: Global,
+    /// The command.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Flags of every command.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Global options")]
+pub struct Global {
+    /// Address of the host [env: WAYBILL_URL] [default: http://127.0.0.1:7070]
+    // The environment is read by the client: a usage line would show a flag set by it as one that has to be given.
+    #[arg(long, global = true, value_name = "URL")]
+    pub url: Option<String>,
+    /// File that holds the token; without it WAYBILL_TOKEN is used
+    #[arg(long, global = true, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+    /// Certificates (PEM) to trust on https:// besides the platform's [env: WAYBILL_CA]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub ca: Option<PathBuf>,
+    /// How results are written
+    #[arg(short, long, global = true, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
+    pub output: Format,
+    /// Write results and errors only
+    #[arg(short, long, global = true)]
+    pub quiet: bool,
+    /// Longest wait for one answer of the host
+    #[arg(long, global = true, value_parser = duration, default_value = "30s", value_name = "TIME")]
+    pub timeout: Duration,
+    /// No colours (also NO_COLOR)
+    #[arg(long, global = true)]
+    pub no_color: bool,
+}
+
+/// How much of a list.
+#[derive(Debug, Args)]
+pub struct ListArgs {
+    /// Most listed
+    #[arg(long, default_value_t = 50, value_name = "N")]
+    pub limit: usize,
+    /// All of them
+    #[arg(long, conflicts_with = "limit")]
+    pub all: bool,
+    /// Go on where an earlier list of the same kind and filter ended; it told this
+    #[arg(long, value_name = "CURSOR", allow_hyphen_values = true)]
+    pub cursor: Option<String>,
+}
+
+impl ListArgs {
+    /// How many there may be.
+    pub fn bound(&self) -> usize {
+        if self.all { usize::MAX } else { self.limit }
+    }
+}
+
+/// One message, dead letter or saga.
+#[derive(Debug, Args)]
+pub struct IdArgs {
+    /// Its id
+    pub id: String,
+    /// Its tenant [default: the token's only one, else default]
+    #[arg(long)]
+    pub tenant: Option<String>,
+}
+
+/// Reads `30s`, `1h30m`, ...
+pub fn duration(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text).map_err(|_| "write a number with ms, s, m, h or d, e.g. 90s or 1h30m".to_owned())
+}
+
+pub fn pair(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.trim().is_empty() => Ok((name.trim().to_owned(), value.to_owned())),
+        _ => Err("write NAME=VALUE".to_owned()),
+    }
+}

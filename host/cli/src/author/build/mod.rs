@@ -1,0 +1,114 @@
+//! `waybill plugin build`: a project's component, made by its language's own tools, with the manifest inside and checked
+//! against the contract.
+
+mod imports;
+mod js;
+mod manifest;
+mod python;
+mod rust;
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde_json::{Value, json};
+use waybill_sandbox::Inspection;
+
+use super::project::{Language, Project};
+use super::{inspect, tool};
+use crate::exit::CliError;
+use crate::output::{self, Format};
+use crate::term::Term;
+
+/// A build.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  waybill plugin build\n  waybill plugin build plugins/gentle --out dist/gentle.wasm\n  waybill plugin build -o json\n\nNeeds the language's own tools and says what to install where they are missing: Rust with wasm32-wasip2, Node.js with jco,\nor Python with componentize-py."
+)]
+pub struct Build {
+    /// The project's folder
+    #[arg(default_value = ".", value_name = "DIR")]
+    pub dir: PathBuf,
+    /// Where the component goes; NAME.wasm in the project otherwise
+    #[arg(long = "out", value_name = "FILE")]
+    pub out: Option<PathBuf>,
+}
+
+/// A component that was built.
+pub(crate) struct Built {
+    pub(crate) file: PathBuf,
+    pub(crate) inspection: Inspection,
+}
+
+/// Builds and tells what came of it.
+pub fn run(args: &Build, format: Format, term: &mut Term) -> Result<(), CliError> {
+    let project = Project::open(&args.dir)?;
+    let built = build(&project, args.out.as_deref(), term)?;
+    show(&project, &built, format, term)
+}
+
+/// Builds a project into `out`, or into its own folder. What was there stays until the new component is whole and fits.
+pub(crate) fn build(project: &Project, out: Option<&Path>, term: &mut Term) -> Result<Built, CliError> {
+    let file = out.map_or_else(|| project.component(), Path::to_path_buf);
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).map(Path::to_path_buf);
+    if let Some(folder) = &folder {
+        std::fs::create_dir_all(folder).map_err(CliError::io(format!("making {}", folder.display())))?;
+    }
+    let bytes = match project.language {
+        Language::Rust => rust::build(project, term)?,
+        Language::Js => js::build(project, term)?,
+        Language::Python => python::build(project, term)?,
+    };
+    let bytes = manifest::embedded(project, bytes)?;
+    let inspection = inspect::read(&bytes, &file.display().to_string())?;
+    imports::check(project, &inspection)?;
+    let draft = file.with_extension("wasm.part");
+    std::fs::write(&draft, &bytes).map_err(CliError::io(format!("writing {}", draft.display())))?;
+    std::fs::rename(&draft, &file).map_err(CliError::io(format!("writing {}", file.display())))?;
+    Ok(Built { file, inspection })
+}
+
+/// Runs a tool that writes a component into a file, and reads that file.
+fn made_by(
+    command: &mut std::process::Command,
+    what: &str,
+    project: &Project,
+    term: &mut Term,
+) -> Result<Vec<u8>, CliError> {
+    let draft = project.component().with_extension("wasm.raw");
+    let result = tool::run(command.arg("-o").arg(&draft), what, term).and_then(|_| {
+        std::fs::read(&draft)
+            .map_err(|error| tool::failed(format!("{what} ended well and wrote no component: {error}")))
+    });
+    // Left behind it would only be in the way; a next build writes it anew.
+    let _ = std::fs::remove_file(&draft);
+    result
+}
+
+fn show(project: &Project, built: &Built, format: Format, term: &mut Term) -> Result<(), CliError> {
+    let Built { file, inspection } = built;
+    let rights = imports::rights(project, inspection);
+    let item = json!({
+        "file": file.display().to_string(),
+        "name": project.manifest.name,
+        "version": project.manifest.version,
+        "world": project.world,
+        "language": project.language.as_str(),
+        "bytes": inspection.bytes,
+        "digest": inspection.digest,
+        "imports": inspection.imports,
+        "rights": rights.iter().map(imports::Right::to_json).collect::<Vec<Value>>(),
+    });
+    let mut rows = vec![
+        ("component".to_owned(), file.display().to_string()),
+        ("size".to_owned(), output::size(inspection.bytes as u64)),
+        ("digest".to_owned(), inspection.digest.clone()),
+        ("world".to_owned(), project.world.clone()),
+    ];
+    let lines: Vec<String> = rights.iter().map(imports::Right::line).collect();
+    rows.push(("rights".to_owned(), if lines.is_empty() { "needs none".to_owned() } else { lines.join("\n") }));
+    output::one(term, format, &format!("{item:#}"), &file.display().to_string(), rows)?;
+    for right in rights.iter().filter(|right| right.is_forgotten(project)) {
+        term.say(&right.warning());
+    }
+    Ok(())
+}

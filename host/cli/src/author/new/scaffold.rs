@@ -1,0 +1,163 @@
+//! The files of a new project: templates with the names filled in, the contract, and for Rust the author's crate.
+//!
+//! Later layers win over earlier ones: what a world has in every language, what a language has in every world, and what
+//! the two have together.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::{AuthorWorld, sdk};
+use crate::author::project::Language;
+use crate::exit::CliError;
+
+/// Path and bytes of everything embedded by the build script.
+const EMBEDDED: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/scaffold.rs"));
+
+/// Files of a project by their path in it.
+pub(super) type Files = BTreeMap<String, Vec<u8>>;
+
+/// The world's name in the manifest: JavaScript has no async imports, so it gets the one without them.
+pub(super) fn world_name(world: AuthorWorld, language: Language) -> String {
+    match (world, language) {
+        (AuthorWorld::Backoff, _) | (_, Language::Rust | Language::Python) => world.as_str().to_owned(),
+        (_, Language::Js) => format!("{}-basic", world.as_str()),
+    }
+}
+
+/// All files of a project. `sdk` is the folder of the author's crate that is used instead of a copy.
+pub(super) fn files(name: &str, world: AuthorWorld, language: Language, sdk: Option<&Path>) -> Result<Files, CliError> {
+    let (world_word, language_word) = (world.as_str(), language.as_str());
+    let mut files = Files::new();
+    for layer in [
+        format!("templates/worlds/{world_word}/"),
+        format!("templates/{language_word}/common/"),
+        format!("templates/{language_word}/{world_word}/"),
+    ] {
+        for (path, bytes) in below(&layer) {
+            let path = if path == "gitignore" { ".gitignore" } else { path };
+            files.insert(path.to_owned(), filled(bytes, name, world, language).into_bytes());
+        }
+    }
+    // Not the frozen copies beside it.
+    let contract = below("wit/").filter(|(path, _)| !path.contains('/'));
+    files.extend(contract.map(|(path, bytes)| (format!("wit/{path}"), bytes.to_vec())));
+    if language == Language::Rust {
+        add_sdk(&mut files, sdk)?;
+    }
+    Ok(files)
+}
+
+/// A project's dependency on the author's crate: a copy inside it, or a folder outside.
+fn add_sdk(files: &mut Files, outside: Option<&Path>) -> Result<(), CliError> {
+    const VENDORED: &str = "vendor/waybill-plugin";
+    if let Some(outside) = outside {
+        if let Some(manifest) = files.get_mut("Cargo.toml") {
+            *manifest = text(manifest).replace(VENDORED, &outside.display().to_string()).into_bytes();
+        }
+    } else {
+        for (path, bytes) in below("sdk/").filter(|(path, _)| *path != "Cargo.toml") {
+            files.insert(format!("{VENDORED}/{path}"), bytes.to_vec());
+        }
+        files.insert(
+            format!("{VENDORED}/Cargo.toml"),
+            sdk::standalone(&one("plugins/Cargo.toml"), &one("sdk/Cargo.toml"))?,
+        );
+    }
+    // The versions that this binary's own plugins were built with; cargo drops what the project doesn't use.
+    files.insert("Cargo.lock".to_owned(), one("plugins/Cargo.lock").into_bytes());
+    Ok(())
+}
+
+/// Embedded files below a prefix, by the rest of their path.
+fn below(prefix: &str) -> impl Iterator<Item = (&'static str, &'static [u8])> {
+    EMBEDDED.iter().filter_map(move |(path, bytes)| Some((path.strip_prefix(prefix)?, *bytes)))
+}
+
+fn one(path: &str) -> String {
+    EMBEDDED.iter().find(|(name, _)| *name == path).map(|(_, bytes)| text(bytes)).unwrap_or_default()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A template with its placeholders filled in. The templates are written as a plugin named `my-plugin`.
+fn filled(template: &[u8], name: &str, world: AuthorWorld, language: Language) -> String {
+    let world_line = format!("world = \"{}\"", world_name(world, language));
+    text(template)
+        .replace("THE_ABOUT", &one(&format!("templates/about/{}.md", world.as_str())))
+        .replace("THE_USE\n", &one(&format!("templates/about/{}.use.md", world.as_str())))
+        .replace("THE_WORLD", &world_name(world, language))
+        .replace(&format!("world = \"{}\"", world.as_str()), &world_line)
+        .replace("MY_PLUGIN", &name.replace('-', "_").to_ascii_uppercase())
+        .replace("my_plugin", &name.replace('-', "_"))
+        .replace("my-plugin", name)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+    use super::*;
+
+    const LANGUAGES: [Language; 3] = [Language::Rust, Language::Js, Language::Python];
+
+    /// Every world and language with a template.
+    fn all() -> impl Iterator<Item = (AuthorWorld, Language)> {
+        [
+            AuthorWorld::Transport,
+            AuthorWorld::Participant,
+            AuthorWorld::Handler,
+            AuthorWorld::Source,
+            AuthorWorld::Backoff,
+        ]
+        .into_iter()
+        .flat_map(|world| LANGUAGES.map(|language| (world, language)))
+        .filter(|pair| *pair != (AuthorWorld::Backoff, Language::Python))
+    }
+
+    #[test]
+    fn every_world_and_language_has_a_whole_project() {
+        for (world, language) in all() {
+            let files = files("wire-tap", world, language, None).unwrap();
+            for path in ["README.md", ".gitignore", "waybill-plugin.toml", "wit/worlds.wit"] {
+                assert!(files.contains_key(path), "{world:?} {language:?}: {path}");
+            }
+            let source = match language {
+                Language::Rust => "src/lib.rs",
+                Language::Js => "src/plugin.js",
+                Language::Python => "src/plugin.py",
+            };
+            assert!(files.contains_key(source), "{world:?} {language:?}");
+            assert!(files.keys().any(|path| path.starts_with("tests/") && path.ends_with(".toml")), "{world:?}");
+        }
+    }
+
+    #[test]
+    fn no_placeholder_is_left() {
+        for (world, language) in all() {
+            for (path, bytes) in files("wire-tap", world, language, None).unwrap() {
+                let text = text(&bytes);
+                for placeholder in ["my-plugin", "my_plugin", "MY_PLUGIN", "THE_ABOUT", "THE_USE", "THE_WORLD"] {
+                    assert!(!text.contains(placeholder), "{world:?} {language:?} {path}: {placeholder}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_manifest_is_one_that_the_host_takes() {
+        for (world, language) in all() {
+            let files = files("wire-tap", world, language, None).unwrap();
+            let manifest = waybill_sandbox::Manifest::parse(&files["waybill-plugin.toml"]).unwrap();
+            assert_eq!((manifest.name.as_str(), manifest.world.as_str()), ("wire-tap", world.as_str()));
+            assert_eq!(manifest.contract, waybill_sandbox::CONTRACT_VERSION);
+        }
+    }
+
+    #[test]
+    fn an_sdk_outside_is_not_copied() {
+        let files = files("x", AuthorWorld::Transport, Language::Rust, Some(Path::new("/opt/sdk"))).unwrap();
+        assert!(!files.keys().any(|path| path.starts_with("vendor/")));
+        assert!(text(&files["Cargo.toml"]).contains("path = \"/opt/sdk\""));
+    }
+}

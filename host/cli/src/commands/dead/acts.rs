@@ -1,0 +1,177 @@
+//! Acts on dead letters: by filter the host does them, by id one after the other.
+
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use serde_json::{Map, Value, json};
+
+use super::list::VIEW;
+use crate::client::Answer;
+use crate::commands::bulk::{self, Bulk, Operation};
+use crate::commands::saga::Mode;
+use crate::commands::selection::{self, Id, Selection};
+use crate::commands::{Context, lists, message, requests};
+use crate::exit::{CliError, Exit};
+use crate::output::{self, Format, counted_since, dead_letters, text};
+
+/// Kind of a dead letter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Kind {
+    /// A message that wasn't delivered
+    Message,
+    /// A saga whose compensation is stuck
+    Saga,
+}
+
+impl Kind {
+    /// As the host names it.
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Message => "message",
+            Self::Saga => "saga",
+        }
+    }
+}
+
+pub(super) struct DeadLetterAct {
+    /// Name in the API.
+    pub(super) kind: &'static str,
+    pub(super) verb: &'static str,
+    pub(super) done: &'static str,
+    pub(super) text: String,
+    /// Which way stuck sagas go on, if it was said.
+    pub(super) mode: Option<Mode>,
+}
+
+/// Which dead letters.
+#[derive(Clone, Debug, Args)]
+#[group(skip)]
+pub struct Letters {
+    /// Which.
+    #[command(flatten)]
+    pub selection: Selection,
+    /// Kind of the ids, where a message and a saga have the same one
+    #[arg(long, value_enum, value_name = "KIND", conflicts_with = "filter")]
+    pub kind: Option<Kind>,
+}
+
+/// Does it to all of them.
+pub(super) async fn run(
+    act: &DeadLetterAct,
+    letters: &Letters,
+    how: &Bulk,
+    context: &mut Context<'_>,
+) -> Result<(), CliError> {
+    match &letters.selection.filter {
+        Some(filter) => by_filter(context, act, filter, how).await,
+        None => by_ids(context, act, letters, how).await,
+    }
+}
+
+/// By filter: count, ask, start, watch.
+pub(super) async fn by_filter(
+    context: &mut Context<'_>,
+    act: &DeadLetterAct,
+    filter: &str,
+    how: &Bulk,
+) -> Result<(), CliError> {
+    let filter = bulk::whole(filter);
+    let mut request = Map::new();
+    request.insert("reason".to_owned(), act.text.as_str().into());
+    request.extend(how.rate.map(|rate| ("rate".to_owned(), rate.into())));
+    let operation = Operation { kind: act.kind, verb: act.verb, filter, request };
+    let counted = operation.count(context).await?;
+    if how.dry_run {
+        return dry_run(context, &counted, act);
+    }
+    let matched = counted.need("matched", Value::as_u64)?;
+    if matched == 0 && counted_since(&counted.body).is_none() {
+        context.term.say("no dead letter matches: nothing to do");
+        return Ok(());
+    }
+    let what = format!("{} {}", act.verb, dead_letters(matched, &counted.body));
+    bulk::confirm(context, &what, filter, how.yes)?;
+    let Some(ended) = operation.carry_out(context, matched, how.detach).await? else { return Ok(()) };
+    let id = ended.need("id", Value::as_str)?;
+    output::one(context.term, context.format, &ended.text, id, bulk::rows(&ended.body))?;
+    bulk::verdict(&ended, Exit::Failed)
+}
+
+fn dry_run(context: &mut Context<'_>, counted: &Answer, act: &DeadLetterAct) -> Result<(), CliError> {
+    let sample = match counted.body.get("sample") {
+        Some(Value::Array(sample)) => sample.clone(),
+        _ => Vec::new(),
+    };
+    match context.format {
+        Format::Json | Format::Jsonl => context.term.line(counted.text.trim_end()),
+        Format::Ids => output::list(context.term, Format::Ids, &sample, &VIEW),
+        Format::Table => {
+            let matched = counted.need("matched", Value::as_u64)?;
+            context.term.line(&format!("would {} {}", act.verb, dead_letters(matched, &counted.body)))?;
+            lists::tell_counted(context, &counted.body);
+            if !sample.is_empty() {
+                context.term.line("the first of them:")?;
+                output::list(context.term, Format::Table, &sample, &VIEW)?;
+            }
+            Ok(())
+        }
+    }
+}
+
+async fn by_ids(context: &mut Context<'_>, act: &DeadLetterAct, letters: &Letters, how: &Bulk) -> Result<(), CliError> {
+    let Letters { selection, kind } = letters;
+    let ids = selection::read_ids(context, &selection.ids, selection.tenant.as_deref())?;
+    let pause = how.rate.filter(|rate| *rate > 0).map(|rate| Duration::from_secs_f64(1.0 / f64::from(rate)));
+    let mut pace = pause.map(tokio::time::interval);
+    let bar = bulk::progress(context, ids.len() as u64, act.verb);
+    let broke_off = |done: u64| Some(format!("{} {done} before it failed, the rest wasn't tried:", act.done));
+    selection::each(context, &ids, &bar, broke_off, async |context, Id { tenant, id }| {
+        if let Some(pace) = &mut pace {
+            pace.tick().await;
+        }
+        if how.dry_run {
+            let answer = get(context, tenant.as_deref(), id, *kind).await?;
+            let line = format!("would {} {id} ({})", act.verb, text(&answer.body, "last_error"));
+            return Ok(bar.suspend(|| context.term.line(&line)));
+        }
+        let answer = act_on(context, act, tenant.as_deref(), id, *kind).await?;
+        Ok(bar.suspend(|| {
+            context.term.say(&format!("{} {id}", act.done));
+            message::show_after(context, &answer)
+        }))
+    })
+    .await
+}
+
+/// Asks for one, of either kind unless one is named.
+pub(super) async fn get(
+    context: &Context<'_>,
+    tenant: Option<&str>,
+    id: &str,
+    kind: Option<Kind>,
+) -> Result<Answer, CliError> {
+    requests::checked(context.client.get(&["v1", "dead-letters", id], &query(tenant, kind)).await, tenant)
+}
+
+fn query(tenant: Option<&str>, kind: Option<Kind>) -> Vec<(&'static str, &str)> {
+    let mut query = lists::tenant_query(tenant);
+    query.extend(kind.map(|kind| ("kind", kind.as_str())));
+    query
+}
+
+/// Acts on one dead letter.
+async fn act_on(
+    context: &Context<'_>,
+    act: &DeadLetterAct,
+    tenant: Option<&str>,
+    id: &str,
+    kind: Option<Kind>,
+) -> Result<Answer, CliError> {
+    let mut body = if act.kind == "quarantine" { json!({ "note": act.text }) } else { json!({ "reason": act.text }) };
+    if let (Some(mode), Some(body)) = (act.mode, body.as_object_mut()) {
+        let mode = if mode == Mode::Retry { "retry" } else { "compensate" };
+        body.insert("mode".into(), mode.into());
+    }
+    let path = ["v1", "dead-letters", id, act.kind];
+    requests::checked(context.client.post(&path, &query(tenant, kind), &body).await, tenant)
+}

@@ -1,0 +1,53 @@
+//! `waybill dead list`.
+
+use clap::Args;
+use serde_json::Value;
+
+use crate::args::ListArgs;
+use crate::commands::{Context, lists};
+use crate::exit::CliError;
+use crate::output::{View, column, instant, text};
+
+/// Filter and size of a list.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    waybill dead list\n  \
+    waybill dead list --filter 'tenant=acme code=HTTP.* age>1h'\n  \
+    waybill dead list --filter 'kind=saga definition=order'\n  \
+    waybill dead list --filter 'code=HTTP.400' --all -o ids | waybill dead replay -\n  \
+    waybill dead list --filter 'code=HTTP.400' --cursor 5pXq8hYwMC8z     go on where it ended\n\n\
+    Conditions: tenant, topic, key, id, code, error, state, kind (message or saga), and of sagas definition and step, with = \
+    and * as a wildcard; age with > or <.")]
+#[command(mut_arg("limit", |arg| arg.help("Most dead letters listed")))]
+pub struct List {
+    /// Conditions, e.g. 'tenant=acme code=HTTP.* age>1h'
+    #[arg(long, default_value = "", hide_default_value = true)]
+    pub filter: String,
+    /// How much.
+    #[command(flatten)]
+    pub list: ListArgs,
+}
+
+/// How dead letters are listed.
+pub(super) const VIEW: View<'_> = View {
+    columns: &[
+        column("ID", |item| text(item, "id")),
+        column("TENANT", |item| text(item, "tenant")),
+        column("STATE", |item| text(item, "state")),
+        // What stands for the topic of a stuck saga is what its filter takes.
+        column("TOPIC", |item| match item.get("kind").and_then(Value::as_str) {
+            Some("saga") => format!("saga:{}/{}", text(item, "definition"), text(item, "step")),
+            _ => text(item, "topic"),
+        }),
+        column("KEY", |item| text(item, "key")),
+        column("ATTEMPTS", |item| text(item, "attempts")),
+        column("DIED", |item| instant(item, "ended_at")),
+        column("ERROR", |item| text(item, "last_error")),
+    ],
+    id: lists::piped_id,
+    none: "no dead letter matches",
+};
+
+pub(super) async fn run(args: &List, context: &mut Context<'_>) -> Result<(), CliError> {
+    lists::show(context, &["v1", "dead-letters"], &[("filter", &args.filter)], &args.list, &VIEW).await
+}

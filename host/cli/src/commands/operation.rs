@@ -1,0 +1,92 @@
+//! `waybill operation ...`: bulk acts that the host carries out.
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use super::{Context, bulk, lists};
+use crate::exit::CliError;
+use crate::output::{self, View, column, instant, text, words};
+
+/// Bulk acts of the host.
+#[derive(Debug, Subcommand)]
+pub enum Operation {
+    /// Latest bulk acts, the newest first
+    List(List),
+    /// One bulk act: how far it is, and what was refused and why
+    #[command(after_help = "Examples:\n  waybill operation show 01JD8Q6H3ZK7W5V0N2T4R6Y8BC")]
+    Show(Which),
+    /// Stop a bulk act; what is done stays done
+    #[command(after_help = "Examples:\n  waybill operation cancel 01JD8Q6H3ZK7W5V0N2T4R6Y8BC")]
+    Cancel(Which),
+}
+
+/// Which bulk acts.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  waybill operation list\n  waybill operation list --tenant acme -o jsonl")]
+pub struct List {
+    /// Most of them, up to 1,000
+    #[arg(long, default_value_t = 50, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1_000))]
+    pub limit: u16,
+    /// Only this tenant's
+    #[arg(long)]
+    pub tenant: Option<String>,
+}
+
+/// One bulk act.
+#[derive(Debug, Args)]
+pub struct Which {
+    /// Its id, as `waybill dead replay --filter` and its like tell it
+    pub id: String,
+}
+
+const VIEW: View<'_> = View {
+    columns: &[
+        column("ID", |item| text(item, "id")),
+        column("KIND", |item| text(item, "kind")),
+        column("STATE", |item| text(item, "state")),
+        column("MATCHED", |item| words(item, "matched")),
+        column("DONE", |item| words(item, "done")),
+        column("FAILED", |item| words(item, "failed")),
+        column("TENANT", |item| text(item, "tenant")),
+        column("BY", |item| text(item, "actor")),
+        column("BEGAN", |item| instant(item, "created_at")),
+        column("FILTER", |item| text(item, "filter")),
+    ],
+    id: |item| text(item, "id"),
+    none: "no bulk act was begun",
+};
+
+pub(super) async fn run(command: &Operation, context: &mut Context<'_>) -> Result<(), CliError> {
+    let answer = match command {
+        Operation::List(args) => return list(args, context).await,
+        Operation::Show(args) => context.client.get(&["v1", "operations", &args.id], &[]).await?,
+        Operation::Cancel(args) => {
+            context.client.post(&["v1", "operations", &args.id, "cancel"], &[], &json!({})).await?
+        }
+    };
+    let id = answer.need("id", Value::as_str)?;
+    output::one(context.term, context.format, &answer.text, id, rows(&answer.body))
+}
+
+async fn list(args: &List, context: &mut Context<'_>) -> Result<(), CliError> {
+    let limit = args.limit.to_string();
+    let mut query = lists::tenant_query(args.tenant.as_deref());
+    query.push(("limit", &limit));
+    let items = lists::whole(context, &["v1", "operations"], &query).await?;
+    output::list(context.term, context.format, &items, &VIEW)
+}
+
+fn rows(operation: &Value) -> Vec<(String, String)> {
+    let mut rows = bulk::rows(operation);
+    rows.push(("unchanged".to_owned(), words(operation, "unchanged")));
+    for name in ["tenant", "rate", "reason"] {
+        rows.push((name.to_owned(), text(operation, name)));
+    }
+    rows.push(("by".to_owned(), text(operation, "actor")));
+    rows.push(("began".to_owned(), instant(operation, "created_at")));
+    for refusal in operation.get("refusals").and_then(Value::as_array).into_iter().flatten() {
+        let [code, count, example, detail] = ["code", "count", "example", "detail"].map(|name| text(refusal, name));
+        rows.push(("refused".to_owned(), format!("{code}: {count}, e.g. {example}: {detail}")));
+    }
+    rows
+}

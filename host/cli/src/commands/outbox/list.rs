@@ -1,0 +1,45 @@
+//! `waybill outbox list`.
+
+use clap::Args;
+
+use crate::args::ListArgs;
+use crate::commands::{Context, lists};
+use crate::exit::CliError;
+use crate::output::{View, column, instant, plain, text};
+
+/// Filter and size of a list.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    waybill outbox list --filter 'tenant=acme state=pending age>10m'\n  \
+    waybill outbox list --filter 'topic=bus:orders.*' --all -o jsonl\n  \
+    waybill outbox list --filter 'key=order-17' --cursor 5pXq8hYwMC8z    go on where it ended\n\n\
+    Conditions: tenant, topic, key, id, state, code, with = and * as a wildcard; age with > or <. All have to hold.")]
+#[command(mut_arg("limit", |arg| arg.help("Most messages listed")))]
+pub struct List {
+    /// Conditions, e.g. 'tenant=acme state=pending age>1h'
+    #[arg(long, default_value = "", hide_default_value = true)]
+    pub filter: String,
+    /// How much.
+    #[command(flatten)]
+    pub list: ListArgs,
+}
+
+const VIEW: View<'_> = View {
+    columns: &[
+        column("ID", |item| text(item, "id")),
+        column("TENANT", |item| text(item, "tenant")),
+        column("STATE", |item| text(item, "state")),
+        column("TOPIC", |item| text(item, "topic")),
+        column("KEY", |item| text(item, "key")),
+        column("ATTEMPTS", |item| text(item, "attempts")),
+        column("CREATED", |item| instant(item, "created_at")),
+        column("WAITS FOR", |item| item.pointer("/waiting/on").map_or("-".into(), plain)),
+    ],
+    id: lists::piped_id,
+    none: "no message matches",
+};
+
+/// Lists messages on their way.
+pub(super) async fn run(args: &List, context: &mut Context<'_>) -> Result<(), CliError> {
+    lists::show(context, &["v1", "messages"], &[("filter", &args.filter)], &args.list, &VIEW).await
+}

@@ -1,0 +1,73 @@
+//! Plugins that a host serves, and what a change of them led to.
+
+use clap::Args;
+use serde_json::Value;
+
+use crate::client::Answer;
+use crate::commands::Context;
+use crate::exit::CliError;
+use crate::output::{self, View, column, instant, short_digest, text};
+
+/// How strictly a component is judged.
+#[derive(Debug, Args)]
+pub struct Change {
+    /// Digest that the component must have
+    #[arg(long, value_name = "HEX")]
+    pub sha256: Option<String>,
+    /// Take one that was rolled back before, one whose peer can't be reached, and one that serves already
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// A member of who serves.
+fn live(item: &Value, name: &str) -> String {
+    item.get("live").map_or("-".into(), |live| text(live, name))
+}
+
+/// How they are listed.
+pub(super) const VIEW: View<'_> = View {
+    columns: &[
+        column("TRANSPORT", |item| text(item, "transport")),
+        column("PLUGIN", |item| format!("{} {}", live(item, "plugin"), live(item, "version"))),
+        column("GENERATION", |item| live(item, "generation")),
+        column("DIGEST", |item| short_digest(&live(item, "digest"))),
+        column("SIGNATURE", |item| live(item, "signature")),
+        column("SINCE", |item| item.get("live").map_or("-".into(), |live| instant(live, "since"))),
+        column("STATE", state),
+        column("SOURCE", |item| text(item, "source")),
+    ],
+    id: |item| text(item, "transport"),
+    none: "no transport has a plugin",
+};
+
+/// What an operator should know at a glance.
+fn state(item: &Value) -> String {
+    let member = |name: &str| item.get(name).filter(|value| !value.is_null());
+    if member("fallback").is_some() {
+        return "last good one serves".into();
+    }
+    if let Some(until) = member("probation").map(|trial| instant(trial, "until")) {
+        return format!("on probation until {until}");
+    }
+    let refused = member("refused").and_then(|refused| refused.get("generation")).and_then(Value::as_u64);
+    let serves = item.pointer("/live/generation").and_then(Value::as_u64);
+    match (refused, serves) {
+        (Some(refused), Some(serves)) if refused > serves => {
+            format!("refused another: {}", item.pointer("/refused/code").map_or("-".into(), output::plain))
+        }
+        _ => "serves".into(),
+    }
+}
+
+/// Tells what a change led to.
+pub(super) fn changed(transport: &str, answer: &Answer, context: &mut Context<'_>) -> Result<(), CliError> {
+    let did = answer.need("changed", Value::as_bool)?;
+    let plugin = answer.need("plugin", Some)?.clone();
+    let what =
+        format!("{} {}, generation {}", live(&plugin, "plugin"), live(&plugin, "version"), live(&plugin, "generation"));
+    context.term.say(&match did {
+        true => format!("{transport} is served by {what}"),
+        false => format!("{transport} is served by this very component already: {what}"),
+    });
+    output::listed(context.term, context.format, &answer.text, &plugin, &VIEW)
+}

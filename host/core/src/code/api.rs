@@ -1,0 +1,54 @@
+//! Codes of requests as such: who may ask, what is read of a request, and calls over HTTP.
+
+codes! {
+    AUTH_HOST = "AUTH.HOST" => answered(421, "The Host header names another host",
+        "Address the host as localhost, 127.0.0.1 or [::1], or configure [[auth.token]].");
+    AUTH_ORIGIN = "AUTH.ORIGIN" => answered(403, "A browser page that isn't the host's own asked",
+        "Call the API from a program, or configure [[auth.token]].");
+    AUTH_PROXY = "AUTH.PROXY" => answered(403, "The request came through a proxy",
+        "Address the host directly, or configure [[auth.token]].");
+    AUTH_REQUIRED = "AUTH.REQUIRED" => answered(401, "A valid token is needed",
+        "Send `authorization: Bearer <token>`; see [[auth.token]] in the configuration.");
+    AUTH_ROLE = "AUTH.ROLE" => answered(403, "The token's roles don't allow this",
+        "Use a token with the role that `detail` names.");
+    AUTH_TABLE = "AUTH.TABLE" => answered(403, "The statement touches Waybill's own tables",
+        "Use the API for messages, and tables of your own.");
+    AUTH_TENANT = "AUTH.TENANT" => answered(403, "The token isn't for this tenant",
+        "Name a tenant of the token, or use another token.");
+    HTTP_ANSWER_DROPPED = "HTTP.ANSWER_DROPPED" => answered(500, "It is done, but there was no room for its answer",
+        "Don't do it anew: send the same request with the same Idempotency-Key or ids, or look at what was made.");
+    HTTP_CANCELLED = "HTTP.CANCELLED";
+    HTTP_CONNECT = "HTTP.CONNECT";
+    HTTP_DENIED = "HTTP.DENIED";
+    HTTP_LIMIT = "HTTP.LIMIT";
+    HTTP_MEDIA_TYPE = "HTTP.MEDIA_TYPE" => answered(415, "The body's media type isn't taken",
+        "Send `content-type: application/json`.");
+    HTTP_METHOD = "HTTP.METHOD" => answered(405, "The address doesn't take this method",
+        "Use a method of the `allow` header.");
+    HTTP_NOT_FOUND = "HTTP.NOT_FOUND" => answered(404, "There is no such address",
+        "/openapi.json lists the addresses.");
+    HTTP_OTHER = "HTTP.OTHER";
+    HTTP_OVERLOADED = "HTTP.OVERLOADED" => retryable(503, "Too many requests or connections at once",
+        "Try again after `retry_after_ms`.");
+    HTTP_REDIRECT = "HTTP.REDIRECT";
+    HTTP_RESET = "HTTP.RESET";
+    HTTP_RESOLVE = "HTTP.RESOLVE";
+    HTTP_SHARE = "HTTP.SHARE" => retryable(429, "The caller has its share already",
+        "Try again after `retry_after_ms`, with fewer requests at once or over fewer connections.");
+    HTTP_SLOW_BODY = "HTTP.SLOW_BODY" => retryable(408, "The body didn't arrive",
+        "Send the request again, its body without pauses.");
+    HTTP_TIMEOUT = "HTTP.TIMEOUT";
+    HTTP_TLS = "HTTP.TLS";
+    HTTP_TOO_LARGE = "HTTP.TOO_LARGE" => answered(413, "The body is too large", "Split the request.");
+    HTTP_UNSUPPORTED = "HTTP.UNSUPPORTED";
+    PROVIDER_UNAVAILABLE = "PROVIDER.UNAVAILABLE" => retryable(503, "The host doesn't take this now",
+        "Try again after `retry_after_ms`; /readyz tells what is missing.");
+    SCHEMA_JSON = "SCHEMA.JSON" => answered(400, "The body isn't JSON",
+        "Correct the text at the line and column given.");
+    SCHEMA_UNSUPPORTED = "SCHEMA.UNSUPPORTED" => answered(400, "This part of the request isn't supported",
+        "Leave out what `path` names.");
+    SCHEMA_VALIDATION_FAILED = "SCHEMA.VALIDATION_FAILED" => answered(400, "The request isn't usable",
+        "Correct what `path` and `detail` name; /openapi.json has the shapes.");
+    UNKNOWN_INTERNAL = "UNKNOWN.INTERNAL" => retryable(500, "Something went wrong in the host",
+        "Look for the request_id in the host's log. Enqueue with an id of your own, then sending again is safe.");
+}

@@ -1,0 +1,223 @@
+//! Messages: found, listed, cancelled, moved to another instant.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::time::Instant;
+use waybill_api::messages::{MessageService, MessageView};
+use waybill_core::glob::Glob;
+use waybill_core::ids::{MessageId, Place, Tenant, place_of};
+use waybill_core::outbox::filter::Filter;
+use waybill_core::outbox::records::{Done, IdState};
+use waybill_core::port::missing::Missing;
+use waybill_core::port::query::{Found, ListKind, Page};
+use waybill_core::port::service::{MessageState, ServiceError};
+use waybill_core::time::UnixMillis;
+
+use super::Outbox;
+use super::views::message_of;
+use crate::shard::{OperatorCommand, ShardHandle};
+
+/// A search for a message waits this long at most for the doorsteps to be taken in.
+const TAKE_IN_TIMEOUT: Duration = Duration::from_secs(2);
+
+#[async_trait]
+impl MessageService for Outbox {
+    async fn message(&self, tenant: &Tenant, id: &str) -> Result<MessageView, ServiceError> {
+        let found =
+            self.find(tenant, id).await?.ok_or(ServiceError::NotFound { what: Missing::Message, id: id.to_owned() })?;
+        self.full_view(&found).await
+    }
+
+    async fn messages(
+        &self,
+        tenant: Option<&Tenant>,
+        filter: &str,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<MessageView>, ServiceError> {
+        let Some(filter) = self.filter(tenant, filter)? else {
+            return Ok(Page { items: Vec::new(), next_cursor: None });
+        };
+        let takes = |word: &str| filter.state.as_ref().is_none_or(|state| state.matches(word));
+        let kinds: Vec<(&str, ListKind)> = [
+            ("p", ListKind::Parked, takes("pending") || takes("leased")),
+            ("f", ListKind::Flowing, takes("pending") || takes("leased")),
+            ("s", ListKind::Scheduled, takes("pending")),
+            (
+                "d",
+                ListKind::Done,
+                ["done", "sent", "published", "cancelled", "expired", "purged"].into_iter().any(takes),
+            ),
+        ]
+        .into_iter()
+        .filter(|(_, _, wanted)| *wanted)
+        .map(|(name, kind, _)| (name, kind))
+        .collect();
+        let (mut at, mut inner) = match cursor.and_then(|cursor| cursor.split_once('.')) {
+            Some((name, rest)) => (
+                kinds.iter().position(|(kind, _)| *kind == name).unwrap_or(0),
+                Some(rest.to_owned()).filter(|rest| !rest.is_empty()),
+            ),
+            None => (0, None),
+        };
+        let mut items = Vec::new();
+        while let Some((name, kind)) = kinds.get(at) {
+            let waits = matches!(kind, ListKind::Flowing | ListKind::Parked);
+            // Of what waits only the owner knows whether it is being sent; the store knows what is claimed.
+            let stored = if waits { Filter { state: None, ..filter.clone() } } else { filter.clone() };
+            let page = self
+                .context
+                .stores
+                .query
+                .list(*kind, &stored, inner.as_deref(), limit.saturating_sub(items.len()))
+                .await?;
+            let wanted =
+                |view: &MessageView| filter.state.as_ref().is_none_or(|state| state_matches(state, view.state));
+            let mut views: Vec<MessageView> = page.items.iter().map(|found| self.view(found)).collect();
+            if waits {
+                self.ask_owners(&mut views).await;
+            }
+            items.extend(views.into_iter().filter(wanted));
+            if let Some(next) = page.next_cursor {
+                return Ok(Page { items, next_cursor: Some(format!("{name}.{next}")) });
+            }
+            at += 1;
+            inner = None;
+            if items.len() >= limit {
+                break;
+            }
+        }
+        let next_cursor = kinds.get(at).map(|(name, _)| format!("{name}."));
+        Ok(Page { items, next_cursor })
+    }
+
+    async fn cancel(&self, tenant: &Tenant, id: &str, actor: &str) -> Result<MessageView, ServiceError> {
+        let found =
+            self.find(tenant, id).await?.ok_or(ServiceError::NotFound { what: Missing::Message, id: id.to_owned() })?;
+        let (shard, command) = match &found {
+            Found::Flowing { place, .. } => (place.shard, OperatorCommand::Cancel { place: *place }),
+            Found::Parked(parked) => (parked.place.shard, OperatorCommand::Cancel { place: parked.place }),
+            Found::Scheduled(scheduled) => (
+                scheduled.shard,
+                OperatorCommand::CancelScheduled { due: scheduled.due, id: scheduled.message.id.clone() },
+            ),
+            Found::Dead(_) => {
+                return Err(self.wrong_state(&found, "quarantine or purge the dead letter instead").await);
+            }
+            Found::Done(..) => return Err(self.wrong_state(&found, "it is finished: nothing is left to cancel").await),
+        };
+        let event = self.event("MessageCancelled", actor, Some(tenant.as_str()), id, serde_json::Value::Null);
+        self.audited_act(shard, command, event).await.map_err(|error| named(error, id))?;
+        self.message(tenant, id).await
+    }
+
+    async fn reschedule(
+        &self,
+        tenant: &Tenant,
+        id: &str,
+        due: UnixMillis,
+        actor: &str,
+    ) -> Result<MessageView, ServiceError> {
+        let found =
+            self.find(tenant, id).await?.ok_or(ServiceError::NotFound { what: Missing::Message, id: id.to_owned() })?;
+        let (shard, command) = match &found {
+            Found::Parked(parked) => {
+                (parked.place.shard, OperatorCommand::RescheduleParked { place: parked.place, due })
+            }
+            Found::Scheduled(scheduled) => (
+                scheduled.shard,
+                OperatorCommand::Reschedule { old: scheduled.due, id: scheduled.message.id.clone(), due },
+            ),
+            _ => {
+                let fix = "only messages that wait for a retry or for their time can be moved";
+                return Err(self.wrong_state(&found, fix).await);
+            }
+        };
+        let detail = serde_json::json!({ "not_before": due.0 });
+        let event = self.event("MessageRescheduled", actor, Some(tenant.as_str()), id, detail);
+        self.audited_act(shard, command, event).await.map_err(|error| named(error, id))?;
+        self.message(tenant, id).await
+    }
+}
+
+impl Outbox {
+    /// Where a message stands now.
+    pub(super) async fn find(&self, tenant: &Tenant, id: &str) -> Result<Option<Found>, ServiceError> {
+        let Ok(id) = MessageId::new(id) else { return Ok(None) };
+        if let Some(found) = self.find_once(tenant, &id).await? {
+            return Ok(Some(found));
+        }
+        // It may lie on a doorstep: an id is indexed when its shard's owner has taken it in. Or it was on its way from one
+        // place to another.
+        let taken_in = futures::future::join_all(self.shards.iter().map(ShardHandle::take_in_door));
+        let all_here = tokio::time::timeout(TAKE_IN_TIMEOUT, taken_in)
+            .await
+            .is_ok_and(|taken_in| taken_in.iter().all(|here| *here));
+        if let Some(found) = self.find_once(tenant, &id).await? {
+            return Ok(Some(found));
+        }
+        if all_here {
+            return Ok(None);
+        }
+        // Another host's owner looks at its doorstep when it polls; a shard that was given back has an owner again after the next
+        // look of a rival.
+        let config = &self.context.config;
+        let until = Instant::now() + config.poll_interval + config.rival_interval();
+        loop {
+            tokio::time::sleep(config.poll_interval).await;
+            let found = self.find_once(tenant, &id).await?;
+            if found.is_some() || Instant::now() >= until {
+                return Ok(found);
+            }
+        }
+    }
+
+    async fn find_once(&self, tenant: &Tenant, id: &MessageId) -> Result<Option<Found>, ServiceError> {
+        let query = &self.context.stores.query;
+        let indexed = query.id(tenant, id).await?;
+        let place = match indexed.map(|record| record.state) {
+            Some(IdState::Scheduled { shard, due }) => {
+                return Ok(query.scheduled(shard, due, id).await?.map(Found::Scheduled));
+            }
+            Some(IdState::At(place)) => place,
+            None => match place_of(id.as_str()) {
+                Some(place) => place,
+                None => return Ok(None),
+            },
+        };
+        let found = match query.at(place).await? {
+            Some(found) => Some(found),
+            // Delivered, and its receipt is still in its owner's memory; or it has just been written down.
+            None => match self.in_memory(place).await {
+                Some(done) => Some(Found::Done(place, done)),
+                None => query.at(place).await?,
+            },
+        };
+        Ok(found.filter(|found| message_of(found).tenant == *tenant && message_of(found).id == *id))
+    }
+
+    async fn in_memory(&self, place: Place) -> Option<Done> {
+        let shard = self.shards.get(usize::from(place.shard.0))?;
+        shard.visit(move |owner, _| owner.delivered(place)).await.flatten()
+    }
+}
+
+/// Puts the asked id into an error that doesn't know it.
+pub(super) fn named(error: ServiceError, id: &str) -> ServiceError {
+    match error {
+        ServiceError::State { what, state, fix, .. } => ServiceError::State { what, id: id.to_owned(), state, fix },
+        other => other,
+    }
+}
+
+/// Our word for a state, or a source document's (`docs/aliases.md`).
+fn state_matches(wanted: &Glob, state: MessageState) -> bool {
+    let aliases: &[&str] = match state {
+        MessageState::Done => &["sent", "published"],
+        MessageState::Leased => &["processing"],
+        MessageState::Dead => &["failed"],
+        _ => &[],
+    };
+    wanted.matches(state.word()) || aliases.iter().any(|alias| wanted.matches(alias))
+}

@@ -1,0 +1,129 @@
+//! Acts on dead letters. They are gone from the list when they are done, so a page that is read again has only the rest.
+
+use waybill_core::glob::Glob;
+use waybill_core::outbox::filter::Filter;
+use waybill_core::outbox::records::{DeadLetter, DeadState};
+use waybill_core::port::dead::DeadKind;
+use waybill_core::port::missing::Missing;
+use waybill_core::port::query::{Counted, Page};
+use waybill_core::port::saga::{ActedBy, RetryMode};
+use waybill_core::port::service::ServiceError;
+use waybill_core::port::transact::Operation;
+use waybill_core::saga::records::SagaDead;
+use waybill_core::time::UnixMillis;
+
+use super::Outbox;
+use super::task::{Outcome, Task, acted_by};
+use crate::service::dead_list::Dead;
+use crate::shard::OperatorCommand;
+
+/// Dead letters read in one page.
+const PAGE: usize = 100;
+
+/// What is done to them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum DeadAct {
+    Replay,
+    Quarantine,
+    Purge,
+}
+
+/// The dead letters that an operation is about, and what is done to them.
+pub(super) struct DeadLetters {
+    act: DeadAct,
+    filter: Filter,
+    /// Becomes the note of what is quarantined.
+    reason: String,
+    by: ActedBy,
+}
+
+impl DeadLetters {
+    pub fn of(operation: &Operation, act: DeadAct) -> Result<Option<Self>, ServiceError> {
+        let mut filter = Filter::parse(&operation.filter, operation.created_at)?;
+        if act == DeadAct::Replay && filter.state.is_none() {
+            // Quarantined ones are replayed only by their id.
+            filter.state = Some(Glob::new("dead"));
+        }
+        if act == DeadAct::Purge {
+            if !filter.may_take(DeadKind::Message) {
+                return Ok(None);
+            }
+            // A stuck saga isn't deleted: it is ended, one by one, with a reason.
+            filter.kind = Some(Glob::new(DeadKind::Message.word()));
+        }
+        let is_possible = operation.tenant.as_deref().is_none_or(|tenant| filter.confine(tenant));
+        let (reason, by) = (operation.reason.clone(), acted_by(operation));
+        Ok(is_possible.then_some(Self { act, filter, reason, by }))
+    }
+
+    async fn act_on_message(&self, outbox: &Outbox, dead: &DeadLetter) -> Result<Outcome, ServiceError> {
+        let command = match self.act {
+            DeadAct::Replay => OperatorCommand::Replay { place: dead.place, quarantined_too: false },
+            DeadAct::Quarantine => OperatorCommand::Quarantine { place: dead.place, note: self.reason.clone() },
+            DeadAct::Purge => OperatorCommand::Purge { place: dead.place },
+        };
+        match outbox.shard(dead.place.shard)?.command(command).await {
+            Ok(()) => {
+                if self.act == DeadAct::Replay {
+                    metrics::counter!("tx_replay_total", "kind" => "outbox").increment(1);
+                }
+                Ok(Outcome::Done)
+            }
+            Err(error @ (ServiceError::State { .. } | ServiceError::NotFound { .. })) => Ok(Outcome::refused(&error)),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn act_on_saga(&self, outbox: &Outbox, dead: &SagaDead) -> Result<Outcome, ServiceError> {
+        let gone = || ServiceError::NotFound { what: Missing::DeadLetter, id: dead.key.id.to_string() };
+        let Some(sagas) = &outbox.sagas else { return Ok(Outcome::refused(&gone())) };
+        let done = match self.act {
+            DeadAct::Replay => sagas.replay_dead(dead, RetryMode::Compensate, self.by.clone()).await.map(|_| true),
+            DeadAct::Quarantine => sagas.quarantine_dead(dead, &self.reason).await,
+            DeadAct::Purge => Ok(false),
+        };
+        match done {
+            Ok(true) => Ok(Outcome::Done),
+            Ok(false) => Ok(Outcome::refused(&gone())),
+            Err(error) if sagas.is_passing(&error) => Err(error.into()),
+            Err(error) => Ok(Outcome::refused(&error.into())),
+        }
+    }
+}
+
+impl Task for DeadLetters {
+    type Item = Dead;
+
+    async fn count(&self, outbox: &Outbox) -> Result<Counted<u64>, ServiceError> {
+        outbox.number_of_dead(&self.filter).await
+    }
+    async fn page(&self, outbox: &Outbox, cursor: Option<&str>) -> Result<Page<Dead>, ServiceError> {
+        outbox.dead_page(&self.filter, cursor, PAGE, false).await
+    }
+    async fn act(&self, outbox: &Outbox, dead: &Dead) -> Result<Outcome, ServiceError> {
+        if self.act == DeadAct::Replay && *dead.state() != DeadState::Dead {
+            return Ok(Outcome::refused(&ServiceError::State {
+                what: "dead letter",
+                id: Self::id(dead).to_owned(),
+                state: "quarantined".to_owned(),
+                fix: "it is replayed by its id only",
+            }));
+        }
+        match dead {
+            Dead::Message(message) => self.act_on_message(outbox, message).await,
+            Dead::Saga(saga) => self.act_on_saga(outbox, saga).await,
+        }
+    }
+    fn id(dead: &Dead) -> &str {
+        match dead {
+            Dead::Message(dead) => dead.message.id.as_str(),
+            Dead::Saga(dead) => dead.key.id.as_str(),
+        }
+    }
+    fn since(dead: &Dead) -> UnixMillis {
+        dead.died_at()
+    }
+    fn cursor_behind(_: Option<&str>, _: &Dead) -> Result<Option<String>, ServiceError> {
+        Ok(None)
+    }
+}

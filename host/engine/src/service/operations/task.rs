@@ -1,0 +1,92 @@
+//! What an operation does, and to what.
+
+use waybill_core::code::Code;
+use waybill_core::port::missing::Missing;
+use waybill_core::port::query::{Counted, Page};
+use waybill_core::port::saga::{ActedBy, SagaAct};
+use waybill_core::port::service::ServiceError;
+use waybill_core::port::transact::Operation;
+use waybill_core::time::UnixMillis;
+
+use super::Outbox;
+use super::dead::{DeadAct, DeadLetters};
+use super::sagas::OpenSagas;
+
+/// An act on many, as the runner takes it.
+pub(super) trait Task {
+    /// One that is acted on.
+    type Item: Send + Sync;
+
+    /// How many match now.
+    async fn count(&self, outbox: &Outbox) -> Result<Counted<u64>, ServiceError>;
+    async fn page(&self, outbox: &Outbox, cursor: Option<&str>) -> Result<Page<Self::Item>, ServiceError>;
+    /// Acts on one. An error means that the whole operation has to wait.
+    async fn act(&self, outbox: &Outbox, item: &Self::Item) -> Result<Outcome, ServiceError>;
+    fn id(item: &Self::Item) -> &str;
+    /// When it came to be what is acted on: what is younger than the operation isn't taken.
+    fn since(item: &Self::Item) -> UnixMillis;
+    /// Where the operation goes on behind an item of the page that was read from `cursor`. None = at the page's beginning: what
+    /// is done is gone from there.
+    fn cursor_behind(cursor: Option<&str>, item: &Self::Item) -> Result<Option<String>, ServiceError>;
+}
+
+/// What became of one.
+pub(super) enum Outcome {
+    Done,
+    /// It was so already.
+    Unchanged,
+    Refused {
+        code: Code,
+        detail: String,
+    },
+    /// It has moved since its page was read, and the filter doesn't take it any more.
+    MatchesNoMore,
+}
+
+impl Outcome {
+    pub fn refused(error: &ServiceError) -> Self {
+        Self::Refused { code: error.code(), detail: error.to_string() }
+    }
+}
+
+/// The tasks that there are.
+pub(super) enum Work {
+    DeadLetters(DeadLetters),
+    Sagas(OpenSagas),
+}
+
+impl Work {
+    /// Reads an operation. None = it can be about nothing, because its filter names another tenant than it is confined to.
+    pub fn of(outbox: &Outbox, operation: &Operation) -> Result<Option<Self>, ServiceError> {
+        let dead = |act| DeadLetters::of(operation, act).map(|task| task.map(Self::DeadLetters));
+        let sagas = |act| OpenSagas::of(outbox, operation, act).map(|task| task.map(Self::Sagas));
+        match operation.kind.as_str() {
+            "replay" => dead(DeadAct::Replay),
+            "quarantine" => dead(DeadAct::Quarantine),
+            "purge" => dead(DeadAct::Purge),
+            "pause" => sagas(SagaAct::Pause),
+            "resume" => sagas(SagaAct::Resume),
+            "cancel" => sagas(SagaAct::Cancel),
+            "kill" => sagas(SagaAct::Kill),
+            "retry" => sagas(SagaAct::Retry { step: operation.step.clone(), mode: operation.mode.unwrap_or_default() }),
+            "accept" => sagas(SagaAct::Accept),
+            kind => Err(ServiceError::NotFound { what: Missing::OperationKind, id: kind.to_owned() }),
+        }
+    }
+
+    pub async fn count(&self, outbox: &Outbox) -> Result<Counted<u64>, ServiceError> {
+        match self {
+            Self::DeadLetters(task) => task.count(outbox).await,
+            Self::Sagas(task) => task.count(outbox).await,
+        }
+    }
+}
+
+/// Who acts on sagas: by the operation's id its acts are known in their histories.
+pub(super) fn acted_by(operation: &Operation) -> ActedBy {
+    let actor = match operation.actor.as_str() {
+        "" => format!("operation {}", operation.id),
+        actor => format!("{actor} (operation {})", operation.id),
+    };
+    ActedBy { actor, note: Some(operation.reason.clone()).filter(|reason| !reason.trim().is_empty()) }
+}

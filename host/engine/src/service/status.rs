@@ -1,0 +1,225 @@
+//! Depths, what is blocked, the audit trail, readiness.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use waybill_api::instant::Instant;
+use waybill_api::sagas::SagaService;
+use waybill_api::status::{AuditView, BlockedView, Check, CheckStatus, OutboxStats, StatusService};
+use waybill_core::ids::Tenant;
+use waybill_core::limits::DEAD_READS_MAX;
+use waybill_core::outbox::owner::{HeldKey, HoldInfo, WaitKind};
+use waybill_core::port::service::ServiceError;
+use waybill_core::port::transport::Health;
+
+use super::Outbox;
+use crate::commit::Condition;
+
+/// Blocked keys shown of each shard.
+const HELD_KEYS_MAX: usize = 1_000;
+/// A commit that takes longer makes readiness warn.
+const SLOW_COMMIT: Duration = Duration::from_secs(1);
+/// A health check of a transport may take this long.
+pub(super) const HEALTH_TIMEOUT: Duration = Duration::from_secs(2);
+
+#[async_trait]
+impl StatusService for Outbox {
+    async fn stats(&self, tenant: Option<&Tenant>) -> Result<Vec<OutboxStats>, ServiceError> {
+        let mut all: BTreeMap<(String, String), OutboxStats> = BTreeMap::new();
+        let now = self.now();
+        fn slot<'a>(
+            all: &'a mut BTreeMap<(String, String), OutboxStats>,
+            tenant: &str,
+            transport: &str,
+        ) -> &'a mut OutboxStats {
+            let key = (tenant.to_owned(), transport.to_owned());
+            all.entry(key).or_insert_with(|| OutboxStats {
+                tenant: tenant.to_owned(),
+                transport: transport.to_owned(),
+                ..OutboxStats::default()
+            })
+        }
+        let live = self.context.live();
+        for shard in &self.shards {
+            for ((owner, transport), depth) in shard.visit(|owner, _| owner.depths()).await.unwrap_or_default() {
+                let name = transport.and_then(|id| live.routing.name(id)).unwrap_or("-");
+                let stats = slot(&mut all, owner.as_str(), name);
+                stats.ready += depth.ready;
+                stats.leased += depth.leased;
+                stats.parked += depth.parked;
+                let age =
+                    depth.oldest_ready.map(|oldest| u64::try_from(now.since(oldest).as_millis()).unwrap_or(u64::MAX));
+                stats.oldest_ready_ms = stats.oldest_ready_ms.max(age);
+            }
+        }
+        let depths = self.context.stores.query.depths(DEAD_READS_MAX).await?;
+        for depth in depths.of {
+            let stats = slot(&mut all, &depth.tenant, "-");
+            stats.scheduled += depth.scheduled;
+            stats.dead += depth.dead + depth.quarantined;
+        }
+        if depths.dead_since.is_some() || depths.scheduled_until.is_some() {
+            // Any tenant may have more of them, also one of which none was counted.
+            let asked = tenant.map(|tenant| tenant.as_str().to_owned());
+            let tenants: BTreeSet<String> = all.keys().map(|(tenant, _)| tenant.clone()).chain(asked).collect();
+            for tenant in &tenants {
+                let stats = slot(&mut all, tenant, "-");
+                stats.counted_since = depths.dead_since.map(Instant);
+                stats.scheduled_until = depths.scheduled_until.map(Instant);
+            }
+        }
+        Ok(all.into_values().filter(|stats| tenant.is_none_or(|tenant| stats.tenant == tenant.as_str())).collect())
+    }
+
+    async fn blocked(&self, tenant: Option<&Tenant>) -> Result<Vec<BlockedView>, ServiceError> {
+        let mut views = Vec::new();
+        for shard in &self.shards {
+            let Some((holds, keys)) =
+                shard.visit(|owner, now| (owner.holds(now), owner.held_keys(HELD_KEYS_MAX, now))).await
+            else {
+                continue;
+            };
+            views.extend(holds.into_iter().map(|hold| self.hold_view(hold)));
+            views.extend(keys.into_iter().map(key_view));
+        }
+        Ok(views
+            .into_iter()
+            .filter(|view| {
+                tenant.is_none_or(|tenant| view.tenant.as_deref().is_none_or(|mine| mine == tenant.as_str()))
+            })
+            .collect())
+    }
+
+    async fn audit(&self, tenant: Option<&Tenant>, limit: usize) -> Result<Vec<AuditView>, ServiceError> {
+        let events = self.context.stores.transact.audit_tail(tenant, limit).await?;
+        Ok(events.into_iter().map(AuditView::from).collect())
+    }
+
+    async fn ready(&self) -> Vec<Check> {
+        let mut checks = Vec::new();
+        if self.draining.load(Ordering::Acquire) {
+            checks.push(check("drain", CheckStatus::Fail, "the host is shutting down".to_owned()));
+        }
+        let mut owned = 0;
+        let mut worst: Option<(CheckStatus, String)> = None;
+        for shard in &self.shards {
+            match shard.condition() {
+                Condition::Owning { .. } => owned += 1,
+                Condition::Observing { .. } => {}
+                Condition::Starting => {
+                    worst = Some((CheckStatus::Fail, format!("shard {} isn't taken over yet", shard.shard)))
+                }
+                Condition::Released => {
+                    worst = Some((CheckStatus::Fail, format!("shard {} was given back", shard.shard)))
+                }
+                Condition::Trouble { error, .. } => {
+                    worst = Some((CheckStatus::Fail, format!("{}: {error}", error.code())))
+                }
+            }
+        }
+        let longest = self.context.commits.longest();
+        if longest >= SLOW_COMMIT && worst.is_none() {
+            let detail =
+                format!("a commit has been under way for {} s: the store, or its disk, is slow", longest.as_secs());
+            worst = Some((CheckStatus::Warn, detail));
+        }
+        let (status, detail) =
+            worst.unwrap_or((CheckStatus::Ok, format!("owns {owned} of {} shards", self.shards.len())));
+        checks.push(check("outbox", status, detail));
+        checks.extend(self.sagas.iter().map(|sagas| sagas.readiness()));
+        let ill = self.context.supervisor.ill().into_iter();
+        checks.extend(ill.map(|(task, detail)| check(&format!("task {task}"), CheckStatus::Warn, detail)));
+        checks.push(check("durability", CheckStatus::Ok, self.context.config.durability.clone()));
+        if let Some(jump) = self.context.clock.trouble() {
+            checks.push(check("clock", CheckStatus::Warn, jump));
+        }
+        let live = self.context.live();
+        for (_, entry) in live.iter() {
+            let report = tokio::time::timeout(HEALTH_TIMEOUT, entry.transport.health()).await;
+            let (status, detail) = match report {
+                Ok(report) if matches!(report.health, Health::Ready) => {
+                    (CheckStatus::Ok, report.detail.unwrap_or_else(|| "serving".to_owned()))
+                }
+                Ok(report) => {
+                    let detail = format!("{:?}: {}", report.health, report.detail.unwrap_or_default());
+                    (CheckStatus::Warn, detail.to_lowercase())
+                }
+                Err(_) => (CheckStatus::Warn, format!("it didn't say how it is within {HEALTH_TIMEOUT:?}")),
+            };
+            checks.push(check(&format!("transport {}", entry.transport.name()), status, detail));
+        }
+        let alert_at = live.config.dead_alert_at;
+        if alert_at > 0 {
+            checks.push(self.dead_check(alert_at).await);
+        }
+        checks.extend(self.quarantine_check().await);
+        checks
+    }
+}
+
+impl Outbox {
+    fn hold_view(&self, info: HoldInfo) -> BlockedView {
+        let kind = info.kind();
+        let HoldInfo { key, code, reason, since, until, waiting, .. } = info;
+        let live = self.context.live();
+        let transport = key.transport.and_then(|id| live.routing.name(id)).map(str::to_owned);
+        BlockedView {
+            kind,
+            tenant: key.tenant.map(|tenant| tenant.to_string()),
+            subject: if key.scope.is_empty() {
+                transport.clone().unwrap_or_else(|| "*".to_owned())
+            } else {
+                key.scope.to_string()
+            },
+            transport,
+            reason,
+            code: Some(code),
+            since: since.into(),
+            until: until.map(Instant),
+            waiting: waiting as u64,
+        }
+    }
+
+    /// Whether there are as many dead letters as are worth an alert, or more than are counted.
+    async fn dead_check(&self, alert_at: u64) -> Check {
+        let depths = match self.context.stores.query.depths(DEAD_READS_MAX).await {
+            Ok(depths) => depths,
+            Err(error) => {
+                let detail = format!("they can't be counted: {}: {error}", error.code());
+                return check("dead letters", CheckStatus::Warn, detail);
+            }
+        };
+        let dead: u64 = depths.of.iter().map(|depth| depth.dead).sum();
+        let stuck = self.sagas.as_ref().map_or(0, |sagas| sagas.saga_stats().stuck);
+        let is_alert = dead + stuck >= alert_at || depths.dead_since.is_some();
+        let status = if is_alert { CheckStatus::Warn } else { CheckStatus::Ok };
+        let at_least = if depths.dead_since.is_some() { "at least " } else { "" };
+        let sagas = if stuck > 0 { format!(" and {stuck} stuck sagas") } else { String::new() };
+        check("dead letters", status, format!("{at_least}{dead} dead letters{sagas}, the alert is at {alert_at}"))
+    }
+}
+
+fn check(name: &str, status: CheckStatus, detail: String) -> Check {
+    Check { name: name.to_owned(), status, detail }
+}
+
+fn key_view(held: HeldKey) -> BlockedView {
+    let reason = match (&held.until, &held.reason) {
+        (None, Some(reason)) => format!("a dead letter at seq {} holds it: {reason}", held.seq),
+        (_, Some(reason)) => format!("the message at seq {} waits for its retry: {reason}", held.seq),
+        (_, None) => format!("the message at seq {} waits for its retry", held.seq),
+    };
+    BlockedView {
+        kind: WaitKind::Key,
+        tenant: Some(held.tenant.to_string()),
+        transport: None,
+        subject: held.key,
+        reason,
+        code: held.code,
+        since: held.since.into(),
+        until: held.until.map(Instant),
+        waiting: held.waiting,
+    }
+}

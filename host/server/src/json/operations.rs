@@ -1,0 +1,127 @@
+//! Bulk acts as answers.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use waybill_api::dead_letters::DeadLetterView;
+use waybill_api::instant::Instant;
+use waybill_api::sagas::SagaView;
+use waybill_core::port::saga::RetryMode;
+use waybill_core::port::transact::{Operation, OperationState, Refusal};
+
+/// A bulk act and how far it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Operation)]
+pub struct OperationOut {
+    /// ULID that the host made.
+    pub id: String,
+    /// On dead letters `replay`, `quarantine` or `purge`; on sagas `pause`, `resume`, `cancel`, `kill`, `retry` or `accept`.
+    pub kind: String,
+    /// What it selects, among what died, or which sagas started, before `created_at`.
+    pub filter: String,
+    /// Of a retry: from which step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<String>,
+    /// Of a retry: which way stuck sagas go on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<RetryMode>,
+    /// Tenant it is confined to; null = all.
+    pub tenant: Option<String>,
+    /// Most acts a second.
+    pub rate: u32,
+    /// Why, as the request gave it.
+    pub reason: String,
+    /// Who asked for it.
+    pub actor: String,
+    pub state: OperationStateOut,
+    /// How many matched when it began.
+    pub matched: u64,
+    /// Set when the counting ended after a bounded number of dead letters, the latest first. `matched` is then a lower bound: of what
+    /// entered the order before this instant nothing was counted; it is worked on all the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counted_since: Option<Instant>,
+    /// How many are done.
+    pub done: u64,
+    /// How many were so already.
+    pub unchanged: u64,
+    /// How many could not be done.
+    pub failed: u64,
+    /// Why not, by code; of 20 codes at most.
+    pub refusals: Vec<Refusal>,
+    /// Error that stopped it.
+    pub error: Option<String>,
+    /// When it was asked for.
+    pub created_at: Instant,
+    /// When its progress was last stored.
+    pub updated_at: Instant,
+}
+
+/// State of a bulk act.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+#[schema(as = OperationState)]
+pub enum OperationStateOut {
+    /// At work, or resumed after a restart.
+    Running,
+    /// All that matched was worked on.
+    Done,
+    /// Stopped by an operator.
+    Cancelled,
+    /// Stopped by an error.
+    Failed,
+}
+
+impl From<Operation> for OperationOut {
+    fn from(operation: Operation) -> Self {
+        Self {
+            id: operation.id,
+            kind: operation.kind,
+            filter: operation.filter,
+            step: operation.step,
+            mode: operation.mode,
+            tenant: operation.tenant,
+            rate: operation.rate,
+            reason: operation.reason,
+            actor: operation.actor,
+            state: match operation.state {
+                OperationState::Running => OperationStateOut::Running,
+                OperationState::Done => OperationStateOut::Done,
+                OperationState::Cancelled => OperationStateOut::Cancelled,
+                OperationState::Failed => OperationStateOut::Failed,
+            },
+            matched: operation.matched,
+            counted_since: operation.counted_since.map(Instant),
+            done: operation.done,
+            unchanged: operation.unchanged,
+            failed: operation.failed,
+            refusals: operation.refusals,
+            error: operation.error,
+            created_at: operation.created_at.into(),
+            updated_at: operation.updated_at.into(),
+        }
+    }
+}
+
+/// What a bulk act would concern.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct DryRun {
+    /// Always true: nothing was started.
+    pub dry_run: bool,
+    /// How many match now.
+    pub matched: u64,
+    /// Set when the counting ended after a bounded number of dead letters, the latest first. `matched` is then a lower bound: of what
+    /// entered the order before this instant nothing was counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counted_since: Option<Instant>,
+    /// The first of them, in the order they would be taken.
+    pub sample: Vec<Concerned>,
+}
+
+/// One that a bulk act would concern.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[serde(untagged)]
+pub enum Concerned {
+    /// A dead letter, without payload.
+    DeadLetter(Box<DeadLetterView>),
+    /// A saga, without steps.
+    Saga(Box<SagaView>),
+}

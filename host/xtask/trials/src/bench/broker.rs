@@ -1,0 +1,78 @@
+//! W5: brokers with acknowledgements. Each bundled transport by itself beside the broker's own Rust client, both on one connection
+//! with the same window of unacknowledged messages, to a server of their own; and messages through a whole host.
+
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use tokio::process::Command;
+use waybill_testkit::brokers::{ALL, Broker, Measured};
+use waybill_testkit::load::{Plan, batches};
+use waybill_testkit::nats;
+use waybill_testkit::outage::DESTINATION;
+
+use super::Bench;
+use super::delivery::send;
+use super::figure::{Figure, Side};
+use super::host;
+use super::native::run_reference;
+
+const BATCH: u64 = 100;
+const CLIENTS: usize = 4;
+
+/// Names of what is measured, one a broker.
+pub fn names() -> impl Iterator<Item = String> {
+    ALL.iter().map(name)
+}
+
+fn name(broker: &Broker) -> String {
+    format!("W5 {}", broker.name)
+}
+
+/// A broker's component, or its own client, with a new server.
+pub async fn measure(bench: &Bench, measured: &str, side: Side, messages: u64) -> Result<Figure> {
+    let program = match side {
+        Side::Waybill => &bench.alone,
+        Side::Native => &bench.natives,
+        Side::Store => bail!("{measured} has no side {side}"),
+    };
+    let Some(broker) = ALL.iter().find(|broker| name(broker) == measured) else {
+        bail!("{measured} is measured by nobody");
+    };
+    let mut server = start(broker).await?;
+    let mut command = Command::new(program);
+    command.args([broker.name, &messages.to_string(), &server.url(), &broker.window.to_string()]);
+    let figure = run_reference(&mut command, broker.name, messages).await?;
+    check(server.as_mut(), messages).await?;
+    Ok(figure)
+}
+
+async fn start(broker: &Broker) -> Result<Box<dyn Measured>> {
+    (broker.start)().await.with_context(|| format!("starting {}: is it installed?", broker.server))
+}
+
+/// What was acknowledged is there, once.
+async fn check(server: &mut dyn Measured, messages: u64) -> Result<()> {
+    let stored = server.stored().await.context("asking the broker what it holds")?;
+    anyhow::ensure!(stored == messages, "the broker holds {stored} of {messages} messages");
+    Ok(())
+}
+
+/// Through a host: enqueued over the API, committed, published to NATS, settled.
+pub async fn through(bench: &Bench, messages: u64) -> Result<Figure> {
+    let mut server = start(&nats::BROKER).await?;
+    let (url, peer) = (server.url(), server.url().replace("nats://", "tcp://"));
+    let config = format!(
+        "[transport.nats]\nplugin = \"nats\"\nconfig = {{ servers = [\"{url}\"] }}\nallow = {{ net = [\"{peer}\"] }}\n\
+         [[route]]\nmatch = \"bus:orders.**\"\ntransport = \"nats\"\n"
+    );
+    let mut host = host::Measured::start(bench, &config).await?;
+    let bodies = batches(&Plan::new(format!("bus:{DESTINATION}")), 0, messages, BATCH);
+    host.mark()?;
+    let began = Instant::now();
+    let sent = send(host.api.base(), "/v1/messages", bodies, CLIENTS, None).await?;
+    host.drained().await?;
+    let figure = host.used(Figure::of_rate(messages, began.elapsed()).with_times(sent))?;
+    check(server.as_mut(), messages).await?;
+    host.end().await?;
+    Ok(figure)
+}

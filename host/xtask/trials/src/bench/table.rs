@@ -1,0 +1,109 @@
+//! What one sees at the end: a line for each side of each workload, and the ratio of the two; and every run as a JSON line.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use comfy_table::{CellAlignment, Table, presets};
+use serde::Serialize;
+
+use super::figure::{Figure, Side};
+
+/// All runs so far.
+pub struct Report {
+    runs: BTreeMap<(String, Side), Vec<Figure>>,
+    json: Option<File>,
+}
+
+#[derive(Serialize)]
+struct JsonRecord<'a> {
+    workload: &'a str,
+    side: Side,
+    #[serde(flatten)]
+    figure: &'a Figure,
+}
+
+impl Report {
+    /// With a file for the JSON lines, appended to.
+    pub fn new(json: Option<&Path>) -> Result<Self> {
+        let json = json
+            .map(|path| {
+                let file = File::options().create(true).append(true).open(path);
+                file.with_context(|| format!("opening {}", path.display()))
+            })
+            .transpose()?;
+        Ok(Self { runs: BTreeMap::new(), json })
+    }
+
+    /// Writes JSON lines, if there is a file for them.
+    pub fn keep(&mut self, lines: &[String]) -> Result<()> {
+        if let Some(file) = &mut self.json {
+            for line in lines {
+                writeln!(file, "{line}").context("writing the JSON lines")?;
+            }
+        }
+        Ok(())
+    }
+
+    pub fn take(&mut self, workload: &str, side: Side, figure: &Figure) -> Result<()> {
+        self.keep(&[serde_json::to_string(&JsonRecord { workload, side, figure })?])?;
+        eprintln!("  {figure}");
+        self.runs.entry((workload.to_owned(), side)).or_default().push(figure.clone());
+        Ok(())
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.runs.is_empty() {
+            return Ok(());
+        }
+        let mut table = Table::new();
+        table.load_style(presets::UTF8_BORDERS_ONLY);
+        table.set_header([
+            "workload",
+            "side",
+            "runs",
+            "/s",
+            "CPU s / 10k",
+            "peak MiB",
+            "p50 ms",
+            "p99 ms",
+            "ready ms",
+            "of native",
+        ]);
+        for column in table.column_iter_mut().skip(2) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        for ((workload, side), runs) in &self.runs {
+            let figure = Figure::median(runs);
+            let native = self.runs.get(&(workload.clone(), Side::Native)).map(|runs| Figure::median(runs));
+            let ratio = match (side, figure.rate, native.and_then(|native| native.rate)) {
+                (Side::Waybill, Some(ours), Some(theirs)) => format!("{:.2}", ours / theirs),
+                _ => String::new(),
+            };
+            let cell =
+                |value: Option<f64>, places: usize| value.map(|value| format!("{value:.places$}")).unwrap_or_default();
+            table.add_row([
+                workload.clone(),
+                side.to_string(),
+                runs.len().to_string(),
+                cell(figure.rate, 0),
+                cell(figure.cpu_s_per_10k, 3),
+                cell(figure.resident_peak_mib, 0),
+                cell(figure.p50_ms, 2),
+                cell(figure.p99_ms, 2),
+                cell(figure.ready_ms, 0),
+                ratio,
+            ]);
+        }
+        writeln!(f, "{table}")?;
+        writeln!(
+            f,
+            "medians; of messages, of sagas in W2; CPU and memory are those of the measured process alone; p50 and p99 are of requests (W1b, W1s),\nof sagas from start to end (W2), of messages (W1r), of claims (W6), of the small tenants' first messages (W6 fair)"
+        )
+    }
+}
