@@ -215,6 +215,22 @@ impl From<Pause> for PauseView {
 /// Sagas read in one page of a count.
 const COUNT_PAGE: usize = 1_000;
 
+/// Counts by reading the list, page by page.
+///
+/// # Errors
+/// The list's.
+pub async fn count_by_pages<S: SagaService + ?Sized>(sagas: &S, filter: &SagaFilter) -> Result<u64, SagaError> {
+    let (mut count, mut cursor) = (0, None::<String>);
+    loop {
+        let page = sagas.sagas(filter, cursor.as_deref(), COUNT_PAGE).await?;
+        count += page.items.len() as u64;
+        cursor = page.next_cursor;
+        if cursor.is_none() {
+            return Ok(count);
+        }
+    }
+}
+
 /// Sagas, for the API.
 #[async_trait]
 pub trait SagaService: Send + Sync + 'static {
@@ -242,16 +258,9 @@ pub trait SagaService: Send + Sync + 'static {
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Page<SagaSummary>, SagaError>;
+    /// How many match. A host that has them all in memory counts there instead.
     async fn count(&self, filter: &SagaFilter) -> Result<u64, SagaError> {
-        let (mut count, mut cursor) = (0, None::<String>);
-        loop {
-            let page = self.sagas(filter, cursor.as_deref(), COUNT_PAGE).await?;
-            count += page.items.len() as u64;
-            cursor = page.next_cursor;
-            if cursor.is_none() {
-                return Ok(count);
-            }
-        }
+        count_by_pages(self, filter).await
     }
     /// Does what an operator asks; answered when it is durable.
     async fn act(&self, tenant: &Tenant, id: &SagaId, act: SagaAct, by: ActedBy) -> Result<Acted, SagaError>;

@@ -339,7 +339,9 @@ impl Sagas {
             match SagaService::act(self, &key.tenant, &key.id, act.clone(), by).await {
                 Ok(acted) if acted.unchanged => over.unchanged += 1,
                 Ok(_) => over.done += 1,
-                Err(error) => over.refuse(error.code().as_str(), key.id.as_str(), error.to_string()),
+                Err(error) => {
+                    over.refuse(error.code().as_str(), key.id.as_str(), error.to_string());
+                }
             }
         }
         Some(over)

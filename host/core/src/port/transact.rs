@@ -151,14 +151,17 @@ pub struct Refusal {
 }
 
 impl Operation {
-    /// Counts one that could not be done.
-    pub fn refuse(&mut self, code: &str, id: &str, detail: String) {
+    /// Counts one that could not be done. True when it is the first with its code.
+    pub fn refuse(&mut self, code: &str, id: &str, detail: String) -> bool {
         self.failed += 1;
         if let Some(refusal) = self.refusals.iter_mut().find(|refusal| refusal.code == code) {
             refusal.count += 1;
-        } else if self.refusals.len() < REFUSALS_MAX {
+            return false;
+        }
+        if self.refusals.len() < REFUSALS_MAX {
             self.refusals.push(Refusal { code: code.to_owned(), count: 1, example: id.to_owned(), detail });
         }
+        true
     }
 }
 

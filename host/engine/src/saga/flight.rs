@@ -82,7 +82,7 @@ impl Driven for Actor {
                 code = StoreError::TooLarge.code().as_str(),
                 "a saga is more than the store takes at once and stands still: raise store.memtable and start again"
             ),
-            None => tracing::warn!("a commit of sagas was too large and goes in parts"),
+            None => tracing::warn!(code = "STORAGE.TOO_LARGE", "a commit of sagas was too large and goes in parts"),
         }
     }
 

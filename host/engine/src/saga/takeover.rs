@@ -78,7 +78,7 @@ impl Supervised for SagasOfShard {
         };
         self.written.store(restored.shard.record().token, Ordering::Release);
         tell_broken(&restored);
-        tracing::info!(shard = self.handle.shard.0, token, "writing the shard's sagas");
+        tracing::info!(shard = self.handle.shard.0, of = Self::OF, token, "writing the shard's sagas");
         let epoch = self.epochs.fetch_add(1, Ordering::AcqRel) + 1;
         let (shared, handle, outbox) = (Arc::clone(&self.shared), self.handle.clone(), self.outbox.clone());
         Ok(Take::Done(Actor::new(shared, handle, outbox, restored.shard, epoch)))

@@ -19,7 +19,6 @@ use waybill_core::port::transact::AuditEvent;
 use super::{Outbox, audit, wake_door};
 use crate::shard::Context;
 
-/// What such a row is called in errors.
 /// Most of a row's columns that the audit trail keeps when the row is dropped, in bytes of JSON.
 const AUDITED_BYTES_MAX: usize = 16 * 1024;
 /// What was counted is good for so long: the store reads what it counts.

@@ -68,7 +68,11 @@ impl Driven for Actor {
     }
 
     fn too_large(&mut self, TooLarge { refused, recalled }: TooLarge) {
-        tracing::warn!(writes = self.writes, "the store takes no commit as large: it is cut");
+        tracing::warn!(
+            code = "STORAGE.TOO_LARGE",
+            writes = self.writes,
+            "the store takes no commit as large: it is cut"
+        );
         self.refuse_too_large(&refused);
         self.look_up_again(recalled);
     }

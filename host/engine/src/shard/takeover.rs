@@ -65,7 +65,7 @@ impl Supervised for OutboxShard {
         }
         let owner = self.take_over(record).await?;
         metrics::counter!("waybill_takeovers_total").increment(1);
-        tracing::info!(shard = self.id.0, token = owner.token(), "owning the shard");
+        tracing::info!(shard = self.id.0, of = Self::OF, token = owner.token(), "owning the shard");
         let (context, sender) = (Arc::clone(&self.context), self.sender.clone());
         Ok(Take::Done(Actor::new(context, sender, self.status.clone(), owner)))
     }

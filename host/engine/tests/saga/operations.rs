@@ -6,6 +6,7 @@ use waybill_core::port::saga::SagaAct;
 use waybill_core::port::service::OperationRequest;
 use waybill_core::port::store::StoreError;
 use waybill_core::port::transact::{Operation, OperationState, Refusal, TransactStore};
+use waybill_core::saga::records::{SagaCommit, SagaWrite};
 use waybill_core::saga::state::SagaState;
 
 use crate::support::*;
@@ -126,6 +127,50 @@ async fn what_moved_or_came_meanwhile_is_left_alone() {
     assert_eq!(host.state("s-02").await, SagaState::Paused);
     assert_eq!(host.state("t-late").await, SagaState::Running);
     assert_eq!(host.in_state(SagaState::Failed).await, 27);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_saga_that_an_unheard_act_ended_is_not_counted_as_refused() {
+    let world = World::new();
+    let host = with_sagas(&world, WAITING, 6, "signal:go").await;
+    // Every other commit goes in, and nobody hears it.
+    let mut commits = 0;
+    world.shim.on(move |call| match call {
+        Call::Commit(_) => {
+            commits += 1;
+            if commits % 2 == 0 { Act::FailAfter(StoreError::Unavailable("test".into())) } else { Act::Pass }
+        }
+        _ => Act::Pass,
+    });
+    let operation = host.bulk("kill", "id=*", 1_000).await;
+    let over = host.until_over(&operation.id).await;
+    assert_eq!((over.state, over.matched, over.failed), (OperationState::Done, 6, 0));
+    assert!(over.done >= 3, "what was heard is counted: {}", over.done);
+    assert_eq!(host.in_state(SagaState::Failed).await, 6);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_is_too_large_for_the_store_is_refused_and_the_others_are_done() {
+    let world = World::new();
+    // What comes later is acted on first.
+    let host = with_sagas(&world, WAITING, 5, "signal:go").await;
+    let of_big = |commit: &SagaCommit| {
+        let in_journal = commit.journal.iter().any(|entry| entry.key == key("s-04"));
+        let is_row = |write: &SagaWrite| matches!(write, SagaWrite::PutRow(row) if row.tree.key == key("s-04"));
+        in_journal || commit.writes.iter().any(is_row)
+    };
+    world.shim.on(move |call| match call {
+        Call::Commit(commit) if of_big(commit) => Act::Fail(StoreError::TooLarge),
+        _ => Act::Pass,
+    });
+    // Its act is what the store doesn't take; later it stands still.
+    for done in [4, 0] {
+        let operation = host.bulk("pause", "id=*", 1_000).await;
+        let over = host.until_over(&operation.id).await;
+        assert_eq!((over.state, over.matched, over.done, over.failed), (OperationState::Done, 5, done, 1), "{over:?}");
+        let [Refusal { code, example, .. }] = over.refusals.as_slice() else { panic!("{:?}", over.refusals) };
+        assert_eq!((code.as_str(), example.as_str()), ("STORAGE.TOO_LARGE", "s-04"));
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -19,6 +19,8 @@ pub enum ActKnown {
     Uncommitted,
     /// There is, and the store has it.
     Committed,
+    /// It stands still, because it is larger than the store takes: what it holds in memory may never be committed.
+    StandsStill,
 }
 
 impl SagaShard {
@@ -41,8 +43,9 @@ impl SagaShard {
         let running = self.running.get(slot)?;
         let has_acted = running.tree.events().any(|event| event.actor.as_deref() == Some(actor));
         let known = match has_acted {
+            _ if running.too_large => ActKnown::StandsStill,
             false => ActKnown::None,
-            true if self.is_ahead(*slot) && !running.too_large => ActKnown::Uncommitted,
+            true if self.is_ahead(*slot) => ActKnown::Uncommitted,
             true => ActKnown::Committed,
         };
         Some((running.tree.summary(&running.definitions), known))
@@ -51,6 +54,12 @@ impl SagaShard {
     /// Whether a tree is ahead of the store.
     fn is_ahead(&self, slot: u64) -> bool {
         self.waiting.has(slot) || self.flight.as_ref().is_some_and(|flight| flight.batch.has(slot))
+    }
+
+    /// How many in memory match. Looks at all.
+    pub fn count(&self, filter: &SagaFilter) -> u64 {
+        let all = self.running.values().map(|running| running.tree.summary(&running.definitions));
+        all.filter(|saga| filter.takes(saga)).count() as u64
     }
 
     /// Those in memory that match, newest start first. Looks at all.

@@ -88,7 +88,9 @@ impl Sagas {
     pub fn is_passing(&self, error: &SagaError) -> bool {
         match error {
             SagaError::Unavailable(_) => self.shared.context.config.exclusive,
-            SagaError::Busy { .. } | SagaError::LookAgain | SagaError::OutcomeUnknown(_) | SagaError::Store(_) => true,
+            SagaError::Busy { .. } | SagaError::LookAgain | SagaError::OutcomeUnknown(_) => true,
+            // What the database says in words that nobody knows may be a passing trouble of a read.
+            SagaError::Store(error) => error.retryable() || matches!(error, StoreError::Other(_)),
             _ => false,
         }
     }

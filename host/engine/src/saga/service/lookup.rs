@@ -68,6 +68,15 @@ impl Sagas {
         Ok(found.flatten())
     }
 
+    /// Whether this actor has acted on a saga, which may have ended.
+    pub async fn has_acted(&self, key: &SagaKey, actor: &str) -> Result<bool, SagaError> {
+        match self.tree(key).await {
+            Ok((tree, _)) => Ok(tree.events().any(|event| event.actor.as_deref() == Some(actor))),
+            Err(SagaError::NotFound { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     async fn definitions_of(&self, tree: &Tree) -> Result<Arc<DefinitionSet>, SagaError> {
         let started = &tree.started;
         let pinned = started.pinned.iter().map(|(_, pinned)| pinned.hash.clone());

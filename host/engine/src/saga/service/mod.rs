@@ -28,7 +28,7 @@ use serde_json::Value;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use waybill_api::saga_definitions::DefinitionView;
-use waybill_api::sagas::{SagaService, SagaView};
+use waybill_api::sagas::{SagaService, SagaView, count_by_pages};
 use waybill_api::status::{Check, CheckStatus};
 use waybill_core::ids::Tenant;
 use waybill_core::port::query::Page;
@@ -202,6 +202,12 @@ impl SagaService for Sagas {
         limit: usize,
     ) -> Result<Page<SagaSummary>, SagaError> {
         self.list_sagas(filter, cursor, limit).await
+    }
+    async fn count(&self, filter: &SagaFilter) -> Result<u64, SagaError> {
+        match self.count_in_memory(filter).await {
+            Some(count) => Ok(count),
+            None => count_by_pages(self, filter).await,
+        }
     }
     async fn act(&self, tenant: &Tenant, id: &SagaId, act: SagaAct, by: ActedBy) -> Result<Acted, SagaError> {
         self.do_act(tenant, id, act, by).await

@@ -15,6 +15,7 @@ use waybill_core::time::UnixMillis;
 use super::Outbox;
 use super::task::{Outcome, Task, acted_by};
 use crate::service::dead_list::Dead;
+use crate::service::messages::named;
 use crate::shard::OperatorCommand;
 
 /// Dead letters read in one page.
@@ -69,7 +70,9 @@ impl DeadLetters {
                 }
                 Ok(Outcome::Done)
             }
-            Err(error @ (ServiceError::State { .. } | ServiceError::NotFound { .. })) => Ok(Outcome::refused(&error)),
+            Err(error @ (ServiceError::State { .. } | ServiceError::NotFound { .. })) => {
+                Ok(Outcome::refused(&named(error, dead.message.id.as_str())))
+            }
             Err(error) => Err(error),
         }
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until};
+use waybill_core::code::Code;
 use waybill_core::port::service::ServiceError;
 use waybill_core::port::tasks::Tasks;
 use waybill_core::port::transact::{Operation, OperationState};
@@ -17,6 +18,8 @@ use super::task::{Outcome, Task, Work};
 const PAUSE: Duration = Duration::from_millis(250);
 /// Progress is noted in the store this often, and at the end.
 const NOTE_EVERY: Duration = Duration::from_secs(1);
+/// The same trouble is told this often.
+const TELL_EVERY: Duration = Duration::from_secs(60);
 /// Acts that may follow faster than the rate after a delay.
 const CATCH_UP_ACTS: u32 = 10;
 
@@ -62,8 +65,8 @@ async fn start_all(outbox: &Arc<Outbox>) {
 
 /// Works on an operation until it is over or the host drains.
 async fn run(outbox: Arc<Outbox>, id: String, stop: Arc<AtomicBool>) {
-    // What was last told of what it waits for.
-    let mut trouble = None;
+    // What was last told of what it waits for, and when.
+    let mut trouble: Option<(Code, Instant)> = None;
     loop {
         // In a task of its own: what panics there is tried again from the last note, and can be cancelled like anything else.
         let work = tokio::spawn({
@@ -73,7 +76,9 @@ async fn run(outbox: Arc<Outbox>, id: String, stop: Arc<AtomicBool>) {
         let pause = match work.await {
             Ok(Ok(())) => break,
             Ok(Err(error)) => {
-                if trouble.replace(error.code()) != Some(error.code()) {
+                let code = error.code();
+                if trouble.is_none_or(|(last, at)| last != code || at.elapsed() >= TELL_EVERY) {
+                    trouble = Some((code, Instant::now()));
                     tracing::warn!(operation = id, code = error.code().as_str(), %error, "a bulk operation waits and goes on");
                 }
                 PAUSE
@@ -169,7 +174,18 @@ async fn each<T: Task>(
             match outcome {
                 Outcome::Done => operation.done += 1,
                 Outcome::Unchanged => operation.unchanged += 1,
-                Outcome::Refused { code, detail } => operation.refuse(code.as_str(), T::id(item), detail),
+                Outcome::Refused { code, detail } => {
+                    let (id, code) = (T::id(item), code.as_str());
+                    if operation.refuse(code, id, detail.clone()) {
+                        tracing::info!(
+                            operation = operation.id,
+                            id,
+                            code,
+                            detail,
+                            "left as it is; others with this code are only counted"
+                        );
+                    }
+                }
                 Outcome::MatchesNoMore => {}
             }
             if let Some(behind) = T::cursor_behind(read_from.as_deref(), item)? {

@@ -7,6 +7,7 @@ use waybill_api::sagas::SagaService;
 use waybill_core::port::query::{Counted, Page};
 use waybill_core::port::saga::{ActedBy, SagaAct};
 use waybill_core::port::service::ServiceError;
+use waybill_core::port::store::StoreError;
 use waybill_core::port::transact::Operation;
 use waybill_core::saga::error::SagaError;
 use waybill_core::saga::filter::SagaFilter;
@@ -39,6 +40,11 @@ impl OpenSagas {
         Ok(is_possible.then_some(Self { sagas, act, filter, by: acted_by(operation) }))
     }
 
+    /// What may be over in a moment makes the operation wait; of anything else only this saga is refused.
+    fn failed(&self, error: SagaError) -> Result<Outcome, ServiceError> {
+        if self.sagas.is_passing(&error) { Err(error.into()) } else { Ok(Outcome::refused(&error.into())) }
+    }
+
     /// A list misses sagas while they are being taken over.
     fn check_settled(&self) -> Result<(), SagaError> {
         let wait = || SagaError::Unavailable("sagas are being taken over".to_owned());
@@ -63,6 +69,9 @@ impl Task for OpenSagas {
             match known {
                 ActKnown::Committed => return Ok(Outcome::Done),
                 ActKnown::Uncommitted => return Err(SagaError::LookAgain.into()),
+                ActKnown::StandsStill => {
+                    return Ok(Outcome::refused(&SagaError::Store(StoreError::TooLarge).into()));
+                }
                 ActKnown::None if !self.filter.takes(&now) => return Ok(Outcome::MatchesNoMore),
                 ActKnown::None => {}
             }
@@ -71,8 +80,15 @@ impl Task for OpenSagas {
         match self.sagas.act(tenant, id, self.act.clone(), self.by.clone()).await {
             Ok(acted) if acted.unchanged => Ok(Outcome::Unchanged),
             Ok(_) => Ok(Outcome::Done),
-            Err(error) if self.sagas.is_passing(&error) => Err(error.into()),
-            Err(error) => Ok(Outcome::refused(&error.into())),
+            // It ended since its page was read: by an act of ours whose outcome we didn't hear, or by itself.
+            Err(SagaError::Ended { .. } | SagaError::NotFound { .. }) => {
+                match self.sagas.has_acted(&saga.key, &self.by.actor).await {
+                    Ok(true) => Ok(Outcome::Done),
+                    Ok(false) => Ok(Outcome::MatchesNoMore),
+                    Err(error) => self.failed(error),
+                }
+            }
+            Err(error) => self.failed(error),
         }
     }
     fn id(saga: &SagaSummary) -> &str {

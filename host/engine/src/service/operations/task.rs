@@ -44,8 +44,14 @@ pub(super) enum Outcome {
 }
 
 impl Outcome {
+    /// What of the store's troubles isn't the caller's business goes to the log alone.
     pub fn refused(error: &ServiceError) -> Self {
-        Self::Refused { code: error.code(), detail: error.to_string() }
+        let code = error.code();
+        if code.status() == 500 {
+            tracing::warn!(code = code.as_str(), %error, "a bulk act is refused");
+            return Self::Refused { code, detail: "it failed in the host, whose log has the reason".to_owned() };
+        }
+        Self::Refused { code, detail: error.to_string() }
     }
 }
 
