@@ -240,7 +240,9 @@ mod tests {
         operation.refuse("SAGA.STATE", "b", "it is stuck".into());
         let [first] = operation.refusals.as_slice() else { panic!("{:?}", operation.refusals) };
         assert_eq!((first.count, first.example.as_str(), first.detail.as_str()), (2, "a", "it is paused"));
-        (0..50).for_each(|code| operation.refuse(&format!("X.{code}"), "c", String::new()));
+        for code in 0..50 {
+            operation.refuse(&format!("X.{code}"), "c", String::new());
+        }
         assert_eq!((operation.refusals.len(), operation.failed), (REFUSALS_MAX, 52));
     }
 
