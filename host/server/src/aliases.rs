@@ -1,7 +1,8 @@
 //! The names of the five source documents beside ours, as far as the HTTP API takes them (`product.md`, Sources).
 //!
 //! One table: input is read by it, and `docs/aliases.md` is checked against it. States are in
-//! [`waybill_core::outbox::filter::STATE_ALIASES`]; names of settings belong to the configuration.
+//! [`waybill_core::outbox::filter::STATE_ALIASES`], the one of a query parameter is with the query (`ListQuery::cursor`); names of
+//! settings belong to the configuration.
 
 pub use waybill_core::outbox::filter::STATE_ALIASES;
 
@@ -68,9 +69,6 @@ pub const HOST_KEPT: [&str; 20] = [
     "token",
     "suspect",
 ];
-
-/// Other names of query parameters: (theirs, ours).
-pub const QUERY_ALIASES: [(&str, &str); 1] = [("resume_token", "cursor")];
 
 macro_rules! fields {
     ($($variant:ident = $name:literal),+ $(,)?) => {

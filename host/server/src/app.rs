@@ -14,7 +14,7 @@ use waybill_api::plugins::PluginService;
 use waybill_api::sagas::SagaService;
 
 use crate::approval::ApprovalLinks;
-use crate::auth::{Authenticator, Permission, Principal};
+use crate::auth::{Permission, Principal, StaticTokens};
 use crate::limits::Limits;
 use crate::metrics::MetricsHandle;
 use crate::openapi::operations;
@@ -36,7 +36,7 @@ pub(crate) struct Inner {
     /// The plugins; none = the host has none to change.
     pub plugins: Option<Arc<dyn PluginService>>,
     /// Who may call; none = loopback only, no tokens.
-    pub auth: Option<Arc<dyn Authenticator>>,
+    pub auth: Option<StaticTokens>,
     pub limits: Limits,
     /// How what is said is kept from others on the way.
     pub encryption: Encryption,

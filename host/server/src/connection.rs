@@ -2,13 +2,15 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
 use axum::response::Response;
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
 use http::Request;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -17,7 +19,7 @@ use hyper_util::server::conn::auto;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, watch};
-use tokio::time::Instant;
+use tokio::time::{Instant, Sleep, sleep};
 use tower::ServiceExt;
 
 use crate::crowd::{Crowd, Guest};
@@ -125,67 +127,43 @@ impl Worker {
             })
         };
         let mut connection = pin!(self.protocol.serve_connection(TokioIo::new(stream), service));
-        let mut first_request = pin!(tokio::time::sleep(self.times.first_request));
-        let mut waiting_for_first = true;
-        let mut draining = false;
-        let mut gives_way = false;
-        let mut way = pin!(tokio::time::sleep(GIVE_WAY_TIMEOUT));
         // Since when it is asked to go because nothing happens on it.
         let mut leaving: Option<Instant> = None;
-        let pause = self.times.idle.min(self.times.write) / LOOKS;
-        let mut look = pin!(tokio::time::sleep(pause));
-        let (mut drain, mut close) = (self.phases.clone(), self.phases);
+        // A request wakes the connection several times; what is polled by itself wakes for its own events only.
+        let mut events = FuturesUnordered::from_iter([Keeper::new(self.times, self.phases, guest).next()]);
         loop {
-            tokio::select! {
+            let (event, mut keeper) = tokio::select! {
+                biased;
                 ended = connection.as_mut() => {
                     if let Err(cause) = ended {
                         tracing::debug!(%cause, "a connection ended early");
                     }
                     return;
                 }
-                () = first_request.as_mut(), if waiting_for_first => {
-                    if !asked.load(Ordering::Relaxed) {
-                        metrics::cut("no_request");
-                        return;
+                Some(event) = events.next() => event,
+            };
+            match event {
+                Event::FirstRequestIsDue if asked.load(Ordering::Relaxed) => {}
+                Event::FirstRequestIsDue => return metrics::cut("no_request"),
+                Event::Look => match self.times.check(&progress, leaving) {
+                    Close::No => {}
+                    Close::Gracefully => {
+                        leaving = Some(Instant::now());
+                        connection.as_mut().graceful_shutdown();
                     }
-                    waiting_for_first = false;
-                }
-                () = look.as_mut() => {
-                    match self.times.check(&progress, leaving) {
-                        Close::No => {}
-                        Close::Gracefully => {
-                            leaving = Some(Instant::now());
-                            connection.as_mut().graceful_shutdown();
-                        }
-                        Close::Now(reason) => {
-                            metrics::cut(reason);
-                            return;
-                        }
-                    }
-                    look.as_mut().reset(Instant::now() + pause);
-                }
-                () = guest.has_to_go() => {
+                    Close::Now(reason) => return metrics::cut(reason),
+                },
+                Event::HasToGo => {
                     metrics::cut("gave_way");
-                    gives_way = true;
-                    way.as_mut().reset(Instant::now() + GIVE_WAY_TIMEOUT);
                     connection.as_mut().graceful_shutdown();
                 }
-                () = way.as_mut(), if gives_way => {
-                    if guest.may_be_cut() {
-                        return;
-                    }
-                    // It ends with what is under way on it.
-                    gives_way = false;
-                }
-                () = reached(&mut drain, Phase::Draining), if !draining => {
-                    draining = true;
-                    connection.as_mut().graceful_shutdown();
-                }
-                () = reached(&mut close, Phase::Closing), if draining => {
-                    metrics::cut("drain_deadline");
-                    return;
-                }
+                Event::WayIsDue if keeper.guest.may_be_cut() => return,
+                // It ends with what is under way on it.
+                Event::WayIsDue => keeper.gives_way = false,
+                Event::Draining => connection.as_mut().graceful_shutdown(),
+                Event::Closing => return metrics::cut("drain_deadline"),
             }
+            events.push(keeper.next());
         }
     }
 
@@ -226,6 +204,78 @@ impl Worker {
         if let Err(cause) = connection.await {
             tracing::debug!(%cause, "a connection past the bounds ended early");
         }
+    }
+}
+
+/// What may end a connection, whatever its peer asks.
+enum Event {
+    /// The time for the first request is over.
+    FirstRequestIsDue,
+    /// It is time to see whether anything happens on it.
+    Look,
+    /// Its place is wanted for another.
+    HasToGo,
+    /// The time in which it may go by itself is over.
+    WayIsDue,
+    Draining,
+    Closing,
+}
+
+/// Waits for the events of a connection.
+struct Keeper {
+    first_request: Pin<Box<Sleep>>,
+    waits_for_first: bool,
+    look: Pin<Box<Sleep>>,
+    /// Between two looks.
+    pause: Duration,
+    guest: Guest,
+    gives_way: bool,
+    way: Pin<Box<Sleep>>,
+    draining: bool,
+    drain: watch::Receiver<Phase>,
+    close: watch::Receiver<Phase>,
+}
+
+impl Keeper {
+    fn new(times: Times, phases: watch::Receiver<Phase>, guest: Guest) -> Self {
+        let pause = times.idle.min(times.write) / LOOKS;
+        Self {
+            first_request: Box::pin(sleep(times.first_request)),
+            waits_for_first: true,
+            look: Box::pin(sleep(pause)),
+            pause,
+            guest,
+            gives_way: false,
+            way: Box::pin(sleep(GIVE_WAY_TIMEOUT)),
+            draining: false,
+            drain: phases.clone(),
+            close: phases,
+        }
+    }
+
+    async fn next(mut self) -> (Event, Self) {
+        let event = tokio::select! {
+            () = self.first_request.as_mut(), if self.waits_for_first => {
+                self.waits_for_first = false;
+                Event::FirstRequestIsDue
+            }
+            () = self.look.as_mut() => {
+                self.look.as_mut().reset(Instant::now() + self.pause);
+                Event::Look
+            }
+            () = self.guest.has_to_go() => {
+                self.gives_way = true;
+                self.way.as_mut().reset(Instant::now() + GIVE_WAY_TIMEOUT);
+                Event::HasToGo
+            }
+            () = self.way.as_mut(), if self.gives_way => Event::WayIsDue,
+            () = reached(&mut self.drain, Phase::Draining), if !self.draining => {
+                self.draining = true;
+                Event::Draining
+            }
+            () = reached(&mut self.close, Phase::Closing), if self.draining => Event::Closing,
+        };
+        (event, self)
     }
 }
 

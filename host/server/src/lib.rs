@@ -4,7 +4,7 @@
 //! nothing of stores, dispatchers and plugins. It
 //! holds no state of its own but counters: what a request changes, the service changed durably before it was answered.
 //!
-//! A composition root builds a [`server::Server`] from a service, an [`auth::Authenticator`] (or none, on loopback) and
+//! A composition root builds a [`server::Server`] from a service, [`auth::StaticTokens`] (or none, on loopback) and
 //! [`limits::Limits`], and runs it on listeners that passed [`listen::check_listen`].
 
 pub mod aliases;

@@ -5,7 +5,6 @@
 //! ([`Taken`]). Either way a peer that takes a little now and then doesn't help itself: the time begins anew with every whole
 //! piece, not with every byte, and the whole answer has its time too.
 
-use std::collections::HashMap;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -17,6 +16,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use parking_lot::Mutex;
+use slab::Slab;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -35,8 +35,7 @@ pub(crate) struct Progress {
 }
 
 struct State {
-    next: u64,
-    open: HashMap<u64, Open>,
+    open: Slab<Open>,
     /// When the last exchange ended, or the last piece of an answer was written: HTTP/2 writes what it has of an answer long
     /// after its body was handed over.
     active_at: Instant,
@@ -70,8 +69,7 @@ impl Progress {
     pub(crate) fn new(write_timeout: Duration) -> Arc<Self> {
         let at_that_rate =
             usize::try_from(write_timeout.as_millis()).unwrap_or(usize::MAX).saturating_mul(ANSWER_RATE_MIN);
-        let state =
-            State { next: 0, open: HashMap::new(), active_at: Instant::now(), blocked_since: None, trickled: 0 };
+        let state = State { open: Slab::new(), active_at: Instant::now(), blocked_since: None, trickled: 0 };
         // Half of it, because time is looked at now and then only.
         let piece = (at_that_rate / 2_000).clamp(ANSWER_PIECE_MIN, ANSWER_PIECE_MAX);
         Arc::new(Self { piece, write_timeout, state: Mutex::new(state) })
@@ -79,18 +77,15 @@ impl Progress {
 
     /// A request has come.
     pub(crate) fn begin(self: &Arc<Self>) -> Exchange {
-        let mut state = self.state.lock();
-        let id = state.next;
-        state.next += 1;
-        state.open.insert(id, Open::default());
-        Exchange { progress: Arc::clone(self), id }
+        let id = self.state.lock().open.insert(Open::default());
+        Exchange { progress: Arc::clone(self), id, ends_alone: false }
     }
 
     /// Since when the peer takes nothing of what is there for it; none = it does, or there is nothing.
     #[cfg(test)]
     fn stalled_since(&self) -> Option<Instant> {
         let state = self.state.lock();
-        state.open.values().filter_map(|open| open.peers_since).chain(state.blocked_since).min()
+        state.open.iter().filter_map(|(_, open)| open.peers_since).chain(state.blocked_since).min()
     }
 
     /// Ends the exchanges whose peer takes nothing for so long, if they can end alone.
@@ -101,7 +96,7 @@ impl Progress {
             return GivenUp::Connection;
         }
         let mut streams = 0;
-        for open in state.open.values_mut() {
+        for (_, open) in &mut state.open {
             if open.peers_since.is_some_and(past) || open.taken_by.is_some_and(|by| Instant::now() >= by) {
                 let Some(end) = &open.end else { return GivenUp::Connection };
                 end.notify_one();
@@ -116,7 +111,8 @@ impl Progress {
     /// Since when nothing is done for the peer: nothing is open, or it could take more of what is; none = something is being done.
     pub(crate) fn quiet_since(&self) -> Option<Instant> {
         let state = self.state.lock();
-        state.open.values().try_fold(state.active_at, |since, open| open.peers_since.map(|theirs| since.max(theirs)))
+        let mut open = state.open.iter();
+        open.try_fold(state.active_at, |since, (_, open)| open.peers_since.map(|theirs| since.max(theirs)))
     }
 
     /// Since when nothing is open; none = something is.
@@ -129,36 +125,41 @@ impl Progress {
 /// A request and its answer, until the peer has room for all of the answer, or it is given up.
 pub(crate) struct Exchange {
     progress: Arc<Progress>,
-    id: u64,
+    id: usize,
+    /// It can end without its connection, which is so in HTTP/2.
+    ends_alone: bool,
 }
 
 impl Exchange {
     /// With what ends it alone, if there is such a thing.
-    pub(crate) fn ended_by(self, end: Option<Arc<Notify>>) -> Self {
-        if let Some(open) = self.progress.state.lock().open.get_mut(&self.id) {
-            open.end = end;
+    pub(crate) fn ended_by(mut self, end: Option<Arc<Notify>>) -> Self {
+        self.ends_alone = end.is_some();
+        if self.ends_alone {
+            self.note(|open| open.end = end);
         }
         self
     }
 
     /// The answer is there: from now on it is the peer's turn.
     pub(crate) fn answered(self, response: Response) -> Response {
-        self.peers_turn(true);
+        let now = Instant::now();
         // An answer whose size isn't known is made while it is taken.
-        if let Some(bytes) = response.body().size_hint().exact() {
+        let taken_by = response.body().size_hint().exact().and_then(|bytes| {
             let at_least_rate = Duration::from_secs(bytes / ANSWER_RATE_MIN as u64);
-            let within = self.progress.write_timeout.saturating_add(at_least_rate);
-            if let Some(open) = self.progress.state.lock().open.get_mut(&self.id) {
-                open.taken_by = Instant::now().checked_add(within);
-            }
-        }
+            now.checked_add(self.progress.write_timeout.saturating_add(at_least_rate))
+        });
+        self.note(|open| (open.peers_since, open.taken_by) = (Some(now), taken_by));
         response.map(|body| Body::new(Taken { body, rest: Bytes::new(), exchange: self }))
     }
 
     fn peers_turn(&self, is_theirs: bool) {
         let since = is_theirs.then(Instant::now);
-        if let Some(open) = self.progress.state.lock().open.get_mut(&self.id) {
-            open.peers_since = since;
+        self.note(|open| open.peers_since = since);
+    }
+
+    fn note(&self, change: impl FnOnce(&mut Open)) {
+        if let Some(open) = self.progress.state.lock().open.get_mut(self.id) {
+            change(open);
         }
     }
 }
@@ -166,7 +167,7 @@ impl Exchange {
 impl Drop for Exchange {
     fn drop(&mut self) {
         let mut state = self.progress.state.lock();
-        state.open.remove(&self.id);
+        state.open.try_remove(self.id);
         state.active_at = Instant::now();
     }
 }
@@ -174,7 +175,8 @@ impl Drop for Exchange {
 /// A body that goes out in pieces and notes when one is taken.
 ///
 /// HTTP/2 hands a piece over as soon as the peer has room for one byte of it, and asks for the next one when all of it has
-/// gone. So the last byte is a piece of its own: when it is handed over, the peer has room for the whole answer.
+/// gone. So the last byte is a piece of its own: when it is handed over, the peer has room for the whole answer. HTTP/1 writes what
+/// it is given, and the stream tells whether the socket takes it.
 struct Taken {
     body: Body,
     /// What wasn't handed over yet of what the body gave last.
@@ -184,7 +186,7 @@ struct Taken {
 
 impl Taken {
     fn piece(&mut self) -> Bytes {
-        let last = usize::from(self.body.is_end_stream() && self.rest.len() > 1);
+        let last = usize::from(self.exchange.ends_alone && self.body.is_end_stream() && self.rest.len() > 1);
         let bytes = self.exchange.progress.piece.min(self.rest.len() - last);
         self.rest.split_to(bytes)
     }

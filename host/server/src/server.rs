@@ -18,7 +18,7 @@ use waybill_api::sagas::SagaService;
 
 use crate::app::{App, Inner, Rules};
 use crate::approval::ApprovalLinks;
-use crate::auth::{Authenticator, Permission, Principal, Tenants};
+use crate::auth::{Permission, Principal, StaticTokens, Tenants};
 use crate::edge;
 use crate::error::ServerError;
 use crate::limits::{Limits, METRICS_UPKEEP, TRANSACTIONS_MAX, WAITERS_SHARE};
@@ -44,7 +44,7 @@ pub struct Parts {
     /// The plugins; none = the host has none to change.
     pub plugins: Option<Arc<dyn PluginService>>,
     /// Who may call; none = loopback only, no tokens.
-    pub auth: Option<Arc<dyn Authenticator>>,
+    pub auth: Option<StaticTokens>,
     /// What keeps tokens and messages from being read on their way.
     pub encryption: Encryption,
     pub limits: Limits,

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use axum::body::Body;
 use bytes::{Bytes, BytesMut};
-use http_body::Frame;
+use futures::FutureExt;
+use http_body::{Body as _, Frame};
 use http_body_util::BodyExt;
 use tokio::time::Instant;
 use waybill_core::code::Code;
@@ -35,7 +36,9 @@ pub(super) async fn collect(
     }
     let mut first = Bytes::new();
     let mut whole = BytesMut::new();
-    while let Some(frame) = next(&mut body, due).await? {
+    while !body.is_end_stream()
+        && let Some(frame) = next(&mut body, due).await?
+    {
         let frame = frame.map_err(|cause| {
             Problem::new(Code::SCHEMA_JSON, format!("the body ended before it was complete: {cause}"))
         })?;
@@ -78,6 +81,10 @@ impl Due {
 
 /// The next piece, which may not be long in coming.
 async fn next(body: &mut Body, due: Due) -> Result<Option<Result<Frame<Bytes>, axum::Error>>, Problem> {
+    // What has come already needs no timer, and most bodies come with their head.
+    if let Some(come) = body.frame().now_or_never() {
+        return Ok(come);
+    }
     let stalled_at = Instant::now() + BODY_STALL_TIMEOUT;
     let late_at = due.by.filter(|by| *by < stalled_at);
     // One timer for both: it is set anew for each piece.

@@ -8,9 +8,13 @@ use super::*;
 
 const WRITE: Duration = Duration::from_secs(60);
 
-/// The sizes of the pieces of an answer of so many bytes.
+/// The sizes of the pieces of an answer of so many bytes over HTTP/2.
 async fn pieces(write_timeout: Duration, bytes: usize) -> Vec<usize> {
-    let mut answer = Progress::new(write_timeout).begin().answered(Response::new(Body::from(vec![b'x'; bytes])));
+    pieces_of(Progress::new(write_timeout).begin().ended_by(Some(Arc::default())), bytes).await
+}
+
+async fn pieces_of(exchange: Exchange, bytes: usize) -> Vec<usize> {
+    let mut answer = exchange.answered(Response::new(Body::from(vec![b'x'; bytes])));
     let mut sizes = Vec::new();
     while !answer.body().is_end_stream() {
         let left = bytes - sizes.iter().sum::<usize>();
@@ -30,6 +34,13 @@ async fn an_answer_goes_out_in_pieces_and_its_last_byte_alone() {
     // Within one second a peer that takes the least rate takes twice as much.
     assert_eq!(pieces(Duration::from_secs(1), 1024).await, [512, 511, 1]);
     assert_eq!(pieces(Duration::ZERO, 1024).await, [ANSWER_PIECE_MIN, 1023 - ANSWER_PIECE_MIN, 1]);
+}
+
+#[tokio::test]
+async fn over_http_1_a_small_answer_is_one_piece() {
+    let exchange = || Progress::new(WRITE).begin().ended_by(None);
+    assert_eq!(pieces_of(exchange(), 2).await, [2]);
+    assert_eq!(pieces_of(exchange(), 2 * ANSWER_PIECE_MAX).await, [ANSWER_PIECE_MAX, ANSWER_PIECE_MAX]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -575,7 +575,7 @@ pub fn server(fake: Arc<Fake>, tokens: Option<Vec<TokenRecord>>, limits: Limits)
 }
 
 pub fn parts(fake: Arc<Fake>, tokens: Option<Vec<TokenRecord>>, limits: Limits) -> Parts {
-    let auth = tokens.map(|tokens| Arc::new(StaticTokens::new(tokens).unwrap()) as Arc<_>);
+    let auth = tokens.map(|tokens| StaticTokens::new(tokens).unwrap());
     let plugins = Some(fake.clone() as Arc<_>);
     let configuration = Some(fake.clone() as Arc<_>);
     let sagas = Some(fake.clone() as Arc<_>);
