@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
 /// The package and program that runs real hosts.
-const TRIALS: &str = "waybill-trials";
+pub(crate) const TRIALS: &str = "waybill-trials";
 
 /// The repository: where its root is and where cargo puts what it builds.
 #[derive(Clone, Debug)]

@@ -11,7 +11,7 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
-use crate::cargo::{Repository, run as run_command, shown};
+use crate::cargo::{Repository, TRIALS, run as run_command, shown};
 
 /// Tells this program that cargo calls it as a compiler.
 const AS_COMPILER: &str = "WAYBILL_FUZZ_COMPILER";
@@ -68,12 +68,10 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let repository = Repository::find()?;
     build(&repository)?;
     let place = repository.target.join("fuzz");
-    let output = Command::new(repository.target.join("release/fuzz-seeds"))
-        .arg(place.join("corpus"))
-        .output()
-        .context("starting fuzz-seeds")?;
+    let mut seeds = fuzzer(&repository);
+    let output = seeds.env("WAYBILL_FUZZ_SEEDS", place.join("corpus")).output().context("starting the fuzzer")?;
     if !output.status.success() {
-        bail!("fuzz-seeds ended with {}: {}", output.status, String::from_utf8_lossy(&output.stderr));
+        bail!("writing the seeds ended with {}: {}", output.status, String::from_utf8_lossy(&output.stderr));
     }
     let all = String::from_utf8(output.stdout).context("names of targets")?;
     let all: Vec<&str> = all.lines().collect();
@@ -99,15 +97,21 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 
 fn build(repository: &Repository) -> Result<()> {
     let myself = std::env::current_exe().context("finding this program")?;
-    let build = ["build", "--release", "--locked", "--package", "waybill-fuzz", "--features", "libfuzzer", "--bins"];
-    run_command(repository.cargo(build).env("RUSTC_WORKSPACE_WRAPPER", myself).env(AS_COMPILER, "1"))
+    let mut build = repository.cargo(["build", "--release", "--locked", "--features", "waybill-fuzz/libfuzzer"]);
+    // With the packages of the binary, so that the dependencies get the features which they have there.
+    build.args(["waybill", TRIALS, "waybill-fuzz"].map(|package| format!("--package={package}")));
+    run_command(build.arg("--bin=fuzz").env("RUSTC_WORKSPACE_WRAPPER", myself).env(AS_COMPILER, "1"))
+}
+
+fn fuzzer(repository: &Repository) -> Command {
+    Command::new(repository.target.join("release").join("fuzz"))
 }
 
 fn fuzz(repository: &Repository, place: &Path, name: &str, seconds: u32) -> Result<bool> {
     let corpus = place.join("corpus").join(name);
     let found: PathBuf = place.join("found").join(name);
     std::fs::create_dir_all(&found).with_context(|| format!("making {}", found.display()))?;
-    let mut command = Command::new(repository.target.join("release/fuzz"));
+    let mut command = fuzzer(repository);
     command
         .env("WAYBILL_FUZZ_TARGET", name)
         .arg(corpus)

@@ -1,6 +1,7 @@
 //! What `cargo xtask` does, and what `trials` shares with it: cargo, the set-up of the toolchain, stages.
 
 pub mod cargo;
+pub mod dist;
 pub mod features;
 pub mod fuzz;
 pub mod golden;

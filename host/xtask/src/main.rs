@@ -12,6 +12,7 @@
 //! | `golden` | makes a data directory of today's version for later ones to read |
 //! | `lint` | clippy, formatting, licences |
 //! | `tidy` | rules about the sources that no compiler checks |
+//! | `dist` | the binary without its symbols, and they beside it |
 //! | `plugins` | builds the plugins and shows their sizes |
 //!
 //! Exit status: 0 done, 1 failed, 2 wrong usage.
@@ -19,7 +20,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use xtask::{fuzz, golden, lint, plugins, test, tidy, trials};
+use xtask::{dist, fuzz, golden, lint, plugins, test, tidy, trials};
 
 /// Tasks of the Waybill repository.
 #[derive(Debug, Parser)]
@@ -50,6 +51,8 @@ enum Task {
     Lint(lint::Arguments),
     /// Check the rules about the sources that no compiler checks
     Tidy,
+    /// Build the binary that is given away: without its symbols, which lie in a file beside it
+    Dist,
     /// Build the plugins and show their sizes
     Plugins,
 }
@@ -75,6 +78,7 @@ fn main() -> ExitCode {
             Task::Golden(arguments) => golden::run(&arguments),
             Task::Lint(arguments) => lint::run(&arguments).await,
             Task::Tidy => tidy::run(),
+            Task::Dist => dist::run(),
             Task::Plugins => plugins::run(),
         }
     });

@@ -38,12 +38,15 @@ impl Bits {
         }
         bytes
     }
-    /// The inverse of [`Bits::to_bytes`].
+    /// The inverse of [`Bits::to_bytes`]; trailing zeros, which it doesn't write, change nothing.
     pub fn from_bytes(bytes: &[u8]) -> Self {
-        let words = bytes
+        let mut words: Vec<u64> = bytes
             .chunks(8)
             .map(|chunk| chunk.iter().rev().fold(0_u64, |word, byte| word << 8 | u64::from(*byte)))
             .collect();
+        while words.last() == Some(&0) {
+            words.pop();
+        }
         Self { words }
     }
 }
@@ -68,5 +71,8 @@ mod tests {
         let back = Bits::from_bytes(&bits.to_bytes());
         assert!((0..4096).all(|index| bits.contains(index) == back.contains(index)));
         assert!(Bits::from_bytes(&[]).is_empty());
+        // The same set is equal however long its bytes were.
+        let longer: Vec<u8> = bits.to_bytes().into_iter().chain([0; 20]).collect();
+        assert_eq!(Bits::from_bytes(&longer), bits);
     }
 }
