@@ -17,6 +17,8 @@ mod unreadable;
 mod walls;
 mod watched;
 
+use std::time::Duration;
+
 use waybill_core::ids::ShardId;
 use waybill_core::message::Message;
 use waybill_core::outbox::records::DoorRow;
@@ -25,8 +27,13 @@ use waybill_surreal::{Fault, Value};
 
 use crate::{StoreConfig, SurrealStore};
 
+/// The time of a statement is a caller's protection; where the machine is busy, a test's may take longer.
+fn patient(url: impl Into<String>) -> StoreConfig {
+    StoreConfig { query_timeout: Duration::from_secs(600), ..StoreConfig::new(url) }
+}
+
 async fn memory() -> SurrealStore {
-    SurrealStore::open(StoreConfig::new("mem://")).await.unwrap()
+    SurrealStore::open(patient("mem://")).await.unwrap()
 }
 
 /// Runs a text as a client of the database would.

@@ -113,6 +113,8 @@ impl LogFolder {
     }
 }
 
+// A trait with one implementor, because the database calls back into the crate above its own: this one knows how the log is
+// mended and what is told of that, and changes without the crate that compiles SurrealDB.
 impl LogKeeper for LogFolder {
     fn directory(&self) -> &Path {
         &self.directory

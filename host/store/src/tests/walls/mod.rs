@@ -18,10 +18,10 @@ use waybill_surreal::{
     Bound, ClosedTables, Fault, Reads, RecordIdKey, Row, from_json, int, key, object, text, to_json,
 };
 
-use super::sql;
+use super::{patient, sql};
+use crate::SurrealStore;
 use crate::guard::check;
 use crate::tables::{DOOR, META, OWN};
-use crate::{StoreConfig, SurrealStore};
 
 /// Tables that statements of these tests write to; the first two are there from the beginning.
 const WRITTEN: [&str; 4] = ["leak", "orders", "placed", "fresh"];
@@ -58,7 +58,7 @@ impl Tried {
             Walls::GuardAlone => ClosedTables { tables: &[], doorstep: DOOR, settings: META },
             Walls::Both | Walls::WallAlone => ClosedTables { tables: &OWN, doorstep: DOOR, settings: META },
         };
-        let store = SurrealStore::open_closing(StoreConfig::new("mem://"), closed).await.unwrap();
+        let store = SurrealStore::open_closing(patient("mem://"), closed).await.unwrap();
         let transaction = store.engine.begin(true).await.unwrap();
         for table in OWN {
             for number in 0..2 {

@@ -6,6 +6,7 @@ use serde_json::json;
 use waybill_core::port::store::StoreError;
 use waybill_core::port::transact::{Statement, TransactStore};
 
+use super::patient;
 use super::peak::{Peaks, in_a_child};
 use crate::{StoreConfig, SurrealStore};
 
@@ -45,7 +46,7 @@ async fn child() {
     let mut peaks = Peaks::default();
     for url in ["mem://".to_owned(), disk] {
         // Everything stays in the write buffer: writing it into tables would be measured as well.
-        let config = StoreConfig { memtable_bytes: 256 << 20, ..StoreConfig::new(url) };
+        let config = StoreConfig { memtable_bytes: 256 << 20, ..patient(url) };
         let store = SurrealStore::open(config).await.unwrap();
         fill(&store).await;
         for query in [
@@ -128,7 +129,7 @@ async fn pages_of_rows_make_up_the_whole() {
     let folder = tempfile::tempdir().unwrap();
     let disk = format!("surrealkv://{}", folder.path().display());
     for url in ["mem://".to_owned(), disk] {
-        let store = SurrealStore::open(StoreConfig::new(url)).await.unwrap();
+        let store = SurrealStore::open(patient(url)).await.unwrap();
         let rows: Vec<_> = (0..1_203).map(|n| json!({ "id": n, "n": n })).collect();
         run(&store, "INSERT INTO many $rows RETURN NONE", json!({ "rows": rows })).await.unwrap();
         let all: Vec<i32> = (0..1_203).collect();

@@ -5,6 +5,7 @@ use serde_json::json;
 use waybill_core::port::store::StoreError;
 use waybill_core::port::transact::{Statement, TransactStore};
 
+use super::patient;
 use super::peak::{Peaks, in_a_child};
 use crate::{StoreConfig, SurrealStore};
 
@@ -86,7 +87,7 @@ async fn child() {
     let mut peaks = Peaks::default();
     for url in ["mem://".to_owned(), disk] {
         // Everything stays in the write buffer: writing it into tables would be measured as well.
-        let config = StoreConfig { memtable_bytes: 256 << 20, ..StoreConfig::new(url) };
+        let config = StoreConfig { memtable_bytes: 256 << 20, ..patient(url) };
         let store = SurrealStore::open(config).await.unwrap();
         fill(&store).await;
         for query in REFUSED {
