@@ -70,6 +70,10 @@ pub const IDEMPOTENCY_LEASE_MIN: Duration = Duration::from_millis(100);
 /// Longest lease of an idempotency key: who takes longer renews.
 pub const IDEMPOTENCY_LEASE_MAX: Duration = Duration::from_secs(24 * 3600);
 
+/// Messages of a tenant that are always read into memory, however full the window is of others': so that each gets on. They come
+/// on top of [`SchedulerLimits::window_messages`], or as many as those where those are fewer.
+pub const TENANT_MESSAGES_MIN: usize = 64;
+
 /// Bounds of one shard's scheduler; each is where a scan stops, and nothing is skipped unremembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SchedulerLimits {

@@ -130,12 +130,6 @@ impl Sandbox {
         .map_err(|error| SandboxError::Compile { cause: error.to_string() })?
     }
 
-    /// The same on this thread.
-    pub fn load_blocking(&self, source: &PluginSource, world: World) -> Result<LoadedPlugin, SandboxError> {
-        let (fetched, signature) = fetch(source)?;
-        self.load_fetched(fetched, signature, world)
-    }
-
     /// Loads exactly the bytes that were fetched and verified, on this thread.
     pub fn load_fetched(
         &self,

@@ -174,7 +174,7 @@ fn run(load: &Load) -> Result<(), Box<dyn Error>> {
                 bench.enqueue(request);
             }
         }
-        while load.backlog && bench.owner.waiting_directs().0 > 0 {
+        while load.backlog && bench.owner.has_waiting_directs() {
             bench.commit()?;
         }
         bench.commit()?;

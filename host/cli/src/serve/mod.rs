@@ -15,7 +15,7 @@ use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 use waybill_api::status::CheckStatus;
 use waybill_engine::{Engine, Supervisor};
-use waybill_server::auth::{Authenticator, StaticTokens, TokenRecord};
+use waybill_server::auth::{StaticTokens, TokenRecord};
 use waybill_server::error::ServerError;
 use waybill_server::limits::Limits;
 use waybill_server::server::{Parts, Server, bind};
@@ -69,7 +69,7 @@ async fn host(config: Config, source: Source, term: &mut Term) -> Result<(), Cli
         tracing::warn!("{warning}");
     }
     let metrics = waybill_server::metrics::install(&[waybill_engine::METRICS]).map_err(of_server)?;
-    let auth = authenticator(&config.tokens)?;
+    let auth = tokens(&config.tokens)?;
     let encryption = compose::encryption(&config)?;
     let listener = bind(config.server.listen, auth.is_some(), &encryption).await.map_err(of_server)?;
     let address = listener.local_addr().map_err(CliError::io("asking for the address"))?;
@@ -242,13 +242,12 @@ async fn log_ready(engine: Arc<Engine>) {
     }
 }
 
-fn authenticator(tokens: &[AuthToken]) -> Result<Option<Arc<dyn Authenticator>>, CliError> {
-    if tokens.is_empty() {
+fn tokens(configured: &[AuthToken]) -> Result<Option<StaticTokens>, CliError> {
+    if configured.is_empty() {
         return Ok(None);
     }
-    let records = tokens.iter().map(record).collect::<Result<Vec<TokenRecord>, CliError>>()?;
-    let tokens = StaticTokens::new(records).map_err(of_server)?;
-    Ok(Some(Arc::new(tokens)))
+    let records = configured.iter().map(record).collect::<Result<Vec<TokenRecord>, CliError>>()?;
+    StaticTokens::new(records).map(Some).map_err(of_server)
 }
 
 fn record(token: &AuthToken) -> Result<TokenRecord, CliError> {

@@ -7,7 +7,7 @@ use waybill_cli::config::{Inputs, catalogue, load};
 use waybill_core::code::Code;
 use waybill_core::outbox::filter::{Filter, STATE_ALIASES};
 use waybill_core::time::UnixMillis;
-use waybill_server::aliases::{MESSAGE_ALIASES, Meaning, QUERY_ALIASES};
+use waybill_server::aliases::{MESSAGE_ALIASES, Meaning};
 
 /// One that could be random.
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
@@ -168,7 +168,8 @@ fn every_other_name_of_a_field_state_or_parameter_is_in_the_page_and_the_code() 
         pairs.iter().map(|(theirs, ours)| ((*theirs).to_owned(), (*ours).to_owned())).collect()
     };
     assert_eq!(pairs("States"), owned(&STATE_ALIASES));
-    assert_eq!(pairs("Query parameters"), owned(&QUERY_ALIASES));
+    // The server's own test reads a list with it (`parameters_are_read_and_unknown_ones_refused`).
+    assert_eq!(pairs("Query parameters"), owned(&[("resume_token", "cursor")]));
     for (theirs, ours) in pairs("Filters") {
         let value = if ours == "state" { "done" } else { "x" };
         let of = |field: &str| Filter::parse(&format!("{field}={value}"), UnixMillis(0));

@@ -28,7 +28,7 @@ use waybill_core::port::transport::{Health, PluginIdentity};
 use waybill_core::saga::state::SagaState;
 use waybill_core::time::UnixMillis;
 use waybill_server::approval::ApprovalLinks;
-use waybill_server::auth::{Authenticator, Role, StaticTokens, Tenants, TokenRecord};
+use waybill_server::auth::{Role, StaticTokens, Tenants, TokenRecord};
 use waybill_server::limits::Limits;
 use waybill_server::server::{Parts, Server, bind};
 use waybill_server::tls::Encryption;
@@ -73,7 +73,7 @@ impl FakeHost {
         let sagas = Arc::new(crate::fake_sagas::Sagas(Arc::clone(&seen)));
         let thread = std::thread::spawn(move || {
             tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async move {
-                let auth = mood.auth.then(|| Arc::new(tokens()) as Arc<dyn Authenticator>);
+                let auth = mood.auth.then(tokens);
                 let listener = bind(SocketAddr::from(([127, 0, 0, 1], 0)), false, &Encryption::None).await.unwrap();
                 tell.send(listener.local_addr().unwrap()).unwrap();
                 let server = Server::new(Parts {

@@ -459,7 +459,7 @@ impl SagaService for Sagas {
         Ok(Page { items, next_cursor: None })
     }
     async fn act(&self, tenant: &Tenant, id: &SagaId, act: SagaAct, by: ActedBy) -> Served<Acted> {
-        if id.is_child() && matches!(act, SagaAct::Pause) {
+        if id.root_id() != *id && matches!(act, SagaAct::Pause) {
             return Err(SagaError::NotRoot { id: id.to_string(), root: id.root_id().to_string() });
         }
         if id.as_str() == "order-16" {

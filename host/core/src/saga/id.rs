@@ -62,11 +62,6 @@ impl SagaId {
         }
     }
 
-    /// Whether it is the id of a sub-saga.
-    pub fn is_child(&self) -> bool {
-        self.0.contains(CHILD_SEPARATOR)
-    }
-
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -162,7 +157,7 @@ mod tests {
         assert_eq!(child.id.as_str(), "order-17~pay~card");
         assert_eq!(child.root(), root);
         assert_eq!(child.shard(16), root.shard(16));
-        assert!(child.id.is_child() && !root.id.is_child());
+        assert!(child.root().id != child.id && root.root().id == root.id);
     }
 
     #[test]

@@ -133,7 +133,7 @@ impl Actor {
             Mail::Command { command, reply } => self.take_command(*command, reply),
             Mail::Answered(done) => self.take_call_end(*done),
             Mail::Watch { key, reply } => self.watchers.add(&self.shard, key, reply),
-            Mail::Visit(look) => look(&self.shard),
+            Mail::Query(query) => query.answer(&self.shard),
             Mail::Release { timeout, reply } => {
                 self.release = Some((Instant::now() + timeout, reply));
                 self.shared.calls.recall(&self.origin);

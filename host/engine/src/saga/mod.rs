@@ -39,14 +39,14 @@ use waybill_core::port::saga_store::SagaStore;
 use waybill_core::port::store::StoreError;
 use waybill_core::saga::error::SagaError;
 use waybill_core::saga::id::SagaKey;
-use waybill_core::saga::shard::{SagaCommand, SagaReply, SagaShard};
+use waybill_core::saga::shard::{SagaCommand, SagaReply};
 use waybill_core::saga::state::SagaState;
 
 use crate::commit::{self, Condition};
 use crate::shard::{Context, ShardHandle};
 use calls::Calls;
 use definitions::Definitions;
-use mail::Mail;
+use mail::{Mail, MemoryQuery};
 use meter::SagaMeter;
 use takeover::SagasOfShard;
 
@@ -82,6 +82,8 @@ pub(crate) struct SagaHandle {
 
 impl SagaHandle {
     pub fn start(outbox: &ShardHandle, shared: Arc<Shared>) -> (Self, tokio::task::JoinHandle<()>) {
+        // Bounded by what comes in, not by itself: an answer for each call that was made, and mail of callers who wait for what
+        // comes of it, of whom the API lets in so many at once.
         let (mail, receiver) = mpsc::unbounded_channel();
         let status = Arc::new(SagaShardStatus {
             condition: Arc::new(watch::Sender::new(Condition::Starting)),
@@ -129,17 +131,12 @@ impl SagaHandle {
         self.ask(|reply| Mail::Watch { key, reply }).await
     }
 
-    /// Runs a look at what is in memory, if this host writes the shard's sagas.
-    pub async fn visit<T: Send + 'static>(&self, look: impl FnOnce(&SagaShard) -> T + Send + 'static) -> Option<T> {
+    /// The answer to a question about what is in memory, if this host writes the shard's sagas.
+    async fn query<T>(&self, query: impl FnOnce(oneshot::Sender<T>) -> MemoryQuery) -> Option<T> {
         if !self.is_written() {
             return None;
         }
-        self.ask(|reply| {
-            Mail::Visit(Box::new(move |shard| {
-                let _gone = reply.send(look(shard));
-            }))
-        })
-        .await
+        self.ask(|reply| Mail::Query(query(reply))).await
     }
 
     /// Begins no new calls, waits for those under way at most `timeout`, and ends.

@@ -111,8 +111,8 @@ impl Supervised for SagasOfShard {
                 let _gone = reply.send(());
                 return ControlFlow::Break(());
             }
-            // An answer for nobody: whoever has the saga next calls again. Who looks hears that nothing is here.
-            Mail::Answered(_) | Mail::Visit(_) | Mail::Watch { .. } => {}
+            // An answer for nobody: whoever has the saga next calls again. Who asks what is in memory hears that nothing is.
+            Mail::Answered(_) | Mail::Query(_) | Mail::Watch { .. } => {}
         }
         ControlFlow::Continue(())
     }

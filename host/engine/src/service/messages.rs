@@ -16,7 +16,7 @@ use waybill_core::time::UnixMillis;
 
 use super::Outbox;
 use super::views::message_of;
-use crate::shard::{OperatorCommand, ShardHandle};
+use crate::shard::{OperatorCommand, OwnerQuery, ShardHandle};
 
 /// A search for a message waits this long at most for the doorsteps to be taken in.
 const TAKE_IN_TIMEOUT: Duration = Duration::from_secs(2);
@@ -199,7 +199,7 @@ impl Outbox {
 
     async fn in_memory(&self, place: Place) -> Option<Done> {
         let shard = self.shards.get(usize::from(place.shard.0))?;
-        shard.visit(move |owner, _| owner.delivered(place)).await.flatten()
+        shard.query(|reply| OwnerQuery::Delivered { place, reply }).await.flatten()
     }
 }
 

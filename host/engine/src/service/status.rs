@@ -16,6 +16,7 @@ use waybill_core::port::transport::Health;
 
 use super::Outbox;
 use crate::commit::Condition;
+use crate::shard::OwnerQuery;
 
 /// Blocked keys shown of each shard.
 const HELD_KEYS_MAX: usize = 1_000;
@@ -43,7 +44,8 @@ impl StatusService for Outbox {
         }
         let live = self.context.live();
         for shard in &self.shards {
-            for ((owner, transport), depth) in shard.visit(|owner, _| owner.depths()).await.unwrap_or_default() {
+            let asked = shard.query(|reply| OwnerQuery::Depths { reply }).await;
+            for ((owner, transport), depth) in asked.unwrap_or_default() {
                 let name = transport.and_then(|id| live.routing.name(id)).unwrap_or("-");
                 let stats = slot(&mut all, owner.as_str(), name);
                 stats.ready += depth.ready;
@@ -76,11 +78,8 @@ impl StatusService for Outbox {
     async fn blocked(&self, tenant: Option<&Tenant>) -> Result<Vec<BlockedView>, ServiceError> {
         let mut views = Vec::new();
         for shard in &self.shards {
-            let Some((holds, keys)) =
-                shard.visit(|owner, now| (owner.holds(now), owner.held_keys(HELD_KEYS_MAX, now))).await
-            else {
-                continue;
-            };
+            let asked = shard.query(|reply| OwnerQuery::Blocked { keys_max: HELD_KEYS_MAX, reply }).await;
+            let Some((holds, keys)) = asked else { continue };
             views.extend(holds.into_iter().map(|hold| self.hold_view(hold)));
             views.extend(keys.into_iter().map(key_view));
         }

@@ -13,6 +13,7 @@ use waybill_core::port::transport::{Health, HealthReport};
 
 use super::status::HEALTH_TIMEOUT;
 use super::{Outbox, audit};
+use crate::shard::OwnerQuery;
 
 #[async_trait]
 impl TransportService for Outbox {
@@ -71,14 +72,7 @@ impl Outbox {
         let (id, entry) = live.find(name)?;
         let mut breaker = Breaker::Closed;
         for shard in &self.shards {
-            let whole = shard
-                .visit(move |owner, now| {
-                    owner.holds(now).into_iter().find(|info| {
-                        info.key.transport == Some(id) && info.key.tenant.is_none() && info.key.scope.is_empty()
-                    })
-                })
-                .await
-                .flatten();
+            let whole = shard.query(|reply| OwnerQuery::TransportHold { transport: id, reply }).await.flatten();
             if let Some(info) = whole.filter(|info| info.kind() != WaitKind::Unclaimed) {
                 breaker = if info.probing { Breaker::HalfOpen } else { Breaker::Open };
             }
@@ -106,7 +100,7 @@ impl Outbox {
         let mut leases = 0;
         if self.context.live().routing.external == Some(id) {
             for shard in &self.shards {
-                leases += shard.visit(|owner, _| owner.leases() as u64).await.unwrap_or(0);
+                leases += shard.query(|reply| OwnerQuery::Leases { reply }).await.unwrap_or(0);
             }
         }
         leases

@@ -1,13 +1,11 @@
 //! A message as people see it.
 
-use std::collections::BTreeMap;
-
 use waybill_api::headers::HeadersJson;
 use waybill_api::instant::Instant;
 use waybill_api::messages::{Attempt, LeaseView, MessageView, Waiting};
 use waybill_core::ids::{Place, Seq};
 use waybill_core::message::{Message, Payload};
-use waybill_core::outbox::owner::{Owner, WaitKind, WhyWaiting};
+use waybill_core::outbox::owner::{WaitKind, WhyWaiting};
 use waybill_core::outbox::records::{AttemptRecord, DeadLetter, DeadState, Done, DoneEnd, payload_sha256};
 use waybill_core::port::query::Found;
 use waybill_core::port::service::{MessageState, ServiceError};
@@ -15,6 +13,7 @@ use waybill_core::port::transport::Receipt;
 use waybill_core::time::UnixMillis;
 
 use super::Outbox;
+use crate::shard::OwnerQuery;
 
 /// What a view holds beside the message itself.
 struct Condition {
@@ -56,8 +55,8 @@ impl Outbox {
             (view.state, seq, matches!(found, Found::Scheduled(_)))
         {
             let shard = waybill_core::ids::ShardId(view.shard);
-            let look = move |owner: &Owner, now| (owner.why_waiting(seq, now), owner.crashes_of(seq));
-            let (why, crashes) = self.shard(shard)?.visit(look).await.unwrap_or_default();
+            let asked = self.shard(shard)?.query(|reply| OwnerQuery::Wait { seq, reply }).await;
+            let (why, crashes) = asked.unwrap_or_default();
             view.suspect = crashes;
             self.add_wait(&mut view, why);
         }
@@ -187,11 +186,8 @@ impl Outbox {
             if seqs.is_empty() {
                 continue;
             }
-            let asked = shard.visit(move |owner, now| {
-                let whys = seqs.into_iter().map(|seq| (seq, owner.why_waiting(seq, now)));
-                whys.collect::<BTreeMap<Seq, Option<WhyWaiting>>>()
-            });
-            let Some(mut whys) = asked.await else { continue };
+            let asked = shard.query(|reply| OwnerQuery::WaitOfEach { seqs, reply }).await;
+            let Some(mut whys) = asked else { continue };
             for view in views.iter_mut().filter(|view| is_here(view)) {
                 let Some(why) = view.seq.and_then(|seq| whys.remove(&Seq(seq))) else { continue };
                 self.add_wait(view, why);

@@ -23,7 +23,7 @@ use waybill_core::port::transport::{Fault, Receipt};
 use waybill_core::port::workers::{EXTERNAL, FlushResult, SettleWish};
 
 use super::Outbox;
-use crate::shard::{OutsideAsk, OutsideDone, ShardHandle, dedup};
+use crate::shard::{OutsideAsk, OutsideDone, OwnerQuery, ShardHandle, dedup};
 
 /// A claim that finds nothing looks again after this, and then after twice as long each time.
 const LOOK_PAUSE_MIN: Duration = Duration::from_millis(10);
@@ -203,10 +203,7 @@ impl Outbox {
         let is_wanted = self.context.live().find(EXTERNAL).is_some_and(|(_, entry)| entry.dedup);
         let Some(shard) = self.shards.get(usize::from(token.shard.0)).filter(|_| is_wanted) else { return };
         let Token { seq, owner: lender, nonce, .. } = *token;
-        let message = shard.visit(move |owner, _| {
-            let lease = owner.leased(seq, nonce).filter(|_| owner.token() == lender)?;
-            Some(Arc::clone(&lease.sending.message))
-        });
+        let message = shard.query(|reply| OwnerQuery::Leased { seq, lender, nonce, reply });
         let Some(message) = message.await.flatten().filter(|message| message.id.as_str() == item.id) else { return };
         if tenants.is_some_and(|allowed| !allowed.contains(&message.tenant)) {
             return;

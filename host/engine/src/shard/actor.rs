@@ -209,7 +209,7 @@ impl Actor {
                 let _gone = reply.send(());
             }
             Mail::DoorSync(reply) => self.door.wait(reply),
-            Mail::Visit(look) => look(&self.owner, now),
+            Mail::Query(query) => query.answer(&self.owner, now),
             Mail::Release { timeout, reply } => {
                 self.drain.begin(&mut self.owner, Instant::now() + timeout, now);
                 self.drainer = Some(reply);

@@ -7,12 +7,13 @@ use tokio::sync::oneshot;
 use waybill_core::ids::{MessageId, Place, Seq};
 use waybill_core::message::Message;
 use waybill_core::new_message::Draft;
-use waybill_core::outbox::owner::{Claim, Claimed, HoldKey, Owner, Settlement, TransportId};
+use waybill_core::outbox::owner::{Claim, Claimed, HoldKey, Settlement, TransportId};
 use waybill_core::port::service::ServiceError;
 use waybill_core::port::transport::Fault;
-use waybill_core::time::{Now, UnixMillis};
+use waybill_core::time::UnixMillis;
 
 use super::outside::OutsideAsk;
+use super::query::OwnerQuery;
 use crate::admission::Admitted;
 
 /// The fate of one enqueued message.
@@ -142,12 +143,10 @@ pub(crate) struct CallEnd {
     pub down: Option<Fault>,
 }
 
-/// Reads what is in memory.
-pub(crate) type OwnerView = Box<dyn FnOnce(&Owner, Now) + Send>;
-
 /// The mailbox has no bound of its own, because a send that waits could hold up whoever the actor waits for. What is in it is
 /// bounded where it comes from: enqueued messages by [`Admission`](crate::admission::Admission), fates and ends of calls by what is
-/// in flight, what has a `reply` by callers who wait for it (the API bounds those), and a wake comes from a commit that went before.
+/// in flight, what has a `reply` by callers who wait for it (the API bounds those), a pause or a try of holds by the operator's
+/// request that it is a part of, and a wake comes from a commit that went before.
 pub(crate) enum Mail {
     Enqueue(EnqueueAsk),
     Command(CommandAsk),
@@ -177,8 +176,8 @@ pub(crate) enum Mail {
     Door,
     /// The same; answered when everything that lies there now has been taken in.
     DoorSync(oneshot::Sender<()>),
-    /// A look at what is in memory. Whatever changes it has a mail of its own.
-    Visit(OwnerView),
+    /// Dropped unanswered where this host doesn't own the shard. Whatever changes what is in memory has a mail of its own.
+    Query(OwnerQuery),
     Release {
         timeout: Duration,
         reply: oneshot::Sender<()>,

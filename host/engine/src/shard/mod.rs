@@ -3,6 +3,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `mail` | what others ask of the actor |
+//! | `query` | what others ask about the messages in memory |
 //! | `takeover` | takeover, observation, and what others hear meanwhile |
 //! | `mine` | what this process has owned, so that its own ends are no deaths |
 //! | `actor` | the loop of an owner |
@@ -28,6 +29,7 @@ mod mail;
 mod mine;
 mod outside;
 mod prepare;
+mod query;
 mod takeover;
 
 use std::sync::Arc;
@@ -40,13 +42,14 @@ use tokio_util::sync::CancellationToken;
 use waybill_core::ids::ShardId;
 use waybill_core::new_message::Draft;
 use waybill_core::outbox::lone_trials::LoneTrials;
-use waybill_core::outbox::owner::{Claim, Claimed, Owner, TransportId};
+use waybill_core::outbox::owner::{Claim, Claimed, TransportId};
 use waybill_core::port::service::ServiceError;
 use waybill_core::port::store::StoreError;
-use waybill_core::time::{Monotonic, Now};
+use waybill_core::time::Monotonic;
 
 pub(crate) use mail::{CommandAsk, EnqueueAsk, EnqueueCaller, EnqueuedOne, Mail, OperatorCommand, Taken};
 pub(crate) use outside::{OutsideAsk, OutsideDone};
+pub(crate) use query::OwnerQuery;
 
 use crate::admission::Admitted;
 use crate::clock::Clocks;
@@ -140,6 +143,8 @@ pub(crate) struct ShardHandle {
 impl ShardHandle {
     /// Starts the actor of a shard.
     pub fn start(shard: ShardId, context: Arc<Context>) -> (Self, tokio::task::JoinHandle<()>) {
+        // Bounded by what comes in, not by itself: messages by their admission, ends of calls by the lanes, the rest by how many
+        // requests the API lets in at once (`Mail` says it of each).
         let (sender, receiver) = mpsc::unbounded_channel();
         let condition = Arc::new(watch::Sender::new(Condition::Starting));
         let status = ShardStatus { condition, lease: Arc::default(), died: Arc::default() };
@@ -187,15 +192,9 @@ impl ShardHandle {
         answer.await.unwrap_or_else(|_| Err(unknown_outcome()))
     }
 
-    /// Runs a look at what is in memory, if this host owns the shard.
-    pub async fn visit<T: Send + 'static>(&self, look: impl FnOnce(&Owner, Now) -> T + Send + 'static) -> Option<T> {
-        self.ask(|reply| {
-            Mail::Visit(Box::new(move |owner, now| {
-                // Nobody waits any more: nothing to tell.
-                let _unheard = reply.send(look(owner, now));
-            }))
-        })
-        .await
+    /// The answer to a question about what is in memory, if this host owns the shard.
+    pub async fn query<T>(&self, query: impl FnOnce(oneshot::Sender<T>) -> OwnerQuery) -> Option<T> {
+        self.ask(|reply| Mail::Query(query(reply))).await
     }
 
     /// Hands messages to a worker outside, with the owner's token. None when this host doesn't own the shard.

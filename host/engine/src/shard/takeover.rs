@@ -118,7 +118,7 @@ impl Supervised for OutboxShard {
             }
             // What they ask for needs an owner; a pause is seen by the next one.
             Mail::Pause { .. } | Mail::RetryHolds(_) | Mail::Door | Mail::DoorSync(_) => {}
-            Mail::Claim { .. } | Mail::ExpectWorkers(_) | Mail::Visit(_) => {}
+            Mail::Claim { .. } | Mail::ExpectWorkers(_) | Mail::Query(_) => {}
         }
         ControlFlow::Continue(())
     }

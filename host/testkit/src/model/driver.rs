@@ -1,8 +1,10 @@
 //! What an engine does for one of its owners: requests, drains, the end of an ownership; `commits` and `loads` have the rest.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
+use waybill_core::ids::Tenant;
+use waybill_core::limits::TENANT_MESSAGES_MIN;
 use waybill_core::new_message::Draft;
 use waybill_core::outbox::door_watch::{DoorTimes, DoorWatch};
 use waybill_core::outbox::drain::{Drain, DrainEnd};
@@ -217,11 +219,11 @@ impl<S: ModelStore> World<S> {
         if open > limits.open_segments {
             self.violation(format!("{open} segments are claimed, at most {} may be", limits.open_segments));
         }
-        let messages_max = driver.owner.messages_bound(tenants);
+        let messages_max = limits.window_messages + TENANT_MESSAGES_MIN.min(limits.window_messages) * tenants;
         if messages > messages_max {
             self.violation(format!("{messages} messages are in memory, at most {messages_max} may be"));
         }
-        self.stats.stalls += u64::from(driver.owner.stalled_messages() > 0);
+        self.stats.stalls += u64::from(is_stalled(&driver.owner));
         let resume = driver.owner.resume_points();
         if resume > limits.resume_points * tenants {
             self.violation(format!("{resume} resume points, at most {} a tenant may be", limits.resume_points));
@@ -267,4 +269,19 @@ impl<S: ModelStore> World<S> {
         driver.waiting.insert(ticket, messages.iter().map(|draft| number_of(&draft.message)).collect());
         driver.owner.enqueue(DirectRequest { ticket, messages, arrived: self.now_at(host).mono });
     }
+}
+
+/// Whether fresh messages wait in memory while their tenant has as many retries as it may: then only those are sent.
+fn is_stalled(owner: &Owner) -> bool {
+    let mut waiting: BTreeMap<Tenant, (u64, u64)> = BTreeMap::new();
+    for ((tenant, transport), depth) in owner.depths() {
+        let (fresh, retries) = waiting.entry(tenant).or_default();
+        // Messages without a transport aren't in memory yet, or wait for a route.
+        if transport.is_some() {
+            *fresh += depth.ready;
+        }
+        *retries += depth.parked;
+    }
+    let retries_max = owner.config().parked_per_tenant as u64;
+    waiting.values().any(|(fresh, retries)| *fresh > 0 && *retries >= retries_max)
 }

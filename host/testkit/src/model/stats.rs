@@ -130,7 +130,7 @@ stats! {
     refused: "commands refused", true;
     /// Doorstep passes of more than one page.
     long_passes: "passes of several pages", true;
-    /// Steps in which messages waited because too many of their tenant waited for retries.
+    /// Steps in which fresh messages waited in memory while their tenant had as many retries as it may.
     stalls: "stalled steps", true;
     /// Dead letters that held their key.
     held_keys: "held keys", true;

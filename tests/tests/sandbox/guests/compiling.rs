@@ -32,11 +32,11 @@ fn file(path: &str) -> PluginSource {
     PluginSource::File(path.into())
 }
 
-fn refusal(limits: CompileLimits, path: &str) -> SandboxError {
+async fn refusal(limits: CompileLimits, path: &str) -> SandboxError {
     let sandbox = compiling_outside(None, limits);
-    let error = sandbox.load_blocking(&file(path), World::Transport).expect_err("refused");
+    let error = sandbox.load(file(path), World::Transport).await.expect_err("refused");
     // The host isn't affected: with enough, the same sandbox's twin loads it.
-    assert!(compiling_outside(None, ENOUGH).load_blocking(&file(path), World::Transport).is_ok());
+    assert!(compiling_outside(None, ENOUGH).load(file(path), World::Transport).await.is_ok());
     error
 }
 
@@ -70,20 +70,21 @@ async fn a_policy_is_compiled_for_its_engine() {
 }
 
 #[cfg(target_os = "linux")]
-#[test]
-fn a_child_that_needs_too_much_memory_is_ended() {
-    let error = refusal(CompileLimits { memory_bytes: 40 << 20, ..ENOUGH }, guests::MIRRORS);
+#[tokio::test(flavor = "multi_thread")]
+async fn a_child_that_needs_too_much_memory_is_ended() {
+    let error = refusal(CompileLimits { memory_bytes: 40 << 20, ..ENOUGH }, guests::MIRRORS).await;
     assert!(matches!(error.code().as_str(), "PLUGIN.COMPILE_MEMORY" | "PLUGIN.COMPILE_CRASHED"), "{error}");
 }
 
 /// What a body of code that no compiler likes to see makes of a limit of one second.
 #[cfg(target_os = "linux")]
-#[test]
-fn a_child_that_takes_too_long_is_ended() {
+#[tokio::test(flavor = "multi_thread")]
+async fn a_child_that_takes_too_long_is_ended() {
     let component = with_idle_module(&fs::read(guests::MIRRORS).unwrap(), &slow_to_compile());
     let limits = CompileLimits { cpu: Duration::from_secs(1), memory_bytes: 16 << 30 };
     let error = compiling_outside(None, limits)
-        .load_blocking(&PluginSource::Bytes(component.into()), World::Transport)
+        .load(PluginSource::Bytes(component.into()), World::Transport)
+        .await
         .expect_err("takes too long");
     assert_eq!(error.code().as_str(), "PLUGIN.COMPILE_TIMEOUT", "{error}");
 }

@@ -53,7 +53,7 @@ async fn what_isnt_a_component_is_refused() {
         ("text", b"hello".to_vec(), "PLUGIN.NOT_A_COMPONENT"),
         ("module", core_module, "PLUGIN.CORE_MODULE"),
         ("truncated", whole[..whole.len() / 2].to_vec(), "PLUGIN.NOT_A_COMPONENT"),
-        ("precompiled", sandbox_machine_code(), "PLUGIN.PRECOMPILED"),
+        ("precompiled", sandbox_machine_code().await, "PLUGIN.PRECOMPILED"),
     ] {
         let path = folder.path().join(name);
         fs::write(&path, bytes).unwrap();
@@ -63,10 +63,10 @@ async fn what_isnt_a_component_is_refused() {
 }
 
 /// Machine code as the host itself makes it: the cached file without its checksum.
-fn sandbox_machine_code() -> Vec<u8> {
+async fn sandbox_machine_code() -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     let cached = cached_sandbox(&folder.path().join("cache"));
-    cached.load_blocking(&PluginSource::File(guests::MIRRORS.into()), World::Transport).expect("loads");
+    cached.load(PluginSource::File(guests::MIRRORS.into()), World::Transport).await.expect("loads");
     let file = only_file(&folder.path().join("cache"));
     fs::read(file).unwrap()[32..].to_vec()
 }

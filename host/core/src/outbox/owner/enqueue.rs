@@ -14,11 +14,6 @@ impl Owner {
         self.next.requests.push(request);
     }
 
-    /// Direct messages and bytes that wait for a commit.
-    pub fn waiting_directs(&self) -> (usize, usize) {
-        self.next.requests.size()
-    }
-
     /// Whether an id waits for a commit or is in the one that is out: a repeat has to wait for its fate.
     pub fn is_pending_id(&self, tenant: &Tenant, id: &MessageId) -> bool {
         self.next.requests.is_pending(tenant, id)

@@ -171,16 +171,6 @@ impl Owner {
         (self.window.messages(), self.window.bytes(), self.record.open.len())
     }
 
-    /// Messages of segments that can be in memory at most, with `tenants` tenants that have any.
-    pub fn messages_bound(&self, tenants: usize) -> usize {
-        self.window.messages_bound(tenants)
-    }
-
-    /// Messages that wait because too many of their tenant wait for retries.
-    pub fn stalled_messages(&self) -> usize {
-        self.scheduler.stalled().len()
-    }
-
     /// Skipped keys that are remembered, over all tenants.
     pub fn resume_points(&self) -> usize {
         self.window.resume_points()

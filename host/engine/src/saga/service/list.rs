@@ -14,6 +14,7 @@ use waybill_core::saga::records::SagaSummary;
 use waybill_core::time::UnixMillis;
 
 use super::super::SagaHandle;
+use super::super::mail::MemoryQuery;
 use super::Sagas;
 
 /// Most items of one page.
@@ -147,8 +148,8 @@ impl Sagas {
         }
         let mut count = 0;
         for shard in &self.shards {
-            let filter = filter.clone();
-            let counted = shard.visit(move |shard| shard.count(&filter)).await;
+            let filter = Box::new(filter.clone());
+            let counted = shard.query(|reply| MemoryQuery::Count { filter, reply }).await;
             count += counted.filter(|_| shard.is_written())?;
         }
         Some(count)
@@ -157,8 +158,8 @@ impl Sagas {
     async fn in_memory(&self, filter: &SagaFilter, after: Option<&Place>) -> Vec<SagaSummary> {
         let mut all = Vec::new();
         for shard in &self.shards {
-            let filter = filter.clone();
-            all.extend(shard.visit(move |shard| shard.list(&filter)).await.unwrap_or_default());
+            let filter = Box::new(filter.clone());
+            all.extend(shard.query(|reply| MemoryQuery::List { filter, reply }).await.unwrap_or_default());
         }
         all.retain(|saga| after.is_none_or(|after| place(saga) < *after));
         all
@@ -211,9 +212,7 @@ impl Sagas {
             let count = self.shared.context.config.shards;
             let keys: Vec<SagaKey> =
                 rows.iter().map(|row| row.key.clone()).filter(|key| key.shard(count) == shard.shard).collect();
-            let look =
-                shard.visit(move |shard| keys.into_iter().filter(|key| shard.tree(key).is_some()).collect::<Vec<_>>());
-            known.extend(look.await.unwrap_or_default());
+            known.extend(shard.query(|reply| MemoryQuery::Present { keys, reply }).await.unwrap_or_default());
         }
         rows.into_iter().filter(|row| !known.contains(&row.key)).collect()
     }

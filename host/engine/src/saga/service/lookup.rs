@@ -16,6 +16,7 @@ use waybill_core::saga::state::{SagaState, Tree};
 
 use super::Sagas;
 use crate::commit::Condition;
+use crate::saga::mail::{Known, MemoryQuery};
 use crate::saga::takeover::why_not;
 use crate::saga::view::saga_view;
 use crate::saga::{SHUTTING_DOWN, SagaHandle};
@@ -23,15 +24,11 @@ use crate::saga::{SHUTTING_DOWN, SagaHandle};
 /// A saga that another host runs is looked at this often by those who wait for it.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
-/// A tree and the definitions that it runs on.
-pub(super) type Known = (Arc<Tree>, Arc<DefinitionSet>);
-
 impl Sagas {
     /// A tree, by the id of its root or of a sub-saga: from memory if this host writes it.
     pub(super) async fn tree(&self, key: &SagaKey) -> Result<Known, SagaError> {
         let shard = self.shard(key)?;
-        let wanted = key.clone();
-        if let Some(Some(known)) = shard.visit(move |shard| shard.tree(&wanted)).await {
+        if let Some(Some(known)) = shard.query(|reply| MemoryQuery::Tree { key: key.clone(), reply }).await {
             return has(known, key);
         }
         let row = self.store().saga(shard.shard, &key.root()).await?.ok_or_else(|| missing(shard, key))?;
@@ -63,8 +60,8 @@ impl Sagas {
 
     /// A saga that this host writes as it is now, and whether this actor has acted on it.
     pub async fn act_of(&self, key: &SagaKey, actor: &str) -> Result<Option<(SagaSummary, ActKnown)>, SagaError> {
-        let (key_there, actor) = (key.clone(), actor.to_owned());
-        let found = self.shard(key)?.visit(move |shard| shard.act_of(&key_there, &actor)).await;
+        let (wanted, actor) = (key.clone(), actor.to_owned());
+        let found = self.shard(key)?.query(|reply| MemoryQuery::Act { key: wanted, actor, reply }).await;
         Ok(found.flatten())
     }
 

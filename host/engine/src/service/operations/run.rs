@@ -15,7 +15,7 @@ use super::Outbox;
 use super::task::{Outcome, Task, Work};
 
 /// Pause while a shard has no room or the store makes trouble.
-const PAUSE: Duration = Duration::from_millis(250);
+pub(super) const PAUSE: Duration = Duration::from_millis(250);
 /// Progress is noted in the store this often, and at the end.
 const NOTE_EVERY: Duration = Duration::from_secs(1);
 /// The same trouble is told this often.

@@ -60,32 +60,24 @@ impl PendingIds {
 
 /// Requests in the order in which they arrived.
 ///
-/// - `bytes` is what those that wait weigh together.
-/// - `ids` counts the callers' ids of those that wait and of those in the commit that is out. A request that a commit has taken is
-///   put back ([`Requests::put_back`]) or ends ([`Requests::end`]).
+/// `ids` counts the callers' ids of those that wait and of those in the commit that is out. A request that a commit has taken is
+/// put back ([`Requests::put_back`]) or ends ([`Requests::end`]).
 #[derive(Debug, Default)]
 pub(in super::super) struct Requests {
     waiting: VecDeque<WaitingRequest>,
-    bytes: usize,
     ids: PendingIds,
 }
 
 impl Requests {
     pub fn push(&mut self, request: DirectRequest) {
         let entering = request.messages.iter().map(|draft| weight::of_entering(&draft.message, !draft.needs_id));
-        let bytes: usize = entering.sum();
-        self.bytes += bytes;
+        let bytes = entering.sum();
         self.ids.add(&request);
         self.waiting.push_back(WaitingRequest { request, bytes });
     }
 
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
-    }
-
-    /// Messages and bytes that wait.
-    pub fn size(&self) -> (usize, usize) {
-        (self.waiting.iter().map(|waiting| waiting.request.messages.len()).sum(), self.bytes)
     }
 
     /// Whether an id waits for a commit or is in the one that is out.
@@ -99,14 +91,11 @@ impl Requests {
 
     /// A commit takes the first one.
     pub fn take_front(&mut self) -> Option<WaitingRequest> {
-        let taken = self.waiting.pop_front()?;
-        self.bytes = self.bytes.saturating_sub(taken.bytes);
-        Some(taken)
+        self.waiting.pop_front()
     }
 
     /// A request comes back from a commit that never went in, to the front.
     pub fn put_back(&mut self, request: WaitingRequest) {
-        self.bytes += request.bytes;
         self.waiting.push_front(request);
     }
 
@@ -129,7 +118,6 @@ impl Requests {
         let waiting = std::mem::take(&mut self.waiting).into_iter();
         let (recalled, kept): (Vec<_>, Vec<_>) = waiting.partition(|waiting| is_recalled(&waiting.request));
         self.waiting = kept.into();
-        self.bytes = self.waiting.iter().map(|waiting| waiting.bytes).sum();
         let recalled: Vec<DirectRequest> = recalled.into_iter().map(|waiting| waiting.request).collect();
         recalled.iter().for_each(|request| self.ids.remove(request));
         recalled

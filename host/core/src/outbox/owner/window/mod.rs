@@ -29,10 +29,7 @@ pub(super) use skipped::ScanStep;
 use tenant::TenantWindow;
 
 use crate::ids::{Seq, Tenant};
-use crate::limits::SchedulerLimits;
-
-/// Messages that a tenant may always hold in memory, however many tenants share the window.
-const TENANT_MESSAGES_MIN: usize = 64;
+use crate::limits::{SchedulerLimits, TENANT_MESSAGES_MIN};
 
 /// What is read of the stored segments, tenant by tenant, and how much room is left.
 ///
@@ -107,12 +104,6 @@ impl Window {
             0
         };
         shared.max(least.saturating_sub(mine))
-    }
-
-    /// Messages of segments that can be in memory at most, with `tenants` tenants that have any.
-    pub fn messages_bound(&self, tenants: usize) -> usize {
-        let limits = &self.limits;
-        limits.window_messages + TENANT_MESSAGES_MIN.min(limits.window_messages) * tenants
     }
 
     /// Messages of a tenant may be in memory that can't be sent for now and would make room for others.
