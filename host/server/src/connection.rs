@@ -110,7 +110,7 @@ impl Worker {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let asked = Arc::new(AtomicBool::new(false));
-        let progress = Arc::clone(guest.progress());
+        let progress = guest.progress();
         let service = {
             let (asked, progress, visit) = (asked.clone(), progress.clone(), guest.visit());
             let router = self.router;
@@ -126,45 +126,9 @@ impl Worker {
                 }
             })
         };
-        let mut connection = pin!(self.protocol.serve_connection(TokioIo::new(stream), service));
-        // Since when it is asked to go because nothing happens on it.
-        let mut leaving: Option<Instant> = None;
-        // A request wakes the connection several times; what is polled by itself wakes for its own events only.
-        let mut events = FuturesUnordered::from_iter([Keeper::new(self.times, self.phases, guest).next()]);
-        loop {
-            let (event, mut keeper) = tokio::select! {
-                biased;
-                ended = connection.as_mut() => {
-                    if let Err(cause) = ended {
-                        tracing::debug!(%cause, "a connection ended early");
-                    }
-                    return;
-                }
-                Some(event) = events.next() => event,
-            };
-            match event {
-                Event::FirstRequestIsDue if asked.load(Ordering::Relaxed) => {}
-                Event::FirstRequestIsDue => return metrics::cut("no_request"),
-                Event::Look => match self.times.check(&progress, leaving) {
-                    Close::No => {}
-                    Close::Gracefully => {
-                        leaving = Some(Instant::now());
-                        connection.as_mut().graceful_shutdown();
-                    }
-                    Close::Now(reason) => return metrics::cut(reason),
-                },
-                Event::HasToGo => {
-                    metrics::cut("gave_way");
-                    connection.as_mut().graceful_shutdown();
-                }
-                Event::WayIsDue if keeper.guest.may_be_cut() => return,
-                // It ends with what is under way on it.
-                Event::WayIsDue => keeper.gives_way = false,
-                Event::Draining => connection.as_mut().graceful_shutdown(),
-                Event::Closing => return metrics::cut("drain_deadline"),
-            }
-            events.push(keeper.next());
-        }
+        let connection = pin!(self.protocol.serve_connection(TokioIo::new(stream), service));
+        let keeper = Keeper::new(self.times, self.phases, guest, asked);
+        attend(connection, |connection| connection.graceful_shutdown(), keeper).await;
     }
 
     /// Tells a peer for whom there is no place why, in whatever it speaks, and closes. Takes no longer than
@@ -207,6 +171,53 @@ impl Worker {
     }
 }
 
+/// Waits until a connection ends, or an event ends it. `gracefully` lets it finish what is under way on it.
+async fn attend<C, E>(mut connection: Pin<&mut C>, gracefully: impl Fn(Pin<&mut C>), keeper: Keeper)
+where
+    C: Future<Output = Result<(), E>>,
+    E: std::fmt::Display,
+{
+    // Since when it is asked to go because nothing happens on it.
+    let mut leaving: Option<Instant> = None;
+    // A request wakes the connection several times; what is polled by itself wakes for its own events only.
+    let mut events = FuturesUnordered::from_iter([keeper.next()]);
+    loop {
+        let (event, mut keeper) = tokio::select! {
+            // Events first: a peer that sends without pause uses up the time that a task may take at once.
+            biased;
+            Some(event) = events.next() => event,
+            ended = connection.as_mut() => {
+                if let Err(cause) = ended {
+                    tracing::debug!(%cause, "a connection ended early");
+                }
+                return;
+            }
+        };
+        match event {
+            Event::FirstRequestIsDue if keeper.asked.load(Ordering::Relaxed) => {}
+            Event::FirstRequestIsDue => return metrics::cut("no_request"),
+            Event::Look => match keeper.times.check(keeper.guest.progress(), leaving) {
+                Close::No => {}
+                Close::Gracefully => {
+                    leaving = Some(Instant::now());
+                    gracefully(connection.as_mut());
+                }
+                Close::Now(reason) => return metrics::cut(reason),
+            },
+            Event::HasToGo => {
+                metrics::cut("gave_way");
+                gracefully(connection.as_mut());
+            }
+            Event::WayIsDue if keeper.guest.may_be_cut() => return,
+            // It ends with what is under way on it.
+            Event::WayIsDue => keeper.gives_way = false,
+            Event::Draining => gracefully(connection.as_mut()),
+            Event::Closing => return metrics::cut("drain_deadline"),
+        }
+        events.push(keeper.next());
+    }
+}
+
 /// What may end a connection, whatever its peer asks.
 enum Event {
     /// The time for the first request is over.
@@ -223,11 +234,12 @@ enum Event {
 
 /// Waits for the events of a connection.
 struct Keeper {
+    times: Times,
+    /// Whether a request has come.
+    asked: Arc<AtomicBool>,
     first_request: Pin<Box<Sleep>>,
     waits_for_first: bool,
     look: Pin<Box<Sleep>>,
-    /// Between two looks.
-    pause: Duration,
     guest: Guest,
     gives_way: bool,
     way: Pin<Box<Sleep>>,
@@ -237,13 +249,13 @@ struct Keeper {
 }
 
 impl Keeper {
-    fn new(times: Times, phases: watch::Receiver<Phase>, guest: Guest) -> Self {
-        let pause = times.idle.min(times.write) / LOOKS;
+    fn new(times: Times, phases: watch::Receiver<Phase>, guest: Guest, asked: Arc<AtomicBool>) -> Self {
         Self {
+            times,
+            asked,
             first_request: Box::pin(sleep(times.first_request)),
             waits_for_first: true,
-            look: Box::pin(sleep(pause)),
-            pause,
+            look: Box::pin(sleep(times.pause())),
             guest,
             gives_way: false,
             way: Box::pin(sleep(GIVE_WAY_TIMEOUT)),
@@ -260,7 +272,7 @@ impl Keeper {
                 Event::FirstRequestIsDue
             }
             () = self.look.as_mut() => {
-                self.look.as_mut().reset(Instant::now() + self.pause);
+                self.look.as_mut().reset(Instant::now() + self.times.pause());
                 Event::Look
             }
             () = self.guest.has_to_go() => {
@@ -290,6 +302,11 @@ enum Close {
 }
 
 impl Times {
+    /// Between two looks.
+    fn pause(&self) -> Duration {
+        self.idle.min(self.write) / LOOKS
+    }
+
     fn check(&self, progress: &Progress, leaving: Option<Instant>) -> Close {
         let past = |since: Instant, time: Duration| since.elapsed() >= time;
         match progress.give_up(self.write) {
@@ -335,4 +352,27 @@ fn protocol(limits: &Limits) -> auto::Builder<Streams> {
         .keep_alive_interval(H2_PING_INTERVAL)
         .keep_alive_timeout(H2_PING_TIMEOUT);
     builder
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// HTTP/2 reads frames as long as there are any, and is stopped by nothing but the bound on what a task does at once.
+    #[tokio::test]
+    async fn a_peer_that_sends_without_pause_holds_up_no_event() {
+        let times =
+            Times { first_request: Duration::MAX, idle: Duration::from_secs(3_600), write: Duration::from_secs(3_600) };
+        let (_phase, phases) = watch::channel(Phase::Closing);
+        let guest = Arc::new(Crowd::default()).enter(Progress::new(times.write));
+        let mut without_pause = pin!(async {
+            while std::hint::black_box(true) {
+                tokio::task::consume_budget().await;
+            }
+            Ok::<(), Infallible>(())
+        });
+        let attending = attend(without_pause.as_mut(), |_| {}, Keeper::new(times, phases, guest, Arc::default()));
+        let attended = tokio::time::timeout(Duration::from_secs(60), attending).await;
+        assert!(attended.is_ok(), "the end of the server isn't heard");
+    }
 }

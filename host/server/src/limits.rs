@@ -106,6 +106,8 @@ pub const SHEDDING_MAX: usize = 64;
 pub const SHEDDING_TIMEOUT: Duration = Duration::from_secs(5);
 /// An idle connection that was asked to go is cut after this.
 pub const GOODBYE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Connections that are cut when the drain time is over are waited for no longer than this.
+pub const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// A connection that has to give way to another, because all places are taken, is asked to go and cut after this.
 pub const GIVE_WAY_TIMEOUT: Duration = Duration::from_secs(1);
 /// Connections that wait at the same time until another has given way; further ones are told that there is no place.

@@ -122,7 +122,8 @@ impl Progress {
     }
 }
 
-/// A request and its answer, until the peer has room for all of the answer, or it is given up.
+/// A request and its answer, until the peer has room for all of the answer (over HTTP/1: until it is handed to the stream), or it is
+/// given up.
 pub(crate) struct Exchange {
     progress: Arc<Progress>,
     id: usize,

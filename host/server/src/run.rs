@@ -12,7 +12,9 @@ use waybill_core::code::Code;
 
 use crate::connection::Worker;
 use crate::crowd::Crowd;
-use crate::limits::{ACCEPT_PAUSE, GIVING_WAY_MAX, Limits, RETRY_AFTER_BUSY, SHEDDING_MAX, SHEDDING_TIMEOUT};
+use crate::limits::{
+    ACCEPT_PAUSE, CLOSE_TIMEOUT, GIVING_WAY_MAX, Limits, RETRY_AFTER_BUSY, SHEDDING_MAX, SHEDDING_TIMEOUT,
+};
 use crate::metrics;
 use crate::peers::{PeerPlace, Peers};
 use crate::problem::Problem;
@@ -65,7 +67,8 @@ pub(crate) async fn serve(
     }
     let cut = limits.connections_max - places.available_permits();
     let _ = phase.send(Phase::Closing);
-    let _ = places.acquire_many(every).await;
+    // They end at once; what doesn't may not keep the process.
+    let _ = tokio::time::timeout(CLOSE_TIMEOUT, places.acquire_many(every)).await;
     Drained { cut }
 }
 

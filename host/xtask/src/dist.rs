@@ -10,6 +10,9 @@ use crate::cargo::{Repository, run as run_command};
 use crate::setup;
 
 pub fn run() -> Result<ExitCode> {
+    if !cfg!(target_os = "linux") {
+        bail!("symbols are kept in a file beside the binary on Linux only");
+    }
     let repository = Repository::find()?;
     setup::guest_target()?;
     let built = repository.build_binary()?;

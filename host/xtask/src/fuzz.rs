@@ -15,6 +15,8 @@ use crate::cargo::{Repository, TRIALS, run as run_command, shown};
 
 /// Tells this program that cargo calls it as a compiler.
 const AS_COMPILER: &str = "WAYBILL_FUZZ_COMPILER";
+/// Names the folder into which the fuzzer writes its seeds instead of fuzzing.
+const SEEDS: &str = "WAYBILL_FUZZ_SEEDS";
 /// Coverage as libFuzzer reads it, and checks that the release profile leaves out.
 const FLAGS: [&str; 7] = [
     "-Cpasses=sancov-module",
@@ -69,7 +71,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     build(&repository)?;
     let place = repository.target.join("fuzz");
     let mut seeds = fuzzer(&repository);
-    let output = seeds.env("WAYBILL_FUZZ_SEEDS", place.join("corpus")).output().context("starting the fuzzer")?;
+    let output = seeds.env(SEEDS, place.join("corpus")).output().context("starting the fuzzer")?;
     if !output.status.success() {
         bail!("writing the seeds ended with {}: {}", output.status, String::from_utf8_lossy(&output.stderr));
     }
@@ -114,6 +116,7 @@ fn fuzz(repository: &Repository, place: &Path, name: &str, seconds: u32) -> Resu
     let mut command = fuzzer(repository);
     command
         .env("WAYBILL_FUZZ_TARGET", name)
+        .env_remove(SEEDS)
         .arg(corpus)
         .arg(format!("-max_total_time={seconds}"))
         .arg(format!("-max_len={INPUT_BYTES_MAX}"))

@@ -58,11 +58,15 @@ impl Sagas {
         }
     }
 
-    /// A saga that this host writes as it is now, and whether this actor has acted on it.
+    /// A saga that this host writes as it is now, and whether this actor has acted on it. None = it isn't in memory. While a shard of
+    /// this host alone is being taken over nobody knows.
     pub async fn act_of(&self, key: &SagaKey, actor: &str) -> Result<Option<(SagaSummary, ActKnown)>, SagaError> {
         let (wanted, actor) = (key.clone(), actor.to_owned());
-        let found = self.shard(key)?.query(|reply| MemoryQuery::Act { key: wanted, actor, reply }).await;
-        Ok(found.flatten())
+        let shard = self.shard(key)?;
+        match shard.query(|reply| MemoryQuery::Act { key: wanted, actor, reply }).await {
+            None if self.shared.context.config.exclusive => Err(SagaError::Unavailable(why_not(&shard.condition()))),
+            known => Ok(known.flatten()),
+        }
     }
 
     /// Whether this actor has acted on a saga, which may have ended.

@@ -97,6 +97,9 @@ impl DeadLetters {
 impl Task for DeadLetters {
     type Item = Dead;
 
+    /// What is done is gone from the page, which is read again.
+    const TRIES: u32 = 1;
+
     async fn count(&self, outbox: &Outbox) -> Result<Counted<u64>, ServiceError> {
         outbox.number_of_dead(&self.filter).await
     }

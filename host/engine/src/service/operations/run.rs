@@ -15,7 +15,7 @@ use super::Outbox;
 use super::task::{Outcome, Task, Work};
 
 /// Pause while a shard has no room or the store makes trouble.
-pub(super) const PAUSE: Duration = Duration::from_millis(250);
+const PAUSE: Duration = Duration::from_millis(250);
 /// Progress is noted in the store this often, and at the end.
 const NOTE_EVERY: Duration = Duration::from_secs(1);
 /// The same trouble is told this often.
@@ -169,7 +169,9 @@ async fn each<T: Task>(
                 return Ok(Some(OperationState::Cancelled));
             }
             next_at = next_at.max(Instant::now().checked_sub(pace * CATCH_UP_ACTS).unwrap_or(next_at)) + pace;
-            let outcome = task.act(outbox, item).await?;
+            let Some(outcome) = act(task, progress, item, stop).await? else {
+                return Ok(Some(OperationState::Cancelled));
+            };
             let operation = &mut progress.operation;
             match outcome {
                 Outcome::Done => operation.done += 1,
@@ -196,6 +198,34 @@ async fn each<T: Task>(
         progress.operation.cursor = page.next_cursor;
         if progress.operation.cursor.is_none() {
             return Ok(Some(OperationState::Done));
+        }
+    }
+}
+
+/// Acts on one. None = the operation was cancelled while the act had to wait.
+async fn act<T: Task>(
+    task: &T,
+    progress: &mut Progress<'_>,
+    item: &T::Item,
+    stop: &AtomicBool,
+) -> Result<Option<Outcome>, ServiceError> {
+    let outbox = progress.outbox;
+    let mut tries = 0;
+    loop {
+        let error = match task.act(outbox, item).await {
+            Ok(outcome) => return Ok(Some(outcome)),
+            Err(error) => error,
+        };
+        tries += 1;
+        if tries == 1 && T::TRIES > 1 {
+            // A crash while it waits costs none of the numbers.
+            progress.note().await?;
+        }
+        if tries >= T::TRIES || outbox.context.closing.run_until_cancelled(sleep(PAUSE)).await.is_none() {
+            return Err(error);
+        }
+        if stop.load(Ordering::Acquire) {
+            return Ok(None);
         }
     }
 }

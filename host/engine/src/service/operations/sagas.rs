@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use tokio::time::sleep;
 use waybill_api::sagas::SagaService;
 use waybill_core::port::query::{Counted, Page};
 use waybill_core::port::saga::{ActedBy, SagaAct};
@@ -17,14 +16,11 @@ use waybill_core::saga::shard::ActKnown;
 use waybill_core::time::UnixMillis;
 
 use super::Outbox;
-use super::run::PAUSE;
 use super::task::{Outcome, Task, acted_by};
 use crate::saga::service::Sagas;
 
 /// Sagas read in one page: each page looks at all that are in memory.
 const PAGE: usize = 1_000;
-/// An act that has to wait is tried so often before its page is read again, because a saga that it ended unheard is in no page.
-const LOOKS: u32 = 40;
 
 /// The sagas that an operation is about, and what is done to them.
 pub(super) struct OpenSagas {
@@ -49,8 +45,29 @@ impl OpenSagas {
         if self.sagas.is_passing(&error) { Err(error.into()) } else { Ok(Outcome::refused(&error.into())) }
     }
 
-    /// Acts, unless the history says that it has: an act whose outcome nobody heard may be done, and may have ended the saga.
-    async fn try_act(&self, saga: &SagaSummary) -> Result<Outcome, ServiceError> {
+    /// A list misses sagas while they are being taken over.
+    fn check_settled(&self) -> Result<(), SagaError> {
+        let wait = || SagaError::Unavailable("sagas are being taken over".to_owned());
+        self.sagas.is_settled().then_some(()).ok_or_else(wait)
+    }
+}
+
+impl Task for OpenSagas {
+    type Item = SagaSummary;
+
+    /// Ten seconds, in which a saga that was ended unheard is asked for its history. It is in no page any more.
+    const TRIES: u32 = 40;
+
+    async fn count(&self, _: &Outbox) -> Result<Counted<u64>, ServiceError> {
+        Ok(Counted { value: self.sagas.count(&self.filter).await?, since: None })
+    }
+    async fn page(&self, _: &Outbox, cursor: Option<&str>) -> Result<Page<SagaSummary>, ServiceError> {
+        self.check_settled()?;
+        let page = self.sagas.sagas(&self.filter, cursor, PAGE).await?;
+        self.check_settled()?;
+        Ok(page)
+    }
+    async fn act(&self, _: &Outbox, saga: &SagaSummary) -> Result<Outcome, ServiceError> {
         if let Some((now, known)) = self.sagas.act_of(&saga.key, &self.by.actor).await? {
             match known {
                 ActKnown::Committed => return Ok(Outcome::Done),
@@ -74,38 +91,15 @@ impl OpenSagas {
                     Err(error) => self.failed(error),
                 }
             }
+            // Another host has the shard by now; whether our act went in before that is in the history.
+            Err(error @ SagaError::Unavailable(_)) if !self.sagas.is_passing(&error) => {
+                match self.sagas.has_acted(&saga.key, &self.by.actor).await {
+                    Ok(true) => Ok(Outcome::Done),
+                    Ok(false) | Err(_) => Ok(Outcome::refused(&error.into())),
+                }
+            }
             Err(error) => self.failed(error),
         }
-    }
-
-    /// A list misses sagas while they are being taken over.
-    fn check_settled(&self) -> Result<(), SagaError> {
-        let wait = || SagaError::Unavailable("sagas are being taken over".to_owned());
-        self.sagas.is_settled().then_some(()).ok_or_else(wait)
-    }
-}
-
-impl Task for OpenSagas {
-    type Item = SagaSummary;
-
-    async fn count(&self, _: &Outbox) -> Result<Counted<u64>, ServiceError> {
-        Ok(Counted { value: self.sagas.count(&self.filter).await?, since: None })
-    }
-    async fn page(&self, _: &Outbox, cursor: Option<&str>) -> Result<Page<SagaSummary>, ServiceError> {
-        self.check_settled()?;
-        let page = self.sagas.sagas(&self.filter, cursor, PAGE).await?;
-        self.check_settled()?;
-        Ok(page)
-    }
-    async fn act(&self, outbox: &Outbox, saga: &SagaSummary) -> Result<Outcome, ServiceError> {
-        let mut answer = self.try_act(saga).await;
-        for _ in 0..LOOKS {
-            if answer.is_ok() || outbox.context.closing.run_until_cancelled(sleep(PAUSE)).await.is_none() {
-                break;
-            }
-            answer = self.try_act(saga).await;
-        }
-        answer
     }
     fn id(saga: &SagaSummary) -> &str {
         saga.key.id.as_str()

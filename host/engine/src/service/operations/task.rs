@@ -17,6 +17,9 @@ pub(super) trait Task {
     /// One that is acted on.
     type Item: Send + Sync;
 
+    /// An act that has to wait is tried so often before its page is read again.
+    const TRIES: u32;
+
     /// How many match now.
     async fn count(&self, outbox: &Outbox) -> Result<Counted<u64>, ServiceError>;
     async fn page(&self, outbox: &Outbox, cursor: Option<&str>) -> Result<Page<Self::Item>, ServiceError>;
