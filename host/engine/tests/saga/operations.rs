@@ -149,6 +149,24 @@ async fn a_saga_that_an_unheard_act_ended_is_counted_as_done() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_cancel_is_heard_while_an_act_has_to_wait() {
+    let world = World::new();
+    let host = with_sagas(&world, WAITING, 3, "signal:go").await;
+    world.shim.on(|call| match call {
+        Call::Commit(_) => Act::Fail(StoreError::Unavailable("test".into())),
+        _ => Act::Pass,
+    });
+    let operation = host.bulk("kill", "id=*", 1_000).await;
+    pass(seconds(2)).await;
+    let stopped = host.outbox.cancel_operation(&operation.id, "ann").await.unwrap();
+    assert_eq!((stopped.state, stopped.done, stopped.failed), (OperationState::Cancelled, 0, 0));
+    world.shim.on(|_| Act::Pass);
+    pass(seconds(60)).await;
+    // The one whose act was under way may be killed; no other is begun.
+    assert!(host.in_state(SagaState::Failed).await <= 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn one_that_is_too_large_for_the_store_is_refused_and_the_others_are_done() {
     let world = World::new();
     // What comes later is acted on first.
