@@ -109,13 +109,13 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode> {
         _ => None,
     };
     if let Some(suites) = suites {
-        let (binary, cores) = (repository.binary(), side_by_side::cores());
+        let (binary, at_once) = (repository.binary(), side_by_side::suites_at_once());
         let load = arguments.busy.then(Load::on_every_core);
         for number in 1..=runs {
             let began = Instant::now();
             let mut run = Counts::default();
             let tests =
-                async { side_by_side::run(&binary, cores, arguments.jobs(&suites)?, &mut run, &mut times).await };
+                async { side_by_side::run(&binary, at_once, arguments.jobs(&suites)?, &mut run, &mut times).await };
             stages.run(arguments.stage(), tests).await;
             if runs > 1 {
                 let (passed, failed, took) = (run.passed, run.failed, seconds(began.elapsed()));
@@ -130,7 +130,7 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode> {
             let guests = Workspace::plugins(&repository);
             let plugins = async {
                 let jobs = arguments.jobs(&guests.build()?)?;
-                side_by_side::run(&binary, cores, jobs, &mut counts, &mut times).await
+                side_by_side::run(&binary, at_once, jobs, &mut counts, &mut times).await
             };
             stages.run("native tests of the plugins", plugins).await;
             stages.run("clippy", async { lint::clippy(&repository) }).await;

@@ -1,4 +1,4 @@
-//! Suites side by side: as many at a time as there are cores, the longest first.
+//! Suites side by side: a few more at a time than there are cores, the longest first.
 //!
 //! What a suite writes is shown when it has ended, so that the outputs of two don't mix.
 
@@ -15,9 +15,11 @@ use super::job::Job;
 use super::times::Times;
 use crate::stage::seconds;
 
-/// How many run at a time.
-pub fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
+/// How many run at a time: half as many again as there are cores, since the long ones wait for brokers, disks and timers half of
+/// their time.
+pub fn suites_at_once() -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    cores + cores.div_ceil(2)
 }
 
 /// Runs jobs, so many at a time, and adds up what they say. Those that have to be alone come last.
