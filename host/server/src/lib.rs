@@ -16,7 +16,7 @@ mod caller;
 pub mod codes;
 mod connection;
 mod crowd;
-mod cursor;
+pub mod cursor;
 mod edge;
 pub mod error;
 mod idempotency_key;

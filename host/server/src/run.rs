@@ -52,7 +52,7 @@ pub(crate) async fn serve(
     let worker = Worker::new(router, limits, tls, phases, Arc::clone(&door.crowd));
     let mut acceptors = Vec::with_capacity(listeners.len());
     for listener in listeners {
-        acceptors.push(tokio::spawn(accept(listener, worker.clone(), phase.subscribe(), door.clone())));
+        acceptors.push(tokio::spawn(keep_accepting(listener, worker.clone(), phase.subscribe(), door.clone())));
     }
     shutdown.await;
     on_drain();
@@ -124,7 +124,17 @@ impl Door {
     }
 }
 
-async fn accept(listener: TcpListener, worker: Worker, mut phases: watch::Receiver<Phase>, door: Door) {
+/// A loop that panics begins anew: without it the host would work and hear nobody.
+async fn keep_accepting(listener: TcpListener, worker: Worker, phases: watch::Receiver<Phase>, door: Door) {
+    let listener = Arc::new(listener);
+    let again = || tokio::spawn(accept(Arc::clone(&listener), worker.clone(), phases.clone(), door.clone()));
+    while again().await.is_err_and(|ended| ended.is_panic()) {
+        tracing::error!("taking connections panicked and is begun again");
+        tokio::time::sleep(ACCEPT_PAUSE).await;
+    }
+}
+
+async fn accept(listener: Arc<TcpListener>, worker: Worker, mut phases: watch::Receiver<Phase>, door: Door) {
     loop {
         tokio::select! {
             () = reached(&mut phases, Phase::Draining) => return,

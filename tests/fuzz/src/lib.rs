@@ -9,6 +9,7 @@
 mod records;
 mod requests;
 mod texts;
+mod wal;
 // Under `cfg(test)` the sources of plugins would bring their own tests along.
 #[cfg(not(test))]
 mod wire;
@@ -49,6 +50,7 @@ pub const TARGETS: &[&[Target]] = &[
     texts::TARGETS,
     requests::TARGETS,
     records::TARGETS,
+    wal::TARGETS,
     #[cfg(not(test))]
     wire::TARGETS,
 ];

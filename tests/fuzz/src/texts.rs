@@ -13,6 +13,8 @@ use waybill_core::time::UnixMillis;
 use waybill_core::topic::{Scheme, Topic};
 use waybill_sandbox::grants::Pattern as Grant;
 use waybill_sandbox::{PublicKey, Signature};
+use waybill_server::cursor as of_callers;
+use waybill_store::At;
 
 use crate::Target;
 
@@ -24,9 +26,12 @@ pub(crate) const TARGETS: &[Target] = &[
     Target::of_text("address", address),
     Target::of_text("grant", grant),
     Target::of_text("json", json),
+    Target { name: "cursor", read: cursor, seeds: cursors },
 ];
 
 const NOW: UnixMillis = UnixMillis(1_800_000_000_000);
+/// A list, and another one.
+const LISTS: [[&str; 3]; 2] = [["/v1/messages", "acme", ""], ["/v1/dead-letters", "acme", ""]];
 
 fn text(bytes: &[u8]) -> Option<&str> {
     std::str::from_utf8(bytes).ok()
@@ -97,4 +102,32 @@ fn grant(bytes: &[u8]) {
 fn json(bytes: &[u8]) {
     let Ok(json) = Json::parse_bytes(bytes) else { return };
     assert_eq!(Json::parse(json.as_str()).expect("JSON as it is kept"), json);
+}
+
+/// A cursor of the store is the same place again as it is written, and one of a caller the same text; any text comes back out of the
+/// cursor that was made of it, in its own list only.
+fn cursor(bytes: &[u8]) {
+    let Some(text) = text(bytes) else { return };
+    // As many numbers as any list has.
+    for numbers in 1..=4 {
+        let Ok(at) = At::from_cursor(text, numbers) else { continue };
+        assert_eq!(At::from_cursor(&at.to_cursor(), numbers).expect("a cursor as it is written"), at);
+        for index in 0..numbers {
+            let _ = at.saga(index);
+        }
+    }
+    let [list, other] = LISTS;
+    if let Ok(inner) = of_callers::unwrap(&list, text) {
+        assert_eq!(of_callers::wrap(&list, &inner), text);
+    }
+    let wrapped = of_callers::wrap(&list, text);
+    assert_eq!(of_callers::unwrap(&list, &wrapped).as_deref(), Ok(text));
+    assert!(of_callers::unwrap(&other, &wrapped).is_err(), "a cursor of another list was taken");
+}
+
+fn cursors() -> Vec<Vec<u8>> {
+    // The last one is a saga's: tenant and id, with the length of the tenant before them.
+    let places = ["0/order", "3.17/m-1", "3.1099511627776.4/m/1", "3.1800000000000.4/acmes-1"];
+    let wrapped = places.map(|place| of_callers::wrap(&LISTS[0], place));
+    places.map(str::to_owned).into_iter().chain(wrapped).map(String::into_bytes).collect()
 }

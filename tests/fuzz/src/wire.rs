@@ -33,7 +33,28 @@ fn nats_stream(bytes: &[u8]) {
 }
 
 fn amqp_stream(bytes: &[u8]) {
-    drain(bytes, |bytes| amqp::next(bytes).map(|found| found.map(|(_, taken)| ((), taken))));
+    drain(bytes, |bytes| {
+        amqp::next(bytes).map(|found| found.map(|(frame, taken)| (amqp_payload(frame.payload), taken)))
+    });
+}
+
+/// What the plugin reads of a payload, whatever kind of frame it is of.
+fn amqp_payload(payload: &[u8]) {
+    match amqp::method(payload) {
+        Ok(amqp::Method::Start { properties, .. }) => {
+            let _ = properties.text("product");
+            if let Some(amqp::Value::Table(capabilities)) = properties.get("capabilities") {
+                let _ = capabilities.get("publisher_confirms");
+            }
+        }
+        Ok(amqp::Method::Close(closing) | amqp::Method::ChannelClose(closing) | amqp::Method::Return(closing)) => {
+            let _ = closing.text();
+        }
+        _ => {}
+    }
+    if let Ok(amqp::Content { headers: Some(headers), .. }) = amqp::content(payload) {
+        let _ = headers.get("x-tenant");
+    }
 }
 
 fn resps() -> Vec<Vec<u8>> {
@@ -59,5 +80,42 @@ fn frames() -> Vec<Vec<u8>> {
     let heartbeat = vec![8, 0, 0, 0, 0, 0, 0, 0xce];
     // basic.ack of delivery 1, not multiple.
     let ack = vec![1, 0, 1, 0, 0, 0, 13, 0, 60, 0, 80, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0xce];
-    vec![heartbeat.clone(), ack.clone(), [heartbeat, ack].concat()]
+    let product = b"\x07productS\0\0\0\x08RabbitMQ".as_slice();
+    let capabilities = b"\x0ccapabilitiesF\0\0\0\x15\x12publisher_confirmst\x01".as_slice();
+    let others = b"\x01aI\0\0\0\x07\x01bl\0\0\0\0\0\0\0\x07\x01cA\0\0\0\x02t\x01\x01dV".as_slice();
+    let start = [
+        b"\0\x0a\0\x0a\0\x09".as_slice(),
+        &counted(&[product, others, capabilities].concat()),
+        &counted(b"PLAIN AMQPLAIN"),
+        &counted(b"en_US"),
+    ];
+    let tune = b"\0\x0a\0\x1e\x07\xff\0\x02\0\0\0\x3c".as_slice();
+    let blocked = b"\0\x0a\0\x3c\x0dlow on memory".as_slice();
+    let close = b"\0\x0a\0\x32\x01\x40\x11CONNECTION_FORCED\0\0\0\0".as_slice();
+    // basic.return, then the header of 5 bytes with content type, headers and message id.
+    let returned = b"\0\x3c\0\x32\x01\x38\x08NO_ROUTE\0\0".as_slice();
+    let header = [
+        b"\0\x3c\0\0\0\0\0\0\0\0\0\x05\xa0\x80\x0atext/plain".as_slice(),
+        &counted(b"\x08x-tenantS\0\0\0\x04acme"),
+        b"\x02m1",
+    ];
+    vec![
+        heartbeat.clone(),
+        ack.clone(),
+        [heartbeat, ack].concat(),
+        [frame(1, &start.concat()), frame(1, tune)].concat(),
+        [frame(1, blocked), frame(1, close)].concat(),
+        [frame(1, returned), frame(2, &header.concat()), frame(3, b"hello")].concat(),
+    ]
+}
+
+/// A frame of this kind on channel 1.
+fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
+    [[kind, 0, 1].as_slice(), &counted(payload), &[0xce]].concat()
+}
+
+/// Bytes with four bytes of their length before them.
+fn counted(bytes: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(bytes.len()).expect("a few bytes");
+    [length.to_be_bytes().as_slice(), bytes].concat()
 }

@@ -101,7 +101,7 @@ impl OwnerStore for SurrealStore {
     }
 
     async fn door_newest(&self, shard: ShardId) -> Result<Option<u64>, StoreError> {
-        read::door_newest(self.begin(false).await?.as_ref(), shard).await
+        read::door_newest(self.begin(false).await?.as_ref(), shard, 0).await
     }
 
     async fn ids(&self, ids: &[(Tenant, MessageId)]) -> Result<Vec<Option<IdRecord>>, StoreError> {

@@ -22,6 +22,7 @@ pub const MIGRATIONS: &[Migration] = &[
     Migration { number: 3, name: "sagas", text: include_str!("0003_sagas.surql") },
     Migration { number: 4, name: "idempotency", text: include_str!("0004_idempotency.surql") },
     Migration { number: 5, name: "retention", text: include_str!("0005_retention.surql") },
+    Migration { number: 6, name: "door_stamps", text: include_str!("0006_door_stamps.surql") },
 ];
 
 /// Tries of one migration when hosts start together.

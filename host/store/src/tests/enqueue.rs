@@ -1,8 +1,11 @@
 //! `fn::waybill::enqueue` in a client's own transaction.
 
+use std::sync::Arc;
+
 use waybill_core::ids::{Key, MessageId, ShardId, Tenant};
 use waybill_core::message::Payload;
-use waybill_core::port::transact::{Statement, TransactStore};
+use waybill_core::port::transact::{DoorGroup, Statement, TransactStore};
+use waybill_testkit::conformance::samples::message;
 
 use super::{door, memory, messages, sql};
 use crate::{StoreConfig, SurrealStore};
@@ -126,6 +129,25 @@ async fn messages_of_one_statement_keep_their_order() {
 }
 
 #[tokio::test]
+async fn a_clock_that_was_set_back_puts_nothing_before_what_lies_there() {
+    let store = memory().await;
+    let enqueue =
+        |id: &str| format!("RETURN fn::waybill::enqueue({{ topic: 'bus:x', payload: 1, key: 'k', id: '{id}' }})");
+    sql(&store, &enqueue("first")).await.unwrap();
+    // As if the clock had been an hour ahead then.
+    let ahead = "LET $row = (SELECT * OMIT id FROM ONLY outbox_door LIMIT 1); DELETE outbox_door; \
+        CREATE outbox_door:[0, time::nano(time::now() + 1h), 0, rand::ulid()] CONTENT $row";
+    sql(&store, ahead).await.unwrap();
+    sql(&store, &enqueue("second")).await.unwrap();
+    let third = DoorGroup { shard: ShardId(0), messages: vec![Arc::new(message("third"))] };
+    store.transact(Vec::new(), vec![third], None).await.unwrap();
+    sql(&store, &enqueue("fourth")).await.unwrap();
+    let ids: Vec<String> =
+        messages(&store, ShardId(0)).await.iter().map(|message| message.id.as_str().to_owned()).collect();
+    assert_eq!(ids, ["first", "second", "third", "fourth"]);
+}
+
+#[tokio::test]
 async fn an_event_of_a_business_table_can_enqueue() {
     let store = memory().await;
     let text = "DEFINE TABLE orders; DEFINE EVENT placed ON orders WHEN $event = 'CREATE' THEN { \
@@ -140,7 +162,6 @@ async fn an_event_of_a_business_table_can_enqueue() {
 
 #[tokio::test]
 async fn the_outbox_is_readable_as_rows() {
-    use std::sync::Arc;
     use waybill_core::port::store::Write;
     use waybill_testkit::conformance::samples::{Owner, T0, dead, parked, scheduled, segment, seq};
 

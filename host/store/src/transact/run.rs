@@ -15,6 +15,7 @@ use super::repeats::Attempt;
 use crate::fault::store_error;
 use crate::guard::{Checked, Held, Names, check, scan_of};
 use crate::idempotency::conclude;
+use crate::owner::read::door_newest;
 use crate::rows::door::{cut, of_group};
 use crate::store::{SurrealStore, finish};
 use crate::tables::{DOOR, ID, door_key, id_key};
@@ -101,7 +102,14 @@ pub(crate) async fn put_door_rows(
     if rows.is_empty() {
         return Ok(());
     }
-    let nanos = store.stamps().next(store.door_nanos().await?);
+    let clock = store.door_nanos().await?;
+    for shard in rows.iter().map(|(at, _)| at.shard).collect::<HashSet<_>>() {
+        // `fn::waybill::enqueue` may have put it there before the clock was set back.
+        if let Some(newest) = door_newest(transaction, shard, clock).await? {
+            store.stamps().begin_after(newest);
+        }
+    }
+    let nanos = store.stamps().next(clock);
     for (at, fields) in rows {
         let key = DoorKey { nanos, ordinal: at.ordinal, ulid: Ulid::new().to_string() };
         transaction.put(DOOR, door_key(at.shard, &key), fields).await.map_err(store_error)?;

@@ -3,7 +3,6 @@
 //! The format: blocks of 32 KiB; records in fragments that never cross a block: checksum (4, CRC-32 of type and data),
 //! length (2), type (1), data; all big-endian; less than a header's room at a block's end is padding.
 
-use std::fs::File;
 use std::io::{self, Read};
 
 /// Size of a block, in bytes.
@@ -57,7 +56,7 @@ enum Fragment {
 }
 
 /// Reads a log to its end, or to the first readable record behind something unreadable.
-pub(super) fn scan(file: &mut File) -> io::Result<Scan> {
+pub(super) fn scan(log: &mut impl Read) -> io::Result<Scan> {
     let mut block = Vec::with_capacity(BLOCK);
     let (mut start, mut whole, mut end) = (0_u64, 0_u64, 0_u64);
     let (mut inside, mut bad, mut unwritten) = (false, false, false);
@@ -65,7 +64,7 @@ pub(super) fn scan(file: &mut File) -> io::Result<Scan> {
     let mut alien = false;
     loop {
         block.clear();
-        file.by_ref().take(BLOCK as u64).read_to_end(&mut block)?;
+        log.by_ref().take(BLOCK as u64).read_to_end(&mut block)?;
         if block.is_empty() {
             return Ok(match (start == whole, alien) {
                 (true, _) => Scan::Whole,

@@ -10,12 +10,15 @@ use super::suites::Suite;
 const CHECKS: &[(&str, Option<&str>)] = &[
     // Statements: the guard against random ones and against the wall behind it, every place of an expression, exploits, memory.
     ("store: lib waybill_store", Some("tests::walls::")),
+    ("store: lib waybill_store", Some("guard::")),
     // Calls to the disk that fail, and power losses.
     ("store: test disk", None),
     // Steps of the wall clock while the host is killed.
     ("tests: test processes", Some("kill::a_wall_clock_that_is_set")),
     // The protocol under random schedules, and that each rule left out is noticed.
     ("tests: test rules", Some("model::")),
+    ("testkit: lib waybill_testkit", Some("saga_model::")),
+    ("testkit: lib waybill_testkit", Some("idempotency_model::")),
     // Data directories of earlier versions.
     ("tests: test processes", Some("golden::")),
     // Sweeps: each GET as each tenant, each route without a token, addresses that lead inside.
@@ -23,9 +26,16 @@ const CHECKS: &[(&str, Option<&str>)] = &[
     ("server: test api", Some("auth::every_route_is_closed")),
     ("server: test api", Some("closed_routes::")),
     ("sandbox: test ssrf", None),
+    // What routes match is what is called; who may listen where, and be called by which name.
+    ("core: test it", None),
+    ("server: lib waybill_server", Some("listen::")),
     // Bounds on what others can make many of: series, connections; and the modes of what lies on the disk.
     ("tests: test own_process", Some("metric_series::")),
     ("server: test api", Some("connections::")),
+    ("server: test api", Some("shares::")),
+    ("tests: test own_process", Some("guest_memory::")),
+    ("tests: test sandbox", Some("guests::floods::")),
+    ("sandbox: lib waybill_sandbox", Some("schema::")),
     ("cli: test it", Some("exposure::what_a_host_makes_is_its_owners_alone")),
     // Inputs that fuzzing found, and changed ones.
     ("fuzz: test replay", None),

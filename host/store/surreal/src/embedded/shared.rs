@@ -98,7 +98,15 @@ impl Core {
         });
         if first {
             tracing::warn!(%fault, "the embedded database is opened again as soon as it can be");
-            tokio::spawn(Arc::clone(self).repair());
+            tokio::spawn(Arc::clone(self).keep_repairing());
+        }
+    }
+
+    /// Nobody else opens it again: a repair that panics begins anew.
+    async fn keep_repairing(self: Arc<Self>) {
+        while tokio::spawn(Arc::clone(&self).repair()).await.is_err_and(|ended| ended.is_panic()) {
+            tracing::error!("opening the embedded database again panicked and is tried again");
+            sleep(REPAIR_PAUSE).await;
         }
     }
 
