@@ -13,8 +13,8 @@ use waybill_core::port::store::StoreError;
 use waybill_store::{StoreConfig, SurrealStore};
 use waybill_testkit::model::{self, ModelStore, Mutation, Options, Report};
 
-/// About a minute on two processors.
-const SEEDS: u64 = 8_000;
+/// About a minute on two processors; `cargo xtask chaos model` runs more.
+const SEEDS: u64 = 5_000;
 /// Each mutation is caught within so many seeds; most take fewer than ten.
 const MUTATION_SEEDS: u64 = 2_000;
 /// Seeds of a mutation that run before one looks whether it was caught.
