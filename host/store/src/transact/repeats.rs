@@ -69,7 +69,7 @@ impl Repeats {
             attempt.lanes.push(lane.lock_owned().await);
         }
         if !attempt.ids.is_empty() {
-            attempt.since = Some(self.open(stamps.at_least(0)));
+            attempt.since = Some(self.open(stamps.latest()));
         }
         attempt
     }

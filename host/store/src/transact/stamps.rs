@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The latest stamp that was given out, in nanoseconds since 1970.
+/// The latest stamp that was given out, or clock that a look at the doorstep went by, in nanoseconds since 1970.
 #[derive(Debug, Default)]
 pub struct Stamps(AtomicU64);
 
@@ -21,9 +21,15 @@ impl Stamps {
         self.0.fetch_max(newest, Ordering::AcqRel);
     }
 
-    /// The clock, but not before the latest stamp.
-    pub fn at_least(&self, clock: u64) -> u64 {
-        clock.max(self.0.load(Ordering::Acquire))
+    /// The clock that a look at the doorstep goes by: not before the latest stamp, and no later stamp is before it. Else a row that is
+    /// put there while the clock is set back lies before all that the next look reads, when the clock is right again by then.
+    pub fn look(&self, clock: u64) -> u64 {
+        self.0.fetch_max(clock, Ordering::AcqRel).max(clock)
+    }
+
+    /// No stamp is given out at or before it.
+    pub fn latest(&self) -> u64 {
+        self.0.load(Ordering::Acquire)
     }
 }
 
@@ -38,10 +44,18 @@ mod tests {
         assert_eq!(stamps.next(10 * hour), 10 * hour);
         assert_eq!(stamps.next(10 * hour), 10 * hour + 1);
         assert_eq!(stamps.next(9 * hour), 10 * hour + 2);
-        assert_eq!(stamps.at_least(9 * hour), 10 * hour + 2);
-        assert_eq!(stamps.at_least(11 * hour), 11 * hour);
-        assert_eq!(stamps.next(11 * hour), 11 * hour);
+        assert_eq!(stamps.look(9 * hour), 10 * hour + 2);
         stamps.begin_after(12 * hour);
         assert_eq!(stamps.next(11 * hour), 12 * hour + 1);
+        assert_eq!(stamps.latest(), 12 * hour + 1);
+    }
+
+    #[test]
+    fn what_is_stamped_after_a_look_lies_behind_it() {
+        let stamps = Stamps::default();
+        let hour = 3_600_000_000_000;
+        assert_eq!(stamps.look(10 * hour), 10 * hour);
+        assert_eq!(stamps.next(9 * hour), 10 * hour + 1, "the clock was set back");
+        assert_eq!(stamps.look(10 * hour), 10 * hour + 1, "and ahead again");
     }
 }

@@ -104,13 +104,13 @@ pub async fn stamps_do_not_run_ahead_of_the_door_clock(store: &impl Store) {
 pub async fn the_newest_stamp_is_that_of_the_last_row(store: &impl Store) {
     assert_eq!(store.door_newest(SHARD).await.unwrap(), None);
     put(store, SHARD, &["a"]).await;
+    put(store, SHARD, &["b"]).await;
     let ahead = DoorKey { nanos: 9_000_000_000_000_000_000, ordinal: 0, ulid: "x".to_owned() };
     let message = Arc::new(message("ahead"));
     let forward =
         |key: &DoorKey, shard| Write::ForwardDoor { shard, key: key.clone(), messages: vec![message.clone()] };
     let mut owner = Owner::new();
     owner.commit(store, vec![forward(&ahead, SHARD)]).await;
-    put(store, SHARD, &["b"]).await;
     assert_eq!(store.door_newest(SHARD).await.unwrap(), Some(ahead.nanos));
     assert_eq!(store.door_newest(ShardId(4)).await.unwrap(), None);
     let found = store.door(SHARD, 0, ahead.nanos, None, 10).await.unwrap();

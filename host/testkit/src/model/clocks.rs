@@ -8,13 +8,19 @@ use super::world::World;
 /// What a wall clock is set ahead by, in milliseconds. Further than a run is long, and the last one further than is believed at
 /// once ([`waybill_core::time::AHEAD_MAX`]).
 const STEPS: [i64; 5] = [0, -100_000, 100_000, 200_000, 3_600_000];
+/// Who sets a clock often sets it again at once: for so many steps.
+const SET_AGAIN: u64 = 30;
 
 impl<S: ModelStore> World<S> {
     /// Somebody may set a host's clock.
     pub(super) fn step_clock(&mut self, host: &mut Host) {
-        if self.calm || !self.setup.clock_steps || !self.rng.one_in(200) {
+        let is_set_again = self.clock_set.is_some_and(|at| self.now.saturating_sub(at) < SET_AGAIN);
+        let odds = if is_set_again { 8 } else { 200 };
+        if self.calm || !self.setup.clock_steps || !self.rng.one_in(odds) {
             return;
         }
+        // Again means once more, not for ever.
+        self.clock_set = if is_set_again { None } else { Some(self.now) };
         let Some(ahead) = self.rng.pick(&STEPS).copied() else { return };
         self.stats.clock_steps += 1;
         self.note(|_| format!("a wall clock is set {ahead} ms ahead"));
@@ -56,8 +62,12 @@ impl<S: ModelStore> World<S> {
     }
 
     /// The clock that stamps doorstep rows, as the owner reads it.
-    pub(super) fn door_clock(&self) -> u64 {
-        self.clock_at(self.now).max(self.stamped)
+    pub(super) fn door_clock(&mut self) -> u64 {
+        let clock = self.clock_at(self.now).max(self.stamped);
+        if self.are_stamps_of_one_process() && self.setup.mutation != Some(Mutation::StampsForgetLooks) {
+            self.stamped = clock;
+        }
+        clock
     }
 
     /// The clock that stamps doorstep rows, as it says at a step.

@@ -55,7 +55,9 @@ pub(super) struct World<S> {
     pub calm: bool,
     /// Error of the clock that stamps doorstep rows, in milliseconds.
     pub ahead: i64,
-    /// The latest stamp that the process of an embedded store gave out.
+    /// When somebody set a clock that may be set again.
+    pub clock_set: Option<u64>,
+    /// The latest stamp that the process of an embedded store gave out, or clock that it looked by.
     pub stamped: u64,
     pub past: Past<S>,
     tracing: bool,
@@ -94,6 +96,7 @@ impl<S: ModelStore> World<S> {
             stats: Stats::default(),
             calm: false,
             ahead: 0,
+            clock_set: None,
             stamped: 0,
             past: Past::default(),
             tracing: options.trace,
