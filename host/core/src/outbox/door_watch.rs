@@ -60,7 +60,8 @@ pub struct DoorWatch<W> {
     full_covered: Option<u64>,
     polled_at: Option<Monotonic>,
     /// The clock at the looks of the last `late_window` and at the one before, lowest first and oldest first. A transaction open
-    /// since then has no earlier stamp, however far the clock was set ahead meanwhile.
+    /// since then has no earlier stamp, however far the clock was set ahead meanwhile. What this process stamped before its first
+    /// look may have any, so that one reads as if the clock had been at its beginning before it.
     clocks: VecDeque<(Monotonic, u64)>,
     /// Doorstep commits of this process that were known when everything had been taken in, and when that was read.
     emptied: Option<(u64, Monotonic)>,
@@ -81,7 +82,7 @@ impl<W> DoorWatch<W> {
             full_at: None,
             full_covered: None,
             polled_at: None,
-            clocks: VecDeque::new(),
+            clocks: VecDeque::from([(Monotonic::default(), 0)]),
             emptied: None,
             waiting: Vec::new(),
             in_pass: Vec::new(),
@@ -228,7 +229,10 @@ mod tests {
     #[test]
     fn a_window_reaches_back_over_a_step_of_the_clock_for_as_long_as_it_is() {
         let mut watch: DoorWatch<()> = DoorWatch::new(DoorTimes::default());
-        for second in 10..20 {
+        for second in 10..12 {
+            assert_eq!(watch.late_stamp((1_000 + second) * SECOND, at(second)), 0, "stamped before the first look");
+        }
+        for second in 12..20 {
             assert_eq!(watch.late_stamp((1_000 + second) * SECOND, at(second)), (998 + second) * SECOND);
         }
         // An hour ahead: what began before has stamps of then.

@@ -97,7 +97,7 @@ impl OwnerStore for SurrealStore {
     }
 
     async fn door_clock(&self) -> Result<u64, StoreError> {
-        Ok(self.stamps().look(self.door_nanos().await?))
+        Ok(self.stamps().clock_of_look(self.door_nanos().await?))
     }
 
     async fn door_newest(&self, shard: ShardId) -> Result<Option<u64>, StoreError> {

@@ -23,7 +23,7 @@ impl Stamps {
 
     /// The clock that a look at the doorstep goes by: not before the latest stamp, and no later stamp is before it. Else a row that is
     /// put there while the clock is set back lies before all that the next look reads, when the clock is right again by then.
-    pub fn look(&self, clock: u64) -> u64 {
+    pub fn clock_of_look(&self, clock: u64) -> u64 {
         self.0.fetch_max(clock, Ordering::AcqRel).max(clock)
     }
 
@@ -44,7 +44,7 @@ mod tests {
         assert_eq!(stamps.next(10 * hour), 10 * hour);
         assert_eq!(stamps.next(10 * hour), 10 * hour + 1);
         assert_eq!(stamps.next(9 * hour), 10 * hour + 2);
-        assert_eq!(stamps.look(9 * hour), 10 * hour + 2);
+        assert_eq!(stamps.clock_of_look(9 * hour), 10 * hour + 2);
         stamps.begin_after(12 * hour);
         assert_eq!(stamps.next(11 * hour), 12 * hour + 1);
         assert_eq!(stamps.latest(), 12 * hour + 1);
@@ -54,8 +54,8 @@ mod tests {
     fn what_is_stamped_after_a_look_lies_behind_it() {
         let stamps = Stamps::default();
         let hour = 3_600_000_000_000;
-        assert_eq!(stamps.look(10 * hour), 10 * hour);
+        assert_eq!(stamps.clock_of_look(10 * hour), 10 * hour);
         assert_eq!(stamps.next(9 * hour), 10 * hour + 1, "the clock was set back");
-        assert_eq!(stamps.look(10 * hour), 10 * hour + 1, "and ahead again");
+        assert_eq!(stamps.clock_of_look(10 * hour), 10 * hour + 1, "and ahead again");
     }
 }

@@ -64,7 +64,7 @@ impl<S: ModelStore> World<S> {
     /// The clock that stamps doorstep rows, as the owner reads it.
     pub(super) fn door_clock(&mut self) -> u64 {
         let clock = self.clock_at(self.now).max(self.stamped);
-        if self.are_stamps_of_one_process() && self.setup.mutation != Some(Mutation::StampsForgetLooks) {
+        if self.are_stamps_of_one_process() {
             self.stamped = clock;
         }
         clock

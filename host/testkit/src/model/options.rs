@@ -16,8 +16,6 @@ pub enum Mutation {
     SkewedEnqueuers,
     /// Stamps of one process follow a clock that is set back.
     StampsFollowClock,
-    /// Stamps of one process know of each other only, and not of the clock that a look at the doorstep went by.
-    StampsForgetLooks,
     /// A page of the doorstep whose read failed counts as an empty one.
     FailedReadIsEmpty,
     /// A lane forgets its calls while they are under way.
@@ -34,7 +32,6 @@ impl Mutation {
         let others = [
             Self::SkewedEnqueuers,
             Self::StampsFollowClock,
-            Self::StampsForgetLooks,
             Self::FailedReadIsEmpty,
             Self::CallsDontCount,
             Self::ShardsFollowSettings,
