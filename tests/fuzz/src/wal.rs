@@ -1,10 +1,13 @@
 //! The log of the embedded database, as crashes and power losses leave it: the reader's source, since nobody but the store opens a log.
 #![allow(dead_code, clippy::indexing_slicing)]
 
+#[path = "../../../host/store/src/wal/append.rs"]
+mod append;
 #[path = "../../../host/store/src/wal/scan.rs"]
 mod scan;
 
-use scan::{BLOCK, FIRST, FULL, HEADER, LAST, MIDDLE, Scan};
+use append::append;
+use scan::{BLOCK, HEADER, Scan, checksum};
 
 use crate::Target;
 
@@ -59,37 +62,6 @@ fn with_checksums(bytes: &[u8]) -> Vec<u8> {
         }
     }
     log
-}
-
-fn checksum(kind: u8, data: &[u8]) -> u32 {
-    let mut hash = crc32fast::Hasher::new();
-    hash.update(&[kind]);
-    hash.update(data);
-    hash.finalize()
-}
-
-/// Appends a record as SurrealKV does.
-fn append(log: &mut Vec<u8>, record: &[u8]) {
-    let (mut left, mut begin) = (record, true);
-    while begin || !left.is_empty() {
-        let room = BLOCK - log.len() % BLOCK;
-        if room < HEADER {
-            log.extend(vec![0; room]);
-            continue;
-        }
-        let (data, rest) = left.split_at(left.len().min(room - HEADER));
-        let kind = match (begin, rest.is_empty()) {
-            (true, true) => FULL,
-            (true, false) => FIRST,
-            (false, false) => MIDDLE,
-            (false, true) => LAST,
-        };
-        log.extend(checksum(kind, data).to_be_bytes());
-        log.extend(u16::try_from(data.len()).expect("a part of a block").to_be_bytes());
-        log.push(kind);
-        log.extend(data);
-        (left, begin) = (rest, false);
-    }
 }
 
 /// A log of records of these sizes.

@@ -15,6 +15,8 @@
 //! behind the torn one. The host acknowledges none of them and removes a mark from the directory, so a log without
 //! the mark is cut off at its first damage. What this doesn't do: look into records; check tables or value logs.
 
+#[cfg(test)]
+mod append;
 mod scan;
 #[cfg(test)]
 mod tests;

@@ -147,12 +147,17 @@ fn fragment(rest: &[u8], full: bool) -> Fragment {
     let Some(data) = data.get(..usize::from(u16::from_be_bytes([l0, l1]))) else {
         return if known && !full { Fragment::CutOff } else { Fragment::Bad };
     };
-    let mut checksum = crc32fast::Hasher::new();
-    checksum.update(&[kind]);
-    checksum.update(data);
-    match (checksum.finalize() == u32::from_be_bytes([c0, c1, c2, c3]), known) {
+    match (checksum(kind, data) == u32::from_be_bytes([c0, c1, c2, c3]), known) {
         (true, true) => Fragment::Found(kind, HEADER + data.len()),
         (true, false) => Fragment::Foreign,
         (false, _) => Fragment::Bad,
     }
+}
+
+/// What stands before a fragment.
+pub(super) fn checksum(kind: u8, data: &[u8]) -> u32 {
+    let mut hash = crc32fast::Hasher::new();
+    hash.update(&[kind]);
+    hash.update(data);
+    hash.finalize()
 }

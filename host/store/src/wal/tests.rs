@@ -1,36 +1,12 @@
 //! Logs as SurrealKV, crashes, power losses and worse leave them.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
 
-use super::scan::{BLOCK, FIRST, FULL, HEADER, LAST, MIDDLE};
+use super::append::append;
+use super::scan::{BLOCK, HEADER, checksum};
 use super::*;
 
 /// The largest record of these tests, and more.
 const RECORD_MAX: u64 = 8 * BLOCK as u64;
-
-/// Appends a record as SurrealKV does.
-fn append(log: &mut Vec<u8>, record: &[u8]) {
-    let (mut left, mut begin) = (record, true);
-    while begin || !left.is_empty() {
-        let room = BLOCK - log.len() % BLOCK;
-        if room < HEADER {
-            log.extend(vec![0; room]);
-            continue;
-        }
-        let (data, rest) = left.split_at(left.len().min(room - HEADER));
-        let kind = match (begin, rest.is_empty()) {
-            (true, true) => FULL,
-            (true, false) => FIRST,
-            (false, false) => MIDDLE,
-            (false, true) => LAST,
-        };
-        let checksum = crc32fast::hash(&[&[kind], data].concat());
-        log.extend(checksum.to_be_bytes());
-        log.extend(u16::try_from(data.len()).unwrap().to_be_bytes());
-        log.push(kind);
-        log.extend(data);
-        (left, begin) = (rest, false);
-    }
-}
 
 /// A log of records of these sizes, and where each ends.
 fn log(sizes: &[usize]) -> (Vec<u8>, Vec<usize>) {
@@ -200,7 +176,7 @@ fn a_log_of_another_format_is_refused_and_left_alone() {
     // A type of a later version, whole.
     let mut newer = log.clone();
     let data = b"of a later version";
-    newer.extend(crc32fast::hash(&[&[12], data.as_slice()].concat()).to_be_bytes());
+    newer.extend(checksum(12, data.as_slice()).to_be_bytes());
     newer.extend(u16::try_from(data.len()).unwrap().to_be_bytes());
     newer.push(12);
     newer.extend(data);
