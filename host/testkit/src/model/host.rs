@@ -194,10 +194,6 @@ impl<S: ModelStore> World<S> {
             let count = 1 + self.rng.below(u64::from(self.setup.shards()));
             host.shards = u16::try_from(count).unwrap_or(1);
         }
-        if self.are_stamps_of_one_process() {
-            // What was open in the process before died with it.
-            self.clients.clear();
-        }
         self.begin_stamps();
     }
 
