@@ -7,6 +7,7 @@ pub mod dedup;
 pub mod followup;
 pub mod handler;
 pub mod idempotency;
+pub mod inbox_store;
 pub mod kv;
 pub mod missing;
 pub mod participant;

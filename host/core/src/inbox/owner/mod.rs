@@ -1,0 +1,7 @@
+//! The owner of a shard's inbox.
+
+mod rules;
+mod takeover;
+
+pub use rules::{Rule, Rules};
+pub use takeover::{Candidate, takeover};
