@@ -153,6 +153,13 @@ impl SeenMemory {
         self.lock().forget(shard);
     }
 
+    /// Forgets all shards: something was put back that no commit knows of.
+    pub fn forget_all(&self) {
+        let mut memory = self.lock();
+        let shards: Vec<ShardId> = memory.shards.keys().copied().collect();
+        shards.into_iter().for_each(|shard| memory.forget(shard));
+    }
+
     /// Which of these buckets aren't noted as touched in the slot of an age.
     pub fn not_noted<'b>(
         &self,

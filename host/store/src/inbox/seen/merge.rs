@@ -46,7 +46,8 @@ pub async fn advance(
         store.seen_memory().changed(shard, bucket);
         store.set_aside(spoilt).await;
         match done {
-            Err(StoreError::Conflict(_)) if tries < TRIES_MAX => tries += 1,
+            // What can't be read is moved away by now.
+            Err(StoreError::Conflict(_) | StoreError::Corrupt(_)) if tries < TRIES_MAX => tries += 1,
             Ok(Some(Step { looked, switched })) => {
                 if switched {
                     store.seen_filters().forget(shard, bucket);
@@ -73,7 +74,7 @@ async fn step(
     is_over: bool,
     spoilt: &mut Spoilt,
 ) -> Result<Option<Step>, StoreError> {
-    let mut head = records::head(transaction, shard, bucket, spoilt).await?.unwrap_or_default();
+    let mut head = records::head_to_write(transaction, shard, bucket, spoilt).await?;
     if let Some(table) = head.gone.first().copied() {
         let looked = remove(transaction, shard, bucket, &mut head, table).await?;
         return Ok(Some(Step { looked, switched: false }));

@@ -42,10 +42,10 @@ pub async fn pack(store: &SurrealStore, shard: ShardId, bucket: &BucketKey) -> R
         let worked = try_pack(transaction.as_ref(), shard, bucket, &mut spoilt).await;
         let done = finish(transaction, worked).await;
         store.seen_memory().changed(shard, bucket);
-        // What can't be read isn't left where it would be met again and again.
         store.set_aside(spoilt).await;
         match done {
-            Err(StoreError::Conflict(_)) if tries < TRIES_MAX => tries += 1,
+            // What can't be read is moved away by now.
+            Err(StoreError::Conflict(_) | StoreError::Corrupt(_)) if tries < TRIES_MAX => tries += 1,
             done => return done,
         }
     }
@@ -61,7 +61,7 @@ async fn try_pack(
     if batch.ids.is_empty() {
         return Ok(0);
     }
-    let mut head = records::head(transaction, shard, bucket, spoilt).await?.unwrap_or_default();
+    let mut head = records::head_to_write(transaction, shard, bucket, spoilt).await?;
     head.age = head.age.max(batch.age.0);
     let blocks = match bucket.form {
         Form::Counter => counters(transaction, shard, bucket, &batch, spoilt).await?,
@@ -136,7 +136,7 @@ async fn counters(
     let mut blocks = Vec::with_capacity(touched.len());
     for number in touched {
         let part = Part::Block { table: 0, block: u32::from(number) };
-        let before = records::block(transaction, shard, bucket, part, spoilt).await?.unwrap_or_default();
+        let before = records::block_to_write(transaction, shard, bucket, part, spoilt).await?;
         let added = batch.ids.iter().filter(|(member, _)| block_of(member) == Some(number));
         let mut ids: BTreeMap<Member, ContentCheck> = before.ids.into_iter().collect();
         ids.extend(added.map(|(member, check)| (*member, *check)));

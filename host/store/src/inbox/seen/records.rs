@@ -80,6 +80,41 @@ pub async fn block(
     }
 }
 
+/// The head of a bucket that is about to be written; an empty one when there is none. One that can't be read has to be moved away first.
+pub async fn head_to_write(
+    transaction: &dyn Transaction,
+    shard: ShardId,
+    bucket: &BucketKey,
+    spoilt: &mut Spoilt,
+) -> Result<BucketHead, StoreError> {
+    let key = bucket.record(shard, Part::Head);
+    let Some(fields) = transaction.get(INBOX_SEEN, key.clone()).await.map_err(store_error)? else {
+        return Ok(BucketHead::default());
+    };
+    match spoilt.note_corrupt(INBOX_SEEN, &key, read(&Row { key: key.clone(), fields }))? {
+        Content::Head(head) => Ok(head),
+        _ => Ok(BucketHead::default()),
+    }
+}
+
+/// The same of a block.
+pub async fn block_to_write(
+    transaction: &dyn Transaction,
+    shard: ShardId,
+    bucket: &BucketKey,
+    part: Part,
+    spoilt: &mut Spoilt,
+) -> Result<SeenIds, StoreError> {
+    let key = bucket.record(shard, part);
+    let Some(fields) = transaction.get(INBOX_SEEN, key.clone()).await.map_err(store_error)? else {
+        return Ok(SeenIds::default());
+    };
+    match spoilt.note_corrupt(INBOX_SEEN, &key, read(&Row { key: key.clone(), fields }))? {
+        Content::Block(block) => Ok(block),
+        _ => Ok(SeenIds::default()),
+    }
+}
+
 /// Blocks of a table from the first number to before the second, without those that can't be read.
 pub async fn blocks(
     transaction: &dyn Transaction,

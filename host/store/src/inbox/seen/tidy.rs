@@ -13,7 +13,7 @@ use crate::fault::store_error;
 use crate::quarantine::Spoilt;
 use crate::rows::lacks;
 use crate::store::{SurrealStore, finish};
-use crate::tables::{INBOX_SEEN, INBOX_SEEN_DUE};
+use crate::tables::{INBOX_SEEN, INBOX_SEEN_DUE, part_shard};
 
 /// Notes read at once.
 const NOTES_PAGE: usize = 256;
@@ -52,6 +52,12 @@ pub fn note_in(row: &Row) -> Result<(BucketKey, u64), StoreError> {
     // A note has no fields: whatever has some isn't one of ours.
     let note = BucketKey::of_due(&row.key).filter(|_| row.fields.0.is_empty());
     note.ok_or_else(|| lacks(INBOX_SEEN_DUE, &row.key, "id"))
+}
+
+/// The note by which a record that is put back is looked after.
+pub fn note_of(row: &Row) -> Option<RecordIdKey> {
+    let (bucket, _) = BucketKey::of_record(&row.key)?;
+    Some(bucket.due(part_shard(&row.key)?, false, 0))
 }
 
 /// The latest age at which an id of a bucket was finished; none when nothing is left of it.
@@ -269,9 +275,9 @@ async fn try_close(
     spoilt: &mut Spoilt,
 ) -> Result<(), StoreError> {
     let bucket = &note.bucket;
-    let latest = latest(transaction, shard, bucket, spoilt).await?;
+    // Of one without a head and without additions some blocks may be left: the next look for what is over removes them.
+    let latest = latest(transaction, shard, bucket, spoilt).await?.unwrap_or_default();
     transaction.delete(INBOX_SEEN_DUE, note.key.clone()).await.map_err(store_error)?;
-    let Some(latest) = latest else { return Ok(()) };
     let mut again = vec![bucket.due(shard, true, slot(latest))];
     if bucket.form == Form::Run && age < bucket.run_end() {
         again.push(bucket.due(shard, false, slot(bucket.run_end())));
