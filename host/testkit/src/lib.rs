@@ -8,6 +8,7 @@
 //! | [`fake_transport`] | a transport whose answers a test writes |
 //! | [`golden`] | data directories of earlier versions: what has to be found in them |
 //! | [`idempotency_model`] | random lives of idempotency keys, checked against what was promised |
+//! | [`inbox_model`] | the randomised check of the inbox, on the real owner and the reference store |
 //! | [`kill`] | the kill -9 harness |
 //! | [`ledger`] | what clients did, in their own words |
 //! | [`memory_store`] | the in-memory reference store, with faults to inject |
@@ -27,6 +28,7 @@ pub mod conformance;
 pub mod fake_transport;
 pub mod golden;
 pub mod idempotency_model;
+pub mod inbox_model;
 pub mod kill;
 pub mod ledger;
 pub mod load;

@@ -105,7 +105,7 @@ impl InboxOwner {
         draft.untake(entry);
         draft.record.suspicion.calling.remove(&entry.fingerprint);
         match decision {
-            Decision::Expire | Decision::Replay => Outcome::Expired,
+            Decision::Expire => Outcome::Expired,
             Decision::Retry { fault, delay } => {
                 draft.record.suspicion.suspects.remove(&entry.fingerprint);
                 let error = LastError { code: fault.code.clone(), reason: fault.reason.clone() };

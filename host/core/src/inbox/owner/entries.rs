@@ -60,10 +60,6 @@ impl Entries {
         self.slots.values()
     }
 
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
-        self.slots.values_mut()
-    }
-
     /// An orphan's message has come, with its key as its sender spells it.
     pub fn fill(&mut self, seq: Seq, change: impl FnOnce(&mut Entry)) {
         let Some(mut entry) = self.remove(seq) else { return };

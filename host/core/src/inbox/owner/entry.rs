@@ -48,7 +48,6 @@ pub(super) enum Decision {
     },
     /// An orphan gives its place up.
     Expire,
-    Replay,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +64,6 @@ impl Decision {
             Self::Finish(_) => DecisionKind::Finish,
             Self::Retry { .. } => DecisionKind::Retry,
             Self::Expire => DecisionKind::Expire,
-            Self::Replay => DecisionKind::Replay,
         }
     }
 }

@@ -203,11 +203,6 @@ impl Hand {
         }
     }
 
-    /// Whether its source was told its fate, or is about to be.
-    pub fn is_settling(&self, id: DeliveryId) -> bool {
-        self.held.get(&id).is_some_and(|held| !matches!(held.state, State::Open | State::Extending))
-    }
-
     /// Whether orders for a source wait.
     pub fn has_orders(&self, source: SourceId) -> bool {
         self.queue.get(&source).is_some_and(|queue| !queue.is_empty())

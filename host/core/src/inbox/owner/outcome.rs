@@ -235,6 +235,7 @@ impl InboxOwner {
             if self.entries.get(seq).is_some_and(Entry::is_replaying) {
                 self.give_up_replay(seq);
             }
+            self.requests.replayed.remove(&replay.dead.seq);
             self.requests.replays.push_front(replay);
         }
         for seq in flight.purged {

@@ -1,6 +1,6 @@
 //! What operators ask: a dead letter goes back, or goes for good.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use super::InboxOwner;
@@ -12,6 +12,9 @@ use crate::inbox::message::InboundMessage;
 use crate::inbox::records::{InboxDead, InboxRow, InboxWrite};
 use crate::inbox::settings::ConsumerId;
 use crate::time::UnixMillis;
+
+/// Replayed dead letters that are remembered: of so many, none is still on its way to a second replay.
+const REPLAYED_MAX: usize = 10_000;
 
 /// A dead letter that is to be handled again. It becomes a row at a new place, with no attempt; its id stays in the seen set.
 #[derive(Clone, Debug)]
@@ -26,14 +29,29 @@ pub struct Replay {
 /// Part: what waits for a commit.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
+    /// Dead letters that were replayed, so that who read one before doesn't replay it again.
+    pub replayed: BTreeSet<Seq>,
     pub replays: VecDeque<Replay>,
     pub purges: VecDeque<Seq>,
 }
 
+impl Requests {
+    fn note_replayed(&mut self, seq: Seq) {
+        if self.replayed.len() >= REPLAYED_MAX {
+            self.replayed.pop_first();
+        }
+        self.replayed.insert(seq);
+    }
+}
+
 impl InboxOwner {
-    /// Asks for a replay: done when [`super::InboxApplied::requests`] names the dead letter. False: its consumer isn't configured here.
+    /// Asks for a replay of a dead letter that was read since this owner took over: nobody else removes any. It is done when
+    /// [`super::InboxApplied::requests`] names it. False: its consumer isn't configured here, or it was replayed already.
     pub fn replay(&mut self, replay: Replay) -> bool {
-        let is_known = self.config.settings.consumer(replay.consumer).is_some();
+        let seq = replay.dead.seq;
+        let is_twin = |other: &Replay| other.dead.seq == seq;
+        let is_new = !self.requests.replayed.contains(&seq) && !self.requests.replays.iter().any(is_twin);
+        let is_known = is_new && self.config.settings.consumer(replay.consumer).is_some();
         if is_known {
             self.requests.replays.push_back(replay);
         }
@@ -49,14 +67,12 @@ impl InboxOwner {
     pub(super) fn draft_requests(&mut self, draft: &mut Draft) -> (Vec<(Seq, Replay)>, Vec<Seq>) {
         let purges: Vec<Seq> = self.requests.purges.drain(..).collect();
         draft.writes.extend(purges.iter().map(|seq| InboxWrite::DeleteDead(*seq)));
-        let mut replays = Vec::new();
+        let mut replays: Vec<(Seq, Replay)> = Vec::new();
         let mut later = VecDeque::new();
         for replay in std::mem::take(&mut self.requests.replays) {
             // What is in memory under its id is about to be found finished.
-            let is_here = self.replay_entry(&replay, Seq(0)).is_none_or(|entry| {
-                let is_twin = |(_, other): &(Seq, Replay)| other.dead.seq == replay.dead.seq;
-                self.entries.seq_of(entry.fingerprint).is_some() || replays.iter().any(is_twin)
-            });
+            let entry = self.replay_entry(&replay, Seq(0));
+            let is_here = entry.is_none_or(|entry| self.entries.seq_of(entry.fingerprint).is_some());
             if is_here || replays.len() >= self.outcomes_max {
                 later.push_back(replay);
                 continue;
@@ -68,6 +84,7 @@ impl InboxOwner {
             if self.is_rule_kept(Rule::RegisterReplay) {
                 self.entries.insert(entry);
             }
+            self.requests.note_replayed(replay.dead.seq);
             replays.push((seq, replay));
         }
         self.requests.replays = later;
