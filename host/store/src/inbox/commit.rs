@@ -81,6 +81,9 @@ async fn guarded(
             stands.0, stands.1, commit.expect_token, commit.expect_beat
         )));
     }
+    if stored.as_ref().and_then(|fields| unsigned(fields.get("age"))).is_some_and(|age| commit.record.age.0 < age) {
+        return Err(StoreError::Other("a commit of an inbox never lowers the age of its shard".into()));
+    }
     transaction.put(INBOX_SHARD, shard_key(shard), changes.record).await.map_err(store_error)?;
     if stored.as_ref().and_then(rows::secret) != Some(commit.record.secret) {
         // Kept a second time: without it the whole seen set would be of no use.

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use waybill_core::ids::{ConsumerName, InboundId, ShardId};
 use waybill_core::inbox::records::InboxDone;
@@ -28,9 +29,9 @@ const BYTES_MAX: usize = 32 * 1024 * 1024;
 const TRIES_MAX: u32 = 5;
 
 pub fn of_done(done: &[InboxDone], age: OwnedAge) -> Result<Object, StoreError> {
-    let at = done.iter().map(|one| one.processed_at).max().unwrap_or_default();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Ok(object([
-        ("at", millis(at.0)),
+        ("at", millis(u64::try_from(now.as_millis()).unwrap_or(u64::MAX))),
         ("age", number(age.0)),
         ("messages", int(done.len() as i64)),
         ("data", bytes(encoded(encode_done(done))?)),
