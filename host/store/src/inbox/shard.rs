@@ -71,7 +71,9 @@ async fn rebuild(transaction: &dyn Transaction, shard: ShardId) -> Result<InboxS
         None => kept_secret(transaction, shard).await?,
     };
     let number = |name: &str| unsigned(fields.get(name));
-    let last = Seq(number("last").unwrap_or(0)).max(last_seq(transaction, shard).await?);
+    let open = open_takes(transaction, shard).await?;
+    let taken = open.values().flatten().max().copied().unwrap_or_default();
+    let last = Seq(number("last").unwrap_or(0)).max(last_seq(transaction, shard).await?).max(taken);
     let age = OwnedAge(number("age").unwrap_or(0)).max(last_age(transaction, shard).await?);
     let record = InboxShardRecord {
         // The owner of the outbox shard has a token, and takes over with that; without a secret it chooses one as the first owner does.
@@ -81,7 +83,7 @@ async fn rebuild(transaction: &dyn Transaction, shard: ShardId) -> Result<InboxS
         last,
         age,
         secret: secret.unwrap_or_default(),
-        open: open_takes(transaction, shard).await?,
+        open,
         ..InboxShardRecord::default()
     };
     let written = rows::of_shard(&record)?;
@@ -120,6 +122,7 @@ async fn last_age(transaction: &dyn Transaction, shard: ShardId) -> Result<Owned
     Ok(rows.first().and_then(age_in).unwrap_or_default())
 }
 
+/// All takes: of which their messages were finished nobody knows.
 async fn open_takes(transaction: &dyn Transaction, shard: ShardId) -> Result<BTreeMap<u64, BTreeSet<Seq>>, StoreError> {
     let mut open = BTreeMap::new();
     let (mut from, until) = (Bound::Included(shard_start(shard)), Bound::Excluded(shard_end(shard)));

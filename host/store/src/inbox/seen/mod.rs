@@ -14,7 +14,7 @@
 //! A commit appends one small record to each bucket that it touches. A bucket that lies idle is packed: a look-up among packed ids reads
 //! one block, whose place is calculated. What it doesn't do: decide what a hit means, or how long the window is.
 
-mod added;
+pub mod added;
 pub mod bucket;
 mod filter;
 pub mod find;
