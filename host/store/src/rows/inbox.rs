@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use waybill_core::code::Code;
-use waybill_core::ids::{ConsumerName, Seq, ShardId};
+use waybill_core::ids::{ConsumerName, Seq};
 use waybill_core::inbox::fingerprint::HashSecret;
 use waybill_core::inbox::message::InboundMessage;
 use waybill_core::inbox::records::{InboxDead, InboxRow, InboxShardRecord, TakeRecord};
@@ -207,9 +207,4 @@ pub fn saga_door(row: &Row) -> Result<SagaDoorRow, StoreError> {
 pub fn home(key: &RecordIdKey, fields: &Object) -> Result<String, StoreError> {
     refuse_held(INBOX_CONSUMER, key, fields)?;
     text_of(fields.get("home")).map(str::to_owned).ok_or_else(|| lacks(INBOX_CONSUMER, key, "home"))
-}
-
-/// The shard of a key whose first part is one.
-pub fn shard_of(row: &Row) -> ShardId {
-    part_shard(&row.key).unwrap_or(ShardId(0))
 }

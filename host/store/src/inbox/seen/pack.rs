@@ -137,9 +137,12 @@ async fn counters(
     for number in touched {
         let part = Part::Block { table: 0, block: u32::from(number) };
         let before = records::block_to_write(transaction, shard, bucket, part, spoilt).await?;
-        let added = batch.ids.iter().filter(|(member, _)| block_of(member) == Some(number));
         let mut ids: BTreeMap<Member, ContentCheck> = before.ids.into_iter().collect();
-        ids.extend(added.map(|(member, check)| (*member, *check)));
+        for (member, check) in &batch.ids {
+            if block_of(member) == Some(number) {
+                ids.insert(*member, *check);
+            }
+        }
         blocks.push((part, SeenIds { age: before.age.max(batch.age), ids: ids.into_iter().collect() }));
     }
     Ok(blocks)
