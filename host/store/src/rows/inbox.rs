@@ -113,7 +113,7 @@ pub fn of_row(row: &InboxRow) -> Result<InboxRecords, StoreError> {
     if let Some(error) = &row.last_error {
         fields.insert("last_error", error_text(&error.code, &error.reason));
     }
-    fields.insert("head", bytes(encoded(encode_head(row))?));
+    fields.insert("head", bytes(encoded(encode_head(&Head::of(row)))?));
     let message = encoded(encode_inbound(&row.message))?;
     if message.len() <= INLINE_DATA_BYTES_MAX {
         fields.insert("data", bytes(message));

@@ -130,8 +130,8 @@ pub fn decode_block(bytes: &[u8]) -> Result<SeenIds, CodecError> {
     read_hashes(decoder.bytes()?, &mut ids)?;
     let first = decoder.u16()?;
     let bitmap = decoder.bytes()?;
-    if bitmap.len() > usize::from(BLOCK_NUMBERS / 8) {
-        return Err(CodecError::Damaged("a block holds more counters than there are".into()));
+    if first % BLOCK_NUMBERS != 0 || bitmap.len() > usize::from(BLOCK_NUMBERS / 8) {
+        return Err(CodecError::Damaged("a block holds counters of another one".into()));
     }
     let mut checks = decoder.bytes()?.chunks(CHECK_BYTES);
     for (byte, bits) in (0_u16..).zip(bitmap) {

@@ -66,6 +66,10 @@ pub struct Head {
 }
 
 impl Head {
+    pub fn of(row: &InboxRow) -> Self {
+        Self { head: row.head(), last_error: row.last_error.clone() }
+    }
+
     /// The whole row.
     pub fn with(self, message: Arc<InboundMessage>) -> InboxRow {
         let head = self.head;
@@ -85,22 +89,23 @@ impl Head {
     }
 }
 
-pub fn encode_head(row: &InboxRow) -> Result<Vec<u8>, Infallible> {
-    let digest = row.digest.0.to_be_bytes();
+pub fn encode_head(row: &Head) -> Result<Vec<u8>, Infallible> {
+    let Head { head, last_error } = row;
+    let digest = head.digest.0.to_be_bytes();
     let wire = WireHead {
-        consumer: row.consumer.as_str(),
-        fingerprint: <&ByteSlice>::from(row.fingerprint.0.as_slice()),
-        order: row.order.map(|order| order.0),
+        consumer: head.consumer.as_str(),
+        fingerprint: <&ByteSlice>::from(head.fingerprint.0.as_slice()),
+        order: head.order.map(|order| order.0),
         digest: <&ByteSlice>::from(digest.as_slice()),
-        source: row.message.source.as_str(),
-        context: &row.message.context,
-        received_at: row.message.received_at.0,
-        attempts: row.attempts,
-        due: row.due.0,
-        delay_nanos: u64::try_from(row.delay.as_nanos()).unwrap_or(u64::MAX),
-        maybe_handled: row.maybe_handled.then_some(true),
-        code: row.last_error.as_ref().map(|error| error.code.as_str()),
-        reason: row.last_error.as_ref().map(|error| error.reason.as_str()),
+        source: head.source.as_str(),
+        context: &head.context,
+        received_at: head.received_at.0,
+        attempts: head.attempts,
+        due: head.due.0,
+        delay_nanos: u64::try_from(head.delay.as_nanos()).unwrap_or(u64::MAX),
+        maybe_handled: head.maybe_handled.then_some(true),
+        code: last_error.as_ref().map(|error| error.code.as_str()),
+        reason: last_error.as_ref().map(|error| error.reason.as_str()),
     };
     let mut bytes = envelope::begin(HEAD_BYTES);
     minicbor::encode(wire, &mut bytes)?;
