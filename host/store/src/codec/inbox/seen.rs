@@ -144,7 +144,7 @@ pub fn decode_block(bytes: &[u8]) -> Result<SeenIds, CodecError> {
     Ok(SeenIds { age, ids })
 }
 
-/// Packed ids of a bucket: blocks of about 4 KiB, of which a fingerprint's is calculated.
+/// Packed ids of a bucket: blocks of about 4 KiB, of which a fingerprint's is calculated; or one block of counters, whose number it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Table {
     #[n(0)]

@@ -56,6 +56,13 @@ pub enum Part {
     Block { table: u32, block: u32 },
 }
 
+impl Part {
+    /// The block of counters with this number: a table of its own.
+    pub fn of_numbers(block: u16) -> Self {
+        Self::Block { table: u32::from(block), block: 0 }
+    }
+}
+
 impl BucketKey {
     /// Where an id is written, or looked for, at an age.
     pub fn of(consumer: &ConsumerName, bucket: &Bucket, age: OwnedAge) -> Self {

@@ -174,7 +174,11 @@ impl Reader<'_> {
         match (hit, member) {
             (Some(hit), _) => Ok(Some(hit)),
             (None, Member::Number(number)) => {
-                let part = Part::Block { table: 0, block: u32::from(number_block(number)) };
+                let at = number_block(number);
+                if !head.tables.iter().any(|table| table.number == u32::from(at)) {
+                    return Ok(None);
+                }
+                let part = Part::of_numbers(at);
                 let block = records::block(snapshot.get().await?, self.shard, bucket, part, self.spoilt).await?;
                 Ok(block.and_then(|block| hit_in(&block, member)))
             }

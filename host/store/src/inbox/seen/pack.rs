@@ -64,7 +64,7 @@ async fn try_pack(
     let mut head = records::head_to_write(transaction, shard, bucket, spoilt).await?;
     head.age = head.age.max(batch.age.0);
     let blocks = match bucket.form {
-        Form::Counter => counters(transaction, shard, bucket, &batch, spoilt).await?,
+        Form::Counter => counters(transaction, shard, bucket, &mut head, &batch, spoilt).await?,
         Form::Minute | Form::Run => table(&mut head, &batch),
     };
     // All reads are done: from here on it is only written.
@@ -120,11 +120,12 @@ fn table(head: &mut BucketHead, batch: &Batch) -> Vec<(Part, SeenIds)> {
     blocks.into_iter().map(|(block, ids)| (Part::Block { table: table.number, block }, ids)).collect()
 }
 
-/// The blocks of counters with what was added to them.
+/// The blocks of counters with what was added to them. Each is a table of one block: so the head says which there are.
 async fn counters(
     transaction: &dyn Transaction,
     shard: ShardId,
     bucket: &BucketKey,
+    head: &mut BucketHead,
     batch: &Batch,
     spoilt: &mut Spoilt,
 ) -> Result<Vec<(Part, SeenIds)>, StoreError> {
@@ -135,7 +136,7 @@ async fn counters(
     let touched: BTreeSet<u16> = batch.ids.keys().filter_map(block_of).collect();
     let mut blocks = Vec::with_capacity(touched.len());
     for number in touched {
-        let part = Part::Block { table: 0, block: u32::from(number) };
+        let part = Part::of_numbers(number);
         let before = records::block_to_write(transaction, shard, bucket, part, spoilt).await?;
         let mut ids: BTreeMap<Member, ContentCheck> = before.ids.into_iter().collect();
         for (member, check) in &batch.ids {
@@ -143,6 +144,9 @@ async fn counters(
                 ids.insert(*member, *check);
             }
         }
+        let table = Table { number: u32::from(number), blocks: 1, ids: ids.len() as u64 };
+        head.tables.retain(|other| other.number != table.number);
+        head.tables.push(table);
         blocks.push((part, SeenIds { age: before.age.max(batch.age), ids: ids.into_iter().collect() }));
     }
     Ok(blocks)
