@@ -38,9 +38,16 @@ mod setup;
 mod stats;
 mod world;
 
-pub use options::{Mutation, Outcome, Report};
+pub use options::Mutation;
 pub use stats::Stats;
 pub use waybill_core::inbox::owner::{Rule, Rules};
+
+use crate::seeds;
+
+/// What one seed found.
+pub type Outcome = seeds::Outcome<Stats>;
+/// What many seeds found.
+pub type Report = seeds::Report<Stats>;
 
 /// Runs one seed.
 pub fn run(seed: u64, mutation: Option<Mutation>) -> Outcome {
@@ -49,25 +56,7 @@ pub fn run(seed: u64, mutation: Option<Mutation>) -> Outcome {
 
 /// Runs `count` seeds from `first` on, on all processors.
 pub fn run_many(first: u64, count: u64, mutation: Option<Mutation>) -> Report {
-    let threads = std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
-    std::thread::scope(|scope| {
-        let work = |thread: u64| {
-            let mut report = Report::default();
-            for seed in (first + thread..first + count).step_by(usize::try_from(threads).unwrap_or(1)) {
-                report.add(seed, run(seed, mutation));
-            }
-            report
-        };
-        let workers: Vec<_> = (0..threads).map(|thread| scope.spawn(move || work(thread))).collect();
-        let mut report = Report::default();
-        for worker in workers {
-            match worker.join() {
-                Ok(part) => report.join(part),
-                Err(panic) => std::panic::resume_unwind(panic),
-            }
-        }
-        report
-    })
+    seeds::run_many(first, count, |seed| run(seed, mutation))
 }
 
 #[cfg(test)]

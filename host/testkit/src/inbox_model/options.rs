@@ -1,12 +1,8 @@
-//! What a run may leave out, and what it found.
+//! What a run may leave out.
 
-use std::collections::BTreeMap;
-use std::fmt;
 use std::ops::Range;
 
 use waybill_core::inbox::owner::{Rule, Rules};
-
-use super::stats::Stats;
 
 /// A fault built in, to prove that the model would notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,48 +41,5 @@ impl Mutation {
             Some(Self::Without(rule)) => Rules::without(rule),
             _ => Rules::default(),
         }
-    }
-}
-
-/// What one seed found.
-#[derive(Clone, Debug, Default)]
-pub struct Outcome {
-    /// What was wrong, in the order it was noticed; at most three.
-    pub violations: Vec<String>,
-    pub stats: Stats,
-}
-
-/// What many seeds found.
-#[derive(Clone, Debug, Default)]
-pub struct Report {
-    pub seeds: u64,
-    /// Seeds with a violation, with the first one.
-    pub failed: BTreeMap<u64, String>,
-    pub stats: Stats,
-}
-
-impl Report {
-    pub(super) fn add(&mut self, seed: u64, outcome: Outcome) {
-        self.seeds += 1;
-        self.stats.add(&outcome.stats);
-        if let Some(first) = outcome.violations.into_iter().next() {
-            self.failed.insert(seed, first);
-        }
-    }
-
-    pub(super) fn join(&mut self, other: Self) {
-        self.seeds += other.seeds;
-        self.stats.add(&other.stats);
-        self.failed.extend(other.failed);
-    }
-}
-
-impl fmt::Display for Report {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{} seeds, {} with a violation", self.seeds, self.failed.len())?;
-        for (seed, violation) in self.failed.iter().take(10) {
-            writeln!(f, "  seed {seed}: {violation}")?;
-        }
-        write!(f, "{}", self.stats)
     }
 }

@@ -7,12 +7,13 @@ use waybill_core::inbox::owner::Replay;
 use waybill_core::inbox::seen::OwnedAge;
 use waybill_core::time::{Monotonic, Now, UnixMillis};
 
+use super::Outcome;
 use super::broker::{Broker, Published};
 use super::commits::Late;
 use super::host::{Host, Lease};
 use super::ledger::{Ledger, consumer_number};
 use super::messages::id;
-use super::options::{Mutation, Outcome};
+use super::options::Mutation;
 use super::setup::{CONSUMERS, DEDUP_WINDOW, SECRET, SHARD, Setup, WALL_START};
 use crate::memory_store::MemoryStore;
 use crate::model::rng::Rng;

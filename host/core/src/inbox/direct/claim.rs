@@ -135,8 +135,9 @@ impl DirectTable {
     /// While the host is cautious, everything that is out stands named.
     fn name(&mut self) -> AfterClaim {
         if !self.claims.is_on() || !self.is_rule_kept(Rule::NameBeforeSend) {
-            self.claims.record.calling.clear();
-            return AfterClaim::Send;
+            // What stood named would be suspect at the next crash.
+            let is_stale = !std::mem::take(&mut self.claims.record.calling).is_empty();
+            return if is_stale { AfterClaim::Name } else { AfterClaim::Send };
         }
         let batches = self.workers.values().filter_map(|worker| worker.batch.as_ref());
         let calling: BTreeSet<RowId> = batches.flat_map(Batch::rows).cloned().collect();
