@@ -1,22 +1,14 @@
 //! What the inbox keeps as bytes.
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use waybill_core::ids::{ConsumerName, InboundId, Key, Seq, SourceName, Tenant};
-use waybill_core::inbox::fingerprint::{ContentCheck, ContentDigest, Fingerprint, OrderTag};
-use waybill_core::inbox::message::InboundMessage;
-use waybill_core::inbox::records::{
-    ContextCount, InboxDead, InboxDone, InboxEnd, InboxRow, InboxShardRecord, LastError, SagaDoorItem, Take, TakeRecord,
-};
+use waybill_core::ids::{Seq, Tenant};
+use waybill_core::inbox::fingerprint::{ContentCheck, Fingerprint};
+use waybill_core::inbox::records::{InboxDead, InboxEnd, InboxShardRecord, SagaDoorItem, TakeRecord};
 use waybill_core::inbox::seen::{Member, OwnedAge};
 use waybill_core::outbox::records::DeadState;
-use waybill_core::outbox::suspicion::{Suspect, Suspicion};
 use waybill_core::port::saga::StepReply;
 use waybill_core::saga::event::StepDirection;
-use waybill_core::saga::id::{SagaId, SagaKey};
+use waybill_core::saga::id::SagaId;
 use waybill_core::saga::json::Json;
-use waybill_core::time::UnixMillis;
 use waybill_store::codec::inbox::seen::{
     BucketHead, Merge, SeenIds, Table, decode_addition, decode_block, decode_bucket, encode_addition, encode_block,
     encode_bucket,
@@ -25,6 +17,10 @@ use waybill_store::codec::inbox::{
     Head, InboxState, decode_dead, decode_done, decode_head, decode_inbound, decode_saga_door, decode_state,
     decode_takes, encode_dead, encode_done, encode_head, encode_inbound, encode_saga_door, encode_state, encode_takes,
 };
+use waybill_testkit::conformance::inbox_samples::{
+    dead as dead_letter, done as finished, full_inbound, full_record, row, signal, take,
+};
+use waybill_testkit::conformance::samples::T0;
 
 use crate::Target;
 use crate::records::both;
@@ -43,7 +39,6 @@ pub(crate) const TARGETS: &[Target] = &[
 ];
 
 const SEQ: Seq = Seq(1 << 40);
-const AT: UnixMillis = UnixMillis(1_800_000_000_000);
 
 fn inbound(bytes: &[u8]) {
     both(b'M', bytes, decode_inbound, |message| encode_inbound(message));
@@ -91,133 +86,43 @@ fn record(state: InboxState) -> InboxShardRecord {
     InboxShardRecord { open, suspicion, contexts, ..InboxShardRecord::default() }
 }
 
-fn message() -> Arc<InboundMessage> {
-    Arc::new(InboundMessage {
-        id: InboundId::new("outbox-17").expect("a sample"),
-        source: SourceName::new("shop").expect("a sample"),
-        tenant: Tenant::new("Größe & Söhne").expect("a sample"),
-        subject: "orders.created".into(),
-        context: "sales".into(),
-        key: Some(Key::new("order-17").expect("a sample")),
-        headers: vec![("x-a".into(), "1".into()), ("x-a".into(), String::new())],
-        content_type: Some("application/json".into()),
-        payload: "{\"n\":1}".into(),
-        event_type: Some("created".into()),
-        event_version: Some(3),
-        correlation_id: Some("corr".into()),
-        causation_id: Some("cause".into()),
-        reply_to: Some("bus:replies".into()),
-        occurred_at: Some(AT),
-        received_at: AT,
-        position: Some("orders@5/17".into()),
-        attributes: vec![("partition".into(), "3".into())],
-        omitted: Some(5_000_000),
-    })
-}
-
-fn row() -> InboxRow {
-    InboxRow {
-        seq: SEQ,
-        consumer: ConsumerName::new("ship").expect("a sample"),
-        fingerprint: Fingerprint([7; 10]),
-        order: Some(OrderTag(9)),
-        digest: ContentDigest(1 << 100),
-        message: message(),
-        attempts: 4,
-        last_error: Some(LastError { code: "HTTP.503".into(), reason: "it was down".into() }),
-        due: AT,
-        delay: Duration::from_millis(1_500),
-        maybe_handled: true,
-    }
-}
-
 fn inbounds() -> Vec<Vec<u8>> {
-    vec![encode_inbound(&message()).expect("a sample")]
+    vec![encode_inbound(&full_inbound("m")).expect("a sample")]
 }
 
 fn heads() -> Vec<Vec<u8>> {
-    vec![encode_head(&Head::of(&row())).expect("a sample")]
+    vec![encode_head(&Head::of(&row(1, full_inbound("m")))).expect("a sample")]
 }
 
 fn dead_letters() -> Vec<Vec<u8>> {
-    let row = row();
-    let state = DeadState::Quarantined { note: "look".into(), at: AT };
-    let dead = InboxDead {
-        seq: SEQ,
-        consumer: row.consumer,
-        fingerprint: row.fingerprint,
-        digest: row.digest,
-        message: row.message,
-        code: "HTTP.422".into(),
-        reason: "it can't be read".into(),
-        attempts: 1,
-        died_at: AT,
-        state,
-    };
+    let state = DeadState::Quarantined { note: "look".into(), at: T0 };
+    let dead = InboxDead { state, ..dead_letter(1, full_inbound("m"), "HTTP.422") };
     vec![encode_dead(&dead).expect("a sample")]
 }
 
 fn take_records() -> Vec<Vec<u8>> {
-    let take = |number: u64, source: &str| Take {
-        seq: Seq(SEQ.0 + number),
-        fingerprint: Fingerprint([number as u8; 10]),
-        order: OrderTag(number),
-        source: SourceName::new(source).expect("a sample"),
-    };
-    let takes = vec![take(1, "shop"), take(2, "orders"), take(3, "shop")];
-    vec![encode_takes(&TakeRecord { beat: 7, takes }).expect("a sample")]
+    vec![encode_takes(&TakeRecord { beat: 7, takes: vec![take(1), take(2), take(9)] }).expect("a sample")]
 }
 
 fn states() -> Vec<Vec<u8>> {
-    let named = Fingerprint([3; 10]);
-    let suspicion = Suspicion {
-        unclean: 2,
-        cautious: true,
-        calling: [named, Fingerprint([5; 10])].into(),
-        alone: Some(named),
-        suspects: [(named, Suspect { crashes: 3, alone: 1 })].into(),
-        lived: Duration::from_secs(5),
-        longest_life: Duration::from_secs(60),
-    };
-    let state = InboxState {
-        open: [(7, [SEQ, Seq(SEQ.0 + 9)].into())].into(),
-        suspicion,
-        contexts: [("sales".into(), ContextCount { count: 4, oldest_at: AT })].into(),
-    };
-    vec![encode_state(&record(state)).expect("a sample")]
+    vec![encode_state(&full_record(1, 1)).expect("a sample")]
 }
 
 fn histories() -> Vec<Vec<u8>> {
-    let done = |id: &str, end| InboxDone {
-        consumer: ConsumerName::new("ship").expect("a sample"),
-        id: InboundId::new(id).expect("a sample"),
-        tenant: Tenant::unnamed(),
-        subject: "orders.created".into(),
-        received_at: AT,
-        processed_at: UnixMillis(AT.0 + 40),
-        attempts: 2,
-        end,
-    };
-    let all = [done("a", InboxEnd::Processed), done("b", InboxEnd::Duplicate), done("c", InboxEnd::Dead)];
+    let all = [InboxEnd::Processed, InboxEnd::Duplicate, InboxEnd::Dead].map(|end| finished("m", end));
     vec![encode_done(&all).expect("a sample")]
 }
 
 fn saga_doors() -> Vec<Vec<u8>> {
     let (tenant, id) = (Tenant::unnamed(), SagaId::new("order-17~pay").expect("a sample"));
     let reply = StepReply {
-        id: id.clone(),
+        id,
         step: "charge".into(),
         way: StepDirection::Execute,
         attempt: Some(2),
         result: Ok(Json::null()),
     };
-    let signal = SagaDoorItem::Signal {
-        key: SagaKey { tenant: tenant.clone(), id },
-        name: "paid".into(),
-        data: Json::null(),
-        by: "source shop".into(),
-    };
-    let items = [signal, SagaDoorItem::Reply { tenant, reply: Box::new(reply) }];
+    let items = [signal("s", "paid"), SagaDoorItem::Reply { tenant, reply: Box::new(reply) }];
     items.iter().map(|item| encode_saga_door(item).expect("a sample")).collect()
 }
 

@@ -1,17 +1,18 @@
 //! History of the inbox, and its end.
 
-use waybill_core::inbox::records::InboxDone;
+use waybill_core::inbox::records::{InboxDone, InboxEnd};
 use waybill_core::inbox::seen::OwnedAge;
 use waybill_core::port::inbox_store::InboxStore;
 use waybill_core::time::UnixMillis;
+use waybill_testkit::conformance::inbox_samples::{Writer, done, inbound_id};
 use waybill_testkit::conformance::samples::SHARD;
 
 use super::super::{memory, sql};
-use super::{InboxCommit, Writer, consumer, done, id};
+use super::ship;
 use crate::SurrealStore;
 
 async fn history(store: &SurrealStore, name: &str) -> Vec<u32> {
-    let found: Vec<InboxDone> = store.inbox_done(SHARD, &consumer(), &id(name)).await.unwrap();
+    let found: Vec<InboxDone> = store.inbox_done(SHARD, &ship(), &inbound_id(name)).await.unwrap();
     found.into_iter().map(|one| one.attempts).collect()
 }
 
@@ -19,9 +20,13 @@ async fn history(store: &SurrealStore, name: &str) -> Vec<u32> {
 async fn written_at(store: &SurrealStore, instants: &[u64]) {
     let mut writer = Writer::new();
     for (number, _) in (0..).zip(instants) {
-        let one = InboxDone { attempts: number, ..done("m") };
-        let commit = InboxCommit { done: vec![one], ..writer.next(u64::from(number)) };
-        writer.commit(store, commit).await;
+        let one = InboxDone { attempts: number, ..done("m", InboxEnd::Processed) };
+        writer
+            .commit(store, |commit| {
+                commit.record.age = OwnedAge(u64::from(number));
+                commit.done = vec![one];
+            })
+            .await;
     }
     for (beat, at) in (1..).zip(instants) {
         let at = format!("UPDATE inbox_done:[0, {beat}] SET at = {at} RETURN NONE");
@@ -60,15 +65,4 @@ async fn records_of_a_clock_that_was_ahead_go_with_those_behind_them() {
     }
     assert_eq!(history(&store, "m").await, [16]);
     assert_eq!(purge(&store, 250, 2).await, 0);
-}
-
-#[tokio::test]
-async fn another_id_or_consumer_has_a_history_of_its_own() {
-    let store = memory().await;
-    let mut writer = Writer::new();
-    let done = vec![done("a"), InboxDone { attempts: 9, ..done("b") }];
-    let commit = InboxCommit { done, ..writer.next(1) };
-    writer.commit(&store, commit).await;
-    assert_eq!((history(&store, "a").await, history(&store, "b").await), (vec![1], vec![9]));
-    assert!(history(&store, "c").await.is_empty());
 }

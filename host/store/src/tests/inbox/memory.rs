@@ -6,7 +6,7 @@ use waybill_core::inbox::fingerprint::ContentCheck;
 use waybill_core::inbox::seen::{Bucket, Member, OwnedAge};
 use waybill_testkit::conformance::samples::SHARD;
 
-use super::consumer;
+use super::ship;
 use crate::codec::inbox::seen::{BucketHead, SeenIds};
 use crate::inbox::seen::SeenMemory;
 use crate::inbox::seen::added::Added;
@@ -14,7 +14,7 @@ use crate::inbox::seen::bucket::BucketKey;
 use crate::inbox::seen::memory::{Remembered, Ticket};
 
 fn bucket(minute: u64) -> BucketKey {
-    BucketKey::of(&consumer(), &Bucket::Minute(minute), OwnedAge(0))
+    BucketKey::of(&ship(), &Bucket::Minute(minute), OwnedAge(0))
 }
 
 fn ids(numbers: &[u16]) -> SeenIds {

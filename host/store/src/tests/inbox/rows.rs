@@ -2,15 +2,17 @@
 
 use std::sync::Arc;
 
+use waybill_core::ids::Seq;
 use waybill_core::inbox::records::InboxWrite;
 use waybill_core::port::inbox_store::{InboxFilter, InboxStore};
 use waybill_core::port::quarantine::{QuarantineStore, Restored};
 use waybill_core::port::store::StoreError;
 use waybill_surreal::{RecordIdKey, Value, bytes, object};
-use waybill_testkit::conformance::samples::{SHARD, seq};
+use waybill_testkit::conformance::inbox_samples::{Writer, mark, query};
+use waybill_testkit::conformance::samples::SHARD;
 
 use super::super::{memory, sql};
-use super::{Writer, row};
+use super::{cold, finish, row_of, ship};
 use crate::SurrealStore;
 use crate::inbox::seen::bucket::{BucketKey, Part};
 use crate::tables::{INBOX, INBOX_DATA, INBOX_SEEN, seq_key};
@@ -23,12 +25,12 @@ async fn is_there(store: &SurrealStore, table: &'static str, key: RecordIdKey) -
 async fn a_large_message_lies_apart_and_goes_with_its_row() {
     let store = memory().await;
     let mut writer = Writer::new();
-    let (small, large) = (Arc::new(row(1, 10)), Arc::new(row(2, 100_000)));
+    let (small, large) = (Arc::new(row_of(1, 10)), Arc::new(row_of(2, 100_000)));
     let puts = [&small, &large].map(|row| InboxWrite::PutRow(Arc::clone(row)));
     writer.write(&store, puts.into()).await;
     assert!(!is_there(&store, INBOX_DATA, seq_key(SHARD, small.seq)).await);
     assert!(is_there(&store, INBOX_DATA, seq_key(SHARD, large.seq)).await);
-    let found = store.inbox_rows(SHARD, &[large.seq, seq(9, 0), small.seq]).await.unwrap();
+    let found = store.inbox_rows(SHARD, &[large.seq, Seq(9), small.seq]).await.unwrap();
     assert_eq!(found, [Some(Arc::clone(&large)), None, Some(Arc::clone(&small))]);
     let takeover = store.inbox_takeover(SHARD).await.unwrap();
     assert_eq!(takeover.rows, [small.head(), large.head()]);
@@ -43,7 +45,7 @@ async fn a_large_message_lies_apart_and_goes_with_its_row() {
 async fn a_row_in_quarantine_keeps_its_message_and_comes_back_with_it() {
     let store = memory().await;
     let mut writer = Writer::new();
-    let large = Arc::new(row(2, 100_000));
+    let large = Arc::new(row_of(2, 100_000));
     writer.write(&store, vec![InboxWrite::PutRow(Arc::clone(&large))]).await;
     let head = match sql(&store, "SELECT VALUE head FROM inbox").await.unwrap().remove(0) {
         Value::Array(mut heads) => heads.0.remove(0),
@@ -53,7 +55,7 @@ async fn a_row_in_quarantine_keeps_its_message_and_comes_back_with_it() {
     assert!(store.inbox_takeover(SHARD).await.unwrap().rows.is_empty());
     assert!(!is_there(&store, INBOX_DATA, seq_key(SHARD, large.seq)).await);
     let row = store.quarantined(Some("inbox"), None, 10).await.unwrap().items.remove(0);
-    assert_eq!(row.tenant.as_deref(), Some("acme"));
+    assert_eq!(row.tenant.as_deref(), Some("Größe & Söhne"));
     assert!(matches!(store.restore_row(&row.id).await, Err(StoreError::Corrupt(_))));
     // A version that reads it: here, its bytes are mended.
     let mend = "UPDATE outbox_quarantine SET row.head = $head RETURN NONE";
@@ -69,15 +71,15 @@ async fn a_row_in_quarantine_keeps_its_message_and_comes_back_with_it() {
 async fn a_takeover_reads_nothing_of_the_seen_set() {
     let store = memory().await;
     let mut writer = Writer::new();
-    writer.finish(&store, 1_000, &["outbox-1".to_owned()]).await;
-    let bucket = BucketKey::of(&super::consumer(), &super::mark("outbox-1", 0).place.bucket, writer.record.age);
+    finish(&mut writer, &store, 1_000, &["outbox-1".to_owned()]).await;
+    let bucket = BucketKey::of(&ship(), &mark("ship", "outbox-1", 0).place.bucket, writer.record.age);
     let mut newer = b"WBQ\xff".to_vec();
     newer.extend_from_slice(&crc32fast::hash(b"Q\xff").to_le_bytes());
     let transaction = store.begin(true).await.unwrap();
     let key = bucket.record(SHARD, Part::Added(writer.record.beat));
     transaction.put(INBOX_SEEN, key, object([("data", bytes(newer))])).await.unwrap();
     transaction.commit().await.unwrap();
-    let asked = super::cold(&store).inbox_seen(SHARD, &[super::query("outbox-1")]).await;
+    let asked = cold(&store).inbox_seen(SHARD, &[query("ship", "outbox-1")]).await;
     assert!(matches!(asked, Err(StoreError::NewerData(_))), "{asked:?}");
     assert_eq!(store.inbox_shard(SHARD).await.unwrap(), writer.record);
     assert!(store.inbox_takeover(SHARD).await.is_ok());

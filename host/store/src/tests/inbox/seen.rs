@@ -8,10 +8,11 @@ use waybill_core::inbox::seen::OwnedAge;
 use waybill_core::port::inbox_store::{InboxStore, SeenHit};
 use waybill_core::port::quarantine::QuarantineStore;
 use waybill_surreal::{Bound, Row, bytes, bytes_of, object};
+use waybill_testkit::conformance::inbox_samples::{Writer, mark};
 use waybill_testkit::conformance::samples::{SHARD, T0};
 
 use super::super::memory;
-use super::{InboxCommit, Writer, assert_seen, assert_unseen, check, cold, hit, mark, tidy};
+use super::{assert_seen, assert_unseen, check, cold, finish, finish_marks, hit, pass, tidy};
 use crate::inbox::seen::bucket::{BucketKey, Form, Part};
 use crate::tables::{INBOX_SEEN, INBOX_SEEN_DUE, shard_end, shard_start};
 use crate::{Durability, SurrealStore};
@@ -71,7 +72,7 @@ async fn ids_of_every_form_are_found_with_check_and_age() {
     let ids = [timed(0, 1), counters(17, 1), random(0, 1)].concat();
     // Asked before, as an owner does: then the buckets are in memory.
     assert_unseen(&store, &ids).await;
-    writer.finish(&store, 1_000, &ids).await;
+    finish(&mut writer, &store, 1_000, &ids).await;
     for store in [&store, &cold(&store)] {
         for id in &ids {
             let expected = SeenHit { check: ContentCheck(check(id)), age: OwnedAge(1_000) };
@@ -87,11 +88,11 @@ async fn what_is_packed_is_found_by_who_packed_it_and_by_a_new_process() {
     let mut writer = Writer::new();
     let all = [timed(0, 4_000), counters(65_000, 1_500), random(0, 4_000)].concat();
     for (number, ids) in (0..).zip(all.chunks(500)) {
-        writer.finish(&store, 1_000 + number, ids).await;
+        finish(&mut writer, &store, 1_000 + number, ids).await;
     }
     assert_seen(&store, &all, 1_000).await;
     // Idle: nothing was added for more than a slot.
-    writer.pass(&store, 10 * MINUTE).await;
+    pass(&mut writer, &store, 10 * MINUTE).await;
     tidy(&store, 0).await;
     // One minute, two blocks of 65,536 counters, one day; and all that commits added is packed.
     let [heads, added, _] = records(&store).await;
@@ -121,10 +122,10 @@ async fn what_comes_behind_the_packing_is_found_with_the_rest_and_tables_become_
         let part = |ids: Vec<String>| ids.into_iter().skip(usize::from(round) * 300).collect::<Vec<_>>();
         let ids = [part(timed(0, round * 300 + 300)), random(u32::from(round) * 300, 300)].concat();
         let age = u64::from(round + 1) * 5 * MINUTE;
-        writer.finish(&store, age, &ids).await;
+        finish(&mut writer, &store, age, &ids).await;
         all.extend(ids);
         assert_seen(&store, &all, 0).await;
-        writer.pass(&store, age + 2 * MINUTE).await;
+        pass(&mut writer, &store, age + 2 * MINUTE).await;
         tidy(&store, 0).await;
         assert_seen(&store, &all, 0).await;
         assert_seen(&cold(&store), &all, 0).await;
@@ -140,12 +141,10 @@ async fn of_an_id_that_is_finished_again_the_later_content_and_age_count() {
     for id in [timed(0, 1), counters(3, 1), random(0, 1)].concat() {
         let first = writer.record.age.0;
         for (check, age) in [(1, first + 5 * MINUTE), (2, first + 10 * MINUTE)] {
-            let seen = vec![mark(&id, check)];
-            let commit = InboxCommit { seen, ..writer.next(age) };
-            writer.commit(&store, commit).await;
+            finish_marks(&mut writer, &store, age, vec![mark("ship", &id, check)]).await;
             assert_eq!(hit(&store, &id).await.map(|hit| hit.check), Some(ContentCheck(check)), "{id}");
             assert_eq!(hit(&cold(&store), &id).await.map(|hit| hit.check), Some(ContentCheck(check)), "{id}");
-            writer.pass(&store, age + 2 * MINUTE).await;
+            pass(&mut writer, &store, age + 2 * MINUTE).await;
             tidy(&store, 0).await;
             let found = hit(&store, &id).await.unwrap();
             assert_eq!((found.check, found.age), (ContentCheck(check), OwnedAge(age)), "{id}");
@@ -158,9 +157,9 @@ async fn a_bucket_goes_when_its_last_id_is_out_of_the_window() {
     let store = memory().await;
     let mut writer = Writer::new();
     let (first, second) = ([timed(0, 700), counters(0, 700)].concat(), [timed(1, 700), counters(70_000, 700)].concat());
-    writer.finish(&store, 1_000, &first).await;
-    writer.finish(&store, 5 * MINUTE, &second).await;
-    writer.pass(&store, 10 * MINUTE).await;
+    finish(&mut writer, &store, 1_000, &first).await;
+    finish(&mut writer, &store, 5 * MINUTE, &second).await;
+    pass(&mut writer, &store, 10 * MINUTE).await;
     tidy(&store, 999).await;
     assert_seen(&store, &first, 1_000).await;
     tidy(&store, 1_000).await;
@@ -178,7 +177,7 @@ async fn a_bucket_that_nobody_packed_goes_too() {
     let store = memory().await;
     let mut writer = Writer::new();
     let ids = [timed(0, 10), counters(0, 10), random(0, 10)].concat();
-    writer.finish(&store, 1_000, &ids).await;
+    finish(&mut writer, &store, 1_000, &ids).await;
     assert_seen(&store, &ids, 1_000).await;
     tidy(&store, 1_000).await;
     assert_unseen(&store, &ids).await;
@@ -194,12 +193,12 @@ async fn runs_of_days_become_one_table_each_and_go_day_by_day() {
     for day in 0..3_u32 {
         let ids = random(day * 1_000, 1_000);
         for (number, part) in (0..).zip(ids.chunks(250)) {
-            writer.finish(&store, u64::from(day) * DAY + number * 10 * MINUTE, part).await;
+            finish(&mut writer, &store, u64::from(day) * DAY + number * 10 * MINUTE, part).await;
             tidy(&store, 0).await;
         }
         days.push(ids);
     }
-    writer.pass(&store, 3 * DAY + 2 * MINUTE).await;
+    pass(&mut writer, &store, 3 * DAY + 2 * MINUTE).await;
     tidy(&store, 0).await;
     // A thousand ids in blocks of 300, three times.
     assert_eq!(records(&store).await, [3, 0, 12]);
@@ -218,8 +217,8 @@ async fn filters_change_no_answer() {
     let store = memory().await;
     let mut writer = Writer::new();
     let ids = random(0, 2_000);
-    writer.finish(&store, 1_000, &ids).await;
-    writer.pass(&store, 5 * MINUTE).await;
+    finish(&mut writer, &store, 1_000, &ids).await;
+    pass(&mut writer, &store, 5 * MINUTE).await;
     tidy(&store, 0).await;
     // None, and as many as there are.
     for bytes_max in [0, 1 << 20] {
@@ -237,9 +236,9 @@ async fn a_limit_of_one_gets_everything_done() {
     let mut writer = Writer::new();
     let ids = [timed(0, 900), counters(0, 900), random(0, 900)].concat();
     for part in ids.chunks(100) {
-        writer.finish(&store, 1_000, part).await;
+        finish(&mut writer, &store, 1_000, part).await;
     }
-    writer.pass(&store, 5 * MINUTE).await;
+    pass(&mut writer, &store, 5 * MINUTE).await;
     let steps = async |until| {
         let mut steps = 0;
         while store.tidy_inbox(SHARD, OwnedAge(until), T0, 1).await.unwrap() > 0 {
@@ -272,10 +271,10 @@ async fn a_record_that_can_not_be_read_takes_its_own_ids_with_it_and_no_others()
         let store = memory().await;
         let mut writer = Writer::new();
         let (lost, kept) = (timed(0, 100), timed(1, 100));
-        writer.finish(&store, 1_000, &lost).await;
-        writer.finish(&store, 2_000, &kept).await;
+        finish(&mut writer, &store, 1_000, &lost).await;
+        finish(&mut writer, &store, 2_000, &kept).await;
         if part != 1 {
-            writer.pass(&store, 5 * MINUTE).await;
+            pass(&mut writer, &store, 5 * MINUTE).await;
             tidy(&store, 0).await;
         }
         damage(&store, part).await;
@@ -285,10 +284,10 @@ async fn a_record_that_can_not_be_read_takes_its_own_ids_with_it_and_no_others()
         let counts = store.quarantined_counts().await.unwrap();
         assert_eq!(counts.tables, [("inbox_seen".to_owned(), 1)], "part {part}");
         // What is finished now is known again, and everything goes in its time.
-        let mut writer = Writer { record: store.inbox_shard(SHARD).await.unwrap() };
-        writer.finish(&store, 10 * MINUTE, &lost).await;
+        writer.record = store.inbox_shard(SHARD).await.unwrap();
+        finish(&mut writer, &store, 10 * MINUTE, &lost).await;
         assert_seen(&store, &lost, 10 * MINUTE).await;
-        writer.pass(&store, 20 * MINUTE).await;
+        pass(&mut writer, &store, 20 * MINUTE).await;
         tidy(&store, 0).await;
         assert_seen(&cold(&store), &lost, 10 * MINUTE).await;
         tidy(&store, 20 * MINUTE).await;
