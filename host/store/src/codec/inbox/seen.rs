@@ -105,7 +105,7 @@ pub fn encode_block(block: &SeenIds) -> Result<Vec<u8>, Infallible> {
         })
     };
     let first = numbers().next().map_or(0, |(number, _)| number_block(number) * BLOCK_NUMBERS);
-    let last = numbers().last().map_or(0, |(number, _)| number);
+    let last = numbers().next_back().map_or(0, |(number, _)| number);
     let bytes_of_bitmap = if numbers().next().is_some() { usize::from(last.saturating_sub(first)) / 8 + 1 } else { 0 };
     let mut bitmap = vec![0_u8; bytes_of_bitmap];
     let mut checks = Vec::new();

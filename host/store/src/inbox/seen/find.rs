@@ -163,7 +163,7 @@ impl Reader<'_> {
                     None => {
                         // Begun behind the ticket: what was committed before it is in, the rest is told to the ticket.
                         let read = self.load(&mut snapshot, bucket).await?;
-                        ticket.loaded(&read.added, Arc::clone(&read.head));
+                        ticket.loaded(Arc::clone(&read.added), Arc::clone(&read.head));
                         self.read.insert(bucket.clone(), read.clone());
                         read
                     }

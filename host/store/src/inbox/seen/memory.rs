@@ -26,7 +26,7 @@ const NOTED_MAX: usize = 100_000;
 /// A bucket in memory.
 #[derive(Debug)]
 struct HotBucket {
-    added: Added,
+    added: Arc<Added>,
     head: Arc<BucketHead>,
     /// When it was asked for last, in asks.
     used: u64,
@@ -239,7 +239,7 @@ impl SeenMemory {
 
 impl Ticket<'_> {
     /// Remembers what was read: all that was added to the bucket, in the order of the commits, and its head.
-    pub fn loaded(self, added: &Added, head: Arc<BucketHead>) {
+    pub fn loaded(self, mut added: Arc<Added>, head: Arc<BucketHead>) {
         let Some(generation) = self.generation else { return };
         let mut memory = self.memory.lock();
         let used = memory.asks;
@@ -247,9 +247,8 @@ impl Ticket<'_> {
         if of.buckets.contains_key(&self.bucket) {
             return;
         }
-        let mut added = added.clone();
         for late in of.loads.get(&self.bucket).into_iter().flat_map(|load| &load.late) {
-            added.add(late);
+            Arc::make_mut(&mut added).add(late);
         }
         let bytes = added.bytes();
         of.buckets.insert(self.bucket.clone(), HotBucket { added, head, used });
@@ -299,7 +298,7 @@ impl Pending<'_> {
             }
             if let Some(hot) = of.buckets.get_mut(key) {
                 let before = hot.added.bytes();
-                hot.added.add(ids);
+                Arc::make_mut(&mut hot.added).add(ids);
                 bytes += hot.added.bytes().saturating_sub(before);
             }
         }

@@ -22,10 +22,10 @@ fn ids(numbers: &[u16]) -> SeenIds {
     SeenIds { age: OwnedAge(5), ids: ids.collect() }
 }
 
-fn added(numbers: &[u16]) -> Added {
+fn added(numbers: &[u16]) -> Arc<Added> {
     let mut added = Added::default();
     added.add(&ids(numbers));
-    added
+    Arc::new(added)
 }
 
 fn head() -> Arc<BucketHead> {
@@ -57,7 +57,7 @@ fn knows(memory: &SeenMemory, minute: u64, number: u16) -> Option<bool> {
 fn what_was_read_and_what_is_committed_behind_it_is_remembered() {
     let memory = SeenMemory::default();
     commit(&memory, 0, 1, &[1]);
-    ticket(&memory, 1).loaded(&added(&[1]), head());
+    ticket(&memory, 1).loaded(added(&[1]), head());
     assert_eq!((knows(&memory, 1, 1), knows(&memory, 1, 2), knows(&memory, 2, 1)), (Some(true), Some(false), None));
     commit(&memory, 1, 1, &[2]);
     assert_eq!(knows(&memory, 1, 2), Some(true));
@@ -71,14 +71,14 @@ fn what_is_committed_during_a_read_is_not_missed() {
     commit(&memory, 1, 1, &[2]);
     // Both read a state before it.
     drop(first);
-    second.loaded(&added(&[1]), head());
+    second.loaded(added(&[1]), head());
     assert_eq!((knows(&memory, 1, 1), knows(&memory, 1, 2)), (Some(true), Some(true)));
 }
 
 #[test]
 fn without_a_chain_nothing_is_remembered() {
     let memory = SeenMemory::default();
-    ticket(&memory, 1).loaded(&added(&[1]), head());
+    ticket(&memory, 1).loaded(added(&[1]), head());
     assert_eq!(knows(&memory, 1, 1), None);
 }
 
@@ -87,14 +87,14 @@ fn a_commit_without_an_answer_forgets_the_shard() {
     let memory = SeenMemory::default();
     commit(&memory, 0, 1, &[1]);
     let read = ticket(&memory, 1);
-    ticket(&memory, 2).loaded(&added(&[]), head());
+    ticket(&memory, 2).loaded(added(&[]), head());
     drop(memory.begin(SHARD));
     // What was read before it isn't believed either.
-    read.loaded(&added(&[1]), head());
+    read.loaded(added(&[1]), head());
     assert_eq!((knows(&memory, 1, 1), knows(&memory, 2, 1)), (None, None));
     // The next one begins anew.
     commit(&memory, 2, 1, &[3]);
-    ticket(&memory, 1).loaded(&added(&[1, 2, 3]), head());
+    ticket(&memory, 1).loaded(added(&[1, 2, 3]), head());
     assert_eq!(knows(&memory, 1, 2), Some(true));
 }
 
@@ -102,7 +102,7 @@ fn a_commit_without_an_answer_forgets_the_shard() {
 fn a_commit_that_is_proved_not_to_be_in_forgets_nothing() {
     let memory = SeenMemory::default();
     commit(&memory, 0, 1, &[1]);
-    ticket(&memory, 1).loaded(&added(&[1]), head());
+    ticket(&memory, 1).loaded(added(&[1]), head());
     memory.begin(SHARD).refused();
     assert_eq!(knows(&memory, 1, 1), Some(true));
 }
@@ -112,7 +112,7 @@ fn another_writer_breaks_the_chain() {
     for seen_in_the_record in [true, false] {
         let memory = SeenMemory::default();
         commit(&memory, 0, 1, &[1]);
-        ticket(&memory, 1).loaded(&added(&[1]), head());
+        ticket(&memory, 1).loaded(added(&[1]), head());
         memory.record_has(SHARD, 1);
         assert_eq!(knows(&memory, 1, 1), Some(true), "its own beat");
         if seen_in_the_record {
@@ -128,7 +128,7 @@ fn another_writer_breaks_the_chain() {
 fn a_bucket_that_was_packed_is_read_again() {
     let memory = SeenMemory::default();
     commit(&memory, 0, 1, &[1]);
-    ticket(&memory, 1).loaded(&added(&[1]), head());
+    ticket(&memory, 1).loaded(added(&[1]), head());
     memory.changed(SHARD, &bucket(1));
     assert_eq!(knows(&memory, 1, 1), None);
 }
