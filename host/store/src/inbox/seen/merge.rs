@@ -43,7 +43,9 @@ pub async fn advance(
         let transaction = store.begin(true).await?;
         let worked = step(transaction.as_ref(), shard, bucket, is_over, &mut spoilt).await;
         let done = finish(transaction, worked).await;
-        store.seen_memory().changed(shard, bucket);
+        if !matches!(done, Ok(None)) {
+            store.seen_memory().changed(shard, bucket);
+        }
         store.set_aside(spoilt).await;
         match done {
             // What can't be read is moved away by now.

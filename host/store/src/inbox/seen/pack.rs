@@ -41,7 +41,9 @@ pub async fn pack(store: &SurrealStore, shard: ShardId, bucket: &BucketKey) -> R
         let transaction = store.begin(true).await?;
         let worked = try_pack(transaction.as_ref(), shard, bucket, &mut spoilt).await;
         let done = finish(transaction, worked).await;
-        store.seen_memory().changed(shard, bucket);
+        if !matches!(done, Ok(0)) {
+            store.seen_memory().changed(shard, bucket);
+        }
         store.set_aside(spoilt).await;
         match done {
             // What can't be read is moved away by now.
