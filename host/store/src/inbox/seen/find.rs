@@ -83,7 +83,7 @@ async fn try_find(
         let beat = beat(store.begin(false).await?.as_ref(), shard).await?;
         store.seen_memory().record_has(shard, beat);
     }
-    let mut reader = Reader { store, shard, read: HashMap::new(), spoilt };
+    let mut reader = Reader { store, shard, read: HashMap::new(), runs: HashMap::new(), spoilt };
     let mut found = Vec::with_capacity(queries.len());
     for query in queries {
         let mut hit = None;
@@ -103,6 +103,8 @@ struct Reader<'r> {
     shard: ShardId,
     /// What this call read and nobody remembers.
     read: HashMap<BucketKey, ReadBucket>,
+    /// The same of runs.
+    runs: HashMap<ConsumerName, Vec<u64>>,
     spoilt: &'r mut Spoilt,
 }
 
@@ -124,7 +126,7 @@ impl Reader<'_> {
     /// The runs of a consumer, in order.
     async fn runs(&mut self, consumer: &ConsumerName) -> Result<Vec<u64>, StoreError> {
         let memory = self.store.seen_memory();
-        if let Some(runs) = memory.runs(self.shard, consumer) {
+        if let Some(runs) = memory.runs(self.shard, consumer).or_else(|| self.runs.get(consumer).cloned()) {
             return Ok(runs);
         }
         // This read may be older than the chain: what was written since its beginning is remembered besides.
@@ -150,6 +152,7 @@ impl Reader<'_> {
         if let Some(generation) = generation {
             memory.runs_read(self.shard, consumer, generation, &runs);
         }
+        self.runs.insert(consumer.clone(), runs.clone());
         Ok(runs)
     }
 

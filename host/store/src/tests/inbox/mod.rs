@@ -3,6 +3,7 @@
 mod codec;
 mod history;
 mod memory;
+mod random;
 mod rows;
 mod seen;
 mod shard;
