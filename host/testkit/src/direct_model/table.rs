@@ -107,6 +107,10 @@ pub(super) struct Table {
 }
 
 impl Table {
+    pub fn new(aside: bool, proxy: bool, mutation: Option<Mutation>) -> Self {
+        Self { aside, proxy, mutation, ..Self::default() }
+    }
+
     pub fn begin(&mut self, ours: bool, now: u64) -> u64 {
         self.last += 1;
         let transaction = Transaction { ours, begun: now, touched: now, ..Transaction::default() };

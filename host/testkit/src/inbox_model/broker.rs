@@ -83,6 +83,10 @@ pub(super) struct Broker {
 }
 
 impl Broker {
+    pub fn new(kind: Kind, past_gaps: bool) -> Self {
+        Self { kind, past_gaps, ..Self::default() }
+    }
+
     pub fn publish(&mut self, message: Published, group: usize) {
         let offset = self.parts[group].len();
         self.parts[group].push(self.positions.len());

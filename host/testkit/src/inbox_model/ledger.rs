@@ -73,12 +73,16 @@ pub(super) struct Ledger {
     pub names: HashMap<Fingerprint, Item>,
     /// Dead letters of consumers that leave DLQ messages.
     pub dead_letters: u64,
-    pub has_dlq: [bool; 2],
+    has_dlq: [bool; 2],
     commits: u64,
     replays: u64,
 }
 
 impl Ledger {
+    pub fn new(has_dlq: [bool; 2]) -> Self {
+        Self { has_dlq, ..Self::default() }
+    }
+
     pub fn violation(&mut self, text: impl Into<String>) {
         if self.violations.len() < 3 {
             self.violations.push(format!("t{} {}", self.now, text.into()));
