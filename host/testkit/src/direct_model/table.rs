@@ -52,7 +52,7 @@ pub(super) struct Marked {
     pub row: usize,
     pub why: Why,
     pub send: Option<usize>,
-    /// Not sent before.
+    /// It isn't sent before.
     pub not_before: u64,
 }
 
@@ -76,7 +76,7 @@ pub(super) enum Change {
     Foreign(usize, Act),
 }
 
-/// A session's transaction.
+/// What a session has begun.
 #[derive(Debug, Default)]
 pub(super) struct Transaction {
     /// Of one of our hosts.

@@ -45,7 +45,6 @@ pub(super) struct Position {
 /// What kind of broker it is.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Kind {
-    /// Partitions with offsets.
     pub log: bool,
     /// A queue that replays a key in order (a table).
     pub ordered: bool,
@@ -288,7 +287,7 @@ impl Broker {
         (0..self.positions.len()).filter(|number| is_old(&self.positions[*number])).collect()
     }
 
-    /// Everything is settled.
+    /// Whether nothing is to be delivered any more.
     pub fn is_settled(&self) -> bool {
         if self.kind.log {
             (0..2).all(|group| self.committed[group] == self.parts[group].len())

@@ -33,7 +33,6 @@ pub struct InboxTables {
     /// History with when it was written, in the order of writing.
     pub done: Vec<(ShardId, UnixMillis, InboxDone)>,
     pub saga_door: BTreeMap<(ShardId, SagaDoorKey), SagaDoorItem>,
-    /// Homes of consumers.
     pub homes: BTreeMap<ConsumerName, String>,
     /// Tables that are published directly, by host and source.
     pub direct: BTreeMap<(String, SourceName), DirectRecord>,
