@@ -49,7 +49,6 @@ pub type Outcome = seeds::Outcome<Stats>;
 /// What many seeds found.
 pub type Report = seeds::Report<Stats>;
 
-/// Runs one seed.
 pub fn run(seed: u64, mutation: Option<Mutation>) -> Outcome {
     world::World::new(seed, mutation).run()
 }
@@ -69,7 +68,7 @@ mod tests {
         assert!(report.failed.is_empty(), "{report}");
         let stats = &report.stats;
         assert!(stats.takeovers > 1_000 && stats.unknown > 500 && stats.redeliveries > 1_000, "{report}");
-        assert!(stats.reused > 100 && stats.convicted > 20 && stats.expired > 20 && stats.replays > 100, "{report}");
+        assert!(stats.reused > 100 && stats.convicted > 20 && stats.replays > 100, "{report}");
     }
 
     #[test]

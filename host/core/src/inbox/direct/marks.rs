@@ -22,7 +22,7 @@ pub struct Mark {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum MarkKind {
-    /// It waits, not due before this time has passed.
+    /// It waits as if nobody had claimed it (document 4: `pending`), not due before this time has passed.
     Waits(Duration),
     /// It stands failed (document 5: `DEAD ...`), in the table and nowhere else.
     Failed,
@@ -187,11 +187,5 @@ impl DirectTable {
         let key = (batch.lanes, batch.lane);
         self.shrink(key);
         self.end(worker, now);
-    }
-
-    /// A worker waits before its next transaction.
-    pub fn pause(&mut self, worker: WorkerId, until: Monotonic) {
-        let own = self.workers.entry(worker).or_default();
-        own.wait = own.wait.max(until);
     }
 }
