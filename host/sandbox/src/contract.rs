@@ -6,7 +6,7 @@ use wasmtime::component::{ComponentNamedList, InstancePre, Lift, Lower};
 
 use waybill_bindings::api::types::{CallInfo, HealthReport, Message, OpenArgs, Opened, Outcome, PluginError};
 use waybill_bindings::backoff::exports::waybill::plugin::backoff_api::{Attempt, Decision};
-use waybill_bindings::inbound::types::{Inbound, Notices, Verdict};
+use waybill_bindings::inbound::inbound_types::{Inbound, Notices, Verdict};
 use waybill_bindings::services::exports::waybill::inbound::source_api::{Pulled, Settled, Settlement, SourceArgs};
 use waybill_bindings::services::exports::waybill::inbound::table_api::{
     ClaimArgs, Claimed, ContextStats, DeadPage, Ended, Mark, TableArgs,
@@ -52,7 +52,7 @@ const SERVICES: [&str; 13] = [
 /// The optional export of transports and sources that creates what is missing at the peer.
 const PROVISION: &str = "waybill:plugin/provision-api";
 /// Interfaces of `waybill:inbound` that a guest may import.
-const INBOUND_SERVICES: [&str; 2] = ["types", "handling"];
+const INBOUND_SERVICES: [&str; 2] = ["inbound-types", "handling"];
 /// Packages of WASI that are linked, in any 0.2 version.
 const WASI: [&str; 7] =
     ["wasi:cli", "wasi:clocks", "wasi:random", "wasi:io", "wasi:filesystem", "wasi:sockets", "wasi:http"];
@@ -304,7 +304,7 @@ mod tests {
             (World::Handler, "waybill:inbound/handling@0.1.0", "ok"),
             (World::Handler, "waybill:inbound/handling@0.2.0", "PLUGIN.CONTRACT_VERSION"),
             (World::Source, "waybill:inbound/table-api@0.1.0", "PLUGIN.UNKNOWN_IMPORT"),
-            (World::Backoff, "waybill:inbound/types@0.1.0", "PLUGIN.UNKNOWN_IMPORT"),
+            (World::Backoff, "waybill:inbound/inbound-types@0.1.0", "PLUGIN.UNKNOWN_IMPORT"),
             (World::Transport, "wasi:http/types@0.2.6", "ok"),
             (World::Transport, "wasi:http/types@0.3.0", "PLUGIN.UNKNOWN_IMPORT"),
             (World::Transport, "wasi:keyvalue/store@0.2.0", "PLUGIN.UNKNOWN_IMPORT"),

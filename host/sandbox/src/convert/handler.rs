@@ -1,7 +1,7 @@
 //! Inbox messages and verdicts between the contract and the core.
 
 use bytes::Bytes;
-use waybill_bindings::inbound::types as wit;
+use waybill_bindings::inbound::inbound_types as wit;
 use waybill_core::port::handler::{Handled, Inbound, SagaSignal, Verdict};
 use waybill_core::port::transport::Fault;
 

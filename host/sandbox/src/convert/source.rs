@@ -1,7 +1,7 @@
 //! Deliveries and settlements between the contract and the core.
 
 use bytes::Bytes;
-use waybill_bindings::inbound::types::Notices as WitNotices;
+use waybill_bindings::inbound::inbound_types::Notices as WitNotices;
 use waybill_bindings::services::exports::waybill::inbound::source_api as wit;
 use waybill_core::port::source::{
     Disposition, Notices, Overtaken, Pulled, Settled, SourceDelivery, SourceSettlement, SourceWants,

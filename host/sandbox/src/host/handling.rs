@@ -1,7 +1,7 @@
 //! `handling`: early verdicts of a handler, handed on at once, so that they survive a trap.
 
 use waybill_bindings::inbound::handling::Host;
-use waybill_bindings::inbound::types::Verdict;
+use waybill_bindings::inbound::inbound_types::Verdict;
 
 use super::state::{ContractBreach, EarlySink, InstanceState};
 

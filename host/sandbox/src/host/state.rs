@@ -136,4 +136,4 @@ impl WasiHttpView for InstanceState {
 
 /// The types need nothing of the host.
 impl waybill_bindings::api::types::Host for InstanceState {}
-impl waybill_bindings::inbound::types::Host for InstanceState {}
+impl waybill_bindings::inbound::inbound_types::Host for InstanceState {}

@@ -1,6 +1,6 @@
 //! Checks what a guest answered and says what it means for its instance.
 
-use waybill_bindings::inbound::types::Notices;
+use waybill_bindings::inbound::inbound_types::Notices;
 use waybill_core::code::Code;
 use waybill_core::port::transport::{CallError, ErrorKind};
 

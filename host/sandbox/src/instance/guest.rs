@@ -3,7 +3,7 @@
 use wasmtime::AsContextMut;
 use wasmtime::component::{Accessor, Instance, InstancePre};
 use waybill_bindings::api::types::{CallInfo, HealthReport, OpenArgs, Opened, Outcome, PluginError};
-use waybill_bindings::inbound::types::{Notices, Verdict};
+use waybill_bindings::inbound::inbound_types::{Notices, Verdict};
 use waybill_bindings::services::exports::waybill::inbound::source_api::SourceArgs;
 use waybill_bindings::services::exports::waybill::inbound::table_api::TableArgs;
 use waybill_bindings::services::exports::waybill::inbound::{handler_api, source_api, table_api};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use waybill_bindings::api::types::Message;
-use waybill_bindings::inbound::types::Inbound;
+use waybill_bindings::inbound::inbound_types::Inbound;
 use waybill_bindings::services::exports::waybill::inbound::source_api::Settlement;
 use waybill_bindings::services::exports::waybill::inbound::table_api::{ClaimArgs, Mark};
 use waybill_bindings::services::exports::waybill::plugin::participant_api::StepContext;

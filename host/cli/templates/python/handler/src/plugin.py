@@ -4,8 +4,8 @@ import json
 from typing import List
 
 from wit_world import exports
-from wit_world.exports import handler_api as api
-from wit_world.imports import types
+from wit_world.imports import types as inbound
+from wit_world.imports import waybill_plugin_types as types
 
 from shipment import shipment
 
