@@ -60,9 +60,7 @@ const WASI: [&str; 7] =
 /// Checks versions, the export that makes the world, and the names of all imports.
 pub(crate) fn check(inspection: &Inspection) -> Result<(), SandboxError> {
     let world = inspection.manifest.world;
-    for export in world.exports() {
-        check_version(package_of(export), &inspection.manifest.contract)?;
-    }
+    check_version(world.package(), &inspection.manifest.contract)?;
     check_export(inspection)?;
     fits(PROVISION, &versions(inspection, PROVISION))?;
     inspection.imports.iter().try_for_each(|import| check_import(world, import))

@@ -74,6 +74,14 @@ impl World {
         }
     }
 
+    /// The package of the contract that has it.
+    pub fn package(self) -> &'static str {
+        match self {
+            Self::Source | Self::Broker | Self::Table | Self::Database | Self::Handler => "waybill:inbound",
+            Self::Transport | Self::Participant | Self::Backoff => "waybill:plugin",
+        }
+    }
+
     /// The interfaces that make a component one of this world, without version.
     pub(crate) fn exports(self) -> &'static [&'static str] {
         match self {
@@ -119,7 +127,7 @@ pub struct Manifest {
     /// The plugin's own version.
     pub version: String,
     pub world: World,
-    /// Version of the package that has its world, `waybill:plugin` or `waybill:inbound`, that it was built with.
+    /// Version of its world's package ([`World::package`]) that it was built with.
     pub contract: String,
     pub description: String,
     /// JSON Schema of `config`; none = only `{}` is taken.
