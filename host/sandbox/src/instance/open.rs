@@ -113,10 +113,7 @@ pub(crate) async fn open(
             Ok(Live { store, guest, cpu, facts })
         }
         Ok((_, Err(told))) => Err(OpenFailure::Told(call_error(&endpoint.context, told))),
-        Err(trap) => {
-            let refused = store.data().limiter.refused();
-            Err(OpenFailure::Crashed(Crash::from_trap(&trap, refused)))
-        }
+        Err(trap) => Err(OpenFailure::Crashed(Crash::from_trap(&trap, store.data()))),
     }
 }
 

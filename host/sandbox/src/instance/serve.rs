@@ -70,16 +70,15 @@ pub(super) async fn serve(live: Live, serving: Serving<'_>) -> Ended {
             },
         }
     };
-    let refused = store.data().limiter.refused();
-    // Nothing enters the Store any more.
-    drop(store);
     let (ended, culprit) = match ended {
         End::Told(ended) => (ended, None),
-        End::Trapped(trap) => (Ended::Crashed(Crash::from_trap(&trap, refused)), None),
+        End::Trapped(trap) => (Ended::Crashed(Crash::from_trap(&trap, store.data())), None),
         End::Panicked => (Ended::Crashed(Crash::host_panic()), None),
         End::Aborted => (Ended::Closed, None),
         End::Late(id) => (Ended::Crashed(Crash::late("the call took longer than its time")), Some(id)),
     };
+    // Nothing enters the Store any more.
+    drop(store);
     answer_all(context, &in_flight, &ended, culprit);
     ended
 }
@@ -167,8 +166,8 @@ impl Driver<'_> {
                     let replied = match finished.replied {
                         Ok(replied) => replied,
                         Err(trap) => {
-                            let refused = accessor.with(|mut access| access.get().limiter.refused());
-                            return Ended::Crashed(Crash::from_trap(&trap, refused));
+                            let crash = accessor.with(|mut access| Crash::from_trap(&trap, access.get()));
+                            return Ended::Crashed(crash);
                         }
                     };
                     match self.finished(finished.id, replied) {
