@@ -99,7 +99,7 @@ impl Notices {
 
 /// Notices with who told them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct LaneNotices {
     pub lane: u32,
     /// The instance that told them; they say nothing of what another session brought.
     pub session: u64,
@@ -190,7 +190,7 @@ pub trait Source: Send + Sync + 'static {
     /// What an instance told besides, as soon as one tells it; what is told before a pull and not taken comes with that pull.
     /// Nothing is lost when it isn't awaited to its end. Between deliveries an implementation calls its instances as often
     /// as they ask for it.
-    async fn told(&self) -> Told;
+    async fn next_notices(&self) -> LaneNotices;
     /// Fetches no more and gives back what wasn't handed over, within `timeout`. Settling goes on; pulls fail.
     async fn quiesce(&self, timeout: Duration) -> Result<(), CallError>;
     async fn health(&self) -> HealthReport;

@@ -122,7 +122,7 @@ async fn after_quiesce_nothing_is_pulled_and_what_is_out_is_settled() {
     source.quiesce(AMPLE).await.expect("quiesces");
     let error = source.pull(0, 2, 1 << 20, Duration::ZERO).await.expect_err("quiet");
     assert_eq!(error.fault.code, "PLUGIN.CLOSED");
-    let told = tokio::time::timeout(AMPLE, source.told()).await.expect("a tick");
+    let told = tokio::time::timeout(AMPLE, source.next_notices()).await.expect("a tick");
     assert_eq!((told.lane, told.session), (0, pulled.session));
     assert_eq!(told.notices.attributes, [("out".to_owned(), "2".to_owned())], "the guest was told to be quiet");
     let items = settlements(&pulled.deliveries, &Disposition::Ack);
@@ -134,7 +134,7 @@ async fn after_quiesce_nothing_is_pulled_and_what_is_out_is_settled() {
 pub async fn floods_notices() {
     // What ticks tell is heard, once, or comes with the next pull.
     let source = start(guests::FLOODS_NOTICES, 3).await;
-    let told = tokio::time::timeout(AMPLE, source.told()).await.expect("a tick").notices;
+    let told = tokio::time::timeout(AMPLE, source.next_notices()).await.expect("a tick").notices;
     assert!(told.waiting);
     assert_eq!((told.revoked.len() % 3, told.lost.len() % 3, told.revoked[0].as_str()), (0, 0, "group-0"));
     let with_a_pull = tokio::time::timeout(AMPLE, async {
