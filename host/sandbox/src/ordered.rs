@@ -35,7 +35,7 @@ pub type Started<T> = Result<(Arc<T>, Result<(), SandboxError>), SandboxError>;
 #[async_trait]
 pub trait Replaceable: Send + Sync + Sized + 'static {
     /// What the host wants of each instance.
-    type Wants: Copy + fmt::Debug + Send + Sync;
+    type Wants: Clone + fmt::Debug + Send + Sync;
     async fn start(recipe: &Recipe<Self::Wants>) -> Started<Self>;
     /// Whether it would work, while another generation serves.
     async fn probe(recipe: &Recipe<Self::Wants>) -> Result<HealthReport, SandboxError>;
@@ -141,11 +141,11 @@ impl Replaceable for WasmSource {
     type Wants = SourceWants;
 
     async fn start(recipe: &Recipe<SourceWants>) -> Started<Self> {
-        Self::start_supervised(recipe.plugin.clone(), recipe.spec.clone(), recipe.wants).await
+        Self::start_supervised(recipe.plugin.clone(), recipe.spec.clone(), recipe.wants.clone()).await
     }
 
     async fn probe(recipe: &Recipe<SourceWants>) -> Result<HealthReport, SandboxError> {
-        Self::probe(recipe.plugin.clone(), recipe.spec.clone(), recipe.wants).await
+        Self::probe(recipe.plugin.clone(), recipe.spec.clone(), recipe.wants.clone()).await
     }
 
     async fn end(&self, timeout: Duration) {

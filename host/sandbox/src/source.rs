@@ -137,6 +137,12 @@ impl Source for WasmSource {
         self.lanes.next_notices().await
     }
 
+    fn resume_after(&self, position: String) {
+        if let Wants::Source(wants) = &mut *self.lanes.endpoint.wants.lock() {
+            wants.resume_after = Some(position);
+        }
+    }
+
     async fn quiesce(&self, timeout: Duration) -> Result<(), CallError> {
         self.quiescing.store(true, Ordering::Release);
         let mut asked = self.lanes.ask_all(|| Work::Quiesce, Instant::now() + timeout).await;

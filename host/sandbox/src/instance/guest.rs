@@ -96,7 +96,7 @@ pub(super) enum Guest {
 }
 
 /// What the host wants of an instance, where its world is told at `open`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Wants {
     /// Worlds that are told nothing.
     Nothing,

@@ -14,7 +14,8 @@ use waybill_tests::guests;
 
 use super::support::*;
 
-const WANTS: SourceWants = SourceWants { window: 50, window_bytes: 1 << 20, on_overtaken: Overtaken::Stop };
+const WANTS: SourceWants =
+    SourceWants { window: 50, window_bytes: 1 << 20, on_overtaken: Overtaken::Stop, resume_after: None };
 
 async fn start(path: &str, amount: usize) -> Arc<WasmSource> {
     start_wanting(path, amount, WANTS).await
@@ -112,6 +113,27 @@ async fn a_source_is_told_its_window_and_keeps_it() {
     let items = settlements(&first.deliveries[..1], &Disposition::Ack);
     assert_eq!(source.settle(0, first.session, items, AMPLE).await, Ok(vec![Settled::Done]));
     assert_eq!(numbers(&pull(&source, 10).await), ["3"]);
+    source.close(AMPLE).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_instance_resumes_behind_the_position_that_is_known_when_it_opens() {
+    let wants = SourceWants { resume_after: Some("2".to_owned()), ..WANTS };
+    let source = start_wanting(guests::BRINGS_NUMBERS, 6, wants).await;
+    let pulled = pull(&source, 10).await;
+    assert_eq!(numbers(&pulled), ["3", "4", "5", "6"]);
+    source.resume_after("4".to_owned());
+    let trap = settlements(&pulled.deliveries[..1], &Disposition::Extend);
+    source.settle(0, pulled.session, trap, AMPLE).await.expect_err("traps");
+    let after = tokio::time::timeout(AMPLE, async {
+        loop {
+            match source.pull(0, 10, 1 << 20, Duration::ZERO).await {
+                Ok(pulled) => return pulled,
+                Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+            }
+        }
+    });
+    assert_eq!(numbers(&after.await.expect("a fresh instance")), ["5", "6"]);
     source.close(AMPLE).await;
 }
 
