@@ -111,5 +111,7 @@ codes! {
         "Remove the dependency that needs the import named.");
     PLUGIN_WRITE = "PLUGIN.WRITE" => retryable(507, "A component can't be put in the plugins folder",
         "Check `plugins.folder`, its permissions and the free space, and send it again. The running generation goes on.");
+    SOURCE_NOT_FOUND = "SOURCE.NOT_FOUND" => answered(404, "There is no such source",
+        "Check the name, or configure it.");
     SOURCE_OVERTAKEN = "SOURCE.OVERTAKEN";
 }
