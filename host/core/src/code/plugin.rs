@@ -66,7 +66,7 @@ codes! {
     PLUGIN_NO_PREVIOUS = "PLUGIN.NO_PREVIOUS" => answered(409, "There is no earlier generation to go back to",
         "Load the component you want: `waybill plugin load FILE --transport NAME`.");
     PLUGIN_NO_PROVISIONING = "PLUGIN.NO_PROVISIONING" => answered(400,
-        "The transport's plugin has nothing to provision",
+        "The plugin has nothing to provision",
         "Create what is missing at the peer by hand.");
     PLUGIN_NO_STEP = "PLUGIN.NO_STEP";
     PLUGIN_OPEN_FAILED = "PLUGIN.OPEN_FAILED" => retryable(422, "A transport didn't open",

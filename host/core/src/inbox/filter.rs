@@ -175,7 +175,9 @@ mod tests {
         ] {
             assert!(takes(text), "{text}");
         }
-        for text in ["consumer=bill", "consumer=ship context=stock", "id=inbox-3-18", "code=NATS.*", "age>2h", "tenant=a"] {
+        for text in
+            ["consumer=bill", "consumer=ship context=stock", "id=inbox-3-18", "code=NATS.*", "age>2h", "tenant=a"]
+        {
             assert!(!takes(text), "{text}");
         }
         let fresh = InboxRow { last_error: None, ..row() };
@@ -187,7 +189,10 @@ mod tests {
         let exact = |text: &str| StoredFilter::parse(text, UnixMillis(0)).unwrap().exact();
         let filter = exact("consumer=ship tenant=acme context=sales id=m-1 code=HTTP.503");
         assert_eq!(filter.consumer.as_ref().map(ConsumerName::as_str), Some("ship"));
-        assert_eq!((filter.context.as_deref(), filter.id.as_ref().map(InboundId::as_str)), (Some("sales"), Some("m-1")));
+        assert_eq!(
+            (filter.context.as_deref(), filter.id.as_ref().map(InboundId::as_str)),
+            (Some("sales"), Some("m-1"))
+        );
         assert_eq!(exact("consumer=sh* context=* id=inbox-3-17"), InboxFilter::default());
     }
 

@@ -32,10 +32,8 @@ impl FromStr for InboxPlace {
     /// Takes only what [`fmt::Display`] writes, so that no place has two names.
     fn from_str(text: &str) -> Result<Self, NoPlace> {
         let (shard, seq) = text.strip_prefix(PREFIX).and_then(|place| place.split_once('-')).ok_or(NoPlace)?;
-        let place = Self {
-            shard: ShardId(shard.parse().map_err(|_| NoPlace)?),
-            seq: Seq(seq.parse().map_err(|_| NoPlace)?),
-        };
+        let place =
+            Self { shard: ShardId(shard.parse().map_err(|_| NoPlace)?), seq: Seq(seq.parse().map_err(|_| NoPlace)?) };
         if place.to_string() == text { Ok(place) } else { Err(NoPlace) }
     }
 }
