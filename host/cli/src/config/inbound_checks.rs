@@ -1,5 +1,6 @@
 //! What sources and consumers have to be together, and with the routes.
 
+use waybill_core::endpoint::PluginRef;
 use waybill_core::glob::Glob;
 use waybill_core::route::Routes;
 use waybill_core::suggest::nearest;
@@ -100,6 +101,9 @@ fn directly(reader: &mut Reader<'_>, read: &ReadConsumer, found: &[&Source], con
     };
     match found {
         [only] if shares(only.name.as_str()) => not("other consumers take from this source, too"),
+        [only] if !only.is_table && matches!(only.endpoint.plugin, PluginRef::Bundled(_)) => {
+            not("its source reads no table")
+        }
         [_] => {}
         _ => not("it takes from several sources"),
     }

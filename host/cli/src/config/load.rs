@@ -16,7 +16,7 @@ use super::plugins::Known;
 use super::problem::{ConfigError, Origin, Problem};
 use super::reader::{Flag, KeyInfo, Reader, Section};
 use super::scalar::kind_of;
-use super::sections::ReadConsumer;
+use super::sections::{ReadConsumer, Tables};
 use super::transports::transports_and_routes;
 use super::{sections, tokens};
 
@@ -293,13 +293,33 @@ fn consumers<'d>(
 ) -> Vec<ReadConsumer> {
     let mut consumers = Vec::new();
     let named = root.entry("consumer").and_then(|entry| table_of(reader, entry, "consumer"));
+    let feeding: Vec<&str> = named.iter().flat_map(|(table, _)| &table.entries).flat_map(named_sources).collect();
+    let has_several = |source: &str| feeding.iter().filter(|name| **name == source).count() > 1;
+    // The default of `publish` is known for tables that have one consumer.
+    let tables: Vec<&str> =
+        sources.iter().filter(|source| source.is_table).map(|source| source.name.as_str()).collect();
+    let of_one: Vec<&str> = tables.iter().copied().filter(|name| !has_several(name)).collect();
+    let found = Tables { all: &tables, of_one: &of_one };
     for entry in named.iter().flat_map(|(table, _)| &table.entries) {
         let path = format!("consumer.{}", entry.name);
         let Some(table) = table_of(reader, entry, &path) else { continue };
         let section = Section::new(reader, path, "consumer.NAME", Some(table), false);
-        consumers.extend(sections::consumer(section, &entry.name, plugins, sources, outbox.backoff.policy));
+        consumers.extend(sections::consumer(section, &entry.name, plugins, found, outbox.backoff.policy));
     }
     consumers
+}
+
+/// What a consumer's table names as its sources, before it is read.
+fn named_sources(consumer: &Entry) -> Vec<&str> {
+    let Value::Table(table) = &consumer.node.value else { return Vec::new() };
+    match table.get("source").map(|node| &node.value) {
+        Some(Value::Text(name)) => vec![name],
+        Some(Value::List(names)) => {
+            let text = |value| if let Value::Text(name) = value { Some(name.as_str()) } else { None };
+            names.iter().filter_map(|node| text(&node.value)).collect()
+        }
+        _ => Vec::new(),
+    }
 }
 
 fn tenants<'d>(reader: &mut Reader<'d>, root: &'d Table) -> Vec<TenantSettings> {

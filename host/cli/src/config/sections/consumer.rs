@@ -15,7 +15,7 @@ use waybill_core::topic::{Scheme, Topic};
 
 use super::transport::{check_name, grants, memory};
 use super::{U32, u32_of, usize_of};
-use crate::config::inbound::{Consumer, Direct, Dlq, Publish, Source, Target};
+use crate::config::inbound::{Consumer, Direct, Dlq, Publish, Target};
 use crate::config::kinds::Set;
 use crate::config::plugins::Known;
 use crate::config::problem::{Origin, Problem};
@@ -32,11 +32,19 @@ pub struct ReadConsumer {
     pub at: Origin,
 }
 
+/// Names of the sources that read outbox tables.
+#[derive(Clone, Copy)]
+pub struct Tables<'a> {
+    pub all: &'a [&'a str],
+    /// Those with one consumer.
+    pub of_one: &'a [&'a str],
+}
+
 pub fn consumer(
     mut section: Section<'_, '_>,
     name: &str,
     plugins: &Known<'_>,
-    sources: &[Source],
+    tables: Tables<'_>,
     outbox: RetryPolicy,
 ) -> Option<ReadConsumer> {
     check_name(&mut section, "consumer", name);
@@ -49,13 +57,15 @@ pub fn consumer(
         };
         section.problem_at(problem, section.at.clone());
     }
-    let of_table = matches!(fed_by.as_slice(), [only] if sources.iter().any(|source| {
-        source.is_table && source.name.as_str() == only.value
-    }));
+    let only = match fed_by.as_slice() {
+        [only] => only.value.as_str(),
+        _ => "",
+    };
+    let (of_table, alone) = (tables.all.contains(&only), tables.of_one.contains(&only));
     let matches = matches(&mut section);
     let target = target(&mut section, name, plugins);
     let is_forwarded = matches!(&target, Some(Set { value: Target::Topic(_), .. }));
-    let publish_default = if of_table && is_forwarded { "direct" } else { "stored" };
+    let publish_default = if alone && is_forwarded { "direct" } else { "stored" };
     let publish_at = section.text("publish", "\"stored\" or \"direct\"", publish_default);
     let direct = Direct {
         lanes: u32_of(section.integer("lanes", 4, 1..=64)),

@@ -20,7 +20,7 @@ use super::kinds::Set;
 use super::model::{DeadSettings, LimitSettings, LogFormat, LogSettings, OnDead, TenantSettings};
 use super::reader::Section;
 
-pub use consumer::{ReadConsumer, consumer};
+pub use consumer::{ReadConsumer, Tables, consumer};
 pub use idempotency::idempotency;
 pub use inbox::{check_dedup_window, inbox};
 pub use outbox::outbox;
