@@ -314,10 +314,13 @@ fn named_sources(consumer: &Entry) -> Vec<&str> {
     let Value::Table(table) = &consumer.node.value else { return Vec::new() };
     match table.get("source").map(|node| &node.value) {
         Some(Value::Text(name)) => vec![name],
-        Some(Value::List(names)) => {
-            let text = |value| if let Value::Text(name) = value { Some(name.as_str()) } else { None };
-            names.iter().filter_map(|node| text(&node.value)).collect()
-        }
+        Some(Value::List(names)) => names
+            .iter()
+            .filter_map(|node| match &node.value {
+                Value::Text(name) => Some(name.as_str()),
+                _ => None,
+            })
+            .collect(),
         _ => Vec::new(),
     }
 }

@@ -171,7 +171,7 @@ fn what_can_not_work_together_is_refused_with_its_reason() {
         ("tenant = []", "name the tenants"),
         ("window = 0", "1 to 65536"),
         ("on_overtaken = \"skip\"", "\"stop\" or \"go-on\""),
-        ("map = { id = 5 }", "a header or property"),
+        ("map = { id = 5 }", "a string in quotes"),
         ("ack_wait = \"2m\"", "there is no key \"ack_wait\""),
     ] {
         let error = refused(&format!("[source.shop]\nplugin = \"nats\"\n{source}\n"));
@@ -195,7 +195,7 @@ fn every_setting_of_a_source_and_a_consumer_is_shown() {
     for path in [
         "source.shop.window",
         "source.shop.home",
-        "source.shop.map.id",
+        "source.shop.tenant",
         "consumer.ship.max_attempts",
         "consumer.ship.dlq",
         "inbox.dedup_memory",

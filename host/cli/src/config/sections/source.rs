@@ -39,9 +39,9 @@ pub fn source(mut section: Section<'_, '_>, name: &str, plugins: &Known<'_>) -> 
         provision: section.boolean("provision", normal.provision),
         ..normal
     };
-    let home = section.text("home", "a name that sources of one consumer share", name);
-    if home.value.is_empty() || home.value.len() > HOME_BYTES_MAX {
-        section.refuse("home", &home, format!("it takes 1 to {HOME_BYTES_MAX} bytes"));
+    let home = section.optional_text("home", "a name that sources of one consumer share");
+    if let Some(home) = home.as_ref().filter(|home| home.value.len() > HOME_BYTES_MAX) {
+        section.refuse("home", home, format!("it takes at most {HOME_BYTES_MAX} bytes"));
     }
     let context = section.optional_text("context", "a name that counts are kept under").map(|set| set.value);
     let tenants = tenants(&mut section);
@@ -63,7 +63,7 @@ pub fn source(mut section: Section<'_, '_>, name: &str, plugins: &Known<'_>) -> 
         name: SourceName::new(name).ok()?,
         endpoint: EndpointSettings { plugin: plugin?, ..endpoint },
         is_table,
-        home: home.value,
+        home: home.map_or_else(|| name.to_owned(), |home| home.value),
         context,
         tenants,
         window: u32_of(window),
