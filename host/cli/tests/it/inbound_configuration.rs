@@ -137,7 +137,7 @@ fn what_can_not_work_together_is_refused_with_its_reason() {
         (handled.to_owned(), "has no source"),
         (format!("source = \"shpo\"\n{handled}"), "did you mean \"shop\"?"),
         (format!("source = [\"shop\", \"table\"]\n{handled}"), "give both sources one home"),
-        (of_shop.to_owned(), "it has neither"),
+        (of_shop.to_owned(), "has no deliver and no handler"),
         (format!("{of_shop}{handled}{sent}"), "deliver and handler are both there"),
         (format!("{of_shop}handler = \"bus:a\"\n"), "a topic is for deliver"),
         (format!("{of_shop}handler = \"fn:gone\"\n"), "isn't bundled"),

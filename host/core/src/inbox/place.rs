@@ -46,7 +46,7 @@ mod tests {
     fn a_place_is_read_as_it_is_written_and_in_no_other_way() {
         let place = InboxPlace { shard: ShardId(3), seq: Seq(1_047) };
         assert_eq!(place.to_string(), "inbox-3-1047");
-        assert_eq!("inbox-3-1047".parse(), Ok(place));
+        assert_eq!("inbox-3-1047".parse::<InboxPlace>(), Ok(place));
         for other in ["m-1", "inbox-", "inbox-3", "inbox-03-1047", "inbox-3-+1", "inbox-3-1047-1", "inbox-70000-1"] {
             assert_eq!(other.parse::<InboxPlace>(), Err(NoPlace), "{other}");
         }

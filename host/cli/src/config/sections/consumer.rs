@@ -178,11 +178,18 @@ fn target(section: &mut Section<'_, '_>, name: &str, plugins: &Known<'_>) -> Opt
             Some(Set { value: Target::Topic(deliver.value), origin: deliver.origin })
         }
         (None, Some(handler)) => handled_by(section, handler, component, file, plugins),
-        (both, _) => {
-            let what = if both.is_some() { "deliver and handler are both there" } else { "it has neither" };
+        (Some(_), Some(handler)) => {
+            let problem = Problem::Duplicate {
+                what: format!("deliver and handler are both there in {}", section.heading()),
+                fix: "keep one of them".into(),
+            };
+            section.problem_at(problem, handler.origin);
+            None
+        }
+        (None, None) => {
             let problem = Problem::Missing {
                 section: section.heading(),
-                key: format!("one target ({what})"),
+                key: "deliver and no handler".into(),
                 fix: "write deliver = \"TOPIC\", deliver = \"saga\", handler = \"http:URL\" or handler = \"fn:PLUGIN\""
                     .into(),
             };
