@@ -72,8 +72,9 @@ pub const IDEMPOTENCY_LEASE_MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// Longest id of a message that a source brings, in bytes.
 pub const INBOUND_ID_BYTES_MAX: usize = 512;
-/// Longest name of a source or a consumer, in bytes: it is part of the keys of what is stored.
-pub const INBOX_NAME_BYTES_MAX: usize = 64;
+/// Longest name of a source or a consumer, in bytes: it is part of the keys of what is stored. Configuration takes one byte less, for
+/// what a source's refused messages are kept under.
+pub const INBOX_NAME_BYTES_MAX: usize = 65;
 
 /// Messages of a tenant that are always read into memory, however full the window is of others': so that each gets on. They come
 /// on top of [`SchedulerLimits::window_messages`], or as many as those where those are fewer.

@@ -51,7 +51,7 @@ pub fn message(
     let topic = Topic::parse(&format!("bus:{subject}")).ok()?;
     // A replay dies at another place, so no id comes twice.
     let id = MessageId::new(format!("dlq-{shard}-{}", dead.seq)).ok()?;
-    let wire_id = wire_id(dead, source.map_or(1, |source| source.consumers));
+    let wire_id = wire_id(dead, source.map_or(1, |source| source.consumers.len()));
     let from = &dead.message;
     let body = body(dead)?;
     Some(Arc::new(Message {
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
     use crate::ids::{ConsumerName, InboundId, Seq, SourceName, Tenant};
     use crate::inbox::message::InboundMessage;
-    use crate::inbox::settings::Target;
+    use crate::inbox::settings::{ConsumerId, Target};
     use crate::outbox::records::DeadState;
 
     fn dead(payload: &'static str) -> InboxDead {
@@ -156,13 +156,10 @@ mod tests {
         }
     }
 
-    fn made(
-        payload: &'static str,
-        subject: Option<&str>,
-        consumers: usize,
-    ) -> Option<(Arc<Message>, serde_json::Value)> {
+    fn made(payload: &'static str, subject: Option<&str>, consumers: u16) -> Option<(Arc<Message>, serde_json::Value)> {
         let mut consumer = ConsumerSettings::new(ConsumerName::new("ship").unwrap(), Target::Handler);
         consumer.dlq_subject = subject.map(str::to_owned);
+        let consumers = (0..consumers).map(ConsumerId).collect();
         let source = SourceSettings { consumers, ..SourceSettings::new(SourceName::new("shop").unwrap()) };
         let made = message(&dead(payload), Some(&source), &consumer, ShardId(3), UnixMillis(10))?;
         let Payload::Inline(body) = &made.payload else { panic!("not inline") };

@@ -33,7 +33,7 @@ pub const DEADLINE_PART: u32 = 3;
 /// A delivery is extended when its `settle-within` has less than this part left.
 pub const EXTEND_PART: u32 = 2;
 /// Least of a pause or a hold that a handler asks for, so that a handler that is always busy doesn't spin.
-pub const HOLD_LEAST: Duration = Duration::from_millis(100);
+pub const HOLD_LEAST: Duration = Duration::from_millis(50);
 /// A pause or a hold without a time of its own.
 pub const HOLD_DEFAULT: Duration = Duration::from_secs(5);
 /// Longest pause or hold that a handler may ask for.
@@ -56,3 +56,7 @@ pub const ID_TIME_PAST_MAX: Duration = Duration::from_secs(40 * 24 * 3600);
 pub const ID_TIME_AHEAD_MAX: Duration = Duration::from_secs(24 * 3600);
 /// Counters that share a bucket: a bitmap of 8 KiB when all were seen.
 pub const COUNTER_BLOCK: u64 = 65_536;
+/// An owner commits at least so often while it works, so that the time it owned the shard isn't lost with it.
+pub const AGE_BEAT: Duration = Duration::from_secs(60);
+/// A delivery that can't be extended counts as gone so long after its `settle-within`.
+pub const TOKEN_GRACE: Duration = Duration::from_secs(1);

@@ -70,8 +70,9 @@ pub struct SourceSettings {
     pub settle_within: Duration,
     /// How long after a takeover a take waits for its message.
     pub orphan_wait: Duration,
-    /// How many consumers of this host take messages from it: with several, the ids of DLQ messages name theirs.
-    pub consumers: usize,
+    /// Who takes messages from it: with several, the ids of DLQ messages name theirs, and while the rows of one are at their bound it
+    /// isn't pulled.
+    pub consumers: Vec<ConsumerId>,
     /// The bucket of its ids follows `occurred-at` (`id_time = "occurred_at"`).
     pub id_time_occurred: bool,
 }
@@ -88,7 +89,7 @@ impl SourceSettings {
             rejects: false,
             settle_within: SETTLE_WITHIN_DEFAULT,
             orphan_wait: SETTLE_WITHIN_DEFAULT * ORPHAN_WAIT_FACTOR,
-            consumers: 1,
+            consumers: Vec::new(),
             id_time_occurred: false,
         }
     }

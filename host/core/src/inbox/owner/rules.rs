@@ -9,8 +9,6 @@ pub enum Rule {
     AskTheSeenSet,
     /// A second copy of what is in hand is settled with it, not before.
     CopiesJoin,
-    /// Every commit is guarded by token and beat and raises the beat.
-    GuardedCommits,
     /// After an unknown outcome a barrier is committed before the old commit is given up.
     Barrier,
     /// Where a source doesn't replay in order, a message with a key is taken before it is handled.
@@ -29,8 +27,6 @@ pub enum Rule {
     HoldsAreFree,
     /// An id that was used for something else is no duplicate.
     CheckContent,
-    /// What a handler leaves behind is in the commit that finishes its message.
-    LeavingsInCommit,
     /// After an unclean end what is called is named in a commit first.
     NameBeforeCall,
     /// Who asks for a pause again after another message went through pays an attempt.
@@ -45,8 +41,6 @@ pub enum Rule {
     RowsBehindRows,
     /// A replay has its place as soon as its commit is made.
     RegisterReplay,
-    /// A dead letter and its DLQ message are one commit.
-    DlqInCommit,
     /// What may have been handled is called with a word of it.
     TellMaybeHandled,
     /// A source pulls only what its window has room for, and nothing while rows are at their bound.
@@ -57,11 +51,10 @@ pub enum Rule {
 
 impl Rule {
     /// All rules, in the order of the mutations' numbers, from 1.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 22] = [
         Self::SettleAfterCommit,
         Self::AskTheSeenSet,
         Self::CopiesJoin,
-        Self::GuardedCommits,
         Self::Barrier,
         Self::TakeBeforeCall,
         Self::RowsBeforePull,
@@ -71,7 +64,6 @@ impl Rule {
         Self::OwnedAge,
         Self::HoldsAreFree,
         Self::CheckContent,
-        Self::LeavingsInCommit,
         Self::NameBeforeCall,
         Self::HoldsAreCharged,
         Self::KeepWhatFlies,
@@ -79,7 +71,6 @@ impl Rule {
         Self::KeepOtherCopies,
         Self::RowsBehindRows,
         Self::RegisterReplay,
-        Self::DlqInCommit,
         Self::TellMaybeHandled,
         Self::PullIntoRoom,
         Self::OrphansWait,
