@@ -245,14 +245,16 @@ pub trait InboxService: Send + Sync + 'static {
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Page<InboxMessageView>, ServiceError>;
-    /// What is known of an id at a consumer; a message with its payload. With a tenant, a message of another one isn't found, and
-    /// what the host remembers only as seen is told where the consumer takes messages of that tenant alone.
+    /// What is known of an id at a consumer, or of a place ([`InboxPlace`]); a message with its payload. With a tenant, a message of
+    /// another one isn't found, and what the host remembers only as seen is told where the consumer takes messages of that tenant
+    /// alone. A consumer that is neither configured nor has anything stored isn't found.
     async fn status_of(
         &self,
         tenant: Option<&Tenant>,
         consumer: &ConsumerName,
         id: &InboundId,
     ) -> Result<InboxStatusView, ServiceError>;
-    /// What waits. Confined to a tenant: its contexts, of consumers that take messages of that tenant alone.
+    /// What waits; rows of tables as counted at most 10 s ago, for it is asked at every scrape. Confined to a tenant: its contexts, of
+    /// consumers that take messages of that tenant alone.
     async fn inbox_stats(&self, tenant: Option<&Tenant>) -> Result<InboxStats, ServiceError>;
 }

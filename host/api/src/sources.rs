@@ -133,7 +133,8 @@ pub struct ReplayedRows {
     pub unchanged: Vec<String>,
 }
 
-/// The sources of this host. `actor` is who asks, for the audit.
+/// The sources of this host. `actor` is who asks, for the audit: `SourcePaused`, `SourceResumed`, `SourceProvisioned`, and
+/// `TxReplayRequested` with `kind` `row` for rows.
 #[async_trait]
 pub trait SourceService: Send + Sync + 'static {
     async fn sources(&self) -> Vec<SourceView>;
