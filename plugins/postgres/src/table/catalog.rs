@@ -6,8 +6,9 @@ use super::columns::{Column, Kind, Layout};
 use crate::wire::{Answer, Row, Statement, Value};
 
 /// Columns of a table. Asked with its name as it stands in a statement.
-const COLUMNS: &str = "SELECT a.attname, format_type(a.atttypid, a.atttypmod), coalesce(b.typname, t.typname), a.attnotnull \
-    FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid \
+const COLUMNS: &str = "SELECT a.attname, format_type(a.atttypid, a.atttypmod), coalesce(b.typname, t.typname), a.attnotnull, c.oid, n.nspname, c.relname \
+    FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_class c ON c.oid = a.attrelid \
+    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace JOIN pg_catalog.pg_type t ON t.oid = a.atttypid \
     LEFT JOIN pg_catalog.pg_type b ON b.oid = t.typbasetype \
     WHERE a.attrelid = pg_catalog.to_regclass($1::text) AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum";
 /// Partial indexes of a table: their names, and what they are over.
@@ -29,6 +30,10 @@ pub(crate) struct Index {
 /// What there is of a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Catalog {
+    /// Its number at the server: another one when the table is made anew.
+    pub(crate) oid: String,
+    pub(crate) schema: String,
+    pub(crate) table: String,
     pub(crate) columns: Vec<Column>,
     pub(crate) indexes: Vec<Index>,
 }
@@ -48,10 +53,16 @@ impl Catalog {
         let rows = |place: usize| answers.get(place).map(|answer| answer.rows.as_slice()).unwrap_or_default();
         let columns: Vec<Column> = rows(0).iter().filter_map(column).collect();
         if columns.is_empty() {
-            let reason = format!("there is no table {table}, or our user doesn't see its schema: create it, or name another");
-            return Err(PluginError::new(ErrorKind::InvalidConfig, Fault::new("POSTGRES.NO_TABLE", reason).with_attribute("path", "table")));
+            let reason =
+                format!("there is no table {table}, or our user doesn't see its schema: create it, or name another");
+            return Err(PluginError::new(
+                ErrorKind::InvalidConfig,
+                Fault::new("POSTGRES.NO_TABLE", reason).with_attribute("path", "table"),
+            ));
         }
-        Ok(Self { columns, indexes: rows(1).iter().filter_map(index).collect() })
+        let of_table = |place: usize| rows(0).first().and_then(|row| row.text(place)).unwrap_or_default().to_owned();
+        let (oid, schema, table) = (of_table(4), of_table(5), of_table(6));
+        Ok(Self { oid, schema, table, columns, indexes: rows(1).iter().filter_map(index).collect() })
     }
 
     pub(crate) fn column(&self, name: &str) -> Option<&Column> {

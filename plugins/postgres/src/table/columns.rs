@@ -93,12 +93,7 @@ impl Role {
     pub(crate) fn is_marked(self) -> bool {
         matches!(
             self,
-            Self::Status
-                | Self::Attempts
-                | Self::AvailableAt
-                | Self::PublishedAt
-                | Self::UpdatedAt
-                | Self::LastError
+            Self::Status | Self::Attempts | Self::AvailableAt | Self::PublishedAt | Self::UpdatedAt | Self::LastError
         )
     }
 }

@@ -193,9 +193,9 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::super::catalog::Index;
     use super::super::columns::tests::{by_publication, by_status, column};
-    use super::super::settings::Settings;
     use super::super::tests::{described, table4, table5};
     use super::*;
+    use crate::config::Keys;
 
     #[test]
     fn document_4_waits_by_its_status_and_is_due_by_its_stamps() {
@@ -231,11 +231,11 @@ mod tests {
     fn the_primary_key_is_walked_only_where_an_index_over_the_waiting_rows_is() {
         assert_eq!(table4().order.sql(), r#""id" + 0"#);
         let index = Index { name: "waits".to_owned(), over: "id".to_owned(), is_valid: true };
-        let catalog = Catalog { columns: by_status(), indexes: vec![index.clone()] };
-        let settings = Settings::default();
-        assert_eq!(Table::describe(&settings, &catalog, None).unwrap().order.sql(), r#""id""#);
+        let catalog = Catalog { columns: by_status(), indexes: vec![index.clone()], ..Catalog::default() };
+        let keys = Keys::default();
+        assert_eq!(Table::describe(&keys, &catalog, None).unwrap().order.sql(), r#""id""#);
         let broken = Catalog { indexes: vec![Index { is_valid: false, ..index }], ..catalog };
-        assert_eq!(Table::describe(&settings, &broken, None).unwrap().order.sql(), r#""id" + 0"#);
+        assert_eq!(Table::describe(&keys, &broken, None).unwrap().order.sql(), r#""id" + 0"#);
     }
 
     #[test]

@@ -71,9 +71,8 @@ impl Dead {
             Layout::Published => format!("{error} = NULL, {attempts} = 0"),
         };
         // By text, since what an operator writes may be no key at all.
-        let replay = format!(
-            "UPDATE {name} SET {set} WHERE {dead} AND {id}::text = ANY ($1::text[]) RETURNING {id}::text"
-        );
+        let replay =
+            format!("UPDATE {name} SET {set} WHERE {dead} AND {id}::text = ANY ($1::text[]) RETURNING {id}::text");
         Self { page: Statement::new(page), replay: Statement::new(replay), context: table.context.clone() }
     }
 

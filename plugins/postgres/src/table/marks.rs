@@ -54,7 +54,8 @@ impl Marks {
             ),
         };
         // Which of them still were ours has to be known where nothing is locked.
-        let returning = |alias: &str| if only_claimed { format!(" RETURNING {alias}{id}::text") } else { String::new() };
+        let returning =
+            |alias: &str| if only_claimed { format!(" RETURNING {alias}{id}::text") } else { String::new() };
         let published = format!("{published} WHERE {id} = ANY ($1::{cast}[]){}{}", guard(""), returning(""));
         let others = match table.layout {
             Layout::Status => {
@@ -148,7 +149,9 @@ impl WordClaims {
         let set = |to: &str| format!("UPDATE {name} SET {status} = {to}, {updated} = clock_timestamp()");
         Some(Self {
             take: Statement::new(format!("{} {rows}", set(&processing))),
-            extend: Statement::new(format!("UPDATE {name} SET {updated} = clock_timestamp() {claimed} RETURNING {id}::text")),
+            extend: Statement::new(format!(
+                "UPDATE {name} SET {updated} = clock_timestamp() {claimed} RETURNING {id}::text"
+            )),
             release: Statement::new(format!("{} {claimed} RETURNING {id}::text", set(&pending))),
         })
     }

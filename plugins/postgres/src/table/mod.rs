@@ -6,11 +6,12 @@
 //! |---|---|
 //! | `names` | names and texts as they stand in a statement |
 //! | `columns` | what columns are for, in the two layouts |
-//! | `settings` | what an operator may say about a table |
+//! | `settings` | words, and what is done with rows that aren't due |
 //! | `catalog` | what is there |
 //! | `conditions` | waits, due, order, aggregate |
 //! | `selected` | what is read of a row, and the row as a message |
 //! | `claim`, `marks`, `dead`, `stats` | statements |
+//! | `statements` | all of them, for one table |
 
 pub(crate) mod catalog;
 pub(crate) mod claim;
@@ -21,15 +22,17 @@ pub(crate) mod marks;
 pub(crate) mod names;
 pub(crate) mod selected;
 pub(crate) mod settings;
+pub(crate) mod statements;
 pub(crate) mod stats;
 
 use waybill_plugin::transport::PluginError;
 
+use crate::config::Keys;
 use crate::template::Template;
 use catalog::Catalog;
 use columns::{Columns, Layout, Role};
 use conditions::Order;
-use settings::{Settings, Undue, Words};
+use settings::{Undue, Words};
 
 /// Where rows go unless `topic` says it, in tables whose rows name their routing key.
 const TOPIC_BY_STATUS: &str = "bus:{routing_key}";
@@ -40,6 +43,8 @@ const ROUTING_KEY: &str = "routing_key";
 pub(crate) struct Table {
     /// As it stands in a statement, with its schema if it was written.
     pub(crate) name: String,
+    /// Another one when the table is made anew.
+    pub(crate) oid: String,
     pub(crate) layout: Layout,
     pub(crate) columns: Columns,
     pub(crate) words: Words,
@@ -63,9 +68,9 @@ impl Table {
     ///
     /// # Errors
     /// The configuration doesn't fit the table, with the place.
-    pub(crate) fn describe(settings: &Settings, catalog: &Catalog, topic: Option<&str>) -> Result<Self, PluginError> {
+    pub(crate) fn describe(keys: &Keys, catalog: &Catalog, topic: Option<&str>) -> Result<Self, PluginError> {
         let wrong = |(place, why): (String, String)| PluginError::invalid_config(&place, &why);
-        let layout = match settings.layout {
+        let layout = match keys.layout {
             Some(layout) => layout,
             None => catalog.layout().ok_or_else(|| {
                 let why = "has neither `status` and `available_at` nor `published_at` and `publish_attempts`: \
@@ -73,8 +78,8 @@ impl Table {
                 PluginError::invalid_config("table", why)
             })?,
         };
-        let columns = Columns::find(layout, &settings.columns, &catalog.columns).map_err(wrong)?;
-        let order = Order::find(layout, &columns, &settings.order_by, catalog).map_err(wrong)?;
+        let columns = Columns::find(layout, &keys.columns, &catalog.columns).map_err(wrong)?;
+        let order = Order::find(layout, &columns, &keys.order_by, catalog).map_err(wrong)?;
         let known = |place: &str, template: Option<Template>| match template {
             Some(template) => match template.columns().find(|name| catalog.column(name).is_none()) {
                 Some(name) => Err(wrong((place.to_owned(), format!("the table has no column `{name}`")))),
@@ -90,38 +95,44 @@ impl Table {
             None => Ok(None),
         };
         let by_status = (layout == Layout::Status && catalog.column(ROUTING_KEY).is_some()).then_some(TOPIC_BY_STATUS);
-        let topic = parsed("topic", topic.or(settings.topic.as_deref()).or(by_status))?.ok_or_else(|| {
+        let topic = parsed("topic", topic.or(keys.topic.as_deref()).or(by_status))?.ok_or_else(|| {
             let why = "is missing: say where rows go, e.g. \"bus:sea.event.{event_type}.v{event_version}\"";
             PluginError::invalid_config("topic", why)
         })?;
-        let id = id_template(settings.id.as_deref(), layout, &columns).map_err(wrong)?;
+        let id = id_template(keys.id.as_deref(), layout, &columns).map_err(wrong)?;
         let own_key = columns.get(Role::AggregateId).map(|column| format!("{{{}}}", column.name));
-        let key = parsed("key", settings.key.as_deref().or(own_key.as_deref()))?;
-        let aggregate = match settings.aggregate.as_deref() {
+        let key = parsed("key", keys.key.as_deref().or(own_key.as_deref()))?;
+        let aggregate = match keys.aggregate.as_deref() {
             Some(text) => parsed("aggregate", Some(text))?,
             None => own_aggregate(&columns).and_then(|text| Template::parse(&text).ok()),
         };
         Ok(Self {
-            name: settings.name().map_err(wrong)?,
+            name: keys.table()?,
+            oid: catalog.oid.clone(),
             layout,
             columns,
-            words: settings.words.clone(),
+            words: keys.words.clone(),
             order,
             topic,
             key,
             id,
             aggregate,
-            undue: settings.undue,
-            delete: settings.delete,
-            claim_ttl: settings.claim_ttl,
-            content_type: settings.content_type.clone(),
-            context: settings.context.clone(),
+            undue: keys.undue,
+            delete: keys.delete,
+            claim_ttl: keys.claim_ttl,
+            content_type: keys.content_type.clone(),
+            context: keys.context.clone(),
         })
     }
 
     /// A column as it stands in a statement.
     pub(crate) fn column(&self, role: Role) -> String {
         self.columns.sql(role)
+    }
+
+    /// Whether it keeps the time of a row's next try.
+    pub(crate) fn keeps_due(&self) -> bool {
+        self.layout == Layout::Status
     }
 
     /// The type of the row's key, behind `::`.
@@ -151,9 +162,10 @@ fn id_template(text: Option<&str>, layout: Layout, columns: &Columns) -> Result<
         return Err((place(), format!("is the same for every row: let it hold {{{id}}}")));
     }
     match names.find(|name| *name != id) {
-        Some(name) => {
-            Err((place(), format!("holds {{{name}}}: only {{{id}}} may stand there, so that it is the same at each send")))
-        }
+        Some(name) => Err((
+            place(),
+            format!("holds {{{name}}}: only {{{id}}} may stand there, so that it is the same at each send"),
+        )),
         None => Ok(template),
     }
 }
@@ -167,9 +179,9 @@ pub(crate) mod tests {
 
     /// Describes a table with these columns, by this configuration.
     pub(crate) fn described(json: &str, there: Vec<Column>) -> Result<Table, String> {
-        let settings: Settings = waybill_plugin::config::parse(json).map_err(|wrong| wrong.path)?;
+        let keys: Keys = waybill_plugin::config::parse(json).map_err(|wrong| wrong.path)?;
         let catalog = Catalog { columns: there, ..Catalog::default() };
-        Table::describe(&settings, &catalog, None)
+        Table::describe(&keys, &catalog, None)
             .map_err(|error| error.fault.attributes.into_iter().map(|(_, place)| place).collect())
     }
 

@@ -133,7 +133,8 @@ impl Selected {
         Self {
             texts: names.into_iter().enumerate().map(|(place, name)| (name, place)).collect(),
             roles,
-            payload: payload.map_or_else(|| ("payload".to_owned(), Kind::Other), |column| (column.quoted(), column.kind)),
+            payload: payload
+                .map_or_else(|| ("payload".to_owned(), Kind::Other), |column| (column.quoted(), column.kind)),
             occurred_at: stamp(table),
             topic: table.topic.clone(),
             key: table.key.clone(),
@@ -147,8 +148,7 @@ impl Selected {
     /// The columns, as they stand behind SELECT. `most` is the parameter with the largest payload, `all` that of all together, by the
     /// order of `pos`: what is over them isn't sent by the server.
     pub(crate) fn columns(&self, alias: &str, most: &str, all: &str, pos: &str) -> String {
-        let mut columns: Vec<String> =
-            self.texts.keys().map(|name| format!("{alias}{}::text", quoted(name))).collect();
+        let mut columns: Vec<String> = self.texts.keys().map(|name| format!("{alias}{}::text", quoted(name))).collect();
         let (payload, kind) = &self.payload;
         let (value, size) = match kind {
             Kind::Bytes => (format!("{alias}{payload}"), format!("octet_length({alias}{payload})")),
@@ -341,9 +341,13 @@ mod tests {
 
     #[test]
     fn a_row_of_document_4_is_a_message_for_its_routing_key() {
-        let values = [("id", "17"), ("routing_key", "orders.created"), ("aggregate_type", "order"), ("aggregate_id", "9")];
+        let values =
+            [("id", "17"), ("routing_key", "orders.created"), ("aggregate_type", "order"), ("aggregate_id", "9")];
         let event = event(&table4(), &values, Some("{}")).unwrap();
-        assert_eq!((event.id.as_str(), event.topic.as_str(), event.key.as_deref()), ("outbox-17", "bus:orders.created", Some("9")));
+        assert_eq!(
+            (event.id.as_str(), event.topic.as_str(), event.key.as_deref()),
+            ("outbox-17", "bus:orders.created", Some("9"))
+        );
         assert_eq!((event.context.as_deref(), event.occurred_at), (Some("orders"), Some(1_700_000_000_000)));
         assert_eq!(event.attributes.first().unwrap(), &("aggregate-type".to_owned(), "order".to_owned()));
         assert_eq!((event.content_type.as_str(), event.payload.as_slice()), ("application/json", b"{}".as_slice()));
@@ -397,7 +401,10 @@ mod tests {
 
     #[test]
     fn headers_are_an_object_of_plain_values() {
-        assert_eq!(headers(r#"{"a":"x","n":7,"gone":null}"#).unwrap(), [("a".into(), "x".into()), ("n".into(), "7".into())]);
+        assert_eq!(
+            headers(r#"{"a":"x","n":7,"gone":null}"#).unwrap(),
+            [("a".into(), "x".into()), ("n".into(), "7".into())]
+        );
         for text in ["[]", "{", r#"{"a":{}}"#, r#"{"a":"x\ny"}"#, r#"{"":"x"}"#] {
             assert!(headers(text).is_err(), "{text}");
         }

@@ -47,7 +47,8 @@ pub(crate) fn statement(table: &Table) -> Statement {
 
 /// Reads a row of the answer.
 pub(crate) fn read(row: &Row) -> Option<ContextStats> {
-    let count = |place: usize| row.text(place)?.parse::<u64>().ok().map(|count| u32::try_from(count).unwrap_or(u32::MAX));
+    let count =
+        |place: usize| row.text(place)?.parse::<u64>().ok().map(|count| u32::try_from(count).unwrap_or(u32::MAX));
     Some(ContextStats {
         context: row.text(0)?.to_owned(),
         waiting: count(1)?,
