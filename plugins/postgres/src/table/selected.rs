@@ -39,7 +39,8 @@ pub(crate) struct Selected {
     /// Where the columns of roles are among them.
     roles: BTreeMap<Role, String>,
     payload: (String, Kind),
-    occurred_at: Option<String>,
+    /// The column that says when it happened, and whether a stamp ahead breaks the rules.
+    stamp: Option<(String, bool)>,
     topic: Template,
     key: Option<Template>,
     id: Template,
@@ -135,7 +136,7 @@ impl Selected {
             roles,
             payload: payload
                 .map_or_else(|| ("payload".to_owned(), Kind::Other), |column| (column.quoted(), column.kind)),
-            occurred_at: stamp(table),
+            stamp: stamp(table),
             topic: table.topic.clone(),
             key: table.key.clone(),
             id: table.id.clone(),
@@ -161,13 +162,14 @@ impl Selected {
         columns.push(format!("CASE WHEN {size} <= {most}::bigint AND NOT ({is_full}) THEN {value} END"));
         columns.push(size.clone());
         columns.push(is_full);
-        match &self.occurred_at {
-            Some(stamp) => {
-                columns.push(format!("(extract(epoch FROM {alias}{stamp}) * 1000)::bigint"));
-                columns.push(format!("(extract(epoch FROM {alias}{stamp} - now()) * 1000)::bigint"));
-            }
-            None => columns.extend(["NULL".to_owned(), "NULL".to_owned()]),
-        }
+        let stamp = self.stamp.as_ref().map(|(stamp, _)| format!("{alias}{stamp}"));
+        let ahead =
+            self.stamp.as_ref().filter(|(_, is_judged)| *is_judged).map(|(stamp, _)| format!("{alias}{stamp} - now()"));
+        let millis = |stamp: Option<String>| match stamp {
+            Some(stamp) => format!("(extract(epoch FROM {stamp}) * 1000)::bigint"),
+            None => "NULL".to_owned(),
+        };
+        columns.extend([millis(stamp), millis(ahead)]);
         columns.join(", ")
     }
 
@@ -261,13 +263,12 @@ impl Selected {
     }
 }
 
-/// The column with the time at which it happened.
-fn stamp(table: &Table) -> Option<String> {
-    [Role::OccurredAt, Role::CreatedAt]
-        .into_iter()
-        .filter_map(|role| table.columns.get(role))
-        .find(|column| column.kind == Kind::Time)
-        .map(super::columns::Column::quoted)
+/// The column that says when it happened. That of the application's insert may come from another clock, and judges nothing.
+fn stamp(table: &Table) -> Option<(String, bool)> {
+    [Role::OccurredAt, Role::CreatedAt].into_iter().find_map(|role| {
+        let column = table.columns.get(role).filter(|column| column.kind == Kind::Time)?;
+        Some((column.quoted(), role == Role::OccurredAt))
+    })
 }
 
 /// What a topic's counts are shown under: its first token behind the scheme.
