@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal};
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
-use tokio::sync::OnceCell;
 
 use super::client::Client;
 use crate::process::{find_program, free_port};
@@ -85,15 +84,6 @@ impl Server {
         client.query(&format!("CREATE ROLE {USER} LOGIN PASSWORD '{PASSWORD}'")).await?;
         client.query(&format!("ALTER DATABASE {USER} OWNER TO {USER}")).await?;
         Ok(server)
-    }
-
-    /// The one that tests share who leave it as it is but for a schema of their own; started at the first call.
-    ///
-    /// # Errors
-    /// As [`Server::start`].
-    pub async fn shared() -> io::Result<&'static Self> {
-        static SHARED: OnceCell<Server> = OnceCell::const_new();
-        SHARED.get_or_try_init(Self::start).await
     }
 
     /// Its port on loopback: the same after a restart.
