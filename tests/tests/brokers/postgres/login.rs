@@ -90,12 +90,10 @@ async fn a_database_a_table_or_a_right_that_is_missing_is_told_with_what_to_do()
 async fn the_first_host_that_takes_writes_is_used() {
     let (server, mut client) = with_table(BY_STATUS).await;
     insert(&mut client, &[(1, "a")]).await;
-    let reader =
-        Server::start_with(Options { config: "default_transaction_read_only = on\n".to_owned(), ..Options::default() })
-            .await;
-    // A read-only server can't make its user: it is told by its error, and stands for a standby otherwise.
-    let closed = reader.map_or(1, |server| server.port());
-    let hosts = format!("postgres://app@127.0.0.1:{closed},127.0.0.1:{}/app", server.port());
+    // As a standby does, this one takes no writes of ours.
+    let standby = Server::start().await.unwrap();
+    standby.superuser().await.unwrap().query("ALTER ROLE app SET default_transaction_read_only = on").await.unwrap();
+    let hosts = format!("postgres://app@127.0.0.1:{},127.0.0.1:{}/app", standby.port(), server.port());
     let table = open(settings(&server, json!({ "url": hosts }))).await.expect("the second takes it");
     assert_eq!(ids(&claim(&table, order(1)).await), ["1"]);
 }
