@@ -15,8 +15,9 @@ use crate::database::{self, Begun, Database, Open, Terms};
 use crate::listener::Listener;
 use crate::marking::{Marking, error_text};
 use crate::table::claim::{self, Wanted};
+use crate::table::event::{Event, Unsent};
 use crate::table::marks::Other;
-use crate::table::selected::{Event, Read, Unsent};
+use crate::table::selected::Read;
 use crate::table::stats;
 use crate::wire::{Connection, Pipeline};
 

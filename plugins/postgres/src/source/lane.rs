@@ -28,6 +28,8 @@ pub(super) struct Lane {
     /// Rows looked at beyond those asked for, as a factor: a power of two.
     factor: u32,
     held: BTreeMap<String, Held>,
+    /// How often in a row the table refused a mark of an aggregate that was alone.
+    unmarked: BTreeMap<String, u32>,
     refused_since: Option<u64>,
     tried_without: u64,
 }
@@ -50,7 +52,16 @@ pub(super) struct Room {
 
 impl Lane {
     pub(super) fn new(number: u32, lanes: u32) -> Self {
-        Self { number, lanes, size: None, factor: 1, held: BTreeMap::new(), refused_since: None, tried_without: 0 }
+        Self {
+            number,
+            lanes,
+            size: None,
+            factor: 1,
+            held: BTreeMap::new(),
+            unmarked: BTreeMap::new(),
+            refused_since: None,
+            tried_without: 0,
+        }
     }
 
     /// Its name among the groups of a source.
@@ -117,17 +128,31 @@ impl Lane {
         self.held.remove(key);
     }
 
-    /// A transaction with so many rows was committed.
-    pub(super) fn committed(&mut self, rows: u32) {
+    /// A transaction was committed, with so many rows and this first aggregate.
+    pub(super) fn committed(&mut self, rows: u32, first: &str) {
+        if rows == 1 {
+            self.unmarked.remove(first);
+        }
         self.size = match self.size {
             Some(size) if rows >= size => size.checked_mul(2),
             size => size,
         };
     }
 
-    /// A transaction was lost, or a mark refused: the row that did it is found alone.
+    /// A transaction was lost: it goes on with one row.
     pub(super) fn lost(&mut self) {
         self.size = Some(1);
+    }
+
+    /// The table refused a mark. Alone, the row is the one that it refuses: its aggregate waits for a person.
+    pub(super) fn refused(&mut self, rows: u32, first: &str, now: u64) {
+        self.lost();
+        if rows == 1 {
+            let times = self.unmarked.entry(first.to_owned()).or_insert(0);
+            let pause = HOLD_MS_MIN << (*times).min(16);
+            *times += 1;
+            self.hold(first, pause.min(HOLD_MS_MAX), now);
+        }
     }
 
     /// Forgets holds that ended long ago, so that they don't count for ever.
@@ -162,9 +187,9 @@ mod tests {
         lane.lost();
         for expected in [1, 2, 4] {
             assert_eq!(lane.wanted(ROOM, 0).unwrap().batch, expected);
-            lane.committed(expected);
+            lane.committed(expected, "a");
         }
-        lane.committed(1);
+        lane.committed(1, "a");
         assert_eq!(lane.wanted(ROOM, 0).unwrap().batch, 8, "a batch that wasn't full says nothing");
     }
 
@@ -183,6 +208,24 @@ mod tests {
         assert!(!lane.wanted(ROOM, 6_000).unwrap().held.contains(&"a".to_owned()));
         lane.forget(1_000_000);
         assert!(lane.held.is_empty());
+    }
+
+    #[test]
+    fn a_row_that_can_not_be_marked_is_found_alone_and_waits_longer_each_time() {
+        let mut lane = Lane::new(0, 1);
+        lane.refused(50, "a", 0);
+        let alone = lane.wanted(ROOM, 0).unwrap();
+        assert_eq!((alone.batch, alone.held.len()), (1, 0), "nobody knows yet which one it is");
+        for (now, until) in [(0, 1_000), (1_000, 3_000), (3_000, 7_000)] {
+            lane.release("a");
+            lane.refused(1, "a", now);
+            assert_eq!(lane.wanted(ROOM, until - 1).unwrap().held, ["a"]);
+            assert!(lane.wanted(ROOM, until).unwrap().held.is_empty());
+        }
+        lane.committed(1, "a");
+        lane.release("a");
+        lane.refused(1, "a", 0);
+        assert!(lane.wanted(ROOM, 1_000).unwrap().held.is_empty());
     }
 
     #[test]

@@ -122,7 +122,7 @@ impl Source for Stored {
 
     async fn tick(&self, call: &CallInfo) -> Result<Notices, PluginError> {
         if let Hand::Transactions(transactions) = &self.hand {
-            transactions.catch_up(call, &self.database, self.now()).await;
+            transactions.expire(call, &self.database, self.now()).await;
         }
         let waiting = self.listener.tick(call, &self.database).await?;
         Ok(Notices { waiting, ..self.notices() })

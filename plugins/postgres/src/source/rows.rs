@@ -80,16 +80,12 @@ impl Rows {
             pipeline = pipeline.ask(statement, values);
             changed.push(sorted.invalid.len());
         }
+        let first = sorted.rows.first().map(|row| row.aggregate.clone()).unwrap_or_default();
         let taken = u32::try_from(ids.len()).unwrap_or(u32::MAX);
         match database.commit(connection, pipeline, &changed, deadline).await {
-            Ended::Committed => self.lane.borrow_mut().committed(taken),
+            Ended::Committed => self.lane.borrow_mut().committed(taken, &first),
             Ended::Refused(error) => {
-                let mut lane = self.lane.borrow_mut();
-                lane.lost();
-                // Alone, it is the one that the table refuses: its aggregate waits for a person.
-                if let ([row], true) = (sorted.rows.as_slice(), sorted.invalid.is_empty()) {
-                    lane.hold(&row.aggregate, 0, now);
-                }
+                self.lane.borrow_mut().refused(taken, &first, now);
                 return Err(error);
             }
             Ended::Lost(error) => {

@@ -6,8 +6,9 @@ use waybill_plugin::source::Delivery;
 
 use crate::marking::error_text;
 use crate::table::claim::{Claim, ClaimedRow};
+use crate::table::event::{Event, Unsent, subject};
 use crate::table::marks::Other;
-use crate::table::selected::{Event, Read, Unsent, subject};
+use crate::table::selected::Read;
 use crate::table::statements::Statements;
 
 /// A claim, sorted.

@@ -4,7 +4,6 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use waybill_plugin::broker::Session as _;
 use waybill_plugin::deadline::Deadline;
 use waybill_plugin::source::{Delivery, Disposition, Settled, Settlement, Token};
 use waybill_plugin::transport::{CallInfo, PluginError};
@@ -157,22 +156,20 @@ impl Transactions {
             }
         });
         let is_all = seen < wanted.window && due < wanted.batch;
-        let Some((connection, statements)) = open else {
+        let Some(open) = open else {
             self.put(place, State::Free, |_| {});
             return Ok((Vec::new(), is_all));
         };
-        Ok((self.keep(call, database, place, connection, statements, sorted, now).await, is_all))
+        Ok((self.keep(call, database, place, open, sorted, now).await, is_all))
     }
 
     /// Keeps a transaction with what it delivers; one that delivers nothing ends.
-    #[allow(clippy::too_many_arguments, reason = "the parts of one transaction, used once")]
     async fn keep(
         &self,
         call: &CallInfo,
         database: &Database,
         place: usize,
-        connection: Connection,
-        statements: Rc<Statements>,
+        (connection, statements): (Connection, Rc<Statements>),
         sorted: Sorted,
         now: u64,
     ) -> Vec<Delivery> {
@@ -295,18 +292,11 @@ impl Transactions {
         let (pipeline, wanted) = marking.pipeline(&statements.marks);
         let error = match database.commit(connection, pipeline, &wanted, deadline).await {
             Ended::Committed => {
-                self.put(place, State::Free, |lane| lane.committed(rows));
+                self.put(place, State::Free, |lane| lane.committed(rows, &first));
                 return true;
             }
             Ended::Refused(error) => {
-                // Alone, it is the one that the table refuses: its aggregate waits for a person.
-                let hold = (rows == 1).then_some(first);
-                self.put(place, State::Free, |lane| {
-                    lane.lost();
-                    if let Some(key) = &hold {
-                        lane.hold(key, 0, now);
-                    }
-                });
+                self.put(place, State::Free, |lane| lane.refused(rows, &first, now));
                 error
             }
             Ended::Lost(error) => {
@@ -323,30 +313,12 @@ impl Transactions {
     }
 
     /// Ends transactions whose time is over: what was settled is marked, the rest comes again.
-    async fn expire(&self, call: &CallInfo, database: &Database, now: u64) {
+    pub(super) async fn expire(&self, call: &CallInfo, database: &Database, now: u64) {
         let count = self.slots.borrow().len();
         for place in 0..count {
             if let Some(transaction) = self.take(place, |transaction| transaction.until <= now) {
                 self.lose(&transaction);
                 self.end(call, database, place, transaction, now).await;
-            }
-        }
-    }
-
-    /// Sees whether transactions are still there.
-    pub(super) async fn catch_up(&self, call: &CallInfo, database: &Database, now: u64) {
-        self.expire(call, database, now).await;
-        let deadline = Deadline::of_call(call.timeout);
-        let count = self.slots.borrow().len();
-        for place in 0..count {
-            let Some(mut transaction) = self.take(place, |_| true) else { continue };
-            match transaction.connection.catch_up(deadline).await {
-                Ok(()) => self.put(place, State::Open(Box::new(transaction)), |_| {}),
-                Err(error) => {
-                    self.lose(&transaction);
-                    database.drop(transaction.connection, &error, deadline).await;
-                    self.put(place, State::Free, Lane::lost);
-                }
             }
         }
     }

@@ -2,8 +2,8 @@
 
 use super::Table;
 use super::columns::{Kind, Layout, Role};
+use super::event::context;
 use super::names::literal;
-use super::selected::context;
 use crate::wire::{Row, Statement, Value, array};
 
 /// A row that stands failed.

@@ -9,7 +9,7 @@
 //! | `settings` | words, and what is done with rows that aren't due |
 //! | `catalog` | what is there |
 //! | `conditions` | waits, due, order, aggregate |
-//! | `selected` | what is read of a row, and the row as a message |
+//! | `selected`, `event` | what is read of a row; the row as a message, and why one can't be |
 //! | `claim`, `marks`, `dead`, `stats` | statements |
 //! | `statements` | all of them, for one table |
 
@@ -18,6 +18,7 @@ pub(crate) mod claim;
 pub(crate) mod columns;
 pub(crate) mod conditions;
 pub(crate) mod dead;
+pub(crate) mod event;
 pub(crate) mod marks;
 pub(crate) mod names;
 pub(crate) mod selected;

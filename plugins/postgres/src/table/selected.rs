@@ -1,19 +1,13 @@
-//! What is read of a row, and the row as a message.
+//! What is read of a row, and the way from its columns to a message.
 
 use std::collections::BTreeMap;
 
-use serde::de::IgnoredAny;
-
 use super::Table;
 use super::columns::{Kind, Role};
+use super::event::{Event, Unsent, context, headers, is_json, is_valid_json};
 use super::names::quoted;
 use crate::template::Template;
 use crate::wire::Row;
-
-/// A row that breaks the table's rules.
-const INVALID: &str = "INVALID_OUTBOX";
-/// A row whose stamp is ahead of the database's clock.
-const FUTURE: &str = "FUTURE_EVENT";
 
 /// Roles that are read as they are, if the table has them.
 const READ: [Role; 12] = [
@@ -48,55 +42,6 @@ pub(crate) struct Selected {
     context: Option<String>,
     /// Rows without a type break the rules of document 5.
     needs_type: bool,
-}
-
-/// A row as a message.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Event {
-    /// Stable id on the wire.
-    pub(crate) id: String,
-    pub(crate) tenant: Option<String>,
-    /// With its scheme, as the template says.
-    pub(crate) topic: String,
-    pub(crate) key: Option<String>,
-    pub(crate) context: Option<String>,
-    pub(crate) headers: Vec<(String, String)>,
-    pub(crate) content_type: String,
-    pub(crate) payload: Vec<u8>,
-    pub(crate) event_type: Option<String>,
-    pub(crate) event_version: Option<u32>,
-    pub(crate) envelope_id: Option<String>,
-    pub(crate) correlation_id: Option<String>,
-    pub(crate) causation_id: Option<String>,
-    pub(crate) reply_to: Option<String>,
-    /// Milliseconds since 1970.
-    pub(crate) occurred_at: Option<u64>,
-    pub(crate) attributes: Vec<(String, String)>,
-}
-
-/// Why a row is no message.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Unsent {
-    /// For good: what is wrong with it.
-    Invalid(String),
-    /// Until so many milliseconds are over.
-    Future(u32),
-}
-
-impl Unsent {
-    pub(crate) fn code(&self) -> &'static str {
-        match self {
-            Self::Invalid(_) => INVALID,
-            Self::Future(_) => FUTURE,
-        }
-    }
-
-    pub(crate) fn reason(&self) -> String {
-        match self {
-            Self::Invalid(why) => why.clone(),
-            Self::Future(_) => "its stamp is ahead of the database's clock: it waits until then".to_owned(),
-        }
-    }
 }
 
 /// What a claim has read of a row.
@@ -271,46 +216,6 @@ fn stamp(table: &Table) -> Option<(String, bool)> {
     })
 }
 
-/// What a topic's counts are shown under: its first token behind the scheme.
-pub(crate) fn context(topic: &str) -> &str {
-    subject(topic).split('.').next().unwrap_or_default()
-}
-
-/// A topic without its scheme.
-pub(crate) fn subject(topic: &str) -> &str {
-    topic.strip_prefix("bus:").unwrap_or(topic)
-}
-
-fn is_json(content_type: &str) -> bool {
-    let media = content_type.split(';').next().unwrap_or_default().trim();
-    media.eq_ignore_ascii_case("application/json") || media.to_ascii_lowercase().ends_with("+json")
-}
-
-fn is_valid_json(bytes: &[u8]) -> bool {
-    serde_json::from_slice::<IgnoredAny>(bytes).is_ok()
-}
-
-/// An object of texts, numbers and booleans.
-fn headers(text: &str) -> Result<Vec<(String, String)>, String> {
-    let wrong = || "its headers are no JSON object of texts without line breaks".to_owned();
-    let object: BTreeMap<String, serde_json::Value> = serde_json::from_str(text).map_err(|_| wrong())?;
-    let mut headers = Vec::with_capacity(object.len());
-    for (name, value) in object {
-        let value = match value {
-            serde_json::Value::String(text) => text,
-            serde_json::Value::Number(number) => number.to_string(),
-            serde_json::Value::Bool(yes) => yes.to_string(),
-            serde_json::Value::Null => continue,
-            _ => return Err(wrong()),
-        };
-        if name.is_empty() || [&name, &value].iter().any(|text| text.contains(['\r', '\n', '\0'])) {
-            return Err(wrong());
-        }
-        headers.push((name, value));
-    }
-    Ok(headers)
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::panic)]
@@ -398,16 +303,5 @@ mod tests {
         assert_eq!(selected.read(&ahead, 0), Read::Unsent(Unsent::Future(1_500)));
         let full = row(&selected, &[("id", "1")], None, [Some("2"), Some("t"), None, None]);
         assert_eq!(selected.read(&full, 0), Read::Unread);
-    }
-
-    #[test]
-    fn headers_are_an_object_of_plain_values() {
-        assert_eq!(
-            headers(r#"{"a":"x","n":7,"gone":null}"#).unwrap(),
-            [("a".into(), "x".into()), ("n".into(), "7".into())]
-        );
-        for text in ["[]", "{", r#"{"a":{}}"#, r#"{"a":"x\ny"}"#, r#"{"":"x"}"#] {
-            assert!(headers(text).is_err(), "{text}");
-        }
     }
 }
