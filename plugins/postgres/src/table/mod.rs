@@ -81,19 +81,13 @@ impl Table {
         };
         let columns = Columns::find(layout, &keys.columns, &catalog.columns).map_err(wrong)?;
         let order = Order::find(layout, &columns, &keys.order_by, catalog).map_err(wrong)?;
-        let known = |place: &str, template: Option<Template>| match template {
-            Some(template) => match template.columns().find(|name| catalog.column(name).is_none()) {
+        let parsed = |place: &str, text: Option<&str>| {
+            let Some(text) = text else { return Ok(None) };
+            let template = Template::parse(text).map_err(|why| wrong((place.to_owned(), why)))?;
+            match template.columns().find(|name| catalog.column(name).is_none()) {
                 Some(name) => Err(wrong((place.to_owned(), format!("the table has no column `{name}`")))),
-                None => Ok(Some(template)),
-            },
-            None => Ok(None),
-        };
-        let parsed = |place: &str, text: Option<&str>| match text {
-            Some(text) => {
-                let template = Template::parse(text).map_err(|why| wrong((place.to_owned(), why)))?;
-                known(place, Some(template))
+                None => Ok(Some(template.clone())),
             }
-            None => Ok(None),
         };
         let by_status = (layout == Layout::Status && catalog.column(ROUTING_KEY).is_some()).then_some(TOPIC_BY_STATUS);
         let topic = parsed("topic", topic.or(keys.topic.as_deref()).or(by_status))?.ok_or_else(|| {
@@ -158,17 +152,14 @@ fn id_template(text: Option<&str>, layout: Layout, columns: &Columns) -> Result<
         Layout::Published => format!("{{{id}}}"),
     };
     let template = Template::parse(text.unwrap_or(&own)).map_err(|why| (place(), why))?;
-    let mut names = template.columns().peekable();
-    if names.peek().is_none() {
+    if template.columns().next().is_none() {
         return Err((place(), format!("is the same for every row: let it hold {{{id}}}")));
     }
-    match names.find(|name| *name != id) {
-        Some(name) => Err((
-            place(),
-            format!("holds {{{name}}}: only {{{id}}} may stand there, so that it is the same at each send"),
-        )),
-        None => Ok(template),
+    if let Some(name) = template.columns().find(|name| *name != id) {
+        let why = format!("holds {{{name}}}: only {{{id}}} may stand there, so that it is the same at each send");
+        return Err((place(), why));
     }
+    Ok(template)
 }
 
 #[cfg(test)]
