@@ -57,6 +57,7 @@ impl Claim {
         let (waits, due, order) = (table.waits(), table.is_due("$8"), table.order.sql());
         let place = table.has_place().map(|place| format!(" AND {place}")).unwrap_or_default();
         let aggregate = table.aggregate_sql("o.");
+        let size = selected.size();
         let columns = selected.columns("l.", "$6", "$7", "r.waybill_pos");
         let sql = format!(
             "WITH w AS MATERIALIZED (SELECT {id} AS waybill_id, waybill_k, waybill_due, row_number() OVER (ORDER BY {order}) AS waybill_pos \
@@ -65,7 +66,7 @@ impl Claim {
              ORDER BY {order} LIMIT $4::bigint) y), \
              r AS MATERIALIZED (SELECT waybill_id, waybill_k, waybill_pos FROM (SELECT *, bool_and(waybill_due) OVER (PARTITION BY waybill_k ORDER BY waybill_pos) AS waybill_run FROM w) z \
              WHERE waybill_run ORDER BY waybill_pos LIMIT $5::bigint), \
-             l AS MATERIALIZED (SELECT * FROM {name} WHERE {id} = ANY (ARRAY(SELECT waybill_id FROM r)) AND {waits} AND {due} FOR UPDATE SKIP LOCKED) \
+             l AS MATERIALIZED (SELECT *, {size} FROM {name} WHERE {id} = ANY (ARRAY(SELECT waybill_id FROM r)) AND {waits} AND {due} FOR UPDATE SKIP LOCKED) \
              SELECT s.seen, r.waybill_k, r.waybill_id::text, l.{id} IS NOT NULL, {columns} \
              FROM (SELECT count(*) AS seen FROM w) s LEFT JOIN r ON true LEFT JOIN l ON l.{id} = r.waybill_id ORDER BY r.waybill_pos"
         );

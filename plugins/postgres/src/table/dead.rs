@@ -3,7 +3,7 @@
 use super::Table;
 use super::columns::{Kind, Layout, Role};
 use super::event::context;
-use super::names::literal;
+use super::names::{self, literal};
 use crate::wire::{Row, Statement, Value, array};
 
 /// A row that stands failed.
@@ -35,10 +35,8 @@ impl Dead {
     pub(crate) fn new(table: &Table) -> Self {
         let (name, id, cast, dead) = (&table.name, table.column(Role::Id), table.id_cast(), table.is_dead());
         let order = table.order.sql();
-        let millis = |role: Role| match table.columns.get(role) {
-            Some(column) if column.kind == Kind::Time => {
-                format!("(extract(epoch FROM o.{}) * 1000)::bigint", column.quoted())
-            }
+        let stamp = |role: Role| match table.columns.get(role) {
+            Some(column) if column.kind == Kind::Time => names::millis(&format!("o.{}", column.quoted()), ""),
             _ => "NULL::bigint".to_owned(),
         };
         let text = |role: Role| match table.columns.get(role) {
@@ -56,8 +54,8 @@ impl Dead {
             event_type = text(Role::EventType),
             attempts = text(Role::Attempts),
             error = text(Role::LastError),
-            occurred = millis(occurred),
-            failed = millis(Role::UpdatedAt),
+            occurred = stamp(occurred),
+            failed = stamp(Role::UpdatedAt),
         );
         let (attempts, error) = (table.column(Role::Attempts), table.column(Role::LastError));
         let set = match table.layout {

@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 use super::Table;
 use super::columns::{Kind, Role};
 use super::event::{Event, Unsent, context, headers, is_json, is_valid_json};
-use super::names::quoted;
+use super::names::{millis, quoted};
 use crate::template::Template;
 use crate::wire::Row;
 
+/// What the size of a payload is called in a claim.
+const SIZE_COLUMN: &str = "waybill_size";
 /// Roles that are read as they are, if the table has them.
 const READ: [Role; 12] = [
     Role::AggregateType,
@@ -91,15 +93,25 @@ impl Selected {
         }
     }
 
-    /// The columns, as they stand behind SELECT. `most` is the parameter with the largest payload, `all` that of all together, by the
+    /// How large a payload is, as it stands behind SELECT where rows are locked: calculated once, for it may have to be unpacked.
+    pub(crate) fn size(&self) -> String {
+        let (payload, kind) = &self.payload;
+        match kind {
+            Kind::Bytes => format!("octet_length({payload}) AS {SIZE_COLUMN}"),
+            _ => format!("octet_length({payload}::text) AS {SIZE_COLUMN}"),
+        }
+    }
+
+    /// The columns, as they stand behind SELECT, of rows with [`Selected::size`]. `most` is the parameter with the largest payload, `all` that of all together, by the
     /// order of `pos`: what is over them isn't sent by the server.
     pub(crate) fn columns(&self, alias: &str, most: &str, all: &str, pos: &str) -> String {
         let mut columns: Vec<String> = self.texts.keys().map(|name| format!("{alias}{}::text", quoted(name))).collect();
         let (payload, kind) = &self.payload;
-        let (value, size) = match kind {
-            Kind::Bytes => (format!("{alias}{payload}"), format!("octet_length({alias}{payload})")),
-            _ => (format!("{alias}{payload}::text"), format!("octet_length({alias}{payload}::text)")),
+        let value = match kind {
+            Kind::Bytes => format!("{alias}{payload}"),
+            _ => format!("{alias}{payload}::text"),
         };
+        let size = format!("{alias}{SIZE_COLUMN}");
         // One that is too large by itself is never sent, and takes no room.
         let counted = format!("CASE WHEN {size} <= {most}::bigint THEN {size} ELSE 0 END");
         let total = format!("sum({counted}) OVER (ORDER BY {pos})");
@@ -107,14 +119,13 @@ impl Selected {
         columns.push(format!("CASE WHEN {size} <= {most}::bigint AND NOT ({is_full}) THEN {value} END"));
         columns.push(size.clone());
         columns.push(is_full);
-        let stamp = self.stamp.as_ref().map(|(stamp, _)| format!("{alias}{stamp}"));
-        let ahead =
-            self.stamp.as_ref().filter(|(_, is_judged)| *is_judged).map(|(stamp, _)| format!("{alias}{stamp} - now()"));
-        let millis = |stamp: Option<String>| match stamp {
-            Some(stamp) => format!("(extract(epoch FROM {stamp}) * 1000)::bigint"),
-            None => "NULL".to_owned(),
+        let stamp = self.stamp.as_ref().map(|(stamp, is_judged)| (format!("{alias}{stamp}"), *is_judged));
+        let (at, ahead) = match &stamp {
+            Some((stamp, true)) => (millis(stamp, ""), millis(stamp, " - now()")),
+            Some((stamp, false)) => (millis(stamp, ""), "NULL".to_owned()),
+            None => ("NULL".to_owned(), "NULL".to_owned()),
         };
-        columns.extend([millis(stamp), millis(ahead)]);
+        columns.extend([at, ahead]);
         columns.join(", ")
     }
 

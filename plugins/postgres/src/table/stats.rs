@@ -39,7 +39,7 @@ pub(crate) fn statement(table: &Table) -> Statement {
         .map_or_else(|| "NULL::timestamptz".to_owned(), |column| column.quoted());
     Statement::new(format!(
         "SELECT {context}, count(*) FILTER (WHERE {waits}), \
-         (extract(epoch FROM min({stamp}) FILTER (WHERE {waits})) * 1000)::bigint, count(*) FILTER (WHERE {dead}) \
+         (extract(epoch FROM min({stamp}) FILTER (WHERE {waits} AND isfinite({stamp}))) * 1000)::bigint, count(*) FILTER (WHERE {dead}) \
          FROM {} o WHERE {open} GROUP BY 1 ORDER BY count(*) DESC LIMIT {CONTEXTS_MAX}",
         table.name
     ))
