@@ -1,6 +1,7 @@
 //! Who we are to the server, over TLS and without, and each way it can go wrong.
 
 use serde_json::{Value, json};
+use waybill_core::port::table::Table;
 use waybill_core::port::transport::{CallError, ErrorKind};
 use waybill_testkit::postgres::{BY_STATUS, Options, PASSWORD, Server, Tls};
 use waybill_tests::certificates::Authority;
@@ -71,7 +72,7 @@ async fn tls_that_is_wanted_and_not_offered_is_never_done_without() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_database_a_table_or_a_right_that_is_missing_is_told_with_what_to_do() {
     let (server, mut client) = with_table(BY_STATUS).await;
-    let elsewhere = json!({ "url": server.url().replace("/app", "/nowhere") });
+    let elsewhere = json!({ "url": format!("postgres://app@127.0.0.1:{}/nowhere", server.port()) });
     assert_eq!(refused(&server, elsewhere, &[]).await.fault.code, "POSTGRES.NO_DATABASE");
     let error = refused(&server, json!({ "table": "other" }), &[]).await;
     assert_eq!((error.kind, error.fault.code.as_str()), (ErrorKind::InvalidConfig, "POSTGRES.NO_TABLE"));
@@ -82,7 +83,7 @@ async fn a_database_a_table_or_a_right_that_is_missing_is_told_with_what_to_do()
     server.superuser().await.unwrap().query("CREATE ROLE reader LOGIN").await.unwrap();
     let reader = json!({ "url": server.url().replace("app@", "reader@") });
     let table = open(settings(&server, reader)).await.expect("what is there can be read");
-    let error = waybill_core::port::table::Table::claim(&*table, 0, order(1), AMPLE).await.unwrap_err();
+    let error = table.claim(0, order(1), AMPLE).await.unwrap_err();
     assert_eq!((error.kind, error.fault.code.as_str()), (ErrorKind::Denied, "POSTGRES.PERMISSIONS"), "{error:?}");
 }
 

@@ -104,8 +104,7 @@ async fn a_right_that_is_missing_and_a_late_constraint_are_the_table_s_refusals_
     insert(&mut client, &[(1, "a")]).await;
     client
         .query(
-            "CREATE TABLE once (id bigint PRIMARY KEY);
-             CREATE FUNCTION late() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'too late' USING ERRCODE = '23514'; END $$;
+            "CREATE FUNCTION late() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'too late' USING ERRCODE = '23514'; END $$;
              CREATE CONSTRAINT TRIGGER late AFTER UPDATE ON outbox_events DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION late()",
         )
         .await
