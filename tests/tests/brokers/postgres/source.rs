@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use waybill_core::port::source::{Disposition, Pulled, Settled, Source, SourceDelivery, SourceSettlement};
+use waybill_core::port::source::{
+    Disposition, Overtaken, Pulled, Settled, Source, SourceDelivery, SourceSettlement, SourceWants,
+};
 use waybill_core::port::transport::Fault;
 use waybill_sandbox::WasmSource;
 use waybill_testkit::postgres::{BY_STATUS, Client};
@@ -160,8 +162,7 @@ async fn who_listens_hears_of_a_new_row_before_the_next_poll() {
 async fn a_table_without_a_word_for_it_can_not_be_claimed_by_rows() {
     let (server, _client) = with_table(waybill_testkit::postgres::BY_PUBLICATION).await;
     let plugin = waybill_tests::transport::bundled("postgres", waybill_sandbox::World::Source).await;
-    let wants =
-        waybill_core::port::source::SourceWants { window: 1, window_bytes: 1, on_overtaken: Default::default() };
+    let wants = SourceWants { window: 1, window_bytes: 1, on_overtaken: Overtaken::Stop, resume_after: None };
     let spec = settings(&server, json!({ "topic": "bus:{event_type}", "claim": "row" }));
     let (_source, opened) = WasmSource::start_supervised(plugin, spec, wants).await.unwrap();
     assert!(opened.unwrap_err().to_string().contains("claim"));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use waybill_core::port::source::SourceWants;
+use waybill_core::port::source::{Overtaken, SourceWants};
 use waybill_core::port::table::{Claimed, Ended, Found, Mark, RowFate, RowMessage, Table, TableClaim, TableRow};
 use waybill_core::port::transport::{CallError, Fault};
 use waybill_sandbox::{EndpointSpec, WasmSource, WasmTable, World};
@@ -45,7 +45,7 @@ pub async fn table(server: &Server, more: Value) -> Arc<WasmTable> {
 /// A source at this server, with more configuration.
 pub async fn source(server: &Server, more: Value) -> Arc<WasmSource> {
     let plugin = bundled("postgres", World::Source).await;
-    let wants = SourceWants { window: 50, window_bytes: 1 << 20, on_overtaken: Default::default() };
+    let wants = SourceWants { window: 50, window_bytes: 1 << 20, on_overtaken: Overtaken::Stop, resume_after: None };
     let (source, opened) =
         WasmSource::start_supervised(plugin, settings(server, more), wants).await.expect("can serve");
     opened.expect("opens");
