@@ -46,7 +46,9 @@ struct Held {
 pub(super) struct Room {
     pub(super) rows: u32,
     pub(super) bytes: u32,
-    /// Bytes of the largest payload.
+    /// Most bytes that any pull may bring.
+    pub(super) most: u32,
+    /// Bytes of the largest payload that is read.
     pub(super) payload: u32,
 }
 
@@ -74,7 +76,7 @@ impl Lane {
         let held: Vec<String> =
             self.held.iter().filter(|(_, held)| held.until > now).map(|(key, _)| key.clone()).collect();
         let batch = self.size.map_or(room.rows, |size| size.min(room.rows));
-        if batch == 0 || held.len() >= HELD_MAX {
+        if batch == 0 || room.bytes == 0 || held.len() >= HELD_MAX {
             return None;
         }
         Some(Wanted {
@@ -166,7 +168,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    const ROOM: Room = Room { rows: 50, bytes: 1_000, payload: 100 };
+    const ROOM: Room = Room { rows: 50, bytes: 1_000, most: 1_000, payload: 100 };
 
     #[test]
     fn the_window_doubles_while_it_is_full_of_what_is_not_due_and_comes_back() {
@@ -245,5 +247,6 @@ mod tests {
     #[test]
     fn without_room_it_asks_for_nothing() {
         assert_eq!(Lane::new(0, 1).wanted(Room { rows: 0, ..ROOM }, 0), None);
+        assert_eq!(Lane::new(0, 1).wanted(Room { bytes: 0, ..ROOM }, 0), None);
     }
 }

@@ -93,8 +93,12 @@ impl Source for Stored {
 
     async fn pull(&self, call: &CallInfo, max: u32, max_bytes: u32, wait: u32) -> Result<Pulled, PluginError> {
         let own = &self.database.pool.config().own;
-        let room =
-            Room { rows: max, bytes: max_bytes.min(self.window_bytes), payload: own.max_payload_bytes.min(max_bytes) };
+        let room = Room {
+            rows: max,
+            bytes: max_bytes.min(self.window_bytes),
+            most: self.window_bytes,
+            payload: own.max_payload_bytes,
+        };
         let until = Deadline::of_call(call.timeout).at_most(wait);
         loop {
             let brought = self.look_for_rows(call, room).await?;

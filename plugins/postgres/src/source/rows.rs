@@ -10,7 +10,7 @@ use waybill_plugin::transport::{CallInfo, PluginError};
 
 use super::Brought;
 use super::lane::{Lane, Room};
-use super::sorting::{Sorted, delivery, sort};
+use super::sorting::{Bytes, Sorted, delivery, sort};
 use crate::database::{Begun, Database, Ended, Open};
 use crate::marking::error_text;
 use crate::table::marks::{Other, keys};
@@ -55,8 +55,8 @@ impl Rows {
         };
         let due = u32::try_from(rows.len()).unwrap_or(u32::MAX);
         self.lane.borrow_mut().looked_at(&wanted, seen, due, !terms.without_lock);
-        let statements = database.statements();
-        let sorted = sort(open.as_ref().map_or(&*statements, |(_, statements)| statements), rows);
+        let described = open.as_ref().map_or_else(|| database.statements(), |(_, statements)| statements.clone());
+        let sorted = sort(&described, rows, Bytes { now: room.bytes, ever: room.most });
         self.hold(&sorted, now);
         let is_all = seen < wanted.window && due < wanted.batch;
         let Some((connection, statements)) = open else { return Ok(Brought { is_all, ..Brought::default() }) };

@@ -30,10 +30,22 @@ pub(super) struct Sendable {
     pub(super) event: Event,
     /// Failed attempts so far, as the table counts them.
     pub(super) attempts: u32,
+    /// Its payload is larger than any pull may bring.
+    pub(super) is_omitted: bool,
+}
+
+/// Bytes that payloads may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Bytes {
+    /// All of this pull's together. The server sends the first row of a claim whatever its size is.
+    pub(super) now: u32,
+    /// One of any pull: a larger one is told without its payload.
+    pub(super) ever: u32,
 }
 
 /// Sorts a claim. Behind a row that this claim doesn't have nothing of its aggregate is delivered: the rows' locks keep the order.
-pub(super) fn sort(statements: &Statements, rows: Vec<ClaimedRow>) -> Sorted {
+pub(super) fn sort(statements: &Statements, rows: Vec<ClaimedRow>, bytes: Bytes) -> Sorted {
+    let mut left = bytes.now;
     let (selected, before) = statements.claim.selected();
     let (mut sorted, mut ended) = (Sorted::default(), BTreeSet::new());
     for ClaimedRow { aggregate, row } in rows {
@@ -48,8 +60,16 @@ pub(super) fn sort(statements: &Statements, rows: Vec<ClaimedRow>) -> Sorted {
         let id = Claim::id(&row).to_owned();
         match selected.read(&row, before) {
             Read::Event(event) => {
+                let size = u32::try_from(event.payload.len()).unwrap_or(u32::MAX);
+                let is_omitted = size > bytes.ever;
+                let taken = if is_omitted { 0 } else { size };
+                let Some(rest) = left.checked_sub(taken) else {
+                    ended.insert(aggregate);
+                    continue;
+                };
+                left = rest;
                 let attempts = selected.attempts(&row, before);
-                sorted.rows.push(Sendable { id, aggregate, event: *event, attempts });
+                sorted.rows.push(Sendable { id, aggregate, event: *event, attempts, is_omitted });
             }
             Read::Unsent(unsent @ Unsent::Invalid(_)) => {
                 let error = error_text(unsent.code(), &unsent.reason());
@@ -69,9 +89,9 @@ pub(super) fn sort(statements: &Statements, rows: Vec<ClaimedRow>) -> Sorted {
 
 /// A row as a delivery. `oid` tells a table from the one that was made anew under its name.
 pub(super) fn delivery(row: Sendable, token: Vec<u8>, oid: &str, group: &str, settle_within: u32) -> Delivery {
-    let Sendable { id, event, attempts, .. } = row;
+    let Sendable { id, event, attempts, is_omitted, .. } = row;
     let position = format!("{oid}/{id}");
-    Delivery {
+    let delivery = Delivery {
         id: Some(event.id),
         position: Some(position),
         group: Some(group.to_owned()),
@@ -89,7 +109,8 @@ pub(super) fn delivery(row: Sendable, token: Vec<u8>, oid: &str, group: &str, se
         settle_within: Some(settle_within),
         attributes: event.attributes,
         ..Delivery::new(token, subject(&event.topic), event.payload)
-    }
+    };
+    if is_omitted { delivery.without_payload() } else { delivery }
 }
 
 #[cfg(test)]
@@ -108,6 +129,8 @@ mod tests {
         ClaimedRow { aggregate: key.to_owned(), row: is_ours.then(|| Row::of(&all)) }
     }
 
+    const AMPLE: Bytes = Bytes { now: 1_000, ever: 1_000 };
+
     fn ids(sorted: &Sorted) -> Vec<&str> {
         sorted.rows.iter().map(|row| row.id.as_str()).collect()
     }
@@ -122,7 +145,7 @@ mod tests {
             row("3", "b", topic, true),
             row("4", "a", topic, true),
         ];
-        let sorted = sort(&statements, rows);
+        let sorted = sort(&statements, rows, AMPLE);
         assert_eq!(ids(&sorted), ["1", "4"]);
         assert_eq!(sorted.held, [("b".to_owned(), 0)]);
     }
@@ -130,7 +153,8 @@ mod tests {
     #[test]
     fn an_invalid_row_fails_and_blocks_nothing() {
         let statements = Statements::new(table4(), false);
-        let sorted = sort(&statements, vec![row("1", "a", None, true), row("2", "a", Some("orders.created"), true)]);
+        let sorted =
+            sort(&statements, vec![row("1", "a", None, true), row("2", "a", Some("orders.created"), true)], AMPLE);
         assert_eq!(ids(&sorted), ["2"]);
         assert!(sorted.invalid.first().unwrap().error.as_ref().unwrap().starts_with("INVALID_OUTBOX: "));
     }
@@ -138,9 +162,22 @@ mod tests {
     #[test]
     fn a_delivery_is_on_its_subject_under_the_id_on_the_wire() {
         let statements = Statements::new(table4(), false);
-        let sorted = sort(&statements, vec![row("7", "a", Some("orders.created"), true)]);
+        let sorted = sort(&statements, vec![row("7", "a", Some("orders.created"), true)], AMPLE);
         let delivery = delivery(sorted.rows.into_iter().next().unwrap(), vec![1], "16384", "0/1", 30_000);
         assert_eq!((delivery.id.as_deref(), delivery.topic.as_str()), (Some("outbox-7"), "orders.created"));
         assert_eq!((delivery.position.as_deref(), delivery.group.as_deref()), (Some("16384/7"), Some("0/1")));
+    }
+
+    #[test]
+    fn what_does_not_fit_waits_and_what_never_fits_comes_without_its_payload() {
+        let statements = Statements::new(table4(), false);
+        let rows = || ["1", "2", "3"].map(|id| row(id, id, Some("a"), true)).to_vec();
+        // Each has two bytes.
+        assert_eq!(ids(&sort(&statements, rows(), Bytes { now: 5, ever: 100 })), ["1", "2"]);
+        assert_eq!(ids(&sort(&statements, rows(), Bytes { now: 1, ever: 100 })), [""; 0]);
+        let sorted = sort(&statements, rows(), Bytes { now: 1, ever: 1 });
+        assert_eq!(ids(&sorted), ["1", "2", "3"]);
+        let first = delivery(sorted.rows.into_iter().next().unwrap(), vec![1], "1", "0/1", 1);
+        assert_eq!((first.omitted, first.payload.len()), (Some(2), 0));
     }
 }

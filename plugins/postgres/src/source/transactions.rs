@@ -10,7 +10,7 @@ use waybill_plugin::transport::{CallInfo, PluginError};
 
 use super::Brought;
 use super::lane::{Lane, Room};
-use super::sorting::{Sorted, delivery, sort};
+use super::sorting::{Bytes, Sorted, delivery, sort};
 use crate::database::{Begun, Database, Ended, Open};
 use crate::marking::{Marking, error_text};
 use crate::table::claim::Wanted;
@@ -78,11 +78,12 @@ impl Transactions {
             let rows = room.rows.saturating_sub(u32::try_from(brought.deliveries.len()).unwrap_or(u32::MAX));
             let bytes = brought.deliveries.iter().map(|delivery| delivery.payload.len()).sum::<usize>();
             let bytes = room.bytes.saturating_sub(u32::try_from(bytes).unwrap_or(u32::MAX));
-            let Some(wanted) = self.lend(place, Room { rows, bytes, ..room }, now) else {
+            let room = Room { rows, bytes, ..room };
+            let Some(wanted) = self.lend(place, room, now) else {
                 brought.is_all = false;
                 continue;
             };
-            let claimed = self.claim(call, database, place, &wanted, now).await;
+            let claimed = self.claim(call, database, place, (&wanted, room), now).await;
             match claimed {
                 Ok((deliveries, is_all)) => {
                     brought.is_all &= is_all;
@@ -123,7 +124,7 @@ impl Transactions {
         call: &CallInfo,
         database: &Database,
         place: usize,
-        wanted: &Wanted,
+        (wanted, room): (&Wanted, Room),
         now: u64,
     ) -> Result<(Vec<Delivery>, bool), PluginError> {
         let settle_within = database.pool.config().own.settle_within;
@@ -146,7 +147,8 @@ impl Transactions {
         };
         let due = u32::try_from(rows.len()).unwrap_or(u32::MAX);
         self.with_lane(place, |lane| lane.looked_at(wanted, seen, due, !terms.without_lock));
-        let sorted = sort(open.as_ref().map_or(&*database.statements(), |(_, statements)| statements), rows);
+        let described = open.as_ref().map_or_else(|| database.statements(), |(_, statements)| statements.clone());
+        let sorted = sort(&described, rows, Bytes { now: room.bytes, ever: room.most });
         self.with_lane(place, |lane| {
             for row in &sorted.rows {
                 lane.release(&row.aggregate);
