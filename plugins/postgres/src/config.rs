@@ -27,7 +27,7 @@ pub(crate) struct Keys {
     pub(crate) words: Words,
     /// Columns; the row's key is added where it is missing. Empty = the layout's.
     pub(crate) order_by: Vec<String>,
-    /// Templates over columns.
+    /// Text with places for columns, as the next three.
     pub(crate) topic: Option<String>,
     pub(crate) key: Option<String>,
     pub(crate) id: Option<String>,

@@ -120,7 +120,7 @@ impl Listener {
         }
     }
 
-    /// Says goodbye.
+    /// Ends the connection that listens, if there is one.
     pub(crate) async fn close(&self, deadline: Deadline) {
         let kept = self.connection.borrow_mut().take();
         if let Some(connection) = kept {

@@ -63,7 +63,7 @@ impl Template {
         })
     }
 
-    /// A row's text.
+    /// The text with a row's values in it.
     ///
     /// # Errors
     /// The first column that is NULL there.

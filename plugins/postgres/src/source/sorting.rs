@@ -11,7 +11,7 @@ use crate::table::marks::Other;
 use crate::table::selected::Read;
 use crate::table::statements::Statements;
 
-/// A claim, sorted.
+/// A claim's rows, by what is done with them.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Sorted {
     /// Rows to be delivered, in order.

@@ -20,7 +20,7 @@ pub(super) struct Heard {
     pub(super) refused: Option<Refusal>,
     /// Names that the server knows now.
     pub(super) parsed: Vec<Rc<str>>,
-    /// Somebody notified.
+    /// Somebody notified meanwhile.
     pub(super) is_notified: bool,
 }
 
