@@ -270,6 +270,11 @@ fn spawn(folder: &Path, port: u16, account: Account) -> io::Result<Child> {
     command.stdout(Stdio::null()).stderr(log).spawn()
 }
 
+/// Whether the server and its tools are there.
+pub fn is_installed() -> bool {
+    ["postgres", "initdb", "psql"].iter().all(|name| program(name).is_ok())
+}
+
 /// Where a program is: in the search path, or in the folder of the newest version that Debian has.
 fn program(name: &str) -> io::Result<PathBuf> {
     let mut versions: Vec<(u32, PathBuf)> = std::fs::read_dir(DEBIAN)
