@@ -224,11 +224,7 @@ async fn prepare(folder: &Path, options: &Options, account: Account) -> io::Resu
         return Err(io::Error::other(format!("initdb failed: {}", String::from_utf8_lossy(&made.stderr))));
     }
     // No socket in the file system: its lock would outlive a killed server.
-    let mut config = "listen_addresses = '127.0.0.1'
-unix_socket_directories = ''
-max_connections = 200
-"
-    .to_owned();
+    let mut config = "listen_addresses = '127.0.0.1'\nunix_socket_directories = ''\nmax_connections = 200\n".to_owned();
     if let Some(Tls { cert, key }) = &options.tls {
         let (cert, key) = (file("cert.pem", cert)?, file("key.pem", key)?);
         config += &format!("ssl = on\nssl_cert_file = '{}'\nssl_key_file = '{}'\n", cert.display(), key.display());
