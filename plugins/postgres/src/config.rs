@@ -202,7 +202,7 @@ mod tests {
             (r#""url":"postgres://a/b","words":{"failed":"pending"}"#, "words"),
             (r#""url":"postgres://a/b","claim_ttl":0"#, "claim_ttl"),
             (r#""url":"postgres://a/b","claim":"lease""#, "claim"),
-            (r#""url":"postgres://a/b","columns":{"colour":"a"}"#, "columns.colour"),
+            (r#""url":"postgres://a/b","columns":{"colour":"a"}"#, "columns.?"),
             (r#""url":"postgres://a/b","listen":"""#, "listen"),
             (r#""url":"postgres://a/b","listen":"a","pooler":true"#, "listen"),
             (r#""url":"postgres://a/b","connections":0"#, "connections"),
