@@ -132,7 +132,7 @@ impl Database {
                 Err(refusal.error())
             }
             Err(Failed::Lost(error)) => {
-                self.drop(connection, &error, deadline).await;
+                self.abandon(connection, &error, deadline).await;
                 Err(error)
             }
         }
@@ -224,7 +224,7 @@ impl Database {
                 return if is_the_tables { Ended::Refused(error) } else { Ended::Lost(error) };
             }
             Err(Failed::Lost(error)) => {
-                self.drop(connection, &error, deadline).await;
+                self.abandon(connection, &error, deadline).await;
                 return Ended::Lost(error);
             }
         };
@@ -259,7 +259,7 @@ impl Database {
                 }
             }
             Err(Failed::Lost(mut error)) => {
-                self.drop(connection, &error, deadline).await;
+                self.abandon(connection, &error, deadline).await;
                 error.fault.maybe_delivered = true;
                 Ended::Lost(error)
             }
@@ -270,7 +270,7 @@ impl Database {
     pub(crate) async fn give_up(&self, mut connection: Connection, deadline: Deadline) {
         match self.rollback(&mut connection, deadline).await {
             Ok(()) => self.pool.give_back(connection, None, deadline).await,
-            Err(error) => self.drop(connection, &error, deadline).await,
+            Err(error) => self.abandon(connection, &error, deadline).await,
         }
     }
 
@@ -290,14 +290,14 @@ impl Database {
                 refusal.error()
             }
             Failed::Lost(error) => {
-                self.drop(connection, &error, deadline).await;
+                self.abandon(connection, &error, deadline).await;
                 error
             }
         }
     }
 
     /// Gives up a connection; what still runs for it at the server is stopped, and its locks with it.
-    pub(crate) async fn drop(&self, connection: Connection, error: &PluginError, deadline: Deadline) {
+    async fn abandon(&self, connection: Connection, error: &PluginError, deadline: Deadline) {
         connection.stop(self.pool.endpoint()).await;
         self.pool.give_back(connection, Some(error), deadline).await;
     }
