@@ -19,11 +19,17 @@ fn operations_are_read() {
     assert_eq!(one(b"-ERR 'Stale Connection'\r\n"), Operation::Error("Stale Connection"));
     assert_eq!(
         one(b"MSG _INBOX.a.7 1 11\r\nhello world\r\n"),
-        Operation::Message(Message { subject: b"_INBOX.a.7", headers: b"", payload: b"hello world" })
+        Operation::Message(Message {
+            subject: b"_INBOX.a.7",
+            reply: b"",
+            headers: b"",
+            payload: b"hello world",
+            omitted: None
+        })
     );
     assert_eq!(
         one(b"MSG a 1 reply 2\r\n\r\n\r\n"),
-        Operation::Message(Message { subject: b"a", headers: b"", payload: b"\r\n" })
+        Operation::Message(Message { subject: b"a", reply: b"reply", headers: b"", payload: b"\r\n", omitted: None })
     );
 }
 
@@ -40,6 +46,31 @@ fn a_status_is_read_from_the_version_line() {
             other => panic!("{other:?}"),
         }
     }
+}
+
+#[test]
+fn headers_are_read_in_their_order_and_values_lose_the_spaces_around_them() {
+    let block = b"NATS/1.0 409 Consumer Deleted\r\nNats-Msg-Id: m1\r\nx-a:1\r\nno colon\r\nx-a:  2 : 3 \r\n\r\n";
+    let message = Message { subject: b"a", reply: b"", headers: block, payload: b"", omitted: None };
+    let lines: Vec<_> = message.header_lines().collect();
+    assert_eq!(lines, [(&b"Nats-Msg-Id"[..], &b"m1"[..]), (b"x-a", b"1"), (b"x-a", b"2 : 3")]);
+    assert_eq!((message.header("x-a"), message.header("X-A")), (Some(&b"1"[..]), None));
+    assert_eq!((message.status(), message.status_text().as_ref()), (Some(409), "Consumer Deleted"));
+    let bare = Message { headers: b"", ..message };
+    assert_eq!((bare.header_lines().count(), bare.status_text().as_ref()), (0, ""));
+}
+
+#[test]
+fn a_message_that_is_too_large_is_told_with_its_headers_and_skipped_by_its_size() {
+    let head = b"NATS/1.0\r\nNats-Msg-Id: m1\r\n\r\n";
+    let total = head.len() + 9_000_000;
+    let mut bytes = format!("HMSG a.b 1 ack {} {total}\r\n", head.len()).into_bytes();
+    assert_eq!(next(&bytes), Ok(None), "its headers are waited for");
+    bytes.extend_from_slice(head);
+    let (operation, length) = next(&bytes).unwrap().unwrap();
+    assert_eq!(length, bytes.len());
+    let Operation::Message(message) = operation else { panic!("{operation:?}") };
+    assert_eq!((message.header("Nats-Msg-Id"), message.omitted), (Some(&b"m1"[..]), Some(9_000_000)));
 }
 
 /// The counter of a connection that lives long.
@@ -64,7 +95,7 @@ fn what_is_not_nats_is_refused() {
         b"MSG a 1 x\r\n",
         b"MSG a 1 r x 3\r\n",
         b"MSG a 1 2\r\nabXY",
-        b"MSG a 1 9999999\r\n",
+        b"MSG a 1 99999999\r\n",
         b"MSG a 1 99999999999999999999\r\n",
         b"HMSG a 1 5 3\r\nabc\r\n",
         b"-ERR '\xff'\r\n",

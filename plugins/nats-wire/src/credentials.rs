@@ -2,10 +2,9 @@
 
 use data_encoding::{BASE32_NOPAD, BASE64URL_NOPAD};
 use ed25519_dalek::{Signer as _, SigningKey};
+use serde::{Deserialize, Serialize};
 use waybill_plugin::secret;
 use waybill_plugin::transport::PluginError;
-
-use crate::config::Auth;
 
 /// Code of everything that is wrong with credentials before a server sees them.
 const CODE: &str = "NATS.CREDENTIALS";
@@ -16,6 +15,24 @@ const PASSWORD: &str = "password";
 const TOKEN: &str = "token";
 const NKEY_SEED: &str = "nkey_seed";
 const CREDS: &str = "creds";
+
+/// Which credentials are used: the key `auth`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Auth {
+    /// The kind of credentials for which secrets are granted.
+    Auto,
+    /// None, whatever is granted.
+    None,
+    /// The secret `token`.
+    Token,
+    /// The secrets `user` and `password`.
+    Password,
+    /// The secret `nkey_seed`.
+    Nkey,
+    /// The secret `creds`.
+    Creds,
+}
 
 /// What a connection authenticates with.
 pub(crate) enum Credentials {
@@ -34,7 +51,7 @@ pub(crate) enum Credentials {
 }
 
 /// What of them goes into CONNECT.
-#[derive(Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Login {
     #[serde(skip_serializing_if = "Option::is_none")]
     user: Option<String>,
@@ -59,9 +76,7 @@ impl Credentials {
         let get = |name: &str| secret::text(name, CODE);
         let wanted = |name: &str| {
             get(name)?.ok_or_else(|| {
-                denied(&format!(
-                    "`auth` asks for the secret `{name}`, which is not granted: add it to the transport's secrets"
-                ))
+                denied(&format!("`auth` asks for the secret `{name}`, which is not granted: add it to `secrets`"))
             })
         };
         match auth {

@@ -10,7 +10,7 @@ const RESERVED: &[&str] = &["$JS", "$SYS", "$SRV", "$NRG", "$G", "_INBOX", "_R_"
 ///
 /// # Errors
 /// What is wrong with it.
-pub(crate) fn check(subject: &str) -> Result<(), &'static str> {
+pub fn check(subject: &str) -> Result<(), &'static str> {
     if subject.is_empty() {
         return Err("is empty");
     }

@@ -2,7 +2,7 @@
 
 use waybill_plugin::transport::{ErrorKind, Fault, PluginError};
 
-use crate::encode::shown;
+use crate::text::shown;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
@@ -60,7 +60,7 @@ impl Refusal {
 }
 
 /// Why a subject is blocked.
-pub(crate) fn no_publish(subject: &str) -> String {
+pub fn no_publish(subject: &str) -> String {
     format!("our user may not publish to `{}`: allow it in the server's permissions", shown(subject))
 }
 

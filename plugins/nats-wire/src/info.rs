@@ -8,23 +8,23 @@ const MAX_PAYLOAD_DEFAULT: usize = 1024 * 1024;
 /// The parts of `INFO` that matter here. Everything may be missing: servers leave out what is false.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default)]
-pub(crate) struct Info {
+pub struct Info {
     /// Version of the server.
-    pub(crate) version: String,
+    pub version: String,
     /// Most bytes of headers and payload of one message.
-    pub(crate) max_payload: usize,
+    pub max_payload: usize,
     /// Whether messages may have headers.
-    pub(crate) headers: bool,
+    pub headers: bool,
     /// Whether TLS has to follow.
-    pub(crate) tls_required: bool,
+    pub tls_required: bool,
     /// Whether TLS may follow.
-    pub(crate) tls_available: bool,
+    pub tls_available: bool,
     /// What a key has to sign.
-    pub(crate) nonce: Option<String>,
+    pub nonce: Option<String>,
     /// Addresses of the cluster.
-    pub(crate) connect_urls: Vec<String>,
+    pub connect_urls: Vec<String>,
     /// The server is about to shut down: go elsewhere.
-    pub(crate) ldm: bool,
+    pub ldm: bool,
 }
 
 impl Default for Info {
@@ -44,7 +44,7 @@ impl Default for Info {
 
 impl Info {
     /// Reads it; none if it isn't one.
-    pub(crate) fn parse(json: &[u8]) -> Option<Self> {
+    pub fn parse(json: &[u8]) -> Option<Self> {
         serde_json::from_slice(json).ok()
     }
 }
