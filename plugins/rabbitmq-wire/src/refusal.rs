@@ -3,7 +3,7 @@
 use waybill_plugin::transport::{ErrorKind, Fault, Outcome, PluginError};
 
 use crate::codec::Closing;
-use crate::encode::shown;
+use crate::text::shown;
 
 /// The server is stopped, or an operator closed the connection.
 const CONNECTION_FORCED: u16 = 320;
@@ -17,52 +17,56 @@ const RESOURCE_ERROR: u16 = 506;
 const NOT_ALLOWED: u16 = 530;
 const INTERNAL_ERROR: u16 = 541;
 
+/// What a server closes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Scope {
+pub enum Scope {
+    /// The whole connection.
     Connection,
+    /// One channel; the connection is well.
     Channel,
 }
 
 /// What a server said when it closed a connection or a channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Refusal {
+pub struct Refusal {
     scope: Scope,
     code: u16,
     text: String,
 }
 
 impl Refusal {
-    pub(crate) fn new(scope: Scope, closing: &Closing<'_>) -> Self {
+    /// What the server said of its reason.
+    pub fn new(scope: Scope, closing: &Closing<'_>) -> Self {
         Self { scope, code: closing.code, text: shown(&closing.text()) }
     }
 
     /// Whether a message may have brought it about: then those under way go alone the next time, and it is found.
-    pub(crate) fn blames_a_message(&self) -> bool {
+    pub fn blames_a_message(&self) -> bool {
         self.code != CONNECTION_FORCED
     }
 
     /// Whether the connection is well.
-    pub(crate) fn is_of_the_channel(&self) -> bool {
+    pub fn is_of_the_channel(&self) -> bool {
         self.scope == Scope::Channel
     }
 
     /// The server's own words.
-    pub(crate) fn text(&self) -> &str {
+    pub fn text(&self) -> &str {
         &self.text
     }
 
     /// There is no such exchange or queue.
-    pub(crate) fn says_not_found(&self) -> bool {
+    pub fn says_not_found(&self) -> bool {
         self.code == NOT_FOUND
     }
 
     /// It is there and different, or somebody else's.
-    pub(crate) fn says_conflict(&self) -> bool {
+    pub fn says_conflict(&self) -> bool {
         matches!(self.code, PRECONDITION_FAILED | RESOURCE_LOCKED)
     }
 
     /// As the failure of a call.
-    pub(crate) fn error(&self) -> PluginError {
+    pub fn error(&self) -> PluginError {
         let (kind, code) = match self.code {
             CONNECTION_FORCED => (ErrorKind::Unavailable, "RABBITMQ.CLOSED"),
             INVALID_PATH | NOT_ALLOWED if self.text.contains("limit") => {
@@ -80,7 +84,7 @@ impl Refusal {
     }
 
     /// The fate of the one message that was under way when the server closed the channel: it is why.
-    pub(crate) fn fate(&self) -> Outcome {
+    pub fn fate(&self) -> Outcome {
         let fault = |code| self.fault(code);
         match (self.scope, self.code) {
             (Scope::Channel, NOT_FOUND) => fault("RABBITMQ.NO_EXCHANGE").blocking(""),
@@ -96,7 +100,7 @@ impl Refusal {
 
     /// Whether the server refuses to take messages for this exchange and routing key. It names the exchange, and the key
     /// where that is what we may not write to.
-    pub(crate) fn is_about(&self, exchange: &str, routing_key: &str) -> bool {
+    pub fn is_about(&self, exchange: &str, routing_key: &str) -> bool {
         let names = |name: &str| self.text.contains(&format!("'{name}'"));
         self.scope == Scope::Channel
             && self.code == ACCESS_REFUSED

@@ -3,13 +3,13 @@
 use crate::codec::{END, HEARTBEAT, METHOD};
 
 /// The first bytes of a connection: AMQP 0-9-1.
-pub(crate) const HELLO: &[u8] = b"AMQP\x00\x00\x09\x01";
+pub const HELLO: &[u8] = b"AMQP\x00\x00\x09\x01";
 
 /// Longest text that fits where one byte tells its length.
-pub(crate) const SHORT_BYTES_MAX: usize = 255;
+pub const SHORT_BYTES_MAX: usize = 255;
 
 /// Adds a frame whose payload `write` makes.
-pub(crate) fn frame(out: &mut Vec<u8>, kind: u8, channel: u16, write: impl FnOnce(&mut Vec<u8>)) {
+pub fn frame(out: &mut Vec<u8>, kind: u8, channel: u16, write: impl FnOnce(&mut Vec<u8>)) {
     out.push(kind);
     out.extend_from_slice(&channel.to_be_bytes());
     counted(out, write);
@@ -17,7 +17,7 @@ pub(crate) fn frame(out: &mut Vec<u8>, kind: u8, channel: u16, write: impl FnOnc
 }
 
 /// Adds a method frame.
-pub(crate) fn method(out: &mut Vec<u8>, channel: u16, id: (u16, u16), write: impl FnOnce(&mut Vec<u8>)) {
+pub fn method(out: &mut Vec<u8>, channel: u16, id: (u16, u16), write: impl FnOnce(&mut Vec<u8>)) {
     frame(out, METHOD, channel, |out| {
         out.extend_from_slice(&id.0.to_be_bytes());
         out.extend_from_slice(&id.1.to_be_bytes());
@@ -26,16 +26,17 @@ pub(crate) fn method(out: &mut Vec<u8>, channel: u16, id: (u16, u16), write: imp
 }
 
 /// Adds a method frame without arguments.
-pub(crate) fn bare(out: &mut Vec<u8>, channel: u16, id: (u16, u16)) {
+pub fn bare(out: &mut Vec<u8>, channel: u16, id: (u16, u16)) {
     method(out, channel, id, |_| {});
 }
 
-pub(crate) fn heartbeat(out: &mut Vec<u8>) {
+/// Adds a sign of life.
+pub fn heartbeat(out: &mut Vec<u8>) {
     frame(out, HEARTBEAT, 0, |_| {});
 }
 
 /// Adds a text whose length is one byte; what is longer is cut.
-pub(crate) fn short(out: &mut Vec<u8>, text: &str) {
+pub fn short(out: &mut Vec<u8>, text: &str) {
     let bytes = text.as_bytes();
     let bytes = bytes.get(..SHORT_BYTES_MAX).unwrap_or(bytes);
     // At most 255.
@@ -44,31 +45,31 @@ pub(crate) fn short(out: &mut Vec<u8>, text: &str) {
 }
 
 /// Adds bytes with four bytes of length before them.
-pub(crate) fn long(out: &mut Vec<u8>, bytes: &[u8]) {
+pub fn long(out: &mut Vec<u8>, bytes: &[u8]) {
     counted(out, |out| out.extend_from_slice(bytes));
 }
 
 /// Adds a table whose entries `write` makes.
-pub(crate) fn table(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+pub fn table(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     counted(out, write);
 }
 
 /// Adds an entry of a table: text.
-pub(crate) fn text_entry(out: &mut Vec<u8>, name: &str, value: &str) {
+pub fn text_entry(out: &mut Vec<u8>, name: &str, value: &str) {
     short(out, name);
     out.push(b'S');
     long(out, value.as_bytes());
 }
 
 /// Adds an entry of a table: a whole number.
-pub(crate) fn number_entry(out: &mut Vec<u8>, name: &str, value: i64) {
+pub fn number_entry(out: &mut Vec<u8>, name: &str, value: i64) {
     short(out, name);
     out.push(b'l');
     out.extend_from_slice(&value.to_be_bytes());
 }
 
 /// Adds an entry of a table: yes or no.
-pub(crate) fn flag_entry(out: &mut Vec<u8>, name: &str, value: bool) {
+pub fn flag_entry(out: &mut Vec<u8>, name: &str, value: bool) {
     short(out, name);
     out.extend_from_slice(&[b't', u8::from(value)]);
 }

@@ -17,29 +17,35 @@ const GUEST: &str = "guest";
 /// How we log in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Auth {
+pub enum Auth {
     /// By what is granted.
     Auto,
+    /// PLAIN with `user` and `password`.
     Plain,
+    /// AMQPLAIN with `user` and `password`.
     Amqplain,
     /// By the client certificate.
     External,
 }
 
 /// What a connection authenticates with.
-pub(crate) enum Credentials {
+pub enum Credentials {
+    /// By a name.
     Password {
+        /// Who we are.
         user: String,
+        /// How we prove it.
         password: String,
         /// The one mechanism to use; none = what the server offers.
         only: Option<&'static str>,
     },
+    /// By the client certificate.
     External,
 }
 
 /// A mechanism and what goes with it.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Login {
+pub(crate) struct Response {
     pub(crate) mechanism: &'static str,
     pub(crate) response: Vec<u8>,
 }
@@ -53,7 +59,7 @@ impl Credentials {
     ///
     /// # Errors
     /// `denied`: one that is wanted isn't granted, or its value isn't one.
-    pub(crate) fn read(auth: Auth, has_certificate: bool) -> Result<Self, PluginError> {
+    pub fn read(auth: Auth, has_certificate: bool) -> Result<Self, PluginError> {
         let only = match auth {
             Auth::Auto => None,
             Auth::Plain => Some(PLAIN),
@@ -67,14 +73,11 @@ impl Credentials {
                 (Auth::Auto, false) => {
                     Ok(Self::Password { user: GUEST.to_owned(), password: GUEST.to_owned(), only: None })
                 }
-                _ => Err(denied(
-                    "`auth` asks for the secret `user`, which is not granted: add it to the transport's secrets",
-                )),
+                _ => Err(denied("`auth` asks for the secret `user`, which is not granted: add it to `secrets`")),
             };
         };
-        let password = secret::text(PASSWORD, CODE)?.ok_or_else(|| {
-            denied("the secret `user` is granted and `password` is not: add it to the transport's secrets")
-        })?;
+        let password = secret::text(PASSWORD, CODE)?
+            .ok_or_else(|| denied("the secret `user` is granted and `password` is not: add it to `secrets`"))?;
         Ok(Self::Password { user, password, only })
     }
 
@@ -82,13 +85,13 @@ impl Credentials {
     ///
     /// # Errors
     /// It offers none that we can use.
-    pub(crate) fn login(&self, offered: &str) -> Result<Login, PluginError> {
+    pub(crate) fn login(&self, offered: &str) -> Result<Response, PluginError> {
         let offers = |mechanism: &str| offered.split_ascii_whitespace().any(|other| other == mechanism);
         let none = |wanted: &str| {
-            denied(&format!("the server offers `{}` to log in with and not {wanted}", crate::encode::shown(offered)))
+            denied(&format!("the server offers `{}` to log in with and not {wanted}", crate::text::shown(offered)))
         };
         match self {
-            Self::External if offers(EXTERNAL) => Ok(Login { mechanism: EXTERNAL, response: Vec::new() }),
+            Self::External if offers(EXTERNAL) => Ok(Response { mechanism: EXTERNAL, response: Vec::new() }),
             Self::External => {
                 Err(none("EXTERNAL: enable rabbitmq_auth_mechanism_ssl there, or grant `user` and `password`"))
             }
@@ -105,7 +108,7 @@ impl Credentials {
                     text_entry(&mut response, "LOGIN", user);
                     text_entry(&mut response, "PASSWORD", password);
                 }
-                Ok(Login { mechanism, response })
+                Ok(Response { mechanism, response })
             }
         }
     }
@@ -127,7 +130,7 @@ mod tests {
     #[test]
     fn the_first_mechanism_that_both_know_is_used() {
         let login = password(None).login("AMQPLAIN PLAIN").unwrap();
-        assert_eq!(login, Login { mechanism: "PLAIN", response: b"\0u\0secret-p".to_vec() });
+        assert_eq!(login, Response { mechanism: "PLAIN", response: b"\0u\0secret-p".to_vec() });
         let login = password(Some("AMQPLAIN")).login("AMQPLAIN PLAIN").unwrap();
         assert_eq!(login.mechanism, "AMQPLAIN");
         assert_eq!(login.response, b"\x05LOGINS\0\0\0\x01u\x08PASSWORDS\0\0\0\x08secret-p");

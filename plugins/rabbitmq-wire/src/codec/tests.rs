@@ -69,6 +69,20 @@ fn methods_are_read() {
     assert_eq!(method(one(&bytes).payload), Ok(Method::Blocked(b"low on memory")));
     let bytes = written((10, 30), |out| out.extend_from_slice(&[7, 255, 0, 2, 0, 0, 0, 60]));
     assert_eq!(method(one(&bytes).payload), Ok(Method::Tune { frame_max: 131_072, heartbeat: 60 }));
+    let bytes = written((50, 11), |out| {
+        wire::short(out, "orders");
+        out.extend_from_slice(&[0, 0, 0, 7, 0, 0, 0, 2]);
+    });
+    assert_eq!(method(one(&bytes).payload), Ok(Method::Queue { messages: 7, consumers: 2 }));
+    let bytes = written((60, 60), |out| {
+        wire::short(out, "ctag");
+        out.extend_from_slice(&9_u64.to_be_bytes());
+        out.push(1);
+        wire::short(out, "amq.topic");
+        wire::short(out, "orders.created");
+    });
+    let deliver = Deliver { tag: 9, redelivered: true, exchange: b"amq.topic", routing_key: b"orders.created" };
+    assert_eq!(method(one(&bytes).payload), Ok(Method::Deliver(deliver)));
     let mut beat = Vec::new();
     wire::heartbeat(&mut beat);
     assert_eq!(one(&beat), Frame { kind: HEARTBEAT, channel: 0, payload: b"" });
@@ -108,23 +122,28 @@ fn a_table_is_searched_behind_values_of_every_kind() {
 }
 
 #[test]
-fn the_properties_of_a_returned_message_are_read_as_far_as_they_are_needed() {
+fn the_properties_of_a_message_are_read_as_far_as_they_are_needed() {
     let mut bytes = vec![0, 60, 0, 0];
     bytes.extend_from_slice(&5_u64.to_be_bytes());
     let flags = CONTENT_TYPE | HEADERS | DELIVERY_MODE | PRIORITY | CORRELATION_ID | REPLY_TO | EXPIRATION | MESSAGE_ID;
-    bytes.extend_from_slice(&(flags | TIMESTAMP).to_be_bytes());
+    bytes.extend_from_slice(&(flags | TIMESTAMP | TYPE).to_be_bytes());
     wire::short(&mut bytes, "text/plain");
     wire::table(&mut bytes, |out| wire::text_entry(out, "x-tenant", "acme"));
     bytes.extend_from_slice(&[2, 0]);
     for text in ["cor", "rep", "1000", "m1"] {
         wire::short(&mut bytes, text);
     }
+    bytes.extend_from_slice(&1_700_000_000_u64.to_be_bytes());
+    wire::short(&mut bytes, "order.created");
     let read = content(&bytes).unwrap();
     assert_eq!((read.body, read.message_id), (5, Some(&b"m1"[..])));
+    assert_eq!((read.content_type, read.kind), (Some(&b"text/plain"[..]), Some(&b"order.created"[..])));
+    assert_eq!((read.correlation_id, read.reply_to), (Some(&b"cor"[..]), Some(&b"rep"[..])));
+    assert_eq!(read.timestamp, Some(1_700_000_000));
     assert_eq!(read.headers.unwrap().get("x-tenant"), Some(Value::Text(b"acme")));
     assert!(content(&bytes[..bytes.len() - 1]).is_err());
     let without = [&[0, 60, 0, 0][..], &[0; 8], &[0, 0]].concat();
-    assert_eq!(content(&without), Ok(Content { body: 0, message_id: None, headers: None }));
+    assert_eq!(content(&without), Ok(Content::default()));
 }
 
 #[test]

@@ -11,22 +11,25 @@ use waybill_plugin::net::Input;
 use waybill_plugin::transport::{ErrorKind, Fault, Health, HealthReport, PluginError};
 
 use crate::codec::{self, Content, HEADER, METHOD, Method};
-use crate::encode::{CHANNEL, shown};
+use crate::connection::CHANNEL;
 use crate::refusal::{Refusal, Scope};
+use crate::text::shown;
 use crate::wire;
 
 const CHANNEL_FLOW_OK: (u16, u16) = (20, 21);
+/// Largest body that is taken; of a larger one only the size is told.
+const BODY_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// When a server that has asked to wait is looked at again, in milliseconds.
 const BLOCKED_AFTER_MS: u32 = 2_000;
 
 /// How many connections the server has asked to wait; the host is told when it becomes one, and none. Each takes itself out
 /// again when it ends.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Alarms(Rc<Cell<usize>>);
+pub struct Alarms(Rc<Cell<usize>>);
 
 impl Alarms {
     /// Whether the server has asked at least one connection to wait.
-    pub(crate) fn any(&self) -> bool {
+    pub fn any(&self) -> bool {
         self.0.get() > 0
     }
 
@@ -46,33 +49,63 @@ impl Alarms {
 }
 
 /// What a server said that its caller has to look at.
-pub(crate) enum Event<'a> {
+pub enum Event<'a> {
     /// A word on messages up to or with this number.
-    Confirm { tag: u64, multiple: bool, taken: bool },
+    Confirm {
+        /// Number of the message on its channel.
+        tag: u64,
+        /// All up to it.
+        multiple: bool,
+        /// Whether the server took it.
+        taken: bool,
+    },
     /// No queue takes this message.
     Returned(Content<'a>),
+    /// A message of a queue, whole.
+    Delivered(Delivered),
     /// An answer to a question of the connection's own.
     Reply(u16, Method<'a>),
 }
 
+/// A message of a queue.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Delivered {
+    /// Number of the delivery on its channel, for settling it.
+    pub tag: u64,
+    /// It was delivered before, to us or to another consumer.
+    pub redelivered: bool,
+    /// Exchange it was published to.
+    pub exchange: Vec<u8>,
+    /// Routing key it was published with.
+    pub routing_key: Vec<u8>,
+    /// Its content header, for [`codec::content`].
+    pub header: Vec<u8>,
+    /// What it holds; empty if it is too large to be taken.
+    pub body: Vec<u8>,
+    /// Bytes of a body that is too large.
+    pub omitted: Option<u64>,
+}
+
 /// What comes in, and what of it concerns the connection itself.
-pub(crate) struct Incoming {
+pub struct Incoming {
     input: Input,
-    pub(crate) beat: Beat,
+    /// Signs of life of both sides.
+    pub beat: Beat,
     alarms: Alarms,
     blocked: Option<String>,
     /// Why the server closed the connection or the channel for messages.
-    pub(crate) refusal: Option<Refusal>,
-    /// A returned message that isn't through: its content header, then bytes of its body, are to come.
-    returning: Returning,
+    pub refusal: Option<Refusal>,
+    /// A message that isn't through: its content header, then bytes of its body, are to come.
+    arriving: Arriving,
     /// Frames that answer the server.
-    pub(crate) due: Vec<u8>,
+    pub due: Vec<u8>,
 }
 
-enum Returning {
+/// What of a message is to come. A returned one has no delivery.
+enum Arriving {
     Nothing,
-    Header,
-    Body(u64),
+    Header(Option<Delivered>),
+    Body(u64, Option<Delivered>),
 }
 
 impl Drop for Incoming {
@@ -82,20 +115,21 @@ impl Drop for Incoming {
 }
 
 impl Incoming {
-    pub(crate) fn new(alarms: Alarms) -> Self {
+    /// For a connection whose alarms are counted with those of the others of its instance.
+    pub fn new(alarms: Alarms) -> Self {
         Self {
             input: Input::new(),
             beat: Beat::every(0),
             alarms,
             blocked: None,
             refusal: None,
-            returning: Returning::Nothing,
+            arriving: Arriving::Nothing,
             due: Vec::new(),
         }
     }
 
     /// Takes what was read.
-    pub(crate) fn push(&mut self, bytes: Vec<u8>) {
+    pub fn push(&mut self, bytes: Vec<u8>) {
         if !bytes.is_empty() {
             self.beat.heard();
             self.input.push(bytes);
@@ -103,12 +137,12 @@ impl Incoming {
     }
 
     /// Why the server has asked us to wait, if it has.
-    pub(crate) fn blocked(&self) -> Option<&str> {
+    pub fn blocked(&self) -> Option<&str> {
         self.blocked.as_deref()
     }
 
     /// What is to be written on the connection's own account: answers, and a heartbeat where one is due.
-    pub(crate) fn due(&mut self) -> Vec<u8> {
+    pub fn due(&mut self) -> Vec<u8> {
         let mut due = std::mem::take(&mut self.due);
         if due.is_empty() && self.beat.is_due() {
             wire::heartbeat(&mut due);
@@ -123,7 +157,7 @@ impl Incoming {
     ///
     /// # Errors
     /// The server closed the connection or the channel for messages (see `refusal`), or speaks no AMQP.
-    pub(crate) fn drain(&mut self, mut on: impl FnMut(Event<'_>)) -> Result<(), PluginError> {
+    pub fn drain(&mut self, mut on: impl FnMut(Event<'_>)) -> Result<(), PluginError> {
         let mut input = std::mem::take(&mut self.input);
         let done = loop {
             match codec::next(input.unread()) {
@@ -142,31 +176,59 @@ impl Incoming {
     }
 
     fn frame(&mut self, frame: &codec::Frame<'_>, on: &mut impl FnMut(Event<'_>)) -> Result<(), PluginError> {
-        match (frame.kind, &self.returning) {
-            (codec::HEARTBEAT, _) => Ok(()),
-            (METHOD, Returning::Nothing) => {
+        if frame.kind == codec::HEARTBEAT {
+            return Ok(());
+        }
+        match (frame.kind, std::mem::replace(&mut self.arriving, Arriving::Nothing)) {
+            (METHOD, Arriving::Nothing) => {
                 let method = codec::method(frame.payload).map_err(no_amqp)?;
                 self.method(frame.channel, method, on)
             }
-            (HEADER, Returning::Header) if frame.channel == CHANNEL => {
+            (HEADER, Arriving::Header(delivered)) if frame.channel == CHANNEL => {
                 let content = codec::content(frame.payload).map_err(no_amqp)?;
-                self.returning = if content.body == 0 { Returning::Nothing } else { Returning::Body(content.body) };
-                on(Event::Returned(content));
+                let delivered = match delivered {
+                    Some(delivered) => Some(with_header(delivered, frame.payload, content.body)),
+                    None => {
+                        on(Event::Returned(content));
+                        None
+                    }
+                };
+                self.arrived(content.body, delivered, on);
                 Ok(())
             }
-            (codec::BODY, Returning::Body(left)) if frame.channel == CHANNEL => {
-                let left = left.saturating_sub(frame.payload.len() as u64);
-                self.returning = if left == 0 { Returning::Nothing } else { Returning::Body(left) };
+            (codec::BODY, Arriving::Body(left, mut delivered)) if frame.channel == CHANNEL => {
+                if let Some(delivered) = delivered.as_mut().filter(|delivered| delivered.omitted.is_none()) {
+                    delivered.body.extend_from_slice(frame.payload);
+                }
+                self.arrived(left.saturating_sub(frame.payload.len() as u64), delivered, on);
                 Ok(())
             }
             _ => Err(no_amqp(codec::Garbage("a frame out of place"))),
         }
     }
 
+    /// So many bytes of a body are still to come.
+    fn arrived(&mut self, left: u64, delivered: Option<Delivered>, on: &mut impl FnMut(Event<'_>)) {
+        match (left, delivered) {
+            (0, Some(delivered)) => on(Event::Delivered(delivered)),
+            (0, None) => {}
+            (left, delivered) => self.arriving = Arriving::Body(left, delivered),
+        }
+    }
+
     fn method(&mut self, channel: u16, method: Method<'_>, on: &mut impl FnMut(Event<'_>)) -> Result<(), PluginError> {
         match method {
             Method::Confirm { tag, multiple, taken } => on(Event::Confirm { tag, multiple, taken }),
-            Method::Return(_) => self.returning = Returning::Header,
+            Method::Return(_) => self.arriving = Arriving::Header(None),
+            Method::Deliver(deliver) => {
+                self.arriving = Arriving::Header(Some(Delivered {
+                    tag: deliver.tag,
+                    redelivered: deliver.redelivered,
+                    exchange: deliver.exchange.to_vec(),
+                    routing_key: deliver.routing_key.to_vec(),
+                    ..Delivered::default()
+                }));
+            }
             Method::Blocked(reason) => self.set_blocked(Some(shown(&String::from_utf8_lossy(reason)))),
             Method::Unblocked => self.set_blocked(None),
             Method::Flow(active) => {
@@ -199,7 +261,7 @@ impl Incoming {
     }
 
     /// Reads until `pick` finds what it wants.
-    pub(crate) async fn wait<T>(
+    pub async fn wait<T>(
         &mut self,
         link: &Link,
         deadline: Deadline,
@@ -220,16 +282,22 @@ impl Incoming {
     }
 }
 
+fn with_header(delivered: Delivered, header: &[u8], body: u64) -> Delivered {
+    let omitted = (body > BODY_BYTES_MAX).then_some(body);
+    Delivered { header: header.to_vec(), omitted, ..delivered }
+}
+
 /// Signs of life of both sides.
-pub(crate) struct Beat {
+pub struct Beat {
     /// Agreed; none = no heartbeats.
-    pub(crate) every: Option<Duration>,
+    pub every: Option<Duration>,
     spoke: Instant,
     heard: Instant,
 }
 
 impl Beat {
-    pub(crate) fn every(seconds: u16) -> Self {
+    /// One in so many seconds; 0 = none.
+    pub fn every(seconds: u16) -> Self {
         let every = (seconds > 0).then(|| Duration::from_secs(u64::from(seconds)));
         Self { every, spoke: Instant::now(), heard: Instant::now() }
     }
@@ -239,7 +307,7 @@ impl Beat {
     }
 
     /// Something is about to be written.
-    pub(crate) fn spoke(&mut self) {
+    pub fn spoke(&mut self) {
         self.spoke = Instant::now();
     }
 
@@ -248,19 +316,19 @@ impl Beat {
     }
 
     /// Two beats were missed (section 4.2.7).
-    pub(crate) fn is_dead(&self) -> bool {
+    pub fn is_dead(&self) -> bool {
         self.every.is_some_and(|every| self.heard.elapsed() > every * 2)
     }
 
     /// Milliseconds until the next one is due.
-    pub(crate) fn next(&self) -> Option<u32> {
+    pub fn next(&self) -> Option<u32> {
         let left = (self.every? / 2).saturating_sub(self.spoke.elapsed()).as_millis();
         Some(u32::try_from(left).unwrap_or(u32::MAX).max(1))
     }
 }
 
 /// The server has asked to wait.
-pub(crate) fn asked_to_wait(why: &str) -> PluginError {
+pub fn asked_to_wait(why: &str) -> PluginError {
     let why = if why.is_empty() { "a resource alarm" } else { why };
     let reason = format!("the server asks to wait: {why}");
     PluginError::new(ErrorKind::Throttled, Fault::new("RABBITMQ.BLOCKED", reason).with_after(Some(BLOCKED_AFTER_MS)))
@@ -268,4 +336,68 @@ pub(crate) fn asked_to_wait(why: &str) -> PluginError {
 
 fn no_amqp(codec::Garbage(what): codec::Garbage) -> PluginError {
     PluginError::unavailable("RABBITMQ.PROTOCOL", format!("who answers there speaks no AMQP 0-9-1: {what}"))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+    use super::*;
+    use crate::wire::{frame, method, short};
+
+    /// A delivery in frames, its body in pieces.
+    fn delivery(tag: u64, body: u64, pieces: &[&[u8]]) -> Vec<u8> {
+        let mut out = Vec::new();
+        method(&mut out, CHANNEL, (60, 60), |out| {
+            short(out, "c");
+            out.extend_from_slice(&tag.to_be_bytes());
+            out.push(0);
+            short(out, "amq.topic");
+            short(out, "orders.created");
+        });
+        frame(&mut out, HEADER, CHANNEL, |out| {
+            out.extend_from_slice(&[0, 60, 0, 0]);
+            out.extend_from_slice(&body.to_be_bytes());
+            out.extend_from_slice(&[0, 0]);
+        });
+        for piece in pieces {
+            frame(&mut out, codec::BODY, CHANNEL, |out| out.extend_from_slice(piece));
+        }
+        out
+    }
+
+    fn drained(incoming: &mut Incoming, bytes: &[u8]) -> Vec<Delivered> {
+        let mut all = Vec::new();
+        incoming.push(bytes.to_vec());
+        incoming
+            .drain(|event| match event {
+                Event::Delivered(delivered) => all.push(delivered),
+                _ => panic!("something else"),
+            })
+            .unwrap();
+        all
+    }
+
+    #[test]
+    fn a_delivery_is_put_together_wherever_the_stream_was_cut() {
+        let bytes = [delivery(1, 5, &[b"he", b"llo"]), delivery(2, 0, &[])].concat();
+        for cut in 0..bytes.len() {
+            let mut incoming = Incoming::new(Alarms::default());
+            let (first, second) = bytes.split_at(cut);
+            let mut all = drained(&mut incoming, first);
+            all.extend(drained(&mut incoming, second));
+            let told: Vec<_> = all.iter().map(|delivered| (delivered.tag, delivered.body.as_slice())).collect();
+            assert_eq!(told, [(1, &b"hello"[..]), (2, b"")]);
+            assert_eq!(all.first().unwrap().routing_key, b"orders.created");
+        }
+    }
+
+    #[test]
+    fn a_body_that_is_too_large_is_told_by_its_size() {
+        let mut incoming = Incoming::new(Alarms::default());
+        let piece = vec![b'x'; 100_000];
+        let pieces: Vec<&[u8]> = (0..200).map(|_| piece.as_slice()).collect();
+        let all = drained(&mut incoming, &delivery(1, 20_000_000, &pieces));
+        let [delivered] = all.as_slice() else { panic!("{}", all.len()) };
+        assert_eq!((delivered.omitted, delivered.body.len()), (Some(20_000_000), 0));
+    }
 }
