@@ -9,7 +9,7 @@ const CODE: &str = "REDIS.CREDENTIALS";
 const DEFAULT_USER: &str = "default";
 
 /// Credentials; none where the server wants none.
-pub(crate) struct Login(Option<Credentials>);
+pub struct Login(Option<Credentials>);
 
 struct Credentials {
     user: Option<String>,
@@ -21,7 +21,7 @@ impl Login {
     ///
     /// # Errors
     /// One of them can't be used.
-    pub(crate) fn read() -> Result<Self, PluginError> {
+    pub fn read() -> Result<Self, PluginError> {
         Self::of(text("user")?, text("password")?)
     }
 
@@ -36,13 +36,13 @@ impl Login {
     }
 
     /// Arguments of `HELLO` that log in; none without credentials.
-    pub(crate) fn hello(&self) -> Vec<&str> {
+    pub fn hello(&self) -> Vec<&str> {
         let Some(Credentials { user, password }) = &self.0 else { return Vec::new() };
         vec!["AUTH", user.as_deref().unwrap_or(DEFAULT_USER), password]
     }
 
     /// The command for servers without `HELLO`; those before version 6 know no users.
-    pub(crate) fn auth(&self) -> Option<Vec<&str>> {
+    pub fn auth(&self) -> Option<Vec<&str>> {
         let Credentials { user, password } = self.0.as_ref()?;
         Some(["AUTH"].into_iter().chain(user.as_deref()).chain([password.as_str()]).collect())
     }

@@ -4,8 +4,8 @@
 
 /// Longest line: errors quote what they complain about.
 const LINE_BYTES_MAX: usize = 64 * 1024;
-/// Longest text: what is asked for here is far shorter.
-const BULK_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Longest text: a payload. Redis itself takes 512 MB, for which an instance has no memory.
+const BULK_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Most elements of one list.
 const ELEMENTS_MAX: usize = 64 * 1024;
 /// Most levels of lists in lists.
@@ -13,13 +13,14 @@ const DEPTH_MAX: u32 = 8;
 
 /// One reply of the server.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Reply<'a> {
+pub enum Reply<'a> {
     /// A status, a text, a verbatim text, a large number or a fraction: its bytes.
     Text(&'a [u8]),
     /// A refusal, its code first.
     Error(&'a [u8]),
     /// A number; a truth value is 0 or 1.
     Number(i64),
+    /// Nothing: no such thing, or none in time.
     Null,
     /// A list, a set, or a map as keys and values in turn.
     List(Vec<Reply<'a>>),
@@ -29,15 +30,39 @@ pub(crate) enum Reply<'a> {
 
 impl<'a> Reply<'a> {
     /// As text, if it is one.
-    pub(crate) fn text(&self) -> Option<&'a str> {
+    pub fn text(&self) -> Option<&'a str> {
         match self {
             Self::Text(bytes) => std::str::from_utf8(bytes).ok(),
             _ => None,
         }
     }
 
+    /// As bytes, if it is text.
+    pub fn bytes(&self) -> Option<&'a [u8]> {
+        match self {
+            Self::Text(bytes) => Some(bytes),
+            _ => None,
+        }
+    }
+
+    /// As a number, if it is one.
+    pub fn number(&self) -> Option<i64> {
+        match self {
+            Self::Number(number) => Some(*number),
+            _ => None,
+        }
+    }
+
+    /// What is in a list; empty if it is none.
+    pub fn list(&self) -> &[Self] {
+        match self {
+            Self::List(list) => list,
+            _ => &[],
+        }
+    }
+
     /// What belongs to a key of a map.
-    pub(crate) fn get(&self, key: &str) -> Option<&Self> {
+    pub fn get(&self, key: &str) -> Option<&Self> {
         let Self::List(list) = self else { return None };
         list.chunks_exact(2).find_map(|pair| match pair {
             [name, value] if name.text() == Some(key) => Some(value),
@@ -48,13 +73,16 @@ impl<'a> Reply<'a> {
 
 /// Bytes that aren't RESP, and why; the connection is of no more use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Garbage(pub(crate) &'static str);
+pub struct Garbage(
+    /// What is wrong, for the operator.
+    pub &'static str,
+);
 
 /// Takes the first reply: it and its length. None: more bytes are needed.
 ///
 /// # Errors
 /// The bytes are no RESP, or larger than what is taken.
-pub(crate) fn next(input: &[u8]) -> Result<Option<(Reply<'_>, usize)>, Garbage> {
+pub fn next(input: &[u8]) -> Result<Option<(Reply<'_>, usize)>, Garbage> {
     let mut reader = Reader { input, at: 0 };
     match reader.reply(DEPTH_MAX) {
         Ok(reply) => Ok(Some((reply, reader.at))),

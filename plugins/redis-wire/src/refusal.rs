@@ -4,7 +4,7 @@ use waybill_plugin::transport::{ErrorKind, Fault, Outcome, PluginError};
 
 /// What is at fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Class {
+pub enum Class {
     /// This message, for ever.
     Message,
     /// This message, this time.
@@ -23,8 +23,9 @@ pub(crate) enum Class {
 
 /// A refusal of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Refusal {
-    pub(crate) class: Class,
+pub struct Refusal {
+    /// What is at fault.
+    pub class: Class,
     code: &'static str,
     reason: String,
     /// The server's own code.
@@ -58,6 +59,12 @@ const WORDS: &[(&str, Class, &str, &str)] = &[
         "REDIS.AUTH",
         "the server wants a password: grant the secret `password`, and `user` if it isn't the default one",
     ),
+    (
+        "NOGROUP",
+        Class::Stream,
+        "REDIS.NO_GROUP",
+        "the stream or its consumer group isn't there: create it, e.g. by `provision`",
+    ),
     ("NOREPLICAS", Class::Server, "REDIS.NO_REPLICAS", "the server has fewer replicas than `min-replicas-to-write`"),
     ("OOM", Class::Server, "REDIS.OOM", "the server has no memory left (`maxmemory`): trim streams or give it more"),
     (
@@ -67,6 +74,7 @@ const WORDS: &[(&str, Class, &str, &str)] = &[
         "the server is a replica and takes no writes: name its primary in `servers`",
     ),
     ("TRYAGAIN", Class::Server, "REDIS.CLUSTER_DOWN", "its cluster moves the stream"),
+    ("UNBLOCKED", Class::Stream, "REDIS.NO_GROUP", "the stream was deleted while it was waited for: create it again"),
     ("WRONGPASS", Class::Denied, "REDIS.AUTH", "user or password are wrong, or the user is off"),
     (
         "WRONGTYPE",
@@ -76,8 +84,8 @@ const WORDS: &[(&str, Class, &str, &str)] = &[
     ),
 ];
 
-const CLUSTER: &str = "another node of a cluster has this stream, and this transport follows no redirects: \
-    name that node in `servers` of a transport for its streams";
+const CLUSTER: &str = "another node of a cluster has this stream, and no redirects are followed here: \
+    name that node in `servers` of a section for its streams";
 
 /// By a part of errors that begin with `ERR`.
 const PARTS: &[(&str, Class, &str, &str)] = &[
@@ -117,11 +125,11 @@ const PARTS: &[(&str, Class, &str, &str)] = &[
     ("executing the script can't", Class::Denied, "REDIS.PERMISSIONS", DEDUP_RIGHTS),
 ];
 
-const RIGHTS: &str = "allow our user `+hello +ping +select +xadd` (with `wait_replicas` `+wait`, with `dedup` `+eval +evalsha +get +set`)";
+const RIGHTS: &str = "allow our user the commands that this plugin's page lists";
 const DEDUP_RIGHTS: &str = "allow our user `+get +set +xadd`, and keys `~waybill:sent:*` beside its streams";
 
 /// Sorts out an error of the server.
-pub(crate) fn sort(text: &[u8]) -> Refusal {
+pub fn sort(text: &[u8]) -> Refusal {
     // Older servers quote what they were told, which may be a password.
     let text = String::from_utf8_lossy(text);
     let text = text.split("with args beginning").next().unwrap_or_default().trim_end_matches([',', ' ']);
@@ -151,8 +159,13 @@ impl Refusal {
         Fault::new(self.code, self.reason.as_str()).with_attribute("broker-code", self.word.as_str())
     }
 
+    /// Code for the operator.
+    pub fn code(&self) -> &'static str {
+        self.code
+    }
+
     /// As the fate of one message; none if nothing can be sent at all.
-    pub(crate) fn outcome(&self) -> Option<Outcome> {
+    pub fn outcome(&self) -> Option<Outcome> {
         match self.class {
             Class::Message => Some(Outcome::Permanent(self.fault())),
             Class::Attempt => Some(Outcome::Retryable(self.fault())),
@@ -162,7 +175,7 @@ impl Refusal {
     }
 
     /// As the failure of a call.
-    pub(crate) fn error(&self) -> PluginError {
+    pub fn error(&self) -> PluginError {
         let kind = match self.class {
             Class::Denied | Class::Stream => ErrorKind::Denied,
             Class::Unsupported => ErrorKind::Unsupported,
@@ -173,7 +186,7 @@ impl Refusal {
 }
 
 /// A text as an operator may see it: short, on one line.
-pub(crate) fn shown(text: &str) -> String {
+pub fn shown(text: &str) -> String {
     const CHARS: usize = 160;
     text.chars().take(CHARS).map(|letter| if letter.is_control() { '?' } else { letter }).collect()
 }
@@ -211,6 +224,8 @@ mod tests {
             ("MOVED 3999 127.0.0.1:6381", Class::Stream, "REDIS.CLUSTER"),
             ("CROSSSLOT Keys in request don't hash to the same slot", Class::Stream, "REDIS.CROSS_SLOT"),
             ("NOREPLICAS Not enough good replicas to write.", Class::Server, "REDIS.NO_REPLICAS"),
+            ("NOGROUP No such key 'a' or consumer group 'b'", Class::Stream, "REDIS.NO_GROUP"),
+            ("UNBLOCKED the stream key no longer exists", Class::Stream, "REDIS.NO_GROUP"),
             ("DENIED Redis is running in protected mode", Class::Denied, "REDIS.PROTECTED_MODE"),
             ("ERR Protocol error: invalid bulk length", Class::Message, "REDIS.MAX_PAYLOAD"),
             ("ERR unknown command `XADD`, with args beginning with: `a`", Class::Unsupported, "REDIS.UNSUPPORTED"),

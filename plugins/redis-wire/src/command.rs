@@ -2,16 +2,16 @@
 
 /// One command after the other.
 #[derive(Debug, Default)]
-pub(crate) struct Commands {
+pub struct Commands {
     /// What is to be written.
-    pub(crate) bytes: Vec<u8>,
+    pub bytes: Vec<u8>,
     /// How many there are.
-    pub(crate) count: usize,
+    pub count: usize,
 }
 
 impl Commands {
     /// Adds one with its arguments.
-    pub(crate) fn add(&mut self, words: &[&str]) -> &mut Self {
+    pub fn add(&mut self, words: &[&str]) -> &mut Self {
         push_head(&mut self.bytes, b'*', words.len());
         for word in words {
             push_text(&mut self.bytes, word.as_bytes());
@@ -22,14 +22,14 @@ impl Commands {
 }
 
 /// One text of a command.
-pub(crate) fn push_text(out: &mut Vec<u8>, text: &[u8]) {
+pub fn push_text(out: &mut Vec<u8>, text: &[u8]) {
     push_head(out, b'$', text.len());
     out.extend_from_slice(text);
     out.extend_from_slice(b"\r\n");
 }
 
 /// `*3` or `$3`: what follows, and how much of it.
-pub(crate) fn push_head(out: &mut Vec<u8>, kind: u8, count: usize) {
+pub fn push_head(out: &mut Vec<u8>, kind: u8, count: usize) {
     out.push(kind);
     out.extend_from_slice(itoa::Buffer::new().format(count).as_bytes());
     out.extend_from_slice(b"\r\n");
