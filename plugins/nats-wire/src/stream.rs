@@ -164,7 +164,7 @@ fn takes_away(wanted: &Value, now: &Value) -> bool {
 }
 
 /// Whether a pattern takes everything that the other, pattern or subject, takes.
-fn covers(pattern: &str, other: &str) -> bool {
+pub fn covers(pattern: &str, other: &str) -> bool {
     let mut rest = other.split('.');
     for token in pattern.split('.') {
         match (token, rest.next()) {
