@@ -24,7 +24,7 @@ use waybill_plugin::source::{Notices, Pulled, Settled, Settlement, Source, Sourc
 use waybill_plugin::transport::{CallInfo, HealthReport, OpenArgs, OpenPurpose, Opened, PluginError};
 
 use crate::config::{Config, Keys};
-use crate::consumer::{Consumer, Resume};
+use crate::consumer::Consumer;
 use crate::fetch::{End, Fetched, Wanted, fetch};
 use crate::state::State;
 
@@ -36,6 +36,16 @@ waybill_plugin::export_provision!(NatsSource);
 
 /// Abilities of this source.
 const FEATURES: [&str; 5] = ["nack", "nack-delay", "extend", "reject", "delivery-count"];
+/// Codes of what goes wrong while the connection is well: the consumer, its stream, our rights.
+const OF_THE_CONSUMER: [&str; 7] = [
+    "NATS.CONSUMER",
+    "NATS.JETSTREAM_OFF",
+    "NATS.NO_CONSUMER",
+    "NATS.NO_STREAM",
+    "NATS.PERMISSIONS",
+    "NATS.PROVISION",
+    "SOURCE.OVERTAKEN",
+];
 /// Longest goodbye to a consumer of our own, in milliseconds.
 const GOODBYE_MS_MAX: u32 = 1_000;
 
@@ -102,7 +112,8 @@ impl Source for NatsSource {
         let deadline = Deadline::of_call(call.timeout);
         let mut connection = self.pool.take(call, deadline).await?;
         let looked = self.look_again(&mut connection, deadline).await;
-        self.pool.give_back(connection, looked.as_ref().err(), deadline).await;
+        let lost = looked.as_ref().err().filter(|error| ends_connection(error));
+        self.pool.give_back(connection, lost, deadline).await;
         looked?;
         Ok(self.state.notices())
     }
@@ -156,7 +167,7 @@ impl NatsSource {
         deadline: Deadline,
     ) -> (Result<Pulled, PluginError>, Option<PluginError>) {
         if let Err(error) = self.ready(connection, false, deadline).await {
-            return (Err(error.clone()), Some(error));
+            return failed(error);
         }
         let Some(consumer) = self.state.consumer() else {
             return (Err(PluginError::internal("no consumer")), None);
@@ -170,7 +181,7 @@ impl NatsSource {
             // What was delivered before came from another stream of the same name.
             self.state.gone();
             if let Err(error) = self.ready(connection, false, deadline).await {
-                return (Err(error.clone()), Some(error));
+                return failed(error);
             }
         }
         let lost = fetched.lost.take();
@@ -199,4 +210,14 @@ impl NatsSource {
         }
         Ok(())
     }
+}
+
+/// A pull that failed before it began.
+fn failed(error: PluginError) -> (Result<Pulled, PluginError>, Option<PluginError>) {
+    let lost = ends_connection(&error).then(|| error.clone());
+    (Err(error), lost)
+}
+
+fn ends_connection(error: &PluginError) -> bool {
+    !OF_THE_CONSUMER.contains(&error.fault.code.as_str())
 }

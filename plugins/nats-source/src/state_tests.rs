@@ -1,5 +1,5 @@
 //! Tests of what is known between calls.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::field_reassign_with_default)]
 
 use super::*;
 
@@ -9,7 +9,21 @@ fn state(on_overtaken: Overtaken) -> State {
 }
 
 fn consumer() -> Consumer {
-    Consumer { stream: "ORDERS".to_owned(), name: "ship".to_owned(), max_ack_pending: 3, ..Consumer::default() }
+    let mut consumer = Consumer::default();
+    consumer.max_ack_pending = 3;
+    consumer
+}
+
+fn of_our_own() -> Consumer {
+    let mut consumer = consumer();
+    consumer.is_ephemeral = true;
+    consumer
+}
+
+fn behind(overtaken: u64) -> Consumer {
+    let mut consumer = consumer();
+    consumer.overtaken = overtaken;
+    consumer
 }
 
 fn fetched(sequence: u64, delivered: u32, pending: u64) -> (Metadata, Delivery) {
@@ -58,7 +72,7 @@ fn what_a_deleted_consumer_delivered_is_told_as_lost_once() {
 #[test]
 fn a_consumer_of_our_own_is_made_again_at_the_first_that_is_not_settled() {
     let state = state(Overtaken::Stop);
-    state.found(Consumer { is_ephemeral: true, ..consumer() }).unwrap();
+    state.found(of_our_own()).unwrap();
     state.pulled((4..8).map(|sequence| fetched(sequence, 1, 9)).collect(), Some(End::Whole));
     let items = [
         item(4, 1, 9, Disposition::Ack),
@@ -85,12 +99,11 @@ fn an_older_token_settles_nothing_of_a_newer_delivery() {
 
 #[test]
 fn being_overtaken_stops_or_is_counted_once() {
-    let overtaken = Consumer { overtaken: 3, ..consumer() };
-    let error = state(Overtaken::Stop).found(overtaken.clone()).unwrap_err();
+    let error = state(Overtaken::Stop).found(behind(3)).unwrap_err();
     assert_eq!(error.fault.code, "SOURCE.OVERTAKEN");
     let state = state(Overtaken::GoOn);
-    state.found(overtaken.clone()).unwrap();
-    state.found(overtaken).unwrap();
+    state.found(behind(3)).unwrap();
+    state.found(behind(3)).unwrap();
     let told = |notices: Notices| notices.attributes.into_iter().find(|(name, _)| name == "overtaken");
     assert_eq!(told(state.notices()), Some(("overtaken".to_owned(), "3".to_owned())));
     assert_eq!(told(state.notices()), None);
