@@ -3,6 +3,7 @@
 //! ```text
 //! Sandbox ──load──▶ LoadedPlugin ──start──▶ WasmTransport   (port::transport::Transport)
 //!                                       ├─▶ WasmSource      (port::source::Source)
+//!                                       ├─▶ WasmTable       (port::table::Table)
 //!                                       ├─▶ WasmHandler     (port::handler::Handler)
 //!                                       ├─▶ WasmParticipant (port::participant::Participant)
 //!                                       └─▶ WasmBackoff     (port::backoff::BackoffPolicy)
@@ -40,6 +41,7 @@ mod schema;
 mod seal;
 mod slot;
 mod source;
+mod table;
 mod text;
 mod tls;
 mod transport;
@@ -49,7 +51,7 @@ pub use backoff::WasmBackoff;
 pub use cache::CodeOrigin;
 pub use compile::{CompileLimits, CompilerProcess, compile_component};
 pub use config::check_config;
-pub use contract::CONTRACT_VERSION;
+pub use contract::{CONTRACT_VERSION, INBOUND_CONTRACT_VERSION};
 pub use endpoint::EndpointSpec;
 pub use engine::{Sandbox, SandboxOptions};
 pub use error::SandboxError;
@@ -70,6 +72,7 @@ pub use slot::{
     StageOptions, Staged, SwapError, Swapped, Why,
 };
 pub use source::WasmSource;
+pub use table::WasmTable;
 pub use transport::WasmTransport;
 pub use verify::{
     Fetched, PublicKey, SIGNATURE_FILE_BYTES_MAX, Signature, SignatureState, SigningKey, Trust, VerifyError,

@@ -48,12 +48,12 @@ pub mod bindings {
         additional_derives: [PartialEq],
         with: {
             "waybill:plugin/types@0.1.0": crate::transport::bindings::waybill::plugin::types,
-            "waybill:inbound/types@0.1.0": crate::inbound::bindings::waybill::inbound::types,
+            "waybill:inbound/inbound-types@0.1.0": crate::inbound::bindings::waybill::inbound::inbound_types,
         },
     });
 }
 
-pub use crate::inbound::bindings::waybill::inbound::types::{Handled, Inbound, SagaSignal, Verdict};
+pub use crate::inbound::bindings::waybill::inbound::inbound_types::{Handled, Inbound, SagaSignal, Verdict};
 pub use bindings::exports::waybill::inbound::handler_api::Guest;
 
 /// What a handler does. One value lives from `open` to `close`; calls may overlap up to what [`Opened`] says, at each `await`,

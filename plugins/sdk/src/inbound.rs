@@ -5,18 +5,18 @@
 pub mod bindings {
     wit_bindgen::generate!({
         path: ["../../wit", "../../wit/inbound"],
-        inline: "package waybill:sdk; world shared { import waybill:inbound/types@0.1.0; import waybill:inbound/handling@0.1.0; }",
+        inline: "package waybill:sdk; world shared { import waybill:inbound/inbound-types@0.1.0; import waybill:inbound/handling@0.1.0; }",
         world: "waybill:sdk/shared",
         additional_derives: [PartialEq],
         with: {
             "waybill:plugin/types@0.1.0": crate::transport::bindings::waybill::plugin::types,
-            "waybill:inbound/types@0.1.0": generate,
+            "waybill:inbound/inbound-types@0.1.0": generate,
             "waybill:inbound/handling@0.1.0": generate,
         },
     });
 }
 
-pub use bindings::waybill::inbound::types::{Notices, Token};
+pub use bindings::waybill::inbound::inbound_types::{Notices, Token};
 
 impl Notices {
     /// Nothing to tell.

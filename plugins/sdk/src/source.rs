@@ -48,7 +48,7 @@ pub mod bindings {
         additional_derives: [PartialEq],
         with: {
             "waybill:plugin/types@0.1.0": crate::transport::bindings::waybill::plugin::types,
-            "waybill:inbound/types@0.1.0": crate::inbound::bindings::waybill::inbound::types,
+            "waybill:inbound/inbound-types@0.1.0": crate::inbound::bindings::waybill::inbound::inbound_types,
         },
     });
 }

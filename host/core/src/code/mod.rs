@@ -8,7 +8,7 @@
 //! | `api.rs` | `AUTH`, `HTTP`, `PROVIDER`, `SCHEMA`, `UNKNOWN` |
 //! | `command.rs` | `CLI`, `CLIENT`, `CONFIG` |
 //! | `outbox.rs` | `DEAD`, `EXTERNAL`, `OPERATION`, `OUTBOX`, `QUARANTINE`, `TRANSPORT`, and those without a dot |
-//! | `plugin.rs` | `PLUGIN` |
+//! | `plugin.rs` | `PLUGIN`, `SOURCE` |
 //! | `saga.rs` | `SAGA` |
 //! | `storage.rs` | `STORAGE`, `TX` |
 

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use wasmtime::component::ResourceTable;
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
+use waybill_core::port::handler::VerdictSink;
 use waybill_core::port::transport::{Health, HealthReport, OutcomeSink};
 
 use super::context::EndpointContext;
@@ -58,14 +59,33 @@ impl Reported {
     }
 }
 
-/// A running call as `control` and `progress` see it.
+/// Who takes what a guest tells of a batch before it answers.
+#[derive(Clone)]
+pub(crate) enum EarlySink {
+    Outcomes(Arc<dyn OutcomeSink>),
+    Verdicts(Arc<dyn VerdictSink>),
+}
+
+/// A running call as `control`, `progress` and `handling` see it.
 pub(crate) struct CallRecord {
     pub(crate) started: Instant,
     pub(crate) deadline: Instant,
-    /// Takes early outcomes; none for calls that aren't batches.
-    pub(crate) sink: Option<Arc<dyn OutcomeSink>>,
+    /// Takes early answers; none for calls that aren't batches.
+    pub(crate) sink: Option<EarlySink>,
     /// Which messages of the batch were told early.
     pub(crate) told: Vec<bool>,
+}
+
+impl CallRecord {
+    /// Notes that message `index` was told of through `function`, and says whether it is the first time.
+    pub(super) fn first_told(&mut self, function: &str, index: u32) -> wasmtime::Result<bool> {
+        let size = self.told.len();
+        let Some(told) = self.told.get_mut(index as usize) else {
+            let why = format!("{function} names message {index} of a batch of {size}");
+            return Err(wasmtime::Error::new(ContractBreach(why)));
+        };
+        Ok(!std::mem::replace(told, true))
+    }
 }
 
 /// The guest did what the contract forbids: the call that did it traps, and the instance is replaced.
@@ -116,3 +136,4 @@ impl WasiHttpView for InstanceState {
 
 /// The types need nothing of the host.
 impl waybill_bindings::api::types::Host for InstanceState {}
+impl waybill_bindings::inbound::inbound_types::Host for InstanceState {}

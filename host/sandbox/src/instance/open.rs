@@ -12,7 +12,7 @@ use waybill_bindings::api::types::{CallInfo, OpenArgs, OpenPurpose, Opened, Plug
 use waybill_core::port::transport::CallError;
 
 use super::crash::{CpuExhausted, Crash};
-use super::guest::Guest;
+use super::guest::{Guest, Wants};
 use super::lane::Facts;
 use super::provision::provision_at_start;
 use crate::convert::{call_error, to_millis};
@@ -39,6 +39,8 @@ pub(crate) struct Endpoint {
     pub(crate) config: String,
     pub(crate) host_id: String,
     pub(crate) instances: u32,
+    /// What each instance is told at `open`.
+    pub(crate) wants: Wants,
     /// Provision before the first instance serves.
     pub(crate) provision: bool,
     pub(crate) provisioned: OnceCell<()>,
@@ -147,8 +149,8 @@ async fn enter(
     let call = CallInfo { id: OPEN_CALL, timeout, traceparent: None, attributes: Vec::new() };
     let args = open_args(endpoint, number, purpose);
     let opened = {
-        let guest = guest.clone();
-        store.run_concurrent(async move |accessor| guest.open(accessor, call, args).await).await??
+        let (guest, wants) = (guest.clone(), endpoint.wants);
+        store.run_concurrent(async move |accessor| guest.open(accessor, call, args, wants).await).await??
     };
     Ok((guest, opened))
 }

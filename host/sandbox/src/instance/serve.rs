@@ -5,7 +5,6 @@
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -16,8 +15,7 @@ use tokio::time::{Instant, sleep_until};
 use wasmtime::component::Accessor;
 use waybill_bindings::api::types::CallInfo;
 use waybill_core::code::Code;
-use waybill_core::port::source::Settled;
-use waybill_core::port::transport::{CallError, ErrorKind, Fault, OutcomeSink};
+use waybill_core::port::transport::{CallError, ErrorKind, Fault};
 
 use super::answer::{AnswerKind, classify};
 use super::budget::RestartBudget;
@@ -30,7 +28,7 @@ use super::open::Live;
 use super::work::{Answer, Work};
 use crate::convert;
 use crate::cpu::CpuMeter;
-use crate::host::{CallRecord, EndpointContext, InstanceState};
+use crate::host::{CallRecord, EarlySink, EndpointContext, InstanceState};
 use crate::limits::UNAVAILABLE_STREAK_MAX;
 
 /// Time for `close`, within the time the whole endpoint has to end.
@@ -59,7 +57,7 @@ pub(super) async fn serve(live: Live, serving: Serving<'_>) -> Ended {
     let in_flight = InFlightCalls::default();
     let ended = {
         let mut driver =
-            Driver { context, inbox, budget, guest: &guest, facts: &facts, in_flight: &in_flight, cpu: &cpu };
+            Driver { context, lane, inbox, budget, guest: &guest, facts: &facts, in_flight: &in_flight, cpu: &cpu };
         let run = cpu.charge(store.run_concurrent(async |accessor| driver.drive(accessor).await));
         tokio::select! {
             biased;
@@ -130,6 +128,7 @@ enum Stop {
 
 struct Driver<'a> {
     context: &'a EndpointContext,
+    lane: &'a Lane,
     inbox: &'a mut mpsc::Receiver<Command>,
     budget: &'a mut RestartBudget,
     guest: &'a Guest,
@@ -201,9 +200,9 @@ impl Driver<'_> {
                     Some(command) => {
                         let Some(command) = ready(command) else { continue };
                         let Command { work, deadline, reply, .. } = command;
-                        if self.of_another_session(&work) {
-                            // What an instance brought is lost with it: the peer delivers it again.
-                            let _ = reply.send(Ok(Answer::Settled(vec![Settled::Lost; work.size()])));
+                        if let Some(answer) = self.of_another_session(&work) {
+                            // What an instance had is lost with it.
+                            let _ = reply.send(Ok(answer));
                             continue;
                         }
                         let info = self.begin(accessor, &mut next_id, &work, deadline, reply);
@@ -213,15 +212,15 @@ impl Driver<'_> {
                 () = until(tick_at), if calls.is_empty() && stop.is_none() => {
                     let deadline = Instant::now() + self.context.limits.tick_timeout;
                     let info = self.begin_own(accessor, &mut next_id, "tick", deadline);
-                    calls.push(finish(info.id, async move { guest.tick(accessor, info).await.map(Replied::Ticked) }));
+                    calls.push(finish(info.id, async move { guest.tick(accessor, info).await }));
                 }
             }
         }
     }
 
-    /// Whether it settles what another instance brought.
-    fn of_another_session(&self, work: &Work) -> bool {
-        matches!(work, Work::Settle { session, .. } if *session != self.facts.session)
+    /// The answer to work on what another instance had.
+    fn of_another_session(&self, work: &Work) -> Option<Answer> {
+        if work.session()? == self.facts.session { None } else { work.lost() }
     }
 
     /// Begins a piece of work.
@@ -257,7 +256,7 @@ impl Driver<'_> {
         accessor: &Accessor<InstanceState>,
         next_id: &mut u32,
         call: InFlight,
-        sink: Option<Arc<dyn OutcomeSink>>,
+        sink: Option<EarlySink>,
     ) -> CallInfo {
         let id = *next_id;
         *next_id = next_id.checked_add(1).unwrap_or(1);
@@ -284,11 +283,32 @@ impl Driver<'_> {
             _ => None,
         };
         self.context.meters.call(took, failed);
+        let answer = answer.map(|answer| answer.map(|answer| self.with_notices(answer)));
         if let (Some(reply), Some(answer)) = (call.reply, answer) {
             // A caller that has gone away needs no answer.
             let _ = reply.send(answer);
         }
         kind
+    }
+
+    /// Puts what a tick told where it is asked for. What was told before a pull and nobody has taken comes with that pull, in
+    /// front.
+    fn with_notices(&self, answer: Answer) -> Answer {
+        let (lane, session) = (self.lane.number, self.facts.session);
+        match answer {
+            Answer::Noticed(notices) => {
+                self.lane.notices.tell(lane, session, notices.clone());
+                Answer::Noticed(notices)
+            }
+            Answer::Pulled(mut pulled) => {
+                if let Some(mut earlier) = self.lane.notices.take(lane, session) {
+                    earlier.then(std::mem::take(&mut pulled.notices));
+                    pulled.notices = earlier;
+                }
+                Answer::Pulled(pulled)
+            }
+            other => other,
+        }
     }
 }
 
