@@ -73,6 +73,11 @@ pub fn is_envelope(message: &Message, name: &str) -> bool {
     (message.content_type.is_some() && name == "content-type") || NAMES.binary_search(&name.as_str()).is_ok()
 }
 
+/// Whether this header, in lower case, is one of the envelope's.
+pub fn is_envelope_name(name: &str) -> bool {
+    name == "content-type" || NAMES.binary_search(&name).is_ok()
+}
+
 /// Takes one header of a message that comes in: what [`envelope`] wrote, or a sender who goes by the same names, fills in its
 /// part of the delivery. Other names, and values that can't be read, change nothing. The header itself stays one.
 pub fn read_envelope(delivery: &mut Delivery, name: &str, value: &str) {

@@ -49,7 +49,7 @@ mod session;
 
 pub use config::{Common, Config, Keys, Order, Tls, positive};
 pub use endpoint::Endpoint;
-pub use envelope::{Part, envelope, is_envelope, push_header, read_envelope};
+pub use envelope::{Part, envelope, is_envelope, is_envelope_name, push_header, read_envelope};
 pub use link::{Codes, Link};
 pub use outcomes::Outcomes;
 pub use pool::Pool;
