@@ -33,6 +33,7 @@ const CLOSE: (u16, u16) = (10, 50);
 const CHANNEL_OPEN: (u16, u16) = (20, 10);
 const CHANNEL_CLOSE_OK: (u16, u16) = (20, 41);
 const EXCHANGE_DECLARE: (u16, u16) = (40, 10);
+const QUEUE_DECLARE: (u16, u16) = (50, 10);
 
 /// What a connection is opened with.
 pub struct Login<'a> {
@@ -136,11 +137,27 @@ impl Connection {
     pub async fn begin(
         &mut self,
         write: impl FnOnce(&mut Vec<u8>),
+        pick: impl FnMut(&Method<'_>) -> bool,
+        deadline: Deadline,
+    ) -> Result<(), PluginError> {
+        let open = |out: &mut Vec<u8>| {
+            method(out, CHANNEL, CHANNEL_OPEN, |out| out.push(0));
+            write(out);
+        };
+        self.on_channel(open, pick, deadline).await
+    }
+
+    /// Says what `write` adds on the channel for messages, until `pick` finds the answer that it wants.
+    ///
+    /// # Errors
+    /// As [`Self::begin`].
+    pub async fn on_channel(
+        &mut self,
+        write: impl FnOnce(&mut Vec<u8>),
         mut pick: impl FnMut(&Method<'_>) -> bool,
         deadline: Deadline,
     ) -> Result<(), PluginError> {
-        let mut out = Vec::new();
-        method(&mut out, CHANNEL, CHANNEL_OPEN, |out| out.push(0));
+        let mut out = self.incoming.due();
         write(&mut out);
         self.link.write(out, deadline).await?;
         let is_answer = |channel: u16, method: &Method<'_>| (channel == CHANNEL && pick(method)).then_some(());
@@ -219,11 +236,33 @@ impl Connection {
         self.ask(deadline, |out| passive_exchange(out, name)).await
     }
 
+    /// Asks how many messages wait in a queue, which also shows that it is there.
+    ///
+    /// # Errors
+    /// The connection is gone, or the server is silent.
+    pub async fn queue_depth(&mut self, name: &str, deadline: Deadline) -> Result<Result<u32, Refusal>, PluginError> {
+        let depth = |method: &Method<'_>| match method {
+            Method::Queue { messages, .. } => Some(*messages),
+            _ => None,
+        };
+        self.ask_for(deadline, |out| passive_queue(out, name), depth).await
+    }
+
     /// Asks over the channel for questions; `write` adds one method on channel [`Connection::ASIDE`].
     ///
     /// # Errors
     /// The connection is gone, or the server is silent.
     pub async fn ask(&mut self, deadline: Deadline, write: impl FnOnce(&mut Vec<u8>)) -> Result<Answer, PluginError> {
+        let is_done = |method: &Method<'_>| matches!(method, Method::Done | Method::Queue { .. }).then_some(());
+        self.ask_for(deadline, write, is_done).await
+    }
+
+    async fn ask_for<T>(
+        &mut self,
+        deadline: Deadline,
+        write: impl FnOnce(&mut Vec<u8>),
+        mut pick: impl FnMut(&Method<'_>) -> Option<T>,
+    ) -> Result<Result<T, Refusal>, PluginError> {
         let mut out = self.incoming.due();
         if !self.aside {
             method(&mut out, ASIDE, CHANNEL_OPEN, |out| out.push(0));
@@ -232,8 +271,8 @@ impl Connection {
         write(&mut out);
         self.link.write(out, deadline).await?;
         let answer = self.incoming.wait(&self.link, deadline, |channel, method| match method {
-            Method::Done | Method::Queue { .. } if channel == ASIDE => Some(Ok(())),
             Method::ChannelClose(closing) if channel == ASIDE => Some(Err(Refusal::new(Scope::Channel, closing))),
+            method if channel == ASIDE => pick(method).map(Ok),
             _ => None,
         });
         let answer = answer.await?;
@@ -265,9 +304,21 @@ impl Peer {
     }
 }
 
+/// Bit of a declaration that only asks.
+const PASSIVE: u8 = 1;
+
+/// Adds the question whether a queue is there.
+fn passive_queue(out: &mut Vec<u8>, name: &str) {
+    method(out, ASIDE, QUEUE_DECLARE, |out| {
+        out.extend_from_slice(&[0, 0]);
+        short(out, name);
+        out.push(PASSIVE);
+        table(out, |_| {});
+    });
+}
+
 /// Adds the question whether an exchange is there.
 fn passive_exchange(out: &mut Vec<u8>, name: &str) {
-    const PASSIVE: u8 = 1;
     method(out, ASIDE, EXCHANGE_DECLARE, |out| {
         out.extend_from_slice(&[0, 0]);
         short(out, name);

@@ -1,6 +1,7 @@
 //! What a server says on a connection, and what of it concerns the connection itself: heartbeats, alarms, goodbyes.
 
 use std::cell::Cell;
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -61,8 +62,6 @@ pub enum Event<'a> {
     },
     /// No queue takes this message.
     Returned(Content<'a>),
-    /// A message of a queue, whole.
-    Delivered(Delivered),
     /// An answer to a question of the connection's own.
     Reply(u16, Method<'a>),
 }
@@ -95,6 +94,8 @@ pub struct Incoming {
     blocked: Option<String>,
     /// Why the server closed the connection or the channel for messages.
     pub refusal: Option<Refusal>,
+    /// Messages of a queue, whole. They wait here until their consumer takes them, whoever reads meanwhile.
+    pub delivered: VecDeque<Delivered>,
     /// A message that isn't through: its content header, then bytes of its body, are to come.
     arriving: Arriving,
     /// Frames that answer the server.
@@ -123,6 +124,7 @@ impl Incoming {
             alarms,
             blocked: None,
             refusal: None,
+            delivered: VecDeque::new(),
             arriving: Arriving::Nothing,
             due: Vec::new(),
         }
@@ -193,14 +195,14 @@ impl Incoming {
                         None
                     }
                 };
-                self.arrived(content.body, delivered, on);
+                self.arrived(content.body, delivered);
                 Ok(())
             }
             (codec::BODY, Arriving::Body(left, mut delivered)) if frame.channel == CHANNEL => {
                 if let Some(delivered) = delivered.as_mut().filter(|delivered| delivered.omitted.is_none()) {
                     delivered.body.extend_from_slice(frame.payload);
                 }
-                self.arrived(left.saturating_sub(frame.payload.len() as u64), delivered, on);
+                self.arrived(left.saturating_sub(frame.payload.len() as u64), delivered);
                 Ok(())
             }
             _ => Err(no_amqp(codec::Garbage("a frame out of place"))),
@@ -208,9 +210,9 @@ impl Incoming {
     }
 
     /// So many bytes of a body are still to come.
-    fn arrived(&mut self, left: u64, delivered: Option<Delivered>, on: &mut impl FnMut(Event<'_>)) {
+    fn arrived(&mut self, left: u64, delivered: Option<Delivered>) {
         match (left, delivered) {
-            (0, Some(delivered)) => on(Event::Delivered(delivered)),
+            (0, Some(delivered)) => self.delivered.push_back(delivered),
             (0, None) => {}
             (left, delivered) => self.arriving = Arriving::Body(left, delivered),
         }
@@ -366,15 +368,9 @@ mod tests {
     }
 
     fn drained(incoming: &mut Incoming, bytes: &[u8]) -> Vec<Delivered> {
-        let mut all = Vec::new();
         incoming.push(bytes.to_vec());
-        incoming
-            .drain(|event| match event {
-                Event::Delivered(delivered) => all.push(delivered),
-                _ => panic!("something else"),
-            })
-            .unwrap();
-        all
+        incoming.drain(|_| panic!("something else")).unwrap();
+        incoming.delivered.drain(..).collect()
     }
 
     #[test]

@@ -246,7 +246,7 @@ impl<'a> State<'a> {
         match event {
             Event::Confirm { tag, multiple, taken } => self.confirm(tag, multiple, taken),
             Event::Returned(content) => self.returned(&content),
-            Event::Reply(..) | Event::Delivered(_) => {}
+            Event::Reply(..) => {}
         }
     }
 
