@@ -1,11 +1,11 @@
 //! What brokers say, through the readers of the bundled plugins: their sources, since a component can't be linked natively.
 #![allow(dead_code, unreachable_pub, clippy::indexing_slicing)]
 
-#[path = "../../../plugins/rabbitmq/src/codec.rs"]
+#[path = "../../../plugins/rabbitmq-wire/src/codec/mod.rs"]
 mod amqp;
-#[path = "../../../plugins/nats/src/codec.rs"]
+#[path = "../../../plugins/nats-wire/src/codec.rs"]
 mod nats;
-#[path = "../../../plugins/redis/src/resp.rs"]
+#[path = "../../../plugins/redis-wire/src/resp.rs"]
 mod resp;
 
 use crate::Target;
