@@ -29,7 +29,14 @@ fn resp_stream(bytes: &[u8]) {
 }
 
 fn nats_stream(bytes: &[u8]) {
-    drain(bytes, |bytes| nats::next(bytes).map(|found| found.map(|(_, taken)| ((), taken))));
+    drain(bytes, |bytes| nats::next(bytes).map(|found| found.map(|(operation, taken)| (nats_message(&operation), taken))));
+}
+
+/// What the plugins read of a message.
+fn nats_message(operation: &nats::Operation<'_>) {
+    if let nats::Operation::Message(message) = operation {
+        let _ = (message.status(), message.status_text(), message.header_lines().count());
+    }
 }
 
 fn amqp_stream(bytes: &[u8]) {
@@ -53,7 +60,7 @@ fn amqp_payload(payload: &[u8]) {
         _ => {}
     }
     if let Ok(amqp::Content { headers: Some(headers), .. }) = amqp::content(payload) {
-        let _ = headers.get("x-tenant");
+        let _ = (headers.get("x-tenant"), headers.entries().count());
     }
 }
 
@@ -68,10 +75,11 @@ fn resps() -> Vec<Vec<u8>> {
 }
 
 fn operations() -> Vec<Vec<u8>> {
-    let lines: [&[u8]; 3] = [
+    let lines: [&[u8]; 4] = [
         b"INFO {\"server_id\":\"N\",\"headers\":true}\r\nPING\r\n+OK\r\n-ERR 'Authorization Violation'\r\n",
         b"MSG _INBOX.1 1 5\r\nhello\r\n",
         b"HMSG _INBOX.1 1 30 30\r\nNATS/1.0 503 No Responders\r\n\r\n\r\n",
+        b"HMSG orders.a 1 $JS.ACK.S.C.1.2.3.4.5 33 35\r\nNATS/1.0\r\nNats-Msg-Id: message\r\n\r\n{}\r\n",
     ];
     lines.map(<[u8]>::to_vec).to_vec()
 }
