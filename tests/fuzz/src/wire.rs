@@ -79,7 +79,7 @@ fn operations() -> Vec<Vec<u8>> {
         b"INFO {\"server_id\":\"N\",\"headers\":true}\r\nPING\r\n+OK\r\n-ERR 'Authorization Violation'\r\n",
         b"MSG _INBOX.1 1 5\r\nhello\r\n",
         b"HMSG _INBOX.1 1 30 30\r\nNATS/1.0 503 No Responders\r\n\r\n\r\n",
-        b"HMSG orders.a 1 $JS.ACK.S.C.1.2.3.4.5 33 35\r\nNATS/1.0\r\nNats-Msg-Id: message\r\n\r\n{}\r\n",
+        b"HMSG orders.a 1 $JS.ACK.S.C.1.2.3.4.5 34 36\r\nNATS/1.0\r\nNats-Msg-Id: message\r\n\r\n{}\r\n",
     ];
     lines.map(<[u8]>::to_vec).to_vec()
 }
