@@ -31,8 +31,12 @@ const PULLS_MAX: usize = 60;
 /// Pulls in which something may come that must not.
 const PULLS_AFTER: usize = 3;
 /// What a source is told to keep where a check doesn't say otherwise.
-const WANTS: SourceWants =
-    SourceWants { window: PULL_MAX, window_bytes: 16 * PULL_BYTES_MAX, on_overtaken: Overtaken::Stop };
+const WANTS: SourceWants = SourceWants {
+    window: PULL_MAX,
+    window_bytes: 16 * PULL_BYTES_MAX,
+    on_overtaken: Overtaken::Stop,
+    resume_after: None,
+};
 
 pub(crate) async fn run(sandbox: &Sandbox, source: &PluginSource, options: &Options) -> Result<Report, SandboxError> {
     let plugin = sandbox.load(source.clone(), World::Source).await?;

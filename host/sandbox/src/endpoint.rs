@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 use waybill_core::endpoint::{EndpointSettings, PluginLimits};
 use waybill_core::port::kv::KvStore;
@@ -87,7 +88,7 @@ impl Endpoint {
             config,
             host_id,
             instances: settings.instances.max(1),
-            wants: Wants::Nothing,
+            wants: Mutex::new(Wants::Nothing),
             plugin,
             provision: settings.provision,
             provisioned: OnceCell::new(),
@@ -96,7 +97,7 @@ impl Endpoint {
 
     /// The same, whose instances are told at `open` what is wanted of them.
     pub(crate) fn wanting(self, wants: Wants) -> Self {
-        Self { wants, ..self }
+        Self { wants: Mutex::new(wants), ..self }
     }
 
     /// One that reaches nothing and is never opened: to ask a component about itself.

@@ -224,7 +224,8 @@ pub(crate) fn one_line(error: &wasmtime::Error) -> String {
     for cause in error.chain() {
         let cause = cause.to_string();
         let first = cause.lines().next().unwrap_or_default().trim();
-        if first.is_empty() || text.ends_with(first) {
+        // The frames behind it are left out, so its heading says nothing.
+        if first.is_empty() || text.ends_with(first) || first.starts_with("error while executing at wasm backtrace") {
             continue;
         }
         if !text.is_empty() {

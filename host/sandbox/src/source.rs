@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::Instant;
 use waybill_core::port::provision::{ProvisionChange, ProvisionError};
-use waybill_core::port::source::{Pulled, Settled, Source, SourceFacts, SourceSettlement, SourceWants, Told};
+use waybill_core::port::source::{LaneNotices, Pulled, Settled, Source, SourceFacts, SourceSettlement, SourceWants};
 use waybill_core::port::transport::{CallError, Fault, HealthReport, PluginIdentity};
 
 use crate::convert;
@@ -133,8 +133,14 @@ impl Source for WasmSource {
         }
     }
 
-    async fn told(&self) -> Told {
-        self.lanes.told().await
+    async fn next_notices(&self) -> LaneNotices {
+        self.lanes.next_notices().await
+    }
+
+    fn resume_after(&self, position: String) {
+        if let Wants::Source(wants) = &mut *self.lanes.endpoint.wants.lock() {
+            wants.resume_after = Some(position);
+        }
     }
 
     async fn quiesce(&self, timeout: Duration) -> Result<(), CallError> {

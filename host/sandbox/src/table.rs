@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::Instant;
 use waybill_core::port::provision::{ProvisionChange, ProvisionError};
-use waybill_core::port::source::Told;
+use waybill_core::port::source::LaneNotices;
 use waybill_core::port::table::{ClaimId, Claimed, ContextStats, DeadPage, Ended, Mark, Table, TableClaim, TableFacts};
 use waybill_core::port::transport::{CallError, Fault, HealthReport, PluginIdentity};
 
@@ -167,8 +167,8 @@ impl Table for WasmTable {
         }
     }
 
-    async fn told(&self) -> Told {
-        self.lanes.told().await
+    async fn next_notices(&self) -> LaneNotices {
+        self.lanes.next_notices().await
     }
 
     async fn health(&self) -> HealthReport {

@@ -1,5 +1,5 @@
 //! Well-behaved source: brings the numbers from 1 on, `amount` in all, each again until it is acknowledged, and never more at once than
-//! its window; a nack puts it back, what is rejected is `failed`, and an `extend` traps. After `quiesce` a tick says what is still out.
+//! its window, and none up to the position it resumes after; a nack puts it back, what is rejected is `failed`, and an `extend` traps. After `quiesce` a tick says what is still out.
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 
@@ -24,7 +24,9 @@ impl Source for Fixture {
         wants: &SourceArgs,
         config: Config,
     ) -> Result<(Self, Opened), PluginError> {
-        let waiting = RefCell::new((1..=config.amount as u64).collect());
+        let resumed = wants.attributes.iter().find(|(name, _)| name == "resume-after");
+        let first = resumed.and_then(|(_, position)| position.parse::<u64>().ok()).map_or(1, |position| position + 1);
+        let waiting = RefCell::new((first..=config.amount as u64).collect());
         let features = vec!["nack".to_owned(), "ordered-groups".to_owned()];
         let source = Self { window: wants.window as usize, quiet: Cell::new(false), waiting, out: RefCell::default() };
         Ok((source, Opened { features, tick_every: Some(100), ..Opened::new() }))

@@ -24,13 +24,15 @@ pub enum Overtaken {
 }
 
 /// What the host wants of each instance of a source.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceWants {
     /// Most deliveries unsettled at once, those the plugin fetches ahead included.
     pub window: u32,
     /// Most payload bytes of them.
     pub window_bytes: u32,
     pub on_overtaken: Overtaken,
+    /// Position behind which a consumer begins that has no place of its own at the broker; none = at the earliest that is kept.
+    pub resume_after: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,7 +101,7 @@ impl Notices {
 
 /// Notices with who told them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct LaneNotices {
     pub lane: u32,
     /// The instance that told them; they say nothing of what another session brought.
     pub session: u64,
@@ -190,7 +192,9 @@ pub trait Source: Send + Sync + 'static {
     /// What an instance told besides, as soon as one tells it; what is told before a pull and not taken comes with that pull.
     /// Nothing is lost when it isn't awaited to its end. Between deliveries an implementation calls its instances as often
     /// as they ask for it.
-    async fn told(&self) -> Told;
+    async fn next_notices(&self) -> LaneNotices;
+    /// From now on, instances that are opened begin behind this position, if they have no place of their own at the broker.
+    fn resume_after(&self, position: String);
     /// Fetches no more and gives back what wasn't handed over, within `timeout`. Settling goes on; pulls fail.
     async fn quiesce(&self, timeout: Duration) -> Result<(), CallError>;
     async fn health(&self) -> HealthReport;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use super::source::Told;
+use super::source::LaneNotices;
 use super::transport::{CallError, Fault, HealthReport, PluginIdentity};
 use crate::message::Headers;
 use crate::time::UnixMillis;
@@ -238,7 +238,7 @@ pub trait Table: Send + Sync + 'static {
     async fn replay(&self, ids: Vec<String>, timeout: Duration) -> Result<Vec<bool>, CallError>;
     /// What an instance told besides (something new waits), as soon as one tells it. Nothing is lost when it isn't awaited to
     /// its end.
-    async fn told(&self) -> Told;
+    async fn next_notices(&self) -> LaneNotices;
     async fn health(&self) -> HealthReport;
     /// Ends all instances in good order, within `timeout`. No claim is open by then.
     async fn close(&self, timeout: Duration);

@@ -40,7 +40,7 @@ pub(crate) fn wants(wants: SourceWants) -> wit::SourceArgs {
             Overtaken::Stop => wit::Overtaken::Stop,
             Overtaken::GoOn => wit::Overtaken::GoOn,
         },
-        attributes: Vec::new(),
+        attributes: wants.resume_after.map(|position| ("resume-after".to_owned(), position)).into_iter().collect(),
     }
 }
 

@@ -8,6 +8,7 @@ mod control;
 mod handling;
 mod http;
 mod kv;
+mod last_words;
 mod limiter;
 mod log;
 mod metrics;
@@ -25,6 +26,7 @@ use waybill_bindings::services::All;
 
 pub(crate) use context::{ContextParts, EndpointContext, Losses};
 pub use kv::MemoryKv;
+pub(crate) use last_words::LastWords;
 pub(crate) use limiter::Limiter;
 pub use secrets::{ProcessSecrets, SecretFailure, SecretProvider, SecretValue};
 pub(crate) use state::{CallRecord, ContractBreach, EarlySink, InstanceState, Reported};

@@ -14,6 +14,7 @@ use waybill_core::port::handler::VerdictSink;
 use waybill_core::port::transport::{Health, HealthReport, OutcomeSink};
 
 use super::context::EndpointContext;
+use super::last_words::LastWords;
 use super::limiter::Limiter;
 use crate::cpu::CpuMeter;
 use crate::http::HttpGate;
@@ -32,6 +33,8 @@ pub(crate) struct InstanceState {
     pub(crate) connections: Arc<Semaphore>,
     /// What the guest reported last by itself.
     pub(crate) reported: Reported,
+    /// What it wrote last to stderr.
+    pub(crate) last_words: LastWords,
     wasi: WasiCtx,
     wasi_http: WasiHttpCtx,
     http_gate: HttpGate,
@@ -104,6 +107,7 @@ impl InstanceState {
     pub(crate) fn new(context: Arc<EndpointContext>, instance: u32, cpu: Arc<CpuMeter>, reported: Reported) -> Self {
         let mut table = ResourceTable::new();
         table.set_max_capacity(HANDLES_MAX);
+        let last_words = LastWords::default();
         let mut wasi_http = WasiHttpCtx::new();
         wasi_http.set_field_size_limit(WASI_HTTP_FIELD_BYTES_MAX);
         Self {
@@ -114,7 +118,8 @@ impl InstanceState {
             calls: HashMap::new(),
             connections: Arc::new(Semaphore::new(context.limits.connections)),
             reported,
-            wasi: super::wasi::context(&context, instance),
+            wasi: super::wasi::context(&context, instance, last_words.clone()),
+            last_words,
             wasi_http,
             http_gate: HttpGate::new(Arc::clone(&context)),
             context,

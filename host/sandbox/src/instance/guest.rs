@@ -40,6 +40,9 @@ impl Exports {
             }
             World::Source | World::Database => {
                 contract::check_source_types(pre)?;
+                if world == World::Database {
+                    contract::check_table_types(pre)?;
+                }
                 Indices::Source(source_api::GuestIndices::new(pre)?)
             }
             World::Table => {
@@ -93,7 +96,7 @@ pub(super) enum Guest {
 }
 
 /// What the host wants of an instance, where its world is told at `open`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Wants {
     /// Worlds that are told nothing.
     Nothing,
@@ -180,6 +183,11 @@ impl Guest {
     /// Whether it has a `tick`.
     pub(super) fn ticks(&self) -> bool {
         matches!(self, Self::Transport(_) | Self::Source(_) | Self::Table(_))
+    }
+
+    /// Whether its ticks tell something that is waited for.
+    pub(super) fn tells(&self) -> bool {
+        matches!(self, Self::Source(_) | Self::Table(_))
     }
 
     /// Does one piece of work.

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
-use waybill_core::port::source::Told;
+use waybill_core::port::source::LaneNotices;
 use waybill_core::port::transport::{CallError, ErrorKind, Fault, Health, HealthReport};
 
 use super::command::{Claim, Command};
@@ -169,7 +169,7 @@ impl Lanes {
     }
 
     /// What an instance tells besides, as soon as one does.
-    pub(crate) async fn told(&self) -> Told {
+    pub(crate) async fn next_notices(&self) -> LaneNotices {
         self.notices.next().await
     }
 

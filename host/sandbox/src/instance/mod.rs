@@ -24,6 +24,7 @@ mod probe;
 mod provision;
 mod serve;
 mod supervise;
+mod ticks;
 mod work;
 
 pub(crate) use budget::{Restart, RestartBudget};

@@ -7,13 +7,13 @@ use std::collections::VecDeque;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-use waybill_core::port::source::{Notices, Told};
+use waybill_core::port::source::{LaneNotices, Notices};
 
 use crate::limits::NOTICES_MAX;
 
 #[derive(Default)]
 pub(super) struct NoticeBoard {
-    told: Mutex<VecDeque<Told>>,
+    told: Mutex<VecDeque<LaneNotices>>,
     more: Notify,
 }
 
@@ -32,7 +32,7 @@ impl NoticeBoard {
                     forget_oldest(&mut earlier.notices.revoked);
                     forget_oldest(&mut earlier.notices.lost);
                 }
-                None => told.push_back(Told { lane, session, notices }),
+                None => told.push_back(LaneNotices { lane, session, notices }),
             }
         }
         self.more.notify_one();
@@ -46,7 +46,7 @@ impl NoticeBoard {
     }
 
     /// Waits until an instance tells something, and takes it.
-    pub(super) async fn next(&self) -> Told {
+    pub(super) async fn next(&self) -> LaneNotices {
         loop {
             let more = self.more.notified();
             if let Some(told) = self.told.lock().pop_front() {
@@ -82,7 +82,7 @@ mod tests {
         board.tell(0, 1, revoked("c"));
         assert_eq!(
             board.next().await,
-            Told {
+            LaneNotices {
                 lane: 0,
                 session: 1,
                 notices: Notices { revoked: vec!["a".into(), "c".into()], ..Notices::default() }

@@ -35,7 +35,7 @@ async fn probe(live: Live, context: &EndpointContext) -> Result<HealthReport, Ca
     }));
     let crash = match timeout_at(deadline, AssertUnwindSafe(work).catch_unwind()).await {
         Ok(Ok(Ok(Ok(report)))) => return Ok(health_report(context, report)),
-        Ok(Ok(Ok(Err(trap)) | Err(trap))) => Crash::from_trap(&trap, store.data().limiter.refused()),
+        Ok(Ok(Ok(Err(trap)) | Err(trap))) => Crash::from_trap(&trap, store.data()),
         Ok(Err(_)) => Crash::host_panic(),
         Err(_) => Crash::late(format!("health took longer than {time:?}")),
     };

@@ -25,6 +25,7 @@ use super::guest::{Guest, Replied};
 use super::in_flight::{InFlight, InFlightCalls};
 use super::lane::{Facts, Lane};
 use super::open::Live;
+use super::ticks::Ticks;
 use super::work::{Answer, Work};
 use crate::convert;
 use crate::cpu::CpuMeter;
@@ -70,16 +71,15 @@ pub(super) async fn serve(live: Live, serving: Serving<'_>) -> Ended {
             },
         }
     };
-    let refused = store.data().limiter.refused();
-    // Nothing enters the Store any more.
-    drop(store);
     let (ended, culprit) = match ended {
         End::Told(ended) => (ended, None),
-        End::Trapped(trap) => (Ended::Crashed(Crash::from_trap(&trap, refused)), None),
+        End::Trapped(trap) => (Ended::Crashed(Crash::from_trap(&trap, store.data())), None),
         End::Panicked => (Ended::Crashed(Crash::host_panic()), None),
         End::Aborted => (Ended::Closed, None),
         End::Late(id) => (Ended::Crashed(Crash::late("the call took longer than its time")), Some(id)),
     };
+    // Nothing enters the Store any more.
+    drop(store);
     answer_all(context, &in_flight, &ended, culprit);
     ended
 }
@@ -144,7 +144,7 @@ impl Driver<'_> {
         let mut next_id = 1_u32;
         let mut stop: Option<Stop> = None;
         let mut unavailable = 0_u32;
-        let mut idle_since = Instant::now();
+        let mut ticks = Ticks::new(self.facts.tick_every, guest);
         let mut saying_goodbye = false;
         loop {
             if let Some(why) = &stop
@@ -158,17 +158,17 @@ impl Driver<'_> {
             }
             let limit = if self.budget.half_open() { 1 } else { self.facts.calls as usize };
             let takes = stop.is_none() && calls.len() < limit;
-            let tick_at = self.facts.tick_every.filter(|_| guest.ticks()).map(|every| idle_since + every);
+            let tick_at = ticks.next(calls.len(), limit).filter(|_| stop.is_none());
             tokio::select! {
                 biased;
                 Some(finished) = calls.next(), if !calls.is_empty() => {
-                    idle_since = Instant::now();
+                    ticks.ended(finished.id);
                     accessor.with(|mut access| access.get().calls.remove(&finished.id));
                     let replied = match finished.replied {
                         Ok(replied) => replied,
                         Err(trap) => {
-                            let refused = accessor.with(|mut access| access.get().limiter.refused());
-                            return Ended::Crashed(Crash::from_trap(&trap, refused));
+                            let crash = accessor.with(|mut access| Crash::from_trap(&trap, access.get()));
+                            return Ended::Crashed(crash);
                         }
                     };
                     match self.finished(finished.id, replied) {
@@ -195,6 +195,12 @@ impl Driver<'_> {
                 () = self.context.closing.cancelled(), if !matches!(stop, Some(Stop::Closing)) => {
                     stop = Some(Stop::Closing);
                 }
+                () = until(tick_at), if tick_at.is_some() => {
+                    let deadline = Instant::now() + self.context.limits.tick_timeout;
+                    let info = self.begin_own(accessor, &mut next_id, "tick", deadline);
+                    ticks.began(info.id);
+                    calls.push(finish(info.id, async move { guest.tick(accessor, info).await }));
+                }
                 command = self.inbox.recv(), if takes => match command {
                     None => stop = Some(Stop::Closing),
                     Some(command) => {
@@ -209,11 +215,6 @@ impl Driver<'_> {
                         calls.push(finish(info.id, guest.run(accessor, info, work)));
                     }
                 },
-                () = until(tick_at), if calls.is_empty() && stop.is_none() => {
-                    let deadline = Instant::now() + self.context.limits.tick_timeout;
-                    let info = self.begin_own(accessor, &mut next_id, "tick", deadline);
-                    calls.push(finish(info.id, async move { guest.tick(accessor, info).await }));
-                }
             }
         }
     }
@@ -283,7 +284,7 @@ impl Driver<'_> {
             _ => None,
         };
         self.context.meters.call(took, failed);
-        let answer = answer.map(|answer| answer.map(|answer| self.with_notices(answer)));
+        let answer = self.with_notices(answer);
         if let (Some(reply), Some(answer)) = (call.reply, answer) {
             // A caller that has gone away needs no answer.
             let _ = reply.send(answer);
@@ -293,19 +294,19 @@ impl Driver<'_> {
 
     /// Puts what a tick told where it is asked for. What was told before a pull and nobody has taken comes with that pull, in
     /// front.
-    fn with_notices(&self, answer: Answer) -> Answer {
+    fn with_notices(&self, answer: Option<Result<Answer, CallError>>) -> Option<Result<Answer, CallError>> {
         let (lane, session) = (self.lane.number, self.facts.session);
         match answer {
-            Answer::Noticed(notices) => {
-                self.lane.notices.tell(lane, session, notices.clone());
-                Answer::Noticed(notices)
+            Some(Ok(Answer::Noticed(notices))) => {
+                self.lane.notices.tell(lane, session, notices);
+                None
             }
-            Answer::Pulled(mut pulled) => {
+            Some(Ok(Answer::Pulled(mut pulled))) => {
                 if let Some(mut earlier) = self.lane.notices.take(lane, session) {
                     earlier.then(std::mem::take(&mut pulled.notices));
                     pulled.notices = earlier;
                 }
-                Answer::Pulled(pulled)
+                Some(Ok(Answer::Pulled(pulled)))
             }
             other => other,
         }

@@ -126,6 +126,11 @@ pub const LOG_FIELDS_MAX: usize = 32;
 /// Longest line taken from stdout or stderr, in bytes; longer ones are cut into several.
 pub const STDIO_LINE_BYTES_MAX: usize = 2 * 1024;
 
+/// Lines of stderr that are kept of an instance, to tell with a trap.
+pub const LAST_WORDS_LINES_MAX: usize = 16;
+/// Longest of them, in bytes.
+pub const LAST_WORDS_LINE_BYTES_MAX: usize = 512;
+
 /// Metric series (name and labels) of one endpoint.
 pub const METRIC_SERIES_MAX: usize = 256;
 /// Longest metric or label name, in bytes.

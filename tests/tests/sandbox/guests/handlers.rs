@@ -128,7 +128,12 @@ pub async fn handles_as_told() {
 
     // A verdict that was told survives the trap of the one after it.
     let (answer, told) = handle_all(&handler, vec![inbound("duplicate"), inbound("panic"), inbound("fine")]).await;
-    assert_eq!(answer.expect_err("traps").kind, ErrorKind::Trapped);
+    let error = answer.expect_err("traps");
+    assert_eq!(error.kind, ErrorKind::Trapped);
+    // The reason is what the guest said, and no heading without its backtrace.
+    let reason = &error.fault.reason;
+    assert!(reason.starts_with("panicked at examples/handles_as_told.rs:"), "{reason}");
+    assert!(reason.contains("as told (") && !reason.contains("backtrace"), "{reason}");
     assert_eq!(told, [(0, Verdict::Duplicate)]);
     // A fresh instance serves the one that wasn't to blame.
     assert_eq!(handle(&handler, &["fine"]).await.expect("handled").len(), 1);

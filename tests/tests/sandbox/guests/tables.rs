@@ -72,7 +72,7 @@ pub async fn publishes_numbers() {
     assert_eq!((facts.instances, facts.claims_per_instance), (1, 2));
     assert!(facts.keeps_due && !facts.keeps_attempts);
     assert_eq!(table.health().await.health, Health::Ready);
-    assert!(tokio::time::timeout(AMPLE, table.told()).await.expect("a tick").notices.waiting);
+    assert!(tokio::time::timeout(AMPLE, table.next_notices()).await.expect("a tick").notices.waiting);
 
     // Two of one aggregate; published, they are gone.
     let claimed = claim(&table, 2, &[]).await;
