@@ -14,7 +14,8 @@ use waybill_sandbox::{EndpointSpec, WasmSource, World};
 use crate::transport::{AMPLE, bundled, call_error};
 
 /// What the host wants where a test doesn't say.
-pub const WANTS: SourceWants = SourceWants { window: 50, window_bytes: 1 << 22, on_overtaken: Overtaken::Stop };
+pub const WANTS: SourceWants =
+    SourceWants { window: 50, window_bytes: 1 << 22, on_overtaken: Overtaken::Stop, resume_after: None };
 /// Most bytes of one pull where a test doesn't say.
 pub const BYTES: u32 = 1 << 20;
 /// How long one pull waits for the first message.

@@ -172,7 +172,11 @@ impl NatsSource {
         let Some(consumer) = self.state.consumer() else {
             return (Err(PluginError::internal("no consumer")), None);
         };
-        let wanted = Wanted { messages: consumer.batch(max), bytes: max_bytes, wait };
+        let room = self.state.room().min(max);
+        if room == 0 {
+            return (Ok(self.state.pulled(Vec::new(), None)), None);
+        }
+        let wanted = Wanted { messages: consumer.batch(room), bytes: max_bytes, wait };
         let bounds = Bounds { silence: wait.saturating_add(self.keys().ack_timeout), deadline };
         let mut fetched = fetch(connection, &consumer.next_subject(), wanted, bounds).await;
         let is_anew =

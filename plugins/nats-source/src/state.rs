@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 use waybill_plugin::source::{
     Delivery, Disposition, Notices, Overtaken, Pulled, Settled, Settlement, SourceArgs, overtaken,
@@ -22,8 +23,10 @@ pub(crate) struct State {
     consumer: RefCell<Option<Consumer>>,
     /// Where a consumer of our own begins when it is made again.
     resume: RefCell<Resume>,
-    /// Tokens of what was handed over and isn't settled, by the places in the stream.
-    unsettled: RefCell<BTreeMap<u64, Vec<u8>>>,
+    /// Deliveries that may be unsettled.
+    window: u32,
+    /// What was handed over and isn't settled, by the places in the stream: its token, and when it came or was extended.
+    unsettled: RefCell<BTreeMap<u64, (Vec<u8>, Instant)>>,
     /// Tokens that can't be settled any more, not told yet.
     lost: RefCell<Vec<Vec<u8>>>,
     /// Messages that were removed before they were read, not told yet.
@@ -36,6 +39,7 @@ impl State {
         let after = wants.attributes.iter().find(|(name, _)| name == RESUME_AFTER);
         Self {
             on_overtaken: wants.on_overtaken,
+            window: wants.window,
             instances: instances.max(1),
             consumer: RefCell::default(),
             resume: RefCell::new(after.map_or(Resume::Start, |(_, position)| Resume::Behind(position.clone()))),
@@ -92,7 +96,16 @@ impl State {
             let first = unsettled.keys().next().copied();
             self.resume.replace(Resume::at(&consumer, first));
         }
-        self.lost.borrow_mut().extend(unsettled.into_values());
+        self.lost.borrow_mut().extend(unsettled.into_values().map(|(token, _)| token));
+    }
+
+    /// How many more deliveries may be out. What the consumer must have delivered again to us, and hasn't, is with somebody
+    /// else or gone: after twice its time it takes no room any more.
+    pub(crate) fn room(&self) -> u32 {
+        let wait = self.consumer.borrow().as_ref().and_then(|consumer| consumer.settle_within(u32::MAX));
+        let time = Duration::from_millis(u64::from(wait.unwrap_or(u32::MAX))) * 2;
+        let out = self.unsettled.borrow().values().filter(|(_, since)| since.elapsed() < time).count();
+        self.window.saturating_sub(u32::try_from(out).unwrap_or(u32::MAX))
     }
 
     /// Messages that wait to be delivered for the first time.
@@ -109,7 +122,7 @@ impl State {
             for (metadata, mut delivery) in fetched {
                 complete(&mut delivery, &metadata, consumer);
                 consumer.learn(&metadata);
-                self.unsettled.borrow_mut().insert(metadata.sequence, delivery.token.clone());
+                self.unsettled.borrow_mut().insert(metadata.sequence, (delivery.token.clone(), Instant::now()));
                 deliveries.push(delivery);
             }
         }
@@ -143,11 +156,15 @@ impl State {
                 Disposition::Nack(_) | Disposition::Release => !is_ephemeral,
                 Disposition::Extend => false,
             };
-            let sequence = ack::subject(&item.token).and_then(Metadata::parse).map(|metadata| metadata.sequence);
-            if let (true, Settled::Done, Some(sequence)) = (ends, settled, sequence)
-                && unsettled.get(&sequence) == Some(&item.token)
-            {
-                unsettled.remove(&sequence);
+            let Some(metadata) = ack::subject(&item.token).and_then(Metadata::parse) else { continue };
+            let Some((token, since)) = unsettled.get_mut(&metadata.sequence) else { continue };
+            if *token != item.token {
+                continue;
+            }
+            match settled {
+                Settled::Done if !ends => *since = Instant::now(),
+                Settled::Done | Settled::Lost => drop(unsettled.remove(&metadata.sequence)),
+                Settled::Failed(_) => {}
             }
         }
     }

@@ -92,9 +92,24 @@ fn an_older_token_settles_nothing_of_a_newer_delivery() {
     state.pulled(vec![fetched(1, 1, 0)], Some(End::Whole));
     state.pulled(vec![fetched(1, 2, 0)], Some(End::Whole));
     state.settled(&[item(1, 1, 0, Disposition::Ack)], &[Settled::Done]);
-    state.settled(&[item(1, 2, 0, Disposition::Ack)], &[Settled::Lost]);
+    let fault = waybill_plugin::transport::Fault::new("NATS.LOST", "gone");
+    state.settled(&[item(1, 2, 0, Disposition::Ack)], &[Settled::Failed(fault)]);
     state.gone();
     assert_eq!(state.notices().lost, [fetched(1, 2, 0).1.token]);
+}
+
+#[test]
+fn no_more_is_out_than_the_window_holds() {
+    let state = state(Overtaken::Stop);
+    state.found(consumer()).unwrap();
+    assert_eq!(state.room(), 50);
+    state.pulled((1..=50).map(|sequence| fetched(sequence, 1, 9)).collect(), Some(End::Whole));
+    assert_eq!(state.room(), 0);
+    state.settled(&[item(1, 1, 9, Disposition::Extend)], &[Settled::Done]);
+    assert_eq!(state.room(), 0);
+    let items = [item(1, 1, 9, Disposition::Ack), item(2, 1, 9, Disposition::Release), item(3, 1, 9, Disposition::Ack)];
+    state.settled(&items, &[Settled::Done, Settled::Done, Settled::Lost]);
+    assert_eq!(state.room(), 3);
 }
 
 #[test]

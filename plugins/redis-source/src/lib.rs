@@ -57,7 +57,7 @@ impl Source for RedisSource {
         config: Config,
     ) -> Result<(Self, Opened), PluginError> {
         let deadline = Deadline::of_call(call.timeout);
-        let state = State::new(wants.on_overtaken, config.own.ack_wait);
+        let state = State::new(wants, config.own.ack_wait);
         let consumer = config.own.consumer(&args.name, args.instance);
         let pool = Pool::<Connection>::new(args, config)?;
         let mut connection = pool.connect(deadline).await?;
@@ -86,6 +86,10 @@ impl Source for RedisSource {
         if self.state.has_some() {
             return Ok(self.state.pulled(max, max_bytes, false));
         }
+        let most = self.state.room().min(max);
+        if most == 0 {
+            return Ok(self.state.pulled(max, max_bytes, false));
+        }
         let deadline = Deadline::of_call(call.timeout);
         let mut connection = self.pool.take(call, deadline).await?;
         let keys = self.keys();
@@ -96,7 +100,7 @@ impl Source for RedisSource {
             most: max_bytes,
         };
         let wait = wait.min(deadline.left().unwrap_or_default() / 2);
-        let room = Room { entries: self.state.count(max, max_bytes), wait };
+        let room = Room { entries: self.state.count(most, max_bytes), wait };
         let time = deadline.at_most(wait.saturating_add(keys.ack_timeout));
         let read = read(&mut connection, &self.state, self.group(), mapping, room, time).await;
         self.give_back(connection, read.as_ref().err(), deadline).await;

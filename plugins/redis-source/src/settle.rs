@@ -54,7 +54,7 @@ pub(crate) async fn settle(
     for step in steps {
         if step.ends() {
             state.settled(step.id);
-            if step.idle.is_some() {
+            if step.idle.is_some() && step.outcome == Settled::Done {
                 state.sweep();
             }
         }
@@ -105,9 +105,10 @@ impl<'a> Step<'a> {
         self.is_ours
     }
 
-    /// Whether it is settled or given back.
+    /// Whether it is settled, given back, or with somebody else.
     fn ends(&self) -> bool {
-        self.is_asked() && (self.acknowledges || self.idle.is_some()) && self.outcome == Settled::Done
+        let is_done = (self.acknowledges || self.idle.is_some()) && self.outcome == Settled::Done;
+        self.is_asked() && (is_done || self.outcome == Settled::Lost)
     }
 
     fn first(&self, commands: &mut Commands, group: Group<'_>) {

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
-use waybill_plugin::source::{Delivery, Notices, Overtaken, Pulled, overtaken};
+use waybill_plugin::source::{Delivery, Notices, Overtaken, Pulled, SourceArgs, overtaken};
 use waybill_plugin::transport::PluginError;
 
 use crate::entry::Entry;
@@ -29,6 +29,8 @@ pub(crate) enum Step {
 
 pub(crate) struct State {
     on_overtaken: Overtaken,
+    /// Entries that may be unsettled.
+    window: u32,
     /// After how long another consumer's entries are taken.
     ack_wait: Duration,
     /// After which entry our own pending ones are read; none = they are through.
@@ -52,9 +54,10 @@ pub(crate) struct State {
 }
 
 impl State {
-    pub(crate) fn new(on_overtaken: Overtaken, ack_wait: u32) -> Self {
+    pub(crate) fn new(wants: &SourceArgs, ack_wait: u32) -> Self {
         Self {
-            on_overtaken,
+            on_overtaken: wants.on_overtaken,
+            window: wants.window,
             ack_wait: Duration::from_millis(u64::from(ack_wait)),
             own: RefCell::new(Some(FIRST.to_owned())),
             others: RefCell::new(Some(FIRST.to_owned())),
@@ -106,6 +109,12 @@ impl State {
     /// The last of our own entries that was read; none = there are no more.
     pub(crate) fn own(&self, last: Option<String>) {
         self.own.replace(last);
+    }
+
+    /// How many more entries may be out.
+    pub(crate) fn room(&self) -> u32 {
+        let out = self.in_hand.borrow().len() + self.held.borrow().len();
+        self.window.saturating_sub(u32::try_from(out).unwrap_or(u32::MAX))
     }
 
     /// How many entries fit into so many bytes, as far as can be told.

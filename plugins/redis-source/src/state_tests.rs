@@ -3,8 +3,13 @@
 
 use super::*;
 
+fn state_that(on_overtaken: Overtaken) -> State {
+    let wants = SourceArgs { window: 50, window_bytes: 1_000_000, on_overtaken, attributes: Vec::new() };
+    State::new(&wants, 60_000)
+}
+
 fn state() -> State {
-    State::new(Overtaken::GoOn, 60_000)
+    state_that(Overtaken::GoOn)
 }
 
 fn entry(id: &str, bytes: usize) -> Entry {
@@ -49,6 +54,9 @@ fn no_more_is_handed_over_than_there_is_room_for_and_the_rest_waits() {
     assert_eq!((ids(&third), third.caught_up), (vec!["3-0"], true));
     state.read(vec![entry("4-0", 5_000)]);
     assert_eq!(ids(&state.pulled(10, 1_000, true)), ["4-0"], "one is never too many");
+    assert_eq!(state.room(), 46);
+    state.settled("1-0");
+    assert_eq!(state.room(), 47);
 }
 
 #[test]
@@ -98,7 +106,7 @@ fn removed_entries_stop_the_source_or_are_counted() {
     assert_eq!(attribute(&state.notices(), "overtaken"), Some("4"));
     state.overtaken(3).unwrap();
     assert_eq!(attribute(&state.notices(), "overtaken"), None);
-    let strict = State::new(Overtaken::Stop, 60_000);
+    let strict = state_that(Overtaken::Stop);
     assert!(strict.removed(0).is_ok() && strict.overtaken(0).is_ok());
     assert_eq!(strict.overtaken(3).unwrap_err().fault.code, "SOURCE.OVERTAKEN");
 }
