@@ -86,7 +86,7 @@ impl Consumer {
     }
 
     /// What JetStream tells, checked.
-    fn read(keys: &Keys, stream: &Value, info: &Value) -> Result<Self, PluginError> {
+    pub(crate) fn read(keys: &Keys, stream: &Value, info: &Value) -> Result<Self, PluginError> {
         let refused = |why: String| PluginError::new(ErrorKind::InvalidConfig, Fault::new("NATS.CONSUMER", why));
         let config = api::config_of(info.clone())?;
         let setting = |name: &str| config.get(name).and_then(Value::as_str).unwrap_or_default();
@@ -164,6 +164,10 @@ impl Consumer {
     /// How often it is delivered again before the consumer gives it up.
     pub(crate) fn deliveries_left(&self, delivered: u32) -> Option<u32> {
         self.max_deliver.map(|most| most.saturating_sub(delivered))
+    }
+
+    pub(crate) fn is_of_the_same_stream(&self, other: &Self) -> bool {
+        self.created == other.created
     }
 
     /// Whether this can only be a message of another stream under the same name: it was taken after one that lies behind it.

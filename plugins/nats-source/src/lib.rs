@@ -97,7 +97,7 @@ impl Source for NatsSource {
         let mut connection = self.pool.take(call, deadline).await?;
         let bounds = Bounds { silence: self.keys().ack_timeout, deadline };
         let window = self.pool.config().common.window as usize;
-        let done = settle::settle(&mut connection, &items, window, bounds).await;
+        let done = settle::settle(&mut connection, &items, |token| self.state.knows(token), window, bounds).await;
         self.state.settled(&items, &done.settled);
         self.pool.give_back(connection, done.lost.as_ref(), deadline).await;
         Ok(done.settled)
@@ -143,6 +143,12 @@ impl NatsSource {
 
     /// The consumer, looked for or made where it isn't known. A probe makes none.
     async fn ready(&self, connection: &mut Connection, probes: bool, deadline: Deadline) -> Result<(), PluginError> {
+        if !self.state.is_unsure() {
+            return Ok(());
+        }
+        if self.state.consumer().is_some() {
+            self.look_again(connection, deadline).await?;
+        }
         if self.state.consumer().is_some() {
             return Ok(());
         }
@@ -190,8 +196,7 @@ impl NatsSource {
         }
         let lost = fetched.lost.take();
         if fetched.is_silent && fetched.deliveries.is_empty() {
-            // A server that is asked for messages of a consumer that isn't there says nothing: the next pull looks for it.
-            self.state.gone();
+            self.state.silent();
         }
         let pulled = match (fetched.end, &lost) {
             (Some(End::Refused(error)), _) if fetched.deliveries.is_empty() => Err(error),
@@ -203,16 +208,17 @@ impl NatsSource {
 
     /// How far the consumer is behind, and whether it is still there.
     async fn look_again(&self, connection: &mut Connection, deadline: Deadline) -> Result<(), PluginError> {
-        let Some(consumer) = self.state.consumer() else { return Ok(()) };
-        if !consumer.is_ephemeral {
-            let found = Consumer::find(connection, self.keys(), &consumer.name, deadline).await;
-            return found.and_then(|found| self.state.found(found));
+        let Some(before) = self.state.consumer() else { return Ok(()) };
+        let Some(info) = consumer::info(connection, &before.stream, &before.name, deadline).await? else {
+            self.state.gone();
+            return Ok(());
+        };
+        if before.is_ephemeral {
+            let pending = info.pointer("/num_pending").and_then(serde_json::Value::as_u64);
+            return self.state.found(Consumer { pending: pending.unwrap_or(before.pending), ..before });
         }
-        match consumer::info(connection, &consumer.stream, &consumer.name, deadline).await? {
-            Some(info) => self.state.pending(info.pointer("/num_pending").and_then(serde_json::Value::as_u64)),
-            None => self.state.gone(),
-        }
-        Ok(())
+        let found = Consumer::find(connection, self.keys(), &before.name, deadline).await?;
+        self.state.found(found)
     }
 }
 

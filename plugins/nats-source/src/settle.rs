@@ -17,12 +17,19 @@ pub(crate) struct Done {
     pub(crate) lost: Option<PluginError>,
 }
 
-/// Settles and waits for JetStream's word: at most `window` are without one.
-pub(crate) async fn settle(connection: &mut Connection, items: &[Settlement], window: usize, bounds: Bounds) -> Done {
+/// Settles and waits for JetStream's word: at most `window` are without one. A token that `knows` doesn't know is lost, and never
+/// written: in a stream made anew it would acknowledge another message.
+pub(crate) async fn settle(
+    connection: &mut Connection,
+    items: &[Settlement],
+    knows: impl Fn(&[u8]) -> bool,
+    window: usize,
+    bounds: Bounds,
+) -> Done {
     let first = connection.take_numbers(items.len());
     let (stream, incoming) = connection.split();
     let inbox = incoming.inbox().to_owned();
-    let mut settling = Settling { incoming, batch: Batch::new(items, inbox, first, window) };
+    let mut settling = Settling { incoming, batch: Batch::new(items, knows, inbox, first, window) };
     let lost = exchange(stream, &mut settling, bounds).await.err().map(Connection::broken);
     Done { settled: settling.batch.end(lost.as_ref()), lost }
 }
@@ -67,8 +74,9 @@ struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    fn new(items: &'a [Settlement], inbox: String, first: u64, window: usize) -> Self {
-        Self { items, settled: vec![None; items.len()], inbox, first, window, next: 0, waiting: 0 }
+    fn new(items: &'a [Settlement], knows: impl Fn(&[u8]) -> bool, inbox: String, first: u64, window: usize) -> Self {
+        let settled = items.iter().map(|item| (!knows(&item.token)).then_some(Settled::Lost)).collect();
+        Self { items, settled, inbox, first, window, next: 0, waiting: 0 }
     }
 
     fn write(&mut self, piece: &mut Vec<u8>) {
@@ -78,8 +86,8 @@ impl<'a> Batch<'a> {
         {
             let place = self.next;
             self.next += 1;
-            // What isn't a subject of ours was never handed out by this instance.
-            let Some(subject) = ack::subject(&item.token) else {
+            let is_open = self.settled.get(place).is_some_and(Option::is_none);
+            let Some(subject) = ack::subject(&item.token).filter(|_| is_open) else {
                 self.answer(place, Settled::Lost);
                 continue;
             };
@@ -181,7 +189,7 @@ mod tests {
             (Disposition::Extend, "+WPI"),
         ] {
             let items = [item(1, disposition)];
-            let text = written(&mut Batch::new(&items, "_INBOX.x.".to_owned(), 5, 1));
+            let text = written(&mut Batch::new(&items, |_| true, "_INBOX.x.".to_owned(), 5, 1));
             let line = "PUB $JS.ACK.ORDERS.ship.1.1.1.1795697050623582361.0 _INBOX.x.5 ";
             assert_eq!(text, format!("{line}{}\r\n{expected}\r\n", expected.len()));
         }
@@ -190,7 +198,7 @@ mod tests {
     #[test]
     fn an_answer_settles_its_own_and_no_more_wait_than_the_window_holds() {
         let items: Vec<Settlement> = (1..=4).map(|number| item(number, Disposition::Ack)).collect();
-        let mut batch = Batch::new(&items, "_INBOX.x.".to_owned(), 5, 2);
+        let mut batch = Batch::new(&items, |_| true, "_INBOX.x.".to_owned(), 5, 2);
         assert_eq!(written(&mut batch).matches("PUB").count(), 2);
         answer(&mut batch, 6, b"NATS/1.0 503\r\n\r\n");
         answer(&mut batch, 6, b"");
@@ -214,9 +222,10 @@ mod tests {
 
     #[test]
     fn a_token_of_another_is_lost_and_never_written() {
-        let items = [Settlement { token: b"$JS.API.STREAM.DELETE.X".to_vec(), disposition: Disposition::Ack }];
-        let mut batch = Batch::new(&items, "_INBOX.x.".to_owned(), 0, 2);
+        let odd = Settlement { token: b"$JS.API.STREAM.DELETE.X".to_vec(), disposition: Disposition::Ack };
+        let items = [odd, item(1, Disposition::Ack)];
+        let mut batch = Batch::new(&items, |token| !token.starts_with(b"$JS.ACK"), "_INBOX.x.".to_owned(), 0, 2);
         assert_eq!(written(&mut batch), "");
-        assert_eq!((batch.waiting, batch.end(None)), (0, vec![Settled::Lost]));
+        assert_eq!((batch.waiting, batch.end(None)), (0, vec![Settled::Lost, Settled::Lost]));
     }
 }

@@ -32,6 +32,8 @@ pub(crate) struct State {
     /// Messages that were removed before they were read, not told yet.
     overtaken: Cell<u64>,
     quiet: Cell<bool>,
+    /// The server said nothing: the consumer may not be there any more.
+    is_unsure: Cell<bool>,
 }
 
 impl State {
@@ -47,6 +49,7 @@ impl State {
             lost: RefCell::default(),
             overtaken: Cell::new(0),
             quiet: Cell::new(false),
+            is_unsure: Cell::new(false),
         }
     }
 
@@ -66,11 +69,26 @@ impl State {
         self.quiet.get()
     }
 
+    /// The server said nothing when it was asked for messages, as it does where there is no such consumer.
+    pub(crate) fn silent(&self) {
+        self.is_unsure.set(true);
+    }
+
+    /// Whether the consumer has to be looked for before it is used.
+    pub(crate) fn is_unsure(&self) -> bool {
+        self.is_unsure.get() || self.consumer.borrow().is_none()
+    }
+
     /// The consumer as it is now.
     ///
     /// # Errors
     /// Messages were removed before they were read, and the operator wants to stop then.
     pub(crate) fn found(&self, consumer: Consumer) -> Result<(), PluginError> {
+        let is_other = |before: &Consumer| !before.is_of_the_same_stream(&consumer);
+        if self.consumer.borrow().as_ref().is_some_and(is_other) {
+            // Its tokens would acknowledge what lies at the same places of the new stream.
+            self.gone();
+        }
         let count = consumer.overtaken;
         let before = self.consumer.borrow().as_ref().map_or(0, |before| before.overtaken);
         if count > before {
@@ -84,6 +102,7 @@ impl State {
             }
             self.overtaken.set(self.overtaken.get() + count - before);
         }
+        self.is_unsure.set(false);
         self.consumer.replace(Some(consumer));
         Ok(())
     }
@@ -106,13 +125,6 @@ impl State {
         let time = Duration::from_millis(u64::from(wait.unwrap_or(u32::MAX))) * 2;
         let out = self.unsettled.borrow().values().filter(|(_, since)| since.elapsed() < time).count();
         self.window.saturating_sub(u32::try_from(out).unwrap_or(u32::MAX))
-    }
-
-    /// Messages that wait to be delivered for the first time.
-    pub(crate) fn pending(&self, count: Option<u64>) {
-        if let (Some(consumer), Some(count)) = (self.consumer.borrow_mut().as_mut(), count) {
-            consumer.pending = count;
-        }
     }
 
     /// What came as the answer to the host.
@@ -143,6 +155,13 @@ impl State {
         let unsettled = u32::try_from(self.unsettled.borrow().len()).unwrap_or(u32::MAX);
         let has_room = unsettled.saturating_mul(self.instances) < consumer.max_ack_pending;
         end == Some(&End::Drained) && has_room
+    }
+
+    /// Whether a token is that of the latest delivery of a message which isn't settled.
+    pub(crate) fn knows(&self, token: &[u8]) -> bool {
+        let metadata = ack::subject(token).and_then(Metadata::parse);
+        let unsettled = self.unsettled.borrow();
+        metadata.and_then(|metadata| unsettled.get(&metadata.sequence)).is_some_and(|(latest, _)| latest == token)
     }
 
     /// What became of settlements.

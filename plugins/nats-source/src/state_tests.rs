@@ -113,6 +113,25 @@ fn no_more_is_out_than_the_window_holds() {
 }
 
 #[test]
+fn a_stream_made_anew_is_noticed_when_its_consumer_is_looked_for() {
+    let state = state(Overtaken::Stop);
+    let on_a_stream_of = |created: &str| {
+        let stream = serde_json::json!({ "created": created });
+        let info = serde_json::json!({ "name": "ship", "config": { "ack_policy": "explicit" } });
+        Consumer::read(&crate::config::Keys::default(), &stream, &info).unwrap()
+    };
+    state.found(on_a_stream_of("2026-11-26T12:44:10Z")).unwrap();
+    let (metadata, delivery) = fetched(1, 1, 0);
+    let token = delivery.token.clone();
+    state.pulled(vec![(metadata, delivery)], Some(End::Whole));
+    state.found(on_a_stream_of("2026-11-26T12:44:10Z")).unwrap();
+    assert!(state.knows(&token) && !state.knows(&fetched(1, 2, 0).1.token));
+    state.found(on_a_stream_of("2026-11-27T00:00:00Z")).unwrap();
+    assert!(!state.knows(&token), "it would acknowledge the first message of the new stream");
+    assert_eq!(state.notices().lost, [token]);
+}
+
+#[test]
 fn being_overtaken_stops_or_is_counted_once() {
     let error = state(Overtaken::Stop).found(behind(3)).unwrap_err();
     assert_eq!(error.fault.code, "SOURCE.OVERTAKEN");
