@@ -84,25 +84,19 @@ impl Channel {
                 settled.push(Settled::Lost);
                 continue;
             };
-            settled.push(match item.disposition {
+            match item.disposition {
                 Disposition::Ack => {
                     acknowledged.insert(tag);
-                    Settled::Done
                 }
-                Disposition::Release | Disposition::Nack(None) => {
-                    reject(out, tag, true);
-                    Settled::Done
-                }
-                Disposition::Reject(_) => {
-                    reject(out, tag, false);
-                    Settled::Done
-                }
+                Disposition::Release | Disposition::Nack(None) => reject(out, tag, true),
+                Disposition::Reject(_) => reject(out, tag, false),
                 Disposition::Extend | Disposition::Nack(Some(_)) => {
                     settled.push(Settled::unsupported());
                     continue;
                 }
-            });
+            }
             self.unsettled.remove(&tag);
+            settled.push(Settled::Done);
         }
         self.acknowledge(&acknowledged, out);
         settled
