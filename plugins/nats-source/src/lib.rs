@@ -46,6 +46,8 @@ const OF_THE_CONSUMER: [&str; 7] = [
     "NATS.PROVISION",
     "SOURCE.OVERTAKEN",
 ];
+/// Those that say that the consumer isn't there.
+const MISSING: [&str; 2] = ["NATS.NO_CONSUMER", "NATS.NO_STREAM"];
 /// Longest goodbye to a consumer of our own, in milliseconds.
 const GOODBYE_MS_MAX: u32 = 1_000;
 
@@ -209,16 +211,21 @@ impl NatsSource {
     /// How far the consumer is behind, and whether it is still there.
     async fn look_again(&self, connection: &mut Connection, deadline: Deadline) -> Result<(), PluginError> {
         let Some(before) = self.state.consumer() else { return Ok(()) };
-        let Some(info) = consumer::info(connection, &before.stream, &before.name, deadline).await? else {
-            self.state.gone();
-            return Ok(());
-        };
         if before.is_ephemeral {
+            let Some(info) = consumer::info(connection, &before.stream, &before.name, deadline).await? else {
+                self.state.gone();
+                return Ok(());
+            };
             let pending = info.pointer("/num_pending").and_then(serde_json::Value::as_u64);
             return self.state.found(Consumer { pending: pending.unwrap_or(before.pending), ..before });
         }
-        let found = Consumer::find(connection, self.keys(), &before.name, deadline).await?;
-        self.state.found(found)
+        match Consumer::find(connection, self.keys(), &before.name, deadline).await {
+            Err(error) if MISSING.contains(&error.fault.code.as_str()) => {
+                self.state.gone();
+                Ok(())
+            }
+            found => self.state.found(found?),
+        }
     }
 }
 
