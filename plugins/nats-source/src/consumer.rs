@@ -133,11 +133,17 @@ impl Consumer {
             max_ack_pending: number("max_ack_pending").map_or(u32::MAX, limit),
             max_batch: number("max_batch").map(limit),
             newest: newest(stream),
-            pending: info.pointer("/num_pending").and_then(Value::as_u64).unwrap_or_default(),
+            pending: pending(info).unwrap_or_default(),
             // One that never delivered begins where the stream begins.
             overtaken: if sees_all && delivered > 0 { behind(stream, delivered) } else { 0 },
             is_ephemeral: false,
         })
+    }
+
+    /// The same consumer, as JetStream tells of it now.
+    pub(crate) fn updated(mut self, info: &Value) -> Self {
+        self.pending = pending(info).unwrap_or(self.pending);
+        self
     }
 
     /// Subject of a request for messages.
@@ -311,6 +317,11 @@ fn sees_all(stream: &Value, filters: &[String]) -> bool {
 fn behind(stream: &Value, delivered: u64) -> u64 {
     let first = stream.pointer("/state/first_seq").and_then(Value::as_u64).unwrap_or_default();
     first.saturating_sub(delivered + 1)
+}
+
+/// Messages that wait to be delivered for the first time.
+fn pending(info: &Value) -> Option<u64> {
+    info.pointer("/num_pending").and_then(Value::as_u64)
 }
 
 fn newest(stream: &Value) -> (u64, u64) {

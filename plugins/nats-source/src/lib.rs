@@ -216,8 +216,7 @@ impl NatsSource {
                 self.state.gone();
                 return Ok(());
             };
-            let pending = info.pointer("/num_pending").and_then(serde_json::Value::as_u64);
-            return self.state.found(Consumer { pending: pending.unwrap_or(before.pending), ..before });
+            return self.state.found(before.updated(&info));
         }
         match Consumer::find(connection, self.keys(), &before.name, deadline).await {
             Err(error) if MISSING.contains(&error.fault.code.as_str()) => {
