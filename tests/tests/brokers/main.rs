@@ -3,6 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod nats;
+mod nats_source;
 mod postgres;
 mod rabbitmq;
+mod rabbitmq_source;
 mod redis;
+mod redis_source;
