@@ -7,6 +7,7 @@ use http::HeaderMap;
 use http::request::Parts;
 use waybill_core::code::Code;
 use waybill_core::ids::Tenant;
+use waybill_core::annotation::Annotation;
 use waybill_core::new_message::{NewMessage, is_traceparent};
 use waybill_core::outbox::filter::Filter;
 use waybill_core::port::missing::Missing;
@@ -119,8 +120,8 @@ impl Caller {
                     return Err(problem);
                 }
             }
-            if message.traceparent.is_none() {
-                message.traceparent = headers_trace.map(str::to_owned);
+            if message.annotations.get(Annotation::Traceparent).is_none() {
+                message.annotations.set(Annotation::Traceparent, headers_trace);
             }
         }
         Ok(())
