@@ -33,9 +33,8 @@ impl<'de> Deserialize<'de> for AnnotationsView {
     /// Members that are none are somebody else's.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let members = BTreeMap::<String, serde_json::Value>::deserialize(deserializer)?;
-        let text = |(name, value): (String, serde_json::Value)| {
-            Some((Annotation::named(&name)?, value.as_str()?.to_owned()))
-        };
+        let text =
+            |(name, value): (String, serde_json::Value)| Some((Annotation::named(&name)?, value.as_str()?.to_owned()));
         Ok(Self(members.into_iter().filter_map(text).collect()))
     }
 }

@@ -1,6 +1,5 @@
 //! Messages: as shown, sent, rescheduled.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -170,10 +169,11 @@ fn is_json(content_type: Option<&str>) -> bool {
 impl MessageView {
     #[must_use]
     pub fn with_payload(mut self, bytes: Bytes) -> Self {
-        self.payload = Some(&bytes).filter(|_| is_json(self.annotations.get(Annotation::ContentType))).and_then(|bytes| {
-            let text = std::str::from_utf8(bytes).ok()?;
-            serde_json::from_str::<Box<RawValue>>(text).ok()
-        });
+        self.payload =
+            Some(&bytes).filter(|_| is_json(self.annotations.get(Annotation::ContentType))).and_then(|bytes| {
+                let text = std::str::from_utf8(bytes).ok()?;
+                serde_json::from_str::<Box<RawValue>>(text).ok()
+            });
         self.payload_base64 = self.payload.is_none().then(|| STANDARD.encode(&bytes));
         self.bytes = Some(bytes);
         self

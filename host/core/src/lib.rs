@@ -8,6 +8,7 @@ pub mod annotations;
 pub mod backoff;
 pub mod code;
 pub mod commit;
+pub mod const_text;
 pub mod document;
 pub mod endpoint;
 pub mod error;

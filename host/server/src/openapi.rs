@@ -44,7 +44,11 @@ pub(crate) fn base() -> OpenApi {
 
 /// The document as clients get it, for the golden file and for `waybill` itself.
 pub fn document() -> OpenApi {
-    let mut api = crate::routes::all().split_for_parts().1;
+    completed(crate::routes::all().split_for_parts().1)
+}
+
+/// The routes' document with what the types behind it don't say.
+pub(crate) fn completed(mut api: OpenApi) -> OpenApi {
     name_annotations(&mut api, &MessageView::name(), Annotation::shown);
     name_annotations(&mut api, &NewMessageJson::name(), Annotation::asked);
     api

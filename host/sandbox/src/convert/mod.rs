@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use waybill_bindings::api::types as wit;
 use waybill_bindings::services::exports::waybill::plugin::provision_api::{Action, Change};
+use waybill_core::annotation::{Annotation, Carried};
 use waybill_core::code::Code;
 use waybill_core::message::Delivery;
 use waybill_core::port::provision::{ProvisionAction, ProvisionChange};
@@ -22,27 +23,24 @@ use crate::limits::{
 use crate::meters::Bound;
 use crate::text::cut;
 
-const TRACEPARENT: &str = "traceparent";
-
 /// One delivery as a guest gets it.
 pub(crate) fn message(delivery: &Delivery) -> wit::Message {
     let message = &*delivery.message;
     let mut headers = Vec::with_capacity(message.headers.len() + 1);
     headers.extend(message.headers.iter().cloned());
-    if let Some(traceparent) = &message.traceparent
-        && !message.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case(TRACEPARENT))
-    {
-        headers.push((TRACEPARENT.to_owned(), traceparent.clone()));
-    }
     let mut attributes = Vec::with_capacity(4);
     attributes.push(("seq".to_owned(), delivery.seq.0.to_string()));
     attributes.push(("event-version".to_owned(), message.event_version.to_string()));
-    if let Some(kind) = &message.aggregate_type {
-        attributes.push(("aggregate-type".to_owned(), kind.clone()));
+    for (annotation, text) in message.annotations.iter() {
+        let name = annotation.dashed();
+        match annotation.carried() {
+            Carried::Member => {}
+            Carried::Header if message.headers.iter().any(|(other, _)| other.eq_ignore_ascii_case(name)) => {}
+            Carried::Header => headers.push((name.to_owned(), text.to_owned())),
+            Carried::Attribute => attributes.push((name.to_owned(), text.to_owned())),
+        }
     }
-    if let Some(id) = &message.aggregate_id {
-        attributes.push(("aggregate-id".to_owned(), id.clone()));
-    }
+    let member = |annotation| message.annotation(annotation).map(str::to_owned);
     wit::Message {
         id: message.id.as_str().to_owned(),
         tenant: message.tenant.as_str().to_owned(),
@@ -50,13 +48,13 @@ pub(crate) fn message(delivery: &Delivery) -> wit::Message {
         destination: delivery.destination.clone(),
         key: message.key.as_ref().map(|key| key.as_str().to_owned()),
         headers,
-        content_type: message.content_type.clone(),
+        content_type: member(Annotation::ContentType),
         payload: delivery.payload.to_vec(),
         event_type: (!message.event_type.is_empty()).then(|| message.event_type.clone()),
-        envelope_id: message.envelope_id.clone(),
-        correlation_id: message.correlation_id.clone(),
-        causation_id: message.causation_id.clone(),
-        reply_to: message.reply_to.clone(),
+        envelope_id: member(Annotation::EnvelopeId),
+        correlation_id: member(Annotation::CorrelationId),
+        causation_id: member(Annotation::CausationId),
+        reply_to: member(Annotation::ReplyTo),
         occurred_at: message.occurred_at.0,
         created_at: message.created_at.0,
         expires_at: message.expires_at.map(|at| at.0),

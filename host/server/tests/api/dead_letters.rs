@@ -1,6 +1,7 @@
 //! `/v1/dead-letters`.
 
 use serde_json::json;
+use waybill_core::annotation::Annotation;
 use waybill_core::port::service::ServiceError;
 use waybill_core::saga::error::SagaError;
 use waybill_core::time::UnixMillis;
@@ -127,15 +128,31 @@ async fn an_edit_changes_what_it_names_and_links_to_the_original() {
     assert_eq!(edited.topic, "bus:repaired");
     assert_eq!(edited.payload, r#"{"n": 2.50}"#);
     assert_eq!((edited.key, edited.id), (None, None));
-    assert_eq!(edited.causation_id.as_deref(), Some("d-1"));
-    assert_eq!(edited.content_type.as_deref(), Some("application/json"));
+    assert_eq!(edited.annotations.get(Annotation::CausationId), Some("d-1"));
+    assert_eq!(edited.annotations.get(Annotation::ContentType), Some("application/json"));
     assert_eq!((edited.not_before, edited.expires_at), (Some(UnixMillis(1_790_000_000_999)), None));
     assert_eq!(
         (edited.event_type.as_deref(), edited.event_version, edited.occurred_at),
         (Some("order_placed"), Some(2), Some(NOW))
     );
     assert_eq!(edited.headers, [("x-a".to_owned(), "1".to_owned()), ("x-a".to_owned(), "2".to_owned())]);
-    assert_eq!((edited.correlation_id.as_deref(), edited.tenant.as_deref()), (Some("c"), Some("default")));
+    assert_eq!(edited.tenant.as_deref(), Some("default"));
+}
+
+#[tokio::test]
+async fn an_edit_keeps_each_annotation_that_it_does_not_name_and_null_takes_one_away() {
+    let original = all_annotations().with(Annotation::CausationId, "d-1");
+    for named in Annotation::ALL.into_iter().filter(|annotation| *annotation != Annotation::CausationId) {
+        for (value, text) in [("\"other\"", Some("other")), ("null", None)] {
+            let api = Api::open();
+            let body = format!("{{\"{}\":{value}}}", named.name());
+            let answer = api.post("/v1/dead-letters/d-1/edit", body).await;
+            assert_eq!(answer.status.as_u16(), 201, "{}", answer.text);
+            let mut wanted = original.clone();
+            wanted.set(named, text);
+            assert_eq!(api.fake.taken().remove(0).annotations, wanted, "{named:?} {value}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! `/v1/messages` and `/v1/transactions`.
 
 use serde_json::json;
+use waybill_core::annotation::Annotation;
 use waybill_core::error::InputError;
 use waybill_core::port::service::ServiceError;
 
@@ -40,10 +41,11 @@ async fn the_requests_trace_context_is_used_where_a_message_has_none() {
     let body = format!("{{\"messages\":[{ONE},{{\"topic\":\"bus:b\",\"payload\":1,\"traceparent\":\"{own}\"}}]}}");
     api.send(with(post("/v1/messages", body), "traceparent", TRACE)).await;
     let taken = api.fake.taken();
-    assert_eq!((taken[0].traceparent.as_deref(), taken[1].traceparent.as_deref()), (Some(TRACE), Some(own.as_str())));
+    let traces: Vec<_> = taken.iter().map(|message| message.annotations.get(Annotation::Traceparent)).collect();
+    assert_eq!(traces, [Some(TRACE), Some(own.as_str())]);
     // One that isn't one is ignored, as the W3C says.
     api.send(with(post("/v1/messages", ONE), "traceparent", "garbage")).await;
-    assert_eq!(api.fake.taken()[0].traceparent, None);
+    assert_eq!(api.fake.taken()[0].annotations.get(Annotation::Traceparent), None);
 }
 
 #[tokio::test]

@@ -12,6 +12,7 @@ use http_body_util::BodyExt;
 use serde_json::Value;
 use tokio::sync::Notify;
 use tower::ServiceExt;
+use waybill_api::annotations::AnnotationsView;
 use waybill_api::dead_letters::*;
 use waybill_api::headers::HeadersJson;
 use waybill_api::idempotency::{FinishWith, IdempotencyService};
@@ -19,6 +20,8 @@ use waybill_api::messages::*;
 use waybill_api::status::*;
 use waybill_api::transports::*;
 use waybill_api::workers::*;
+use waybill_core::annotation::Annotation;
+use waybill_core::annotations::Annotations;
 use waybill_core::ids::Tenant;
 use waybill_core::new_message::NewMessage;
 use waybill_core::outbox::owner::WaitKind;
@@ -145,15 +148,8 @@ pub fn view(tenant: &str, id: &str) -> MessageView {
         }],
         event_type: if is_plain { topic } else { "order_placed".into() },
         event_version: if is_plain { 1 } else { 2 },
-        aggregate_type: text("order"),
-        aggregate_id: text("1"),
-        envelope_id: text("e"),
-        correlation_id: text("c"),
-        causation_id: text("s"),
-        reply_to: text("bus:replies"),
-        traceparent: text("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
+        annotations: AnnotationsView(all_annotations()),
         headers: HeadersJson(vec![("x-a".into(), "1".into()), ("x-a".into(), "2".into())]),
-        content_type: text("application/json"),
         payload_bytes: 17,
         payload_sha256: text("ab"),
         payload: None,
@@ -162,6 +158,12 @@ pub fn view(tenant: &str, id: &str) -> MessageView {
         note: None,
     }
     .with_payload(Bytes::from_static(b"{\"z\":1.10,\"a\":12345678901234567890}"))
+}
+
+/// Every annotation, each with a text of its own.
+pub fn all_annotations() -> Annotations {
+    let all = Annotation::ALL.map(|annotation| (annotation, format!("{} of it", annotation.name())));
+    Annotations::from(all).with(Annotation::ContentType, "application/json")
 }
 
 pub fn plugin() -> PluginIdentity {

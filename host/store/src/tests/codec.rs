@@ -7,6 +7,7 @@ use bytes::Bytes;
 use proptest::collection::{btree_map, btree_set, vec};
 use proptest::option;
 use proptest::prelude::*;
+use waybill_core::annotation::Annotation;
 use waybill_core::ids::{Key, MessageId, Place, Seq, ShardId, Tenant};
 use waybill_core::message::{Message, Payload};
 use waybill_core::outbox::records::{
@@ -45,9 +46,9 @@ fn topic() -> impl Strategy<Value = Topic> {
 prop_compose! {
     fn message()(
         (id, caller_id, tenant, topic, key) in (text(), any::<bool>(), text(), topic(), option::of(text())),
-        (headers, content_type, payload) in (vec((text(), text()), 0..3), option::of(text()), payload()),
+        (headers, payload) in (vec((text(), text()), 0..3), payload()),
         (event_type, event_version) in (option::of(text()), prop_oneof![Just(1_u32), any::<u32>()]),
-        texts in vec(option::of(text()), 7),
+        texts in vec(option::of(text()), Annotation::COUNT),
         (occurred_at, created_at, same, not_before, expires_at)
             in (instant(), instant(), any::<bool>(), option::of(instant()), option::of(instant())),
         statements in option::of(any::<[u8; 32]>().prop_map(Box::new)),
@@ -58,18 +59,11 @@ prop_compose! {
             tenant: Tenant::new(tenant).unwrap(),
             key: key.map(|key| Key::new(key).unwrap()),
             headers,
-            content_type,
             payload,
             event_type: event_type.unwrap_or_else(|| topic.as_str().to_owned()),
             topic,
             event_version,
-            aggregate_type: texts[0].clone(),
-            aggregate_id: texts[1].clone(),
-            envelope_id: texts[2].clone(),
-            correlation_id: texts[3].clone(),
-            causation_id: texts[4].clone(),
-            reply_to: texts[5].clone(),
-            traceparent: texts[6].clone(),
+            annotations: Annotation::ALL.into_iter().zip(texts).filter_map(|(annotation, text)| Some((annotation, text?))).collect(),
             occurred_at: if same { created_at } else { occurred_at },
             created_at,
             not_before,

@@ -11,6 +11,7 @@ use waybill_core::saga::error::SagaError;
 use waybill_core::saga::id::{SagaId, SagaKey};
 use waybill_core::saga::limits::{TIMEOUT_MAX, TIMEOUT_MIN};
 use waybill_core::saga::shard::{NewSaga, SagaCommand, SagaReply, is_same_start};
+use waybill_core::time::UnixMillis;
 
 use super::Sagas;
 
