@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use waybill_cli::exit::Exit;
+use waybill_core::annotation::Annotation;
 
 use crate::fake_host::{FakeHost, Mood};
 use crate::support::{Command, Done, waybill};
@@ -506,7 +507,7 @@ fn a_file_is_sent_raw_as_one_payload() {
     assert_eq!(done.exit, Exit::Done, "{}", done.err);
     let seen = host.seen.lock().unwrap();
     assert_eq!(seen.enqueued[0].payload.as_ref(), [0, 159, 146, 150]);
-    assert_eq!(seen.enqueued[0].content_type.as_deref(), Some("image/png"));
+    assert_eq!(seen.enqueued[0].annotations.get(Annotation::ContentType), Some("image/png"));
 }
 
 #[test]

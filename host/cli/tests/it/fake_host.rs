@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use waybill_api::annotations::AnnotationsView;
 use waybill_api::dead_letters::*;
 use waybill_api::headers::HeadersJson;
 use waybill_api::idempotency::FinishWith;
@@ -13,6 +14,8 @@ use waybill_api::operations::OperationService;
 use waybill_api::status::*;
 use waybill_api::transports::*;
 use waybill_api::workers::*;
+use waybill_core::annotation::Annotation;
+use waybill_core::annotations::Annotations;
 use waybill_core::ids::Tenant;
 use waybill_core::new_message::NewMessage;
 use waybill_core::outbox::filter::Filter;
@@ -168,15 +171,11 @@ fn view(id: &str, tenant: &str, state: MessageState) -> MessageView {
         history: Vec::new(),
         event_type: "order.created".into(),
         event_version: 1,
-        aggregate_type: None,
-        aggregate_id: None,
-        envelope_id: None,
-        correlation_id: Some("c-1".into()),
-        causation_id: None,
-        reply_to: None,
-        traceparent: None,
+        annotations: AnnotationsView(Annotations::from([
+            (Annotation::CorrelationId, "c-1"),
+            (Annotation::ContentType, "application/json"),
+        ])),
         headers: HeadersJson(vec![("source".into(), "shop".into())]),
-        content_type: Some("application/json".into()),
         payload_bytes: 27,
         payload_sha256: None,
         payload: None,
