@@ -12,6 +12,7 @@ use waybill_bindings::api::types as wit;
 use waybill_bindings::services::exports::waybill::plugin::provision_api::{Action, Change};
 use waybill_core::annotation::{Annotation, Carried};
 use waybill_core::code::Code;
+use waybill_core::const_text::has;
 use waybill_core::message::Delivery;
 use waybill_core::port::provision::{ProvisionAction, ProvisionChange};
 use waybill_core::port::transport::{CallError, ErrorKind, Fault, Health, HealthReport, Outcome, Receipt};
@@ -22,6 +23,23 @@ use crate::limits::{
 };
 use crate::meters::Bound;
 use crate::text::cut;
+
+/// Where authors of plugins find attributes: their crate sends each on under the receivers' names for it.
+const AUTHORS: &[u8] = include_bytes!("../../../../plugins/sdk/src/annotation.rs");
+const CONTRACT: &[u8] = include_bytes!("../../../../docs/plugin-contract.md");
+
+macro_rules! known_to_authors {
+    ($($variant:ident = $name:ident ($number:tt) { dashed: $dashed:literal, $($unused:tt)* })*) => {
+        $(const _: () = assert!(
+            !matches!(Annotation::$variant.carried(), Carried::Attribute)
+                || has(AUTHORS, concat!("annotation(\"", $dashed, "\"").as_bytes())
+                    && has(CONTRACT, concat!("`", $dashed, "`").as_bytes()),
+            concat!("plugins/sdk/src/annotation.rs or docs/plugin-contract.md lacks the attribute ", $dashed)
+        );)*
+    };
+}
+
+waybill_core::annotation_rows!(known_to_authors);
 
 /// One delivery as a guest gets it.
 pub(crate) fn message(delivery: &Delivery) -> wit::Message {
