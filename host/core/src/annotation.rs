@@ -11,51 +11,51 @@ use crate::new_message::is_traceparent;
 /// The table. Hands its rows to the macro `$with`: the variant, its name, its number in stored records, and what is known of it.
 ///
 /// The name is that in JSON, in columns, on the doorstep and in filters; `dashed` is that of flags, attributes and headers. A number
-/// is never given twice, and never again: `waybill-store` has those that are missing here. `asked` describes it in requests,
-/// `shown` in views.
+/// is never given twice, and never again: `waybill-store` has those that are missing here. `request` describes it in requests,
+/// `view` in views.
 #[macro_export]
 macro_rules! annotation_rows {
     ($with:ident) => {
         $with! {
             AggregateType = aggregate_type (12) {
                 dashed: "aggregate-type", kind: Text, carried: Attribute,
-                asked: "Type of the aggregate the event is about.",
-                shown: "Type of the aggregate the event is about.",
+                request: "Type of the aggregate the event is about.",
+                view: "Type of the aggregate the event is about.",
             }
             AggregateId = aggregate_id (13) {
                 dashed: "aggregate-id", kind: Id, carried: Attribute,
-                asked: "Id of that aggregate, up to 512 bytes.",
-                shown: "Id of that aggregate.",
+                request: "Id of that aggregate, up to 512 bytes.",
+                view: "Id of that aggregate.",
             }
             EnvelopeId = envelope_id (14) {
                 dashed: "envelope-id", kind: Id, carried: Member,
-                asked: "Trace chain of the business operation.",
-                shown: "Trace chain of the business operation.",
+                request: "Trace chain of the business operation.",
+                view: "Trace chain of the business operation.",
             }
             CorrelationId = correlation_id (15) {
                 dashed: "correlation-id", kind: Id, carried: Member,
-                asked: "Ties a reply to its request.",
-                shown: "Ties a reply to its request.",
+                request: "Ties a reply to its request.",
+                view: "Ties a reply to its request.",
             }
             CausationId = causation_id (16) {
                 dashed: "causation-id", kind: Id, carried: Member,
-                asked: "Id of the message that caused this one.",
-                shown: "Id of the message that caused it; of the dead letter, when it is an edited copy.",
+                request: "Id of the message that caused this one.",
+                view: "Id of the message that caused it; of the dead letter, when it is an edited copy.",
             }
             ReplyTo = reply_to (17) {
                 dashed: "reply-to", kind: Text, carried: Member,
-                asked: "Where a reply is expected.",
-                shown: "Where a reply is expected.",
+                request: "Where a reply is expected.",
+                view: "Where a reply is expected.",
             }
             Traceparent = traceparent (18) {
                 dashed: "traceparent", kind: TraceContext, carried: Header,
-                asked: "W3C trace context; the request's `traceparent` header if absent.",
-                shown: "W3C trace context of the message or of its enqueue request.",
+                request: "W3C trace context; the request's `traceparent` header if absent.",
+                view: "W3C trace context of the message or of its enqueue request.",
             }
             ContentType = content_type (6) {
                 dashed: "content-type", kind: Text, carried: Member,
-                asked: "Media type; `application/json` for `payload`, `application/octet-stream` for `payload_base64`.",
-                shown: "Media type of the payload.",
+                request: "Media type; `application/json` for `payload`, `application/octet-stream` for `payload_base64`.",
+                view: "Media type of the payload.",
             }
         }
     };
@@ -88,18 +88,18 @@ struct Row {
     dashed: &'static str,
     kind: Kind,
     carried: Carried,
-    asked: &'static str,
-    shown: &'static str,
+    request_doc: &'static str,
+    view_doc: &'static str,
 }
 
 macro_rules! define {
     ($($variant:ident = $name:ident ($number:literal) {
-        dashed: $dashed:literal, kind: $kind:ident, carried: $carried:ident, asked: $asked:literal, shown: $shown:literal,
+        dashed: $dashed:literal, kind: $kind:ident, carried: $carried:ident, request: $request:literal, view: $view:literal,
     })*) => {
         /// An optional text of a message.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Annotation {
-            $(#[doc = $shown] $variant,)*
+            $(#[doc = $view] $variant,)*
         }
 
         impl Annotation {
@@ -113,8 +113,8 @@ macro_rules! define {
                         dashed: $dashed,
                         kind: Kind::$kind,
                         carried: Carried::$carried,
-                        asked: $asked,
-                        shown: $shown,
+                        request_doc: $request,
+                        view_doc: $view,
                     },)*
                 }
             }
@@ -151,13 +151,13 @@ impl Annotation {
     }
 
     /// What it is, for who may give it.
-    pub const fn asked(self) -> &'static str {
-        self.row().asked
+    pub const fn request_doc(self) -> &'static str {
+        self.row().request_doc
     }
 
     /// What it is, for who sees a message.
-    pub const fn shown(self) -> &'static str {
-        self.row().shown
+    pub const fn view_doc(self) -> &'static str {
+        self.row().view_doc
     }
 
     /// Whether a text may be its value.

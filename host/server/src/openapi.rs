@@ -49,8 +49,8 @@ pub fn document() -> OpenApi {
 
 /// The routes' document with what the types behind it don't say.
 pub(crate) fn completed(mut api: OpenApi) -> OpenApi {
-    name_annotations(&mut api, &MessageView::name(), Annotation::shown);
-    name_annotations(&mut api, &NewMessageJson::name(), Annotation::asked);
+    name_annotations(&mut api, &MessageView::name(), Annotation::view_doc);
+    name_annotations(&mut api, &NewMessageJson::name(), Annotation::request_doc);
     api
 }
 

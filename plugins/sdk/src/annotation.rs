@@ -6,9 +6,9 @@ use crate::transport::Message;
 /// One text, and what it is called outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Annotation {
-    /// Name of the attribute.
+    /// Name that it has as an attribute.
     pub name: &'static str,
-    /// Header at brokers.
+    /// Its header at every broker.
     pub header: &'static str,
     /// Header of a CloudEvent over HTTP.
     pub extension: &'static str,

@@ -81,3 +81,21 @@ fn event(event: wit::StreamEvent) -> StreamEvent {
         attributes: event.attributes,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guest_says_by_attributes_what_its_record_has_no_member_for() {
+        let named = |name: &str| (name.to_owned(), format!("its {name}"));
+        let mut given: Vec<_> = Annotation::ALL.map(|annotation| named(annotation.dashed())).into();
+        given.push(named("shop"));
+        let taken = attributed(&given);
+        for annotation in Annotation::ALL {
+            let wanted = format!("its {}", annotation.dashed());
+            let is_attribute = annotation.carried() == Carried::Attribute;
+            assert_eq!(taken.get(annotation), is_attribute.then_some(wanted.as_str()));
+        }
+    }
+}

@@ -208,6 +208,39 @@ pub(crate) fn to_millis(duration: Duration) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use waybill_core::annotations::Annotations;
+    use waybill_core::ids::Seq;
+    use waybill_core::new_message::NewMessage;
+    use waybill_core::time::UnixMillis;
+
+    #[test]
+    fn a_guest_gets_every_annotation_where_the_table_says() {
+        let text = |annotation: Annotation| match annotation {
+            Annotation::Traceparent => "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".to_owned(),
+            other => format!("{} of it", other.name()),
+        };
+        let annotations: Annotations = Annotation::ALL.map(|annotation| (annotation, text(annotation))).into();
+        let new = NewMessage { topic: "bus:x".to_owned(), annotations, ..NewMessage::default() };
+        let delivery = Delivery {
+            message: new.check(UnixMillis(0), 0).unwrap().message,
+            payload: bytes::Bytes::new(),
+            destination: "x".to_owned(),
+            attempt: 1,
+            lease_epoch: 1,
+            seq: Seq(1),
+        };
+        let got = message(&delivery);
+        let shown = format!("{got:?}").replace('-', "_");
+        for annotation in Annotation::ALL {
+            let pair = (annotation.dashed().to_owned(), text(annotation));
+            let is_there = match annotation.carried() {
+                Carried::Member => shown.contains(&format!("{}: Some({:?})", annotation.name(), pair.1)),
+                Carried::Header => got.headers.contains(&pair),
+                Carried::Attribute => got.attributes.contains(&pair),
+            };
+            assert!(is_there, "{annotation:?} {shown}");
+        }
+    }
 
     #[test]
     fn a_code_is_one_word_in_capitals() {

@@ -6,7 +6,7 @@ use waybill_core::port::service::ServiceError;
 use waybill_core::saga::error::SagaError;
 use waybill_core::time::UnixMillis;
 
-use crate::support::{Api, NOW, PLAIN, post};
+use crate::support::{Api, NOW, PLAIN, all_annotations, post};
 
 #[tokio::test]
 async fn dead_letters_are_listed_counted_grouped_and_shown() {

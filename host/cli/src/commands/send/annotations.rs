@@ -10,7 +10,7 @@ use waybill_core::annotations::Annotations;
 pub struct AnnotationArgs(pub Annotations);
 
 fn flag(annotation: Annotation) -> Arg {
-    let help = annotation.asked().trim_end_matches('.');
+    let help = annotation.request_doc().trim_end_matches('.');
     Arg::new(annotation.name()).long(annotation.dashed()).value_name("TEXT").help(help)
 }
 
