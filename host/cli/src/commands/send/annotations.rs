@@ -1,7 +1,6 @@
 //! The optional texts of a message as flags.
 
-use clap::error::Error;
-use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
+use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches};
 use waybill_core::annotation::Annotation;
 use waybill_core::annotations::Annotations;
 
