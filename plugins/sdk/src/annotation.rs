@@ -19,7 +19,7 @@ const fn annotation(name: &'static str, header: &'static str, extension: &'stati
 }
 
 /// All there are, in the order in which they are sent.
-pub const ANNOTATIONS: [Annotation; 7] = [
+pub const ANNOTATIONS: &[Annotation] = &[
     annotation("event-version", "x-event-version", "ce-eventversion"),
     annotation("aggregate-type", "x-aggregate-type", "ce-aggregatetype"),
     annotation("aggregate-id", "x-aggregate-id", "ce-aggregateid"),
@@ -49,8 +49,8 @@ mod tests {
     #[test]
     fn the_names_of_one_text_are_alike() {
         for Annotation { name, header, extension } in ANNOTATIONS {
-            assert_eq!(header, format!("x-{name}"));
-            assert_eq!(extension, format!("ce-{}", name.replace('-', "")));
+            assert_eq!(*header, format!("x-{name}"));
+            assert_eq!(*extension, format!("ce-{}", name.replace('-', "")));
         }
     }
 }

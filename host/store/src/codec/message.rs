@@ -16,8 +16,9 @@ use super::CodecError;
 
 macro_rules! wire_message {
     ($($variant:ident = $name:ident ($number:tt) { $($unused:tt)* })*) => {
-        /// The numbered fields; the next free number is 24. What has its usual value is left out: `event_type` that is the topic,
-        /// `occurred_at` that is `created_at`, version 1, an id made by the host.
+        /// The numbered fields; those of annotations have their numbers from the table, and none is ever given again. What has its
+        /// usual value is left out: `event_type` that is the topic, `occurred_at` that is `created_at`, version 1, an id made by
+        /// the host.
         #[derive(Clone, Debug, Default, Encode, Decode)]
         #[cbor(map)]
         pub struct WireMessage<'b> {
