@@ -5,7 +5,7 @@ use http::{HeaderValue, Method, Request, Uri};
 use proptest::prelude::*;
 use waybill_server::server::permissions;
 
-use crate::support::{Api, send};
+use crate::support::Api;
 
 fn requests() -> impl Strategy<Value = Request<Body>> {
     let routes: Vec<(String, String)> = permissions().into_iter().map(|(method, path, _)| (method, path)).collect();
@@ -89,8 +89,7 @@ proptest! {
     #[test]
     fn arbitrary_requests_never_get_a_500(request in requests()) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let api = Api::open();
-        let answer = runtime.block_on(send(&api.router, request));
+        let answer = runtime.block_on(async { Api::open().await.send(request).await });
         prop_assert!(answer.status.as_u16() < 500, "{answer:?}");
         if !answer.status.is_success() {
             answer.problem();

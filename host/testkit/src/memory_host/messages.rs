@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use waybill_api::messages::{MessageView, Waiting};
 use waybill_api::workers::{ClaimRequest, ClaimedMessage};
+use waybill_core::ids::Seq;
 use waybill_core::new_message::NewMessage;
 use waybill_core::outbox::owner::WaitKind;
 use waybill_core::port::service::MessageState;
@@ -91,6 +92,17 @@ impl InMemoryHost {
     /// A dead letter: its receiver refused it for good.
     pub async fn dead(&self, message: NewMessage) -> MessageView {
         self.sent(message, [Outcome::Permanent(Fault::new("HTTP.400", "the receiver said no"))]).await
+    }
+
+    /// Puts so many copies of a dead letter behind it, which entered the order in the same millisecond.
+    pub async fn copy_dead(&self, of: &str, id: &str, copies: usize) {
+        let seq = self.view(of, id).await.seq.unwrap();
+        self.store.write(|tables| {
+            let (shard, found) =
+                tables.dead.iter().find(|((_, at), _)| at.0 == seq).map(|(at, dead)| (at.0, dead.clone())).unwrap();
+            let places = (seq + 1..).take(copies).map(|place| (shard, Seq(place)));
+            tables.dead.extend(places.map(|place| (place, found.clone())));
+        });
     }
 
     /// One that waits for its retry.

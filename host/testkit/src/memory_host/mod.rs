@@ -39,7 +39,7 @@ use waybill_core::port::participant::{Direction, Participant};
 use waybill_core::port::transport::Outcome;
 use waybill_core::route::{Pattern, Route, Routes};
 use waybill_core::time::UnixMillis;
-use waybill_engine::{Engine, EngineConfig, Participants, Stores};
+use waybill_engine::{Engine, Participants, Stores};
 
 use crate::fake_participant::{FakeHttp, FakeParticipant, permanent};
 use crate::fake_transport::{Answer, FakeTransport, ack};
@@ -49,6 +49,8 @@ pub use clock::StandingClock;
 pub use messages::message;
 pub use plugins::MemoryPlugins;
 pub use sagas::ORDER;
+/// For tests of crates that don't know the engine.
+pub use waybill_engine::EngineConfig;
 
 /// How the host is called in attempts and in the audit trail.
 pub const HOST: &str = "host-1";
