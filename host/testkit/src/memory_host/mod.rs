@@ -94,7 +94,7 @@ impl InMemoryHost {
     /// The same with other settings.
     pub async fn start_with(now: UnixMillis, change: impl FnOnce(&mut EngineConfig)) -> Self {
         let (http, bus) = (transport("http"), transport("bus"));
-        let orders = FakeParticipant::new("orders", &["reserve", "charge", "book"]);
+        let orders = FakeParticipant::new("orders", &["reserve", "charge", "label", "book", "notify"]);
         let (script, failing) = (Script::default(), FailingSteps::default());
         for transport in [&http, &bus] {
             follow(transport, &script);

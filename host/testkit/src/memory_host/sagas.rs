@@ -79,7 +79,13 @@ impl InMemoryHost {
 
     /// An operator's act.
     pub async fn act(&self, of: &str, id: &str, act: SagaAct) {
-        let by = ActedBy { actor: "ann".to_owned(), note: None };
+        self.act_noted(of, id, act, "").await;
+    }
+
+    /// The same with a note; an empty one is none.
+    pub async fn act_noted(&self, of: &str, id: &str, act: SagaAct, note: &str) {
+        let note = Some(note.to_owned()).filter(|note| !note.is_empty());
+        let by = ActedBy { actor: "ann".to_owned(), note };
         self.sagas.act(&tenant(of), &SagaId::new(id).unwrap(), act, by).await.unwrap();
     }
 

@@ -87,7 +87,8 @@ impl TestHost {
                 setup(&memory).await;
                 let before = memory.outbox.audit(None, 1_000).await.unwrap().len();
                 tokio::time::resume();
-                let listener = bind(SocketAddr::from(([127, 0, 0, 1], 0)), auth.is_some(), &Encryption::None).await.unwrap();
+                let listener =
+                    bind(SocketAddr::from(([127, 0, 0, 1], 0)), auth.is_some(), &Encryption::None).await.unwrap();
                 tell.send((listener.local_addr().unwrap(), Arc::clone(&memory), Handle::current(), before)).unwrap();
                 let shutdown = async {
                     let _ = stopped.await;

@@ -6,8 +6,8 @@ use waybill_core::ids::Tenant;
 use waybill_core::port::participant::{Direction, StepError};
 use waybill_core::port::saga::{SagaAct, StartSaga};
 use waybill_core::port::transport::Fault;
-use waybill_core::saga::json::Json;
 use waybill_core::saga::id::SagaId;
+use waybill_core::saga::json::Json;
 use waybill_core::saga::state::SagaState;
 use waybill_testkit::memory_host::InMemoryHost;
 

@@ -30,14 +30,16 @@ pub(super) async fn bring_about(host: &InMemoryHost) {
     host.failed_key("default", "mail-2", "no such address").await;
     host.finished_key("acme", "pay-1", "{\"charged\":990}").await;
     for letter in [letter("d-1"), letter("d-2"), of_acme(letter("d-3"))] {
-        let refused = |code: &str, maybe_delivered| Fault { maybe_delivered, ..Fault::new(code, "the receiver said no") };
+        let refused =
+            |code: &str, maybe_delivered| Fault { maybe_delivered, ..Fault::new(code, "the receiver said no") };
         let outcomes =
             [Outcome::Retryable(refused("HTTP.TIMEOUT", true)), Outcome::Permanent(refused("HTTP.400", false))];
         host.sent(letter, outcomes).await;
     }
     for n in 0..5 {
         let fault = Fault { after: Some(Duration::from_secs(60)), ..Fault::new("HTTP.503", "the receiver is busy") };
-        let waits = NewMessage { key: None, payload: "{\"z\": 1.10, \"a\": [1, 2]}".into(), ..letter(&format!("m-{n}")) };
+        let waits =
+            NewMessage { key: None, payload: "{\"z\": 1.10, \"a\": [1, 2]}".into(), ..letter(&format!("m-{n}")) };
         host.sent(waits, [Outcome::Retryable(fault)]).await;
     }
 }
