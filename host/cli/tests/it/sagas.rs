@@ -30,7 +30,7 @@ fn snapshot(name: &str, done: &Done) {
 fn what_the_commands_write() {
     let host = TestHost::sagas();
     for (name, arguments) in [
-        ("definitions", vec!["definitions", "--name", "order"]),
+        ("definitions", vec!["definitions"]),
         ("definition", vec!["definitions", "order", "--version", "1"]),
         ("definitions-ids", vec!["definitions", "-o", "ids"]),
         ("start", vec!["start", "order", "--input", "{\"order\": 20}", "--id", "order-20", "--deadline", "1h"]),
