@@ -36,6 +36,7 @@ use waybill_api::status::CheckStatus;
 use waybill_core::backoff::RetryPolicy;
 use waybill_core::ids::Tenant;
 use waybill_core::port::participant::{Direction, Participant};
+use waybill_core::port::provision::ProvisionError;
 use waybill_core::port::transport::Outcome;
 use waybill_core::route::{Pattern, Route, Routes};
 use waybill_core::time::UnixMillis;
@@ -191,6 +192,7 @@ fn transport(name: &str) -> Arc<FakeTransport> {
         identity.plugin = name.to_owned();
         identity.version = "0.1.0".to_owned();
     });
+    transport.set_provisioned(Err(ProvisionError::NotOffered { plugin: name.to_owned() }));
     transport
 }
 
