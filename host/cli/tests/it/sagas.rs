@@ -87,7 +87,7 @@ fn a_definition_is_checked_and_stored_from_files_and_stdin() {
     };
     let good = file(
         "order.toml",
-        "name = \"order\"\nversion = 3\n\n[[steps]]\nname = \"charge\"\naction = \"https://pay.example/charges\"\n",
+        "name = \"order\"\nversion = 3\n\n[[steps]]\nname = \"charge\"\naction = \"https://pay.example/charges\"\nidempotent = false\n",
     );
     let bad = file(
         "order.json",

@@ -45,7 +45,6 @@ async fn audited(api: &Api) -> Vec<Value> {
 #[tokio::test]
 async fn a_definition_is_taken_as_json_or_toml() {
     let api = Api::open().await;
-    // A step that can't be undone is warned of.
     let first = r#"{"name": "order", "version": 1, "steps": [{"name": "wait", "action": "wait:never"}]}"#;
     let answer = define(&api, "", "application/json", first).await;
     assert_eq!((answer.status.as_u16(), answer.header("location")), (201, "/v1/saga-definitions/order?version=1"));
@@ -53,7 +52,7 @@ async fn a_definition_is_taken_as_json_or_toml() {
     assert_eq!((&body["name"], &body["version"], &body["created"]), (&json!("order"), &json!(1), &json!(true)));
     api.post(S, r#"{"definition":"order","id":"order-1"}"#).await;
     api.host.until_waiting("default", "order-1", "signal:never").await;
-    let second = "name = \"order\"\nversion = 2\n[[steps]]\nname = \"pay\"\naction = \"https://pay.example/charges\"\n";
+    let second = "name = \"order\"\nversion = 2\n[[steps]]\nname = \"pay\"\naction = \"https://pay.example/charges\"\nidempotent = false\n";
     for query in ["?dry_run", "?dry_run=true", "?dry_run=1"] {
         let answer = define(&api, query, "application/toml", second).await;
         assert_eq!((answer.status.as_u16(), &answer.json()["dry_run"]), (200, &json!(true)), "{query}");
@@ -72,7 +71,7 @@ async fn a_definition_is_taken_as_json_or_toml() {
 async fn a_bad_definition_is_told_everything_that_is_wrong_with_it() {
     let api = Api::open().await;
     let bad = "name = \"order\"\nversion = 1\n[[steps]]\nname = \"a\"\naction = \"htp://x\"\n\
-               [[steps]]\nname = \"b\"\naction = \"fn:orders/charge\"\ninput = { of = \"$.steps.c.output\" }\n";
+               [[steps]]\nname = \"b\"\naction = \"fn:orders/charge\"\ninput = { of = \"${ steps.c.output }\" }\n";
     let answer = define(&api, "", "application/toml", bad).await;
     assert_eq!(answer.problem(), (400, "SAGA.DEFINITION".into()));
     let problem = answer.json();
