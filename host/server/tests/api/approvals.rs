@@ -90,7 +90,7 @@ async fn links_decide_for_whom_they_were_made() {
 #[tokio::test]
 async fn links_end_with_the_wait_at_the_latest() {
     let api = waiting().await;
-    let until = api.host.step("acme", "order-18", "release").await.until.unwrap().to_string();
+    let until = api.host.step("acme", "order-18", "release").await.until.unwrap().0.to_string();
     assert_eq!(make(&api, r#"{"by":"ann"}"#).await.json()["expires_at"], until);
     let longer = make(&api, r#"{"by":"ann","step":"release","expires_ms":31622400000000}"#).await;
     assert_eq!(longer.json()["path"], "expires_ms", "longer than any step may wait");

@@ -27,6 +27,7 @@ mod openapi;
 mod operations;
 mod plugins;
 mod quarantine;
+mod saga_definitions;
 mod sagas;
 mod shares;
 mod support;
