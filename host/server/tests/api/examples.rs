@@ -38,6 +38,8 @@ fn saying(id: impl Into<String>, body: impl Into<String>) -> Example {
 /// A request for a route, about something of this tenant that no other example is about.
 pub async fn example(host: &InMemoryHost, method: &str, template: &str, tenant: &str) -> Request<Body> {
     let fresh = format!("x-{}", ulid::Ulid::new());
+    // An earlier one may have paused it.
+    host.outbox.resume("http", "ann").await.unwrap();
     let Example { id, body } = match template {
         path if path.starts_with("/v1/messages") => messages(host, path, tenant, &fresh).await,
         path if path.starts_with("/v1/dead-letters") => dead_letters(host, path, tenant, &fresh).await,

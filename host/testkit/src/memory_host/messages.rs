@@ -13,6 +13,8 @@ use waybill_core::port::transport::{Fault, Outcome};
 
 use super::{InMemoryHost, eventually, tenant};
 
+/// Deliveries to a held destination that a test may see.
+const PROBES_MAX: usize = 1_000;
 /// How long a worker has what it claimed.
 const LEASE: Duration = Duration::from_secs(60);
 
@@ -110,10 +112,13 @@ impl InMemoryHost {
         self.sent(message, [Outcome::Retryable(Fault::new("HTTP.503", "the receiver is busy"))]).await
     }
 
-    /// One whose destination is held.
+    /// One whose destination is held, however often it is tried.
     pub async fn held(&self, message: NewMessage, scope: &str) -> MessageView {
         let fault = Fault::new("HTTP.401", "401 from the receiver: check the credentials");
-        self.sent(message, [Outcome::Blocked { scope: scope.to_owned(), fault }]).await
+        let blocked = Outcome::Blocked { scope: scope.to_owned(), fault };
+        let held = self.sent(message, [blocked.clone()]).await;
+        self.answer(&held.id, std::iter::repeat_n(blocked, PROBES_MAX));
+        held
     }
 
     /// One whose time comes later.
