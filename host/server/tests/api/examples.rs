@@ -6,6 +6,7 @@ use axum::body::Body;
 use http::Request;
 use waybill_api::plugins::{PluginReload, PluginService};
 use waybill_core::ids::Tenant;
+use waybill_core::new_message::NewMessage;
 use waybill_core::port::provision::{ProvisionAction, ProvisionChange};
 use waybill_core::port::service::OperationRequest;
 use waybill_core::saga::id::SagaId;
@@ -33,6 +34,11 @@ fn about(id: impl Into<String>) -> Example {
 
 fn saying(id: impl Into<String>, body: impl Into<String>) -> Example {
     Example { id: id.into(), body: body.into() }
+}
+
+/// A message with everything, which waits for no other.
+fn whole(fresh: &str) -> NewMessage {
+    NewMessage { key: Some(fresh.to_owned()), ..full_message(fresh) }
 }
 
 /// A request for a route, about something of this tenant that no other example is about.
@@ -72,7 +78,7 @@ fn name_in(template: &str) -> &'static str {
 async fn messages(host: &InMemoryHost, path: &str, tenant: &str, fresh: &str) -> Example {
     match path {
         "/v1/messages" => saying("", format!(r#"{{"topic":"bus:a","payload":1,"tenant":"{tenant}"}}"#)),
-        "/v1/messages/{id}" => about(host.delivered(of(tenant, full_message(fresh))).await.id),
+        "/v1/messages/{id}" => about(host.delivered(of(tenant, whole(fresh))).await.id),
         _ => {
             let waits = host.scheduled(of(tenant, message(fresh)), Duration::from_secs(3_600)).await;
             saying(waits.id, if path.ends_with("reschedule") { r#"{"not_before":4100000000123}"# } else { "{}" })
@@ -81,7 +87,7 @@ async fn messages(host: &InMemoryHost, path: &str, tenant: &str, fresh: &str) ->
 }
 
 async fn dead_letters(host: &InMemoryHost, path: &str, tenant: &str, fresh: &str) -> Example {
-    let dead = host.dead(of(tenant, full_message(fresh))).await;
+    let dead = host.dead(of(tenant, whole(fresh))).await;
     saying(dead.id, if path.ends_with("quarantine") { r#"{"note":"x"}"# } else { "{}" })
 }
 
@@ -116,7 +122,7 @@ async fn operations(host: &InMemoryHost, path: &str, tenant: &str, fresh: &str) 
 async fn outbox(host: &InMemoryHost, path: &str, tenant: &str, fresh: &str) -> Example {
     match path {
         "/v1/outbox/claim" => {
-            host.offered(of(tenant, full_message(fresh)), "out.memory").await;
+            host.offered(of(tenant, whole(fresh)), "out.memory").await;
             saying("", format!(r#"{{"worker_id":"w","tenant":"{tenant}","wait_ms":20000}}"#))
         }
         "/v1/outbox/settle" => {
