@@ -134,7 +134,8 @@ fn rows_in_quarantine_are_put_back_and_dropped_by_their_names() {
         host.set_aside_saga("acme", "order-1").await;
     });
     let ids = ask(&host, &["quarantine", "list", "-o", "ids"]).run();
-    let [bad, good, saga] = ids.out.lines().collect::<Vec<_>>()[..] else { panic!("{ids:?}") };
+    let rows: Vec<&str> = ids.out.lines().collect();
+    let [bad, good, saga] = rows[..] else { panic!("{ids:?}") };
     let restored = ask(&host, &["quarantine", "restore", "-", "--reason", "new"]).input(&ids.out).run();
     assert_eq!(restored.exit, Exit::Partly, "{restored:?}");
     let told =
@@ -144,10 +145,14 @@ fn rows_in_quarantine_are_put_back_and_dropped_by_their_names() {
     assert_eq!(declined.exit, Exit::Failed);
     let dropped = ask(&host, &["quarantine", "drop", bad]).interactive().input("y\n").run();
     assert_eq!(dropped.exit, Exit::Done, "{dropped:?}");
-    let [first, second, third] = &host.acts()[..] else { panic!("{:?}", host.acts()) };
-    assert_eq!(first, &format!("QuarantineRestored default/{good} new"));
-    assert_eq!(second, &format!("QuarantineRestored acme/{saga} new"));
-    assert_eq!(third, &format!("QuarantineDropped {bad}"));
+    assert_eq!(
+        host.acts(),
+        [
+            format!("QuarantineRestored default/{good} new"),
+            format!("QuarantineRestored acme/{saga} new"),
+            format!("QuarantineDropped {bad}"),
+        ]
+    );
     assert_eq!(ask(&host, &["quarantine", "drop", "gone", "--yes"]).run().exit, Exit::NotFound);
 }
 

@@ -38,7 +38,8 @@ fn bulk_acts_are_listed_shown_and_stopped() {
         begin(host, "cancel", "definition=order", Some("acme"), 100).await;
     });
     let listed = ask(&host, &["list", "-o", "ids"]).run();
-    let [over, under_way] = listed.out.lines().collect::<Vec<_>>()[..] else { panic!("{listed:?}") };
+    let ids: Vec<&str> = listed.out.lines().collect();
+    let [over, under_way] = ids[..] else { panic!("{listed:?}") };
     let table = ask(&host, &["list", "--limit", "1"]).run();
     assert!(table.out.contains("definition=order") && !table.out.contains("quarantine"), "{}", table.out);
     let shown = ask(&host, &["show", under_way]).run();

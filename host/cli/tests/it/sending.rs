@@ -40,7 +40,8 @@ fn lines_are_sent_in_order_with_their_bytes() {
     );
     let done = ask(&host, &send).input(&lines).run();
     assert_eq!(done.exit, Exit::Done, "{}", done.err);
-    let [first, second, "again"] = done.out.lines().collect::<Vec<_>>()[..] else { panic!("{}", done.out) };
+    let ids: Vec<&str> = done.out.lines().collect();
+    let [first, second, "again"] = ids[..] else { panic!("{}", done.out) };
     assert!(done.err.contains("2 messages committed, 1 was there before"), "{}", done.err);
     for (id, topic, payload, key) in [
         (first, "bus:a", "{\"z\": 1.10,\"a\":12345678901234567890123}", "k"),

@@ -18,6 +18,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use waybill_core::backoff::RetryPolicy;
 use waybill_core::ids::Tenant;
+use waybill_core::port::transport::Transport;
 use waybill_core::time::UnixMillis;
 use waybill_server::approval::ApprovalLinks;
 use waybill_server::auth::{Role, StaticTokens, Tenants, TokenRecord};
@@ -59,7 +60,7 @@ impl TestHost {
         let transports: Vec<Arc<FakeTransport>> = names.iter().map(|name| FakeTransport::new(*name)).collect();
         let more = transports.clone();
         let change = move |config: &mut EngineConfig| {
-            config.transports.extend(more.into_iter().map(|transport| transport as Arc<_>));
+            config.transports.extend(more.into_iter().map(|transport| transport as Arc<dyn Transport>));
         };
         Self::start(None, change, async move |host| setup(host, &transports).await)
     }

@@ -19,7 +19,7 @@ impl TestHost {
     pub fn troubled_shop() -> Self {
         Self::with(async |host| {
             bring_about(host).await;
-            let held = NewMessage { topic: "https://shop.example/hook".to_owned(), ..message("h-1") };
+            let held = NewMessage { topic: "http:https://shop.example/hook".to_owned(), ..message("h-1") };
             host.held(of_acme(held), "https://shop.example").await;
         })
     }
