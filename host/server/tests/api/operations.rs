@@ -163,6 +163,8 @@ async fn operations_are_listed_for_their_tenant() {
     for tenant in ["acme", "other", "acme"] {
         let body = format!(r#"{{"kind":"purge","filter":"code=NONE","tenant":"{tenant}"}}"#);
         assert_eq!(api.send(bearer(post("/v1/operations", body), "ann")).await.status, 202);
+        // Ids are in the order of the milliseconds of their making.
+        tokio::time::sleep(std::time::Duration::from_millis(2)).await;
     }
     let list = async |query: &str, who: &str| {
         let answer = api.send(bearer(get(&format!("/v1/operations{query}")), who)).await.json();
