@@ -33,7 +33,9 @@ pub fn of_message(message: &Message) -> Object {
         columns.insert("headers", array(pairs));
     }
     match &message.payload {
-        Payload::Inline(payload) => columns.insert("payload", readable(message.annotation(Annotation::ContentType), payload)),
+        Payload::Inline(payload) => {
+            columns.insert("payload", readable(message.annotation(Annotation::ContentType), payload))
+        }
         Payload::Blob { blob, .. } => columns.insert("payload_blob", text(blob)),
     };
     columns

@@ -37,7 +37,8 @@ async fn a_message_commits_with_the_business_row() {
 async fn every_annotation_comes_through() {
     let store = memory().await;
     let wanted = all_annotations();
-    let members: String = wanted.iter().map(|(annotation, text)| format!(", {}: '{text}'", annotation.name())).collect();
+    let members: String =
+        wanted.iter().map(|(annotation, text)| format!(", {}: '{text}'", annotation.name())).collect();
     sql(&store, &format!("RETURN fn::waybill::enqueue({{ topic: 'bus:x', payload: 1{members} }})")).await.unwrap();
     assert_eq!(messages(&store, ShardId(0)).await.remove(0).annotations, wanted);
     for annotation in Annotation::ALL {
