@@ -1,9 +1,10 @@
-//! A host with an inbox: a message that waits, one that is dead, two sources.
+//! An inbox, played, for the host in memory has none: a message that waits, one that is dead, two sources.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use std::sync::Arc;
-use std::time::Duration;
 use waybill_api::dead_inbox::DeadInbox;
 use waybill_api::inbox::*;
 use waybill_api::messages::Waiting;
@@ -20,7 +21,21 @@ use waybill_core::port::query::Page;
 use waybill_core::port::service::ServiceError;
 use waybill_core::port::transport::{Health, PluginIdentity};
 
-use crate::fake_host::{NOW, Outbox};
+use crate::host::NOW;
+
+#[derive(Default)]
+pub struct FakeInbound(Mutex<Vec<String>>);
+
+impl FakeInbound {
+    /// What was done so far.
+    pub fn acts(&self) -> Vec<String> {
+        self.0.lock().unwrap().clone()
+    }
+
+    fn act(&self, act: String) {
+        self.0.lock().unwrap().push(act);
+    }
+}
 
 fn message(id: &str) -> Arc<InboundMessage> {
     Arc::new(InboundMessage {
@@ -84,7 +99,7 @@ pub fn dead() -> DeadInbox {
 }
 
 #[async_trait]
-impl InboxService for Outbox {
+impl InboxService for FakeInbound {
     async fn stored(
         &self,
         filter: &StoredFilter,
@@ -199,7 +214,7 @@ fn known(name: &str) -> Result<SourceView, ServiceError> {
 }
 
 #[async_trait]
-impl SourceService for Outbox {
+impl SourceService for FakeInbound {
     async fn sources(&self) -> Vec<SourceView> {
         vec![source("shop"), source("table")]
     }

@@ -8,6 +8,8 @@ use serde_json::value::RawValue;
 
 use super::records::InboxDead;
 use super::settings::{ConsumerSettings, SourceSettings};
+use crate::annotation::Annotation;
+use crate::annotations::Annotations;
 use crate::ids::{MessageId, ShardId};
 use crate::limits::ID_BYTES_MAX;
 use crate::message::{Message, Payload};
@@ -53,6 +55,9 @@ pub fn message(
     let wire_id = wire_id(dead, source.map_or(1, |source| source.consumers.len()));
     let from = &dead.message;
     let body = body(dead)?;
+    let mut annotations = Annotations::from([(Annotation::ContentType, "application/json")]);
+    annotations.set(Annotation::CorrelationId, from.correlation_id.as_deref());
+    annotations.set(Annotation::CausationId, Some(from.id.as_str()).filter(|id| id.len() <= ID_BYTES_MAX));
     Some(Arc::new(Message {
         id,
         caller_id: false,
@@ -60,17 +65,10 @@ pub fn message(
         topic,
         key: from.key.clone(),
         headers: vec![(WIRE_ID_HEADER.to_owned(), wire_id)],
-        content_type: Some("application/json".to_owned()),
         payload: Payload::Inline(body),
         event_type: EVENT_TYPE.to_owned(),
         event_version: 1,
-        aggregate_type: None,
-        aggregate_id: None,
-        envelope_id: None,
-        correlation_id: from.correlation_id.clone(),
-        causation_id: (from.id.as_str().len() <= ID_BYTES_MAX).then(|| from.id.as_str().to_owned()),
-        reply_to: None,
-        traceparent: None,
+        annotations,
         occurred_at: dead.died_at,
         created_at: now,
         not_before: None,

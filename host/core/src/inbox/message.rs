@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use crate::annotation::Annotation;
 use crate::ids::{InboundId, Key, SourceName, Tenant};
 use crate::message::Headers;
 use crate::time::UnixMillis;
@@ -41,6 +42,19 @@ pub struct InboundMessage {
 }
 
 impl InboundMessage {
+    /// One of the optional texts that a received message may have too.
+    pub fn annotation(&self, annotation: Annotation) -> Option<&str> {
+        match annotation {
+            Annotation::ContentType => self.content_type.as_deref(),
+            Annotation::CorrelationId => self.correlation_id.as_deref(),
+            Annotation::CausationId => self.causation_id.as_deref(),
+            Annotation::ReplyTo => self.reply_to.as_deref(),
+            Annotation::AggregateType | Annotation::AggregateId | Annotation::EnvelopeId | Annotation::Traceparent => {
+                None
+            }
+        }
+    }
+
     /// Bytes it is counted with against memory and commits: its payload, its headers and an allowance for the rest.
     pub fn weight(&self) -> usize {
         let headers: usize = self.headers.iter().map(|(name, value)| name.len() + value.len() + 8).sum();

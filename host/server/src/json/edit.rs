@@ -2,6 +2,7 @@
 
 use waybill_api::dead_inbox::DeadInbox;
 use waybill_api::messages::MessageView;
+use waybill_core::annotation::Annotation;
 use waybill_core::new_message::{NewMessage, event_of};
 use waybill_core::topic::Topic;
 
@@ -12,14 +13,14 @@ use crate::aliases::Field;
 const OF_RECEIVED: [Field; 10] = [
     Field::Payload,
     Field::PayloadBase64,
-    Field::ContentType,
+    Field::Annotation(Annotation::ContentType),
     Field::Headers,
     Field::Key,
     Field::Id,
     Field::EventType,
     Field::EventVersion,
     Field::OccurredAt,
-    Field::CorrelationId,
+    Field::Annotation(Annotation::CorrelationId),
 ];
 
 impl MessageFields {
@@ -38,14 +39,17 @@ impl MessageFields {
         let derived = Topic::parse(&original.topic).map(|topic| event_of(&topic));
         let follows = !stays(Field::Topic)
             && derived.is_ok_and(|(event, version)| event == original.event_type && version == original.event_version);
-        macro_rules! inherit {
-            ($($field:ident: $slot:ident),+ $(,)?) => { $(if stays(Field::$field) { edited.$slot = original.$slot; })+ };
+        if stays(Field::Topic) {
+            edited.topic = original.topic;
         }
-        inherit!(
-            Topic: topic, Key: key, ContentType: content_type, AggregateType: aggregate_type,
-            AggregateId: aggregate_id, EnvelopeId: envelope_id, CorrelationId: correlation_id, ReplyTo: reply_to,
-            Traceparent: traceparent,
-        );
+        if stays(Field::Key) {
+            edited.key = original.key;
+        }
+        for (annotation, text) in original.annotations.0.iter() {
+            if stays(Field::Annotation(annotation)) {
+                edited.annotations.set(annotation, Some(text));
+            }
+        }
         if stays(Field::Headers) {
             edited.headers = original.headers.0;
         }
@@ -61,7 +65,7 @@ impl MessageFields {
         if stays(Field::Tenant) {
             edited.tenant = Some(original.tenant);
         }
-        edited.causation_id = Some(original.id);
+        edited.annotations.set(Annotation::CausationId, Some(original.id));
         Ok(self.message)
     }
 
@@ -77,13 +81,22 @@ impl MessageFields {
         let untouched = !(self.given | self.cleared);
         let edited = &mut self.message;
         let stays = |field: Field| untouched & field.bit() != 0;
-        macro_rules! inherit {
-            ($($field:ident: $slot:ident),+ $(,)?) => { $(if stays(Field::$field) { edited.$slot = original.$slot; })+ };
+        if stays(Field::Key) {
+            edited.key = original.key;
         }
-        inherit!(
-            Key: key, ContentType: content_type, EventType: event_type, EventVersion: event_version,
-            CorrelationId: correlation_id,
-        );
+        for (annotation, text) in
+            [(Annotation::ContentType, original.content_type), (Annotation::CorrelationId, original.correlation_id)]
+        {
+            if stays(Field::Annotation(annotation)) {
+                edited.annotations.set(annotation, text);
+            }
+        }
+        if stays(Field::EventType) {
+            edited.event_type = original.event_type;
+        }
+        if stays(Field::EventVersion) {
+            edited.event_version = original.event_version;
+        }
         if stays(Field::Headers) {
             edited.headers = original.headers.0;
         }
@@ -95,12 +108,12 @@ impl MessageFields {
         }
         edited.topic = original.subject;
         edited.tenant = Some(original.tenant);
-        edited.causation_id = Some(original.message_id);
+        edited.annotations.set(Annotation::CausationId, Some(original.message_id));
         Ok(self.message)
     }
 
     fn refuse_cause(&self) -> Result<(), &'static str> {
-        if (self.given | self.cleared) & Field::CausationId.bit() != 0 {
+        if (self.given | self.cleared) & Field::Annotation(Annotation::CausationId).bit() != 0 {
             return Err("causation_id links the new message to the dead letter: leave it out");
         }
         Ok(())
@@ -109,7 +122,7 @@ impl MessageFields {
     /// Takes the payload that is there where none is given.
     fn payload_over(&mut self, original: Option<bytes::Bytes>) -> Result<(), &'static str> {
         if self.has(Field::Payload) || self.has(Field::PayloadBase64) {
-            if self.cleared & Field::ContentType.bit() != 0 {
+            if self.cleared & Field::Annotation(Annotation::ContentType).bit() != 0 {
                 self.default_content_type();
             }
         } else {

@@ -5,6 +5,7 @@ use std::fmt;
 use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, MapAccess, Visitor};
 use waybill_api::headers::HeadersJson;
 use waybill_api::instant::Instant;
+use waybill_core::annotation::{Annotation, Kind};
 use waybill_core::new_message::NewMessage;
 
 use super::scalars::{Base64, Identity, Json};
@@ -15,9 +16,9 @@ use crate::aliases::{Field, Meaning, resolve};
 pub struct MessageFields {
     pub(super) message: NewMessage,
     /// Bits of the fields given with a value.
-    pub(super) given: u32,
+    pub(super) given: u64,
     /// Bits of the fields given as null.
-    pub(super) cleared: u32,
+    pub(super) cleared: u64,
 }
 
 impl MessageFields {
@@ -69,15 +70,16 @@ impl MessageFields {
             Field::Id => identity(&mut message.id, map)?,
             Field::Key => identity(&mut message.key, map)?,
             Field::Tenant => identity(&mut message.tenant, map)?,
-            Field::AggregateId => identity(&mut message.aggregate_id, map)?,
-            Field::EnvelopeId => identity(&mut message.envelope_id, map)?,
-            Field::CorrelationId => identity(&mut message.correlation_id, map)?,
-            Field::CausationId => identity(&mut message.causation_id, map)?,
-            Field::ReplyTo => keep(&mut message.reply_to, map.next_value()?),
-            Field::ContentType => keep(&mut message.content_type, map.next_value()?),
             Field::EventType => keep(&mut message.event_type, map.next_value()?),
-            Field::AggregateType => keep(&mut message.aggregate_type, map.next_value()?),
-            Field::Traceparent => keep(&mut message.traceparent, map.next_value()?),
+            Field::Annotation(annotation) => {
+                let text = match annotation.kind() {
+                    Kind::Id => map.next_value::<Option<Identity>>()?.map(|identity| identity.0),
+                    Kind::Text | Kind::TraceContext => map.next_value()?,
+                };
+                let is_given = text.is_some();
+                message.annotations.set(annotation, text);
+                is_given
+            }
         };
         if some {
             self.given |= field.bit();
@@ -100,9 +102,9 @@ impl MessageFields {
     }
 
     pub(super) fn default_content_type(&mut self) {
-        if self.message.content_type.is_none() {
+        if self.message.annotations.get(Annotation::ContentType).is_none() {
             let media = if self.has(Field::PayloadBase64) { "application/octet-stream" } else { "application/json" };
-            self.message.content_type = Some(media.to_owned());
+            self.message.annotations.set(Annotation::ContentType, Some(media));
         }
     }
 }
@@ -222,6 +224,7 @@ mod tests {
     use crate::json::decode;
     use crate::limits::JSON_DEPTH_MAX;
     use bytes::Bytes;
+    use waybill_core::annotations::Annotations;
 
     fn read(text: &str) -> Result<NewMessage, crate::problem::Problem> {
         decode::value::<MessageIn>(text).map(|message| message.0)
@@ -232,10 +235,10 @@ mod tests {
         let message =
             read(r#"{"topic":"bus:a","payload": {"z": 1.10, "a": 12345678901234567890123, "z": 2} }"#).unwrap();
         assert_eq!(message.payload, r#"{"z": 1.10, "a": 12345678901234567890123, "z": 2}"#);
-        assert_eq!(message.content_type.as_deref(), Some("application/json"));
+        assert_eq!(message.annotations.get(Annotation::ContentType), Some("application/json"));
         let message = read(r#"{"payload_base64":"AAEC/w==","topic":"bus:a"}"#).unwrap();
         assert_eq!(message.payload.as_ref(), [0, 1, 2, 255]);
-        assert_eq!(message.content_type.as_deref(), Some("application/octet-stream"));
+        assert_eq!(message.annotations.get(Annotation::ContentType), Some("application/octet-stream"));
         assert_eq!(read(r#"{"topic":"bus:a","payload":null}"#).unwrap().payload, "null");
     }
 
@@ -263,7 +266,6 @@ mod tests {
             NewMessage {
                 topic: "t".into(),
                 payload: Bytes::from_static(b"1"),
-                content_type: text_of("m"),
                 id: text_of("i"),
                 tenant: text_of("n"),
                 key: text_of("k"),
@@ -273,13 +275,16 @@ mod tests {
                 occurred_at: at(1_700_000_000_003),
                 event_type: text_of("v"),
                 event_version: Some(4),
-                aggregate_type: text_of("a"),
-                aggregate_id: text_of("g"),
-                envelope_id: text_of("e"),
-                correlation_id: text_of("c"),
-                causation_id: text_of("s"),
-                reply_to: text_of("r"),
-                traceparent: text_of("p"),
+                annotations: Annotations::from([
+                    (Annotation::AggregateType, "a"),
+                    (Annotation::AggregateId, "g"),
+                    (Annotation::EnvelopeId, "e"),
+                    (Annotation::CorrelationId, "c"),
+                    (Annotation::CausationId, "s"),
+                    (Annotation::ReplyTo, "r"),
+                    (Annotation::Traceparent, "p"),
+                    (Annotation::ContentType, "m"),
+                ]),
             }
         );
     }

@@ -7,16 +7,22 @@ use waybill_core::port::missing::Missing;
 use waybill_core::port::provision::{ProvisionAction, ProvisionChange, ProvisionError};
 use waybill_core::port::query::Page;
 use waybill_core::port::service::ServiceError;
-use waybill_core::port::transport::Health;
+use waybill_core::port::transport::{Health, PluginIdentity};
 use waybill_server::auth::Role;
 use waybill_server::limits::Limits;
 
-use crate::support::{Api, Fake, NOW, Served, get, plugin, token, with};
+use crate::fake_inbound::{FakeInbound, Served};
+use crate::support::{Api, NOW, get, token, with};
 
 fn source(name: &str, tenants: &[&str]) -> SourceView {
     SourceView {
         name: name.to_owned(),
-        plugin: Some(plugin()),
+        plugin: Some(PluginIdentity {
+            plugin: "nats-source".into(),
+            version: "1.0.0".into(),
+            digest: "sha256:ab".into(),
+            generation: 1,
+        }),
         publish: Publish::Stored,
         home: "shop".into(),
         owner: Some("host-1".into()),
@@ -45,20 +51,20 @@ fn known(name: &str) -> Served<SourceView> {
 }
 
 #[async_trait]
-impl SourceService for Fake {
+impl SourceService for FakeInbound {
     async fn sources(&self) -> Vec<SourceView> {
         vec![source("shop", &["acme", "other"]), source("stock", &["other"])]
     }
     async fn pause_source(&self, source: &str, actor: &str) -> Served<SourceView> {
-        self.record(format!("pause_source {source} {actor}"))?;
+        self.record(format!("pause_source {source} {actor}"));
         Ok(SourceView { paused: true, ..known(source)? })
     }
     async fn resume_source(&self, source: &str, actor: &str) -> Served<SourceView> {
-        self.record(format!("resume_source {source} {actor}"))?;
+        self.record(format!("resume_source {source} {actor}"));
         known(source)
     }
     async fn provision_source(&self, source: &str, apply: bool, actor: &str) -> Served<Vec<ProvisionChange>> {
-        self.record(format!("provision_source {source} {apply} {actor}"))?;
+        self.record(format!("provision_source {source} {apply} {actor}"));
         if source == "bare" {
             let error = ProvisionError::NotOffered { plugin: "table".to_owned() };
             return Err(ServiceError::SourceProvision { name: source.to_owned(), error });
@@ -71,7 +77,7 @@ impl SourceService for Fake {
         }])
     }
     async fn failed_rows(&self, source: &str, cursor: Option<&str>, limit: usize) -> Served<Page<FailedRowView>> {
-        self.record(format!("failed_rows {source} {cursor:?} {limit}"))?;
+        self.record(format!("failed_rows {source} {cursor:?} {limit}"));
         known(source)?;
         let row = FailedRowView {
             id: "17".into(),
@@ -87,7 +93,7 @@ impl SourceService for Fake {
         Ok(Page { items: vec![row], next_cursor: cursor.is_none().then(|| "17".to_owned()) })
     }
     async fn replay_rows(&self, source: &str, rows: ReplayRows, actor: &str) -> Served<ReplayedRows> {
-        self.record(format!("replay_rows {source} {:?} [{}] {actor}", rows.ids, rows.reason))?;
+        self.record(format!("replay_rows {source} {:?} [{}] {actor}", rows.ids, rows.reason));
         known(source)?;
         let (replayed, unchanged) = rows.ids.into_iter().partition(|id| id == "17");
         Ok(ReplayedRows { source: source.to_owned(), replayed, unchanged })
@@ -96,7 +102,7 @@ impl SourceService for Fake {
 
 #[tokio::test]
 async fn sources_are_listed_paused_and_resumed() {
-    let api = Api::open();
+    let api = Api::open().await;
     let list = api.get("/v1/sources").await.json();
     assert_eq!(list["items"].as_array().map(Vec::len), Some(2));
     let first = &list["items"][0];
@@ -104,14 +110,17 @@ async fn sources_are_listed_paused_and_resumed() {
     assert_eq!(api.post("/v1/sources/shop/pause", "").await.json()["paused"], true);
     assert_eq!(api.post("/v1/sources/shop/resume", "{}").await.json()["paused"], false);
     assert_eq!(api.post("/v1/sources/gone/pause", "").await.problem(), (404, "SOURCE.NOT_FOUND".into()));
-    assert_eq!(api.fake.calls(), ["pause_source shop local", "resume_source shop local", "pause_source gone local"]);
+    assert_eq!(
+        api.inbound().calls(),
+        ["pause_source shop local", "resume_source shop local", "pause_source gone local"]
+    );
     let scraped = api.get("/metrics").await.text;
     assert!(scraped.contains("waybill_source_lag{source=\"shop\"} 7"), "{scraped}");
 }
 
 #[tokio::test]
 async fn who_sees_some_tenants_sees_their_sources_without_what_others_may_have_configured() {
-    let api = Api::with(Some(vec![token("acme", &["acme"], &[Role::Admin])]), Limits::default());
+    let api = Api::with(Some(vec![token("acme", &["acme"], &[Role::Admin])]), Limits::default()).await;
     let ask = |path: &str| with(get(path), "authorization", "Bearer acme");
     let list = api.send(ask("/v1/sources")).await.json();
     assert_eq!(list["items"].as_array().map(Vec::len), Some(1));
@@ -123,7 +132,7 @@ async fn who_sees_some_tenants_sees_their_sources_without_what_others_may_have_c
 
 #[tokio::test]
 async fn provisioning_is_a_plan_until_it_is_applied() {
-    let api = Api::open();
+    let api = Api::open().await;
     let plan = api.post("/v1/sources/shop/provision", r#"{"apply":false}"#).await.json();
     assert_eq!(
         (&plan["source"], &plan["applied"], &plan["changes"][0]["action"]),
@@ -137,7 +146,7 @@ async fn provisioning_is_a_plan_until_it_is_applied() {
 
 #[tokio::test]
 async fn failed_rows_of_a_table_are_listed_and_put_back_in_it() {
-    let api = Api::open();
+    let api = Api::open().await;
     let page = api.get("/v1/sources/shop/failed?limit=5").await.json();
     assert_eq!((&page["items"][0]["id"], &page["items"][0]["attempts"]), (&json!("17"), &json!(20)));
     let cursor = page["next_cursor"].as_str().unwrap();
@@ -148,7 +157,7 @@ async fn failed_rows_of_a_table_are_listed_and_put_back_in_it() {
     assert_eq!(api.post("/v1/sources/shop/replay", r#"{"ids":[]}"#).await.problem().0, 400);
     assert_eq!(api.get("/v1/sources/gone/failed").await.problem(), (404, "SOURCE.NOT_FOUND".into()));
     assert_eq!(
-        api.fake.calls(),
+        api.inbound().calls(),
         [
             "failed_rows shop None 5",
             "failed_rows shop Some(\"17\") 100",

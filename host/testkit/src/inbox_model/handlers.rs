@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use waybill_core::annotations::Annotations;
 use waybill_core::ids::MessageId;
 use waybill_core::inbox::message::InboundMessage;
 use waybill_core::inbox::owner::Call;
@@ -220,17 +221,10 @@ impl World {
             topic: Topic::parse("bus:out").unwrap(),
             key: None,
             headers: vec![("item".to_owned(), format!("{}-{}", item.0, item.1))],
-            content_type: None,
             payload: Payload::Inline(Bytes::new()),
             event_type: "out".to_owned(),
             event_version: 1,
-            aggregate_type: None,
-            aggregate_id: None,
-            envelope_id: None,
-            correlation_id: None,
-            causation_id: None,
-            reply_to: None,
-            traceparent: None,
+            annotations: Annotations::default(),
             occurred_at: now,
             created_at: now,
             not_before: None,

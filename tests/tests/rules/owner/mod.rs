@@ -4,6 +4,7 @@ mod bench;
 mod commands;
 mod commits;
 mod keys;
+mod lookups;
 mod memory;
 mod sequence;
 mod settlements;
