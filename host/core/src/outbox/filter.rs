@@ -337,9 +337,16 @@ fn split(text: &str) -> Result<Vec<String>, FilterError> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use std::sync::Arc;
+
+    use bytes::Bytes;
+
     use super::*;
     use crate::annotations::Annotations;
+    use crate::ids::{ConsumerName, InboundId, Seq, SourceName, Tenant};
+    use crate::inbox::message::InboundMessage;
     use crate::new_message::NewMessage;
+    use crate::outbox::records::DeadState;
 
     #[test]
     fn conditions_are_read_and_wildcards_match() {
@@ -362,6 +369,60 @@ mod tests {
             let takes = |annotations| filter.takes_message(&with(annotations), UnixMillis(0));
             assert!(takes([(annotation, trace)].into()), "{annotation:?}");
             assert!(!takes(Annotations::default()), "{annotation:?}");
+        }
+    }
+
+    fn received() -> InboxDead {
+        let text = |text: &str| Some(text.to_owned());
+        let message = InboundMessage {
+            id: InboundId::new("m-1").unwrap(),
+            source: SourceName::new("shop").unwrap(),
+            tenant: Tenant::unnamed(),
+            subject: "sales.order_paid".into(),
+            context: "sales".into(),
+            key: None,
+            headers: Vec::new(),
+            content_type: text("text/plain"),
+            payload: Bytes::new(),
+            event_type: None,
+            event_version: None,
+            correlation_id: text("c-1"),
+            causation_id: text("m-0"),
+            reply_to: text("answers"),
+            occurred_at: None,
+            received_at: UnixMillis(5),
+            position: None,
+            attributes: Vec::new(),
+            omitted: None,
+        };
+        InboxDead {
+            seq: Seq(17),
+            consumer: ConsumerName::new("ship").unwrap(),
+            fingerprint: Default::default(),
+            digest: Default::default(),
+            message: Arc::new(message),
+            code: "HTTP.422".into(),
+            reason: "no such order".into(),
+            attempts: 1,
+            died_at: UnixMillis(9),
+            state: DeadState::Dead,
+        }
+    }
+
+    #[test]
+    fn a_received_message_is_found_by_what_its_sender_said_of_it() {
+        for (text, wanted) in [
+            ("correlation_id=c-* causation_id=m-0", true),
+            ("reply_to=answers content_type=text/*", true),
+            ("correlation_id=c-2", false),
+            ("aggregate_id=*", false),
+            ("traceparent=*", false),
+            ("id=inbox-3-17 subject=sales.* consumer=ship source=shop", true),
+            ("id=m-1 context=sales", true),
+            ("key=*", false),
+        ] {
+            let filter = Filter::parse(text, UnixMillis(10)).unwrap();
+            assert_eq!(filter.takes_dead_inbox(ShardId(3), &received()), wanted, "{text}");
         }
     }
 
