@@ -9,7 +9,7 @@
 //! | `command.rs` | `CLI`, `CLIENT`, `CONFIG` |
 //! | `inbox.rs` | `HANDLER`, `INBOX`, and those of the inbox without a dot |
 //! | `outbox.rs` | `DEAD`, `EXTERNAL`, `OPERATION`, `OUTBOX`, `QUARANTINE`, `TRANSPORT`, and those without a dot |
-//! | `plugin.rs` | `PLUGIN` |
+//! | `plugin.rs` | `PLUGIN`, `SOURCE` |
 //! | `saga.rs` | `SAGA` |
 //! | `storage.rs` | `STORAGE`, `TX` |
 

@@ -1,4 +1,4 @@
-//! Codes of plugins: what can't be loaded or changed, and what became of a call.
+//! Codes of plugins: what can't be loaded or changed, what became of a call, and what the contract has a source say.
 
 codes! {
     PLUGIN_AMBIGUOUS_STEP = "PLUGIN.AMBIGUOUS_STEP";
@@ -111,4 +111,5 @@ codes! {
         "Remove the dependency that needs the import named.");
     PLUGIN_WRITE = "PLUGIN.WRITE" => retryable(507, "A component can't be put in the plugins folder",
         "Check `plugins.folder`, its permissions and the free space, and send it again. The running generation goes on.");
+    SOURCE_OVERTAKEN = "SOURCE.OVERTAKEN";
 }

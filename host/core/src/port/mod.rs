@@ -20,6 +20,7 @@ pub mod saga_store;
 pub mod service;
 pub mod source;
 pub mod store;
+pub mod table;
 pub mod tasks;
 pub mod transact;
 pub mod transport;

@@ -5,6 +5,7 @@ mod followup;
 pub(crate) mod handler;
 pub(crate) mod source;
 pub(crate) mod step;
+pub(crate) mod table;
 
 use std::time::Duration;
 
@@ -91,6 +92,17 @@ pub(crate) fn fault(context: &EndpointContext, cause: wit::Fault) -> Fault {
         after: cause.after.map(millis),
         maybe_delivered: cause.maybe_delivered,
         attributes: attributes(context, cause.attributes),
+    }
+}
+
+/// A fault of the host's, as a guest gets it.
+fn told_fault(fault: Fault) -> wit::Fault {
+    wit::Fault {
+        code: fault.code,
+        reason: fault.reason,
+        after: fault.after.map(to_millis),
+        maybe_delivered: fault.maybe_delivered,
+        attributes: fault.attributes,
     }
 }
 
