@@ -20,6 +20,7 @@ use waybill_server::error::ServerError;
 use waybill_server::limits::Limits;
 use waybill_server::server::{Parts, Server, bind};
 
+use crate::config::problem::{ConfigError, Origin, Problem};
 use crate::config::{AuthToken, Config, LogFormat, ServerSettings, StoreKind};
 use crate::data;
 use crate::exit::{CliError, Exit};
@@ -62,12 +63,20 @@ pub fn run(source: Source, term: &mut Term) -> Result<(), CliError> {
     result
 }
 
+/// Sources are read and checked, and the engine doesn't run them: nobody may believe that it does.
+fn no_sources(config: &Config) -> Result<(), CliError> {
+    let Some(source) = config.sources.first() else { return Ok(()) };
+    let problem = Problem::NotBuilt { section: format!("source.{}", source.name), part: "message sources" };
+    Err(ConfigError::one(problem, Origin::Default).into())
+}
+
 async fn host(config: Config, source: Source, term: &mut Term) -> Result<(), CliError> {
     // From here on a signal is ours, also while the store is being opened.
     let (mut signals, hangups) = Signals::listen().map_err(CliError::io("listening for signals"))?;
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }
+    no_sources(&config)?;
     let metrics = waybill_server::metrics::install(&[waybill_engine::METRICS]).map_err(of_server)?;
     let auth = tokens(&config.tokens)?;
     let encryption = compose::encryption(&config)?;
@@ -126,6 +135,7 @@ async fn host(config: Config, source: Source, term: &mut Term) -> Result<(), Cli
         sagas: engine.sagas(),
         approvals,
         idempotency: engine.idempotency(),
+        inbound: None,
         configuration: Some(Arc::new(reloader.clone()) as _),
         plugins: Some(Arc::new(Audited::new(fleet, Arc::clone(&trail)))),
         auth,

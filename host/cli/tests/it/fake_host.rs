@@ -70,6 +70,7 @@ impl FakeHost {
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
         let (tell, told) = std::sync::mpsc::channel();
         let service = Arc::new(Outbox { mood, seen: Arc::clone(&seen) });
+        let inbound = service.clone();
         let sagas = Arc::new(crate::fake_sagas::Sagas(Arc::clone(&seen)));
         let thread = std::thread::spawn(move || {
             tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async move {
@@ -82,6 +83,7 @@ impl FakeHost {
                     service,
                     sagas: Some(sagas),
                     approvals: ApprovalLinks::new(&[7; 32], "https://waybill.example").ok(),
+                    inbound: Some(inbound),
                     plugins: None,
                     auth,
                     encryption: Encryption::None,
@@ -237,6 +239,9 @@ fn selected(filter: &str) -> Result<Vec<DeadLetterView>, ServiceError> {
     if parsed.kind.is_some() && parsed.may_take(DeadKind::Saga) {
         items.push(DeadLetterView::from(&*crate::fake_sagas::dead()));
     }
+    if parsed.kind.is_some() && parsed.may_take(DeadKind::Inbox) {
+        items.push(crate::fake_inbound::dead().into());
+    }
     Ok(items)
 }
 
@@ -248,6 +253,9 @@ impl Outbox {
         let DeadId { tenant, id, .. } = dead_id;
         if id == "order-17" && tenant.as_str() == "default" && dead_id.takes(DeadKind::Saga) {
             return Ok(DeadLetterView::from(&*crate::fake_sagas::dead()));
+        }
+        if id == "inbox-3-18" && dead_id.takes(DeadKind::Inbox) {
+            return Ok(crate::fake_inbound::dead().into());
         }
         if id == "both" && dead_id.kind.is_none() {
             let fix = "there is a message and a saga with this id: say kind=message or kind=saga";
@@ -406,7 +414,7 @@ impl DeadLetterService for Outbox {
     async fn dead_letter(&self, dead: &DeadId) -> Result<DeadLetterView, ServiceError> {
         Ok(match self.find(dead)? {
             DeadLetterView::Message(message) => message.with_payload("{\"order\":17}".into()).into(),
-            saga => saga,
+            other => other,
         })
     }
     async fn replay(&self, dead: &DeadId, how: Replay, _: &str) -> Result<Replayed, ServiceError> {
@@ -417,6 +425,7 @@ impl DeadLetterService for Outbox {
             DeadLetterView::Message(_) => {
                 Replayed::Message(Box::new(view(&dead.id, dead.tenant.as_str(), MessageState::Pending)))
             }
+            DeadLetterView::Inbox(_) => Replayed::Inbox(Box::new(crate::fake_inbound::stored(18))),
             DeadLetterView::Saga(saga) => {
                 let (id, tenant, links) = (dead.id.clone(), saga.tenant, saga.links);
                 Replayed::Saga(ReplayedSaga { id, tenant, state: SagaState::Compensating, unchanged: false, links })
@@ -430,7 +439,7 @@ impl DeadLetterService for Outbox {
                 let (note, state) = (Some(note.into()), MessageState::Quarantined);
                 MessageView { note, state, ..*message }.into()
             }
-            saga => saga,
+            other => other,
         })
     }
     async fn edit(&self, dead: &DeadId, edited: NewMessage, _: &str) -> Result<Enqueued, ServiceError> {

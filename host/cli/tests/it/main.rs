@@ -9,10 +9,13 @@ mod documents;
 #[cfg(unix)]
 mod exposure;
 mod fake_host;
+mod fake_inbound;
 mod fake_keys;
 mod fake_quarantine;
 mod fake_sagas;
 mod help;
+mod inbound;
+mod inbound_configuration;
 mod operations;
 mod saga_folder;
 mod sagas;

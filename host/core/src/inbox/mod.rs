@@ -9,6 +9,8 @@
 //! | `message` | what a source brought |
 //! | `settings` | what configuration says of sources and consumers |
 //! | `fingerprint` | short hashes that stand for ids, keys and contents |
+//! | `place` | names of what stands in a shard |
+//! | `filter` | conditions on stored messages |
 //! | `seen` | where an id lies in the seen set |
 //! | `records` | what the store keeps |
 //! | `verdict` | what an answer of a handler means |
@@ -19,10 +21,12 @@
 
 pub mod direct;
 pub mod dlq;
+pub mod filter;
 pub mod fingerprint;
 pub mod limits;
 pub mod message;
 pub mod owner;
+pub mod place;
 pub mod records;
 pub mod seen;
 pub mod settings;

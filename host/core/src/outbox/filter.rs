@@ -7,8 +7,11 @@ use std::time::Duration;
 use thiserror::Error;
 
 use crate::glob::Glob;
+use crate::inbox::place::InboxPlace;
+use crate::inbox::records::InboxDead;
 use crate::message::Message;
-use crate::outbox::records::{DeadLetter, DeadState};
+use crate::outbox::records::DeadLetter;
+use crate::ids::ShardId;
 use crate::port::dead::DeadKind;
 use crate::port::service::MessageState;
 use crate::saga::records::SagaDead;
@@ -27,9 +30,9 @@ pub struct FilterError {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     pub tenant: Option<Glob>,
-    /// `topic=`; that of a stuck saga is `saga:<definition>/<step>`.
+    /// `topic=`; that of a stuck saga is `saga:<definition>/<step>`, that of a received message its subject.
     pub topic: Option<Glob>,
-    /// `key=`; messages only.
+    /// `key=`; not of stuck sagas.
     pub key: Option<Glob>,
     pub id: Option<Glob>,
     /// `code=`; dead letters and parked messages only.
@@ -37,12 +40,18 @@ pub struct Filter {
     /// `error=`: matches the error signature; dead letters only.
     pub error: Option<Glob>,
     pub state: Option<Glob>,
-    /// `kind=`: `message` or `saga` (stuck sagas).
+    /// `kind=`: `message`, `saga` (stuck sagas) or `inbox` (received messages).
     pub kind: Option<Glob>,
     /// `definition=`; stuck sagas only.
     pub definition: Option<Glob>,
     /// `step=`: the step whose compensation failed; stuck sagas only.
     pub step: Option<Glob>,
+    /// `consumer=`; received messages only.
+    pub consumer: Option<Glob>,
+    /// `source=`; received messages only.
+    pub source: Option<Glob>,
+    /// `context=`; received messages only.
+    pub context: Option<Glob>,
     /// Older than this instant (`age>1h`, or `before=`).
     pub before: Option<UnixMillis>,
     /// Younger than this instant (`age<1h`).
@@ -50,8 +59,8 @@ pub struct Filter {
 }
 
 /// What may stand before `=`.
-const FIELDS: &str = "tenant, topic, key, id, code, error, state, kind, definition, step (with = and * as a \
-wildcard), age (with > or <, e.g. age>1h)";
+const FIELDS: &str = "tenant, topic, key, id, code, error, state, kind, definition, step, consumer, source, context \
+(with = and * as a wildcard), age (with > or <, e.g. age>1h)";
 
 /// States as the source documents name them, and ours (`product.md`, Sources).
 pub const STATE_ALIASES: [(&str, &str); 4] =
@@ -84,7 +93,7 @@ impl Filter {
             }
             let slot = match field {
                 "tenant" => &mut filter.tenant,
-                "topic" => &mut filter.topic,
+                "topic" | "subject" | "original_subject" => &mut filter.topic,
                 "key" | "dispatch_key" => &mut filter.key,
                 "id" => &mut filter.id,
                 "code" | "error_code" => &mut filter.code,
@@ -93,6 +102,9 @@ impl Filter {
                 "kind" => &mut filter.kind,
                 "definition" | "def_name" => &mut filter.definition,
                 "step" => &mut filter.step,
+                "consumer" | "consumer_name" => &mut filter.consumer,
+                "source" => &mut filter.source,
+                "context" => &mut filter.context,
                 _ => return Err(refuse(format!("there is no field {field:?}; write one of {FIELDS}"))),
             };
             let is_state = field == "state" || field == "status";
@@ -106,18 +118,21 @@ impl Filter {
                 return Err(refuse(format!("there is no such state; write one of {}", states.join(", "))));
             }
             if field == "kind" && !DeadKind::ALL.iter().any(|kind| glob.matches(kind.word())) {
-                return Err(refuse("there is no such kind; write message or saga".into()));
+                return Err(refuse("there is no such kind; write message, saga or inbox".into()));
             }
             *slot = Some(glob);
         }
         Ok(filter)
     }
 
-    /// Whether a dead letter of this kind could match: none does that a condition of the other kind only names.
+    /// Whether a dead letter of this kind could match: none does that a condition of other kinds only names.
     pub fn may_take(&self, kind: DeadKind) -> bool {
+        let of_sagas = self.definition.is_some() || self.step.is_some();
+        let of_inbox = self.consumer.is_some() || self.source.is_some() || self.context.is_some();
         let is_open = match kind {
-            DeadKind::Message => self.definition.is_none() && self.step.is_none(),
-            DeadKind::Saga => self.key.is_none(),
+            DeadKind::Message => !of_sagas && !of_inbox,
+            DeadKind::Saga => !of_inbox && self.key.is_none(),
+            DeadKind::Inbox => !of_sagas,
         };
         is_open && self.kind.as_ref().is_none_or(|glob| glob.matches(kind.word()))
     }
@@ -145,10 +160,7 @@ impl Filter {
 
     /// Whether a dead letter matches.
     pub fn takes_dead(&self, dead: &DeadLetter) -> bool {
-        let state = match dead.state {
-            DeadState::Dead => "dead",
-            DeadState::Quarantined { .. } => "quarantined",
-        };
+        let state = dead.state.word();
         self.takes_message(&dead.message, dead.died_at)
             && self.code.as_ref().is_none_or(|glob| glob.matches(&dead.code))
             && self.error.as_ref().is_none_or(|glob| glob.matches(&signature(&dead.reason)))
@@ -158,10 +170,7 @@ impl Filter {
     /// Whether a stuck saga matches: its topic is `saga:<definition>/<step>`, its id is the root's.
     pub fn takes_dead_saga(&self, dead: &SagaDead) -> bool {
         let holds = |glob: &Option<Glob>, text: &str| glob.as_ref().is_none_or(|glob| glob.matches(text));
-        let state = match dead.state {
-            DeadState::Dead => "dead",
-            DeadState::Quarantined { .. } => "quarantined",
-        };
+        let state = dead.state.word();
         holds(&self.tenant, dead.key.tenant.as_str())
             && self.may_take(DeadKind::Saga)
             && holds(&self.topic, &dead.topic())
@@ -171,6 +180,28 @@ impl Filter {
             && holds(&self.code, &dead.code)
             && self.error.as_ref().is_none_or(|glob| glob.matches(&signature(&dead.reason)))
             && holds(&self.state, state)
+            && self.before.is_none_or(|before| dead.died_at < before)
+            && self.after.is_none_or(|after| dead.died_at > after)
+    }
+
+    /// Whether a received message matches that couldn't be handled: its topic is its subject, its id is the sender's or its place.
+    pub fn takes_dead_inbox(&self, shard: ShardId, dead: &InboxDead) -> bool {
+        let holds = |glob: &Option<Glob>, text: &str| glob.as_ref().is_none_or(|glob| glob.matches(text));
+        let message = &dead.message;
+        let is_named = |glob: &Glob| {
+            glob.matches(message.id.as_str()) || glob.matches(&InboxPlace { shard, seq: dead.seq }.to_string())
+        };
+        holds(&self.tenant, message.tenant.as_str())
+            && self.may_take(DeadKind::Inbox)
+            && holds(&self.topic, &message.subject)
+            && holds(&self.consumer, dead.consumer.as_str())
+            && holds(&self.source, message.source.as_str())
+            && holds(&self.context, &message.context)
+            && self.id.as_ref().is_none_or(is_named)
+            && self.key.as_ref().is_none_or(|glob| message.key.as_ref().is_some_and(|key| glob.matches(key.as_str())))
+            && holds(&self.code, &dead.code)
+            && self.error.as_ref().is_none_or(|glob| glob.matches(&signature(&dead.reason)))
+            && holds(&self.state, dead.state.word())
             && self.before.is_none_or(|before| dead.died_at < before)
             && self.after.is_none_or(|after| dead.died_at > after)
     }
@@ -315,15 +346,18 @@ mod tests {
             DeadKind::ALL.map(|kind| filter.may_take(kind))
         };
         for (text, wanted) in [
-            ("tenant=acme code=HTTP.* age>1h", [true, true]),
-            ("kind=saga", [false, true]),
-            ("kind=message", [true, false]),
-            ("kind=outbox", [true, false]),
-            ("kind=*", [true, true]),
-            ("definition=order", [false, true]),
-            ("step=charge", [false, true]),
-            ("key=17", [true, false]),
-            ("key=17 kind=saga", [false, false]),
+            ("tenant=acme code=HTTP.* age>1h", [true, true, true]),
+            ("kind=saga", [false, true, false]),
+            ("kind=message", [true, false, false]),
+            ("kind=outbox", [true, false, false]),
+            ("kind=inbox", [false, false, true]),
+            ("kind=*", [true, true, true]),
+            ("definition=order", [false, true, false]),
+            ("step=charge", [false, true, false]),
+            ("consumer=ship", [false, false, true]),
+            ("source=shop context=sales", [false, false, true]),
+            ("key=17", [true, false, true]),
+            ("key=17 kind=saga", [false, false, false]),
         ] {
             assert_eq!(may(text), wanted, "{text}");
         }
@@ -331,7 +365,7 @@ mod tests {
 
     #[test]
     fn bad_conditions_say_what_may_be_written() {
-        for text in ["tenant", "colour=red", "kind=inbox", "age=1h", "age>x", "tenant>a", "key=", "'a"] {
+        for text in ["tenant", "colour=red", "kind=letter", "age=1h", "age>x", "tenant>a", "key=", "'a"] {
             assert!(Filter::parse(text, UnixMillis(0)).is_err(), "{text}");
         }
         assert!(Filter::parse("colour=red", UnixMillis(0)).unwrap_err().to_string().contains("tenant, topic"));

@@ -6,6 +6,7 @@
 
 pub mod approvals;
 pub mod decode;
+mod edit;
 pub mod idempotency;
 pub mod message;
 pub mod operations;

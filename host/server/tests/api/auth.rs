@@ -16,6 +16,7 @@ const CHECK_DEDUP: &str =
 fn example(method: &str, path: &str) -> Request<Body> {
     let path =
         path.replace("{id}", "x").replace("{name}", "web").replace("{code}", "OUTBOX.BUSY").replace("{token}", &link());
+    let path = path.replace("{consumer}", "ship");
     let body = match path.as_str() {
         "/v1/messages" => r#"{"topic":"bus:a","payload":1,"tenant":"acme"}"#,
         "/v1/transactions" => r#"{"statements":[{"query":"RETURN 1"}]}"#,
@@ -23,7 +24,8 @@ fn example(method: &str, path: &str) -> Request<Body> {
         "/v1/outbox/claim" => r#"{"worker_id":"w"}"#,
         "/v1/outbox/check-dedup" => CHECK_DEDUP,
         "/v1/outbox/settle" => r#"{"items":[{"id":"x","token":"t","result":"ack"}]}"#,
-        "/v1/transports/web/provision" => r#"{"apply":true}"#,
+        "/v1/transports/web/provision" | "/v1/sources/web/provision" => r#"{"apply":true}"#,
+        "/v1/sources/web/replay" => r#"{"ids":["17"]}"#,
         "/v1/messages/x/reschedule" => r#"{"not_before":1790000000123}"#,
         "/v1/dead-letters/x/quarantine" => r#"{"note":"x"}"#,
         "/v1/idempotency/begin" => r#"{"key":"example","hash":"h"}"#,
@@ -129,6 +131,7 @@ async fn a_credential_of_one_tenant_reaches_no_other() {
             let code = match path.split('/').nth(2) {
                 Some("sagas") => "SAGA.NOT_FOUND",
                 Some("dead-letters") => "DEAD.NOT_FOUND",
+                Some("inbox") => "INBOX.NOT_FOUND",
                 _ => "OUTBOX.NOT_FOUND",
             };
             assert_eq!(answer.problem(), (404, code.into()), "{method} {path}");

@@ -73,7 +73,7 @@ async fn stuck_sagas_are_listed_and_shown_beside_messages() {
             "links": {"saga": "/v1/sagas/stuck-1?tenant=acme"},
         })
     );
-    assert_eq!(api.get("/v1/dead-letters/stuck-1?kind=inbox").await.problem().0, 400);
+    assert_eq!(api.get("/v1/dead-letters/stuck-1?kind=letter").await.problem().0, 400);
     assert_eq!(api.fake.calls()[1], "dead_letter acme saga stuck-1");
 }
 

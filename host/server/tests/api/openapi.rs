@@ -70,6 +70,15 @@ fn every_call_of_the_surface_is_there() {
         "POST /v1/idempotency/release",
         "POST /v1/idempotency/renew",
         "POST /v1/idempotency/forget",
+        "GET /v1/inbox",
+        "GET /v1/inbox/stats",
+        "GET /v1/inbox/{consumer}/{id}",
+        "GET /v1/sources",
+        "POST /v1/sources/{name}/pause",
+        "POST /v1/sources/{name}/resume",
+        "POST /v1/sources/{name}/provision",
+        "GET /v1/sources/{name}/failed",
+        "POST /v1/sources/{name}/replay",
         "POST /v1/saga-definitions",
         "GET /v1/saga-definitions",
         "GET /v1/saga-definitions/{name}",
@@ -215,6 +224,8 @@ async fn answers_are_as_documented() {
             r#"{"items":[{"id":"a","token":"t","result":"nack"},{"id":"b","token":"old","result":"ack"}]}"#,
         ),
         ("/v1/transports/{name}/provision", r#"{"apply":false}"#),
+        ("/v1/sources/{name}/provision", r#"{"apply":false}"#),
+        ("/v1/sources/{name}/replay", r#"{"ids":["17"]}"#),
         ("/v1/idempotency/begin", r#"{"key":"example","hash":"h"}"#),
         ("/v1/idempotency/finish", r#"{"key":"example","token":"t","result":1}"#),
         ("/v1/idempotency/fail", r#"{"key":"example","token":"t","error":"no"}"#),
@@ -234,6 +245,7 @@ async fn answers_are_as_documented() {
             let path = template
                 .replace("{id}", "x")
                 .replace("{name}", "web")
+                .replace("{consumer}", "ship")
                 .replace("{code}", "OUTBOX.BUSY")
                 .replace("{token}", &link());
             let ask = |path: &str, body: &'static str| match method.as_str() {
@@ -256,11 +268,13 @@ async fn answers_are_as_documented() {
     check(&document, "post", "/v1/operations", &dry);
     let counted = api.get("/v1/dead-letters?count=true").await;
     check(&document, "get", "/v1/dead-letters", &counted);
-    let stuck = api.get("/v1/dead-letters/stuck-1").await;
-    check(&document, "get", "/v1/dead-letters/{id}", &stuck);
-    for (act, body) in [("replay", "{}"), ("quarantine", r#"{"note":"n"}"#)] {
-        let done = api.post(&format!("/v1/dead-letters/stuck-1/{act}"), body).await;
-        check(&document, "post", &format!("/v1/dead-letters/{{id}}/{act}"), &done);
+    for id in ["stuck-1", "inbox-3-17"] {
+        let shown = api.get(&format!("/v1/dead-letters/{id}")).await;
+        check(&document, "get", "/v1/dead-letters/{id}", &shown);
+        for (act, body) in [("replay", "{}"), ("quarantine", r#"{"note":"n"}"#)] {
+            let done = api.post(&format!("/v1/dead-letters/{id}/{act}"), body).await;
+            check(&document, "post", &format!("/v1/dead-letters/{{id}}/{act}"), &done);
+        }
     }
 }
 

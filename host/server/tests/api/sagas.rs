@@ -341,6 +341,7 @@ pub fn bare() -> axum::Router {
         idempotency,
         sagas: None,
         approvals: None,
+        inbound: None,
         configuration: None,
         plugins: None,
         auth: None,

@@ -218,6 +218,9 @@ fn found_dead(dead: &DeadId) -> Served<DeadLetterView> {
     if dead.id.starts_with("stuck") {
         return Ok(DeadLetterView::from(&stuck(dead.tenant.as_str(), &dead.id)));
     }
+    if dead.id.starts_with("inbox-") {
+        return Ok(crate::inbox::dead(dead.tenant.as_str()).into());
+    }
     found(&dead.id, Missing::DeadLetter, &dead.tenant).map(DeadLetterView::from)
 }
 
@@ -338,6 +341,7 @@ impl DeadLetterService for Fake {
                 let (id, tenant, links) = (saga.id, saga.tenant, saga.links);
                 Ok(Replayed::Saga(ReplayedSaga { id, tenant, state: SagaState::Compensating, unchanged: false, links }))
             }
+            DeadLetterView::Inbox(_) => Ok(Replayed::Inbox(Box::new(crate::inbox::stored(dead.tenant.as_str())))),
         }
     }
     async fn quarantine(&self, dead: &DeadId, note: &str, actor: &str) -> Served<DeadLetterView> {
@@ -580,9 +584,11 @@ pub fn parts(fake: Arc<Fake>, tokens: Option<Vec<TokenRecord>>, limits: Limits) 
     let configuration = Some(fake.clone() as Arc<_>);
     let sagas = Some(fake.clone() as Arc<_>);
     let idempotency = fake.keys.clone() as Arc<_>;
+    let inbound = Some(fake.clone() as Arc<_>);
     Parts {
         service: fake,
         idempotency,
+        inbound,
         sagas,
         approvals: Some(links(&[7; 32])),
         plugins,

@@ -110,6 +110,7 @@ async fn requests_are_counted_by_template_and_never_by_address() {
         idempotency,
         sagas: None,
         approvals: None,
+        inbound: None,
         configuration: None,
         plugins: None,
         auth: None,

@@ -1,10 +1,9 @@
 //! `waybill transport ...`.
 
-mod provision;
-
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
+use super::provision::{self, Provision};
 use super::{Context, lists};
 use crate::exit::CliError;
 use crate::output::{self, View, column, plugin, text, words};
@@ -24,7 +23,10 @@ pub enum Transport {
     /// Ask it how it is, and try its held destinations again now
     Probe(Name),
     /// Create what is missing at its peer: streams, queues, topics
-    Provision(provision::Provision),
+    #[command(
+        after_help = "Examples:\n  waybill transport provision orders-nats --dry-run\n  waybill transport provision orders-nats --yes -o json\n\nWhat would lose data is never changed; if there is any of it, the exit code is 4."
+    )]
+    Provision(Provision),
 }
 
 /// Which transport.
@@ -62,7 +64,7 @@ pub(super) async fn run(command: &Transport, context: &mut Context<'_>) -> Resul
         Transport::Pause(name) => (&name.name, "pause", "is paused: its messages wait"),
         Transport::Resume(name) => (&name.name, "resume", "goes on sending"),
         Transport::Probe(name) => (&name.name, "probe", "was asked, and held destinations are tried again"),
-        Transport::Provision(args) => return provision::run(args, context).await,
+        Transport::Provision(args) => return provision::run("transports", args, context).await,
     };
     let answer = context.client.post(&["v1", "transports", name, act], &[], &json!({})).await?;
     answer.need("name", Value::as_str)?;

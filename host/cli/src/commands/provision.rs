@@ -1,19 +1,16 @@
-//! `waybill transport provision`: plan, ask, apply.
+//! Creating what is missing at the peer of a transport or a source: plan, ask, apply.
 
 use clap::Args;
 use serde_json::{Value, json};
 
+use super::Context;
 use crate::client::Answer;
-use crate::commands::Context;
 use crate::exit::CliError;
 use crate::output::{self, Format, View, column, number, text};
 use crate::term::DRY_RUN_FIRST;
 
-/// How a transport's peer is provisioned.
+/// How a peer is provisioned.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Examples:\n  waybill transport provision orders-nats --dry-run\n  waybill transport provision orders-nats --yes -o json\n\nWhat would lose data is never changed; if there is any of it, the exit code is 4."
-)]
 pub struct Provision {
     /// Its name in the configuration
     pub name: String,
@@ -35,16 +32,15 @@ const VIEW: View<'_> = View {
     none: "the plugin names nothing that it needs at the peer",
 };
 
-/// What would be done to the peer of a transport, or was done.
+/// What would be done to a peer, or was done.
 struct Changes {
     answer: Answer,
     list: Vec<Value>,
 }
 
 impl Changes {
-    async fn ask(context: &Context<'_>, name: &str, apply: bool) -> Result<Self, CliError> {
-        let answer =
-            context.client.post(&["v1", "transports", name, "provision"], &[], &json!({ "apply": apply })).await?;
+    async fn ask(context: &Context<'_>, list: &str, name: &str, apply: bool) -> Result<Self, CliError> {
+        let answer = context.client.post(&["v1", list, name, "provision"], &[], &json!({ "apply": apply })).await?;
         let list = answer.need("changes", Value::as_array)?.clone();
         Ok(Self { answer, list })
     }
@@ -74,9 +70,10 @@ impl Changes {
     }
 }
 
-pub(super) async fn run(args: &Provision, context: &mut Context<'_>) -> Result<(), CliError> {
+/// Provisions one of `list`: `transports` or `sources`.
+pub(super) async fn run(list: &str, args: &Provision, context: &mut Context<'_>) -> Result<(), CliError> {
     let name = &args.name;
-    let plan = Changes::ask(context, name, false).await?;
+    let plan = Changes::ask(context, list, name, false).await?;
     let what = number(plan.to_do() as u64, "change", "changes");
     if args.dry_run || plan.to_do() == 0 {
         plan.show(context)?;
@@ -92,7 +89,7 @@ pub(super) async fn run(args: &Provision, context: &mut Context<'_>) -> Result<(
         let act = format!("apply {what} to the peer of {name}");
         context.term.confirm(&act, &format!("{act}?"), DRY_RUN_FIRST)?;
     }
-    let done = Changes::ask(context, name, true).await?;
+    let done = Changes::ask(context, list, name, true).await?;
     done.show(context)?;
     context.term.say(&format!("applied {} to the peer of {name}", number(done.to_do() as u64, "change", "changes")));
     done.verdict()
