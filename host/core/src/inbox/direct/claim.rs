@@ -18,7 +18,6 @@ pub enum AfterClaim {
     GiveUp,
     /// What it sends is to be stored first: [`super::DirectRecord`], then [`DirectTable::wave`].
     Name,
-    /// It sends.
     Send,
 }
 

@@ -22,7 +22,7 @@ pub struct Begin {
     pub lane: u16,
 }
 
-/// What to claim.
+/// What a worker's transaction is to claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
     pub lanes: u16,

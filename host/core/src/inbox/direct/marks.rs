@@ -188,10 +188,4 @@ impl DirectTable {
         self.shrink(key);
         self.end(worker, now);
     }
-
-    /// A worker waits before its next transaction.
-    pub fn pause(&mut self, worker: WorkerId, until: Monotonic) {
-        let own = self.workers.entry(worker).or_default();
-        own.wait = own.wait.max(until);
-    }
 }

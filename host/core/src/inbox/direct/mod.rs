@@ -5,7 +5,7 @@
 //! the claim brought, sends what it is given, and writes the marks. It knows no SQL.
 //!
 //! ```text
-//! begin ─▶ lock_answered ─▶ claim ─▶ claimed ─▶ (names ─▶ named) ─▶ wave ─▶ told, trapped ─┐
+//! begin ─▶ lock_answered ─▶ claim ─▶ claimed ─▶ (names ─▶ named) ─▶ wave ─▶ row_answered, trapped ─┐
 //!   ▲                                  │ nothing to send             ▲                      │
 //!   └──────── ended, lost ◀────────────┴──── marks, COMMIT ◀─────────┴──────────────────────┘
 //! ```
