@@ -6,6 +6,7 @@ pub mod dead;
 pub mod dedup;
 pub mod followup;
 pub mod handler;
+pub mod http_handler;
 pub mod idempotency;
 pub mod inbox_store;
 pub mod kv;
