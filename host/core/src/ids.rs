@@ -90,6 +90,13 @@ text_id!(
     /// A consumer from the configuration, `[consumer.NAME]`.
     ConsumerName, "consumer", INBOX_NAME_BYTES_MAX);
 
+impl InboundId {
+    /// Of what nobody named and nothing could be made for.
+    pub fn unnamed() -> Self {
+        Self(Arc::from("unnamed"))
+    }
+}
+
 impl HoldToken {
     /// A token of random bits.
     pub fn of_bits(bits: u128) -> Self {

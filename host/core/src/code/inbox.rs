@@ -8,6 +8,8 @@ codes! {
     INBOX_NOT_FOUND = "INBOX.NOT_FOUND" => answered(404, "The inbox has no such thing",
         "Check consumer, id and tenant; `waybill source list` shows the consumers.");
     INBOX_NO_CONSUMER = "INBOX.NO_CONSUMER";
+    INBOX_NO_SAGA = "INBOX.NO_SAGA";
+    INBOX_OTHER_HOME = "INBOX.OTHER_HOME";
     INBOX_PAYLOAD_TOO_LARGE = "INBOX.PAYLOAD_TOO_LARGE";
     INBOX_TENANT = "INBOX.TENANT";
     INVALID_TIMESTAMP = "INVALID_TIMESTAMP";

@@ -7,6 +7,8 @@
 //! | file | holds |
 //! |---|---|
 //! | `message` | what a source brought |
+//! | `intake` | from a delivery to that |
+//! | `forward` | what goes on to a topic, or to a saga |
 //! | `settings` | what configuration says of sources and consumers |
 //! | `fingerprint` | short hashes that stand for ids, keys and contents |
 //! | `place` | names of what stands in a shard |
@@ -23,6 +25,8 @@ pub mod direct;
 pub mod dlq;
 pub mod filter;
 pub mod fingerprint;
+pub mod forward;
+pub mod intake;
 pub mod limits;
 pub mod message;
 pub mod owner;

@@ -7,6 +7,7 @@ pub mod dedup;
 pub mod direct_store;
 pub mod followup;
 pub mod handler;
+pub mod http_handler;
 pub mod idempotency;
 pub mod inbox_store;
 pub mod kv;

@@ -4,11 +4,13 @@
 //! each `pull` names its session; what is settled in a session that has ended is [`Settled::Lost`], and the peer delivers it again.
 //! The contract is `wit/inbound/source.wit`.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 
+use super::provision::{ProvisionChange, ProvisionError};
 use super::transport::{CallError, Fault, HealthReport, PluginIdentity};
 use crate::message::Headers;
 use crate::time::UnixMillis;
@@ -73,6 +75,36 @@ pub struct SourceDelivery {
     /// The broker redelivers unless settled or extended in this time.
     pub settle_within: Option<Duration>,
     pub attributes: Vec<(String, String)>,
+}
+
+impl SourceDelivery {
+    /// A delivery with nothing but a token, a topic and a payload.
+    pub fn new(token: impl Into<Bytes>, topic: impl Into<String>, payload: impl Into<Bytes>) -> Self {
+        Self {
+            token: token.into(),
+            id: None,
+            position: None,
+            group: None,
+            topic: topic.into(),
+            key: None,
+            headers: Headers::new(),
+            content_type: None,
+            payload: payload.into(),
+            omitted: None,
+            tenant: None,
+            event_type: None,
+            event_version: None,
+            correlation_id: None,
+            causation_id: None,
+            reply_to: None,
+            occurred_at: None,
+            delivery_count: None,
+            deliveries_left: None,
+            redelivered: false,
+            settle_within: None,
+            attributes: Vec::new(),
+        }
+    }
 }
 
 /// What an instance told between deliveries.
@@ -169,6 +201,29 @@ impl SourceFacts {
     pub fn has(&self, feature: &str) -> bool {
         self.features.iter().any(|name| name == feature)
     }
+}
+
+/// How a source is opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OpenSource {
+    /// This once it goes on at the earliest that is kept, whatever its configuration says: somebody decided so.
+    pub go_on: bool,
+}
+
+/// A configured source that can be opened. Only the host that has its home has it open: who fetches ahead without being asked holds
+/// messages back from whoever handles them.
+#[async_trait]
+pub trait SourcePlugin: Send + Sync + 'static {
+    /// Name from the configuration.
+    fn name(&self) -> &str;
+    /// The plugin that serves, or would.
+    fn identity(&self) -> PluginIdentity;
+    /// Opens it, however its first instances go: what finds no peer is tried again by itself. It is called again only after the one
+    /// before was closed; a plugin that was replaced meanwhile is opened then, or the old one if that doesn't open. Errors when it can
+    /// never serve.
+    async fn open(&self, how: OpenSource) -> Result<Arc<dyn Source>, CallError>;
+    /// What is missing at the peer; with `apply` it is created. One call at a time, whether it is open or not.
+    async fn provision(&self, apply: bool) -> Result<Vec<ProvisionChange>, ProvisionError>;
 }
 
 #[async_trait]

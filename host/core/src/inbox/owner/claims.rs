@@ -8,9 +8,10 @@ use super::{InboxOwner, Rule};
 use crate::ids::Seq;
 use crate::inbox::fingerprint::Fingerprint;
 use crate::inbox::limits::{AGE_BEAT, NAMED_AHEAD};
+use crate::inbox::records::InboxCommit;
 use crate::inbox::settings::Target;
 use crate::limits::LIFE_BEAT;
-use crate::outbox::lone_trials::Standing;
+use crate::outbox::lone_trials::{LoneTrials, Party, Standing};
 use crate::outbox::suspicion::{Suspect, Suspicion};
 use crate::time::{Monotonic, Now};
 
@@ -54,6 +55,22 @@ impl InboxOwner {
 
     pub fn set_trial_elsewhere(&mut self, is_elsewhere: bool) {
         self.claims.is_elsewhere = is_elsewhere;
+    }
+
+    /// The next commit, with the process's other shards asked whether a suspect may be on trial by itself now.
+    pub fn build_among(&mut self, trials: &LoneTrials, now: Now, nonce: u64) -> Option<InboxCommit> {
+        let party = Party::Inbox(self.config.shard);
+        if self.record.suspicion.suspects.is_empty() {
+            trials.leave(party);
+            return self.build(now, nonce);
+        }
+        let has_turn = trials.begin(party, self.standing(), now.mono);
+        self.set_trial_elsewhere(!has_turn);
+        let commit = self.build(now, nonce);
+        if !self.has_lone_trial() {
+            trials.end(party);
+        }
+        commit
     }
 
     fn suspect(&self, fingerprint: Fingerprint) -> Option<Suspect> {

@@ -66,11 +66,12 @@ use std::time::Duration;
 pub use arrive::{Arrival, refused_consumer};
 pub use calls::Call;
 pub use hand::{DeliveryId, Settle, SettleAs, SettleResult};
-pub use inspect::{InboxCounts, InboxDepths};
+pub use inspect::{ConsumerDepths, InMemory, InboxCounts, InboxDepths, WaitsFor};
 pub use look_up::LookUp;
 pub use outcome::InboxApplied;
 pub use replay::Replay;
 pub use rules::{Rule, Rules};
+pub use sources::SourceAbilities;
 pub use takeover::{Candidate, takeover};
 
 use super::records::{InboxShardRecord, RowHead};

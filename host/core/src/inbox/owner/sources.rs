@@ -29,6 +29,10 @@ impl Sources {
         self.caught_up.remove(&source);
     }
 
+    pub fn end_session(&mut self, source: SourceId) {
+        self.sessions.remove(&source);
+    }
+
     pub fn set_caught_up(&mut self, source: SourceId, caught_up: bool) {
         if caught_up {
             self.caught_up.insert(source);
@@ -49,7 +53,32 @@ impl Sources {
     }
 }
 
+/// What a source said of itself when it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SourceAbilities {
+    /// See [`SourceSettings::replays_in_order`](crate::inbox::settings::SourceSettings).
+    pub replays_in_order: bool,
+    /// It settles by offsets.
+    pub by_offsets: bool,
+    /// It prolongs `settle-within`.
+    pub extends: bool,
+    /// It has a place of its own for what is refused.
+    pub rejects: bool,
+}
+
 impl InboxOwner {
+    /// A source was opened and says what it can; before it is pulled. What is in memory of it goes by that from now on.
+    pub fn opened(&mut self, source: SourceId, can: SourceAbilities) {
+        let settings = Arc::make_mut(&mut self.config.settings);
+        let Some(source_settings) = settings.sources.get_mut(usize::from(source.0)) else { return };
+        source_settings.replays_in_order = can.replays_in_order;
+        source_settings.by_offsets = can.by_offsets;
+        (source_settings.extends, source_settings.rejects) = (can.extends, can.rejects);
+        let idle = self.entries.iter().filter(|entry| entry.source == Some(source) && entry.stage == Stage::Idle);
+        let idle: Vec<crate::ids::Seq> = idle.map(|entry| entry.seq).collect();
+        idle.into_iter().for_each(|seq| self.consider(seq));
+    }
+
     /// How many deliveries a source may be asked for now. None while the rows of one of its consumers are at their bound, and while this
     /// owner drains.
     pub fn room(&self, source: SourceId) -> usize {
@@ -182,6 +211,12 @@ impl InboxOwner {
                 .collect();
             gone.into_iter().for_each(|id| self.lose_delivery(id));
         }
+    }
+
+    /// A source was closed: no token of it is of use any more. The work stays as in [`Self::restarted`].
+    pub fn closed(&mut self, source: SourceId) {
+        self.restarted(source, 0);
+        self.sources.end_session(source);
     }
 
     /// From now on nothing is pulled or called. What handlers have is finished and committed; what is stored is acknowledged, and the
