@@ -24,7 +24,7 @@ use crate::time::UnixMillis;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SeenHit {
     pub check: ContentCheck,
-    /// Age of the shard when it was written.
+    /// Age of the shard when it was written; of what is packed a later one may be told, never an earlier one.
     pub age: OwnedAge,
 }
 
@@ -79,9 +79,9 @@ pub trait InboxStore: Send + Sync + 'static {
     async fn inbox_rows(&self, shard: ShardId, seqs: &[Seq]) -> Result<Vec<Option<Arc<InboxRow>>>, StoreError>;
     /// What the seen set has of each id, in the order asked; none where it has nothing. It may answer what is out of the window.
     async fn inbox_seen(&self, shard: ShardId, queries: &[SeenQuery]) -> Result<Vec<Option<SeenHit>>, StoreError>;
-    /// Forgets what was seen at or before `until`, packs what lies idle, and removes history written before `done_before`; at most
+    /// Forgets what was seen at or before `until`, packs what lies idle, and removes history written before `done_before`; about
     /// `limit` records of it. How many it looked at: fewer than `limit` = nothing is left to do. Not guarded: what is out of the window
-    /// belongs to nobody.
+    /// belongs to nobody. Whoever owns the shard calls it about once a minute: what isn't packed is looked up in memory, or slowly.
     async fn tidy_inbox(
         &self,
         shard: ShardId,
