@@ -51,6 +51,7 @@ pub const METRICS: &[(&str, &str)] = &[
     ("tx_saga_commit_rows", "Rows of resting or ended sagas written or removed in one commit."),
     ("tx_saga_commit_failures_total", "Commits of sagas that failed or whose outcome was unknown, by code."),
     ("tx_saga_expired_total", "Ended sagas removed after saga.keep_done."),
+    ("tx_saga_door_total", "Signals and replies that messages brought for sagas, by result: taken or refused."),
     ("tx_saga_shard_running", "Sagas in memory by shard."),
     ("tx_saga_calls", "Calls of steps under way."),
     ("tx_saga_calls_waiting", "Calls of steps that wait for room."),

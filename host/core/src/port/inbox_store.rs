@@ -117,10 +117,9 @@ pub trait InboxStore: Send + Sync + 'static {
         id: &InboundId,
     ) -> Result<Vec<InboxDone>, StoreError>;
 
-    /// The first rows of a shard's `saga_door`, in order of their keys, at most `limit`.
+    /// The first rows of a shard's `saga_door`, in order of their keys, at most `limit`. The writer of the shard's sagas removes them,
+    /// in its own commits ([`crate::saga::records::SagaCommit::door`]).
     async fn saga_door(&self, shard: ShardId, limit: usize) -> Result<Vec<SagaDoorRow>, StoreError>;
-    /// Removes rows of a shard's `saga_door`. Not guarded: their owner removes what it has committed, and a repeat changes nothing.
-    async fn remove_saga_door(&self, shard: ShardId, keys: &[SagaDoorKey]) -> Result<(), StoreError>;
     /// Binds a consumer to a home for as long as its seen set lasts. The home that it is bound to: another one means that its sources
     /// moved, and what it has seen lies there.
     async fn bind_inbox_consumer(&self, consumer: &ConsumerName, home: &str) -> Result<String, StoreError>;

@@ -3,7 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use waybill_core::ids::{ConsumerName, ShardId};
-use waybill_core::port::inbox_store::{SagaDoorKey, SagaDoorRow};
+use waybill_core::port::inbox_store::SagaDoorRow;
 use waybill_core::port::store::StoreError;
 use waybill_surreal::{Bound, RecordIdKey, Transaction, millis, object, text};
 
@@ -11,7 +11,7 @@ use crate::fault::store_error;
 use crate::quarantine::{Spoilt, sifted};
 use crate::rows::inbox as rows;
 use crate::store::{SurrealStore, finish};
-use crate::tables::{INBOX_CONSUMER, SAGA_DOOR, saga_door_key, shard_end, shard_start};
+use crate::tables::{INBOX_CONSUMER, SAGA_DOOR, shard_end, shard_start};
 
 /// Tries of a transaction when another one came first.
 const TRIES_MAX: u32 = 8;
@@ -25,26 +25,6 @@ pub async fn door(
 ) -> Result<Vec<SagaDoorRow>, StoreError> {
     let range = (Bound::Included(shard_start(shard)), Bound::Excluded(shard_end(shard)));
     sifted(transaction, SAGA_DOOR, range, limit, spoilt, |row| rows::saga_door(&row)).await
-}
-
-/// Removes rows, whether they are still there or not.
-pub async fn remove(store: &SurrealStore, shard: ShardId, keys: &[SagaDoorKey]) -> Result<(), StoreError> {
-    let mut tries = 1;
-    loop {
-        let transaction = store.begin(true).await?;
-        let worked = try_remove(transaction.as_ref(), shard, keys).await;
-        match finish(transaction, worked).await {
-            Err(StoreError::Conflict(_)) if tries < TRIES_MAX => tries += 1,
-            done => return done,
-        }
-    }
-}
-
-async fn try_remove(transaction: &dyn Transaction, shard: ShardId, keys: &[SagaDoorKey]) -> Result<(), StoreError> {
-    for key in keys {
-        transaction.delete(SAGA_DOOR, saga_door_key(shard, key)).await.map_err(store_error)?;
-    }
-    Ok(())
 }
 
 fn consumer_key(consumer: &ConsumerName) -> RecordIdKey {

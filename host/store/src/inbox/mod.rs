@@ -27,7 +27,7 @@ use waybill_core::ids::{ConsumerName, InboundId, Seq, ShardId};
 use waybill_core::inbox::records::{InboxCommit, InboxDead, InboxDone, InboxRow, InboxShardRecord, InboxTakeover};
 use waybill_core::inbox::seen::{OwnedAge, SeenQuery};
 use waybill_core::outbox::records::DeadState;
-use waybill_core::port::inbox_store::{InboxFilter, InboxStore, SagaDoorKey, SagaDoorRow, SeenHit};
+use waybill_core::port::inbox_store::{InboxFilter, InboxStore, SagaDoorRow, SeenHit};
 use waybill_core::port::query::Page;
 use waybill_core::port::store::StoreError;
 use waybill_core::time::UnixMillis;
@@ -134,10 +134,6 @@ impl InboxStore for SurrealStore {
         let found = doors::door(self.begin(false).await?.as_ref(), shard, limit, &mut spoilt).await;
         self.set_aside(spoilt).await;
         found
-    }
-
-    async fn remove_saga_door(&self, shard: ShardId, keys: &[SagaDoorKey]) -> Result<(), StoreError> {
-        doors::remove(self, shard, keys).await
     }
 
     async fn bind_inbox_consumer(&self, consumer: &ConsumerName, home: &str) -> Result<String, StoreError> {

@@ -22,8 +22,8 @@ use crate::quarantine::{SetAside, Spoilt, read_for_quarantine, set_aside};
 use crate::rows::{encoded, saga as rows, saga_small};
 use crate::store::{SurrealStore, finish};
 use crate::tables::{
-    SAGA, SAGA_DEAD, SAGA_DONE, SAGA_ENDED, SAGA_JOURNAL, SAGA_SHARD, SAGA_START, SAGA_TREE, beat_key, saga_dead_key,
-    saga_ended_key, saga_key, saga_start_key, saga_tree_key, shard_key,
+    SAGA, SAGA_DEAD, SAGA_DONE, SAGA_DOOR, SAGA_ENDED, SAGA_JOURNAL, SAGA_SHARD, SAGA_START, SAGA_TREE, beat_key,
+    saga_dead_key, saga_door_key, saga_ended_key, saga_key, saga_start_key, saga_tree_key, shard_key,
 };
 use crate::transact::{DoorGroupAt, door_rows, put_door_rows};
 
@@ -80,6 +80,8 @@ fn changes_of(commit: &SagaCommit) -> Result<Changes, StoreError> {
     for write in &commit.writes {
         changes.add(shard, write)?;
     }
+    let door = commit.door.iter().map(|key| Change::Delete(SAGA_DOOR, saga_door_key(shard, key)));
+    changes.list.extend(door);
     changes.ended.sort();
     if let Some(first) = changes.ended.first() {
         let key = saga_ended_key(first.at, shard, commit.record.beat);

@@ -43,7 +43,16 @@ async fn write(store: &SurrealStore, journal: Vec<JournalEntry>, writes: Vec<Sag
     let stands = store.saga_shard(SHARD).await.unwrap();
     let (expect_token, expect_beat) = (stands.token, stands.beat);
     let record = SagaShardRecord { beat: stands.beat + 1, ..stands };
-    let commit = SagaCommit { shard: SHARD, expect_token, expect_beat, record, journal, writes, messages: Vec::new() };
+    let commit = SagaCommit {
+        shard: SHARD,
+        expect_token,
+        expect_beat,
+        record,
+        journal,
+        writes,
+        messages: Vec::new(),
+        door: Vec::new(),
+    };
     store.commit_sagas(commit).await.unwrap();
 }
 

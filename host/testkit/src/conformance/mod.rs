@@ -43,8 +43,8 @@ pub trait SagaPorts: OwnerStore + SagaStore + QueryStore {}
 impl<T: OwnerStore + SagaStore + QueryStore> SagaPorts for T {}
 
 /// A store that keeps an inbox, too.
-pub trait InboxPorts: OwnerStore + InboxStore + DirectStore {}
-impl<T: OwnerStore + InboxStore + DirectStore> InboxPorts for T {}
+pub trait InboxPorts: OwnerStore + SagaStore + InboxStore + DirectStore {}
+impl<T: OwnerStore + SagaStore + InboxStore + DirectStore> InboxPorts for T {}
 
 /// Makes one test of each sentence. `$open` is an expression that awaits nothing and is called for each: an async function
 /// that answers a guard (a directory, or `()`) and a store.

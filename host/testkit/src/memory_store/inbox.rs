@@ -298,16 +298,6 @@ impl InboxStore for MemoryStore {
         }))
     }
 
-    async fn remove_saga_door(&self, shard: ShardId, keys: &[SagaDoorKey]) -> Result<(), StoreError> {
-        self.check()?;
-        self.write(|tables| {
-            for key in keys {
-                tables.inbox.saga_door.remove(&(shard, *key));
-            }
-        });
-        Ok(())
-    }
-
     async fn bind_inbox_consumer(&self, consumer: &ConsumerName, home: &str) -> Result<String, StoreError> {
         self.check()?;
         Ok(self.write(|tables| tables.inbox.homes.entry(consumer.clone()).or_insert_with(|| home.to_owned()).clone()))
