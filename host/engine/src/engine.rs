@@ -17,6 +17,7 @@ use crate::bounded::{bounded, bounded_sagas};
 use crate::clock::{Clock, Clocks};
 use crate::commit::Commits;
 use crate::config::{EngineConfig, Stores};
+use crate::direct::PublishedTables;
 use crate::idempotency::Idempotency;
 use crate::janitor;
 use crate::live::{Live, TransportEntry};
@@ -44,6 +45,7 @@ const END_PAUSE: Duration = Duration::from_millis(20);
 pub struct Engine {
     outbox: Arc<Outbox>,
     sagas: Option<Arc<Sagas>>,
+    tables: Arc<PublishedTables>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
     background: Mutex<Vec<JoinHandle<()>>>,
     /// Held while another configuration is put in force: one at a time.
@@ -105,6 +107,7 @@ impl Engine {
         Self {
             outbox,
             sagas,
+            tables: PublishedTables::start(&context),
             tasks: Mutex::new(tasks),
             background: Mutex::new(background),
             reconfiguring: AsyncMutex::default(),
@@ -192,10 +195,15 @@ impl Engine {
         let _late = tokio::time::timeout(BACKGROUND_TIMEOUT, futures::future::join_all(background)).await;
         let deadline = tokio::time::Instant::now() + timeout;
         let mut orderly = true;
-        if let Some(sagas) = &self.sagas {
-            // First: a shard that another host takes over takes its sagas with it.
-            orderly &= tokio::time::timeout(timeout + RELEASE_GRACE, sagas.drain(timeout)).await.is_ok();
-        }
+        let sagas = async {
+            match &self.sagas {
+                // First: a shard that another host takes over takes its sagas with it.
+                Some(sagas) => tokio::time::timeout(timeout + RELEASE_GRACE, sagas.drain(timeout)).await.is_ok(),
+                None => true,
+            }
+        };
+        let (sagas, tables) = tokio::join!(sagas, self.tables.drain(timeout + RELEASE_GRACE));
+        orderly &= sagas && tables;
         let left = deadline.saturating_duration_since(tokio::time::Instant::now()).max(RELEASE_MIN);
         let releases = futures::future::join_all(self.outbox.shards.iter().map(|shard| shard.release(left)));
         orderly &= tokio::time::timeout(left + RELEASE_GRACE, releases).await.is_ok();

@@ -57,6 +57,18 @@ pub const METRICS: &[(&str, &str)] = &[
     ("tx_saga_calls_waiting", "Calls of steps that wait for room."),
     ("tx_saga_held_targets", "Participants, steps and origins that are held because they were said to be at fault."),
     (
+        "waybill_table_rows_total",
+        "Rows of outbox tables that were sent, by source and fate: published, retried, blocked or failed.",
+    ),
+    (
+        "waybill_table_transactions_total",
+        "Transactions of outbox tables, by source and end: committed, refused or lost.",
+    ),
+    ("waybill_table_claim_seconds", "Time of one claim in an outbox table."),
+    ("waybill_table_held", "Aggregates of an outbox table that this host leaves out for a time."),
+    ("waybill_table_unmarkable", "Rows whose mark their table refuses: they wait for a person."),
+    ("waybill_table_suspects", "Rows that were sent when the host died, and are sent alone."),
+    (
         "tx_idempo_hits_total",
         "Begins of idempotency keys answered with a known outcome, by where it was found: memory or store.",
     ),

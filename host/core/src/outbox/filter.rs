@@ -7,11 +7,11 @@ use std::time::Duration;
 use thiserror::Error;
 
 use crate::glob::Glob;
+use crate::ids::ShardId;
 use crate::inbox::place::InboxPlace;
 use crate::inbox::records::InboxDead;
 use crate::message::Message;
 use crate::outbox::records::DeadLetter;
-use crate::ids::ShardId;
 use crate::port::dead::DeadKind;
 use crate::port::service::MessageState;
 use crate::saga::records::SagaDead;

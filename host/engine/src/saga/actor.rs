@@ -223,7 +223,8 @@ impl Actor {
             wake = wake.min(start + due.since(now).max(Duration::from_millis(1)));
         }
         let release = self.release.as_ref().map(|(until, _)| *until);
-        for until in [release, self.flight.rests_until(), self.door.look_at()].into_iter().flatten() {
+        let door = self.door.look_at().filter(|_| self.may_read_door());
+        for until in [release, self.flight.rests_until(), door].into_iter().flatten() {
             wake = wake.min(until);
         }
         wake

@@ -102,9 +102,13 @@ impl Door {
 }
 
 impl Actor {
-    /// Looks at the door, unless the shard is given back or nothing can be committed.
+    /// Not while the shard is given back, or nothing can be committed.
+    pub(super) fn may_read_door(&self) -> bool {
+        !self.is_releasing() && self.flight.trouble().is_none()
+    }
+
     pub(super) fn read_door(&mut self) {
-        if !self.is_releasing() && self.flight.trouble().is_none() {
+        if self.may_read_door() {
             let limit = self.shared.context.config.store_timeout;
             self.door.read(self.handle.shard, limit);
         }

@@ -296,7 +296,7 @@ impl World {
             rows.push(ClaimedRow { id: row_id(id), aggregate: aggregate(key), position, locked, attempts });
         }
         let (clock, seen) = (self.clock(), own.looked_at);
-        match self.lanes_of(host).claimed(worker_id(worker), Claimed { seen, rows }, clock) {
+        match self.lanes_of(host).claimed(worker_id(worker), Claimed { seen, unread: 0, rows }, clock) {
             AfterClaim::GiveUp => {
                 self.table.abort(own.transaction);
                 self.rest(own, 4);

@@ -117,6 +117,12 @@ impl DirectTable {
         self.refused_locks.clear();
     }
 
+    /// What the table's plugin takes and keeps: at most so many rows at once, and whether a column says when a row is tried next.
+    pub fn set_facts(&mut self, batch: usize, has_due: bool) {
+        self.config.batch = batch.max(1);
+        self.config.has_due = has_due;
+    }
+
     /// What is to be stored of it, now or when it is closed.
     pub fn record(&self) -> &DirectRecord {
         &self.claims.record

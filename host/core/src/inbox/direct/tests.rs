@@ -32,7 +32,7 @@ fn claimed(table: &mut DirectTable, rows: Vec<ClaimedRow>, now: Monotonic) -> Af
     assert!(table.lock_answered(W, true, now));
     table.claim(W, now).unwrap();
     let seen = rows.len();
-    table.claimed(W, Claimed { seen, rows }, now)
+    table.claimed(W, Claimed { seen, unread: 0, rows }, now)
 }
 
 fn sent(table: &mut DirectTable, now: Monotonic) -> Vec<RowId> {
@@ -72,7 +72,7 @@ fn nothing_goes_behind_a_row_that_others_have_locked_and_its_aggregate_is_left_o
         table.claim(W, now).unwrap()
     };
     assert_eq!(claim(&mut table, at(3)).held, []);
-    assert_eq!(table.claimed(W, Claimed { seen: 2, rows: rows() }, at(3)), AfterClaim::GiveUp);
+    assert_eq!(table.claimed(W, Claimed { seen: 2, unread: 0, rows: rows() }, at(3)), AfterClaim::GiveUp);
     assert_eq!(claim(&mut table, Monotonic(Duration::from_millis(4_999))).held.len(), 1);
 }
 
