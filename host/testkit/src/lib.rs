@@ -6,6 +6,7 @@
 //! | [`brokers`] | the brokers that there are, and how each is measured |
 //! | [`conformance`] | the sentences that every store has to make true |
 //! | [`direct_model`] | the randomised check of tables that are published directly |
+//! | [`fake_table`] | an outbox table whose database is in memory, for tables that are published directly |
 //! | [`fake_transport`] | a transport whose answers a test writes |
 //! | [`golden`] | data directories of earlier versions: what has to be found in them |
 //! | [`idempotency_model`] | random lives of idempotency keys, checked against what was promised |
@@ -28,6 +29,7 @@ pub mod api;
 pub mod brokers;
 pub mod conformance;
 pub mod direct_model;
+pub mod fake_table;
 pub mod fake_transport;
 pub mod golden;
 pub mod idempotency_model;
