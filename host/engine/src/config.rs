@@ -24,6 +24,7 @@ use waybill_core::saga::definition::default_retry;
 use waybill_core::saga::limits::SagaLimits;
 use waybill_core::time::AHEAD_CONFIRMED;
 
+use crate::inbox::InboundConfig;
 use crate::participants::Participants;
 use crate::supervisor::Supervisor;
 
@@ -161,6 +162,7 @@ pub struct EngineConfig {
     /// What the operator says of transports, by their names: bounds that differ from `send_timeout` and `batch`.
     pub endpoints: Vec<EndpointSettings>,
     pub sagas: SagaConfig,
+    pub inbound: Arc<InboundConfig>,
     pub idempotency: idempotency::Settings,
     /// Watches background tasks; give it also to the parts beside the engine. It is as at the start.
     pub supervisor: Arc<Supervisor>,
@@ -201,6 +203,7 @@ impl EngineConfig {
             transports: Vec::new(),
             endpoints: Vec::new(),
             sagas: SagaConfig::default(),
+            inbound: Arc::default(),
             idempotency: idempotency::Settings::default(),
             supervisor: Arc::default(),
         }
