@@ -111,7 +111,11 @@ impl Actor {
                 seat.change(|figures| figures.trouble = None);
                 self.take_pulled(source, id, took, pulled);
             }
-            Err(CallError { kind: ErrorKind::Cancelled, .. }) => {}
+            Err(CallError { kind: ErrorKind::Cancelled, .. }) => {
+                if let Some(lane) = self.sources.lane(id) {
+                    lane.pull_at = lane.rest();
+                }
+            }
             Err(CallError { fault, .. }) => {
                 self.shared.meter.pull_failed(&name);
                 let is_new = seat.figures().trouble.is_none_or(|before| before.code != fault.code);
