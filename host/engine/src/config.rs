@@ -13,6 +13,7 @@ use waybill_core::outbox::suspicion::Caution;
 use waybill_core::port::backoff::BackoffPolicy;
 use waybill_core::port::dedup::DedupStore;
 use waybill_core::port::idempotency::IdempotencyStore;
+use waybill_core::port::inbox_store::InboxStore;
 use waybill_core::port::query::QueryStore;
 use waybill_core::port::saga::HttpSteps;
 use waybill_core::port::saga_store::SagaStore;
@@ -24,6 +25,7 @@ use waybill_core::saga::definition::default_retry;
 use waybill_core::saga::limits::SagaLimits;
 use waybill_core::time::AHEAD_CONFIRMED;
 
+use crate::direct::DirectConfig;
 use crate::inbox::InboundConfig;
 use crate::participants::Participants;
 use crate::supervisor::Supervisor;
@@ -58,6 +60,8 @@ pub struct Retries {
 pub struct SagaConfig {
     /// Where they are kept; none = this host has none.
     pub store: Option<Arc<dyn SagaStore>>,
+    /// Where the inbox leaves signals and replies for them; none = this host has no inbox.
+    pub inbox: Option<Arc<dyn InboxStore>>,
     /// Bounds of each shard's sagas. `message_bytes_max` and `outbox_shards` are put by the engine.
     pub limits: SagaLimits,
     /// Calls of steps at once, over all sagas of this host. Others wait their turn.
@@ -80,6 +84,7 @@ impl Default for SagaConfig {
     fn default() -> Self {
         Self {
             store: None,
+            inbox: None,
             limits: SagaLimits::default(),
             calls_max: 256,
             calls_per_tenant_max: 128,
@@ -93,7 +98,7 @@ impl Default for SagaConfig {
 }
 
 impl SagaConfig {
-    /// As another configuration has it, but for what stays as at the start: the store, participants and policies. Without a
+    /// As another configuration has it, but for what stays as at the start: the stores, participants and policies. Without a
     /// client for `http:` steps of its own it goes on with this one's.
     pub(crate) fn next(&self, next: Self) -> Self {
         let limits = SagaLimits {
@@ -102,8 +107,8 @@ impl SagaConfig {
             ..next.limits
         };
         let http = next.http.or_else(|| self.http.clone());
-        let (store, participants) = (self.store.clone(), Arc::clone(&self.participants));
-        Self { store, limits, participants, http, policies: self.policies.clone(), ..next }
+        let (store, inbox, participants) = (self.store.clone(), self.inbox.clone(), Arc::clone(&self.participants));
+        Self { store, inbox, limits, participants, http, policies: self.policies.clone(), ..next }
     }
 }
 
@@ -162,6 +167,9 @@ pub struct EngineConfig {
     /// What the operator says of transports, by their names: bounds that differ from `send_timeout` and `batch`.
     pub endpoints: Vec<EndpointSettings>,
     pub sagas: SagaConfig,
+    /// Outbox tables of applications that are published directly. They are as at the start.
+    pub direct: DirectConfig,
+    /// Sources and consumers of the inbox.
     pub inbound: Arc<InboundConfig>,
     pub idempotency: idempotency::Settings,
     /// Watches background tasks; give it also to the parts beside the engine. It is as at the start.
@@ -203,6 +211,7 @@ impl EngineConfig {
             transports: Vec::new(),
             endpoints: Vec::new(),
             sagas: SagaConfig::default(),
+            direct: DirectConfig::default(),
             inbound: Arc::default(),
             idempotency: idempotency::Settings::default(),
             supervisor: Arc::default(),

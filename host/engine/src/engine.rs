@@ -17,6 +17,7 @@ use crate::bounded::{bounded, bounded_inbox, bounded_sagas};
 use crate::clock::{Clock, Clocks};
 use crate::commit::Commits;
 use crate::config::{EngineConfig, Stores};
+use crate::direct::PublishedTables;
 use crate::idempotency::Idempotency;
 use crate::inbox::service::Inbox;
 use crate::janitor;
@@ -45,6 +46,7 @@ const END_PAUSE: Duration = Duration::from_millis(20);
 pub struct Engine {
     outbox: Arc<Outbox>,
     sagas: Option<Arc<Sagas>>,
+    tables: Arc<PublishedTables>,
     inbox: Option<Arc<Inbox>>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
     background: Mutex<Vec<JoinHandle<()>>>,
@@ -72,7 +74,6 @@ impl Engine {
             in_force: ArcSwap::from_pointee(live),
             clock: Clocks::new(clock),
             door: DoorBell::default(),
-            saga_door: tokio::sync::watch::Sender::new(0),
             commits: Commits::default(),
             trials: LoneTrials::default(),
             supervisor,
@@ -94,10 +95,14 @@ impl Engine {
         let inbound = Arc::clone(&context.config.inbound);
         let inbox = inbound.store.clone().map(|store| {
             let store = bounded_inbox(store, context.config.store_timeout);
-            let (inbox, running) = Inbox::start(&context, inbound, store, &handles);
+            let (inbox, running) = Inbox::start(&context, inbound, store, &handles, sagas.clone());
             tasks.extend(running);
             inbox
         });
+        let tables = PublishedTables::start(&context);
+        if let Some(inbox) = &inbox {
+            inbox.with_tables(Arc::clone(&tables) as _);
+        }
         let outbox = Arc::new(Outbox {
             idempotency: Idempotency::start(Arc::clone(&context)),
             context: Arc::clone(&context),
@@ -118,6 +123,7 @@ impl Engine {
             outbox,
             sagas,
             inbox,
+            tables,
             tasks: Mutex::new(tasks),
             background: Mutex::new(background),
             reconfiguring: AsyncMutex::default(),
@@ -222,14 +228,21 @@ impl Engine {
         let _late = tokio::time::timeout(BACKGROUND_TIMEOUT, futures::future::join_all(background)).await;
         let deadline = tokio::time::Instant::now() + timeout;
         let mut orderly = true;
-        if let Some(inbox) = &self.inbox {
-            // Before the sagas, to whose doorstep it may leave something.
-            orderly &= tokio::time::timeout(timeout + RELEASE_GRACE, inbox.drain(timeout)).await.is_ok();
-        }
-        if let Some(sagas) = &self.sagas {
-            // First: a shard that another host takes over takes its sagas with it.
-            orderly &= tokio::time::timeout(timeout + RELEASE_GRACE, sagas.drain(left_of(deadline))).await.is_ok();
-        }
+        let sagas = async {
+            let mut orderly = true;
+            if let Some(inbox) = &self.inbox {
+                // Before the sagas, to whose doorstep it may leave something.
+                orderly &= tokio::time::timeout(timeout + RELEASE_GRACE, inbox.drain(timeout)).await.is_ok();
+            }
+            if let Some(sagas) = &self.sagas {
+                // Before the shards: one that another host takes over takes its sagas with it.
+                let left = left_of(deadline);
+                orderly &= tokio::time::timeout(left + RELEASE_GRACE, sagas.drain(left)).await.is_ok();
+            }
+            orderly
+        };
+        let (sagas, tables) = tokio::join!(sagas, self.tables.drain(timeout + RELEASE_GRACE));
+        orderly &= sagas && tables;
         let left = left_of(deadline);
         let releases = futures::future::join_all(self.outbox.shards.iter().map(|shard| shard.release(left)));
         orderly &= tokio::time::timeout(left + RELEASE_GRACE, releases).await.is_ok();

@@ -55,17 +55,6 @@ impl WasmTable {
         probe_endpoint(&endpoint).await
     }
 
-    /// What is missing at the database; with `apply` it is created. One call at a time.
-    pub async fn provision(&self, apply: bool) -> Result<Vec<ProvisionChange>, ProvisionError> {
-        let _alone = self.provisioning.lock().await;
-        let changes = provision(&self.lanes.endpoint, apply).await?;
-        if apply {
-            // What kept it from opening may be there now.
-            self.reopen();
-        }
-        Ok(changes)
-    }
-
     /// Tries `open` again on every lane that waits or was refused.
     pub fn reopen(&self) {
         self.lanes.reopen();
@@ -173,6 +162,16 @@ impl Table for WasmTable {
 
     async fn health(&self) -> HealthReport {
         self.lanes.health().await
+    }
+
+    async fn provision(&self, apply: bool) -> Result<Vec<ProvisionChange>, ProvisionError> {
+        let _alone = self.provisioning.lock().await;
+        let changes = provision(&self.lanes.endpoint, apply).await?;
+        if apply {
+            // What kept it from opening may be there now.
+            self.reopen();
+        }
+        Ok(changes)
     }
 
     async fn close(&self, timeout: Duration) {

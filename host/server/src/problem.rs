@@ -260,7 +260,7 @@ mod tests {
             ServiceError::Unsure(StoreError::DiskFull(text())),
             ServiceError::NoProvisioning { transport: text(), error: not_offered.clone() },
             ServiceError::ProvisionFailed { transport: text(), error: not_offered.clone() },
-            ServiceError::SourceProvision { source: text(), error: not_offered },
+            ServiceError::SourceProvision { name: text(), error: not_offered },
             ServiceError::Unavailable(text()),
             ServiceError::OutcomeUnknown(StoreError::Other(text())),
             ServiceError::OutcomeUnknown(StoreError::DiskFull(text())),

@@ -81,15 +81,15 @@ impl<S: Sums> fmt::Display for Report<S> {
 /// Runs `count` seeds from `first` on, on all processors.
 pub fn run_many<S: Sums>(first: u64, count: u64, run: impl Fn(u64) -> Outcome<S> + Sync) -> Report<S> {
     let threads = std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
+    let work = |thread: u64| {
+        let mut report = Report::default();
+        for seed in (first + thread..first + count).step_by(usize::try_from(threads).unwrap_or(1)) {
+            report.add(seed, run(seed));
+        }
+        report
+    };
+    let work = &work;
     std::thread::scope(|scope| {
-        let work = |thread: u64| {
-            let mut report = Report::default();
-            for seed in (first + thread..first + count).step_by(usize::try_from(threads).unwrap_or(1)) {
-                report.add(seed, run(seed));
-            }
-            report
-        };
-        let work = &work;
         let workers: Vec<_> = (0..threads).map(|thread| scope.spawn(move || work(thread))).collect();
         let mut report = Report::default();
         for worker in workers {

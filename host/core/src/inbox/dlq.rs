@@ -16,7 +16,6 @@ use crate::topic::Topic;
 
 /// Subject of a DLQ message where configuration says no other.
 pub const SUBJECT_DEFAULT: &str = "{context}.dlq.{subject}";
-/// Its event type.
 pub const EVENT_TYPE: &str = "MessageDeadLettered";
 
 #[derive(Serialize)]

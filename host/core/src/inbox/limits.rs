@@ -33,7 +33,7 @@ pub const DEADLINE_PART: u32 = 3;
 /// A delivery is extended when its `settle-within` has less than this part left.
 pub const EXTEND_PART: u32 = 2;
 /// Least of a pause or a hold that a handler asks for, so that a handler that is always busy doesn't spin.
-pub const HOLD_LEAST: Duration = Duration::from_millis(50);
+pub const HOLD_LEAST: Duration = Duration::from_millis(20);
 /// A pause or a hold without a time of its own.
 pub const HOLD_DEFAULT: Duration = Duration::from_secs(5);
 /// Longest pause or hold that a handler may ask for.

@@ -35,7 +35,6 @@ pub struct InboundMessage {
     pub received_at: UnixMillis,
     /// Where it lay at its source; the same at a redelivery.
     pub position: Option<String>,
-    /// Registered extras.
     pub attributes: Vec<(String, String)>,
     /// Bytes of a payload that was too large to carry; then `payload` is empty.
     pub omitted: Option<u64>,

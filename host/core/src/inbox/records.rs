@@ -70,7 +70,6 @@ pub struct TakeRecord {
 /// Why something didn't succeed, as it is kept.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LastError {
-    /// Stable code.
     pub code: String,
     pub reason: String,
 }

@@ -134,7 +134,6 @@ pub enum AcknowledgeRows {
 pub struct ConsumerSettings {
     pub name: ConsumerName,
     pub target: Target,
-    /// Calls at once.
     pub concurrency: usize,
     /// Rows, past which its sources wait.
     pub stored_max: usize,

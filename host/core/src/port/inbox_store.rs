@@ -24,7 +24,7 @@ use crate::time::UnixMillis;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SeenHit {
     pub check: ContentCheck,
-    /// Age of the shard when it was written.
+    /// Age of the shard when it was written; of what is packed a later one may be told, never an earlier one.
     pub age: OwnedAge,
 }
 
@@ -79,9 +79,9 @@ pub trait InboxStore: Send + Sync + 'static {
     async fn inbox_rows(&self, shard: ShardId, seqs: &[Seq]) -> Result<Vec<Option<Arc<InboxRow>>>, StoreError>;
     /// What the seen set has of each id, in the order asked; none where it has nothing. It may answer what is out of the window.
     async fn inbox_seen(&self, shard: ShardId, queries: &[SeenQuery]) -> Result<Vec<Option<SeenHit>>, StoreError>;
-    /// Forgets what was seen at or before `until`, packs what lies idle, and removes history written before `done_before`; at most
+    /// Forgets what was seen at or before `until`, packs what lies idle, and removes history written before `done_before`; about
     /// `limit` records of it. How many it looked at: fewer than `limit` = nothing is left to do. Not guarded: what is out of the window
-    /// belongs to nobody.
+    /// belongs to nobody. Whoever owns the shard calls it about once a minute: what isn't packed is looked up in memory, or slowly.
     async fn tidy_inbox(
         &self,
         shard: ShardId,
@@ -117,10 +117,9 @@ pub trait InboxStore: Send + Sync + 'static {
         id: &InboundId,
     ) -> Result<Vec<InboxDone>, StoreError>;
 
-    /// The first rows of a shard's `saga_door`, in order of their keys, at most `limit`.
+    /// The first rows of a shard's `saga_door`, in order of their keys, at most `limit`. The writer of the shard's sagas removes them,
+    /// in its own commits ([`crate::saga::records::SagaCommit::door`]).
     async fn saga_door(&self, shard: ShardId, limit: usize) -> Result<Vec<SagaDoorRow>, StoreError>;
-    /// Removes rows of a shard's `saga_door`. Not guarded: their owner removes what it has committed, and a repeat changes nothing.
-    async fn remove_saga_door(&self, shard: ShardId, keys: &[SagaDoorKey]) -> Result<(), StoreError>;
     /// Binds a consumer to a home for as long as its seen set lasts. The home that it is bound to: another one means that its sources
     /// moved, and what it has seen lies there.
     async fn bind_inbox_consumer(&self, consumer: &ConsumerName, home: &str) -> Result<String, StoreError>;

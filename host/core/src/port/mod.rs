@@ -4,6 +4,7 @@
 pub mod backoff;
 pub mod dead;
 pub mod dedup;
+pub mod direct_store;
 pub mod followup;
 pub mod handler;
 pub mod http_handler;

@@ -83,9 +83,10 @@ pub enum ServiceError {
         error: ProvisionError,
     },
     /// There is no plan for what a source needs at its peer, or it wasn't applied.
-    #[error("source {source:?}: {error}")]
+    #[error("source {name:?}: {error}")]
     SourceProvision {
-        source: String,
+        /// Of the source.
+        name: String,
         /// Whose plugin it is and what to do, or what the plugin said.
         error: ProvisionError,
     },

@@ -10,6 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 
+use super::provision::{ProvisionChange, ProvisionError};
 use super::source::LaneNotices;
 use super::transport::{CallError, Fault, HealthReport, PluginIdentity};
 use crate::message::Headers;
@@ -240,6 +241,10 @@ pub trait Table: Send + Sync + 'static {
     /// its end.
     async fn next_notices(&self) -> LaneNotices;
     async fn health(&self) -> HealthReport;
+    /// What is missing at the database; with `apply` it is created. One call at a time. Conflicts are told and left alone.
+    async fn provision(&self, _apply: bool) -> Result<Vec<ProvisionChange>, ProvisionError> {
+        Err(ProvisionError::NotOffered { plugin: self.identity().plugin })
+    }
     /// Ends all instances in good order, within `timeout`. No claim is open by then.
     async fn close(&self, timeout: Duration);
 }

@@ -103,8 +103,8 @@ impl Driven for Actor {
             self.shared.context.door.ring();
             self.shared.outbox.iter().for_each(ShardHandle::wake_door);
         }
-        if self.content.wakes_sagas {
-            self.shared.context.saga_door.send_modify(|rung| *rung += 1);
+        if let Some(sagas) = self.shared.sagas.as_ref().filter(|_| self.content.wakes_sagas) {
+            sagas.wake_doors();
         }
     }
 

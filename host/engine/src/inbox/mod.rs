@@ -53,6 +53,7 @@ use waybill_core::port::store::StoreError;
 use waybill_core::port::transport::CallError;
 
 use crate::commit::{self, Condition};
+use crate::saga::service::Sagas;
 use crate::shard::{Context, ShardHandle};
 use holds::HoldNotes;
 use mail::{Mail, ReplayAsk};
@@ -76,6 +77,8 @@ pub(crate) struct Shared {
     pub meter: InboxMeter,
     /// The outbox's shards: woken when a commit left messages for their doorsteps.
     pub outbox: Vec<ShardHandle>,
+    /// The same of sagas, if this host runs any.
+    pub sagas: Option<Arc<Sagas>>,
 }
 
 /// What others see of a shard's inbox.

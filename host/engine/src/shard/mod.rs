@@ -72,8 +72,6 @@ pub(crate) struct Context {
     pub clock: Clocks,
     pub meter: Meter,
     pub door: DoorBell,
-    /// Counts commits of inboxes of this process that left something at the doorstep of sagas.
-    pub saga_door: watch::Sender<u64>,
     pub commits: Commits,
     pub trials: LoneTrials,
     pub supervisor: Arc<Supervisor>,

@@ -61,7 +61,7 @@ impl SourceService for Fake {
         self.record(format!("provision_source {source} {apply} {actor}"))?;
         if source == "bare" {
             let error = ProvisionError::NotOffered { plugin: "table".to_owned() };
-            return Err(ServiceError::SourceProvision { source: source.to_owned(), error });
+            return Err(ServiceError::SourceProvision { name: source.to_owned(), error });
         }
         known(source)?;
         Ok(vec![ProvisionChange {

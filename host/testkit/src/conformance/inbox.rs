@@ -2,17 +2,21 @@
 
 use std::sync::Arc;
 
-use waybill_core::ids::{Seq, ShardId};
+use waybill_core::ids::{Seq, ShardId, SourceName};
+use waybill_core::inbox::direct::{DirectRecord, RowId};
 use waybill_core::inbox::records::{InboxShardRecord, InboxTakeover, InboxWrite, SagaDoorGroup};
 use waybill_core::outbox::records::DeadState;
+use waybill_core::outbox::suspicion::Suspect;
 use waybill_core::port::inbox_store::{InboxFilter, SagaDoorKey};
 use waybill_core::port::store::StoreError;
 use waybill_core::port::transact::DoorGroup;
+use waybill_core::saga::records::SagaCommit;
 
 use super::InboxPorts as Store;
 use super::inbox_samples::{
     Writer, consumer, dead, full_inbound, full_record, inbound, inbound_id, row, signal, take, takes,
 };
+use super::sagas::next;
 use super::samples::{SHARD, T0, message, tenant};
 
 pub async fn an_inbox_without_a_record_is_the_default_record(store: &impl Store) {
@@ -165,7 +169,8 @@ pub async fn what_is_left_for_sagas_comes_in_order_until_it_is_removed(store: &i
     assert_eq!(store.saga_door(ShardId(1), 10).await.unwrap().len(), 1);
     let keys: Vec<SagaDoorKey> = rows.iter().take(3).map(|row| row.key).collect();
     for _ in 0..2 {
-        store.remove_saga_door(SHARD, &keys).await.unwrap();
+        let record = store.saga_shard(SHARD).await.unwrap();
+        store.commit_sagas(SagaCommit { door: keys.clone(), ..next(&record) }).await.unwrap();
         assert_eq!(store.saga_door(SHARD, 10).await.unwrap(), rows[3..]);
     }
 }
@@ -176,4 +181,22 @@ pub async fn a_consumer_is_bound_to_its_first_home(store: &impl Store) {
     assert_eq!(store.bind_inbox_consumer(&name, "mail").await.unwrap(), "shop");
     store.unbind_inbox_consumer(&name).await.unwrap();
     assert_eq!(store.bind_inbox_consumer(&name, "mail").await.unwrap(), "mail");
+}
+
+pub async fn what_a_host_knows_of_a_table_comes_back_as_it_was_written(store: &impl Store) {
+    let (shop, mail) = (SourceName::new("shop").unwrap(), SourceName::new("mail").unwrap());
+    assert_eq!(store.direct_record("host-1", &shop).await.unwrap(), DirectRecord::default());
+    let row = |id: &str| RowId(Arc::from(id));
+    let record = DirectRecord {
+        open: true,
+        unclean: 2,
+        calling: [row("17"), row("größe/18")].into(),
+        suspects: [(row("17"), Suspect { crashes: 3, alone: 1 })].into(),
+    };
+    for record in [&record, &record.clone().closed()] {
+        store.put_direct_record("host-1", &shop, record).await.unwrap();
+        assert_eq!(store.direct_record("host-1", &shop).await.unwrap(), *record);
+    }
+    assert_eq!(store.direct_record("host-2", &shop).await.unwrap(), DirectRecord::default());
+    assert_eq!(store.direct_record("host-1", &mail).await.unwrap(), DirectRecord::default());
 }

@@ -25,6 +25,7 @@ pub mod segments;
 pub mod stopped;
 
 use waybill_core::port::dedup::DedupStore;
+use waybill_core::port::direct_store::DirectStore;
 use waybill_core::port::idempotency::IdempotencyStore;
 use waybill_core::port::inbox_store::InboxStore;
 use waybill_core::port::kv::KvStore;
@@ -42,8 +43,8 @@ pub trait SagaPorts: OwnerStore + SagaStore + QueryStore {}
 impl<T: OwnerStore + SagaStore + QueryStore> SagaPorts for T {}
 
 /// A store that keeps an inbox, too.
-pub trait InboxPorts: OwnerStore + InboxStore {}
-impl<T: OwnerStore + InboxStore> InboxPorts for T {}
+pub trait InboxPorts: OwnerStore + SagaStore + InboxStore + DirectStore {}
+impl<T: OwnerStore + SagaStore + InboxStore + DirectStore> InboxPorts for T {}
 
 /// Makes one test of each sentence. `$open` is an expression that awaits nothing and is called for each: an async function
 /// that answers a guard (a directory, or `()`) and a store.
@@ -198,6 +199,7 @@ macro_rules! inbox_store_conformance {
             inbox: messages_of_the_inbox_reach_the_doorstep_whatever_their_ids
             inbox: what_is_left_for_sagas_comes_in_order_until_it_is_removed
             inbox: a_consumer_is_bound_to_its_first_home
+            inbox: what_a_host_knows_of_a_table_comes_back_as_it_was_written
             inbox_seen: what_was_seen_is_found_whatever_its_form
             inbox_seen: an_id_with_a_time_is_found_among_those_without
             inbox_seen: many_ids_of_many_commits_are_all_found

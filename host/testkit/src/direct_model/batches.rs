@@ -7,7 +7,7 @@ use waybill_core::port::transport::Fault;
 
 use super::host::{Phase, Worker, number_of, row_id, worker_id};
 use super::options::Mutation;
-use super::rows::{Kind, Word};
+use super::rows::{Answer, Kind};
 use super::setup::CALL;
 use super::table::{Change, Marked, Status, Why};
 use super::world::World;
@@ -24,7 +24,7 @@ impl World {
             }
             Wave::GiveUp => {
                 let has_acknowledged =
-                    own.sends.iter().any(|(_, send)| self.sent[*send].word == Some(Word::Acknowledged));
+                    own.sends.iter().any(|(_, send)| self.sent[*send].word == Some(Answer::Acknowledged));
                 if has_acknowledged {
                     self.violation("REPEAT: a transaction is given up with an acknowledgement in hand");
                 }
@@ -67,7 +67,7 @@ impl World {
             if sent.answers <= self.now
                 && let Some(word) = sent.word
             {
-                self.lanes_of(host).told(id, &row_id(row), fate(word));
+                self.lanes_of(host).row_answered(id, &row_id(row), fate(word));
             }
         }
         if self.lanes_of(host).is_answered(id) {
@@ -187,12 +187,12 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap()
 }
 
-fn fate(word: Word) -> RowFate {
+fn fate(word: Answer) -> RowFate {
     let fault = |code: &str| Fault::new(code, "drawn");
     match word {
-        Word::Acknowledged => RowFate::Acknowledged,
-        Word::Retry => RowFate::Retry(fault("TEST.RETRY")),
-        Word::Permanent => RowFate::Permanent(fault("TEST.PERMANENT")),
-        Word::Blocked => RowFate::Blocked(fault("TEST.BLOCKED")),
+        Answer::Acknowledged => RowFate::Acknowledged,
+        Answer::Retry => RowFate::Retry(fault("TEST.RETRY")),
+        Answer::Permanent => RowFate::Permanent(fault("TEST.PERMANENT")),
+        Answer::Blocked => RowFate::Blocked(fault("TEST.BLOCKED")),
     }
 }

@@ -2,7 +2,7 @@
 
 use super::host::Worker;
 use super::options::Mutation;
-use super::rows::{Kind, Sent, Word};
+use super::rows::{Answer, Kind, Sent};
 use super::setup::{CALL, FAR};
 use super::world::World;
 
@@ -68,7 +68,7 @@ impl World {
         }
     }
 
-    /// What arrives now.
+    /// Sends arrive at the broker.
     pub(super) fn broker(&mut self) {
         let now = self.now;
         for number in std::mem::take(&mut self.air) {
@@ -84,12 +84,12 @@ impl World {
             let word = self.word(kind);
             let truth = &mut self.truths[row];
             match word {
-                Word::Acknowledged => {
+                Answer::Acknowledged => {
                     truth.arrived += 1;
                     self.sent[number].arrived = true;
                 }
-                Word::Permanent => truth.permanent = true,
-                Word::Retry | Word::Blocked => truth.failures += 1,
+                Answer::Permanent => truth.permanent = true,
+                Answer::Retry | Answer::Blocked => truth.failures += 1,
             }
             if self.sent[number].word.is_none() {
                 self.sent[number].word = Some(word);
@@ -102,16 +102,16 @@ impl World {
         }
     }
 
-    fn word(&mut self, kind: Kind) -> Word {
+    fn word(&mut self, kind: Kind) -> Answer {
         if self.now < self.down_until {
-            return Word::Blocked;
+            return Answer::Blocked;
         }
         match kind {
-            Kind::Permanent => Word::Permanent,
-            Kind::Retry => Word::Retry,
-            Kind::Blocked => Word::Blocked,
-            _ if !self.calm && self.rng.percent(8) => Word::Retry,
-            _ => Word::Acknowledged,
+            Kind::Permanent => Answer::Permanent,
+            Kind::Retry => Answer::Retry,
+            Kind::Blocked => Answer::Blocked,
+            _ if !self.calm && self.rng.percent(8) => Answer::Retry,
+            _ => Answer::Acknowledged,
         }
     }
 }

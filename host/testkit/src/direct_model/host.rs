@@ -25,7 +25,6 @@ pub(super) enum Phase {
     Commit,
 }
 
-/// A worker's session.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Worker {
     pub phase: Phase,
@@ -43,7 +42,7 @@ pub(super) struct Worker {
     pub until: u64,
     /// When the call traps.
     pub trap_at: Option<u64>,
-    /// Sends of rows.
+    /// Rows that were sent, with their sends.
     pub sends: Vec<(usize, usize)>,
     /// The answer to COMMIT will be heard.
     pub hears: bool,
@@ -223,7 +222,7 @@ impl World {
         *own = Worker { phase: Phase::Snapshot, transaction, begun: self.now, ..Worker::default() };
     }
 
-    /// The claim's snapshot.
+    /// The claim reads what waits.
     fn claim(&mut self, host: usize, worker: usize, own: &mut Worker) {
         self.drop_suspects(host);
         let clock = self.clock();
@@ -279,7 +278,7 @@ impl World {
         u16::try_from(hash % u64::from(lanes)).unwrap()
     }
 
-    /// The claim's locks.
+    /// The claim locks what it read.
     fn lock(&mut self, host: usize, worker: usize, own: &mut Worker) {
         let judges = self.mutation != Some(Mutation::JudgedOnce);
         let mut rows = Vec::new();
@@ -297,7 +296,7 @@ impl World {
             rows.push(ClaimedRow { id: row_id(id), aggregate: aggregate(key), position, locked, attempts });
         }
         let (clock, seen) = (self.clock(), own.looked_at);
-        match self.lanes_of(host).claimed(worker_id(worker), Claimed { seen, rows }, clock) {
+        match self.lanes_of(host).claimed(worker_id(worker), Claimed { seen, unread: 0, rows }, clock) {
             AfterClaim::GiveUp => {
                 self.table.abort(own.transaction);
                 self.rest(own, 4);

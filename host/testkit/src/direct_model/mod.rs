@@ -10,8 +10,8 @@
 //!
 //! What must hold: a row is marked published only by a transaction whose own send of it the broker has (`PUBLISHED`); none is sent while an
 //! earlier one of its aggregate, in the table when the claim began, has neither arrived nor left (`ORDER`); nothing settled is marked
-//! again, and the wire id stays (`REPEAT`); a row fails by its own failures, for good, or as a suspect (`ATTEMPTS`); none is sent before its
-//! retry is due (`BACKOFF`); none that failed is published behind an operator's back (`FATE`); in the end every row is published or
+//! again, and the wire id stays (`REPEAT`); a row fails by its own failures, for good, or as a suspect (`ATTEMPTS`); none is sent before
+//! its retry is due (`BACKOFF`); none that failed is published behind an operator's back (`FATE`); in the end every row is published or
 //! failed, but what has a reason to wait for ever (`STUCK`).
 //!
 //! | file | holds |
@@ -51,7 +51,6 @@ pub type Outcome = seeds::Outcome<Stats>;
 /// What many seeds found.
 pub type Report = seeds::Report<Stats>;
 
-/// Runs one seed.
 pub fn run(seed: u64, mutation: Option<Mutation>) -> Outcome {
     world::World::new(seed, mutation).run()
 }

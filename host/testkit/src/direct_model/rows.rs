@@ -8,7 +8,6 @@ pub(super) enum Kind {
     Good,
     /// Always refused, for now.
     Retry,
-    /// Refused for good.
     Permanent,
     /// Its host dies of it.
     Killer,
@@ -25,7 +24,6 @@ pub(super) enum Kind {
 #[derive(Clone, Debug)]
 pub(super) struct Truth {
     pub kind: Kind,
-    /// It was committed.
     pub seen: bool,
     /// Others took it out of our hands.
     pub gone: bool,
@@ -67,7 +65,7 @@ impl Truth {
 
 /// What the broker said.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Word {
+pub(super) enum Answer {
     Acknowledged,
     Retry,
     Permanent,
@@ -80,6 +78,6 @@ pub(super) struct Sent {
     pub row: usize,
     pub arrives: u64,
     pub answers: u64,
-    pub word: Option<Word>,
+    pub word: Option<Answer>,
     pub arrived: bool,
 }

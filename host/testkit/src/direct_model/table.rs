@@ -52,7 +52,7 @@ pub(super) struct Marked {
     pub row: usize,
     pub why: Why,
     pub send: Option<usize>,
-    /// Not sent before.
+    /// It isn't sent before.
     pub not_before: u64,
 }
 
@@ -76,7 +76,7 @@ pub(super) enum Change {
     Foreign(usize, Act),
 }
 
-/// A session's transaction.
+/// What a session has begun.
 #[derive(Debug, Default)]
 pub(super) struct Transaction {
     /// Of one of our hosts.
@@ -107,6 +107,10 @@ pub(super) struct Table {
 }
 
 impl Table {
+    pub fn new(aside: bool, proxy: bool, mutation: Option<Mutation>) -> Self {
+        Self { aside, proxy, mutation, ..Self::default() }
+    }
+
     pub fn begin(&mut self, ours: bool, now: u64) -> u64 {
         self.last += 1;
         let transaction = Transaction { ours, begun: now, touched: now, ..Transaction::default() };

@@ -48,7 +48,7 @@ impl World {
     pub fn new(seed: u64, mutation: Option<Mutation>) -> Self {
         let mut rng = Rng::new(seed);
         let setup = Setup::draw(&mut rng);
-        let table = Table { aside: setup.aside, proxy: setup.proxy, mutation, ..Table::default() };
+        let table = Table::new(setup.aside, setup.proxy, mutation);
         Self {
             hosts: setup.hosts.iter().map(|(lanes, salt)| Host::new(*lanes, *salt)).collect(),
             rng,

@@ -45,7 +45,6 @@ pub(super) struct Position {
 /// What kind of broker it is.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Kind {
-    /// Partitions with offsets.
     pub log: bool,
     /// A queue that replays a key in order (a table).
     pub ordered: bool,
@@ -83,6 +82,10 @@ pub(super) struct Broker {
 }
 
 impl Broker {
+    pub fn new(kind: Kind, past_gaps: bool) -> Self {
+        Self { kind, past_gaps, ..Self::default() }
+    }
+
     pub fn publish(&mut self, message: Published, group: usize) {
         let offset = self.parts[group].len();
         self.parts[group].push(self.positions.len());
@@ -284,7 +287,7 @@ impl Broker {
         (0..self.positions.len()).filter(|number| is_old(&self.positions[*number])).collect()
     }
 
-    /// Everything is settled.
+    /// Whether nothing is to be delivered any more.
     pub fn is_settled(&self) -> bool {
         if self.kind.log {
             (0..2).all(|group| self.committed[group] == self.parts[group].len())

@@ -246,7 +246,7 @@ impl World {
             std::mem::take(&mut life.running).into_iter().partition(|running| running.until <= now);
         life.running = later;
         for running in due {
-            let verdict = self.verdict(&running);
+            let verdict = self.verdict(host, &running);
             let random = f64::from(u32::try_from(self.rng.below(1 << 20)).unwrap()) / f64::from(1 << 20);
             let clock = self.clock();
             if let Some(life) = self.hosts[host].life.as_mut() {
@@ -256,7 +256,7 @@ impl World {
         }
     }
 
-    fn verdict(&mut self, running: &Running) -> Verdict {
+    fn verdict(&mut self, host: usize, running: &Running) -> Verdict {
         let item = running.item;
         let is_down = self.down[usize::from(item.0)] > self.now;
         let is_busy = !self.calm && self.published(item.1, |message| message.busy);
@@ -264,7 +264,9 @@ impl World {
         let fault = |code: &str| Fault::new(code, "drawn");
         if is_down || is_busy || !self.calm && drawn >= 96 {
             let after = Some(Duration::from_millis(5 + self.rng.below(30)));
-            self.ledger.asks(item, is_down, running.was_touched);
+            let life = self.hosts[host].life.as_ref();
+            let known = life.map_or((0, 0), |life| (life.token, life.owner.counts().processed));
+            self.ledger.asks(item, is_down, running.was_touched, known);
             let fault = Fault { after, ..fault("TEST.BUSY") };
             return if is_down { Verdict::Blocked(fault) } else { Verdict::Busy(fault) };
         }

@@ -192,6 +192,9 @@ impl World {
         if let Some(life) = self.hosts[host].life.take() {
             self.ledger.stats.duplicates += life.owner.counts().duplicates;
             self.leave(life.sessions);
+            if let Phase::Flying { pending, .. } = life.phase {
+                self.decide_fate(*pending, 150);
+            }
         }
         self.hosts[host].seen = (0, 0, self.now);
     }

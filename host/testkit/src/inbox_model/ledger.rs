@@ -65,20 +65,26 @@ pub(super) struct Ledger {
     failures: BTreeMap<Item, u32>,
     /// For pauses: processed messages of the consumer when it last asked, and how often it asked while others went through.
     asked: BTreeMap<Item, (u64, u32)>,
+    /// What the owner knew when it last asked: it pays an attempt when that has grown.
+    known: BTreeMap<Item, (u64, u64)>,
     /// Order of first calls.
     pub called: BTreeMap<Item, u64>,
     /// A handler may have done something for it.
     touched: BTreeSet<Item>,
-    /// What takes name.
+    /// Messages by the fingerprints in takes.
     pub names: HashMap<Fingerprint, Item>,
     /// Dead letters of consumers that leave DLQ messages.
     pub dead_letters: u64,
-    pub has_dlq: [bool; 2],
+    has_dlq: [bool; 2],
     commits: u64,
     replays: u64,
 }
 
 impl Ledger {
+    pub fn new(has_dlq: [bool; 2]) -> Self {
+        Self { has_dlq, ..Self::default() }
+    }
+
     pub fn violation(&mut self, text: impl Into<String>) {
         if self.violations.len() < 3 {
             self.violations.push(format!("t{} {}", self.now, text.into()));
@@ -238,10 +244,15 @@ impl Ledger {
         self.called.entry(item).or_insert(number);
     }
 
-    /// A handler asked for a pause or a hold. Whether it may cost an attempt.
-    pub fn asks(&mut self, item: Item, down: bool, was_touched: bool) {
+    /// A handler asked for a pause or a hold.
+    /// `known` is its owner, and what that knows to be processed.
+    pub fn asks(&mut self, item: Item, down: bool, was_touched: bool, known: (u64, u64)) {
         if !was_touched {
             self.touched.remove(&item);
+        }
+        let before = self.known.insert(item, known);
+        if before.is_some_and(|before| before.0 == known.0 && before.1 < known.1) {
+            *self.failures.entry(item).or_default() += 1;
         }
         let processed = self.processed_of[usize::from(item.0)];
         let Some(asked) = self.asked.get_mut(&item) else {
@@ -252,7 +263,6 @@ impl Ledger {
             return;
         }
         asked.0 = processed;
-        *self.failures.entry(item).or_default() += 1;
         if down {
             return;
         }

@@ -49,7 +49,6 @@ pub type Outcome = seeds::Outcome<Stats>;
 /// What many seeds found.
 pub type Report = seeds::Report<Stats>;
 
-/// Runs one seed.
 pub fn run(seed: u64, mutation: Option<Mutation>) -> Outcome {
     world::World::new(seed, mutation).run()
 }

@@ -50,10 +50,10 @@ impl World {
         let mut rng = Rng::new(seed);
         let setup = Setup::draw(&mut rng, Mutation::rules(mutation));
         let past_gaps = mutation == Some(Mutation::OffsetsPastGaps);
-        let brokers = setup.kinds.map(|kind| Broker { kind, past_gaps, ..Broker::default() });
-        let ledger = Ledger { has_dlq: [0, 1].map(|consumer| setup.has_dlq(consumer)), ..Ledger::default() };
+        let brokers = setup.kinds.map(|kind| Broker::new(kind, past_gaps));
+        let ledger = Ledger::new([0, 1].map(|consumer| setup.has_dlq(consumer)));
         Self {
-            hosts: (0..setup.hosts).map(|_| Host { up: true, ..Host::default() }).collect(),
+            hosts: (0..setup.hosts).map(|_| Host::default()).collect(),
             rng,
             setup,
             mutation,

@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use waybill_core::ids::{ConsumerName, InboundId, Seq, ShardId};
+use waybill_core::ids::{ConsumerName, InboundId, Seq, ShardId, SourceName};
+use waybill_core::inbox::direct::DirectRecord;
 use waybill_core::inbox::fingerprint::ContentCheck;
 use waybill_core::inbox::records::{
     InboxCommit, InboxDead, InboxDone, InboxRow, InboxShardRecord, InboxTakeover, InboxWrite, SagaDoorItem, TakeRecord,
 };
 use waybill_core::inbox::seen::{OwnedAge, SeenPlace, SeenQuery};
 use waybill_core::outbox::records::DeadState;
+use waybill_core::port::direct_store::DirectStore;
 use waybill_core::port::inbox_store::{InboxFilter, InboxStore, SagaDoorKey, SagaDoorRow, SeenHit};
 use waybill_core::port::query::Page;
 use waybill_core::port::store::StoreError;
@@ -31,8 +33,9 @@ pub struct InboxTables {
     /// History with when it was written, in the order of writing.
     pub done: Vec<(ShardId, UnixMillis, InboxDone)>,
     pub saga_door: BTreeMap<(ShardId, SagaDoorKey), SagaDoorItem>,
-    /// Homes of consumers.
     pub homes: BTreeMap<ConsumerName, String>,
+    /// Tables that are published directly, by host and source.
+    pub direct: BTreeMap<(String, SourceName), DirectRecord>,
 }
 
 impl InboxTables {
@@ -295,16 +298,6 @@ impl InboxStore for MemoryStore {
         }))
     }
 
-    async fn remove_saga_door(&self, shard: ShardId, keys: &[SagaDoorKey]) -> Result<(), StoreError> {
-        self.check()?;
-        self.write(|tables| {
-            for key in keys {
-                tables.inbox.saga_door.remove(&(shard, *key));
-            }
-        });
-        Ok(())
-    }
-
     async fn bind_inbox_consumer(&self, consumer: &ConsumerName, home: &str) -> Result<String, StoreError> {
         self.check()?;
         Ok(self.write(|tables| tables.inbox.homes.entry(consumer.clone()).or_insert_with(|| home.to_owned()).clone()))
@@ -313,6 +306,26 @@ impl InboxStore for MemoryStore {
     async fn unbind_inbox_consumer(&self, consumer: &ConsumerName) -> Result<(), StoreError> {
         self.check()?;
         self.write(|tables| tables.inbox.homes.remove(consumer));
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl DirectStore for MemoryStore {
+    async fn direct_record(&self, host: &str, source: &SourceName) -> Result<DirectRecord, StoreError> {
+        self.check()?;
+        let key = (host.to_owned(), source.clone());
+        Ok(self.read(|tables| tables.inbox.direct.get(&key).cloned().unwrap_or_default()))
+    }
+
+    async fn put_direct_record(
+        &self,
+        host: &str,
+        source: &SourceName,
+        record: &DirectRecord,
+    ) -> Result<(), StoreError> {
+        self.check()?;
+        self.write(|tables| tables.inbox.direct.insert((host.to_owned(), source.clone()), record.clone()));
         Ok(())
     }
 }

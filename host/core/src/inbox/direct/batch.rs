@@ -1,6 +1,7 @@
 //! Part: what a lane's transaction has in hand.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use super::config::{Aggregate, RowId};
 use crate::port::transport::Fault;
@@ -24,6 +25,8 @@ pub struct ClaimedRow {
 pub struct Claimed {
     /// Rows that it looked at, due or not.
     pub seen: usize,
+    /// Rows that were due and not read, for there was no room: they and what is behind them in their aggregates aren't in `rows`.
+    pub unread: usize,
     /// The first of each aggregate's run that are due, in order.
     pub rows: Vec<ClaimedRow>,
 }
@@ -39,8 +42,17 @@ pub enum RowFate {
     Permanent(Fault),
     /// Its destination is at fault: no attempt, unless another row of it went through meanwhile.
     Blocked(Fault),
+    /// It wasn't tried: nothing is marked, and this host leaves its aggregate out for so long.
+    Later(Duration),
     /// Its call ended without a word of it.
     Untold,
+}
+
+impl RowFate {
+    /// Whether it was tried, and something is written of it.
+    pub(super) fn is_marked(&self) -> bool {
+        !matches!(self, Self::Untold | Self::Later(_))
+    }
 }
 
 #[derive(Debug)]

@@ -18,7 +18,6 @@ pub enum AfterClaim {
     GiveUp,
     /// What it sends is to be stored first: [`super::DirectRecord`], then [`DirectTable::wave`].
     Name,
-    /// It sends.
     Send,
 }
 
@@ -52,7 +51,7 @@ impl DirectTable {
         let (shape, batch) = (self.shape(key), self.config.batch);
         let is_full = claimed.seen >= shape.window;
         let last = claimed.rows.last().map_or(0, |row| row.position);
-        let window = if claimed.rows.len() < batch && is_full && self.is_rule_kept(Rule::WindowGrows) {
+        let window = if claimed.rows.len() + claimed.unread < batch && is_full && self.is_rule_kept(Rule::WindowGrows) {
             shape.window.saturating_mul(2)
         } else if last < shape.window / 2 {
             (shape.window / 2).max(batch)

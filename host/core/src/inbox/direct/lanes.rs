@@ -22,7 +22,7 @@ pub struct Begin {
     pub lane: u16,
 }
 
-/// What to claim.
+/// What a worker's transaction is to claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
     pub lanes: u16,
@@ -51,6 +51,18 @@ impl DirectTable {
         }
         own.batch = Some(Batch::new(lanes, lane, now));
         Some(Begin { lanes, lane })
+    }
+
+    /// When a worker without a transaction may begin one: not before, [`Self::begin`] says.
+    pub fn begins_at(&self, worker: WorkerId) -> Monotonic {
+        let own = self.workers.get(&worker).map_or(Monotonic::default(), |worker| worker.wait);
+        let alone = if worker == WorkerId(0) { Monotonic::default() } else { self.alone_until };
+        own.max(self.blocked_until).max(alone)
+    }
+
+    /// Something new waits in the table: who has nothing to do needn't wait for its next look.
+    pub fn wake(&mut self) {
+        self.workers.values_mut().for_each(|worker| worker.wait = Monotonic::default());
     }
 
     /// Whether the lane's lock was free. It only spares claims in vain, and may be the application's own: who was refused it for long

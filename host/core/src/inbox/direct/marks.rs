@@ -59,6 +59,7 @@ impl DirectTable {
             let Some((aggregate, attempts)) = known else { continue };
             match fate {
                 RowFate::Untold => {}
+                RowFate::Later(pause) => self.hold(&aggregate, now + pause),
                 RowFate::Acknowledged => marks.acknowledged.push(row),
                 RowFate::Permanent(error) => {
                     marks.others.push(Mark { row, kind: MarkKind::Failed, attempts: 1, error });
@@ -130,7 +131,7 @@ impl DirectTable {
         let batch = self.batch(worker)?;
         let key = (batch.lanes, batch.lane);
         let marked: Vec<RowId> =
-            batch.fates.iter().filter(|(_, fate)| *fate != RowFate::Untold).map(|(row, _)| row.clone()).collect();
+            batch.fates.iter().filter(|(_, fate)| fate.is_marked()).map(|(row, _)| row.clone()).collect();
         let alone = match marked.as_slice() {
             [row] if self.is_rule_kept(Rule::SetApart) => batch.aggregates.get(row).map(|of| (row.clone(), of.clone())),
             _ => None,
@@ -163,7 +164,7 @@ impl DirectTable {
             self.shapes.insert(key, Shape { size, ..shape });
         }
         for (row, fate) in &batch.fates {
-            if *fate != RowFate::Untold {
+            if fate.is_marked() {
                 self.claims.clear(row);
             }
             if *fate == RowFate::Acknowledged {
@@ -181,17 +182,16 @@ impl DirectTable {
         self.refused_marks.remove(row);
     }
 
+    /// A worker's transaction came to nothing: nothing was sent, and it has no rows any more. It begins again at `until` at the earliest.
+    pub fn gave_up(&mut self, worker: WorkerId, until: Monotonic) {
+        self.end(worker, until);
+    }
+
     /// The transaction was lost, or nobody knows whether it went in: what of it was acknowledged may be sent again.
     pub fn lost(&mut self, worker: WorkerId, now: Monotonic) {
         let Some(batch) = self.batch(worker) else { return };
         let key = (batch.lanes, batch.lane);
         self.shrink(key);
         self.end(worker, now);
-    }
-
-    /// A worker waits before its next transaction.
-    pub fn pause(&mut self, worker: WorkerId, until: Monotonic) {
-        let own = self.workers.entry(worker).or_default();
-        own.wait = own.wait.max(until);
     }
 }

@@ -5,7 +5,7 @@
 //! the claim brought, sends what it is given, and writes the marks. It knows no SQL.
 //!
 //! ```text
-//! begin ─▶ lock_answered ─▶ claim ─▶ claimed ─▶ (names ─▶ named) ─▶ wave ─▶ told, trapped ─┐
+//! begin ─▶ lock_answered ─▶ claim ─▶ claimed ─▶ (names ─▶ named) ─▶ wave ─▶ row_answered, trapped ─┐
 //!   ▲                                  │ nothing to send             ▲                      │
 //!   └──────── ended, lost ◀────────────┴──── marks, COMMIT ◀─────────┴──────────────────────┘
 //! ```
@@ -115,6 +115,12 @@ impl DirectTable {
     pub fn set_lanes(&mut self, lanes: u16) {
         self.config.lanes = lanes.max(1);
         self.refused_locks.clear();
+    }
+
+    /// What the table's plugin takes and keeps: at most so many rows at once, and whether a column says when a row is tried next.
+    pub fn set_facts(&mut self, batch: usize, has_due: bool) {
+        self.config.batch = batch.max(1);
+        self.config.has_due = has_due;
     }
 
     /// What is to be stored of it, now or when it is closed.

@@ -47,7 +47,7 @@ impl DirectTable {
     }
 
     /// What became of a row that is out. The first word counts.
-    pub fn told(&mut self, worker: WorkerId, row: &RowId, fate: RowFate) {
+    pub fn row_answered(&mut self, worker: WorkerId, row: &RowId, fate: RowFate) {
         if let Some(batch) = self.batch_mut(worker)
             && batch.wave.contains(row)
             && batch.fate(row).is_none()

@@ -32,7 +32,7 @@ fn claimed(table: &mut DirectTable, rows: Vec<ClaimedRow>, now: Monotonic) -> Af
     assert!(table.lock_answered(W, true, now));
     table.claim(W, now).unwrap();
     let seen = rows.len();
-    table.claimed(W, Claimed { seen, rows }, now)
+    table.claimed(W, Claimed { seen, unread: 0, rows }, now)
 }
 
 fn sent(table: &mut DirectTable, now: Monotonic) -> Vec<RowId> {
@@ -48,10 +48,10 @@ fn of_each_aggregate_one_row_goes_and_the_next_when_it_was_acknowledged() {
     let rows = vec![row("1", "a", 0, true), row("2", "a", 1, true), row("3", "b", 2, true)];
     assert_eq!(claimed(&mut table, rows, at(1)), AfterClaim::Send);
     assert_eq!(sent(&mut table, at(1)), [id("1"), id("3")]);
-    table.told(W, &id("1"), RowFate::Acknowledged);
-    table.told(W, &id("3"), RowFate::Retry(Fault::new("X", "x")));
+    table.row_answered(W, &id("1"), RowFate::Acknowledged);
+    table.row_answered(W, &id("3"), RowFate::Retry(Fault::new("X", "x")));
     assert_eq!(sent(&mut table, at(2)), [id("2")]);
-    table.told(W, &id("2"), RowFate::Permanent(Fault::new("Y", "y")));
+    table.row_answered(W, &id("2"), RowFate::Permanent(Fault::new("Y", "y")));
     assert_eq!(table.wave(W, at(2)), Wave::Mark);
     let marks = table.marks(W, at(2), 0.5);
     assert_eq!(marks.acknowledged, [id("1")]);
@@ -72,7 +72,7 @@ fn nothing_goes_behind_a_row_that_others_have_locked_and_its_aggregate_is_left_o
         table.claim(W, now).unwrap()
     };
     assert_eq!(claim(&mut table, at(3)).held, []);
-    assert_eq!(table.claimed(W, Claimed { seen: 2, rows: rows() }, at(3)), AfterClaim::GiveUp);
+    assert_eq!(table.claimed(W, Claimed { seen: 2, unread: 0, rows: rows() }, at(3)), AfterClaim::GiveUp);
     assert_eq!(claim(&mut table, Monotonic(Duration::from_millis(4_999))).held.len(), 1);
 }
 
@@ -81,7 +81,7 @@ fn after_direct_timeout_no_send_begins_and_what_was_acknowledged_is_marked() {
     let mut table = table();
     claimed(&mut table, vec![row("1", "a", 0, true), row("2", "a", 1, true)], at(1));
     assert_eq!(sent(&mut table, at(1)), [id("1")]);
-    table.told(W, &id("1"), RowFate::Acknowledged);
+    table.row_answered(W, &id("1"), RowFate::Acknowledged);
     assert_eq!(table.wave(W, at(10)), Wave::Mark);
     assert_eq!(table.marks(W, at(10), 0.5).acknowledged, [id("1")]);
 }
@@ -97,7 +97,7 @@ fn a_lost_transaction_leads_to_one_row_and_full_batches_double_it() {
         claimed(&mut table, rows(), at(3));
         let out = sent(&mut table, at(3));
         assert_eq!(out.len(), size);
-        out.iter().for_each(|row| table.told(W, row, RowFate::Acknowledged));
+        out.iter().for_each(|row| table.row_answered(W, row, RowFate::Acknowledged));
         table.committed(W, at(3));
     }
 }
@@ -107,7 +107,7 @@ fn a_trap_costs_nothing_but_the_row_that_was_alone_and_that_goes_alone_from_then
     let mut table = table();
     claimed(&mut table, vec![row("1", "a", 0, true), row("2", "b", 1, true)], at(1));
     sent(&mut table, at(1));
-    table.told(W, &id("2"), RowFate::Acknowledged);
+    table.row_answered(W, &id("2"), RowFate::Acknowledged);
     table.trapped(W, Fault::new("T", "t"));
     assert_eq!(table.wave(W, at(1)), Wave::Mark);
     let marks = table.marks(W, at(1), 0.5);
@@ -142,12 +142,12 @@ fn a_mark_that_the_table_refuses_sets_a_row_apart_when_it_is_alone() {
     let mut table = table();
     claimed(&mut table, vec![row("1", "a", 0, true), row("2", "b", 1, true)], at(1));
     for row in sent(&mut table, at(1)) {
-        table.told(W, &row, RowFate::Acknowledged);
+        table.row_answered(W, &row, RowFate::Acknowledged);
     }
     assert_eq!(table.mark_refused(W, at(1), 0.5), None);
     claimed(&mut table, vec![row("1", "a", 0, true), row("2", "b", 1, true)], at(2));
     assert_eq!(sent(&mut table, at(2)), [id("1")]);
-    table.told(W, &id("1"), RowFate::Acknowledged);
+    table.row_answered(W, &id("1"), RowFate::Acknowledged);
     assert_eq!(table.mark_refused(W, at(2), 0.5), Some(id("1")));
     assert_eq!((table.unmarkable(), table.held()), (vec![id("1")], 1));
 }
@@ -160,7 +160,7 @@ fn who_is_blocked_while_others_go_through_pays_an_attempt_and_waits_longer_each_
         let now = at(100 * (times + 1));
         claimed(&mut table, vec![row("1", "a", 0, true)], now);
         sent(&mut table, now);
-        table.told(W, &id("1"), RowFate::Blocked(Fault::new("B", "b")));
+        table.row_answered(W, &id("1"), RowFate::Blocked(Fault::new("B", "b")));
         let marks = table.marks(W, now, 0.5);
         let [Mark { kind: MarkKind::Waits(pause), attempts: 0, .. }] = marks.others.as_slice() else {
             panic!("{marks:?}")
@@ -172,7 +172,7 @@ fn who_is_blocked_while_others_go_through_pays_an_attempt_and_waits_longer_each_
     table.acknowledged += 1;
     claimed(&mut table, vec![row("1", "a", 0, true)], at(1_000));
     sent(&mut table, at(1_000));
-    table.told(W, &id("1"), RowFate::Blocked(Fault::new("B", "b")));
+    table.row_answered(W, &id("1"), RowFate::Blocked(Fault::new("B", "b")));
     assert_eq!(table.marks(W, at(1_000), 0.5).others.first().map(|mark| mark.attempts), Some(1));
 }
 
@@ -191,7 +191,7 @@ fn a_cautious_host_names_what_it_sends_and_a_suspect_goes_when_nothing_else_is_o
     assert_eq!(table.record().calling, [id("7")].into());
     assert_eq!(sent(&mut table, at(2)), [id("7")]);
     assert!(table.begin(WorkerId(1), 1, at(2)).is_none(), "nobody else begins meanwhile");
-    table.told(W, &id("7"), RowFate::Acknowledged);
+    table.row_answered(W, &id("7"), RowFate::Acknowledged);
     table.committed(W, at(3));
     assert_eq!(table.suspects(), []);
 }

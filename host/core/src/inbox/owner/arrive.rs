@@ -52,9 +52,20 @@ impl InboxOwner {
             self.restarted(source, session);
         }
         self.sources.set_caught_up(source, caught_up);
+        self.end_unsure(now);
         for arrival in arrivals {
             self.arrive(source, arrival, now);
         }
+    }
+
+    /// Every source has brought again what was in hand when the last owner ended.
+    fn end_unsure(&mut self, now: Now) {
+        let sources = self.config.settings.sources.iter().enumerate();
+        let mut all = sources.map(|(number, settings)| (u16::try_from(number).map(SourceId), settings));
+        self.unsure &= !all.all(|(id, settings)| {
+            let has_come = id.is_ok_and(|id| self.sources.is_caught_up(id));
+            has_come && now.mono - self.adopted_at > settings.orphan_wait
+        });
     }
 
     fn arrive(&mut self, source: SourceId, arrival: Arrival, now: Now) {

@@ -30,10 +30,9 @@ impl InboxOwner {
         }
         let mut work = now.mono >= self.accounted_at + crate::inbox::limits::AGE_BEAT;
         work |= self.has_lone_trial() && now.mono >= self.accounted_at + crate::limits::LIFE_BEAT;
-        if let Some(suspicion) = self.next_suspicion(now) {
-            record.suspicion = suspicion;
-            work = true;
-        }
+        let suspicion = self.next_suspicion(now);
+        work |= self.is_news(&suspicion);
+        record.suspicion = suspicion;
         let mut draft = Draft::new(record, self.config.shards);
         let outcomes = self.draft_outcomes(&mut draft, now);
         let mut within: BTreeSet<Seq> = outcomes.iter().map(|(seq, ..)| *seq).collect();
@@ -47,11 +46,14 @@ impl InboxOwner {
             return None;
         }
         draft.record.last = self.last;
+        let rows = std::mem::take(&mut draft.rows);
+        self.contexts.change(&rows, false);
         draft.record.contexts = self.contexts.counts();
         let expect = (self.record.token, self.record.beat);
         let (commit, record) = draft.finish(self.config.shard, expect);
         let begun = now.mono;
-        self.flight = Some(Flight { record, outcomes, stored, taken, replays, purged, begun, barriers: Vec::new() });
+        self.flight =
+            Some(Flight { record, outcomes, stored, taken, replays, purged, rows, begun, barriers: Vec::new() });
         Some(commit)
     }
 
@@ -70,7 +72,7 @@ impl InboxOwner {
                 return Some(lived > self.shortest_orphan_wait());
             };
             let wait = self.source_settings(source)?.orphan_wait;
-            let came = self.sources.is_caught_up(source) || !self.is_rule_kept(Rule::OrphansWait);
+            let came = self.sources.is_caught_up(source);
             let can_not_come = lived > wait * ORPHAN_PATIENCE && self.is_full_of_rows(source);
             Some(lived > wait && came || can_not_come)
         };
@@ -123,6 +125,7 @@ impl InboxOwner {
                     }
                 };
                 draft.writes.push(InboxWrite::PutRow(Arc::new(row)));
+                draft.row_change(entry, true);
                 Outcome::Waits { due, due_at, delay: *delay, error }
             }
             Decision::Finish(end) => self.draft_end(draft, entry, end, now),
@@ -137,6 +140,7 @@ impl InboxOwner {
         draft.record.suspicion.suspects.remove(&entry.fingerprint);
         if entry.is_row() {
             draft.writes.push(InboxWrite::DeleteRow(entry.seq));
+            draft.row_change(entry, false);
         }
         if self.needs_lookup(entry.seq) || !self.is_rule_kept(Rule::AskTheSeenSet) {
             let place = if entry.reused {
@@ -230,6 +234,7 @@ impl InboxOwner {
             draft.untake(entry);
             if let Some(row) = self.row_of(entry) {
                 draft.writes.push(InboxWrite::PutRow(Arc::new(row)));
+                draft.row_change(entry, true);
             }
             self.set_flying(*seq);
         }

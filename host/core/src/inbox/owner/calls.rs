@@ -56,6 +56,7 @@ impl InboxOwner {
             }
             Ok(None) => {
                 if let Some(entry) = self.drop_entry(seq) {
+                    self.contexts.remove(&entry.context, entry.received_at, seq);
                     self.done_with_copies(seq, &entry.copies);
                 }
             }

@@ -2,6 +2,7 @@
 //! half at a time, beside everything else; one that is alone waits until this owner has lived a while without it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use super::{InboxOwner, Rule};
 use crate::ids::Seq;
@@ -140,8 +141,8 @@ impl InboxOwner {
         }
     }
 
-    /// What the next commit says of crashes; none = nothing new.
-    pub(super) fn next_suspicion(&mut self, now: Now) -> Option<Suspicion<Fingerprint>> {
+    /// What the next commit says of crashes.
+    pub(super) fn next_suspicion(&mut self, now: Now) -> Suspicion<Fingerprint> {
         let caution = self.config.caution;
         let lived = now.mono - self.adopted_at;
         let mut next = self.record.suspicion.clone();
@@ -151,9 +152,8 @@ impl InboxOwner {
         }
         if !self.claims.on {
             let unclean = if lived > caution.forget { 0 } else { next.unclean };
-            let longest_life = if unclean == 0 { std::time::Duration::ZERO } else { next.longest_life };
-            next = Suspicion { unclean, longest_life, ..Suspicion::default() };
-            return (next != self.record.suspicion).then_some(next);
+            let longest_life = if unclean == 0 { Duration::ZERO } else { next.longest_life };
+            return Suspicion { unclean, longest_life, ..Suspicion::default() };
         }
         self.begin_trial(now);
         next.lived = caution.life_told(lived);
@@ -162,8 +162,13 @@ impl InboxOwner {
             let alone = self.claims.members.first().copied().filter(|_| self.claims.alone);
             next.alone = alone.filter(|of| next.calling.contains(of));
         }
-        let is_new = next.calling != self.record.suspicion.calling || next.alone != self.record.suspicion.alone;
-        is_new.then_some(next)
+        next
+    }
+
+    /// Whether a commit has to be made for it: how long this owner has lived goes with the others.
+    pub(super) fn is_news(&self, next: &Suspicion<Fingerprint>) -> bool {
+        let told = |suspicion: &Suspicion<Fingerprint>| Suspicion { lived: Duration::ZERO, ..suspicion.clone() };
+        told(next) != told(&self.record.suspicion)
     }
 
     fn next_names(&self) -> BTreeSet<Fingerprint> {

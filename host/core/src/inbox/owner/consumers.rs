@@ -9,14 +9,13 @@ use crate::inbox::limits::{HOLD_DEFAULT, HOLD_LEAST, HOLD_MAX};
 use crate::inbox::settings::ConsumerId;
 use crate::time::Monotonic;
 
-/// Of one consumer.
 #[derive(Debug, Default)]
 pub(super) struct Consumer {
     /// Messages that may be called as far as their order goes.
     pub ready: BTreeSet<Seq>,
     /// Those that a handler has.
     pub running: BTreeSet<Seq>,
-    /// Rows of it.
+    /// Rows that are stored for it.
     pub rows: usize,
     /// Messages processed since this owner began.
     pub processed: u64,

@@ -8,6 +8,16 @@ use crate::inbox::limits::{CONTEXTS_MAX, OTHER_CONTEXTS};
 use crate::inbox::records::ContextCount;
 use crate::time::UnixMillis;
 
+/// A row that comes or goes with a commit.
+#[derive(Clone, Debug)]
+pub(super) struct RowChange {
+    pub comes: bool,
+    pub context: Arc<str>,
+    pub received_at: UnixMillis,
+    pub seq: Seq,
+}
+
+/// As of the commit that is out.
 #[derive(Debug, Default)]
 pub(super) struct Contexts {
     rows: BTreeMap<Arc<str>, BTreeSet<(UnixMillis, Seq)>>,
@@ -16,6 +26,17 @@ pub(super) struct Contexts {
 impl Contexts {
     pub fn insert(&mut self, context: &Arc<str>, received_at: UnixMillis, seq: Seq) {
         self.rows.entry(Arc::clone(context)).or_default().insert((received_at, seq));
+    }
+
+    /// Makes a commit's changes, or with `back` takes them back.
+    pub fn change(&mut self, changes: &[RowChange], back: bool) {
+        for change in changes {
+            if change.comes != back {
+                self.insert(&change.context, change.received_at, change.seq);
+            } else {
+                self.remove(&change.context, change.received_at, change.seq);
+            }
+        }
     }
 
     pub fn remove(&mut self, context: &Arc<str>, received_at: UnixMillis, seq: Seq) {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::contexts::RowChange;
 use super::entry::{Decision, Durable, Entry};
 use super::replay::Replay;
 use crate::ids::{Seq, ShardId};
@@ -43,6 +44,7 @@ pub(super) struct Flight {
     pub replays: Vec<(Seq, Replay)>,
     /// Dead letters that it removes.
     pub purged: Vec<Seq>,
+    pub rows: Vec<RowChange>,
     pub begun: Monotonic,
     /// Barriers that were tried since it failed.
     pub barriers: Vec<u64>,
@@ -57,6 +59,7 @@ pub(super) struct Draft {
     pub seen: Vec<SeenMark>,
     pub done: Vec<InboxDone>,
     pub shards: u16,
+    pub rows: Vec<RowChange>,
     messages: BTreeMap<ShardId, Vec<Arc<Message>>>,
     sagas: BTreeMap<ShardId, Vec<SagaDoorItem>>,
 }
@@ -65,7 +68,17 @@ impl Draft {
     pub fn new(record: InboxShardRecord, shards: u16) -> Self {
         let open = record.open.clone();
         let (messages, sagas) = (BTreeMap::new(), BTreeMap::new());
-        Self { record, open, writes: Vec::new(), seen: Vec::new(), done: Vec::new(), shards, messages, sagas }
+        Self {
+            record,
+            open,
+            writes: Vec::new(),
+            seen: Vec::new(),
+            done: Vec::new(),
+            shards,
+            rows: Vec::new(),
+            messages,
+            sagas,
+        }
     }
 
     /// Its take is of no use any more.
@@ -76,6 +89,14 @@ impl Draft {
         if seqs.is_empty() {
             self.open.remove(&beat);
             self.writes.push(InboxWrite::DeleteTakes(beat));
+        }
+    }
+
+    /// A row comes or goes.
+    pub fn row_change(&mut self, entry: &Entry, comes: bool) {
+        if entry.is_row() != comes {
+            let (context, received_at, seq) = (Arc::clone(&entry.context), entry.received_at, entry.seq);
+            self.rows.push(RowChange { comes, context, received_at, seq });
         }
     }
 

@@ -68,7 +68,6 @@ impl Decision {
     }
 }
 
-/// How it ends.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum End {
     Processed(Leavings),
@@ -93,7 +92,7 @@ pub(super) struct Entry {
     pub durable: Durable,
     pub attempts: u32,
     pub last_error: Option<LastError>,
-    /// Not called before.
+    /// It isn't called before.
     pub due: Monotonic,
     pub due_at: UnixMillis,
     pub delay: Duration,
@@ -120,7 +119,7 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// What just arrived.
+    /// What a source just brought.
     pub fn new(seq: Seq, fingerprint: Fingerprint, digest: ContentDigest, message: Arc<InboundMessage>) -> Self {
         Self {
             seq,

@@ -19,7 +19,6 @@ pub struct DeliveryId(pub u64);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SettleAs {
     Ack,
-    /// Still at work.
     Extend,
     /// Not handled: back to the source at once.
     Release,

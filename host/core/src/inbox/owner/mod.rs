@@ -139,6 +139,8 @@ pub struct InboxOwner {
     /// Rows that a mutation of the model loads late.
     late_rows: Vec<RowHead>,
     draining: bool,
+    /// What the last owner handled without a commit may still come.
+    unsure: bool,
     counts: InboxCounts,
 }
 
@@ -208,7 +210,6 @@ impl InboxOwner {
         self.decided.remove(&seq);
         self.orphans.remove(&seq);
         if entry.is_row() {
-            self.contexts.remove(&entry.context, entry.received_at, seq);
             if let Some(consumer) = entry.consumer.and_then(|id| self.consumers.get_mut(id)) {
                 consumer.rows = consumer.rows.saturating_sub(1);
             }
@@ -222,7 +223,6 @@ impl InboxOwner {
     /// The store has a row of it now.
     fn set_row(&mut self, seq: Seq) {
         let Some(entry) = self.entries.get(seq).filter(|entry| !entry.is_row()) else { return };
-        self.contexts.insert(&entry.context, entry.received_at, seq);
         if let Some(consumer) = entry.consumer.and_then(|id| self.consumers.get_mut(id)) {
             consumer.rows += 1;
         }

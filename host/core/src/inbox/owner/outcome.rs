@@ -217,6 +217,7 @@ impl InboxOwner {
 
     /// The commit never went in: what it held goes into the next one.
     fn undo(&mut self, flight: Flight) {
+        self.contexts.change(&flight.rows, true);
         for seq in flight.stored.iter().chain(&flight.taken) {
             if let Some(entry) = self.entries.get_mut(*seq) {
                 entry.flying = false;

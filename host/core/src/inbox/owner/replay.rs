@@ -81,6 +81,7 @@ impl InboxOwner {
             let Some(entry) = self.replay_entry(&replay, seq) else { continue };
             draft.writes.push(InboxWrite::DeleteDead(replay.dead.seq));
             draft.writes.push(InboxWrite::PutRow(Arc::new(row(&entry, &replay))));
+            draft.row_change(&entry, true);
             if self.is_rule_kept(Rule::RegisterReplay) {
                 self.entries.insert(entry);
             }

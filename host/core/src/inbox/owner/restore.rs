@@ -42,6 +42,7 @@ impl InboxOwner {
             outcomes_max: COMMIT_OUTCOMES_MAX,
             late_rows: Vec::new(),
             draining: false,
+            unsure: config.unclean,
             counts: InboxCounts::default(),
             record,
             config,

@@ -45,13 +45,11 @@ pub enum Rule {
     TellMaybeHandled,
     /// A source pulls only what its window has room for, and nothing while rows are at their bound.
     PullIntoRoom,
-    /// An orphan waits until its source has caught up.
-    OrphansWait,
 }
 
 impl Rule {
     /// All rules, in the order of the mutations' numbers, from 1.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 21] = [
         Self::SettleAfterCommit,
         Self::AskTheSeenSet,
         Self::CopiesJoin,
@@ -73,7 +71,6 @@ impl Rule {
         Self::RegisterReplay,
         Self::TellMaybeHandled,
         Self::PullIntoRoom,
-        Self::OrphansWait,
     ];
 }
 

@@ -13,7 +13,7 @@ pub struct Candidate {
     pub token: u64,
     /// The process of the last owner died. False when it had begun to end, gave the shard back, or lives.
     pub died: bool,
-    /// Fresh and random.
+    /// Fresh and random with each try.
     pub nonce: u64,
     /// Fresh and random: the shard's secret if it has none yet.
     pub secret: HashSecret,

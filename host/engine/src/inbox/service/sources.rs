@@ -48,7 +48,7 @@ impl SourceService for Inbox {
         apply: bool,
         actor: &str,
     ) -> Result<Vec<ProvisionChange>, ServiceError> {
-        let failed = |error| ServiceError::SourceProvision { source: source.to_owned(), error };
+        let failed = |error| ServiceError::SourceProvision { name: source.to_owned(), error };
         if !apply {
             return self.provisioned(source, false).await?.map_err(failed);
         }

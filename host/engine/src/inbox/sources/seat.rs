@@ -26,11 +26,16 @@ impl Seats {
     /// Takes over which sources operators paused, as it was noted.
     pub fn set_paused(&self, noted: &[String]) {
         let mut seats = self.0.lock();
-        for name in noted.iter().filter_map(|name| name.strip_prefix(PAUSED_PREFIX)) {
+        for name in noted.iter().filter_map(|name| Self::named_by(name)) {
             if let Ok(name) = SourceName::new(name) {
                 seats.entry(name).or_default().paused.store(true, Ordering::Release);
             }
         }
+    }
+
+    /// The source that is noted as paused under this name, if one is.
+    pub fn named_by(noted: &str) -> Option<&str> {
+        noted.strip_prefix(PAUSED_PREFIX)
     }
 
     /// The name under which a paused source is noted.
