@@ -55,7 +55,7 @@ pub struct Intake {
 }
 
 /// What a delivery can't say of itself.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy)]
 pub struct IntakeContext<'a> {
     pub now: UnixMillis,
     /// Names a message that nobody named. Fresh and unique.
