@@ -51,7 +51,7 @@ pub(crate) fn start(outbox: &Arc<Outbox>) -> Vec<JoinHandle<()>> {
         }),
         retire(outbox, "retirement of received dead letters", wait.min(config.keep_dead), |outbox| async move {
             match &outbox.inbox {
-                Some(inbox) => inbox.retire_dead(before(&outbox, outbox.context.live().config.keep_dead)).await,
+                Some(inbox) => inbox.retire_dead(outbox.context.live().config.keep_dead).await,
                 None => Ok(()),
             }
         }),

@@ -28,6 +28,9 @@ const RETRY_PAUSE: Duration = Duration::from_millis(200);
 /// Pause without the outbox shard: its owner is watched besides.
 const WAIT_PAUSE: Duration = Duration::from_secs(1);
 
+/// Pause while no source lives in the shard, and none ever did.
+const EMPTY_PAUSE: Duration = Duration::from_secs(5);
+
 /// The inbox of a shard that this host writes or would write.
 pub(super) struct InboxOfShard {
     pub outbox: ShardHandle,
@@ -78,7 +81,7 @@ impl Supervised for InboxOfShard {
         if home.is_empty() && stored.token == 0 {
             // No source has ever lived here: there is nothing to own.
             self.condition().send_replace(Condition::Released);
-            return Ok(Take::Wait(WAIT_PAUSE));
+            return Ok(Take::Wait(EMPTY_PAUSE));
         }
         let mine = self.written.load(Ordering::Acquire);
         let died = self.outbox.died_since(mine) && (mine == 0 || stored.token != mine);

@@ -116,13 +116,13 @@ impl FakeSource {
 
     /// Lets a message with an id arrive.
     pub fn send(&self, id: &str, topic: &str, payload: &str) -> usize {
-        let delivery = SourceDelivery::new(Vec::new(), topic, payload.to_owned());
+        let delivery = SourceDelivery::new("", topic, payload.to_owned());
         self.push(SourceDelivery { id: Some(id.to_owned()), ..delivery })
     }
 
     /// The same with a key.
     pub fn send_keyed(&self, id: &str, key: &str, payload: &str) -> usize {
-        let delivery = SourceDelivery::new(Vec::new(), "orders.paid", payload.to_owned());
+        let delivery = SourceDelivery::new("", "orders.paid", payload.to_owned());
         self.push(SourceDelivery { id: Some(id.to_owned()), key: Some(key.to_owned()), ..delivery })
     }
 

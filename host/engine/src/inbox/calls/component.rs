@@ -19,7 +19,7 @@ use crate::inbox::settings::HomeSettings;
 
 /// A lane of a handler, with as many calls at once as it takes.
 #[derive(Clone)]
-pub(super) struct Lane {
+pub(in crate::inbox) struct Lane {
     number: u32,
     calls: Arc<Semaphore>,
 }
@@ -153,7 +153,7 @@ async fn once(
     let sink = Arc::clone(&early) as Arc<dyn VerdictSink>;
     let called = tokio::time::timeout(time + super::GIVE_UP_AFTER, handler.handle(lane, inbound, time, sink)).await;
     let early = std::mem::take(&mut *early.0.lock());
-    let (verdicts, error) = match called {
+    let (verdicts, error): (Vec<Option<handler::Verdict>>, Option<CallError>) = match called {
         Ok(Ok(verdicts)) if verdicts.len() == batch.len() => (verdicts.into_iter().map(Some).collect(), None),
         Ok(Ok(_)) => (Vec::new(), Some(failed(ErrorKind::Contract, "it told another number of verdicts"))),
         Ok(Err(error)) => (Vec::new(), Some(error)),

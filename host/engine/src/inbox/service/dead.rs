@@ -1,8 +1,10 @@
 //! Dead letters of received messages. They are read from the store, so that those of other hosts are there too.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::json;
+use tokio::time::Instant;
 use waybill_api::inbox::InboxMessageView;
 use waybill_core::glob::Glob;
 use waybill_core::ids::{ConsumerName, InboundId, Key, Seq, ShardId, Tenant};
@@ -23,6 +25,10 @@ use super::status::waiting;
 
 /// Dead letters read in one page of a walk.
 const WALK_PAGE: usize = 500;
+/// All are looked through this often for old ones,
+const WALK_EVERY: Duration = Duration::from_secs(600);
+/// and so often at least while one is kept.
+const WALKS_KEPT: u32 = 10;
 /// Dead letters of one id that are looked at: past two it names several anyway.
 const SAME_ID_MAX: usize = 2;
 
@@ -206,8 +212,19 @@ impl Inbox {
         work.await.unwrap_or_else(|ended| Err(ServiceError::Unavailable(ended.to_string())))
     }
 
-    /// Removes those that died before an instant.
-    pub async fn retire_dead(&self, before: UnixMillis) -> Result<(), ServiceError> {
+    /// Removes those that are older than `keep`. It reads all there are, so it does so now and then.
+    pub async fn retire_dead(&self, keep: Duration) -> Result<(), ServiceError> {
+        let is_due = |walked: &mut Option<Instant>| {
+            let is_due = walked.is_none_or(|at| at.elapsed() >= WALK_EVERY.min(keep / WALKS_KEPT));
+            if is_due {
+                *walked = Some(Instant::now());
+            }
+            is_due
+        };
+        if !is_due(&mut self.walked_at.lock()) {
+            return Ok(());
+        }
+        let before = UnixMillis(self.now().0.saturating_sub(u64::try_from(keep.as_millis()).unwrap_or(u64::MAX)));
         let mut cursor: Option<String> = None;
         loop {
             let page = self.store().inbox_dead(&InboxFilter::default(), cursor.as_deref(), WALK_PAGE).await?;

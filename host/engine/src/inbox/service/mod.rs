@@ -21,8 +21,10 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use waybill_api::inbox::{InboxMessageView, InboxService, InboxStats, InboxStatusView};
 use waybill_api::status::{Check, CheckStatus};
 use waybill_core::ids::{ConsumerName, InboundId, ShardId, Tenant};
@@ -53,6 +55,8 @@ pub(crate) struct Inbox {
     pub(in crate::inbox) shards: Vec<InboxHandle>,
     /// Sources whose tables are published directly; they have no part in the rest.
     tables: OnceLock<Arc<dyn TableSources>>,
+    /// When dead letters were looked through for old ones.
+    walked_at: Mutex<Option<Instant>>,
 }
 
 impl Inbox {
@@ -75,7 +79,7 @@ impl Inbox {
         });
         let started = outbox.iter().map(|shard| InboxHandle::start(shard, Arc::clone(&shared)));
         let (shards, tasks) = started.unzip();
-        (Arc::new(Self { shared, shards, tables: OnceLock::new() }), tasks)
+        (Arc::new(Self { shared, shards, tables: OnceLock::new(), walked_at: Mutex::default() }), tasks)
     }
 
     /// Background work: tidying.

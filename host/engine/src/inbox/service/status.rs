@@ -68,7 +68,7 @@ impl Inbox {
         consumer: &ConsumerName,
         id: &InboundId,
     ) -> Result<InboxStatusView, ServiceError> {
-        let status = InboxStatusView {
+        let mut status = InboxStatusView {
             consumer: consumer.to_string(),
             id: id.to_string(),
             state: InboxState::Unseen,
@@ -90,8 +90,7 @@ impl Inbox {
         if configured.is_none() && rows.is_empty() && dead.is_empty() && !self.has_any(consumer).await? {
             return Err(ServiceError::NotFound { what: Missing::Consumer, id: consumer.to_string() });
         }
-        let shard_id = shard.map(|handle| handle.shard).or(rows.first().or(None).map(|(shard, _)| *shard));
-        let mut status = status;
+        let shard_id = shard.map(|handle| handle.shard).or_else(|| rows.first().map(|(shard, _)| *shard));
         if let Some(shard) = shard_id {
             let done = self.store().inbox_done(shard, consumer, id).await?;
             let is_mine = |of: &Tenant| tenant.is_none_or(|tenant| of == tenant);

@@ -49,7 +49,7 @@ impl Actor {
                 self.begin_open(source, how);
             }
             Phase::Open(open) => {
-                if let Some(_how) = place.reopens {
+                if place.reopens.is_some() {
                     let until = Instant::now() + REOPEN_TIMEOUT;
                     place.phase = Phase::Quiescing { source: Arc::clone(open), until, told: false };
                     self.begin_quiesce(source);
