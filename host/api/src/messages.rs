@@ -177,7 +177,7 @@ pub(crate) fn is_json(content_type: Option<&str>) -> bool {
 }
 
 /// A payload as JSON if it is to be that and is, else in base64.
-pub(crate) fn shown_payload(is_json: bool, bytes: &Bytes) -> (Option<Box<RawValue>>, Option<String>) {
+pub fn shown_payload(is_json: bool, bytes: &Bytes) -> (Option<Box<RawValue>>, Option<String>) {
     let json = Some(bytes).filter(|_| is_json).and_then(|bytes| {
         let text = std::str::from_utf8(bytes).ok()?;
         serde_json::from_str::<Box<RawValue>>(text).ok()

@@ -26,6 +26,7 @@ use waybill_core::saga::limits::SagaLimits;
 use waybill_core::time::AHEAD_CONFIRMED;
 
 use crate::direct::DirectConfig;
+use crate::inbox::InboundConfig;
 use crate::participants::Participants;
 use crate::supervisor::Supervisor;
 
@@ -168,6 +169,8 @@ pub struct EngineConfig {
     pub sagas: SagaConfig,
     /// Outbox tables of applications that are published directly. They are as at the start.
     pub direct: DirectConfig,
+    /// Sources and consumers of the inbox.
+    pub inbound: Arc<InboundConfig>,
     pub idempotency: idempotency::Settings,
     /// Watches background tasks; give it also to the parts beside the engine. It is as at the start.
     pub supervisor: Arc<Supervisor>,
@@ -209,6 +212,7 @@ impl EngineConfig {
             endpoints: Vec::new(),
             sagas: SagaConfig::default(),
             direct: DirectConfig::default(),
+            inbound: Arc::default(),
             idempotency: idempotency::Settings::default(),
             supervisor: Arc::default(),
         }

@@ -64,7 +64,7 @@ pub use fleet::{
 pub use grants::check_grants;
 pub use handler::WasmHandler;
 pub use host::{MemoryKv, ProcessSecrets, SecretFailure, SecretProvider, SecretValue};
-pub use http::HttpStepClient;
+pub use http::{HttpHandlerClient, HttpStepClient};
 pub use limits::limits_table;
 pub use load::{Inspection, LoadedPlugin, PluginSource, inspect};
 pub use manifest::{Ask, Manifest, World};

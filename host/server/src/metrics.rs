@@ -123,7 +123,8 @@ pub const INBOX_METRICS: &Table = &[
     ("tx_inbox_dlq_total", "Messages left on a DLQ subject, by consumer."),
     (
         "tx_inbox_stored_total",
-        "Messages stored, by consumer and cause: failed, pressure, deadline, deliveries or replay.",
+        "Messages stored, by consumer and cause: failed, or early (the window is nearly full, a deadline is near, its source brings it \
+         a few times more only, an operator replays it).",
     ),
     (
         "tx_inbox_orphans_expired_total",
@@ -139,7 +140,8 @@ pub const INBOX_METRICS: &Table = &[
         "Deliveries that could not be settled any more, by source and cause: revoked, lost or session.",
     ),
     ("waybill_source_overtaken_total", "Messages that a source's peer removed before they were read."),
-    ("waybill_source_commits_total", "Commits of a shard's inbox, by result."),
+    ("waybill_source_commits_total", "Commits of a shard's inbox, by result: applied, or the code of what failed."),
+    ("waybill_source_commit_seconds", "Time of one commit of a shard's inbox."),
     ("tx_direct_claims_total", "Claims of rows, by source and result: rows, empty, refused or lost."),
     ("tx_direct_sent_total", "Rows sent from a table, by source and outcome."),
     ("tx_direct_marked_total", "Rows marked in their table, by source and fate: published, again or failed."),

@@ -6,6 +6,8 @@
 //! | [`brokers`] | the brokers that there are, and how each is measured |
 //! | [`conformance`] | the sentences that every store has to make true |
 //! | [`direct_model`] | the randomised check of tables that are published directly |
+//! | [`fake_handler`] | handlers whose answers a test writes |
+//! | [`fake_source`] | a broker in memory, with sources on it |
 //! | [`fake_table`] | an outbox table whose database is in memory, for tables that are published directly |
 //! | [`fake_transport`] | a transport whose answers a test writes |
 //! | [`golden`] | data directories of earlier versions: what has to be found in them |
@@ -29,6 +31,8 @@ pub mod api;
 pub mod brokers;
 pub mod conformance;
 pub mod direct_model;
+pub mod fake_handler;
+pub mod fake_source;
 pub mod fake_table;
 pub mod fake_transport;
 pub mod golden;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use waybill_core::backoff::RetryPolicy;
 use waybill_core::endpoint::{EndpointSettings, Grants};
 use waybill_core::ids::{ConsumerName, SourceName, Tenant};
+use waybill_core::inbox::intake::{FieldNames, MissingId};
 use waybill_core::inbox::settings::{AcknowledgeRows, OnReusedId};
 use waybill_core::port::source::Overtaken;
 use waybill_core::route::Pattern;
@@ -22,17 +23,6 @@ pub struct InboxSettings {
     pub keep_done: Duration,
     /// Bytes of the largest payload taken.
     pub max_payload_bytes: usize,
-}
-
-/// What stands in for an id where sender and source have none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MissingId {
-    /// It is stored under an id of ours: handled at least once, nothing can be told apart.
-    Row,
-    /// A hash of the payload: equal payloads are one message.
-    Content,
-    /// It is a dead letter.
-    Dead,
 }
 
 /// `[source.NAME]`.
@@ -60,20 +50,7 @@ pub struct Source {
     /// The seen set files its ids by when they happened.
     pub id_time_occurred: bool,
     /// Where parts of a message stand in its headers and properties, if not where the plugin looks.
-    pub map: Map,
-}
-
-/// Names of headers and properties; none = as the plugin has it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Map {
-    pub id: Option<String>,
-    pub key: Option<String>,
-    pub tenant: Option<String>,
-    /// Event type.
-    pub kind: Option<String>,
-    pub correlation: Option<String>,
-    pub causation: Option<String>,
-    pub time: Option<String>,
+    pub map: FieldNames,
 }
 
 /// `[consumer.NAME]`.

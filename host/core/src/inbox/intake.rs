@@ -55,7 +55,7 @@ pub struct Intake {
 }
 
 /// What a delivery can't say of itself.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy)]
 pub struct IntakeContext<'a> {
     pub now: UnixMillis,
     /// Names a message that nobody named. Fresh and unique.
@@ -68,7 +68,8 @@ pub struct IntakeContext<'a> {
 
 impl Intake {
     /// Reads a delivery. What nobody may handle comes with the reason ([`Arrival::refusal`]).
-    pub fn read(&self, delivery: SourceDelivery, context: &IntakeContext<'_>) -> Arrival {
+    pub fn read(&self, mut delivery: SourceDelivery, context: &IntakeContext<'_>) -> Arrival {
+        delivery.position.take_if(|position| position.is_empty());
         let mut refusal = None;
         let (id, anonymous) = self.id(&delivery, context, &mut refusal);
         let tenant = self.tenant(&delivery, &mut refusal);

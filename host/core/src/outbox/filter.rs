@@ -42,6 +42,8 @@ pub struct Filter {
     pub state: Option<Glob>,
     /// `kind=`: `message`, `saga` (stuck sagas) or `inbox` (received messages).
     pub kind: Option<Glob>,
+    /// Stuck sagas are left out, whatever it says of kinds: of acts that aren't for them.
+    pub without_sagas: bool,
     /// `definition=`; stuck sagas only.
     pub definition: Option<Glob>,
     /// `step=`: the step whose compensation failed; stuck sagas only.
@@ -131,7 +133,7 @@ impl Filter {
         let of_inbox = self.consumer.is_some() || self.source.is_some() || self.context.is_some();
         let is_open = match kind {
             DeadKind::Message => !of_sagas && !of_inbox,
-            DeadKind::Saga => !of_inbox && self.key.is_none(),
+            DeadKind::Saga => !of_inbox && self.key.is_none() && !self.without_sagas,
             DeadKind::Inbox => !of_sagas,
         };
         is_open && self.kind.as_ref().is_none_or(|glob| glob.matches(kind.word()))

@@ -23,7 +23,7 @@ const HELD_KEYS_MAX: usize = 1_000;
 /// A commit that takes longer makes readiness warn.
 const SLOW_COMMIT: Duration = Duration::from_secs(1);
 /// A health check of a transport may take this long.
-pub(super) const HEALTH_TIMEOUT: Duration = Duration::from_secs(2);
+pub(crate) const HEALTH_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[async_trait]
 impl StatusService for Outbox {
@@ -128,6 +128,7 @@ impl StatusService for Outbox {
             worst.unwrap_or((CheckStatus::Ok, format!("owns {owned} of {} shards", self.shards.len())));
         checks.push(check("outbox", status, detail));
         checks.extend(self.sagas.iter().map(|sagas| sagas.readiness()));
+        checks.extend(self.inbox.iter().flat_map(|inbox| inbox.readiness()));
         let ill = self.context.supervisor.ill().into_iter();
         checks.extend(ill.map(|(task, detail)| check(&format!("task {task}"), CheckStatus::Warn, detail)));
         checks.push(check("durability", CheckStatus::Ok, self.context.config.durability.clone()));

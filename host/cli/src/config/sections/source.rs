@@ -2,12 +2,13 @@
 
 use waybill_core::endpoint::{EndpointSettings, PluginRef};
 use waybill_core::ids::{SourceName, Tenant};
+use waybill_core::inbox::intake::{FieldNames, MissingId};
 use waybill_core::inbox::limits::WINDOW_DEFAULT;
 use waybill_core::port::source::Overtaken;
 
 use super::transport::{check_name, grants, limits, policy, sha256};
 use super::{SECOND, u32_of};
-use crate::config::inbound::{Map, MissingId, Source};
+use crate::config::inbound::Source;
 use crate::config::kinds::Set;
 use crate::config::plugins::Known;
 use crate::config::reader::{Key, Section, same};
@@ -102,10 +103,10 @@ fn tenants(section: &mut Section<'_, '_>) -> Vec<Tenant> {
     tenants
 }
 
-fn map(mut section: Section<'_, '_>) -> Map {
+fn map(mut section: Section<'_, '_>) -> FieldNames {
     let mut name =
         |key: &'static str| section.optional_text(key, "the name of a header or property").map(|set| set.value);
-    let map = Map {
+    let map = FieldNames {
         id: name("id"),
         key: name("key"),
         tenant: name("tenant"),

@@ -3,6 +3,7 @@
 use crate::ids::ShardId;
 use crate::inbox::fingerprint::HashSecret;
 use crate::inbox::records::{InboxCommit, InboxShardRecord};
+use crate::inbox::seen::OwnedAge;
 
 /// Who takes a shard's inbox over.
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +34,8 @@ pub fn takeover(candidate: Candidate, stored: &InboxShardRecord) -> Option<Inbox
         token: candidate.token,
         beat: stored.beat + 1,
         nonce: candidate.nonce,
+        // No mark is as old as zero, so what is forgotten up to that age is nothing.
+        age: if is_first { OwnedAge(1) } else { stored.age },
         secret: if is_first { candidate.secret } else { stored.secret },
         suspicion: if died { suspicion.after_crash() } else { suspicion.after_clean_end() },
         ..stored.clone()
