@@ -1,6 +1,6 @@
 //! Names of Waybill's tables, and the keys of their records.
 
-use waybill_core::ids::{MessageId, Seq, ShardId, Tenant};
+use waybill_core::ids::{MessageId, Seq, ShardId, SourceName, Tenant};
 use waybill_core::outbox::records::{DoorKey, HistoryKey};
 use waybill_core::port::inbox_store::SagaDoorKey;
 use waybill_core::saga::id::SagaKey;
@@ -269,6 +269,14 @@ const INBOX_SECRET: &str = "inbox_secret";
 /// `["inbox_secret", shard]`, in [`META`].
 pub fn inbox_secret_key(shard: ShardId) -> RecordIdKey {
     key([text(INBOX_SECRET), shard_value(shard)])
+}
+
+/// The first part of the keys of [`META`] under which what hosts know of tables lies.
+const DIRECT: &str = "direct";
+
+/// `["direct", host, source]`, in [`META`]: what a host knows of a table that it publishes directly.
+pub fn direct_key(host: &str, source: &SourceName) -> RecordIdKey {
+    key([text(DIRECT), text(host), text(source.as_str())])
 }
 
 /// The first part of the keys of [`META`] under which marks of dropped sagas lie.

@@ -9,10 +9,12 @@
 //! | `done` | history, and its end |
 //! | `stopped` | rows and dead letters |
 //! | `doors` | what was left for sagas; homes of consumers |
+//! | `direct` | what hosts know of tables that they publish directly |
 //!
 //! A message that flows costs its share of one record of the seen set and of one of the history.
 
 mod commit;
+mod direct;
 pub mod done;
 mod doors;
 pub mod seen;
