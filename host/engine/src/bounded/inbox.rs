@@ -7,7 +7,7 @@ use waybill_core::ids::{ConsumerName, InboundId, Seq, ShardId};
 use waybill_core::inbox::records::{InboxCommit, InboxDead, InboxDone, InboxRow, InboxShardRecord, InboxTakeover};
 use waybill_core::inbox::seen::{OwnedAge, SeenQuery};
 use waybill_core::outbox::records::DeadState;
-use waybill_core::port::inbox_store::{InboxFilter, InboxStore, SagaDoorKey, SagaDoorRow, SeenHit};
+use waybill_core::port::inbox_store::{InboxFilter, InboxStore, SagaDoorRow, SeenHit};
 use waybill_core::port::query::Page;
 use waybill_core::port::store::StoreError;
 use waybill_core::time::UnixMillis;
@@ -72,9 +72,6 @@ impl InboxStore for Bounded<dyn InboxStore> {
     }
     async fn saga_door(&self, shard: ShardId, limit: usize) -> Result<Vec<SagaDoorRow>, StoreError> {
         within!(self.saga_door(shard, limit))
-    }
-    async fn remove_saga_door(&self, shard: ShardId, keys: &[SagaDoorKey]) -> Result<(), StoreError> {
-        within!(self.remove_saga_door(shard, keys))
     }
     async fn bind_inbox_consumer(&self, consumer: &ConsumerName, home: &str) -> Result<String, StoreError> {
         within!(self.bind_inbox_consumer(consumer, home))

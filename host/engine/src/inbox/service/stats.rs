@@ -43,6 +43,7 @@ impl Inbox {
                 configured: true,
                 home,
                 stored_max: consumer.stored_max as u64,
+                seen_reads_percent: self.shared.meter.seen_reads_percent(&consumer.name),
                 ..ConsumerStats::default()
             };
             consumers.insert(consumer.name.clone(), stats);
