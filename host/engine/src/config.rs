@@ -13,7 +13,6 @@ use waybill_core::outbox::suspicion::Caution;
 use waybill_core::port::backoff::BackoffPolicy;
 use waybill_core::port::dedup::DedupStore;
 use waybill_core::port::idempotency::IdempotencyStore;
-use waybill_core::port::inbox_store::InboxStore;
 use waybill_core::port::query::QueryStore;
 use waybill_core::port::saga::HttpSteps;
 use waybill_core::port::saga_store::SagaStore;
@@ -60,8 +59,6 @@ pub struct Retries {
 pub struct SagaConfig {
     /// Where they are kept; none = this host has none.
     pub store: Option<Arc<dyn SagaStore>>,
-    /// Where the inbox leaves signals and replies for them; none = this host has no inbox.
-    pub inbox: Option<Arc<dyn InboxStore>>,
     /// Bounds of each shard's sagas. `message_bytes_max` and `outbox_shards` are put by the engine.
     pub limits: SagaLimits,
     /// Calls of steps at once, over all sagas of this host. Others wait their turn.
@@ -84,7 +81,6 @@ impl Default for SagaConfig {
     fn default() -> Self {
         Self {
             store: None,
-            inbox: None,
             limits: SagaLimits::default(),
             calls_max: 256,
             calls_per_tenant_max: 128,
@@ -98,7 +94,7 @@ impl Default for SagaConfig {
 }
 
 impl SagaConfig {
-    /// As another configuration has it, but for what stays as at the start: the stores, participants and policies. Without a
+    /// As another configuration has it, but for what stays as at the start: the store, participants and policies. Without a
     /// client for `http:` steps of its own it goes on with this one's.
     pub(crate) fn next(&self, next: Self) -> Self {
         let limits = SagaLimits {
@@ -107,8 +103,8 @@ impl SagaConfig {
             ..next.limits
         };
         let http = next.http.or_else(|| self.http.clone());
-        let (store, inbox, participants) = (self.store.clone(), self.inbox.clone(), Arc::clone(&self.participants));
-        Self { store, inbox, limits, participants, http, policies: self.policies.clone(), ..next }
+        let (store, participants) = (self.store.clone(), Arc::clone(&self.participants));
+        Self { store, limits, participants, http, policies: self.policies.clone(), ..next }
     }
 }
 

@@ -8,6 +8,7 @@
 //! | [`direct_model`] | the randomised check of tables that are published directly |
 //! | [`fake_handler`] | handlers whose answers a test writes |
 //! | [`fake_source`] | a broker in memory, with sources on it |
+//! | [`fake_table`] | an outbox table whose database is in memory, for tables that are published directly |
 //! | [`fake_transport`] | a transport whose answers a test writes |
 //! | [`golden`] | data directories of earlier versions: what has to be found in them |
 //! | [`idempotency_model`] | random lives of idempotency keys, checked against what was promised |
@@ -32,6 +33,7 @@ pub mod conformance;
 pub mod direct_model;
 pub mod fake_handler;
 pub mod fake_source;
+pub mod fake_table;
 pub mod fake_transport;
 pub mod golden;
 pub mod idempotency_model;

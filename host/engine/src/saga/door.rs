@@ -42,7 +42,7 @@ impl Door {
     /// A door that hasn't been looked at.
     pub fn new(context: &Context) -> Self {
         Self {
-            store: context.config.sagas.inbox.clone(),
+            store: context.config.inbound.store.clone(),
             reading: UnderWay::default(),
             limit: 0,
             taken: BTreeSet::new(),

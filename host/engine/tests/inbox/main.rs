@@ -15,4 +15,5 @@ mod service;
 mod sources;
 mod stored;
 mod support;
+mod tables;
 mod verdicts;
