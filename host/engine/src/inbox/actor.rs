@@ -1,5 +1,6 @@
 //! The loop of whoever owns a shard's inbox: take mail, read, call, commit, and keep the sources going.
 
+use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +9,9 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use waybill_core::inbox::owner::InboxOwner;
 use waybill_core::inbox::records::InboxShardRecord;
+use waybill_core::inbox::settings::SourceId;
 use waybill_core::outbox::lone_trials::Party;
+use waybill_core::port::service::ServiceError;
 use waybill_core::port::store::StoreError;
 use waybill_core::time::{Monotonic, Now};
 
@@ -126,8 +129,14 @@ impl Actor {
                     Err(_) => break,
                 }
             }
-            // Calls that have ended.
-            while self.tasks.try_join_next().is_some() {}
+            while let Some(ended) = self.tasks.try_join_next() {
+                // Nobody would ever hear what became of its call: the shard is taken over and loaded again.
+                if let Err(error) = ended
+                    && error.is_panic()
+                {
+                    resume_unwind(error.into_panic());
+                }
+            }
             let now = self.shared.context.clock.now();
             self.owner.tick(now);
             self.start_reads();
@@ -206,7 +215,7 @@ impl Actor {
             Mail::SeatChanged => {}
             Mail::Reopen { source, go_on, reply } => self.reopen(&source, go_on, reply),
             Mail::Reconfigured => {
-                let next = self.shared.config.load();
+                let next = self.shared.config.load_full();
                 if !Arc::ptr_eq(&next, &self.home.config) && self.ending.is_none() {
                     self.owner.drain();
                     self.ending = Some(Ending { until: Instant::now() + RECONFIGURE_TIMEOUT, release: None });
@@ -220,8 +229,7 @@ impl Actor {
     }
 
     /// Why nothing new is taken, if so.
-    fn refusal(&self) -> Option<waybill_core::port::service::ServiceError> {
-        use waybill_core::port::service::ServiceError;
+    fn refusal(&self) -> Option<ServiceError> {
         match (&self.ending, self.flight.trouble()) {
             (Some(_), _) => Some(ServiceError::Unavailable(SHUTTING_DOWN.to_owned())),
             (None, Some(error)) => Some(ServiceError::Store(error.clone())),
@@ -248,7 +256,7 @@ impl Actor {
         let Some(ending) = &self.ending else { return false };
         let is_settled = self.sources.lanes.iter().all(|lane| !lane.is_pulling && !lane.is_settling);
         let has_orders = self.home.lanes.iter().enumerate().any(|(at, (source, _))| {
-            let id = waybill_core::inbox::settings::SourceId(u16::try_from(at).unwrap_or(u16::MAX));
+            let id = SourceId(u16::try_from(at).unwrap_or(u16::MAX));
             // Of one that isn't open there is nobody to tell.
             self.sources.is_open(*source) && self.owner.has_settlements(id)
         });

@@ -1,8 +1,10 @@
 //! Metrics of the inbox and its sources. Label values are bounded: consumers and sources are configured, codes are bounded in number.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use metrics::{counter, histogram};
+use parking_lot::Mutex;
 use waybill_core::code::Code;
 use waybill_core::ids::{ConsumerName, SourceName};
 use waybill_core::inbox::owner::{InboxCounts, SettleAs};
@@ -18,6 +20,8 @@ use crate::labels::{CODES_MAX, Labels};
 pub(crate) struct InboxMeter {
     codes: Labels,
     commit_seconds: metrics::Histogram,
+    /// Look-ups in the seen set of each consumer, and the places that were read for them.
+    seen: Mutex<HashMap<ConsumerName, (u64, u64)>>,
 }
 
 /// Counts of an owner that were told already.
@@ -25,7 +29,11 @@ pub(super) type CountsTold = InboxCounts;
 
 impl InboxMeter {
     pub fn new() -> Self {
-        Self { codes: Labels::up_to(CODES_MAX), commit_seconds: histogram!("waybill_source_commit_seconds") }
+        Self {
+            codes: Labels::up_to(CODES_MAX),
+            commit_seconds: histogram!("waybill_source_commit_seconds"),
+            seen: Mutex::default(),
+        }
     }
 
     pub fn pulled(&self, source: &SourceName, pulled: &Pulled) {
@@ -67,10 +75,18 @@ impl InboxMeter {
 
     /// Reads of the seen set that are about to be made.
     pub fn lookups(&self, queries: &[SeenQuery]) {
+        let mut seen = self.seen.lock();
         for query in queries {
             let reads = query.places.len() as u64;
+            let of = seen.entry(query.consumer.clone()).or_default();
+            *of = (of.0 + 1, of.1 + reads);
             counter!("tx_inbox_seen_reads_total", "consumer" => query.consumer.to_string()).increment(reads);
         }
+    }
+
+    /// Places read for one look-up of a consumer, on average, times 100.
+    pub fn seen_reads_percent(&self, consumer: &ConsumerName) -> u64 {
+        self.seen.lock().get(consumer).map_or(0, |(lookups, reads)| reads * 100 / lookups.max(&1))
     }
 
     pub fn called(&self, consumer: &ConsumerName, verdict: &Verdict, took: Duration) {

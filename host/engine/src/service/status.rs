@@ -193,11 +193,20 @@ impl Outbox {
         };
         let dead: u64 = depths.of.iter().map(|depth| depth.dead).sum();
         let stuck = self.sagas.as_ref().map_or(0, |sagas| sagas.saga_stats().stuck);
-        let is_alert = dead + stuck >= alert_at || depths.dead_since.is_some();
+        let received: u64 = match &self.inbox {
+            Some(inbox) => inbox.dead_counts().await.map_or(0, |counts| counts.values().sum()),
+            None => 0,
+        };
+        let is_alert = dead + stuck + received >= alert_at || depths.dead_since.is_some();
         let status = if is_alert { CheckStatus::Warn } else { CheckStatus::Ok };
         let at_least = if depths.dead_since.is_some() { "at least " } else { "" };
         let sagas = if stuck > 0 { format!(" and {stuck} stuck sagas") } else { String::new() };
-        check("dead letters", status, format!("{at_least}{dead} dead letters{sagas}, the alert is at {alert_at}"))
+        let received = if received > 0 { format!(" and {received} received messages") } else { String::new() };
+        check(
+            "dead letters",
+            status,
+            format!("{at_least}{dead} dead letters{sagas}{received}, the alert is at {alert_at}"),
+        )
     }
 }
 

@@ -106,13 +106,12 @@ async fn an_orphan_that_does_not_come_again_gives_its_place_up() {
     let lost = world.shop.send_keyed("a-1", "a", "1");
     world.until_called(1).await;
     host.crash().await;
-    // Its broker gives it up.
-    world.shop.set_max_deliveries(1);
+    world.shop.give_up(lost);
     world.http.answer(|_| Reply::status(200));
     let next = world.start().await;
     world.shop.send_keyed("a-2", "a", "1");
     pass(seconds(10)).await;
-    assert_eq!(world.shop.kept(lost).standing, Standing::GivenUp);
+    assert_eq!(world.shop.standings()[lost], Standing::GivenUp);
     assert_eq!((next.ship().await.orphans, world.http.posted().len()), (1, 1), "the place blocks its key");
     world.until_acknowledged(1).await;
     assert_eq!((next.ship().await.orphans, world.http.posted().len()), (0, 2));

@@ -145,6 +145,8 @@ impl World {
             let why = match (mark.kind, mark.error.code.as_str()) {
                 (MarkKind::Waits(delay), _) => {
                     let delay = millis(delay);
+                    // Also what another worker had claimed and left.
+                    found.status = Status::Pending;
                     if self.setup.no_due {
                         let start = self.hosts[host].starts;
                         self.truths[row].not_before_at.insert(host, (start, now + delay));

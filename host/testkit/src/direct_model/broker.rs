@@ -25,7 +25,9 @@ impl World {
         self.stats.repeats += u64::from(truth.arrived > 0);
         let is_dead_here = truth.dead_here;
         if is_early {
-            self.violation(format!("BACKOFF: row {row} is sent before its retry is due"));
+            let (kind, due) = (self.truths[row].kind, (self.truths[row].not_before, &self.truths[row].not_before_at));
+            let text = format!("BACKOFF: row {row} ({kind:?}) is sent before its retry is due: {due:?}, host {host}");
+            self.violation(text);
         }
         if is_other {
             self.violation(format!("REPEAT: row {row} has another wire id"));

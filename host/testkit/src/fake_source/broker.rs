@@ -78,6 +78,13 @@ impl Broker {
         }
     }
 
+    pub fn give_up(&mut self, number: usize) {
+        self.out.retain(|_, out| out.number != number);
+        if let Some(message) = self.messages.get_mut(number) {
+            message.kept.standing = Standing::GivenUp;
+        }
+    }
+
     /// What waits, what is left after it, and when the next delivery's time is over.
     pub fn pull(&mut self, session: u64, _lane: u32, max: usize) -> (Vec<SourceDelivery>, bool, Option<Instant>) {
         self.expire();

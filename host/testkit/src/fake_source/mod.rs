@@ -132,6 +132,11 @@ impl FakeSource {
         self.changed.notify_waiters();
     }
 
+    /// The broker gives a message up: it is never delivered again.
+    pub fn give_up(&self, number: usize) {
+        self.broker.lock().give_up(number);
+    }
+
     /// Every connection breaks: what is out comes again, tokens are of no use.
     pub fn break_connections(&self) {
         self.broker.lock().give_back(None);

@@ -36,7 +36,7 @@ impl Mutation {
         match self {
             // It takes a replay whose message comes again while its commit is out.
             Self::Without(Rule::RegisterReplay) => 1..6_000,
-            _ => 1..400,
+            _ => 1..2_000,
         }
     }
 

@@ -22,7 +22,7 @@ pub struct Mark {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum MarkKind {
-    /// It waits, not due before this time has passed.
+    /// It waits as if nobody had claimed it (document 4: `pending`), not due before this time has passed.
     Waits(Duration),
     /// It stands failed (document 5: `DEAD ...`), in the table and nowhere else.
     Failed,

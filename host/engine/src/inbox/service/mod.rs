@@ -15,14 +15,15 @@ mod stats;
 mod status;
 mod tables;
 
-use std::sync::Arc;
-use std::sync::OnceLock;
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use serde_json::Value;
+use tokio::sync::Mutex as AsyncMutex;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use waybill_api::inbox::{InboxMessageView, InboxService, InboxStats, InboxStatusView};
@@ -57,6 +58,8 @@ pub(crate) struct Inbox {
     tables: OnceLock<Arc<dyn TableSources>>,
     /// When dead letters were looked through for old ones.
     walked_at: Mutex<Option<Instant>>,
+    /// Dead letters by consumer, and when they were counted.
+    dead_counted: AsyncMutex<Option<(Instant, BTreeMap<ConsumerName, u64>)>>,
 }
 
 impl Inbox {
@@ -79,7 +82,16 @@ impl Inbox {
         });
         let started = outbox.iter().map(|shard| InboxHandle::start(shard, Arc::clone(&shared)));
         let (shards, tasks) = started.unzip();
-        (Arc::new(Self { shared, shards, tables: OnceLock::new(), walked_at: Mutex::default() }), tasks)
+        (
+            Arc::new(Self {
+                shared,
+                shards,
+                tables: OnceLock::new(),
+                walked_at: Mutex::default(),
+                dead_counted: AsyncMutex::default(),
+            }),
+            tasks,
+        )
     }
 
     /// Background work: tidying.

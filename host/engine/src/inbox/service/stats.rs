@@ -1,7 +1,9 @@
 //! How much waits, by context and by consumer.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
+use tokio::time::Instant;
 use waybill_api::inbox::{ConsumerStats, ContextStats, InboxStats, Waiters};
 use waybill_core::ids::{ConsumerName, Tenant};
 use waybill_core::inbox::owner::ConsumerDepths;
@@ -9,9 +11,12 @@ use waybill_core::inbox::records::ContextCount;
 use waybill_core::limits::DEAD_READS_MAX;
 use waybill_core::port::inbox_store::InboxFilter;
 use waybill_core::port::service::ServiceError;
+use waybill_core::port::store::StoreError;
 
 use super::Inbox;
 
+/// Dead letters are counted this often at most: scrapes and people want the number more often than all should be read.
+const COUNT_EVERY: Duration = Duration::from_secs(10);
 /// Dead letters read in one page of a count.
 const WALK_PAGE: usize = 500;
 
@@ -38,6 +43,7 @@ impl Inbox {
                 configured: true,
                 home,
                 stored_max: consumer.stored_max as u64,
+                seen_reads_percent: self.shared.meter.seen_reads_percent(&consumer.name),
                 ..ConsumerStats::default()
             };
             consumers.insert(consumer.name.clone(), stats);
@@ -63,7 +69,11 @@ impl Inbox {
                 (stats.consumer, stats.stored) = (name.to_string(), stats.stored + rows as u64);
             }
         }
-        self.count_dead_of(&mut consumers).await?;
+        for (name, dead) in self.dead_counts().await? {
+            if let Some(stats) = consumers.get_mut(&name) {
+                stats.dead = dead;
+            }
+        }
         if let Some(tables) = self.tables.get().filter(|_| tenant.is_none()) {
             for counted in tables.contexts().await {
                 let stats = slot(&mut contexts, &counted.context);
@@ -94,22 +104,27 @@ impl Inbox {
             .await
     }
 
-    /// Counts dead letters, as many as are looked at elsewhere.
-    async fn count_dead_of(&self, consumers: &mut BTreeMap<ConsumerName, ConsumerStats>) -> Result<(), ServiceError> {
+    /// Dead letters by consumer, of as many as are looked at elsewhere; as counted at most [`COUNT_EVERY`] ago.
+    pub async fn dead_counts(&self) -> Result<BTreeMap<ConsumerName, u64>, StoreError> {
+        let mut counted = self.dead_counted.lock().await;
+        if let Some((_, counts)) = counted.as_ref().filter(|(at, _)| at.elapsed() < COUNT_EVERY) {
+            return Ok(counts.clone());
+        }
+        let mut counts: BTreeMap<ConsumerName, u64> = BTreeMap::new();
         let (mut cursor, mut read) = (None::<String>, 0);
         loop {
             let page = self.store().inbox_dead(&InboxFilter::default(), cursor.as_deref(), WALK_PAGE).await?;
             read += page.items.len();
             for (_, dead) in page.items {
-                if let Some(stats) = consumers.get_mut(&dead.consumer) {
-                    stats.dead += 1;
-                }
+                *counts.entry(dead.consumer.clone()).or_default() += 1;
             }
             cursor = page.next_cursor.filter(|_| read < DEAD_READS_MAX);
             if cursor.is_none() {
-                return Ok(());
+                break;
             }
         }
+        *counted = Some((Instant::now(), counts.clone()));
+        Ok(counts)
     }
 }
 

@@ -39,7 +39,9 @@ impl Actor {
 
     fn drive_phase(&mut self, source: usize) {
         let is_ending = self.is_ending();
-        let is_settled = self.is_settled(source);
+        let is_quiescing =
+            matches!(self.sources.places.get(source).map(|place| &place.phase), Some(Phase::Quiescing { .. }));
+        let is_settled = is_quiescing && self.is_settled(source);
         let Some(place) = self.sources.places.get_mut(source) else { return };
         let wanted = !is_ending && place.seat.refused().is_none();
         match &mut place.phase {
@@ -133,16 +135,18 @@ impl Actor {
 
     fn pull(&mut self, id: SourceId) {
         let Some((source, _)) = self.home.source_of(id) else { return };
-        let (room, in_hand) = (self.owner.room(id), self.owner.in_hand(id));
-        let Some(place) = self.sources.places.get(source) else { return };
-        let Phase::Open(open) = &place.phase else { return };
-        let is_held = place.seat.is_paused() || place.seat.refused().is_some();
-        let (open, config) = (Arc::clone(open), Arc::clone(&place.home.config));
-        let is_ending = self.is_ending();
         let Some(lane) = self.sources.lane(id) else { return };
-        if room == 0 || is_held || is_ending || lane.is_pulling || Instant::now() < lane.pull_at {
+        if lane.is_pulling || Instant::now() < lane.pull_at || self.is_ending() {
             return;
         }
+        let Some(place) = self.sources.places.get(source) else { return };
+        let Phase::Open(open) = &place.phase else { return };
+        if place.seat.is_paused() || place.seat.refused().is_some() {
+            return;
+        }
+        let (open, config) = (Arc::clone(open), Arc::clone(&place.home.config));
+        let (room, in_hand) = (self.owner.room(id), self.owner.in_hand(id));
+        let Some(lane) = self.sources.lane(id).filter(|_| room > 0) else { return };
         lane.is_pulling = true;
         let number = lane.number;
         let max = u32::try_from(room).unwrap_or(u32::MAX);
@@ -162,7 +166,9 @@ impl Actor {
             Phase::Open(open) | Phase::Quiescing { source: open, .. } => Some(Arc::clone(open)),
             Phase::Closed { .. } | Phase::Opening | Phase::Closing => None,
         });
-        let Some(lane) = self.sources.lane(id) else { return };
+        // What is given back while it is pulled would come back at once.
+        let waits = self.is_ending() && self.sources.is_pulled(source);
+        let Some(lane) = self.sources.lane(id).filter(|_| !waits) else { return };
         let (Some(open), Some(session)) = (open, lane.session) else { return };
         if lane.is_settling || Instant::now() < lane.settle_at {
             return;

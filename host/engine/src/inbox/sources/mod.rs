@@ -14,4 +14,4 @@ mod place;
 mod seat;
 
 pub(super) use place::Places;
-pub(super) use seat::{Seat, Seats};
+pub(super) use seat::Seats;

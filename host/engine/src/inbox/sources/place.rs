@@ -119,6 +119,11 @@ impl Places {
         self.lanes.iter().filter(|lane| lane.source == source).all(|lane| lane.caught_up)
     }
 
+    /// Whether a source was asked for messages and hasn't answered.
+    pub fn is_pulled(&self, source: usize) -> bool {
+        self.lanes.iter().any(|lane| lane.source == source && lane.is_pulling)
+    }
+
     /// Whether a call of a source is under way.
     pub fn is_busy(&self, source: usize) -> bool {
         self.lanes.iter().any(|lane| lane.source == source && (lane.is_pulling || lane.is_settling))
