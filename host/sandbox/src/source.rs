@@ -9,7 +9,7 @@ use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::Instant;
 use waybill_core::port::provision::{ProvisionChange, ProvisionError};
 use waybill_core::port::source::{LaneNotices, Pulled, Settled, Source, SourceFacts, SourceSettlement, SourceWants};
-use waybill_core::port::transport::{CallError, Fault, HealthReport, PluginIdentity};
+use waybill_core::port::transport::{CallError, ErrorKind, Fault, HealthReport, PluginIdentity};
 
 use crate::convert;
 use crate::endpoint::EndpointSpec;
@@ -69,6 +69,20 @@ impl WasmSource {
             self.reopen();
         }
         Ok(changes)
+    }
+
+    /// The same of a source that isn't open: nothing is fetched.
+    pub async fn provision_closed(
+        plugin: LoadedPlugin,
+        spec: EndpointSpec,
+        wants: SourceWants,
+        apply: bool,
+    ) -> Result<Vec<ProvisionChange>, ProvisionError> {
+        let endpoint = Endpoint::new(plugin, World::Source, spec).map_err(|error| {
+            let fault = Fault::new(error.code(), error.to_string());
+            ProvisionError::Failed(CallError { kind: ErrorKind::InvalidConfig, fault })
+        })?;
+        provision(&endpoint.wanting(Wants::Source(wants)), apply).await
     }
 
     /// How each lane is: a word and the reason.

@@ -154,7 +154,7 @@ fn destinations(reader: &mut Reader<'_>, read: &ReadConsumer, routes: &Routes) {
 }
 
 /// Whether a route could take a topic that holds `{names}`.
-fn is_routed(routes: &Routes, topic: &str) -> bool {
+pub fn is_routed(routes: &Routes, topic: &str) -> bool {
     routes.0.iter().any(|route| could_take(route.pattern.as_str(), topic))
 }
 

@@ -22,6 +22,7 @@ pub mod size;
 mod tokens;
 mod transports;
 
+pub use inbound_checks::is_routed;
 pub use load::{FILE_NAME, Inputs, cache_folder, catalogue, data_folder, find_file, load};
 pub use model::{
     AuthToken, BackoffSettings, Config, DeadSettings, LimitSettings, LogFormat, LogSettings, OnDead, OutboxSettings,

@@ -5,6 +5,7 @@
 //! reason not to start: it stays supervised and its messages wait.
 
 pub(crate) mod compose;
+mod inbound;
 mod reload;
 mod signals;
 
@@ -20,7 +21,6 @@ use waybill_server::error::ServerError;
 use waybill_server::limits::Limits;
 use waybill_server::server::{Parts, Server, bind};
 
-use crate::config::problem::{ConfigError, Origin, Problem};
 use crate::config::{AuthToken, Config, LogFormat, ServerSettings, StoreKind};
 use crate::data;
 use crate::exit::{CliError, Exit};
@@ -63,20 +63,12 @@ pub fn run(source: Source, term: &mut Term) -> Result<(), CliError> {
     result
 }
 
-/// Sources are read and checked, and the engine doesn't run them: nobody may believe that it does.
-fn no_sources(config: &Config) -> Result<(), CliError> {
-    let Some(source) = config.sources.first() else { return Ok(()) };
-    let problem = Problem::NotBuilt { section: format!("source.{}", source.name), part: "message sources" };
-    Err(ConfigError::one(problem, Origin::Default).into())
-}
-
 async fn host(config: Config, source: Source, term: &mut Term) -> Result<(), CliError> {
     // From here on a signal is ours, also while the store is being opened.
     let (mut signals, hangups) = Signals::listen().map_err(CliError::io("listening for signals"))?;
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }
-    no_sources(&config)?;
     let metrics = waybill_server::metrics::install(&[waybill_engine::METRICS]).map_err(of_server)?;
     let auth = tokens(&config.tokens)?;
     let encryption = compose::encryption(&config)?;
@@ -103,7 +95,11 @@ async fn host(config: Config, source: Source, term: &mut Term) -> Result<(), Cli
     }
     let (kv, trail) = (compose::kv(&config, &store), compose::trail(&config, &store));
     let participants = Arc::new(compose::participants(std::mem::take(&mut prepared.participants), &kv).await?);
-    let engine = Arc::new(compose::engine(&config, prepared, &participants, &fleet, &store, &supervisor).await?);
+    let (sources, handlers) = (std::mem::take(&mut prepared.sources), std::mem::take(&mut prepared.handlers));
+    let inbound = inbound::inbound(&config, sources, handlers, &fleet, &store).await?;
+    let inbox = Arc::clone(&inbound.inbox);
+    let engine = compose::engine(&config, prepared, &participants, inbound, &fleet, &store, &supervisor).await?;
+    let engine = Arc::new(engine);
     // The first tells the tasks to end when they have nothing in hand, the second ends them where they are.
     let (watching, cut) = (CancellationToken::new(), CancellationToken::new());
     let watch = supervisor.run("plugin files", cut.clone(), {
@@ -118,6 +114,7 @@ async fn host(config: Config, source: Source, term: &mut Term) -> Result<(), Cli
             source,
             fleet: fleet.clone(),
             engine: Arc::clone(&engine),
+            inbox,
             store: Arc::clone(&store),
             trail: Arc::clone(&trail),
             encryption: encryption.clone(),
@@ -135,7 +132,7 @@ async fn host(config: Config, source: Source, term: &mut Term) -> Result<(), Cli
         sagas: engine.sagas(),
         approvals,
         idempotency: engine.idempotency(),
-        inbound: None,
+        inbound: engine.inbound(),
         configuration: Some(Arc::new(reloader.clone()) as _),
         plugins: Some(Arc::new(Audited::new(fleet, Arc::clone(&trail)))),
         auth,

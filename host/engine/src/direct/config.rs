@@ -8,7 +8,6 @@ use waybill_core::ids::{ConsumerName, SourceName, Tenant};
 use waybill_core::inbox::direct as lane;
 use waybill_core::port::direct_store::DirectStore;
 use waybill_core::port::table::Table;
-use waybill_core::route::Pattern;
 
 /// The tables that a host publishes directly. They are as at the start.
 #[derive(Clone, Default)]
@@ -32,8 +31,6 @@ pub struct TableConfig {
     pub tenants: Vec<Tenant>,
     /// Context of its rows; none = as the plugin tells.
     pub context: Option<String>,
-    /// Topics (`bus:<subject>`) that the consumer takes; empty = all. Other rows fail.
-    pub matches: Vec<Pattern>,
     /// Transactions side by side, as far as the plugin has room for them.
     pub lanes: u16,
     /// Most rows of one transaction.
@@ -56,7 +53,6 @@ impl TableConfig {
             table,
             tenants: vec![Tenant::unnamed()],
             context: None,
-            matches: Vec::new(),
             lanes: normal.lanes,
             batch: normal.batch,
             direct_timeout: normal.direct_timeout,

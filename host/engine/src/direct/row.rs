@@ -37,10 +37,6 @@ pub(super) fn outgoing(
 ) -> Result<Outgoing, RowFate> {
     let told = row.message.as_ref().map_err(|fault| told(fault, table))?;
     let message = message(told, table, now, live.config.payload_bytes_max).map_err(RowFate::Permanent)?;
-    if !table.matches.is_empty() && !table.matches.iter().any(|pattern| pattern.matches(&message.topic)) {
-        let reason = format!("consumer {} takes nothing of topic {}", table.consumer, message.topic.as_str());
-        return Err(RowFate::Permanent(Fault::new(Code::INBOX_NO_CONSUMER, reason)));
-    }
     let route = live.routing.routes.find(&message.topic);
     let found = route.and_then(|route| live.find(&route.transport));
     let found = found.filter(|(id, _)| live.routing.external != Some(*id));
