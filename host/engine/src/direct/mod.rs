@@ -35,6 +35,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::shard::Context;
 
+use table::PublishedTable;
+
 pub use config::{DirectConfig, TableConfig};
 
 /// The tables that this host publishes.

@@ -11,7 +11,7 @@ use tokio::sync::{Mutex as AsyncMutex, Notify};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
-use waybill_core::inbox::direct::{DirectConfig, DirectTable, WorkerId};
+use waybill_core::inbox::direct::{DirectConfig, DirectRecord, DirectTable, WorkerId};
 use waybill_core::port::direct_store::DirectStore;
 use waybill_core::port::table::ClaimId;
 use waybill_core::port::transport::Fault;
@@ -164,12 +164,13 @@ impl PublishedTable {
         while !self.is_ending() {
             let record = match &known {
                 Some(record) => Ok(record.clone()),
-                None => self.record.read().await.map(|stored| stored.opened()),
+                None => self.record.read().await.map(DirectRecord::opened),
             };
             let stored = match record {
                 Ok(record) => {
+                    let noted = self.record.store(|| Some(record.clone())).await;
                     known = Some(record.clone());
-                    self.record.store(|| Some(record.clone())).await.map(|()| record)
+                    noted.map(|()| record)
                 }
                 Err(error) => Err(error),
             };
