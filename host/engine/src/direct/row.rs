@@ -35,8 +35,8 @@ pub(super) fn outgoing(
     aggregate: &Aggregate,
     now: UnixMillis,
 ) -> Result<Outgoing, RowFate> {
-    let told = row.message.as_ref().map_err(|fault| told(fault, table))?;
-    let message = message(told, table, now, live.config.payload_bytes_max).map_err(RowFate::Permanent)?;
+    let row_message = row.message.as_ref().map_err(|fault| broken(fault, table))?;
+    let message = message(row_message, table, now, live.config.payload_bytes_max).map_err(RowFate::Permanent)?;
     let route = live.routing.routes.find(&message.topic);
     let found = route.and_then(|route| live.find(&route.transport));
     let found = found.filter(|(id, _)| live.routing.external != Some(*id));
@@ -69,7 +69,7 @@ pub(super) fn outgoing(
 }
 
 /// What a plugin said of a row that it can't make a message of.
-fn told(fault: &Fault, table: &TableConfig) -> RowFate {
+fn broken(fault: &Fault, table: &TableConfig) -> RowFate {
     if fault.code == Code::FUTURE_EVENT.as_str() {
         return RowFate::Later(fault.after.unwrap_or(table.idle_pause));
     }

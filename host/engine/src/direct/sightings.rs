@@ -16,7 +16,7 @@ pub(super) struct Sightings {
 impl Sightings {
     /// A claim's answer. `is_whole` = it left nothing out of what is due in its lane. The suspects that no longer wait, once all `lanes`
     /// were seen.
-    pub fn look(&mut self, lane: (u16, u16), rows: &[RowId], is_whole: bool, suspects: &[RowId]) -> Vec<RowId> {
+    pub fn note_claim(&mut self, lane: (u16, u16), rows: &[RowId], is_whole: bool, suspects: &[RowId]) -> Vec<RowId> {
         if suspects.is_empty() {
             *self = Self::default();
             return Vec::new();
@@ -48,9 +48,9 @@ mod tests {
     fn who_is_in_no_lane_no_longer_waits() {
         let mut sightings = Sightings::default();
         let suspects = [row("7"), row("8")];
-        assert!(sightings.look((2, 0), &[row("7"), row("1")], true, &suspects).is_empty());
-        assert!(sightings.look((2, 1), &[], false, &suspects).is_empty(), "more may be in that lane");
-        assert_eq!(sightings.look((2, 1), &[row("2")], true, &suspects), [row("8")]);
-        assert!(sightings.look((2, 1), &[], true, &suspects).is_empty(), "the other lane is to be seen anew");
+        assert!(sightings.note_claim((2, 0), &[row("7"), row("1")], true, &suspects).is_empty());
+        assert!(sightings.note_claim((2, 1), &[], false, &suspects).is_empty(), "more may be in that lane");
+        assert_eq!(sightings.note_claim((2, 1), &[row("2")], true, &suspects), [row("8")]);
+        assert!(sightings.note_claim((2, 1), &[], true, &suspects).is_empty(), "the other lane is to be seen anew");
     }
 }

@@ -159,7 +159,7 @@ async fn claim(table: &PublishedTable, worker: WorkerId) -> Result<(Option<Open>
     let seen: Vec<RowId> = rows.keys().cloned().collect();
     let after = table.with(|lane| {
         let suspects = lane.suspects();
-        let gone = table.sightings.lock().look((claim.lanes, claim.lane), &seen, is_whole, &suspects);
+        let gone = table.sightings.lock().note_claim((claim.lanes, claim.lane), &seen, is_whole, &suspects);
         lane.drop_suspects(&gone);
         lane.claimed(worker, claimed, table.now())
     });
@@ -234,7 +234,7 @@ async fn mark(table: &PublishedTable, worker: WorkerId, open: &Open) -> Turn {
         Ok(Ended::Committed) => {
             table.with(|lane| lane.committed(worker, now));
             table.meter.committed(&marks);
-            told(&marks, table);
+            log_failed(&marks, table);
             if let Err(error) = table.record.store(|| table.with(|lane| lane.record().clone())).await {
                 tracing::debug!(source = %table.config.source, code = error.code().as_str(), %error, "a table's record is stored later");
             }
@@ -260,7 +260,7 @@ async fn mark(table: &PublishedTable, worker: WorkerId, open: &Open) -> Turn {
 }
 
 /// Rows that were given up are told: nobody else hears of them.
-fn told(marks: &Marks, table: &PublishedTable) {
+fn log_failed(marks: &Marks, table: &PublishedTable) {
     for mark in marks.others.iter().filter(|mark| mark.kind == MarkKind::Failed) {
         let (row, fault) = (&*mark.row.0, &mark.error);
         tracing::warn!(source = %table.config.source, row, code = fault.code, reason = fault.reason, "a row stands failed in its table");
