@@ -43,6 +43,7 @@ mod schema;
 mod seal;
 mod slot;
 mod source;
+mod source_opener;
 mod table;
 mod text;
 mod tls;
@@ -75,6 +76,7 @@ pub use slot::{
     StageOptions, Staged, SwapError, Swapped, Why,
 };
 pub use source::WasmSource;
+pub use source_opener::SourceOpener;
 pub use table::WasmTable;
 pub use transport::WasmTransport;
 pub use verify::{

@@ -23,7 +23,7 @@ use super::meter::CountsTold;
 use super::reads::Reads;
 use super::requests::Requests;
 use super::settings::HomeSettings;
-use super::sources::Places;
+use super::sources::{CLOSE_TIMEOUT, Places};
 use super::{InboxHandle, SHUTTING_DOWN, Shared};
 use crate::commit::{Condition, Driven, End, Flight};
 use crate::shard::{Lease, ShardHandle};
@@ -36,8 +36,6 @@ const SLEEP_MAX: Duration = Duration::from_millis(500);
 const METER_EVERY: Duration = Duration::from_secs(1);
 /// What is in hand gets this long to be finished before another configuration is in force.
 const RECONFIGURE_TIMEOUT: Duration = Duration::from_secs(30);
-/// Each source gets this long to end in good order, also when the drain time is over.
-const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(super) struct Actor {
     pub shared: Arc<Shared>,

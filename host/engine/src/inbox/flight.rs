@@ -19,7 +19,7 @@ use crate::shard::ShardHandle;
 
 /// What a commit holds, for metrics, and whom it wakes.
 #[derive(Clone, Debug, Default)]
-pub(super) struct CommitContent {
+pub(crate) struct CommitContent {
     /// Each with the time since its message was received.
     pub ended: Vec<(ConsumerName, InboxEnd, Duration)>,
     /// Code of each dead letter.

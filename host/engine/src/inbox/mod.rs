@@ -127,7 +127,7 @@ impl InboxHandle {
     }
 
     /// What an owner in memory answers to a question, if this host writes the shard's inbox.
-    pub async fn query<T: Send + 'static>(
+    async fn query<T: Send + 'static>(
         &self,
         question: impl FnOnce(&InboxOwner, &HomeSettings, &HoldNotes) -> T + Send + 'static,
     ) -> Option<T> {

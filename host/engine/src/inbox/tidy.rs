@@ -11,7 +11,7 @@ use waybill_core::time::UnixMillis;
 use super::service::Inbox;
 
 /// Pause between two rounds.
-pub(crate) const TIDY_EVERY: Duration = Duration::from_secs(60);
+const TIDY_EVERY: Duration = Duration::from_secs(60);
 /// Records looked at in one transaction.
 const PAGE: usize = 500;
 /// Pause between two pages, so that tidying never takes the store for itself.

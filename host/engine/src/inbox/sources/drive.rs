@@ -23,7 +23,7 @@ const SETTLE_TIMEOUT: Duration = Duration::from_secs(10);
 /// What is in hand gets this long to be settled before a source is opened anew.
 const REOPEN_TIMEOUT: Duration = Duration::from_secs(10);
 /// Each source gets this long to end in good order.
-pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+pub(in crate::inbox) const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Actor {
     pub(in crate::inbox) fn drive_sources(&mut self, now: Now) {

@@ -13,5 +13,6 @@ mod events;
 mod place;
 mod seat;
 
+pub(super) use drive::CLOSE_TIMEOUT;
 pub(super) use place::Places;
 pub(super) use seat::Seats;
