@@ -43,6 +43,8 @@ pub(super) struct World {
     pub down: [u64; 2],
     nonce: u64,
     next_id: u64,
+    /// All messages have one key: a window is soon full of what waits.
+    one_key: bool,
 }
 
 impl World {
@@ -68,6 +70,7 @@ impl World {
             down: [0; 2],
             nonce: 0,
             next_id: 0,
+            one_key: seed % 5 == 4,
         }
     }
 
@@ -157,6 +160,7 @@ impl World {
             _ => {
                 self.next_id += 1;
                 let key = (!self.rng.percent(35)).then(|| u8::try_from(self.rng.below(3)).unwrap());
+                let key = if self.one_key { Some(0) } else { key };
                 let (killer, busy) = (self.rng.one_in(120), self.rng.one_in(15));
                 Published { id: self.next_id, key, content: 0, killer, busy }
             }
