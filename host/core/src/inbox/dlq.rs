@@ -49,7 +49,7 @@ pub fn message(
     // A subject that no route can take would fail the whole commit: then the dead letter alone has to do.
     let topic = Topic::parse(&format!("bus:{subject}")).ok()?;
     // A replay dies at another place, so no id comes twice.
-    let id = MessageId::new(format!("dlq-{shard}-{}", dead.seq)).ok()?;
+    let id = MessageId::new(format!("{DEAD}{shard}-{}", dead.seq)).ok()?;
     let wire_id = wire_id(dead, source.map_or(1, |source| source.consumers.len()));
     let from = &dead.message;
     let body = body(dead)?;
@@ -81,6 +81,19 @@ pub fn message(
 
 /// Header of a forwarded message or a DLQ message: the id that it has on the wire, instead of the outbox's.
 pub const WIRE_ID_HEADER: &str = "waybill-wire-id";
+
+/// The id that a message has on the wire: its own, but for what the inbox left, which carries its sender's. In a message of anybody else
+/// that header is one like others.
+pub fn id_on_wire(message: &Message) -> &str {
+    let id = message.id.as_str();
+    let is_left = !message.caller_id && (id.starts_with(FORWARDED) || id.starts_with(DEAD));
+    let carried = message.headers.iter().find(|(name, _)| is_left && name == WIRE_ID_HEADER);
+    carried.map_or(id, |(_, carried)| carried)
+}
+
+/// What the ids of messages begin with that the inbox leaves in the outbox; those of callers and of the outbox's owner are of another kind.
+pub const FORWARDED: &str = "in-";
+const DEAD: &str = "dlq-";
 
 /// Id of a DLQ message on the wire: that of its message, with the consumer's name where a source has several, for a broker would
 /// drop the second.
@@ -181,6 +194,14 @@ mod tests {
         let (_, body) = made("<xml/>", Some("dead"), 1).unwrap();
         assert_eq!(body["payload_base64"], "PHhtbC8+");
         assert!(body.get("payload").is_none());
+    }
+
+    #[test]
+    fn only_what_the_inbox_left_has_another_id_on_the_wire() {
+        let (left, _) = made("{}", Some("dead"), 1).unwrap();
+        assert_eq!((left.id.as_str(), id_on_wire(&left)), ("dlq-3-17", "m-1"));
+        let callers = Message { caller_id: true, ..(*left).clone() };
+        assert_eq!(id_on_wire(&callers), "dlq-3-17");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::dlq::WIRE_ID_HEADER;
+use super::dlq::{FORWARDED, WIRE_ID_HEADER};
 use super::message::InboundMessage;
 use super::records::SagaDoorItem;
 use crate::code::Code;
@@ -75,7 +75,7 @@ pub fn message(
     payload_bytes_max: usize,
 ) -> Result<Arc<Message>, Fault> {
     let refused = |error: crate::error::InputError| Fault::new(error.code(), error.to_string());
-    let id = MessageId::new(format!("in-{}-{}", place.0, place.1)).map_err(refused)?;
+    let id = MessageId::new(format!("{FORWARDED}{}-{}", place.0, place.1)).map_err(refused)?;
     let mut headers = from.headers.clone();
     headers.retain(|(name, _)| !name.eq_ignore_ascii_case(WIRE_ID_HEADER) && !name.eq_ignore_ascii_case("traceparent"));
     headers.push((WIRE_ID_HEADER.to_owned(), from.id.to_string()));

@@ -28,7 +28,7 @@ use crate::live::TransportEntry;
 const GIVE_UP_AFTER: Duration = Duration::from_secs(1);
 
 /// What a call told of a row.
-enum Word {
+enum Answered {
     Fate(RowFate),
     /// The call ended by a trap, and nothing was told of the row.
     Trapped(Fault),
@@ -65,8 +65,8 @@ pub(super) async fn wave(table: &PublishedTable, worker: WorkerId, rows: &Rows, 
     table.with(|lane| {
         for (row, told) in told.into_iter().flatten() {
             match told {
-                Word::Fate(fate) => lane.row_answered(worker, &row, fate),
-                Word::Trapped(fault) => trap = Some(fault),
+                Answered::Fate(fate) => lane.row_answered(worker, &row, fate),
+                Answered::Trapped(fault) => trap = Some(fault),
             }
         }
         match trap {
@@ -102,7 +102,7 @@ fn calls(rows: Vec<(RowId, Outgoing)>, bytes_max: usize) -> Vec<Call> {
 }
 
 impl Call {
-    async fn run(self, table: &PublishedTable, left: Duration, after_max: Duration) -> Vec<(RowId, Word)> {
+    async fn run(self, table: &PublishedTable, left: Duration, after_max: Duration) -> Vec<(RowId, Answered)> {
         let Self { entry, lane, rows, batch } = self;
         let count = rows.len();
         let early = Arc::new(Early(Mutex::new(vec![None; count])));
@@ -138,22 +138,22 @@ impl Call {
         let now = table.context.clock.now().wall;
         let words = early.into_iter().zip(late).map(|(early, late)| early.map_or(late, Fate::Answered));
         let told = words.map(|word| match classify(word, after_max, now) {
-            Next::Verdict(Verdict::Ack(_)) => Word::Fate(RowFate::Acknowledged),
+            Next::Verdict(Verdict::Ack(_)) => Answered::Fate(RowFate::Acknowledged),
             Next::Verdict(Verdict::Release { due }) => {
-                Word::Fate(RowFate::Later(due.map_or(Duration::ZERO, |due| due.since(now))))
+                Answered::Fate(RowFate::Later(due.map_or(Duration::ZERO, |due| due.since(now))))
             }
             Next::Verdict(Verdict::Blocked { fault, .. }) | Next::TransportDown(fault) => {
-                Word::Fate(RowFate::Blocked(fault))
+                Answered::Fate(RowFate::Blocked(fault))
             }
-            Next::Failed { kind: FailureKind::Permanent, fault, .. } => Word::Fate(RowFate::Permanent(fault)),
-            Next::Failed { kind: FailureKind::Trapped, fault, .. } => Word::Trapped(fault),
+            Next::Failed { kind: FailureKind::Permanent, fault, .. } => Answered::Fate(RowFate::Permanent(fault)),
+            Next::Failed { kind: FailureKind::Trapped, fault, .. } => Answered::Trapped(fault),
             Next::Failed { fault, unknown, .. } => {
                 let maybe_delivered = fault.maybe_delivered || unknown;
-                Word::Fate(RowFate::Retry(Fault { maybe_delivered, ..fault }))
+                Answered::Fate(RowFate::Retry(Fault { maybe_delivered, ..fault }))
             }
             Next::Verdict(other) => {
                 let reason = format!("a verdict that no row has: {other:?}");
-                Word::Fate(RowFate::Retry(Fault::new(Code::UNKNOWN_INTERNAL, reason)))
+                Answered::Fate(RowFate::Retry(Fault::new(Code::UNKNOWN_INTERNAL, reason)))
             }
         });
         rows.into_iter().zip(told).collect()

@@ -12,6 +12,7 @@ use std::time::Duration;
 use waybill_bindings::api::types as wit;
 use waybill_bindings::services::exports::waybill::plugin::provision_api::{Action, Change};
 use waybill_core::code::Code;
+use waybill_core::inbox::dlq::{WIRE_ID_HEADER, id_on_wire};
 use waybill_core::message::Delivery;
 use waybill_core::port::provision::{ProvisionAction, ProvisionChange};
 use waybill_core::port::transport::{CallError, ErrorKind, Fault, Health, HealthReport, Outcome, Receipt};
@@ -28,8 +29,10 @@ const TRACEPARENT: &str = "traceparent";
 /// One delivery as a guest gets it.
 pub(crate) fn message(delivery: &Delivery) -> wit::Message {
     let message = &*delivery.message;
+    let id = id_on_wire(message);
     let mut headers = Vec::with_capacity(message.headers.len() + 1);
-    headers.extend(message.headers.iter().cloned());
+    let is_id = |name: &str| id != message.id.as_str() && name == WIRE_ID_HEADER;
+    headers.extend(message.headers.iter().filter(|(name, _)| !is_id(name)).cloned());
     if let Some(traceparent) = &message.traceparent
         && !message.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case(TRACEPARENT))
     {
@@ -45,7 +48,7 @@ pub(crate) fn message(delivery: &Delivery) -> wit::Message {
         attributes.push(("aggregate-id".to_owned(), id.clone()));
     }
     wit::Message {
-        id: message.id.as_str().to_owned(),
+        id: id.to_owned(),
         tenant: message.tenant.as_str().to_owned(),
         topic: message.topic.as_str().to_owned(),
         destination: delivery.destination.clone(),
