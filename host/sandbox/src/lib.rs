@@ -43,7 +43,6 @@ mod schema;
 mod seal;
 mod slot;
 mod source;
-mod source_opener;
 mod table;
 mod text;
 mod tls;
@@ -76,7 +75,6 @@ pub use slot::{
     StageOptions, Staged, SwapError, Swapped, Why,
 };
 pub use source::WasmSource;
-pub use source_opener::SourceOpener;
 pub use table::WasmTable;
 pub use transport::WasmTransport;
 pub use verify::{

@@ -88,6 +88,7 @@ impl Actor {
         home: Arc<HomeSettings>,
         epoch: u64,
     ) -> Self {
+        handle.set_settled(false);
         Self {
             flight: Flight::begin(&shared.context.commits, &handle.status.condition, owner.record().token),
             sources: Places::new(&home, &shared.seats),
@@ -263,6 +264,7 @@ impl Actor {
     }
 
     async fn finish(mut self) -> End {
+        self.handle.set_settled(self.flight.is_idle() && self.owner.is_drained());
         if !self.flight.is_idle() {
             self.abandon(&StoreError::Unavailable("the host ended before the store said".to_owned()));
         }

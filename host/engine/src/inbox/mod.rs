@@ -37,7 +37,7 @@ mod takeover;
 pub(crate) mod tidy;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -86,6 +86,8 @@ pub(crate) struct InboxStatus {
     pub condition: Arc<watch::Sender<Condition>>,
     /// Age of the shard as of the last commit known to be in.
     age: AtomicU64,
+    /// The last ownership of this process ended with nothing at a handler and nothing uncommitted; true before the first.
+    is_settled: AtomicBool,
 }
 
 /// The way to the task of a shard's inbox.
@@ -100,7 +102,7 @@ impl InboxHandle {
     pub fn start(outbox: &ShardHandle, shared: Arc<Shared>) -> (Self, tokio::task::JoinHandle<()>) {
         let (mail, receiver) = mpsc::unbounded_channel();
         let condition = Arc::new(watch::Sender::new(Condition::Starting));
-        let status = Arc::new(InboxStatus { condition, age: AtomicU64::new(0) });
+        let status = Arc::new(InboxStatus { condition, age: AtomicU64::new(0), is_settled: AtomicBool::new(true) });
         let handle = Self { shard: outbox.shard, mail, status };
         let stop = shared.context.stop.clone();
         let (outbox, written, epochs) = (outbox.clone(), AtomicU64::new(0), AtomicU64::new(0));
@@ -120,6 +122,14 @@ impl InboxHandle {
     /// How old the shard is, in time that somebody owned it.
     pub fn age(&self) -> OwnedAge {
         OwnedAge(self.status.age.load(Ordering::Acquire))
+    }
+
+    fn set_settled(&self, is_settled: bool) {
+        self.status.is_settled.store(is_settled, Ordering::Release);
+    }
+
+    fn is_settled(&self) -> bool {
+        self.status.is_settled.load(Ordering::Acquire)
     }
 
     fn set_age(&self, age: OwnedAge) {

@@ -201,7 +201,8 @@ impl InboxOfShard {
             shards: context.config.shards,
             settings: Arc::clone(&home.owner),
             caution: context.config.caution,
-            unclean: died,
+            // A task that failed, or ended before its calls had, leaves as much undone as a process that died.
+            unclean: died || !self.handle.is_settled(),
             rules: Rules::default(),
         };
         Ok(InboxOwner::restore(config, record, found, context.clock.now()))

@@ -142,3 +142,19 @@ async fn a_message_that_kills_its_host_again_and_again_is_a_dead_letter() {
     }
     panic!("it killed its host twelve times");
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_was_called_when_another_configuration_cut_it_off_is_called_with_a_word_of_it() {
+    let world = World::new();
+    let mut consumer = world.consumer();
+    consumer.handler_timeout = seconds(600);
+    let host = world.start_consumer(consumer.clone()).await;
+    world.http.answer(|posted| Reply::status(200).delayed(seconds(if posted.is_maybe_handled() { 0 } else { 500 })));
+    world.shop.send("m-1", "orders.paid", "1");
+    world.until_called(1).await;
+    let inbound = world.inbound(vec![world.source()], vec![consumer]);
+    host.engine.reconfigure(world.config("host-a", inbound)).await;
+    world.until_acknowledged(1).await;
+    let calls = world.http.posted();
+    assert_eq!((calls.len(), calls[1].is_maybe_handled()), (2, true));
+}

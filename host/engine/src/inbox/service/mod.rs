@@ -36,9 +36,9 @@ use waybill_core::port::service::ServiceError;
 use waybill_core::port::transact::AuditEvent;
 use waybill_core::time::UnixMillis;
 
-use super::config::{ConsumerConfig, InboundConfig, SourceConfig};
+use super::config::{ConsumerConfig, ConsumerTarget, InboundConfig, SourceConfig};
 use super::meter::InboxMeter;
-use super::sources::Seats;
+use super::sources::{CLOSE_TIMEOUT, Seats};
 use super::{InboxHandle, Shared, tidy};
 use crate::commit::Condition;
 use crate::saga::service::Sagas;
@@ -131,9 +131,15 @@ impl Inbox {
         self.shards.iter().for_each(InboxHandle::reconfigured);
     }
 
-    /// Pulls and calls nothing more, and waits for calls under way at most `timeout`.
+    /// Pulls and calls nothing more, waits for calls under way at most `timeout`, and closes the handlers.
     pub async fn drain(&self, timeout: Duration) {
         futures::future::join_all(self.shards.iter().map(|shard| shard.release(timeout))).await;
+        let config = self.config();
+        let handlers = config.consumers.iter().filter_map(|consumer| match &consumer.target {
+            ConsumerTarget::Component(handler) => Some(handler.close(CLOSE_TIMEOUT)),
+            ConsumerTarget::Topic(_) | ConsumerTarget::Saga | ConsumerTarget::Http { .. } => None,
+        });
+        futures::future::join_all(handlers).await;
     }
 
     /// Closes a source in good order and opens it again, by the plugin that its opener has now. False = it isn't open here.
