@@ -194,7 +194,8 @@ impl PublishedTable {
 
     /// Gives claims back whose workers are gone.
     async fn give_back_all(&self) {
-        for (_, (instance, claim)) in std::mem::take(&mut *self.open.lock()) {
+        let open = std::mem::take(&mut *self.open.lock());
+        for (instance, claim) in open.into_values() {
             self.give_back(instance, claim).await;
         }
         self.locked.store(0, Ordering::Release);
