@@ -209,7 +209,7 @@ pub async fn engine(
     let sagas =
         SagaConfig { store: store_of_sagas, participants: Arc::clone(participants), ..saga_settings(config, own)? };
     let supervisor = Arc::clone(supervisor);
-    let Inbound { inbox, direct } = inbound;
+    let Inbound { inbox, direct, .. } = inbound;
     let settings =
         EngineConfig { sagas, inbound: inbox, direct, supervisor, ..engine_config(config, store, transports, policy) };
     Ok(Engine::start(settings, stores, Arc::new(SystemClock)))

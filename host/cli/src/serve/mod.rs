@@ -97,7 +97,7 @@ async fn host(config: Config, source: Source, term: &mut Term) -> Result<(), Cli
     let participants = Arc::new(compose::participants(std::mem::take(&mut prepared.participants), &kv).await?);
     let (sources, handlers) = (std::mem::take(&mut prepared.sources), std::mem::take(&mut prepared.handlers));
     let inbound = inbound::inbound(&config, sources, handlers, &fleet, &store).await?;
-    let inbox = Arc::clone(&inbound.inbox);
+    let (inbox, watched) = (Arc::clone(&inbound.inbox), inbound.watched.clone());
     let engine = compose::engine(&config, prepared, &participants, inbound, &fleet, &store, &supervisor).await?;
     let engine = Arc::new(engine);
     // The first tells the tasks to end when they have nothing in hand, the second ends them where they are.
@@ -108,6 +108,10 @@ async fn host(config: Config, source: Source, term: &mut Term) -> Result<(), Cli
             let (fleet, watching) = (fleet.clone(), watching.clone());
             async move { fleet.watch(watching).await }
         }
+    });
+    let watch_sources = supervisor.run("source files", cut.clone(), {
+        let (engine, watching) = (Arc::clone(&engine), watching.clone());
+        move || inbound::watch(watched.clone(), Arc::clone(&engine), watching.clone())
     });
     let reloader = Reloader::new(
         reload::Host {
@@ -149,7 +153,7 @@ async fn host(config: Config, source: Source, term: &mut Term) -> Result<(), Cli
     ready.abort();
     watching.cancel();
     // They do nothing by halves: what they began ends in tasks of its own.
-    let ended = async { tokio::join!(watch, reloads) };
+    let ended = async { tokio::join!(watch, watch_sources, reloads) };
     if tokio::time::timeout(WATCH_TIMEOUT, ended).await.is_err() {
         tracing::warn!(limit = ?WATCH_TIMEOUT, "a reload is still under way and is cut off");
         cut.cancel();

@@ -13,6 +13,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use waybill_core::inbox::direct::{DirectConfig, DirectRecord, DirectTable, WorkerId};
 use waybill_core::port::direct_store::DirectStore;
+use waybill_core::port::store::StoreError;
 use waybill_core::port::table::ClaimId;
 use waybill_core::port::transport::Fault;
 use waybill_core::time::Monotonic;
@@ -193,7 +194,8 @@ impl PublishedTable {
 
     /// Gives claims back whose workers are gone.
     async fn give_back_all(&self) {
-        for (_, (instance, claim)) in std::mem::take(&mut *self.open.lock()) {
+        let open = std::mem::take(&mut *self.open.lock());
+        for (_, (instance, claim)) in open {
             self.give_back(instance, claim).await;
         }
         self.locked.store(0, Ordering::Release);
@@ -203,6 +205,18 @@ impl PublishedTable {
     pub(super) async fn give_back(&self, instance: u32, claim: ClaimId) {
         if let Err(error) = self.config.table.commit(instance, claim, Vec::new(), TRANSACTION_TIMEOUT).await {
             tracing::debug!(source = %self.config.source, code = error.fault.code, reason = error.fault.reason, "a claim couldn't be given back");
+        }
+    }
+
+    /// Stores what a crash would be held against, if it has changed.
+    pub(super) async fn store_record(&self) -> Result<(), StoreError> {
+        self.record.store(|| self.with(|lane| lane.record().clone())).await
+    }
+
+    /// The same where it may wait: the next transaction tries again.
+    pub(super) async fn keep_record(&self) {
+        if let Err(error) = self.store_record().await {
+            tracing::debug!(source = %self.config.source, code = error.code().as_str(), %error, "a table's record is stored later");
         }
     }
 

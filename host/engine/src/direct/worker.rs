@@ -96,7 +96,7 @@ async fn carry_out(table: &PublishedTable, worker: WorkerId, open: &Open, after:
             return Turn::Nothing(PAUSE_MIN);
         }
         AfterClaim::Name => {
-            if let Err(error) = table.record.store(|| table.with(|lane| lane.record().clone())).await {
+            if let Err(error) = table.store_record().await {
                 table.note_trouble(
                     "what is sent can't be named in the store",
                     &Fault::new(error.code(), error.to_string()),
@@ -165,6 +165,10 @@ async fn claim(table: &PublishedTable, worker: WorkerId) -> Result<(Option<Open>
     });
     table.note_well();
     let after = after.unwrap_or(AfterClaim::GiveUp);
+    if after == AfterClaim::GiveUp {
+        // Caution may have ended, or a suspect been dropped.
+        table.keep_record().await;
+    }
     Ok((open.map(|claim| Open { instance, claim, rows }), after))
 }
 
@@ -235,9 +239,7 @@ async fn mark(table: &PublishedTable, worker: WorkerId, open: &Open) -> Turn {
             table.with(|lane| lane.committed(worker, now));
             table.meter.committed(&marks);
             log_failed(&marks, table);
-            if let Err(error) = table.record.store(|| table.with(|lane| lane.record().clone())).await {
-                tracing::debug!(source = %table.config.source, code = error.code().as_str(), %error, "a table's record is stored later");
-            }
+            table.keep_record().await;
             table.with(|lane| table.meter.memory(lane));
             Turn::Done
         }

@@ -3,10 +3,12 @@
 //! | file | holds |
 //! |---|---|
 //! | `opener` | a source's plugin, opened by whoever owns its home |
+//! | `watch` | plugin files that change |
 //!
 //! What the configuration says of them counts from the start: another one needs a restart.
 
 mod opener;
+mod watch;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,6 +29,7 @@ use crate::config::{Config, is_routed};
 use crate::exit::CliError;
 use crate::plugins::inbound::{PreparedHandler, PreparedSource, publisher};
 use opener::ConfiguredSource;
+pub use watch::watch;
 
 /// Bytes of a handler's answer that are read.
 const ANSWER_BYTES_MAX: usize = 1024 * 1024;
@@ -37,6 +40,8 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 pub struct Inbound {
     pub inbox: Arc<InboundConfig>,
     pub direct: DirectConfig,
+    /// Sources whose plugin files are watched.
+    pub watched: Vec<Arc<ConfiguredSource>>,
 }
 
 /// Starts handlers and tables. Sources are opened by the engine, when it has their homes.
@@ -48,16 +53,20 @@ pub async fn inbound(
     store: &Arc<SurrealStore>,
 ) -> Result<Inbound, CliError> {
     if config.sources.is_empty() {
-        return Ok(Inbound { inbox: Arc::default(), direct: DirectConfig::default() });
+        return Ok(Inbound { inbox: Arc::default(), direct: DirectConfig::default(), watched: Vec::new() });
     }
-    let (mut pulled, mut tables) = (Vec::new(), Vec::new());
+    let (mut pulled, mut tables, mut watched) = (Vec::new(), Vec::new(), Vec::new());
     for prepared in sources {
         let Some(source) = config.sources.iter().find(|source| source.name == prepared.name) else { continue };
         match publisher(config, source).map(|consumer| (consumer, consumer.publish)) {
             Some((consumer, Publish::Direct(direct))) => {
                 tables.push(Arc::new(table(config, source, consumer, direct, prepared, store).await?));
             }
-            _ => pulled.push(Arc::new(source_of(config, source, prepared, fleet, store))),
+            _ => {
+                let plugin = Arc::new(plugin_of(config, source, prepared, fleet, store));
+                watched.extend(plugin.file().is_some().then(|| Arc::clone(&plugin)));
+                pulled.push(Arc::new(source_of(source, plugin)));
+            }
         }
     }
     let mut components = Vec::new();
@@ -82,7 +91,7 @@ pub async fn inbound(
     };
     // By the machine's name: it is the same after a restart.
     let direct = DirectConfig { store: Some(Arc::clone(store) as _), host: host_name(), tables };
-    Ok(Inbound { inbox: Arc::new(inbox), direct })
+    Ok(Inbound { inbox: Arc::new(inbox), direct, watched })
 }
 
 fn endpoint(
@@ -93,13 +102,13 @@ fn endpoint(
     EndpointSpec { kv: Some(compose::kv(config, store)), host_id: host_name(), ..EndpointSpec::new(settings) }
 }
 
-fn source_of(
+fn plugin_of(
     config: &Config,
     source: &Source,
     prepared: PreparedSource,
     fleet: &Fleet,
     store: &Arc<SurrealStore>,
-) -> SourceConfig {
+) -> ConfiguredSource {
     let instances = prepared.settings.instances;
     let wants = SourceWants {
         window: (source.window / instances.max(1)).max(1),
@@ -110,19 +119,22 @@ fn source_of(
     let limits =
         PluginLimits { max_batch: source.window, max_batch_bytes: source.window_bytes, ..PluginLimits::default() };
     let spec = EndpointSpec { limits, ..endpoint(config, prepared.settings, store) };
-    let plugin = ConfiguredSource::new(fleet.clone(), prepared.from, prepared.plugin, spec, wants);
+    ConfiguredSource::new(fleet.clone(), prepared.from, prepared.plugin, spec, wants)
+}
+
+fn source_of(source: &Source, plugin: Arc<ConfiguredSource>) -> SourceConfig {
     SourceConfig {
         home: source.home.clone(),
         context: source.context.clone(),
         tenants: source.tenants.clone(),
         window: source.window,
         window_bytes: source.window_bytes,
-        instances,
+        instances: source.endpoint.instances,
         orphan_wait: source.orphan_wait,
         missing_id: source.missing_id,
         id_time_occurred: source.id_time_occurred,
         names: source.map.clone(),
-        ..SourceConfig::new(source.name.clone(), Arc::new(plugin))
+        ..SourceConfig::new(source.name.clone(), plugin)
     }
 }
 

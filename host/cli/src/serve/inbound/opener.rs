@@ -1,6 +1,7 @@
 //! A source's plugin: opened when this host has the source's home, and loaded anew each time, so that a file that was replaced serves
 //! from then on.
 
+use std::path::Path;
 use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
@@ -38,6 +39,19 @@ impl ConfiguredSource {
     ) -> Self {
         let state = Mutex::new(State { plugin, generation: 1, open: Weak::new() });
         Self { fleet, from, spec, wants, state }
+    }
+
+    /// The file that is watched for changes, if that is asked for.
+    pub fn file(&self) -> Option<&Path> {
+        match &self.from {
+            ComponentSource::File(path) if self.spec.settings.watch => Some(path.as_path()),
+            _ => None,
+        }
+    }
+
+    /// Whether another plugin lies at its place than the one that serves.
+    pub async fn is_replaced(&self) -> bool {
+        self.replaced().await.is_some()
     }
 
     /// What lies at its place now, if that is another plugin than the last one and can be loaded.

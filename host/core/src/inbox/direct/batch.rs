@@ -70,7 +70,6 @@ pub(super) struct Batch {
     pub wave: Vec<RowId>,
     /// A call of it trapped.
     pub hurt: bool,
-    pub suspected: Option<RowId>,
 }
 
 impl Batch {
@@ -85,7 +84,6 @@ impl Batch {
             fates: Vec::new(),
             wave: Vec::new(),
             hurt: false,
-            suspected: None,
         }
     }
 
@@ -138,9 +136,5 @@ impl Batch {
             }
         }
         next
-    }
-
-    pub fn has_acknowledged(&self) -> bool {
-        self.fates.iter().any(|(_, fate)| *fate == RowFate::Acknowledged)
     }
 }

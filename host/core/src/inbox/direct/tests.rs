@@ -195,3 +195,45 @@ fn a_cautious_host_names_what_it_sends_and_a_suspect_goes_when_nothing_else_is_o
     table.committed(W, at(3));
     assert_eq!(table.suspects(), []);
 }
+
+#[test]
+fn what_was_not_tried_is_left_out_for_its_time_and_nothing_is_marked() {
+    let mut table = table();
+    claimed(&mut table, vec![row("1", "a", 0, true), row("2", "a", 1, true)], at(1));
+    assert_eq!(sent(&mut table, at(1)), [id("1")]);
+    table.row_answered(W, &id("1"), RowFate::Later(Duration::from_secs(9)));
+    assert_eq!(table.wave(W, at(1)), Wave::Mark, "nothing goes behind it");
+    assert!(table.marks(W, at(1), 0.5).is_empty());
+    table.committed(W, at(1));
+    let held = |table: &mut DirectTable, now| {
+        table.begin(W, 0, now).unwrap();
+        assert!(table.lock_answered(W, true, now));
+        let held = table.claim(W, now).unwrap().held.len();
+        table.gave_up(W, now);
+        held
+    };
+    assert_eq!((held(&mut table, at(9)), held(&mut table, at(11))), (1, 0));
+}
+
+#[test]
+fn a_window_does_not_grow_because_a_claim_had_no_room_for_what_it_saw() {
+    let mut table = table();
+    for _ in 0..5 {
+        table.begin(W, 0, at(1)).unwrap();
+        assert!(table.lock_answered(W, true, at(1)));
+        assert_eq!(table.claim(W, at(1)).unwrap().window, 4);
+        let rows = vec![row("1", "a", 3, true)];
+        assert_eq!(table.claimed(W, Claimed { seen: 4, unread: 3, rows }, at(1)), AfterClaim::Send);
+        table.lost(W, at(1));
+    }
+}
+
+#[test]
+fn who_found_nothing_begins_when_its_pause_is_over_or_something_new_is_told() {
+    let mut table = table();
+    assert_eq!(claimed(&mut table, Vec::new(), at(1)), AfterClaim::GiveUp);
+    assert_eq!(table.begins_at(W), at(2));
+    assert!(table.begin(W, 0, at(1)).is_none());
+    table.wake();
+    assert!(table.begins_at(W) <= at(1) && table.begin(W, 0, at(1)).is_some());
+}

@@ -49,8 +49,11 @@ impl Tables {
     fn launch(&self, name: &str, table: &Arc<FakeTable>, change: impl FnOnce(&mut TableConfig)) -> Host {
         let mut config = self.config(table);
         change(&mut config);
-        let store = Some(self.world.memory.clone() as _);
-        let direct = DirectConfig { store, host: name.to_owned(), tables: vec![Arc::new(config)] };
+        let direct = DirectConfig {
+            store: Some(self.world.memory.clone()),
+            host: name.to_owned(),
+            tables: vec![Arc::new(config)],
+        };
         let inbound = self.world.inbound(Vec::new(), Vec::new());
         self.world.launch(name, inbound, |config| config.direct = direct)
     }
