@@ -195,7 +195,7 @@ impl PublishedTable {
     /// Gives claims back whose workers are gone.
     async fn give_back_all(&self) {
         let open = std::mem::take(&mut *self.open.lock());
-        for (instance, claim) in open.into_values() {
+        for (_, (instance, claim)) in open {
             self.give_back(instance, claim).await;
         }
         self.locked.store(0, Ordering::Release);

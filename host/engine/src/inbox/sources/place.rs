@@ -108,6 +108,7 @@ impl Places {
             caught_up: false,
             failures: 0,
         });
+        Self { places: places.collect(), lanes: lanes.collect() }
     }
 
     pub fn lane(&mut self, id: SourceId) -> Option<&mut Lane> {
