@@ -67,7 +67,8 @@ async fn a_replay_beside_a_redelivery_is_handled_once() {
     let world = World::new();
     let (host, place) = with_dead(&world).await;
     world.http.answer(|_| Reply::status(200).delayed(seconds(2)));
-    let replay = host.outbox.replay(&named(&place), Replay::because("fixed"), "ann");
+    let dead = named(&place);
+    let replay = host.outbox.replay(&dead, Replay::because("fixed"), "ann");
     let resend = async {
         for _ in 0..5 {
             world.shop.send_keyed("m-1", "a", "{\"n\":1}");
