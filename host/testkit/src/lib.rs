@@ -15,6 +15,7 @@
 //! | [`memory_store`] | the in-memory reference store, with faults to inject |
 //! | [`nats`] | a real nats-server, and a small client of it |
 //! | [`outage`] | a broker's server killed under load, and what it has then |
+//! | [`postgres`] | a real PostgreSQL, and a client of it |
 //! | [`process`] | the release binary as a process |
 //! | [`rabbitmq`] | a real RabbitMQ, and a small client of it |
 //! | [`receiver`] | a local HTTP receiver that remembers everything |
@@ -39,6 +40,7 @@ pub mod memory_store;
 pub mod model;
 pub mod nats;
 pub mod outage;
+pub mod postgres;
 pub mod process;
 pub mod rabbitmq;
 pub mod receiver;

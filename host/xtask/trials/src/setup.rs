@@ -15,6 +15,7 @@ pub fn for_tests() -> Result<()> {
     for broker in &waybill_testkit::brokers::ALL {
         program(broker.server, broker.server)?;
     }
+    postgres()?;
     // The worker of examples/worker-python.
     program("python3", "python3")?;
     if cfg!(target_os = "linux") {
@@ -53,6 +54,18 @@ fn install(package: &str) -> Result<()> {
         as_root(["env", "DEBIAN_FRONTEND=noninteractive", "apt-get"].iter().chain(arguments))?;
     }
     Ok(())
+}
+
+/// Makes sure that PostgreSQL is there, whose programs Debian keeps out of the search path.
+fn postgres() -> Result<()> {
+    let is_there = waybill_testkit::postgres::is_installed;
+    if is_there() {
+        return Ok(());
+    }
+    let by_hand =
+        "PostgreSQL is missing and needed here: install it, e.g. `apt-get install postgresql` on Debian or Ubuntu";
+    install("postgresql").context(by_hand)?;
+    if is_there() { Ok(()) } else { bail!("the package postgresql brought no server. {by_hand}") }
 }
 
 /// Makes sure that Python can make environments of its own, which Debian has as a package apart.
