@@ -5,7 +5,8 @@
 
     POST /handle    source document 5's JSON, from Waybill's inbox: a bill is written
     POST /webhook   a CloudEvent, from Waybill's relay: it is only noted
-    GET  /report    every call that came, every bill, every webhook, in order
+    GET  /counts    how many keys came to each path, and how many bills there are
+    GET  /report    every call that came, and every bill, in order
 
 A bill and the note of its Idempotency-Key are one transaction, so whatever is called twice is billed once: the second call is
 answered 409. Every call is noted before anything else, also one in which this program dies. With `--trouble N` one message
@@ -80,6 +81,11 @@ class Books:
                 "bills": self.rows("order_id, customer, number, cents", "bills"),
             }
 
+    def counts(self):
+        with self.lock:
+            paths = self.database.execute("SELECT path, count(DISTINCT key) FROM calls GROUP BY path")
+            return {"bills": self.database.execute("SELECT count(*) FROM bills").fetchone()[0], **dict(paths)}
+
     def rows(self, columns, table):
         names = columns.split(", ")
         found = self.database.execute(f"SELECT {columns} FROM {table} ORDER BY place")
@@ -102,9 +108,9 @@ class Door(BaseHTTPRequestHandler):
         self.answer(status)
 
     def do_GET(self):
-        if self.path != "/report":
-            return self.answer(404)
-        self.answer(200, json.dumps(self.books.report()).encode())
+        pages = {"/counts": self.books.counts, "/report": self.books.report}
+        page = pages.get(self.path)
+        self.answer(200, json.dumps(page()).encode()) if page else self.answer(404)
 
     def answer(self, status, body=b""):
         self.send_response(status)

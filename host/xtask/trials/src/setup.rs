@@ -57,7 +57,7 @@ fn install(package: &str) -> Result<()> {
 }
 
 /// Makes sure that PostgreSQL is there, whose programs Debian keeps out of the search path.
-fn postgres() -> Result<()> {
+pub fn postgres() -> Result<()> {
     let is_there = waybill_testkit::postgres::is_installed;
     if is_there() {
         return Ok(());
@@ -69,7 +69,7 @@ fn postgres() -> Result<()> {
 }
 
 /// Makes sure that Python can make environments of its own, which Debian has as a package apart.
-fn python_venv() -> Result<()> {
+pub fn python_venv() -> Result<()> {
     let can = || Command::new("python3").args(["-c", "import ensurepip, venv"]).stderr(Stdio::null()).status();
     if can().is_ok_and(|status| status.success()) {
         return Ok(());
