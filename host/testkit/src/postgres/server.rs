@@ -91,6 +91,11 @@ impl Server {
         self.port
     }
 
+    /// The process id of its first process, whose children its sessions are; none once it has ended.
+    pub fn id(&self) -> Option<u32> {
+        self.child.id()
+    }
+
     /// `postgres://app@127.0.0.1:PORT/app`.
     pub fn url(&self) -> String {
         format!("postgres://{USER}@127.0.0.1:{}/{USER}", self.port)

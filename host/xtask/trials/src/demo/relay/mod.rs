@@ -67,11 +67,15 @@ pub async fn run(repository: &Repository, arguments: &Arguments) -> Result<ExitC
     let binary = repository.built_binary()?;
     let dir = tempfile::Builder::new().prefix("waybill-demo-").tempdir().context("making a temporary folder")?;
     let outcome = tokio::select! {
-        outcome = show(arguments, &example, &python, &binary, dir.path()) => outcome?,
+        outcome = show(arguments, &example, &python, &binary, dir.path()) => outcome,
         _ = tokio::signal::ctrl_c() => bail!("interrupted; host, servers and their files are gone"),
     };
-    print!("{outcome}");
-    Ok(if outcome.passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let passed = outcome.as_ref().is_ok_and(Outcome::passed);
+    if !passed {
+        eprintln!("configuration, log, store and the handler's database stay in {}", dir.keep().display());
+    }
+    print!("{}", outcome?);
+    Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 async fn show(arguments: &Arguments, example: &Path, python: &Path, binary: &Path, dir: &Path) -> Result<Outcome> {

@@ -183,10 +183,8 @@ impl Stage {
                 (seen, moved) = (Some(now), Instant::now());
             } else if moved.elapsed() > STALLED_AFTER {
                 bail!(
-                    "nothing has moved for {} s: {waiting} rows wait, the inbox holds {held}, of {orders} orders there are {counts:?}; \
-                     the host's log is {}",
-                    STALLED_AFTER.as_secs(),
-                    self.launch.log.display()
+                    "nothing has moved for {} s: {waiting} rows wait, the inbox holds {held}, of {orders} orders there are {counts:?}",
+                    STALLED_AFTER.as_secs()
                 );
             }
             tokio::time::sleep(POLL).await;
