@@ -48,7 +48,7 @@ pub async fn ordered(url: &str, messages: u64, sink: &str, delete: bool) -> Resu
     .await
 }
 
-/// Whatever comes first.
+/// Whatever comes first, of whichever aggregate.
 pub async fn unordered(url: &str, messages: u64, sink: &str, delete: bool) -> Result<Run> {
     run(url, messages, sink, move |client, number| async move {
         let take = client.prepare(&format!("{} {FREE}", if delete { DELETED } else { MARKED })).await?;

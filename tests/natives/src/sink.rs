@@ -9,7 +9,7 @@ use tokio::sync::Semaphore;
 
 /// Requests at once, as many as the host has under way to one peer.
 const AT_ONCE: usize = 64;
-/// For one acknowledgement.
+/// Longest wait for one acknowledgement.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// A row on its way.

@@ -119,7 +119,7 @@ fn id(message: &Message) -> Result<String> {
     Ok(id.context("a message has no id")?.as_str().to_owned())
 }
 
-/// The document's JSON.
+/// The JSON of the document.
 fn body(id: &str, message: &Message) -> Result<String> {
     let payload = std::str::from_utf8(&message.payload).context("a payload isn't text")?;
     let text = |text: &str| serde_json::Value::from(text).to_string();

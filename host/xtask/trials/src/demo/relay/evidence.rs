@@ -48,9 +48,7 @@ pub struct Report {
 #[derive(Clone, Debug, Deserialize)]
 pub struct Call {
     pub path: String,
-    /// Its idempotency key.
     pub key: String,
-    /// The message's id.
     pub id: String,
     /// 1 where the host says that a handler may have had it before.
     pub maybe_handled: u8,
@@ -58,7 +56,6 @@ pub struct Call {
     pub at_ms: i64,
     /// What it was answered; none if the program died in it.
     pub status: Option<u16>,
-    /// What was posted.
     pub body: String,
 }
 
@@ -90,7 +87,7 @@ pub struct Status {
     pub ended: Vec<End>,
 }
 
-/// How it ended.
+/// An entry of the history that the inbox keeps.
 #[derive(Clone, Debug, Deserialize)]
 pub struct End {
     /// `processed`, `duplicate` or `dead`.
@@ -109,7 +106,7 @@ pub struct Evidence {
     /// The stream as a foreign client reads it.
     pub stream: Vec<Stored>,
     pub report: Report,
-    /// By message id.
+    /// What the inbox says, by message id.
     pub inbox: BTreeMap<String, Status>,
     /// Dead letters of all kinds.
     pub dead: usize,

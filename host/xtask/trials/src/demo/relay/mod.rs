@@ -38,13 +38,13 @@ const BILLING: &str = "127.0.0.1:9200";
 /// How much to show.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// Orders
+    /// Orders that the shop places
     #[arg(long, default_value_t = 1_500, value_parser = clap::value_parser!(u32).range(100..=100_000))]
     orders: u32,
     /// Customers; the orders of each stay in order
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     customers: u32,
-    /// Orders a second
+    /// How many of them a second
     #[arg(long, default_value_t = 25, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     rate: u32,
     /// Times that each of PostgreSQL, broker, handler and host is killed meanwhile
@@ -107,7 +107,7 @@ async fn show(arguments: &Arguments, example: &Path, python: &Path, binary: &Pat
     Ok(outcome)
 }
 
-/// Ports on loopback.
+/// Ports of this run's servers on loopback.
 struct Addresses {
     postgres: u16,
     nats: u16,

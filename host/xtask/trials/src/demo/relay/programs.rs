@@ -42,7 +42,7 @@ impl Shop {
         command
     }
 
-    /// Makes its tables.
+    /// Makes its tables, where they are missing.
     pub async fn create(&self) -> Result<()> {
         let made = self.command("create").output().await.context("starting shop.py")?;
         if !made.status.success() {

@@ -24,7 +24,7 @@ const STREAM: &str = "SHOP";
 const CONSUMER: &str = "billing";
 const TABLES: [&str; 2] = ["outbox_events", "webhook_events"];
 
-/// Who is killed.
+/// One of those that the demo kills.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Victim {
     Host,
