@@ -21,6 +21,6 @@ impl Handler for Idle {
     }
 
     async fn handle_batch(&self, _: &CallInfo, batch: Vec<Inbound>) -> Result<Vec<Verdict>, PluginError> {
-        Ok(batch.iter().map(|_| Handled::new().into()).collect())
+        Ok(batch.iter().map(|_| Verdict::from(Handled::new())).collect())
     }
 }

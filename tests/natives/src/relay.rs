@@ -112,17 +112,19 @@ impl Loop {
             Kind::InOrder { lock, claim, mark } => {
                 let (_, _, rows) = tokio::try_join!(
                     client.batch_execute("BEGIN"),
-                    client.query(lock, &[&self.number]),
-                    client.query(claim, &[&LOOPS, &self.number, &BATCH])
+                    async { client.query(lock, &[&self.number]).await },
+                    async { client.query(claim, &[&LOOPS, &self.number, &BATCH]).await },
                 )?;
                 let runs = runs(&rows)?;
                 let ids: Vec<i64> = runs.iter().flatten().map(|row| row.id).collect();
                 sink.send(runs).await?;
-                tokio::try_join!(client.execute(mark, &[&ids]), client.batch_execute("COMMIT"))?;
+                let marked = async { client.execute(mark, &[&ids]).await };
+                tokio::try_join!(marked, client.batch_execute("COMMIT"))?;
                 Ok(ids.len() as u64)
             }
             Kind::AsItComes { take } => {
-                let (_, rows) = tokio::try_join!(client.batch_execute("BEGIN"), client.query(take, &[&BATCH]))?;
+                let taken = async { client.query(take, &[&BATCH]).await };
+                let (_, rows) = tokio::try_join!(client.batch_execute("BEGIN"), taken)?;
                 let alone: Vec<Vec<Row>> = rows.iter().map(|row| Ok(vec![read(row)?])).collect::<Result<_>>()?;
                 sink.send(alone).await?;
                 client.batch_execute("COMMIT").await?;

@@ -96,10 +96,10 @@ impl Worker {
         let ids: Vec<String> = batch.iter().map(id).collect::<Result<_>>()?;
         let subjects: Vec<&str> = batch.iter().map(|message| message.subject.as_str()).collect();
         // What is awaited together goes out together.
-        let (_, done) = tokio::try_join!(
-            self.client.execute(&self.insert, &[&ids, &subjects]),
-            self.client.query(&self.processed, &[&ids])
-        )?;
+        let (_, done) =
+            tokio::try_join!(async { self.client.execute(&self.insert, &[&ids, &subjects]).await }, async {
+                self.client.query(&self.processed, &[&ids]).await
+            },)?;
         let done: HashSet<String> = done.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
         let open = ids.iter().zip(batch).filter(|(id, _)| !done.contains(*id));
         let posted = open.map(|(id, message)| async move { self.poster.post(&[], id, body(id, message)?).await });
