@@ -105,12 +105,13 @@ enum Kind {
 }
 
 impl Loop {
-    /// One transaction; how many rows it published. What is awaited together goes out together.
+    /// One transaction; how many rows it published. Statements that are awaited together go out together, in this order.
     async fn turn(&self, sink: &Sink) -> Result<u64> {
         let client = &self.client;
         match &self.kind {
             Kind::InOrder { lock, claim, mark } => {
                 let (_, _, rows) = tokio::try_join!(
+                    biased;
                     client.batch_execute("BEGIN"),
                     async { client.query(lock, &[&self.number]).await },
                     async { client.query(claim, &[&LOOPS, &self.number, &BATCH]).await },
@@ -119,12 +120,12 @@ impl Loop {
                 let ids: Vec<i64> = runs.iter().flatten().map(|row| row.id).collect();
                 sink.send(runs).await?;
                 let marked = async { client.execute(mark, &[&ids]).await };
-                tokio::try_join!(marked, client.batch_execute("COMMIT"))?;
+                tokio::try_join!(biased; marked, client.batch_execute("COMMIT"))?;
                 Ok(ids.len() as u64)
             }
             Kind::AsItComes { take } => {
                 let taken = async { client.query(take, &[&BATCH]).await };
-                let (_, rows) = tokio::try_join!(client.batch_execute("BEGIN"), taken)?;
+                let (_, rows) = tokio::try_join!(biased; client.batch_execute("BEGIN"), taken)?;
                 let alone: Vec<Vec<Row>> = rows.iter().map(|row| Ok(vec![read(row)?])).collect::<Result<_>>()?;
                 sink.send(alone).await?;
                 client.batch_execute("COMMIT").await?;

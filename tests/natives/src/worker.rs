@@ -95,7 +95,7 @@ impl Worker {
     async fn handle(&self, batch: &[Message]) -> Result<()> {
         let ids: Vec<String> = batch.iter().map(id).collect::<Result<_>>()?;
         let subjects: Vec<&str> = batch.iter().map(|message| message.subject.as_str()).collect();
-        // What is awaited together goes out together.
+        // Statements that are awaited together go out together, in this order.
         let (_, done) =
             tokio::try_join!(async { self.client.execute(&self.insert, &[&ids, &subjects]).await }, async {
                 self.client.query(&self.processed, &[&ids]).await
