@@ -97,7 +97,9 @@ impl Worker {
         let subjects: Vec<&str> = batch.iter().map(|message| message.subject.as_str()).collect();
         // Statements that are awaited together go out together, in this order.
         let (_, done) =
-            tokio::try_join!(async { self.client.execute(&self.insert, &[&ids, &subjects]).await }, async {
+            tokio::try_join!(
+            biased;
+            async { self.client.execute(&self.insert, &[&ids, &subjects]).await }, async {
                 self.client.query(&self.processed, &[&ids]).await
             },)?;
         let done: HashSet<String> = done.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
