@@ -68,7 +68,7 @@ impl Sink {
                 context.publish_with_headers(row.subject, headers, row.payload.into()).await?.await?;
                 Ok(())
             }
-            Self::Http(poster) => poster.post(&[("ce-id", &id), ("waybill-key", key)], &id, row.payload).await,
+            Self::Http(poster) => poster.post(&[("ce-id", id.as_str()), ("waybill-key", key)], &id, row.payload).await,
         }
     }
 }

@@ -96,8 +96,7 @@ impl Worker {
         let ids: Vec<String> = batch.iter().map(id).collect::<Result<_>>()?;
         let subjects: Vec<&str> = batch.iter().map(|message| message.subject.as_str()).collect();
         // Statements that are awaited together go out together, in this order.
-        let (_, done) =
-            tokio::try_join!(
+        let (_, done) = tokio::try_join!(
             biased;
             async { self.client.execute(&self.insert, &[&ids, &subjects]).await }, async {
                 self.client.query(&self.processed, &[&ids]).await
