@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use serde_json::json;
+use waybill_core::annotation::Annotation;
 use waybill_core::endpoint::{EndpointSettings, Grants};
 use waybill_core::idempotency::{Act, Answer, EntryKey, Op};
 use waybill_core::ids::{HoldToken, IdempotencyKey, Key, MessageId, RequestHash, Seq, Tenant};
@@ -151,7 +152,7 @@ fn message(number: u64, payload: &Bytes) -> NewMessage {
     NewMessage {
         topic: "bus:orders.created".into(),
         payload: payload.clone(),
-        content_type: Some("application/json".into()),
+        annotations: [(Annotation::ContentType, "application/json")].into(),
         key: Some(format!("customer-{}", number % 1_000)),
         ..NewMessage::default()
     }

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::Value;
+use waybill_core::annotation::Annotation;
+use waybill_core::annotations::Annotations;
 use waybill_core::endpoint::{EndpointSettings, Grants, PluginLimits};
 use waybill_core::ids::{Key, MessageId, Seq, Tenant};
 use waybill_core::message::{Delivery, Message, Payload};
@@ -104,17 +106,19 @@ pub fn delivery(number: u64, destination: &str) -> Delivery {
         topic: Topic::parse("bus:orders.created").unwrap(),
         key: Some(Key::new(format!("order-{number}")).unwrap()),
         headers: vec![("X-Shop".to_owned(), "berlin".to_owned())],
-        content_type: Some("application/json".to_owned()),
         payload: Payload::Inline(payload.clone().into()),
         event_type: "order.created".to_owned(),
         event_version: 3,
-        aggregate_type: Some("order".to_owned()),
-        aggregate_id: Some(number.to_string()),
-        envelope_id: Some("env-1".to_owned()),
-        correlation_id: Some("cor-1".to_owned()),
-        causation_id: Some("cau-1".to_owned()),
-        reply_to: Some("replies.orders".to_owned()),
-        traceparent: Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".to_owned()),
+        annotations: Annotations::from([
+            (Annotation::AggregateType, "order".to_owned()),
+            (Annotation::AggregateId, number.to_string()),
+            (Annotation::EnvelopeId, "env-1".to_owned()),
+            (Annotation::CorrelationId, "cor-1".to_owned()),
+            (Annotation::CausationId, "cau-1".to_owned()),
+            (Annotation::ReplyTo, "replies.orders".to_owned()),
+            (Annotation::Traceparent, "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".to_owned()),
+            (Annotation::ContentType, "application/json".to_owned()),
+        ]),
         occurred_at: UnixMillis(1_700_000_000_000),
         created_at: UnixMillis(1_700_000_000_500),
         not_before: None,

@@ -276,6 +276,7 @@ pub trait DeadLetterService: Send + Sync + 'static {
     async fn replay(&self, dead: &DeadId, how: Replay, actor: &str) -> Result<Replayed, ServiceError>;
     /// Fences one dead letter off. A stuck saga stays so until it moves.
     async fn quarantine(&self, dead: &DeadId, note: &str, actor: &str) -> Result<DeadLetterView, ServiceError>;
-    /// Enqueues an edited copy of a dead letter as a new message that links to it by `causation_id`. Not of a stuck saga.
+    /// Enqueues an edited copy of a dead letter as a new message that links to it by `causation_id`. `edited` is the whole copy:
+    /// what the edit left as it was is in it. Not of a stuck saga.
     async fn edit(&self, dead: &DeadId, edited: NewMessage, actor: &str) -> Result<Enqueued, ServiceError>;
 }

@@ -15,10 +15,11 @@
 //! | `saga_definitions` | definitions of sagas |
 //! | `plugins` | plugins and their generations |
 //! | `configuration` | the configuration, read again |
-//! | `list`, `instant`, `headers` | what all of them use |
+//! | `list`, `instant`, `headers`, `annotations` | what all of them use |
 //!
 //! Words that are part of the rules too (states, outcomes, kinds) are enums of `waybill-core` with a schema.
 
+pub mod annotations;
 pub mod configuration;
 pub mod dead_letters;
 pub mod headers;

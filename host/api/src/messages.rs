@@ -9,6 +9,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
+use waybill_core::annotation::Annotation;
 use waybill_core::ids::Tenant;
 use waybill_core::new_message::NewMessage;
 use waybill_core::outbox::owner::WaitKind;
@@ -19,6 +20,7 @@ use waybill_core::port::transact::Statement;
 use waybill_core::port::transport::{PluginIdentity, Receipt};
 use waybill_core::time::UnixMillis;
 
+use crate::annotations::AnnotationsView;
 use crate::headers::HeadersJson;
 use crate::idempotency::FinishWith;
 use crate::instant::Instant;
@@ -71,24 +73,12 @@ pub struct MessageView {
     pub event_type: String,
     /// Version of the event type.
     pub event_version: u32,
-    /// Type of the aggregate the event is about.
-    pub aggregate_type: Option<String>,
-    /// Id of that aggregate.
-    pub aggregate_id: Option<String>,
-    /// Trace chain of the business operation.
-    pub envelope_id: Option<String>,
-    /// Ties a reply to its request.
-    pub correlation_id: Option<String>,
-    /// Id of the message that caused it; of the dead letter, when it is an edited copy.
-    pub causation_id: Option<String>,
-    /// Where a reply is expected.
-    pub reply_to: Option<String>,
-    /// W3C trace context of the message or of its enqueue request.
-    pub traceparent: Option<String>,
+    /// Its optional texts, each a member of its own.
+    #[serde(flatten)]
+    #[schema(value_type = BTreeMap<String, String>)]
+    pub annotations: AnnotationsView,
     /// Sent with the message, as enqueued.
     pub headers: HeadersJson,
-    /// Media type of the payload.
-    pub content_type: Option<String>,
     /// Size of the payload.
     pub payload_bytes: u64,
     /// SHA-256 of the payload in hex; in single views only.
@@ -179,10 +169,11 @@ fn is_json(content_type: Option<&str>) -> bool {
 impl MessageView {
     #[must_use]
     pub fn with_payload(mut self, bytes: Bytes) -> Self {
-        self.payload = Some(&bytes).filter(|_| is_json(self.content_type.as_deref())).and_then(|bytes| {
-            let text = std::str::from_utf8(bytes).ok()?;
-            serde_json::from_str::<Box<RawValue>>(text).ok()
-        });
+        self.payload =
+            Some(&bytes).filter(|_| is_json(self.annotations.get(Annotation::ContentType))).and_then(|bytes| {
+                let text = std::str::from_utf8(bytes).ok()?;
+                serde_json::from_str::<Box<RawValue>>(text).ok()
+            });
         self.payload_base64 = self.payload.is_none().then(|| STANDARD.encode(&bytes));
         self.bytes = Some(bytes);
         self

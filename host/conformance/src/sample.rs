@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use waybill_core::annotation::Annotation;
 use waybill_core::ids::{Key, MessageId, Seq, Tenant};
 use waybill_core::message::{Delivery, Message, Payload};
 use waybill_core::port::transport::Fault;
@@ -27,17 +28,10 @@ pub(crate) fn delivery(template: &CaseMessage, number: u64, peer: &str) -> Optio
         topic: Topic::parse(topic).ok()?,
         key: Some(Key::new(template.key.clone().unwrap_or_else(|| format!("key-{number}"))).ok()?),
         headers: template.headers.iter().map(|(name, value)| (name.clone(), at_peer(value, peer))).collect(),
-        content_type: Some(template.content_type.clone().unwrap_or_else(|| "application/json".to_owned())),
         payload: Payload::Inline(payload.clone()),
         event_type: template.event_type.clone().unwrap_or_else(|| "suite.message".to_owned()),
         event_version: 1,
-        aggregate_type: None,
-        aggregate_id: None,
-        envelope_id: None,
-        correlation_id: None,
-        causation_id: None,
-        reply_to: None,
-        traceparent: None,
+        annotations: [(Annotation::ContentType, template.content_type.as_deref().unwrap_or("application/json"))].into(),
         occurred_at: OCCURRED,
         created_at: OCCURRED,
         not_before: None,

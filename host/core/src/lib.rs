@@ -3,9 +3,12 @@
 //! Pure: no clock, no randomness, no I/O, no spawn. Time, entropy and identifiers come in as arguments. It knows no
 //! other crate of this workspace.
 
+pub mod annotation;
+pub mod annotations;
 pub mod backoff;
 pub mod code;
 pub mod commit;
+pub mod const_text;
 pub mod document;
 pub mod endpoint;
 pub mod error;

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::annotation::Annotation;
+use crate::annotations::Annotations;
 use crate::ids::{Key, MessageId, Seq, Tenant};
 use crate::time::UnixMillis;
 use crate::topic::Topic;
@@ -52,26 +54,13 @@ pub struct Message {
     /// Messages of one (tenant, key) are delivered one at a time, in commit order.
     pub key: Option<Key>,
     pub headers: Headers,
-    /// Media type of the payload.
-    pub content_type: Option<String>,
     /// The bytes to deliver.
     pub payload: Payload,
     pub event_type: String,
     /// Version of the event type, 1 by default.
     pub event_version: u32,
-    /// Type of the aggregate the event is about.
-    pub aggregate_type: Option<String>,
-    pub aggregate_id: Option<String>,
-    /// Trace chain of the business operation.
-    pub envelope_id: Option<String>,
-    /// Ties a reply to its request.
-    pub correlation_id: Option<String>,
-    /// Id of the message that caused this one.
-    pub causation_id: Option<String>,
-    /// Where a reply is expected.
-    pub reply_to: Option<String>,
-    /// W3C trace context of the enqueuer.
-    pub traceparent: Option<String>,
+    /// Its optional texts: media type, ids of the business operation, trace context and the like.
+    pub annotations: Annotations,
     /// When the thing happened, by the caller.
     pub occurred_at: UnixMillis,
     /// When it reached the outbox.
@@ -86,6 +75,11 @@ pub struct Message {
 }
 
 impl Message {
+    /// One of its optional texts.
+    pub fn annotation(&self, annotation: Annotation) -> Option<&str> {
+        self.annotations.get(annotation)
+    }
+
     /// Bytes this message is counted with against memory and commit bounds: payload kept inline plus an allowance for
     /// the rest.
     pub fn weight(&self) -> usize {

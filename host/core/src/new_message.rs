@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::annotation::check_text;
+use crate::annotations::Annotations;
 use crate::error::{InputError, InputResult};
 use crate::ids::{Key, MessageId, Tenant};
 use crate::limits::{FUTURE_SKEW_MAX, HEADER_BYTES_MAX, HEADERS_MAX, TEXT_BYTES_MAX};
@@ -16,8 +18,6 @@ use crate::topic::{Scheme, Topic};
 pub struct NewMessage {
     pub topic: String,
     pub payload: Bytes,
-    /// Media type; the edge sets `application/json` for JSON payloads.
-    pub content_type: Option<String>,
     pub id: Option<String>,
     /// Tenant; none = `default`.
     pub tenant: Option<String>,
@@ -33,14 +33,8 @@ pub struct NewMessage {
     pub event_type: Option<String>,
     /// Version of the event type; none = from the topic's `.v{n}`, else 1.
     pub event_version: Option<u32>,
-    pub aggregate_type: Option<String>,
-    pub aggregate_id: Option<String>,
-    pub envelope_id: Option<String>,
-    pub correlation_id: Option<String>,
-    pub causation_id: Option<String>,
-    /// Where a reply is expected.
-    pub reply_to: Option<String>,
-    pub traceparent: Option<String>,
+    /// Optional texts; the edge sets a media type where there is none.
+    pub annotations: Annotations,
 }
 
 /// A checked message whose id may still be open: the shard's owner makes it with the place.
@@ -90,14 +84,15 @@ impl NewMessage {
         if self.expires_at.is_some_and(|end| end <= now || self.not_before.is_some_and(|start| end <= start)) {
             return Err(InputError::Expired);
         }
-        if let Some(text) = self.traceparent.as_deref().filter(|text| !is_traceparent(text)) {
-            return Err(InputError::TraceParent { text: text.to_owned() });
-        }
+        self.annotations.check()?;
         let (derived_type, derived_version) = event_of(&topic);
         if self.event_type.as_deref().is_some_and(str::is_empty) {
             return Err(InputError::NoEventType);
         }
-        let event_type = short("event_type", self.event_type)?.unwrap_or(derived_type);
+        if let Some(text) = &self.event_type {
+            check_text("event_type", text)?;
+        }
+        let event_type = self.event_type.unwrap_or(derived_type);
         let id = self.id.map(MessageId::new).transpose()?;
         let needs_id = id.is_none();
         let message = Message {
@@ -112,17 +107,10 @@ impl NewMessage {
             topic,
             key: self.key.map(Key::new).transpose()?,
             headers: self.headers,
-            content_type: short("content_type", self.content_type)?,
             payload: Payload::Inline(self.payload),
             event_type,
             event_version: self.event_version.unwrap_or(derived_version),
-            aggregate_type: short("aggregate_type", self.aggregate_type)?,
-            aggregate_id: short("aggregate_id", self.aggregate_id)?,
-            envelope_id: short("envelope_id", self.envelope_id)?,
-            correlation_id: short("correlation_id", self.correlation_id)?,
-            causation_id: short("causation_id", self.causation_id)?,
-            reply_to: short("reply_to", self.reply_to)?,
-            traceparent: self.traceparent,
+            annotations: self.annotations,
             occurred_at,
             created_at: now,
             not_before: self.not_before.filter(|start| *start > now),
@@ -144,19 +132,8 @@ fn read_tenant(name: Option<String>, before: Option<&Message>) -> InputResult<Te
     }
 }
 
-fn short(field: &'static str, text: Option<String>) -> InputResult<Option<String>> {
-    match text {
-        None => Ok(None),
-        Some(text) if text.is_empty() => Err(InputError::Empty { field }),
-        Some(text) if text.len() > TEXT_BYTES_MAX => {
-            Err(InputError::TooLong { field, bytes: text.len(), bytes_max: TEXT_BYTES_MAX })
-        }
-        Some(text) if text.chars().any(char::is_control) => Err(InputError::ControlCharacter { field }),
-        Some(text) => Ok(Some(text)),
-    }
-}
-
-fn check_headers(headers: &Headers) -> InputResult<()> {
+/// Whether headers stay within their bounds and can be sent as such.
+pub fn check_headers(headers: &Headers) -> InputResult<()> {
     let refuse = |cause: String| Err(InputError::Headers { cause });
     if headers.len() > HEADERS_MAX {
         return refuse(format!("{} headers, at most {HEADERS_MAX} are taken", headers.len()));
@@ -196,8 +173,11 @@ pub fn event_of(topic: &Topic) -> (String, u32) {
     (text, 1)
 }
 
-/// Whether a text is a W3C trace context.
+/// Whether a text is a W3C trace context, of at most [`TEXT_BYTES_MAX`] bytes.
 pub fn is_traceparent(text: &str) -> bool {
+    if text.len() > TEXT_BYTES_MAX || text.chars().any(char::is_control) {
+        return false;
+    }
     let hex = |part: &str, len: usize| {
         part.len() == len && part.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
     };
@@ -221,6 +201,7 @@ pub fn is_traceparent(text: &str) -> bool {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::annotation::Annotation;
 
     const NOW: UnixMillis = UnixMillis(1_700_000_000_000);
 
@@ -260,7 +241,8 @@ mod tests {
         for bad in [
             NewMessage { headers: vec![("a b".into(), "x".into())], ..order() },
             NewMessage { headers: vec![("a".into(), "x\r\ny".into())], ..order() },
-            NewMessage { traceparent: Some("00-abc".into()), ..order() },
+            NewMessage { annotations: [(Annotation::Traceparent, "00-abc")].into(), ..order() },
+            NewMessage { annotations: [(Annotation::ReplyTo, "x".repeat(513))].into(), ..order() },
             NewMessage { expires_at: Some(NOW), ..order() },
             NewMessage { tenant: Some(String::new()), ..order() },
             NewMessage { event_type: Some("x".repeat(513)), ..order() },

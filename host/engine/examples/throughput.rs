@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tokio::sync::Notify;
+use waybill_core::annotation::Annotation;
 use waybill_core::message::Delivery;
 use waybill_core::new_message::NewMessage;
 use waybill_core::port::transport::TransportLimits;
@@ -107,7 +108,7 @@ async fn run(wanted: Wanted) {
                         NewMessage {
                             topic: "bus:shop.event.order_placed.v2".into(),
                             payload: payload.clone(),
-                            content_type: Some("application/json".into()),
+                            annotations: [(Annotation::ContentType, "application/json")].into(),
                             key: (keys > 0).then(|| format!("key-{}", number % keys)),
                             tenant: (tenants > 1).then(|| format!("tenant-{}", number % tenants)),
                             ..NewMessage::default()

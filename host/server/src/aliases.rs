@@ -4,6 +4,7 @@
 //! [`waybill_core::outbox::filter::STATE_ALIASES`], the one of a query parameter is with the query (`ListQuery::cursor`); names of
 //! settings belong to the configuration.
 
+use waybill_core::annotation::Annotation;
 pub use waybill_core::outbox::filter::STATE_ALIASES;
 
 /// How a value under another name becomes ours.
@@ -74,23 +75,37 @@ macro_rules! fields {
     ($($variant:ident = $name:literal),+ $(,)?) => {
         /// A field of the message object (`surface.md`).
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        pub enum Field { $($variant),+ }
+        pub enum Field {
+            $($variant,)+
+            /// One of the message's optional texts.
+            Annotation(Annotation),
+        }
+
+        /// The fields beside the annotations, numbered.
+        enum Plain { $($variant),+ }
+
+        const PLAIN: &[&str] = &[$($name),+];
 
         impl Field {
-            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
-            pub const NAMES: &'static [&'static str] = &[$($name),+];
-            /// Every field's name, and what may stand in a request in their place.
-            pub const NAMES_OR_MESSAGES: &'static [&'static str] = &[$($name,)+ "messages"];
             pub fn name(self) -> &'static str {
-                match self { $(Self::$variant => $name),+ }
+                match self {
+                    $(Self::$variant => $name,)+
+                    Self::Annotation(annotation) => annotation.name(),
+                }
             }
             /// The field of a name of ours.
             pub fn named(name: &str) -> Option<Self> {
-                match name { $($name => Some(Self::$variant),)+ _ => None }
+                match name {
+                    $($name => Some(Self::$variant),)+
+                    _ => Annotation::named(name).map(Self::Annotation),
+                }
             }
             /// Its bit in a set of fields.
-            pub fn bit(self) -> u32 {
-                1 << (self as u32)
+            pub fn bit(self) -> u64 {
+                match self {
+                    $(Self::$variant => 1 << (Plain::$variant as u32),)+
+                    Self::Annotation(annotation) => 1 << (PLAIN.len() + annotation as usize),
+                }
             }
         }
     };
@@ -106,17 +121,32 @@ fields! {
     Id = "id",
     NotBefore = "not_before",
     ExpiresAt = "expires_at",
-    EnvelopeId = "envelope_id",
-    CorrelationId = "correlation_id",
-    CausationId = "causation_id",
-    ReplyTo = "reply_to",
-    ContentType = "content_type",
     OccurredAt = "occurred_at",
     EventType = "event_type",
     EventVersion = "event_version",
-    AggregateType = "aggregate_type",
-    AggregateId = "aggregate_id",
-    Traceparent = "traceparent",
+}
+
+const FIELDS: usize = PLAIN.len() + Annotation::COUNT;
+
+/// Every field's name, and `last`.
+const fn names_and(last: &'static str) -> [&'static str; FIELDS + 1] {
+    let mut names = [last; FIELDS + 1];
+    let (mut free, mut plain, mut annotations): (&mut [&str], _, &[Annotation]) = (&mut names, PLAIN, &Annotation::ALL);
+    while let [slot, rest @ ..] = free {
+        match (plain, annotations) {
+            ([name, others @ ..], _) => (*slot, plain) = (name, others),
+            ([], [annotation, others @ ..]) => (*slot, annotations) = (annotation.name(), others),
+            ([], []) => {}
+        }
+        free = rest;
+    }
+    names
+}
+
+impl Field {
+    /// Every field's name, and what may stand in a request in their place.
+    pub const NAMES_OR_MESSAGES: &'static [&'static str] = &names_and("messages");
+    pub const NAMES: &'static [&'static str] = Self::NAMES_OR_MESSAGES.split_at(FIELDS).0;
 }
 
 /// The field that a name of ours or of a source means, and how its value is taken.

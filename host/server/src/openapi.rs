@@ -4,11 +4,15 @@ use std::collections::BTreeMap;
 
 use http::Method;
 use utoipa::openapi::path::Operation;
+use utoipa::openapi::schema::{AdditionalProperties, ObjectBuilder, SchemaType, Type};
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityRequirement, SecurityScheme};
-use utoipa::openapi::{Content, InfoBuilder, OpenApi, OpenApiBuilder, Ref, RefOr, Response, ResponseBuilder};
+use utoipa::openapi::{Content, InfoBuilder, OpenApi, OpenApiBuilder, Ref, RefOr, Response, ResponseBuilder, Schema};
 use utoipa::{IntoResponses, PartialSchema, ToSchema};
+use waybill_api::messages::MessageView;
+use waybill_core::annotation::Annotation;
 
 use crate::auth::Permission;
+use crate::json::requests::NewMessageJson;
 use crate::problem::{PROBLEM_JSON, ProblemOut};
 
 /// Member of an operation that says what it needs.
@@ -40,7 +44,29 @@ pub(crate) fn base() -> OpenApi {
 
 /// The document as clients get it, for the golden file and for `waybill` itself.
 pub fn document() -> OpenApi {
-    crate::routes::all().split_for_parts().1
+    completed(crate::routes::all().split_for_parts().1)
+}
+
+/// The routes' document with what the types behind it don't say.
+pub(crate) fn completed(mut api: OpenApi) -> OpenApi {
+    name_annotations(&mut api, &MessageView::name(), Annotation::view_doc);
+    name_annotations(&mut api, &NewMessageJson::name(), Annotation::request_doc);
+    api
+}
+
+/// Describes each annotation as a member of an object whose type keeps them in one map.
+fn name_annotations(api: &mut OpenApi, schema: &str, describe: fn(Annotation) -> &'static str) {
+    let components = api.components.get_or_insert_default();
+    let Some(RefOr::T(Schema::Object(object))) = components.schemas.get_mut(schema) else { return };
+    if !matches!(object.additional_properties.as_deref(), Some(AdditionalProperties::FreeForm(false))) {
+        object.additional_properties = None;
+    }
+    for annotation in Annotation::ALL {
+        let text = ObjectBuilder::new()
+            .schema_type(SchemaType::from_iter([Type::String, Type::Null]))
+            .description(Some(describe(annotation)));
+        object.properties.insert(annotation.name().to_owned(), text.into());
+    }
 }
 
 /// The problems of any operation.

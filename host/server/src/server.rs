@@ -24,6 +24,7 @@ use crate::error::ServerError;
 use crate::limits::{Limits, METRICS_UPKEEP, TRANSACTIONS_MAX, WAITERS_SHARE};
 use crate::listen::check_listen;
 use crate::metrics::MetricsHandle;
+use crate::openapi;
 use crate::places::Places;
 use crate::readiness::Readiness;
 use crate::refusals::Refusals;
@@ -70,6 +71,7 @@ impl Server {
     #[doc(hidden)]
     pub fn with_routes(parts: Parts, further: Router) -> Self {
         let (routes, api) = routes::all().split_for_parts();
+        let api = openapi::completed(api);
         let nobody = Principal { name: "anonymous".to_owned(), tenants: Tenants::Only(Vec::new()), roles: Vec::new() };
         let app: App = Arc::new(Inner {
             waiters: Places::new(parts.limits.requests_max / WAITERS_SHARE),

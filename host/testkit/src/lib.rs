@@ -5,11 +5,13 @@
 //! | [`api`] | a small client of the HTTP API |
 //! | [`brokers`] | the brokers that there are, and how each is measured |
 //! | [`conformance`] | the sentences that every store has to make true |
+//! | [`fake_participant`] | a participant whose steps a test writes |
 //! | [`fake_transport`] | a transport whose answers a test writes |
 //! | [`golden`] | data directories of earlier versions: what has to be found in them |
 //! | [`idempotency_model`] | random lives of idempotency keys, checked against what was promised |
 //! | [`kill`] | the kill -9 harness |
 //! | [`ledger`] | what clients did, in their own words |
+//! | [`memory_host`] | the real engine on the reference store: a host without a process, brought into the states that tests need |
 //! | [`memory_store`] | the in-memory reference store, with faults to inject |
 //! | [`nats`] | a real nats-server, and a small client of it |
 //! | [`outage`] | a broker's server killed under load, and what it has then |
@@ -24,12 +26,14 @@
 pub mod api;
 pub mod brokers;
 pub mod conformance;
+pub mod fake_participant;
 pub mod fake_transport;
 pub mod golden;
 pub mod idempotency_model;
 pub mod kill;
 pub mod ledger;
 pub mod load;
+pub mod memory_host;
 pub mod memory_store;
 pub mod model;
 pub mod nats;

@@ -1,5 +1,6 @@
 //! A message as a request: CloudEvents 1.0 HTTP binding, binary mode, beside Waybill's own headers.
 
+use waybill_plugin::annotation::ANNOTATIONS;
 use waybill_plugin::host::http_types::Request;
 use waybill_plugin::time::rfc3339;
 use waybill_plugin::transport::{Fault, Message};
@@ -101,39 +102,33 @@ fn event_headers(message: &Message) -> Vec<(String, String)> {
     let source = format!("/waybill/{}", encode::path_segment(&message.tenant));
     let expiry = message.expires_at.map(rfc3339);
     let occurred = rfc3339(message.occurred_at);
-    let attributes: [(&str, Option<&str>); 13] = [
+    let attributes = [
         ("ce-specversion", Some("1.0")),
-        ("ce-id", Some(&message.id)),
-        ("ce-source", Some(&source)),
+        ("ce-id", Some(message.id.as_str())),
+        ("ce-source", Some(source.as_str())),
         ("ce-type", Some(message.event_type.as_deref().unwrap_or(&message.topic))),
-        ("ce-time", Some(&occurred)),
+        ("ce-time", Some(occurred.as_str())),
         ("ce-expirytime", expiry.as_deref()),
-        ("ce-correlationid", message.correlation_id.as_deref()),
-        ("ce-causationid", message.causation_id.as_deref()),
-        ("ce-envelopeid", message.envelope_id.as_deref()),
-        ("ce-replyto", message.reply_to.as_deref()),
-        ("ce-eventversion", message.attribute("event-version")),
-        ("ce-aggregatetype", message.attribute("aggregate-type")),
-        ("ce-aggregateid", message.attribute("aggregate-id")),
     ];
-    present(&attributes)
+    let extensions = ANNOTATIONS.iter().map(|annotation| (annotation.extension, annotation.of(message)));
+    present(attributes.into_iter().chain(extensions))
 }
 
 /// What tells a second delivery from a first, and whose message it is.
 fn waybill_headers(message: &Message) -> Vec<(String, String)> {
     let (attempt, epoch) = (message.attempt.to_string(), message.lease_epoch.to_string());
-    present(&[
-        ("idempotency-key", Some(&message.id)),
-        ("waybill-attempt", Some(&attempt)),
-        ("waybill-lease-epoch", Some(&epoch)),
+    present([
+        ("idempotency-key", Some(message.id.as_str())),
+        ("waybill-attempt", Some(attempt.as_str())),
+        ("waybill-lease-epoch", Some(epoch.as_str())),
         ("waybill-seq", message.attribute("seq")),
         ("waybill-key", message.key.as_deref()),
-        ("waybill-tenant", Some(&message.tenant)),
+        ("waybill-tenant", Some(message.tenant.as_str())),
     ])
 }
 
-fn present(headers: &[(&str, Option<&str>)]) -> Vec<(String, String)> {
-    let present = headers.iter().filter_map(|(name, value)| value.map(|value| (*name, value)));
+fn present<'a>(headers: impl IntoIterator<Item = (&'a str, Option<&'a str>)>) -> Vec<(String, String)> {
+    let present = headers.into_iter().filter_map(|(name, value)| Some((name, value?)));
     present.map(|(name, value)| (name.to_owned(), encode::attribute(value).into_owned())).collect()
 }
 

@@ -31,6 +31,7 @@
 //! - [`backoff`]: the trait [`backoff::Backoff`], its types, [`export_backoff!`]
 //! - [`host`]: what the host lends: `http`, `net`, `kv`, `secrets`, `metrics`
 //! - [`net`]: byte streams for protocols of one's own; [`buffered`]: lines and frames; [`pipeline`]: many requests under way, answers in order or by number; [`exchange`]: any other conversation; [`deadline`]: the time a call has; [`secret`]: granted secrets as text; [`time`]: instants as text
+//! - [`annotation`]: what a message says of its event and its business operation, and the names that receivers find it under
 //! - [`broker`]: clients of brokers: configuration, servers, TLS, a pool of sessions
 //! - [`config`]: typed configuration, with the place of an error
 //! - [`info!`], [`warn!`], ...: the host's log
@@ -39,6 +40,7 @@
 //! Everything but the host's functions also compiles for the machine you sit at, so the pure parts of a plugin are tested with
 //! a plain `cargo test`. What it doesn't do: it hides no part of the contract; `bindings` are public where a helper is in the way.
 
+pub mod annotation;
 pub mod backoff;
 pub mod broker;
 pub mod buffered;

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use waybill_api::OutboxService;
 use waybill_api::status::CheckStatus;
+use waybill_core::annotation::Annotation;
 use waybill_core::endpoint::{EndpointSettings, LimitOverlay, PluginLimits};
 use waybill_core::ids::Tenant;
 use waybill_core::message::Delivery;
@@ -243,7 +244,7 @@ fn message(number: u64, hostile: bool) -> NewMessage {
         tenant: Some(who.to_owned()),
         topic: format!("bus:{who}"),
         payload: number.to_string().into(),
-        content_type: Some("application/json".into()),
+        annotations: [(Annotation::ContentType, "application/json")].into(),
         key: Some(format!("key-{}", number % KEYS)),
         ..NewMessage::default()
     }

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use serde_json::json;
+use waybill_core::annotations::Annotations;
 use waybill_core::endpoint::{EndpointSettings, Grants};
 use waybill_core::ids::{MessageId, Seq, Tenant};
 use waybill_core::message::{Delivery, Message, Payload};
@@ -56,17 +57,10 @@ fn delivery(id: &str, book: &str, payload: &str) -> Delivery {
         topic: Topic::parse("bus:ledger.orders").unwrap(),
         key: None,
         headers: Vec::new(),
-        content_type: None,
         payload: Payload::Inline(payload.to_owned().into()),
         event_type: "x".to_owned(),
         event_version: 1,
-        aggregate_type: None,
-        aggregate_id: None,
-        envelope_id: None,
-        correlation_id: None,
-        causation_id: None,
-        reply_to: None,
-        traceparent: None,
+        annotations: Annotations::default(),
         occurred_at: UnixMillis(0),
         created_at: UnixMillis(0),
         not_before: None,

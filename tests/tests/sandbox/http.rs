@@ -9,6 +9,8 @@ use std::thread;
 use std::time::Duration;
 
 use serde_json::json;
+use waybill_core::annotation::Annotation;
+use waybill_core::annotations::Annotations;
 use waybill_core::endpoint::{EndpointSettings, Grants};
 use waybill_core::ids::{MessageId, Seq, Tenant};
 use waybill_core::message::{Delivery, Message, Payload};
@@ -103,17 +105,13 @@ fn delivery(number: u64, url: &str) -> Delivery {
         topic: Topic::parse(url).unwrap(),
         key: None,
         headers: vec![("x-shop".to_owned(), "berlin".to_owned()), ("host".to_owned(), "evil".to_owned())],
-        content_type: Some("application/json".to_owned()),
         payload: Payload::Inline(payload.clone().into()),
         event_type: "order.created".to_owned(),
         event_version: 1,
-        aggregate_type: None,
-        aggregate_id: None,
-        envelope_id: None,
-        correlation_id: None,
-        causation_id: None,
-        reply_to: None,
-        traceparent: Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".to_owned()),
+        annotations: Annotations::from([
+            (Annotation::Traceparent, "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
+            (Annotation::ContentType, "application/json"),
+        ]),
         occurred_at: UnixMillis(1_700_000_000_000),
         created_at: UnixMillis(1_700_000_000_000),
         not_before: None,

@@ -3,6 +3,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
+use waybill_core::annotation::Annotation;
 
 use super::{Context, lists};
 use crate::client::Answer;
@@ -63,18 +64,12 @@ pub(super) fn show(context: &mut Context<'_>, answer: &Answer) -> Result<(), Cli
             _ => "-".into(),
         },
     );
-    for name in [
-        "event_type",
-        "event_version",
-        "aggregate_type",
-        "aggregate_id",
-        "envelope_id",
-        "correlation_id",
-        "causation_id",
-        "reply_to",
-        "traceparent",
-    ] {
+    for name in ["event_type", "event_version"] {
         row(&name.replace('_', " "), text(item, name));
+    }
+    // The media type stands with the payload.
+    for annotation in Annotation::ALL.into_iter().filter(|annotation| *annotation != Annotation::ContentType) {
+        row(&annotation.name().replace('_', " "), text(item, annotation.name()));
     }
     if let Some(Value::Object(headers)) = item.get("headers") {
         for (name, value) in headers {
@@ -84,7 +79,7 @@ pub(super) fn show(context: &mut Context<'_>, answer: &Answer) -> Result<(), Cli
     if let Some(receipt) = item.get("receipt").filter(|receipt| !receipt.is_null()) {
         row("receipt", text(receipt, "broker_ref"));
     }
-    row("content type", text(item, "content_type"));
+    row("content type", text(item, Annotation::ContentType.name()));
     row("payload", format!("{} bytes", text(item, "payload_bytes")));
     row("  sha-256", text(item, "payload_sha256"));
     if let Some(payload) = payload_of(answer) {

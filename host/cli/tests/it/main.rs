@@ -2,20 +2,19 @@
 #![recursion_limit = "512"]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
 
+mod alone;
 mod call;
 mod commands;
 mod configuration;
 mod documents;
 #[cfg(unix)]
 mod exposure;
-mod fake_host;
-mod fake_keys;
-mod fake_quarantine;
-mod fake_sagas;
 mod help;
+mod host;
 mod operations;
 mod saga_folder;
 mod sagas;
+mod sending;
 #[cfg(unix)]
 mod serve;
 mod support;

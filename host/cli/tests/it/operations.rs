@@ -1,25 +1,53 @@
 //! `waybill operation` against a host with the real HTTP API.
 
 use waybill_cli::exit::Exit;
+use waybill_core::ids::Tenant;
+use waybill_core::port::service::OperationRequest;
+use waybill_testkit::memory_host::{InMemoryHost, message};
 
-use crate::fake_host::{FakeHost, Mood};
+use crate::host::TestHost;
 use crate::support::{Command, waybill};
 
-fn ask(host: &FakeHost, arguments: &[&str]) -> Command {
+fn ask(host: &TestHost, arguments: &[&str]) -> Command {
     waybill(&["operation"]).args(arguments).arg("--url").arg(&host.url)
+}
+
+async fn begin(host: &InMemoryHost, kind: &str, filter: &str, tenant: Option<&str>, rate: u32) {
+    let request = OperationRequest {
+        kind: kind.to_owned(),
+        filter: filter.to_owned(),
+        step: None,
+        mode: None,
+        tenant: tenant.map(|tenant| Tenant::new(tenant).unwrap()),
+        rate: Some(rate),
+        reason: "over".to_owned(),
+        actor: "ann".to_owned(),
+    };
+    host.outbox.start_operation(request).await.unwrap();
+    // Ids are in the order of the milliseconds of their making.
+    std::thread::sleep(std::time::Duration::from_millis(2));
 }
 
 #[test]
 fn bulk_acts_are_listed_shown_and_stopped() {
-    let host = FakeHost::start(Mood::default());
+    // An hour's work, and one that is over.
+    let host = TestHost::with(async |host| {
+        host.dead(message("d-1")).await;
+        host.copy_dead("default", "d-1", 3_600).await;
+        begin(host, "quarantine", "code=HTTP.*", None, 1).await;
+        begin(host, "cancel", "definition=order", Some("acme"), 100).await;
+    });
     let listed = ask(&host, &["list", "-o", "ids"]).run();
-    assert_eq!(listed.out, "01JD0000000000000000000002\n01JD0000000000000000000001\n", "{}", listed.err);
+    let ids: Vec<&str> = listed.out.lines().collect();
+    let [over, under_way] = ids[..] else { panic!("{listed:?}") };
     let table = ask(&host, &["list", "--limit", "1"]).run();
-    assert!(table.out.contains("definition=order") && !table.out.contains("replay"), "{}", table.out);
-    let shown = ask(&host, &["show", "01JD0000000000000000000001"]).run();
+    assert!(table.out.contains("definition=order") && !table.out.contains("quarantine"), "{}", table.out);
+    let shown = ask(&host, &["show", under_way]).run();
     assert!(shown.out.contains("running") && shown.out.contains("ann"), "{}", shown.out);
-    let stopped = ask(&host, &["cancel", "01JD0000000000000000000001"]).run();
-    assert!(stopped.exit == Exit::Done && stopped.out.contains("cancelled"), "{}", stopped.err);
-    assert!(host.acts().contains(&"cancel operation 01JD0000000000000000000001".to_owned()), "{:?}", host.acts());
+    let stopped = ask(&host, &["cancel", under_way]).run();
+    assert_eq!(stopped.exit, Exit::Done, "{}", stopped.err);
+    assert_eq!(host.acts(), [format!("OperationCancelled {under_way}")]);
+    assert_eq!(ask(&host, &["cancel", over]).run().exit, Exit::Conflict, "it is over");
+    assert_eq!(ask(&host, &["cancel", "gone"]).run().exit, Exit::NotFound);
     assert_eq!(ask(&host, &["list", "--limit", "0"]).run().exit, Exit::Usage);
 }

@@ -1,5 +1,6 @@
 //! Outcomes, ids, payloads, headers, concurrency, memory.
 
+use waybill_core::annotation::Annotation;
 use waybill_core::endpoint::{MEMORY_BYTES_DEFAULT, MEMORY_BYTES_UNGRANTED_MAX};
 use waybill_core::message::{Delivery, Message};
 use waybill_core::port::transport::{Outcome, Transport};
@@ -156,8 +157,8 @@ fn with_odd_headers(mut delivery: Delivery) -> Delivery {
     ] {
         message.headers.push((name.to_owned(), value.to_owned()));
     }
-    message.aggregate_type = Some("suite".to_owned());
-    message.aggregate_id = Some("\u{1f4e6}".to_owned());
+    message.annotations.set(Annotation::AggregateType, Some("suite"));
+    message.annotations.set(Annotation::AggregateId, Some("\u{1f4e6}"));
     delivery.message = std::sync::Arc::new(message);
     delivery
 }

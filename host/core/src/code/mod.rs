@@ -33,12 +33,12 @@ macro_rules! codes {
         $(
             const _: () = {
                 let page = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/errors/", $text, ".md"));
-                assert!(super::begins(page.as_bytes(), concat!("# ", $text, "\n").as_bytes()), "the page has another heading");
+                assert!(crate::const_text::begins(page.as_bytes(), concat!("# ", $text, "\n").as_bytes()), "the page has another heading");
                 assert!(
-                    super::Code::$name.is_answer() || !super::has(page.as_bytes(), b"Seen as: HTTP "),
+                    super::Code::$name.is_answer() || !crate::const_text::has(page.as_bytes(), b"Seen as: HTTP "),
                     "the page has a status, the code has none"
                 );
-                $(assert!(super::has(page.as_bytes(), concat!("HTTP ", $status).as_bytes()), "the page has another status");)?
+                $(assert!(crate::const_text::has(page.as_bytes(), concat!("HTTP ", $status).as_bytes()), "the page has another status");)?
             };
         )*
     };
@@ -149,26 +149,6 @@ impl From<Code> for String {
     fn from(code: Code) -> Self {
         code.0.text.to_owned()
     }
-}
-
-const fn begins(mut text: &[u8], mut start: &[u8]) -> bool {
-    while let [wanted, start_rest @ ..] = start {
-        match text {
-            [found, text_rest @ ..] if *found == *wanted => (text, start) = (text_rest, start_rest),
-            _ => return false,
-        }
-    }
-    true
-}
-
-const fn has(mut text: &[u8], part: &[u8]) -> bool {
-    while !begins(text, part) {
-        match text {
-            [_, rest @ ..] => text = rest,
-            [] => return false,
-        }
-    }
-    true
 }
 
 #[cfg(test)]

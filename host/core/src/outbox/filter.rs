@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+use crate::annotation::Annotation;
+use crate::annotation_rows;
 use crate::glob::Glob;
 use crate::message::Message;
 use crate::outbox::records::{DeadLetter, DeadState};
@@ -43,15 +45,26 @@ pub struct Filter {
     pub definition: Option<Glob>,
     /// `step=`: the step whose compensation failed; stuck sagas only.
     pub step: Option<Glob>,
+    /// `correlation_id=` and the like; messages only, and none that hasn't the text.
+    pub annotations: Vec<(Annotation, Glob)>,
     /// Older than this instant (`age>1h`, or `before=`).
     pub before: Option<UnixMillis>,
     /// Younger than this instant (`age<1h`).
     pub after: Option<UnixMillis>,
 }
 
+macro_rules! fields {
+    ($($variant:ident = $name:ident ($number:tt) { $($unused:tt)* })*) => {
+        concat!(
+            "tenant, topic, key, id, code, error, state, kind, definition, step, ",
+            $(stringify!($name), ", ",)*
+            "age (with > or <, e.g. age>1h); all but age with = and * as a wildcard"
+        )
+    };
+}
+
 /// What may stand before `=`.
-const FIELDS: &str = "tenant, topic, key, id, code, error, state, kind, definition, step (with = and * as a \
-wildcard), age (with > or <, e.g. age>1h)";
+const FIELDS: &str = annotation_rows!(fields);
 
 /// States as the source documents name them, and ours (`product.md`, Sources).
 pub const STATE_ALIASES: [(&str, &str); 4] =
@@ -80,6 +93,10 @@ impl Filter {
             if field == "age" {
                 let slot = if condition.sign == '>' { &mut filter.before } else { &mut filter.after };
                 *slot = condition.instant;
+                continue;
+            }
+            if let Some(annotation) = Annotation::named(field) {
+                filter.annotations.push((annotation, Glob::new(value)));
                 continue;
             }
             let slot = match field {
@@ -117,7 +134,7 @@ impl Filter {
     pub fn may_take(&self, kind: DeadKind) -> bool {
         let is_open = match kind {
             DeadKind::Message => self.definition.is_none() && self.step.is_none(),
-            DeadKind::Saga => self.key.is_none(),
+            DeadKind::Saga => self.key.is_none() && self.annotations.is_empty(),
         };
         is_open && self.kind.as_ref().is_none_or(|glob| glob.matches(kind.word()))
     }
@@ -139,6 +156,10 @@ impl Filter {
             && holds(&self.id, message.id.as_str())
             && self.may_take(DeadKind::Message)
             && self.key.as_ref().is_none_or(|glob| message.key.as_ref().is_some_and(|key| glob.matches(key.as_str())))
+            && self
+                .annotations
+                .iter()
+                .all(|(annotation, glob)| message.annotation(*annotation).is_some_and(|text| glob.matches(text)))
             && self.before.is_none_or(|before| at < before)
             && self.after.is_none_or(|after| at > after)
     }
@@ -282,6 +303,8 @@ fn split(text: &str) -> Result<Vec<String>, FilterError> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::annotations::Annotations;
+    use crate::new_message::NewMessage;
 
     #[test]
     fn conditions_are_read_and_wildcards_match() {
@@ -290,6 +313,21 @@ mod tests {
         assert!(!filter.code.unwrap().matches("HTTP.400"));
         assert_eq!(filter.before, Some(UnixMillis(6_400_000)));
         assert_eq!(filter.key, Some(Glob::new("a b")));
+    }
+
+    #[test]
+    fn a_message_is_found_by_any_of_its_annotations() {
+        let with = |annotations| {
+            let new = NewMessage { topic: "bus:x".to_owned(), annotations, ..NewMessage::default() };
+            new.check(UnixMillis(0), 0).unwrap().message
+        };
+        let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+        for annotation in Annotation::ALL {
+            let filter = Filter::parse(&format!("{}=0*-b7*", annotation.name()), UnixMillis(0)).unwrap();
+            let takes = |annotations| filter.takes_message(&with(annotations), UnixMillis(0));
+            assert!(takes([(annotation, trace)].into()), "{annotation:?}");
+            assert!(!takes(Annotations::default()), "{annotation:?}");
+        }
     }
 
     #[test]
@@ -323,6 +361,7 @@ mod tests {
             ("definition=order", [false, true]),
             ("step=charge", [false, true]),
             ("key=17", [true, false]),
+            ("correlation_id=c-*", [true, false]),
             ("key=17 kind=saga", [false, false]),
         ] {
             assert_eq!(may(text), wanted, "{text}");

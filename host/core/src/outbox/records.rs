@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::annotation::Annotation;
 use crate::ids::{MessageId, Place, Seq, ShardId, Tenant};
 use crate::message::{Message, Payload};
 use crate::outbox::bits::Bits;
@@ -331,7 +332,7 @@ pub fn content_digest(message: &Message) -> [u8; 32] {
     };
     part(message.topic.as_str());
     part(message.key.as_ref().map_or("", |key| key.as_str()));
-    part(message.content_type.as_deref().unwrap_or(""));
+    part(message.annotation(Annotation::ContentType).unwrap_or(""));
     part(&message.event_type);
     for (name, value) in &message.headers {
         part(name);

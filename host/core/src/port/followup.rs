@@ -3,6 +3,7 @@
 
 use bytes::Bytes;
 
+use crate::annotations::Annotations;
 use crate::message::Headers;
 use crate::time::UnixMillis;
 
@@ -14,14 +15,10 @@ pub struct Outgoing {
     pub topic: String,
     pub key: Option<String>,
     pub headers: Headers,
-    /// Media type of the payload.
-    pub content_type: Option<String>,
     pub payload: Bytes,
     pub event_type: Option<String>,
-    /// None = inherited from what is being handled.
-    pub correlation_id: Option<String>,
-    /// Where a reply is expected.
-    pub reply_to: Option<String>,
+    /// Its optional texts; a correlation id that is absent is inherited from what is being handled.
+    pub annotations: Annotations,
     /// Not delivered before this instant.
     pub not_before: Option<UnixMillis>,
     pub attributes: Vec<(String, String)>,

@@ -7,8 +7,8 @@ use waybill_api::dead_letters::{
     DeadGroupView, DeadLetterService, DeadLetterView, Replay, Replayed, ReplayedSaga, SagaLinks,
 };
 use waybill_api::messages::{EnqueueService, Enqueued, MessageService, MessageView};
+use waybill_core::annotation::Annotation;
 use waybill_core::ids::Tenant;
-use waybill_core::message::Payload;
 use waybill_core::new_message::NewMessage;
 use waybill_core::outbox::records::DeadLetter;
 use waybill_core::port::dead::{DeadId, DeadKind, NOTHING_TO_EDIT};
@@ -121,40 +121,14 @@ impl DeadLetterService for Outbox {
         Ok(self.message(tenant, id).await?.into())
     }
 
-    /// Enqueues an edited copy under a new id that names the original as its cause, and fences the original off. What
-    /// the edit leaves out is taken from the original.
+    /// Enqueues the copy and fences the original off.
     async fn edit(&self, dead: &DeadId, edited: NewMessage, actor: &str) -> Result<Enqueued, ServiceError> {
         let (tenant, id) = (&dead.tenant, dead.id.as_str());
         let Dead::Message(dead) = self.find_dead(dead).await? else {
             return Err(other_kind(id, NOTHING_TO_EDIT));
         };
-        let original = &dead.message;
-        let payload = match (&original.payload, edited.payload.is_empty()) {
-            (_, false) => edited.payload.clone(),
-            (Payload::Inline(bytes), true) => bytes.clone(),
-            (Payload::Blob { blob, .. }, true) => self.context.stores.owner.blob(blob).await?.unwrap_or_default(),
-        };
-        let copy = NewMessage {
-            topic: if edited.topic.is_empty() { original.topic.to_string() } else { edited.topic },
-            payload,
-            content_type: edited.content_type.or_else(|| original.content_type.clone()),
-            id: edited.id,
-            tenant: Some(tenant.to_string()),
-            key: edited.key.or_else(|| original.key.as_ref().map(ToString::to_string)),
-            headers: if edited.headers.is_empty() { original.headers.clone() } else { edited.headers },
-            not_before: edited.not_before,
-            expires_at: edited.expires_at,
-            occurred_at: edited.occurred_at.or(Some(original.occurred_at)),
-            event_type: edited.event_type.or_else(|| Some(original.event_type.clone())),
-            event_version: edited.event_version.or(Some(original.event_version)),
-            aggregate_type: edited.aggregate_type.or_else(|| original.aggregate_type.clone()),
-            aggregate_id: edited.aggregate_id.or_else(|| original.aggregate_id.clone()),
-            envelope_id: edited.envelope_id.or_else(|| original.envelope_id.clone()),
-            correlation_id: edited.correlation_id.or_else(|| original.correlation_id.clone()),
-            causation_id: Some(id.to_owned()),
-            reply_to: edited.reply_to.or_else(|| original.reply_to.clone()),
-            traceparent: edited.traceparent.or_else(|| original.traceparent.clone()),
-        };
+        let mut copy = edited;
+        copy.annotations.set(Annotation::CausationId, Some(id));
         let enqueued = self.enqueue(vec![copy]).await?;
         let new_id = enqueued.ids.first().cloned().unwrap_or_default();
         let note = format!("edited and sent again as {new_id}");

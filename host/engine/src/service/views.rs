@@ -1,5 +1,6 @@
 //! A message as people see it.
 
+use waybill_api::annotations::AnnotationsView;
 use waybill_api::headers::HeadersJson;
 use waybill_api::instant::Instant;
 use waybill_api::messages::{Attempt, LeaseView, MessageView, Waiting};
@@ -159,15 +160,8 @@ impl Outbox {
             history: condition.history.into_iter().map(Attempt::from).collect(),
             event_type: message.event_type.clone(),
             event_version: message.event_version,
-            aggregate_type: message.aggregate_type.clone(),
-            aggregate_id: message.aggregate_id.clone(),
-            envelope_id: message.envelope_id.clone(),
-            correlation_id: message.correlation_id.clone(),
-            causation_id: message.causation_id.clone(),
-            reply_to: message.reply_to.clone(),
-            traceparent: message.traceparent.clone(),
+            annotations: AnnotationsView(message.annotations.clone()),
             headers: HeadersJson(message.headers.clone()),
-            content_type: message.content_type.clone(),
             payload_bytes: message.payload.len() as u64,
             payload_sha256: None,
             payload: None,

@@ -1,7 +1,7 @@
 //! Dead letters: replay, quarantine, edit, purge, groups, filters.
 
 use waybill_api::dead_letters::Replay;
-use waybill_core::new_message::NewMessage;
+use waybill_core::annotation::Annotation;
 use waybill_core::port::dead::DeadId;
 use waybill_core::port::service::{MessageState, ServiceError};
 use waybill_testkit::fake_transport::{ack, permanent};
@@ -74,10 +74,10 @@ async fn a_quarantined_dead_letter_is_replayed_only_by_its_id() {
 async fn an_edited_dead_letter_is_a_new_message_that_names_the_original() {
     let world = World::new();
     let (host, ids) = with_dead(&world, 1).await;
-    let edited = NewMessage { payload: "good".into(), ..NewMessage::default() };
+    let edited = keyed("good", "k");
     let answer = host.outbox.edit(&DeadId::new(&tenant("default"), &ids[0]), edited, "ops").await.unwrap();
     let copy = host.until_state(&answer.ids[0], MessageState::Done).await;
-    assert_eq!(copy.causation_id.as_deref(), Some(ids[0].as_str()));
+    assert_eq!(copy.annotations.get(Annotation::CausationId), Some(ids[0].as_str()));
     assert_eq!((copy.topic.as_str(), copy.key.as_deref()), ("bus:orders.created", Some("k")));
     assert_eq!(world.main.log().texts(), ["bad-0", "good"]);
     let original = host.view(&ids[0]).await;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use waybill_core::annotation::Annotation;
 use waybill_core::port::backoff::{BackoffDecision, BackoffPolicy, FailedAttempt, WorkKind};
 use waybill_core::port::followup::Outgoing;
 use waybill_core::port::participant::{Direction, Participant, StepError, StepOutput};
@@ -103,11 +104,9 @@ fn outgoing(topic: &str) -> Outgoing {
         topic: topic.to_owned(),
         key: None,
         headers: Vec::new(),
-        content_type: None,
         payload: Bytes::from_static(b"1"),
         event_type: None,
-        correlation_id: None,
-        reply_to: None,
+        annotations: [(Annotation::AggregateType, "order")].into(),
         not_before: None,
         attributes: Vec::new(),
     }
@@ -127,7 +126,11 @@ async fn messages_that_a_step_leaves_go_out_once_with_its_success() {
     host.until("one", SagaState::Completed).await;
     eventually("they are delivered", async || world.messages().len() == 2).await;
     let sent = world.messages();
-    assert_eq!(sent[0].causation_id.as_deref(), Some("one"));
+    let text = |annotation| sent[0].annotation(annotation);
+    assert_eq!(
+        (text(Annotation::CausationId), text(Annotation::AggregateType), text(Annotation::ReplyTo)),
+        (Some("one"), Some("order"), None)
+    );
     assert!(sent.iter().all(|message| message.id.as_str().starts_with("saga-")));
 }
 

@@ -2,6 +2,8 @@
 
 use bytes::Bytes;
 use waybill_bindings::api::types as wit;
+use waybill_core::annotation::{Annotation, Carried};
+use waybill_core::annotations::Annotations;
 use waybill_core::code::Code;
 use waybill_core::port::followup::{Outgoing, StreamEvent};
 use waybill_core::port::transport::Fault;
@@ -40,19 +42,31 @@ fn header_bytes(headers: &[(String, String)]) -> usize {
 }
 
 fn outgoing(message: wit::Outgoing) -> Outgoing {
+    let mut annotations = attributed(&message.attributes);
+    annotations.set(Annotation::ContentType, message.content_type);
+    annotations.set(Annotation::CorrelationId, message.correlation_id);
+    annotations.set(Annotation::ReplyTo, message.reply_to);
     Outgoing {
         id: message.id,
         topic: message.topic,
         key: message.key,
         headers: message.headers,
-        content_type: message.content_type,
         payload: Bytes::from(message.payload),
         event_type: message.event_type,
-        correlation_id: message.correlation_id,
-        reply_to: message.reply_to,
+        annotations,
         not_before: message.not_before.map(UnixMillis),
         attributes: message.attributes,
     }
+}
+
+/// The annotations among a guest's attributes.
+fn attributed(attributes: &[(String, String)]) -> Annotations {
+    let carried = Annotation::ALL.into_iter().filter(|annotation| annotation.carried() == Carried::Attribute);
+    let found = carried.filter_map(|annotation| {
+        let (_, text) = attributes.iter().find(|(name, _)| name == annotation.dashed())?;
+        Some((annotation, text.as_str()))
+    });
+    found.collect()
 }
 
 fn event(event: wit::StreamEvent) -> StreamEvent {
@@ -65,5 +79,23 @@ fn event(event: wit::StreamEvent) -> StreamEvent {
         payload: Bytes::from(event.payload),
         headers: event.headers,
         attributes: event.attributes,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guest_says_by_attributes_what_its_record_has_no_member_for() {
+        let named = |name: &str| (name.to_owned(), format!("its {name}"));
+        let mut given: Vec<_> = Annotation::ALL.map(|annotation| named(annotation.dashed())).into();
+        given.push(named("shop"));
+        let taken = attributed(&given);
+        for annotation in Annotation::ALL {
+            let wanted = format!("its {}", annotation.dashed());
+            let is_attribute = annotation.carried() == Carried::Attribute;
+            assert_eq!(taken.get(annotation), is_attribute.then_some(wanted.as_str()));
+        }
     }
 }

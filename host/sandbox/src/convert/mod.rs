@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use waybill_bindings::api::types as wit;
 use waybill_bindings::services::exports::waybill::plugin::provision_api::{Action, Change};
+use waybill_core::annotation::{Annotation, Carried};
 use waybill_core::code::Code;
+use waybill_core::const_text::has;
 use waybill_core::message::Delivery;
 use waybill_core::port::provision::{ProvisionAction, ProvisionChange};
 use waybill_core::port::transport::{CallError, ErrorKind, Fault, Health, HealthReport, Outcome, Receipt};
@@ -22,27 +24,41 @@ use crate::limits::{
 use crate::meters::Bound;
 use crate::text::cut;
 
-const TRACEPARENT: &str = "traceparent";
+/// Where authors of plugins find attributes: their crate sends each on under the receivers' names for it.
+const AUTHORS: &[u8] = include_bytes!("../../../../plugins/sdk/src/annotation.rs");
+const CONTRACT: &[u8] = include_bytes!("../../../../docs/plugin-contract.md");
+
+macro_rules! known_to_authors {
+    ($($variant:ident = $name:ident ($number:tt) { dashed: $dashed:literal, $($unused:tt)* })*) => {
+        $(const _: () = assert!(
+            !matches!(Annotation::$variant.carried(), Carried::Attribute)
+                || has(AUTHORS, concat!("annotation(\"", $dashed, "\"").as_bytes())
+                    && has(CONTRACT, concat!("`", $dashed, "`").as_bytes()),
+            concat!("plugins/sdk/src/annotation.rs or docs/plugin-contract.md lacks the attribute ", $dashed)
+        );)*
+    };
+}
+
+waybill_core::annotation_rows!(known_to_authors);
 
 /// One delivery as a guest gets it.
 pub(crate) fn message(delivery: &Delivery) -> wit::Message {
     let message = &*delivery.message;
     let mut headers = Vec::with_capacity(message.headers.len() + 1);
     headers.extend(message.headers.iter().cloned());
-    if let Some(traceparent) = &message.traceparent
-        && !message.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case(TRACEPARENT))
-    {
-        headers.push((TRACEPARENT.to_owned(), traceparent.clone()));
-    }
     let mut attributes = Vec::with_capacity(4);
     attributes.push(("seq".to_owned(), delivery.seq.0.to_string()));
     attributes.push(("event-version".to_owned(), message.event_version.to_string()));
-    if let Some(kind) = &message.aggregate_type {
-        attributes.push(("aggregate-type".to_owned(), kind.clone()));
+    for (annotation, text) in message.annotations.iter() {
+        let name = annotation.dashed();
+        match annotation.carried() {
+            Carried::Member => {}
+            Carried::Header if message.headers.iter().any(|(other, _)| other.eq_ignore_ascii_case(name)) => {}
+            Carried::Header => headers.push((name.to_owned(), text.to_owned())),
+            Carried::Attribute => attributes.push((name.to_owned(), text.to_owned())),
+        }
     }
-    if let Some(id) = &message.aggregate_id {
-        attributes.push(("aggregate-id".to_owned(), id.clone()));
-    }
+    let member = |annotation| message.annotation(annotation).map(str::to_owned);
     wit::Message {
         id: message.id.as_str().to_owned(),
         tenant: message.tenant.as_str().to_owned(),
@@ -50,13 +66,13 @@ pub(crate) fn message(delivery: &Delivery) -> wit::Message {
         destination: delivery.destination.clone(),
         key: message.key.as_ref().map(|key| key.as_str().to_owned()),
         headers,
-        content_type: message.content_type.clone(),
+        content_type: member(Annotation::ContentType),
         payload: delivery.payload.to_vec(),
         event_type: (!message.event_type.is_empty()).then(|| message.event_type.clone()),
-        envelope_id: message.envelope_id.clone(),
-        correlation_id: message.correlation_id.clone(),
-        causation_id: message.causation_id.clone(),
-        reply_to: message.reply_to.clone(),
+        envelope_id: member(Annotation::EnvelopeId),
+        correlation_id: member(Annotation::CorrelationId),
+        causation_id: member(Annotation::CausationId),
+        reply_to: member(Annotation::ReplyTo),
         occurred_at: message.occurred_at.0,
         created_at: message.created_at.0,
         expires_at: message.expires_at.map(|at| at.0),
@@ -192,6 +208,39 @@ pub(crate) fn to_millis(duration: Duration) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use waybill_core::annotations::Annotations;
+    use waybill_core::ids::Seq;
+    use waybill_core::new_message::NewMessage;
+    use waybill_core::time::UnixMillis;
+
+    #[test]
+    fn a_guest_gets_every_annotation_where_the_table_says() {
+        let text = |annotation: Annotation| match annotation {
+            Annotation::Traceparent => "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".to_owned(),
+            other => format!("{} of it", other.name()),
+        };
+        let annotations: Annotations = Annotation::ALL.map(|annotation| (annotation, text(annotation))).into();
+        let new = NewMessage { topic: "bus:x".to_owned(), annotations, ..NewMessage::default() };
+        let delivery = Delivery {
+            message: new.check(UnixMillis(0), 0).unwrap().message,
+            payload: bytes::Bytes::new(),
+            destination: "x".to_owned(),
+            attempt: 1,
+            lease_epoch: 1,
+            seq: Seq(1),
+        };
+        let got = message(&delivery);
+        let shown = format!("{got:?}").replace('-', "_");
+        for annotation in Annotation::ALL {
+            let pair = (annotation.dashed().to_owned(), text(annotation));
+            let is_there = match annotation.carried() {
+                Carried::Member => shown.contains(&format!("{}: Some({:?})", annotation.name(), pair.1)),
+                Carried::Header => got.headers.contains(&pair),
+                Carried::Attribute => got.attributes.contains(&pair),
+            };
+            assert!(is_there, "{annotation:?} {shown}");
+        }
+    }
 
     #[test]
     fn a_code_is_one_word_in_capitals() {

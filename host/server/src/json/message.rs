@@ -6,6 +6,7 @@ use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, MapAccess, Vis
 use waybill_api::headers::HeadersJson;
 use waybill_api::instant::Instant;
 use waybill_api::messages::MessageView;
+use waybill_core::annotation::{Annotation, Kind};
 use waybill_core::new_message::{NewMessage, event_of};
 use waybill_core::topic::Topic;
 
@@ -17,9 +18,9 @@ use crate::aliases::{Field, Meaning, resolve};
 pub struct MessageFields {
     message: NewMessage,
     /// Bits of the fields given with a value.
-    given: u32,
+    given: u64,
     /// Bits of the fields given as null.
-    cleared: u32,
+    cleared: u64,
 }
 
 impl MessageFields {
@@ -71,15 +72,16 @@ impl MessageFields {
             Field::Id => identity(&mut message.id, map)?,
             Field::Key => identity(&mut message.key, map)?,
             Field::Tenant => identity(&mut message.tenant, map)?,
-            Field::AggregateId => identity(&mut message.aggregate_id, map)?,
-            Field::EnvelopeId => identity(&mut message.envelope_id, map)?,
-            Field::CorrelationId => identity(&mut message.correlation_id, map)?,
-            Field::CausationId => identity(&mut message.causation_id, map)?,
-            Field::ReplyTo => keep(&mut message.reply_to, map.next_value()?),
-            Field::ContentType => keep(&mut message.content_type, map.next_value()?),
             Field::EventType => keep(&mut message.event_type, map.next_value()?),
-            Field::AggregateType => keep(&mut message.aggregate_type, map.next_value()?),
-            Field::Traceparent => keep(&mut message.traceparent, map.next_value()?),
+            Field::Annotation(annotation) => {
+                let text = match annotation.kind() {
+                    Kind::Id => map.next_value::<Option<Identity>>()?.map(|identity| identity.0),
+                    Kind::Text | Kind::TraceContext => map.next_value()?,
+                };
+                let is_given = text.is_some();
+                message.annotations.set(annotation, text);
+                is_given
+            }
         };
         if some {
             self.given |= field.bit();
@@ -102,23 +104,24 @@ impl MessageFields {
     }
 
     fn default_content_type(&mut self) {
-        if self.message.content_type.is_none() {
+        if self.message.annotations.get(Annotation::ContentType).is_none() {
             let media = if self.has(Field::PayloadBase64) { "application/octet-stream" } else { "application/json" };
-            self.message.content_type = Some(media.to_owned());
+            self.message.annotations.set(Annotation::ContentType, Some(media));
         }
     }
 
     /// The message of a dead letter with these fields changed: what isn't given stays, null takes a field away. A new
     /// message gets a new id, is sent at once and doesn't expire unless these fields say otherwise.
     pub fn over(mut self, original: MessageView) -> Result<NewMessage, &'static str> {
-        if self.has(Field::CausationId) || self.cleared & Field::CausationId.bit() != 0 {
+        const CAUSE: Field = Field::Annotation(Annotation::CausationId);
+        if self.has(CAUSE) || self.cleared & CAUSE.bit() != 0 {
             return Err("causation_id links the new message to the dead letter: leave it out");
         }
         if self.cleared & (Field::Topic.bit() | Field::Tenant.bit()) != 0 {
             return Err("topic and tenant can't be taken away");
         }
         if self.has(Field::Payload) || self.has(Field::PayloadBase64) {
-            if self.cleared & Field::ContentType.bit() != 0 {
+            if self.cleared & Field::Annotation(Annotation::ContentType).bit() != 0 {
                 self.default_content_type();
             }
         } else {
@@ -132,14 +135,17 @@ impl MessageFields {
         let derived = Topic::parse(&original.topic).map(|topic| event_of(&topic));
         let follows = !stays(Field::Topic)
             && derived.is_ok_and(|(event, version)| event == original.event_type && version == original.event_version);
-        macro_rules! inherit {
-            ($($field:ident: $slot:ident),+ $(,)?) => { $(if stays(Field::$field) { edited.$slot = original.$slot; })+ };
+        if stays(Field::Topic) {
+            edited.topic = original.topic;
         }
-        inherit!(
-            Topic: topic, Key: key, ContentType: content_type, AggregateType: aggregate_type,
-            AggregateId: aggregate_id, EnvelopeId: envelope_id, CorrelationId: correlation_id, ReplyTo: reply_to,
-            Traceparent: traceparent,
-        );
+        if stays(Field::Key) {
+            edited.key = original.key;
+        }
+        for (annotation, text) in original.annotations.0.iter() {
+            if stays(Field::Annotation(annotation)) {
+                edited.annotations.set(annotation, Some(text));
+            }
+        }
         if stays(Field::Headers) {
             edited.headers = original.headers.0;
         }
@@ -155,7 +161,7 @@ impl MessageFields {
         if stays(Field::Tenant) {
             edited.tenant = Some(original.tenant);
         }
-        edited.causation_id = Some(original.id);
+        edited.annotations.set(Annotation::CausationId, Some(original.id));
         Ok(self.message)
     }
 }
@@ -275,6 +281,7 @@ mod tests {
     use crate::json::decode;
     use crate::limits::JSON_DEPTH_MAX;
     use bytes::Bytes;
+    use waybill_core::annotations::Annotations;
 
     fn read(text: &str) -> Result<NewMessage, crate::problem::Problem> {
         decode::value::<MessageIn>(text).map(|message| message.0)
@@ -285,10 +292,10 @@ mod tests {
         let message =
             read(r#"{"topic":"bus:a","payload": {"z": 1.10, "a": 12345678901234567890123, "z": 2} }"#).unwrap();
         assert_eq!(message.payload, r#"{"z": 1.10, "a": 12345678901234567890123, "z": 2}"#);
-        assert_eq!(message.content_type.as_deref(), Some("application/json"));
+        assert_eq!(message.annotations.get(Annotation::ContentType), Some("application/json"));
         let message = read(r#"{"payload_base64":"AAEC/w==","topic":"bus:a"}"#).unwrap();
         assert_eq!(message.payload.as_ref(), [0, 1, 2, 255]);
-        assert_eq!(message.content_type.as_deref(), Some("application/octet-stream"));
+        assert_eq!(message.annotations.get(Annotation::ContentType), Some("application/octet-stream"));
         assert_eq!(read(r#"{"topic":"bus:a","payload":null}"#).unwrap().payload, "null");
     }
 
@@ -316,7 +323,6 @@ mod tests {
             NewMessage {
                 topic: "t".into(),
                 payload: Bytes::from_static(b"1"),
-                content_type: text_of("m"),
                 id: text_of("i"),
                 tenant: text_of("n"),
                 key: text_of("k"),
@@ -326,13 +332,16 @@ mod tests {
                 occurred_at: at(1_700_000_000_003),
                 event_type: text_of("v"),
                 event_version: Some(4),
-                aggregate_type: text_of("a"),
-                aggregate_id: text_of("g"),
-                envelope_id: text_of("e"),
-                correlation_id: text_of("c"),
-                causation_id: text_of("s"),
-                reply_to: text_of("r"),
-                traceparent: text_of("p"),
+                annotations: Annotations::from([
+                    (Annotation::AggregateType, "a"),
+                    (Annotation::AggregateId, "g"),
+                    (Annotation::EnvelopeId, "e"),
+                    (Annotation::CorrelationId, "c"),
+                    (Annotation::CausationId, "s"),
+                    (Annotation::ReplyTo, "r"),
+                    (Annotation::Traceparent, "p"),
+                    (Annotation::ContentType, "m"),
+                ]),
             }
         );
     }

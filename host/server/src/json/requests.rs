@@ -1,5 +1,7 @@
 //! Bodies of requests other than messages, and the message object as clients write it.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
@@ -43,21 +45,6 @@ pub struct NewMessageJson {
     /// From then on it isn't sent any more and ends `expired`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Instant>,
-    /// Trace chain of the business operation.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub envelope_id: Option<String>,
-    /// Ties a reply to its request.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub correlation_id: Option<String>,
-    /// Id of the message that caused this one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub causation_id: Option<String>,
-    /// Where a reply is expected.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reply_to: Option<String>,
-    /// Media type; `application/json` for `payload`, `application/octet-stream` for `payload_base64`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub content_type: Option<String>,
     /// When it happened; now if absent, at most a minute ahead.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub occurred_at: Option<Instant>,
@@ -67,15 +54,9 @@ pub struct NewMessageJson {
     /// Version of the event type; 1 if absent and not in the subject.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub event_version: Option<u32>,
-    /// Type of the aggregate the event is about.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub aggregate_type: Option<String>,
-    /// Id of that aggregate, up to 512 bytes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub aggregate_id: Option<String>,
-    /// W3C trace context; the request's `traceparent` header if absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub traceparent: Option<String>,
+    /// Its optional texts by their names, each a member of its own.
+    #[serde(flatten)]
+    pub annotations: BTreeMap<&'static str, String>,
 }
 
 /// One message, or many.
@@ -220,11 +201,11 @@ pub struct StartOperation {
 mod tests {
     use super::*;
     use crate::aliases::Field;
-    use utoipa::PartialSchema;
 
     #[test]
     fn the_documented_message_object_has_the_fields_that_are_read() {
-        let schema = serde_json::to_value(NewMessageJson::schema()).unwrap();
+        let document = serde_json::to_value(crate::openapi::document()).unwrap();
+        let schema = &document["components"]["schemas"]["NewMessage"];
         let mut documented: Vec<&str> = schema["properties"].as_object().unwrap().keys().map(String::as_str).collect();
         let mut read = Field::NAMES.to_vec();
         documented.sort_unstable();

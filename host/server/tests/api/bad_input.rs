@@ -1,10 +1,13 @@
 //! Every way to ask wrongly, and what is answered.
 
+use std::sync::atomic::Ordering;
+
 use axum::body::Body;
 use http::{Method, Request};
 use waybill_core::port::service::ServiceError;
 use waybill_core::port::store::StoreError;
 use waybill_server::limits::Limits;
+use waybill_testkit::memory_host::message;
 
 use crate::support::{Api, get, post, with};
 
@@ -60,7 +63,9 @@ const ROWS: &[Row] = &[
 
 #[tokio::test]
 async fn every_bad_body_gets_its_own_answer() {
-    let api = Api::open();
+    let api = Api::open().await;
+    // An edit is of a dead letter that is there.
+    api.host.dead(message("a")).await;
     for (path, body, status, code, field, words) in ROWS {
         let answer = api.post(path, *body).await;
         assert_eq!(answer.problem(), (*status, (*code).to_owned()), "{path} {body}: {}", answer.text);
@@ -70,20 +75,20 @@ async fn every_bad_body_gets_its_own_answer() {
         assert_eq!(problem["instance"], *path);
         assert_eq!(problem["retryable"], false);
     }
-    let calls = api.fake.calls();
-    assert!(calls.iter().all(|call| call.starts_with("dead_letter ")), "a bad request reached the service: {calls:?}");
+    let reached = api.reached();
+    assert!(reached.iter().all(|asked| *asked == "dead_letter"), "a bad request reached the service: {reached:?}");
 }
 
 #[tokio::test]
 async fn a_syntax_fault_has_line_and_column() {
-    let answer = Api::open().post(M, "{\"topic\":\"bus:a\",\n \"payload\": nope}").await;
+    let answer = Api::open().await.post(M, "{\"topic\":\"bus:a\",\n \"payload\": nope}").await;
     let problem = answer.json();
     assert_eq!((problem["line"].as_u64(), problem["column"].as_u64()), (Some(2), Some(14)), "{problem}");
 }
 
 #[tokio::test]
 async fn bad_query_strings_are_refused() {
-    let api = Api::open();
+    let api = Api::open().await;
     for (path, words) in [
         ("/v1/messages?limit=1001", "1000"),
         ("/v1/messages?limit=0", "1 to 1000"),
@@ -109,12 +114,12 @@ async fn bad_query_strings_are_refused() {
         let detail = answer.json()["detail"].as_str().unwrap().to_owned();
         assert!(words.split('|').any(|word| detail.contains(word)), "{path}: {detail}");
     }
-    assert!(api.fake.calls().is_empty());
+    assert!(api.reached().is_empty());
 }
 
 #[tokio::test]
 async fn unknown_addresses_and_methods_are_problems_too() {
-    let api = Api::open();
+    let api = Api::open().await;
     for path in ["/", "/v1", "/v1/message", "/v2/messages", "/v1/messages/a/b", "/errors"] {
         assert_eq!(api.get(path).await.problem(), (404, "HTTP.NOT_FOUND".into()), "{path}");
     }
@@ -137,7 +142,7 @@ async fn unknown_addresses_and_methods_are_problems_too() {
 
 #[tokio::test]
 async fn media_types_are_checked() {
-    let api = Api::open();
+    let api = Api::open().await;
     let body = r#"{"topic":"bus:a","payload":1}"#;
     for media in
         ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "application/json; charset=latin1"]
@@ -156,12 +161,12 @@ async fn media_types_are_checked() {
             "{path}"
         );
     }
-    assert!(api.fake.calls().is_empty());
+    assert!(api.reached().is_empty());
 }
 
 #[tokio::test]
 async fn bodies_past_the_bound_are_refused_announced_or_not() {
-    let api = Api::open();
+    let api = Api::open().await;
     let announced = with(post(M, "{}"), "content-length", "67108865");
     assert_eq!(api.send(announced).await.problem(), (413, "HTTP.TOO_LARGE".into()));
     let pieces =
@@ -174,8 +179,8 @@ async fn bodies_past_the_bound_are_refused_announced_or_not() {
     assert_eq!(api.post(M, format!("{{\"messages\":[{list}]}}")).await.problem(), (413, "OUTBOX.TOO_MANY".into()));
     let long = format!("{{\"note\":\"{}\"}}", "x".repeat(2_001));
     assert_eq!(api.post("/v1/dead-letters/a/quarantine", long).await.problem(), (400, INVALID.into()));
-    assert!(api.fake.calls().is_empty());
-    let tight = Api::with(None, Limits { bodies_bytes_max: 64 * 1024, ..Limits::default() });
+    assert!(api.reached().is_empty());
+    let tight = Api::with(None, Limits { bodies_bytes_max: 64 * 1024, ..Limits::default() }).await;
     let answer = tight.post(M, vec![b' '; 200 * 1024]).await;
     assert_eq!(answer.problem(), (429, "OUTBOX.BUSY".into()));
     assert_eq!((answer.header("retry-after"), answer.json()["retry_after_ms"].as_u64()), ("1", Some(1000)));
@@ -200,9 +205,9 @@ async fn failures_of_the_service_keep_their_meaning() {
         (store(StoreError::Corrupt("secret".into())), 500, "STORAGE.CORRUPT", None, false),
         (store(StoreError::Other("secret".into())), 500, "UNKNOWN.INTERNAL", None, true),
     ];
-    let api = Api::open();
+    let api = Api::open().await;
     for (error, status, code, retry_after, retryable) in rows {
-        *api.fake.fails.lock().unwrap() = Some(error);
+        *api.hindrance.fails.lock() = Some(error);
         let answer = api.post(T, r#"{"statements":[{"query":"RETURN 1"}]}"#).await;
         assert_eq!(answer.problem(), (status, code.to_owned()));
         assert_eq!(answer.headers.get("retry-after").map(|value| value.to_str().unwrap()), retry_after, "{code}");
@@ -213,8 +218,8 @@ async fn failures_of_the_service_keep_their_meaning() {
 
 #[tokio::test]
 async fn a_panic_is_a_problem_without_details() {
-    let api = Api::open();
-    *api.fake.panics.lock().unwrap() = true;
+    let api = Api::open().await;
+    api.hindrance.panics.store(true, Ordering::Relaxed);
     let answer = api.get("/v1/outbox/stats").await;
     assert_eq!(answer.problem(), (500, "UNKNOWN.INTERNAL".into()));
     assert!(!answer.text.contains("secret") && !answer.text.contains("panic"), "{}", answer.text);

@@ -10,7 +10,7 @@ use waybill_server::auth::Role;
 use waybill_server::limits::Limits;
 use waybill_server::server::Server;
 
-use crate::support::{Fake, get, parts, post, send, token, with};
+use crate::support::{get, host, parts, post, send, token, with};
 
 #[tokio::test]
 async fn a_route_without_a_permission_entry_is_refused() {
@@ -27,7 +27,7 @@ async fn a_route_without_a_permission_entry_is_refused() {
         let further = Router::new()
             .route("/v1/forgotten/{id}", on_get(handler()).post(handler()))
             .route("/v1/outbox/stats", on_post(handler()));
-        let parts = parts(Arc::new(Fake::default()), tokens, Limits::default());
+        let parts = parts(&host().await, &Arc::default(), tokens, Limits::default());
         let router = Server::with_routes(parts, further).router();
         for token in ["", "wrong", "admin"] {
             let bearer = |request| match token {

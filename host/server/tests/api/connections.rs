@@ -60,15 +60,14 @@ async fn an_idle_http2_connection_is_asked_to_go() {
 async fn an_http2_connection_with_work_is_not_idle() {
     let limits = Limits { idle_timeout: SHORT, ..Limits::default() };
     let live = Live::start(limits, PATIENCE).await;
-    let gate = std::sync::Arc::new(tokio::sync::Notify::new());
-    *live.fake.gate.lock().unwrap() = Some(gate.clone());
+    let gate = live.hindrance.shut();
     let (mut sender, connection) =
         hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(live.connect().await)).await.unwrap();
     let connection = tokio::spawn(connection);
     let body = http_body_util::Full::new(Bytes::from_static(br#"{"topic":"bus:a","payload":1}"#));
     let request = http::Request::post(live.url("/v1/messages")).header("content-type", "application/json");
     let answer = tokio::spawn(sender.send_request(request.body(body).unwrap()));
-    until(|| !live.fake.calls.lock().unwrap().is_empty()).await;
+    until(|| live.hindrance.count() > 0).await;
     // Much longer than an idle connection lives.
     tokio::time::sleep(SHORT * 5).await;
     gate.notify_one();

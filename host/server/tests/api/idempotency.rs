@@ -9,7 +9,7 @@ use waybill_core::port::store::StoreError;
 use waybill_server::auth::Role;
 use waybill_server::limits::Limits;
 
-use crate::support::{Answer, Api, get, post, token, with};
+use crate::support::{Answer, Api, get, host_with, post, token, with};
 
 async fn ask(api: &Api, act: &str, body: Value) -> Answer {
     api.post(&format!("/v1/idempotency/{act}"), body.to_string()).await
@@ -19,23 +19,33 @@ async fn begin(api: &Api, key: &str, hash: &str) -> Answer {
     ask(api, "begin", json!({ "key": key, "hash": hash, "ttl_ms": 60_000, "lease_ms": 10_000 })).await
 }
 
+/// Begins a key that is free; the token.
+async fn begun(api: &Api, key: &str) -> String {
+    let new = begin(api, key, "h").await;
+    assert_eq!(new.status, 201, "{}", new.text);
+    new.json()["token"].as_str().unwrap().to_owned()
+}
+
 #[tokio::test]
 async fn a_key_is_begun_busy_and_then_answers_its_result_as_it_was_given() {
-    let api = Api::open();
+    let api = Api::open().await;
     let new = begin(&api, "k", "h").await;
     assert_eq!(new.status, 201, "{}", new.text);
+    let new = new.json();
     assert_eq!(
-        new.json(),
-        json!({"state": "new", "token": "t-1", "begun": 1, "lease_until": "2026-09-21T14:13:30.123Z",
-               "until": "2026-09-21T14:14:20.123Z"})
+        new,
+        json!({"state": "new", "token": new["token"], "begun": 1, "lease_until": "2096-10-02T07:06:50.123Z",
+               "until": "2096-10-02T07:07:40.123Z"})
     );
+    let token = new["token"].as_str().unwrap();
     let busy = begin(&api, "k", "h").await;
     assert_eq!(busy.problem(), (409, "TX.IDEMPOTENT_BUSY".into()));
     assert_eq!((busy.header("retry-after"), &busy.json()["retryable"]), ("1", &json!(true)));
     let mismatch = begin(&api, "k", "other").await;
     assert_eq!(mismatch.problem(), (422, "TX.IDEMPOTENT_MISMATCH".into()));
     assert_eq!(mismatch.json()["retryable"], false);
-    let done = api.post("/v1/idempotency/finish", r#"{"key":"k","token":"t-1","result":{"z":1.10,"a":[1]}}"#).await;
+    let body = format!(r#"{{"key":"k","token":"{token}","result":{{"z":1.10,"a":[1]}}}}"#);
+    let done = api.post("/v1/idempotency/finish", body).await;
     assert_eq!(
         (done.status.as_u16(), &done.json()["state"], &done.json()["kept"]),
         (200, &json!("succeeded"), &json!(true))
@@ -48,9 +58,9 @@ async fn a_key_is_begun_busy_and_then_answers_its_result_as_it_was_given() {
 
 #[tokio::test]
 async fn a_failed_key_answers_its_error_with_its_code() {
-    let api = Api::open();
-    begin(&api, "k", "h").await;
-    let failed = ask(&api, "fail", json!({"key": "k", "token": "t-1", "error": "no stock"})).await;
+    let api = Api::open().await;
+    let token = begun(&api, "k").await;
+    let failed = ask(&api, "fail", json!({"key": "k", "token": token, "error": "no stock"})).await;
     assert_eq!((failed.status.as_u16(), failed.json()), (200, json!({"state": "failed"})));
     let again = begin(&api, "k", "h").await;
     assert_eq!(again.status, 200);
@@ -59,32 +69,33 @@ async fn a_failed_key_answers_its_error_with_its_code() {
 
 #[tokio::test]
 async fn a_stale_token_is_refused_by_every_act() {
-    let api = Api::open();
-    begin(&api, "k", "h").await;
-    api.fake.keys.pass(Duration::from_secs(10));
+    let api = Api::open().await;
+    let stale = begun(&api, "k").await;
+    api.host.pass(Duration::from_secs(10));
     let second = begin(&api, "k", "h").await;
     assert_eq!((second.status.as_u16(), &second.json()["begun"]), (201, &json!(2)));
+    let token = second.json()["token"].clone();
     for (act, body) in [
-        ("finish", json!({"key": "k", "token": "t-1", "result": null})),
-        ("fail", json!({"key": "k", "token": "t-1", "error": ""})),
-        ("release", json!({"key": "k", "token": "t-1"})),
-        ("renew", json!({"key": "k", "token": "t-1"})),
+        ("finish", json!({"key": "k", "token": stale, "result": null})),
+        ("fail", json!({"key": "k", "token": stale, "error": ""})),
+        ("release", json!({"key": "k", "token": stale})),
+        ("renew", json!({"key": "k", "token": stale})),
     ] {
         let answer = ask(&api, act, body).await;
         assert_eq!(answer.problem(), (409, "TX.LEASE_LOST".into()), "{act}");
     }
-    let renewed = ask(&api, "renew", json!({"key": "k", "token": "t-2", "lease_ms": 30_000})).await;
-    assert_eq!(renewed.json(), json!({"state": "in_flight", "lease_until": "2026-09-21T14:14:00.123Z"}));
-    assert_eq!(ask(&api, "release", json!({"key": "k", "token": "t-2"})).await.json(), json!({"state": "released"}));
+    let renewed = ask(&api, "renew", json!({"key": "k", "token": token, "lease_ms": 30_000})).await;
+    assert_eq!(renewed.json(), json!({"state": "in_flight", "lease_until": "2096-10-02T07:07:20.123Z"}));
+    assert_eq!(ask(&api, "release", json!({"key": "k", "token": token})).await.json(), json!({"state": "released"}));
     assert_eq!(begin(&api, "k", "other").await.status, 201);
 }
 
 #[tokio::test]
 async fn with_digests_only_a_repeat_answers_the_digest() {
-    let api = Api::open();
-    api.fake.keys.set(Settings { keep: Keep::Digest, ..Settings::default() });
-    begin(&api, "k", "h").await;
-    let done = ask(&api, "finish", json!({"key": "k", "token": "t-1", "result": [1]})).await;
+    let settings = Settings { keep: Keep::Digest, ..Settings::default() };
+    let api = Api::over(host_with(|config| config.idempotency = settings).await, None, Limits::default());
+    let token = begun(&api, "k").await;
+    let done = ask(&api, "finish", json!({"key": "k", "token": token, "result": [1]})).await;
     assert_eq!(done.json()["kept"], false);
     let again = begin(&api, "k", "h").await.json();
     assert_eq!((again.get("result"), &again["bytes"]), (None, &json!(3)));
@@ -93,7 +104,7 @@ async fn with_digests_only_a_repeat_answers_the_digest() {
 
 #[tokio::test]
 async fn what_cant_be_is_refused_by_its_field() {
-    let api = Api::open();
+    let api = Api::open().await;
     let long = "x".repeat(256);
     for (act, body, path) in [
         ("begin", json!({"key": "", "hash": "h"}), "key"),
@@ -123,12 +134,12 @@ async fn what_cant_be_is_refused_by_its_field() {
     ] {
         assert_eq!(ask(&api, act, body).await.problem().0, 400);
     }
-    assert!(api.fake.keys.entries.lock().unwrap().is_empty());
+    assert_eq!(api.get("/v1/idempotency").await.json()["items"], json!([]));
 }
 
 #[tokio::test]
 async fn trouble_is_told_with_what_to_do() {
-    let api = Api::open();
+    let api = Api::open().await;
     for (error, status, code) in [
         (ServiceError::Busy { what: "queue", count: 1, count_max: 1 }, 429, "OUTBOX.BUSY"),
         (ServiceError::Unsure(StoreError::Unavailable("x".into())), 504, "TX.TIMEOUT"),
@@ -136,7 +147,7 @@ async fn trouble_is_told_with_what_to_do() {
         (ServiceError::Unavailable("it is shutting down".into()), 503, "PROVIDER.UNAVAILABLE"),
         (ServiceError::Store(StoreError::Corrupt("secret".into())), 500, "STORAGE.CORRUPT"),
     ] {
-        *api.fake.keys.fails.lock().unwrap() = Some(error);
+        *api.hindrance.keys_fail.lock() = Some(error);
         let answer = begin(&api, "k", "h").await;
         assert_eq!(answer.problem(), (status, code.to_owned()));
         assert!(!answer.text.contains("secret"));
@@ -146,18 +157,19 @@ async fn trouble_is_told_with_what_to_do() {
 
 #[tokio::test]
 async fn keys_are_shown_and_listed() {
-    let api = Api::open();
+    let api = Api::open().await;
+    let mut tokens = Vec::new();
     for n in 0..5 {
-        begin(&api, &format!("order/{n}"), "h").await;
+        tokens.push(begun(&api, &format!("order/{n}")).await);
     }
-    ask(&api, "finish", json!({"key": "order/1", "token": "t-2", "result": {"a": 1}})).await;
+    ask(&api, "finish", json!({"key": "order/1", "token": tokens[1], "result": {"a": 1}})).await;
     let one = api.get("/v1/idempotency?key=order%2F1").await.json();
     assert_eq!(
         (&one["state"], &one["outcome"]["result"], &one["hash"]),
         (&json!("succeeded"), &json!({"a": 1}), &json!("h"))
     );
     let held = api.get("/v1/idempotency?key=order%2F0&tenant=default").await.json();
-    assert_eq!((&held["state"], &held["lease_until"]), (&json!("in_flight"), &json!("2026-09-21T14:13:30.123Z")));
+    assert_eq!((&held["state"], &held["lease_until"]), (&json!("in_flight"), &json!("2096-10-02T07:06:50.123Z")));
     assert!(!held.as_object().unwrap().contains_key("token"), "a token is its holder's: {held}");
     let missing = api.get("/v1/idempotency?key=none").await;
     assert_eq!(missing.problem(), (404, "TX.IDEMPOTENT_NOT_FOUND".into()));
@@ -182,7 +194,7 @@ async fn an_operator_releases_a_key_and_nobody_else_does() {
         token("ops", &["acme"], &[Role::Operator]),
         token("other", &["shop"], &[Role::Operator]),
     ];
-    let api = Api::with(Some(tokens), Limits::default());
+    let api = Api::with(Some(tokens), Limits::default()).await;
     let send = async |who: &str, act: &str, body: Value| {
         let request = post(&format!("/v1/idempotency/{act}"), body.to_string());
         api.send(with(request, "authorization", &format!("Bearer {who}"))).await
@@ -196,8 +208,9 @@ async fn an_operator_releases_a_key_and_nobody_else_does() {
     assert_eq!(send("other", "forget", json!({"key": "k"})).await.problem().0, 404);
     let released = send("ops", "forget", json!({"key": "k", "reason": "gone"})).await;
     assert_eq!((released.status.as_u16(), &released.json()["state"]), (200, &json!("in_flight")));
-    assert_eq!(send("sender", "begin", json!({"key": "k", "hash": "h"})).await.status, 201);
-    let finished = json!({"key": "k", "token": "t-2", "result": 1});
+    let again = send("sender", "begin", json!({"key": "k", "hash": "h"})).await;
+    assert_eq!(again.status, 201);
+    let finished = json!({"key": "k", "token": again.json()["token"], "result": 1});
     assert_eq!(send("sender", "finish", finished).await.status, 200);
     assert_eq!(send("ops", "forget", json!({"key": "k"})).await.problem(), (409, "OUTBOX.STATE".into()));
     assert_eq!(send("ops", "forget", json!({"key": "k", "finished": true})).await.status, 200);

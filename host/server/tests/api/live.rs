@@ -6,20 +6,23 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use waybill_server::auth::{Role, TokenRecord};
 use waybill_server::error::ServerError;
 use waybill_server::limits::Limits;
 use waybill_server::server::{Drained, Parts, Server, bind};
 use waybill_server::tls::Encryption;
+use waybill_testkit::memory_host::InMemoryHost;
 
-use crate::support::{Fake, get, parts, send, token};
+use crate::hindrance::Hindrance;
+use crate::support::{get, host, parts, send, token};
 
 pub struct Live {
-    pub fake: Arc<Fake>,
+    pub hindrance: Arc<Hindrance>,
     pub address: SocketAddr,
     router: axum::Router,
+    _host: InMemoryHost,
     stop: Option<oneshot::Sender<()>>,
     ended: JoinHandle<Result<Drained, ServerError>>,
 }
@@ -32,14 +35,14 @@ impl Live {
         Self::of(encryption, None, limits, drain).await
     }
     pub async fn of(encryption: Encryption, tokens: Option<Vec<TokenRecord>>, limits: Limits, drain: Duration) -> Self {
-        let fake = Arc::new(Fake::default());
+        let (host, hindrance) = (host().await, Arc::default());
         let listener = bind("127.0.0.1:0".parse().unwrap(), tokens.is_some(), &encryption).await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel::<()>();
-        let server = Server::new(Parts { encryption, ..parts(fake.clone(), tokens, limits) });
+        let server = Server::new(Parts { encryption, ..parts(&host, &hindrance, tokens, limits) });
         let router = server.router();
         let ended = tokio::spawn(server.run(vec![listener], async { drop(stopped.await) }, drain));
-        Self { fake, address, router, stop: Some(stop), ended }
+        Self { hindrance, address, router, _host: host, stop: Some(stop), ended }
     }
     pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
@@ -91,11 +94,10 @@ async fn http1_and_http2_in_clear_text_are_served() {
 #[tokio::test]
 async fn draining_finishes_what_is_under_way_and_takes_no_more() {
     let mut live = Live::start(Limits::default(), PATIENCE).await;
-    let gate = Arc::new(Notify::new());
-    *live.fake.gate.lock().unwrap() = Some(gate.clone());
+    let gate = live.hindrance.shut();
     let idle = live.connect().await;
     let held = tokio::spawn(enqueue(live.url("/v1/messages")));
-    until(|| !live.fake.calls.lock().unwrap().is_empty()).await;
+    until(|| live.hindrance.count() > 0).await;
     live.stop();
     while TcpStream::connect(live.address).await.is_ok() {
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -110,9 +112,9 @@ async fn draining_finishes_what_is_under_way_and_takes_no_more() {
 #[tokio::test]
 async fn what_does_not_end_by_the_deadline_is_cut() {
     let mut live = Live::start(Limits::default(), Duration::from_millis(50)).await;
-    *live.fake.gate.lock().unwrap() = Some(Arc::new(Notify::new()));
+    let _shut = live.hindrance.shut();
     let held = tokio::spawn(enqueue(live.url("/v1/messages")));
-    until(|| !live.fake.calls.lock().unwrap().is_empty()).await;
+    until(|| live.hindrance.count() > 0).await;
     live.stop();
     assert_eq!(live.ended.await.unwrap().unwrap(), Drained { cut: 1 });
     assert!(held.await.unwrap().is_err());
@@ -121,11 +123,10 @@ async fn what_does_not_end_by_the_deadline_is_cut() {
 #[tokio::test]
 async fn readyz_fails_while_draining() {
     let mut live = Live::start(Limits::default(), PATIENCE).await;
-    let gate = Arc::new(Notify::new());
-    *live.fake.gate.lock().unwrap() = Some(gate.clone());
+    let gate = live.hindrance.shut();
     assert_eq!(send(&live.router, get("/readyz")).await.status, 200);
     let held = tokio::spawn(enqueue(live.url("/v1/messages")));
-    until(|| !live.fake.calls.lock().unwrap().is_empty()).await;
+    until(|| live.hindrance.count() > 0).await;
     live.stop();
     while send(&live.router, get("/readyz")).await.status != 503 {
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -191,7 +192,7 @@ async fn listening_beyond_loopback_needs_tokens_and_encryption() {
         assert_eq!(bind(everywhere, auth, &encryption).await.unwrap_err().code().as_str(), code);
         let open = TcpListener::bind(everywhere).await.unwrap();
         let tokens = auth.then(|| vec![token("ci", &["*"], &[Role::Viewer])]);
-        let parts = parts(Arc::new(Fake::default()), tokens, Limits::default());
+        let parts = parts(&host().await, &Arc::default(), tokens, Limits::default());
         let server = Server::new(Parts { encryption, ..parts });
         let refused = server.run(vec![open], async {}, PATIENCE).await.unwrap_err();
         assert_eq!(refused.code().as_str(), code);

@@ -1,5 +1,5 @@
-//! The HTTP API against a service made of recordings: what is decoded, refused, encoded and documented. What the
-//! outbox itself does is tested with the real one, in the workspace's `tests/`.
+//! The HTTP API over a host in memory: what is decoded, refused, encoded and documented, and what comes of it. What the engine
+//! does by itself is tested with it, and with real processes in the workspace's `tests/`.
 
 #![allow(
     clippy::unwrap_used,
@@ -17,16 +17,17 @@ mod closed_routes;
 mod configuration;
 mod connections;
 mod dead_letters;
+mod examples;
+mod hindrance;
 mod idempotency;
 mod idempotency_header;
-mod keys;
 mod live;
 mod messages;
 mod openapi;
 mod operations;
 mod plugins;
 mod quarantine;
-mod saga_fake;
+mod saga_definitions;
 mod sagas;
 mod shares;
 mod support;

@@ -1,72 +1,98 @@
 //! `/v1/messages` and `/v1/transactions`.
 
-use serde_json::json;
-use waybill_core::error::InputError;
-use waybill_core::port::service::ServiceError;
+use std::time::Duration;
 
-use crate::support::{Api, get, post, with};
+use serde_json::json;
+use waybill_core::annotation::Annotation;
+use waybill_core::port::service::MessageState;
+use waybill_testkit::memory_host::message;
+
+use crate::support::{Api, FAILING, NOW_TEXT, full_message, get, of, payload, post, with};
 
 const ONE: &str = r#"{"topic":"bus:orders","payload":{"n":1.0},"id":"a"}"#;
 const TRACE: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+const HOUR: Duration = Duration::from_secs(3_600);
+
+/// The same as [`ONE`] with another id.
+fn named(id: &str) -> String {
+    ONE.replace("\"a\"", &format!("\"{id}\""))
+}
 
 #[tokio::test]
 async fn one_many_and_lines_are_enqueued_in_order() {
-    let api = Api::open();
+    let api = Api::open().await;
     let answer = api.post("/v1/messages", ONE).await;
     assert_eq!((answer.status.as_u16(), answer.json()), (201, json!({"ids": ["a"], "duplicates": []})));
-    assert_eq!(api.fake.taken()[0].payload, r#"{"n":1.0}"#);
-    let many = format!("{{\"messages\":[{ONE},{}]}}", ONE.replace("\"a\"", "\"b\""));
-    assert_eq!(api.post("/v1/messages", many).await.json()["ids"], json!(["a", "b"]));
-    for media in ["application/x-ndjson", "application/jsonl; charset=utf-8"] {
-        let lines = format!("{ONE}\n{}\n", ONE.replace("\"a\"", "\"b\""));
+    assert_eq!(payload(&api.host.view("default", "a").await), r#"{"n":1.0}"#);
+    let many = format!("{{\"messages\":[{},{}]}}", named("b"), named("c"));
+    assert_eq!(api.post("/v1/messages", many).await.json()["ids"], json!(["b", "c"]));
+    for (media, ids) in [("application/x-ndjson", ["d", "e"]), ("application/jsonl; charset=utf-8", ["f", "g"])] {
+        let lines = format!("{}\n{}\n", named(ids[0]), named(ids[1]));
         let answer = api.send(with(post("/v1/messages", lines), "content-type", media)).await;
-        assert_eq!((answer.status.as_u16(), answer.json()["ids"].clone()), (201, json!(["a", "b"])));
+        assert_eq!((answer.status.as_u16(), answer.json()["ids"].clone()), (201, json!(ids)));
     }
-    assert_eq!(api.fake.calls(), ["enqueue 1", "enqueue 2", "enqueue 2", "enqueue 2"]);
+    assert_eq!(api.reached().iter().filter(|asked| **asked == "enqueue").count(), 4, "one commit each");
+    let delivered: Vec<String> = api.host.bus.until_sent(7).await.sent.into_iter().map(|sent| sent.id).collect();
+    assert_eq!(delivered, ["a", "b", "c", "d", "e", "f", "g"]);
 }
 
 #[tokio::test]
 async fn duplicates_alone_answer_200() {
-    let api = Api::open();
-    *api.fake.duplicates.lock().unwrap() = true;
+    let api = Api::open().await;
+    assert_eq!(api.post("/v1/messages", ONE).await.status, 201);
     let answer = api.post("/v1/messages", ONE).await;
     assert_eq!((answer.status.as_u16(), answer.json()), (200, json!({"ids": ["a"], "duplicates": ["a"]})));
 }
 
 #[tokio::test]
 async fn the_requests_trace_context_is_used_where_a_message_has_none() {
-    let api = Api::open();
+    let api = Api::open().await;
     let own = TRACE.replace("-01", "-00");
-    let body = format!("{{\"messages\":[{ONE},{{\"topic\":\"bus:b\",\"payload\":1,\"traceparent\":\"{own}\"}}]}}");
+    let body = format!(
+        "{{\"messages\":[{ONE},{{\"topic\":\"bus:b\",\"payload\":1,\"id\":\"b\",\"traceparent\":\"{own}\"}}]}}"
+    );
     api.send(with(post("/v1/messages", body), "traceparent", TRACE)).await;
-    let taken = api.fake.taken();
-    assert_eq!((taken[0].traceparent.as_deref(), taken[1].traceparent.as_deref()), (Some(TRACE), Some(own.as_str())));
+    for (id, trace) in [("a", TRACE), ("b", own.as_str())] {
+        assert_eq!(api.host.view("default", id).await.annotations.get(Annotation::Traceparent), Some(trace));
+    }
     // One that isn't one is ignored, as the W3C says.
-    api.send(with(post("/v1/messages", ONE), "traceparent", "garbage")).await;
-    assert_eq!(api.fake.taken()[0].traceparent, None);
+    api.send(with(post("/v1/messages", named("c")), "traceparent", "garbage")).await;
+    assert_eq!(api.host.view("default", "c").await.annotations.get(Annotation::Traceparent), None);
 }
 
 #[tokio::test]
 async fn a_fault_of_one_message_names_it() {
-    let api = Api::open();
-    *api.fake.fails.lock().unwrap() =
-        Some(ServiceError::Message { index: 3, error: InputError::NoRoute { topic: "bus:x".into() } });
-    let answer = api.post("/v1/messages", ONE).await;
+    let api = Api::open().await;
+    let nowhere = r#"{"topic":"custom:nowhere","payload":1}"#;
+    let body = format!("{{\"messages\":[{},{},{},{nowhere}]}}", named("a"), named("b"), named("c"));
+    let answer = api.post("/v1/messages", body).await;
     assert_eq!(answer.problem(), (400, "OUTBOX.NO_ROUTE".into()));
     assert_eq!(answer.json()["index"], 3);
+    assert_eq!(api.get("/v1/messages/a").await.status, 404, "none of them is sent");
 }
 
 #[tokio::test]
 async fn a_list_is_paged_by_a_cursor_that_only_fits_itself() {
-    let api = Api::open();
+    let api = Api::open().await;
+    api.post("/v1/transports/bus/pause", "").await;
+    let three = format!("{{\"messages\":[{},{},{}]}}", named("a"), named("b"), named("c"));
+    api.post("/v1/messages", three).await;
     let first = api.get("/v1/messages?filter=topic%3Dbus%3A*&limit=2").await.json();
-    assert_eq!(first["items"][0]["id"], "m-1");
+    let ids = |page: &serde_json::Value| -> Vec<String> {
+        page["items"].as_array().unwrap().iter().map(|item| item["id"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(ids(&first), ["a", "b"]);
     assert!(first["items"][0].get("payload").is_none());
     let cursor = first["next_cursor"].as_str().unwrap();
     assert!(cursor.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_'), "{cursor}");
-    let second = api.get(&format!("/v1/messages?filter=topic%3Dbus%3A*&limit=2&cursor={cursor}")).await.json();
-    assert_eq!(second["next_cursor"], json!(null));
-    assert_eq!(api.fake.calls(), ["messages * [topic=bus:*] None 2", "messages * [topic=bus:*] Some(\"0:17/ä\") 2"]);
+    let mut next = Some(cursor.to_owned());
+    let mut rest = Vec::new();
+    while let Some(cursor) = next {
+        let page = api.get(&format!("/v1/messages?filter=topic%3Dbus%3A*&limit=2&cursor={cursor}")).await.json();
+        rest.extend(ids(&page));
+        next = page["next_cursor"].as_str().map(str::to_owned);
+    }
+    assert_eq!(rest, ["c"]);
     for other in [
         "/v1/messages?",
         "/v1/dead-letters?filter=topic%3Dbus%3A*&",
@@ -80,12 +106,13 @@ async fn a_list_is_paged_by_a_cursor_that_only_fits_itself() {
 
 #[tokio::test]
 async fn a_message_is_shown_with_its_bytes() {
-    let api = Api::open();
+    let api = Api::open().await;
+    api.host.delivered(of("acme", full_message("order/1"))).await;
     let answer = api.get("/v1/messages/order%2F1?tenant=acme").await;
-    assert_eq!(api.fake.calls(), ["message acme order/1"]);
     assert!(answer.text.contains(r#""payload":{"z":1.10,"a":12345678901234567890}"#), "{}", answer.text);
     let body = answer.json();
-    assert_eq!(body["created_at"], "2026-09-21T14:13:20.123Z");
+    assert_eq!((&body["id"], &body["tenant"]), (&json!("order/1"), &json!("acme")));
+    assert_eq!(body["created_at"], NOW_TEXT);
     assert_eq!(body["headers"], json!({"x-a": ["1", "2"]}));
     let missed = api.get("/v1/messages/gone").await;
     assert_eq!(missed.problem(), (404, "OUTBOX.NOT_FOUND".into()));
@@ -98,31 +125,36 @@ async fn a_message_is_shown_with_its_bytes() {
 
 #[tokio::test]
 async fn cancel_and_reschedule_name_the_actor() {
-    let api = Api::open();
-    assert_eq!(api.send(with(post("/v1/messages/a/cancel", ""), "content-type", "application/json")).await.status, 200);
-    assert_eq!(api.post("/v1/messages/a/reschedule", r#"{"not_before":"2026-09-21T14:13:20.123Z"}"#).await.status, 200);
-    assert_eq!(api.post("/v1/messages/a/reschedule", r#"{"available_at":1790000000123}"#).await.status, 200);
+    let api = Api::open().await;
+    for id in ["a", "b"] {
+        api.host.scheduled(message(id), HOUR).await;
+    }
+    let cancel = with(post("/v1/messages/a/cancel", ""), "content-type", "application/json");
+    assert_eq!(api.send(cancel).await.json()["state"], "cancelled");
+    let later = "2096-10-02T09:00:00.000Z";
+    let moved = api.post("/v1/messages/b/reschedule", format!(r#"{{"not_before":"{later}"}}"#)).await;
+    assert_eq!((moved.status.as_u16(), &moved.json()["waiting"]["until"]), (200, &json!(later)), "{}", moved.text);
+    let moved = api.post("/v1/messages/b/reschedule", r#"{"available_at":4000010000456}"#).await;
+    assert_eq!(moved.json()["waiting"]["until"], "2096-10-02T09:53:20.456Z", "{}", moved.text);
+    let audit = api.get("/v1/audit").await.json();
+    let acts: Vec<_> =
+        audit["items"].as_array().unwrap().iter().map(|it| json!([it["kind"], it["object"], it["actor"]])).collect();
     assert_eq!(
-        api.fake.calls(),
+        acts,
         [
-            "cancel default a local",
-            "reschedule default a 1790000000123 local",
-            "reschedule default a 1790000000123 local"
+            json!(["MessageRescheduled", "b", "local"]),
+            json!(["MessageRescheduled", "b", "local"]),
+            json!(["MessageCancelled", "a", "local"]),
         ]
     );
-    *api.fake.fails.lock().unwrap() = Some(ServiceError::State {
-        what: "message",
-        id: "a".into(),
-        state: "leased".into(),
-        fix: "wait for its outcome",
-    });
+    api.host.until_state("default", "a", MessageState::Cancelled).await;
     let answer = api.post("/v1/messages/a/cancel", "").await;
     assert_eq!(answer.problem(), (409, "OUTBOX.STATE".into()));
 }
 
 #[tokio::test]
 async fn a_transaction_carries_statements_and_messages() {
-    let api = Api::open();
+    let api = Api::open().await;
     let body =
         format!(r#"{{"statements":[{{"query":"CREATE order SET n = $n","bindings":{{"n":7}}}}],"messages":[{ONE}]}}"#);
     let answer = api.post("/v1/transactions", body).await;
@@ -130,18 +162,22 @@ async fn a_transaction_carries_statements_and_messages() {
         (answer.status.as_u16(), answer.json()),
         (201, json!({"ids": ["a"], "duplicates": [], "results": [{"n": 7}]}))
     );
+    api.host.until_state("default", "a", MessageState::Done).await;
     let answer = api.post("/v1/transactions", r#"{"statements":[{"query":"RETURN 1"}],"events":[]}"#).await;
     assert_eq!((answer.status.as_u16(), answer.json()["ids"].clone()), (200, json!([])));
-    assert_eq!(api.fake.calls(), ["transact 1 1", "transact 1 0"]);
+    let failing = format!(r#"{{"statements":[{{"query":"{FAILING}"}}],"messages":[{}]}}"#, named("b"));
+    assert_eq!(api.post("/v1/transactions", failing).await.problem(), (400, "STORAGE.STATEMENT".into()));
+    assert_eq!(api.get("/v1/messages/b").await.status, 404, "all of it or nothing");
+    api.reached();
     let answer = api.post("/v1/transactions", r#"{"messages":[],"events":[{"stream":"x"}]}"#).await;
     assert_eq!(answer.problem(), (400, "SCHEMA.UNSUPPORTED".into()));
     assert_eq!(answer.json()["path"], "events");
-    assert!(api.fake.calls().is_empty());
+    assert!(api.reached().is_empty());
 }
 
 #[tokio::test]
 async fn head_answers_like_get_without_a_body() {
-    let api = Api::open();
+    let api = Api::open().await;
     let mut request = get("/v1/messages");
     *request.method_mut() = http::Method::HEAD;
     let answer = api.send(request).await;

@@ -6,7 +6,8 @@ use std::path::Path;
 use serde_json::{Value, json};
 use waybill_server::openapi::document;
 
-use crate::support::{Answer, Api, get, link, post, put};
+use crate::examples::example;
+use crate::support::{Answer, Api, full_message, post, with};
 
 fn api_json() -> Value {
     serde_json::to_value(document()).unwrap()
@@ -194,74 +195,52 @@ fn members(api: &Value, schema: &Value, names: &mut Vec<String>) {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn answers_are_as_documented() {
     let document = api_json();
-    let api = Api::open();
-    let one = r#"{"topic":"bus:a","payload":1}"#;
-    let bodies = [
-        ("/v1/messages", one),
-        ("/v1/transactions", r#"{"statements":[{"query":"RETURN 1","bindings":{"a":1}}]}"#),
-        ("/v1/messages/{id}/reschedule", r#"{"not_before":1790000000123}"#),
-        ("/v1/dead-letters/{id}/quarantine", r#"{"note":"n"}"#),
-        ("/v1/operations", r#"{"kind":"replay","filter":"id=*"}"#),
-        ("/v1/outbox/claim", r#"{"worker_id":"w"}"#),
-        (
-            "/v1/outbox/check-dedup",
-            r#"{"target":"out.memory","payload_sha":"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"}"#,
-        ),
-        (
-            "/v1/outbox/settle",
-            r#"{"items":[{"id":"a","token":"t","result":"nack"},{"id":"b","token":"old","result":"ack"}]}"#,
-        ),
-        ("/v1/transports/{name}/provision", r#"{"apply":false}"#),
-        ("/v1/idempotency/begin", r#"{"key":"example","hash":"h"}"#),
-        ("/v1/idempotency/finish", r#"{"key":"example","token":"t","result":1}"#),
-        ("/v1/idempotency/fail", r#"{"key":"example","token":"t","error":"no"}"#),
-        ("/v1/idempotency/release", r#"{"key":"example","token":"t"}"#),
-        ("/v1/idempotency/renew", r#"{"key":"example","token":"t"}"#),
-        ("/v1/idempotency/forget", r#"{"key":"example"}"#),
-        ("/v1/sagas", r#"{"definition":"order"}"#),
-        ("/v1/sagas/{id}/accept", r#"{"reason":"by hand"}"#),
-        ("/v1/sagas/{id}/links", r#"{"by":"ann"}"#),
-        ("/v1/sagas/{id}/skip", r#"{"step":"charge"}"#),
-        ("/v1/sagas/{id}/replies", r#"{"step":"charge"}"#),
-    ];
+    let api = Api::open().await;
     let mut checked = 0;
     for (template, item) in document["paths"].as_object().unwrap() {
         for method in item.as_object().unwrap().keys() {
-            let body = bodies.iter().find(|(path, _)| path == template).map_or("{}", |(_, body)| body);
-            let path = template
-                .replace("{id}", "x")
-                .replace("{name}", "web")
-                .replace("{code}", "OUTBOX.BUSY")
-                .replace("{token}", &link());
-            let ask = |path: &str, body: &'static str| match method.as_str() {
-                "get" => get(path),
-                "put" => put(path, body),
-                _ => post(path, body),
-            };
-            let good = api.send(ask(&path, body)).await;
+            let good = api.send(example(&api.host, method, template, "default").await).await;
             assert!(good.status.is_success(), "{method} {template}: {}", good.text);
             check(&document, method, template, &good);
-            let bad = api.send(ask(&format!("{path}?nonsense=1"), "][")).await;
-            check(&document, method, template, &bad);
+            let mut bad = example(&api.host, method, template, "default").await;
+            *bad.uri_mut() = format!("{}?nonsense=1", bad.uri().path()).parse().unwrap();
+            *bad.body_mut() = "][".into();
+            check(&document, method, template, &api.send(bad).await);
             checked += 1;
         }
     }
     assert!(checked >= 31);
-    let dry = api.post("/v1/operations", r#"{"kind":"replay","filter":"id=*","dry_run":true}"#).await;
-    check(&document, "post", "/v1/operations", &dry);
-    let dry = api.post("/v1/operations", r#"{"kind":"pause","filter":"id=*","dry_run":true}"#).await;
-    check(&document, "post", "/v1/operations", &dry);
-    let counted = api.get("/v1/dead-letters?count=true").await;
-    check(&document, "get", "/v1/dead-letters", &counted);
-    let stuck = api.get("/v1/dead-letters/stuck-1").await;
-    check(&document, "get", "/v1/dead-letters/{id}", &stuck);
-    for (act, body) in [("replay", "{}"), ("quarantine", r#"{"note":"n"}"#)] {
-        let done = api.post(&format!("/v1/dead-letters/stuck-1/{act}"), body).await;
-        check(&document, "post", &format!("/v1/dead-letters/{{id}}/{act}"), &done);
+    api.host.stuck_saga("default", "stuck-1").await;
+    api.host.paused_saga("default", "paused-1").await;
+    api.host.held(full_message("held"), "shop.example").await;
+    for (method, path, template, body) in [
+        ("post", "/v1/operations", "/v1/operations", r#"{"kind":"replay","filter":"id=*","dry_run":true}"#),
+        ("post", "/v1/operations", "/v1/operations", r#"{"kind":"pause","filter":"id=*","dry_run":true}"#),
+        ("get", "/v1/dead-letters?count=true", "/v1/dead-letters", ""),
+        ("get", "/v1/dead-letters/groups", "/v1/dead-letters/groups", ""),
+        ("get", "/v1/dead-letters/stuck-1", "/v1/dead-letters/{id}", ""),
+        ("get", "/v1/sagas/stuck-1", "/v1/sagas/{id}", ""),
+        ("get", "/v1/sagas/paused-1", "/v1/sagas/{id}", ""),
+        ("get", "/v1/messages/held", "/v1/messages/{id}", ""),
+        ("get", "/v1/messages", "/v1/messages", ""),
+        ("get", "/v1/outbox/blocked", "/v1/outbox/blocked", ""),
+        ("post", "/v1/dead-letters/stuck-1/quarantine", "/v1/dead-letters/{id}/quarantine", r#"{"note":"n"}"#),
+        ("post", "/v1/dead-letters/stuck-1/replay", "/v1/dead-letters/{id}/replay", "{}"),
+        ("post", "/v1/outbox/settle", "/v1/outbox/settle", r#"{"items":[{"id":"a","token":"old","result":"ack"}]}"#),
+    ] {
+        let answer = match method {
+            "get" => api.get(path).await,
+            _ => api.post(path, body).await,
+        };
+        assert!(answer.status.is_success(), "{method} {path}: {}", answer.text);
+        check(&document, method, template, &answer);
     }
+    let defined = post("/v1/saga-definitions", "name = 1");
+    let refused = api.send(with(defined, "content-type", "application/toml")).await;
+    check(&document, "post", "/v1/saga-definitions", &refused);
 }
 
 #[test]

@@ -1,129 +1,100 @@
 //! `/v1/operations` and `/v1/transports`.
 
-use async_trait::async_trait;
-use serde_json::json;
-use waybill_api::operations::OperationService;
-use waybill_core::ids::Tenant;
-use waybill_core::port::missing::Missing;
-use waybill_core::port::service::{OperationRequest, ServiceError};
-use waybill_core::port::transact::{Operation, OperationState};
+use serde_json::{Value, json};
+use waybill_core::port::provision::{ProvisionAction, ProvisionChange, ProvisionError};
+use waybill_core::port::service::MessageState;
+use waybill_core::port::transport::{CallError, ErrorKind, Fault, Health};
+use waybill_core::saga::state::SagaState;
 use waybill_server::auth::Role;
 use waybill_server::limits::Limits;
+use waybill_testkit::memory_host::message;
 
-use crate::support::{Api, Fake, NOW, Served, get, name, post, token, with};
+use crate::support::{Api, get, of, post, token, with};
 
-fn operation(id: &str, tenant: Option<String>) -> Operation {
-    Operation {
-        id: id.to_owned(),
-        kind: "replay".into(),
-        filter: "code=HTTP.* state=dead".into(),
-        step: None,
-        mode: None,
-        tenant,
-        rate: 100,
-        reason: String::new(),
-        actor: "ann".into(),
-        state: OperationState::Running,
-        matched: 5,
-        counted_since: None,
-        done: 1,
-        unchanged: 0,
-        failed: 0,
-        refusals: Vec::new(),
-        cursor: None,
-        error: None,
-        created_at: NOW,
-        updated_at: NOW,
-    }
-}
-
-#[async_trait]
-impl OperationService for Fake {
-    async fn start_operation(&self, request: OperationRequest) -> Served<Operation> {
-        let OperationRequest { kind, filter, step, mode, tenant, rate, reason, actor } = request;
-        let how = step.map(|step| format!(" from {step}")).unwrap_or_default()
-            + &mode.map(|mode| format!(" {mode:?}")).unwrap_or_default();
-        self.record(format!("start {kind}{how} [{filter}] {} {rate:?} [{reason}] {actor}", name(tenant.as_ref())))?;
-        Ok(Operation { kind, ..operation("op-1", tenant.map(String::from)) })
-    }
-    async fn operation(&self, id: &str) -> Served<Operation> {
-        self.record(format!("operation {id}"))?;
-        match id {
-            "gone" => Err(ServiceError::NotFound { what: Missing::Operation, id: id.to_owned() }),
-            "of-all" => Ok(operation(id, None)),
-            id => Ok(operation(id, Some("acme".into()))),
+/// Begins a bulk act, and waits until it is over.
+async fn ended(api: &Api, body: &str) -> Value {
+    let started = api.post("/v1/operations", body.to_owned()).await;
+    assert_eq!(started.status, 202, "{}", started.text);
+    let address = started.header("location").to_owned();
+    assert_eq!(address, format!("/v1/operations/{}", started.json()["id"].as_str().unwrap()));
+    loop {
+        let shown = api.get(&address).await.json();
+        if shown["state"] != "running" {
+            return shown;
         }
-    }
-    async fn operations(&self, tenant: Option<&Tenant>, limit: usize) -> Served<Vec<Operation>> {
-        self.record(format!("operations {} {limit}", name(tenant)))?;
-        Ok(vec![operation("op-1", tenant.map(ToString::to_string))])
-    }
-    async fn cancel_operation(&self, id: &str, actor: &str) -> Served<Operation> {
-        self.record(format!("cancel_operation {id} {actor}"))?;
-        Ok(Operation { state: OperationState::Cancelled, ..operation(id, Some("acme".into())) })
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
     }
 }
 
 #[tokio::test]
 async fn a_dry_run_counts_shows_and_changes_nothing() {
-    let api = Api::open();
+    let api = Api::open().await;
+    for id in ["d-1", "d-2", "fenced"] {
+        api.host.dead(message(id)).await;
+    }
+    api.post("/v1/dead-letters/fenced/quarantine", r#"{"note":"look at it"}"#).await;
     let body = r#"{"kind":"replay","filter":"code=HTTP.*","dry_run":true}"#;
     let answer = api.post("/v1/operations", body).await;
     let shown = answer.json();
-    assert_eq!((answer.status.as_u16(), &shown["dry_run"], &shown["matched"]), (200, &json!(true), &json!(42)));
-    assert_eq!(shown["sample"][0]["id"], "d-1");
-    assert_eq!(
-        api.fake.calls(),
-        ["count_dead * [code=HTTP.* state=dead]", "dead_letters * [code=HTTP.* state=dead] None 10"]
-    );
+    assert_eq!((answer.status.as_u16(), &shown["dry_run"], &shown["matched"]), (200, &json!(true), &json!(2)));
+    assert_eq!(shown["sample"][0]["id"], "d-2", "the latest first, and not what is fenced off");
+    for id in ["d-1", "d-2"] {
+        assert_eq!(api.host.view("default", id).await.state, MessageState::Dead);
+    }
+    assert_eq!(api.get("/v1/operations").await.json()["items"], json!([]));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_operation_starts_shows_and_stops() {
-    let api = Api::open();
-    let body = r#"{"kind":"purge","filter":"id=*","rate":5,"reason":"old","tenant":"acme"}"#;
+    let api = Api::open().await;
+    for n in 0..4 {
+        api.host.dead(of("acme", message(&format!("d-{n}")))).await;
+    }
+    let body = r#"{"kind":"purge","filter":"id=*","rate":1,"reason":"old","tenant":"acme"}"#;
     let answer = api.post("/v1/operations", body).await;
-    assert_eq!((answer.status.as_u16(), answer.header("location")), (202, "/v1/operations/op-1"));
-    assert_eq!(api.get("/v1/operations/op-1").await.json()["matched"], 5);
-    assert_eq!(api.post("/v1/operations/op-1/cancel", "").await.json()["state"], "cancelled");
-    assert_eq!(
-        api.fake.calls(),
-        [
-            "start purge [id=* kind=message] acme Some(5) [old] local",
-            "operation op-1",
-            "operation op-1",
-            "cancel_operation op-1 local"
-        ]
-    );
+    assert_eq!(answer.status, 202, "{}", answer.text);
+    let address = answer.header("location").to_owned();
+    let shown = api.get(&address).await.json();
+    assert_eq!((&shown["matched"], &shown["rate"], &shown["tenant"]), (&json!(4), &json!(1), &json!("acme")));
+    assert_eq!((&shown["filter"], &shown["reason"]), (&json!("id=* kind=message"), &json!("old")));
+    let stopped = api.post(&format!("{address}/cancel"), "").await;
+    assert_eq!(stopped.json()["state"], "cancelled", "{}", stopped.text);
+    assert_eq!(api.host.view("acme", "d-3").await.state, MessageState::Dead, "it hadn't come to all of them");
+    let again = api.post(&format!("{address}/cancel"), "").await;
+    assert_eq!(again.problem(), (409, "OUTBOX.STATE".into()));
     assert_eq!(api.get("/v1/operations/gone").await.problem().0, 404);
+    let all = ended(&api, r#"{"kind":"purge","filter":"id=*","tenant":"acme"}"#).await;
+    assert_eq!((&all["state"], &all["failed"]), (&json!("done"), &json!(0)));
+    assert_eq!(api.host.view("acme", "d-3").await.state, MessageState::Purged);
 }
 
 #[tokio::test]
 async fn acts_on_sagas_are_operations_too() {
-    let api = Api::open();
-    let dry =
-        api.post("/v1/operations", r#"{"kind":"cancel","filter":"definition=order","dry_run":true}"#).await.json();
+    let api = Api::open().await;
+    for id in ["order-17", "order-18"] {
+        api.host.waiting_saga("acme", id).await;
+    }
+    api.host.completed_saga("acme", "order-16").await;
+    api.host.stuck_saga("acme", "stuck").await;
+    let body = r#"{"kind":"cancel","filter":"waiting_for=approval","dry_run":true}"#;
+    let dry = api.post("/v1/operations", body).await.json();
     assert_eq!((&dry["dry_run"], &dry["matched"]), (&json!(true), &json!(2)));
-    assert_eq!(dry["sample"][0]["id"], "order-17");
-    assert_eq!(
-        api.fake.calls(),
-        [
-            "sagas * Some(\"order\") None 1000",
-            "sagas * Some(\"order\") Some(\"0:9\") 1000",
-            "sagas * Some(\"order\") None 10"
-        ]
-    );
-    let body = r#"{"kind":"retry","mode":"retry","step":"charge","filter":"definition=order","tenant":"acme","reason":"back"}"#;
-    let answer = api.post("/v1/operations", body).await;
-    assert_eq!((answer.status.as_u16(), answer.header("location")), (202, "/v1/operations/op-1"));
-    assert_eq!(answer.json()["kind"], "retry");
-    let last = api.fake.calls().pop();
-    assert_eq!(last.as_deref(), Some("start retry from charge Retry [definition=order] acme None [back] local"));
+    let sample: Vec<_> = dry["sample"].as_array().unwrap().iter().map(|saga| saga["id"].clone()).collect();
+    assert!(sample.contains(&json!("order-17")) && sample.len() == 2, "{sample:?}");
+    let body = r#"{"kind":"retry","mode":"retry","filter":"state=failed","tenant":"acme","reason":"back"}"#;
+    let done = ended(&api, body).await;
+    assert_eq!((&done["kind"], &done["mode"], &done["done"]), (&json!("retry"), &json!("retry"), &json!(1)));
+    api.host.until_saga("acme", "stuck", SagaState::Completed).await;
+    let done = ended(&api, r#"{"kind":"cancel","filter":"definition=order","tenant":"acme"}"#).await;
+    assert_eq!((&done["matched"], &done["done"]), (&json!(2), &json!(2)));
+    api.host.until_saga("acme", "order-18", SagaState::Cancelled).await;
+    let from = ended(&api, r#"{"kind":"retry","step":"charge","filter":"definition=order","tenant":"acme"}"#).await;
+    assert_eq!((&from["step"], &from["matched"]), (&json!("charge"), &json!(0)));
 }
 
 #[tokio::test]
 async fn what_an_act_on_sagas_does_not_take_is_refused_with_its_field() {
-    let api = Api::open();
+    let api = Api::open().await;
     let long = format!(r#"{{"kind":"pause","filter":"id=*","reason":"{}"}}"#, "x".repeat(1_025));
     for (body, path) in [
         (r#"{"kind":"pause","filter":""}"#, "filter"),
@@ -140,77 +111,120 @@ async fn what_an_act_on_sagas_does_not_take_is_refused_with_its_field() {
     }
     let unknown = api.post("/v1/operations", r#"{"kind":"pause","filter":"colour=red"}"#).await;
     assert_eq!(unknown.problem().0, 400);
-    assert!(api.fake.calls().is_empty());
+    assert!(api.reached().is_empty());
 }
 
 #[tokio::test]
 async fn stuck_sagas_are_not_purged() {
-    let api = Api::open();
+    let api = Api::open().await;
     for more in ["", r#","dry_run":true"#] {
         let body = format!(r#"{{"kind":"purge","filter":"kind=saga"{more}}}"#);
         let refused = api.post("/v1/operations", body).await;
         assert_eq!(refused.problem(), (409, "DEAD.KIND".to_owned()));
         assert!(refused.json()["detail"].as_str().unwrap().contains("waybill saga accept"), "{}", refused.text);
     }
-    assert!(api.fake.calls().is_empty());
+    assert!(api.reached().is_empty());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn operations_of_other_tenants_do_not_exist() {
-    let tokens = vec![token("acme-op", &["acme"], &[Role::Operator]), token("other-op", &["other"], &[Role::Operator])];
-    let api = Api::with(Some(tokens), Limits::default());
-    let ask =
-        |who: &str, id: &str| with(get(&format!("/v1/operations/{id}")), "authorization", &format!("Bearer {who}"));
-    assert_eq!(api.send(ask("acme-op", "op-1")).await.status, 200);
-    for (who, id) in [("other-op", "op-1"), ("acme-op", "of-all"), ("acme-op", "gone")] {
+    let tokens = vec![
+        token("acme-op", &["acme"], &[Role::Operator]),
+        token("other-op", &["other"], &[Role::Operator]),
+        token("all-op", &["*"], &[Role::Operator]),
+    ];
+    let api = Api::with(Some(tokens), Limits::default()).await;
+    for n in 0..4 {
+        api.host.dead(of("acme", message(&format!("d-{n}")))).await;
+    }
+    let bearer = |request, who: &str| with(request, "authorization", &format!("Bearer {who}"));
+    let begin = async |who: &str| {
+        let body = r#"{"kind":"quarantine","filter":"id=*","rate":1,"reason":"look"}"#;
+        let started = api.send(bearer(post("/v1/operations", body), who)).await.json();
+        started["id"].as_str().unwrap().to_owned()
+    };
+    let (acme, all) = (begin("acme-op").await, begin("all-op").await);
+    let ask = |who: &str, id: &str| bearer(get(&format!("/v1/operations/{id}")), who);
+    assert_eq!(api.send(ask("acme-op", &acme)).await.status, 200);
+    for (who, id) in [("other-op", acme.as_str()), ("acme-op", &all), ("acme-op", "gone")] {
         assert_eq!(api.send(ask(who, id)).await.problem(), (404, "OPERATION.NOT_FOUND".into()), "{who} {id}");
     }
-    let stop = with(post("/v1/operations/op-1/cancel", ""), "authorization", "Bearer other-op");
+    api.reached();
+    let stop = bearer(post(&format!("/v1/operations/{acme}/cancel"), ""), "other-op");
     assert_eq!(api.send(stop).await.problem().0, 404);
-    assert!(!api.fake.calls().iter().any(|call| call.starts_with("cancel_operation")));
+    assert!(!api.reached().contains(&"cancel_operation"));
 }
 
 #[tokio::test]
 async fn operations_are_listed_for_their_tenant() {
-    let api = Api::open();
-    let listed = api.get("/v1/operations?limit=5").await.json();
-    assert_eq!((&listed["items"][0]["id"], &listed["items"][0]["actor"]), (&json!("op-1"), &json!("ann")));
-    assert_eq!(api.fake.calls(), ["operations * 5"]);
-    let api = Api::with(Some(vec![token("acme-op", &["acme"], &[Role::Operator])]), Limits::default());
-    let ask = |query: &str| with(get(&format!("/v1/operations{query}")), "authorization", "Bearer acme-op");
-    assert_eq!(api.send(ask("")).await.json()["items"][0]["tenant"], "acme");
-    assert_eq!(api.send(ask("?tenant=other")).await.problem().0, 403);
-    assert_eq!(api.fake.calls(), ["operations acme 100"]);
+    let tokens = vec![token("acme-op", &["acme"], &[Role::Operator]), token("ann", &["*"], &[Role::Operator])];
+    let api = Api::with(Some(tokens), Limits::default()).await;
+    let bearer = |request, who: &str| with(request, "authorization", &format!("Bearer {who}"));
+    for tenant in ["acme", "other", "acme"] {
+        let body = format!(r#"{{"kind":"purge","filter":"code=NONE","tenant":"{tenant}"}}"#);
+        assert_eq!(api.send(bearer(post("/v1/operations", body), "ann")).await.status, 202);
+        // Ids are in the order of the milliseconds of their making.
+        tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+    }
+    let list = async |query: &str, who: &str| {
+        let answer = api.send(bearer(get(&format!("/v1/operations{query}")), who)).await.json();
+        answer["items"].as_array().unwrap().iter().map(|it| json!([it["tenant"], it["actor"]])).collect::<Vec<_>>()
+    };
+    assert_eq!(list("?limit=2", "ann").await, [json!(["acme", "ann"]), json!(["other", "ann"])], "newest first");
+    assert_eq!(list("", "acme-op").await, [json!(["acme", "ann"]), json!(["acme", "ann"])]);
+    assert_eq!(api.send(bearer(get("/v1/operations?tenant=other"), "acme-op")).await.problem().0, 403);
 }
 
 #[tokio::test]
 async fn transports_are_listed_paused_resumed_and_probed() {
-    let api = Api::open();
-    assert_eq!(api.get("/v1/transports").await.json()["items"][0]["health"], "ready");
-    assert_eq!(api.post("/v1/transports/web/pause", "").await.json()["paused"], true);
-    assert_eq!(api.post("/v1/transports/web/resume", "").await.json()["paused"], false);
-    assert_eq!(api.post("/v1/transports/web/probe", "").await.status, 200);
-    assert_eq!(api.post("/v1/transports/gone/probe", "").await.problem().0, 404);
-    assert_eq!(api.fake.calls(), ["pause web local", "resume web local", "probe web local", "probe gone local"]);
+    let api = Api::open().await;
+    api.host.http.set_health(Health::Degraded, Some("one of two servers"));
+    let list = api.get("/v1/transports").await.json();
+    assert_eq!((&list["items"][0]["name"], &list["items"][1]["health"]), (&json!("http"), &json!("ready")));
+    assert_eq!(
+        (&list["items"][0]["health"], &list["items"][0]["health_detail"]),
+        (&json!("degraded"), &json!("one of two servers"))
+    );
+    assert_eq!(api.post("/v1/transports/http/pause", "").await.json()["paused"], true);
+    api.host.send(message("m-1")).await;
+    assert_eq!(api.get("/v1/transports").await.json()["items"][0]["paused"], true);
+    assert_eq!(api.host.view("default", "m-1").await.state, MessageState::Pending);
+    assert_eq!(api.post("/v1/transports/http/resume", "").await.json()["paused"], false);
+    api.host.until_state("default", "m-1", MessageState::Done).await;
+    assert_eq!(api.post("/v1/transports/http/probe", "").await.status, 200);
+    assert_eq!(api.post("/v1/transports/gone/probe", "").await.problem(), (404, "TRANSPORT.NOT_FOUND".into()));
+    let audit = api.get("/v1/audit").await.json();
+    let acts: Vec<_> =
+        audit["items"].as_array().unwrap().iter().map(|it| json!([it["kind"], it["object"], it["actor"]])).collect();
+    let act = |kind: &str| json!([kind, "http", "local"]);
+    assert_eq!(acts, [act("TransportProbed"), act("TransportResumed"), act("TransportPaused")]);
 }
 
 #[tokio::test]
 async fn provisioning_is_planned_and_applied() {
-    let api = Api::open();
-    let plan = api.post("/v1/transports/web/provision", r#"{"apply":false}"#).await.json();
-    assert_eq!((&plan["applied"], &plan["changes"][0]["action"]), (&json!(false), &json!("create")));
-    let done = api.post("/v1/transports/web/provision", r#"{"apply":true}"#).await.json();
+    let api = Api::open().await;
+    let provision = |body: &'static str| api.post("/v1/transports/http/provision", body);
+    let (plan, apply) = (r#"{"apply":false}"#, r#"{"apply":true}"#);
+    assert_eq!(provision(apply).await.problem(), (400, "PLUGIN.NO_PROVISIONING".into()));
+    api.host.http.set_provisioned(Ok(vec![ProvisionChange {
+        target: "stream ORDERS".to_owned(),
+        action: ProvisionAction::Create,
+        detail: "subjects orders.>".to_owned(),
+    }]));
+    let planned = provision(plan).await.json();
+    assert_eq!((&planned["applied"], &planned["changes"][0]["action"]), (&json!(false), &json!("create")));
+    assert_eq!(api.get("/v1/audit").await.json()["items"], json!([]), "nothing was done");
+    let done = provision(apply).await.json();
     assert_eq!((&done["applied"], &done["changes"][0]["target"]), (&json!(true), &json!("stream ORDERS")));
-    for (name, body, problem) in [
-        ("gone", r#"{"apply":true}"#, (404, "TRANSPORT.NOT_FOUND")),
-        ("bare", r#"{"apply":true}"#, (400, "PLUGIN.NO_PROVISIONING")),
-        ("down", r#"{"apply":false}"#, (502, "PLUGIN.PROVISION_FAILED")),
-        // Whether to change something is never guessed.
-        ("web", "{}", (400, "SCHEMA.VALIDATION_FAILED")),
-        ("web", r#"{"apply":true,"force":true}"#, (400, "SCHEMA.VALIDATION_FAILED")),
-    ] {
-        let answer = api.post(&format!("/v1/transports/{name}/provision"), body).await;
-        assert_eq!(answer.problem(), (problem.0, problem.1.to_owned()), "{name} {body}");
+    assert_eq!(api.get("/v1/audit").await.json()["items"][0]["detail"]["created"], json!(["stream ORDERS"]));
+    // Whether to change something is never guessed.
+    for body in ["{}", r#"{"apply":true,"force":true}"#] {
+        assert_eq!(provision(body).await.problem(), (400, "SCHEMA.VALIDATION_FAILED".into()), "{body}");
     }
-    assert_eq!(api.fake.calls()[..2], ["provision web false local", "provision web true local"]);
+    let fault = Fault::new("NATS.CONNECT", "nobody listens");
+    let failed = ProvisionError::Failed(CallError { kind: ErrorKind::Unavailable, fault });
+    api.host.http.set_provisioned(Err(failed));
+    assert_eq!(provision(plan).await.problem(), (502, "PLUGIN.PROVISION_FAILED".into()));
+    let gone = api.post("/v1/transports/gone/provision", apply).await;
+    assert_eq!(gone.problem(), (404, "TRANSPORT.NOT_FOUND".into()));
 }

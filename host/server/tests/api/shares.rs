@@ -1,19 +1,20 @@
 //! No caller has all places: requests, and those that wait.
 
-use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
 use axum::body::Body;
 use http::Request;
-use tokio::sync::Notify;
 use tower::ServiceExt;
 use waybill_core::idempotency::Settings;
+use waybill_core::new_message::NewMessage;
 use waybill_core::port::service::ServiceError;
 use waybill_server::auth::Role;
 use waybill_server::limits::{CALLER_SHARE, Limits, TRANSACTIONS_MAX, WAITERS_SHARE};
+use waybill_testkit::memory_host::message;
 
-use crate::support::{Api, Fake, LARGE, get, post, send, server, token, with};
+use crate::hindrance::Hindrance;
+use crate::support::{Api, get, host_with, of, post, send, token, with};
 
 const MESSAGE: &str = r#"{"topic":"bus:a","payload":1,"tenant":"acme"}"#;
 
@@ -22,8 +23,8 @@ fn by(name: &str, request: Request<Body>) -> Request<Body> {
 }
 
 /// Waits until the service was asked so often.
-async fn asked(fake: &Fake, count: usize) {
-    while fake.calls.lock().unwrap().len() < count {
+async fn asked(hindrance: &Hindrance, count: usize) {
+    while hindrance.count() < count {
         tokio::task::yield_now().await;
     }
 }
@@ -37,16 +38,15 @@ async fn one_tenant_cannot_take_every_place() {
         token("other", &["b"], &[Role::Viewer]),
         token("everybody", &["*"], &[Role::Viewer]),
     ];
-    let api = Api::with(Some(tokens), Limits { requests_max: 8, ..Limits::default() });
-    let gate = Arc::new(Notify::new());
-    *api.fake.gate.lock().unwrap() = Some(gate.clone());
+    let api = Api::with(Some(tokens), Limits { requests_max: 8, ..Limits::default() }).await;
+    let gate = api.hindrance.shut();
     let share = 8 / CALLER_SHARE;
     let enqueue = || {
         let router = api.router.clone();
         tokio::spawn(async move { send(&router, by("greedy", post("/v1/messages", MESSAGE))).await })
     };
     let held: Vec<_> = (0..share).map(|_| enqueue()).collect();
-    asked(&api.fake, share).await;
+    asked(&api.hindrance, share).await;
     let more = api.send(by("greedy", get("/v1/outbox/stats"))).await;
     assert_eq!(more.problem(), (429, "HTTP.SHARE".into()));
     assert_eq!(more.header("retry-after"), "1");
@@ -82,12 +82,11 @@ async fn work_keeps_its_place_when_its_caller_goes_away() {
         ("impatient", post("/v1/messages", MESSAGE)),
     ] {
         let tokens = vec![token(name, &["acme"], &[Role::Transactor, Role::Sender])];
-        let api = Api::with(Some(tokens), Limits { requests_max: CALLER_SHARE, ..Limits::default() });
-        let gate = Arc::new(Notify::new());
-        *api.fake.gate.lock().unwrap() = Some(gate.clone());
+        let api = Api::with(Some(tokens), Limits { requests_max: CALLER_SHARE, ..Limits::default() }).await;
+        let gate = api.hindrance.shut();
         let router = api.router.clone();
         let gone = tokio::spawn(async move { send(&router, by(name, asked_for)).await.status });
-        asked(&api.fake, 1).await;
+        asked(&api.hindrance, 1).await;
         gone.abort();
         assert!(gone.await.is_err_and(|ended| ended.is_cancelled()));
         for _ in 0..100 {
@@ -109,9 +108,8 @@ async fn work_keeps_its_place_when_its_caller_goes_away() {
 #[tokio::test(start_paused = true)]
 async fn work_keeps_its_place_when_its_time_is_over() {
     let limits = Limits { requests_max: 1, request_timeout: Duration::from_secs(3), ..Limits::default() };
-    let api = Api::with(None, limits);
-    let gate = Arc::new(Notify::new());
-    *api.fake.gate.lock().unwrap() = Some(gate.clone());
+    let api = Api::with(None, limits).await;
+    let gate = api.hindrance.shut();
     let answer = api.post("/v1/transactions", r#"{"statements":[{"query":"RETURN 1"}]}"#).await;
     assert_eq!(answer.problem(), (504, "TX.TIMEOUT".into()));
     assert_eq!(api.get("/v1/whoami").await.problem(), (503, "HTTP.OVERLOADED".into()));
@@ -123,31 +121,30 @@ async fn work_keeps_its_place_when_its_time_is_over() {
 
 const STATEMENTS: &str = r#"{"statements":[{"query":"RETURN 1"}]}"#;
 
-fn transactors() -> Api {
+async fn transactors() -> Api {
     let tokens = ["greedy", "other"].map(|name| token(name, &[name], &[Role::Transactor, Role::Sender]));
-    Api::with(Some(tokens.to_vec()), Limits::default())
+    Api::with(Some(tokens.to_vec()), Limits::default()).await
 }
 
 /// Statements may take much memory: few run at once, and one tenant's leave room for another's.
 #[tokio::test(start_paused = true)]
 async fn transactions_with_statements_have_a_share_of_their_own() {
-    let api = transactors();
-    let gate = Arc::new(Notify::new());
-    *api.fake.gate.lock().unwrap() = Some(gate.clone());
+    let api = transactors().await;
+    let gate = api.hindrance.shut();
     let transact = |name: &'static str| {
         let router = api.router.clone();
         tokio::spawn(async move { send(&router, by(name, post("/v1/transactions", STATEMENTS))).await })
     };
     let share = TRANSACTIONS_MAX / CALLER_SHARE;
     let mut held: Vec<_> = (0..share).map(|_| transact("greedy")).collect();
-    asked(&api.fake, share).await;
-    *api.fake.gate.lock().unwrap() = None;
-    api.fake.calls();
+    asked(&api.hindrance, share).await;
+    api.hindrance.open();
+    api.reached();
 
     let refused = transact("greedy").await.unwrap();
     assert_eq!(refused.problem(), (429, "HTTP.SHARE".into()));
     assert_eq!((refused.header("retry-after"), &refused.json()["retryable"]), ("1", &true.into()));
-    assert!(api.fake.calls().is_empty(), "nothing was run");
+    assert!(api.reached().is_empty(), "nothing was run");
     assert_eq!(transact("other").await.unwrap().status, 200, "another tenant has the rest");
     let alone = r#"{"messages":[{"topic":"bus:a","payload":1,"tenant":"greedy"}]}"#;
     let alone = api.send(by("greedy", post("/v1/transactions", alone))).await;
@@ -166,17 +163,16 @@ async fn transactions_with_statements_have_a_share_of_their_own() {
 
 #[tokio::test(start_paused = true)]
 async fn a_transaction_gives_its_place_back_when_it_fails_and_when_its_caller_goes_away() {
-    let api = transactors();
+    let api = transactors().await;
     let run = || api.send(by("greedy", post("/v1/transactions", STATEMENTS)));
-    *api.fake.fails.lock().unwrap() = Some(ServiceError::Busy { what: "queue", count: 1, count_max: 1 });
+    *api.hindrance.fails.lock() = Some(ServiceError::Busy { what: "queue", count: 1, count_max: 1 });
     for _ in 0..2 * TRANSACTIONS_MAX {
         assert_eq!(run().await.problem(), (429, "OUTBOX.BUSY".into()));
     }
-    *api.fake.fails.lock().unwrap() = None;
-    api.fake.calls();
+    *api.hindrance.fails.lock() = None;
+    api.reached();
 
-    let gate = Arc::new(Notify::new());
-    *api.fake.gate.lock().unwrap() = Some(gate.clone());
+    let gate = api.hindrance.shut();
     let share = TRANSACTIONS_MAX / CALLER_SHARE;
     let gone: Vec<_> = (0..share)
         .map(|_| {
@@ -184,8 +180,8 @@ async fn a_transaction_gives_its_place_back_when_it_fails_and_when_its_caller_go
             tokio::spawn(async move { send(&router, by("greedy", post("/v1/transactions", STATEMENTS))).await.status })
         })
         .collect();
-    asked(&api.fake, share).await;
-    *api.fake.gate.lock().unwrap() = None;
+    asked(&api.hindrance, share).await;
+    api.hindrance.open();
     for gone in gone {
         gone.abort();
         assert!(gone.await.is_err_and(|ended| ended.is_cancelled()));
@@ -202,44 +198,49 @@ async fn a_transaction_gives_its_place_back_when_it_fails_and_when_its_caller_go
 
 /// Those that would wait past the share wait briefly, and past that they are answered at once: they take no place for twenty
 /// seconds.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn claims_that_wait_have_a_share_of_their_own() {
     let tokens = vec![token("worker", &["acme"], &[Role::Worker]), token("second", &["b"], &[Role::Worker])];
-    let fake = Arc::new(Fake::default());
-    let limits = Limits { requests_max: 16, ..Limits::default() };
-    let router = server(fake.clone(), Some(tokens), limits).router();
-    let gate = Arc::new(Notify::new());
-    *fake.gate.lock().unwrap() = Some(gate.clone());
+    let api = Api::with(Some(tokens), Limits { requests_max: 16, ..Limits::default() }).await;
+    // Who asks first has what there may be read, for a second.
+    api.send(by("worker", post("/v1/outbox/claim", r#"{"worker_id":"w"}"#))).await;
+    api.reached();
     let claim_as = |name: &'static str, body: &'static str| {
-        let router = router.clone();
-        tokio::spawn(async move { send(&router, by(name, post("/v1/outbox/claim", body))).await })
+        let router = api.router.clone();
+        tokio::spawn(async move {
+            let began = tokio::time::Instant::now();
+            let answer = send(&router, by(name, post("/v1/outbox/claim", body))).await;
+            (answer, began.elapsed())
+        })
     };
-    let claim = |name| claim_as(name, r#"{"worker_id":"w","wait_ms":20000}"#);
+    // There is nothing for those who wait.
+    let claim = |name| claim_as(name, r#"{"worker_id":"w","topic":"bus:out.none","wait_ms":20000}"#);
     let share = 16 / WAITERS_SHARE / CALLER_SHARE;
     let waiting: Vec<_> = (0..share).map(|_| claim("worker")).collect();
-    asked(&fake, share).await;
-    assert!(fake.calls().iter().all(|call| call.ends_with(" 20s")), "these wait");
+    asked(&api.hindrance, share).await;
     let pausing: Vec<_> = (0..share).map(|_| claim("worker")).collect();
-    asked(&fake, share).await;
-    assert!(fake.calls().iter().all(|call| call.ends_with(" 1s")), "the share is taken: these wait briefly");
-    let at_once = claim("worker").await.unwrap();
-    assert_eq!((at_once.status.as_u16(), at_once.header("retry-after")), (200, ""));
-    assert!(fake.calls()[0].ends_with(" 0ns"), "that share is taken as well");
-    let nothing = claim_as("worker", r#"{"worker_id":"idle","wait_ms":20000}"#).await.unwrap();
+    asked(&api.hindrance, 2 * share).await;
+    let (nothing, took) = claim("worker").await.unwrap();
+    assert_eq!(took.as_secs(), 0, "both shares are taken");
     assert_eq!((nothing.status.as_u16(), nothing.header("retry-after")), (200, "1"), "it is told when to ask again");
-    let unhurried = claim_as("worker", r#"{"worker_id":"idle"}"#).await.unwrap();
+    api.host.offered(of("acme", message("m-1")), "out.memory").await;
+    let (found, took) = claim_as("worker", r#"{"worker_id":"w","wait_ms":20000}"#).await.unwrap();
+    assert_eq!((found.json()["items"][0]["id"].as_str(), found.header("retry-after")), (Some("m-1"), ""));
+    assert_eq!(took.as_secs(), 0);
+    let (unhurried, _) = claim_as("worker", r#"{"worker_id":"w"}"#).await.unwrap();
     assert_eq!((unhurried.status.as_u16(), unhurried.header("retry-after")), (200, ""), "it didn't want to wait");
-    fake.calls();
     let other = claim("second");
-    asked(&fake, 1).await;
-    assert!(fake.calls()[0].ends_with(" 20s"), "another one may wait");
-    for _ in 0..=2 * share {
-        gate.notify_one();
-        tokio::task::yield_now().await;
+    for (claims, seconds) in [(pausing, 1), (waiting, 20), (vec![other], 20)] {
+        for claim in claims {
+            let (answer, took) = claim.await.unwrap();
+            assert_eq!((answer.status.as_u16(), took.as_secs()), (200, seconds));
+        }
     }
-    for waiting in waiting.into_iter().chain(pausing).chain([other]) {
-        assert_eq!(tokio::time::timeout(Duration::from_secs(60), waiting).await.unwrap().unwrap().status, 200);
-    }
+}
+
+/// A message whose answer is a large one.
+fn large_message() -> NewMessage {
+    NewMessage { payload: format!("\"{}\"", "x".repeat(100 * 1024)).into(), ..message("large") }
 }
 
 /// Answers that nobody takes are bounded in bytes: of one tenant, and of all.
@@ -248,9 +249,14 @@ async fn large_answers_that_are_not_taken_have_a_share() {
     let roles = [Role::Sender, Role::Transactor];
     let tokens =
         vec![token("greedy", &["acme"], &roles), token("other", &["b"], &roles), token("third", &["c"], &roles)];
-    let api = Api::with(Some(tokens), Limits { answers_bytes_max: 256 * 1024, ..Limits::default() });
-    api.fake.keys.set(Settings { result_bytes_max: 1 << 20, ..Settings::default() });
-    let large = |name| by(name, get(&format!("/v1/messages/{LARGE}")));
+    let host =
+        host_with(|config| config.idempotency = Settings { result_bytes_max: 1 << 20, ..Settings::default() }).await;
+    let api = Api::over(host, Some(tokens), Limits { answers_bytes_max: 256 * 1024, ..Limits::default() });
+    for tenant in ["acme", "b", "c"] {
+        api.host.delivered(of(tenant, large_message())).await;
+    }
+    api.host.delivered(of("acme", message("m-1"))).await;
+    let large = |name| by(name, get("/v1/messages/large"));
     let unread = |name| api.router.clone().oneshot(large(name));
     let (first, second) = (unread("greedy").await.unwrap(), unread("other").await.unwrap());
     assert_eq!((first.status().as_u16(), second.status().as_u16()), (200, 200));
@@ -266,7 +272,7 @@ async fn large_answers_that_are_not_taken_have_a_share() {
     let dropped = api.send(keyed()).await;
     assert_eq!(dropped.problem(), (500, "HTTP.ANSWER_DROPPED".into()));
     assert_eq!((dropped.header("retry-after"), &dropped.json()["retryable"]), ("", &false.into()));
-    let ran = || api.fake.calls().iter().filter(|call| call.starts_with("transact ")).count();
+    let ran = || api.reached().iter().filter(|asked| **asked == "transact").count();
     assert_eq!(ran(), 1);
 
     drop(first);
@@ -285,8 +291,9 @@ async fn large_answers_that_are_not_taken_have_a_share() {
 /// One that is larger than the share isn't kept back for ever.
 #[tokio::test]
 async fn an_answer_that_is_larger_than_the_memory_for_answers_goes_alone() {
-    let api = Api::with(None, Limits { answers_bytes_max: 64 * 1024, ..Limits::default() });
-    let large = || get(&format!("/v1/messages/{LARGE}"));
+    let api = Api::with(None, Limits { answers_bytes_max: 64 * 1024, ..Limits::default() }).await;
+    api.host.delivered(large_message()).await;
+    let large = || get("/v1/messages/large");
     let unread = api.router.clone().oneshot(large()).await.unwrap();
     assert_eq!(unread.status(), 200);
     assert_eq!(api.send(large()).await.problem(), (503, "HTTP.OVERLOADED".into()));
@@ -296,7 +303,7 @@ async fn an_answer_that_is_larger_than_the_memory_for_answers_goes_alone() {
 
 #[tokio::test(start_paused = true)]
 async fn a_body_that_stops_gives_its_place_back() {
-    let api = Api::with(None, Limits { requests_max: 1, ..Limits::default() });
+    let api = Api::with(None, Limits { requests_max: 1, ..Limits::default() }).await;
     let first = futures::stream::iter([Ok::<_, std::io::Error>(bytes::Bytes::from_static(b"{"))]);
     let half = Body::from_stream(futures::StreamExt::chain(first, futures::stream::pending()));
     let answer = api.post("/v1/messages", half).await;
@@ -316,7 +323,7 @@ async fn a_body_that_drips_gives_its_place_back() {
         post("/v1/messages", Body::from_stream(bytes))
     };
     let limits = Limits { requests_max: 1, request_timeout: Duration::from_secs(1), ..Limits::default() };
-    let api = Api::with(None, limits);
+    let api = Api::with(None, limits).await;
     let answer = api.send(dripping()).await;
     assert_eq!(answer.problem(), (408, "HTTP.SLOW_BODY".into()), "the body's time is over before the request's");
     assert_eq!(answer.json()["retryable"], true);
@@ -344,7 +351,7 @@ async fn large_bodies_that_do_not_come_have_a_share() {
         token("beside", &["acme", "c"], &[Role::Sender]),
         token("other", &["b"], &[Role::Sender]),
     ];
-    let api = Api::with(Some(tokens), Limits { bodies_bytes_max: 1024 * 1024, ..Limits::default() });
+    let api = Api::with(Some(tokens), Limits { bodies_bytes_max: 1024 * 1024, ..Limits::default() }).await;
     let (told, mut begun) = tokio::sync::mpsc::unbounded_channel();
     // Each takes 256 KiB of the 512 KiB of its tenant.
     let announced = || {

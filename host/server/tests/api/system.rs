@@ -1,49 +1,55 @@
 //! Probes, metrics, audit, identity, load and time.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use serde_json::json;
-use tokio::sync::Notify;
-use waybill_api::status::Check;
 use waybill_core::code::Code;
+use waybill_core::new_message::NewMessage;
+use waybill_core::port::transport::Health;
 use waybill_server::auth::Role;
 use waybill_server::codes::uri;
 use waybill_server::limits::{Limits, READINESS_KEPT};
 use waybill_server::server::{Parts, Server};
-use waybill_server::tls::Encryption;
+use waybill_testkit::memory_host::message;
 
-use crate::support::{Api, Fake, get, post, send, token, with};
-
-fn check(name: &str, word: &str) -> Check {
-    let status = serde_json::from_value(json!(word)).unwrap();
-    Check { name: name.into(), status, detail: format!("{name} is {word}") }
-}
+use crate::support::{Answer, Api, get, host, of, parts, post, send, token, with};
 
 #[tokio::test(start_paused = true)]
 async fn readyz_names_each_check_and_fails_with_any() {
-    let api = Api::open();
-    for (statuses, status, word) in
-        [(["ok", "ok"], 200, "ok"), (["ok", "warn"], 200, "warn"), (["fail", "warn"], 503, "fail")]
-    {
-        *api.fake.checks.lock().unwrap() = vec![check("store", statuses[0]), check("dead_letters", statuses[1])];
-        tokio::time::advance(READINESS_KEPT).await;
-        let answer = api.get("/readyz").await;
-        assert_eq!((answer.status.as_u16(), answer.json()["status"].as_str()), (status, Some(word)));
-        assert_eq!(
-            answer.json()["checks"][0],
-            json!({"name": "store", "status": statuses[0], "detail": format!("store is {}", statuses[0])})
-        );
-        assert_eq!(answer.json()["checks"][2]["name"], "server");
-    }
+    let api = Api::open().await;
+    let check = |answer: &Answer, name: &str| {
+        answer.json()["checks"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|check| check["name"] == name)
+            .cloned()
+            .unwrap_or_default()
+    };
+    let ready = api.get("/readyz").await;
+    assert_eq!((ready.status.as_u16(), &ready.json()["status"]), (200, &json!("ok")));
+    let outbox = json!({"name": "outbox", "status": "ok", "detail": "owns 1 of 1 shards"});
+    assert_eq!((ready.json()["checks"][0].clone(), check(&ready, "server")["status"].clone()), (outbox, json!("ok")));
+    api.host.bus.set_health(Health::Degraded, Some("one of two servers"));
+    tokio::time::advance(READINESS_KEPT).await;
+    let warned = api.get("/readyz").await;
+    assert_eq!((warned.status.as_u16(), &warned.json()["status"]), (200, &json!("warn")));
+    assert_eq!(check(&warned, "transport bus")["detail"], "degraded: one of two servers");
+    api.host.engine.begin_drain();
+    tokio::time::advance(READINESS_KEPT).await;
+    let ending = api.get("/readyz").await;
+    assert_eq!((ending.status.as_u16(), &ending.json()["status"]), (503, &json!("fail")));
+    assert_eq!(ending.json()["checks"][0]["name"], "drain");
     assert_eq!(api.get("/livez").await.json(), json!({"status": "ok"}));
-    assert!(api.fake.calls().is_empty());
+    assert!(api.reached().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn readyz_fails_when_the_service_does_not_answer() {
-    let api = Api::open();
-    *api.fake.stuck.lock().unwrap() = true;
+    let api = Api::open().await;
+    api.hindrance.stuck.store(true, Ordering::Relaxed);
     let answer = api.get("/readyz").await;
     assert_eq!((answer.status.as_u16(), answer.json()["checks"][0]["status"].clone()), (503, json!("fail")));
     assert!(api.get("/metrics").await.text.contains("waybill_scrape_complete 0"));
@@ -53,10 +59,10 @@ async fn readyz_fails_when_the_service_does_not_answer() {
 /// The route is open to everybody, and its answer costs a look at the store and at every transport.
 #[tokio::test(start_paused = true)]
 async fn many_who_ask_for_readiness_cost_no_more_than_one() {
-    let api = Api::open();
+    let api = Api::open().await;
     let all = futures::future::join_all((0..100).map(|_| api.get("/readyz"))).await;
     assert!(all.iter().all(|answer| answer.status == 200));
-    let asked = || api.fake.asked_ready.load(std::sync::atomic::Ordering::Relaxed);
+    let asked = || api.hindrance.asked_ready.load(Ordering::Relaxed);
     assert_eq!(asked(), 1);
     assert_eq!((api.get("/metrics").await.status.as_u16(), asked()), (200, 1));
     tokio::time::advance(READINESS_KEPT).await;
@@ -66,30 +72,38 @@ async fn many_who_ask_for_readiness_cost_no_more_than_one() {
 #[tokio::test]
 async fn details_of_checks_are_for_callers_with_a_token_for_all_tenants() {
     let tokens = vec![token("view", &["*"], &[Role::Viewer]), token("acme", &["acme"], &[Role::Admin])];
-    let api = Api::with(Some(tokens), Limits::default());
-    *api.fake.checks.lock().unwrap() = vec![check("store", "ok")];
+    let api = Api::with(Some(tokens), Limits::default()).await;
     assert_eq!(api.get("/readyz").await.json()["checks"][0]["detail"], "");
     let answer = api.send(with(get("/readyz"), "authorization", "Bearer acme")).await;
     assert_eq!(answer.json()["checks"][0]["detail"], "", "what others have is in them too");
     let answer = api.send(with(get("/readyz"), "authorization", "Bearer view")).await;
-    assert_eq!(answer.json()["checks"][0]["detail"], "store is ok");
+    assert_eq!(answer.json()["checks"][0]["detail"], "owns 1 of 1 shards");
 }
 
 #[tokio::test]
 async fn metrics_show_depths_holds_and_transports() {
-    let api = Api::open();
+    let api = Api::open().await;
+    api.host.held(of("acme", message("held")), "shop.example").await;
+    api.post("/v1/transports/bus/pause", "").await;
+    for id in ["a", "b", "c"] {
+        let queued = NewMessage { topic: "bus:a".to_owned(), ..message(id) };
+        api.host.send(of("acme", queued)).await;
+    }
+    api.host.waiting_saga("default", "order-17").await;
+    api.host.stuck_saga("default", "order-18").await;
+    api.host.pass(Duration::from_millis(1_500));
     let answer = api.get("/metrics").await;
     assert_eq!(answer.header("content-type"), "text/plain; version=0.0.4; charset=utf-8");
     for line in [
-        "waybill_outbox_depth{tenant=\"acme\",transport=\"web\",state=\"ready\"} 3",
-        "waybill_outbox_oldest_ready_seconds{tenant=\"acme\",transport=\"web\"} 1.5",
+        "waybill_outbox_depth{tenant=\"acme\",transport=\"bus\",state=\"ready\"} 3",
+        "waybill_outbox_oldest_ready_seconds{tenant=\"acme\",transport=\"bus\"} 1.5",
         "waybill_outbox_blocked{kind=\"destination\"} 1",
         "waybill_outbox_blocked{kind=\"key\"} 0",
-        "waybill_transport_breaker_state{transport=\"web\"} 0",
+        "waybill_transport_breaker_state{transport=\"http\"} 0",
         "waybill_build_info{version=\"9.9.9\"} 1",
         "waybill_ready 1",
         "waybill_scrape_complete 1",
-        "tx_saga_running 5",
+        "tx_saga_running 2",
         "tx_saga_stuck 1",
     ] {
         assert!(answer.text.lines().any(|found| found == line), "{line} isn't in\n{}", answer.text);
@@ -103,21 +117,10 @@ async fn metrics_show_depths_holds_and_transports() {
 async fn requests_are_counted_by_template_and_never_by_address() {
     let handle = waybill_server::metrics::install(&[&[("tx_replay_total", "Dead letters replayed.")]]).unwrap();
     assert!(waybill_server::metrics::install(&[]).is_err(), "a second recorder was installed");
-    let fake = Arc::new(Fake::default());
-    let idempotency = fake.keys.clone();
-    let parts = Parts {
-        service: fake,
-        idempotency,
-        sagas: None,
-        approvals: None,
-        configuration: None,
-        plugins: None,
-        auth: None,
-        encryption: Encryption::None,
-        limits: Limits::default(),
-        metrics: Some(handle),
-        version: "1".into(),
-    };
+    let host = host().await;
+    host.delivered(message("order-4711")).await;
+    let parts = parts(&host, &Arc::default(), None, Limits::default());
+    let parts = Parts { sagas: None, metrics: Some(handle), ..parts };
     let router = Server::new(parts).router();
     send(&router, get("/v1/messages/order-4711")).await;
     send(&router, get("/secret/path")).await;
@@ -143,14 +146,21 @@ async fn requests_are_counted_by_template_and_never_by_address() {
 
 #[tokio::test]
 async fn whoami_and_audit_tell_who() {
-    let open = Api::open();
+    let open = Api::open().await;
     assert_eq!(
         open.get("/v1/whoami").await.json(),
         json!({"name": "local", "tenants": ["*"], "roles": ["admin"], "auth": "none"})
     );
-    assert_eq!(open.get("/v1/audit?limit=7&tenant=acme").await.json()["items"][0]["kind"], "TxReplayRequested");
-    assert_eq!(open.fake.calls(), ["audit acme 7"]);
-    let api = Api::with(Some(vec![token("ci", &["acme", "b"], &[Role::Sender])]), Limits::default());
+    for tenant in ["acme", "other", "acme"] {
+        let id = format!("d-{}", ulid::Ulid::new());
+        open.host.dead(of(tenant, message(&id))).await;
+        open.post(&format!("/v1/dead-letters/{id}/replay?tenant={tenant}"), "").await;
+    }
+    let audit = open.get("/v1/audit?limit=7&tenant=acme").await.json();
+    let acts: Vec<_> = audit["items"].as_array().unwrap().iter().map(|it| json!([it["kind"], it["actor"]])).collect();
+    assert_eq!(acts, [json!(["TxReplayRequested", "local"]), json!(["TxReplayRequested", "local"])]);
+    assert_eq!(open.get("/v1/audit?limit=1").await.json()["items"].as_array().unwrap().len(), 1);
+    let api = Api::with(Some(vec![token("ci", &["acme", "b"], &[Role::Sender])]), Limits::default()).await;
     assert_eq!(
         api.send(with(get("/v1/whoami"), "authorization", "bearer ci")).await.json(),
         json!({"name": "ci", "tenants": ["acme", "b"], "roles": ["sender"], "auth": "token"})
@@ -159,7 +169,7 @@ async fn whoami_and_audit_tell_who() {
 
 #[tokio::test]
 async fn a_sane_request_id_is_kept_and_another_is_replaced() {
-    let api = Api::open();
+    let api = Api::open().await;
     let answer = api.send(with(get("/nope"), "x-request-id", "abc-1.2:3_X")).await;
     assert_eq!(
         (answer.header("x-request-id"), answer.json()["request_id"].as_str()),
@@ -173,13 +183,12 @@ async fn a_sane_request_id_is_kept_and_another_is_replaced() {
 
 #[tokio::test]
 async fn load_past_the_bound_is_shed_and_probes_still_answer() {
-    let api = Api::with(None, Limits { requests_max: 1, ..Limits::default() });
-    let gate = Arc::new(Notify::new());
-    *api.fake.gate.lock().unwrap() = Some(gate.clone());
+    let api = Api::with(None, Limits { requests_max: 1, ..Limits::default() }).await;
+    let gate = api.hindrance.shut();
     let router = api.router.clone();
     let held =
         tokio::spawn(async move { send(&router, post("/v1/messages", r#"{"topic":"bus:a","payload":1}"#)).await });
-    while api.fake.calls().is_empty() {
+    while api.hindrance.count() == 0 {
         tokio::task::yield_now().await;
     }
     let shed = api.get("/v1/outbox/stats").await;
@@ -195,8 +204,8 @@ async fn load_past_the_bound_is_shed_and_probes_still_answer() {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_that_takes_too_long_is_answered() {
-    let api = Api::with(None, Limits { request_timeout: Duration::from_secs(3), ..Limits::default() });
-    *api.fake.gate.lock().unwrap() = Some(Arc::new(Notify::new()));
+    let api = Api::with(None, Limits { request_timeout: Duration::from_secs(3), ..Limits::default() }).await;
+    let _shut = api.hindrance.shut();
     let answer = api.post("/v1/messages", r#"{"topic":"bus:a","payload":1}"#).await;
     assert_eq!(answer.problem(), (504, "TX.TIMEOUT".into()));
     assert_eq!(answer.json()["retryable"], true);
@@ -204,7 +213,7 @@ async fn a_request_that_takes_too_long_is_answered() {
 
 #[tokio::test]
 async fn every_code_has_its_page() {
-    let api = Api::open();
+    let api = Api::open().await;
     for code in Code::all().filter(|code| code.is_answer()) {
         let page = api.get(&uri(code)).await;
         assert_eq!(

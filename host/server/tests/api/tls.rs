@@ -59,7 +59,7 @@ async fn http1_and_http2_are_served_within_tls_and_clear_text_is_not() {
     let client1 = client(trusted).http1_only().build().unwrap();
     let own = https(&live, "");
     for (origin, status) in [(own.clone(), 200), (own.replace("https", "http"), 403)] {
-        let pause = client1.post(https(&live, "/v1/transports/web/pause")).header("origin", origin);
+        let pause = client1.post(https(&live, "/v1/transports/http/pause")).header("origin", origin);
         let answer = pause.send().await.unwrap();
         assert_eq!((answer.status().as_u16(), answer.version()), (status, http::Version::HTTP_11));
     }

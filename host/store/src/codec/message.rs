@@ -5,6 +5,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use minicbor::bytes::ByteSlice;
 use minicbor::{Decode, Encode};
+use waybill_core::annotation::Annotation;
+use waybill_core::annotations::Annotations;
 use waybill_core::ids::{Key, MessageId, Tenant};
 use waybill_core::message::{Message, Payload};
 use waybill_core::time::UnixMillis;
@@ -12,60 +14,67 @@ use waybill_core::topic::Topic;
 
 use super::CodecError;
 
-/// The numbered fields. What has its usual value is left out: `event_type` that is the topic, `occurred_at` that is
-/// `created_at`, version 1, an id made by the host.
-#[derive(Clone, Debug, Encode, Decode)]
-#[cbor(map)]
-pub struct WireMessage<'b> {
-    #[b(0)]
-    id: &'b str,
-    #[n(1)]
-    caller_id: Option<bool>,
-    #[b(2)]
-    tenant: Option<&'b str>,
-    #[b(3)]
-    topic: &'b str,
-    #[b(4)]
-    key: Option<&'b str>,
-    #[b(5)]
-    headers: Option<Vec<(&'b str, &'b str)>>,
-    #[b(6)]
-    content_type: Option<&'b str>,
-    #[b(7)]
-    payload: Option<&'b ByteSlice>,
-    #[b(8)]
-    blob: Option<&'b str>,
-    #[n(9)]
-    blob_bytes: Option<u32>,
-    #[b(10)]
-    event_type: Option<&'b str>,
-    #[n(11)]
-    event_version: Option<u32>,
-    #[b(12)]
-    aggregate_type: Option<&'b str>,
-    #[b(13)]
-    aggregate_id: Option<&'b str>,
-    #[b(14)]
-    envelope_id: Option<&'b str>,
-    #[b(15)]
-    correlation_id: Option<&'b str>,
-    #[b(16)]
-    causation_id: Option<&'b str>,
-    #[b(17)]
-    reply_to: Option<&'b str>,
-    #[b(18)]
-    traceparent: Option<&'b str>,
-    #[n(19)]
-    created_at: u64,
-    #[n(20)]
-    occurred_at: Option<u64>,
-    #[n(21)]
-    not_before: Option<u64>,
-    #[n(22)]
-    expires_at: Option<u64>,
-    #[b(23)]
-    statements: Option<&'b ByteSlice>,
+macro_rules! wire_message {
+    ($($variant:ident = $name:ident ($number:tt) { $($unused:tt)* })*) => {
+        /// The numbered fields; those of annotations have their numbers from the table, and none is ever given again. What has its
+        /// usual value is left out: `event_type` that is the topic, `occurred_at` that is `created_at`, version 1, an id made by
+        /// the host.
+        #[derive(Clone, Debug, Default, Encode, Decode)]
+        #[cbor(map)]
+        pub struct WireMessage<'b> {
+            #[b(0)]
+            id: &'b str,
+            #[n(1)]
+            caller_id: Option<bool>,
+            #[b(2)]
+            tenant: Option<&'b str>,
+            #[b(3)]
+            topic: &'b str,
+            #[b(4)]
+            key: Option<&'b str>,
+            #[b(5)]
+            headers: Option<Vec<(&'b str, &'b str)>>,
+            #[b(7)]
+            payload: Option<&'b ByteSlice>,
+            #[b(8)]
+            blob: Option<&'b str>,
+            #[n(9)]
+            blob_bytes: Option<u32>,
+            #[b(10)]
+            event_type: Option<&'b str>,
+            #[n(11)]
+            event_version: Option<u32>,
+            #[n(19)]
+            created_at: u64,
+            #[n(20)]
+            occurred_at: Option<u64>,
+            #[n(21)]
+            not_before: Option<u64>,
+            #[n(22)]
+            expires_at: Option<u64>,
+            #[b(23)]
+            statements: Option<&'b ByteSlice>,
+            $(
+                #[b($number)]
+                $name: Option<&'b str>,
+            )*
+        }
+
+        impl<'b> WireMessage<'b> {
+            fn annotate(&mut self, annotations: &'b Annotations) {
+                $(self.$name = annotations.get(Annotation::$variant);)*
+            }
+
+            fn annotations(&self) -> Annotations {
+                let mut annotations = Annotations::default();
+                $(annotations.set(Annotation::$variant, self.$name);)*
+                annotations
+            }
+        }
+    };
 }
+
+waybill_core::annotation_rows!(wire_message);
 
 impl<'b> WireMessage<'b> {
     /// Of a message; with its tenant, or without where the record around it has it.
@@ -75,37 +84,32 @@ impl<'b> WireMessage<'b> {
             Payload::Inline(bytes) => (Some(<&ByteSlice>::from(bytes.as_ref())), None, None),
             Payload::Blob { blob, bytes } => (None, Some(blob.as_str()), Some(*bytes)),
         };
-        Self {
+        let mut wire = Self {
             id: message.id.as_str(),
             caller_id: message.caller_id.then_some(true),
             tenant: with_tenant.then(|| message.tenant.as_str()),
             topic: message.topic.as_str(),
             key: message.key.as_ref().map(Key::as_str),
             headers: (!message.headers.is_empty()).then(|| headers.collect()),
-            content_type: message.content_type.as_deref(),
             payload,
             blob,
             blob_bytes,
             event_type: (message.event_type != message.topic.as_str()).then_some(message.event_type.as_str()),
             event_version: (message.event_version != 1).then_some(message.event_version),
-            aggregate_type: message.aggregate_type.as_deref(),
-            aggregate_id: message.aggregate_id.as_deref(),
-            envelope_id: message.envelope_id.as_deref(),
-            correlation_id: message.correlation_id.as_deref(),
-            causation_id: message.causation_id.as_deref(),
-            reply_to: message.reply_to.as_deref(),
-            traceparent: message.traceparent.as_deref(),
             created_at: message.created_at.0,
             occurred_at: (message.occurred_at != message.created_at).then_some(message.occurred_at.0),
             not_before: message.not_before.map(|at| at.0),
             expires_at: message.expires_at.map(|at| at.0),
             statements: message.statements.as_deref().map(|digest| <&ByteSlice>::from(digest.as_slice())),
-        }
+            ..Self::default()
+        };
+        wire.annotate(&message.annotations);
+        wire
     }
 
     /// The message. `shared` has the tenant of the record around it and the last topic seen, which is often the next one's.
     pub fn into_message(self, shared: &mut Shared) -> Result<Message, CodecError> {
-        let owned = |text: Option<&str>| text.map(str::to_owned);
+        let annotations = self.annotations();
         let topic = shared.topic(self.topic)?;
         let payload = match (self.payload, self.blob) {
             (Some(bytes), _) => Payload::Inline(Bytes::copy_from_slice(bytes)),
@@ -122,18 +126,11 @@ impl<'b> WireMessage<'b> {
             },
             key: self.key.map(Key::new).transpose()?,
             headers: headers.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
-            content_type: owned(self.content_type),
             payload,
             event_type: self.event_type.map_or_else(|| topic.as_str().to_owned(), str::to_owned),
             topic,
             event_version: self.event_version.unwrap_or(1),
-            aggregate_type: owned(self.aggregate_type),
-            aggregate_id: owned(self.aggregate_id),
-            envelope_id: owned(self.envelope_id),
-            correlation_id: owned(self.correlation_id),
-            causation_id: owned(self.causation_id),
-            reply_to: owned(self.reply_to),
-            traceparent: owned(self.traceparent),
+            annotations,
             occurred_at: UnixMillis(self.occurred_at.unwrap_or(self.created_at)),
             created_at: UnixMillis(self.created_at),
             not_before: self.not_before.map(UnixMillis),

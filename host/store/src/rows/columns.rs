@@ -1,5 +1,6 @@
 //! The readable columns of a message.
 
+use waybill_core::annotation::Annotation;
 use waybill_core::message::{Message, Payload};
 use waybill_core::outbox::records::AttemptRecord;
 use waybill_surreal::{Object, Value, array, bytes, from_json, int, millis, object, text};
@@ -15,20 +16,12 @@ pub fn of_message(message: &Message) -> Object {
         ("created_at", millis(message.created_at.0)),
         ("occurred_at", millis(message.occurred_at.0)),
     ]);
-    let mut optional = |name: &'static str, value: Option<&str>| {
-        if let Some(value) = value {
-            columns.insert(name, text(value));
-        }
-    };
-    optional("dispatch_key", message.key.as_ref().map(|key| key.as_str()));
-    optional("content_type", message.content_type.as_deref());
-    optional("aggregate_type", message.aggregate_type.as_deref());
-    optional("aggregate_id", message.aggregate_id.as_deref());
-    optional("envelope_id", message.envelope_id.as_deref());
-    optional("correlation_id", message.correlation_id.as_deref());
-    optional("causation_id", message.causation_id.as_deref());
-    optional("reply_to", message.reply_to.as_deref());
-    optional("traceparent", message.traceparent.as_deref());
+    if let Some(key) = &message.key {
+        columns.insert("dispatch_key", text(key.as_str()));
+    }
+    for (annotation, value) in message.annotations.iter() {
+        columns.insert(annotation.name(), text(value));
+    }
     if let Some(at) = message.not_before {
         columns.insert("not_before", millis(at.0));
     }
@@ -40,7 +33,9 @@ pub fn of_message(message: &Message) -> Object {
         columns.insert("headers", array(pairs));
     }
     match &message.payload {
-        Payload::Inline(payload) => columns.insert("payload", readable(message.content_type.as_deref(), payload)),
+        Payload::Inline(payload) => {
+            columns.insert("payload", readable(message.annotation(Annotation::ContentType), payload))
+        }
         Payload::Blob { blob, .. } => columns.insert("payload_blob", text(blob)),
     };
     columns

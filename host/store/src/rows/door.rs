@@ -6,6 +6,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use waybill_core::annotation::Annotation;
+use waybill_core::annotations::Annotations;
 use waybill_core::error::InputError;
 use waybill_core::message::{Headers, Message};
 use waybill_core::new_message::NewMessage;
@@ -86,11 +88,15 @@ fn plain(key: &DoorKey, fields: &Object) -> Result<Arc<Message>, String> {
     let instant = |name: &str| millis_of(fields.get(name)).map(UnixMillis);
     let (payload, json) = payload(fields.get("payload"))?;
     let id = text("message_id").ok_or("it has no message_id")?;
+    let given = Annotation::ALL.into_iter().filter_map(|annotation| Some((annotation, text(annotation.name())?)));
+    let mut annotations: Annotations = given.collect();
+    if json && annotations.get(Annotation::ContentType).is_none() {
+        annotations.set(Annotation::ContentType, Some("application/json"));
+    }
     let version = int_of(fields.get("event_version")).map(u32::try_from).transpose();
     let new = NewMessage {
         topic: text("topic").ok_or("it has no topic")?,
         payload,
-        content_type: text("content_type").or_else(|| json.then(|| "application/json".to_owned())),
         id: Some(id),
         tenant: text("tenant"),
         key: text("dispatch_key"),
@@ -100,13 +106,7 @@ fn plain(key: &DoorKey, fields: &Object) -> Result<Arc<Message>, String> {
         occurred_at: instant("occurred_at"),
         event_type: text("event_type"),
         event_version: version.map_err(|_| "its event_version isn't a number from 0 to 4294967295")?,
-        aggregate_type: text("aggregate_type"),
-        aggregate_id: text("aggregate_id"),
-        envelope_id: text("envelope_id"),
-        correlation_id: text("correlation_id"),
-        causation_id: text("causation_id"),
-        reply_to: text("reply_to"),
-        traceparent: text("traceparent"),
+        annotations,
     };
     // The size was checked against the limit of its day when it was written; it may not be refused any more.
     let draft =

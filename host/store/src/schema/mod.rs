@@ -3,6 +3,7 @@
 //! A store that has a migration this host doesn't know belongs to a newer host and is refused.
 
 use sha2::{Digest, Sha256};
+use waybill_core::const_text::has;
 use waybill_core::port::store::StoreError;
 use waybill_surreal::{Engine, Fault, Value, int_of, text, text_of};
 
@@ -22,8 +23,25 @@ pub const MIGRATIONS: &[Migration] = &[
     Migration { number: 3, name: "sagas", text: include_str!("0003_sagas.surql") },
     Migration { number: 4, name: "idempotency", text: include_str!("0004_idempotency.surql") },
     Migration { number: 5, name: "retention", text: include_str!("0005_retention.surql") },
-    Migration { number: 6, name: "door_stamps", text: include_str!("0006_door_stamps.surql") },
+    Migration { number: 6, name: "door_stamps", text: DOOR_STAMPS },
 ];
+
+const DOOR_STAMPS: &str = include_str!("0006_door_stamps.surql");
+
+/// The text that defined `fn::waybill::enqueue` last.
+const ENQUEUE: &str = DOOR_STAMPS;
+
+macro_rules! taken_by_enqueue {
+    ($($variant:ident = $name:ident ($number:tt) { $($unused:tt)* })*) => {
+        $(const _: () = assert!(
+            has(ENQUEUE.as_bytes(), concat!("\"", stringify!($name), "\"").as_bytes())
+                && has(ENQUEUE.as_bytes(), concat!(stringify!($name), ": $message.", stringify!($name)).as_bytes()),
+            concat!("fn::waybill::enqueue doesn't take ", stringify!($name), ": a new migration has to define it anew")
+        );)*
+    };
+}
+
+waybill_core::annotation_rows!(taken_by_enqueue);
 
 /// Tries of one migration when hosts start together.
 const TRIES_MAX: u32 = 5;

@@ -1,5 +1,6 @@
 //! The encodings, whatever the records hold.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,10 +8,11 @@ use bytes::Bytes;
 use proptest::collection::{btree_map, btree_set, vec};
 use proptest::option;
 use proptest::prelude::*;
+use waybill_core::annotation::Annotation;
 use waybill_core::ids::{Key, MessageId, Place, Seq, ShardId, Tenant};
 use waybill_core::message::{Message, Payload};
 use waybill_core::outbox::records::{
-    AttemptRecord, DeadLetter, DeadState, Done, DoneEnd, Entry, HistoryChunk, Parked, Segment,
+    AttemptRecord, DeadLetter, DeadState, Done, DoneEnd, Entry, HistoryChunk, Parked, Scheduled, Segment,
 };
 use waybill_core::outbox::suspicion::{Suspect, Suspicion};
 use waybill_core::time::UnixMillis;
@@ -19,7 +21,7 @@ use waybill_testkit::conformance::samples;
 
 use crate::codec::{
     CodecError, decode_dead, decode_door, decode_history, decode_parked, decode_segment, decode_suspicion, encode_dead,
-    encode_door, encode_history, encode_parked, encode_segment, encode_suspicion,
+    encode_door, encode_history, encode_parked, encode_scheduled, encode_segment, encode_suspicion,
 };
 
 fn text() -> impl Strategy<Value = String> {
@@ -45,9 +47,9 @@ fn topic() -> impl Strategy<Value = Topic> {
 prop_compose! {
     fn message()(
         (id, caller_id, tenant, topic, key) in (text(), any::<bool>(), text(), topic(), option::of(text())),
-        (headers, content_type, payload) in (vec((text(), text()), 0..3), option::of(text()), payload()),
+        (headers, payload) in (vec((text(), text()), 0..3), payload()),
         (event_type, event_version) in (option::of(text()), prop_oneof![Just(1_u32), any::<u32>()]),
-        texts in vec(option::of(text()), 7),
+        texts in vec(option::of(text()), Annotation::COUNT),
         (occurred_at, created_at, same, not_before, expires_at)
             in (instant(), instant(), any::<bool>(), option::of(instant()), option::of(instant())),
         statements in option::of(any::<[u8; 32]>().prop_map(Box::new)),
@@ -58,18 +60,11 @@ prop_compose! {
             tenant: Tenant::new(tenant).unwrap(),
             key: key.map(|key| Key::new(key).unwrap()),
             headers,
-            content_type,
             payload,
             event_type: event_type.unwrap_or_else(|| topic.as_str().to_owned()),
             topic,
             event_version,
-            aggregate_type: texts[0].clone(),
-            aggregate_id: texts[1].clone(),
-            envelope_id: texts[2].clone(),
-            correlation_id: texts[3].clone(),
-            causation_id: texts[4].clone(),
-            reply_to: texts[5].clone(),
-            traceparent: texts[6].clone(),
+            annotations: Annotation::ALL.into_iter().zip(texts).filter_map(|(annotation, text)| Some((annotation, text?))).collect(),
             occurred_at: if same { created_at } else { occurred_at },
             created_at,
             not_before,
@@ -194,5 +189,36 @@ proptest! {
             place, message, code: note.clone(), reason: note, attempts: number, suspect: 3, died_at: UnixMillis(1), state, holds_key: flag, history,
         };
         prop_assert_eq!(decode_dead(ShardId(2), &encode_dead(&dead).unwrap()).unwrap(), dead);
+    }
+}
+
+/// What an earlier version wrote has these numbers.
+#[test]
+fn annotations_lie_under_their_numbers() {
+    let message = Message { annotations: samples::all_annotations(), ..samples::message("m") };
+    let scheduled = Scheduled { shard: ShardId(0), due: UnixMillis(1), message: Arc::new(message) };
+    let bytes = encode_scheduled(&scheduled).unwrap();
+    let mut body = minicbor::Decoder::new(&bytes[8..]);
+    let mut texts = BTreeMap::new();
+    for _ in 0..body.map().unwrap().unwrap() {
+        let number = body.u8().unwrap();
+        match body.datatype().unwrap() {
+            minicbor::data::Type::String => {
+                texts.insert(number, body.str().unwrap());
+            }
+            _ => body.skip().unwrap(),
+        }
+    }
+    for (number, annotation) in [
+        (6, Annotation::ContentType),
+        (12, Annotation::AggregateType),
+        (13, Annotation::AggregateId),
+        (14, Annotation::EnvelopeId),
+        (15, Annotation::CorrelationId),
+        (16, Annotation::CausationId),
+        (17, Annotation::ReplyTo),
+        (18, Annotation::Traceparent),
+    ] {
+        assert_eq!(texts.get(&number).copied(), scheduled.message.annotation(annotation), "{annotation:?}");
     }
 }

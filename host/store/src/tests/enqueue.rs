@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use waybill_core::annotation::Annotation;
 use waybill_core::ids::{Key, MessageId, ShardId, Tenant};
 use waybill_core::message::Payload;
 use waybill_core::port::transact::{DoorGroup, Statement, TransactStore};
-use waybill_testkit::conformance::samples::message;
+use waybill_testkit::conformance::samples::{all_annotations, message};
 
 use super::{door, memory, messages, sql};
 use crate::{StoreConfig, SurrealStore};
@@ -23,13 +24,28 @@ async fn a_message_commits_with_the_business_row() {
     assert_eq!((found.event_type.as_str(), found.event_version), ("order_placed", 2));
     assert_eq!(found.key, Some(Key::new("o-1").unwrap()));
     assert_eq!(found.headers, [("x-a".to_owned(), "1".to_owned())]);
-    assert_eq!(found.correlation_id.as_deref(), Some("c"));
-    assert_eq!(found.content_type.as_deref(), Some("application/json"));
+    assert_eq!(found.annotation(Annotation::CorrelationId), Some("c"));
+    assert_eq!(found.annotation(Annotation::ContentType), Some("application/json"));
     let wait = found.not_before.unwrap().since(found.created_at);
     assert!(wait.as_secs() >= 3_599 && found.expires_at.unwrap() > found.not_before.unwrap(), "{wait:?}");
     let Payload::Inline(payload) = found.payload else { unreachable!("it is small") };
     let payload: serde_json::Value = serde_json::from_slice(&payload).unwrap();
     assert_eq!(payload, serde_json::json!({ "order": 1, "at": "2026-01-01T00:00:00Z" }));
+}
+
+#[tokio::test]
+async fn every_annotation_comes_through() {
+    let store = memory().await;
+    let wanted = all_annotations();
+    let members: String =
+        wanted.iter().map(|(annotation, text)| format!(", {}: '{text}'", annotation.name())).collect();
+    sql(&store, &format!("RETURN fn::waybill::enqueue({{ topic: 'bus:x', payload: 1{members} }})")).await.unwrap();
+    assert_eq!(messages(&store, ShardId(0)).await.remove(0).annotations, wanted);
+    for annotation in Annotation::ALL {
+        let text = format!("RETURN fn::waybill::enqueue({{ topic: 'bus:x', payload: 1, {}: '' }})", annotation.name());
+        let fault = sql(&store, &text).await.unwrap_err();
+        assert!(fault.to_string().contains(&format!("{} is empty", annotation.name())), "{fault}");
+    }
 }
 
 #[tokio::test]
@@ -169,7 +185,7 @@ async fn the_outbox_is_readable_as_rows() {
     let mut retry = parked(seq(0, 0), 1);
     let mut message = retry.message.as_ref().clone();
     message.tenant = Tenant::new("acme").unwrap();
-    message.content_type = Some("application/json".into());
+    message.annotations.set(Annotation::ContentType, Some("application/json"));
     message.payload = Payload::Inline(bytes::Bytes::from_static(br#"{"order":{"id":17}}"#));
     retry.message = Arc::new(message);
     let writes = vec![

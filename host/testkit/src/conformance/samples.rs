@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use waybill_core::annotation::{Annotation, Kind};
+use waybill_core::annotations::Annotations;
 use waybill_core::ids::{Key, MessageId, Place, Seq, ShardId, Tenant};
 use waybill_core::message::{Message, Payload};
 use waybill_core::outbox::bits::Bits;
@@ -44,17 +46,10 @@ pub fn message(name: &str) -> Message {
         topic: Topic::parse("bus:orders.created").unwrap(),
         key: None,
         headers: Vec::new(),
-        content_type: Some("application/json".into()),
         payload: Payload::Inline(Bytes::from(format!("{{\"name\":\"{name}\"}}"))),
         event_type: "bus:orders.created".into(),
         event_version: 1,
-        aggregate_type: None,
-        aggregate_id: None,
-        envelope_id: None,
-        correlation_id: None,
-        causation_id: None,
-        reply_to: None,
-        traceparent: None,
+        annotations: [(Annotation::ContentType, "application/json")].into(),
         occurred_at: T0,
         created_at: T0,
         not_before: None,
@@ -71,17 +66,10 @@ pub fn full_message(name: &str) -> Message {
         topic: Topic::parse("https://shop.example/hook?x=1").unwrap(),
         key: Some(Key::new("order-17").unwrap()),
         headers: vec![("x-a".into(), "1".into()), ("x-a".into(), "2".into()), ("empty".into(), String::new())],
-        content_type: Some("application/octet-stream".into()),
         payload: Payload::Inline(Bytes::from_static(&[0, 255, 10, 13, 0])),
         event_type: "order_placed".into(),
         event_version: 7,
-        aggregate_type: Some("order".into()),
-        aggregate_id: Some("17".into()),
-        envelope_id: Some("env".into()),
-        correlation_id: Some("corr".into()),
-        causation_id: Some("cause".into()),
-        reply_to: Some("bus:replies".into()),
-        traceparent: Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".into()),
+        annotations: all_annotations(),
         occurred_at: UnixMillis(T0.0 - 5),
         created_at: UnixMillis(T0.0 + 5),
         not_before: Some(UnixMillis(T0.0 + 1_000)),
@@ -89,6 +77,15 @@ pub fn full_message(name: &str) -> Message {
         statements: Some(Box::new([9; 32])),
         ..message(name)
     }
+}
+
+/// Every annotation, each with a text of its own.
+pub fn all_annotations() -> Annotations {
+    let text = |annotation: Annotation| match annotation.kind() {
+        Kind::Text | Kind::Id => format!("{} of the sample", annotation.name()),
+        Kind::TraceContext => "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".to_owned(),
+    };
+    Annotation::ALL.map(|annotation| (annotation, text(annotation))).into()
 }
 
 /// A segment of `count` messages.

@@ -4,7 +4,7 @@
 //!
 //! Every call is atomic: a commit applies as a whole or not at all, a read sees one moment. It never waits, spawns or
 //! reads a clock unless [`MemoryStore::set_clock`] was left alone, so runs are deterministic. What it doesn't do: SurrealQL
-//! statements (a transaction with any is refused), durability, bounds on memory.
+//! (a transaction with a statement is refused, unless a test says what statements answer), durability, bounds on memory.
 
 mod dedup;
 mod faults;
@@ -14,6 +14,7 @@ mod owner;
 mod quarantine;
 mod query;
 mod sagas;
+mod statements;
 mod tables;
 mod transact;
 
@@ -29,11 +30,13 @@ pub use sagas::SagaTables;
 pub use tables::{DoorContent, SegmentContent, Tables};
 
 use faults::Faults;
+use statements::Statements;
 
 #[derive(Debug, Default)]
 pub struct MemoryStore {
     tables: Mutex<Tables>,
     faults: Mutex<Faults>,
+    statements: Statements,
 }
 
 impl MemoryStore {

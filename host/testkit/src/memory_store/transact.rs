@@ -23,9 +23,7 @@ impl TransactStore for MemoryStore {
         conclusion: Option<Conclusion>,
     ) -> Result<Transacted, StoreError> {
         self.check()?;
-        if !statements.is_empty() {
-            return Err(StoreError::Statement("statement 1: the in-memory store runs no SurrealQL".into()));
-        }
+        let results = self.statements.run(&statements)?;
         let nanos = self.clock();
         self.write(|tables| {
             for (shard, message) in
@@ -38,7 +36,7 @@ impl TransactStore for MemoryStore {
                     return Err(StoreError::Exists(format!("id {:?} of tenant {:?}", key.1, key.0)));
                 }
             }
-            let done = Transacted { results: Vec::new() };
+            let done = Transacted { results };
             if let Some(conclusion) = &conclusion {
                 tables.conclude(conclusion, &done)?;
             }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use waybill_core::annotation::Annotation;
 use waybill_core::ids::{MessageId, ShardId, Tenant};
 use waybill_core::message::Message;
 use waybill_core::new_message::{Draft, NewMessage};
@@ -69,7 +70,7 @@ impl<S: ModelStore> World<S> {
             key: key.map(|key| format!("key-{key}")),
             not_before: scheduled.map(|after| UnixMillis(wall + after)),
             expires_at: expires.map(|after| UnixMillis(wall + after)),
-            correlation_id: Some(number.to_string()),
+            annotations: [(Annotation::CorrelationId, number.to_string())].into(),
             ..NewMessage::default()
         }
         .check(UnixMillis(wall), PAYLOAD_BYTES_MAX)

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use waybill_core::annotation::Annotation;
 use waybill_core::ids::{MessageId, Place, Seq, ShardId, Tenant};
 use waybill_core::message::Message;
 use waybill_core::outbox::records::{DoneEnd, DoorKey, Segment, ShardRecord};
@@ -17,7 +18,7 @@ use super::unreadable::Damage;
 
 /// Number of a message: its `correlation_id`.
 pub(super) fn number_of(message: &Message) -> usize {
-    message.correlation_id.as_deref().and_then(|text| text.parse().ok()).unwrap_or(usize::MAX)
+    message.annotation(Annotation::CorrelationId).and_then(|text| text.parse().ok()).unwrap_or(usize::MAX)
 }
 
 /// A place in the order of a shard.

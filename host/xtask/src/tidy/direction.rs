@@ -29,7 +29,7 @@ const KNOWS: [(&str, &[&str]); 16] = [
         ],
     ),
     // Development only.
-    ("waybill-testkit", &["waybill-core"]),
+    ("waybill-testkit", &["waybill-core", "waybill-api", "waybill-engine"]),
     ("xtask", &[]),
     ("waybill-trials", &["waybill-testkit", "xtask"]),
     (

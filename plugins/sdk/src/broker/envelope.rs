@@ -1,24 +1,18 @@
 //! What a message says of itself beside its payload and its caller's headers: the same headers at every broker.
 
+use crate::annotation::ANNOTATIONS;
 use crate::time::rfc3339;
 use crate::transport::Message;
 
-/// Names of the envelope's headers, sorted. `content-type` is the caller's where the message has none.
-const NAMES: [&str; 17] = [
-    "x-aggregate-id",
-    "x-aggregate-type",
+/// Names of the envelope's headers beside the annotations', sorted. `content-type` is the caller's where the message has none.
+const NAMES: [&str; 10] = [
     "x-attempt",
-    "x-causation-id",
-    "x-correlation-id",
     "x-created-at",
-    "x-envelope-id",
     "x-event-type",
-    "x-event-version",
     "x-expires-at",
     "x-key",
     "x-lease-epoch",
     "x-occurred-at",
-    "x-reply-to",
     "x-seq",
     "x-tenant",
     "x-topic",
@@ -38,21 +32,15 @@ pub enum Part<'a> {
 /// # Errors
 /// The first that `each` answers.
 pub fn envelope<E>(message: &Message, mut each: impl FnMut(&'static str, Part<'_>) -> Result<(), E>) -> Result<(), E> {
-    for (name, value) in [
+    let addressed = [
         ("x-tenant", Some(message.tenant.as_str())),
         ("x-topic", Some(message.topic.as_str())),
         ("x-key", message.key.as_deref()),
         ("x-event-type", message.event_type.as_deref()),
-        ("x-event-version", message.attribute("event-version")),
-        ("x-aggregate-type", message.attribute("aggregate-type")),
-        ("x-aggregate-id", message.attribute("aggregate-id")),
-        ("x-envelope-id", message.envelope_id.as_deref()),
-        ("x-correlation-id", message.correlation_id.as_deref()),
-        ("x-causation-id", message.causation_id.as_deref()),
-        ("x-reply-to", message.reply_to.as_deref()),
-        ("x-seq", message.attribute("seq")),
-        ("content-type", message.content_type.as_deref()),
-    ] {
+    ];
+    let annotated = ANNOTATIONS.iter().map(|annotation| (annotation.header, annotation.of(message)));
+    let placed = [("x-seq", message.attribute("seq")), ("content-type", message.content_type.as_deref())];
+    for (name, value) in addressed.into_iter().chain(annotated).chain(placed) {
         if let Some(value) = value {
             each(name, Part::Text(value))?;
         }
@@ -69,7 +57,9 @@ pub fn envelope<E>(message: &Message, mut each: impl FnMut(&'static str, Part<'_
 /// Whether a caller's header would take the place of the envelope's.
 pub fn is_envelope(message: &Message, name: &str) -> bool {
     let name = name.to_ascii_lowercase();
-    (message.content_type.is_some() && name == "content-type") || NAMES.binary_search(&name.as_str()).is_ok()
+    (message.content_type.is_some() && name == "content-type")
+        || NAMES.binary_search(&name.as_str()).is_ok()
+        || ANNOTATIONS.iter().any(|annotation| annotation.header == name)
 }
 
 #[cfg(test)]
@@ -97,9 +87,12 @@ mod tests {
             expires_at: Some(2),
             attempt: 2,
             lease_epoch: 7,
-            attributes: ["event-version", "aggregate-type", "aggregate-id", "seq"]
+            attributes: ANNOTATIONS
+                .iter()
+                .map(|annotation| annotation.name)
+                .chain(["seq"])
                 .map(|name| (name.to_owned(), "1".to_owned()))
-                .into(),
+                .collect(),
         }
     }
 
@@ -112,7 +105,7 @@ mod tests {
             count += 1;
             Ok::<_, ()>(())
         });
-        assert_eq!((named, count), (Ok(()), NAMES.len() + 1));
+        assert_eq!((named, count), (Ok(()), NAMES.len() + ANNOTATIONS.len() + 1));
         let without = Message { content_type: None, ..message };
         assert!(!is_envelope(&without, "Content-Type") && !is_envelope(&without, "x-shop"));
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::FutureExt;
+use waybill_core::annotation::Annotation;
 use waybill_core::ids::{MessageId, Place, ShardId};
 use waybill_core::limits::SchedulerLimits;
 use waybill_core::new_message::{Draft, NewMessage};
@@ -34,7 +35,7 @@ pub fn message(name: &str) -> NewMessage {
     NewMessage {
         topic: format!("bus:{name}"),
         payload: Bytes::from(name.to_owned()),
-        correlation_id: Some(name.to_owned()),
+        annotations: [(Annotation::CorrelationId, name)].into(),
         ..NewMessage::default()
     }
 }
@@ -345,5 +346,5 @@ fn attempt(verdict: &Verdict) -> AttemptRecord {
 }
 
 pub fn names(sending: &[Sending]) -> Vec<String> {
-    sending.iter().map(|sending| sending.message.correlation_id.clone().unwrap()).collect()
+    sending.iter().map(|sending| sending.message.annotation(Annotation::CorrelationId).unwrap().to_owned()).collect()
 }

@@ -1,6 +1,7 @@
 //! One at a time within a key, and a stuck key blocks only itself.
 
 use super::bench::*;
+use waybill_core::annotation::Annotation;
 use waybill_core::outbox::owner::Command;
 
 #[test]
@@ -52,7 +53,7 @@ fn followers_of_a_failed_head_stay_packed() {
     assert_eq!(bench.parked().len(), 1);
     assert_eq!(bench.read(|tables| tables.segments.len()), 1);
     let head = &bench.parked()[0];
-    assert_eq!((head.attempts, head.message.correlation_id.as_deref()), (1, Some("a1")));
+    assert_eq!((head.attempts, head.message.annotation(Annotation::CorrelationId)), (1, Some("a1")));
 }
 
 #[test]

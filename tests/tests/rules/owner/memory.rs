@@ -1,6 +1,7 @@
 //! The window: its bounds, and what stuck messages may not do to it.
 
 use super::bench::*;
+use waybill_core::annotation::Annotation;
 use waybill_core::limits::SchedulerLimits;
 use waybill_core::outbox::owner::{Command, OwnerConfig};
 
@@ -102,7 +103,7 @@ fn messages_of_a_held_destination_make_room_for_others() {
         let mut bench = Bench::with(small());
         let held = |n: usize| {
             let mut new = message("held");
-            new.correlation_id = Some(format!("held{n}"));
+            new.annotations.set(Annotation::CorrelationId, Some(format!("held{n}")));
             new.key = key.map(|key| format!("{key}{n}"));
             new
         };

@@ -1,6 +1,7 @@
 //! What enters the order, and under which id.
 
 use super::bench::*;
+use waybill_core::annotation::Annotation;
 use waybill_core::ids::{MessageId, Seq, ShardId, Tenant, place_of};
 use waybill_core::outbox::owner::{LoadPurpose, LoadRequest, OwnerConfig};
 use waybill_core::outbox::records::{DoorKey, IdState, Malformed};
@@ -109,7 +110,7 @@ fn a_repeated_id_is_dropped_and_a_taken_one_is_a_dead_letter() {
         let dead = bench.dead();
         assert_eq!(dead.len(), 1);
         assert_eq!(
-            (dead[0].code.as_str(), dead[0].message.correlation_id.as_deref()),
+            (dead[0].code.as_str(), dead[0].message.annotation(Annotation::CorrelationId)),
             ("STORAGE.CONFLICT", Some("other"))
         );
     }

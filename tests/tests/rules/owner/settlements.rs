@@ -2,6 +2,7 @@
 
 use super::bench::*;
 use bytes::Bytes;
+use waybill_core::annotation::Annotation;
 use waybill_core::outbox::owner::Verdict;
 use waybill_core::outbox::records::DoneEnd;
 use waybill_core::port::store::Write;
@@ -68,7 +69,7 @@ fn a_blocked_destination_burns_no_attempt_and_is_tried_with_one_message() {
     let mut bench = Bench::new();
     let to = |n: usize| {
         let mut new = message("shop");
-        new.correlation_id = Some(format!("m{n}"));
+        new.annotations.set(Annotation::CorrelationId, Some(format!("m{n}")));
         new
     };
     bench.enqueue((0..5).map(to).collect());
@@ -87,7 +88,7 @@ fn a_message_that_is_always_refused_doesnt_speak_for_its_destination() {
     let mut bench = Bench::new();
     let to = |n: usize| {
         let mut new = message("shop");
-        new.correlation_id = Some(format!("m{n}"));
+        new.annotations.set(Annotation::CorrelationId, Some(format!("m{n}")));
         new
     };
     bench.enqueue((0..3).map(to).collect());
@@ -106,7 +107,7 @@ fn a_probe_that_expires_or_is_cancelled_lets_the_next_one_try() {
     let mut bench = Bench::new();
     let to = |n: usize| {
         let mut new = message("shop");
-        new.correlation_id = Some(format!("m{n}"));
+        new.annotations.set(Annotation::CorrelationId, Some(format!("m{n}")));
         new.expires_at = (n == 0).then_some(UnixMillis(WALL + 900));
         new
     };
@@ -125,7 +126,7 @@ fn one_tenants_blocked_destination_never_stops_anothers() {
     let mut bench = Bench::new();
     let to = |name: &str, tenant: &str| {
         let mut new = of_tenant("shop", tenant);
-        new.correlation_id = Some(name.to_owned());
+        new.annotations.set(Annotation::CorrelationId, Some(name.to_owned()));
         new
     };
     bench.enqueue(vec![to("a1", "a"), to("a2", "a"), to("b1", "b")]);
@@ -184,7 +185,7 @@ fn a_held_destination_is_tried_with_a_retry_when_its_tenant_has_too_many_of_thos
     let mut bench = Bench::with(waybill_core::outbox::owner::OwnerConfig { parked_per_tenant: 1, ..config() });
     let to = |n: usize| {
         let mut new = message("shop");
-        new.correlation_id = Some(format!("m{n}"));
+        new.annotations.set(Annotation::CorrelationId, Some(format!("m{n}")));
         new
     };
     bench.enqueue((0..3).map(to).collect());
@@ -203,7 +204,7 @@ fn a_message_under_two_holds_tries_both_when_both_are_due() {
     let mut bench = Bench::with(waybill_core::outbox::owner::OwnerConfig { parked_per_tenant: 1, ..config() });
     let to = |name: &str, topic: &str| {
         let mut new = message(topic);
-        new.correlation_id = Some(name.to_owned());
+        new.annotations.set(Annotation::CorrelationId, Some(name.to_owned()));
         new
     };
     bench.enqueue(vec![to("m0", "shop"), to("m1", "shop"), to("other", "else")]);

@@ -3,6 +3,7 @@
 use super::bench::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
+use waybill_core::annotation::Annotation;
 use waybill_core::outbox::owner::{Sending, Verdict};
 use waybill_core::outbox::suspicion::{Suspect, Suspicion};
 
@@ -12,7 +13,7 @@ const LIFE: u64 = 1_000;
 const LONG: u64 = 610_000;
 
 fn name(sending: &Sending) -> String {
-    sending.message.correlation_id.clone().unwrap()
+    sending.message.annotation(Annotation::CorrelationId).unwrap().to_owned()
 }
 
 fn names(count: usize) -> Vec<String> {
@@ -62,7 +63,7 @@ fn a_poison_is_found_alone_and_its_neighbours_are_sent_a_few_times_at_most() {
             let dead = bench.dead();
             assert_eq!(dead.len(), 1, "{poison} of {count}");
             assert_eq!(dead[0].code, "SUSPECTED_POISON");
-            assert_eq!(dead[0].message.correlation_id.as_deref(), Some(&*poison));
+            assert_eq!(dead[0].message.annotation(Annotation::CorrelationId), Some(&*poison));
             // One without caution, one that names it, the halves, and three alone. No more than four lie named with it.
             assert!(crashes <= 2 + 5 + 3, "{poison} of {count}: {crashes} crashes");
             assert_eq!(bench.history().len(), count - 1);
@@ -327,7 +328,7 @@ fn killed_after(lives: impl IntoIterator<Item = u64>, messages: usize) -> Vec<St
         }
         bench.crash();
     }
-    bench.dead().iter().map(|dead| dead.message.correlation_id.clone().unwrap()).collect()
+    bench.dead().iter().map(|dead| dead.message.annotation(Annotation::CorrelationId).unwrap().to_owned()).collect()
 }
 
 #[test]

@@ -8,6 +8,8 @@ use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use waybill_core::annotation::Annotation;
+use waybill_core::annotations::Annotations;
 use waybill_core::endpoint::{EndpointSettings, Grants, PluginLimits};
 use waybill_core::ids::{Key, MessageId, Seq, Tenant};
 use waybill_core::message::{Delivery, Message, Payload};
@@ -71,17 +73,17 @@ pub fn delivery(number: u64, payload: &str) -> Delivery {
         topic: Topic::parse("bus:orders.created").unwrap(),
         key: Some(Key::new(format!("order-{number}")).unwrap()),
         headers: vec![("x-shop".to_owned(), "berlin".to_owned())],
-        content_type: Some("application/json".to_owned()),
         payload: Payload::Inline(payload.to_owned().into()),
         event_type: "order.created".to_owned(),
         event_version: 3,
-        aggregate_type: Some("order".to_owned()),
-        aggregate_id: Some(number.to_string()),
-        envelope_id: Some("env-1".to_owned()),
-        correlation_id: Some("cor-1".to_owned()),
-        causation_id: None,
-        reply_to: None,
-        traceparent: Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".to_owned()),
+        annotations: Annotations::from([
+            (Annotation::AggregateType, "order".to_owned()),
+            (Annotation::AggregateId, number.to_string()),
+            (Annotation::EnvelopeId, "env-1".to_owned()),
+            (Annotation::CorrelationId, "cor-1".to_owned()),
+            (Annotation::Traceparent, "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".to_owned()),
+            (Annotation::ContentType, "application/json".to_owned()),
+        ]),
         occurred_at: UnixMillis(1_700_000_000_000),
         created_at: UnixMillis(1_700_000_000_500),
         not_before: None,

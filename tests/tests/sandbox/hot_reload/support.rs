@@ -8,6 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use serde_json::json;
+use waybill_core::annotations::Annotations;
 use waybill_core::backoff::RetryPolicy;
 use waybill_core::endpoint::{EndpointSettings, SlotPolicy};
 use waybill_core::message::Delivery;
@@ -248,17 +249,10 @@ fn delivery(number: u64) -> Delivery {
         topic: waybill_core::topic::Topic::parse("bus:orders.created").unwrap(),
         key: None,
         headers: Vec::new(),
-        content_type: None,
         payload: Payload::Inline(number.to_string().into()),
         event_type: "order.created".to_owned(),
         event_version: 1,
-        aggregate_type: None,
-        aggregate_id: None,
-        envelope_id: None,
-        correlation_id: None,
-        causation_id: None,
-        reply_to: None,
-        traceparent: None,
+        annotations: Annotations::default(),
         occurred_at: waybill_core::time::UnixMillis(1_700_000_000_000),
         created_at: waybill_core::time::UnixMillis(1_700_000_000_000),
         not_before: None,

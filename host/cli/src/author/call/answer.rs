@@ -5,6 +5,7 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
+use waybill_core::annotation::Annotation;
 use waybill_core::code::Code;
 use waybill_core::message::Headers;
 use waybill_core::port::followup::{Outgoing, StreamEvent};
@@ -168,21 +169,17 @@ fn output_fields(output: StepOutput) -> Map<String, Value> {
 
 fn message(message: &Outgoing) -> Value {
     let mut fields = Map::new();
-    for (name, value) in [
-        ("id", &message.id),
-        ("key", &message.key),
-        ("event_type", &message.event_type),
-        ("correlation_id", &message.correlation_id),
-        ("reply_to", &message.reply_to),
-        ("content_type", &message.content_type),
-    ] {
+    for (name, value) in [("id", &message.id), ("key", &message.key), ("event_type", &message.event_type)] {
         if let Some(value) = value {
             fields.insert(name.into(), value.as_str().into());
         }
     }
+    for (annotation, text) in message.annotations.iter() {
+        fields.insert(annotation.name().into(), text.into());
+    }
     fields.insert("topic".into(), message.topic.as_str().into());
     headers(&mut fields, &message.headers);
-    data(&mut fields, "payload", message.content_type.as_deref(), &message.payload);
+    data(&mut fields, "payload", message.annotations.get(Annotation::ContentType), &message.payload);
     if let Some(at) = message.not_before {
         fields.insert("not_before".into(), at.to_string().into());
     }

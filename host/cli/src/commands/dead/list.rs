@@ -16,8 +16,8 @@ use crate::output::{View, column, instant, text};
     waybill dead list --filter 'kind=saga definition=order'\n  \
     waybill dead list --filter 'code=HTTP.400' --all -o ids | waybill dead replay -\n  \
     waybill dead list --filter 'code=HTTP.400' --cursor 5pXq8hYwMC8z     go on where it ended\n\n\
-    Conditions: tenant, topic, key, id, code, error, state, kind (message or saga), and of sagas definition and step, with = \
-    and * as a wildcard; age with > or <.")]
+    Conditions: tenant, topic, key, id, code, error, state, kind (message or saga), of messages their texts by name \
+    (correlation_id, aggregate_id, ...), and of sagas definition and step, with = and * as a wildcard; age with > or <.")]
 #[command(mut_arg("limit", |arg| arg.help("Most dead letters listed")))]
 pub struct List {
     /// Conditions, e.g. 'tenant=acme code=HTTP.* age>1h'

@@ -13,7 +13,8 @@ use crate::output::{View, column, instant, plain, text};
     waybill outbox list --filter 'tenant=acme state=pending age>10m'\n  \
     waybill outbox list --filter 'topic=bus:orders.*' --all -o jsonl\n  \
     waybill outbox list --filter 'key=order-17' --cursor 5pXq8hYwMC8z    go on where it ended\n\n\
-    Conditions: tenant, topic, key, id, state, code, with = and * as a wildcard; age with > or <. All have to hold.")]
+    Conditions: tenant, topic, key, id, state, code, and the texts of a message by their names (correlation_id, aggregate_id, \
+    ...), with = and * as a wildcard; age with > or <. All have to hold.")]
 #[command(mut_arg("limit", |arg| arg.help("Most messages listed")))]
 pub struct List {
     /// Conditions, e.g. 'tenant=acme state=pending age>1h'

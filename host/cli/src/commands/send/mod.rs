@@ -1,5 +1,6 @@
 //! `waybill send`.
 
+mod annotations;
 mod sender;
 
 use std::collections::BTreeMap;
@@ -13,6 +14,7 @@ use super::Context;
 use super::json::{raw_json, raw_text};
 use crate::args::pair;
 use crate::exit::CliError;
+use annotations::AnnotationArgs;
 use sender::Sender;
 
 /// Enqueue messages.
@@ -54,9 +56,9 @@ pub struct Send {
     /// Event type
     #[arg(long)]
     pub event_type: Option<String>,
-    /// Media type of the payload
-    #[arg(long, value_name = "TYPE")]
-    pub content_type: Option<String>,
+    /// A flag for each optional text
+    #[command(flatten)]
+    pub annotations: AnnotationArgs,
     /// Payload as JSON
     #[arg(long, value_name = "JSON", conflicts_with_all = ["file", "stdin"])]
     pub payload: Option<String>,
@@ -120,12 +122,14 @@ fn defaults(args: &Send) -> Result<Fields, CliError> {
         ("tenant", &args.tenant),
         ("id", &args.id),
         ("event_type", &args.event_type),
-        ("content_type", &args.content_type),
     ];
     for (name, value) in texts {
         if let Some(value) = value {
             fields.insert(name.to_owned(), raw_text(value)?);
         }
+    }
+    for (annotation, text) in args.annotations.0.iter() {
+        fields.insert(annotation.name().to_owned(), raw_text(text)?);
     }
     if let Some(when) = &args.not_before {
         let at = match when.parse::<Timestamp>() {

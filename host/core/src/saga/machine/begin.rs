@@ -6,6 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::{Machine, Rule, next_attempt};
+use crate::annotation::Annotation;
+use crate::annotations::Annotations;
 use crate::code::Code;
 use crate::ids::MessageId;
 use crate::message::Message;
@@ -203,16 +205,20 @@ impl Machine<'_> {
             }
             (StepDirection::Execute, _) => input.as_str().to_owned(),
         };
+        let correlation: String = key.chars().take(crate::limits::TEXT_BYTES_MAX).collect();
+        let mut annotations = Annotations::from([
+            (Annotation::ContentType, "application/json"),
+            (Annotation::CorrelationId, correlation.as_str()),
+        ]);
+        annotations.set(Annotation::EnvelopeId, context.envelope_id);
+        annotations.set(Annotation::Traceparent, context.traceparent);
         let message = NewMessage {
             topic: format!("bus:{subject}"),
             payload: Bytes::from(payload),
-            content_type: Some("application/json".to_owned()),
             id: Some(message_id(&key, MessagePlace::Step { event: self.tree.events })),
             tenant: Some(context.tenant),
             headers,
-            envelope_id: context.envelope_id,
-            correlation_id: Some(key.chars().take(crate::limits::TEXT_BYTES_MAX).collect()),
-            traceparent: context.traceparent,
+            annotations,
             ..NewMessage::default()
         };
         let draft = message

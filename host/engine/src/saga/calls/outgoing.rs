@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use waybill_core::annotation::Annotation;
 use waybill_core::code::Code;
 use waybill_core::message::Message;
 use waybill_core::new_message::NewMessage;
@@ -42,21 +43,24 @@ fn message(context: &Context, call: &Call, position: usize, outgoing: Outgoing) 
     let of = &call.context;
     let key = of.idempotency_key(call.reference.way.direction());
     let topic = outgoing.topic.clone();
+    let mut annotations = outgoing.annotations;
+    if annotations.get(Annotation::CorrelationId).is_none() {
+        annotations.set(Annotation::CorrelationId, of.correlation_id.clone());
+    }
+    let cause: String = of.saga_id.chars().take(waybill_core::limits::TEXT_BYTES_MAX).collect();
+    annotations.set(Annotation::CausationId, Some(cause));
+    annotations.set(Annotation::EnvelopeId, of.envelope_id.clone());
+    annotations.set(Annotation::Traceparent, of.traceparent.clone());
     let message = NewMessage {
         topic: outgoing.topic,
         payload: outgoing.payload,
-        content_type: outgoing.content_type,
         id: Some(outgoing.id.unwrap_or_else(|| message_id(&key, MessagePlace::Left(position)))),
         tenant: Some(of.tenant.clone()),
         key: outgoing.key,
         headers: outgoing.headers,
         not_before: outgoing.not_before,
         event_type: outgoing.event_type,
-        envelope_id: of.envelope_id.clone(),
-        correlation_id: outgoing.correlation_id.or_else(|| of.correlation_id.clone()),
-        causation_id: Some(of.saga_id.chars().take(waybill_core::limits::TEXT_BYTES_MAX).collect()),
-        reply_to: outgoing.reply_to,
-        traceparent: of.traceparent.clone(),
+        annotations,
         ..NewMessage::default()
     };
     let checked = message.check(context.clock.now().wall, context.config.payload_bytes_max);

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use waybill_core::new_message::NewMessage;
+use waybill_core::annotation::Annotation;
+use waybill_core::new_message::check_headers;
 use waybill_core::port::saga::{StartSaga, StartedSaga};
 use waybill_core::port::transport::PluginIdentity;
 use waybill_core::saga::definition::{Action, DefinitionSet};
@@ -131,18 +132,15 @@ fn check(start: &StartSaga) -> Result<(), SagaError> {
         let cause = format!("deadline_ms is {}, it may be 1 to {}", deadline.as_millis(), TIMEOUT_MAX.as_millis());
         return Err(waybill_core::error::InputError::Payload { cause }.into());
     }
-    let texts = [&start.envelope_id, &start.correlation_id, &start.traceparent];
-    if start.headers.is_empty() && texts.iter().all(|text| text.is_none()) {
-        return Ok(());
+    for (annotation, text) in [
+        (Annotation::EnvelopeId, &start.envelope_id),
+        (Annotation::CorrelationId, &start.correlation_id),
+        (Annotation::Traceparent, &start.traceparent),
+    ] {
+        if let Some(text) = text {
+            annotation.check(text)?;
+        }
     }
-    let like = NewMessage {
-        topic: "bus:saga".to_owned(),
-        headers: start.headers.clone(),
-        envelope_id: start.envelope_id.clone(),
-        correlation_id: start.correlation_id.clone(),
-        traceparent: start.traceparent.clone(),
-        ..NewMessage::default()
-    };
-    like.check(UnixMillis(0), 0)?;
+    check_headers(&start.headers)?;
     Ok(())
 }

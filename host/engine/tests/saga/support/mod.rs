@@ -3,13 +3,11 @@
 
 #[path = "../../outbox/support/clock.rs"]
 mod clock;
-mod participant;
 mod shim;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use parking_lot::Mutex;
 use serde_json::Value;
 use waybill_api::OutboxService;
@@ -18,9 +16,9 @@ use waybill_api::sagas::{SagaService, SagaView};
 use waybill_api::status::CheckStatus;
 use waybill_core::ids::{ShardId, Tenant};
 use waybill_core::message::Message;
-use waybill_core::port::participant::{Participant, StepDone, StepError, StepOutput};
+use waybill_core::port::participant::Participant;
 use waybill_core::port::saga::{
-    Acted, ActedBy, Define, Defined, DefinitionFormat, HttpStep, HttpSteps, SagaAct, StartSaga, StartedSaga, StepReply,
+    Acted, ActedBy, Define, Defined, DefinitionFormat, SagaAct, StartSaga, StartedSaga, StepReply,
 };
 use waybill_core::port::saga_store::SagaStore;
 use waybill_core::route::{Pattern, Route, Routes};
@@ -35,8 +33,8 @@ use waybill_testkit::fake_transport::{FakeTransport, ack};
 use waybill_testkit::memory_store::MemoryStore;
 
 pub use clock::{START, SteppedClock, TokioClock};
-pub use participant::{Does, FakeParticipant, blocked, permanent, retryable, unknown};
 pub use shim::{Act, Call, SagaShim};
+pub use waybill_testkit::fake_participant::{Does, FakeHttp, FakeParticipant, blocked, permanent, retryable, unknown};
 
 /// Longest (virtual) wait for a condition.
 const PATIENCE: Duration = Duration::from_secs(3_600);
@@ -59,26 +57,6 @@ pub struct Host {
     pub outbox: Arc<dyn OutboxService>,
 }
 
-#[derive(Default)]
-pub struct FakeHttp {
-    pub posted: Mutex<Vec<HttpStep>>,
-    pub answer: Mutex<Option<Result<StepDone, StepError>>>,
-}
-
-#[async_trait]
-impl HttpSteps for FakeHttp {
-    async fn post(&self, step: HttpStep) -> Result<StepDone, StepError> {
-        self.posted.lock().push(step);
-        let answer = self.answer.lock().clone();
-        answer.unwrap_or_else(|| {
-            Ok(StepDone::Output(StepOutput {
-                data: bytes::Bytes::from_static(b"{\"ok\":true}"),
-                ..StepOutput::default()
-            }))
-        })
-    }
-}
-
 impl World {
     pub fn new() -> Self {
         let (memory, clock) = (Arc::new(MemoryStore::new()), TokioClock::new());
@@ -94,7 +72,7 @@ impl World {
             memory,
             clock,
             stepped: SteppedClock::new(clock),
-            shop: FakeParticipant::new(),
+            shop: FakeParticipant::new("shop", &["a", "b", "c", "d"]),
             http: Arc::default(),
             bus,
         }

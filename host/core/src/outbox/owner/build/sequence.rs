@@ -10,6 +10,7 @@ use super::super::Rule;
 use super::super::next_commit::{ExistingId, PassEnd};
 use super::room::Part;
 use super::{CommitBuilder, Entering};
+use crate::annotation::Annotation;
 use crate::code::Code;
 use crate::ids::{MessageId, Place, Seq, ShardId, Tenant, host_made_id};
 use crate::limits::{INLINE_PAYLOAD_BYTES_MAX, SEGMENT_BYTES_MAX, SEGMENT_MESSAGES_MAX};
@@ -172,17 +173,10 @@ impl CommitBuilder<'_> {
             topic,
             key: None,
             headers: vec![("door-row".to_owned(), format!("{}-{}-{}", key.nanos, key.ordinal, key.ulid))],
-            content_type: Some("application/json".to_owned()),
             payload: Payload::Inline(Bytes::from(malformed.raw.clone())),
             event_type: "malformed-door-row".to_owned(),
             event_version: 1,
-            aggregate_type: None,
-            aggregate_id: None,
-            envelope_id: None,
-            correlation_id: None,
-            causation_id: None,
-            reply_to: None,
-            traceparent: None,
+            annotations: [(Annotation::ContentType, "application/json")].into(),
             occurred_at: now,
             created_at: now,
             not_before: None,

@@ -1,4 +1,8 @@
-//! A participant whose steps do what a test writes, and that remembers every call.
+//! A participant whose steps do what a test writes, and that remembers every call; in `http`, the same for steps that are
+//! called by HTTP. What it doesn't do: check anything. Tests read the calls.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "what a test wrote wrongly fails by panicking")]
+
+mod http;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +15,8 @@ use waybill_core::port::participant::{
     Answered, Direction, Participant, Pending, StepContext, StepDone, StepError, StepInfo, StepOutput,
 };
 use waybill_core::port::transport::{Fault, Health, HealthReport, PluginIdentity};
+
+pub use http::FakeHttp;
 
 #[derive(Clone, Debug)]
 pub struct Called {
@@ -63,15 +69,26 @@ pub fn blocked(scope: &str) -> Does {
 type Script = dyn FnMut(&Called) -> Does + Send;
 
 pub struct FakeParticipant {
+    name: String,
+    steps: Vec<StepInfo>,
     script: Mutex<Box<Script>>,
     calls: Mutex<Vec<Called>>,
     under_way: Mutex<(usize, usize)>,
 }
 
 impl FakeParticipant {
-    /// One named `shop` whose steps answer `{"did": <step>}`.
-    pub fn new() -> Arc<Self> {
+    /// One that serves these steps, each with a compensation; all answer `{"did": <step>}`.
+    pub fn new(name: &str, steps: &[&str]) -> Arc<Self> {
+        let info = |name: &&str| StepInfo {
+            name: (*name).to_owned(),
+            compensates: true,
+            idempotent: true,
+            summary: String::new(),
+            attributes: Vec::new(),
+        };
         Arc::new(Self {
+            name: name.to_owned(),
+            steps: steps.iter().map(info).collect(),
             script: Mutex::new(Box::new(|call| Does::Done(serde_json::json!({ "did": call.step })))),
             calls: Mutex::default(),
             under_way: Mutex::default(),
@@ -169,21 +186,14 @@ impl Drop for Count<'_> {
 #[async_trait]
 impl Participant for FakeParticipant {
     fn name(&self) -> &str {
-        "shop"
+        &self.name
     }
     fn identity(&self) -> PluginIdentity {
-        let (plugin, version) = ("fake-shop".to_owned(), "1.2.3".to_owned());
+        let (plugin, version) = (format!("fake-{}", self.name), "1.2.3".to_owned());
         PluginIdentity { plugin, version, digest: format!("sha256:{}", "cd".repeat(32)), generation: 1 }
     }
     fn steps(&self) -> Vec<StepInfo> {
-        let info = |name: &str| StepInfo {
-            name: name.to_owned(),
-            compensates: true,
-            idempotent: true,
-            summary: String::new(),
-            attributes: Vec::new(),
-        };
-        ["a", "b", "c", "d"].into_iter().map(info).collect()
+        self.steps.clone()
     }
     async fn execute(&self, _: &str, context: &StepContext, input: Bytes, time: Duration) -> Answered<StepDone> {
         let does = self.called(context, Direction::Execute, &input, None);
