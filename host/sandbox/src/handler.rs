@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::time::Instant;
-use waybill_core::port::handler::{Handler, HandlerLimits, Inbound, Verdict};
+use waybill_core::port::handler::{Handler, HandlerLimits, Inbound, Verdict, VerdictSink};
 use waybill_core::port::transport::{CallError, HealthReport, PluginIdentity};
 
 use crate::convert;
 use crate::endpoint::EndpointSpec;
 use crate::error::SandboxError;
-use crate::instance::{Answer, Endpoint, Lanes, Work, other_question};
+use crate::instance::{Answer, Endpoint, Lanes, Work, other_question, probe_endpoint};
 use crate::load::LoadedPlugin;
 use crate::manifest::World;
 
@@ -36,6 +36,11 @@ impl WasmHandler {
         let (lanes, opening) = Lanes::start(Endpoint::new(plugin, World::Handler, spec)?);
         let opened = opening.await;
         Ok((Arc::new(Self { lanes }), opened))
+    }
+
+    /// Opens one instance with purpose `probe` and closes it: whether a handler would work, while another generation serves.
+    pub async fn probe(plugin: LoadedPlugin, spec: EndpointSpec) -> Result<HealthReport, SandboxError> {
+        probe_endpoint(&Endpoint::new(plugin, World::Handler, spec)?).await
     }
 
     /// Tries `open` again on every lane that waits or was refused.
@@ -69,13 +74,19 @@ impl Handler for WasmHandler {
         limits
     }
 
-    async fn handle(&self, lane: u32, batch: Vec<Inbound>, timeout: Duration) -> Result<Vec<Verdict>, CallError> {
+    async fn handle(
+        &self,
+        lane: u32,
+        batch: Vec<Inbound>,
+        timeout: Duration,
+        sink: Arc<dyn VerdictSink>,
+    ) -> Result<Vec<Verdict>, CallError> {
         if batch.is_empty() {
             return Ok(Vec::new());
         }
         let deadline = Instant::now() + timeout;
         let batch = batch.into_iter().map(convert::handler::inbound).collect();
-        match self.lanes.ask(lane, Work::Handle(batch), deadline).await? {
+        match self.lanes.ask(lane, Work::Handle { batch, sink }, deadline).await? {
             Answer::Verdicts(verdicts) => Ok(verdicts),
             _ => Err(other_question()),
         }

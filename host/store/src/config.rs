@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 use waybill_core::code::Code;
+use waybill_core::inbox::limits::DEDUP_MEMORY_DEFAULT;
 use waybill_core::limits::PAYLOAD_BYTES_MAX_DEFAULT;
 use waybill_core::port::store::StoreError;
 
@@ -43,6 +44,8 @@ pub struct StoreConfig {
     pub payload_bytes_max: usize,
     /// Longest run of one statement.
     pub query_timeout: Duration,
+    /// Bytes of filters over ids of the inbox that tell neither a time nor a counter. Past it a look-up reads a block a day of the window.
+    pub dedup_memory: usize,
 }
 
 impl StoreConfig {
@@ -59,6 +62,7 @@ impl StoreConfig {
             shards: None,
             payload_bytes_max: PAYLOAD_BYTES_MAX_DEFAULT,
             query_timeout: QUERY_TIMEOUT,
+            dedup_memory: DEDUP_MEMORY_DEFAULT,
         }
     }
 }

@@ -11,6 +11,8 @@ use waybill_surreal::{
 use crate::config::{Durability, MEMTABLE_BYTES, OpenError, SHARDS_EMBEDDED, SHARDS_MAX, SHARDS_SHARED, StoreConfig};
 use crate::fault::store_error;
 use crate::fronts::PurgeFronts;
+use crate::inbox::DoneFronts;
+use crate::inbox::seen::{Filters, SeenMemory};
 use crate::lock::DirectoryLock;
 use crate::owner::DueFronts;
 use crate::owner::history::list_by_time;
@@ -45,6 +47,9 @@ struct Inner {
     stamps: Stamps,
     repeats: Repeats,
     purged: PurgeFronts,
+    seen: SeenMemory,
+    filters: Filters,
+    done: DoneFronts,
 }
 
 impl SurrealStore {
@@ -127,7 +132,7 @@ impl SurrealStore {
                 return Err(error);
             }
         };
-        let store = Self::over(engine, embedded, durability, shards, lock);
+        let store = Self::over(engine, embedded, durability, shards, lock, config.dedup_memory);
         list_by_time(&store).await?;
         begin_forgetting(&store).await?;
         store.publish_limits(config.payload_bytes_max).await?;
@@ -144,6 +149,7 @@ impl SurrealStore {
         durability: Durability,
         shards: u16,
         lock: Option<DirectoryLock>,
+        dedup_memory: usize,
     ) -> Self {
         let inner = Inner {
             durability,
@@ -155,6 +161,9 @@ impl SurrealStore {
             stamps: Stamps::default(),
             repeats: Repeats::default(),
             purged: PurgeFronts::default(),
+            seen: SeenMemory::default(),
+            filters: Filters::new(dedup_memory),
+            done: DoneFronts::default(),
         };
         Self { engine, inner: Arc::new(inner) }
     }
@@ -222,6 +231,18 @@ impl SurrealStore {
 
     pub(crate) fn purge_fronts(&self) -> &PurgeFronts {
         &self.inner.purged
+    }
+
+    pub(crate) fn seen_memory(&self) -> &SeenMemory {
+        &self.inner.seen
+    }
+
+    pub(crate) fn seen_filters(&self) -> &Filters {
+        &self.inner.filters
+    }
+
+    pub(crate) fn inbox_fronts(&self) -> &DoneFronts {
+        &self.inner.done
     }
 
     pub(crate) async fn begin(&self, write: bool) -> Result<Box<dyn Transaction>, StoreError> {

@@ -172,6 +172,11 @@ impl<'r, 'd> Section<'r, 'd> {
         in_file || self.env && names.iter().any(|name| self.reader.env.contains_key(&env_name(&self.documented, name)))
     }
 
+    /// A number of the environment that another section declares.
+    pub fn env_number(&self, name: &str) -> Option<u64> {
+        self.reader.env.get(name)?.trim().parse().ok()
+    }
+
     /// A section within this one.
     pub fn sub<'s>(&'s mut self, name: &'static str) -> Section<'s, 'd> {
         self.known.push(name.to_owned());

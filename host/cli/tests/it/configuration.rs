@@ -10,20 +10,20 @@ use waybill_cli::config::{Config, Inputs, OnDead, StoreKind, load};
 use waybill_core::endpoint::PluginRef;
 use waybill_server::auth::Role;
 
-struct Case {
+pub struct Case {
     dir: tempfile::TempDir,
     env: BTreeMap<String, String>,
     flags: Vec<Flag>,
 }
 
-fn case(toml: &str) -> Case {
+pub fn case(toml: &str) -> Case {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("waybill.toml"), toml).unwrap();
     Case { dir, env: BTreeMap::new(), flags: Vec::new() }
 }
 
 impl Case {
-    fn env(mut self, name: &str, value: &str) -> Self {
+    pub fn env(mut self, name: &str, value: &str) -> Self {
         self.env.insert(name.into(), value.into());
         self
     }
@@ -38,14 +38,14 @@ impl Case {
     fn path(&self) -> PathBuf {
         self.dir.path().join("waybill.toml")
     }
-    fn load(&self) -> Result<Config, ConfigError> {
+    pub fn load(&self) -> Result<Config, ConfigError> {
         load(&Inputs {
             file: Some(self.path()),
             env: self.env.clone(),
             flags: self.flags.clone(),
             data: Some("/var/lib/waybill-test".into()),
             cache: None,
-            bundled: vec!["backoff-fibonacci", "http", "noop"],
+            bundled: vec!["backoff-fibonacci", "http", "noop", "nats-source", "postgres"],
         })
     }
     /// The text of the error, with the folder taken out.
@@ -55,7 +55,7 @@ impl Case {
     }
 }
 
-fn refused(toml: &str) -> String {
+pub fn refused(toml: &str) -> String {
     case(toml).error()
 }
 

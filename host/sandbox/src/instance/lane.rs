@@ -1,5 +1,6 @@
 //! One lane: the place of one instance, over all the instances that come and go in it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -12,6 +13,7 @@ use waybill_core::endpoint::PluginLimits;
 use waybill_core::one_line::one_line;
 use waybill_core::port::transport::{CallError, ErrorKind, Fault};
 
+use super::notices::NoticeBoard;
 use crate::convert::millis;
 use crate::host::Reported;
 use crate::limits::ATTRIBUTE_BYTES_MAX;
@@ -82,6 +84,8 @@ pub(crate) struct Lane {
     pub(super) status: Mutex<LaneStatus>,
     pub(crate) facts: Mutex<Option<Facts>>,
     pub(crate) reported: Reported,
+    /// Of all lanes of the endpoint.
+    pub(super) notices: Arc<NoticeBoard>,
     /// Asks for another `open` after it was refused.
     pub(crate) reopen: Notify,
     /// Ends the lane at once, whatever runs in it.
@@ -89,12 +93,13 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
-    pub(crate) fn new(number: u32) -> Self {
+    pub(super) fn new(number: u32, notices: Arc<NoticeBoard>) -> Self {
         Self {
             number,
             status: Mutex::new(LaneStatus::Opening),
             facts: Mutex::new(None),
             reported: Reported::default(),
+            notices,
             reopen: Notify::new(),
             abort: CancellationToken::new(),
         }

@@ -5,7 +5,6 @@
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -16,8 +15,7 @@ use tokio::time::{Instant, sleep_until};
 use wasmtime::component::Accessor;
 use waybill_bindings::api::types::CallInfo;
 use waybill_core::code::Code;
-use waybill_core::port::source::Settled;
-use waybill_core::port::transport::{CallError, ErrorKind, Fault, OutcomeSink};
+use waybill_core::port::transport::{CallError, ErrorKind, Fault};
 
 use super::answer::{AnswerKind, classify};
 use super::budget::RestartBudget;
@@ -27,10 +25,11 @@ use super::guest::{Guest, Replied};
 use super::in_flight::{InFlight, InFlightCalls};
 use super::lane::{Facts, Lane};
 use super::open::Live;
+use super::ticks::Ticks;
 use super::work::{Answer, Work};
 use crate::convert;
 use crate::cpu::CpuMeter;
-use crate::host::{CallRecord, EndpointContext, InstanceState};
+use crate::host::{CallRecord, EarlySink, EndpointContext, InstanceState};
 use crate::limits::UNAVAILABLE_STREAK_MAX;
 
 /// Time for `close`, within the time the whole endpoint has to end.
@@ -59,7 +58,7 @@ pub(super) async fn serve(live: Live, serving: Serving<'_>) -> Ended {
     let in_flight = InFlightCalls::default();
     let ended = {
         let mut driver =
-            Driver { context, inbox, budget, guest: &guest, facts: &facts, in_flight: &in_flight, cpu: &cpu };
+            Driver { context, lane, inbox, budget, guest: &guest, facts: &facts, in_flight: &in_flight, cpu: &cpu };
         let run = cpu.charge(store.run_concurrent(async |accessor| driver.drive(accessor).await));
         tokio::select! {
             biased;
@@ -72,16 +71,15 @@ pub(super) async fn serve(live: Live, serving: Serving<'_>) -> Ended {
             },
         }
     };
-    let refused = store.data().limiter.refused();
-    // Nothing enters the Store any more.
-    drop(store);
     let (ended, culprit) = match ended {
         End::Told(ended) => (ended, None),
-        End::Trapped(trap) => (Ended::Crashed(Crash::from_trap(&trap, refused)), None),
+        End::Trapped(trap) => (Ended::Crashed(Crash::from_trap(&trap, store.data())), None),
         End::Panicked => (Ended::Crashed(Crash::host_panic()), None),
         End::Aborted => (Ended::Closed, None),
         End::Late(id) => (Ended::Crashed(Crash::late("the call took longer than its time")), Some(id)),
     };
+    // Nothing enters the Store any more.
+    drop(store);
     answer_all(context, &in_flight, &ended, culprit);
     ended
 }
@@ -130,6 +128,7 @@ enum Stop {
 
 struct Driver<'a> {
     context: &'a EndpointContext,
+    lane: &'a Lane,
     inbox: &'a mut mpsc::Receiver<Command>,
     budget: &'a mut RestartBudget,
     guest: &'a Guest,
@@ -145,7 +144,7 @@ impl Driver<'_> {
         let mut next_id = 1_u32;
         let mut stop: Option<Stop> = None;
         let mut unavailable = 0_u32;
-        let mut idle_since = Instant::now();
+        let mut ticks = Ticks::new(self.facts.tick_every, guest);
         let mut saying_goodbye = false;
         loop {
             if let Some(why) = &stop
@@ -159,17 +158,17 @@ impl Driver<'_> {
             }
             let limit = if self.budget.half_open() { 1 } else { self.facts.calls as usize };
             let takes = stop.is_none() && calls.len() < limit;
-            let tick_at = self.facts.tick_every.filter(|_| guest.ticks()).map(|every| idle_since + every);
+            let tick_at = ticks.next(calls.len(), limit).filter(|_| stop.is_none());
             tokio::select! {
                 biased;
                 Some(finished) = calls.next(), if !calls.is_empty() => {
-                    idle_since = Instant::now();
+                    ticks.ended(finished.id);
                     accessor.with(|mut access| access.get().calls.remove(&finished.id));
                     let replied = match finished.replied {
                         Ok(replied) => replied,
                         Err(trap) => {
-                            let refused = accessor.with(|mut access| access.get().limiter.refused());
-                            return Ended::Crashed(Crash::from_trap(&trap, refused));
+                            let crash = accessor.with(|mut access| Crash::from_trap(&trap, access.get()));
+                            return Ended::Crashed(crash);
                         }
                     };
                     match self.finished(finished.id, replied) {
@@ -196,32 +195,33 @@ impl Driver<'_> {
                 () = self.context.closing.cancelled(), if !matches!(stop, Some(Stop::Closing)) => {
                     stop = Some(Stop::Closing);
                 }
+                () = until(tick_at), if tick_at.is_some() => {
+                    let deadline = Instant::now() + self.context.limits.tick_timeout;
+                    let info = self.begin_own(accessor, &mut next_id, "tick", deadline);
+                    ticks.began(info.id);
+                    calls.push(finish(info.id, async move { guest.tick(accessor, info).await }));
+                }
                 command = self.inbox.recv(), if takes => match command {
                     None => stop = Some(Stop::Closing),
                     Some(command) => {
                         let Some(command) = ready(command) else { continue };
                         let Command { work, deadline, reply, .. } = command;
-                        if self.of_another_session(&work) {
-                            // What an instance brought is lost with it: the peer delivers it again.
-                            let _ = reply.send(Ok(Answer::Settled(vec![Settled::Lost; work.size()])));
+                        if let Some(answer) = self.of_another_session(&work) {
+                            // What an instance had is lost with it.
+                            let _ = reply.send(Ok(answer));
                             continue;
                         }
                         let info = self.begin(accessor, &mut next_id, &work, deadline, reply);
                         calls.push(finish(info.id, guest.run(accessor, info, work)));
                     }
                 },
-                () = until(tick_at), if calls.is_empty() && stop.is_none() => {
-                    let deadline = Instant::now() + self.context.limits.tick_timeout;
-                    let info = self.begin_own(accessor, &mut next_id, "tick", deadline);
-                    calls.push(finish(info.id, async move { guest.tick(accessor, info).await.map(Replied::Ticked) }));
-                }
             }
         }
     }
 
-    /// Whether it settles what another instance brought.
-    fn of_another_session(&self, work: &Work) -> bool {
-        matches!(work, Work::Settle { session, .. } if *session != self.facts.session)
+    /// The answer to work on what another instance had.
+    fn of_another_session(&self, work: &Work) -> Option<Answer> {
+        if work.session()? == self.facts.session { None } else { work.lost() }
     }
 
     /// Begins a piece of work.
@@ -257,7 +257,7 @@ impl Driver<'_> {
         accessor: &Accessor<InstanceState>,
         next_id: &mut u32,
         call: InFlight,
-        sink: Option<Arc<dyn OutcomeSink>>,
+        sink: Option<EarlySink>,
     ) -> CallInfo {
         let id = *next_id;
         *next_id = next_id.checked_add(1).unwrap_or(1);
@@ -284,11 +284,32 @@ impl Driver<'_> {
             _ => None,
         };
         self.context.meters.call(took, failed);
+        let answer = self.with_notices(answer);
         if let (Some(reply), Some(answer)) = (call.reply, answer) {
             // A caller that has gone away needs no answer.
             let _ = reply.send(answer);
         }
         kind
+    }
+
+    /// Puts what a tick told where it is asked for. What was told before a pull and nobody has taken comes with that pull, in
+    /// front.
+    fn with_notices(&self, answer: Option<Result<Answer, CallError>>) -> Option<Result<Answer, CallError>> {
+        let (lane, session) = (self.lane.number, self.facts.session);
+        match answer {
+            Some(Ok(Answer::Noticed(notices))) => {
+                self.lane.notices.tell(lane, session, notices);
+                None
+            }
+            Some(Ok(Answer::Pulled(mut pulled))) => {
+                if let Some(mut earlier) = self.lane.notices.take(lane, session) {
+                    earlier.then(std::mem::take(&mut pulled.notices));
+                    pulled.notices = earlier;
+                }
+                Some(Ok(Answer::Pulled(pulled)))
+            }
+            other => other,
+        }
     }
 }
 

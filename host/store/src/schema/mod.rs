@@ -24,6 +24,7 @@ pub const MIGRATIONS: &[Migration] = &[
     Migration { number: 4, name: "idempotency", text: include_str!("0004_idempotency.surql") },
     Migration { number: 5, name: "retention", text: include_str!("0005_retention.surql") },
     Migration { number: 6, name: "door_stamps", text: DOOR_STAMPS },
+    Migration { number: 7, name: "inbox", text: include_str!("0007_inbox.surql") },
 ];
 
 const DOOR_STAMPS: &str = include_str!("0006_door_stamps.surql");

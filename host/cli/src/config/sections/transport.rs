@@ -33,7 +33,7 @@ pub fn transport(mut section: Section<'_, '_>, name: &str, plugins: &Known<'_>) 
 }
 
 /// The bounds that an operator sets.
-fn limits(section: &mut Section<'_, '_>) -> LimitOverlay {
+pub(super) fn limits(section: &mut Section<'_, '_>) -> LimitOverlay {
     LimitOverlay {
         memory_bytes: memory(section),
         cpu_per_call: section.optional_duration("cpu_per_call", None, Duration::from_millis(10)),
@@ -52,7 +52,7 @@ pub(super) fn memory(section: &mut Section<'_, '_>) -> Option<usize> {
 }
 
 /// How a new version of the plugin takes over.
-fn policy(section: &mut Section<'_, '_>, normal: SlotPolicy) -> SlotPolicy {
+pub(super) fn policy(section: &mut Section<'_, '_>, normal: SlotPolicy) -> SlotPolicy {
     let orders = [("overlap", ReloadPolicy::Overlap), ("stop-start", ReloadPolicy::StopStart)];
     let reload = section.choice("reload", "overlap", &orders);
     let probation = section.duration("probation", normal.probation, Duration::ZERO);
@@ -61,7 +61,7 @@ fn policy(section: &mut Section<'_, '_>, normal: SlotPolicy) -> SlotPolicy {
 }
 
 /// The digest that the component must have: 64 hex digits, `sha256:` before them or not.
-fn sha256(section: &mut Section<'_, '_>) -> Option<String> {
+pub(super) fn sha256(section: &mut Section<'_, '_>) -> Option<String> {
     let written = section.optional_text("sha256", "the sha-256 of the component, 64 hex digits")?;
     let hex = written.value.strip_prefix("sha256:").unwrap_or(&written.value);
     if hex.len() != 64 || !hex.bytes().all(|byte| byte.is_ascii_hexdigit()) {
@@ -71,7 +71,7 @@ fn sha256(section: &mut Section<'_, '_>) -> Option<String> {
     Some(format!("sha256:{}", hex.to_ascii_lowercase()))
 }
 
-/// Longest name of a transport or participant, in bytes: it becomes a metric label.
+/// Longest name of a transport, participant, source or consumer, in bytes: it becomes a metric label.
 const NAME_BYTES_MAX: usize = 64;
 
 /// Refuses a name that can't be one.
