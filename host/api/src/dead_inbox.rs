@@ -34,6 +34,8 @@ pub struct DeadInbox {
     pub event_version: Option<u32>,
     pub correlation_id: Option<String>,
     pub causation_id: Option<String>,
+    /// Where a reply is expected.
+    pub reply_to: Option<String>,
     /// When it happened, as sender or broker says.
     pub occurred_at: Option<Instant>,
     pub received_at: Instant,
@@ -94,6 +96,7 @@ impl DeadInbox {
             event_version: message.event_version,
             correlation_id: message.correlation_id.clone(),
             causation_id: message.causation_id.clone(),
+            reply_to: message.reply_to.clone(),
             occurred_at: message.occurred_at.map(Instant),
             received_at: message.received_at.into(),
             position: message.position.clone(),

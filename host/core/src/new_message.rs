@@ -169,7 +169,6 @@ pub fn event_of(topic: &Topic) -> (String, u32) {
     (text, 1)
 }
 
-/// Whether a text is a W3C trace context, of at most [`TEXT_BYTES_MAX`] bytes.
 /// Event type and version of a subject shaped `{context}.event.{name}.v{n}` (source document 5); none = it is shaped otherwise.
 pub fn event_of_subject(subject: &str) -> Option<(String, u32)> {
     let parts: Vec<&str> = subject.split('.').collect();
@@ -178,7 +177,7 @@ pub fn event_of_subject(subject: &str) -> Option<(String, u32)> {
     (!name.is_empty()).then(|| (name.join("."), version))
 }
 
-/// Whether a text is a W3C trace context.
+/// Whether a text is a W3C trace context, of at most [`TEXT_BYTES_MAX`] bytes.
 pub fn is_traceparent(text: &str) -> bool {
     if text.len() > TEXT_BYTES_MAX || text.chars().any(char::is_control) {
         return false;

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use super::dlq::{FORWARDED, WIRE_ID_HEADER};
 use super::message::InboundMessage;
 use super::records::SagaDoorItem;
+use crate::annotation::{Annotation, Carried};
+use crate::annotations::Annotations;
 use crate::code::Code;
 use crate::ids::{MessageId, Seq, ShardId, Tenant};
 use crate::limits::TEXT_BYTES_MAX;
 use crate::message::Message;
-use crate::new_message::{NewMessage, is_traceparent};
+use crate::new_message::NewMessage;
 use crate::port::saga::{ReplyFailure, StepReply};
 use crate::port::transport::Fault;
 use crate::saga::call::output_json;
@@ -79,28 +81,36 @@ pub fn message(
     let mut headers = from.headers.clone();
     headers.retain(|(name, _)| !name.eq_ignore_ascii_case(WIRE_ID_HEADER) && !name.eq_ignore_ascii_case("traceparent"));
     headers.push((WIRE_ID_HEADER.to_owned(), from.id.to_string()));
-    let short = |text: &Option<String>| text.clone().filter(|text| !text.is_empty() && text.len() <= TEXT_BYTES_MAX);
-    let aggregate = |name: &str| short(&property(name, from).map(str::to_owned));
+    let is_short = |text: &&str| !text.is_empty() && text.len() <= TEXT_BYTES_MAX;
     let draft = NewMessage {
         topic: topic(template, from)?,
         payload: from.payload.clone(),
-        content_type: from.content_type.clone(),
         tenant: Some(from.tenant.to_string()),
         key: from.key.as_ref().map(ToString::to_string),
         headers,
         // What is ahead of our clock isn't refused here: it was taken.
         occurred_at: from.occurred_at.map(|at| at.min(now)),
-        event_type: short(&from.event_type),
+        event_type: from.event_type.as_deref().filter(is_short).map(str::to_owned),
         event_version: from.event_version,
-        aggregate_type: aggregate("aggregate_type"),
-        aggregate_id: aggregate("aggregate_id"),
-        correlation_id: short(&from.correlation_id),
-        causation_id: short(&from.causation_id),
-        reply_to: short(&from.reply_to),
-        traceparent: property("traceparent", from).filter(|text| is_traceparent(text)).map(str::to_owned),
+        annotations: annotations(from),
         ..NewMessage::default()
     };
     Ok(draft.check(now, payload_bytes_max).map_err(refused)?.finish(|| id))
+}
+
+/// The optional texts that go on. What a message can't have is left out instead of refused: the message was taken with it.
+fn annotations(from: &InboundMessage) -> Annotations {
+    let mut annotations = Annotations::default();
+    for annotation in Annotation::ALL {
+        let text = match annotation.carried() {
+            Carried::Member => from.annotation(annotation),
+            Carried::Header | Carried::Attribute => {
+                annotation.among(&from.attributes).or_else(|| annotation.among(&from.headers))
+            }
+        };
+        annotations.inherit(annotation, text);
+    }
+    annotations
 }
 
 /// What the payload of a reply of [`REPLY_TYPE`] tells: the output, or a failure; or why it can't be read.

@@ -150,9 +150,7 @@ impl Filter {
         let of_inbox = self.consumer.is_some() || self.source.is_some() || self.context.is_some();
         let is_open = match kind {
             DeadKind::Message => !of_sagas && !of_inbox,
-            DeadKind::Saga => {
-                !of_inbox && self.key.is_none() && self.annotations.is_empty() && !self.without_sagas
-            }
+            DeadKind::Saga => !of_inbox && self.key.is_none() && self.annotations.is_empty() && !self.without_sagas,
             DeadKind::Inbox => !of_sagas,
         };
         is_open && self.kind.as_ref().is_none_or(|glob| glob.matches(kind.word()))

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use waybill_core::annotation::{Annotation, Carried};
+use waybill_core::annotations::Annotations;
 use waybill_core::code::Code;
 use waybill_core::inbox::direct::{Aggregate, RowFate};
-use waybill_core::limits::TEXT_BYTES_MAX;
 use waybill_core::message::{Delivery, Message, Payload};
-use waybill_core::new_message::{NewMessage, is_traceparent};
+use waybill_core::new_message::NewMessage;
 use waybill_core::outbox::owner::TransportId;
 use waybill_core::port::table::{RowMessage, TableRow};
 use waybill_core::port::transport::Fault;
@@ -15,9 +16,6 @@ use waybill_core::time::UnixMillis;
 use super::config::TableConfig;
 use super::table::PAUSED_HOLD;
 use crate::live::{Live, TransportEntry};
-
-/// Header that some senders put a trace context in.
-const TRACEPARENT: &str = "traceparent";
 
 /// A row on its way.
 pub(super) struct Outgoing {
@@ -87,17 +85,12 @@ fn lane_of(aggregate: &Aggregate, lanes: u32) -> u32 {
 fn message(row: &RowMessage, table: &TableConfig, now: UnixMillis, bytes_max: usize) -> Result<Arc<Message>, Fault> {
     let invalid = |error: waybill_core::error::InputError| Fault::new(error.code(), error.to_string());
     let tenant = tenant(row, table)?;
-    let named = |name: &str| {
-        let same = |(known, _): &&(String, String)| known.eq_ignore_ascii_case(name);
-        let found = row.attributes.iter().find(same).or_else(|| row.headers.iter().find(same));
-        found.map(|(_, value)| value.clone()).filter(|value| !value.is_empty() && value.len() <= TEXT_BYTES_MAX)
-    };
     let mut headers = row.headers.clone();
-    headers.retain(|(name, _)| !name.eq_ignore_ascii_case(TRACEPARENT));
+    // It goes on as the message's own.
+    headers.retain(|(name, _)| !name.eq_ignore_ascii_case(Annotation::Traceparent.dashed()));
     let draft = NewMessage {
         topic: row.topic.clone(),
         payload: row.payload.clone(),
-        content_type: row.content_type.clone(),
         id: Some(row.id.clone()),
         tenant: Some(tenant),
         key: row.key.clone().filter(|key| !key.is_empty()),
@@ -106,16 +99,38 @@ fn message(row: &RowMessage, table: &TableConfig, now: UnixMillis, bytes_max: us
         occurred_at: row.occurred_at.map(|at| at.min(now)),
         event_type: row.event_type.clone().filter(|text| !text.is_empty()),
         event_version: row.event_version,
-        aggregate_type: named("aggregate_type"),
-        aggregate_id: named("aggregate_id"),
-        envelope_id: row.envelope_id.clone().filter(|text| !text.is_empty()),
-        correlation_id: row.correlation_id.clone().filter(|text| !text.is_empty()),
-        causation_id: row.causation_id.clone().filter(|text| !text.is_empty()),
-        reply_to: row.reply_to.clone().filter(|text| !text.is_empty()),
-        traceparent: named(TRACEPARENT).filter(|text| is_traceparent(text)),
+        annotations: annotations(row),
         ..NewMessage::default()
     };
     Ok(draft.check(now, bytes_max).map_err(invalid)?.message)
+}
+
+/// The optional texts of a row. What a column of its own says is refused where a message can't have it; of the rest such a text is
+/// left out.
+fn annotations(row: &RowMessage) -> Annotations {
+    let mut annotations = Annotations::default();
+    for annotation in Annotation::ALL {
+        match annotation.carried() {
+            Carried::Member => annotations.set(annotation, member(row, annotation).filter(|text| !text.is_empty())),
+            Carried::Header | Carried::Attribute => {
+                let text = annotation.among(&row.attributes).or_else(|| annotation.among(&row.headers));
+                annotations.inherit(annotation, text);
+            }
+        }
+    }
+    annotations
+}
+
+/// One of the texts that a row has a member for.
+fn member(row: &RowMessage, annotation: Annotation) -> Option<&str> {
+    match annotation {
+        Annotation::ContentType => row.content_type.as_deref(),
+        Annotation::EnvelopeId => row.envelope_id.as_deref(),
+        Annotation::CorrelationId => row.correlation_id.as_deref(),
+        Annotation::CausationId => row.causation_id.as_deref(),
+        Annotation::ReplyTo => row.reply_to.as_deref(),
+        Annotation::AggregateType | Annotation::AggregateId | Annotation::Traceparent => None,
+    }
 }
 
 /// Whose row it is: what it names has to be one of its source's tenants.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use waybill_core::annotation::Annotation;
 use waybill_core::port::followup::Outgoing;
 use waybill_core::port::handler::{Handled, Inbound, SagaSignal, Verdict};
 use waybill_core::port::transport::Fault;
@@ -73,11 +74,9 @@ async fn what_a_component_leaves_is_checked_and_committed() {
         topic: "bus:shipping".to_owned(),
         key: None,
         headers: Vec::new(),
-        content_type: None,
         payload: "1".into(),
         event_type: None,
-        correlation_id: None,
-        reply_to: None,
+        annotations: [(Annotation::AggregateType, "shipment")].into(),
         not_before: None,
         attributes: Vec::new(),
     };
@@ -88,6 +87,7 @@ async fn what_a_component_leaves_is_checked_and_committed() {
     world.shop.send("m-1", "orders.paid", "1");
     world.until_acknowledged(1).await;
     eventually("the message went on", async || world.messages().len() == 1).await;
+    assert_eq!(world.messages()[0].annotation(Annotation::AggregateType), Some("shipment"));
     assert_eq!(world.memory.read(|tables| tables.inbox.saga_door.len()), 1);
 }
 

@@ -1,9 +1,11 @@
 //! Received messages among the dead letters: shown, replayed, edited, fenced off, removed.
 
 use waybill_api::dead_letters::{DeadLetterView, Replay, Replayed};
+use waybill_core::annotation::Annotation;
 use waybill_core::new_message::NewMessage;
 use waybill_core::port::dead::DeadId;
 use waybill_core::port::service::{MessageState, OperationRequest};
+use waybill_core::port::source::SourceDelivery;
 use waybill_core::port::transact::OperationState;
 use waybill_testkit::fake_handler::Reply;
 
@@ -93,6 +95,26 @@ async fn an_edited_one_is_stored_under_an_id_of_its_own() {
     assert_eq!((call.id.as_str(), call.body["causation_id"].as_str()), (&*enqueued.ids[0], Some("m-1")));
     assert_eq!(call.body["payload"]["n"], 2);
     eventually("the original is gone", async || host.dead().await.is_empty()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_an_edit_took_away_is_gone_and_the_subject_stays() {
+    let world = World::new();
+    let host = world.start().await;
+    world.http.answer(|_| Reply::status(422));
+    let delivery = SourceDelivery::new("", "orders.paid", "{\"n\":1}");
+    let (id, text) = (Some("m-1".to_owned()), Some("old".to_owned()));
+    world.shop.push(SourceDelivery { id, event_type: text.clone(), correlation_id: text, ..delivery });
+    world.until_acknowledged(1).await;
+    world.http.answer(|_| Reply::status(200));
+    let annotations = [(Annotation::CorrelationId, "new")].into();
+    let edited =
+        NewMessage { topic: "other".into(), payload: "{\"n\":1}".into(), annotations, ..NewMessage::default() };
+    host.outbox.edit(&named("m-1"), edited, "ann").await.unwrap();
+    world.until_called(2).await;
+    let body = world.http.posted().pop().unwrap().body;
+    assert_eq!((&body["subject"], &body["correlation_id"]), (&"orders.paid".into(), &"new".into()));
+    assert!(body["event_type"].is_null(), "{body}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,5 +1,6 @@
 //! What an answer of a handler means: the table of verdicts.
 
+use waybill_core::annotation::Annotation;
 use waybill_core::port::transport::ErrorKind;
 use waybill_testkit::fake_handler::Reply;
 use waybill_testkit::fake_source::Standing;
@@ -165,6 +166,6 @@ async fn what_a_handler_leaves_commits_with_the_mark_that_it_is_processed() {
     world.until_acknowledged(1).await;
     eventually("the message went on", async || world.messages().len() == 1).await;
     assert_eq!(world.messages()[0].topic.as_str(), "bus:shipping.ordered");
-    assert_eq!(world.messages()[0].causation_id.as_deref(), Some("m-1"));
+    assert_eq!(world.messages()[0].annotation(Annotation::CausationId), Some("m-1"));
     assert_eq!(world.memory.read(|tables| tables.inbox.saga_door.len()), 1);
 }

@@ -26,7 +26,6 @@ use waybill_bindings::services::All;
 
 pub(crate) use context::{ContextParts, EndpointContext, Losses};
 pub use kv::MemoryKv;
-pub(crate) use last_words::LastWords;
 pub(crate) use limiter::Limiter;
 pub use secrets::{ProcessSecrets, SecretFailure, SecretProvider, SecretValue};
 pub(crate) use state::{CallRecord, ContractBreach, EarlySink, InstanceState, Reported};

@@ -10,7 +10,7 @@ use super::message::MessageFields;
 use crate::aliases::Field;
 
 /// What can be changed of a received message; the rest says how messages are sent.
-const OF_RECEIVED: [Field; 10] = [
+const OF_RECEIVED: [Field; 11] = [
     Field::Payload,
     Field::PayloadBase64,
     Field::Annotation(Annotation::ContentType),
@@ -21,6 +21,7 @@ const OF_RECEIVED: [Field; 10] = [
     Field::EventVersion,
     Field::OccurredAt,
     Field::Annotation(Annotation::CorrelationId),
+    Field::Annotation(Annotation::ReplyTo),
 ];
 
 impl MessageFields {
@@ -75,7 +76,7 @@ impl MessageFields {
         let known = OF_RECEIVED.iter().fold(0, |bits, field| bits | field.bit());
         if (self.given | self.cleared) & !known != 0 {
             return Err("of a received message payload, payload_base64, content_type, headers, key, id, event_type, \
-                        event_version, occurred_at and correlation_id can be changed: leave out the rest");
+                        event_version, occurred_at, correlation_id and reply_to can be changed: leave out the rest");
         }
         self.payload_over(original.bytes)?;
         let untouched = !(self.given | self.cleared);
@@ -84,9 +85,11 @@ impl MessageFields {
         if stays(Field::Key) {
             edited.key = original.key;
         }
-        for (annotation, text) in
-            [(Annotation::ContentType, original.content_type), (Annotation::CorrelationId, original.correlation_id)]
-        {
+        for (annotation, text) in [
+            (Annotation::ContentType, original.content_type),
+            (Annotation::CorrelationId, original.correlation_id),
+            (Annotation::ReplyTo, original.reply_to),
+        ] {
             if stays(Field::Annotation(annotation)) {
                 edited.annotations.set(annotation, text);
             }

@@ -43,7 +43,7 @@ fn message(tenant: &str) -> Arc<InboundMessage> {
         event_version: Some(1),
         correlation_id: text("c"),
         causation_id: None,
-        reply_to: None,
+        reply_to: text("replies"),
         occurred_at: Some(NOW),
         received_at: NOW,
         position: text("ORDERS/17"),
@@ -305,6 +305,7 @@ async fn an_edited_copy_of_a_received_message_keeps_consumer_subject_and_tenant_
     assert_eq!((edited.topic.as_str(), edited.tenant.as_deref()), ("sales.event.order_paid.v1", Some("acme")));
     assert_eq!((edited.payload.as_ref(), edited.id.as_deref()), (b"{\"total\":2}".as_slice(), None));
     assert_eq!((edited.key.as_deref(), annotation(Annotation::CorrelationId)), (Some("order-17"), None));
+    assert_eq!(annotation(Annotation::ReplyTo), Some("replies"));
     assert_eq!((annotation(Annotation::CausationId), edited.occurred_at), (Some("orders/17"), Some(NOW)));
     for refused in
         [r#"{"topic":"bus:a"}"#, r#"{"tenant":"x"}"#, r#"{"not_before":1790000000999}"#, r#"{"id":"orders/17"}"#]

@@ -94,10 +94,6 @@ impl Setup {
         &self.settings.sources[source].consumers
     }
 
-    pub fn is_forward(&self, consumer: u16) -> bool {
-        self.settings.consumers[usize::from(consumer)].target == Target::Forward
-    }
-
     pub fn has_dlq(&self, consumer: u16) -> bool {
         self.settings.consumers[usize::from(consumer)].dlq_subject.is_some()
     }

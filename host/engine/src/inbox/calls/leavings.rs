@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use waybill_core::annotation::Annotation;
 use waybill_core::inbox::owner::Call;
 use waybill_core::inbox::records::SagaDoorItem;
 use waybill_core::inbox::verdict::{Leavings, Verdict};
 use waybill_core::limits::TEXT_BYTES_MAX;
 use waybill_core::message::Message;
-use waybill_core::new_message::{NewMessage, is_traceparent};
+use waybill_core::new_message::NewMessage;
 use waybill_core::port::followup::Outgoing;
 use waybill_core::port::handler::Handled;
 use waybill_core::port::http_handler::{LeftBehind, LeftSignal};
@@ -39,14 +40,12 @@ fn message_of(outgoing: Outgoing) -> NewMessage {
     NewMessage {
         topic: outgoing.topic,
         payload: outgoing.payload,
-        content_type: outgoing.content_type,
         id: outgoing.id,
         key: outgoing.key,
         headers: outgoing.headers,
         not_before: outgoing.not_before,
         event_type: outgoing.event_type,
-        correlation_id: outgoing.correlation_id,
-        reply_to: outgoing.reply_to,
+        annotations: outgoing.annotations,
         ..NewMessage::default()
     }
 }
@@ -79,14 +78,15 @@ fn checked(caller: &Caller, call: &Call, left: LeftBehind) -> Result<Leavings, S
 fn enqueued(caller: &Caller, call: &Call, position: usize, message: NewMessage) -> Result<Arc<Message>, String> {
     let (of, context) = (&call.message, &caller.shared.context);
     let key = super::http::idempotency_key(&caller.consumer.name, &of.id);
-    let trace = of.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("traceparent"));
-    let trace = trace.map(|(_, text)| text.clone()).filter(|text| is_traceparent(text));
+    let cause: String = of.id.as_str().chars().take(TEXT_BYTES_MAX).collect();
+    let mut annotations = message.annotations;
+    annotations.inherit(Annotation::CorrelationId, of.correlation_id.as_deref());
+    annotations.inherit(Annotation::CausationId, Some(&cause));
+    annotations.inherit(Annotation::Traceparent, Annotation::Traceparent.among(&of.headers));
     let message = NewMessage {
         id: Some(message.id.unwrap_or_else(|| message_id(&key, MessagePlace::Left(position)))),
         tenant: Some(of.tenant.to_string()),
-        correlation_id: message.correlation_id.or_else(|| of.correlation_id.clone()),
-        causation_id: message.causation_id.or_else(|| Some(of.id.as_str().chars().take(TEXT_BYTES_MAX).collect())),
-        traceparent: message.traceparent.or(trace),
+        annotations,
         ..message
     };
     let checked = message.check(context.clock.now().wall, context.config.payload_bytes_max);

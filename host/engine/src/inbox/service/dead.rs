@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::time::Instant;
 use waybill_api::inbox::InboxMessageView;
+use waybill_core::annotation::Annotation;
 use waybill_core::glob::Glob;
 use waybill_core::ids::{ConsumerName, InboundId, Key, Seq, ShardId, Tenant};
 use waybill_core::inbox::message::InboundMessage;
@@ -147,33 +148,28 @@ impl Inbox {
         work.await.unwrap_or_else(|ended| Err(ServiceError::Unavailable(ended.to_string())))
     }
 
-    /// The message of a dead letter as somebody edited it, under an id of its own. What the edit leaves out is taken from the
-    /// original; subject and tenant stay.
+    /// The message of a dead letter as somebody edited it, under an id of its own. `edited` is the whole copy: what it hasn't was taken
+    /// away. Subject, tenant and what the source says of its delivery stay.
     pub fn edited(&self, dead: &InboxDead, edited: NewMessage) -> Result<InboundMessage, ServiceError> {
         let original = &*dead.message;
         let id = match edited.id {
             Some(id) => InboundId::new(id)?,
             None => InboundId::new(ulid::Ulid::new().to_string())?,
         };
-        let key = edited.key.map(Key::new).transpose()?.or_else(|| original.key.clone());
-        let (payload, omitted) = if edited.payload.is_empty() {
-            (original.payload.clone(), original.omitted)
-        } else {
-            (edited.payload, None)
-        };
+        let text = |annotation| edited.annotations.get(annotation).map(str::to_owned);
         Ok(InboundMessage {
             id,
-            key,
-            payload,
-            omitted,
-            headers: if edited.headers.is_empty() { original.headers.clone() } else { edited.headers },
-            content_type: edited.content_type.or_else(|| original.content_type.clone()),
-            event_type: edited.event_type.or_else(|| original.event_type.clone()),
-            event_version: edited.event_version.or(original.event_version),
-            correlation_id: edited.correlation_id.or_else(|| original.correlation_id.clone()),
+            content_type: text(Annotation::ContentType),
+            correlation_id: text(Annotation::CorrelationId),
             causation_id: Some(original.id.to_string()),
-            reply_to: edited.reply_to.or_else(|| original.reply_to.clone()),
-            occurred_at: edited.occurred_at.or(original.occurred_at),
+            reply_to: text(Annotation::ReplyTo),
+            key: edited.key.map(Key::new).transpose()?,
+            headers: edited.headers,
+            payload: edited.payload,
+            event_type: edited.event_type,
+            event_version: edited.event_version,
+            occurred_at: edited.occurred_at,
+            omitted: None,
             received_at: self.now(),
             position: None,
             ..original.clone()

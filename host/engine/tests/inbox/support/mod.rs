@@ -15,8 +15,8 @@ use waybill_api::sources::SourceView;
 use waybill_api::status::CheckStatus;
 use waybill_api::{InboundService, OutboxService};
 use waybill_core::backoff::RetryPolicy;
-use waybill_core::ids::{ConsumerName, InboundId, ShardId, SourceName, Tenant};
-use waybill_core::inbox::records::{InboxRow, InboxShardRecord};
+use waybill_core::ids::{ConsumerName, InboundId, SourceName, Tenant};
+use waybill_core::inbox::records::InboxRow;
 use waybill_core::message::Message;
 use waybill_core::new_message::NewMessage;
 use waybill_core::port::http_handler::{BodyReader, LeftBehind, LeftSignal};
@@ -177,10 +177,6 @@ impl World {
     /// Messages that were delivered by the bus.
     pub fn messages(&self) -> Vec<Arc<Message>> {
         self.delivered.lock().clone()
-    }
-
-    pub fn record(&self) -> InboxShardRecord {
-        self.memory.read(|tables| tables.inbox.shards.get(&ShardId(0)).cloned().unwrap_or_default())
     }
 
     pub fn rows(&self) -> Vec<Arc<InboxRow>> {
