@@ -42,7 +42,9 @@ impl Metadata {
 /// A token that the host handed back, if it is a subject by which something can be acknowledged.
 pub(crate) fn subject(token: &[u8]) -> Option<&str> {
     let subject = std::str::from_utf8(token).ok()?;
-    let is_plain = subject.len() <= BYTES_MAX && subject.bytes().all(|byte| byte.is_ascii_graphic());
+    // Streams and consumers may be named in any script; a blank would end the subject on its line.
+    let breaks = |letter: char| letter.is_whitespace() || letter.is_control();
+    let is_plain = subject.len() <= BYTES_MAX && !subject.contains(breaks);
     (is_plain && Metadata::parse(subject).is_some()).then_some(subject)
 }
 
@@ -58,6 +60,7 @@ mod tests {
             "$JS.ACK.ORDERS.ship.2.17.9.1795697050623582361.4",
             "$JS.ACK.hub.ACC.ORDERS.ship.2.17.9.1795697050623582361.4",
             "$JS.ACK._.ACC.ORDERS.ship.2.17.9.1795697050623582361.4.r4nd0m",
+            "$JS.ACK.AUFTRÄGE.naël.2.17.9.1795697050623582361.4",
         ] {
             assert_eq!(Metadata::parse(text), Some(expected), "{text}");
             assert_eq!(subject(text.as_bytes()), Some(text));
@@ -74,6 +77,8 @@ mod tests {
             b"$JS.API.STREAM.DELETE.ORDERS",
             b"$JS.ACK.ORDERS.ship.2.17.9.1.4 0\r\n\r\nPUB x",
             b"$JS.ACK.ORDERS.sh ip.2.17.9.1.4",
+            b"$JS.ACK.ORDERS.sh\xc2\xa0ip.2.17.9.1.4",
+            b"$JS.ACK.ORDERS.sh\x7fip.2.17.9.1.4",
             b"\xff",
         ] {
             assert_eq!(subject(text), None);

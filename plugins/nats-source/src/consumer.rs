@@ -10,6 +10,7 @@ use waybill_plugin::transport::{ErrorKind, Fault, PluginError};
 use crate::Connection;
 use crate::ack::Metadata;
 use crate::config::Keys;
+use crate::fetch::Wanted;
 
 /// JetStream's error for a consumer that isn't there.
 const NO_CONSUMER: u64 = 10_014;
@@ -33,7 +34,11 @@ pub(crate) struct Consumer {
     pub(crate) max_ack_pending: u32,
     /// Most messages of one request.
     max_batch: Option<u32>,
-    /// The highest place in the stream that is known, and when it was taken.
+    /// Longest wait of one request, in milliseconds.
+    max_expires: Option<u32>,
+    /// Most bytes of one request.
+    max_bytes: Option<u32>,
+    /// The highest place in the stream that is known, and the latest time at which something known was taken.
     newest: (u64, u64),
     /// Messages that wait to be delivered for the first time.
     pub(crate) pending: u64,
@@ -132,6 +137,8 @@ impl Consumer {
             max_deliver: number("max_deliver").map(limit),
             max_ack_pending: number("max_ack_pending").map_or(u32::MAX, limit),
             max_batch: number("max_batch").map(limit),
+            max_expires: number("max_expires").map(nanos_to_millis),
+            max_bytes: number("max_bytes").map(limit),
             newest: newest(stream),
             pending: pending(info).unwrap_or_default(),
             // One that never delivered begins where the stream begins.
@@ -151,9 +158,15 @@ impl Consumer {
         format!("$JS.API.CONSUMER.MSG.NEXT.{}.{}", self.stream, self.name)
     }
 
-    /// Messages that one request may ask for.
-    pub(crate) fn batch(&self, max: u32) -> u32 {
-        max.min(self.max_batch.unwrap_or(u32::MAX)).max(1)
+    /// What one request may ask for of so much: more than its bounds the server refuses whole.
+    pub(crate) fn request(&self, messages: u32, bytes: u32, wait: u32) -> Wanted {
+        let most = |bound: Option<u32>, wanted: u32| wanted.min(bound.unwrap_or(u32::MAX)).max(1);
+        Wanted {
+            messages: most(self.max_batch, messages),
+            bytes: most(self.max_bytes, bytes),
+            wait: wait.min(self.max_expires.unwrap_or(u32::MAX)),
+            payload: bytes,
+        }
     }
 
     /// Where a message lies: the same at a redelivery, another in a stream that was made anew under the same name.
@@ -176,17 +189,25 @@ impl Consumer {
         self.created == other.created
     }
 
-    /// Whether this can only be a message of another stream under the same name: it was taken after one that lies behind it.
+    /// Whether this looks like a message of another stream under the same name: it was taken after one that lies behind it. A
+    /// server's clock that was set back looks the same, so the stream has to be looked at.
     pub(crate) fn is_made_anew(&self, metadata: &Metadata) -> bool {
         metadata.sequence <= self.newest.0 && metadata.stored_at > self.newest.1
     }
 
     /// Learns from a message how far the stream has come.
     pub(crate) fn learn(&mut self, metadata: &Metadata) {
-        if metadata.sequence > self.newest.0 {
-            self.newest = (metadata.sequence, metadata.stored_at);
-        }
+        self.recall((metadata.sequence, metadata.stored_at));
         self.pending = metadata.pending;
+    }
+
+    /// What was known of the same stream before is still true of it.
+    pub(crate) fn recall_of(&mut self, before: &Self) {
+        self.recall(before.newest);
+    }
+
+    fn recall(&mut self, (sequence, stored_at): (u64, u64)) {
+        self.newest = (self.newest.0.max(sequence), self.newest.1.max(stored_at));
     }
 }
 

@@ -40,14 +40,20 @@ fn limits_of_the_consumer_are_told() {
         (read.deliveries_left(1), read.deliveries_left(20), read.deliveries_left(21)),
         (Some(19), Some(0), Some(0))
     );
-    assert_eq!((read.max_ack_pending, read.pending, read.batch(500)), (50, 13, 500));
+    assert_eq!((read.max_ack_pending, read.pending), (50, 13));
+    let unbounded = Wanted { messages: 500, bytes: 1_000, wait: 5_000, payload: 1_000 };
+    assert_eq!(read.request(500, 1_000, 5_000), unbounded);
     assert_eq!(read.next_subject(), "$JS.API.CONSUMER.MSG.NEXT.ORDERS.ship");
     let mut unlimited = consumer();
     unlimited["config"]["max_deliver"] = json!(-1);
     unlimited["config"]["backoff"] = json!([1_000_000_000, 5_000_000_000_u64]);
     unlimited["config"]["max_batch"] = json!(100);
+    unlimited["config"]["max_expires"] = json!(2_000_000_000_u64);
+    unlimited["config"]["max_bytes"] = json!(300);
     let read = super::tests::read(&stream(), &unlimited, CONFIG).unwrap();
-    assert_eq!((read.deliveries_left(7), read.batch(500)), (None, 100));
+    assert_eq!(read.deliveries_left(7), None);
+    let bounded = Wanted { messages: 100, bytes: 300, wait: 2_000, payload: 1_000 };
+    assert_eq!((read.request(500, 1_000, 5_000), read.request(1, 1, 1).payload), (bounded, 1));
     assert_eq!([1, 2, 3].map(|delivered| read.settle_within(delivered)), [Some(1_000), Some(5_000), Some(5_000)]);
 }
 
@@ -81,6 +87,12 @@ fn a_stream_made_anew_gives_other_positions() {
     before.learn(&message(30, last + 100));
     assert!(!before.is_made_anew(&message(25, last + 50)) && before.is_made_anew(&message(25, last + 101)));
     assert_eq!(before.pending, 3);
+    // A clock that was set back at the server: what was seen once isn't taken for another stream's again.
+    before.learn(&message(31, last - 7_000));
+    assert!(!before.is_made_anew(&message(25, last + 100)));
+    let mut now = read(&stream(), &consumer(), CONFIG).unwrap();
+    now.recall_of(&before);
+    assert!(!now.is_made_anew(&message(25, last + 100)) && now.is_made_anew(&message(31, last + 101)));
 }
 
 #[test]

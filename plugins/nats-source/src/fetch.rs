@@ -22,13 +22,15 @@ const WAIT_MS_MIN: u32 = 10;
 const REQUESTS_MAX: u64 = 4;
 
 /// What is asked for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wanted {
     pub(crate) messages: u32,
     /// Most bytes of them together.
     pub(crate) bytes: u32,
     /// Milliseconds to wait for the first.
     pub(crate) wait: u32,
+    /// Largest payload that is handed over. One that is alone may be larger than `bytes`.
+    pub(crate) payload: u32,
 }
 
 /// How a request ended.
@@ -174,7 +176,7 @@ impl Request {
     fn message(&mut self, message: &Message<'_>) {
         let subject = String::from_utf8_lossy(message.reply);
         let Some(metadata) = Metadata::parse(&subject) else { return };
-        self.deliveries.push((metadata, delivery(message, &metadata, self.wanted.bytes)));
+        self.deliveries.push((metadata, delivery(message, &metadata, self.wanted.payload)));
         self.left = self.left.saturating_sub(1);
         if self.left == 0 {
             self.end = Some(End::Whole);

@@ -6,7 +6,7 @@ use super::*;
 const SUBJECT: &str = "$JS.API.CONSUMER.MSG.NEXT.ORDERS.ship";
 
 fn request(messages: u32) -> Request {
-    Request::new(SUBJECT, "_INBOX.x.".to_owned(), 7, Wanted { messages, bytes: 1_000, wait: 250 })
+    Request::new(SUBJECT, "_INBOX.x.".to_owned(), 7, Wanted { messages, bytes: 1_000, wait: 250, payload: 1_000 })
 }
 
 /// What was written, as its lines.

@@ -25,7 +25,7 @@ use waybill_plugin::transport::{CallInfo, HealthReport, OpenArgs, OpenPurpose, O
 
 use crate::config::{Config, Keys};
 use crate::consumer::Consumer;
-use crate::fetch::{End, Fetched, Wanted, fetch};
+use crate::fetch::{End, fetch};
 use crate::state::State;
 
 type Connection = waybill_nats_wire::Connection<Keys>;
@@ -184,21 +184,23 @@ impl NatsSource {
         if room == 0 {
             return (Ok(self.state.pulled(Vec::new(), None)), None);
         }
-        let wanted = Wanted { messages: consumer.batch(room), bytes: max_bytes, wait };
+        let wanted = consumer.request(room, max_bytes, wait);
         let bounds = Bounds { silence: wait.saturating_add(self.keys().ack_timeout), deadline };
         let mut fetched = fetch(connection, &consumer.next_subject(), wanted, bounds).await;
-        let is_anew =
-            |fetched: &Fetched| fetched.deliveries.iter().any(|(metadata, _)| consumer.is_made_anew(metadata));
-        if is_anew(&fetched) {
-            // What was delivered before came from another stream of the same name.
-            self.state.gone();
+        if fetched.deliveries.iter().any(|(metadata, _)| consumer.is_made_anew(metadata)) {
+            // They may come from another stream of the same name, in which no token of before means the same.
+            self.state.doubt();
             if let Err(error) = self.ready(connection, false, deadline).await {
                 return failed(error);
             }
         }
+        if !fetched.deliveries.is_empty() && self.state.is_outdated(&consumer, &fetched.deliveries) {
+            fetched.deliveries.clear();
+            fetched.end = fetched.end.map(|_| End::Cut);
+        }
         let lost = fetched.lost.take();
         if fetched.is_silent && fetched.deliveries.is_empty() {
-            self.state.silent();
+            self.state.doubt();
         }
         let pulled = match (fetched.end, &lost) {
             (Some(End::Refused(error)), _) if fetched.deliveries.is_empty() => Err(error),

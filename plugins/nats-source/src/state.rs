@@ -32,7 +32,7 @@ pub(crate) struct State {
     /// Messages that were removed before they were read, not told yet.
     overtaken: Cell<u64>,
     quiet: Cell<bool>,
-    /// The server said nothing: the consumer may not be there any more.
+    /// The consumer may not be there any more, or not be the same.
     is_unsure: Cell<bool>,
 }
 
@@ -69,8 +69,9 @@ impl State {
         self.quiet.get()
     }
 
-    /// The server said nothing when it was asked for messages, as it does where there is no such consumer.
-    pub(crate) fn silent(&self) {
+    /// The consumer has to be looked for before it is used again: the server said nothing when it was asked for messages, as it does
+    /// where there is no such consumer, or what came looks like another stream's.
+    pub(crate) fn doubt(&self) {
         self.is_unsure.set(true);
     }
 
@@ -83,11 +84,12 @@ impl State {
     ///
     /// # Errors
     /// Messages were removed before they were read, and the operator wants to stop then.
-    pub(crate) fn found(&self, consumer: Consumer) -> Result<(), PluginError> {
-        let is_other = |before: &Consumer| !before.is_of_the_same_stream(&consumer);
-        if self.consumer.borrow().as_ref().is_some_and(is_other) {
+    pub(crate) fn found(&self, mut consumer: Consumer) -> Result<(), PluginError> {
+        match self.consumer() {
+            Some(before) if before.is_of_the_same_stream(&consumer) => consumer.recall_of(&before),
             // Its tokens would acknowledge what lies at the same places of the new stream.
-            self.gone();
+            Some(_) => self.gone(),
+            None => {}
         }
         let count = consumer.overtaken;
         let before = self.consumer.borrow().as_ref().map_or(0, |before| before.overtaken);
@@ -125,6 +127,14 @@ impl State {
         let time = Duration::from_millis(u64::from(wait.unwrap_or(u32::MAX))) * 2;
         let out = self.unsettled.borrow().values().filter(|(_, since)| since.elapsed() < time).count();
         self.window.saturating_sub(u32::try_from(out).unwrap_or(u32::MAX))
+    }
+
+    /// What was fetched through a consumer that isn't that of the stream which is there now: another call has looked meanwhile. It
+    /// would get places of the new stream; what the old one kept comes again.
+    pub(crate) fn is_outdated(&self, asked: &Consumer, fetched: &[(Metadata, Delivery)]) -> bool {
+        let is_other = |now: &Consumer| !now.is_of_the_same_stream(asked);
+        self.consumer.borrow().as_ref().is_none_or(is_other)
+            && !fetched.iter().any(|(metadata, _)| asked.is_made_anew(metadata))
     }
 
     /// What came as the answer to the host.

@@ -112,14 +112,49 @@ fn no_more_is_out_than_the_window_holds() {
     assert_eq!(state.room(), 3);
 }
 
+fn on_a_stream_of(created: &str) -> Consumer {
+    let stream =
+        serde_json::json!({ "created": created, "state": { "last_seq": 5, "last_ts": "2026-11-26T12:44:10Z" } });
+    let info = serde_json::json!({ "name": "ship", "config": { "ack_policy": "explicit" } });
+    Consumer::read(&crate::config::Keys::default(), &stream, &info).unwrap()
+}
+
+#[test]
+fn what_looks_like_another_streams_costs_nothing_while_the_stream_is_the_same() {
+    let state = state(Overtaken::Stop);
+    let consumer = on_a_stream_of("2026-11-26T12:44:10Z");
+    state.found(consumer.clone()).unwrap();
+    let (first, second) = (fetched(6, 1, 1), fetched(3, 1, 0));
+    let token = first.1.token.clone();
+    state.pulled(vec![first], Some(End::Whole));
+    assert!(consumer.is_made_anew(&second.0), "the server's clock was set back before the last one");
+    state.doubt();
+    assert!(state.is_unsure());
+    state.found(on_a_stream_of("2026-11-26T12:44:10Z")).unwrap();
+    assert!(!state.is_outdated(&consumer, std::slice::from_ref(&second)));
+    let pulled = state.pulled(vec![second], Some(End::Drained));
+    assert!(state.knows(&token) && pulled.notices.lost.is_empty());
+    assert!(!state.consumer().unwrap().is_made_anew(&fetched(4, 1, 0).0), "it is asked once");
+}
+
+#[test]
+fn what_another_stream_delivered_gets_no_place_in_the_new_one() {
+    let state = state(Overtaken::Stop);
+    let before = on_a_stream_of("2026-11-26T12:44:10Z");
+    state.found(before.clone()).unwrap();
+    let (old, new) = (fetched(6, 1, 0), fetched(1, 1, 0));
+    assert!(!state.is_outdated(&before, std::slice::from_ref(&old)));
+    // While it was fetched, another call found the stream made anew.
+    state.found(on_a_stream_of("2026-11-27T00:00:00Z")).unwrap();
+    assert!(state.is_outdated(&before, &[old]));
+    assert!(!state.is_outdated(&before, &[new]), "it comes from the new one");
+    state.gone();
+    assert!(state.is_outdated(&before, &[fetched(6, 1, 0)]));
+}
+
 #[test]
 fn a_stream_made_anew_is_noticed_when_its_consumer_is_looked_for() {
     let state = state(Overtaken::Stop);
-    let on_a_stream_of = |created: &str| {
-        let stream = serde_json::json!({ "created": created });
-        let info = serde_json::json!({ "name": "ship", "config": { "ack_policy": "explicit" } });
-        Consumer::read(&crate::config::Keys::default(), &stream, &info).unwrap()
-    };
     state.found(on_a_stream_of("2026-11-26T12:44:10Z")).unwrap();
     let (metadata, delivery) = fetched(1, 1, 0);
     let token = delivery.token.clone();
