@@ -13,6 +13,8 @@ const REJECT: (u16, u16) = (60, 90);
 /// A session's deliveries. Its tokens hold for no other session.
 pub(crate) struct Channel {
     session: u64,
+    /// Deliveries that may be unsettled.
+    prefetch: u16,
     /// Came, and wasn't handed over yet.
     held: VecDeque<(Instant, Delivered)>,
     held_bytes: usize,
@@ -21,8 +23,22 @@ pub(crate) struct Channel {
 }
 
 impl Channel {
-    pub(crate) fn new(session: u64) -> Self {
-        Self { session, held: VecDeque::new(), held_bytes: 0, unsettled: BTreeSet::new() }
+    pub(crate) fn new(session: u64, prefetch: u16) -> Self {
+        Self { session, prefetch, held: VecDeque::new(), held_bytes: 0, unsettled: BTreeSet::new() }
+    }
+
+    pub(crate) fn prefetch(&self) -> u16 {
+        self.prefetch
+    }
+
+    /// Whether more may be on its way although so many bytes are held: then the session goes on with as few deliveries as fit. The server
+    /// can't be told a bound in bytes, and ends a connection whose end isn't read.
+    pub(crate) fn shrink(&mut self, bytes: usize) -> bool {
+        let is_too_much = self.held_bytes >= bytes && !self.is_full();
+        if is_too_much {
+            self.prefetch = u16::try_from(self.held.len()).unwrap_or(u16::MAX).min(self.prefetch).max(1);
+        }
+        is_too_much
     }
 
     /// Takes what came.
@@ -60,8 +76,14 @@ impl Channel {
         self.held.front().is_some_and(|(since, _)| since.elapsed() >= time)
     }
 
+    #[cfg(test)]
     pub(crate) fn unsettled(&self) -> usize {
         self.unsettled.len()
+    }
+
+    /// Whether the server delivers no more before something is settled.
+    pub(crate) fn is_full(&self) -> bool {
+        self.unsettled.len() >= usize::from(self.prefetch)
     }
 
     fn token(&self, tag: u64) -> Vec<u8> {

@@ -8,7 +8,7 @@ use super::*;
 
 /// A session with so many deliveries, handed over.
 fn channel(count: u64) -> (Channel, Vec<Vec<u8>>) {
-    let mut channel = Channel::new(7);
+    let mut channel = Channel::new(7, 50);
     channel.hold((1..=count).map(|tag| Delivered { tag, body: b"hello".to_vec(), ..Delivered::default() }));
     let tokens = std::iter::from_fn(|| channel.next(None).map(|(_, _, token)| token)).collect();
     (channel, tokens)
@@ -73,7 +73,7 @@ fn a_token_settles_once_and_in_its_own_session_only() {
     let ack = [item(&tokens, 1, Disposition::Ack)];
     assert_eq!(settle(&mut first, &ack).1, [Settled::Done]);
     assert_eq!(settle(&mut first, &ack), (Vec::new(), vec![Settled::Lost]));
-    let mut later = Channel::new(8);
+    let mut later = Channel::new(8, 50);
     later.hold([Delivered { tag: 1, ..Delivered::default() }].into_iter());
     assert_eq!(settle(&mut later, &ack), (Vec::new(), vec![Settled::Lost]));
     let odd = [Settlement { token: b"x".to_vec(), disposition: Disposition::Ack }];
@@ -100,4 +100,25 @@ fn what_was_not_handed_over_is_given_back_and_the_rest_is_lost_with_its_session(
     assert_eq!((frames(&out), channel.held_bytes()), (vec!["requeue 3".to_owned(), "requeue 4".to_owned()], 0));
     channel.hold([Delivered { tag: 5, ..Delivered::default() }].into_iter());
     assert_eq!(channel.lost(), tokens);
+}
+
+#[test]
+fn a_session_whose_messages_are_large_goes_on_with_fewer_of_them() {
+    let large = |tags: std::ops::RangeInclusive<u64>| {
+        tags.map(|tag| Delivered { tag, body: vec![0; 100], ..Delivered::default() })
+    };
+    let mut channel = Channel::new(1, 5);
+    channel.hold(large(1..=2));
+    assert!(!channel.shrink(300), "there is room for more");
+    channel.hold(large(3..=3));
+    assert!(channel.shrink(300));
+    assert_eq!(channel.prefetch(), 3);
+    assert!(!channel.shrink(300), "no more is on its way");
+    channel.give_back(&mut Vec::new());
+    assert!(!channel.shrink(300));
+    // One alone is never too many.
+    let mut single = Channel::new(2, 2);
+    single.hold(large(1..=1));
+    assert!(single.shrink(50));
+    assert_eq!(single.prefetch(), 1);
 }

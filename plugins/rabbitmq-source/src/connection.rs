@@ -1,6 +1,6 @@
 //! A connection as the pool keeps it: one of them consumes the queue.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use waybill_plugin::broker::{Address, Codes, Endpoint, Session};
 use waybill_plugin::deadline::Deadline;
@@ -34,6 +34,10 @@ pub(crate) struct Connection {
     is_open: bool,
     /// The server closed that channel: the queue is at fault, not the server.
     is_refused: bool,
+    /// How many messages wait in the queue, as the server answered last; taken by who shows it.
+    depth: Option<u32>,
+    /// When it was asked for that, if nothing was heard since the time before.
+    asked: Option<Instant>,
 }
 
 /// How our consumer is made.
@@ -70,7 +74,7 @@ impl Session for Connection {
             needs_confirms: false,
         };
         let wire = wire::Connection::open(link, &login, shared.alarms.clone(), deadline).await?;
-        Ok(Self { wire, consumes: false, is_open: false, is_refused: false })
+        Ok(Self { wire, consumes: false, is_open: false, is_refused: false, depth: None, asked: None })
     }
 
     fn address(&self) -> &Address {
@@ -118,6 +122,42 @@ impl Connection {
         self.wire.queue_depth(queue, deadline).await?.map_err(|refusal| refused(&refusal, queue))
     }
 
+    /// Asks the same without waiting for the answer, which comes behind all that is on its way: more than this instance may have
+    /// the memory for.
+    ///
+    /// # Errors
+    /// The connection is of no more use.
+    pub(crate) async fn ask_depth(&mut self, queue: &str, deadline: Deadline) -> Result<(), PluginError> {
+        if !self.is_unanswered() {
+            self.asked = Some(Instant::now());
+        }
+        self.wire.ask_queue_depth(queue, deadline).await
+    }
+
+    fn is_unanswered(&self) -> bool {
+        self.asked.is_some_and(|asked| self.wire.incoming.beat.is_silent_since(asked))
+    }
+
+    /// Fails if the server has answered nothing for so many milliseconds since it was asked, or misses its heartbeats.
+    ///
+    /// # Errors
+    /// It does: the connection is of no more use.
+    pub(crate) fn check_alive(&self, silence: u32) -> Result<(), PluginError> {
+        let is_over = |asked: Instant| asked.elapsed() >= Duration::from_millis(u64::from(silence));
+        if self.wire.incoming.beat.is_dead() {
+            return Err(stale());
+        }
+        if self.is_unanswered() && self.asked.is_some_and(is_over) {
+            return Err(PluginError::unavailable(Self::CODES.timeout, "the server doesn't answer any more"));
+        }
+        Ok(())
+    }
+
+    /// The answer, if one came since this was asked last.
+    pub(crate) fn take_depth(&mut self) -> Option<u32> {
+        self.depth.take()
+    }
+
     /// Begins to consume.
     ///
     /// # Errors
@@ -138,7 +178,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Stops consuming. What came until then is there to be taken.
+    /// Stops consuming. What came until then is there to be given back: bodies stay out.
     ///
     /// # Errors
     /// The connection is of no more use.
@@ -152,7 +192,10 @@ impl Connection {
                 out.push(0);
             });
         };
-        self.wire.on_channel(write, |method| matches!(method, Method::CancelOk), deadline).await
+        self.wire.incoming.skips_bodies = true;
+        let ended = self.wire.on_channel(write, |method| matches!(method, Method::CancelOk), deadline).await;
+        self.wire.incoming.skips_bodies = false;
+        ended
     }
 
     /// Waits up to `wait` milliseconds for bytes and takes what they say; 0 = only what is there. Answers whether some came.
@@ -183,21 +226,21 @@ impl Connection {
                     return Ok(true);
                 }
                 Err(NetError::Timeout) if left > 0 && !self.wire.incoming.beat.is_dead() => {}
-                Err(NetError::Timeout) => {
-                    let why = "the server sends no heartbeats any more";
-                    return Err(PluginError::unavailable("RABBITMQ.STALE", why));
-                }
+                Err(NetError::Timeout) => return Err(stale()),
                 Err(error) => return Err(Self::CODES.lost(&error)),
             }
         }
     }
 
     fn take(&mut self, bytes: Vec<u8>) -> Result<(), PluginError> {
-        let mut is_cancelled = false;
+        let (mut is_cancelled, mut depth) = (false, None);
         self.wire.incoming.push(bytes);
-        self.wire.incoming.drain(|event| {
-            is_cancelled |= matches!(event, Event::Reply(channel, Method::Cancel) if channel == CHANNEL);
+        self.wire.incoming.drain(|event| match event {
+            Event::Reply(CHANNEL, Method::Cancel) => is_cancelled = true,
+            Event::Reply(wire::Connection::ASIDE, Method::Queue { messages, .. }) => depth = Some(messages),
+            _ => {}
         })?;
+        self.depth = depth.or(self.depth);
         if is_cancelled {
             self.consumes = false;
             let why = "the server ended our consumer: the queue was deleted, or moved to another node";
@@ -227,6 +270,10 @@ impl Consumer<'_> {
             table(out, |_| {});
         });
     }
+}
+
+fn stale() -> PluginError {
+    PluginError::unavailable("RABBITMQ.STALE", "the server sends no heartbeats any more")
 }
 
 /// A refusal about the queue as the failure of a call. A queue that is missing comes again without anybody's help.

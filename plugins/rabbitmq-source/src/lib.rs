@@ -42,6 +42,7 @@ struct RabbitmqSource {
     pool: Pool<Connection>,
     /// Name of our consumer on its channel.
     tag: String,
+    /// Deliveries of a session that may be unsettled.
     prefetch: u16,
     /// Bytes that are held before no more are read.
     window_bytes: usize,
@@ -110,7 +111,8 @@ impl Source for RabbitmqSource {
             };
         }
         let (connection, channel) = &mut session;
-        let has_room = channel.unsettled() < usize::from(self.prefetch);
+        self.note_depth(connection);
+        let has_room = !channel.is_full();
         let deliveries = self.hand_over(connection.wire().peer(), channel, max, max_bytes);
         let caught_up = deliveries.is_empty() && has_room && wait > 0;
         self.session.replace(Some(session));
@@ -182,7 +184,7 @@ impl RabbitmqSource {
         }
         let connection = self.pool.take(call, deadline).await?;
         self.sessions.set(self.sessions.get() + 1);
-        Ok((connection, Channel::new(self.sessions.get())))
+        Ok((connection, Channel::new(self.sessions.get(), self.prefetch)))
     }
 
     /// Ends a session that is of no more use. What it delivered comes again, in another one.
@@ -203,8 +205,8 @@ impl RabbitmqSource {
     ) -> Result<(), PluginError> {
         if !connection.consumes() {
             let keys = self.keys();
-            let consumer =
-                Consumer { queue: &keys.queue, tag: &self.tag, exclusive: keys.exclusive, prefetch: self.prefetch };
+            let prefetch = channel.prefetch();
+            let consumer = Consumer { queue: &keys.queue, tag: &self.tag, exclusive: keys.exclusive, prefetch };
             connection.consume(consumer, deadline.at_most(keys.ack_timeout)).await?;
         }
         let began = Instant::now();
@@ -243,20 +245,27 @@ impl RabbitmqSource {
     }
 
     /// Keeps the connection alive while nobody pulls. What has waited for a third of its time goes back: the server would close
-    /// the channel for it, and with that what is in hand would be lost.
+    /// the channel for it, and with that what is in hand would be lost. So does what there is no memory for.
     async fn look_after(&self, session: &mut (Connection, Channel), deadline: Deadline) -> Result<(), PluginError> {
         let (connection, channel) = &mut *session;
-        while channel.held_bytes() < self.window_bytes && connection.listen(0, deadline).await? {
+        // What comes while nothing more can be delivered is small.
+        while (channel.held_bytes() < self.window_bytes || channel.is_full()) && connection.listen(0, deadline).await? {
             channel.hold(connection.delivered());
         }
+        self.note_depth(connection);
+        connection.check_alive(self.keys().ack_timeout)?;
         let third = Duration::from_millis(u64::from(self.keys().consumer_timeout / 3));
-        if channel.is_held_since(third) {
+        let is_too_much = channel.shrink(self.window_bytes);
+        if is_too_much || channel.is_held_since(third) {
             self.pause(session, deadline).await?;
         }
-        let (connection, channel) = session;
-        self.lag.set(Some(connection.depth(&self.keys().queue, deadline).await?));
-        channel.hold(connection.delivered());
-        Ok(())
+        session.0.ask_depth(&self.keys().queue, deadline).await
+    }
+
+    fn note_depth(&self, connection: &mut Connection) {
+        if let Some(depth) = connection.take_depth() {
+            self.lag.set(Some(depth));
+        }
     }
 
     /// Stops consuming and gives back what wasn't handed over.

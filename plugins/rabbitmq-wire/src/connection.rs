@@ -15,12 +15,12 @@ use crate::credentials::Credentials;
 use crate::incoming::{Alarms, Beat, Incoming};
 use crate::refusal::{Refusal, Scope};
 use crate::text::shown;
-use crate::wire::{self, bare, flag_entry, long, method, short, table, text_entry};
+use crate::wire::{self, flag_entry, long, method, short, table, text_entry};
 
 /// The channel for messages.
 pub const CHANNEL: u16 = 1;
 /// The channel for questions.
-const ASIDE: u16 = 2;
+pub(crate) const ASIDE: u16 = 2;
 /// Smallest frame that each side takes (section 4.2.3).
 const FRAME_BYTES_MIN: usize = 4096;
 /// An exchange that every server has.
@@ -31,7 +31,6 @@ const TUNE_OK: (u16, u16) = (10, 31);
 const OPEN: (u16, u16) = (10, 40);
 const CLOSE: (u16, u16) = (10, 50);
 const CHANNEL_OPEN: (u16, u16) = (20, 10);
-const CHANNEL_CLOSE_OK: (u16, u16) = (20, 41);
 const EXCHANGE_DECLARE: (u16, u16) = (40, 10);
 const QUEUE_DECLARE: (u16, u16) = (50, 10);
 
@@ -248,6 +247,14 @@ impl Connection {
         self.ask_for(deadline, |out| passive_queue(out, name), depth).await
     }
 
+    /// Asks the same without waiting: the answer is a [`Event::Reply`] on [`Connection::ASIDE`] behind what else is on its way.
+    ///
+    /// # Errors
+    /// The connection is gone.
+    pub async fn ask_queue_depth(&mut self, name: &str, deadline: Deadline) -> Result<(), PluginError> {
+        self.question(|out| passive_queue(out, name), deadline).await
+    }
+
     /// Asks over the channel for questions; `write` adds one method on channel [`Connection::ASIDE`].
     ///
     /// # Errors
@@ -263,24 +270,25 @@ impl Connection {
         write: impl FnOnce(&mut Vec<u8>),
         mut pick: impl FnMut(&Method<'_>) -> Option<T>,
     ) -> Result<Result<T, Refusal>, PluginError> {
-        let mut out = self.incoming.due();
-        if !self.aside {
-            method(&mut out, ASIDE, CHANNEL_OPEN, |out| out.push(0));
-            self.aside = true;
-        }
-        write(&mut out);
-        self.link.write(out, deadline).await?;
+        self.question(write, deadline).await?;
         let answer = self.incoming.wait(&self.link, deadline, |channel, method| match method {
             Method::ChannelClose(closing) if channel == ASIDE => Some(Err(Refusal::new(Scope::Channel, closing))),
             method if channel == ASIDE => pick(method).map(Ok),
             _ => None,
         });
-        let answer = answer.await?;
-        if answer.is_err() {
-            self.aside = false;
-            bare(&mut self.incoming.due, ASIDE, CHANNEL_CLOSE_OK);
+        answer.await
+    }
+
+    /// Writes a question on its channel, which is opened if it isn't open.
+    async fn question(&mut self, write: impl FnOnce(&mut Vec<u8>), deadline: Deadline) -> Result<(), PluginError> {
+        let is_open = self.aside && !self.incoming.take_aside_ended();
+        let mut out = self.incoming.due();
+        if !is_open {
+            method(&mut out, ASIDE, CHANNEL_OPEN, |out| out.push(0));
+            self.aside = true;
         }
-        Ok(answer)
+        write(&mut out);
+        self.link.write(out, deadline).await
     }
 
     /// The channel for questions.

@@ -12,12 +12,13 @@ use waybill_plugin::net::Input;
 use waybill_plugin::transport::{ErrorKind, Fault, Health, HealthReport, PluginError};
 
 use crate::codec::{self, Content, HEADER, METHOD, Method};
-use crate::connection::CHANNEL;
+use crate::connection::{ASIDE, CHANNEL};
 use crate::refusal::{Refusal, Scope};
 use crate::text::shown;
 use crate::wire;
 
 const CHANNEL_FLOW_OK: (u16, u16) = (20, 21);
+const CHANNEL_CLOSE_OK: (u16, u16) = (20, 41);
 /// Largest body that is taken; of a larger one only the size is told.
 const BODY_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// When a server that has asked to wait is looked at again, in milliseconds.
@@ -98,6 +99,10 @@ pub struct Incoming {
     pub delivered: VecDeque<Delivered>,
     /// A message that isn't through: its content header, then bytes of its body, are to come.
     arriving: Arriving,
+    /// Bodies of what comes are left out: all of it will be given back.
+    pub skips_bodies: bool,
+    /// The server closed the channel for questions.
+    aside_ended: bool,
     /// Frames that answer the server.
     pub due: Vec<u8>,
 }
@@ -126,6 +131,8 @@ impl Incoming {
             refusal: None,
             delivered: VecDeque::new(),
             arriving: Arriving::Nothing,
+            skips_bodies: false,
+            aside_ended: false,
             due: Vec::new(),
         }
     }
@@ -189,7 +196,10 @@ impl Incoming {
             (HEADER, Arriving::Header(delivered)) if frame.channel == CHANNEL => {
                 let content = codec::content(frame.payload).map_err(no_amqp)?;
                 let delivered = match delivered {
-                    Some(delivered) => Some(with_header(delivered, frame.payload, content.body)),
+                    Some(delivered) => {
+                        let omitted = (self.skips_bodies || content.body > BODY_BYTES_MAX).then_some(content.body);
+                        Some(Delivered { header: frame.payload.to_vec(), omitted, ..delivered })
+                    }
                     None => {
                         on(Event::Returned(content));
                         None
@@ -242,9 +252,20 @@ impl Incoming {
             Method::ChannelClose(closing) if channel == CHANNEL => {
                 return Err(self.refuse(Refusal::new(Scope::Channel, &closing)));
             }
-            method => on(Event::Reply(channel, method)),
+            method => {
+                if channel == ASIDE && matches!(method, Method::ChannelClose(_)) {
+                    self.aside_ended = true;
+                    wire::bare(&mut self.due, ASIDE, CHANNEL_CLOSE_OK);
+                }
+                on(Event::Reply(channel, method));
+            }
         }
         Ok(())
+    }
+
+    /// Whether the server closed the channel for questions since this was asked last.
+    pub(crate) fn take_aside_ended(&mut self) -> bool {
+        std::mem::take(&mut self.aside_ended)
     }
 
     fn refuse(&mut self, refusal: Refusal) -> PluginError {
@@ -284,11 +305,6 @@ impl Incoming {
     }
 }
 
-fn with_header(delivered: Delivered, header: &[u8], body: u64) -> Delivered {
-    let omitted = (body > BODY_BYTES_MAX).then_some(body);
-    Delivered { header: header.to_vec(), omitted, ..delivered }
-}
-
 /// Signs of life of both sides.
 pub struct Beat {
     /// Agreed; none = no heartbeats.
@@ -322,6 +338,11 @@ impl Beat {
         self.every.is_some_and(|every| self.heard.elapsed() > every * 2)
     }
 
+    /// Whether the server has said nothing since then.
+    pub fn is_silent_since(&self, then: Instant) -> bool {
+        self.heard <= then
+    }
+
     /// Milliseconds until the next one is due.
     pub fn next(&self) -> Option<u32> {
         let left = (self.every? / 2).saturating_sub(self.spoke.elapsed()).as_millis();
@@ -341,59 +362,5 @@ fn no_amqp(codec::Garbage(what): codec::Garbage) -> PluginError {
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, clippy::panic)]
-    use super::*;
-    use crate::wire::{frame, method, short};
-
-    /// A delivery in frames, its body in pieces.
-    fn delivery(tag: u64, body: u64, pieces: &[&[u8]]) -> Vec<u8> {
-        let mut out = Vec::new();
-        method(&mut out, CHANNEL, (60, 60), |out| {
-            short(out, "c");
-            out.extend_from_slice(&tag.to_be_bytes());
-            out.push(0);
-            short(out, "amq.topic");
-            short(out, "orders.created");
-        });
-        frame(&mut out, HEADER, CHANNEL, |out| {
-            out.extend_from_slice(&[0, 60, 0, 0]);
-            out.extend_from_slice(&body.to_be_bytes());
-            out.extend_from_slice(&[0, 0]);
-        });
-        for piece in pieces {
-            frame(&mut out, codec::BODY, CHANNEL, |out| out.extend_from_slice(piece));
-        }
-        out
-    }
-
-    fn drained(incoming: &mut Incoming, bytes: &[u8]) -> Vec<Delivered> {
-        incoming.push(bytes.to_vec());
-        incoming.drain(|_| panic!("something else")).unwrap();
-        incoming.delivered.drain(..).collect()
-    }
-
-    #[test]
-    fn a_delivery_is_put_together_wherever_the_stream_was_cut() {
-        let bytes = [delivery(1, 5, &[b"he", b"llo"]), delivery(2, 0, &[])].concat();
-        for cut in 0..bytes.len() {
-            let mut incoming = Incoming::new(Alarms::default());
-            let (first, second) = bytes.split_at(cut);
-            let mut all = drained(&mut incoming, first);
-            all.extend(drained(&mut incoming, second));
-            let told: Vec<_> = all.iter().map(|delivered| (delivered.tag, delivered.body.as_slice())).collect();
-            assert_eq!(told, [(1, &b"hello"[..]), (2, b"")]);
-            assert_eq!(all.first().unwrap().routing_key, b"orders.created");
-        }
-    }
-
-    #[test]
-    fn a_body_that_is_too_large_is_told_by_its_size() {
-        let mut incoming = Incoming::new(Alarms::default());
-        let piece = vec![b'x'; 100_000];
-        let pieces: Vec<&[u8]> = (0..200).map(|_| piece.as_slice()).collect();
-        let all = drained(&mut incoming, &delivery(1, 20_000_000, &pieces));
-        let [delivered] = all.as_slice() else { panic!("{}", all.len()) };
-        assert_eq!((delivered.omitted, delivered.body.len()), (Some(20_000_000), 0));
-    }
-}
+#[path = "incoming_tests.rs"]
+mod tests;
