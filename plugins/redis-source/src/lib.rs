@@ -100,9 +100,12 @@ impl Source for RedisSource {
             most: max_bytes,
         };
         let wait = wait.min(deadline.left().unwrap_or_default() / 2);
-        let room = Room { entries: self.state.count(most, max_bytes), wait };
+        let room = Room { entries: most, bytes: max_bytes, wait };
         let time = deadline.at_most(wait.saturating_add(keys.ack_timeout));
         let read = read(&mut connection, &self.state, self.group(), mapping, room, time).await;
+        if read.as_ref().is_err_and(ends_connection) {
+            self.state.again();
+        }
         self.give_back(connection, read.as_ref().err(), deadline).await;
         // What came before the connection ended is ours all the same.
         match read {
@@ -166,10 +169,7 @@ impl RedisSource {
     }
 
     async fn give_back(&self, connection: Connection, error: Option<&PluginError>, deadline: Deadline) {
-        let is_well = |error: &&PluginError| {
-            OF_THE_STREAM.contains(&error.fault.code.as_str()) || error.kind == ErrorKind::InvalidConfig
-        };
-        self.pool.give_back(connection, error.filter(|error| !is_well(error)), deadline).await;
+        self.pool.give_back(connection, error.filter(|error| ends_connection(error)), deadline).await;
     }
 
     /// How far the group is behind, and which of our entries others have taken.
@@ -201,6 +201,11 @@ impl RedisSource {
         }
         Ok(())
     }
+}
+
+/// Whether a connection is of no more use after this.
+fn ends_connection(error: &PluginError) -> bool {
+    !OF_THE_STREAM.contains(&error.fault.code.as_str()) && error.kind != ErrorKind::InvalidConfig
 }
 
 /// The order of entries, which isn't that of their texts.

@@ -21,11 +21,13 @@ pub(crate) struct Group<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
     pub(crate) entries: u32,
+    /// Bytes that a pull hands over.
+    pub(crate) bytes: u32,
     /// Milliseconds to wait for the first new one.
     pub(crate) wait: u32,
 }
 
-/// Reads until there is something, or nothing more is there. Answers whether everything was read.
+/// Reads until there is enough, or nothing more is there. Answers whether everything was read.
 ///
 /// # Errors
 /// The server refuses, or the connection is of no more use.
@@ -38,33 +40,56 @@ pub(crate) async fn read(
     deadline: Deadline,
 ) -> Result<bool, PluginError> {
     loop {
+        let Some(entries) = state.count(room.entries, room.bytes) else { return Ok(false) };
+        let wait = if state.has_some() { 0 } else { room.wait };
         let step = state.step();
         let is_new = step == Step::New;
-        let read = ask(connection, &step, group, mapping, room, deadline).await?;
-        let is_drained = is_new && read.entries.len() < room.entries as usize;
+        let read = ask(connection, &step, group, mapping, Asked { entries, wait }, deadline).await?;
+        let is_drained = is_new && read.entries.len() < entries as usize;
+        let range = range(&read.entries);
         match (step, read.next) {
             (Step::Own(_), next) => state.own(next),
             (Step::Others(_), next) => state.swept(next.as_deref().unwrap_or(FIRST)),
             (Step::New, _) => {}
         }
-        let removed = state.read(read.entries);
+        let mut removed = state.read(read.entries);
+        let unacknowledged = removed.len();
+        removed.extend(state.not_in_hand(read.removed));
         if !removed.is_empty() {
             state.removed(removed.len())?;
+            removed.truncate(unacknowledged);
+        }
+        if !removed.is_empty() {
             acknowledge(connection, group, &removed, deadline).await?;
         }
-        if is_new || state.has_some() {
-            if !is_new && let Some((first, last)) = state.range() {
-                count(connection, state, group, (&first, &last), room.entries, deadline).await?;
-            }
+        if let Some((first, last)) = range.filter(|_| !is_new) {
+            count(connection, state, group, (&first, &last), entries, deadline).await?;
+        }
+        if is_drained || (state.has_some() && !is_new) {
             return Ok(is_drained);
         }
     }
 }
 
+/// First and last entry.
+fn range(entries: &[Entry]) -> Option<(String, String)> {
+    Some((entries.first()?.id.clone(), entries.last()?.id.clone()))
+}
+
+/// How much one command asks for.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    entries: u32,
+    wait: u32,
+}
+
 /// What a step brought, and where the next one of its kind begins.
+#[derive(Debug, Default)]
 struct Brought {
     entries: Vec<Entry>,
     next: Option<String>,
+    /// Entries that the stream has lost and the server has taken off the group's list.
+    removed: Vec<String>,
 }
 
 async fn ask(
@@ -72,32 +97,39 @@ async fn ask(
     step: &Step,
     group: Group<'_>,
     mapping: Mapping<'_>,
-    room: Room,
+    asked: Asked,
     deadline: Deadline,
 ) -> Result<Brought, PluginError> {
-    let mut brought = Ok(Brought { entries: Vec::new(), next: None });
-    let commands = command(step, group, mapping, room);
+    let mut brought = Ok(Brought::default());
+    let commands = command(step, group, mapping, asked);
     let answer = connection.ask(commands, deadline, |_, reply| {
-        brought = match (step, reply) {
-            (_, Reply::Error(text)) => Err(refused(text)),
-            (Step::Others(_), reply) => Ok(Brought {
-                entries: reply.list().get(1).map(|list| of_list(list, mapping)).unwrap_or_default(),
-                next: reply.list().first().and_then(Reply::text).map(str::to_owned),
-            }),
-            (_, reply) => {
-                let entries = of_read(reply, mapping);
-                let next = entries.last().map(|entry| entry.id.clone());
-                Ok(Brought { entries, next })
-            }
+        brought = match reply {
+            Reply::Error(text) => Err(refused(text)),
+            reply => Ok(brought_by(step, reply, mapping)),
         };
     });
     answer.await?;
     brought
 }
 
-fn command(step: &Step, group: Group<'_>, mapping: Mapping<'_>, room: Room) -> Commands {
+fn brought_by(step: &Step, reply: &Reply<'_>, mapping: Mapping<'_>) -> Brought {
+    if let Step::Others(_) = step {
+        let texts = |reply: &Reply<'_>| reply.list().iter().filter_map(Reply::text).map(str::to_owned).collect();
+        return Brought {
+            entries: reply.list().get(1).map(|list| of_list(list, mapping)).unwrap_or_default(),
+            next: reply.list().first().and_then(Reply::text).map(str::to_owned),
+            // From Redis 7 on.
+            removed: reply.list().get(2).map(texts).unwrap_or_default(),
+        };
+    }
+    let entries = of_read(reply, mapping);
+    let next = entries.last().map(|entry| entry.id.clone());
+    Brought { entries, next, removed: Vec::new() }
+}
+
+fn command(step: &Step, group: Group<'_>, mapping: Mapping<'_>, asked: Asked) -> Commands {
     let Group { stream, group, consumer } = group;
-    let (count, wait, idle) = (room.entries.to_string(), room.wait.to_string(), mapping.ack_wait.to_string());
+    let (count, wait, idle) = (asked.entries.to_string(), asked.wait.to_string(), mapping.ack_wait.to_string());
     let mut commands = Commands::default();
     match step {
         Step::Others(from) => {
@@ -109,7 +141,7 @@ fn command(step: &Step, group: Group<'_>, mapping: Mapping<'_>, room: Room) -> C
         Step::New => {
             let mut words = vec!["XREADGROUP", "GROUP", group, consumer, "COUNT", &count];
             // Zero would be for ever.
-            if room.wait > 0 {
+            if asked.wait > 0 {
                 words.extend(["BLOCK", &wait]);
             }
             words.extend(["STREAMS", stream, ">"]);
@@ -163,9 +195,9 @@ mod tests {
     fn each_step_is_a_command_of_its_own() {
         let group = Group { stream: "orders", group: "billing", consumer: "waybill-shop" };
         let mapping = Mapping { stream: "orders", payload_field: "payload", ack_wait: 30_000, most: 1_000 };
-        let room = Room { entries: 50, wait: 250 };
-        let words = |step: &Step, room: Room| {
-            let bytes = command(step, group, mapping, room).bytes;
+        let asked = Asked { entries: 50, wait: 250 };
+        let words = |step: &Step, asked: Asked| {
+            let bytes = command(step, group, mapping, asked).bytes;
             let text = String::from_utf8_lossy(&bytes).into_owned();
             text.split("\r\n")
                 .filter(|word| !word.starts_with(['$', '*']))
@@ -174,13 +206,26 @@ mod tests {
                 .trim()
                 .to_owned()
         };
-        for (step, room, expected) in [
-            (Step::Own("7-0".to_owned()), room, "XREADGROUP GROUP billing waybill-shop COUNT 50 STREAMS orders 7-0"),
-            (Step::Others("0-0".to_owned()), room, "XAUTOCLAIM orders billing waybill-shop 30000 0-0 COUNT 50"),
-            (Step::New, room, "XREADGROUP GROUP billing waybill-shop COUNT 50 BLOCK 250 STREAMS orders >"),
-            (Step::New, Room { wait: 0, ..room }, "XREADGROUP GROUP billing waybill-shop COUNT 50 STREAMS orders >"),
+        for (step, asked, expected) in [
+            (Step::Own("7-0".to_owned()), asked, "XREADGROUP GROUP billing waybill-shop COUNT 50 STREAMS orders 7-0"),
+            (Step::Others("0-0".to_owned()), asked, "XAUTOCLAIM orders billing waybill-shop 30000 0-0 COUNT 50"),
+            (Step::New, asked, "XREADGROUP GROUP billing waybill-shop COUNT 50 BLOCK 250 STREAMS orders >"),
+            (Step::New, Asked { wait: 0, ..asked }, "XREADGROUP GROUP billing waybill-shop COUNT 50 STREAMS orders >"),
         ] {
-            assert_eq!(words(&step, room), expected);
+            assert_eq!(words(&step, asked), expected);
         }
+    }
+
+    #[test]
+    fn what_a_sweep_finds_removed_is_told_beside_what_it_takes() {
+        let mapping = Mapping { stream: "orders", payload_field: "payload", ack_wait: 30_000, most: 1_000 };
+        let fields = Reply::List(vec![Reply::Text(b"payload"), Reply::Text(b"hello")]);
+        let entries = Reply::List(vec![Reply::List(vec![Reply::Text(b"7-0"), fields])]);
+        let of_seven = vec![Reply::Text(b"8-0"), entries, Reply::List(vec![Reply::Text(b"3-0"), Reply::Text(b"4-1")])];
+        let brought = brought_by(&Step::Others("0-0".to_owned()), &Reply::List(of_seven), mapping);
+        assert_eq!((brought.entries.len(), brought.next.as_deref()), (1, Some("8-0")));
+        assert_eq!(brought.removed, ["3-0", "4-1"]);
+        let of_six = Reply::List(vec![Reply::Text(b"0-0"), Reply::List(Vec::new())]);
+        assert!(brought_by(&Step::Others("0-0".to_owned()), &of_six, mapping).removed.is_empty());
     }
 }

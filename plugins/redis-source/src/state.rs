@@ -40,6 +40,9 @@ pub(crate) struct State {
     swept: Cell<Instant>,
     /// Bytes of a large entry, as far as seen of late.
     largest: Cell<usize>,
+    /// Most entries of one read: it doubles while reads are full. The server can't be told a bound in bytes, so an instance that had no
+    /// memory for many at once begins with one.
+    pace: Cell<u32>,
     /// Read and not handed over, for want of room.
     held: RefCell<VecDeque<Delivery>>,
     /// Handed over and not settled.
@@ -63,6 +66,7 @@ impl State {
             others: RefCell::new(Some(FIRST.to_owned())),
             swept: Cell::new(Instant::now()),
             largest: Cell::new(ENTRY_BYTES),
+            pace: Cell::new(1),
             held: RefCell::default(),
             in_hand: RefCell::default(),
             lost: RefCell::default(),
@@ -106,6 +110,12 @@ impl State {
         self.others.replace((next != FIRST).then(|| next.to_owned()));
     }
 
+    /// Reads our own entries once more: the server may have delivered some that never came. Without it they would wait for the
+    /// next sweep, behind what is newer.
+    pub(crate) fn again(&self) {
+        self.own.replace(Some(FIRST.to_owned()));
+    }
+
     /// The last of our own entries that was read; none = there are no more.
     pub(crate) fn own(&self, last: Option<String>) {
         self.own.replace(last);
@@ -117,24 +127,37 @@ impl State {
         self.window.saturating_sub(u32::try_from(out).unwrap_or(u32::MAX))
     }
 
-    /// How many entries fit into so many bytes, as far as can be told.
-    pub(crate) fn count(&self, max: u32, max_bytes: u32) -> u32 {
-        let fit = max_bytes as usize / self.largest.get().max(1);
-        u32::try_from(fit).unwrap_or(u32::MAX).clamp(1, max.max(1))
+    /// How many entries the next read asks for: as many as there is room for in what a pull hands over, as far as can be told; none =
+    /// that is full. The first one is always asked for.
+    pub(crate) fn count(&self, max: u32, max_bytes: u32) -> Option<u32> {
+        let held = self.held.borrow();
+        let bytes: usize = held.iter().map(|delivery| delivery.payload.len()).sum();
+        let fit = (max_bytes as usize).saturating_sub(bytes) / self.largest.get().max(1);
+        let left = max.saturating_sub(u32::try_from(held.len()).unwrap_or(u32::MAX));
+        let count = left.min(u32::try_from(fit).unwrap_or(u32::MAX)).min(self.pace.get());
+        match (count, held.is_empty()) {
+            (0, true) => Some(1),
+            (0, false) => None,
+            (count, _) => Some(count),
+        }
     }
 
-    /// Takes what was read. What is in hand already stays there. Answers ids of entries that were removed from the stream.
+    /// Takes what was read. What is in hand already stays there. Answers ids of entries that were removed from the stream and that
+    /// nobody has in hand.
     pub(crate) fn read(&self, entries: Vec<Entry>) -> Vec<String> {
         let mut removed = Vec::new();
         let mut largest = self.largest.get() / 4 * 3;
+        if entries.len() >= self.pace.get() as usize {
+            self.pace.set(self.pace.get().saturating_mul(2));
+        }
         for Entry { id, delivery } in entries {
             match delivery {
+                _ if self.in_hand.borrow().contains(&id) => {}
                 None => removed.push(id),
-                Some(delivery) if !self.in_hand.borrow().contains(&id) => {
+                Some(delivery) => {
                     largest = largest.max(delivery.omitted.map_or(delivery.payload.len(), |bytes| bytes as usize));
                     self.held.borrow_mut().push_back(delivery);
                 }
-                Some(_) => {}
             }
         }
         self.largest.set(largest);
@@ -148,13 +171,6 @@ impl State {
             delivery.delivery_count = Some(count);
             delivery.redelivered = count > 1;
         }
-    }
-
-    /// First and last entry of what isn't handed over yet.
-    pub(crate) fn range(&self) -> Option<(String, String)> {
-        let held = self.held.borrow();
-        let id = |delivery: Option<&Delivery>| delivery.and_then(|delivery| delivery.position.clone());
-        Some((id(held.front())?, id(held.back())?))
     }
 
     pub(crate) fn has_some(&self) -> bool {
@@ -175,6 +191,11 @@ impl State {
             deliveries.push(delivery);
         }
         Pulled { deliveries, caught_up: caught_up && held.is_empty(), notices: self.notices() }
+    }
+
+    /// Those of these that nobody has in hand.
+    pub(crate) fn not_in_hand(&self, ids: Vec<String>) -> impl Iterator<Item = String> {
+        ids.into_iter().filter(|id| !self.in_hand.borrow().contains(id))
     }
 
     /// No longer in hand: it is settled, or given back.

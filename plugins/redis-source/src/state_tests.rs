@@ -73,23 +73,58 @@ fn what_is_in_hand_is_not_handed_over_again() {
 }
 
 #[test]
+fn an_instance_begins_with_one_entry_and_asks_for_more_while_reads_are_full() {
+    let state = state();
+    for expected in [1, 2, 4] {
+        assert_eq!(state.count(50, 1_048_576), Some(expected));
+        state.read((0..expected).map(|number| entry(&format!("{expected}-{number}"), 10)).collect());
+        state.pulled(50, 1_048_576, false);
+    }
+    state.read(vec![entry("9-0", 10)]);
+    state.pulled(50, 1_048_576, false);
+    assert_eq!(state.count(50, 1_048_576), Some(8), "a read that wasn't full says nothing");
+    assert_eq!(state.count(5, 1_048_576), Some(5));
+}
+
+#[test]
 fn large_entries_are_asked_for_in_smaller_numbers() {
     let state = state();
-    assert_eq!(state.count(50, 1_048_576), 50);
+    state.pace.set(50);
+    assert_eq!(state.count(50, 1_048_576), Some(50));
     state.read(vec![entry("1-0", 500_000)]);
-    assert_eq!(state.count(50, 1_048_576), 2);
-    assert_eq!(state.count(50, 1_000), 1);
+    assert_eq!(state.count(50, 1_048_576), Some(1), "beside the one that waits");
+    assert_eq!(state.count(50, 600_000), None);
+    assert_eq!(state.count(1, 1_048_576), None);
+    state.pulled(50, 1_048_576, true);
+    assert_eq!(state.count(50, 1_048_576), Some(2));
+    assert_eq!(state.count(50, 1_000), Some(1), "the first is always asked for");
     for _ in 0..20 {
-        state.read(vec![entry("2-0", 10)]);
+        state.read(Vec::new());
     }
-    assert_eq!(state.count(50, 1_048_576), 50);
+    assert_eq!(state.count(50, 1_048_576), Some(50));
+}
+
+#[test]
+fn after_a_lost_connection_our_own_entries_are_read_again_and_what_is_in_hand_stays_there() {
+    let state = state();
+    state.own(None);
+    state.swept(FIRST);
+    state.read(vec![entry("1-0", 1)]);
+    state.pulled(10, 1_000, true);
+    state.again();
+    assert_eq!(state.step(), Step::Own(FIRST.to_owned()));
+    let gone = |id: &str| Entry { id: id.to_owned(), delivery: None };
+    // One in hand that the stream has lost meanwhile isn't lost: the host has its payload.
+    assert_eq!(state.read(vec![gone("1-0"), entry("2-0", 1), gone("3-0")]), ["3-0"]);
+    assert_eq!(ids(&state.pulled(10, 1_000, true)), ["2-0"]);
+    let swept = vec!["1-0".to_owned(), "4-0".to_owned()];
+    assert_eq!(state.not_in_hand(swept).collect::<Vec<_>>(), ["4-0"]);
 }
 
 #[test]
 fn counts_tell_what_was_delivered_before() {
     let state = state();
     state.read(vec![entry("1-0", 1), entry("2-0", 1)]);
-    assert_eq!(state.range(), Some(("1-0".to_owned(), "2-0".to_owned())));
     state.counted("1-0", 3);
     let pulled = state.pulled(10, 1_000, true);
     let first = pulled.deliveries.first().unwrap();
