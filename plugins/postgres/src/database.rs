@@ -108,13 +108,21 @@ impl Database {
         Ok(())
     }
 
-    /// Asks one statement outside of a transaction.
+    /// Asks statements outside of a transaction: all of them hold, or none.
     ///
     /// # Errors
-    /// It was refused, or the database can't be asked.
+    /// One was refused, or the database can't be asked.
     pub(crate) async fn ask(&self, call: &CallInfo, pipeline: &Pipeline) -> Result<Vec<Answer>, PluginError> {
+        self.try_to_ask(call, pipeline).await.map_err(Failed::error)
+    }
+
+    /// The same, for who has to know what was refused.
+    ///
+    /// # Errors
+    /// As [`Database::ask`].
+    pub(crate) async fn try_to_ask(&self, call: &CallInfo, pipeline: &Pipeline) -> Result<Vec<Answer>, Failed> {
         let deadline = Deadline::of_call(call.timeout);
-        let mut connection = self.pool.take(call, deadline).await?;
+        let mut connection = self.pool.take(call, deadline).await.map_err(Failed::Lost)?;
         let answers = match connection.run(pipeline, deadline).await {
             Err(Failed::Refused(refusal)) if refusal.class == Class::Forgotten => {
                 connection.forget_names(self.pool.endpoint().shared());
@@ -122,20 +130,11 @@ impl Database {
             }
             answers => answers,
         };
-        match answers {
-            Ok(answers) => {
-                self.pool.give_back(connection, None, deadline).await;
-                Ok(answers)
-            }
-            Err(Failed::Refused(refusal)) => {
-                self.pool.give_back(connection, None, deadline).await;
-                Err(refusal.error())
-            }
-            Err(Failed::Lost(error)) => {
-                self.abandon(connection, &error, deadline).await;
-                Err(error)
-            }
+        match &answers {
+            Ok(_) | Err(Failed::Refused(_)) => self.pool.give_back(connection, None, deadline).await,
+            Err(Failed::Lost(error)) => self.abandon(connection, error, deadline).await,
         }
+        answers
     }
 
     /// Begins a transaction and claims a lane's rows in it. Without rows it is over at once.
@@ -218,10 +217,9 @@ impl Database {
         let answers = match connection.run(&marks, deadline).await {
             Ok(answers) => answers,
             Err(Failed::Refused(refusal)) => {
-                let is_the_tables = matches!(refusal.class, Class::Row | Class::Denied | Class::Table);
                 self.give_up(connection, deadline).await;
                 let error = refusal.error();
-                return if is_the_tables { Ended::Refused(error) } else { Ended::Lost(error) };
+                return if refusal.is_of_the_table() { Ended::Refused(error) } else { Ended::Lost(error) };
             }
             Err(Failed::Lost(error)) => {
                 self.abandon(connection, &error, deadline).await;
@@ -328,9 +326,6 @@ pub(crate) async fn read_catalog(
     for (statement, values) in Catalog::questions(&name) {
         pipeline = pipeline.ask(&statement, values);
     }
-    let answers = connection.run(&pipeline, deadline).await.map_err(|failed| match failed {
-        Failed::Refused(refusal) => refusal.error(),
-        Failed::Lost(error) => error,
-    })?;
+    let answers = connection.run(&pipeline, deadline).await.map_err(Failed::error)?;
     Catalog::read(&name, &answers)
 }

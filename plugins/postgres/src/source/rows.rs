@@ -6,15 +6,15 @@ use std::collections::BTreeSet;
 
 use waybill_plugin::deadline::Deadline;
 use waybill_plugin::source::{Disposition, Settled, Settlement};
-use waybill_plugin::transport::{CallInfo, PluginError};
+use waybill_plugin::transport::{CallInfo, Fault, PluginError};
 
 use super::Brought;
 use super::lane::{Lane, Room};
 use super::sorting::{Bytes, Sorted, delivery, sort};
 use crate::database::{Begun, Database, Ended, Open};
 use crate::marking::error_text;
-use crate::table::marks::{Other, keys};
-use crate::wire::Pipeline;
+use crate::table::marks::{Marks, Other, WordClaims, keys};
+use crate::wire::{Failed, Pipeline};
 
 /// Milliseconds after which the server ends a claim that nobody finished: it takes two statements.
 const IDLE_MS: u32 = 30_000;
@@ -111,7 +111,7 @@ impl Rows {
         }
     }
 
-    /// Marks what the host has settled: all of it or nothing.
+    /// Marks what the host has settled. What the table refuses is found by halves, and keeps no other row from being marked.
     pub(super) async fn settle(
         &self,
         call: &CallInfo,
@@ -122,33 +122,75 @@ impl Rows {
         let Some(words) = &statements.words else {
             return Err(PluginError::internal("the table has no word for rows at work"));
         };
-        let sorted = Settling::sort(&items);
-        let mut pipeline = Pipeline::new();
-        let asked = |ids: &[String]| keys(&ids.iter().map(String::as_str).collect::<Vec<_>>());
-        if !sorted.published.is_empty() {
-            let ids: Vec<&str> = sorted.published.iter().map(String::as_str).collect();
-            let (statement, values) = statements.marks.published(&ids);
-            pipeline = pipeline.ask(statement, values);
+        let mut halves = Halves::of(&items);
+        while let Some(part) = halves.next() {
+            match database.try_to_ask(call, &Settling::sort(part).pipeline(&statements.marks, words)).await {
+                Ok(answers) => {
+                    let rows = answers.iter().flat_map(|answer| &answer.rows);
+                    halves.marked(&rows.filter_map(|row| row.bytes(0)).collect());
+                }
+                Err(Failed::Refused(refusal)) if refusal.is_of_the_table() => halves.refused(&refusal.error().fault),
+                Err(failed) => {
+                    let error = failed.error();
+                    // What was marked before is.
+                    if halves.settled.is_empty() {
+                        return Err(error);
+                    }
+                    halves.ended(&error.fault);
+                }
+            }
         }
-        if !sorted.failed.is_empty() {
-            let (statement, values) = statements.marks.others(&sorted.failed);
-            pipeline = pipeline.ask(statement, values);
-        }
-        if !sorted.extended.is_empty() {
-            pipeline = pipeline.ask(&words.extend, asked(&sorted.extended));
-        }
-        if !sorted.released.is_empty() {
-            pipeline = pipeline.ask(&words.release, asked(&sorted.released));
-        }
-        let answers = database.ask(call, &pipeline).await?;
-        let ours: BTreeSet<&[u8]> =
-            answers.iter().flat_map(|answer| &answer.rows).filter_map(|row| row.bytes(0)).collect();
+        Ok(halves.settled)
+    }
+}
+
+/// Settlements of which each part is asked for at once, and by halves where the table refuses it. Parts are in order.
+struct Halves<'a> {
+    parts: Vec<&'a [Settlement]>,
+    /// What is being asked for.
+    asked: &'a [Settlement],
+    settled: Vec<Settled>,
+}
+
+impl<'a> Halves<'a> {
+    fn of(items: &'a [Settlement]) -> Self {
+        Self { parts: vec![items], asked: &[], settled: Vec::with_capacity(items.len()) }
+    }
+
+    fn next(&mut self) -> Option<&'a [Settlement]> {
+        self.asked = self.parts.pop()?;
+        Some(self.asked)
+    }
+
+    /// The table has changed these rows. What isn't among them is no longer ours.
+    fn marked(&mut self, ours: &BTreeSet<&[u8]>) {
         let settled = |item: &Settlement| match item.disposition {
             Disposition::Nack(_) => Settled::unsupported(),
             _ if ours.contains(item.token.as_slice()) => Settled::Done,
             _ => Settled::Lost,
         };
-        Ok(items.iter().map(settled).collect())
+        self.settled.extend(self.asked.iter().map(settled));
+    }
+
+    fn refused(&mut self, fault: &Fault) {
+        if self.asked.len() > 1 {
+            let (first, second) = self.asked.split_at(self.asked.len() / 2);
+            self.parts.extend([second, first]);
+        } else {
+            self.failed(fault);
+        }
+    }
+
+    /// The database can't be asked any more.
+    fn ended(&mut self, fault: &Fault) {
+        self.failed(fault);
+        while self.next().is_some() {
+            self.failed(fault);
+        }
+    }
+
+    fn failed(&mut self, fault: &Fault) {
+        self.settled.extend(self.asked.iter().map(|_| Settled::Failed(fault.clone())));
     }
 }
 
@@ -162,6 +204,28 @@ struct Settling {
 }
 
 impl Settling {
+    /// The statements; each answers which rows it has changed.
+    fn pipeline(&self, marks: &Marks, words: &WordClaims) -> Pipeline {
+        let texts = |ids: &[String]| keys(&ids.iter().map(String::as_str).collect::<Vec<_>>());
+        let mut pipeline = Pipeline::new();
+        if !self.published.is_empty() {
+            let ids: Vec<&str> = self.published.iter().map(String::as_str).collect();
+            let (statement, values) = marks.published(&ids);
+            pipeline = pipeline.ask(statement, values);
+        }
+        if !self.failed.is_empty() {
+            let (statement, values) = marks.others(&self.failed);
+            pipeline = pipeline.ask(statement, values);
+        }
+        if !self.extended.is_empty() {
+            pipeline = pipeline.ask(&words.extend, texts(&self.extended));
+        }
+        if !self.released.is_empty() {
+            pipeline = pipeline.ask(&words.release, texts(&self.released));
+        }
+        pipeline
+    }
+
     fn sort(items: &[Settlement]) -> Self {
         let mut sorted = Self::default();
         for item in items {
@@ -183,8 +247,6 @@ impl Settling {
 
 #[cfg(test)]
 mod tests {
-    use waybill_plugin::transport::Fault;
-
     use super::*;
 
     #[test]
@@ -203,5 +265,39 @@ mod tests {
             (vec!["1".into()], vec!["2".into()], vec!["3".into()])
         );
         assert_eq!(sorted.failed.first().map(|row| row.id.as_str()), Some("4"));
+    }
+
+    #[test]
+    fn a_mark_that_the_table_refuses_keeps_no_other_row_from_being_marked() {
+        let items = ["1", "2", "3", "4", "5"]
+            .map(|id| Settlement { token: id.as_bytes().to_vec(), disposition: Disposition::Ack });
+        let (mut halves, mut asked) = (Halves::of(&items), 0);
+        while let Some(part) = halves.next() {
+            asked += 1;
+            let ids: BTreeSet<&[u8]> = part.iter().map(|item| item.token.as_slice()).collect();
+            match ids.contains(&b"4"[..]) {
+                true => halves.refused(&Fault::new("POSTGRES.REFUSED_ROW", "no")),
+                // The second isn't ours any more.
+                false => halves.marked(&ids.into_iter().filter(|id| *id != b"2").collect()),
+            }
+        }
+        let refused = Settled::Failed(Fault::new("POSTGRES.REFUSED_ROW", "no"));
+        assert_eq!(halves.settled, [Settled::Done, Settled::Lost, Settled::Done, refused, Settled::Done]);
+        assert_eq!(asked, 7);
+    }
+
+    #[test]
+    fn when_the_connection_ends_what_was_marked_is_and_the_rest_is_asked_again() {
+        let items =
+            ["1", "2", "3", "4"].map(|id| Settlement { token: id.as_bytes().to_vec(), disposition: Disposition::Ack });
+        let mut halves = Halves::of(&items);
+        halves.next();
+        halves.refused(&Fault::new("POSTGRES.REFUSED_ROW", "no"));
+        halves.next();
+        halves.marked(&BTreeSet::from([&b"1"[..], b"2"]));
+        halves.next();
+        halves.ended(&Fault::new("POSTGRES.LOST", "gone"));
+        let lost = || Settled::Failed(Fault::new("POSTGRES.LOST", "gone"));
+        assert_eq!(halves.settled, [Settled::Done, Settled::Done, lost(), lost()]);
     }
 }

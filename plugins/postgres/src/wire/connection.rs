@@ -47,6 +47,16 @@ pub(crate) enum Failed {
     Lost(PluginError),
 }
 
+impl Failed {
+    /// As the failure of a call.
+    pub(crate) fn error(self) -> PluginError {
+        match self {
+            Self::Refused(refusal) => refusal.error(),
+            Self::Lost(error) => error,
+        }
+    }
+}
+
 /// A connection that is logged in, to a server that takes writes.
 pub(crate) struct Connection {
     link: Link,

@@ -127,6 +127,11 @@ impl Refusal {
         }
     }
 
+    /// Whether it is about what was asked for, so that the same would be refused again.
+    pub(crate) fn is_of_the_table(&self) -> bool {
+        matches!(self.class, Class::Row | Class::Denied | Class::Table)
+    }
+
     pub(crate) fn fault(&self) -> Fault {
         let fault = Fault::new(self.code, format!("the server refused: {}; {}", self.message, self.advice));
         match self.sqlstate.is_empty() {
