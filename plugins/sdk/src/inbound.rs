@@ -1,6 +1,6 @@
 //! What sources, handlers and tables share. See `wit/inbound/`.
 
-/// The contract as generated from `wit/inbound/`: the interface `types`, and `handling`, which a handler tells early verdicts by.
+/// The contract as generated from `wit/inbound/`: the interface `inbound-types`, and `handling`, which a handler tells early verdicts by.
 #[allow(missing_docs, clippy::all, clippy::restriction)]
 pub mod bindings {
     wit_bindgen::generate!({
