@@ -107,11 +107,8 @@ impl Source for RedisSource {
             self.state.again();
         }
         self.give_back(connection, read.as_ref().err(), deadline).await;
-        // What came before the connection ended is ours all the same.
-        match read {
-            Err(error) if !self.state.has_some() => Err(error),
-            read => Ok(self.state.pulled(max, max_bytes, read.unwrap_or(false))),
-        }
+        let is_all = handed_over(read, self.state.has_some())?;
+        Ok(self.state.pulled(max, max_bytes, is_all))
     }
 
     async fn settle(&self, call: &CallInfo, items: Vec<Settlement>) -> Result<Vec<Settled>, PluginError> {
@@ -208,8 +205,37 @@ fn ends_connection(error: &PluginError) -> bool {
     !OF_THE_STREAM.contains(&error.fault.code.as_str()) && error.kind != ErrorKind::InvalidConfig
 }
 
+/// Whether everything was read. What came before the connection ended is ours all the same; where the operator wants to stop,
+/// nothing is handed over.
+fn handed_over(read: Result<bool, PluginError>, has_some: bool) -> Result<bool, PluginError> {
+    match read {
+        Err(error) if has_some && ends_connection(&error) => Ok(false),
+        read => read,
+    }
+}
+
 /// The order of entries, which isn't that of their texts.
 fn order(id: &str) -> (u64, u64) {
     let (millis, number) = id.split_once('-').unwrap_or((id, "0"));
     (millis.parse().unwrap_or_default(), number.parse().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lost_connection_keeps_what_came_and_being_overtaken_stops_all_the_same() {
+        let lost = || PluginError::unavailable("REDIS.LOST", "gone");
+        assert_eq!(handed_over(Err(lost()), true), Ok(false));
+        assert_eq!(handed_over(Err(lost()), false), Err(lost()));
+        let overtaken = || waybill_plugin::source::overtaken("gone unread");
+        assert_eq!(handed_over(Err(overtaken()), true), Err(overtaken()));
+        assert_eq!(handed_over(Ok(true), true), Ok(true));
+    }
+
+    #[test]
+    fn entries_are_in_the_order_of_their_numbers() {
+        assert!(order("9-0") < order("10-0") && order("10-2") < order("10-10"));
+    }
 }
