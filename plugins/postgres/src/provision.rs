@@ -77,11 +77,12 @@ async fn provision(call: &CallInfo, args: &OpenArgs, config: Config, apply: bool
     let steps = steps(own, &catalog, &table, has_trigger);
     let mut changes = Vec::with_capacity(steps.len());
     for step in steps {
-        if apply && step.change.action == Action::Create {
-            if let Err(error) = make(&mut connection, &step, deadline).await {
-                connection.stop(pool.endpoint()).await;
-                return Err(error);
-            }
+        if apply
+            && step.change.action == Action::Create
+            && let Err(error) = make(&mut connection, &step, deadline).await
+        {
+            connection.stop(pool.endpoint()).await;
+            return Err(error);
         }
         changes.push(step.change);
     }
