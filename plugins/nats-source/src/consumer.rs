@@ -40,6 +40,8 @@ pub(crate) struct Consumer {
     max_bytes: Option<u32>,
     /// The highest place in the stream that is known, and the latest time at which something known was taken.
     newest: (u64, u64),
+    /// The highest place that it has delivered to us, or behind which it begins; 0 = it begins with the stream.
+    delivered: u64,
     /// Messages that wait to be delivered for the first time.
     pub(crate) pending: u64,
     /// Messages that were removed before they were delivered.
@@ -86,6 +88,7 @@ impl Consumer {
         let bytes = connection.ask(&format!("CONSUMER.CREATE.{}", keys.stream), &request, deadline).await?;
         let mut consumer = Self::read(keys, &stream, &api::answer(&bytes)?)?;
         consumer.is_ephemeral = true;
+        consumer.delivered = next.map_or(0, |next| next.saturating_sub(1));
         consumer.overtaken = next.map_or(0, |next| behind(&stream, next.saturating_sub(1)));
         Ok(consumer)
     }
@@ -140,6 +143,7 @@ impl Consumer {
             max_expires: number("max_expires").map(nanos_to_millis),
             max_bytes: number("max_bytes").map(limit),
             newest: newest(stream),
+            delivered: 0,
             pending: pending(info).unwrap_or_default(),
             // One that never delivered begins where the stream begins.
             overtaken: if sees_all && delivered > 0 { behind(stream, delivered) } else { 0 },
@@ -198,12 +202,14 @@ impl Consumer {
     /// Learns from a message how far the stream has come.
     pub(crate) fn learn(&mut self, metadata: &Metadata) {
         self.recall((metadata.sequence, metadata.stored_at));
+        self.delivered = self.delivered.max(metadata.sequence);
         self.pending = metadata.pending;
     }
 
-    /// What was known of the same stream before is still true of it.
+    /// What was known of the same stream before is still true of it: another call may have learnt it meanwhile.
     pub(crate) fn recall_of(&mut self, before: &Self) {
         self.recall(before.newest);
+        self.delivered = self.delivered.max(before.delivered);
     }
 
     fn recall(&mut self, (sequence, stored_at): (u64, u64)) {
@@ -229,10 +235,12 @@ pub(crate) enum Resume {
 }
 
 impl Resume {
-    /// At the first of these, none of which was settled in the consumer before.
-    pub(crate) fn at(consumer: &Consumer, unsettled: Option<u64>) -> Self {
-        let sequence = unsettled.unwrap_or(consumer.newest.0 + 1);
-        Self::At { created: consumer.created.clone(), sequence }
+    /// Where a consumer is made again that is gone: at the first message that isn't settled, else behind the last one that it
+    /// delivered. None: it delivered nothing, so where it began still holds.
+    pub(crate) fn at(consumer: &Consumer, unsettled: Option<u64>) -> Option<Self> {
+        let behind = (consumer.delivered > 0).then_some(consumer.delivered + 1);
+        let sequence = unsettled.or(behind)?;
+        Some(Self::At { created: consumer.created.clone(), sequence })
     }
 
     /// The place where to begin in the stream that is there now; none = at its start.

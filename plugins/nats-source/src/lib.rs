@@ -189,7 +189,7 @@ impl NatsSource {
         let mut fetched = fetch(connection, &consumer.next_subject(), wanted, bounds).await;
         if fetched.deliveries.iter().any(|(metadata, _)| consumer.is_made_anew(metadata)) {
             // They may come from another stream of the same name, in which no token of before means the same.
-            self.state.doubt();
+            self.state.recheck();
             if let Err(error) = self.ready(connection, false, deadline).await {
                 return failed(error);
             }
@@ -200,7 +200,7 @@ impl NatsSource {
         }
         let lost = fetched.lost.take();
         if fetched.is_silent && fetched.deliveries.is_empty() {
-            self.state.doubt();
+            self.state.recheck();
         }
         let pulled = match (fetched.end, &lost) {
             (Some(End::Refused(error)), _) if fetched.deliveries.is_empty() => Err(error),

@@ -71,7 +71,7 @@ impl State {
 
     /// The consumer has to be looked for before it is used again: the server said nothing when it was asked for messages, as it does
     /// where there is no such consumer, or what came looks like another stream's.
-    pub(crate) fn doubt(&self) {
+    pub(crate) fn recheck(&self) {
         self.is_unsure.set(true);
     }
 
@@ -115,7 +115,9 @@ impl State {
         let unsettled = self.unsettled.take();
         if consumer.is_ephemeral {
             let first = unsettled.keys().next().copied();
-            self.resume.replace(Resume::at(&consumer, first));
+            if let Some(resume) = Resume::at(&consumer, first) {
+                self.resume.replace(resume);
+            }
         }
         self.lost.borrow_mut().extend(unsettled.into_values().map(|(token, _)| token));
     }
@@ -192,6 +194,8 @@ impl State {
             }
             match settled {
                 Settled::Done if !ends => *since = Instant::now(),
+                // One that is gone forgets everything: what isn't done here is what the next one begins with.
+                Settled::Lost if is_ephemeral && !ends => {}
                 Settled::Done | Settled::Lost => drop(unsettled.remove(&metadata.sequence)),
                 Settled::Failed(_) => {}
             }

@@ -86,6 +86,27 @@ fn a_consumer_of_our_own_is_made_again_at_the_first_that_is_not_settled() {
 }
 
 #[test]
+fn what_a_consumer_of_our_own_took_with_it_undone_comes_again() {
+    let state = state(Overtaken::Stop);
+    state.found(of_our_own()).unwrap();
+    state.gone();
+    assert_eq!(state.resume(), Resume::Start, "it delivered nothing");
+    state.found(of_our_own()).unwrap();
+    state.pulled((4..7).map(|sequence| fetched(sequence, 1, 9)).collect(), Some(End::Whole));
+    // Nobody answers any more: the consumer is gone, which the next look finds.
+    let items =
+        [item(4, 1, 9, Disposition::Ack), item(5, 1, 9, Disposition::Extend), item(6, 1, 9, Disposition::Release)];
+    state.settled(&items, &vec![Settled::Lost; 3]);
+    state.gone();
+    assert_eq!(state.resume(), Resume::At { created: String::new(), sequence: 5 });
+    state.found(of_our_own()).unwrap();
+    state.pulled(vec![fetched(5, 1, 1), fetched(6, 1, 0)], Some(End::Whole));
+    state.settled(&[item(5, 1, 1, Disposition::Ack), item(6, 1, 0, Disposition::Ack)], &vec![Settled::Done; 2]);
+    state.gone();
+    assert_eq!(state.resume(), Resume::At { created: String::new(), sequence: 7 }, "behind the last one");
+}
+
+#[test]
 fn an_older_token_settles_nothing_of_a_newer_delivery() {
     let state = state(Overtaken::Stop);
     state.found(consumer()).unwrap();
@@ -128,7 +149,7 @@ fn what_looks_like_another_streams_costs_nothing_while_the_stream_is_the_same() 
     let token = first.1.token.clone();
     state.pulled(vec![first], Some(End::Whole));
     assert!(consumer.is_made_anew(&second.0), "the server's clock was set back before the last one");
-    state.doubt();
+    state.recheck();
     assert!(state.is_unsure());
     state.found(on_a_stream_of("2026-11-26T12:44:10Z")).unwrap();
     assert!(!state.is_outdated(&consumer, std::slice::from_ref(&second)));
