@@ -80,7 +80,7 @@ impl Rows {
             pipeline = pipeline.ask(statement, values);
             changed.push(sorted.invalid.len());
         }
-        let first = sorted.rows.first().map(|row| row.aggregate.clone()).unwrap_or_default();
+        let first = sorted.first.unwrap_or_default();
         let taken = u32::try_from(ids.len()).unwrap_or(u32::MAX);
         match database.commit(connection, pipeline, &changed, deadline).await {
             Ended::Committed => self.lane.borrow_mut().committed(taken, &first),

@@ -18,6 +18,8 @@ pub(super) struct Sorted {
     pub(super) rows: Vec<Sendable>,
     /// Rows that break the table's rules: they fail in the table.
     pub(super) invalid: Vec<Other>,
+    /// Aggregate of the first row that is delivered or fails: what is held if the table refuses its mark while it is alone.
+    pub(super) first: Option<String>,
     /// Aggregates that are left out for a time: at least so many milliseconds.
     pub(super) held: Vec<(String, u64)>,
 }
@@ -68,10 +70,12 @@ pub(super) fn sort(statements: &Statements, rows: Vec<ClaimedRow>, bytes: Bytes)
                     continue;
                 };
                 left = rest;
+                sorted.first.get_or_insert_with(|| aggregate.clone());
                 let attempts = selected.attempts(&row, before);
                 sorted.rows.push(Sendable { id, aggregate, event: *event, attempts, is_omitted });
             }
             Read::Unsent(unsent @ Unsent::Invalid(_)) => {
+                sorted.first.get_or_insert(aggregate);
                 let error = error_text(unsent.code(), &unsent.reason());
                 sorted.invalid.push(Other { id, attempts: 0, error: Some(error), after: None });
             }
@@ -156,6 +160,7 @@ mod tests {
         let sorted =
             sort(&statements, vec![row("1", "a", None, true), row("2", "a", Some("orders.created"), true)], AMPLE);
         assert_eq!(ids(&sorted), ["2"]);
+        assert_eq!(sorted.first.as_deref(), Some("a"), "it is the one that the table may refuse to mark");
         assert!(sorted.invalid.first().unwrap().error.as_ref().unwrap().starts_with("INVALID_OUTBOX: "));
     }
 

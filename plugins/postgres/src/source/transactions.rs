@@ -187,7 +187,7 @@ impl Transactions {
             statements: statements.clone(),
             unsettled: sorted.rows.iter().map(|row| row.id.clone()).collect(),
             rows: u32::try_from(sorted.rows.len() + sorted.invalid.len()).unwrap_or(u32::MAX),
-            first: sorted.rows.first().map(|row| row.aggregate.clone()).unwrap_or_default(),
+            first: sorted.first.unwrap_or_default(),
             marking: Marking { others: sorted.invalid, ..Marking::default() },
             until: now.saturating_add(u64::from(settle_within)),
         };
