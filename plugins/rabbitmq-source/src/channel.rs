@@ -41,7 +41,6 @@ impl Channel {
         is_too_much
     }
 
-    /// Takes what came.
     pub(crate) fn hold(&mut self, delivered: impl Iterator<Item = Delivered>) {
         let now = Instant::now();
         for message in delivered {

@@ -68,7 +68,6 @@ impl Session for Connection {
 }
 
 impl Connection {
-    /// The connection below.
     pub(crate) fn wire(&mut self) -> &mut wire::Connection {
         &mut self.wire
     }

@@ -14,7 +14,7 @@ pub(crate) const SETTINGS: &str = "SELECT set_config('idle_in_transaction_sessio
 pub(crate) const LOCK: &str =
     "SELECT pg_try_advisory_xact_lock(hashtext('waybill ' || $1::text), $2::int4 * 1000 + $3::int4)";
 
-/// What to claim.
+/// How much of which lane is claimed, and what of it is left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wanted {
     /// 0-based number of the lane, of so many.

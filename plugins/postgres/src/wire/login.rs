@@ -10,7 +10,7 @@ use waybill_plugin::transport::PluginError;
 
 const CODE: &str = "POSTGRES.AUTH";
 
-/// Who we are.
+/// User, password and database that we log in with.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Credentials {
     pub(crate) user: String,
