@@ -55,8 +55,20 @@ fn value_of(name: &str, message: &InboundMessage) -> Option<String> {
         "key" => message.key.as_ref().map(ToString::to_string),
         "event_type" | "type" => message.event_type.clone(),
         "event_version" => message.event_version.map(|version| version.to_string()),
-        "correlation_id" => message.correlation_id.clone(),
-        _ => property(name, message).map(str::to_owned),
+        _ => {
+            let annotated = Annotation::named(name).and_then(|annotation| text_of(annotation, message));
+            annotated.or_else(|| property(name, message)).map(str::to_owned)
+        }
+    }
+}
+
+/// One of its optional texts: its own, or what a property or a header of the name says.
+fn text_of(annotation: Annotation, message: &InboundMessage) -> Option<&str> {
+    match annotation.carried() {
+        Carried::Member => message.annotation(annotation),
+        Carried::Header | Carried::Attribute => {
+            annotation.among(&message.attributes).or_else(|| annotation.among(&message.headers))
+        }
     }
 }
 
@@ -102,13 +114,7 @@ pub fn message(
 fn annotations(from: &InboundMessage) -> Annotations {
     let mut annotations = Annotations::default();
     for annotation in Annotation::ALL {
-        let text = match annotation.carried() {
-            Carried::Member => from.annotation(annotation),
-            Carried::Header | Carried::Attribute => {
-                annotation.among(&from.attributes).or_else(|| annotation.among(&from.headers))
-            }
-        };
-        annotations.inherit(annotation, text);
+        annotations.inherit(annotation, text_of(annotation, from));
     }
     annotations
 }
@@ -207,6 +213,9 @@ mod tests {
         assert_eq!(made("bus:audit.{subject}.{region}").unwrap(), "bus:audit.orders.paid.eu");
         assert_eq!(made("bus:plain").unwrap(), "bus:plain");
         assert_eq!(made("bus:{event_type}").unwrap_err().code, "INVALID_OUTBOX");
+        let attributes = vec![("aggregate-type".to_owned(), "order".to_owned())];
+        let of_aggregate = InboundMessage { attributes, ..inbound() };
+        assert_eq!(topic("bus:{aggregate_type}", &of_aggregate).unwrap(), "bus:order");
     }
 
     #[test]

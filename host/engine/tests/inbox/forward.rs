@@ -1,7 +1,9 @@
 //! What goes on to a topic or to a saga, and what dead letters leave for others.
 
+use waybill_core::annotation::Annotation;
 use waybill_core::inbox::dlq::WIRE_ID_HEADER;
 use waybill_core::inbox::records::SagaDoorItem;
+use waybill_core::limits::TEXT_BYTES_MAX;
 use waybill_core::port::source::SourceDelivery;
 use waybill_engine::{ConsumerConfig, ConsumerTarget};
 use waybill_testkit::fake_handler::Reply;
@@ -20,6 +22,24 @@ async fn a_message_goes_on_to_a_topic_in_the_commit_that_finishes_it() {
     assert!(message.headers.contains(&(WIRE_ID_HEADER.to_owned(), "m-1".to_owned())));
     assert_eq!(message.key.as_ref().map(|key| key.as_str()), Some("a"));
     assert_eq!(world.seen(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn its_optional_texts_go_on_as_far_as_a_message_can_have_them() {
+    let world = World::new();
+    let _host = world.start_consumer(world.forward("bus:audit.{subject}")).await;
+    let mut delivery = SourceDelivery::new("", "orders.paid", "1");
+    delivery.id = Some("m-1".into());
+    delivery.content_type = Some("text/plain".into());
+    delivery.correlation_id = Some("x".repeat(TEXT_BYTES_MAX + 1));
+    delivery.attributes = vec![("aggregate-type".into(), "order".into())];
+    delivery.headers = vec![("aggregate_id".into(), "7".into()), ("traceparent".into(), "nonsense".into())];
+    world.shop.push(delivery);
+    world.until_acknowledged(1).await;
+    eventually("it was delivered", async || world.messages().len() == 1).await;
+    let wanted =
+        [(Annotation::ContentType, "text/plain"), (Annotation::AggregateType, "order"), (Annotation::AggregateId, "7")];
+    assert_eq!(world.messages()[0].annotations, wanted.into());
 }
 
 #[tokio::test(start_paused = true)]
