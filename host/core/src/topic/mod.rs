@@ -1,5 +1,7 @@
 //! Topics: where a message goes, as a URI (`product.md`, Vocabulary).
 
+mod plain;
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -72,11 +74,16 @@ impl Topic {
             "http" | "https" => {
                 let bare = rest.starts_with("//");
                 let address = if bare { text } else { rest };
+                let is_form = bare || scheme == "http";
+                let written = || -> Arc<str> { if bare { format!("http:{text}").into() } else { text.into() } };
+                if is_form && plain::is_plain(address) {
+                    return Ok(Self { text: written(), called: None });
+                }
                 let called = called(address)
-                    .and_then(|url| if bare || scheme == "http" { Ok(url) } else { Err(FORMS.to_owned()) })
+                    .and_then(|url| if is_form { Ok(url) } else { Err(FORMS.to_owned()) })
                     .map_err(|cause| InputError::TopicUrl { topic: text.to_owned(), cause })?;
                 let called = (called.as_str() != address).then(|| Arc::from(called.as_str()));
-                Ok(Self { text: Arc::from(format!("http:{address}")), called })
+                Ok(Self { text: written(), called })
             }
             _ => Err(InputError::TopicScheme { topic: text.to_owned() }),
         }
