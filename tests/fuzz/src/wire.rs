@@ -1,5 +1,5 @@
 //! What brokers say, through the readers of the bundled plugins: their sources, since a component can't be linked natively.
-#![allow(dead_code, unreachable_pub, clippy::indexing_slicing)]
+#![allow(dead_code, unreachable_pub, unused_imports, clippy::indexing_slicing)]
 
 #[path = "../../../plugins/rabbitmq-wire/src/codec/mod.rs"]
 mod amqp;
@@ -29,7 +29,9 @@ fn resp_stream(bytes: &[u8]) {
 }
 
 fn nats_stream(bytes: &[u8]) {
-    drain(bytes, |bytes| nats::next(bytes).map(|found| found.map(|(operation, taken)| (nats_message(&operation), taken))));
+    drain(bytes, |bytes| {
+        nats::next(bytes).map(|found| found.map(|(operation, taken)| (nats_message(&operation), taken)))
+    });
 }
 
 /// What the plugins read of a message.

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use waybill_cli::config::Config;
-use waybill_cli::config::inbound::{Consumer, Direct, Dlq, Map, MissingId, Publish, Target};
+use waybill_cli::config::inbound::{Consumer, Direct, Dlq, Publish, Target};
 use waybill_core::endpoint::PluginRef;
+use waybill_core::inbox::intake::{FieldNames, MissingId};
 use waybill_core::inbox::settings::{AcknowledgeRows, OnReusedId};
 use waybill_core::port::source::Overtaken;
 use waybill_core::route::Pattern;
@@ -36,7 +37,7 @@ fn a_source_and_a_consumer_have_their_defaults() {
         (source.on_overtaken, source.missing_id, source.id_time_occurred),
         (Overtaken::Stop, MissingId::Row, false)
     );
-    assert_eq!((source.orphan_wait, &source.map, source.context.as_deref()), (None, &Map::default(), None));
+    assert_eq!((source.orphan_wait, &source.map, source.context.as_deref()), (None, &FieldNames::default(), None));
     let ship = &config.consumers[0];
     assert_eq!((ship.concurrency, ship.stored_max, ship.retry.max_attempts), (16, 5_000, 20));
     assert_eq!((ship.handler_timeout, ship.publish, ship.idempotent), (Duration::from_secs(30), Publish::Stored, true));

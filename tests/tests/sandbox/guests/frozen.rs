@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 use waybill_core::port::backoff::{BackoffDecision, BackoffPolicy};
 use waybill_core::port::participant::{Participant, StepContext, StepDone};
+use waybill_core::port::transport::Transport;
 use waybill_sandbox::{ParticipantLimits, WasmBackoff, WasmParticipant, World};
 use waybill_tests::guests;
 
