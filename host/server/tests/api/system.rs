@@ -83,7 +83,7 @@ async fn details_of_checks_are_for_callers_with_a_token_for_all_tenants() {
 #[tokio::test]
 async fn metrics_show_depths_holds_and_transports() {
     let api = Api::open().await;
-    api.host.held(of("acme", message("held")), "shop.example").await;
+    api.host.held(of("acme", message("held")), "http://shop.example").await;
     api.post("/v1/transports/bus/pause", "").await;
     for id in ["a", "b", "c"] {
         let queued = NewMessage { topic: "bus:a".to_owned(), ..message(id) };
