@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use http::Method;
 use utoipa::openapi::path::Operation;
-use utoipa::openapi::schema::{AdditionalProperties, ObjectBuilder, SchemaType, Type};
+use utoipa::openapi::schema::{AdditionalProperties, ArrayItems, Object, ObjectBuilder, SchemaType, Type};
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::{Content, InfoBuilder, OpenApi, OpenApiBuilder, Ref, RefOr, Response, ResponseBuilder, Schema};
 use utoipa::{IntoResponses, PartialSchema, ToSchema};
+use waybill_api::list::List;
 use waybill_api::messages::MessageView;
 use waybill_core::annotation::Annotation;
 
@@ -49,15 +50,31 @@ pub fn document() -> OpenApi {
 
 /// The routes' document with what the types behind it don't say.
 pub(crate) fn completed(mut api: OpenApi) -> OpenApi {
-    name_annotations(&mut api, &MessageView::name(), Annotation::view_doc);
-    name_annotations(&mut api, &NewMessageJson::name(), Annotation::request_doc);
+    let schemas = &mut api.components.get_or_insert_default().schemas;
+    let (message, new_message) = (MessageView::name(), NewMessageJson::name());
+    for (name, describe) in
+        [(message.as_ref(), Annotation::view_doc as Describe), (&new_message, Annotation::request_doc)]
+    {
+        if let Some(RefOr::T(Schema::Object(object))) = schemas.get_mut(name) {
+            name_annotations(object, describe);
+        }
+    }
+    // A list has a copy of what it lists.
+    let list = format!("{}_{message}", List::<MessageView>::name());
+    if let Some(RefOr::T(Schema::Object(list))) = schemas.get_mut(&list)
+        && let Some(RefOr::T(Schema::Array(items))) = list.properties.get_mut("items")
+        && let ArrayItems::RefOrSchema(item) = &mut items.items
+        && let RefOr::T(Schema::Object(object)) = &mut **item
+    {
+        name_annotations(object, Annotation::view_doc);
+    }
     api
 }
 
+type Describe = fn(Annotation) -> &'static str;
+
 /// Describes each annotation as a member of an object whose type keeps them in one map.
-fn name_annotations(api: &mut OpenApi, schema: &str, describe: fn(Annotation) -> &'static str) {
-    let components = api.components.get_or_insert_default();
-    let Some(RefOr::T(Schema::Object(object))) = components.schemas.get_mut(schema) else { return };
+fn name_annotations(object: &mut Object, describe: Describe) {
     if !matches!(object.additional_properties.as_deref(), Some(AdditionalProperties::FreeForm(false))) {
         object.additional_properties = None;
     }

@@ -224,7 +224,7 @@ async fn answers_are_as_documented() {
     assert!(checked >= 31);
     api.host.stuck_saga("default", "stuck-1").await;
     api.host.paused_saga("default", "paused-1").await;
-    api.host.held(full_message("held"), "shop.example").await;
+    api.host.held(full_message("held"), "http://shop.example").await;
     for (method, path, template, body) in [
         ("post", "/v1/operations", "/v1/operations", r#"{"kind":"replay","filter":"id=*","dry_run":true}"#),
         ("post", "/v1/operations", "/v1/operations", r#"{"kind":"pause","filter":"id=*","dry_run":true}"#),

@@ -50,12 +50,13 @@ async fn an_operation_starts_shows_and_stops() {
     for n in 0..4 {
         api.host.dead(of("acme", message(&format!("d-{n}")))).await;
     }
-    let body = r#"{"kind":"purge","filter":"id=*","rate":1,"reason":"old","tenant":"acme"}"#;
+    // Slow enough that it isn't through when it is cancelled.
+    let body = r#"{"kind":"purge","filter":"id=*","rate":2,"reason":"old","tenant":"acme"}"#;
     let answer = api.post("/v1/operations", body).await;
     assert_eq!(answer.status, 202, "{}", answer.text);
     let address = answer.header("location").to_owned();
     let shown = api.get(&address).await.json();
-    assert_eq!((&shown["matched"], &shown["rate"], &shown["tenant"]), (&json!(4), &json!(1), &json!("acme")));
+    assert_eq!((&shown["matched"], &shown["rate"], &shown["tenant"]), (&json!(4), &json!(2), &json!("acme")));
     assert_eq!((&shown["filter"], &shown["reason"]), (&json!("id=* kind=message"), &json!("old")));
     let stopped = api.post(&format!("{address}/cancel"), "").await;
     assert_eq!(stopped.json()["state"], "cancelled", "{}", stopped.text);

@@ -12,7 +12,7 @@ use waybill_server::auth::Role;
 use waybill_server::codes::uri;
 use waybill_server::limits::{Limits, READINESS_KEPT};
 use waybill_server::server::{Parts, Server};
-use waybill_testkit::memory_host::message;
+use waybill_testkit::memory_host::{eventually, message};
 
 use crate::support::{Answer, Api, get, host, of, parts, post, send, token, with};
 
@@ -83,7 +83,7 @@ async fn details_of_checks_are_for_callers_with_a_token_for_all_tenants() {
 #[tokio::test]
 async fn metrics_show_depths_holds_and_transports() {
     let api = Api::open().await;
-    api.host.held(of("acme", message("held")), "shop.example").await;
+    api.host.held(of("acme", message("held")), "http://shop.example").await;
     api.post("/v1/transports/bus/pause", "").await;
     for id in ["a", "b", "c"] {
         let queued = NewMessage { topic: "bus:a".to_owned(), ..message(id) };
@@ -92,6 +92,8 @@ async fn metrics_show_depths_holds_and_transports() {
     api.host.waiting_saga("default", "order-17").await;
     api.host.stuck_saga("default", "order-18").await;
     api.host.pass(Duration::from_millis(1_500));
+    let are_counted = async || api.get("/metrics").await.text.lines().any(|line| line == "tx_saga_stuck 1");
+    eventually("the sagas are counted", are_counted).await;
     let answer = api.get("/metrics").await;
     assert_eq!(answer.header("content-type"), "text/plain; version=0.0.4; charset=utf-8");
     for line in [

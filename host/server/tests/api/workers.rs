@@ -28,7 +28,7 @@ async fn a_claim_gives_whole_messages_with_their_tokens() {
     api.host.offered(of("acme", full_message("m-1")), "out.memory").await;
     api.host.offered(of("acme", message("m-2")), "out.other").await;
     api.host.offered(message("m-3"), "out.memory").await;
-    let body = r#"{"worker_id":"w-1","limit":5,"lease_ms":2000,"topic":"bus:out.mem**","tenant":"acme","wait_ms":100}"#;
+    let body = r#"{"worker_id":"w-1","limit":5,"lease_ms":2000,"topic":"bus:out.mem*","tenant":"acme","wait_ms":100}"#;
     let answer = api.post("/v1/outbox/claim", body).await;
     assert_eq!(answer.status, 200, "{}", answer.text);
     let items = answer.json()["items"].as_array().unwrap().clone();
