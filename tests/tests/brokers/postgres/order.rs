@@ -1,7 +1,7 @@
 //! The rows' locks keep the order, nothing else does.
 
 use serde_json::json;
-use waybill_core::port::table::{Ended, Found, RowFate, TableClaim};
+use waybill_core::port::table::{Ended, Found, RowFate, Table, TableClaim};
 use waybill_testkit::postgres::{BY_PUBLICATION, BY_STATUS};
 
 use super::support::*;

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use waybill_core::port::provision::{ProvisionAction, ProvisionChange};
+use waybill_core::port::table::Table;
 use waybill_testkit::postgres::{BY_PUBLICATION, BY_STATUS, Server};
 
 use super::support::*;
