@@ -27,7 +27,8 @@ async fn document_4_s_index_is_created_once_and_used() {
     assert_eq!(actions(&provision(&server, json!({}), true).await), [ProvisionAction::Keep]);
     assert_eq!(client.value(indexes).await.unwrap(), "4");
     insert(&mut client, &[(2, "a"), (1, "b")]).await;
-    assert_eq!(ids(&claim(&table(&server, json!({})).await, order(10)).await), ["1", "2"]);
+    let table = table(&server, json!({})).await;
+    assert_eq!(ids(&claim(&table, order(10)).await), ["1", "2"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
