@@ -86,11 +86,7 @@ pub enum Target {
     /// They are posted to a URL.
     Http { url: Topic, grants: Grants },
     /// A component handles them.
-    Component {
-        endpoint: Box<EndpointSettings>,
-        /// Which of its handlers, if it has several.
-        handler: Option<String>,
-    },
+    Component { endpoint: Box<EndpointSettings> },
 }
 
 /// How messages leave that go on to a topic.

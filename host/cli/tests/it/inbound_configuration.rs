@@ -106,9 +106,9 @@ fn the_environment_of_document_4_is_the_default_of_a_table() {
 
 #[test]
 fn a_component_handles_by_its_name_or_its_path() {
-    let by_name = consumer("source = \"shop\"\nhandler = \"fn:noop/orders\"\nallow = { net = [\"tcp://db:5432\"] }\n");
-    let Target::Component { endpoint, handler } = &by_name.target else { panic!("{:?}", by_name.target) };
-    assert_eq!((&endpoint.plugin, handler.as_deref()), (&PluginRef::Bundled("noop".into()), Some("orders")));
+    let by_name = consumer("source = \"shop\"\nhandler = \"fn:noop\"\nallow = { net = [\"tcp://db:5432\"] }\n");
+    let Target::Component { endpoint } = &by_name.target else { panic!("{:?}", by_name.target) };
+    assert_eq!(endpoint.plugin, PluginRef::Bundled("noop".into()));
     assert_eq!(
         (endpoint.name.as_str(), endpoint.grants.peers.as_slice()),
         ("ship", ["tcp://db:5432".to_owned()].as_slice())
@@ -142,6 +142,7 @@ fn what_can_not_work_together_is_refused_with_its_reason() {
         (format!("{of_shop}{handled}{sent}"), "deliver and handler are both there"),
         (format!("{of_shop}handler = \"bus:a\"\n"), "a topic is for deliver"),
         (format!("{of_shop}handler = \"fn:gone\"\n"), "isn't bundled"),
+        (format!("{of_shop}handler = \"fn:noop/orders\"\n"), "a component has one handler"),
         (format!("{of_shop}deliver = \"bus:{{routing key}}\"\n"), "enclose the name"),
         (format!("{of_shop}deliver = \"bus:a}}\"\n"), "a } without a {"),
         (format!("{of_shop}deliver = \"custom:{{subject}}\"\n"), "no [[route]] takes such a topic"),

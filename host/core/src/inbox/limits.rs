@@ -4,6 +4,8 @@ use std::time::Duration;
 
 /// Default of `window`: deliveries of a source that aren't settled (`max_ack_pending` of source document 5).
 pub const WINDOW_DEFAULT: u32 = 50;
+/// Default of `window_bytes`: payload bytes of those. Past it a source waits, so that 65,536 large ones never fill the memory.
+pub const WINDOW_BYTES_DEFAULT: u32 = 16 * 1024 * 1024;
 /// Default of `concurrency`: calls of one consumer at once.
 pub const CONCURRENCY_DEFAULT: u32 = 16;
 /// Default of `max_attempts` (`max_deliver` of source document 5).

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::limits::{
     CONCURRENCY_DEFAULT, DEDUP_WINDOW_DEFAULT, MAX_ATTEMPTS_DEFAULT, ORPHAN_WAIT_FACTOR, SETTLE_WITHIN_DEFAULT,
-    STORED_MAX_DEFAULT, WINDOW_DEFAULT,
+    STORED_MAX_DEFAULT, WINDOW_BYTES_DEFAULT, WINDOW_DEFAULT,
 };
 use crate::backoff::RetryPolicy;
 use crate::ids::{ConsumerName, SourceName};
@@ -58,6 +58,8 @@ pub struct SourceSettings {
     pub name: SourceName,
     /// Deliveries that aren't settled, at most.
     pub window: usize,
+    /// Payload bytes of them, past which nothing is pulled: it is overshot by one pull at most.
+    pub window_bytes: usize,
     /// After a redelivery it brings the messages of a key in their order (feature `replays-in-order`), so none of them needs a take.
     pub replays_in_order: bool,
     /// It settles by offsets: what is revoked is dropped, for it comes again as it lay there.
@@ -83,6 +85,7 @@ impl SourceSettings {
         Self {
             name,
             window: WINDOW_DEFAULT as usize,
+            window_bytes: WINDOW_BYTES_DEFAULT as usize,
             replays_in_order: false,
             by_offsets: false,
             extends: false,

@@ -9,7 +9,7 @@ use waybill_core::ids::{ConsumerName, SourceName, Tenant};
 use waybill_core::inbox::intake::{FieldNames, MissingId};
 use waybill_core::inbox::limits::{
     CONCURRENCY_DEFAULT, DEDUP_WINDOW_DEFAULT, HANDLER_TIMEOUT_DEFAULT, KEEP_DONE_DEFAULT, MAX_ATTEMPTS_DEFAULT,
-    STORED_MAX_DEFAULT, WINDOW_DEFAULT,
+    STORED_MAX_DEFAULT, WINDOW_BYTES_DEFAULT, WINDOW_DEFAULT,
 };
 use waybill_core::inbox::settings::{AcknowledgeRows, OnReusedId};
 use waybill_core::limits::PAYLOAD_BYTES_MAX_DEFAULT;
@@ -19,8 +19,6 @@ use waybill_core::port::inbox_store::InboxStore;
 use waybill_core::port::source::SourcePlugin;
 use waybill_core::route::Pattern;
 
-/// Payload bytes of one source that may be unsettled, by default.
-const WINDOW_BYTES_DEFAULT: u32 = 16 * 1024 * 1024;
 /// Bytes of a handler's answer that are read, by default.
 const ANSWER_BYTES_MAX_DEFAULT: usize = 1024 * 1024;
 

@@ -110,9 +110,10 @@ fn home_source(config: &InboundConfig, source: Arc<SourceConfig>, all: &[Arc<Con
 /// Of one instance.
 fn lane_settings(home: &HomeSource) -> SourceSettings {
     let source = &home.config;
-    let window = (source.window / source.instances.max(1)).max(1);
+    let part = |whole: u32| usize::try_from((whole / source.instances.max(1)).max(1)).unwrap_or(usize::MAX);
     SourceSettings {
-        window: usize::try_from(window).unwrap_or(usize::MAX),
+        window: part(source.window),
+        window_bytes: part(source.window_bytes),
         orphan_wait: source.orphan_wait.unwrap_or(SETTLE_WITHIN_DEFAULT * ORPHAN_WAIT_FACTOR),
         consumers: home.consumers.iter().map(|(id, _)| *id).collect(),
         id_time_occurred: source.id_time_occurred,

@@ -144,6 +144,8 @@ async fn a_consumer_is_not_fed_under_another_home_than_it_is_remembered_under() 
     pass(seconds(30)).await;
     assert_eq!((world.http.posted().len(), world.shop.opened().len()), (1, 1));
     assert!(host.shop().await.health_detail.unwrap().starts_with("INBOX.OTHER_HOME"));
+    let reopened = tokio::time::timeout(seconds(30), host.engine.reopen_source("shop")).await;
+    assert_eq!(reopened, Ok(false), "nobody waits for what is never opened");
 }
 
 #[tokio::test(start_paused = true)]

@@ -207,15 +207,17 @@ fn handled_by(
     plugins: &Known<'_>,
 ) -> Option<Set<Target>> {
     let origin = handler.origin.clone();
-    if let Some(named) = handler.value.strip_prefix("fn:") {
-        let (plugin, function) = match named.split_once('/') {
-            Some((plugin, function)) => (plugin, Some(function.to_owned())),
-            None => (named, None),
-        };
+    if let Some(plugin) = handler.value.strip_prefix("fn:") {
+        if plugin.contains('/') {
+            let fix = "a component has one handler, so nothing follows its name: write \"fn:PLUGIN\", the path of a .wasm as \
+                       plugin = \"...\", and what this consumer is to it in its config";
+            section.refuse("handler", &handler, fix);
+            return None;
+        }
         let by_name = Set { value: plugin.to_owned(), origin: origin.clone() };
         let plugin = plugins.source(section, file.as_ref().unwrap_or(&by_name))?;
         let endpoint = Box::new(EndpointSettings { plugin, ..component });
-        return Some(Set { value: Target::Component { endpoint, handler: function }, origin });
+        return Some(Set { value: Target::Component { endpoint }, origin });
     }
     match Topic::parse(&handler.value) {
         Ok(url) if url.scheme() == Scheme::Http => {

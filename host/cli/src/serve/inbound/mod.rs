@@ -33,6 +33,8 @@ pub use watch::watch;
 
 /// Bytes of a handler's answer that are read.
 const ANSWER_BYTES_MAX: usize = 1024 * 1024;
+/// Between two looks at an idle table, where its plugin's `poll_every` says nothing else: that key's default.
+const POLL_EVERY_DEFAULT: Duration = Duration::from_millis(250);
 /// An instance that is not wanted after all gets this long to end.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -214,6 +216,7 @@ async fn table(
     store: &Arc<SurrealStore>,
 ) -> Result<TableConfig, CliError> {
     use waybill_core::port::table::Table as _;
+    let idle_pause = poll_every(&prepared.settings.config).unwrap_or(POLL_EVERY_DEFAULT);
     let claims = direct.lanes.div_ceil(prepared.settings.instances.max(1));
     let limits =
         PluginLimits { max_batch: direct.batch, max_batch_bytes: config.outbox.batch_bytes, ..PluginLimits::default() };
@@ -234,11 +237,40 @@ async fn table(
         batch: direct.batch as usize,
         direct_timeout: direct.timeout,
         retry: consumer.retry,
+        idle_pause,
         ..TableConfig::new(source.name.clone(), consumer.name.clone(), table)
     })
+}
+
+/// How often an idle table is looked at, as its plugin takes it: a duration, or milliseconds. The host claims, so the host rests.
+fn poll_every(config: &serde_json::Value) -> Option<Duration> {
+    let written = config.get("poll_every")?;
+    let time = match written.as_u64() {
+        Some(ms) => Duration::from_millis(ms),
+        None => humantime::parse_duration(written.as_str()?).ok()?,
+    };
+    Some(time).filter(|time| !time.is_zero())
 }
 
 /// Trying again won't help.
 fn is_for_good(error: &SandboxError) -> bool {
     matches!(error, SandboxError::Open { kind: ErrorKind::InvalidConfig, .. })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_idle_table_is_looked_at_as_often_as_its_plugin_is_told() {
+        let of = |every: serde_json::Value| poll_every(&json!({ "poll_every": every }));
+        assert_eq!(of(json!(1_500)), Some(Duration::from_millis(1_500)));
+        assert_eq!(
+            (of(json!("20ms")), of(json!("2 s"))),
+            (Some(Duration::from_millis(20)), Some(Duration::from_secs(2)))
+        );
+        assert_eq!((of(json!(0)), of(json!("soon")), poll_every(&json!({}))), (None, None, None));
+    }
 }

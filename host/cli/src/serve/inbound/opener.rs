@@ -3,6 +3,7 @@
 
 use std::path::Path;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
@@ -10,6 +11,9 @@ use waybill_core::port::provision::{ProvisionChange, ProvisionError};
 use waybill_core::port::source::{OpenSource, Overtaken, Source, SourcePlugin, SourceWants};
 use waybill_core::port::transport::{CallError, ErrorKind, Fault, PluginIdentity};
 use waybill_sandbox::{ComponentSource, EndpointSpec, Fleet, LoadedPlugin, SandboxError, WasmSource, World};
+
+/// A new plugin that doesn't serve gets this long to end.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A source of the configuration.
 pub struct ConfiguredSource {
@@ -71,10 +75,15 @@ impl ConfiguredSource {
         plugin: LoadedPlugin,
         generation: u32,
         wants: SourceWants,
+        is_new: bool,
     ) -> Result<Arc<WasmSource>, SandboxError> {
         let spec = EndpointSpec { generation, ..self.spec.clone() };
         let (source, opened) = WasmSource::start_supervised(plugin.clone(), spec, wants).await?;
         if let Err(error) = opened {
+            if is_new && is_its_own(&error) {
+                source.close(CLOSE_TIMEOUT).await;
+                return Err(error);
+            }
             tracing::warn!(source = %self.spec.settings.name, code = error.code().as_str(), %error, "a source isn't open yet: it is tried again");
         }
         *self.state.lock() = State { plugin, generation, open: Arc::downgrade(&source) };
@@ -109,14 +118,14 @@ impl SourcePlugin for ConfiguredSource {
             (state.plugin.clone(), state.generation)
         };
         if let Some(plugin) = self.replaced().await {
-            match self.start(plugin, generation.saturating_add(1), wants.clone()).await {
+            match self.start(plugin, generation.saturating_add(1), wants.clone(), true).await {
                 Ok(source) => return Ok(source),
                 Err(error) => {
                     tracing::error!(source = %self.spec.settings.name, code = error.code().as_str(), %error, "a source's new plugin doesn't serve: the one before does");
                 }
             }
         }
-        let source = self.start(before, generation, wants).await.map_err(never)?;
+        let source = self.start(before, generation, wants, false).await.map_err(never)?;
         Ok(source)
     }
 
@@ -132,7 +141,30 @@ impl SourcePlugin for ConfiguredSource {
     }
 }
 
+/// A plugin that doesn't open for a reason of its own, and not because its peer isn't there: the one before it may serve.
+fn is_its_own(error: &SandboxError) -> bool {
+    use ErrorKind::{Contract, InvalidConfig, Trapped, Unsupported};
+    matches!(error, SandboxError::Open { kind: InvalidConfig | Unsupported | Contract | Trapped, .. })
+}
+
 /// It can never serve.
 fn never(error: SandboxError) -> CallError {
     CallError { kind: ErrorKind::InvalidConfig, fault: Fault::new(error.code(), error.to_string()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use waybill_core::code::Code;
+
+    use super::*;
+
+    #[test]
+    fn a_new_plugin_that_is_to_blame_itself_gives_its_place_back() {
+        let of = |kind| {
+            let fault = Fault::new(Code::PLUGIN_TRAPPED, "no");
+            is_its_own(&SandboxError::Open { endpoint: "shop".into(), kind, fault })
+        };
+        assert!(of(ErrorKind::InvalidConfig) && of(ErrorKind::Trapped) && of(ErrorKind::Unsupported));
+        assert!(!of(ErrorKind::Unavailable) && !of(ErrorKind::Throttled) && !of(ErrorKind::TimedOut));
+    }
 }

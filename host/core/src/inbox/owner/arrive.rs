@@ -79,6 +79,7 @@ impl InboxOwner {
         let group = arrival.group.as_deref().map(Arc::from);
         let until = now.mono + settle_within;
         let delivery = self.hand.take(source, arrival.token.clone(), position, group, settle_within, until);
+        self.hand.weigh(delivery, arrival.message.payload.len());
         match &arrival.refusal {
             Some(fault) if rejects && fault.code == Code::INBOX_PAYLOAD_TOO_LARGE.as_str() => {
                 self.hand.settle(delivery, SettleAs::Reject(fault.clone()));

@@ -55,6 +55,8 @@ pub(super) struct Held {
     pub open: Vec<Seq>,
     pub settle_within: Duration,
     pub until: Monotonic,
+    /// Of its payload.
+    bytes: usize,
     state: State,
 }
 
@@ -72,6 +74,8 @@ pub(super) struct Hand {
     held: BTreeMap<DeliveryId, Held>,
     positions: HashMap<(SourceId, Arc<str>), DeliveryId>,
     queue: BTreeMap<SourceId, VecDeque<(DeliveryId, SettleAs)>>,
+    /// Payload bytes of all that is held.
+    bytes: BTreeMap<SourceId, usize>,
     last: u64,
 }
 
@@ -90,9 +94,22 @@ impl Hand {
         if let Some(position) = &position {
             self.positions.insert((source, Arc::clone(position)), id);
         }
-        let open = Vec::new();
-        self.held.insert(id, Held { source, token, position, group, open, settle_within, until, state: State::Open });
+        let (open, bytes, state) = (Vec::new(), 0, State::Open);
+        self.held.insert(id, Held { source, token, position, group, open, settle_within, until, bytes, state });
         id
+    }
+
+    /// How large the payload of a delivery is.
+    pub fn weigh(&mut self, id: DeliveryId, bytes: usize) {
+        let Some(held) = self.held.get_mut(&id) else { return };
+        let sum = self.bytes.entry(held.source).or_default();
+        *sum = (*sum + bytes).saturating_sub(held.bytes);
+        held.bytes = bytes;
+    }
+
+    /// Payload bytes of what is held of a source.
+    pub fn bytes(&self, source: SourceId) -> usize {
+        self.bytes.get(&source).copied().unwrap_or_default()
     }
 
     pub fn get(&self, id: DeliveryId) -> Option<&Held> {
@@ -141,6 +158,7 @@ impl Hand {
 
     /// It is gone: its message isn't settled by it.
     pub fn drop_delivery(&mut self, id: DeliveryId) -> Option<Held> {
+        self.weigh(id, 0);
         let held = self.held.remove(&id)?;
         if let Some(position) = &held.position {
             let key = (held.source, Arc::clone(position));

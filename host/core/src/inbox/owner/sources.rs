@@ -79,14 +79,14 @@ impl InboxOwner {
         idle.into_iter().for_each(|seq| self.consider(seq));
     }
 
-    /// How many deliveries a source may be asked for now. None while the rows of one of its consumers are at their bound, and while this
-    /// owner drains.
+    /// How many deliveries a source may be asked for now. None while its window is full of bytes, while the rows of one of its consumers
+    /// are at their bound, and while this owner drains.
     pub fn room(&self, source: SourceId) -> usize {
         let Some(settings) = self.source_settings(source).filter(|_| !self.draining) else { return 0 };
         if !self.is_rule_kept(Rule::PullIntoRoom) {
             return settings.window;
         }
-        if self.is_full_of_rows(source) {
+        if self.is_full_of_rows(source) || self.hand.bytes(source) >= settings.window_bytes {
             return 0;
         }
         let loose = self.entries.iter().filter(|entry| entry.is_loose() && entry.source == Some(source));

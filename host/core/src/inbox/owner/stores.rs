@@ -30,7 +30,10 @@ impl InboxOwner {
         let mut pressed = Pressed::default();
         for (source, settings) in self.each_source() {
             let held: Vec<&Held> = self.hand.of(source).map(|(_, held)| held).collect();
-            let is_full = held.len() * 3 >= settings.window * 2 && self.is_rule_kept(Rule::StoreUnderPressure);
+            // By bytes as by count, or a few large ones that wait would keep all others from being pulled.
+            let bytes = self.hand.bytes(source).saturating_mul(3) >= settings.window_bytes.saturating_mul(2);
+            let is_full = bytes || held.len() * 3 >= settings.window * 2;
+            let is_full = is_full && self.is_rule_kept(Rule::StoreUnderPressure);
             for delivery in held {
                 for seq in &delivery.open {
                     let Some(entry) = self.entries.get(*seq) else { continue };

@@ -229,6 +229,26 @@ fn under_pressure_what_waits_is_stored_and_acknowledged_with_what_is_before_it()
 }
 
 #[test]
+fn a_window_that_is_full_of_bytes_is_full() {
+    let mut changed = settings();
+    changed.sources[0].window_bytes = 10;
+    let mut owner = owner_of(changed);
+    let large = [message("m-1", None, "1234567"), message("m-2", None, "1234567")];
+    bring(&mut owner, vec![arrival("t1", &large[0]), arrival("t2", &large[1])], 1);
+    assert_eq!(owner.room(SOURCE), 0, "more than ten bytes are in hand");
+    for call in calls(&mut owner, 1) {
+        owner.answered(call.seq, processed(), now(2), 0.5);
+    }
+    commit(&mut owner, 3);
+    assert_eq!((acks(&mut owner, 4).len(), owner.room(SOURCE)), (2, 6));
+    let waiting = [message("m-3", Some("k"), "1234"), message("m-4", Some("k"), "1234")];
+    bring(&mut owner, vec![arrival("t3", &waiting[0]), arrival("t4", &waiting[1])], 5);
+    let made = commit(&mut owner, 6);
+    let rows = made.writes.iter().filter(|write| matches!(write, InboxWrite::PutRow(_))).count();
+    assert_eq!((rows, acks(&mut owner, 7).len()), (2, 2), "eight bytes of ten are pressure");
+}
+
+#[test]
 fn at_its_last_deliveries_a_message_is_stored_before_it_is_called() {
     let mut owner = owner();
     let last = Arrival { deliveries_left: Some(2), ..arrival("t1", &message("m-1", None, "a")) };

@@ -265,8 +265,8 @@ impl Actor {
     /// Closes a source in good order and opens it again.
     pub(in crate::inbox) fn reopen(&mut self, name: &str, go_on: bool, reply: oneshot::Sender<Result<(), CallError>>) {
         let place = self.sources.places.iter_mut().find(|place| place.home.config.name.as_str() == name);
-        // Unanswered, whoever asks hears that it isn't here.
-        let Some(place) = place else { return };
+        // Unanswered, whoever asks hears that it isn't here. One that mustn't be pulled is never opened: nobody waits for that.
+        let Some(place) = place.filter(|place| place.seat.refused().is_none()) else { return };
         let how = OpenSource { go_on };
         place.reopened.push(reply);
         match &mut place.phase {
