@@ -51,6 +51,23 @@ async fn a_source_that_can_not_be_opened_is_tried_again_and_told_of() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_a_source_can_counts_also_when_its_peer_is_found_later() {
+    let world = World::new();
+    world.shop.set_features(&[]);
+    let mut consumer = world.consumer();
+    consumer.handler_timeout = seconds(300);
+    let _host = world.start_consumer(consumer).await;
+    pass(seconds(5)).await;
+    world.shop.set_features(&["extend"]);
+    world.shop.break_connections();
+    world.http.answer(|_| Reply::status(200).delayed(seconds(200)));
+    let number = world.shop.send("m-1", "orders.paid", "1");
+    world.until_acknowledged(1).await;
+    let kept = world.shop.kept(number);
+    assert!(kept.extended >= 6 && kept.deliveries == 1, "{kept:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_overtaken_source_stands_still_until_somebody_resumes_it() {
     let world = World::new();
     let host = world.start().await;

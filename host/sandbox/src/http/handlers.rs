@@ -56,7 +56,10 @@ impl HttpHandlerClient {
             ..PluginLimits::default()
         };
         let meters = Arc::new(Meters::new(consumer, "http-handler", 1));
-        Ok(Self { client: HttpClient::new(Arc::new(policy), &TlsRoots::default(), &limits, meters) })
+        // How long a handler has is the operator's to say (`handler_timeout`), not a guest's.
+        let client =
+            HttpClient::new(Arc::new(policy), &TlsRoots::default(), &limits, meters).with_time_max(Duration::MAX);
+        Ok(Self { client })
     }
 }
 
@@ -105,6 +108,14 @@ fn not_answered(origin: &str, failure: &Failure) -> CallError {
             (ErrorKind::Unavailable, Code::HTTP_CONNECT, "no connection in the call's time".to_owned())
         }
         NetError::Timeout => (ErrorKind::TimedOut, Code::HTTP_TIMEOUT, "no answer in the call's time".to_owned()),
+        // No route, no free port, reset while it connects: nothing was sent, so no message is to blame and none is given up for it.
+        NetError::Closed | NetError::Reset(_) | NetError::Other(_) if !maybe_delivered => {
+            let why = match &failure.error {
+                NetError::Reset(why) | NetError::Other(why) => why.as_str(),
+                _ => "it was closed",
+            };
+            (ErrorKind::Unavailable, Code::HTTP_CONNECT, format!("no connection: {why}"))
+        }
         NetError::Closed => {
             (ErrorKind::Internal, Code::HTTP_RESET, "the connection was closed before an answer".to_owned())
         }
@@ -136,6 +147,24 @@ mod tests {
         assert_eq!((answer.status, answer.after), (503, Some(Duration::from_secs(7))));
         assert_eq!((answer.body.as_ref(), answer.truncated), (&b"1234"[..], true));
         assert_eq!(answer.content_type.as_deref(), Some("a/b"));
+    }
+
+    #[test]
+    fn what_was_never_sent_is_no_attempt_of_its_message() {
+        let of = |error, maybe_delivered| not_answered("http://ship", &Failure { error, maybe_delivered }).kind;
+        let errors = [NetError::Other("no route to host".into()), NetError::Reset("reset".into()), NetError::Closed];
+        for error in errors {
+            assert_eq!(of(error.clone(), false), ErrorKind::Unavailable, "{error:?}");
+            assert_eq!(of(error.clone(), true), ErrorKind::Internal, "{error:?}");
+        }
+        assert_eq!(of(NetError::Limit("headers".into()), false), ErrorKind::Internal, "its message is to blame");
+    }
+
+    #[test]
+    fn a_handler_has_all_of_its_time() {
+        let client =
+            HttpHandlerClient::new("ship", &Grants::loopback_http(), 8, 1_000, &OwnListeners::default()).unwrap();
+        assert_eq!(client.client.time_max(), Duration::MAX, "`handler_timeout` alone bounds it");
     }
 
     #[tokio::test]

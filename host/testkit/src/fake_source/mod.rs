@@ -73,7 +73,7 @@ impl FakeSource {
         })
     }
 
-    /// What it says that it can, from the next `open` on.
+    /// What it says that it can, from now on.
     pub fn set_features(&self, features: &[&str]) {
         *self.features.lock() = features.iter().map(|feature| (*feature).to_owned()).collect();
     }
@@ -190,7 +190,6 @@ impl FakeSource {
 /// One way in which hosts have it open.
 struct Connection {
     source: Arc<FakeSource>,
-    features: Vec<String>,
     closed: AtomicBool,
 }
 
@@ -211,8 +210,7 @@ impl SourcePlugin for FakeSourcePlugin {
             return Err(error);
         }
         self.0.sessions.fetch_add(1, Ordering::AcqRel);
-        let features = self.0.features.lock().clone();
-        Ok(Arc::new(Connection { source: Arc::clone(&self.0), features, closed: AtomicBool::new(false) }))
+        Ok(Arc::new(Connection { source: Arc::clone(&self.0), closed: AtomicBool::new(false) }))
     }
     async fn provision(&self, _apply: bool) -> Result<Vec<ProvisionChange>, ProvisionError> {
         self.0.provisioned.lock().clone()
@@ -232,7 +230,7 @@ impl Source for Connection {
         self.source.identity()
     }
     fn facts(&self) -> SourceFacts {
-        SourceFacts { lanes: self.source.lanes, calls_per_lane: 2, features: self.features.clone() }
+        SourceFacts { lanes: self.source.lanes, calls_per_lane: 2, features: self.source.features.lock().clone() }
     }
 
     async fn pull(&self, lane: u32, max: u32, _max_bytes: u32, wait: Duration) -> Result<Pulled, CallError> {

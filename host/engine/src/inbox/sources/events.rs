@@ -138,7 +138,12 @@ impl Actor {
     fn take_pulled(&mut self, source: usize, id: SourceId, took: Duration, pulled: Pulled) {
         let Pulled { session, notices, deliveries, caught_up } = pulled;
         let now = self.shared.context.clock.now();
-        let Some(home) = self.sources.places.get(source).map(|place| Arc::clone(&place.home)) else { return };
+        let Some(place) = self.sources.places.get(source) else { return };
+        let home = Arc::clone(&place.home);
+        let open = match &place.phase {
+            Phase::Open(open) | Phase::Quiescing { source: open, .. } => Some(Arc::clone(open)),
+            Phase::Closed { .. } | Phase::Opening | Phase::Closing => None,
+        };
         let Some(lane) = self.sources.lane(id) else { return };
         lane.is_well();
         lane.caught_up = caught_up;
@@ -149,6 +154,10 @@ impl Actor {
             let lost = self.owner.in_hand(id);
             if lost > 0 {
                 self.count_lost(source, "session", lost);
+            }
+            // A source stays open while its peer is away, and says what it can only when it has found it.
+            if let Some(open) = open {
+                self.owner.opened(id, abilities(&open.facts()));
             }
             self.owner.restarted(id, session);
         }
