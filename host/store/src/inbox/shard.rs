@@ -10,7 +10,7 @@ use waybill_core::inbox::fingerprint::HashSecret;
 use waybill_core::inbox::records::InboxShardRecord;
 use waybill_core::inbox::seen::OwnedAge;
 use waybill_core::port::store::StoreError;
-use waybill_surreal::{Bound, Object, Transaction};
+use waybill_surreal::{Bound, Object, RecordIdKey, Transaction};
 
 use super::done::age_in;
 use crate::fault::store_error;
@@ -18,8 +18,8 @@ use crate::quarantine::put;
 use crate::rows::inbox as rows;
 use crate::store::{SurrealStore, finish};
 use crate::tables::{
-    INBOX, INBOX_DEAD, INBOX_DONE, INBOX_SHARD, INBOX_TAKEN, META, inbox_secret_key, part, shard_end, shard_key,
-    shard_start, unsigned,
+    INBOX, INBOX_DEAD, INBOX_DONE, INBOX_SHARD, INBOX_TAKEN, META, inbox_secret_key, part, seq_key, shard_end,
+    shard_key, shard_start, unsigned,
 };
 
 /// Records of takes read at once.
@@ -71,7 +71,7 @@ async fn rebuild(transaction: &dyn Transaction, shard: ShardId) -> Result<InboxS
         None => kept_secret(transaction, shard).await?,
     };
     let number = |name: &str| unsigned(fields.get(name));
-    let open = open_takes(transaction, shard).await?;
+    let Takes { open, over } = open_takes(transaction, shard).await?;
     let taken = open.values().flatten().max().copied().unwrap_or_default();
     let last = Seq(number("last").unwrap_or(0)).max(last_seq(transaction, shard).await?).max(taken);
     let age = OwnedAge(number("age").unwrap_or(0)).max(last_age(transaction, shard).await?);
@@ -89,6 +89,9 @@ async fn rebuild(transaction: &dyn Transaction, shard: ShardId) -> Result<InboxS
     let written = rows::of_shard(&record)?;
     put(transaction, INBOX_SHARD, &key, fields, None, &reason).await?;
     transaction.put(INBOX_SHARD, key, written).await.map_err(store_error)?;
+    for key in over {
+        transaction.delete(INBOX_TAKEN, key).await.map_err(store_error)?;
+    }
     Ok(record)
 }
 
@@ -122,19 +125,46 @@ async fn last_age(transaction: &dyn Transaction, shard: ShardId) -> Result<Owned
     Ok(rows.first().and_then(age_in).unwrap_or_default())
 }
 
-/// All takes: of which their messages were finished nobody knows.
-async fn open_takes(transaction: &dyn Transaction, shard: ShardId) -> Result<BTreeMap<u64, BTreeSet<Seq>>, StoreError> {
-    let mut open = BTreeMap::new();
+/// What takes say without the record.
+struct Takes {
+    open: BTreeMap<u64, BTreeSet<Seq>>,
+    /// Records of takes that wait for nothing.
+    over: Vec<RecordIdKey>,
+}
+
+/// All takes: of which their messages were finished nobody knows. Those that became rows or dead letters are known: a row whose take waited
+/// for its message would be left alone until the next owner comes.
+async fn open_takes(transaction: &dyn Transaction, shard: ShardId) -> Result<Takes, StoreError> {
+    let (mut open, mut over) = (BTreeMap::new(), Vec::new());
     let (mut from, until) = (Bound::Included(shard_start(shard)), Bound::Excluded(shard_end(shard)));
     loop {
         let rows = transaction.scan(INBOX_TAKEN, from, until.clone(), TAKES_PAGE).await.map_err(store_error)?;
-        let Some(last) = rows.last() else { return Ok(open) };
+        let Some(last) = rows.last() else { return Ok(Takes { open, over }) };
         from = Bound::Excluded(last.key.clone());
         for row in &rows {
             // The takeover moves what can't be read.
-            if let Ok(record) = rows::takes(row) {
-                open.insert(record.beat, record.takes.into_iter().map(|take| take.seq).collect());
+            let Ok(record) = rows::takes(row) else { continue };
+            let mut waiting = BTreeSet::new();
+            for take in record.takes {
+                if !is_stored(transaction, shard, take.seq).await? {
+                    waiting.insert(take.seq);
+                }
+            }
+            if waiting.is_empty() {
+                over.push(row.key.clone());
+            } else {
+                open.insert(record.beat, waiting);
             }
         }
     }
+}
+
+/// Whether a row or a dead letter lies at a place.
+async fn is_stored(transaction: &dyn Transaction, shard: ShardId, seq: Seq) -> Result<bool, StoreError> {
+    for table in [INBOX, INBOX_DEAD] {
+        if transaction.get(table, seq_key(shard, seq)).await.map_err(store_error)?.is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }

@@ -68,6 +68,8 @@ type Place = (u32, u32);
 struct Held {
     of: HashMap<(ShardId, BucketKey), HashMap<Place, Arc<Filter>>>,
     bytes: usize,
+    /// One was made for which there was no room: none is made until some are forgotten.
+    full: bool,
 }
 
 #[derive(Debug)]
@@ -92,9 +94,11 @@ impl Filters {
         held.of.get(&(shard, bucket.clone()))?.get(&(table, block / FILTER_BLOCKS)).map(Arc::clone)
     }
 
-    /// Whether another one may be made.
+    /// Whether another one may be made. What is left is hardly ever nothing, so the first that doesn't fit says that it is over: else each
+    /// look-up would read all blocks of a filter that is dropped again.
     pub fn has_room(&self) -> bool {
-        self.lock().bytes < self.bytes_max
+        let held = self.lock();
+        !held.full && held.bytes < self.bytes_max
     }
 
     /// Keeps a filter, if there is room.
@@ -102,6 +106,7 @@ impl Filters {
         let mut held = self.lock();
         let bytes = filter.bytes();
         if held.bytes + bytes > self.bytes_max {
+            held.full = true;
             return;
         }
         let place = (table, block / FILTER_BLOCKS);
@@ -117,6 +122,7 @@ impl Filters {
         let gone = held.of.remove(&(shard, bucket.clone())).unwrap_or_default();
         let bytes: usize = gone.values().map(|filter| filter.bytes()).sum();
         held.bytes = held.bytes.saturating_sub(bytes);
+        held.full &= bytes == 0;
     }
 }
 
@@ -160,5 +166,23 @@ mod tests {
         assert!(filters.get(shard, &bucket, 1, 0).is_none() && filters.get(shard, &other, 1, FILTER_BLOCKS).is_none());
         filters.forget(shard, &bucket);
         assert!(filters.get(shard, &bucket, 1, FILTER_BLOCKS).is_none() && filters.has_room());
+    }
+
+    /// Less than the next one takes is left, as it nearly always is.
+    #[test]
+    fn what_is_left_and_too_small_is_no_room() {
+        let bucket = BucketKey::run(&ConsumerName::new("ship").unwrap(), 3);
+        let (shard, other) = (ShardId(0), BucketKey::run(&ConsumerName::new("ship").unwrap(), 4));
+        let filters = Filters::new(2 * Filter::over(&[]).bytes() + 1);
+        for table in 0..2 {
+            filters.keep(shard, &bucket, table, 0, Filter::over(&[]));
+        }
+        assert!(filters.has_room(), "nobody knows yet how large the next one is");
+        filters.keep(shard, &bucket, 2, 0, Filter::over(&[]));
+        assert!(!filters.has_room());
+        filters.forget(shard, &other);
+        assert!(!filters.has_room(), "that one had none");
+        filters.forget(shard, &bucket);
+        assert!(filters.has_room());
     }
 }

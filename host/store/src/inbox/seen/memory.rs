@@ -228,10 +228,13 @@ impl SeenMemory {
             return;
         }
         if let Some(of) = self.lock().shards.get_mut(&shard) {
-            for runs in [&mut of.runs, &mut of.written_runs] {
-                if let Some(runs) = runs.get_mut(&bucket.consumer) {
-                    runs.remove(&bucket.number());
-                }
+            let (number, consumer) = (bucket.number(), &bucket.consumer);
+            if let Some(runs) = of.runs.get_mut(consumer) {
+                runs.remove(&number);
+            }
+            // The last one may have been written again since it was found to be over: an empty one costs less than one that is missed.
+            if let Some(runs) = of.written_runs.get_mut(consumer).filter(|runs| runs.last() != Some(&number)) {
+                runs.remove(&number);
             }
         }
     }

@@ -40,30 +40,36 @@ pub async fn pack(store: &SurrealStore, shard: ShardId, bucket: &BucketKey) -> R
         let mut spoilt = Spoilt::default();
         let transaction = store.begin(true).await?;
         let worked = try_pack(transaction.as_ref(), shard, bucket, &mut spoilt).await;
+        if matches!(worked, Ok((_, true))) {
+            // Tables are numbered anew: of a head that couldn't be read the filters of the same numbers may still be there.
+            store.seen_filters().forget(shard, bucket);
+        }
         let done = finish(transaction, worked).await;
-        if !matches!(done, Ok(0)) {
+        if !matches!(done, Ok((0, _))) {
             store.seen_memory().changed(shard, bucket);
         }
         store.set_aside(spoilt).await;
         match done {
             // What can't be read is moved away by now.
             Err(StoreError::Conflict(_) | StoreError::Corrupt(_)) if tries < TRIES_MAX => tries += 1,
-            done => return done,
+            done => return done.map(|(count, _)| count),
         }
     }
 }
 
+/// How many records it packed, and whether the bucket had no head.
 async fn try_pack(
     transaction: &dyn Transaction,
     shard: ShardId,
     bucket: &BucketKey,
     spoilt: &mut Spoilt,
-) -> Result<usize, StoreError> {
+) -> Result<(usize, bool), StoreError> {
     let batch = read(transaction, shard, bucket, spoilt).await?;
     if batch.ids.is_empty() {
-        return Ok(0);
+        return Ok((0, false));
     }
     let mut head = records::head_to_write(transaction, shard, bucket, spoilt).await?;
+    let is_first = head == BucketHead::default();
     head.age = head.age.max(batch.age.0);
     let blocks = match bucket.form {
         Form::Counter => counters(transaction, shard, bucket, &mut head, &batch, spoilt).await?,
@@ -80,7 +86,7 @@ async fn try_pack(
     for row in batch.rows {
         transaction.delete(INBOX_SEEN, row.key).await.map_err(store_error)?;
     }
-    Ok(count)
+    Ok((count, is_first))
 }
 
 /// In the order of the commits: of an id that comes twice the later one counts.

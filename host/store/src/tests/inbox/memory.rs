@@ -144,3 +144,24 @@ fn a_bucket_is_noted_once_a_slot() {
     drop(memory.begin(SHARD));
     assert_eq!(unnoted(5), 2);
 }
+
+/// What finds a run over and who writes into it again don't see each other.
+#[test]
+fn a_run_that_is_removed_and_written_again_meanwhile_is_asked() {
+    let memory = SeenMemory::default();
+    let run = |number| BucketKey::run(&ship(), number);
+    let write = |beat: u64, number| {
+        memory.begin(SHARD).committed(beat, beat + 1, OwnedAge(5), &[(run(number), ids(&[1]))]);
+    };
+    write(0, 3);
+    let generation = memory.generation(SHARD).unwrap();
+    memory.runs_read(SHARD, &ship(), generation, &[2, 3]);
+    memory.removed(SHARD, &run(2));
+    assert_eq!(memory.runs(SHARD, &ship()), Some(vec![3]));
+    write(1, 3);
+    memory.removed(SHARD, &run(3));
+    assert_eq!(memory.runs(SHARD, &ship()), Some(vec![3]), "its commit is in");
+    write(2, 4);
+    memory.removed(SHARD, &run(3));
+    assert_eq!(memory.runs(SHARD, &ship()), Some(vec![4]), "nobody writes it any more");
+}

@@ -230,6 +230,28 @@ async fn filters_change_no_answer() {
     }
 }
 
+/// Tables of a bucket whose head is lost are numbered anew: filters of the same numbers count no more.
+#[tokio::test]
+async fn filters_of_a_lost_head_hide_nothing_that_is_packed_behind_it() {
+    let store = memory().await;
+    let mut writer = Writer::new();
+    let (lost, kept) = (random(0, 1_000), random(5_000, 1_000));
+    finish(&mut writer, &store, 1_000, &lost).await;
+    pass(&mut writer, &store, 5 * MINUTE).await;
+    tidy(&store, 0).await;
+    // Makes the filters.
+    assert_seen(&store, &lost, 1_000).await;
+    let head = rows(&store, INBOX_SEEN).await.into_iter().find(|row| kind(row) == 0).unwrap();
+    let transaction = store.begin(true).await.unwrap();
+    transaction.put(INBOX_SEEN, head.key, object([("data", bytes("junk"))])).await.unwrap();
+    transaction.commit().await.unwrap();
+    store.seen_memory().forget_all();
+    finish(&mut writer, &store, 10 * MINUTE, &kept).await;
+    pass(&mut writer, &store, 15 * MINUTE).await;
+    tidy(&store, 0).await;
+    assert_seen(&store, &kept, 10 * MINUTE).await;
+}
+
 #[tokio::test]
 async fn a_limit_of_one_gets_everything_done() {
     let store = memory().await;

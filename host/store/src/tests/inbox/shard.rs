@@ -1,6 +1,6 @@
 //! A shard record of the inbox that can't be read.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use waybill_core::ids::Seq;
@@ -11,7 +11,7 @@ use waybill_core::inbox::seen::OwnedAge;
 use waybill_core::port::inbox_store::InboxStore;
 use waybill_core::port::quarantine::QuarantineStore;
 use waybill_core::port::store::StoreError;
-use waybill_testkit::conformance::inbox_samples::{Writer, done, inbound, row, takes};
+use waybill_testkit::conformance::inbox_samples::{Writer, dead, done, inbound, row, takes};
 use waybill_testkit::conformance::samples::SHARD;
 
 use super::super::{memory, sql};
@@ -82,4 +82,22 @@ async fn without_any_secret_the_next_owner_chooses_one() {
     assert_eq!(commit.record.secret, HashSecret(77));
     store.commit_inbox(commit.clone()).await.unwrap();
     assert_eq!(store.inbox_shard(SHARD).await.unwrap(), commit.record);
+}
+
+/// Of takes of one commit some became rows or dead letters, and some wait: which the lost record said.
+#[tokio::test]
+async fn a_take_that_became_a_row_or_a_dead_letter_waits_for_nothing() {
+    let store = memory().await;
+    let mut writer = worked(&store).await;
+    let stored = [
+        InboxWrite::PutRow(Arc::new(row(11, inbound("m-11")))),
+        InboxWrite::PutDead(Arc::new(dead(13, inbound("m-13"), "X"))),
+    ];
+    writer.write(&store, [takes(2, &[11, 12]), takes(3, &[13])].into_iter().chain(stored).collect()).await;
+    damage(&store, "state = <bytes> 'junk'").await;
+    let rebuilt = store.inbox_shard(SHARD).await.unwrap();
+    let open = BTreeMap::from([(1, BTreeSet::from([Seq(9)])), (2, BTreeSet::from([Seq(12)]))]);
+    assert_eq!(rebuilt.open, open);
+    let beats: Vec<u64> = store.inbox_takeover(SHARD).await.unwrap().takes.iter().map(|record| record.beat).collect();
+    assert_eq!(beats, [1, 2], "a record of which nothing is open is gone");
 }
