@@ -201,10 +201,8 @@ impl InboxOfShard {
             shards: context.config.shards,
             settings: Arc::clone(&home.owner),
             caution: context.config.caution,
-            // A task that failed, or ended before its calls had, leaves as much undone as a process that died. And while owners are
-            // cautious, what was in hand at the last crash may still come: to one whose takeover only its second try brought in, or
-            // who had the shard in good order from one that hadn't had it back yet.
-            unclean: died || record.suspicion.cautious || !self.handle.is_settled(),
+            // A task that failed, or ended before its calls had, leaves as much undone as a process that died.
+            unclean: died || !self.handle.is_settled(),
             rules: Rules::default(),
         };
         Ok(InboxOwner::restore(config, record, found, context.clock.now()))
@@ -217,17 +215,22 @@ impl InboxOfShard {
         }
         for source in &home.sources {
             for (_, consumer) in &source.consumers {
-                let bound = self.shared.store.bind_inbox_consumer(&consumer.name, &source.config.home).await?;
-                if bound != source.config.home {
-                    let reason = format!(
-                        "what consumer {:?} has seen is remembered under home {bound:?}, and this source's is {:?}",
-                        consumer.name.as_str(),
-                        source.config.home
-                    );
-                    tracing::error!(source = source.config.name.as_str(), reason, "a source isn't pulled");
-                    let fault = Fault::new(Code::INBOX_OTHER_HOME, reason);
-                    self.shared.seats.of(&source.config.name).set_refused(Some(fault));
-                }
+                let fault = match self.shared.store.bind_inbox_consumer(&consumer.name, &source.config.home).await {
+                    Ok(bound) if bound == source.config.home => continue,
+                    Ok(bound) => {
+                        let reason = format!(
+                            "what consumer {:?} has seen is remembered under home {bound:?}, and this source's is {:?}",
+                            consumer.name.as_str(),
+                            source.config.home
+                        );
+                        Fault::new(Code::INBOX_OTHER_HOME, reason)
+                    }
+                    // A record that can't be read stops the sources of its own consumer, and no others of the shard.
+                    Err(error @ StoreError::Corrupt(_)) => Fault::new(error.code(), error.to_string()),
+                    Err(error) => return Err(error),
+                };
+                tracing::error!(source = source.config.name.as_str(), reason = fault.reason, "a source isn't pulled");
+                self.shared.seats.of(&source.config.name).set_refused(Some(fault));
             }
         }
         Ok(())

@@ -6,7 +6,7 @@ use waybill_core::inbox::intake::MissingId;
 use waybill_core::inbox::settings::OnReusedId;
 use waybill_core::port::source::SourceDelivery;
 use waybill_testkit::fake_handler::Reply;
-use waybill_testkit::fake_source::Standing;
+use waybill_testkit::fake_source::{FakeSource, Standing};
 
 use crate::support::*;
 
@@ -133,4 +133,23 @@ async fn a_consumer_that_is_not_idempotent_handles_every_delivery() {
         world.until_acknowledged(count).await;
     }
     assert_eq!((world.http.posted().len(), world.seen()), (3, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_home_that_can_not_be_read_stops_its_own_consumer_and_not_the_shard() {
+    let world = World::new();
+    let mail = FakeSource::new("mail");
+    let mut second = world.source_on("mail", &mail);
+    // In the same shard.
+    second.home = "shop".to_owned();
+    let mut other = world.consumer_named("archive");
+    other.sources = vec![second.name.clone()];
+    world.memory.write(|tables| tables.inbox.spoilt_homes.insert(consumer("archive")));
+    let host = world.start_with(world.inbound(vec![world.source(), second], vec![world.consumer(), other])).await;
+    world.shop.send("m-1", "orders.paid", "1");
+    world.until_acknowledged(1).await;
+    assert!(mail.opened().is_empty());
+    let sources = host.inbound.sources().await;
+    let told = sources.iter().find(|source| source.name == "mail").and_then(|source| source.health_detail.clone());
+    assert!(told.is_some_and(|told| told.contains("can't be read")));
 }

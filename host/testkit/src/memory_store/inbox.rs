@@ -1,6 +1,6 @@
 //! The inbox: records, takes, rows, what was seen, history, dead letters, and the doorstep of sagas.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -34,6 +34,8 @@ pub struct InboxTables {
     pub done: Vec<(ShardId, UnixMillis, InboxDone)>,
     pub saga_door: BTreeMap<(ShardId, SagaDoorKey), SagaDoorItem>,
     pub homes: BTreeMap<ConsumerName, String>,
+    /// Consumers whose home can't be read, as if its record were damaged.
+    pub spoilt_homes: BTreeSet<ConsumerName>,
     /// Tables that are published directly, by host and source.
     pub direct: BTreeMap<(String, SourceName), DirectRecord>,
 }
@@ -300,6 +302,9 @@ impl InboxStore for MemoryStore {
 
     async fn bind_inbox_consumer(&self, consumer: &ConsumerName, home: &str) -> Result<String, StoreError> {
         self.check()?;
+        if self.read(|tables| tables.inbox.spoilt_homes.contains(consumer)) {
+            return Err(StoreError::Corrupt(format!("the home of consumer {consumer} can't be read")));
+        }
         Ok(self.write(|tables| tables.inbox.homes.entry(consumer.clone()).or_insert_with(|| home.to_owned()).clone()))
     }
 

@@ -76,8 +76,6 @@ pub struct DirectTable {
     blocked_until: Monotonic,
     /// A suspect is to go alone: only the first worker begins before.
     alone_until: Monotonic,
-    /// Lane that the first worker took last while it did so.
-    alone_lane: u16,
     claims: Claims,
 }
 
@@ -104,7 +102,6 @@ impl DirectTable {
             acknowledged: 0,
             blocked_until: Monotonic::default(),
             alone_until: Monotonic::default(),
-            alone_lane: 0,
             claims: Claims::new(record, &config, now),
             config,
         }

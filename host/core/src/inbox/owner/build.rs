@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::draft::{Draft, Flight, Outcome};
 use super::entry::{Decision, Durable, End, Entry, Stage};
@@ -25,10 +24,7 @@ impl InboxOwner {
         self.expire_orphans(now);
         let mut record = self.record.clone();
         (record.beat, record.nonce) = (record.beat + 1, nonce);
-        // Whole milliseconds count now, the rest with the next commit: at a thousand commits a second it would be most of the time.
-        let owned = now.mono - self.accounted_at;
-        let owned = owned - Duration::from_nanos(u64::from(owned.subsec_nanos() % 1_000_000));
-        record.age = record.age.plus(owned);
+        record.age = record.age.plus(now.mono - self.accounted_at);
         if !self.is_rule_kept(Rule::OwnedAge) {
             record.age.0 = record.age.0.max(now.wall.0);
         }
@@ -55,7 +51,7 @@ impl InboxOwner {
         draft.record.contexts = self.contexts.counts();
         let expect = (self.record.token, self.record.beat);
         let (commit, record) = draft.finish(self.config.shard, expect);
-        let begun = self.accounted_at + owned;
+        let begun = now.mono;
         self.flight =
             Some(Flight { record, outcomes, stored, taken, replays, purged, rows, begun, barriers: Vec::new() });
         Some(commit)

@@ -34,8 +34,9 @@ pub fn takeover(candidate: Candidate, stored: &InboxShardRecord) -> Option<Inbox
         token: candidate.token,
         beat: stored.beat + 1,
         nonce: candidate.nonce,
-        // No mark is as old as zero, so what is forgotten up to that age is nothing.
-        age: if is_first { OwnedAge(1) } else { stored.age },
+        // No mark is as old as zero, so what is forgotten up to that age is nothing. A record that was made anew without its secret has
+        // no owner either, and its age, which no commit may lower.
+        age: stored.age.max(OwnedAge(1)),
         secret: if is_first { candidate.secret } else { stored.secret },
         suspicion: if died { suspicion.after_crash() } else { suspicion.after_clean_end() },
         ..stored.clone()
@@ -91,6 +92,14 @@ mod tests {
     fn the_first_owner_chooses_the_secret_and_nobody_else() {
         assert_eq!(takeover(CANDIDATE, &stored(6)).unwrap().record.secret, HashSecret(5));
         let first = takeover(CANDIDATE, &InboxShardRecord::default()).unwrap().record;
-        assert_eq!((first.secret, first.suspicion.cautious), (HashSecret(99), false));
+        assert_eq!((first.secret, first.suspicion.cautious, first.age), (HashSecret(99), false, OwnedAge(1)));
+    }
+
+    #[test]
+    fn no_takeover_lowers_the_age_not_even_of_a_record_that_lost_its_owner() {
+        for token in [0, 6] {
+            let stored = InboxShardRecord { age: OwnedAge(7_000), ..stored(token) };
+            assert_eq!(takeover(CANDIDATE, &stored).unwrap().record.age, OwnedAge(7_000), "token {token}");
+        }
     }
 }

@@ -11,13 +11,11 @@ use crate::code::Code;
 use crate::commit::Writer;
 use crate::ids::{ConsumerName, InboundId, Key, SourceName, Tenant};
 use crate::inbox::message::InboundMessage;
-use crate::inbox::records::{InboxCommit, InboxTakeover, InboxWrite};
+use crate::inbox::records::{InboxCommit, InboxTakeover, InboxWrite, RowHead};
 use crate::inbox::settings::{ConsumerId, ConsumerSettings, SourceSettings, Target};
 use crate::inbox::verdict::{Leavings, Verdict};
 use crate::port::transport::Fault;
 use crate::time::UnixMillis;
-
-mod bounds;
 
 const SOURCE: SourceId = SourceId(0);
 const SESSION: u64 = 7;
@@ -366,4 +364,31 @@ fn a_replay_is_a_row_at_a_new_place_without_attempts() {
     owner.answered(call.seq, processed(), now(6), 0.5);
     let made = commit(&mut owner, 7);
     assert_eq!(made.writes, [InboxWrite::DeleteRow(call.seq)]);
+}
+
+/// Of a row in quarantine the delivery that its source still holds may be the only readable copy.
+#[test]
+fn a_row_that_can_not_be_read_gives_its_deliveries_back() {
+    let mut owner = owner();
+    let sent = message("m-1", None, "a");
+    bring(&mut owner, vec![arrival("t1", &sent)], 1);
+    let call = calls(&mut owner, 1).remove(0);
+    owner.answered(call.seq, Verdict::Failed(Fault::new("X", "x")), now(2), 0.5);
+    let made = commit(&mut owner, 3);
+    let InboxWrite::PutRow(row) = &made.writes[0] else { panic!("{:?}", made.writes) };
+    let rows = vec![RowHead { due: UnixMillis(0), ..row.head() }];
+    let record = InboxShardRecord { token: 2, beat: made.record.beat + 1, ..made.record.clone() };
+    let found = InboxTakeover { rows, takes: Vec::new() };
+    let mut next = InboxOwner::restore(owner.config.clone(), record, found, now(10));
+    bring(&mut next, vec![arrival("u1", &sent)], 11);
+    assert_eq!(next.take_loads(), [row.seq], "it joined the row");
+    next.loaded(row.seq, Ok(None), now(12));
+    let orders = next.take_settlements(SOURCE, now(12));
+    assert!(matches!(orders.as_slice(), [order] if order.settle_as == SettleAs::Release), "{orders:?}");
+    next.settled(&orders[0], SettleResult::Done, now(13));
+    bring(&mut next, vec![arrival("u2", &sent)], 14);
+    let call = calls(&mut next, 15).remove(0);
+    next.answered(call.seq, processed(), now(16), 0.5);
+    commit(&mut next, 17);
+    assert_eq!(acks(&mut next, 17), ["u2"]);
 }
