@@ -50,7 +50,8 @@ pub const COMMIT_OUTCOMES_MAX: usize = 1_000;
 pub const LOADS_MAX: usize = 64;
 /// Bytes of payloads of rows that are kept in memory while they wait; past it they are read again before they are called.
 pub const ROW_BYTES_KEPT: usize = 16 * 1024 * 1024;
-/// While the owner is cautious, what a consumer may call next is named ahead up to this many times its concurrency.
+/// While the owner is cautious, what a consumer may call next is named ahead up to this many times its concurrency; and so many rows
+/// are read ahead although [`ROW_BYTES_KEPT`] is used up.
 pub const NAMED_AHEAD: usize = 2;
 /// Ids with a time so long past lie with those that have none.
 pub const ID_TIME_PAST_MAX: Duration = Duration::from_secs(40 * 24 * 3600);

@@ -24,6 +24,7 @@ use super::record::Record;
 use super::sightings::Sightings;
 use super::view::Counted;
 use super::worker;
+use crate::inbox::Seats;
 use crate::shard::Context;
 
 /// Time for a claim, or for marks and COMMIT: as long as the database gives a statement, and a while longer.
@@ -192,6 +193,24 @@ impl PublishedTable {
         false
     }
 
+    /// What operators paused stays paused: nothing is sent before the store has said whether this table is.
+    async fn read_pause(&self) {
+        while !self.is_ending() {
+            match self.context.stores.transact.paused().await {
+                Ok(noted) => {
+                    if noted.iter().any(|name| Seats::named_by(name) == Some(self.config.source.as_str())) {
+                        self.set_paused(true);
+                    }
+                    return;
+                }
+                Err(error) => {
+                    tracing::warn!(source = %self.config.source, code = error.code().as_str(), %error, "whether a table is paused can't be read yet");
+                    self.rest(STORE_PAUSE).await;
+                }
+            }
+        }
+    }
+
     /// Gives claims back whose workers are gone.
     async fn give_back_all(&self) {
         let open = std::mem::take(&mut *self.open.lock());
@@ -249,6 +268,7 @@ impl PublishedTable {
 pub(super) async fn run(table: Arc<PublishedTable>) {
     table.give_back_all().await;
     if table.open().await {
+        table.read_pause().await;
         let mut tasks = JoinSet::new();
         for lane in 0..table.config.lanes.max(1) {
             tasks.spawn(worker::work(Arc::clone(&table), WorkerId(lane)));

@@ -126,7 +126,8 @@ async fn carry_out(table: &PublishedTable, worker: WorkerId, open: &Open, after:
 async fn claim(table: &PublishedTable, worker: WorkerId) -> Result<(Option<Open>, AfterClaim), Turn> {
     let now = table.now();
     let begun = table.with(|lane| {
-        let begin = lane.begin(worker, worker.0, now);
+        let own = lane.lane_for(worker, now);
+        let begin = lane.begin(worker, own, now);
         let claim = begin.and_then(|_| lane.claim(worker, now));
         (claim, lane.begins_at(worker), lane.config().idle_in_transaction())
     });

@@ -59,7 +59,7 @@ use holds::HoldNotes;
 use mail::{Mail, ReplayAsk};
 use meter::InboxMeter;
 use settings::HomeSettings;
-use sources::Seats;
+pub(crate) use sources::Seats;
 use takeover::InboxOfShard;
 
 pub use config::{ConsumerConfig, ConsumerTarget, InboundConfig, SourceConfig};

@@ -201,8 +201,10 @@ impl InboxOfShard {
             shards: context.config.shards,
             settings: Arc::clone(&home.owner),
             caution: context.config.caution,
-            // A task that failed, or ended before its calls had, leaves as much undone as a process that died.
-            unclean: died || !self.handle.is_settled(),
+            // A task that failed, or ended before its calls had, leaves as much undone as a process that died. And while owners are
+            // cautious, what was in hand at the last crash may still come: to one whose takeover only its second try brought in, or
+            // who had the shard in good order from one that hadn't had it back yet.
+            unclean: died || record.suspicion.cautious || !self.handle.is_settled(),
             rules: Rules::default(),
         };
         Ok(InboxOwner::restore(config, record, found, context.clock.now()))

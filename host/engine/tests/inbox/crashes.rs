@@ -158,3 +158,25 @@ async fn what_was_called_when_another_configuration_cut_it_off_is_called_with_a_
     let calls = world.http.posted();
     assert_eq!((calls.len(), calls[1].is_maybe_handled()), (2, true));
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_a_crash_left_undone_is_told_of_although_an_owner_in_between_ended_in_good_order() {
+    let world = World::new();
+    let host = world.start().await;
+    let gate = Gate::default();
+    let behind = gate.clone();
+    world.http.answer(move |_| Reply::status(200).behind(&behind));
+    let first = world.shop.send("m-1", "orders.paid", "1");
+    world.until_called(1).await;
+    host.crash().await;
+    // Its sender sends it anew, which no broker calls a redelivery, and not before another host had the shard.
+    world.shop.give_up(first);
+    world.http.answer(|_| Reply::status(200));
+    let between = world.start().await;
+    between.drain().await;
+    drop(between);
+    let _next = world.start().await;
+    world.shop.send("m-1", "orders.paid", "1");
+    world.until_called(2).await;
+    assert!(world.http.calls_with("m-1")[1].is_maybe_handled());
+}

@@ -36,6 +36,16 @@ pub struct Claim {
 }
 
 impl DirectTable {
+    /// Which lane a worker is to begin in: the one of its number. While a suspect is to go alone, only the first worker begins, and the
+    /// suspect may lie in any lane: so that one goes through all of them.
+    pub fn lane_for(&mut self, worker: WorkerId, now: Monotonic) -> u16 {
+        if worker != WorkerId(0) || now >= self.alone_until {
+            return worker.0;
+        }
+        self.alone_lane = self.alone_lane.wrapping_add(1) % self.config.lanes.max(1);
+        self.alone_lane
+    }
+
     /// Begins a worker's transaction in a lane. None: it has one, or waits, or another worker is in that lane.
     pub fn begin(&mut self, worker: WorkerId, lane: u16, now: Monotonic) -> Option<Begin> {
         let is_first = worker == WorkerId(0);

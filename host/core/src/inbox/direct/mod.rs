@@ -76,6 +76,8 @@ pub struct DirectTable {
     blocked_until: Monotonic,
     /// A suspect is to go alone: only the first worker begins before.
     alone_until: Monotonic,
+    /// Lane that the first worker took last while it did so.
+    alone_lane: u16,
     claims: Claims,
 }
 
@@ -102,6 +104,7 @@ impl DirectTable {
             acknowledged: 0,
             blocked_until: Monotonic::default(),
             alone_until: Monotonic::default(),
+            alone_lane: 0,
             claims: Claims::new(record, &config, now),
             config,
         }

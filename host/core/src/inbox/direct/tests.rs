@@ -237,3 +237,23 @@ fn who_found_nothing_begins_when_its_pause_is_over_or_something_new_is_told() {
     table.wake();
     assert!(table.begins_at(W) <= at(1) && table.begin(W, 0, at(1)).is_some());
 }
+
+#[test]
+fn the_first_worker_goes_through_all_lanes_while_a_suspect_is_to_go_alone() {
+    let mut record = DirectRecord::default().opened();
+    record.calling.insert(id("7"));
+    let mut table = DirectTable::new(DirectConfig::default(), record.opened(), at(1));
+    let lanes = |table: &mut DirectTable, worker, now| (0..4).map(|_| table.lane_for(worker, now)).collect::<Vec<_>>();
+    assert_eq!(lanes(&mut table, W, at(1)), [0, 0, 0, 0]);
+    table.begin(W, 0, at(1)).unwrap();
+    table.begin(WorkerId(2), 2, at(1)).unwrap();
+    let rows = vec![row("7", "a", 0, true)];
+    assert_eq!(table.claimed(WorkerId(2), Claimed { seen: 1, unread: 0, rows }, at(1)), AfterClaim::GiveUp);
+    table.lost(W, at(2));
+    assert!(table.begin(WorkerId(2), 2, at(2)).is_none(), "its own worker doesn't begin now");
+    let mut all = lanes(&mut table, W, at(2));
+    all.sort_unstable();
+    assert_eq!(all, [0, 1, 2, 3], "so the first one has to come by");
+    assert_eq!(lanes(&mut table, WorkerId(2), at(2)), [2, 2, 2, 2]);
+    assert_eq!(lanes(&mut table, W, at(60)), [0, 0, 0, 0]);
+}

@@ -10,7 +10,7 @@ use super::hand::{DeliveryId, SettleAs};
 use super::{InboxOwner, Rule};
 use crate::code::Code;
 use crate::ids::{ConsumerName, SourceName};
-use crate::inbox::fingerprint::ContentDigest;
+use crate::inbox::fingerprint::{ContentDigest, Fingerprint};
 use crate::inbox::limits::LAST_DELIVERIES;
 use crate::inbox::message::InboundMessage;
 use crate::inbox::settings::{ConsumerId, OnReusedId, SourceId};
@@ -117,7 +117,7 @@ impl InboxOwner {
         refusal: Option<Fault>,
     ) {
         let message = &arrival.message;
-        let fingerprint = self.record.secret.of_id(&name, &message.id);
+        let fingerprint = self.fingerprint_of(consumer, &name, message, digest);
         let known = self.entries.seq_of(fingerprint);
         let Some(seq) = known else {
             let seq = self.next_seq();
@@ -153,6 +153,27 @@ impl InboxOwner {
             return self.arrive_reused(source, delivery, arrival, consumer, name, digest);
         }
         self.join(seq, delivery, arrival);
+    }
+
+    /// What a message goes by in memory. A consumer without a seen set handles every delivery, so while one is in hand another content
+    /// under its id is one more message.
+    fn fingerprint_of(
+        &self,
+        consumer: Option<ConsumerId>,
+        name: &ConsumerName,
+        message: &InboundMessage,
+        digest: ContentDigest,
+    ) -> Fingerprint {
+        let by_id = self.record.secret.of_id(name, &message.id);
+        let settings = consumer.and_then(|consumer| self.config.settings.consumer(consumer));
+        if settings.is_none_or(|settings| settings.idempotent) {
+            return by_id;
+        }
+        let with_content = self.record.secret.of_reused(name, &message.id, digest);
+        let is_known = self.entries.seq_of(with_content).is_some();
+        let other = self.entries.seq_of(by_id).and_then(|seq| self.entries.get(seq));
+        let is_other = other.is_some_and(|other| !other.is_orphan() && other.digest != digest);
+        if is_known || is_other { with_content } else { by_id }
     }
 
     /// Whether another content under a known id is another message.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::draft::{Draft, Flight, Outcome};
 use super::entry::{Decision, Durable, End, Entry, Stage};
@@ -24,7 +25,10 @@ impl InboxOwner {
         self.expire_orphans(now);
         let mut record = self.record.clone();
         (record.beat, record.nonce) = (record.beat + 1, nonce);
-        record.age = record.age.plus(now.mono - self.accounted_at);
+        // Whole milliseconds count now, the rest with the next commit: at a thousand commits a second it would be most of the time.
+        let owned = now.mono - self.accounted_at;
+        let owned = owned - Duration::from_nanos(u64::from(owned.subsec_nanos() % 1_000_000));
+        record.age = record.age.plus(owned);
         if !self.is_rule_kept(Rule::OwnedAge) {
             record.age.0 = record.age.0.max(now.wall.0);
         }
@@ -51,7 +55,7 @@ impl InboxOwner {
         draft.record.contexts = self.contexts.counts();
         let expect = (self.record.token, self.record.beat);
         let (commit, record) = draft.finish(self.config.shard, expect);
-        let begun = now.mono;
+        let begun = self.accounted_at + owned;
         self.flight =
             Some(Flight { record, outcomes, stored, taken, replays, purged, rows, begun, barriers: Vec::new() });
         Some(commit)

@@ -1,12 +1,13 @@
 //! Calls and their answers.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::entry::{Decision, DecisionKind, End, Stage};
 use super::hand::SettleAs;
 use super::{InboxOwner, Rule};
 use crate::ids::Seq;
-use crate::inbox::limits::LOADS_MAX;
+use crate::inbox::limits::{LOADS_MAX, NAMED_AHEAD};
 use crate::inbox::message::InboundMessage;
 use crate::inbox::records::InboxRow;
 use crate::inbox::settings::{ConsumerId, Target};
@@ -31,11 +32,33 @@ pub struct Call {
 impl InboxOwner {
     /// Rows whose turn has come and whose messages aren't in memory, each once. What is read goes to [`Self::loaded`].
     pub fn take_loads(&mut self) -> Vec<Seq> {
-        let seqs: Vec<Seq> = self.unloaded.iter().take(LOADS_MAX).copied().collect();
+        let is_full = self.entries.is_row_memory_full();
+        let mut ahead: BTreeMap<ConsumerId, usize> = BTreeMap::new();
+        let may_load = |seq: &&Seq| {
+            let Some(consumer) = self.entries.get(**seq).and_then(|entry| entry.consumer).filter(|_| is_full) else {
+                return true;
+            };
+            let left = ahead.entry(consumer).or_insert_with(|| self.loads_ahead(consumer));
+            let may = *left > 0;
+            *left = left.saturating_sub(1);
+            may
+        };
+        let seqs: Vec<Seq> = self.unloaded.iter().filter(may_load).take(LOADS_MAX).copied().collect();
         for seq in &seqs {
             self.unloaded.remove(seq);
         }
         seqs
+    }
+
+    /// How many rows of a consumer may be read although the memory for rows is used up: its calls aren't to wait for reads, and of
+    /// thousands that are due at once most wait for a call. Suspects wait for their trials, and take nobody's room.
+    fn loads_ahead(&self, id: ConsumerId) -> usize {
+        let suspects = &self.record.suspicion.suspects;
+        let is_suspect =
+            |seq: &Seq| self.entries.get(*seq).is_some_and(|entry| suspects.contains_key(&entry.fingerprint));
+        let ready = self.consumers.get(id).map_or(0, |of| of.ready.iter().filter(|seq| !is_suspect(seq)).count());
+        let concurrency = self.config.settings.consumer(id).map_or(1, |settings| settings.concurrency);
+        (concurrency.max(1) * NAMED_AHEAD).saturating_sub(ready)
     }
 
     /// A row was read; none = it isn't there any more, because it couldn't be read and lies in quarantine. `Err(())` = ask again.
@@ -183,7 +206,7 @@ impl InboxOwner {
         is_kept && before.is_some_and(|before| processed > before)
     }
 
-    fn failed(&self, id: ConsumerId, attempts: u32, fault: Fault, random: f64) -> Decision {
+    pub(super) fn failed(&self, id: ConsumerId, attempts: u32, fault: Fault, random: f64) -> Decision {
         let Some(settings) = self.config.settings.consumer(id) else {
             return Decision::Retry { fault, delay: std::time::Duration::ZERO };
         };

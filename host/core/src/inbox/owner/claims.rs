@@ -202,6 +202,7 @@ impl InboxOwner {
     pub(super) fn next_beat(&self) -> Monotonic {
         let every = if self.has_lone_trial() { LIFE_BEAT } else { AGE_BEAT };
         let beat = self.accounted_at + every;
-        if self.claims.on { beat.min(self.claims.until.max(self.clock)) } else { beat }
+        // Behind that time caution lasts until the last suspect is gone, and what becomes of one is a commit of its own.
+        if self.claims.on && self.claims.until > self.clock { beat.min(self.claims.until) } else { beat }
     }
 }

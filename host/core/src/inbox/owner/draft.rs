@@ -45,6 +45,7 @@ pub(super) struct Flight {
     /// Dead letters that it removes.
     pub purged: Vec<Seq>,
     pub rows: Vec<RowChange>,
+    /// Up to when owned time is in it.
     pub begun: Monotonic,
     /// Barriers that were tried since it failed.
     pub barriers: Vec<u64>,

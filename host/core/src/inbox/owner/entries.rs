@@ -76,9 +76,14 @@ impl Entries {
         self.row_bytes = (self.row_bytes + after).saturating_sub(before);
     }
 
+    /// Whether the messages of rows in memory have more bytes than those are to have.
+    pub fn is_row_memory_full(&self) -> bool {
+        self.row_bytes > ROW_BYTES_KEPT
+    }
+
     /// Drops the message of a row that only waits, if the memory for those is used up.
     pub fn forget_message(&mut self, seq: Seq) {
-        if self.row_bytes <= ROW_BYTES_KEPT {
+        if !self.is_row_memory_full() {
             return;
         }
         if let Some(entry) = self.slots.get_mut(&seq).filter(|entry| entry.is_row()) {

@@ -176,7 +176,9 @@ impl InboxOwner {
         let held = held.filter(|until| *until > self.clock).min();
         let orphans = self.orphans.iter().next().map(|_| self.adopted_at + self.shortest_orphan_wait());
         let orphans = orphans.filter(|at| *at > self.clock);
-        [timers, held, orphans, self.next_deadline(), Some(self.next_beat())].into_iter().flatten().min()
+        // A commit that is out, however long the store takes, holds up the next one.
+        let beat = self.flight.is_none().then(|| self.next_beat());
+        [timers, held, orphans, self.next_deadline(), beat].into_iter().flatten().min()
     }
 
     fn shortest_orphan_wait(&self) -> Duration {

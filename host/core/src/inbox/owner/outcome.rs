@@ -41,11 +41,13 @@ impl Writer for InboxOwner {
         self.tick(now);
         let Some(mut flight) = self.flight.take() else { return };
         if self.outcomes_max <= 1 {
-            for (_, decision, _) in &mut flight.outcomes {
-                if let Decision::Finish(End::Processed(_)) = decision {
+            for (seq, decision, _) in &mut flight.outcomes {
+                let called = self.entries.get(*seq).and_then(|entry| Some((entry.consumer?, entry.attempts)));
+                if let (Decision::Finish(End::Processed(_)), Some((consumer, attempts))) = (&*decision, called) {
                     let reason = "what it left behind is more than the store takes at once";
                     let fault = Fault::new(Code::HANDLER_BAD_OUTPUT, reason);
-                    *decision = Decision::Retry { fault, delay: std::time::Duration::from_secs(1) };
+                    // Like any other failed attempt it may be the last.
+                    *decision = self.failed(consumer, attempts, fault, 0.5);
                 }
             }
         }
@@ -130,7 +132,7 @@ impl InboxOwner {
                 let copies = entry.copies.clone();
                 self.set_row(seq);
                 self.done_with_copies(seq, &copies);
-                self.consider(seq);
+                self.rest_row(seq);
             }
         }
         applied.requests.extend(flight.purged);

@@ -17,6 +17,8 @@ use crate::inbox::verdict::{Leavings, Verdict};
 use crate::port::transport::Fault;
 use crate::time::UnixMillis;
 
+mod bounds;
+
 const SOURCE: SourceId = SourceId(0);
 const SESSION: u64 = 7;
 

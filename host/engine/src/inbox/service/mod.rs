@@ -47,9 +47,6 @@ use crate::shard::{Context, ShardHandle};
 pub(crate) use dead::DeadOf;
 pub(crate) use tables::TableSources;
 
-/// Pause before the store is asked again which sources are paused.
-const PAUSES_PAUSE: Duration = Duration::from_secs(1);
-
 /// The inbox of this host.
 pub(crate) struct Inbox {
     pub(in crate::inbox) shared: Arc<Shared>,
@@ -106,21 +103,6 @@ impl Inbox {
 
     /// Sources that publish their tables directly are shown, paused and provisioned through it.
     pub fn with_tables(&self, tables: Arc<dyn TableSources>) {
-        let (context, paused) = (Arc::clone(&self.shared.context), Arc::clone(&tables));
-        // What operators paused stays paused; until the store has said so, they go on.
-        tokio::spawn(async move {
-            loop {
-                match context.stores.transact.paused().await {
-                    Ok(noted) => {
-                        let names = noted.iter().filter_map(|name| Seats::named_by(name));
-                        names.for_each(|name| _ = paused.set_paused(name, true));
-                        return;
-                    }
-                    Err(_) if context.closing.is_cancelled() => return,
-                    Err(_) => tokio::time::sleep(PAUSES_PAUSE).await,
-                }
-            }
-        });
         // Once at the start: a second one would be a mistake of the engine's.
         let _set_before = self.tables.set(tables);
     }

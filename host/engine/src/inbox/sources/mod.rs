@@ -15,4 +15,4 @@ mod seat;
 
 pub(super) use drive::CLOSE_TIMEOUT;
 pub(super) use place::Places;
-pub(super) use seat::Seats;
+pub(crate) use seat::Seats;

@@ -131,6 +131,21 @@ async fn a_paused_table_sends_nothing_and_a_paused_transport_costs_no_attempt() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_table_that_was_paused_sends_nothing_after_a_restart_either() {
+    let tables = Tables::new();
+    let host = tables.start();
+    host.inbound.pause_source("orders", "ann").await.unwrap();
+    host.drain().await;
+    drop(host);
+    let row = tables.database.insert("a", "x");
+    let host = tables.start();
+    pass(seconds(60)).await;
+    assert_eq!(tables.sent(row), 0, "not even before the store has said that it is paused");
+    host.inbound.resume_source("orders", "ann").await.unwrap();
+    tables.until_published(&[row]).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_notice_wakes_lanes_that_have_nothing_to_do() {
     let tables = Tables::new();
     let table = FakeTable::new("orders", &tables.database);
