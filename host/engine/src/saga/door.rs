@@ -30,6 +30,8 @@ pub(super) struct Door {
     limit: usize,
     /// Rows that were taken in, and may lie there until a commit has removed them.
     taken: BTreeSet<SagaDoorKey>,
+    /// Rows that weren't, for their sagas take nothing now: each read tries them again, before what came behind them.
+    stays: BTreeSet<SagaDoorKey>,
     /// Something may have come since it was read.
     is_rung: bool,
     /// When it is read although nobody rang.
@@ -46,6 +48,7 @@ impl Door {
             reading: UnderWay::default(),
             limit: 0,
             taken: BTreeSet::new(),
+            stays: BTreeSet::new(),
             is_rung: true,
             look_at: None,
             poll: (!context.config.exclusive).then_some(context.config.poll_interval),
@@ -66,12 +69,17 @@ impl Door {
         let is_due = self.is_rung || self.look_at.is_some_and(|at| at <= Instant::now());
         let Some(store) = self.store.clone().filter(|_| is_due && self.reading.is_idle()) else { return };
         (self.is_rung, self.look_at) = (false, None);
-        self.limit = ROWS_MAX + self.taken.len();
+        self.limit = self.rows_max();
         let rows_max = self.limit;
         self.reading.begin(async move {
             let late = || StoreError::Unavailable("it didn't read the door of sagas in time".to_owned());
             timeout(limit, store.saga_door(shard, rows_max)).await.unwrap_or_else(|_| Err(late()))
         });
+    }
+
+    /// Most rows of the next read: what is known lies in front, and mustn't hide what came behind it.
+    fn rows_max(&self) -> usize {
+        ROWS_MAX + self.taken.len() + self.stays.len()
     }
 
     /// What the read under way brought; without one it never comes. May be dropped and asked for again.
@@ -86,7 +94,9 @@ impl Door {
         let there: BTreeSet<SagaDoorKey> = rows.iter().map(|row| row.key).collect();
         self.taken.retain(|key| there.contains(key) || !is_all && Some(*key) > last);
         let fresh: Vec<SagaDoorRow> = rows.into_iter().filter(|row| self.taken.insert(row.key)).collect();
-        self.is_rung |= !is_all && !fresh.is_empty();
+        // Of what only stays, another read at once would bring the same.
+        let tried = std::mem::take(&mut self.stays);
+        self.is_rung |= !is_all && fresh.iter().any(|row| !tried.contains(&row.key));
         self.look_at = self.poll.map(|pause| Instant::now() + pause);
         fresh
     }
@@ -95,6 +105,7 @@ impl Door {
     fn retry(&mut self, row: Option<SagaDoorKey>) {
         if let Some(key) = row {
             self.taken.remove(&key);
+            self.stays.insert(key);
         }
         let at = Instant::now() + RETRY_PAUSE;
         self.look_at = Some(self.look_at.map_or(at, |look_at| look_at.min(at)));
@@ -139,5 +150,49 @@ impl Actor {
             shard = self.handle.shard.0, inbox = key.from.0, code = error.code().as_str(), %error,
             "a signal or reply that a message brought is of no use to its saga"
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use waybill_core::ids::Tenant;
+    use waybill_core::inbox::records::SagaDoorItem;
+    use waybill_core::saga::id::{SagaId, SagaKey};
+    use waybill_core::saga::json::Json;
+
+    use super::*;
+
+    fn row(number: usize) -> SagaDoorRow {
+        let key = SagaKey { tenant: Tenant::unnamed(), id: SagaId::new("order-7").unwrap() };
+        let (name, by) = ("progress".to_owned(), "a test".to_owned());
+        SagaDoorRow {
+            key: SagaDoorKey { from: ShardId(0), beat: 1, number: u32::try_from(number).unwrap() },
+            item: SagaDoorItem::Signal { key, name, data: Json::null(), by },
+        }
+    }
+
+    #[test]
+    fn rows_that_stay_are_not_read_over_and_over_and_hide_nothing_behind_them() {
+        let mut door = Door {
+            store: None,
+            reading: UnderWay::default(),
+            limit: ROWS_MAX,
+            taken: BTreeSet::new(),
+            stays: BTreeSet::new(),
+            is_rung: false,
+            look_at: None,
+            poll: None,
+        };
+        let all: Vec<SagaDoorRow> = (0..ROWS_MAX + 1).map(row).collect();
+        let first = door.fresh(all.iter().take(door.limit).cloned().collect());
+        assert!(first.len() == ROWS_MAX && door.is_rung, "more may lie behind them");
+        first.iter().for_each(|row| door.retry(Some(row.key)));
+        (door.is_rung, door.limit) = (false, door.rows_max());
+        let second = door.fresh(all.iter().take(door.limit).cloned().collect());
+        assert_eq!(second.len(), ROWS_MAX + 1, "with what came behind, in order");
+        second.iter().take(ROWS_MAX).for_each(|row| door.retry(Some(row.key)));
+        assert!(!door.is_rung && door.look_at().is_none(), "without a store nobody looks");
+        assert!(door.look_at.is_some(), "they are tried again in a while");
     }
 }
