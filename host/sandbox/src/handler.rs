@@ -11,7 +11,7 @@ use waybill_core::port::transport::{CallError, HealthReport, PluginIdentity};
 use crate::convert;
 use crate::endpoint::EndpointSpec;
 use crate::error::SandboxError;
-use crate::instance::{Answer, Endpoint, Lanes, Work, other_question, probe_endpoint};
+use crate::instance::{Answer, Endpoint, Lanes, Work, other_question};
 use crate::load::LoadedPlugin;
 use crate::manifest::World;
 
@@ -36,11 +36,6 @@ impl WasmHandler {
         let (lanes, opening) = Lanes::start(Endpoint::new(plugin, World::Handler, spec)?);
         let opened = opening.await;
         Ok((Arc::new(Self { lanes }), opened))
-    }
-
-    /// Opens one instance with purpose `probe` and closes it: whether a handler would work, while another generation serves.
-    pub async fn probe(plugin: LoadedPlugin, spec: EndpointSpec) -> Result<HealthReport, SandboxError> {
-        probe_endpoint(&Endpoint::new(plugin, World::Handler, spec)?).await
     }
 
     /// Tries `open` again on every lane that waits or was refused.

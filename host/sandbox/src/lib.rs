@@ -7,8 +7,7 @@
 //!                                       ├─▶ WasmHandler     (port::handler::Handler)
 //!                                       ├─▶ WasmParticipant (port::participant::Participant)
 //!                                       └─▶ WasmBackoff     (port::backoff::BackoffPolicy)
-//!                ├──▶ Slot: a transport whose plugin can be replaced; Fleet: all of them, with their files
-//!                └──▶ OrderedSlot: a source, table or handler whose plugin can be replaced, the old one closed first
+//!                └──▶ Slot: a transport whose plugin can be replaced; Fleet: all of them, with their files
 //! ```
 //! Bounds are in [`limits`]. A plugin reaches what its manifest asks for *and* the operator grants ([`grants`]); one that
 //! traps, loops, leaks or lies loses its instance and nothing else. It knows `waybill-core` only; nobody else names wasmtime.
@@ -35,7 +34,6 @@ mod load;
 mod manifest;
 mod meters;
 mod net;
-mod ordered;
 mod own;
 mod participant;
 mod pure;
@@ -68,7 +66,6 @@ pub use http::{HttpHandlerClient, HttpStepClient};
 pub use limits::limits_table;
 pub use load::{Inspection, LoadedPlugin, PluginSource, inspect};
 pub use manifest::{Ask, Manifest, World};
-pub use ordered::{OrderedSlot, Ready, Recipe, Replaceable, Started};
 pub use participant::{ParticipantLimits, WasmParticipant, participant_steps};
 pub use slot::{
     BAD_MAX, BadDigest, Forgetful, HISTORY_MAX, Life, Phase, Probation, Record, RolledBack, Slot, SlotMemory,

@@ -14,7 +14,7 @@ use waybill_core::port::transport::{CallError, Fault, HealthReport, PluginIdenti
 use crate::convert;
 use crate::endpoint::EndpointSpec;
 use crate::error::SandboxError;
-use crate::instance::{Answer, Endpoint, Lanes, Wants, Work, claim_lost, other_question, probe_endpoint, provision};
+use crate::instance::{Answer, Endpoint, Lanes, Wants, Work, claim_lost, other_question, provision};
 use crate::load::LoadedPlugin;
 use crate::manifest::World;
 
@@ -47,12 +47,6 @@ impl WasmTable {
         let (lanes, opening) = Lanes::start(endpoint);
         let opened = opening.await;
         Ok((Arc::new(Self { lanes, claims, provisioning: AsyncMutex::default() }), opened))
-    }
-
-    /// Opens one instance with purpose `probe`, asks for its health, and closes it. Nothing is claimed.
-    pub async fn probe(plugin: LoadedPlugin, spec: EndpointSpec) -> Result<HealthReport, SandboxError> {
-        let endpoint = Endpoint::new(plugin, World::Table, spec)?.wanting(Wants::Table { claims: 1 });
-        probe_endpoint(&endpoint).await
     }
 
     /// Tries `open` again on every lane that waits or was refused.

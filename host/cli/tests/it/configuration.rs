@@ -86,6 +86,7 @@ fn every_kind_of_bad_input_has_its_code_place_and_fix() {
         ("[idempotency]\nrequire = 1\n", "CONFIG.WRONG_TYPE", "waybill.toml:2:11", "true or false"),
         ("[idempotency]\nttls = \"1h\"\n", "CONFIG.UNKNOWN_KEY", "waybill.toml:2:1", "did you mean \"ttl\"?"),
         ("[inbox]\ndedup_window = \"7d\"\n", "CONFIG.BAD_VALUE", "waybill.toml:2:16", "dead.keep = \"30days\""),
+        ("[inbox]\ndedup_window = \"119s\"\n", "CONFIG.BAD_VALUE", "waybill.toml:2:16", "at least 2m"),
         ("[dead]\nkeep = \"60d\"\n", "CONFIG.BAD_VALUE", "waybill.toml:2:8", "set inbox.dedup_window to"),
         ("[inbox]\nack_wait = \"7d\"\n", "CONFIG.UNKNOWN_KEY", "waybill.toml:2:1", "dedup_window"),
         ("[idempo]\nttl_ms = 1\n[tx.idempo]\nttl_ms = 2\n", "CONFIG.DUPLICATE", "waybill.toml:3:5", "[tx.idempo]"),

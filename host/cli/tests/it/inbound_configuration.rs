@@ -158,6 +158,13 @@ fn what_can_not_work_together_is_refused_with_its_reason() {
         (format!("{of_shop}{handled}on_reused_id = \"drop\"\n"), "\"dead\" or \"duplicate\""),
         (format!("{of_shop}{handled}backoff = {{ base_ms = 500, cap_ms = 100 }}\n"), "below base_ms"),
         (format!("{of_shop}{handled}durable = \"a\"\n"), "there is no key \"durable\""),
+        (format!("{of_shop}{handled}instances = 4\n"), "instances can't be \"4\": it has no effect without handler"),
+        (format!("{of_shop}{handled}memory = \"1MiB\"\n"), "ship.memory can't be"),
+        (format!("{of_shop}{handled}config = {{ a = 1 }}\n"), "it has no effect without handler = \"fn:PLUGIN\""),
+        (format!("{of_table}{sent}plugin = \"./own.wasm\"\n"), "it has no effect without handler = \"fn:PLUGIN\""),
+        (format!("{of_shop}{sent}lanes = 2\n"), "lanes can't be \"2\": it has no effect without publish = \"direct\""),
+        (format!("{of_table}{handled}batch = 10\n"), "it has no effect without publish = \"direct\""),
+        (format!("{of_shop}{sent}direct_timeout_ms = 500\n"), "it has no effect without publish = \"direct\""),
     ] {
         let error = refused(&format!("{SOURCES}{ROUTED}[consumer.ship]\n{consumer}"));
         assert!(error.starts_with("CONFIG.") && error.contains(words), "{consumer}expected {words:?}, got:\n{error}");
@@ -175,6 +182,11 @@ fn what_can_not_work_together_is_refused_with_its_reason() {
         ("on_overtaken = \"skip\"", "\"stop\" or \"go-on\""),
         ("map = { id = 5 }", "a string in quotes"),
         ("ack_wait = \"2m\"", "there is no key \"ack_wait\""),
+        // A source is stopped and started, and what it is asked has times of its own: such keys would do nothing.
+        ("reload = \"stop-start\"", "there is no key \"reload\""),
+        ("probation = \"10s\"", "there is no key \"probation\""),
+        ("drain_timeout = \"10s\"", "there is no key \"drain_timeout\""),
+        ("send_timeout = \"10s\"", "there is no key \"send_timeout\""),
     ] {
         let error = refused(&format!("[source.shop]\nplugin = \"nats\"\n{source}\n"));
         assert!(error.contains(words), "{source}: expected {words:?}, got:\n{error}");

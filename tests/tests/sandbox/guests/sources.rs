@@ -9,7 +9,7 @@ use waybill_core::port::source::{
     Disposition, Overtaken, Pulled, Settled, Source, SourceDelivery, SourceSettlement, SourceWants,
 };
 use waybill_core::port::transport::{ErrorKind, Fault, Health};
-use waybill_sandbox::{EndpointSpec, OrderedSlot, Recipe, WasmSource, World};
+use waybill_sandbox::{EndpointSpec, WasmSource, World};
 use waybill_tests::guests;
 
 use super::support::*;
@@ -185,40 +185,4 @@ pub async fn floods_notices() {
     });
     replaced.await.expect("the instance that floods is dropped");
     the_host_still_serves().await;
-}
-
-/// What a slot starts a source from.
-async fn recipe(path: &str, amount: usize) -> Recipe<SourceWants> {
-    let plugin = load(path, World::Source).await.expect("loads");
-    let settings = EndpointSettings { config: json!({ "amount": amount }), ..EndpointSettings::new("numbers") };
-    Recipe { plugin, spec: EndpointSpec::new(settings), wants: WANTS }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_source_is_replaced_when_the_old_one_has_settled() {
-    let (slot, opened) =
-        OrderedSlot::<WasmSource>::start(recipe(guests::BRINGS_NUMBERS, 2).await).await.expect("starts");
-    opened.expect("opens");
-    let old = slot.serving();
-    let pulled = pull(&old, 1).await;
-    let candidate = slot.stage(recipe(guests::BRINGS_NUMBERS, 9).await).await.expect("would work");
-    assert_eq!(candidate.health.health, Health::Ready);
-    old.quiesce(AMPLE).await.expect("quiesces");
-    let items = settlements(&pulled.deliveries, &Disposition::Ack);
-    assert_eq!(old.settle(0, pulled.session, items, AMPLE).await, Ok(vec![Settled::Done]));
-    let new = slot.swap(candidate, AMPLE).await.expect("swaps");
-    assert_eq!(new.identity().generation, 2);
-    assert_eq!(numbers(&pull(&new, 20).await).len(), 9);
-    assert_eq!(old.pull(0, 1, 1 << 20, Duration::ZERO).await.expect_err("ended").fault.code, "PLUGIN.CLOSED");
-    slot.serving().close(AMPLE).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_candidate_that_cannot_be_leaves_the_old_source_serving() {
-    let (slot, _) = OrderedSlot::<WasmSource>::start(recipe(guests::BRINGS_NUMBERS, 2).await).await.expect("starts");
-    let mut refused = recipe(guests::BRINGS_NUMBERS, 2).await;
-    refused.spec.settings.config = json!({ "no_such_key": 1 });
-    assert_eq!(slot.stage(refused).await.expect_err("refused").code().as_str(), "PLUGIN.OPEN_FAILED");
-    assert_eq!(numbers(&pull(&slot.serving(), 5).await), ["1", "2"]);
-    slot.serving().close(AMPLE).await;
 }

@@ -80,6 +80,9 @@ pub fn consumer(
             Publish::Stored
         }
     };
+    if publish_at.value == "stored" {
+        idle(&mut section, &["lanes", "batch", "direct_timeout"], "publish = \"direct\"");
+    }
     let subject = section.text("dlq_subject", "a subject, with {context} and {subject}", SUBJECT_DEFAULT);
     check_template(&mut section, "dlq_subject", &subject);
     let dlq = section.optional_boolean("dlq");
@@ -137,6 +140,15 @@ pub fn consumer(
     })
 }
 
+/// Refuses keys that are set, and do nothing without another one.
+fn idle(section: &mut Section<'_, '_>, keys: &[&str], without: &str) {
+    for key in keys {
+        if let Some((value, origin)) = section.written(key) {
+            section.refuse(key, &Set { value, origin }, format!("it has no effect without {without}"));
+        }
+    }
+}
+
 /// Subject patterns as in routes; `>` at the end is another name of `**`.
 fn matches(section: &mut Section<'_, '_>) -> Vec<Pattern> {
     let key = Key::new("match").aliases(const { &[same("filter_subject")] });
@@ -167,6 +179,9 @@ fn target(section: &mut Section<'_, '_>, name: &str, plugins: &Known<'_>) -> Opt
         ..EndpointSettings::new(name)
     };
     let file = section.optional_text("plugin", "the path of a .wasm, if its name alone doesn't find it");
+    if !handler.as_ref().is_some_and(|handler| handler.value.starts_with("fn:")) {
+        idle(section, &["instances", "memory", "config", "plugin"], "handler = \"fn:PLUGIN\"");
+    }
     match (deliver, handler) {
         (Some(deliver), None) if deliver.value == "saga" => Some(Set { value: Target::Saga, origin: deliver.origin }),
         (Some(deliver), None) => {

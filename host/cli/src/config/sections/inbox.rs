@@ -5,14 +5,18 @@ use std::time::Duration;
 use waybill_core::inbox::limits::{DEDUP_MEMORY_DEFAULT, DEDUP_WINDOW_DEFAULT, KEEP_DONE_DEFAULT};
 use waybill_core::limits::PAYLOAD_BYTES_MAX_DEFAULT;
 
-use super::{SECOND, SIZE_MAX, usize_of};
+use super::{SIZE_MAX, usize_of};
 use crate::config::inbound::InboxSettings;
 use crate::config::model::DeadSettings;
 use crate::config::problem::{Origin, Problem};
 use crate::config::reader::{Reader, Section};
 
+/// Least `dedup_window`. What is forgotten is found by notes that stand for a minute each, and the note of the minute that runs isn't made
+/// twice: a window that ends within it would remove that note under the ids that are still coming.
+const DEDUP_WINDOW_LEAST: Duration = Duration::from_secs(120);
+
 pub fn inbox(mut section: Section<'_, '_>) -> InboxSettings {
-    let dedup_window = section.duration("dedup_window", DEDUP_WINDOW_DEFAULT, SECOND);
+    let dedup_window = section.duration("dedup_window", DEDUP_WINDOW_DEFAULT, DEDUP_WINDOW_LEAST);
     let dedup_memory = section.size("dedup_memory", DEDUP_MEMORY_DEFAULT as u64, 0..=SIZE_MAX);
     let keep_done = section.duration("keep_done", KEEP_DONE_DEFAULT, Duration::ZERO);
     let max_payload_bytes = section.size("max_payload_bytes", PAYLOAD_BYTES_MAX_DEFAULT as u64, 1..=64 << 20);

@@ -1,12 +1,12 @@
 //! `[source.NAME]`.
 
-use waybill_core::endpoint::{EndpointSettings, PluginRef};
+use waybill_core::endpoint::{EndpointSettings, LimitOverlay, PluginRef};
 use waybill_core::ids::{SourceName, Tenant};
 use waybill_core::inbox::intake::{FieldNames, MissingId};
 use waybill_core::inbox::limits::WINDOW_DEFAULT;
 use waybill_core::port::source::Overtaken;
 
-use super::transport::{check_name, grants, limits, policy, sha256};
+use super::transport::{check_name, grants, limits_with, sha256};
 use super::{SECOND, u32_of};
 use crate::config::inbound::Source;
 use crate::config::kinds::Set;
@@ -32,11 +32,10 @@ pub fn source(mut section: Section<'_, '_>, name: &str, plugins: &Known<'_>) -> 
     }
     let endpoint = EndpointSettings {
         instances: u32_of(section.integer("instances", 1, 1..=64)),
-        policy: policy(&mut section, normal.policy),
         sha256: sha256(&mut section),
         watch: section.boolean("watch", normal.watch),
         config,
-        grants: grants(&mut section, limits),
+        grants: grants(&mut section, bounds),
         provision: section.boolean("provision", normal.provision),
         ..normal
     };
@@ -75,6 +74,12 @@ pub fn source(mut section: Section<'_, '_>, name: &str, plugins: &Known<'_>) -> 
         id_time_occurred: id_time.unwrap_or(false),
         map,
     })
+}
+
+/// The bounds that an operator sets. How long a call may take follows from what is asked: a pull waits as long as the host says, the
+/// rest has times of its own.
+fn bounds(section: &mut Section<'_, '_>) -> LimitOverlay {
+    limits_with(section, |_| None)
 }
 
 /// Longest name of a home, in bytes: it is a key of the store.

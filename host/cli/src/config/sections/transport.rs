@@ -33,14 +33,22 @@ pub fn transport(mut section: Section<'_, '_>, name: &str, plugins: &Known<'_>) 
 }
 
 /// The bounds that an operator sets.
-pub(super) fn limits(section: &mut Section<'_, '_>) -> LimitOverlay {
+fn limits(section: &mut Section<'_, '_>) -> LimitOverlay {
+    limits_with(section, |section| section.optional_duration("send_timeout", None, Duration::from_millis(100)))
+}
+
+/// The same with what bounds a call, if anything does.
+pub(super) fn limits_with(
+    section: &mut Section<'_, '_>,
+    call_time: impl FnOnce(&mut Section<'_, '_>) -> Option<Duration>,
+) -> LimitOverlay {
     LimitOverlay {
         memory_bytes: memory(section),
         cpu_per_call: section.optional_duration("cpu_per_call", None, Duration::from_millis(10)),
         connections: section.optional_integer("connections", 1..=10_000).map(usize_of),
         log_per_second: section.optional_integer("log_per_second", 1..=10_000).map(u32_of),
         max_batch: section.optional_integer("max_batch", 1..=REQUEST_MESSAGES_MAX as u64).map(u32_of),
-        call_time: section.optional_duration("send_timeout", None, Duration::from_millis(100)),
+        call_time: call_time(section),
         http_in_flight: section.optional_integer("http_in_flight", 1..=100_000).map(usize_of),
         http_per_peer: section.optional_integer("http_per_peer", 1..=100_000).map(usize_of),
     }
@@ -52,7 +60,7 @@ pub(super) fn memory(section: &mut Section<'_, '_>) -> Option<usize> {
 }
 
 /// How a new version of the plugin takes over.
-pub(super) fn policy(section: &mut Section<'_, '_>, normal: SlotPolicy) -> SlotPolicy {
+fn policy(section: &mut Section<'_, '_>, normal: SlotPolicy) -> SlotPolicy {
     let orders = [("overlap", ReloadPolicy::Overlap), ("stop-start", ReloadPolicy::StopStart)];
     let reload = section.choice("reload", "overlap", &orders);
     let probation = section.duration("probation", normal.probation, Duration::ZERO);

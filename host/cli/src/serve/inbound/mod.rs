@@ -46,7 +46,8 @@ pub struct Inbound {
     pub watched: Vec<Arc<ConfiguredSource>>,
 }
 
-/// Starts handlers and tables. Sources are opened by the engine, when it has their homes.
+/// Starts handlers and tables. Sources are opened by the engine, when it has their homes. Without any the host has an inbox all the same:
+/// what a source that was taken out of the configuration left there is shown, counted, replayed and kept in time.
 pub async fn inbound(
     config: &Config,
     sources: Vec<PreparedSource>,
@@ -54,9 +55,6 @@ pub async fn inbound(
     fleet: &Fleet,
     store: &Arc<SurrealStore>,
 ) -> Result<Inbound, CliError> {
-    if config.sources.is_empty() {
-        return Ok(Inbound { inbox: Arc::default(), direct: DirectConfig::default(), watched: Vec::new() });
-    }
     let (mut pulled, mut tables, mut watched) = (Vec::new(), Vec::new(), Vec::new());
     for prepared in sources {
         let Some(source) = config.sources.iter().find(|source| source.name == prepared.name) else { continue };
