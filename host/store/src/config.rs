@@ -133,6 +133,13 @@ pub enum OpenError {
         kept: u16,
         configured: u16,
     },
+    /// An application's table has a name that this version needs.
+    #[error(
+        "an application has a table {table:?} in this database, and this version of Waybill needs that name for itself: with the version \
+         that ran before move its rows to a table of another name and delete them there (at a SurrealDB server, remove the table), then \
+         start again"
+    )]
+    Table { table: &'static str },
     /// The directory can't be made or written.
     #[error("the data directory {dir:?} can't be used: {cause}")]
     Directory {
@@ -183,6 +190,7 @@ impl OpenError {
             Self::Locked { .. } => Code::STORAGE_LOCKED,
             Self::Url { .. } | Self::Bound { .. } => Code::CONFIG_STORE,
             Self::Shards { .. } => Code::CONFIG_SHARDS,
+            Self::Table { .. } => Code::STORAGE_TABLE,
             Self::Directory { .. } => Code::STORAGE_DIRECTORY,
             Self::Log { .. } | Self::LogFormat { .. } | Self::LogTail { .. } => Code::STORAGE_CORRUPT,
             Self::Store(error) => error.code(),

@@ -19,7 +19,7 @@ use crate::owner::history::list_by_time;
 use crate::quarantine::adopt_earlier;
 use crate::query::DepthCache;
 use crate::saga::begin_forgetting;
-use crate::schema::{MIGRATIONS, migrate};
+use crate::schema::{MIGRATIONS, bring_up};
 use crate::shards;
 use crate::tables::{DOOR, META, OWN};
 use crate::target::{Target, target};
@@ -119,16 +119,16 @@ impl SurrealStore {
         config: &StoreConfig,
         lock: Option<DirectoryLock>,
     ) -> Result<Self, OpenError> {
-        migrate(engine.as_ref(), MIGRATIONS).await?;
+        if let Err(error) = bring_up(engine.as_ref(), MIGRATIONS, embedded).await {
+            close_refused(engine.as_ref()).await;
+            return Err(error);
+        }
         adopt_earlier(engine.as_ref()).await?;
         let otherwise = if embedded { SHARDS_EMBEDDED } else { SHARDS_SHARED };
         let shards = match shards::keep(engine.as_ref(), config.shards, otherwise).await {
             Ok(shards) => shards,
             Err(error) => {
-                // Nobody else will: the directory has to be free for the next start.
-                if let Err(fault) = engine.close().await {
-                    tracing::debug!(%fault, "a refused store could not be closed");
-                }
+                close_refused(engine.as_ref()).await;
                 return Err(error);
             }
         };
@@ -256,6 +256,13 @@ impl std::fmt::Debug for SurrealStore {
             .field("durability", &self.inner.durability)
             .field("shards", &self.inner.shards)
             .finish()
+    }
+}
+
+/// Nobody else will: the directory has to be free for the next start.
+async fn close_refused(engine: &dyn Engine) {
+    if let Err(fault) = engine.close().await {
+        tracing::debug!(%fault, "a refused store could not be closed");
     }
 }
 
