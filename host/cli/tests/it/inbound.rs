@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use axum::Router;
 use axum::extract::State;
+use axum::http::StatusCode;
 use axum::routing::{get, post};
 use serde_json::Value;
 use waybill_api::dead_letters::{DeadLetterView, Replayed};
@@ -95,8 +96,12 @@ fn with_a_dead_letter(replays: &Replays) -> String {
         replays.lock().unwrap().push(serde_json::from_str(&body).unwrap());
         serde_json::to_string(&Replayed::Inbox(Box::new(stored(18)))).unwrap()
     }
+    async fn edit() -> (StatusCode, &'static str) {
+        (StatusCode::CREATED, r#"{"ids":["01JD8Q6H3ZK7W5V0N2T4R6Y8BC"],"duplicates":[]}"#)
+    }
     let router = Router::new()
         .route("/v1/dead-letters/inbox-3-18", get(show))
+        .route("/v1/dead-letters/inbox-3-18/edit", post(edit))
         .route("/v1/dead-letters/inbox-3-18/replay", post(replay))
         .with_state(Arc::clone(replays));
     let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
@@ -121,6 +126,15 @@ fn dead_letters_of_the_inbox_are_shown_and_replayed_by_place() {
     assert_eq!(done.exit, Exit::Done, "{done:?}");
     let asked = replays.lock().unwrap().clone();
     assert_eq!((asked.len(), &asked[0]["reason"]), (1, &"mended".into()));
+}
+
+#[test]
+fn an_edit_of_a_received_message_says_that_its_original_is_gone() {
+    let url = with_a_dead_letter(&Replays::default());
+    let edited = waybill(&["dead", "edit", "inbox-3-18", "--payload", "1", "--url", &url]).run();
+    assert_eq!((edited.exit, edited.out.as_str()), (Exit::Done, "01JD8Q6H3ZK7W5V0N2T4R6Y8BC\n"), "{edited:?}");
+    assert!(edited.err.contains("stored for its consumer under a new id; inbox-3-18 is removed"), "{edited:?}");
+    assert!(!edited.err.contains("quarantined"), "{edited:?}");
 }
 
 #[test]
