@@ -113,6 +113,12 @@ fn directly(reader: &mut Reader<'_>, read: &ReadConsumer, found: &[&Source], con
     if !read.consumer.matches.is_empty() {
         not("it takes some subjects only, and the others would wait in the table for ever");
     }
+    for source in found.iter().filter(|source| source.endpoint.watch) {
+        let path = format!("source.{}.watch", source.name);
+        let at = reader.shown.iter().find(|shown| shown.path == path).map(|shown| shown.origin.clone());
+        let cause = "its rows are published directly, and such a table keeps its plugin until the host is restarted: leave watch out";
+        refuse(reader, path, "true", cause.to_owned(), &at.unwrap_or_else(|| read.publish_at.clone()));
+    }
     if matches!(read.consumer.dlq, Dlq::On(_)) {
         let cause = "with publish = \"direct\" what is given up stays in its table: write publish = \"stored\", or leave dlq out";
         refuse(reader, key_of(read, "dlq"), "true", cause.to_owned(), &read.dlq_at);

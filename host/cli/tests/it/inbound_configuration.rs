@@ -175,6 +175,10 @@ fn what_can_not_work_together_is_refused_with_its_reason() {
         "[source.old]\nplugin = \"postgres\"\nconfig = {{ layout = \"published\" }}\n[consumer.ship]\nsource = \"old\"\n{handled}"
     ));
     assert!(no_status.contains("no column for status and claim"), "{no_status}");
+    let watched = refused(&format!(
+        "{ROUTED}[source.old]\nplugin = \"postgres\"\nwatch = true\n[consumer.ship]\nsource = \"old\"\n{sent}"
+    ));
+    assert!(watched.contains("source.old.watch") && watched.contains("until the host is restarted"), "{watched}");
     for (source, words) in [
         ("tenant = [\"a\", \"a\"]", "there twice"),
         ("tenant = []", "name the tenants"),

@@ -179,7 +179,7 @@ fn target(section: &mut Section<'_, '_>, name: &str, plugins: &Known<'_>) -> Opt
         ..EndpointSettings::new(name)
     };
     let file = section.optional_text("plugin", "the path of a .wasm, if its name alone doesn't find it");
-    if !handler.as_ref().is_some_and(|handler| handler.value.starts_with("fn:")) {
+    if handler.as_ref().is_none_or(|handler| !handler.value.starts_with("fn:")) {
         idle(section, &["instances", "memory", "config", "plugin"], "handler = \"fn:PLUGIN\"");
     }
     match (deliver, handler) {
