@@ -212,7 +212,6 @@ fn every_setting_of_a_source_and_a_consumer_is_shown() {
     let shown: Vec<&str> = config.shown.iter().map(|shown| shown.path.as_str()).collect();
     for path in [
         "source.shop.window",
-        "source.shop.home",
         "source.shop.tenant",
         "consumer.ship.max_attempts",
         "consumer.ship.dlq",
