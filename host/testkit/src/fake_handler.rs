@@ -1,5 +1,6 @@
 //! A handler whose answers a test writes, over HTTP and as a component, and that remembers every call.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use parking_lot::Mutex;
 use tokio::time::sleep;
 use waybill_core::port::handler::{Handled, Handler, HandlerLimits, Inbound, Verdict, VerdictSink};
 use waybill_core::port::http_handler::{HandlerAnswer, HandlerPost, HttpHandlers};
-use waybill_core::port::transport::{CallError, ErrorKind, Fault, Health, HealthReport, PluginIdentity};
+use waybill_core::port::transport::{Blame, CallError, ErrorKind, Fault, Health, HealthReport, PluginIdentity};
 
 use crate::fake_transport::Gate;
 
@@ -178,18 +179,31 @@ impl HttpHandlers for FakeHttpHandler {
 /// What comes of one call of a component: early verdicts, then the rest or an error.
 pub struct Handling {
     pub early: Vec<(usize, Verdict)>,
+    /// What the result takes.
+    pub delay: Duration,
     pub result: Result<Vec<Verdict>, CallError>,
 }
 
 impl Handling {
     /// One verdict for each message.
     pub fn each(batch: &[Inbound], verdict: impl Fn(&Inbound) -> Verdict) -> Self {
-        Self { early: Vec::new(), result: Ok(batch.iter().map(verdict).collect()) }
+        Self { early: Vec::new(), delay: Duration::ZERO, result: Ok(batch.iter().map(verdict).collect()) }
     }
 
     pub fn trap() -> Self {
+        Self::trap_of(Blame::Own)
+    }
+
+    /// Its instance is lost, with what is known of whose call it was.
+    pub fn trap_of(blame: Blame) -> Self {
         let fault = Fault::new("PLUGIN.TRAPPED", "unreachable executed");
-        Self { early: Vec::new(), result: Err(CallError { kind: ErrorKind::Trapped, fault }) }
+        let error = CallError { kind: ErrorKind::Trapped, fault }.blaming(blame);
+        Self { early: Vec::new(), delay: Duration::ZERO, result: Err(error) }
+    }
+
+    #[must_use]
+    pub fn delayed(self, delay: Duration) -> Self {
+        Self { delay, ..self }
     }
 }
 
@@ -200,18 +214,42 @@ pub struct FakeHandler {
     name: String,
     script: Mutex<Arc<Script>>,
     calls: Mutex<Vec<(u32, Vec<Inbound>)>>,
+    limits: Mutex<HandlerLimits>,
+    /// Calls under way by lane.
+    running: Mutex<BTreeMap<u32, usize>>,
+    /// For each call, how many were under way in its lane when it began.
+    beside: Mutex<Vec<usize>>,
 }
 
 impl FakeHandler {
     pub fn new(name: impl Into<String>) -> Arc<Self> {
         let processed = |_: &Inbound| Verdict::Processed(Handled::default());
         let script: Arc<Script> = Arc::new(move |batch: &[Inbound]| Handling::each(batch, processed));
-        Arc::new(Self { name: name.into(), script: Mutex::new(script), calls: Mutex::default() })
+        let limits = HandlerLimits { lanes: 2, calls_per_lane: 1, max_batch: 10, max_batch_bytes: 1024 * 1024 };
+        Arc::new(Self {
+            name: name.into(),
+            script: Mutex::new(script),
+            calls: Mutex::default(),
+            limits: Mutex::new(limits),
+            running: Mutex::default(),
+            beside: Mutex::default(),
+        })
     }
 
     /// From now on each call does what `handle` has for it.
     pub fn handle_with(&self, handle: impl Fn(&[Inbound]) -> Handling + Send + Sync + 'static) {
         *self.script.lock() = Arc::new(handle);
+    }
+
+    /// Before it is used: one lane with so many calls at once, of one message each.
+    pub fn set_calls_at_once(&self, calls: u32) {
+        let mut limits = self.limits.lock();
+        (limits.lanes, limits.calls_per_lane, limits.max_batch) = (1, calls, 1);
+    }
+
+    /// For each of [`Self::calls`], how many others were under way in its lane when it began.
+    pub fn beside(&self) -> Vec<usize> {
+        self.beside.lock().clone()
     }
 
     /// The calls so far, with their lanes.
@@ -230,7 +268,7 @@ impl Handler for FakeHandler {
         PluginIdentity { plugin: self.name.clone(), version: "1.0.0".to_owned(), digest, generation: 1 }
     }
     fn limits(&self) -> HandlerLimits {
-        HandlerLimits { lanes: 2, calls_per_lane: 1, max_batch: 10, max_batch_bytes: 1024 * 1024 }
+        *self.limits.lock()
     }
     async fn handle(
         &self,
@@ -240,11 +278,19 @@ impl Handler for FakeHandler {
         sink: Arc<dyn VerdictSink>,
     ) -> Result<Vec<Verdict>, CallError> {
         self.calls.lock().push((lane, batch.clone()));
+        {
+            let mut running = self.running.lock();
+            let others = running.entry(lane).or_default();
+            self.beside.lock().push(*others);
+            *others += 1;
+        }
         let script = Arc::clone(&self.script.lock());
         let handling = script(&batch);
         for (index, verdict) in handling.early {
             sink.settled(index, verdict);
         }
+        sleep(handling.delay).await;
+        *self.running.lock().entry(lane).or_insert(1) -= 1;
         handling.result
     }
     fn health(&self) -> HealthReport {

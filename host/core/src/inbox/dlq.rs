@@ -18,6 +18,8 @@ use crate::topic::Topic;
 
 /// Subject of a DLQ message where configuration says no other.
 pub const SUBJECT_DEFAULT: &str = "{context}.dlq.{subject}";
+/// What the subject of a DLQ message holds.
+const DLQ_PART: &str = ".dlq.";
 pub const EVENT_TYPE: &str = "MessageDeadLettered";
 
 #[derive(Serialize)]
@@ -38,7 +40,7 @@ struct Body<'a> {
     payload_omitted_bytes: Option<u64>,
 }
 
-/// The DLQ message of a dead letter of this shard; none where the consumer leaves none. Its id in the outbox is ours, the one on the
+/// The DLQ message of a dead letter of this shard; none where the consumer leaves none, and none of a DLQ message. Its id in the outbox is ours, the one on the
 /// wire is in the header [`WIRE_ID_HEADER`].
 pub fn message(
     dead: &InboxDead,
@@ -47,6 +49,10 @@ pub fn message(
     shard: ShardId,
     now: UnixMillis,
 ) -> Option<Arc<Message>> {
+    // In a stream that its own source reads, one would follow the other for as long as a subject may be.
+    if is_dlq_message(dead) {
+        return None;
+    }
     let subject = subject(consumer.dlq_subject.as_deref()?, dead);
     // A subject that no route can take would fail the whole commit: then the dead letter alone has to do.
     let topic = Topic::parse(&format!("bus:{subject}")).ok()?;
@@ -98,6 +104,11 @@ const DEAD: &str = "dlq-";
 pub fn wire_id(dead: &InboxDead, consumers: usize) -> String {
     let id = dead.message.id.as_str();
     if consumers > 1 { format!("{id}.{}", dead.consumer) } else { id.to_owned() }
+}
+
+/// Whether what died is itself the message of a dead letter, of this host or another.
+fn is_dlq_message(dead: &InboxDead) -> bool {
+    dead.message.subject.contains(DLQ_PART) || dead.message.event_type.as_deref() == Some(EVENT_TYPE)
 }
 
 fn subject(template: &str, dead: &InboxDead) -> String {
@@ -206,6 +217,24 @@ mod tests {
     fn with_several_consumers_the_wire_id_names_the_one() {
         let (message, _) = made("{}", Some("dead"), 2).unwrap();
         assert_eq!(message.headers, [(WIRE_ID_HEADER.to_owned(), "m-1.ship".to_owned())]);
+    }
+
+    #[test]
+    fn a_dlq_message_that_dies_leaves_no_other() {
+        let mut consumer = ConsumerSettings::new(ConsumerName::new("ship").unwrap(), Target::Handler);
+        consumer.dlq_subject = Some(SUBJECT_DEFAULT.to_owned());
+        let left = |change: &dyn Fn(&mut InboundMessage)| {
+            let mut dead = dead("{}");
+            let mut from = (*dead.message).clone();
+            change(&mut from);
+            dead.message = Arc::new(from);
+            message(&dead, None, &consumer, ShardId(3), UnixMillis(10))
+        };
+        let first = left(&|_| {}).unwrap();
+        let subject = first.topic.as_str().strip_prefix("bus:").unwrap().to_owned();
+        assert!(left(&|from| from.subject.clone_from(&subject)).is_none());
+        assert!(left(&|from| from.event_type = Some(EVENT_TYPE.to_owned())).is_none(), "with a subject of its own");
+        assert!(left(&|from| from.subject = "sales.event.dlq_emptied.v1".into()).is_some());
     }
 
     #[test]

@@ -46,6 +46,10 @@ pub enum IdForm {
 
 /// Longest counter, in digits: it fits 64 bits.
 const COUNTER_DIGITS_MAX: usize = 19;
+/// A UUID with its dashes.
+const UUID_BYTES: usize = 36;
+/// So many hexadecimal digits in a row are a hash or a random number.
+const HASH_DIGITS_MIN: usize = 16;
 /// What may stand between a text and its counter.
 const SEPARATORS: [char; 7] = ['-', '/', ':', '.', '_', '#', '|'];
 
@@ -61,18 +65,38 @@ impl IdForm {
         let is_counter = is_apart && (1..=COUNTER_DIGITS_MAX).contains(&digits.len());
         // With leading zeros, two texts would be one number.
         let is_plain = digits.len() == 1 || !digits.starts_with('0');
+        // Behind what names one thing only, each id or two had a bucket of its own, too.
+        let may_count = || is_counter && is_plain && !holds_a_name_of_one(id, text);
         match digits.parse() {
-            Ok(number) if is_counter && is_plain => Self::Counter { text: Arc::from(text), number },
+            Ok(number) if may_count() => Self::Counter { text: Arc::from(text), number },
             _ => Self::Neither,
         }
     }
 }
 
+/// Whether an id, or the text before its counter, holds what is drawn anew for each thing: `order-<UUID>-3`, `job:<hash>:2`. The last
+/// digits of a UUID may be what looks like the counter.
+fn holds_a_name_of_one(id: &str, text: &str) -> bool {
+    let has_uuid = id.as_bytes().windows(UUID_BYTES).any(is_uuid);
+    // Without a letter it may be a time or a counter of the application's, which many ids share.
+    let is_hash = |run: &str| run.len() >= HASH_DIGITS_MIN && run.bytes().any(|digit| digit.is_ascii_alphabetic());
+    let has_hash = || text.split(|letter: char| !letter.is_ascii_hexdigit()).any(is_hash);
+    let has_ulid = || text.split(SEPARATORS).any(|part| ulid_time(part).is_some());
+    has_uuid || has_hash() || has_ulid()
+}
+
+/// Whether bytes have the form of a UUID with dashes.
+fn is_uuid(bytes: &[u8]) -> bool {
+    let is_part = |(at, byte): (usize, &u8)| match at {
+        8 | 13 | 18 | 23 => *byte == b'-',
+        _ => byte.is_ascii_hexdigit(),
+    };
+    bytes.len() == UUID_BYTES && bytes.iter().enumerate().all(is_part)
+}
+
 /// Some: a UUID, with its time if its version has one.
 fn uuid_time(id: &str) -> Option<Option<UnixMillis>> {
-    let bytes = id.as_bytes();
-    let dashed = bytes.len() == 36 && [8, 13, 18, 23].iter().all(|at| bytes.get(*at) == Some(&b'-'));
-    if !dashed {
+    if !is_uuid(id.as_bytes()) {
         return None;
     }
     let hex: String = id.chars().filter(|letter| *letter != '-').collect();
@@ -146,13 +170,22 @@ impl SeenPlace {
         }
     }
 
-    /// Where an id may have been written, whatever the clock said then. Two places for ids with a time.
+    /// Where an id may have been written, whatever the clock and `id_time` said then. `stamp` is when its message happened, where that
+    /// is known, whether it counts now or not: within the window it may have counted or not. The runs come last, for they may be many.
     pub fn all_of(id: &str, fingerprint: Fingerprint, stamp: Option<UnixMillis>) -> Vec<Self> {
-        match stamp.map_or_else(|| IdForm::of(id), IdForm::Time) {
-            IdForm::Time(at) => vec![Self::of_minute(at, fingerprint), Self::in_runs(fingerprint)],
-            // Neither depends on the clock.
-            _ => vec![Self::of(id, fingerprint, None, UnixMillis(0))],
+        let form = IdForm::of(id);
+        let mut places = match &form {
+            IdForm::Time(at) => vec![Self::of_minute(*at, fingerprint)],
+            // It doesn't depend on the clock.
+            IdForm::Counter { .. } => vec![Self::of(id, fingerprint, None, UnixMillis(0))],
+            IdForm::Neither => Vec::new(),
+        };
+        let by_stamp = stamp.map(|at| Self::of_minute(at, fingerprint));
+        places.extend(by_stamp.filter(|place| !places.contains(place)));
+        if !matches!(form, IdForm::Counter { .. }) {
+            places.push(Self::in_runs(fingerprint));
         }
+        places
     }
 
     /// Among the runs: where the dead letters of reused ids lie, too.
@@ -215,6 +248,8 @@ mod tests {
         assert_eq!(IdForm::of("orders@1700/12"), counter("orders@1700/", 12));
         assert_eq!(IdForm::of("AAECAw/3/170"), counter("AAECAw/3/", 170));
         assert_eq!(IdForm::of("0"), counter("", 0));
+        assert_eq!(IdForm::of("orders@1700000000000000000/12"), counter("orders@1700000000000000000/", 12));
+        assert_eq!(IdForm::of("deadbeef-17"), counter("deadbeef-", 17));
         let place = SeenPlace::of("outbox-65537", Fingerprint::default(), None, UnixMillis(0));
         assert_eq!(place.bucket, Bucket::Counter { text: Arc::from("outbox-"), block: 1 });
         assert_eq!(place.member, Member::Number(1));
@@ -229,6 +264,11 @@ mod tests {
             "order",
             "order17",
             "x-99999999999999999999",
+            "order-0f8fad5b-d9cb-469f-a165-708677289501-3",
+            "order-0f8fad5b-d9cb-469f-a165-708677289501",
+            "0F8FAD5B-D9CB-469F-A165-708677289501/17",
+            "job:9c56cc51b374c3ba:2",
+            "order-01ARZ3NDEKTSV4RRFFQ69G5FAV-3",
         ] {
             assert_eq!(IdForm::of(id), IdForm::Neither, "{id}");
         }
@@ -254,6 +294,24 @@ mod tests {
         let (id, now) = ("0f8fad5b-d9cb-469f-a165-708677289501", UnixMillis(1_700_000_000_000));
         let place = SeenPlace::of(id, Fingerprint::default(), Some(now), now);
         assert_eq!(place.bucket, Bucket::Minute(now.0 / 60_000));
+    }
+
+    #[test]
+    fn what_was_filed_before_id_time_was_changed_is_found() {
+        let now = UnixMillis(1_700_000_000_000);
+        let ids =
+            ["0f8fad5b-d9cb-469f-a165-708677289501", "01HF7YAT00TSV4RRFFQ69G5FAV", "outbox-17", "1700000000000-3"];
+        for id in ids {
+            let asked = SeenPlace::all_of(id, Fingerprint::default(), Some(now));
+            for stamp in [None, Some(now)] {
+                let written = SeenPlace::of(id, Fingerprint::default(), stamp, now);
+                assert!(asked.contains(&written), "{id}: {written:?}");
+            }
+            let own = SeenPlace::all_of(id, Fingerprint::default(), None);
+            assert!(asked.len() <= own.len() + 1, "{id}: one more place at most");
+        }
+        let entry = SeenPlace::all_of("1700000000000-3", Fingerprint::default(), Some(now));
+        assert_eq!(entry.len(), 2, "the same minute isn't read twice");
     }
 
     #[test]

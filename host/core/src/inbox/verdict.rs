@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::records::SagaDoorItem;
 use crate::code::Code;
 use crate::message::Message;
-use crate::port::transport::{CallError, ErrorKind, Fault};
+use crate::port::transport::{Blame, CallError, ErrorKind, Fault};
 
 /// What a handled message leaves behind: it commits with the mark that it is processed, whole or not at all.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -34,6 +34,8 @@ pub enum Verdict {
     Blocked(Fault),
     /// Not called: the call was given up before it began. Nothing counts.
     NotCalled,
+    /// Called, and another call brought its instance down: nothing counts, and the next call says that it may have been handled.
+    Interrupted,
 }
 
 /// What an HTTP status means.
@@ -79,6 +81,7 @@ impl Verdict {
     /// Of a call that failed as a whole, with one message in it.
     pub fn of_call_error(error: CallError) -> Self {
         match error.kind {
+            _ if error.blame() == Blame::Another => Self::Interrupted,
             ErrorKind::Trapped | ErrorKind::TimedOut | ErrorKind::Contract | ErrorKind::Internal => {
                 Self::Failed(error.fault)
             }
@@ -132,5 +135,19 @@ mod tests {
         assert!(matches!(of(ErrorKind::Unavailable, true), Verdict::Failed(_)));
         assert!(matches!(of(ErrorKind::Throttled, false), Verdict::Busy(_)));
         assert_eq!(of(ErrorKind::Cancelled, false), Verdict::NotCalled);
+    }
+
+    #[test]
+    fn a_call_whose_instance_another_one_brought_down_does_not_count() {
+        let of = |kind, blame| {
+            Verdict::of_call_error(CallError { kind, fault: Fault::new("PLUGIN.TRAPPED", "x") }.blaming(blame))
+        };
+        assert_eq!(of(ErrorKind::Trapped, Blame::Another), Verdict::Interrupted);
+        assert_eq!(of(ErrorKind::TimedOut, Blame::Another), Verdict::Interrupted);
+        for blame in [Blame::Own, Blame::Unknown] {
+            assert!(matches!(of(ErrorKind::Trapped, blame), Verdict::Failed(_)));
+        }
+        let said = of(ErrorKind::Internal, Blame::Another);
+        assert!(matches!(said, Verdict::Failed(_)), "a guest's own error, whatever attributes it gives");
     }
 }

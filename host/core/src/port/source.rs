@@ -206,7 +206,8 @@ impl SourceFacts {
 /// How a source is opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenSource {
-    /// This once it goes on at the earliest that is kept, whatever its configuration says: somebody decided so.
+    /// This once it goes on at the earliest that is kept, whatever its configuration says: somebody decided so. When it has brought
+    /// something it is opened anew without this, so that the next time it is overtaken somebody decides again.
     pub go_on: bool,
 }
 

@@ -25,7 +25,7 @@ impl HoldNotes {
         let (on, fault) = match verdict {
             Verdict::Busy(fault) => (WaitKind::Paused, fault),
             Verdict::Blocked(fault) => (WaitKind::Destination, fault),
-            Verdict::NotCalled => return,
+            Verdict::NotCalled | Verdict::Interrupted => return,
             _ => {
                 self.0.remove(&consumer);
                 return;

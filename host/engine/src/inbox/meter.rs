@@ -97,7 +97,7 @@ impl InboxMeter {
             Verdict::Failed(_) => "failed",
             Verdict::Busy(_) => "busy",
             Verdict::Blocked(_) => "blocked",
-            Verdict::NotCalled => return,
+            Verdict::NotCalled | Verdict::Interrupted => return,
         };
         let consumer = consumer.to_string();
         histogram!("tx_inbox_call_ms", "consumer" => consumer.clone()).record(took.as_secs_f64() * 1_000.0);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use waybill_core::annotation::Annotation;
 use waybill_core::port::followup::Outgoing;
 use waybill_core::port::handler::{Handled, Inbound, SagaSignal, Verdict};
-use waybill_core::port::transport::Fault;
+use waybill_core::port::transport::{Blame, Fault};
 use waybill_engine::{ConsumerConfig, ConsumerTarget};
 use waybill_testkit::fake_handler::{FakeHandler, Handling};
 
@@ -127,4 +127,56 @@ async fn what_was_told_before_a_trap_counts() {
     world.until_acknowledged(3).await;
     let calls: usize = handler.calls().iter().map(|(_, batch)| batch.len()).sum();
     assert_eq!((calls, world.dead_count(), world.rows().len()), (3, 0, 0));
+}
+
+/// Attempts and `maybe-handled` of the calls with a message.
+fn told(handler: &FakeHandler, id: &str) -> Vec<(u32, bool)> {
+    let inbound = handler.calls().into_iter().flat_map(|(_, batch)| batch);
+    inbound.filter(|inbound| inbound.id == id).map(|inbound| (inbound.attempt, inbound.maybe_handled)).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_whose_instance_another_one_brought_down_costs_no_attempt_and_is_told() {
+    let world = World::new();
+    let handler = FakeHandler::new("ship");
+    handler.set_calls_at_once(4);
+    let host = world.start_consumer(world.component(&handler)).await;
+    handler.handle_with(|batch: &[Inbound]| match &batch[0] {
+        inbound if inbound.id == "bad" => Handling::trap(),
+        inbound if !inbound.maybe_handled => Handling::trap_of(Blame::Another),
+        _ => Handling::each(batch, |_| processed()),
+    });
+    for id in ["a", "bad", "b"] {
+        world.shop.send(id, "orders.paid", "1");
+    }
+    world.until_acknowledged(3).await;
+    let dead = host.dead().await;
+    assert_eq!((dead.len(), dead[0].message_id.as_str(), dead[0].attempts), (1, "bad", 3));
+    for id in ["a", "b"] {
+        assert_eq!(told(&handler, id), [(1, false), (1, true)], "{id}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_any_of_several_calls_may_be_to_blame_each_is_repeated_alone() {
+    let world = World::new();
+    let handler = FakeHandler::new("ship");
+    handler.set_calls_at_once(4);
+    let host = world.start_consumer(world.component(&handler)).await;
+    handler.handle_with(|batch: &[Inbound]| match &batch[0] {
+        inbound if !inbound.maybe_handled => Handling::trap_of(Blame::Unknown).delayed(seconds(1)),
+        inbound if inbound.id == "bad" => Handling::trap().delayed(seconds(1)),
+        _ => Handling::each(batch, |_| processed()).delayed(seconds(1)),
+    });
+    for id in ["a", "bad", "b"] {
+        world.shop.send(id, "orders.paid", "1");
+    }
+    world.until_acknowledged(3).await;
+    let dead = host.dead().await;
+    assert_eq!((dead.len(), dead[0].message_id.as_str(), dead[0].attempts), (1, "bad", 3));
+    for id in ["a", "b"] {
+        assert_eq!(told(&handler, id), [(1, false), (1, true)], "{id}");
+    }
+    let again = handler.calls().into_iter().zip(handler.beside()).filter(|((_, batch), _)| batch[0].maybe_handled);
+    assert!(again.into_iter().all(|(_, beside)| beside == 0), "{:?}", handler.beside());
 }

@@ -81,8 +81,19 @@ async fn an_overtaken_source_stands_still_until_somebody_resumes_it() {
         world.shop.opened().last() == Some(&OpenSource { go_on: true })
     })
     .await;
+    pass(seconds(30)).await;
+    assert_eq!(world.shop.opened().last(), Some(&OpenSource { go_on: true }), "it has brought nothing yet");
     world.shop.send("m-1", "orders.paid", "1");
     world.until_acknowledged(1).await;
+    eventually("the next time it is overtaken somebody decides again", async || {
+        world.shop.opened().last() == Some(&OpenSource { go_on: false })
+    })
+    .await;
+    let opened = world.shop.opened().len();
+    world.shop.send("m-2", "orders.paid", "1");
+    world.until_acknowledged(2).await;
+    pass(seconds(30)).await;
+    assert_eq!((world.shop.opened().len(), world.http.ids().len()), (opened, 2));
 }
 
 #[tokio::test(start_paused = true)]

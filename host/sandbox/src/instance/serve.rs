@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep_until};
 use wasmtime::component::Accessor;
 use waybill_bindings::api::types::CallInfo;
 use waybill_core::code::Code;
-use waybill_core::port::transport::{CallError, ErrorKind, Fault};
+use waybill_core::port::transport::{Blame, CallError, ErrorKind, Fault};
 
 use super::answer::{AnswerKind, classify};
 use super::budget::RestartBudget;
@@ -26,7 +26,7 @@ use super::in_flight::{InFlight, InFlightCalls};
 use super::lane::{Facts, Lane};
 use super::open::Live;
 use super::ticks::Ticks;
-use super::work::{Answer, Work};
+use super::work::{Answer, HANDLE, Work};
 use crate::convert;
 use crate::cpu::CpuMeter;
 use crate::host::{CallRecord, EarlySink, EndpointContext, InstanceState};
@@ -65,14 +65,14 @@ pub(super) async fn serve(live: Live, serving: Serving<'_>) -> Ended {
             late = in_flight.overdue() => End::Late(late),
             () = lane.abort.cancelled() => End::Aborted,
             run = AssertUnwindSafe(run).catch_unwind() => match run {
-                Ok(Ok(ended)) => End::Told(ended),
+                Ok(Ok((ended, culprit))) => End::Told(ended, culprit),
                 Ok(Err(trap)) => End::Trapped(trap),
                 Err(_) => End::Panicked,
             },
         }
     };
     let (ended, culprit) = match ended {
-        End::Told(ended) => (ended, None),
+        End::Told(ended, culprit) => (ended, culprit),
         End::Trapped(trap) => (Ended::Crashed(Crash::from_trap(&trap, store.data())), None),
         End::Panicked => (Ended::Crashed(Crash::host_panic()), None),
         End::Aborted => (Ended::Closed, None),
@@ -86,19 +86,25 @@ pub(super) async fn serve(live: Live, serving: Serving<'_>) -> Ended {
 
 /// How the Store's event loop ended.
 enum End {
-    Told(Ended),
+    /// With the call that it ended by, if one did.
+    Told(Ended, Option<u32>),
     Trapped(wasmtime::Error),
     Panicked,
     Late(u32),
     Aborted,
 }
 
-/// Tells everybody who still waits.
+/// Tells everybody who still waits. A trap doesn't say whose it was when several calls ran.
 fn answer_all(context: &EndpointContext, in_flight: &InFlightCalls, ended: &Ended, culprit: Option<u32>) {
-    for (id, call) in in_flight.end_all() {
+    let calls = in_flight.end_all();
+    let is_several = calls.len() > 1;
+    for (id, call) in calls {
+        let blame = blame(id, culprit, is_several);
+        // Others judge by the message alone, and keep no words that they have no use for.
+        let told = if call.function == HANDLE { blame } else { Blame::Own };
         let error = match ended {
-            Ended::Crashed(crash) if culprit.is_none_or(|culprit| culprit == id) => crash.call_error(),
-            Ended::Crashed(crash) => crash.sibling_error(),
+            Ended::Crashed(crash) if blame == Blame::Another => crash.sibling_error().blaming(told),
+            Ended::Crashed(crash) => crash.call_error().blaming(told),
             Ended::Closed | Ended::Recycled(_) => CallError {
                 kind: ErrorKind::TimedOut,
                 fault: Fault {
@@ -112,6 +118,15 @@ fn answer_all(context: &EndpointContext, in_flight: &InFlightCalls, ended: &Ende
             // A caller that has gone away needs no answer.
             let _ = reply.send(Err(error));
         }
+    }
+}
+
+/// Whose call it was, for one that was under way.
+fn blame(id: u32, culprit: Option<u32>, is_several: bool) -> Blame {
+    match culprit {
+        None if is_several => Blame::Unknown,
+        Some(culprit) if culprit != id => Blame::Another,
+        None | Some(_) => Blame::Own,
     }
 }
 
@@ -138,7 +153,8 @@ struct Driver<'a> {
 }
 
 impl Driver<'_> {
-    async fn drive(&mut self, accessor: &Accessor<InstanceState>) -> Ended {
+    /// How it ended, and the call that it ended by.
+    async fn drive(&mut self, accessor: &Accessor<InstanceState>) -> (Ended, Option<u32>) {
         let mut calls: FuturesUnordered<BoxFuture<'_, Finished>> = FuturesUnordered::new();
         let guest = self.guest;
         let mut next_id = 1_u32;
@@ -168,7 +184,7 @@ impl Driver<'_> {
                         Ok(replied) => replied,
                         Err(trap) => {
                             let crash = accessor.with(|mut access| Crash::from_trap(&trap, access.get()));
-                            return Ended::Crashed(crash);
+                            return (Ended::Crashed(crash), Some(finished.id));
                         }
                     };
                     match self.finished(finished.id, replied) {
@@ -185,10 +201,10 @@ impl Driver<'_> {
                                 stop = Some(Stop::Recycle(error.fault));
                             }
                         }
-                        AnswerKind::Breach(crash) => return Ended::Crashed(crash),
+                        AnswerKind::Breach(crash) => return (Ended::Crashed(crash), Some(finished.id)),
                         AnswerKind::Goodbye => return match stop {
-                            Some(Stop::Recycle(fault)) => Ended::Recycled(fault),
-                            Some(Stop::Closing) | None => Ended::Closed,
+                            Some(Stop::Recycle(fault)) => (Ended::Recycled(fault), None),
+                            Some(Stop::Closing) | None => (Ended::Closed, None),
                         },
                     }
                 }
@@ -334,5 +350,17 @@ async fn until(at: Option<Instant>) {
     match at {
         Some(at) => sleep_until(at).await,
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_call_that_ended_an_instance_is_to_blame() {
+        assert_eq!((blame(1, Some(1), true), blame(2, Some(1), true)), (Blame::Own, Blame::Another));
+        assert_eq!(blame(2, Some(1), false), Blame::Another, "the other one had its answer before");
+        assert_eq!((blame(1, None, true), blame(1, None, false)), (Blame::Unknown, Blame::Own));
     }
 }

@@ -17,6 +17,9 @@ use waybill_core::port::transport::{Fault, HealthReport, Outcome, OutcomeSink};
 use crate::host::EarlySink;
 use crate::limits::TABLE_CONTEXTS_MAX;
 
+/// The function of handlers.
+pub(super) const HANDLE: &str = "handle";
+
 /// What is to be done, as the guest gets it.
 pub(crate) enum Work {
     /// A transport sends a batch.
@@ -85,7 +88,7 @@ impl Work {
     pub(super) fn function(&self) -> &'static str {
         match self {
             Self::Send { .. } => "send-batch",
-            Self::Handle { .. } => "handle",
+            Self::Handle { .. } => HANDLE,
             Self::Pull { .. } => "pull",
             Self::Settle { .. } => "settle",
             Self::Quiesce => "quiesce",

@@ -159,6 +159,12 @@ impl InboxOwner {
         self.end_call(fingerprint);
         let decision = match verdict {
             Verdict::NotCalled => None,
+            Verdict::Interrupted => {
+                if let Some(entry) = self.entries.get_mut(seq) {
+                    entry.maybe_handled = true;
+                }
+                None
+            }
             Verdict::Busy(fault) | Verdict::Blocked(fault) => {
                 let is_charged = self.is_charged(seq, id);
                 if let Some(consumer) = self.consumers.get_mut(id) {

@@ -31,7 +31,12 @@ impl InboxOwner {
         let places = if entry.reused {
             vec![SeenPlace::in_runs(entry.fingerprint)]
         } else {
-            SeenPlace::all_of(message.id.as_str(), entry.fingerprint, self.stamp(seq))
+            let by_stamp = self.stamp(seq).is_some();
+            let mut places = SeenPlace::all_of(message.id.as_str(), entry.fingerprint, message.occurred_at);
+            let runs = SeenPlace::in_runs(entry.fingerprint);
+            // Stamps that are far from the clock's time are filed there.
+            places.extend(Some(runs).filter(|runs| by_stamp && !places.contains(runs)));
+            places
         };
         Some(SeenQuery { consumer, places })
     }

@@ -18,6 +18,7 @@ use crate::port::transport::Fault;
 use crate::time::UnixMillis;
 
 mod bounds;
+mod ids;
 
 const SOURCE: SourceId = SourceId(0);
 const SESSION: u64 = 7;

@@ -11,16 +11,21 @@ use waybill_core::inbox::owner::Call;
 use waybill_core::inbox::settings::ConsumerId;
 use waybill_core::inbox::verdict::Verdict;
 use waybill_core::port::handler::{self, Handler, HandlerLimits, Inbound, VerdictSink};
-use waybill_core::port::transport::{CallError, ErrorKind, Fault};
+use waybill_core::port::transport::{Blame, CallError, ErrorKind, Fault};
 
 use super::{Caller, leavings};
 use crate::inbox::config::ConsumerTarget;
 use crate::inbox::settings::HomeSettings;
 
+/// Most calls of a lane at once, whatever its plugin says.
+const CALLS_MAX: u32 = 1 << 16;
+
 /// A lane of a handler, with as many calls at once as it takes.
 #[derive(Clone)]
 pub(in crate::inbox) struct Lane {
     number: u32,
+    /// Calls at once.
+    most: u32,
     calls: Arc<Semaphore>,
 }
 
@@ -67,8 +72,9 @@ impl Components {
 }
 
 fn lanes(limits: HandlerLimits) -> Vec<Lane> {
-    let calls = usize::try_from(limits.calls_per_lane.max(1)).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
-    (0..limits.lanes.max(1)).map(|number| Lane { number, calls: Arc::new(Semaphore::new(calls)) }).collect()
+    let most = limits.calls_per_lane.clamp(1, CALLS_MAX);
+    let calls = usize::try_from(most).unwrap_or(1);
+    (0..limits.lanes.max(1)).map(|number| Lane { number, most, calls: Arc::new(Semaphore::new(calls)) }).collect()
 }
 
 fn place(what: &impl Hash, count: usize) -> usize {
@@ -111,28 +117,44 @@ impl VerdictSink for Early {
     }
 }
 
-/// Calls a handler with a batch: one verdict a message, in order. When a call with several fails as a whole, what wasn't told is
-/// repeated one by one, for one of them may be to blame and the others aren't.
+/// Calls a handler with a batch: one verdict a message, in order. When a call with several fails as a whole, or one beside others of
+/// which any may be to blame, what wasn't told is repeated one by one, each alone in its instance.
 pub(super) async fn call(caller: &Caller, handler: Arc<dyn Handler>, lane: Lane, batch: Vec<Call>) -> Vec<Verdict> {
-    let Ok(_turn) = lane.calls.acquire().await else { return batch.iter().map(|_| Verdict::NotCalled).collect() };
+    let Ok(turn) = lane.calls.acquire().await else { return batch.iter().map(|_| Verdict::NotCalled).collect() };
     let told = once(caller, handler.as_ref(), lane.number, &batch, false).await;
+    drop(turn);
     let mut verdicts = Vec::with_capacity(batch.len());
     let is_several = batch.len() > 1;
     for (call, told) in batch.iter().zip(told) {
         verdicts.push(match told {
             Ok(verdict) => judged(caller, call, verdict),
-            Err(error) if is_several && error.kind != ErrorKind::Cancelled => {
-                let alone = once(caller, handler.as_ref(), lane.number, std::slice::from_ref(call), true).await;
-                match alone.into_iter().next() {
-                    Some(Ok(verdict)) => judged(caller, call, verdict),
-                    Some(Err(error)) => Verdict::of_call_error(error),
-                    None => Verdict::NotCalled,
-                }
+            Err(error) if may_be_anothers(&error, is_several) => {
+                alone(caller, handler.as_ref(), &lane, call, error).await
             }
             Err(error) => Verdict::of_call_error(error),
         });
     }
     verdicts
+}
+
+/// Whether a message has to be called alone to find out whether it is to blame.
+fn may_be_anothers(error: &CallError, is_several: bool) -> bool {
+    match error.blame() {
+        Blame::Another => false,
+        Blame::Unknown => true,
+        Blame::Own => is_several && error.kind != ErrorKind::Cancelled,
+    }
+}
+
+/// Repeats one message of a call that failed, with no other call in its instance: what fails then is its own fault.
+async fn alone(caller: &Caller, handler: &dyn Handler, lane: &Lane, call: &Call, before: CallError) -> Verdict {
+    let Ok(_turns) = lane.calls.acquire_many(lane.most).await else { return Verdict::of_call_error(before) };
+    match once(caller, handler, lane.number, std::slice::from_ref(call), true).await.into_iter().next() {
+        Some(Ok(verdict)) => judged(caller, call, verdict),
+        Some(Err(error)) if error.kind != ErrorKind::Cancelled => Verdict::of_call_error(error),
+        // It can't be repeated any more, but it was called: as uncalled, its next call wouldn't say so.
+        Some(Err(_)) | None => Verdict::of_call_error(before),
+    }
 }
 
 /// One call of the port; of each message what was told, or why nothing is known. `again`: it was part of a call that failed.

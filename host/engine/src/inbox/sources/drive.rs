@@ -73,7 +73,8 @@ impl Actor {
     }
 
     fn begin_open(&mut self, source: usize, how: OpenSource) {
-        let Some(place) = self.sources.places.get(source) else { return };
+        let Some(place) = self.sources.places.get_mut(source) else { return };
+        place.goes_on = how.go_on;
         let (seat, plugin) = (Arc::clone(&place.seat), Arc::clone(&place.home.config.plugin));
         self.begin(async move {
             let result = seat.open(plugin.as_ref(), how).await;

@@ -163,12 +163,24 @@ impl Actor {
         }
         // What was told before says nothing of these deliveries.
         self.take_notices(source, id, notices);
+        if !deliveries.is_empty() {
+            self.went_on(source);
+        }
         let arrivals: Vec<Arrival> = deliveries.into_iter().map(|delivery| self.arrival(&home, delivery)).collect();
         // A queue is empty when none of its readers finds anything.
         let caught_up = self.sources.is_caught_up(source);
         self.owner.pulled(id, session, arrivals, caught_up, now);
         if let Some(place) = self.sources.places.get(source) {
             place.seat.change(|figures| figures.caught_up = Some(caught_up));
+        }
+    }
+
+    /// What somebody decided was for what had been removed by then: it is opened anew by its configuration, for its instances keep what
+    /// they were opened with. One that brought nothing hasn't gone on yet and would stand still for the same messages again.
+    fn went_on(&mut self, source: usize) {
+        let Some(place) = self.sources.places.get_mut(source) else { return };
+        if std::mem::take(&mut place.goes_on) && matches!(place.phase, Phase::Open(_)) {
+            place.reopens.get_or_insert_default();
         }
     }
 

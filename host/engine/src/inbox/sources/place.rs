@@ -40,6 +40,8 @@ pub(in crate::inbox) struct Place {
     pub seat: Arc<Seat>,
     pub phase: Phase,
     pub failures: u32,
+    /// It was opened to go on at the earliest that is kept, and has brought nothing yet.
+    pub goes_on: bool,
     /// It was closed to be opened again in this way.
     pub reopens: Option<OpenSource>,
     /// Who waits until it is open again.
@@ -94,6 +96,7 @@ impl Places {
             seat: seats.of(&source.config.name),
             phase: Phase::Closed { until: now, how: OpenSource::default() },
             failures: 0,
+            goes_on: false,
             reopens: None,
             reopened: Vec::new(),
         });
