@@ -40,7 +40,7 @@ pub(super) fn outgoing(
     let found = found.filter(|(id, _)| live.routing.external != Some(*id));
     let (transport, entry) = found.ok_or_else(|| {
         let reason = format!("no transport takes topic {}: add a route", message.topic.as_str());
-        RowFate::Blocked(Fault::new(Code::OUTBOX_NO_ROUTE, reason))
+        RowFate::Blocked { scope: None, fault: Fault::new(Code::OUTBOX_NO_ROUTE, reason) }
     })?;
     if live.is_paused(transport) {
         return Err(RowFate::Later(PAUSED_HOLD));

@@ -11,7 +11,7 @@ use futures::future::join_all;
 use parking_lot::Mutex;
 use tokio::time::timeout;
 use waybill_core::code::Code;
-use waybill_core::inbox::direct::{RowFate, RowId, WorkerId};
+use waybill_core::inbox::direct::{Place, RowFate, RowId, Scope, WorkerId};
 use waybill_core::message::Delivery;
 use waybill_core::outbox::decide::{Fate, Next, classify};
 use waybill_core::outbox::owner::{TransportId, Verdict};
@@ -39,6 +39,8 @@ struct Call {
     entry: Arc<TransportEntry>,
     lane: u32,
     rows: Vec<RowId>,
+    /// Where each goes.
+    places: Vec<Place>,
     batch: Vec<Delivery>,
 }
 
@@ -58,6 +60,11 @@ pub(super) async fn wave(table: &PublishedTable, worker: WorkerId, rows: &Rows, 
     }
     let bytes_max = live.config.batch_bytes as usize;
     let calls: Vec<Call> = lanes.into_values().flat_map(|lane| calls(lane, bytes_max)).collect();
+    table.with(|lane| {
+        for (row, place) in calls.iter().flat_map(|call| call.rows.iter().zip(&call.places)) {
+            lane.goes_to(worker, row, place.clone());
+        }
+    });
     let after_max = live.config.retries.retry_after_max;
     let left = until - now.mono;
     let told = join_all(calls.into_iter().map(|call| call.run(table, left, after_max))).await;
@@ -84,17 +91,19 @@ fn calls(rows: Vec<(RowId, Outgoing)>, bytes_max: usize) -> Vec<Call> {
     for (id, outgoing) in rows {
         let Outgoing { entry, lane, delivery, .. } = outgoing;
         let limits = entry.transport.limits();
+        let place = Place { transport: Arc::clone(&entry.name), destination: Arc::from(delivery.destination.as_str()) };
         let count_max = entry.batch.min(limits.max_batch).max(1) as usize;
         let most = bytes_max.min(limits.max_batch_bytes as usize);
         bytes = bytes.saturating_add(delivery.payload.len());
         match calls.last_mut().filter(|call| call.rows.len() < count_max && bytes <= most) {
             Some(call) => {
                 call.rows.push(id);
+                call.places.push(place);
                 call.batch.push(delivery);
             }
             None => {
                 bytes = delivery.payload.len();
-                calls.push(Call { entry, lane, rows: vec![id], batch: vec![delivery] });
+                calls.push(Call { entry, lane, rows: vec![id], places: vec![place], batch: vec![delivery] });
             }
         }
     }
@@ -103,7 +112,7 @@ fn calls(rows: Vec<(RowId, Outgoing)>, bytes_max: usize) -> Vec<Call> {
 
 impl Call {
     async fn run(self, table: &PublishedTable, left: Duration, after_max: Duration) -> Vec<(RowId, Answered)> {
-        let Self { entry, lane, rows, batch } = self;
+        let Self { entry, lane, rows, places, batch } = self;
         let count = rows.len();
         let early = Arc::new(Early(Mutex::new(vec![None; count])));
         let serving = entry.transport.serving().unwrap_or_else(|| Arc::clone(&entry.transport));
@@ -137,13 +146,16 @@ impl Call {
         };
         let now = table.context.clock.now().wall;
         let words = early.into_iter().zip(late).map(|(early, late)| early.map_or(late, Fate::Answered));
-        let told = words.map(|word| match classify(word, after_max, now) {
+        let told = words.zip(&places).map(|(word, place)| match classify(word, after_max, now) {
             Next::Verdict(Verdict::Ack(_)) => Answered::Fate(RowFate::Acknowledged),
             Next::Verdict(Verdict::Release { due }) => {
                 Answered::Fate(RowFate::Later(due.map_or(Duration::ZERO, |due| due.since(now))))
             }
-            Next::Verdict(Verdict::Blocked { fault, .. }) | Next::TransportDown(fault) => {
-                Answered::Fate(RowFate::Blocked(fault))
+            Next::Verdict(Verdict::Blocked { scope, fault }) => {
+                Answered::Fate(RowFate::Blocked { scope: Some(Scope::named(place, &scope)), fault })
+            }
+            Next::TransportDown(fault) => {
+                Answered::Fate(RowFate::Blocked { scope: Some(Scope::of_transport(place)), fault })
             }
             Next::Failed { kind: FailureKind::Permanent, fault, .. } => Answered::Fate(RowFate::Permanent(fault)),
             Next::Failed { kind: FailureKind::Trapped, fault, .. } => Answered::Trapped(fault),

@@ -48,6 +48,8 @@ impl World {
                 Kind::Trap => own.trap_at = Some(self.now + 1 + self.rng.below(8)),
                 _ => {}
             }
+            let place = self.place(row);
+            self.lanes_of(host).goes_to(worker_id(worker), &row_id(row), place);
             let send = self.send(host, own, row);
             if self.is_broken() {
                 return false;
@@ -67,7 +69,8 @@ impl World {
             if sent.answers <= self.now
                 && let Some(word) = sent.word
             {
-                self.lanes_of(host).row_answered(id, &row_id(row), fate(word));
+                let fate = self.fate(row, word);
+                self.lanes_of(host).row_answered(id, &row_id(row), fate);
             }
         }
         if self.lanes_of(host).is_answered(id) {
@@ -185,16 +188,19 @@ impl World {
     }
 }
 
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap()
+impl World {
+    /// What the lanes are told of an answer.
+    fn fate(&self, row: usize, word: Answer) -> RowFate {
+        let fault = |code: &str| Fault::new(code, "drawn");
+        match word {
+            Answer::Acknowledged => RowFate::Acknowledged,
+            Answer::Retry => RowFate::Retry(fault("TEST.RETRY")),
+            Answer::Permanent => RowFate::Permanent(fault("TEST.PERMANENT")),
+            Answer::Blocked => RowFate::Blocked { scope: self.scope(row), fault: fault("TEST.BLOCKED") },
+        }
+    }
 }
 
-fn fate(word: Answer) -> RowFate {
-    let fault = |code: &str| Fault::new(code, "drawn");
-    match word {
-        Answer::Acknowledged => RowFate::Acknowledged,
-        Answer::Retry => RowFate::Retry(fault("TEST.RETRY")),
-        Answer::Permanent => RowFate::Permanent(fault("TEST.PERMANENT")),
-        Answer::Blocked => RowFate::Blocked(fault("TEST.BLOCKED")),
-    }
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap()
 }

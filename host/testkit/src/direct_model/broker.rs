@@ -1,10 +1,22 @@
 //! The broker: it loses answers, takes messages twice or long after their sender gave up, is down or slow.
 
+use std::sync::Arc;
+
+use waybill_core::inbox::direct::{Place, Scope};
+
 use super::host::Worker;
 use super::options::Mutation;
 use super::rows::{Answer, Kind, Sent};
 use super::setup::{CALL, FAR};
 use super::world::World;
+
+/// The destination of most rows; it is down now and then.
+const HERE: usize = 0;
+/// One that is down until the calm phase.
+const AWAY: usize = 1;
+/// No route until then: nothing is called, and no scope is at fault.
+const NOWHERE: usize = 2;
+pub(super) const DESTINATIONS: usize = 3;
 
 impl World {
     /// Sends a row, and judges that it is sent. The number of the send.
@@ -83,15 +95,18 @@ impl World {
             if kind == Kind::Trap {
                 continue;
             }
-            let word = self.word(kind);
+            let destination = self.destination(row);
+            let word = self.word(kind, destination);
             let truth = &mut self.truths[row];
             match word {
                 Answer::Acknowledged => {
                     truth.arrived += 1;
                     self.sent[number].arrived = true;
+                    self.served[destination] = true;
                 }
                 Answer::Permanent => truth.permanent = true,
-                Answer::Retry | Answer::Blocked => truth.failures += 1,
+                Answer::Retry => truth.failures += 1,
+                Answer::Blocked => truth.blocked += 1,
             }
             if self.sent[number].word.is_none() {
                 self.sent[number].word = Some(word);
@@ -104,8 +119,37 @@ impl World {
         }
     }
 
-    fn word(&mut self, kind: Kind) -> Answer {
-        if self.now < self.down_until {
+    /// Where a row goes, in runs with several destinations.
+    pub(super) fn destination(&self, row: usize) -> usize {
+        // What is always blocked needs others that go through beside it.
+        if !self.setup.apart || self.truths[row].kind == Kind::Blocked {
+            return HERE;
+        }
+        match row % 5 {
+            0 => AWAY,
+            1 => NOWHERE,
+            _ => HERE,
+        }
+    }
+
+    /// The same as the lanes are told it.
+    pub(super) fn place(&self, row: usize) -> Place {
+        let destination = self.destination(row);
+        let transport = if self.setup.one_transport { HERE } else { destination };
+        Place { transport: Arc::from(format!("t{transport}")), destination: Arc::from(format!("d{destination}")) }
+    }
+
+    /// What is blocked when a row is.
+    pub(super) fn scope(&self, row: usize) -> Option<Scope> {
+        let place = self.place(row);
+        let is_whole = !self.setup.one_transport;
+        let scope = if is_whole { Scope::of_transport(&place) } else { Scope::named(&place, "") };
+        (self.destination(row) != NOWHERE).then_some(scope)
+    }
+
+    fn word(&mut self, kind: Kind, destination: usize) -> Answer {
+        // Those beside the first are away until the calm phase.
+        if self.now < self.down_until || destination > 0 && !self.calm {
             return Answer::Blocked;
         }
         match kind {

@@ -6,11 +6,11 @@
 //! `processing`, hold a row or an advisory lock for ever; hosts die, vanish without closing their sessions, stand still, change their
 //! lanes, have wrong clocks; the server is killed, a proxy ends long transactions, operators replay. The broker loses answers, takes
 //! messages twice or long after their sender gave up, is down or slow. Rows are refused once in a while, always, for good, always blocked;
-//! one kills the host, one traps the transport, one lets nobody mark it, one is due in a hundred years. Every choice comes from the seed.
+//! by seed some go to a destination that is down until the calm phase, or have no route until then; one kills the host, one traps the transport, one lets nobody mark it, one is due in a hundred years. Every choice comes from the seed.
 //!
 //! What must hold: a row is marked published only by a transaction whose own send of it the broker has (`PUBLISHED`); none is sent while an
 //! earlier one of its aggregate, in the table when the claim began, has neither arrived nor left (`ORDER`); nothing settled is marked
-//! again, and the wire id stays (`REPEAT`); a row fails by its own failures, for good, or as a suspect (`ATTEMPTS`); none is sent before
+//! again, and the wire id stays (`REPEAT`); a row fails by its own failures, for good, or as a suspect, and being blocked is a failure only where something else went through (`ATTEMPTS`); none is sent before
 //! its retry is due (`BACKOFF`); none that failed is published behind an operator's back (`FATE`); in the end every row is published or
 //! failed, but what has a reason to wait for ever (`STUCK`).
 //!

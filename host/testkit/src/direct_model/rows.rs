@@ -29,6 +29,8 @@ pub(super) struct Truth {
     pub gone: bool,
     /// Failures of its own.
     pub failures: u32,
+    /// How often its destination was at fault.
+    pub blocked: u32,
     /// It was refused for good.
     pub permanent: bool,
     pub not_before: u64,
@@ -48,6 +50,7 @@ impl Truth {
             seen: false,
             gone: false,
             failures: 0,
+            blocked: 0,
             permanent: false,
             not_before: 0,
             not_before_at: BTreeMap::new(),

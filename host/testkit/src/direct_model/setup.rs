@@ -30,6 +30,10 @@ pub(super) struct Setup {
     pub deletes: bool,
     pub slow: bool,
     pub proxy: bool,
+    /// Some rows go where everything is blocked until the calm phase, some have no route until then.
+    pub apart: bool,
+    /// All destinations belong to one transport.
+    pub one_transport: bool,
     /// Many rows are of this kind.
     pub much: Option<Kind>,
     /// The application has a lane's advisory lock for itself.
@@ -39,7 +43,8 @@ pub(super) struct Setup {
 }
 
 impl Setup {
-    pub fn draw(rng: &mut Rng) -> Self {
+    pub fn draw(seed: u64, rng: &mut Rng) -> Self {
+        let (apart, one_transport) = (seed % 4 == 3, seed % 8 == 3);
         let (no_due, aside, deletes) = (rng.percent(45), rng.percent(20), rng.percent(25));
         let (slow, proxy) = (rng.percent(25), rng.percent(20));
         let hosts = 1 + rng.below(3);
@@ -55,7 +60,7 @@ impl Setup {
         };
         let application_lock = rng.percent(20).then(|| (2 + lane(rng, 2), lane(rng, 2)));
         let hosts = (0..hosts).map(|_| (2 + lane(rng, 2), u64::from(rng.percent(20)))).collect();
-        Self { no_due, aside, deletes, slow, proxy, much, application_lock, hosts }
+        Self { no_due, aside, deletes, slow, proxy, apart, one_transport, much, application_lock, hosts }
     }
 
     pub fn config(&self, lanes: u16, mutation: Option<Mutation>) -> DirectConfig {
@@ -82,6 +87,7 @@ impl Setup {
                 floor_ms: None,
             },
             has_due: !self.no_due,
+            remember: millis(8_000),
             caution: Caution {
                 first: millis(200),
                 longest: millis(6_400),

@@ -6,6 +6,7 @@ use std::time::Duration;
 use waybill_core::time::Monotonic;
 
 use super::Outcome;
+use super::broker::DESTINATIONS;
 use super::host::Host;
 use super::options::Mutation;
 use super::rows::{Kind, Sent, Truth};
@@ -35,6 +36,8 @@ pub(super) struct World {
     pub air: Vec<usize>,
     /// Until when the broker is down.
     pub down_until: u64,
+    /// Destinations that something arrived at.
+    pub served: [bool; DESTINATIONS],
     /// Until when the server is down.
     pub server_down_until: u64,
     pub hosts: Vec<Host>,
@@ -47,7 +50,7 @@ pub(super) struct World {
 impl World {
     pub fn new(seed: u64, mutation: Option<Mutation>) -> Self {
         let mut rng = Rng::new(seed);
-        let setup = Setup::draw(&mut rng);
+        let setup = Setup::draw(seed, &mut rng);
         let table = Table::new(setup.aside, setup.proxy, mutation);
         Self {
             hosts: setup.hosts.iter().map(|(lanes, salt)| Host::new(*lanes, *salt)).collect(),
@@ -62,6 +65,7 @@ impl World {
             sent: Vec::new(),
             air: Vec::new(),
             down_until: 0,
+            served: [false; DESTINATIONS],
             server_down_until: 0,
             forever: None,
             stats: Stats::default(),
@@ -213,7 +217,10 @@ impl World {
         if !matches!(status, Some(Status::Pending | Status::Processing)) {
             self.violation(format!("REPEAT: row {row} was settled ({status:?}) and is marked again: {:?}", mark.why));
         }
+        // Being blocked costs something only where another row went through.
+        let is_charged = self.served[self.destination(row)];
         let truth = &self.truths[row];
+        let failures = truth.failures + if is_charged { truth.blocked } else { 0 };
         let is_right = match mark.why {
             Why::Acknowledged => {
                 if !mark.send.is_some_and(|send| self.sent[send].arrived) {
@@ -223,11 +230,11 @@ impl World {
             }
             Why::Permanent => truth.permanent,
             Why::Suspect => true,
-            Why::Attempts => truth.failures >= MAX_ATTEMPTS,
+            Why::Attempts => failures >= MAX_ATTEMPTS,
             Why::Waits => true,
         };
         if !is_right {
-            let (kind, failures) = (truth.kind, truth.failures);
+            let kind = truth.kind;
             self.violation(format!(
                 "ATTEMPTS: row {row} ({kind:?}) failed by {:?} after {failures} failures of its own",
                 mark.why

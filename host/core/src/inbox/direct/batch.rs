@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::config::{Aggregate, RowId};
+use super::memory::{Place, Scope};
 use crate::port::transport::Fault;
 use crate::time::Monotonic;
 
@@ -40,8 +41,9 @@ pub enum RowFate {
     Retry(Fault),
     /// It will never be taken.
     Permanent(Fault),
-    /// Its destination is at fault: no attempt, unless another row of it went through meanwhile.
-    Blocked(Fault),
+    /// Its destination is at fault: no attempt, unless another row of the same scope went through meanwhile. No scope: it goes nowhere
+    /// yet, so nothing else can go through there.
+    Blocked { scope: Option<Scope>, fault: Fault },
     /// It wasn't tried: nothing is marked, and this host leaves its aggregate out for so long.
     Later(Duration),
     /// Its call ended without a word of it.
@@ -64,6 +66,10 @@ pub(super) struct Batch {
     queues: Vec<Vec<RowId>>,
     pub aggregates: BTreeMap<RowId, Aggregate>,
     pub attempts: BTreeMap<RowId, u32>,
+    /// Where rows that are out go.
+    pub places: BTreeMap<RowId, Place>,
+    /// Rows that its marks give up.
+    pub failed: Vec<RowId>,
     /// In the order in which they were known.
     pub fates: Vec<(RowId, RowFate)>,
     /// Rows that are out.
@@ -81,6 +87,8 @@ impl Batch {
             queues: Vec::new(),
             aggregates: BTreeMap::new(),
             attempts: BTreeMap::new(),
+            places: BTreeMap::new(),
+            failed: Vec::new(),
             fates: Vec::new(),
             wave: Vec::new(),
             hurt: false,

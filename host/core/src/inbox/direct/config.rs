@@ -46,6 +46,8 @@ pub struct DirectConfig {
     pub retry: RetryPolicy,
     /// The table has a column for the next try. Without one, what waits for it is left out of this host's claims.
     pub has_due: bool,
+    /// A row that gave trouble and isn't heard of so long after it was to be tried again is gone.
+    pub remember: Duration,
     pub caution: Caution,
     /// Every rule holds, but in the model's mutations.
     pub rules: Rules,
@@ -68,6 +70,7 @@ impl Default for DirectConfig {
             held_max: 10_000,
             retry: RetryPolicy::default(),
             has_due: true,
+            remember: Duration::from_secs(600),
             caution: Caution::default(),
             rules: Rules::default(),
         }

@@ -101,6 +101,7 @@ impl DirectTable {
         let config = self.config;
         self.claims.end(&config, now);
         self.holds.end(now);
+        self.memory.tidy(now, config.remember / 4);
         let batch = self.batch(worker)?;
         let (lanes, lane) = (batch.lanes, batch.lane);
         if self.holds.len() >= self.config.held_max {

@@ -6,6 +6,7 @@ use super::DirectTable;
 use super::batch::RowFate;
 use super::config::{Aggregate, RowId, WorkerId, doubled};
 use super::lanes::Shape;
+use super::memory::Scope;
 use super::rules::Rule;
 use crate::port::transport::Fault;
 use crate::time::Monotonic;
@@ -50,7 +51,7 @@ impl Marks {
 impl DirectTable {
     /// The marks of a worker's transaction. `random` is uniform in [0, 1).
     pub fn marks(&mut self, worker: WorkerId, now: Monotonic, random: f64) -> Marks {
-        let mut marks = Marks::default();
+        let (mut marks, mut is_blocked) = (Marks::default(), false);
         let fates = self.batch(worker).map(|batch| batch.fates.clone()).unwrap_or_default();
         for (row, fate) in fates {
             let known = self.batch(worker).and_then(|batch| {
@@ -68,11 +69,20 @@ impl DirectTable {
                     let mark = self.retry(row, &aggregate, attempts, error, now, random);
                     marks.others.push(mark);
                 }
-                RowFate::Blocked(error) => {
-                    let mark = self.blocked(row, &aggregate, attempts, error, now, random);
+                RowFate::Blocked { scope, fault } => {
+                    let mark = self.blocked(row, &aggregate, attempts, (scope, fault), now, random);
+                    is_blocked |= mark.attempts == 0;
                     marks.others.push(mark);
                 }
             }
+        }
+        // Where something goes through, one destination that is down mustn't slow down the others.
+        if is_blocked && marks.acknowledged.is_empty() {
+            self.blocked_until = self.blocked_until.max(now + self.config.blocked_pause / 2);
+        }
+        let failed = marks.others.iter().filter(|mark| mark.kind == MarkKind::Failed).map(|mark| mark.row.clone());
+        if let Some(batch) = self.batch_mut(worker) {
+            batch.failed = failed.collect();
         }
         marks
     }
@@ -92,29 +102,29 @@ impl DirectTable {
         }
         let delay = self.config.retry.delay(attempts, random).max(error.after.unwrap_or_default());
         self.wait_in_memory(aggregate, now + delay);
+        self.memory.keep(&row, now + delay + self.config.remember);
         Mark { row, kind: MarkKind::Waits(delay), attempts: 1, error }
     }
 
-    /// Costs nothing, unless another row went through since this one last asked. It waits for twice as long each time.
+    /// Costs nothing, unless another row of its scope went through since this one last asked. It waits for twice as long each time.
     fn blocked(
         &mut self,
         row: RowId,
         aggregate: &Aggregate,
         attempts: u32,
-        error: Fault,
+        (scope, error): (Option<Scope>, Fault),
         now: Monotonic,
         random: f64,
     ) -> Mark {
-        let (before, times) = self.asked.get(&row).copied().unwrap_or((self.acknowledged, 0));
-        self.asked.insert(row.clone(), (self.acknowledged, times.saturating_add(1)));
-        if self.acknowledged > before && self.is_rule_kept(Rule::BlocksAreCharged) {
+        let (times, has_passed) = self.memory.note_blocked(&row, scope, self.is_rule_kept(Rule::BlocksByScope));
+        if has_passed && self.is_rule_kept(Rule::BlocksAreCharged) {
             return self.retry(row, aggregate, attempts, error, now, random);
         }
-        self.blocked_until = self.blocked_until.max(now + self.config.blocked_pause / 2);
         let times = if self.is_rule_kept(Rule::BlockedPauseDoubles) { times } else { 0 };
         let pause = doubled(self.config.blocked_pause, self.config.blocked_pause_max, times);
         let pause = pause.max(error.after.unwrap_or_default());
         self.wait_in_memory(aggregate, now + pause);
+        self.memory.keep(&row, now + pause + self.config.remember);
         Mark { row, kind: MarkKind::Waits(pause), attempts: 0, error }
     }
 
@@ -141,11 +151,10 @@ impl DirectTable {
             self.shrink(key);
             return None;
         };
-        let times = self.refused_marks.entry(row.clone()).or_default();
-        *times += 1;
-        let delay = self.config.retry.delay(*times, random);
+        let times = self.memory.note_refused(&row);
+        let delay = self.config.retry.delay(times, random);
         self.hold(&aggregate, now + delay);
-        self.apart.insert(row.clone());
+        self.memory.set_apart(&row, now + delay + self.config.remember);
         let shape = self.shape(key);
         self.shapes.insert(key, Shape { size: shape.size.max(2).min(self.config.batch), ..shape });
         Some(row)
@@ -168,18 +177,14 @@ impl DirectTable {
                 self.claims.clear(row);
             }
             if *fate == RowFate::Acknowledged {
-                self.acknowledged += 1;
-                self.forget(row);
+                self.memory.note_acknowledged(batch.places.get(row));
+                self.memory.forget(row);
             }
         }
+        for row in &batch.failed {
+            self.memory.forget(row);
+        }
         self.end(worker, now);
-    }
-
-    /// A row is done with.
-    fn forget(&mut self, row: &RowId) {
-        self.apart.remove(row);
-        self.asked.remove(row);
-        self.refused_marks.remove(row);
     }
 
     /// A worker's transaction came to nothing: nothing was sent, and it has no rows any more. It begins again at `until` at the earliest.

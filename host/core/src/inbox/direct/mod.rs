@@ -21,6 +21,7 @@
 //! | `claim` | what a claim brought: what is cut, held, sent alone |
 //! | `send` | waves of rows, and what became of them |
 //! | `marks` | what is written of each row; the end of a transaction |
+//! | `memory` | part: rows that gave trouble, and what went through where they were blocked |
 //! | `holds` | part: aggregates that are left out for a time |
 //! | `claims` | part: caution after an unclean end, suspects |
 
@@ -31,12 +32,13 @@ mod config;
 mod holds;
 mod lanes;
 mod marks;
+mod memory;
 mod rules;
 mod send;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 pub use batch::{Claimed, ClaimedRow, RowFate};
 pub use claim::AfterClaim;
@@ -44,6 +46,7 @@ pub use claims::DirectRecord;
 pub use config::{Aggregate, DirectConfig, RowId, WorkerId};
 pub use lanes::{Begin, Claim};
 pub use marks::{Mark, MarkKind, Marks};
+pub use memory::{Place, Scope};
 pub use rules::{Rule, Rules};
 pub use send::Wave;
 
@@ -52,6 +55,7 @@ use batch::Batch;
 use claims::Claims;
 use holds::Holds;
 use lanes::Shape;
+use memory::Memory;
 
 /// One table on one host.
 #[derive(Debug)]
@@ -65,14 +69,8 @@ pub struct DirectTable {
     /// Lanes whose lock others have, by since when.
     refused_locks: BTreeMap<(u16, u16), Monotonic>,
     holds: Holds,
-    /// Rows that go alone: a call trapped with them, or their mark was refused.
-    apart: BTreeSet<RowId>,
-    /// How often the table refused a row's mark.
-    refused_marks: BTreeMap<RowId, u32>,
-    /// Blocked rows: what this host had acknowledged when they asked last, and how often they asked.
-    asked: BTreeMap<RowId, (u64, u32)>,
-    acknowledged: u64,
-    /// The destination is blocked: nothing is claimed before.
+    memory: Memory,
+    /// All of the last batch that told anything was blocked: nothing is claimed before.
     blocked_until: Monotonic,
     /// A suspect is to go alone: only the first worker begins before.
     alone_until: Monotonic,
@@ -98,10 +96,7 @@ impl DirectTable {
             first_size,
             refused_locks: BTreeMap::new(),
             holds: Holds::default(),
-            apart: BTreeSet::new(),
-            refused_marks: BTreeMap::new(),
-            asked: BTreeMap::new(),
-            acknowledged: 0,
+            memory: Memory::default(),
             blocked_until: Monotonic::default(),
             alone_until: Monotonic::default(),
             alone_lane: 0,
@@ -147,7 +142,7 @@ impl DirectTable {
 
     /// Rows that can't be marked, for people: their aggregates wait.
     pub fn unmarkable(&self) -> Vec<RowId> {
-        self.refused_marks.keys().cloned().collect()
+        self.memory.refused().cloned().collect()
     }
 
     /// Aggregates that are left out of claims now.
@@ -185,6 +180,6 @@ impl DirectTable {
 
     /// It goes with nothing of another aggregate.
     fn goes_alone(&self, row: &RowId) -> bool {
-        self.claims.is_suspect(row) || self.apart.contains(row)
+        self.claims.is_suspect(row) || self.memory.is_apart(row)
     }
 }

@@ -25,6 +25,8 @@ pub enum Rule {
     TrapCostsOnlyAlone,
     /// Who is blocked again after another row went through pays an attempt.
     BlocksAreCharged,
+    /// Only what went through of its own scope is another row for it.
+    BlocksByScope,
     /// A row that can't be marked is set apart.
     SetApart,
     /// What is held is looked at again when the claim answers.
@@ -41,7 +43,7 @@ pub enum Rule {
 
 impl Rule {
     /// All rules, in the order of the mutations' numbers, from 1.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::MarkAfterAnswer,
         Self::StopBehindUnlocked,
         Self::StopBehindUnacknowledged,
@@ -59,6 +61,7 @@ impl Rule {
         Self::LockedHoldDoubles,
         Self::BlockedPauseDoubles,
         Self::CautionGrows,
+        Self::BlocksByScope,
     ];
 }
 

@@ -3,6 +3,7 @@
 use super::DirectTable;
 use super::batch::RowFate;
 use super::config::{RowId, WorkerId};
+use super::memory::Place;
 use super::rules::Rule;
 use crate::code::Code;
 use crate::port::transport::Fault;
@@ -46,6 +47,13 @@ impl DirectTable {
         Wave::Send { rows: next, until }
     }
 
+    /// Where a row goes that is about to go out: what is acknowledged counts where it went.
+    pub fn goes_to(&mut self, worker: WorkerId, row: &RowId, place: Place) {
+        if let Some(batch) = self.batch_mut(worker) {
+            batch.places.insert(row.clone(), place);
+        }
+    }
+
     /// What became of a row that is out. The first word counts.
     pub fn row_answered(&mut self, worker: WorkerId, row: &RowId, fate: RowFate) {
         if let Some(batch) = self.batch_mut(worker)
@@ -70,14 +78,17 @@ impl DirectTable {
     /// The call ended with a trap. What wasn't told stays as it is, but for a row that was alone in its call: from then on it goes alone.
     pub fn trapped(&mut self, worker: WorkerId, fault: Fault) {
         let costs_all = !self.is_rule_kept(Rule::TrapCostsOnlyAlone);
+        let remember = self.config.remember;
         let Some(batch) = self.batch_mut(worker) else { return };
         batch.hurt = true;
         let alone = match batch.wave.as_slice() {
             [row] if batch.fate(row).is_none() => Some(row.clone()),
             _ => None,
         };
-        let is_alone = alone.is_some();
-        self.apart.extend(alone);
+        let (is_alone, until) = (alone.is_some(), batch.begun + remember);
+        if let Some(row) = alone {
+            self.memory.set_apart(&row, until);
+        }
         self.end_wave(worker, |_| if is_alone || costs_all { RowFate::Retry(fault.clone()) } else { RowFate::Untold });
     }
 

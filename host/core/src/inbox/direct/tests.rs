@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::*;
+use crate::code::Code;
 use crate::port::transport::Fault;
 
 const W: WorkerId = WorkerId(0);
@@ -160,7 +161,7 @@ fn who_is_blocked_while_others_go_through_pays_an_attempt_and_waits_longer_each_
         let now = at(100 * (times + 1));
         claimed(&mut table, vec![row("1", "a", 0, true)], now);
         sent(&mut table, now);
-        table.row_answered(W, &id("1"), RowFate::Blocked(Fault::new("B", "b")));
+        table.row_answered(W, &id("1"), blocked_at("bus"));
         let marks = table.marks(W, now, 0.5);
         let [Mark { kind: MarkKind::Waits(pause), attempts: 0, .. }] = marks.others.as_slice() else {
             panic!("{marks:?}")
@@ -169,11 +170,82 @@ fn who_is_blocked_while_others_go_through_pays_an_attempt_and_waits_longer_each_
         table.committed(W, now);
     }
     assert_eq!(pauses, [2, 4, 8]);
-    table.acknowledged += 1;
-    claimed(&mut table, vec![row("1", "a", 0, true)], at(1_000));
-    sent(&mut table, at(1_000));
-    table.row_answered(W, &id("1"), RowFate::Blocked(Fault::new("B", "b")));
-    assert_eq!(table.marks(W, at(1_000), 0.5).others.first().map(|mark| mark.attempts), Some(1));
+    through(&mut table, "9", "other", at(900));
+    assert_eq!(ask(&mut table, "1", blocked_at("bus"), at(1_000)), 0, "another transport is no other row of its scope");
+    through(&mut table, "9", "bus", at(1_100));
+    assert_eq!(ask(&mut table, "1", blocked_at("bus"), at(1_200)), 1);
+}
+
+fn place(transport: &str) -> Place {
+    Place { transport: Arc::from(transport), destination: Arc::from("orders") }
+}
+
+fn blocked_at(transport: &str) -> RowFate {
+    RowFate::Blocked { scope: Some(Scope::of_transport(&place(transport))), fault: Fault::new("B", "b") }
+}
+
+/// Lets a row go through somewhere.
+fn through(table: &mut DirectTable, text: &str, transport: &str, now: Monotonic) {
+    claimed(table, vec![row(text, text, 0, true)], now);
+    assert_eq!(sent(table, now), [id(text)]);
+    table.goes_to(W, &id(text), place(transport));
+    table.row_answered(W, &id(text), RowFate::Acknowledged);
+    table.marks(W, now, 0.5);
+    table.committed(W, now);
+}
+
+/// Lets a row ask; the attempts that it pays.
+fn ask(table: &mut DirectTable, text: &str, fate: RowFate, now: Monotonic) -> u32 {
+    claimed(table, vec![row(text, text, 0, true)], now);
+    assert_eq!(sent(table, now), [id(text)]);
+    table.row_answered(W, &id(text), fate);
+    let marks = table.marks(W, now, 0.5);
+    table.committed(W, now);
+    marks.others.iter().map(|mark| mark.attempts).sum()
+}
+
+#[test]
+fn a_row_without_a_route_pays_nothing_for_what_goes_through_elsewhere() {
+    let mut table = table();
+    let routeless = || RowFate::Blocked { scope: None, fault: Fault::new(Code::OUTBOX_NO_ROUTE, "no route") };
+    for times in 1..20 {
+        assert_eq!(ask(&mut table, "1", routeless(), at(200 * times)), 0);
+        through(&mut table, "9", "bus", at(200 * times + 100));
+    }
+}
+
+#[test]
+fn a_destination_that_is_down_slows_nothing_down_where_something_goes_through() {
+    let mut table = table();
+    let rows = || vec![row("1", "a", 0, true), row("2", "b", 1, true)];
+    claimed(&mut table, rows(), at(1));
+    sent(&mut table, at(1));
+    table.row_answered(W, &id("1"), blocked_at("bus"));
+    table.row_answered(W, &id("2"), RowFate::Acknowledged);
+    table.marks(W, at(1), 0.5);
+    table.committed(W, at(1));
+    assert_eq!(table.begins_at(W), at(1));
+    assert_eq!(ask(&mut table, "1", blocked_at("bus"), at(1)), 0);
+    assert_eq!(table.begins_at(W), at(2), "nothing but what is blocked");
+}
+
+#[test]
+fn what_failed_or_is_gone_is_no_longer_remembered() {
+    let mut table = table();
+    claimed(&mut table, vec![row("1", "a", 0, true)], at(1));
+    sent(&mut table, at(1));
+    table.row_answered(W, &id("1"), RowFate::Acknowledged);
+    assert_eq!(table.mark_refused(W, at(1), 0.5), Some(id("1")));
+    assert_eq!(table.unmarkable(), [id("1")]);
+    ask(&mut table, "1", RowFate::Permanent(Fault::new("P", "p")), at(100));
+    assert_eq!(table.unmarkable(), [], "it failed, and that could be marked");
+    claimed(&mut table, vec![row("2", "b", 0, true)], at(200));
+    sent(&mut table, at(200));
+    table.row_answered(W, &id("2"), RowFate::Acknowledged);
+    table.mark_refused(W, at(200), 0.5);
+    assert_eq!(table.unmarkable(), [id("2")]);
+    claimed(&mut table, Vec::new(), at(100_000));
+    assert_eq!(table.unmarkable(), [], "others deleted it");
 }
 
 #[test]
