@@ -109,7 +109,9 @@ impl Source for WasmSource {
     fn facts(&self) -> SourceFacts {
         let most = self.lanes.endpoint.context.limits.calls_per_instance.max(1);
         let calls_per_lane = self.lanes.facts().map(|facts| facts.calls).fold(most, u32::min);
-        SourceFacts { lanes: self.lanes.endpoint.instances, calls_per_lane, features: self.lanes.features() }
+        let settle_within = self.lanes.facts().filter_map(|facts| facts.settle_within).max();
+        let features = self.lanes.features();
+        SourceFacts { lanes: self.lanes.endpoint.instances, calls_per_lane, features, settle_within }
     }
 
     async fn pull(&self, lane: u32, max: u32, max_bytes: u32, wait: Duration) -> Result<Pulled, CallError> {

@@ -184,6 +184,11 @@ impl Consumer {
         self.ack_wait.get(place).or(self.ack_wait.last()).copied()
     }
 
+    /// The longest that it takes until something is delivered again.
+    pub(crate) fn longest_wait(&self) -> Option<u32> {
+        self.ack_wait.iter().max().copied()
+    }
+
     /// How often it is delivered again before the consumer gives it up.
     pub(crate) fn deliveries_left(&self, delivered: u32) -> Option<u32> {
         self.max_deliver.map(|most| most.saturating_sub(delivered))

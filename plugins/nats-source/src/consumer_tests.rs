@@ -55,6 +55,7 @@ fn limits_of_the_consumer_are_told() {
     let bounded = Wanted { messages: 100, bytes: 300, wait: 2_000, payload: 1_000 };
     assert_eq!((read.request(500, 1_000, 5_000), read.request(1, 1, 1).payload), (bounded, 1));
     assert_eq!([1, 2, 3].map(|delivered| read.settle_within(delivered)), [Some(1_000), Some(5_000), Some(5_000)]);
+    assert_eq!(read.longest_wait(), Some(5_000));
 }
 
 #[test]

@@ -70,7 +70,7 @@ impl Source for NatsSource {
         let mut connection = pool.connect(deadline).await?;
         let source = Self { state: State::new(wants, args.instances), pool };
         let common = &source.pool.config().common;
-        let opened = Opened {
+        let mut opened = Opened {
             peer: Some(format!("nats-server {}", connection.info().version)),
             max_concurrent_calls: common.connections,
             tick_every: Some(source.keys().ping_every),
@@ -79,6 +79,9 @@ impl Source for NatsSource {
         };
         source.ready(&mut connection, args.purpose == OpenPurpose::Probe, deadline).await?;
         source.pool.put(connection, deadline).await;
+        if let Some(ms) = source.state.longest_wait() {
+            opened = opened.settling_within(ms);
+        }
         Ok((source, opened))
     }
 

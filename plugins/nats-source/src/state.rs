@@ -122,6 +122,11 @@ impl State {
         self.lost.borrow_mut().extend(unsettled.into_values().map(|(token, _)| token));
     }
 
+    /// The longest that the consumer waits before it delivers again; none while there is no consumer.
+    pub(crate) fn longest_wait(&self) -> Option<u32> {
+        self.consumer.borrow().as_ref().and_then(Consumer::longest_wait)
+    }
+
     /// How many more deliveries may be out. What the consumer must have delivered again to us, and hasn't, is with somebody
     /// else or gone: after twice its time it takes no room any more.
     pub(crate) fn room(&self) -> u32 {

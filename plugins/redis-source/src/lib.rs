@@ -73,7 +73,7 @@ impl Source for RedisSource {
             max_concurrent_calls: source.pool.config().common.connections,
             tick_every: Some(source.keys().ping_every),
             features: FEATURES.map(str::to_owned).into(),
-            ..Opened::new()
+            ..Opened::new().settling_within(source.pool.config().own.ack_wait)
         };
         source.pool.put(connection, deadline).await;
         Ok((source, opened))

@@ -38,7 +38,7 @@ pub const EXTEND_PART: u32 = 2;
 pub const HOLD_LEAST: Duration = Duration::from_millis(20);
 /// A pause or a hold without a time of its own.
 pub const HOLD_DEFAULT: Duration = Duration::from_secs(5);
-/// Longest pause or hold that a handler may ask for.
+/// Longest pause, hold or backoff that a handler may ask for.
 pub const HOLD_MAX: Duration = Duration::from_secs(3_600);
 /// Contexts that are counted apart; of more, the others count together.
 pub const CONTEXTS_MAX: usize = 64;

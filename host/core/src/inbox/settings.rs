@@ -70,8 +70,9 @@ pub struct SourceSettings {
     pub rejects: bool,
     /// `settle-within` of deliveries that tell none.
     pub settle_within: Duration,
-    /// How long after a takeover a take waits for its message.
-    pub orphan_wait: Duration,
+    /// How long a take waits for its message, counted from when its source is pulled; none = some times `settle_within`, which the
+    /// source may tell when it is opened.
+    pub orphan_wait: Option<Duration>,
     /// Who takes messages from it: with several, the ids of DLQ messages name theirs, and while the rows of one are at their bound it
     /// isn't pulled.
     pub consumers: Vec<ConsumerId>,
@@ -91,10 +92,15 @@ impl SourceSettings {
             extends: false,
             rejects: false,
             settle_within: SETTLE_WITHIN_DEFAULT,
-            orphan_wait: SETTLE_WITHIN_DEFAULT * ORPHAN_WAIT_FACTOR,
+            orphan_wait: None,
             consumers: Vec::new(),
             id_time_occurred: false,
         }
+    }
+
+    /// How long a take waits for its message: what was in hand at a crash has come again by then.
+    pub fn orphan_wait(&self) -> Duration {
+        self.orphan_wait.unwrap_or_else(|| self.settle_within.saturating_mul(ORPHAN_WAIT_FACTOR))
     }
 
     /// Whether a message with a key has to be taken in a commit before it is handled.

@@ -194,6 +194,8 @@ pub struct SourceFacts {
     /// Abilities by registered name that every open instance has: `nack`, `nack-delay`, `extend`, `reject`,
     /// `ordered-groups`, `delivery-count`, `replays-in-order`. What isn't named, the host does itself.
     pub features: Vec<String>,
+    /// The longest `settle-within` that an open instance told of its deliveries; none = none told any.
+    pub settle_within: Option<Duration>,
 }
 
 impl SourceFacts {

@@ -72,7 +72,7 @@ pub struct SourceConfig {
     pub window_bytes: u32,
     /// Instances, each with its part of the window.
     pub instances: u32,
-    /// How long a place in the order waits for its message after a crash; none = twice the default of `settle-within`.
+    /// How long a place in the order waits for its message after a crash; none = twice the source's `settle-within`.
     pub orphan_wait: Option<Duration>,
     pub missing_id: MissingId,
     /// The seen set files its ids by when they happened.

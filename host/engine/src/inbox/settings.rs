@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use waybill_core::ids::{ConsumerName, ShardId};
 use waybill_core::inbox::intake::Intake;
-use waybill_core::inbox::limits::{ORPHAN_WAIT_FACTOR, SETTLE_WITHIN_DEFAULT};
 use waybill_core::inbox::settings::{ConsumerId, ConsumerSettings, InboxSettings, SourceId, SourceSettings, Target};
 use waybill_core::topic::Topic;
 
@@ -114,7 +113,7 @@ fn lane_settings(home: &HomeSource) -> SourceSettings {
     SourceSettings {
         window: part(source.window),
         window_bytes: part(source.window_bytes),
-        orphan_wait: source.orphan_wait.unwrap_or(SETTLE_WITHIN_DEFAULT * ORPHAN_WAIT_FACTOR),
+        orphan_wait: source.orphan_wait,
         consumers: home.consumers.iter().map(|(id, _)| *id).collect(),
         id_time_occurred: source.id_time_occurred,
         ..SourceSettings::new(source.name.clone())

@@ -230,7 +230,9 @@ impl Source for Connection {
         self.source.identity()
     }
     fn facts(&self) -> SourceFacts {
-        SourceFacts { lanes: self.source.lanes, calls_per_lane: 2, features: self.source.features.lock().clone() }
+        let settle_within = Some(self.source.broker.lock().settle_within);
+        let features = self.source.features.lock().clone();
+        SourceFacts { lanes: self.source.lanes, calls_per_lane: 2, features, settle_within }
     }
 
     async fn pull(&self, lane: u32, max: u32, _max_bytes: u32, wait: Duration) -> Result<Pulled, CallError> {

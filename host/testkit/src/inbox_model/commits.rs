@@ -135,7 +135,13 @@ impl World {
             return;
         };
         let open = Self::open_takes(&life.owner);
-        let Some(commit) = life.owner.build(clock, nonce) else { return };
+        let expired = life.owner.counts().orphans_expired;
+        let made = life.owner.build(clock, nonce);
+        if life.owner.counts().orphans_expired > expired {
+            self.judge_expired(host);
+        }
+        let Some(commit) = made else { return };
+        let Some(life) = self.hosts[host].life.as_mut() else { return };
         let store = &self.store;
         let dead = |seq| {
             let dead = store.read(|tables| tables.inbox.dead.get(&(SHARD, seq)).cloned())?;

@@ -47,7 +47,10 @@ pub(super) struct Life {
     pub owner: InboxOwner,
     pub token: u64,
     pub lease_until: u64,
+    pub adopted: u64,
     pub sessions: [u64; 2],
+    /// When each source said last that nothing more was waiting.
+    pub emptied: [u64; 2],
     /// Positions by tokens of the sessions.
     pub tokens: BTreeMap<(usize, u64), usize>,
     pub running: Vec<Running>,
@@ -162,7 +165,9 @@ impl World {
             owner,
             token: token + 1,
             lease_until: now + OWNER_TTL,
+            adopted: now,
             sessions,
+            emptied: [0; 2],
             tokens: BTreeMap::new(),
             running: Vec::new(),
             lookups: Vec::new(),

@@ -5,7 +5,7 @@
 //! replays in order (a table), or a log with partitions and offsets; with or without `extend`, with or without a limit of deliveries; the
 //! second consumer is a handler or a topic. Messages have a key or none; they are published twice, also by the other source, with other
 //! content under a used id; some kill the host, some are always answered 503. Between any two commits hosts crash, stand still for longer
-//! than their lease, get no word of a commit (it goes in, goes in late, or never), sources restart with other tokens, partitions move,
+//! than their lease, get no word of a commit (it goes in, goes in late, or never), sources restart with other tokens, bring nothing for a time, partitions move,
 //! acknowledgements get lost, clocks are set, operators replay dead letters. Every choice comes from the seed.
 //!
 //! | file | holds |

@@ -1,12 +1,13 @@
 //! Sources: deliveries, settling, revocations, restarts.
 
 use bytes::Bytes;
+use waybill_core::inbox::limits::ORPHAN_PATIENCE;
 use waybill_core::inbox::owner::{Arrival, Settle, SettleAs, SettleResult};
 use waybill_core::inbox::settings::SourceId;
 
 use super::broker::Delivered;
 use super::messages::inbound;
-use super::setup::WINDOW;
+use super::setup::{ACK_WAIT, ORPHAN_WAIT, WINDOW};
 use super::world::World;
 
 impl World {
@@ -123,8 +124,9 @@ impl World {
 
     fn pull(&mut self, host: usize, source: usize, session: u64) {
         let (now, clock, id) = (self.now, self.clock(), source_id(source));
+        let is_paused = self.is_paused();
         let Some(life) = self.hosts[host].life.as_ref() else { return };
-        let room = life.owner.room(id);
+        let room = if is_paused { 0 } else { life.owner.room(id) };
         if room > 0 && life.lease_until > now {
             let (deliveries, caught_up) = self.brokers[source].pull(session, room, now, &mut self.rng);
             let arrivals: Vec<Arrival> = deliveries.iter().map(|delivered| self.arrival(source, delivered)).collect();
@@ -132,11 +134,25 @@ impl World {
             let Some(life) = self.hosts[host].life.as_mut() else { return };
             life.tokens.extend(deliveries.iter().map(|delivered| ((source, delivered.token), delivered.position)));
             life.owner.pulled(id, session, arrivals, caught_up, clock);
+            if caught_up {
+                life.emptied[source] = now;
+            }
         }
         let Some(life) = self.hosts[host].life.as_ref() else { return };
         let in_hand = life.owner.in_hand(id);
         if in_hand > WINDOW {
             self.ledger.violation(format!("WINDOW: {in_hand} deliveries of source {source} in hand"));
+        }
+    }
+
+    /// Orphans that an owner gives up: their source had time to bring them again, and was asked for them after it.
+    pub(super) fn judge_expired(&mut self, host: usize) {
+        let Some(life) = self.hosts[host].life.as_ref() else { return };
+        let due = life.adopted + ACK_WAIT;
+        let is_late = self.now > life.adopted + u64::from(ORPHAN_PATIENCE) * ORPHAN_WAIT;
+        let was_asked = (0..2).any(|source| !self.setup.replays(source) && life.emptied[source] > due);
+        if !is_late && !was_asked {
+            self.ledger.violation("ORPHAN: one is given up whose source wasn't asked for it");
         }
     }
 

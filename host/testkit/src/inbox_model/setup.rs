@@ -140,7 +140,7 @@ fn source(number: u16, kind: Kind) -> SourceSettings {
         by_offsets: kind.log,
         extends: kind.extends,
         settle_within: Duration::from_millis(ACK_WAIT),
-        orphan_wait: Duration::from_millis(ORPHAN_WAIT),
+        orphan_wait: Some(Duration::from_millis(ORPHAN_WAIT)),
         consumers,
         ..SourceSettings::new(SourceName::new(SOURCES[usize::from(number)]).unwrap())
     }

@@ -22,6 +22,8 @@ use crate::model::rng::Rng;
 const WILD_STEPS: u64 = 1_600;
 /// Steps of the calm phase after which what isn't at its end is stuck.
 const CALM_STEPS: u64 = 24_000;
+/// Steps of a pause, and between two: longer than an orphan is awaited.
+const PAUSE: u64 = 400;
 /// Most positions of a source.
 const POSITIONS: usize = 40;
 
@@ -45,6 +47,8 @@ pub(super) struct World {
     next_id: u64,
     /// All messages have one key: a window is soon full of what waits.
     one_key: bool,
+    /// The sources bring nothing for a time, again and again: an operator paused them, or their brokers are away.
+    pauses: bool,
 }
 
 impl World {
@@ -71,6 +75,7 @@ impl World {
             nonce: 0,
             next_id: 0,
             one_key: seed % 5 == 4,
+            pauses: seed % 3 == 2,
         }
     }
 
@@ -95,6 +100,11 @@ impl World {
     pub(super) fn clock(&self) -> Now {
         let wall = (WALL_START + self.now).saturating_add_signed(self.wall_ahead);
         Now { wall: UnixMillis(wall), mono: Monotonic(Duration::from_millis(self.now)) }
+    }
+
+    /// Whether nobody pulls now.
+    pub(super) fn is_paused(&self) -> bool {
+        self.pauses && !self.calm && self.now / PAUSE % 2 == 1
     }
 
     pub(super) fn nonce(&mut self) -> u64 {

@@ -81,12 +81,13 @@ impl Source for Stored {
         };
         let features: &[&str] =
             if by_row { &["reject", "extend", "replays-in-order"] } else { &["reject", "replays-in-order"] };
+        let settle_within = if by_row { statements.table.claim_ttl } else { database.pool.config().own.settle_within };
         let opened = Opened {
             peer: Some(peer),
             max_concurrent_calls: 1 + CALLS_BESIDE,
             tick_every: Some(tick_every),
             features: features.iter().map(|name| (*name).to_owned()).collect(),
-            ..Opened::new()
+            ..Opened::new().settling_within(settle_within)
         };
         Ok((Self { database, listener, hand, clock: Instant::now(), window_bytes: wants.window_bytes }, opened))
     }

@@ -51,21 +51,19 @@ impl InboxOwner {
         if self.sources.session(source) != Some(session) {
             self.restarted(source, session);
         }
-        self.sources.set_caught_up(source, caught_up);
-        self.end_unsure(now);
+        self.sources.pulled(source, caught_up, now.mono);
+        self.end_unsure();
         for arrival in arrivals {
             self.arrive(source, arrival, now);
         }
     }
 
     /// Every source has brought again what was in hand when the last owner ended.
-    fn end_unsure(&mut self, now: Now) {
+    fn end_unsure(&mut self) {
         let sources = self.config.settings.sources.iter().enumerate();
         let mut all = sources.map(|(number, settings)| (u16::try_from(number).map(SourceId), settings));
-        self.unsure &= !all.all(|(id, settings)| {
-            let has_come = id.is_ok_and(|id| self.sources.is_caught_up(id));
-            has_come && now.mono - self.adopted_at > settings.orphan_wait
-        });
+        self.unsure &=
+            !all.all(|(id, settings)| id.is_ok_and(|id| self.sources.has_waited(id, settings.orphan_wait())));
     }
 
     fn arrive(&mut self, source: SourceId, arrival: Arrival, now: Now) {

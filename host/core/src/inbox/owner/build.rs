@@ -75,10 +75,14 @@ impl InboxOwner {
                 // Nobody will ever bring it.
                 return Some(lived > self.shortest_orphan_wait());
             };
-            let wait = self.source_settings(source)?.orphan_wait;
-            let came = self.sources.is_caught_up(source);
-            let can_not_come = lived > wait * ORPHAN_PATIENCE && self.is_full_of_rows(source);
-            Some(lived > wait && came || can_not_come)
+            let wait = self.source_settings(source)?.orphan_wait();
+            let would_have_come = if self.is_rule_kept(Rule::OrphansAreAwaited) {
+                self.sources.has_waited(source, wait)
+            } else {
+                lived > wait && self.sources.is_caught_up(source)
+            };
+            let can_not_come = lived > wait.saturating_mul(ORPHAN_PATIENCE) && self.is_full_of_rows(source);
+            Some(would_have_come || can_not_come)
         };
         let over: Vec<Seq> = self.orphans.iter().filter(|seq| waits(seq) == Some(true)).copied().collect();
         for seq in over {

@@ -7,7 +7,7 @@ use super::entry::{Decision, DecisionKind, End, Stage};
 use super::hand::SettleAs;
 use super::{InboxOwner, Rule};
 use crate::ids::Seq;
-use crate::inbox::limits::{LOADS_MAX, NAMED_AHEAD};
+use crate::inbox::limits::{HOLD_MAX, LOADS_MAX, NAMED_AHEAD};
 use crate::inbox::message::InboundMessage;
 use crate::inbox::records::InboxRow;
 use crate::inbox::settings::{ConsumerId, Target};
@@ -220,7 +220,9 @@ impl InboxOwner {
             let (code, reason) = (fault.code, fault.reason);
             return Decision::Finish(End::Dead { code, reason, attempted: true });
         }
-        let delay = settings.retry.delay(attempts + 1, random).max(fault.after.unwrap_or_default());
+        // Nobody asks for more time than for a hold: a component is free to name a year.
+        let asked = fault.after.unwrap_or_default().min(HOLD_MAX);
+        let delay = settings.retry.delay(attempts + 1, random).max(asked);
         Decision::Retry { fault, delay }
     }
 

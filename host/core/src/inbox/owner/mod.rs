@@ -182,7 +182,7 @@ impl InboxOwner {
     }
 
     fn shortest_orphan_wait(&self) -> Duration {
-        self.config.settings.sources.iter().map(|source| source.orphan_wait).min().unwrap_or_default()
+        self.config.settings.sources.iter().map(|source| source.orphan_wait()).min().unwrap_or_default()
     }
 
     fn next_seq(&mut self) -> Seq {

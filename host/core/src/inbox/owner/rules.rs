@@ -13,6 +13,8 @@ pub enum Rule {
     Barrier,
     /// Where a source doesn't replay in order, a message with a key is taken before it is handled.
     TakeBeforeCall,
+    /// An orphan is given up only when its source was pulled for long enough, and a pull after that found nothing more.
+    OrphansAreAwaited,
     /// Rows are loaded before the first pull.
     RowsBeforePull,
     /// A delivery is settled when every consumer of it has it.
@@ -49,7 +51,7 @@ pub enum Rule {
 
 impl Rule {
     /// All rules, in the order of the mutations' numbers, from 1.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::SettleAfterCommit,
         Self::AskTheSeenSet,
         Self::CopiesJoin,
@@ -71,6 +73,7 @@ impl Rule {
         Self::RegisterReplay,
         Self::TellMaybeHandled,
         Self::PullIntoRoom,
+        Self::OrphansAreAwaited,
     ];
 }
 

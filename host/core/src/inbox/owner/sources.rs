@@ -2,19 +2,23 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::entry::Stage;
 use super::hand::{DeliveryId, Settle, SettleAs, SettleResult};
 use super::{InboxOwner, Rule};
 use crate::inbox::limits::{EXTEND_PART, TOKEN_GRACE};
 use crate::inbox::settings::SourceId;
-use crate::time::Now;
+use crate::time::{Monotonic, Now};
 
 /// Part: what is known of each source.
 #[derive(Debug, Default)]
 pub(super) struct Sources {
     sessions: BTreeMap<SourceId, u64>,
-    caught_up: BTreeSet<SourceId>,
+    /// When the first pull of a session was answered.
+    since: BTreeMap<SourceId, Monotonic>,
+    /// Sources whose last pull found nothing more, and when it said so.
+    caught_up: BTreeMap<SourceId, Monotonic>,
     /// New messages of each group since this owner began, as far as they may have been handled before.
     first: HashMap<(SourceId, Option<Arc<str>>), usize>,
 }
@@ -26,23 +30,39 @@ impl Sources {
 
     pub fn begin_session(&mut self, source: SourceId, session: u64) {
         self.sessions.insert(source, session);
+        self.since.remove(&source);
         self.caught_up.remove(&source);
     }
 
     pub fn end_session(&mut self, source: SourceId) {
         self.sessions.remove(&source);
+        self.since.remove(&source);
     }
 
-    pub fn set_caught_up(&mut self, source: SourceId, caught_up: bool) {
+    /// A pull was answered.
+    pub fn pulled(&mut self, source: SourceId, caught_up: bool, now: Monotonic) {
+        self.since.entry(source).or_insert(now);
         if caught_up {
-            self.caught_up.insert(source);
+            self.caught_up.insert(source, now);
         } else {
             self.caught_up.remove(&source);
         }
     }
 
+    /// What its last pull said is out of date.
+    pub fn forget_caught_up(&mut self, source: SourceId) {
+        self.caught_up.remove(&source);
+    }
+
     pub fn is_caught_up(&self, source: SourceId) -> bool {
-        self.caught_up.contains(&source)
+        self.caught_up.contains_key(&source)
+    }
+
+    /// Whether what was in hand elsewhere would have come again: it was pulled for so long, and a pull after that found nothing more.
+    /// What one said before, or what time passed while nothing could come, says nothing of it.
+    pub fn has_waited(&self, source: SourceId, wait: Duration) -> bool {
+        let ends = self.since.get(&source).map(|since| *since + wait);
+        self.caught_up.get(&source).zip(ends).is_some_and(|(told, ends)| *told > ends)
     }
 
     /// Counts a new message of a group; whether it is one of the first.
@@ -64,6 +84,8 @@ pub struct SourceAbilities {
     pub extends: bool,
     /// It has a place of its own for what is refused.
     pub rejects: bool,
+    /// `settle-within` of its deliveries, at most: what was in hand at a crash comes again after it. None: it doesn't say.
+    pub settle_within: Option<Duration>,
 }
 
 impl InboxOwner {
@@ -74,9 +96,15 @@ impl InboxOwner {
         source_settings.replays_in_order = can.replays_in_order;
         source_settings.by_offsets = can.by_offsets;
         (source_settings.extends, source_settings.rejects) = (can.extends, can.rejects);
+        source_settings.settle_within = can.settle_within.unwrap_or(source_settings.settle_within);
         let idle = self.entries.iter().filter(|entry| entry.source == Some(source) && entry.stage == Stage::Idle);
         let idle: Vec<crate::ids::Seq> = idle.map(|entry| entry.seq).collect();
         idle.into_iter().for_each(|seq| self.consider(seq));
+    }
+
+    /// A source brings nothing: its last pull failed, or it is paused. That it had caught up is out of date.
+    pub fn silent(&mut self, source: SourceId) {
+        self.sources.forget_caught_up(source);
     }
 
     /// How many deliveries a source may be asked for now. None while its window is full of bytes, while the rows of one of its consumers

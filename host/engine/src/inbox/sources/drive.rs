@@ -143,7 +143,7 @@ impl Actor {
         let Some(place) = self.sources.places.get(source) else { return };
         let Phase::Open(open) = &place.phase else { return };
         if place.seat.is_paused() || place.seat.refused().is_some() {
-            return;
+            return self.silent(id);
         }
         let (open, config) = (Arc::clone(open), Arc::clone(&place.home.config));
         let (room, in_hand) = (self.owner.room(id), self.owner.in_hand(id));

@@ -115,6 +115,7 @@ impl Actor {
                 if let Some(lane) = self.sources.lane(id) {
                     lane.pull_at = lane.rest();
                 }
+                self.silent(id);
             }
             Err(CallError { fault, .. }) => {
                 self.shared.meter.pull_failed(&name);
@@ -131,8 +132,22 @@ impl Actor {
                 if let Some(lane) = self.sources.lane(id) {
                     lane.pull_at = lane.rest();
                 }
+                self.silent(id);
             }
         }
+    }
+
+    /// An instance brings nothing for now: what waits behind it is unknown.
+    pub(super) fn silent(&mut self, id: SourceId) {
+        let Some(lane) = self.sources.lane(id) else { return };
+        lane.caught_up = false;
+        let source = lane.source;
+        if let Some(place) = self.sources.places.get(source) {
+            place.seat.change(|figures| figures.caught_up = None);
+        }
+        // To the owner the instances of a source have caught up together.
+        let all: Vec<SourceId> = self.home.instances_of(source).collect();
+        all.into_iter().for_each(|id| self.owner.silent(id));
     }
 
     fn take_pulled(&mut self, source: usize, id: SourceId, took: Duration, pulled: Pulled) {
@@ -306,5 +321,6 @@ fn abilities(facts: &SourceFacts) -> SourceAbilities {
         by_offsets: replays_in_order && facts.has("ordered-groups"),
         extends: facts.has("extend"),
         rejects: facts.has("reject"),
+        settle_within: facts.settle_within,
     }
 }

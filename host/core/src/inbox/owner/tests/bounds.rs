@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::ids::Seq;
-use crate::inbox::limits::ROW_BYTES_KEPT;
+use crate::inbox::limits::{HOLD_MAX, ROW_BYTES_KEPT};
 use crate::inbox::records::InboxRow;
 use crate::outbox::suspicion::Suspect;
 
@@ -162,4 +162,86 @@ fn without_a_seen_set_another_content_under_an_id_in_hand_is_another_message() {
     let made = commit(&mut owner, 3);
     assert_eq!((made.done.len(), made.writes.len(), owner.counts().dead), (2, 0, 0));
     assert_eq!(acks(&mut owner, 4), ["t1", "t2", "t3"]);
+}
+
+/// An owner whose predecessor died with a taken message in hand: an orphan.
+fn orphaned(settings: InboxSettings) -> InboxOwner {
+    let mut owner = owner_of(settings);
+    bring(&mut owner, vec![arrival("t1", &message("m-1", Some("k"), "a"))], 1);
+    let made = commit(&mut owner, 2);
+    let takes = made.writes.iter().find_map(|write| match write {
+        InboxWrite::PutTakes(record) => Some(record.clone()),
+        _ => None,
+    });
+    let found = InboxTakeover { rows: Vec::new(), takes: takes.into_iter().collect() };
+    let record = InboxShardRecord { token: 2, beat: made.record.beat + 1, ..made.record };
+    InboxOwner::restore(owner.config.clone(), record, found, now(0))
+}
+
+/// Orphans that were given up by then.
+fn expired(owner: &mut InboxOwner, at: u64) -> u64 {
+    if owner.build(now(at), 1_000 + at).is_some() {
+        owner.committed(now(at));
+    }
+    owner.counts().orphans_expired
+}
+
+#[test]
+fn no_orphan_is_given_up_while_nothing_could_bring_it() {
+    let mut owner = orphaned(settings());
+    bring(&mut owner, Vec::new(), 1_000);
+    assert_eq!(expired(&mut owner, 100_000), 0, "nobody has pulled since");
+    bring(&mut owner, Vec::new(), 100_100);
+    assert_eq!(expired(&mut owner, 100_200), 1);
+}
+
+#[test]
+fn an_orphan_is_awaited_from_where_its_source_is_pulled_again() {
+    let mut owner = orphaned(settings());
+    bring(&mut owner, Vec::new(), 1_000);
+    owner.restarted(SOURCE, SESSION + 1);
+    owner.pulled(SOURCE, SESSION + 1, Vec::new(), true, now(70_000));
+    assert_eq!(expired(&mut owner, 70_100), 0, "its broker was away until now");
+    owner.pulled(SOURCE, SESSION + 1, Vec::new(), true, now(131_000));
+    assert_eq!(expired(&mut owner, 131_100), 1);
+}
+
+#[test]
+fn what_a_source_said_before_it_fell_silent_does_not_count() {
+    let mut owner = orphaned(settings());
+    bring(&mut owner, Vec::new(), 1_000);
+    bring(&mut owner, Vec::new(), 70_000);
+    owner.silent(SOURCE);
+    assert_eq!(expired(&mut owner, 70_100), 0);
+}
+
+#[test]
+fn an_orphan_is_awaited_for_twice_what_its_source_tells_unless_it_is_configured() {
+    let told = SourceAbilities { settle_within: Some(Duration::from_secs(120)), ..SourceAbilities::default() };
+    let mut owner = orphaned(settings());
+    owner.opened(SOURCE, told);
+    bring(&mut owner, Vec::new(), 1_000);
+    bring(&mut owner, Vec::new(), 200_000);
+    assert_eq!(expired(&mut owner, 200_100), 0);
+    bring(&mut owner, Vec::new(), 242_000);
+    assert_eq!(expired(&mut owner, 242_100), 1);
+    let mut settings = settings();
+    settings.sources[0].orphan_wait = Some(Duration::from_secs(10));
+    let mut owner = orphaned(settings);
+    owner.opened(SOURCE, told);
+    bring(&mut owner, Vec::new(), 1_000);
+    bring(&mut owner, Vec::new(), 12_000);
+    assert_eq!(expired(&mut owner, 12_100), 1);
+}
+
+#[test]
+fn nobody_asks_for_a_longer_backoff_than_a_hold() {
+    let mut owner = owner();
+    bring(&mut owner, vec![arrival("t1", &message("m-1", None, "a"))], 1);
+    let call = calls(&mut owner, 1).remove(0);
+    let year = Fault { after: Some(Duration::from_secs(365 * 24 * 3_600)), ..Fault::new("X", "x") };
+    owner.answered(call.seq, Verdict::Failed(year), now(2), 0.5);
+    let made = commit(&mut owner, 3);
+    let [InboxWrite::PutRow(row)] = made.writes.as_slice() else { panic!("{:?}", made.writes) };
+    assert_eq!(row.delay, HOLD_MAX);
 }
