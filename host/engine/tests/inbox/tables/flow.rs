@@ -96,6 +96,35 @@ async fn what_no_transport_takes_waits_for_a_route() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_blocked_row_pays_only_for_what_goes_through_at_its_own_destination() {
+    let tables = Tables::new();
+    tables.world.bus.tell(|delivery| match delivery.payload.as_ref() {
+        b"down" => blocked("", "TEST.DOWN"),
+        _ => ack(),
+    });
+    let to_stock = |text: &str| tables.database.insert_with(text, |row| row.topic = "bus:stock.moved".into());
+    let down = to_stock("down");
+    let nowhere = tables.database.insert_with("x", |row| row.topic = "custom:nowhere".into());
+    let _host = tables.start();
+    for _ in 0..20 {
+        let other = tables.database.insert("a", "other");
+        tables.until_published(&[other]).await;
+        pass(seconds(30)).await;
+    }
+    for row in [down, nowhere] {
+        let found = tables.database.row(row);
+        assert_eq!((found.status, found.attempts), (Status::Waits, 0), "{found:?}");
+    }
+    for _ in 0..20 {
+        let other = to_stock("other");
+        tables.until_published(&[other]).await;
+        pass(seconds(70)).await;
+    }
+    assert_eq!((tables.database.row(down).status, tables.database.row(down).attempts), (Status::Failed, 3));
+    assert_eq!(tables.database.row(nowhere).attempts, 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn rows_that_are_no_messages_fail_and_those_of_the_future_wait() {
     let tables = Tables::new();
     let broken = |row: &mut waybill_testkit::fake_table::Row, code: &str, after: Option<Duration>| {
