@@ -139,7 +139,15 @@ impl InboxMeter {
 
     /// What an owner counted since it was told last.
     pub fn counts(&self, counts: &InboxCounts, told: &mut CountsTold) {
-        counter!("tx_inbox_duplicates_total").increment(counts.duplicates.saturating_sub(told.duplicates));
+        let duplicates = counts.duplicates.saturating_sub(told.duplicates);
+        counter!("tx_inbox_duplicates_total").increment(duplicates);
+        if duplicates > 0 {
+            tracing::debug!(
+                code = Code::DUPLICATE_MESSAGE.as_str(),
+                duplicates,
+                "deliveries of what was finished before came again"
+            );
+        }
         let expired = counts.orphans_expired.saturating_sub(told.orphans_expired);
         counter!("tx_inbox_orphans_expired_total").increment(expired);
         *told = *counts;
