@@ -88,7 +88,7 @@ mod tests {
         let [message] = left.messages.as_slice() else { unreachable!() };
         assert_eq!((message.topic.as_str(), message.key.as_deref()), ("bus:shipping.ordered", Some("order-17")));
         let [signal] = left.signals.as_slice() else { unreachable!() };
-        assert_eq!((signal.name.as_str(), signal.data.as_str()), ("paid", r#"{"total":1.10}"#));
+        assert_eq!((signal.name.as_str(), signal.data.as_str()), ("paid", r#"{"total": 1.10}"#), "as written");
         assert_eq!(ApiBodies.left_behind(b"{}").unwrap(), LeftBehind::default());
     }
 

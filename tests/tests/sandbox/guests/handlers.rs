@@ -110,8 +110,8 @@ pub async fn handles_as_told() {
         "1700000000000",
         "1700000000500",
         "attempt: 2",
-        "event_version: Some(3)",
-        "maybe_handled: true",
+        "event-version: Some(3)",
+        "maybe-handled: true",
         "S/7",
     ] {
         assert!(told.contains(part), "{part} isn't in {told}");
