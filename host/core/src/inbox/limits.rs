@@ -53,6 +53,8 @@ pub const ROW_BYTES_KEPT: usize = 16 * 1024 * 1024;
 /// While the owner is cautious, what a consumer may call next is named ahead up to this many times its concurrency; and so many rows
 /// are read ahead although [`ROW_BYTES_KEPT`] is used up.
 pub const NAMED_AHEAD: usize = 2;
+/// Messages that went with their deliveries and may have been handled are kept by name up to so many; past it all that come are told so.
+pub const TOUCHED_MAX: usize = 65_536;
 /// Ids with a time so long past lie with those that have none.
 pub const ID_TIME_PAST_MAX: Duration = Duration::from_secs(40 * 24 * 3600);
 /// Ids with a time so far ahead lie with those that have none.

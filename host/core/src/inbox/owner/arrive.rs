@@ -52,10 +52,11 @@ impl InboxOwner {
             self.restarted(source, session);
         }
         self.sources.pulled(source, caught_up, now.mono);
-        self.end_unsure();
         for arrival in arrivals {
             self.arrive(source, arrival, now);
         }
+        // What this pull brought may be the last that was in hand then.
+        self.end_unsure();
     }
 
     /// Every source has brought again what was in hand when the last owner ended.
@@ -124,6 +125,7 @@ impl InboxOwner {
             entry.order = key.map(|key| self.record.secret.of_key(&name, &message.tenant, key));
             (entry.source, entry.consumer, entry.consumer_name) = (Some(source), consumer, Some(name));
             (entry.refusal, entry.anonymous) = (refusal, arrival.anonymous);
+            entry.maybe_handled = self.touched.came(fingerprint) || self.unsure;
             self.entries.insert(entry);
             return self.join(seq, delivery, arrival);
         };

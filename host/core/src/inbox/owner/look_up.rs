@@ -85,8 +85,8 @@ impl InboxOwner {
         self.consider(seq);
     }
 
-    /// After an unclean end the first messages of each group may have been handled without a commit; so may a second copy, of any source,
-    /// until everything that was in hand then has come again.
+    /// After an unclean end the first messages of each group may have been handled without a commit. So may a second copy, of any source,
+    /// until everything that was in hand then has come again: it is noted when it arrives.
     fn note_after_crash(&mut self, seq: Seq) {
         if !self.config.unclean {
             return;
@@ -95,10 +95,8 @@ impl InboxOwner {
         let Some(source) = entry.source else { return };
         let group = entry.copies.first().and_then(|id| self.hand.get(*id)).and_then(|held| held.group.clone());
         let window = self.source_settings(source).map_or(0, |settings| settings.window);
-        let is_among_first = self.sources.is_among_first(source, group, window);
-        if (is_among_first || self.unsure)
-            && let Some(entry) = self.entries.get_mut(seq)
-        {
+        let is_among_first = self.sources.is_among_first(source, entry.consumer, group, window);
+        if is_among_first && let Some(entry) = self.entries.get_mut(seq) {
             entry.maybe_handled = true;
         }
     }

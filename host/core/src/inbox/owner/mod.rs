@@ -22,6 +22,7 @@
 //! | `hand` | part: deliveries that their sources still hold |
 //! | `arrive` | what a source delivered |
 //! | `look_up` | asking the seen set |
+//! | `touched` | part: what went with its delivery and may have been handled |
 //! | `ready` | what a message waits for |
 //! | `consumers` | part: what each consumer may call, pauses and holds |
 //! | `calls` | calls and their answers |
@@ -58,6 +59,7 @@ mod stores;
 mod takeover;
 #[cfg(test)]
 mod tests;
+mod touched;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -87,6 +89,7 @@ use entries::Entries;
 use hand::Hand;
 use replay::Requests;
 use sources::Sources;
+use touched::Touched;
 
 #[derive(Clone, Debug)]
 pub struct InboxConfig {
@@ -141,6 +144,7 @@ pub struct InboxOwner {
     draining: bool,
     /// What the last owner handled without a commit may still come.
     unsure: bool,
+    touched: Touched,
     counts: InboxCounts,
 }
 

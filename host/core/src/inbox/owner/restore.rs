@@ -9,6 +9,7 @@ use super::hand::Hand;
 use super::inspect::InboxCounts;
 use super::replay::Requests;
 use super::sources::Sources;
+use super::touched::Touched;
 use super::{InboxConfig, InboxOwner, Rule};
 use crate::inbox::limits::COMMIT_OUTCOMES_MAX;
 use crate::inbox::records::{InboxShardRecord, InboxTakeover, RowHead};
@@ -43,6 +44,7 @@ impl InboxOwner {
             late_rows: Vec::new(),
             draining: false,
             unsure: config.unclean,
+            touched: Touched::default(),
             counts: InboxCounts::default(),
             record,
             config,

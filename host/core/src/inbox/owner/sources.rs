@@ -8,7 +8,7 @@ use super::entry::Stage;
 use super::hand::{DeliveryId, Settle, SettleAs, SettleResult};
 use super::{InboxOwner, Rule};
 use crate::inbox::limits::{EXTEND_PART, TOKEN_GRACE};
-use crate::inbox::settings::SourceId;
+use crate::inbox::settings::{ConsumerId, SourceId};
 use crate::time::{Monotonic, Now};
 
 /// Part: what is known of each source.
@@ -19,8 +19,9 @@ pub(super) struct Sources {
     since: BTreeMap<SourceId, Monotonic>,
     /// Sources whose last pull found nothing more, and when it said so.
     caught_up: BTreeMap<SourceId, Monotonic>,
-    /// New messages of each group since this owner began, as far as they may have been handled before.
-    first: HashMap<(SourceId, Option<Arc<str>>), usize>,
+    /// New messages of each group at each consumer since this owner began, as far as they may have been handled before: a window of
+    /// deliveries is as many for each.
+    first: HashMap<(SourceId, Option<ConsumerId>, Option<Arc<str>>), usize>,
 }
 
 impl Sources {
@@ -65,9 +66,15 @@ impl Sources {
         self.caught_up.get(&source).zip(ends).is_some_and(|(told, ends)| *told > ends)
     }
 
-    /// Counts a new message of a group; whether it is one of the first.
-    pub fn is_among_first(&mut self, source: SourceId, group: Option<Arc<str>>, window: usize) -> bool {
-        let count = self.first.entry((source, group)).or_default();
+    /// Counts a new message of a group at a consumer; whether it is one of the first.
+    pub fn is_among_first(
+        &mut self,
+        source: SourceId,
+        consumer: Option<ConsumerId>,
+        group: Option<Arc<str>>,
+        window: usize,
+    ) -> bool {
+        let count = self.first.entry((source, consumer, group)).or_default();
         *count += 1;
         *count <= window
     }
@@ -210,6 +217,8 @@ impl InboxOwner {
         }
     }
 
+    /// No handler has them, and nothing stored does. An owner before this one may have had them called, which their sources don't say
+    /// when they bring them again.
     fn drop_untouched(&mut self, seqs: &[crate::ids::Seq]) {
         let keeps_flying = self.is_rule_kept(Rule::KeepWhatFlies);
         for seq in seqs {
@@ -217,8 +226,9 @@ impl InboxOwner {
                 entry.flying &= keeps_flying;
                 entry.may_be_dropped()
             });
-            if may_go {
-                self.drop_entry(*seq);
+            let dropped = if may_go { self.drop_entry(*seq) } else { None };
+            if let Some(entry) = dropped.filter(|entry| entry.maybe_handled) {
+                self.touched.went(entry.fingerprint);
             }
         }
     }

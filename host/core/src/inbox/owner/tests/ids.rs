@@ -30,3 +30,75 @@ fn a_call_that_another_one_brought_down_costs_no_attempt_and_the_next_says_maybe
     let again = calls(&mut owner, 2).remove(0);
     assert_eq!((again.attempt, again.maybe_handled), (1, true));
 }
+
+/// An owner whose predecessor died, of a log whose messages go to these consumers.
+fn after_crash(consumers: &[&str]) -> InboxOwner {
+    let mut settings = settings();
+    let one = settings.consumers[0].clone();
+    settings.consumers = consumers
+        .iter()
+        .map(|name| ConsumerSettings { name: ConsumerName::new(*name).unwrap(), concurrency: 20, ..one.clone() })
+        .collect();
+    let source = &mut settings.sources[0];
+    source.by_offsets = true;
+    source.orphan_wait = Some(Duration::from_millis(10));
+    source.consumers = (0..).map(ConsumerId).take(consumers.len()).collect();
+    let config = InboxConfig { unclean: true, ..owner_of(settings).config };
+    let record = InboxShardRecord { token: 2, beat: 2, nonce: 2, ..InboxShardRecord::default() };
+    InboxOwner::restore(config, record, InboxTakeover::default(), now(0))
+}
+
+/// The log brings messages of these numbers, which nothing tells from new ones, and says that no more lie there.
+fn bring_log(owner: &mut InboxOwner, numbers: std::ops::RangeInclusive<u64>, at: u64) {
+    let consumers = owner.config.settings.sources[0].consumers.clone();
+    let of = |number| {
+        let message = message(&format!("m-{number}"), None, "a");
+        Arrival { group: Some("g".into()), consumers: consumers.clone(), ..arrival("t", &message) }
+    };
+    bring(owner, numbers.map(of).collect(), at);
+}
+
+/// Which numbers are called, in order, and whether they are told that they may have been handled.
+fn told(owner: &mut InboxOwner, at: u64) -> Vec<(String, bool)> {
+    calls(owner, at).into_iter().map(|call| (call.message.id.as_str().to_owned(), call.maybe_handled)).collect()
+}
+
+#[test]
+fn what_may_have_been_handled_and_is_dropped_with_its_delivery_is_told_so_when_it_comes_again() {
+    for is_revoked in [false, true] {
+        let mut owner = after_crash(&["ship"]);
+        bring_log(&mut owner, 1..=7, 1);
+        bring(&mut owner, Vec::new(), 20);
+        assert!(!owner.unsure, "all that was in hand then has come");
+        if is_revoked {
+            owner.revoked(SOURCE, &["g".to_owned()], now(21));
+        } else {
+            owner.restarted(SOURCE, SESSION);
+        }
+        assert!(calls(&mut owner, 22).is_empty());
+        bring_log(&mut owner, 7..=8, 23);
+        assert_eq!(told(&mut owner, 23), [("m-7".to_owned(), true), ("m-8".to_owned(), false)], "{is_revoked}");
+    }
+}
+
+#[test]
+fn what_the_last_pull_brings_of_what_was_in_hand_at_a_crash_may_have_been_handled() {
+    let mut owner = after_crash(&["ship"]);
+    bring_log(&mut owner, 1..=6, 1);
+    bring_log(&mut owner, 7..=7, 20);
+    bring_log(&mut owner, 8..=8, 21);
+    let told = told(&mut owner, 22);
+    assert_eq!((told.len(), told[6].1, told[7].1), (8, true, false), "{told:?}");
+}
+
+#[test]
+fn the_first_messages_after_a_crash_are_as_many_for_each_consumer() {
+    let mut owner = after_crash(&["ship", "bill"]);
+    bring(&mut owner, Vec::new(), 1);
+    bring(&mut owner, Vec::new(), 20);
+    assert!(!owner.unsure);
+    bring_log(&mut owner, 1..=7, 21);
+    let told = told(&mut owner, 22);
+    let untold: Vec<&str> = told.iter().filter(|(_, told)| !told).map(|(id, _)| id.as_str()).collect();
+    assert_eq!((told.len(), untold), (14, vec!["m-7", "m-7"]), "a window of six");
+}
