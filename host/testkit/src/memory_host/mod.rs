@@ -140,26 +140,15 @@ impl InMemoryHost {
     /// Ends it as a crash would, and starts another one on what it left.
     #[must_use]
     pub async fn restarted(self) -> Self {
-        let Self { engine, plugins, store, http, bus, orders, posts, clock, config, script, failing, .. } = self;
-        drop(engine);
+        drop(self.engine);
         tokio::task::yield_now().await;
-        let engine = launch(&config, &store, &clock);
-        let (outbox, sagas, keys) = (engine.outbox(), engine.sagas().unwrap(), engine.idempotency());
+        let engine = launch(&self.config, &self.store, &self.clock);
         let host = Self {
-            outbox,
-            sagas,
-            keys,
-            plugins,
+            outbox: engine.outbox(),
+            sagas: engine.sagas().unwrap(),
+            keys: engine.idempotency(),
             engine,
-            store,
-            http,
-            bus,
-            orders,
-            posts,
-            clock,
-            config,
-            script,
-            failing,
+            ..self
         };
         host.until_ready().await;
         host
