@@ -62,13 +62,14 @@ impl SecretProvider for Secrets {
     }
 }
 
-async fn bundled(name: &str) -> LoadedPlugin {
+/// A bundled plugin, for one of its worlds.
+pub async fn bundled(name: &str, world: World) -> LoadedPlugin {
     static SANDBOX: LazyLock<Sandbox> = LazyLock::new(|| {
         let cache_dir = Some(Path::new(env!("OUT_DIR")).join("compiled"));
         Sandbox::new(SandboxOptions { cache_dir, ..SandboxOptions::default() }).expect("engine")
     });
     let component = waybill_bundled::find(name).expect("bundled").component;
-    SANDBOX.load(PluginSource::Embedded(component), World::Transport).await.expect("loads")
+    SANDBOX.load(PluginSource::Embedded(component), world).await.expect("loads")
 }
 
 /// Serves with a bundled plugin.
@@ -76,7 +77,7 @@ async fn bundled(name: &str) -> LoadedPlugin {
 /// # Errors
 /// That of the first `open`.
 pub async fn open(plugin: &str, spec: EndpointSpec) -> Result<Arc<WasmTransport>, CallError> {
-    WasmTransport::start(bundled(plugin).await, spec).await.map_err(call_error)
+    WasmTransport::start(bundled(plugin, World::Transport).await, spec).await.map_err(call_error)
 }
 
 /// Whether it would work.
@@ -84,12 +85,13 @@ pub async fn open(plugin: &str, spec: EndpointSpec) -> Result<Arc<WasmTransport>
 /// # Errors
 /// Why not.
 pub async fn probe(plugin: &str, spec: EndpointSpec) -> Result<HealthReport, CallError> {
-    let report = WasmTransport::probe(bundled(plugin).await, spec).await.map_err(call_error)?;
+    let report = WasmTransport::probe(bundled(plugin, World::Transport).await, spec).await.map_err(call_error)?;
     assert_eq!(report.health, Health::Ready, "{report:?}");
     Ok(report)
 }
 
-fn call_error(error: SandboxError) -> CallError {
+/// The failure of the first `open`; any other of the sandbox is the test's.
+pub fn call_error(error: SandboxError) -> CallError {
     match error {
         SandboxError::Open { kind, fault, .. } => CallError { kind, fault },
         other => panic!("{other}"),

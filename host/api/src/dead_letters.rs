@@ -1,4 +1,5 @@
-//! Dead letters of both kinds: messages that can't be delivered, and sagas whose compensation is stuck.
+//! Dead letters of all kinds: messages that can't be delivered, sagas whose compensation is stuck, and received messages that can't
+//! be handled.
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -15,10 +16,12 @@ use waybill_core::saga::records::SagaDead;
 use waybill_core::saga::state::SagaState;
 use waybill_core::time::UnixMillis;
 
+use crate::dead_inbox::DeadInbox;
+use crate::inbox::InboxMessageView;
 use crate::instant::Instant;
 use crate::messages::{Enqueued, MessageView};
 
-/// A message that can't be delivered, or a saga whose compensation is stuck.
+/// A message that can't be delivered, a saga whose compensation is stuck, or a received message that can't be handled.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 #[schema(as = DeadLetter)]
@@ -27,6 +30,8 @@ pub enum DeadLetterView {
     Message(Box<MessageView>),
     /// A saga whose compensation failed for good.
     Saga(Box<DeadSaga>),
+    /// A received message that can't be handled.
+    Inbox(Box<DeadInbox>),
 }
 
 impl DeadLetterView {
@@ -34,15 +39,15 @@ impl DeadLetterView {
     pub fn message(&self) -> Option<&MessageView> {
         match self {
             Self::Message(message) => Some(message),
-            Self::Saga(_) => None,
+            Self::Saga(_) | Self::Inbox(_) => None,
         }
     }
 
     /// The stuck saga, if it is one.
     pub fn saga(&self) -> Option<&DeadSaga> {
         match self {
-            Self::Message(_) => None,
             Self::Saga(saga) => Some(saga),
+            Self::Message(_) | Self::Inbox(_) => None,
         }
     }
 }
@@ -50,6 +55,12 @@ impl DeadLetterView {
 impl From<MessageView> for DeadLetterView {
     fn from(message: MessageView) -> Self {
         Self::Message(Box::new(message))
+    }
+}
+
+impl From<DeadInbox> for DeadLetterView {
+    fn from(inbox: DeadInbox) -> Self {
+        Self::Inbox(Box::new(inbox))
     }
 }
 
@@ -143,6 +154,8 @@ pub enum Replayed {
     Message(Box<MessageView>),
     /// The saga, going on.
     Saga(ReplayedSaga),
+    /// The received message, stored again.
+    Inbox(Box<InboxMessageView>),
 }
 
 impl Replayed {
@@ -150,7 +163,7 @@ impl Replayed {
     pub fn message(&self) -> Option<&MessageView> {
         match self {
             Self::Message(message) => Some(message),
-            Self::Saga(_) => None,
+            Self::Saga(_) | Self::Inbox(_) => None,
         }
     }
 }
@@ -194,7 +207,7 @@ pub struct DeadGroupView {
     pub code: String,
     /// Error text without numbers and quoted parts.
     pub signature: String,
-    /// A topic of the group; of stuck sagas `saga:<definition>/<step>`.
+    /// A topic of the group; of stuck sagas `saga:<definition>/<step>`, of received messages a subject.
     pub topic: String,
     /// Dead letters in the group; a lower bound if the list has `counted_since`.
     pub count: u64,
@@ -227,7 +240,7 @@ impl From<DeadGroup> for DeadGroupView {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Replay {
-    /// Of a stuck saga: which way it goes on; `compensate` if absent. Not for messages.
+    /// Of a stuck saga: which way it goes on; `compensate` if absent. Not for others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<RetryMode>,
     /// Why, for the audit; up to 2,000 bytes.
@@ -253,7 +266,8 @@ pub struct Quarantine {
 /// Dead letters as a service. Tenants given are those the credential allows; none = all.
 #[async_trait]
 pub trait DeadLetterService: Send + Sync + 'static {
-    /// Dead letters that match: messages, the latest in the order first, then stuck sagas by tenant and id.
+    /// Dead letters that match: messages, the latest in the order first, then stuck sagas by tenant and id, then received messages by
+    /// their place.
     async fn dead_letters(
         &self,
         tenant: Option<&Tenant>,
@@ -262,7 +276,7 @@ pub trait DeadLetterService: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Page<DeadLetterView>, ServiceError>;
     /// How many dead letters match. At most [`DEAD_READS_MAX`](waybill_core::limits::DEAD_READS_MAX) messages are looked at, the latest
-    /// in the order first; stuck sagas all are.
+    /// in the order first; stuck sagas all are; of received messages as many again.
     async fn count_dead(&self, tenant: Option<&Tenant>, filter: &str) -> Result<Counted<u64>, ServiceError>;
     /// Dead letters by error signature; bounded like the count.
     async fn dead_groups(
@@ -270,13 +284,15 @@ pub trait DeadLetterService: Send + Sync + 'static {
         tenant: Option<&Tenant>,
         filter: &str,
     ) -> Result<Counted<Vec<DeadGroupView>>, ServiceError>;
-    /// One dead letter; a message with payload and attempts.
+    /// One dead letter; a message with payload and attempts, a received one with its payload.
     async fn dead_letter(&self, dead: &DeadId) -> Result<DeadLetterView, ServiceError>;
-    /// Puts one dead letter back; works on quarantined ones too. A stuck saga tries its compensation again, or goes forward.
+    /// Puts one dead letter back; works on quarantined ones too. A stuck saga tries its compensation again, or goes forward; a
+    /// received message is stored for its consumer again, behind what is there of its key.
     async fn replay(&self, dead: &DeadId, how: Replay, actor: &str) -> Result<Replayed, ServiceError>;
     /// Fences one dead letter off. A stuck saga stays so until it moves.
     async fn quarantine(&self, dead: &DeadId, note: &str, actor: &str) -> Result<DeadLetterView, ServiceError>;
     /// Enqueues an edited copy of a dead letter as a new message that links to it by `causation_id`. `edited` is the whole copy:
-    /// what the edit left as it was is in it. Not of a stuck saga.
+    /// what the edit left as it was is in it. Of a received one the copy is stored for its consumer, under a new id; topic and
+    /// tenant stay. Not of a stuck saga.
     async fn edit(&self, dead: &DeadId, edited: NewMessage, actor: &str) -> Result<Enqueued, ServiceError>;
 }

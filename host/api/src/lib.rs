@@ -4,9 +4,11 @@
 //! | file | holds |
 //! |---|---|
 //! | `messages` | messages sent and shown |
-//! | `dead_letters` | messages that can't be delivered, and stuck sagas |
+//! | `dead_letters`, `dead_inbox` | messages that can't be delivered or handled, and stuck sagas |
 //! | `operations` | bulk acts |
 //! | `transports` | transports, and what is missing at their peers |
+//! | `inbox` | received messages: stored, handled, waiting |
+//! | `sources` | what brings messages in |
 //! | `workers` | claims and settlements of workers outside |
 //! | `status` | depths, holds, audit, readiness |
 //! | `quarantine` | rows that could not be read |
@@ -21,9 +23,11 @@
 
 pub mod annotations;
 pub mod configuration;
+pub mod dead_inbox;
 pub mod dead_letters;
 pub mod headers;
 pub mod idempotency;
+pub mod inbox;
 pub mod instant;
 pub mod list;
 pub mod messages;
@@ -34,14 +38,17 @@ pub mod saga_definitions;
 pub mod saga_history;
 pub mod saga_node;
 pub mod sagas;
+pub mod sources;
 pub mod status;
 pub mod transports;
 pub mod workers;
 
 use dead_letters::DeadLetterService;
+use inbox::InboxService;
 use messages::{EnqueueService, MessageService};
 use operations::OperationService;
 use quarantine::QuarantineService;
+use sources::SourceService;
 use status::StatusService;
 use transports::TransportService;
 use workers::WorkerService;
@@ -70,3 +77,8 @@ impl<T> OutboxService for T where
         + QuarantineService
 {
 }
+
+/// The inbox and its sources as a service. Their dead letters and bulk acts are those of [`OutboxService`].
+pub trait InboundService: InboxService + SourceService {}
+
+impl<T> InboundService for T where T: InboxService + SourceService {}

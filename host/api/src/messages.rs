@@ -159,22 +159,28 @@ pub struct Attempt {
 }
 
 /// Whether a payload is shown as JSON.
-fn is_json(content_type: Option<&str>) -> bool {
+pub(crate) fn is_json(content_type: Option<&str>) -> bool {
     content_type.is_none_or(|text| {
         let media = text.split(';').next().unwrap_or("").trim().to_ascii_lowercase();
         media == "application/json" || media.ends_with("+json")
     })
 }
 
+/// A payload as JSON if it is to be that and is, else in base64.
+pub fn shown_payload(is_json: bool, bytes: &Bytes) -> (Option<Box<RawValue>>, Option<String>) {
+    let json = Some(bytes).filter(|_| is_json).and_then(|bytes| {
+        let text = std::str::from_utf8(bytes).ok()?;
+        serde_json::from_str::<Box<RawValue>>(text).ok()
+    });
+    let base64 = json.is_none().then(|| STANDARD.encode(bytes));
+    (json, base64)
+}
+
 impl MessageView {
     #[must_use]
     pub fn with_payload(mut self, bytes: Bytes) -> Self {
-        self.payload =
-            Some(&bytes).filter(|_| is_json(self.annotations.get(Annotation::ContentType))).and_then(|bytes| {
-                let text = std::str::from_utf8(bytes).ok()?;
-                serde_json::from_str::<Box<RawValue>>(text).ok()
-            });
-        self.payload_base64 = self.payload.is_none().then(|| STANDARD.encode(&bytes));
+        let media = self.annotations.get(Annotation::ContentType);
+        (self.payload, self.payload_base64) = shown_payload(is_json(media), &bytes);
         self.bytes = Some(bytes);
         self
     }

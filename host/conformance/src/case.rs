@@ -43,6 +43,9 @@ pub struct Case {
     /// `[[delivery]]`: what a source has to bring, in order.
     #[serde(rename = "delivery", default)]
     pub(crate) deliveries: Vec<CaseDelivery>,
+    /// `[[row]]`: what waits in a table, in its order.
+    #[serde(rename = "row", default)]
+    pub(crate) rows: Vec<CaseRow>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -197,12 +200,16 @@ pub(crate) struct CaseInbound {
     pub(crate) content_type: Option<String>,
     pub(crate) payload: Option<String>,
     pub(crate) event_type: Option<String>,
+    pub(crate) event_version: Option<u32>,
     pub(crate) attempt: Option<u32>,
-    /// `processed`, `duplicate`, `poison`, `retry`, `blocked`.
+    pub(crate) maybe_handled: bool,
+    /// `processed`, `duplicate`, `poison`, `retry`, `busy`, `blocked`.
     pub(crate) expect: String,
     pub(crate) code: Option<String>,
     /// How many messages it leaves behind.
     pub(crate) messages: Option<usize>,
+    /// How many signals it leaves behind.
+    pub(crate) signals: Option<usize>,
 }
 
 /// A delivery that a source has to bring. What isn't named may be anything.
@@ -215,6 +222,20 @@ pub(crate) struct CaseDelivery {
     pub(crate) payload: Option<String>,
 }
 
+/// A row that has to wait in a table. What isn't named may be anything.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct CaseRow {
+    /// On the wire.
+    pub(crate) id: Option<String>,
+    pub(crate) aggregate: Option<String>,
+    pub(crate) topic: Option<String>,
+    pub(crate) key: Option<String>,
+    pub(crate) payload: Option<String>,
+    /// Of a row that can't be a message.
+    pub(crate) code: Option<String>,
+}
+
 /// Outcomes a case may name.
 const OUTCOMES: [&str; 6] = ["ack", "retryable", "permanent", "blocked", "release", "error"];
 /// Decisions a case may name.
@@ -222,7 +243,7 @@ const DECISIONS: [&str; 4] = ["delay", "dead", "pause", "fallback"];
 /// Ends of a step that a case may name.
 const ENDS: [&str; 5] = ["output", "pending", "retryable", "permanent", "blocked"];
 /// Verdicts a case may name.
-const VERDICTS: [&str; 5] = ["processed", "duplicate", "poison", "retry", "blocked"];
+const VERDICTS: [&str; 6] = ["processed", "duplicate", "poison", "retry", "busy", "blocked"];
 
 impl Case {
     /// Reads a case. `file` is for messages.
@@ -242,9 +263,10 @@ impl Case {
             && case.attempts.is_empty()
             && case.steps.is_empty()
             && case.inbound.is_empty()
-            && case.deliveries.is_empty();
+            && case.deliveries.is_empty()
+            && case.rows.is_empty();
         if about_nothing {
-            let tables = "[[message]], [[attempt]], [[step]], [[inbound]] or [[delivery]]";
+            let tables = "[[message]], [[attempt]], [[step]], [[inbound]], [[delivery]] or [[row]]";
             return Err(wrong(format!("it says nothing that has to happen: add a {tables}")));
         }
         Ok(case)

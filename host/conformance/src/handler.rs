@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use serde_json::json;
-use waybill_core::port::handler::{Handler, Inbound, Verdict as Fate};
+use waybill_core::port::handler::{Handler, Inbound, Verdict as Fate, VerdictSink};
+use waybill_core::port::transport::Fault;
 use waybill_core::time::UnixMillis;
 use waybill_sandbox::{LoadedPlugin, PluginSource, Sandbox, SandboxError, WasmHandler, World};
 
@@ -26,6 +28,8 @@ pub(crate) async fn run(sandbox: &Sandbox, source: &PluginSource, options: &Opti
     if !options.smoke {
         let promise = "a batch of any size has exactly one verdict a message";
         suite.check("one-verdict-a-message", promise, one_each(&plugin, &case)).await;
+        let promise = "a verdict that is told early is the one that is answered";
+        suite.check("early-verdicts", promise, early(&plugin, &case)).await;
         let promise = "a message that comes again has the same verdict, or is known as a duplicate";
         suite.check("repeats", promise, repeats(&plugin, &case)).await;
         let promise = "payloads that make no sense have a verdict, and nothing breaks";
@@ -72,6 +76,7 @@ fn inbound(template: &CaseInbound, number: usize) -> Inbound {
         content_type: Some(template.content_type.clone().unwrap_or_else(|| "application/json".to_owned())),
         payload: Bytes::from(template.payload.clone().unwrap_or_else(|| format!("{{\"number\":{number}}}"))),
         event_type: template.event_type.clone(),
+        event_version: template.event_version,
         envelope_id: None,
         correlation_id: None,
         causation_id: None,
@@ -79,6 +84,7 @@ fn inbound(template: &CaseInbound, number: usize) -> Inbound {
         occurred_at: None,
         received_at: UnixMillis(1_700_000_000_000),
         attempt: template.attempt.unwrap_or(1),
+        maybe_handled: template.maybe_handled,
         attributes: Vec::new(),
     }
 }
@@ -97,8 +103,29 @@ fn batch(case: &Case, count: usize) -> Vec<Inbound> {
         .collect()
 }
 
+/// Verdicts that were told before the answer, with their places.
+#[derive(Default)]
+struct Early(Mutex<Vec<(usize, Fate)>>);
+
+impl VerdictSink for Early {
+    fn settled(&self, index: usize, verdict: Fate) {
+        self.0.lock().push((index, verdict));
+    }
+}
+
 async fn verdicts(handler: &WasmHandler, batch: Vec<Inbound>) -> Result<Vec<Fate>, Verdict> {
-    handler.handle(0, batch, CALL_TIMEOUT).await.map_err(|error| call_failed(&error))
+    verdicts_and_early(handler, batch).await.map(|(fates, _)| fates)
+}
+
+async fn verdicts_and_early(
+    handler: &WasmHandler,
+    batch: Vec<Inbound>,
+) -> Result<(Vec<Fate>, Vec<(usize, Fate)>), Verdict> {
+    let early = Arc::new(Early::default());
+    let sink = Arc::clone(&early) as Arc<dyn VerdictSink>;
+    let fates = handler.handle(0, batch, CALL_TIMEOUT, sink).await.map_err(|error| call_failed(&error))?;
+    let early = std::mem::take(&mut *early.0.lock());
+    Ok((fates, early))
 }
 
 async fn opens(plugin: &LoadedPlugin, case: &Case) -> CaseResult {
@@ -121,10 +148,27 @@ async fn one_each(plugin: &LoadedPlugin, case: &Case) -> CaseResult {
     Ok(format!("batches of {sizes:?}"))
 }
 
+async fn early(plugin: &LoadedPlugin, case: &Case) -> CaseResult {
+    let (handler, _outside) = start(plugin, case).await?;
+    let most = handler.limits().max_batch.clamp(1, BATCH_MAX) as usize;
+    let (fates, early) = verdicts_and_early(&handler, batch(case, most.min(17))).await?;
+    handler.close(CLOSE_TIMEOUT).await;
+    for (place, told) in &early {
+        let Some(answered) = fates.get(*place) else { continue };
+        if told != answered {
+            return Err(failed(
+                format!("message {}: told {}, answered {}", place + 1, shown(told), shown(answered)),
+                "answer for each message the verdict that was told through `handling.settled`",
+            ));
+        }
+    }
+    Ok(format!("{} of {} told early", early.len(), fates.len()))
+}
+
 async fn repeats(plugin: &LoadedPlugin, case: &Case) -> CaseResult {
     let (handler, _outside) = start(plugin, case).await?;
     let first = batch(case, case.inbound.len().max(1));
-    let again = first.iter().map(|message| Inbound { attempt: 2, ..message.clone() }).collect();
+    let again = first.iter().map(|message| Inbound { attempt: 2, maybe_handled: true, ..message.clone() }).collect();
     let (first, again) = (verdicts(&handler, first).await?, verdicts(&handler, again).await?);
     handler.close(CLOSE_TIMEOUT).await;
     for (first, again) in first.iter().zip(&again) {
@@ -181,20 +225,23 @@ async fn author(plugin: &LoadedPlugin, case: &Case) -> CaseResult {
     let fates = verdicts(&handler, batch).await?;
     handler.close(CLOSE_TIMEOUT).await;
     for ((number, expected), fate) in (1..).zip(&case.inbound).zip(&fates) {
-        let (messages, code) = match fate {
-            Fate::Processed(handled) => (handled.messages.len(), None),
-            Fate::Duplicate => (0, None),
-            Fate::Poison(fault) | Fate::Retry(fault) | Fate::Blocked { fault, .. } => (0, Some(&fault.code)),
+        let (messages, signals) = match fate {
+            Fate::Processed(handled) => (handled.messages.len(), handled.signals.len()),
+            _ => (0, 0),
         };
+        let code = fault_of(fate).map(|fault| &fault.code);
         let fits = expected.expect == word(fate)
             && expected.messages.is_none_or(|wanted| wanted == messages)
+            && expected.signals.is_none_or(|wanted| wanted == signals)
             && expected.code.as_ref().is_none_or(|wanted| code == Some(wanted));
         if !fits {
             let code = expected.code.as_deref().map(|code| format!(" with code {code}")).unwrap_or_default();
-            let left = expected.messages.map(|count| format!(" leaving {count} messages")).unwrap_or_default();
+            let wanted = |count: Option<usize>, what: &str| count.map(|count| format!(" leaving {count} {what}"));
+            let messages_wanted = wanted(expected.messages, "messages").unwrap_or_default();
+            let signals_wanted = wanted(expected.signals, "signals").unwrap_or_default();
             return Err(failed(
                 format!(
-                    "message {number}: expected {}{code}{left}, was {} leaving {messages}",
+                    "message {number}: expected {}{code}{messages_wanted}{signals_wanted}, was {} leaving {messages} messages and {signals} signals",
                     expected.expect,
                     shown(fate)
                 ),
@@ -211,15 +258,21 @@ fn word(fate: &Fate) -> &'static str {
         Fate::Duplicate => "duplicate",
         Fate::Poison(_) => "poison",
         Fate::Retry(_) => "retry",
+        Fate::Busy(_) => "busy",
         Fate::Blocked { .. } => "blocked",
     }
 }
 
-fn shown(fate: &Fate) -> String {
+fn fault_of(fate: &Fate) -> Option<&Fault> {
     match fate {
-        Fate::Processed(_) | Fate::Duplicate => word(fate).to_owned(),
-        Fate::Poison(fault) | Fate::Retry(fault) | Fate::Blocked { fault, .. } => {
-            format!("{} ({})", word(fate), sample::describe(fault))
-        }
+        Fate::Processed(_) | Fate::Duplicate => None,
+        Fate::Poison(fault) | Fate::Retry(fault) | Fate::Busy(fault) | Fate::Blocked { fault, .. } => Some(fault),
+    }
+}
+
+fn shown(fate: &Fate) -> String {
+    match fault_of(fate) {
+        None => word(fate).to_owned(),
+        Some(fault) => format!("{} ({})", word(fate), sample::describe(fault)),
     }
 }

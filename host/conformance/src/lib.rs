@@ -18,6 +18,7 @@ mod report;
 mod sample;
 mod source;
 mod suite;
+mod table;
 mod transport;
 
 use serde_json::Value;
@@ -46,10 +47,21 @@ pub async fn run(
     options: &Options,
 ) -> Result<Report, SandboxError> {
     match world {
-        World::Transport | World::Broker => transport::run(sandbox, source, options).await,
+        World::Transport => transport::run(sandbox, source, options).await,
+        World::Broker => {
+            let mut report = transport::run(sandbox, source, options).await?;
+            report.add("source", source::run(sandbox, source, options).await?);
+            Ok(report)
+        }
         World::Backoff => backoff::run(sandbox, source, options).await,
         World::Participant => participant::run(sandbox, source, options).await,
         World::Handler => handler::run(sandbox, source, options).await,
         World::Source => source::run(sandbox, source, options).await,
+        World::Table => table::run(sandbox, source, options).await,
+        World::Database => {
+            let mut report = source::run(sandbox, source, options).await?;
+            report.add("table", table::run(sandbox, source, options).await?);
+            Ok(report)
+        }
     }
 }

@@ -16,7 +16,8 @@ pub enum Verdict {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Check {
-    /// Stable name, e.g. `peer-silent`; `case: <name>` for an author's case.
+    /// Stable name, e.g. `peer-silent`; `case: <name>` for an author's case. Behind a role, e.g. `source: opens`, where a
+    /// component has a second one.
     pub name: String,
     /// What has to hold, in one sentence.
     pub promise: String,
@@ -38,6 +39,12 @@ pub struct Report {
 }
 
 impl Report {
+    /// Adds the checks of another role of the same component, each name behind the role's.
+    pub(crate) fn add(&mut self, role: &str, other: Self) {
+        let named = |check: Check| Check { name: format!("{role}: {}", check.name), ..check };
+        self.checks.extend(other.checks.into_iter().map(named));
+    }
+
     pub fn failed(&self) -> usize {
         self.checks.iter().filter(|check| matches!(check.verdict, Verdict::Failed { .. })).count()
     }

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::json;
-use waybill_core::port::source::{Disposition, Pulled, Settled, Source, SourceDelivery, SourceSettlement};
+use waybill_core::port::source::{
+    Disposition, Overtaken, Pulled, Settled, Source, SourceDelivery, SourceSettlement, SourceWants,
+};
 use waybill_core::port::transport::{CallError, ErrorKind, Health};
 use waybill_sandbox::{LoadedPlugin, PluginSource, Sandbox, SandboxError, WasmSource, World};
 
@@ -26,6 +28,15 @@ const PULL_BYTES_MAX: u32 = 1024 * 1024;
 const PULL_WAIT: Duration = Duration::from_millis(500);
 /// Pulls until everything of a case has to be there.
 const PULLS_MAX: usize = 60;
+/// Pulls in which something may come that must not.
+const PULLS_AFTER: usize = 3;
+/// What a source is told to keep where a check doesn't say otherwise.
+const WANTS: SourceWants = SourceWants {
+    window: PULL_MAX,
+    window_bytes: 16 * PULL_BYTES_MAX,
+    on_overtaken: Overtaken::Stop,
+    resume_after: None,
+};
 
 pub(crate) async fn run(sandbox: &Sandbox, source: &PluginSource, options: &Options) -> Result<Report, SandboxError> {
     let plugin = sandbox.load(source.clone(), World::Source).await?;
@@ -61,6 +72,14 @@ pub(crate) async fn run(sandbox: &Sandbox, source: &PluginSource, options: &Opti
                 twice(&plugin, &case),
             )
             .await;
+        let promise = "with a window of one, no second delivery comes before the first is settled";
+        suite.check("window", promise, window(&plugin, &case)).await;
+        let promise = "what is given back and comes again is the same by its id and its position";
+        suite.check("comes-again", promise, comes_again(&plugin, &case)).await;
+        let promise = "after `quiesce`, what is out can still be settled";
+        suite.check("quiesce", promise, quiesce(&plugin, &case)).await;
+        let promise = "`open` with purpose `probe` consumes nothing";
+        suite.check("probe-consumes-nothing", promise, probe(&plugin, &case)).await;
         let promise = "a peer that is away: a pull fails as `unavailable` or brings nothing, and it goes on by itself";
         suite.check("outage", promise, away(&plugin, &case, Mode::Down)).await;
         let promise = "a peer that falls silent: a pull ends within its time, and it goes on by itself";
@@ -76,17 +95,27 @@ pub(crate) async fn run(sandbox: &Sandbox, source: &PluginSource, options: &Opti
 async fn opens_empty(plugin: &LoadedPlugin, case: &Case) -> Result<(), SandboxError> {
     let empty = Case { head: Head { config: json!({}), ..case.head.clone() }, ..Case::default() };
     let spec = spec(plugin, &empty, "127.0.0.1:9");
-    let (source, opened) = WasmSource::start_supervised(plugin.clone(), spec).await?;
+    let (source, opened) = WasmSource::start_supervised(plugin.clone(), spec, WANTS).await?;
     source.close(CLOSE_TIMEOUT).await;
     opened
 }
 
 async fn start(plugin: &LoadedPlugin, case: &Case) -> Result<(Arc<WasmSource>, Outside), Verdict> {
     let outside = outside(case).await?;
-    let spec = spec(plugin, case, &outside.address());
-    let (source, opened) = WasmSource::start_supervised(plugin.clone(), spec).await.map_err(refused)?;
-    opened.map_err(refused)?;
+    let source = start_at(plugin, case, &outside, WANTS).await?;
     Ok((source, outside))
+}
+
+async fn start_at(
+    plugin: &LoadedPlugin,
+    case: &Case,
+    outside: &Outside,
+    wants: SourceWants,
+) -> Result<Arc<WasmSource>, Verdict> {
+    let spec = spec(plugin, case, &outside.address());
+    let (source, opened) = WasmSource::start_supervised(plugin.clone(), spec, wants).await.map_err(refused)?;
+    opened.map_err(refused)?;
+    Ok(source)
 }
 
 async fn pull(source: &WasmSource) -> Result<Pulled, CallError> {
@@ -164,6 +193,79 @@ async fn twice(plugin: &LoadedPlugin, case: &Case) -> CaseResult {
     }
     source.close(CLOSE_TIMEOUT).await;
     Ok(seen.join(", then "))
+}
+
+async fn window(plugin: &LoadedPlugin, case: &Case) -> CaseResult {
+    let outside = outside(case).await?;
+    let source = start_at(plugin, case, &outside, SourceWants { window: 1, ..WANTS }).await?;
+    let mut out = first(&source).await?.deliveries.len();
+    for _ in 0..PULLS_AFTER {
+        out += pull(&source).await.map_err(|error| call_failed(&error))?.deliveries.len();
+    }
+    source.close(CLOSE_TIMEOUT).await;
+    if out > 1 {
+        let reason = format!("{out} deliveries were out at once, the window was 1");
+        return Err(failed(
+            reason,
+            "count what was handed over and isn't settled; fetch no further than `wants.window`",
+        ));
+    }
+    Ok("one at a time".to_owned())
+}
+
+async fn comes_again(plugin: &LoadedPlugin, case: &Case) -> CaseResult {
+    let (source, _outside) = start(plugin, case).await?;
+    let pulled = first(&source).await?;
+    let Some(before) = pulled.deliveries.first() else { return Err(not_applicable("it brought nothing")) };
+    settle(&source, pulled.session, before.token.clone(), Disposition::Release).await?;
+    let mut again = None;
+    for _ in 0..PULLS_AFTER {
+        let pulled = pull(&source).await.map_err(|error| call_failed(&error))?;
+        again = pulled.deliveries.into_iter().find(|delivery| delivery.payload == before.payload);
+        if again.is_some() {
+            break;
+        }
+    }
+    source.close(CLOSE_TIMEOUT).await;
+    let Some(again) = again else { return Err(not_applicable("the case's peer doesn't bring it again")) };
+    if (&again.id, &again.position) != (&before.id, &before.position) {
+        let reason =
+            format!("id {:?} at {:?}, then id {:?} at {:?}", before.id, before.position, again.id, again.position);
+        return Err(failed(reason, "take id and position from the sender and the broker, and never make one anew"));
+    }
+    Ok(format!("id {:?} at {:?}, twice", again.id, again.position))
+}
+
+async fn quiesce(plugin: &LoadedPlugin, case: &Case) -> CaseResult {
+    let (source, _outside) = start(plugin, case).await?;
+    let pulled = first(&source).await?;
+    let Some(delivery) = pulled.deliveries.first() else { return Err(not_applicable("it brought nothing")) };
+    source.quiesce(CALL_TIMEOUT).await.map_err(|error| call_failed(&error))?;
+    let settled = settle(&source, pulled.session, delivery.token.clone(), Disposition::Ack).await?;
+    source.close(CLOSE_TIMEOUT).await;
+    match settled {
+        Settled::Done => Ok("acknowledged after it".to_owned()),
+        Settled::Lost => Err(failed("what was out was lost by `quiesce`", "give back only what wasn't handed over")),
+        Settled::Failed(fault) => {
+            Err(failed(sample::describe(&fault), "go on settling after `quiesce`, until `close`"))
+        }
+    }
+}
+
+async fn probe(plugin: &LoadedPlugin, case: &Case) -> CaseResult {
+    let outside = outside(case).await?;
+    let spec = spec(plugin, case, &outside.address());
+    let health = WasmSource::probe(plugin.clone(), spec, WANTS).await.map_err(refused)?;
+    let source = start_at(plugin, case, &outside, WANTS).await?;
+    let brought = first(&source).await;
+    source.close(CLOSE_TIMEOUT).await;
+    match brought {
+        Ok(_) => Ok(format!("{:?}, and everything still waits", health.health)),
+        Err(Verdict::Failed { reason, .. }) => {
+            Err(failed(format!("after a probe: {reason}"), "subscribe to nothing when `args.purpose` is `probe`"))
+        }
+        Err(other) => Err(other),
+    }
 }
 
 async fn away(plugin: &LoadedPlugin, case: &Case, mode: Mode) -> CaseResult {

@@ -160,6 +160,12 @@ impl Annotation {
         self.row().view_doc
     }
 
+    /// Its text among pairs of names and texts, whichever of its names it has there.
+    pub fn among(self, pairs: &[(String, String)]) -> Option<&str> {
+        let is_it = |name: &str| name.eq_ignore_ascii_case(self.dashed()) || name.eq_ignore_ascii_case(self.name());
+        pairs.iter().find(|(name, _)| is_it(name)).map(|(_, text)| text.as_str())
+    }
+
     /// Whether a text may be its value.
     pub fn check(self, text: &str) -> InputResult<()> {
         match self.kind() {
@@ -194,6 +200,15 @@ mod tests {
             assert_eq!(Annotation::named(annotation.name()), Some(annotation));
         }
         assert_eq!(Annotation::named("topic"), None);
+    }
+
+    #[test]
+    fn an_annotation_is_found_under_each_of_its_names() {
+        for name in ["reply-to", "reply_to", "Reply-To"] {
+            let pairs = [("reply".to_owned(), "no".to_owned()), (name.to_owned(), "replies".to_owned())];
+            assert_eq!(Annotation::ReplyTo.among(&pairs), Some("replies"), "{name}");
+        }
+        assert_eq!(Annotation::ReplyTo.among(&[]), None);
     }
 
     #[test]

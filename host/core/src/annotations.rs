@@ -28,6 +28,13 @@ impl Annotations {
         self
     }
 
+    /// Takes one over from another message where it is absent and the text is one that it takes.
+    pub fn inherit(&mut self, annotation: Annotation, text: Option<&str>) {
+        if self.get(annotation).is_none() {
+            self.set(annotation, text.filter(|text| annotation.check(text).is_ok()));
+        }
+    }
+
     /// Those there are, in the table's order.
     pub fn iter(&self) -> impl Iterator<Item = (Annotation, &str)> {
         Annotation::ALL.into_iter().filter_map(|annotation| Some((annotation, self.get(annotation)?)))
@@ -67,6 +74,11 @@ mod tests {
         assert!(Annotation::ALL.into_iter().all(|annotation| all.get(annotation) == Some(annotation.name())));
         all.set(Annotation::ReplyTo, None::<&str>);
         assert_eq!((all.get(Annotation::ReplyTo), all.iter().count()), (None, Annotation::COUNT - 1));
+        all.inherit(Annotation::ReplyTo, Some(""));
+        assert_eq!(all.get(Annotation::ReplyTo), None);
+        all.inherit(Annotation::ReplyTo, Some("replies"));
+        all.inherit(Annotation::ReplyTo, Some("others"));
+        assert_eq!(all.get(Annotation::ReplyTo), Some("replies"));
         assert_eq!(format!("{:?}", Annotations::from([(Annotation::ReplyTo, "a")])), r#"{"reply_to": "a"}"#);
     }
 }

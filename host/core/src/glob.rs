@@ -23,6 +23,9 @@ impl Glob {
         if !self.is_pattern {
             return self.text == text;
         }
+        if self.is_any() {
+            return true;
+        }
         let mut pieces = self.text.split('*');
         let Some(mut left) = pieces.next().and_then(|first| text.strip_prefix(first)) else { return false };
         let pieces: Vec<&str> = pieces.collect();
@@ -34,6 +37,10 @@ impl Glob {
             }
         }
         left.ends_with(last)
+    }
+    /// Whether every text matches.
+    pub fn is_any(&self) -> bool {
+        self.is_pattern && self.text == "*"
     }
     /// The text itself when it has no wildcard.
     pub fn exact(&self) -> Option<&str> {

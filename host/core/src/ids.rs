@@ -8,8 +8,8 @@ use sha2::{Digest, Sha256};
 
 use crate::error::{InputError, InputResult};
 use crate::limits::{
-    HOLD_TOKEN_BYTES_MAX, ID_BYTES_MAX, IDEMPOTENCY_KEY_BYTES_MAX, KEY_BYTES_MAX, REQUEST_HASH_BYTES_MAX,
-    TENANT_BYTES_MAX,
+    HOLD_TOKEN_BYTES_MAX, ID_BYTES_MAX, IDEMPOTENCY_KEY_BYTES_MAX, INBOUND_ID_BYTES_MAX, INBOX_NAME_BYTES_MAX,
+    KEY_BYTES_MAX, REQUEST_HASH_BYTES_MAX, TENANT_BYTES_MAX,
 };
 
 /// Checks a short text that becomes part of keys and logs: not empty, bounded, no control characters.
@@ -80,6 +80,23 @@ text_id!(
     /// Token of who has an idempotency key.
     HoldToken, "token", HOLD_TOKEN_BYTES_MAX);
 
+text_id!(
+    /// Id of a message that a source brought: the sender's, else its position. With a consumer's name it is handled once.
+    InboundId, "id", INBOUND_ID_BYTES_MAX);
+text_id!(
+    /// A source from the configuration, `[source.NAME]`.
+    SourceName, "source", INBOX_NAME_BYTES_MAX);
+text_id!(
+    /// A consumer from the configuration, `[consumer.NAME]`.
+    ConsumerName, "consumer", INBOX_NAME_BYTES_MAX);
+
+impl InboundId {
+    /// Of what nobody named and nothing could be made for.
+    pub fn unnamed() -> Self {
+        Self(Arc::from("unnamed"))
+    }
+}
+
 impl HoldToken {
     /// A token of random bits.
     pub fn of_bits(bits: u128) -> Self {
@@ -141,6 +158,14 @@ impl ShardId {
             None => spread,
         };
         Self(u16::try_from(number % u64::from(count)).unwrap_or(0))
+    }
+}
+
+impl ShardId {
+    /// The shard of a home of sources: for ever the same, whatever they bring.
+    pub fn of_home(home: &str, count: u16) -> Self {
+        let number = u16::from(tenant_and("", home).first().copied().unwrap_or(0));
+        Self(number % count.max(1))
     }
 }
 

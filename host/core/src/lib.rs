@@ -15,6 +15,7 @@ pub mod error;
 pub mod glob;
 pub mod idempotency;
 pub mod ids;
+pub mod inbox;
 pub mod limits;
 pub mod message;
 pub mod new_message;

@@ -70,6 +70,12 @@ pub const IDEMPOTENCY_LEASE_MIN: Duration = Duration::from_millis(100);
 /// Longest lease of an idempotency key: who takes longer renews.
 pub const IDEMPOTENCY_LEASE_MAX: Duration = Duration::from_secs(24 * 3600);
 
+/// Longest id of a message that a source brings, in bytes.
+pub const INBOUND_ID_BYTES_MAX: usize = 512;
+/// Longest name of a source or a consumer, in bytes: it is part of the keys of what is stored. Configuration takes one byte less, for
+/// what a source's refused messages are kept under.
+pub const INBOX_NAME_BYTES_MAX: usize = 65;
+
 /// Messages of a tenant that are always read into memory, however full the window is of others': so that each gets on. They come
 /// on top of [`SchedulerLimits::window_messages`], or as many as those where those are fewer.
 pub const TENANT_MESSAGES_MIN: usize = 64;

@@ -155,14 +155,10 @@ pub fn check_headers(headers: &Headers) -> InputResult<()> {
 
 /// Event type and version of a subject shaped `{context}.event.{name}.v{n}` (source document 5), else the topic and 1.
 pub fn event_of(topic: &Topic) -> (String, u32) {
-    if topic.scheme() == Scheme::Bus {
-        let parts: Vec<&str> = topic.subject().split('.').collect();
-        if let [_, "event", name @ .., version] = parts.as_slice()
-            && !name.is_empty()
-            && let Some(version) = version.strip_prefix('v').and_then(|digits| digits.parse().ok())
-        {
-            return (name.join("."), version);
-        }
+    if topic.scheme() == Scheme::Bus
+        && let Some(event) = event_of_subject(topic.subject())
+    {
+        return event;
     }
     let mut text = topic.as_str().to_owned();
     let mut end = text.len().min(TEXT_BYTES_MAX);
@@ -171,6 +167,14 @@ pub fn event_of(topic: &Topic) -> (String, u32) {
     }
     text.truncate(end);
     (text, 1)
+}
+
+/// Event type and version of a subject shaped `{context}.event.{name}.v{n}` (source document 5); none = it is shaped otherwise.
+pub fn event_of_subject(subject: &str) -> Option<(String, u32)> {
+    let parts: Vec<&str> = subject.split('.').collect();
+    let [_, "event", name @ .., version] = parts.as_slice() else { return None };
+    let version = version.strip_prefix('v')?.parse().ok()?;
+    (!name.is_empty()).then(|| (name.join("."), version))
 }
 
 /// Whether a text is a W3C trace context, of at most [`TEXT_BYTES_MAX`] bytes.

@@ -24,6 +24,8 @@ use waybill_core::saga::definition::default_retry;
 use waybill_core::saga::limits::SagaLimits;
 use waybill_core::time::AHEAD_CONFIRMED;
 
+use crate::direct::DirectConfig;
+use crate::inbox::InboundConfig;
 use crate::participants::Participants;
 use crate::supervisor::Supervisor;
 
@@ -161,6 +163,10 @@ pub struct EngineConfig {
     /// What the operator says of transports, by their names: bounds that differ from `send_timeout` and `batch`.
     pub endpoints: Vec<EndpointSettings>,
     pub sagas: SagaConfig,
+    /// Outbox tables of applications that are published directly. They are as at the start.
+    pub direct: DirectConfig,
+    /// Sources and consumers of the inbox.
+    pub inbound: Arc<InboundConfig>,
     pub idempotency: idempotency::Settings,
     /// Watches background tasks; give it also to the parts beside the engine. It is as at the start.
     pub supervisor: Arc<Supervisor>,
@@ -201,6 +207,8 @@ impl EngineConfig {
             transports: Vec::new(),
             endpoints: Vec::new(),
             sagas: SagaConfig::default(),
+            direct: DirectConfig::default(),
+            inbound: Arc::default(),
             idempotency: idempotency::Settings::default(),
             supervisor: Arc::default(),
         }

@@ -13,11 +13,13 @@ use waybill_core::ids::ShardId;
 use waybill_core::outbox::lone_trials::LoneTrials;
 
 use crate::admission::Admission;
-use crate::bounded::{bounded, bounded_sagas};
+use crate::bounded::{bounded, bounded_inbox, bounded_sagas};
 use crate::clock::{Clock, Clocks};
 use crate::commit::Commits;
 use crate::config::{EngineConfig, Stores};
+use crate::direct::PublishedTables;
 use crate::idempotency::Idempotency;
+use crate::inbox::service::Inbox;
 use crate::janitor;
 use crate::live::{Live, TransportEntry};
 use crate::meter::Meter;
@@ -44,6 +46,8 @@ const END_PAUSE: Duration = Duration::from_millis(20);
 pub struct Engine {
     outbox: Arc<Outbox>,
     sagas: Option<Arc<Sagas>>,
+    tables: Arc<PublishedTables>,
+    inbox: Option<Arc<Inbox>>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
     background: Mutex<Vec<JoinHandle<()>>>,
     /// Held while another configuration is put in force: one at a time.
@@ -88,10 +92,22 @@ impl Engine {
             tasks.extend(running);
             sagas
         });
+        let inbound = Arc::clone(&context.config.inbound);
+        let inbox = inbound.store.clone().map(|store| {
+            let store = bounded_inbox(store, context.config.store_timeout);
+            let (inbox, running) = Inbox::start(&context, inbound, store, &handles, sagas.clone());
+            tasks.extend(running);
+            inbox
+        });
+        let tables = PublishedTables::start(&context);
+        if let Some(inbox) = &inbox {
+            inbox.with_tables(Arc::clone(&tables) as _);
+        }
         let outbox = Arc::new(Outbox {
             idempotency: Idempotency::start(Arc::clone(&context)),
             context: Arc::clone(&context),
             sagas: sagas.clone(),
+            inbox: inbox.clone(),
             shards: handles,
             admission,
             operations: Arc::new(Operations::default()),
@@ -102,9 +118,12 @@ impl Engine {
         });
         let mut background = janitor::start(&outbox);
         background.push(operations::start(&outbox));
+        background.extend(inbox.iter().map(Inbox::background));
         Self {
             outbox,
             sagas,
+            inbox,
+            tables,
             tasks: Mutex::new(tasks),
             background: Mutex::new(background),
             reconfiguring: AsyncMutex::default(),
@@ -119,6 +138,20 @@ impl Engine {
     /// Sagas as a service; none = this host has none.
     pub fn sagas(&self) -> Option<Arc<dyn waybill_api::sagas::SagaService>> {
         self.sagas.clone().map(|sagas| sagas as Arc<dyn waybill_api::sagas::SagaService>)
+    }
+
+    /// The inbox and its sources as a service; none = this host has none.
+    pub fn inbound(&self) -> Option<Arc<dyn waybill_api::InboundService>> {
+        self.inbox.clone().map(|inbox| inbox as Arc<dyn waybill_api::InboundService>)
+    }
+
+    /// Closes a source in good order and opens it again, by what its opener has now: how a plugin is replaced. False = it isn't open
+    /// here, and is opened so when this host comes to have its home.
+    pub async fn reopen_source(&self, source: &str) -> bool {
+        match &self.inbox {
+            Some(inbox) => inbox.reopen(source).await,
+            None => false,
+        }
     }
 
     /// Idempotency keys as a service.
@@ -146,6 +179,9 @@ impl Engine {
         context.in_force.store(Arc::new(next));
         if let Some(sagas) = &self.sagas {
             sagas.reconfigured();
+        }
+        if let Some(inbox) = &self.inbox {
+            inbox.reconfigured(Arc::clone(&context.live().config.inbound));
         }
         let told = self.outbox.shards.iter().map(ShardHandle::reroute);
         if tokio::time::timeout(REROUTE_TIMEOUT, futures::future::join_all(told)).await.is_err() {
@@ -192,11 +228,22 @@ impl Engine {
         let _late = tokio::time::timeout(BACKGROUND_TIMEOUT, futures::future::join_all(background)).await;
         let deadline = tokio::time::Instant::now() + timeout;
         let mut orderly = true;
-        if let Some(sagas) = &self.sagas {
-            // First: a shard that another host takes over takes its sagas with it.
-            orderly &= tokio::time::timeout(timeout + RELEASE_GRACE, sagas.drain(timeout)).await.is_ok();
-        }
-        let left = deadline.saturating_duration_since(tokio::time::Instant::now()).max(RELEASE_MIN);
+        let sagas = async {
+            let mut orderly = true;
+            if let Some(inbox) = &self.inbox {
+                // Before the sagas, to whose doorstep it may leave something.
+                orderly &= tokio::time::timeout(timeout + RELEASE_GRACE, inbox.drain(timeout)).await.is_ok();
+            }
+            if let Some(sagas) = &self.sagas {
+                // Before the shards: one that another host takes over takes its sagas with it.
+                let left = left_of(deadline);
+                orderly &= tokio::time::timeout(left + RELEASE_GRACE, sagas.drain(left)).await.is_ok();
+            }
+            orderly
+        };
+        let (sagas, tables) = tokio::join!(sagas, self.tables.drain(timeout + RELEASE_GRACE));
+        orderly &= sagas && tables;
+        let left = left_of(deadline);
         let releases = futures::future::join_all(self.outbox.shards.iter().map(|shard| shard.release(left)));
         orderly &= tokio::time::timeout(left + RELEASE_GRACE, releases).await.is_ok();
         let tasks: Vec<JoinHandle<()>> = self.tasks.lock().drain(..).collect();
@@ -213,6 +260,11 @@ impl Engine {
         orderly &= tokio::time::timeout(close + RELEASE_GRACE, closes).await.is_ok();
         orderly && live.iter().all(|(_, entry)| entry.state.in_flight.load(Ordering::Acquire) == 0)
     }
+}
+
+/// What is left of the drain time, and a moment more.
+fn left_of(deadline: tokio::time::Instant) -> Duration {
+    deadline.saturating_duration_since(tokio::time::Instant::now()).max(RELEASE_MIN)
 }
 
 /// Closes a transport that was removed, when its calls have ended.

@@ -1,5 +1,5 @@
 //! The engine: drives the pure core with tokio. It runs one actor per shard, sends batches through transports, serves
-//! the outbox to the API, resumes bulk operations and retires what is old. Beside each it runs the shard's sagas.
+//! the outbox to the API, resumes bulk operations and retires what is old. Beside each it runs the shard's sagas and its inbox.
 //!
 //! It knows the core's ports only: no store, no plugin host, no HTTP.
 
@@ -8,9 +8,11 @@ mod bounded;
 mod clock;
 mod commit;
 mod config;
+mod direct;
 mod engine;
 mod external;
 mod idempotency;
+mod inbox;
 mod janitor;
 mod labels;
 mod live;
@@ -24,7 +26,9 @@ mod supervisor;
 pub use bounded::{bounded_kv, bounded_transact};
 pub use clock::{Clock, SystemClock};
 pub use config::{EngineConfig, Retries, SagaConfig, Stores};
+pub use direct::{DirectConfig, TableConfig};
 pub use engine::Engine;
+pub use inbox::{ConsumerConfig, ConsumerTarget, InboundConfig, SourceConfig};
 pub use meter::METRICS;
 pub use participants::{Participants, StepLookupError};
 pub use supervisor::Supervisor;

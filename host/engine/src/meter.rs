@@ -51,10 +51,23 @@ pub const METRICS: &[(&str, &str)] = &[
     ("tx_saga_commit_rows", "Rows of resting or ended sagas written or removed in one commit."),
     ("tx_saga_commit_failures_total", "Commits of sagas that failed or whose outcome was unknown, by code."),
     ("tx_saga_expired_total", "Ended sagas removed after saga.keep_done."),
+    ("tx_saga_door_total", "Signals and replies that messages brought for sagas, by result: taken or refused."),
     ("tx_saga_shard_running", "Sagas in memory by shard."),
     ("tx_saga_calls", "Calls of steps under way."),
     ("tx_saga_calls_waiting", "Calls of steps that wait for room."),
     ("tx_saga_held_targets", "Participants, steps and origins that are held because they were said to be at fault."),
+    (
+        "waybill_table_rows_total",
+        "Rows of outbox tables that were sent, by source and fate: published, retried, blocked or failed.",
+    ),
+    (
+        "waybill_table_transactions_total",
+        "Transactions of outbox tables, by source and end: committed, refused or lost.",
+    ),
+    ("waybill_table_claim_seconds", "Time of one claim in an outbox table."),
+    ("waybill_table_held", "Aggregates of an outbox table that this host leaves out for a time."),
+    ("waybill_table_unmarkable", "Rows whose mark their table refuses: they wait for a person."),
+    ("waybill_table_suspects", "Rows that were sent when the host died, and are sent alone."),
     (
         "tx_idempo_hits_total",
         "Begins of idempotency keys answered with a known outcome, by where it was found: memory or store.",

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 use waybill_core::endpoint::{EndpointSettings, PluginLimits};
 use waybill_core::port::kv::KvStore;
@@ -11,7 +12,7 @@ use crate::config::check_config;
 use crate::error::SandboxError;
 use crate::grants::check_grants;
 use crate::host::{ContextParts, EndpointContext, ProcessSecrets, SecretProvider};
-use crate::instance::{Endpoint, open_error};
+use crate::instance::{Endpoint, Wants, open_error};
 use crate::load::LoadedPlugin;
 use crate::manifest::World;
 
@@ -65,7 +66,7 @@ impl Endpoint {
             return Err(SandboxError::NoProvisioning { endpoint, plugin });
         }
         let config = check_config(manifest, &settings.name, &settings.config)?;
-        let section = format!("{world}.{}", settings.name);
+        let section = format!("{}.{}", world.section(), settings.name);
         check_grants(manifest, &section, &settings.grants, settings.instances)?;
         Self::unchecked(plugin, world, config, spec)
     }
@@ -87,10 +88,16 @@ impl Endpoint {
             config,
             host_id,
             instances: settings.instances.max(1),
+            wants: Mutex::new(Wants::Nothing),
             plugin,
             provision: settings.provision,
             provisioned: OnceCell::new(),
         })
+    }
+
+    /// The same, whose instances are told at `open` what is wanted of them.
+    pub(crate) fn wanting(self, wants: Wants) -> Self {
+        Self { wants: Mutex::new(wants), ..self }
     }
 
     /// One that reaches nothing and is never opened: to ask a component about itself.
@@ -127,7 +134,7 @@ fn check_world(plugin: &LoadedPlugin, world: World) -> Result<(), SandboxError> 
 fn label(world: World, name: &str) -> String {
     match world {
         World::Transport | World::Broker => name.to_owned(),
-        other => format!("{other}.{name}"),
+        other => format!("{}.{name}", other.section()),
     }
 }
 
@@ -140,5 +147,6 @@ mod tests {
         assert_eq!(label(World::Transport, "orders"), "orders");
         assert_eq!(label(World::Participant, "orders"), "participant.orders");
         assert_eq!(label(World::Source, "orders"), "source.orders");
+        assert_eq!(label(World::Table, "orders"), "source.orders");
     }
 }

@@ -53,11 +53,17 @@ pub enum SandboxError {
         interface: String,
     },
     /// Built against another contract.
-    #[error("it was built for contract waybill:plugin@{found}, this host serves {served}: {fix}")]
-    ContractVersion { found: String, served: &'static str, fix: String },
+    #[error("it was built for contract {found}, this host serves {served}: {fix}")]
+    ContractVersion {
+        /// Package and version.
+        found: String,
+        /// Package and version.
+        served: String,
+        fix: String,
+    },
     /// It wants something that no host service offers.
     #[error(
-        "it imports {import}, which this host doesn't offer: remove the dependency that needs it (offered: waybill:plugin@0.1, wasi 0.2 cli, clocks, random, io, filesystem, sockets, http)"
+        "it imports {import}, which this host doesn't offer: remove the dependency that needs it (offered: waybill:plugin@0.1, waybill:inbound@0.1, wasi 0.2 cli, clocks, random, io, filesystem, sockets, http)"
     )]
     UnknownImport {
         /// Name of the import.
@@ -218,7 +224,8 @@ pub(crate) fn one_line(error: &wasmtime::Error) -> String {
     for cause in error.chain() {
         let cause = cause.to_string();
         let first = cause.lines().next().unwrap_or_default().trim();
-        if first.is_empty() || text.ends_with(first) {
+        // The frames behind it are left out, so its heading says nothing.
+        if first.is_empty() || text.ends_with(first) || first.starts_with("error while executing at wasm backtrace") {
             continue;
         }
         if !text.is_empty() {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::time::Instant;
-use waybill_core::port::handler::{Handler, HandlerLimits, Inbound, Verdict};
+use waybill_core::port::handler::{Handler, HandlerLimits, Inbound, Verdict, VerdictSink};
 use waybill_core::port::transport::{CallError, HealthReport, PluginIdentity};
 
 use crate::convert;
@@ -69,13 +69,19 @@ impl Handler for WasmHandler {
         limits
     }
 
-    async fn handle(&self, lane: u32, batch: Vec<Inbound>, timeout: Duration) -> Result<Vec<Verdict>, CallError> {
+    async fn handle(
+        &self,
+        lane: u32,
+        batch: Vec<Inbound>,
+        timeout: Duration,
+        sink: Arc<dyn VerdictSink>,
+    ) -> Result<Vec<Verdict>, CallError> {
         if batch.is_empty() {
             return Ok(Vec::new());
         }
         let deadline = Instant::now() + timeout;
         let batch = batch.into_iter().map(convert::handler::inbound).collect();
-        match self.lanes.ask(lane, Work::Handle(batch), deadline).await? {
+        match self.lanes.ask(lane, Work::Handle { batch, sink }, deadline).await? {
             Answer::Verdicts(verdicts) => Ok(verdicts),
             _ => Err(other_question()),
         }

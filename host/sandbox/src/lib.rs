@@ -3,10 +3,11 @@
 //! ```text
 //! Sandbox ──load──▶ LoadedPlugin ──start──▶ WasmTransport   (port::transport::Transport)
 //!                                       ├─▶ WasmSource      (port::source::Source)
+//!                                       ├─▶ WasmTable       (port::table::Table)
 //!                                       ├─▶ WasmHandler     (port::handler::Handler)
 //!                                       ├─▶ WasmParticipant (port::participant::Participant)
 //!                                       └─▶ WasmBackoff     (port::backoff::BackoffPolicy)
-//!                └──▶ Slot: a transport whose plugin can be replaced; Fleet: all of them, with their sources
+//!                └──▶ Slot: a transport whose plugin can be replaced; Fleet: all of them, with their files
 //! ```
 //! Bounds are in [`limits`]. A plugin reaches what its manifest asks for *and* the operator grants ([`grants`]); one that
 //! traps, loops, leaks or lies loses its instance and nothing else. It knows `waybill-core` only; nobody else names wasmtime.
@@ -40,6 +41,7 @@ mod schema;
 mod seal;
 mod slot;
 mod source;
+mod table;
 mod text;
 mod tls;
 mod transport;
@@ -49,7 +51,7 @@ pub use backoff::WasmBackoff;
 pub use cache::CodeOrigin;
 pub use compile::{CompileLimits, CompilerProcess, compile_component};
 pub use config::check_config;
-pub use contract::CONTRACT_VERSION;
+pub use contract::{CONTRACT_VERSION, INBOUND_CONTRACT_VERSION};
 pub use endpoint::EndpointSpec;
 pub use engine::{Sandbox, SandboxOptions};
 pub use error::SandboxError;
@@ -60,7 +62,7 @@ pub use fleet::{
 pub use grants::check_grants;
 pub use handler::WasmHandler;
 pub use host::{MemoryKv, ProcessSecrets, SecretFailure, SecretProvider, SecretValue};
-pub use http::HttpStepClient;
+pub use http::{HttpHandlerClient, HttpStepClient};
 pub use limits::limits_table;
 pub use load::{Inspection, LoadedPlugin, PluginSource, inspect};
 pub use manifest::{Ask, Manifest, World};
@@ -70,6 +72,7 @@ pub use slot::{
     StageOptions, Staged, SwapError, Swapped, Why,
 };
 pub use source::WasmSource;
+pub use table::WasmTable;
 pub use transport::WasmTransport;
 pub use verify::{
     Fetched, PublicKey, SIGNATURE_FILE_BYTES_MAX, Signature, SignatureState, SigningKey, Trust, VerifyError,

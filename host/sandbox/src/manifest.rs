@@ -19,7 +19,12 @@ use crate::schema;
 pub enum World {
     Transport,
     Source,
+    /// Transport and source in one file.
     Broker,
+    /// Publishes the rows of an outbox table directly.
+    Table,
+    /// Source and table in one file.
+    Database,
     Participant,
     Handler,
     Backoff,
@@ -32,6 +37,8 @@ impl World {
             "transport" => Self::Transport,
             "source" => Self::Source,
             "broker" => Self::Broker,
+            "table" => Self::Table,
+            "database" => Self::Database,
             "participant" => Self::Participant,
             "handler" => Self::Handler,
             "backoff" => Self::Backoff,
@@ -44,6 +51,8 @@ impl World {
             Self::Transport => "transport",
             Self::Source => "source",
             Self::Broker => "broker",
+            Self::Table => "table",
+            Self::Database => "database",
             Self::Participant => "participant",
             Self::Handler => "handler",
             Self::Backoff => "backoff",
@@ -52,18 +61,38 @@ impl World {
 
     /// Whether a plugin of this world can be used where `asked` is needed.
     pub fn serves(self, asked: Self) -> bool {
-        self == asked || (self == Self::Broker && matches!(asked, Self::Transport | Self::Source))
+        self == asked
+            || (self == Self::Broker && matches!(asked, Self::Transport | Self::Source))
+            || (self == Self::Database && matches!(asked, Self::Source | Self::Table))
     }
 
-    /// The interfaces that make a component one of this world, without package and version.
-    pub fn exports(self) -> &'static [&'static str] {
+    /// The kind of section that configures it in `waybill.toml`: a table is a source, whichever way it is published.
+    pub fn section(self) -> &'static str {
         match self {
-            Self::Transport => &["transport-api"],
-            Self::Source => &["source-api"],
-            Self::Broker => &["transport-api", "source-api"],
-            Self::Participant => &["participant-api"],
-            Self::Handler => &["handler-api"],
-            Self::Backoff => &["backoff-api"],
+            Self::Table | Self::Database => Self::Source.as_str(),
+            other => other.as_str(),
+        }
+    }
+
+    /// The package of the contract that has it.
+    pub fn package(self) -> &'static str {
+        match self {
+            Self::Source | Self::Broker | Self::Table | Self::Database | Self::Handler => "waybill:inbound",
+            Self::Transport | Self::Participant | Self::Backoff => "waybill:plugin",
+        }
+    }
+
+    /// The interfaces that make a component one of this world, without version.
+    pub(crate) fn exports(self) -> &'static [&'static str] {
+        match self {
+            Self::Transport => &["waybill:plugin/transport-api"],
+            Self::Source => &["waybill:inbound/source-api"],
+            Self::Broker => &["waybill:plugin/transport-api", "waybill:inbound/source-api"],
+            Self::Table => &["waybill:inbound/table-api"],
+            Self::Database => &["waybill:inbound/source-api", "waybill:inbound/table-api"],
+            Self::Participant => &["waybill:plugin/participant-api"],
+            Self::Handler => &["waybill:inbound/handler-api"],
+            Self::Backoff => &["waybill:plugin/backoff-api"],
         }
     }
 }
@@ -98,7 +127,7 @@ pub struct Manifest {
     /// The plugin's own version.
     pub version: String,
     pub world: World,
-    /// Version of `waybill:plugin` it was built with.
+    /// Version of its world's package ([`World::package`]) that it was built with.
     pub contract: String,
     pub description: String,
     /// JSON Schema of `config`; none = only `{}` is taken.
@@ -157,7 +186,7 @@ impl Manifest {
             return Err(bad(format!("contract {:?} isn't a semantic version like 0.1.0", written.contract)));
         }
         let world = World::parse(&written.world)
-            .ok_or_else(|| bad(format!("world {:?} isn't one of transport, source, broker, participant, handler (each also with -basic) and backoff", written.world)))?;
+            .ok_or_else(|| bad(format!("world {:?} isn't one of transport, source, broker, table, database, participant, handler (each also with -basic) and backoff", written.world)))?;
         let config_schema = written
             .config_schema
             .map(|schema| {
@@ -364,6 +393,7 @@ mod tests {
     fn a_basic_world_counts_as_the_one_without_it() {
         assert_eq!(World::parse("transport-basic"), Some(World::Transport));
         assert!(World::Broker.serves(World::Transport) && !World::Backoff.serves(World::Transport));
+        assert!(World::Database.serves(World::Table) && !World::Table.serves(World::Source));
     }
 
     #[test]

@@ -6,7 +6,6 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::{Mutex as AsyncMutex, watch};
 use tokio::time::Instant;
-use waybill_bindings::api::types::OpenPurpose;
 use waybill_core::code::Code;
 use waybill_core::message::Delivery;
 use waybill_core::port::provision::{ProvisionChange, ProvisionError};
@@ -17,8 +16,8 @@ use waybill_core::port::transport::{
 use crate::convert;
 use crate::endpoint::EndpointSpec;
 use crate::error::SandboxError;
-use crate::host::{Losses, Reported};
-use crate::instance::{Answer, Endpoint, Lanes, Opening, Work, open, other_question, provision};
+use crate::host::Losses;
+use crate::instance::{Answer, Endpoint, Lanes, Opening, Work, other_question, probe_endpoint, provision};
 use crate::load::LoadedPlugin;
 use crate::manifest::World;
 
@@ -79,11 +78,7 @@ impl WasmTransport {
     /// another generation serves.
     pub async fn probe(plugin: LoadedPlugin, spec: EndpointSpec) -> Result<HealthReport, SandboxError> {
         let endpoint = Endpoint::new(plugin, World::Transport, spec)?;
-        let failed = |error| endpoint.open_error(error);
-        let live = open(&endpoint, 0, OpenPurpose::Probe, Reported::default())
-            .await
-            .map_err(|failure| failed(failure.into_call_error()))?;
-        crate::instance::probe(live, &endpoint.context).await.map_err(failed)
+        probe_endpoint(&endpoint).await
     }
 
     /// Tries `open` again on every lane that waits or was refused, e.g. after a secret has changed.

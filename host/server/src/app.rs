@@ -7,11 +7,11 @@ use std::sync::atomic::AtomicBool;
 use bytes::Bytes;
 use http::Method;
 use utoipa::openapi::OpenApi;
-use waybill_api::OutboxService;
 use waybill_api::configuration::ConfigurationService;
 use waybill_api::idempotency::IdempotencyService;
 use waybill_api::plugins::PluginService;
 use waybill_api::sagas::SagaService;
+use waybill_api::{InboundService, OutboxService};
 
 use crate::approval::ApprovalLinks;
 use crate::auth::{Permission, Principal, StaticTokens};
@@ -31,6 +31,8 @@ pub(crate) struct Inner {
     /// Links by which persons approve; none = no key is configured.
     pub approvals: Option<ApprovalLinks>,
     pub idempotency: Arc<dyn IdempotencyService>,
+    /// The inbox and its sources; none = no source is configured.
+    pub inbound: Option<Arc<dyn InboundService>>,
     /// Reads the configuration again; none = it can't.
     pub configuration: Option<Arc<dyn ConfigurationService>>,
     /// The plugins; none = the host has none to change.

@@ -8,6 +8,7 @@ use http::request::Parts;
 use waybill_core::annotation::Annotation;
 use waybill_core::code::Code;
 use waybill_core::ids::Tenant;
+use waybill_core::inbox::filter::StoredFilter;
 use waybill_core::new_message::{NewMessage, is_traceparent};
 use waybill_core::outbox::filter::Filter;
 use waybill_core::port::missing::Missing;
@@ -75,6 +76,15 @@ impl Caller {
     pub fn sagas(&self, asked: Option<&str>, filter: &str) -> Result<(Option<SagaFilter>, Option<Tenant>), Problem> {
         bounded(filter)?;
         let mut parsed = SagaFilter::parse(filter, now()).map_err(SagaError::Filter)?;
+        let tenant = self.confined(asked, parsed.tenant.as_ref().and_then(|glob| glob.exact()))?;
+        let within = tenant.as_ref().is_none_or(|tenant| parsed.confine(tenant.as_str()));
+        Ok((within.then_some(parsed), tenant))
+    }
+
+    /// A filter of stored messages, confined to what the caller may see. None and the tenant: as of [`Self::sagas`].
+    pub fn stored(&self, asked: Option<&str>, filter: &str) -> Result<(Option<StoredFilter>, Option<Tenant>), Problem> {
+        bounded(filter)?;
+        let mut parsed = StoredFilter::parse(filter, now()).map_err(ServiceError::Filter)?;
         let tenant = self.confined(asked, parsed.tenant.as_ref().and_then(|glob| glob.exact()))?;
         let within = tenant.as_ref().is_none_or(|tenant| parsed.confine(tenant.as_str()));
         Ok((within.then_some(parsed), tenant))

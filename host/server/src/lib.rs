@@ -1,6 +1,6 @@
 //! The HTTP API of Waybill (`surface.md`, HTTP API): routes, JSON, problems, authentication, limits, metrics, OpenAPI.
 //!
-//! It knows the ports [`waybill_api::OutboxService`] and [`waybill_api::sagas::SagaService`] and
+//! It knows the ports [`waybill_api::OutboxService`], [`waybill_api::InboundService`] and [`waybill_api::sagas::SagaService`] and
 //! nothing of stores, dispatchers and plugins. It
 //! holds no state of its own but counters: what a request changes, the service changed durably before it was answered.
 //!

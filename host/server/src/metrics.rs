@@ -63,6 +63,22 @@ pub const SCRAPED: &Table = &[
     ("waybill_transport_breaker_state", "Breaker of a transport: 0 closed, 1 half-open, 2 open."),
     ("waybill_transport_paused", "1 while an operator has paused the transport."),
     ("waybill_transport_in_flight", "Messages being sent by the transport."),
+    ("waybill_inbox_unprocessed", "Messages received and not processed, by context."),
+    ("waybill_inbox_oldest_unprocessed_seconds", "Age of the oldest message received and not processed, by context."),
+    ("waybill_inbox_depth", "Messages of a consumer by state: in_hand, stored, orphan, suspect or dead."),
+    ("waybill_inbox_stored_max", "Stored messages of a consumer past which its sources wait."),
+    ("waybill_inbox_held", "1 while a consumer handles nothing: its handler asked for a pause, or can't be reached."),
+    ("waybill_table_unpublished", "Rows of outbox tables that aren't published, by context."),
+    (
+        "waybill_table_oldest_unpublished_seconds",
+        "Age of the oldest row of outbox tables that isn't published, by context.",
+    ),
+    ("waybill_table_failed", "Rows of outbox tables that stand failed, by context."),
+    ("waybill_source_paused", "1 while an operator has paused the source."),
+    ("waybill_source_unsettled", "Deliveries of a source that aren't settled."),
+    ("waybill_source_window", "Deliveries of a source that may be unsettled."),
+    ("waybill_source_lag", "Messages known to wait at a source's peer; absent where it doesn't tell."),
+    ("waybill_source_down", "1 while a source can't bring anything in: blocked or down."),
     ("tx_saga_running", "Sagas in memory: running, waiting, paused or stuck."),
     ("tx_saga_running_bytes", "Inputs and outputs of the sagas in memory."),
     ("tx_saga_paused", "Sagas that are held."),
@@ -88,6 +104,49 @@ pub const SAGA_METRICS: &Table = &[
         "tx_saga_duration_ms",
         "Time from a saga's start to its end, sub-sagas included, by definition and state, in milliseconds.",
     ),
+];
+
+/// Metrics of the inbox and its sources, recorded by whoever runs them.
+pub const INBOX_METRICS: &Table = &[
+    ("tx_inbox_received_total", "Deliveries taken from a source."),
+    ("tx_inbox_redelivered_total", "Deliveries that their source says it delivered before."),
+    (
+        "tx_inbox_duplicates_total",
+        "Deliveries that a consumer had finished before (DUPLICATE_MESSAGE); nothing was handled.",
+    ),
+    ("tx_inbox_verdicts_total", "Answers of handlers, by consumer and verdict."),
+    (
+        "tx_inbox_processed_total",
+        "Messages that a consumer finished, by consumer and end: processed, duplicate or dead.",
+    ),
+    ("tx_inbox_dead_total", "Dead letters of the inbox, by consumer and code."),
+    ("tx_inbox_dlq_total", "Messages left on a DLQ subject, by consumer."),
+    (
+        "tx_inbox_stored_total",
+        "Messages stored, by consumer and cause: failed, or early (the window is nearly full, a deadline is near, its source brings it \
+         a few times more only, an operator replays it).",
+    ),
+    (
+        "tx_inbox_orphans_expired_total",
+        "Places in the order that were given up because their messages didn't come again.",
+    ),
+    ("tx_inbox_seen_reads_total", "Reads of the seen set, by consumer."),
+    ("tx_inbox_call_ms", "Time of calls to a handler, by consumer, in milliseconds."),
+    ("tx_inbox_latency_ms", "Time from the first delivery of a message to its end, by consumer, in milliseconds."),
+    ("waybill_source_pulls_total", "Calls that asked a source for messages, by source and result."),
+    ("waybill_source_settlements_total", "Deliveries settled at a source, by source and disposition."),
+    (
+        "waybill_source_lost_total",
+        "Deliveries that could not be settled any more, by source and cause: revoked, lost or session.",
+    ),
+    ("waybill_source_overtaken_total", "Messages that a source's peer removed before they were read."),
+    ("waybill_source_commits_total", "Commits of a shard's inbox, by result: applied, or the code of what failed."),
+    ("waybill_source_commit_seconds", "Time of one commit of a shard's inbox."),
+    ("tx_direct_claims_total", "Claims of rows, by source and result: rows, empty, refused or lost."),
+    ("tx_direct_sent_total", "Rows sent from a table, by source and outcome."),
+    ("tx_direct_marked_total", "Rows marked in their table, by source and fate: published, again or failed."),
+    ("tx_direct_lost_total", "Transactions of a table that were lost before they committed, by source."),
+    ("tx_direct_claim_ms", "Time of claims of rows, by source, in milliseconds."),
 ];
 
 /// Metrics of plugins, recorded by the sandbox.
@@ -135,7 +194,7 @@ pub fn install(others: &[&Table]) -> Result<MetricsHandle, ServerError> {
     let recorder = recorder()?;
     let handle = MetricsHandle(recorder.handle());
     metrics::set_global_recorder(recorder).map_err(|cause| ServerError::Metrics(cause.to_string()))?;
-    describe(&[METRICS, SAGA_METRICS, PLUGIN_METRICS]);
+    describe(&[METRICS, SAGA_METRICS, INBOX_METRICS, PLUGIN_METRICS]);
     describe(others);
     Ok(handle)
 }
@@ -199,7 +258,7 @@ mod tests {
     #[test]
     fn names_are_unique_and_helped() {
         let mut seen = BTreeSet::new();
-        for (name, help) in [METRICS, SCRAPED, SAGA_METRICS, PLUGIN_METRICS].into_iter().flatten() {
+        for (name, help) in [METRICS, SCRAPED, SAGA_METRICS, INBOX_METRICS, PLUGIN_METRICS].into_iter().flatten() {
             assert!(seen.insert(name), "{name} twice");
             assert!(help.ends_with('.'), "{name}");
         }
@@ -234,10 +293,10 @@ mod tests {
         }
         assert!(sources.len() > 20, "the sources weren't found");
         let texts: Vec<String> = sources.iter().map(|source| std::fs::read_to_string(source).unwrap()).collect();
-        let described = |name: &str| texts.iter().any(|text| text.contains(&format!("(\"{name}\", \"")));
+        let described: BTreeSet<&str> = texts.iter().flat_map(|text| pair_names(text)).collect();
         let mut missing = BTreeSet::new();
         for (source, text) in sources.iter().zip(&texts) {
-            for name in macro_names(text).into_iter().filter(|name| !described(name)) {
+            for name in macro_names(text).into_iter().filter(|name| !described.contains(name.as_str())) {
                 missing.insert(format!("{name} ({})", source.strip_prefix(host).unwrap().display()));
             }
         }
@@ -254,6 +313,19 @@ mod tests {
                 sources.push(path);
             }
         }
+    }
+
+    /// The first string in each pair of strings. The arguments of a macro or a function are none.
+    fn pair_names(source: &str) -> Vec<&str> {
+        let name = |(at, _)| {
+            let (before, rest) = source.split_at(at);
+            if before.ends_with(|c: char| c == '!' || c == '_' || c.is_alphanumeric()) {
+                return None;
+            }
+            let (name, rest) = rest.strip_prefix('(')?.trim_start().strip_prefix('"')?.split_once('"')?;
+            rest.trim_start().strip_prefix(',')?.trim_start().starts_with('"').then_some(name)
+        };
+        source.match_indices('(').filter_map(name).collect()
     }
 
     /// The first string in each `counter!(`, `gauge!(` and `histogram!(`.

@@ -1,6 +1,8 @@
 //! Gauges that are counted when somebody scrapes: depths, ages, breakers. Rendered here and not kept in the recorder, so
 //! that a tenant or transport that is gone leaves no stale line.
 
+mod inbound;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
@@ -9,12 +11,13 @@ use waybill_api::transports::{Breaker, TransportView};
 use waybill_core::port::saga::SagaStats;
 
 use crate::app::Inner;
+use crate::caller::now;
 use crate::limits::{PROBE_TIMEOUT, TENANT_LABELS_MAX};
 use crate::metrics::SCRAPED;
 
 pub(crate) async fn render(app: &Inner) -> String {
     let mut text = app.metrics.as_ref().map(|metrics| metrics.render()).unwrap_or_default();
-    let counted = tokio::time::timeout(PROBE_TIMEOUT, async {
+    let outbox = tokio::time::timeout(PROBE_TIMEOUT, async {
         let (stats, blocked, transports, checks) = tokio::join!(
             app.service.stats(None),
             app.service.blocked(None),
@@ -23,14 +26,16 @@ pub(crate) async fn render(app: &Inner) -> String {
         );
         let ready = checks.iter().all(|check| check.status != CheckStatus::Fail);
         Some((stats.ok()?, blocked.ok()?, transports, ready))
-    })
-    .await
-    .ok()
-    .flatten();
+    });
+    let (counted, inbound) = tokio::join!(outbox, inbound::ask(app));
+    let counted = counted.ok().flatten();
     let mut page = Page { text: &mut text };
     page.family("waybill_build_info", [(vec![("version", app.version.as_str())], 1.0)]);
     if let Some(sagas) = &app.sagas {
         trees(&mut page, &sagas.saga_stats());
+    }
+    if let Some((stats, sources)) = inbound {
+        inbound::write(&mut page, &stats, &sources, now());
     }
     page.family("waybill_scrape_complete", [(vec![], f64::from(u8::from(counted.is_some())))]);
     if let Some((stats, blocked, transports, ready)) = counted {

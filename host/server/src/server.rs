@@ -10,11 +10,11 @@ use bytes::Bytes;
 use http::StatusCode;
 use tokio::net::TcpListener;
 use tower_http::catch_panic::CatchPanicLayer;
-use waybill_api::OutboxService;
 use waybill_api::configuration::ConfigurationService;
 use waybill_api::idempotency::IdempotencyService;
 use waybill_api::plugins::PluginService;
 use waybill_api::sagas::SagaService;
+use waybill_api::{InboundService, OutboxService};
 
 use crate::app::{App, Inner, Rules};
 use crate::approval::ApprovalLinks;
@@ -40,6 +40,8 @@ pub struct Parts {
     /// Links by which persons approve; none = no key is configured.
     pub approvals: Option<ApprovalLinks>,
     pub idempotency: Arc<dyn IdempotencyService>,
+    /// The inbox and its sources; none = no source is configured.
+    pub inbound: Option<Arc<dyn InboundService>>,
     /// Reads the configuration again; none = it can't.
     pub configuration: Option<Arc<dyn ConfigurationService>>,
     /// The plugins; none = the host has none to change.
@@ -86,6 +88,7 @@ impl Server {
             sagas: parts.sagas,
             approvals: parts.approvals,
             idempotency: parts.idempotency,
+            inbound: parts.inbound,
             configuration: parts.configuration,
             plugins: parts.plugins,
             auth: parts.auth,

@@ -81,6 +81,7 @@ fn prepare(course: Course, record: SagaShardRecord, size: usize, rounds: usize, 
             journal: Vec::with_capacity(size),
             writes: Vec::new(),
             messages: Vec::new(),
+            door: Vec::new(),
         };
         // Those that are old enough have ended: their records are of no use.
         commit.record.floor = commit.record.beat.saturating_sub(course.len() as u64).max(stands.floor);

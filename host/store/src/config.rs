@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 use waybill_core::code::Code;
+use waybill_core::inbox::limits::DEDUP_MEMORY_DEFAULT;
 use waybill_core::limits::PAYLOAD_BYTES_MAX_DEFAULT;
 use waybill_core::port::store::StoreError;
 
@@ -43,6 +44,8 @@ pub struct StoreConfig {
     pub payload_bytes_max: usize,
     /// Longest run of one statement.
     pub query_timeout: Duration,
+    /// Bytes of filters over ids of the inbox that tell neither a time nor a counter. Past it a look-up reads a block a day of the window.
+    pub dedup_memory: usize,
 }
 
 impl StoreConfig {
@@ -59,6 +62,7 @@ impl StoreConfig {
             shards: None,
             payload_bytes_max: PAYLOAD_BYTES_MAX_DEFAULT,
             query_timeout: QUERY_TIMEOUT,
+            dedup_memory: DEDUP_MEMORY_DEFAULT,
         }
     }
 }
@@ -129,6 +133,13 @@ pub enum OpenError {
         kept: u16,
         configured: u16,
     },
+    /// An application's table has a name that this version needs.
+    #[error(
+        "an application has a table {table:?} in this database, and this version of Waybill needs that name for itself: with the version \
+         that ran before move its rows to a table of another name and delete them there (at a SurrealDB server, remove the table), then \
+         start again"
+    )]
+    Table { table: &'static str },
     /// The directory can't be made or written.
     #[error("the data directory {dir:?} can't be used: {cause}")]
     Directory {
@@ -179,6 +190,7 @@ impl OpenError {
             Self::Locked { .. } => Code::STORAGE_LOCKED,
             Self::Url { .. } | Self::Bound { .. } => Code::CONFIG_STORE,
             Self::Shards { .. } => Code::CONFIG_SHARDS,
+            Self::Table { .. } => Code::STORAGE_TABLE,
             Self::Directory { .. } => Code::STORAGE_DIRECTORY,
             Self::Log { .. } | Self::LogFormat { .. } | Self::LogTail { .. } => Code::STORAGE_CORRUPT,
             Self::Store(error) => error.code(),

@@ -6,6 +6,7 @@
 //! | `schema` | migrations |
 //! | `shards` | how many shards the store was made with |
 //! | `owner` | the commit of a shard's owner, and what an owner reads |
+//! | `inbox` | what sources brought: commit, seen set, rows, history |
 //! | `saga` | sagas: commit, takeover, lists, expiry, dead letters, definitions |
 //! | `transact` | callers' transactions, operations, audit |
 //! | `guard` | which statements a caller may run |
@@ -25,6 +26,7 @@ mod fault;
 mod fronts;
 mod guard;
 mod idempotency;
+mod inbox;
 mod kv;
 mod lock;
 mod owner;

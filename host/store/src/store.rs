@@ -11,13 +11,15 @@ use waybill_surreal::{
 use crate::config::{Durability, MEMTABLE_BYTES, OpenError, SHARDS_EMBEDDED, SHARDS_MAX, SHARDS_SHARED, StoreConfig};
 use crate::fault::store_error;
 use crate::fronts::PurgeFronts;
+use crate::inbox::DoneFronts;
+use crate::inbox::seen::{Filters, SeenMemory};
 use crate::lock::DirectoryLock;
 use crate::owner::DueFronts;
 use crate::owner::history::list_by_time;
 use crate::quarantine::adopt_earlier;
 use crate::query::DepthCache;
 use crate::saga::begin_forgetting;
-use crate::schema::{MIGRATIONS, migrate};
+use crate::schema::{MIGRATIONS, bring_up};
 use crate::shards;
 use crate::tables::{DOOR, META, OWN};
 use crate::target::{Target, target};
@@ -45,6 +47,9 @@ struct Inner {
     stamps: Stamps,
     repeats: Repeats,
     purged: PurgeFronts,
+    seen: SeenMemory,
+    filters: Filters,
+    done: DoneFronts,
 }
 
 impl SurrealStore {
@@ -114,20 +119,20 @@ impl SurrealStore {
         config: &StoreConfig,
         lock: Option<DirectoryLock>,
     ) -> Result<Self, OpenError> {
-        migrate(engine.as_ref(), MIGRATIONS).await?;
+        if let Err(error) = bring_up(engine.as_ref(), MIGRATIONS, embedded).await {
+            close_refused(engine.as_ref()).await;
+            return Err(error);
+        }
         adopt_earlier(engine.as_ref()).await?;
         let otherwise = if embedded { SHARDS_EMBEDDED } else { SHARDS_SHARED };
         let shards = match shards::keep(engine.as_ref(), config.shards, otherwise).await {
             Ok(shards) => shards,
             Err(error) => {
-                // Nobody else will: the directory has to be free for the next start.
-                if let Err(fault) = engine.close().await {
-                    tracing::debug!(%fault, "a refused store could not be closed");
-                }
+                close_refused(engine.as_ref()).await;
                 return Err(error);
             }
         };
-        let store = Self::over(engine, embedded, durability, shards, lock);
+        let store = Self::over(engine, embedded, durability, shards, lock, config.dedup_memory);
         list_by_time(&store).await?;
         begin_forgetting(&store).await?;
         store.publish_limits(config.payload_bytes_max).await?;
@@ -144,6 +149,7 @@ impl SurrealStore {
         durability: Durability,
         shards: u16,
         lock: Option<DirectoryLock>,
+        dedup_memory: usize,
     ) -> Self {
         let inner = Inner {
             durability,
@@ -155,6 +161,9 @@ impl SurrealStore {
             stamps: Stamps::default(),
             repeats: Repeats::default(),
             purged: PurgeFronts::default(),
+            seen: SeenMemory::default(),
+            filters: Filters::new(dedup_memory),
+            done: DoneFronts::default(),
         };
         Self { engine, inner: Arc::new(inner) }
     }
@@ -224,6 +233,18 @@ impl SurrealStore {
         &self.inner.purged
     }
 
+    pub(crate) fn seen_memory(&self) -> &SeenMemory {
+        &self.inner.seen
+    }
+
+    pub(crate) fn seen_filters(&self) -> &Filters {
+        &self.inner.filters
+    }
+
+    pub(crate) fn inbox_fronts(&self) -> &DoneFronts {
+        &self.inner.done
+    }
+
     pub(crate) async fn begin(&self, write: bool) -> Result<Box<dyn Transaction>, StoreError> {
         self.engine.begin(write).await.map_err(store_error)
     }
@@ -235,6 +256,13 @@ impl std::fmt::Debug for SurrealStore {
             .field("durability", &self.inner.durability)
             .field("shards", &self.inner.shards)
             .finish()
+    }
+}
+
+/// Nobody else will: the directory has to be free for the next start.
+async fn close_refused(engine: &dyn Engine) {
+    if let Err(fault) = engine.close().await {
+        tracing::debug!(%fault, "a refused store could not be closed");
     }
 }
 

@@ -1,7 +1,8 @@
 //! Names of Waybill's tables, and the keys of their records.
 
-use waybill_core::ids::{MessageId, Seq, ShardId, Tenant};
+use waybill_core::ids::{MessageId, Seq, ShardId, SourceName, Tenant};
 use waybill_core::outbox::records::{DoorKey, HistoryKey};
+use waybill_core::port::inbox_store::SagaDoorKey;
 use waybill_core::saga::id::SagaKey;
 use waybill_core::time::UnixMillis;
 use waybill_surreal::{Number, RecordIdKey, Value, array, int, key, text};
@@ -61,6 +62,26 @@ pub const SAGA_DEFINITION: &str = "saga_definition";
 pub const SAGA_DEFINITION_HASH: &str = "saga_definition_hash";
 /// Where earlier versions put journal records and rows of sagas that can't be read.
 pub const SAGA_QUARANTINE: &str = "saga_quarantine";
+/// Who writes the inbox of a shard, and what has to be known at once: `shard`.
+pub const INBOX_SHARD: &str = "inbox_shard";
+/// Messages that were taken before they are handled: `[shard, beat]`.
+pub const INBOX_TAKEN: &str = "inbox_taken";
+/// Stopped messages of the inbox: `[shard, seq]`. Small ones hold their message, larger ones have it in [`INBOX_DATA`].
+pub const INBOX: &str = "inbox";
+/// A stopped message too large to lie in its row: `[shard, seq]`.
+pub const INBOX_DATA: &str = "inbox_data";
+/// Dead letters of the inbox: `[shard, seq]`.
+pub const INBOX_DEAD: &str = "inbox_dead";
+/// What commits finished in the inbox: `[shard, beat]`.
+pub const INBOX_DONE: &str = "inbox_done";
+/// Ids that were finished: `[shard, consumer, form, text, number, part, ...]`, see `inbox/seen`.
+pub const INBOX_SEEN: &str = "inbox_seen";
+/// When a bucket of [`INBOX_SEEN`] is packed, and when it is over: `[shard, 0 or 1, slot, consumer, form, text, number]`, 1 = over.
+pub const INBOX_SEEN_DUE: &str = "inbox_seen_due";
+/// Where the sources of a consumer are at home: its name.
+pub const INBOX_CONSUMER: &str = "inbox_consumer";
+/// What the inbox left for sagas: `[shard, shard of the inbox, beat, number]`.
+pub const SAGA_DOOR: &str = "saga_door";
 pub const OPERATIONS: &str = "waybill_operation";
 /// Audit trail: `[millis, ulid]`.
 pub const AUDIT: &str = "waybill_audit";
@@ -73,7 +94,7 @@ pub const META: &str = "waybill_meta";
 pub const MIGRATION: &str = "waybill_migration";
 
 /// All of them: no caller's statement may touch one.
-pub const OWN: [&str; 34] = [
+pub const OWN: [&str; 44] = [
     OUTBOX,
     DATA,
     DOOR,
@@ -102,6 +123,16 @@ pub const OWN: [&str; 34] = [
     SAGA_DEFINITION,
     SAGA_DEFINITION_HASH,
     SAGA_QUARANTINE,
+    INBOX_SHARD,
+    INBOX_TAKEN,
+    INBOX,
+    INBOX_DATA,
+    INBOX_DEAD,
+    INBOX_DONE,
+    INBOX_SEEN,
+    INBOX_SEEN_DUE,
+    INBOX_CONSUMER,
+    SAGA_DOOR,
     OPERATIONS,
     AUDIT,
     KV,
@@ -125,7 +156,8 @@ pub fn unsigned(value: Option<&Value>) -> Option<u64> {
     u64::try_from(waybill_surreal::int_of(value)?).ok()
 }
 
-fn shard_value(shard: ShardId) -> Value {
+/// A shard as a part of a key.
+pub fn shard_value(shard: ShardId) -> Value {
     int(i64::from(shard.0))
 }
 
@@ -183,7 +215,8 @@ pub fn id_key(tenant: &Tenant, id: &MessageId) -> RecordIdKey {
     key([text(tenant.as_str()), text(id.as_str())])
 }
 
-pub fn journal_key(shard: ShardId, beat: u64) -> RecordIdKey {
+/// `[shard, beat]`: what one commit wrote.
+pub fn beat_key(shard: ShardId, beat: u64) -> RecordIdKey {
     key([shard_value(shard), number(beat)])
 }
 
@@ -214,6 +247,36 @@ pub fn saga_ended_key(first: UnixMillis, shard: ShardId, beat: u64) -> RecordIdK
 
 pub fn saga_dead_key(shard: ShardId, of: &SagaKey) -> RecordIdKey {
     key([shard_value(shard), text(of.tenant.as_str()), text(of.id.as_str())])
+}
+
+/// `[shard, shard of the inbox, beat, number]`.
+pub fn saga_door_key(shard: ShardId, of: &SagaDoorKey) -> RecordIdKey {
+    key([shard_value(shard), shard_value(of.from), number(of.beat), int(i64::from(of.number))])
+}
+
+/// What a [`saga_door_key`] says.
+pub fn saga_door(of: &RecordIdKey) -> Option<SagaDoorKey> {
+    if parts(of).len() != 4 {
+        return None;
+    }
+    let from = part(of, 1).and_then(|number| u16::try_from(number).ok()).map(ShardId)?;
+    Some(SagaDoorKey { from, beat: part(of, 2)?, number: u32::try_from(part(of, 3)?).ok()? })
+}
+
+/// The first part of the keys of [`META`] under which the secrets of the inboxes' hashes lie.
+const INBOX_SECRET: &str = "inbox_secret";
+
+/// `["inbox_secret", shard]`, in [`META`].
+pub fn inbox_secret_key(shard: ShardId) -> RecordIdKey {
+    key([text(INBOX_SECRET), shard_value(shard)])
+}
+
+/// The first part of the keys of [`META`] under which what hosts know of tables lies.
+const DIRECT: &str = "direct";
+
+/// `["direct", host, source]`, in [`META`]: what a host knows of a table that it publishes directly.
+pub fn direct_key(host: &str, source: &SourceName) -> RecordIdKey {
+    key([text(DIRECT), text(host), text(source.as_str())])
 }
 
 /// The first part of the keys of [`META`] under which marks of dropped sagas lie.

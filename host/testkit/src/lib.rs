@@ -5,31 +5,43 @@
 //! | [`api`] | a small client of the HTTP API |
 //! | [`brokers`] | the brokers that there are, and how each is measured |
 //! | [`conformance`] | the sentences that every store has to make true |
+//! | [`direct_model`] | the randomised check of tables that are published directly |
 //! | [`fake_participant`] | a participant whose steps a test writes |
+//! | [`fake_handler`] | handlers whose answers a test writes |
+//! | [`fake_source`] | a broker in memory, with sources on it |
+//! | [`fake_table`] | an outbox table whose database is in memory, for tables that are published directly |
 //! | [`fake_transport`] | a transport whose answers a test writes |
 //! | [`golden`] | data directories of earlier versions: what has to be found in them |
 //! | [`idempotency_model`] | random lives of idempotency keys, checked against what was promised |
+//! | [`inbox_model`] | the randomised check of the inbox, on the real owner and the reference store |
 //! | [`kill`] | the kill -9 harness |
 //! | [`ledger`] | what clients did, in their own words |
 //! | [`memory_host`] | the real engine on the reference store: a host without a process, brought into the states that tests need |
 //! | [`memory_store`] | the in-memory reference store, with faults to inject |
 //! | [`nats`] | a real nats-server, and a small client of it |
 //! | [`outage`] | a broker's server killed under load, and what it has then |
+//! | [`postgres`] | a real PostgreSQL, and a client of it |
 //! | [`process`] | the release binary as a process |
 //! | [`rabbitmq`] | a real RabbitMQ, and a small client of it |
 //! | [`receiver`] | a local HTTP receiver that remembers everything |
 //! | [`redis`] | a real redis-server, and a small client of it |
 //! | [`saga_model`] | the randomised check of sagas, on the real shard and a real store |
+//! | [`seeds`] | running a model over many seeds |
 //! | [`storm`] | a crash loop: what it costs, and what it finds |
 //! | [`toolchains`] | jco and componentize-py, installed once |
 
 pub mod api;
 pub mod brokers;
 pub mod conformance;
+pub mod direct_model;
+pub mod fake_handler;
 pub mod fake_participant;
+pub mod fake_source;
+pub mod fake_table;
 pub mod fake_transport;
 pub mod golden;
 pub mod idempotency_model;
+pub mod inbox_model;
 pub mod kill;
 pub mod ledger;
 pub mod load;
@@ -38,10 +50,12 @@ pub mod memory_store;
 pub mod model;
 pub mod nats;
 pub mod outage;
+pub mod postgres;
 pub mod process;
 pub mod rabbitmq;
 pub mod receiver;
 pub mod redis;
 pub mod saga_model;
+pub mod seeds;
 pub mod storm;
 pub mod toolchains;

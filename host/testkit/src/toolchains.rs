@@ -1,5 +1,5 @@
 //! The tools that make components of JavaScript and Python, in the versions that the templates of `waybill plugin new` pin;
-//! installed once into a folder below cargo's target folder.
+//! installed once into a folder below cargo's target folder. Examples in Python get their packages in the same way.
 //!
 //! What the machine has to bring: `python3` with `venv`. A Node.js of version 20 or later is used if it is there; otherwise
 //! one comes as a Python package, because the one of Debian 12 is too old for jco. Where something can't be installed that is
@@ -89,11 +89,19 @@ fn done(folder: &Path, pins: &str) -> Result<(), ToolchainError> {
 
 /// componentize-py, and Node.js where the machine has none: the folder of their programs.
 fn python(folder: &Path) -> Result<PathBuf, ToolchainError> {
-    let (file, mut pins) = pins("python/common/requirements.txt")?;
-    let node = node_of_machine().is_none();
-    if node {
-        pins.push_str(NODE_PACKAGE);
-    }
+    let (file, _) = pins("python/common/requirements.txt")?;
+    environment(folder, &file, node_of_machine().is_none().then_some(NODE_PACKAGE))
+}
+
+/// A Python environment with the packages of a requirements file and one more, made once in `folder`: the folder of its
+/// programs.
+///
+/// # Errors
+/// `python3` or its `venv` isn't there, or a package can't be had.
+pub fn environment(folder: &Path, requirements: &Path, more: Option<&str>) -> Result<PathBuf, ToolchainError> {
+    let mut pins =
+        std::fs::read_to_string(requirements).map_err(system(format!("reading {}", requirements.display())))?;
+    pins.push_str(more.unwrap_or_default());
     let programs = folder.join("bin");
     if is_done(folder, &pins) {
         return Ok(programs);
@@ -101,8 +109,8 @@ fn python(folder: &Path) -> Result<PathBuf, ToolchainError> {
     fresh(folder)?;
     run(Command::new("python3").args(["-m", "venv"]).arg(folder))?;
     let mut install = Command::new(programs.join("python3"));
-    install.args(["-m", "pip", "install", "--quiet", "-r"]).arg(file);
-    run(install.args(node.then_some(NODE_PACKAGE)))?;
+    install.args(["-m", "pip", "install", "--quiet", "-r"]).arg(requirements);
+    run(install.args(more))?;
     done(folder, &pins)?;
     Ok(programs)
 }

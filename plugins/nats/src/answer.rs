@@ -3,10 +3,9 @@
 use std::borrow::Cow;
 
 use serde::Deserialize;
+use waybill_nats_wire::codec::Message;
+use waybill_nats_wire::shown;
 use waybill_plugin::transport::{Fault, Outcome, Receipt};
-
-use crate::codec::Message;
-use crate::encode::shown;
 
 /// No responders: no stream listens there, or JetStream is off.
 const NO_RESPONDERS: u16 = 503;
@@ -109,7 +108,13 @@ mod tests {
     use super::*;
 
     fn answered(payload: &str) -> Outcome {
-        outcome(&Message { subject: b"_INBOX.x.1", headers: b"", payload: payload.as_bytes() })
+        outcome(&Message {
+            subject: b"_INBOX.x.1",
+            reply: b"",
+            headers: b"",
+            payload: payload.as_bytes(),
+            omitted: None,
+        })
     }
 
     #[test]
@@ -155,7 +160,8 @@ mod tests {
 
     #[test]
     fn no_responders_block_the_destination_and_strangers_answers_are_no_acknowledgement() {
-        let silent = Message { subject: b"a", headers: b"NATS/1.0 503\r\n\r\n", payload: b"" };
+        let silent =
+            Message { subject: b"a", headers: b"NATS/1.0 503\r\n\r\n", reply: b"", payload: b"", omitted: None };
         let Outcome::Blocked(block) = outcome(&silent) else { panic!() };
         assert_eq!((block.scope.as_str(), block.fault.code.as_str()), ("", "NATS.NO_STREAM"));
         for payload in ["", "ok", "{}", "[]", r#"{"stream":"S"}"#, r#"{"seq":-1}"#] {

@@ -1,11 +1,12 @@
 //! What an operator may set. The manifest's schema says the same for the host; here it becomes types.
 
 use serde::Deserialize;
+use waybill_nats_wire::Auth;
+use waybill_nats_wire::keys::{self, Client, ClientKeys};
 use waybill_plugin::broker::{self, Common, Order, Scheme, positive};
 use waybill_plugin::transport::PluginError;
 
 use crate::provision::Wanted;
-use crate::subject;
 
 pub(crate) type Config = broker::Config<Keys>;
 
@@ -33,19 +34,6 @@ pub(crate) struct Keys {
     pub(crate) provision: Option<Wanted>,
 }
 
-/// Which credentials are used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Auth {
-    /// The kind of credentials for which secrets are granted.
-    Auto,
-    None,
-    Token,
-    Password,
-    Nkey,
-    Creds,
-}
-
 impl Default for Keys {
     fn default() -> Self {
         Self {
@@ -55,14 +43,14 @@ impl Default for Keys {
             auth: Auth::Auto,
             ack_timeout: 5_000,
             ping_every: 30_000,
-            inbox_prefix: "_INBOX".to_owned(),
+            inbox_prefix: keys::INBOX_PREFIX.to_owned(),
             provision: None,
         }
     }
 }
 
 impl broker::Keys for Keys {
-    const SCHEME: Scheme = Scheme { plain: "nats", tls: "tls", port: 4222, tls_port: 4222 };
+    const SCHEME: Scheme = keys::SCHEME;
 
     fn order(&self) -> Order {
         self.order
@@ -72,19 +60,25 @@ impl broker::Keys for Keys {
         positive(&[("ack_timeout", self.ack_timeout), ("ping_every", self.ping_every)])?;
         let named = self.provision.as_ref().and_then(|wanted| wanted.stream.name.as_ref());
         for (path, stream) in [("stream", self.stream.as_ref()), ("provision.stream.name", named)] {
-            let wrong = |letter: char| letter.is_whitespace() || letter.is_control() || ".*>/\\".contains(letter);
-            if stream.is_some_and(|stream| stream.is_empty() || stream.contains(wrong)) {
-                return Err(PluginError::invalid_config(path, "is no name of a stream"));
+            if let Some(stream) = stream {
+                keys::check_name(path, stream)?;
             }
         }
         if self.provision.is_some() && named.or(self.stream.as_ref()).is_none() {
             return Err(PluginError::invalid_config("provision.stream.name", "is missing: name it, or set `stream`"));
         }
-        let inbox = self.inbox_prefix.as_str();
-        if inbox != "_INBOX" && !inbox.starts_with("_INBOX.") {
-            subject::check(inbox).map_err(|why| PluginError::invalid_config("inbox_prefix", why))?;
+        keys::check_inbox_prefix(&self.inbox_prefix)
+    }
+}
+
+impl ClientKeys for Keys {
+    fn client(&self) -> Client<'_> {
+        Client {
+            auth: self.auth,
+            discover: self.discover,
+            inbox_prefix: &self.inbox_prefix,
+            ping_timeout: self.ack_timeout,
         }
-        Ok(())
     }
 }
 

@@ -2,10 +2,9 @@
 
 use std::fmt::Write as _;
 
+use waybill_nats_wire::{shown, subject};
 use waybill_plugin::broker::{Part, envelope, is_envelope};
 use waybill_plugin::transport::{Fault, Message};
-
-use crate::subject;
 
 /// Version line of a header block.
 const VERSION: &str = "NATS/1.0\r\n";
@@ -13,20 +12,20 @@ const VERSION: &str = "NATS/1.0\r\n";
 /// Prefix of headers that command JetStream (`Nats-Rollup` purges a subject): a caller's are left out.
 const COMMANDS: &str = "nats-";
 
-/// What goes into every message.
-pub(crate) struct Encoder {
+/// What goes into every message of a batch.
+pub(crate) struct Encoder<'a> {
     /// Subject prefix of replies, with its final dot.
-    pub(crate) inbox: String,
+    inbox: String,
     /// The stream that has to take it.
-    pub(crate) stream: Option<String>,
+    stream: Option<&'a str>,
     /// Most bytes of headers and payload together.
     pub(crate) max_payload: usize,
     /// Header block of the message at hand; kept for its allocation.
     scratch: String,
 }
 
-impl Encoder {
-    pub(crate) fn new(inbox: String, stream: Option<String>, max_payload: usize) -> Self {
+impl<'a> Encoder<'a> {
+    pub(crate) fn new(inbox: String, stream: Option<&'a str>, max_payload: usize) -> Self {
         Self { inbox, stream, max_payload, scratch: String::with_capacity(1024) }
     }
 
@@ -64,10 +63,8 @@ impl Encoder {
         self.scratch.clear();
         self.scratch.push_str(VERSION);
         self.header("Nats-Msg-Id", &message.id)?;
-        if let Some(stream) = self.stream.take() {
-            let added = self.header("Nats-Expected-Stream", &stream);
-            self.stream = Some(stream);
-            added?;
+        if let Some(stream) = self.stream {
+            self.header("Nats-Expected-Stream", stream)?;
         }
         envelope(message, |name, part| match part {
             Part::Text(value) => self.header(name, value),
@@ -117,12 +114,6 @@ fn push_number(out: &mut Vec<u8>, mut number: u64) {
     if let Some(digits) = out.get_mut(start..) {
         digits.reverse();
     }
-}
-
-/// A text as an operator may see it: short, on one line.
-pub(crate) fn shown(text: &str) -> String {
-    const CHARS: usize = 100;
-    text.chars().take(CHARS).map(|letter| if letter.is_control() { '?' } else { letter }).collect()
 }
 
 #[cfg(test)]

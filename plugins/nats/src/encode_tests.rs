@@ -27,8 +27,8 @@ pub(crate) fn message() -> Message {
     }
 }
 
-fn encoder() -> Encoder {
-    Encoder::new("_INBOX.x.".to_owned(), Some("ORDERS".to_owned()), 1024)
+fn encoder() -> Encoder<'static> {
+    Encoder::new("_INBOX.x.".to_owned(), Some("ORDERS"), 1024)
 }
 
 fn encoded(message: &Message) -> String {

@@ -4,32 +4,27 @@
 //! way, and a key goes on only when the message before it is settled, so their order in the stream is that of the key.
 //! What this doesn't do: core NATS without a stream, consuming.
 //!
-//! - `config`: what an operator may set; `credentials`: who we are
-//! - `codec`, `info`, `refusal`: what a server says; `encode`, `subject`: what is written for a message
-//! - `connection`: one connection
+//! - `config`: what an operator may set; `encode`: what is written for a message
 //! - `provision`: the stream, created or changed when the operator asks for it
 //! - `publish`: a batch over a connection; `answer`: JetStream's word as the fate of a message
+//!
+//! The connection itself, logging in and JetStream's API are in `waybill-nats-wire`, which the source shares.
 
 mod answer;
-mod codec;
 mod config;
-mod connection;
-mod credentials;
 mod encode;
-mod info;
 mod provision;
 mod publish;
-mod refusal;
-mod subject;
 
 use waybill_plugin::broker::Pool;
 use waybill_plugin::deadline::Deadline;
 use waybill_plugin::exchange::Bounds;
 use waybill_plugin::transport::{CallInfo, HealthReport, Message, OpenArgs, Opened, Outcome, PluginError, Transport};
 
-use crate::config::Config;
-use crate::connection::Connection;
+use crate::config::{Config, Keys};
 use crate::publish::publish;
+
+type Connection = waybill_nats_wire::Connection<Keys>;
 
 waybill_plugin::manifest!();
 waybill_plugin::export_transport!(Nats);
@@ -68,7 +63,7 @@ impl Transport for Nats {
         let mut connection = self.pool.take(call, deadline).await?;
         let Config { common, own } = self.pool.config();
         let bounds = Bounds { silence: own.ack_timeout, deadline };
-        let sent = publish(&mut connection, call, &batch, common.window as usize, bounds).await;
+        let sent = publish(&mut connection, call, &batch, own.stream.as_deref(), common.window as usize, bounds).await;
         self.pool.give_back(connection, sent.lost.as_ref(), deadline).await;
         Ok(sent.outcomes)
     }

@@ -4,14 +4,14 @@
 //! connection ends, what was written and not acknowledged may be there all the same and says so; what wasn't written is
 //! given back untried. What this doesn't do: send anything twice. That is the host's part, with the next attempt's number.
 
-use waybill_plugin::broker::{Outcomes, Session as _};
+use waybill_nats_wire::{Event, Incoming, PONG, no_publish};
+use waybill_plugin::broker::Outcomes;
 use waybill_plugin::exchange::{self, Side, exchange};
 use waybill_plugin::transport::{CallInfo, Fault, Message, Outcome, PluginError};
 
+use crate::Connection;
 use crate::answer;
-use crate::connection::{Connection, Event, Incoming, PONG};
 use crate::encode::Encoder;
-use crate::refusal::no_publish;
 
 /// Bytes after which a write begins. A larger message goes out in a write of its own.
 const CHUNK_BYTES: usize = 60 * 1024;
@@ -22,34 +22,35 @@ pub(crate) struct Sent {
     pub(crate) lost: Option<PluginError>,
 }
 
-/// Sends a batch and waits for the last word on it: at most `window` messages are without one.
+/// Sends a batch and waits for the last word on it: at most `window` messages are without one. `expected` is the stream that
+/// has to take them.
 pub(crate) async fn publish(
     connection: &mut Connection,
     call: &CallInfo,
     batch: &[Message],
+    expected: Option<&str>,
     window: usize,
     bounds: exchange::Bounds,
 ) -> Sent {
-    let base = connection.next;
-    connection.next += batch.len() as u64;
-    let (stream, encoder, incoming) = connection.split();
+    let base = connection.take_numbers(batch.len());
+    let (stream, incoming) = connection.split();
+    let encoder = Encoder::new(incoming.inbox().to_owned(), expected, incoming.max_payload());
     let mut publishing = Publishing { flight: Flight::new(call, batch, base), encoder, incoming, window };
-    let ended = exchange(stream, &mut publishing, bounds).await.err();
-    let ended = ended.map(|broken| Connection::CODES.broken(broken, silent));
+    let ended = exchange(stream, &mut publishing, bounds).await.err().map(Connection::broken);
     Sent { outcomes: publishing.flight.end(ended.as_ref()), lost: ended }
 }
 
 /// A batch on its way over a connection.
 struct Publishing<'a> {
     flight: Flight<'a>,
-    encoder: &'a mut Encoder,
+    encoder: Encoder<'a>,
     incoming: &'a mut Incoming,
     window: usize,
 }
 
 impl Side for Publishing<'_> {
     fn outgoing(&mut self) -> Vec<u8> {
-        self.flight.chunk(self.encoder, self.incoming, self.window)
+        self.flight.chunk(&mut self.encoder, self.incoming, self.window)
     }
 
     fn waits(&self) -> bool {
@@ -63,10 +64,6 @@ impl Side for Publishing<'_> {
         flight.tell_early();
         Ok(())
     }
-}
-
-fn silent() -> PluginError {
-    PluginError::unavailable("NATS.ACK_TIMEOUT", "the server didn't acknowledge the message in time")
 }
 
 /// Where each message of the batch is.
@@ -88,7 +85,7 @@ impl<'a> Flight<'a> {
     }
 
     /// The next bytes to write: as many messages as window and chunk let out, and the answer to a ping.
-    fn chunk(&mut self, encoder: &mut Encoder, incoming: &mut Incoming, window: usize) -> Vec<u8> {
+    fn chunk(&mut self, encoder: &mut Encoder<'_>, incoming: &mut Incoming, window: usize) -> Vec<u8> {
         let mut chunk = Vec::new();
         if incoming.take_pong_due() {
             chunk.extend_from_slice(PONG);
@@ -120,7 +117,7 @@ impl<'a> Flight<'a> {
                 }
             }
             Event::NoPublish(subject) => self.no_publish(&subject),
-            Event::Pong => {}
+            Event::Pong | Event::Delivery(_) => {}
         }
     }
 

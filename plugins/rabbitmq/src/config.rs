@@ -3,13 +3,9 @@
 use serde::Deserialize;
 use waybill_plugin::broker::{self, Common, Order, Scheme, positive};
 use waybill_plugin::transport::PluginError;
+use waybill_rabbitmq_wire::{Auth, Wanted, keys};
 
-use crate::credentials::Auth;
-use crate::provision::Wanted;
-use crate::routing::{Routing, Rule, Unroutable, name};
-
-/// Longest heartbeat: the protocol counts seconds in two bytes.
-const HEARTBEAT_MS_MAX: u32 = 65_535_000;
+use crate::routing::{Routing, Rule, Unroutable};
 
 pub(crate) type Config = broker::Config<Keys>;
 
@@ -48,8 +44,8 @@ impl Default for Keys {
     fn default() -> Self {
         Self {
             order: Order::Random,
-            vhost: "/".to_owned(),
-            exchange: "amq.topic".to_owned(),
+            vhost: keys::VHOST.to_owned(),
+            exchange: keys::EXCHANGE.to_owned(),
             routing_key: "{destination}".to_owned(),
             rules: Vec::new(),
             unroutable: Unroutable::Block,
@@ -57,36 +53,26 @@ impl Default for Keys {
             auth: Auth::Auto,
             max_message_bytes: None,
             confirm_timeout: 20_000,
-            heartbeat: 30_000,
+            heartbeat: keys::HEARTBEAT_MS,
             provision: None,
         }
     }
 }
 
 impl broker::Keys for Keys {
-    const SCHEME: Scheme = Scheme { plain: "amqp", tls: "amqps", port: 5672, tls_port: 5671 };
+    const SCHEME: Scheme = keys::SCHEME;
 
     fn order(&self) -> Order {
         self.order
     }
 
     fn check(&self, _: &Common) -> Result<(), PluginError> {
-        let wrong = |path: &str, why: &str| Err(PluginError::invalid_config(path, why));
         self.routing()?;
         positive(&[
             ("confirm_timeout", self.confirm_timeout),
             ("max_message_bytes", self.max_message_bytes.unwrap_or(1)),
         ])?;
-        if self.heartbeat != 0 && self.heartbeat < 1_000 {
-            return wrong("heartbeat", "is less than a second, which AMQP can't say");
-        }
-        if self.heartbeat > HEARTBEAT_MS_MAX {
-            return wrong("heartbeat", "is more than 65535 seconds, which AMQP can't say");
-        }
-        if self.vhost.is_empty() {
-            return wrong("vhost", "is empty: the usual one is \"/\"");
-        }
-        name(&self.vhost).map_err(|why| PluginError::invalid_config("vhost", why))?;
+        keys::check(self.heartbeat, &self.vhost)?;
         match &self.provision {
             Some(wanted) => wanted.check(&self.exchange),
             None => Ok(()),
@@ -103,7 +89,7 @@ impl Keys {
 
     /// Seconds between two heartbeats that we propose; 0 = none.
     pub(crate) fn heartbeat_seconds(&self) -> u16 {
-        u16::try_from(self.heartbeat / 1_000).unwrap_or(u16::MAX)
+        keys::heartbeat_seconds(self.heartbeat)
     }
 }
 

@@ -6,15 +6,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use waybill_plugin::broker::{Part, envelope, is_envelope};
 use waybill_plugin::transport::{Fault, Message};
 
-use crate::codec::{
+use waybill_rabbitmq_wire::codec::{
     BODY, CONTENT_TYPE, CORRELATION_ID, DELIVERY_MODE, EXPIRATION, FRAME_OVERHEAD, HEADER, HEADERS, MESSAGE_ID,
     PRIORITY, REPLY_TO, TIMESTAMP, TYPE,
 };
-use crate::routing::{Target, Unroutable};
-use crate::wire::{SHORT_BYTES_MAX, frame, method, number_entry, short, table, text_entry};
+use waybill_rabbitmq_wire::wire::{SHORT_BYTES_MAX, frame, method, number_entry, short, table, text_entry};
+use waybill_rabbitmq_wire::{CHANNEL, shown};
 
-/// The channel that messages are published on.
-pub(crate) const CHANNEL: u16 = 1;
+use crate::routing::{Target, Unroutable};
 
 const BASIC: u16 = 60;
 const PUBLISH: (u16, u16) = (BASIC, 40);
@@ -200,12 +199,6 @@ fn time_left(until: u64) -> String {
     let left = until.saturating_sub(u64::try_from(now).unwrap_or(u64::MAX));
     // RabbitMQ takes no more.
     left.clamp(1, u64::from(u32::MAX)).to_string()
-}
-
-/// A text as an operator may see it: short, on one line.
-pub(crate) fn shown(text: &str) -> String {
-    const CHARS: usize = 200;
-    text.chars().take(CHARS).map(|letter| if letter.is_control() { '?' } else { letter }).collect()
 }
 
 #[cfg(test)]

@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
 use super::*;
-use crate::codec::{self, Frame, METHOD, Table, Value};
-use crate::wire;
+use waybill_rabbitmq_wire::codec::{self, Frame, METHOD, Table, Value};
+use waybill_rabbitmq_wire::wire;
 
 pub(crate) fn message() -> Message {
     Message {

@@ -4,24 +4,20 @@
 //! way, and a key goes on only when the message before it is settled, so their order in a queue is that of the key.
 //! What this doesn't do: consuming, transactions.
 //!
-//! - `config`: what an operator may set; `credentials`: who we are; `routing`: exchange and routing key of a message
-//! - `codec`, `refusal`: what a server says; `wire`, `encode`: what is written
-//! - `connection`, `incoming`: one connection, what is said on it
+//! - `config`: what an operator may set; `routing`: exchange and routing key of a message; `encode`: what is written for it
+//! - `connection`: one connection with confirms
 //! - `provision`: exchange and queues, created when the operator asks for it
 //! - `publish`: a batch over a connection; `suspects`: messages that may have closed a channel
+//!
+//! The protocol, logging in, exchanges and queues are in `waybill-rabbitmq-wire`, which the source shares.
 
-mod codec;
 mod config;
 mod connection;
-mod credentials;
 mod encode;
-mod incoming;
 mod provision;
 mod publish;
-mod refusal;
 mod routing;
 mod suspects;
-mod wire;
 
 use waybill_plugin::broker::Pool;
 use waybill_plugin::deadline::Deadline;
@@ -48,11 +44,11 @@ impl Transport for Rabbitmq {
     async fn open(call: &CallInfo, args: &OpenArgs, config: Config) -> Result<(Self, Opened), PluginError> {
         let deadline = Deadline::of_call(call.timeout);
         let pool = Pool::<Connection>::new(args, config)?;
-        let connection = pool.connect(deadline).await?;
-        let half = connection.beat_every().and_then(|every| u32::try_from(every.as_millis() / 2).ok());
+        let mut connection = pool.connect(deadline).await?;
+        let half = connection.wire().beat_every().and_then(|every| u32::try_from(every.as_millis() / 2).ok());
         let Config { common, own } = pool.config();
         let opened = Opened {
-            peer: Some(connection.peer().to_owned()),
+            peer: Some(connection.wire().peer().to_owned()),
             max_payload_bytes: own.max_message_bytes,
             max_concurrent_calls: common.connections,
             tick_every: Some(half.unwrap_or(TICK_MS_WITHOUT_HEARTBEATS)),

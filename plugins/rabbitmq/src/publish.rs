@@ -13,13 +13,12 @@ use waybill_plugin::broker::{Endpoint, Outcomes, Session as _};
 use waybill_plugin::deadline::Deadline;
 use waybill_plugin::exchange::{Bounds, Side, exchange};
 use waybill_plugin::transport::{CallInfo, Fault, Message, Outcome, PluginError, Receipt};
+use waybill_rabbitmq_wire::codec::{Content, Value};
+use waybill_rabbitmq_wire::{Alarms, Event, Incoming, Refusal, asked_to_wait};
 
-use crate::codec::{Content, Value};
 use crate::config::Config;
 use crate::connection::{Connection, Shared};
 use crate::encode::{ATTEMPT, Encoder, TENANT};
-use crate::incoming::{Alarms, Event, Incoming, asked_to_wait};
-use crate::refusal::Refusal;
 use crate::routing::{Routing, Unroutable};
 use crate::suspects::Suspects;
 

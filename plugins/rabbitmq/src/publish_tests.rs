@@ -2,10 +2,9 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
 use super::*;
-use crate::codec::{Closing, Method};
 use crate::encode::tests::message;
-use crate::refusal::Scope;
-use crate::wire;
+use waybill_rabbitmq_wire::codec::{self, Closing, Method};
+use waybill_rabbitmq_wire::{Scope, wire};
 
 /// Number of the batch's first message: others went before it.
 const FIRST: u64 = 11;
@@ -57,7 +56,7 @@ fn refusal(code: u16, text: &str) -> Refusal {
         wire::short(out, text);
         out.extend_from_slice(&[0; 4]);
     });
-    let Ok(Method::ChannelClose(closing)) = crate::codec::method(&bytes[7..bytes.len() - 1]) else { panic!() };
+    let Ok(Method::ChannelClose(closing)) = codec::method(&bytes[7..bytes.len() - 1]) else { panic!() };
     let closing: Closing<'_> = closing;
     Refusal::new(Scope::Channel, &closing)
 }
@@ -147,7 +146,7 @@ fn what_comes_back_is_told_by_tenant_id_and_attempt() {
     }
     for bytes in &entries {
         let payload = returned("m2", bytes);
-        state.returned(&crate::codec::content(&payload).unwrap());
+        state.returned(&codec::content(&payload).unwrap());
     }
     // Its confirm says nothing more.
     state.confirm(FIRST + 3, true, true);
@@ -158,7 +157,7 @@ fn what_comes_back_is_told_by_tenant_id_and_attempt() {
 /// A content header as it comes back.
 fn returned(id: &str, headers: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0, 60, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2];
-    bytes.extend_from_slice(&(crate::codec::HEADERS | crate::codec::MESSAGE_ID).to_be_bytes());
+    bytes.extend_from_slice(&(codec::HEADERS | codec::MESSAGE_ID).to_be_bytes());
     wire::table(&mut bytes, |out| out.extend_from_slice(headers));
     wire::short(&mut bytes, id);
     bytes

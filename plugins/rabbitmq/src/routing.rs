@@ -2,8 +2,8 @@
 
 use serde::Deserialize;
 use waybill_plugin::transport::{Fault, Message};
-
-use crate::wire::SHORT_BYTES_MAX;
+use waybill_rabbitmq_wire::name;
+use waybill_rabbitmq_wire::wire::SHORT_BYTES_MAX;
 
 /// What becomes of a message that no queue takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -136,17 +136,6 @@ impl Routing {
     pub(crate) fn exchange(&self) -> &str {
         self.routes.last().map_or("", |route| route.exchange.as_str())
     }
-}
-
-/// A name of an exchange or a queue.
-pub(crate) fn name(text: &str) -> Result<String, &'static str> {
-    if text.len() > SHORT_BYTES_MAX {
-        return Err("is longer than 255 bytes");
-    }
-    if text.chars().any(char::is_control) {
-        return Err("holds a control character");
-    }
-    Ok(text.to_owned())
 }
 
 fn pattern(text: &str) -> Result<Vec<String>, &'static str> {

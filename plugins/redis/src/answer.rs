@@ -1,9 +1,8 @@
 //! The server's reply to one message.
 
 use waybill_plugin::transport::{Fault, Outcome, Receipt};
-
-use crate::refusal::{self, Refusal, shown};
-use crate::resp::Reply;
+use waybill_redis_wire::refusal::{self, Refusal, shown};
+use waybill_redis_wire::resp::Reply;
 
 /// What a reply means for its message.
 #[derive(Debug)]

@@ -3,6 +3,7 @@
 use serde::Deserialize;
 use waybill_plugin::broker::{self, Common, Scheme, Tls, positive};
 use waybill_plugin::transport::PluginError;
+use waybill_redis_wire as wire;
 
 use crate::provision::Wanted;
 use crate::template::Template;
@@ -85,7 +86,7 @@ impl Default for Keys {
 }
 
 impl broker::Keys for Keys {
-    const SCHEME: Scheme = Scheme { plain: "redis", tls: "rediss", port: 6379, tls_port: 6379 };
+    const SCHEME: Scheme = wire::SCHEME;
 
     fn check(&self, common: &Common) -> Result<(), PluginError> {
         let wrong = |path: &str, why: &str| Err(PluginError::invalid_config(path, why));

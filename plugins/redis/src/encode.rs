@@ -5,8 +5,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use waybill_plugin::broker::{Part, envelope};
 use waybill_plugin::transport::{Fault, Message};
+use waybill_redis_wire::command::{push_head, push_text};
 
-use crate::command::{push_head, push_text};
 use crate::config::{Keys, Trim};
 use crate::dedup::{self, SCRIPT, SHA1};
 use crate::template::Template;

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::config::Config;
-use crate::resp::{self, Reply};
+use waybill_redis_wire::resp::{self, Reply};
 
 pub(crate) fn message() -> Message {
     Message {

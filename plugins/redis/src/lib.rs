@@ -4,35 +4,32 @@
 //! way, and a key goes on only when the message before it is settled, so their order in the stream is that of the key.
 //! What this doesn't do: Sentinel, redirects of a cluster, other structures than streams, consuming.
 //!
-//! - `config`: what an operator may set; `template`: which stream; `login`: who we are
-//! - `resp`: what a server says; `command`, `encode`, `dedup`: what is written for a message
-//! - `connection`: one connection
-//! - `publish`: a batch over a connection; `answer`, `refusal`: the server's word as the fate of a message
+//! - `config`: what an operator may set; `template`: which stream; `encode`, `dedup`: what is written for a message
+//! - `publish`: a batch over a `connection`; `answer`: the server's word as the fate of a message
 //! - `provision`: consumer groups, created when the operator asks for them
+//!
+//! The protocol, logging in and groups are in `waybill-redis-wire`, which the source shares.
 
 mod answer;
-mod command;
 mod config;
 mod connection;
 mod dedup;
 mod encode;
-mod login;
 mod provision;
 mod publish;
-mod refusal;
-mod resp;
 mod template;
 
 use waybill_plugin::broker::Pool;
 use waybill_plugin::deadline::Deadline;
 use waybill_plugin::exchange::Bounds;
 use waybill_plugin::transport::{CallInfo, HealthReport, Message, OpenArgs, Opened, Outcome, PluginError, Transport};
+use waybill_redis_wire as wire;
+use waybill_redis_wire::command::Commands;
+use waybill_redis_wire::resp::Reply;
 
-use crate::command::Commands;
 use crate::config::Config;
 use crate::connection::Connection;
 use crate::publish::publish;
-use crate::resp::Reply;
 
 waybill_plugin::manifest!();
 waybill_plugin::export_transport!(Redis);
@@ -49,11 +46,12 @@ impl Transport for Redis {
         let deadline = Deadline::of_call(call.timeout);
         let pool = Pool::<Connection>::new(args, config)?;
         let mut connection = pool.connect(deadline).await?;
-        warn_of_loss(&mut connection, deadline).await?;
+        warn_of_loss(connection.wire(), deadline).await?;
         let Config { common, own } = pool.config();
+        let wire = connection.wire();
         let opened = Opened {
-            peer: Some(connection.version().map_or("redis".to_owned(), |version| format!("redis {version}"))),
-            max_payload_bytes: u32::try_from(connection.max_payload()).ok(),
+            peer: Some(wire.version().map_or("redis".to_owned(), |version| format!("redis {version}"))),
+            max_payload_bytes: u32::try_from(wire.max_payload()).ok(),
             max_concurrent_calls: common.connections,
             tick_every: Some(own.ping_every),
             dedup_window: own.remembers(),
@@ -87,7 +85,7 @@ impl Transport for Redis {
 }
 
 /// Tells the operator of settings by which the server loses what it has acknowledged. Not every user may ask for them.
-async fn warn_of_loss(connection: &mut Connection, deadline: Deadline) -> Result<(), PluginError> {
+async fn warn_of_loss(connection: &mut wire::Connection, deadline: Deadline) -> Result<(), PluginError> {
     let settings = ["appendonly", "maxmemory-policy"];
     let mut commands = Commands::default();
     for setting in settings {

@@ -10,14 +10,15 @@ use waybill_plugin::broker::Outcomes;
 use waybill_plugin::exchange::{Bounds, Side, exchange};
 use waybill_plugin::net::Input;
 use waybill_plugin::transport::{CallInfo, Fault, Message, Outcome, PluginError, Receipt};
+use waybill_redis_wire::command::Commands;
+use waybill_redis_wire::refusal::{self, Class, Refusal};
+use waybill_redis_wire::resp::Reply;
+use waybill_redis_wire::{broken, drain};
 
 use crate::answer::{self, Answer};
-use crate::command::Commands;
 use crate::config::{Config, Keys};
-use crate::connection::{Connection, broken, drain};
+use crate::connection::Connection;
 use crate::encode::Encoder;
-use crate::refusal::{self, Class, Refusal};
-use crate::resp::Reply;
 
 /// Bytes after which a write begins. A larger message goes out in a write of its own.
 const CHUNK_BYTES: usize = 60 * 1024;

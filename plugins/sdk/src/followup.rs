@@ -6,7 +6,8 @@ use crate::transport::bindings::waybill::plugin::types;
 
 pub use types::{Outgoing, StreamEvent};
 
-const JSON: &str = "application/json";
+/// Media type of JSON.
+pub(crate) const JSON: &str = "application/json";
 
 impl Outgoing {
     /// A message with bytes for a topic, e.g. `bus:orders.reserved`. Without an id of its own it gets one that is the same

@@ -30,25 +30,31 @@
 //! # fn main() {}
 //! ```
 
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::followup::JSON;
 pub use crate::followup::{Outgoing, StreamEvent};
-use crate::transport::{Block, CallInfo, Fault, OpenArgs, Opened, PluginError};
+use crate::transport::{Block, CallInfo, ErrorKind, Fault, OpenArgs, Opened, PluginError};
 
-/// The contract as generated from `wit/`: the export `handler-api`.
+/// The contract as generated from `wit/inbound/`: the export `handler-api`.
 #[allow(missing_docs, clippy::all, clippy::restriction)]
 pub mod bindings {
     wit_bindgen::generate!({
-        path: "../../wit",
-        inline: "package waybill:sdk; world handles { export waybill:plugin/handler-api@0.1.0; }",
+        path: ["../../wit", "../../wit/inbound"],
+        inline: "package waybill:sdk; world handles { export waybill:inbound/handler-api@0.1.0; }",
         world: "waybill:sdk/handles",
         pub_export_macro: true,
         additional_derives: [PartialEq],
-        with: { "waybill:plugin/types@0.1.0": crate::transport::bindings::waybill::plugin::types },
+        with: {
+            "waybill:plugin/types@0.1.0": crate::transport::bindings::waybill::plugin::types,
+            "waybill:inbound/inbound-types@0.1.0": crate::inbound::bindings::waybill::inbound::inbound_types,
+        },
     });
 }
 
-pub use bindings::exports::waybill::plugin::handler_api::{Guest, Handled, Inbound, Verdict};
+pub use crate::inbound::bindings::waybill::inbound::inbound_types::{Handled, Inbound, SagaSignal, Verdict};
+pub use bindings::exports::waybill::inbound::handler_api::Guest;
 
 /// What a handler does. One value lives from `open` to `close`; calls may overlap up to what [`Opened`] says, at each `await`,
 /// hence `&self`.
@@ -67,20 +73,42 @@ pub trait Handler: Sized + 'static {
     async fn handle(&self, call: &CallInfo, message: Inbound) -> Verdict;
 
     /// Handles a batch: one verdict a message, in order. Write it where several messages cost less together; without it they
-    /// are handled one by one, until the host wants the call to end.
+    /// are handled one by one, each verdict told at once with [`CallInfo::verdict`], until the host wants the call to end.
     ///
     /// # Errors
-    /// Nothing is known of any of them: the host repeats them one by one.
+    /// Nothing is known of those whose verdict wasn't told: the host repeats them one by one.
     async fn handle_batch(&self, call: &CallInfo, batch: Vec<Inbound>) -> Result<Vec<Verdict>, PluginError> {
+        let several = batch.len() > 1;
         let mut verdicts = Vec::with_capacity(batch.len());
-        for message in batch {
-            verdicts.push(self.handle(call, message).await);
+        for (index, message) in batch.into_iter().enumerate() {
+            if several && index > 0 && call.cancelled() {
+                let fault = Fault::new(
+                    "PLUGIN.CANCELLED",
+                    "the host wanted the call to end before the whole batch was handled",
+                );
+                return Err(PluginError::new(ErrorKind::Cancelled, fault));
+            }
+            let verdict = self.handle(call, message).await;
+            if several {
+                call.verdict(index, &verdict);
+            }
+            verdicts.push(verdict);
         }
         Ok(verdicts)
     }
 
     /// The last call of an instance: release what [`Self::open`] made. Does nothing by default.
     async fn close(&self, _call: &CallInfo) {}
+}
+
+impl CallInfo {
+    /// Tells the verdict on message `index` of this call's batch at once: it survives a trap, so its effects aren't repeated.
+    pub fn verdict(&self, index: usize, verdict: &Verdict) {
+        // The host puts at most `open-args.max-batch` (u32) messages in a call.
+        if let Ok(index) = u32::try_from(index) {
+            crate::inbound::bindings::waybill::inbound::handling::settled(self.id, index, verdict);
+        }
+    }
 }
 
 impl Inbound {
@@ -101,7 +129,7 @@ fn poison(why: String) -> Verdict {
 impl Handled {
     /// Done, with nothing left behind.
     pub fn new() -> Self {
-        Self { messages: Vec::new(), events: Vec::new(), attributes: Vec::new() }
+        Self { messages: Vec::new(), events: Vec::new(), signals: Vec::new(), attributes: Vec::new() }
     }
 
     /// With a message to enqueue in the commit that marks it processed.
@@ -116,6 +144,25 @@ impl Handled {
     pub fn with_event(mut self, event: StreamEvent) -> Self {
         self.events.push(event);
         self
+    }
+
+    /// With a signal to a saga of the message's tenant, sent in that commit.
+    #[must_use]
+    pub fn with_signal(mut self, signal: SagaSignal) -> Self {
+        self.signals.push(signal);
+        self
+    }
+}
+
+impl SagaSignal {
+    /// A signal with JSON, named `name`, to the saga with id `saga`. What can't be written as JSON is `null`.
+    pub fn json(saga: impl Into<String>, name: impl Into<String>, payload: &impl Serialize) -> Self {
+        Self {
+            saga: saga.into(),
+            name: name.into(),
+            content_type: Some(JSON.to_owned()),
+            payload: crate::followup::json(payload),
+        }
     }
 }
 
@@ -137,12 +184,17 @@ impl Verdict {
         Self::Poison(Fault::new(code, reason))
     }
 
-    /// Not now; the attempt counts.
+    /// Failed this time; the attempt counts.
     pub fn retry(code: impl Into<String>, reason: impl Into<String>) -> Self {
         Self::Retry(Fault::new(code, reason))
     }
 
-    /// What the handler needs is down: stop the consumer; no attempt counts. An empty scope is the whole consumer.
+    /// Too much at once: the consumer pauses as long as the fault's `after` says; no attempt counts.
+    pub fn busy(fault: Fault) -> Self {
+        Self::Busy(fault)
+    }
+
+    /// What the handler needs is down: hold the consumer; no attempt counts. An empty scope is the whole consumer.
     pub fn blocked(scope: impl Into<String>, fault: Fault) -> Self {
         Self::Blocked(Block { scope: scope.into(), fault })
     }

@@ -28,6 +28,8 @@
 //! - [`participant`]: the traits [`participant::Participant`], [`participant::Step`] and [`participant::Undo`] of saga steps, [`participant::Service`] for what they ask over HTTP, [`export_participant!`]
 //! - [`handler`]: the trait [`handler::Handler`] of inbox handlers, [`export_handler!`]
 //! - [`source`]: the trait [`source::Source`] of what brings messages in, [`export_source!`]
+//! - [`table`]: the trait [`table::Table`] of outbox tables that are published directly, [`export_table!`]
+//! - [`inbound`]: what these three share
 //! - [`backoff`]: the trait [`backoff::Backoff`], its types, [`export_backoff!`]
 //! - [`host`]: what the host lends: `http`, `net`, `kv`, `secrets`, `metrics`
 //! - [`net`]: byte streams for protocols of one's own; [`buffered`]: lines and frames; [`pipeline`]: many requests under way, answers in order or by number; [`exchange`]: any other conversation; [`deadline`]: the time a call has; [`secret`]: granted secrets as text; [`time`]: instants as text
@@ -51,6 +53,7 @@ pub mod exchange;
 mod followup;
 pub mod handler;
 pub mod host;
+pub mod inbound;
 pub mod log;
 mod manifest;
 pub mod net;
@@ -62,5 +65,6 @@ pub mod secret;
 #[doc(hidden)]
 pub mod slot;
 pub mod source;
+pub mod table;
 pub mod time;
 pub mod transport;

@@ -67,6 +67,14 @@ impl Opened {
             attributes: Vec::new(),
         }
     }
+
+    /// Of a source: the peer waits this many milliseconds at most before it delivers again what wasn't settled. The host keeps the
+    /// order of a key for twice as long after a crash.
+    #[must_use]
+    pub fn settling_within(mut self, ms: u32) -> Self {
+        self.attributes.push(("settle-within".to_owned(), ms.to_string()));
+        self
+    }
 }
 
 impl Default for Opened {

@@ -2,15 +2,15 @@
 //!
 //! ```
 //! use std::cell::Cell;
-//! use waybill_plugin::source::{Delivery, Disposition, Pulled, Settled, Settlement, Source};
+//! use waybill_plugin::source::{Delivery, Disposition, Pulled, Settled, Settlement, Source, SourceArgs};
 //! use waybill_plugin::transport::{CallInfo, OpenArgs, Opened, PluginError};
 //!
-//! /// Counts.
+//! /// Counts. What is given back is counted again only after a restart: a source whose peer remembers nothing.
 //! struct Numbers(Cell<u64>);
 //!
 //! impl Source for Numbers {
 //!     type Config = waybill_plugin::config::Empty;
-//!     async fn open(_: &CallInfo, _: &OpenArgs, _: Self::Config) -> Result<(Self, Opened), PluginError> {
+//!     async fn open(_: &CallInfo, _: &OpenArgs, _: &SourceArgs, _: Self::Config) -> Result<(Self, Opened), PluginError> {
 //!         Ok((Self(Cell::new(0)), Opened::new()))
 //!     }
 //!     async fn pull(&self, _: &CallInfo, _max: u32, _max_bytes: u32, _wait: u32) -> Result<Pulled, PluginError> {
@@ -34,22 +34,28 @@
 
 use serde::de::DeserializeOwned;
 
-use crate::transport::{CallInfo, Fault, HealthReport, OpenArgs, Opened, PluginError};
+pub use crate::inbound::{Notices, Token};
+use crate::transport::{CallInfo, ErrorKind, Fault, HealthReport, OpenArgs, Opened, PluginError};
 
-/// The contract as generated from `wit/`: the export `source-api`.
+/// The contract as generated from `wit/inbound/`: the export `source-api`.
 #[allow(missing_docs, clippy::all, clippy::restriction)]
 pub mod bindings {
     wit_bindgen::generate!({
-        path: "../../wit",
-        inline: "package waybill:sdk; world brings { export waybill:plugin/source-api@0.1.0; }",
+        path: ["../../wit", "../../wit/inbound"],
+        inline: "package waybill:sdk; world brings { export waybill:inbound/source-api@0.1.0; }",
         world: "waybill:sdk/brings",
         pub_export_macro: true,
         additional_derives: [PartialEq],
-        with: { "waybill:plugin/types@0.1.0": crate::transport::bindings::waybill::plugin::types },
+        with: {
+            "waybill:plugin/types@0.1.0": crate::transport::bindings::waybill::plugin::types,
+            "waybill:inbound/inbound-types@0.1.0": crate::inbound::bindings::waybill::inbound::inbound_types,
+        },
     });
 }
 
-pub use bindings::exports::waybill::plugin::source_api::{Delivery, Disposition, Guest, Pulled, Settled, Settlement};
+pub use bindings::exports::waybill::inbound::source_api::{
+    Delivery, Disposition, Guest, Overtaken, Pulled, Settled, Settlement, SourceArgs,
+};
 
 /// What a source does. One value lives from `open` to `close`; calls may overlap up to what [`Opened`] says, at each `await`,
 /// hence `&self`.
@@ -58,11 +64,17 @@ pub trait Source: Sized + 'static {
     /// The configuration document; [`crate::config::Empty`] if there is none.
     type Config: DeserializeOwned;
 
-    /// Connects and subscribes. Creates nothing at the broker. Abilities are named in [`Opened::features`].
+    /// Connects and subscribes; never has more than `wants` on the way. Creates nothing at the broker. Abilities are named in
+    /// [`Opened::features`].
     ///
     /// # Errors
-    /// By class: what the host does next depends on it.
-    async fn open(call: &CallInfo, args: &OpenArgs, config: Self::Config) -> Result<(Self, Opened), PluginError>;
+    /// By class: what the host does next depends on it. [`overtaken`] where messages were removed before they were read.
+    async fn open(
+        call: &CallInfo,
+        args: &OpenArgs,
+        wants: &SourceArgs,
+        config: Self::Config,
+    ) -> Result<(Self, Opened), PluginError>;
 
     /// Up to `max` deliveries and `max_bytes` of payload; waits up to `wait` milliseconds for the first.
     ///
@@ -70,7 +82,8 @@ pub trait Source: Sized + 'static {
     /// Nothing was brought.
     async fn pull(&self, call: &CallInfo, max: u32, max_bytes: u32, wait: u32) -> Result<Pulled, PluginError>;
 
-    /// One result an item, in order.
+    /// One result an item, in order. A source of offsets notes them, and commits again in [`Self::tick`] what couldn't be
+    /// committed.
     ///
     /// # Errors
     /// Nothing is known of any of them.
@@ -81,11 +94,21 @@ pub trait Source: Sized + 'static {
         HealthReport::ready()
     }
 
-    /// Keeps the connection alive; called at least every `opened.tick_every`, also when the source is paused.
+    /// Keeps the connection alive and tells what the broker told; called at least every `opened.tick_every`, also when the
+    /// source is paused.
     ///
     /// # Errors
     /// The connection is gone.
-    async fn tick(&self, _call: &CallInfo) -> Result<(), PluginError> {
+    async fn tick(&self, _call: &CallInfo) -> Result<Notices, PluginError> {
+        Ok(Notices::new())
+    }
+
+    /// Fetches no more and gives back what wasn't handed over; settling goes on. A source that never fetches ahead has nothing
+    /// to do.
+    ///
+    /// # Errors
+    /// The connection is gone.
+    async fn quiesce(&self, _call: &CallInfo) -> Result<(), PluginError> {
         Ok(())
     }
 
@@ -106,13 +129,17 @@ impl Delivery {
             headers: Vec::new(),
             content_type: None,
             payload: payload.into(),
+            omitted: None,
             tenant: None,
             event_type: None,
+            event_version: None,
             correlation_id: None,
             causation_id: None,
             reply_to: None,
             occurred_at: None,
             delivery_count: None,
+            deliveries_left: None,
+            redelivered: false,
             settle_within: None,
             attributes: Vec::new(),
         }
@@ -125,10 +152,18 @@ impl Delivery {
         self
     }
 
-    /// With its place at the broker, the same at a redelivery.
+    /// With its place at the broker: the same at a redelivery, another when the stream or topic was made anew.
     #[must_use]
     pub fn with_position(mut self, position: impl Into<String>) -> Self {
         self.position = Some(position.into());
+        self
+    }
+
+    /// Without its payload, which has more bytes than a `pull` may hand over.
+    #[must_use]
+    pub fn without_payload(mut self) -> Self {
+        self.omitted = Some(u32::try_from(self.payload.len()).unwrap_or(u32::MAX));
+        self.payload = Vec::new();
         self
     }
 }
@@ -137,8 +172,20 @@ impl Pulled {
     /// These deliveries; `caught_up` if there are none.
     pub fn new(deliveries: Vec<Delivery>) -> Self {
         let caught_up = deliveries.is_empty();
-        Self { deliveries, revoked: Vec::new(), caught_up, attributes: Vec::new() }
+        Self { deliveries, caught_up, notices: Notices::new() }
     }
+
+    /// With what happened meanwhile.
+    #[must_use]
+    pub fn with_notices(mut self, notices: Notices) -> Self {
+        self.notices = notices;
+        self
+    }
+}
+
+/// Messages were removed at the broker before they were read, and the operator wants to stop then ([`Overtaken::Stop`]).
+pub fn overtaken(reason: impl Into<String>) -> PluginError {
+    PluginError::new(ErrorKind::InvalidConfig, Fault::new("SOURCE.OVERTAKEN", reason))
 }
 
 impl Settled {
@@ -161,9 +208,9 @@ macro_rules! export_source {
             }
             struct Exported;
             impl sdk::Guest for Exported {
-                async fn open(call: CallInfo, args: OpenArgs) -> Result<Opened, PluginError> {
+                async fn open(call: CallInfo, args: OpenArgs, wants: sdk::SourceArgs) -> Result<Opened, PluginError> {
                     let config = $crate::config::parse(&args.config)?;
-                    let (plugin, opened) = <$plugin as sdk::Source>::open(&call, &args, config).await?;
+                    let (plugin, opened) = <$plugin as sdk::Source>::open(&call, &args, &wants, config).await?;
                     OPEN.with(|slot| slot.put(plugin));
                     Ok(opened)
                 }
@@ -184,9 +231,13 @@ macro_rules! export_source {
                         Err(error) => HealthReport::new(Health::Down, error.fault.reason),
                     }
                 }
-                async fn tick(call: CallInfo) -> Result<(), PluginError> {
+                async fn tick(call: CallInfo) -> Result<sdk::Notices, PluginError> {
                     let plugin = OPEN.with(|slot| slot.get())?;
                     sdk::Source::tick(&*plugin, &call).await
+                }
+                async fn quiesce(call: CallInfo) -> Result<(), PluginError> {
+                    let plugin = OPEN.with(|slot| slot.get())?;
+                    sdk::Source::quiesce(&*plugin, &call).await
                 }
                 async fn close(call: CallInfo) {
                     if let Some(plugin) = OPEN.with(|slot| slot.take()) {

@@ -6,6 +6,7 @@
 //! libFuzzer look for more. An input that broke one is kept in `corpus/TARGET/`: text as it is, bytes as `*.hex`.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
 
+mod inbox;
 mod records;
 mod requests;
 mod texts;
@@ -50,6 +51,7 @@ pub const TARGETS: &[&[Target]] = &[
     texts::TARGETS,
     requests::TARGETS,
     records::TARGETS,
+    inbox::TARGETS,
     wal::TARGETS,
     #[cfg(not(test))]
     wire::TARGETS,

@@ -51,7 +51,7 @@ fn sealed(kind: u8, bytes: &[u8]) -> Vec<u8> {
 }
 
 /// Decoding never panics; what was decoded is the same after it was encoded and decoded again.
-fn both<T: Debug + PartialEq, E: Debug, F: Debug>(
+pub(crate) fn both<T: Debug + PartialEq, E: Debug, F: Debug>(
     kind: u8,
     bytes: &[u8],
     decode: impl Fn(&[u8]) -> Result<T, E>,

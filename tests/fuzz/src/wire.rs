@@ -1,11 +1,11 @@
 //! What brokers say, through the readers of the bundled plugins: their sources, since a component can't be linked natively.
-#![allow(dead_code, unreachable_pub, clippy::indexing_slicing)]
+#![allow(dead_code, unreachable_pub, unused_imports, clippy::indexing_slicing)]
 
-#[path = "../../../plugins/rabbitmq/src/codec.rs"]
+#[path = "../../../plugins/rabbitmq-wire/src/codec/mod.rs"]
 mod amqp;
-#[path = "../../../plugins/nats/src/codec.rs"]
+#[path = "../../../plugins/nats-wire/src/codec.rs"]
 mod nats;
-#[path = "../../../plugins/redis/src/resp.rs"]
+#[path = "../../../plugins/redis-wire/src/resp.rs"]
 mod resp;
 
 use crate::Target;
@@ -29,7 +29,16 @@ fn resp_stream(bytes: &[u8]) {
 }
 
 fn nats_stream(bytes: &[u8]) {
-    drain(bytes, |bytes| nats::next(bytes).map(|found| found.map(|(_, taken)| ((), taken))));
+    drain(bytes, |bytes| {
+        nats::next(bytes).map(|found| found.map(|(operation, taken)| (nats_message(&operation), taken)))
+    });
+}
+
+/// What the plugins read of a message.
+fn nats_message(operation: &nats::Operation<'_>) {
+    if let nats::Operation::Message(message) = operation {
+        let _ = (message.status(), message.status_text(), message.header_lines().count());
+    }
 }
 
 fn amqp_stream(bytes: &[u8]) {
@@ -53,7 +62,7 @@ fn amqp_payload(payload: &[u8]) {
         _ => {}
     }
     if let Ok(amqp::Content { headers: Some(headers), .. }) = amqp::content(payload) {
-        let _ = headers.get("x-tenant");
+        let _ = (headers.get("x-tenant"), headers.entries().count());
     }
 }
 
@@ -68,10 +77,11 @@ fn resps() -> Vec<Vec<u8>> {
 }
 
 fn operations() -> Vec<Vec<u8>> {
-    let lines: [&[u8]; 3] = [
+    let lines: [&[u8]; 4] = [
         b"INFO {\"server_id\":\"N\",\"headers\":true}\r\nPING\r\n+OK\r\n-ERR 'Authorization Violation'\r\n",
         b"MSG _INBOX.1 1 5\r\nhello\r\n",
         b"HMSG _INBOX.1 1 30 30\r\nNATS/1.0 503 No Responders\r\n\r\n\r\n",
+        b"HMSG orders.a 1 $JS.ACK.S.C.1.2.3.4.5 34 36\r\nNATS/1.0\r\nNats-Msg-Id: message\r\n\r\n{}\r\n",
     ];
     lines.map(<[u8]>::to_vec).to_vec()
 }

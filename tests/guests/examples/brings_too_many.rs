@@ -1,6 +1,6 @@
 //! A source that brings more than was asked for, and answers too few results.
 use guests::{CallInfo, Config, OpenArgs, Opened, PluginError};
-use waybill_plugin::source::{Delivery, Pulled, Settled, Settlement, Source};
+use waybill_plugin::source::{Delivery, Pulled, Settled, Settlement, Source, SourceArgs};
 
 waybill_plugin::manifest!("manifests/source.toml");
 waybill_plugin::export_source!(Fixture);
@@ -8,7 +8,7 @@ waybill_plugin::export_source!(Fixture);
 struct Fixture(usize);
 impl Source for Fixture {
     type Config = Config;
-    async fn open(_: &CallInfo, _: &OpenArgs, config: Config) -> Result<(Self, Opened), PluginError> {
+    async fn open(_: &CallInfo, _: &OpenArgs, _: &SourceArgs, config: Config) -> Result<(Self, Opened), PluginError> {
         Ok((Self(config.amount), Opened::new()))
     }
     async fn pull(&self, _: &CallInfo, max: u32, _: u32, _: u32) -> Result<Pulled, PluginError> {

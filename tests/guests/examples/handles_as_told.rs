@@ -1,7 +1,7 @@
 //! Well-behaved handler: its verdict on a message is the one that the payload names; `tell` leaves everything it was told behind, as a
-//! message.
+//! message; `many` leaves more than is taken.
 use guests::{CallInfo, Config, Fault, OpenArgs, Opened, PluginError};
-use waybill_plugin::handler::{Handled, Handler, Inbound, Outgoing, Verdict};
+use waybill_plugin::handler::{Handled, Handler, Inbound, Outgoing, SagaSignal, Verdict};
 
 waybill_plugin::manifest!("manifests/handler.toml");
 waybill_plugin::export_handler!(Fixture);
@@ -24,6 +24,9 @@ impl Handler for Fixture {
             "duplicate" => Verdict::Duplicate,
             "poison" => Verdict::poison("FIXTURE.NEVER", "as told"),
             "retry" => Verdict::Retry(Fault::new("FIXTURE.LATER", "as told").with_after(Some(2_000))),
+            "busy" => Verdict::busy(Fault::new("FIXTURE.BUSY", "as told").with_after(Some(3_000))),
+            "signal" => Handled::new().with_signal(SagaSignal::json("saga-1", "paid", &7)).into(),
+            "many" => Handled { messages: vec![Outgoing::new("bus:many", ""); 1_001], ..Handled::new() }.into(),
             "blocked" => Verdict::blocked("stock", Fault::new("FIXTURE.DOWN", "as told")),
             "panic" => panic!("as told"),
             "tell" => Handled::new().with_message(Outgoing::new("bus:told", format!("{message:?}"))).into(),

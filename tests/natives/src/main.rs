@@ -1,13 +1,28 @@
-//! Native clients that transports are measured against: one connection, a window of unacknowledged messages, nothing else.
+//! Native clients that Waybill is measured against: what somebody writes who does one of its jobs by hand, in its best form.
 //!
-//! `natives BROKER MESSAGES URL WINDOW` publishes to the broker and waits for each acknowledgement. It prints one JSON
-//! line: what was acknowledged, the time it took, the CPU time of this process.
+//! `natives JOB MESSAGES ...` does the job for so many messages and prints one JSON line: how many were acknowledged, the
+//! time it took, the CPU time of this process.
 //!
-//! Each broker has a file: `nats` (JetStream), `rabbitmq` (AMQP 0-9-1 with confirms), `redis` (pipelined XADD).
+//! | job | further arguments | file | what |
+//! |---|---|---|---|
+//! | `nats` | URL WINDOW | `nats` | publishes to JetStream |
+//! | `rabbitmq` | URL WINDOW | `rabbitmq` | publishes by AMQP 0-9-1 with confirms |
+//! | `redis` | URL WINDOW | `redis` | adds to a stream in pipelines |
+//! | `fill` | URL WINDOW KEYS | `nats` | publishes what others then read; 0 keys: none has one |
+//! | `fetch` | URL WINDOW | `fetch` | reads a stream and acknowledges, nothing else |
+//! | `worker` | URL WINDOW POSTGRES HANDLER | `worker` | source document 5's worker: stream, inbox table, POST |
+//! | `relay` | POSTGRES SINK mark\|delete | `relay` | relays an outbox table, each aggregate in order |
+//! | `relay-unordered` | POSTGRES SINK mark\|delete | `relay` | the same without any order |
+//!
+//! A sink is `nats://...` or `http://...` (`sink`).
 
+mod fetch;
 mod nats;
 mod rabbitmq;
 mod redis;
+mod relay;
+mod sink;
+mod worker;
 
 use std::time::Duration;
 
@@ -28,27 +43,48 @@ struct Run {
 #[tokio::main]
 async fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [broker, messages, url, window] = arguments.as_slice() else {
-        bail!("usage: natives BROKER MESSAGES URL WINDOW");
-    };
-    let (messages, window): (u64, usize) = (messages.parse()?, window.parse()?);
-    let run = match broker.as_str() {
-        "nats" => nats::run(url, messages, window.max(1)).await?,
-        "rabbitmq" => rabbitmq::run(url, messages, window.max(1)).await?,
-        "redis" => redis::run(url, messages, window.max(1))?,
-        other => bail!("there is no native client `{other}`"),
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let [job, messages, rest @ ..] = words.as_slice() else { bail!("usage: natives JOB MESSAGES ...") };
+    let messages: u64 = messages.parse().context("the number of messages")?;
+    let run = match (*job, rest) {
+        ("nats", [url, window]) => nats::run(url, messages, size(window)?).await?,
+        ("rabbitmq", [url, window]) => rabbitmq::run(url, messages, size(window)?).await?,
+        ("redis", [url, window]) => redis::run(url, messages, size(window)?)?,
+        ("fill", [url, window, keys]) => nats::fill(url, messages, size(window)?, keys.parse()?).await?,
+        ("fetch", [url, window]) => fetch::run(url, messages, size(window)?).await?,
+        ("worker", [url, window, postgres, handler]) => {
+            worker::run(url, messages, size(window)?, postgres, handler).await?
+        }
+        ("relay", [postgres, sink, fate]) => relay::ordered(postgres, messages, sink, delete(fate)?).await?,
+        ("relay-unordered", [postgres, sink, fate]) => {
+            relay::unordered(postgres, messages, sink, delete(fate)?).await?
+        }
+        (other, _) => bail!("there is no job `{other}` with these arguments"),
     };
     println!(
         "{}",
         serde_json::json!({
             "delivered": run.acknowledged,
-            "failed": messages - run.acknowledged,
+            "failed": messages.saturating_sub(run.acknowledged),
             "took_ms": run.took.as_secs_f64() * 1e3,
             "cpu_ms": run.cpu.as_secs_f64() * 1e3,
             "resident_peak": resident_peak()?,
         })
     );
     Ok(())
+}
+
+fn size(word: &str) -> Result<usize> {
+    Ok(word.parse::<usize>().context("the window")?.max(1))
+}
+
+/// What becomes of a row that was published.
+fn delete(word: &str) -> Result<bool> {
+    match word {
+        "mark" => Ok(false),
+        "delete" => Ok(true),
+        other => bail!("a published row is `mark`ed or `delete`d, not `{other}`"),
+    }
 }
 
 /// CPU time of this process, from `/proc`: user and kernel, a hundred ticks a second.

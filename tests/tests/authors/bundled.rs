@@ -118,6 +118,34 @@ async fn nats_passes_against_a_real_server() {
     passes("nats", World::Transport, &[&case], &["outcomes-in-order"]).await;
 }
 
+/// Through a consumer of the source's own, so that each check finds everything again.
+#[tokio::test(flavor = "multi_thread")]
+async fn nats_source_passes_against_a_real_server() {
+    let server = nats::Server::start().await.unwrap();
+    let mut client = server.client().await.unwrap();
+    client.create_stream("SUITE", &["suite.>"], &serde_json::json!({})).await.unwrap();
+    for payload in ["one", "two"] {
+        client.publish("suite.messages", payload.as_bytes()).await.unwrap();
+    }
+    let case = format!(
+        r#"
+        [case]
+        name = "brings both"
+        config = {{ servers = ["nats://${{peer}}"], stream = "SUITE" }}
+        [peer]
+        protocol = "external"
+        address = "{}"
+        [[delivery]]
+        topic = "suite.messages"
+        payload = "one"
+        [[delivery]]
+        payload = "two"
+        "#,
+        server.url().trim_start_matches("nats://")
+    );
+    passes("nats-source", World::Source, &[&case], &[]).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn backoff_fibonacci_passes() {
     let case = r#"

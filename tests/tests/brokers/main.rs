@@ -1,7 +1,11 @@
-//! The bundled transports against real brokers: what each delivers, refuses and survives. Every test has servers of its own, or leaves the
+//! The bundled plugins against real brokers: what each delivers, brings, refuses and survives. Every test has servers of its own, or leaves the
 //! shared one as it is.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod nats;
+mod nats_source;
+mod postgres;
 mod rabbitmq;
+mod rabbitmq_source;
 mod redis;
+mod redis_source;

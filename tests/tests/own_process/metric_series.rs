@@ -146,6 +146,7 @@ async fn tenants_codes_and_paths_make_a_bounded_number_of_series() {
         sagas: Some(sagas),
         approvals: None,
         idempotency: engine.idempotency(),
+        inbound: None,
         configuration: None,
         plugins: None,
         auth: None,

@@ -82,21 +82,47 @@ pub(super) fn show(context: &mut Context<'_>, answer: &Answer) -> Result<(), Cli
     row("content type", text(item, Annotation::ContentType.name()));
     row("payload", format!("{} bytes", text(item, "payload_bytes")));
     row("  sha-256", text(item, "payload_sha256"));
-    if let Some(payload) = payload_of(answer) {
+    if let Some(payload) = payload_of(&answer.text) {
         row("  content", payload);
     }
     output::pairs(context.term, rows)?;
     history(context, item)
 }
 
+/// What all received messages have, as rows: where it came on, its fields, headers and payload. `json` is the host's text of it.
+pub(super) fn received(json: &str, item: &Value) -> Vec<(String, String)> {
+    let names = [
+        "subject",
+        "context",
+        "key",
+        "position",
+        "event_type",
+        "event_version",
+        "correlation_id",
+        "causation_id",
+        "reply_to",
+    ];
+    let mut rows: Vec<(String, String)> = names.iter().map(|name| (name.replace('_', " "), text(item, name))).collect();
+    rows.push(("occurred".to_owned(), instant(item, "occurred_at")));
+    if let Some(Value::Object(headers)) = item.get("headers") {
+        rows.extend(headers.iter().map(|(name, value)| (format!("header {}", safe(name)), plain(value))));
+    }
+    rows.push(("content type".to_owned(), text(item, "content_type")));
+    let omitted = item.get("payload_omitted") == Some(&Value::Bool(true));
+    let kept = if omitted { ", too large to keep" } else { "" };
+    rows.push(("payload".to_owned(), format!("{} bytes{kept}", text(item, "payload_bytes"))));
+    rows.extend(payload_of(json).map(|payload| ("  content".to_owned(), payload)));
+    rows
+}
+
 /// The payload as stored, on one line, cut where it gets long.
-fn payload_of(answer: &Answer) -> Option<String> {
+fn payload_of(json: &str) -> Option<String> {
     #[derive(Deserialize)]
     struct Payload {
         payload: Option<Box<RawValue>>,
         payload_base64: Option<String>,
     }
-    let message: Payload = serde_json::from_str(&answer.text).ok()?;
+    let message: Payload = serde_json::from_str(json).ok()?;
     let whole = match (message.payload, message.payload_base64) {
         (Some(json), _) => safe(json.get()),
         (None, Some(base64)) => format!("base64:{base64}"),

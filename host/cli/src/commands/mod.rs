@@ -6,6 +6,7 @@
 //! | `selection` | which things an act is about, and acting on each |
 //! | `bulk` | acts on all that match, done by the host |
 //! | `message` | one message, shown |
+//! | `provision` | what is missing at the peer of a transport or a source |
 //! | `json` | JSON given on the command line |
 
 mod audit;
@@ -15,18 +16,21 @@ mod config;
 mod dead;
 mod doctor;
 mod idempotency;
+mod inbox;
 mod json;
 mod lists;
 mod message;
 mod operation;
 mod outbox;
 mod plugin;
+mod provision;
 mod quarantine;
 mod requests;
 mod saga;
 mod selection;
 mod send;
 pub mod serve;
+mod source;
 mod status;
 mod transport;
 mod version;
@@ -60,6 +64,12 @@ pub enum Command {
     /// Bulk acts under way and over: list, show, cancel
     #[command(subcommand)]
     Operation(operation::Operation),
+    /// Received messages: list, show, stats, replay
+    #[command(subcommand)]
+    Inbox(inbox::Inbox),
+    /// Sources of messages: list, pause, resume, provision
+    #[command(subcommand)]
+    Source(source::Source),
     /// Idempotency keys: list, show, release
     #[command(subcommand)]
     Idempotency(idempotency::Idempotency),
@@ -111,6 +121,8 @@ pub async fn run(cli: Cli, term: &mut Term) -> Result<(), CliError> {
         Command::Dead(command) => dead::run(&command, &mut Context::new(global, term)?).await,
         Command::Saga(command) => saga::run(command, &mut Context::new(global, term)?).await,
         Command::Operation(command) => operation::run(&command, &mut Context::new(global, term)?).await,
+        Command::Inbox(command) => inbox::run(&command, &mut Context::new(global, term)?).await,
+        Command::Source(command) => source::run(&command, &mut Context::new(global, term)?).await,
         Command::Idempotency(command) => idempotency::run(&command, &mut Context::new(global, term)?).await,
         Command::Quarantine(command) => quarantine::run(&command, &mut Context::new(global, term)?).await,
         Command::Transport(command) => transport::run(&command, &mut Context::new(global, term)?).await,

@@ -4,10 +4,12 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde_json::{Value, json};
+use waybill_core::code::Code;
 
 use super::{Context, lists, outbox, transport};
+use crate::client::ClientError;
 use crate::exit::CliError;
-use crate::output::{self, Format, ago, counted_since, number, scheduled_until, text, words};
+use crate::output::{self, Format, ago, counted_since, instant, number, scheduled_until, text, words};
 
 /// One screen.
 #[derive(Debug, Args)]
@@ -31,6 +33,7 @@ pub(super) async fn run(context: &mut Context<'_>) -> Result<(), CliError> {
     let transports = lists::whole(context, &["v1", "transports"], &[]).await?;
     let blocked = lists::whole(context, &["v1", "outbox", "blocked"], &[]).await?;
     let stuck = stuck_sagas(context).await?;
+    let inbox = inbox(context).await?;
     let rates = match before {
         Some(before) => {
             tokio::time::sleep(SAMPLE.saturating_sub(began.elapsed())).await;
@@ -40,7 +43,7 @@ pub(super) async fn run(context: &mut Context<'_>) -> Result<(), CliError> {
     };
     let failed = checks.iter().filter(|check| text(check, "status") == "fail").count();
     match context.format {
-        Format::Table => screen(context, &checks, rates, &Sections { stats, transports, blocked, stuck })?,
+        Format::Table => screen(context, &checks, rates, &Sections { stats, transports, blocked, stuck, inbox })?,
         Format::Ids => context.term.line(context.client.url().to_owned().as_str())?,
         format => {
             let all = json!({
@@ -51,6 +54,7 @@ pub(super) async fn run(context: &mut Context<'_>) -> Result<(), CliError> {
                 "transports": transports,
                 "blocked": blocked,
                 "stuck_sagas": stuck,
+                "inbox": inbox,
             });
             if format == Format::Json {
                 output::json(context.term, &all)?
@@ -72,6 +76,37 @@ struct Sections {
     transports: Vec<Value>,
     blocked: Vec<Value>,
     stuck: u64,
+    /// What waits in the inbox; null = the host has none.
+    inbox: Value,
+}
+
+/// What waits in the inbox, where the host has one.
+async fn inbox(context: &Context<'_>) -> Result<Value, CliError> {
+    match context.client.get(&["v1", "inbox", "stats"], &[]).await {
+        Ok(answer) => Ok(answer.body),
+        Err(ClientError::Refused(refusal))
+            if matches!(Code::of(&refusal.code), Some(Code::PROVIDER_UNAVAILABLE | Code::HTTP_NOT_FOUND)) =>
+        {
+            Ok(Value::Null)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The same in a line.
+fn unprocessed(inbox: &Value) -> Option<String> {
+    let contexts = inbox.get("contexts")?.as_array()?;
+    let sum = |pointer: &str| contexts.iter().filter_map(|row| row.pointer(pointer)?.as_u64()).sum::<u64>();
+    let mut parts = vec![format!("{} unprocessed", words(&json!({ "n": sum("/unprocessed/count") }), "n"))];
+    // Texts of instants sort as the instants do.
+    let oldest = contexts.iter().filter_map(|row| row.pointer("/unprocessed/oldest_at")?.as_str()).min();
+    parts.extend(oldest.map(|oldest| format!("the oldest since {}", instant(&json!({ "at": oldest }), "at"))));
+    for (pointer, one, many) in
+        [("/unpublished/count", "row unpublished", "rows unpublished"), ("/failed", "row failed", "rows failed")]
+    {
+        parts.extend(Some(sum(pointer)).filter(|count| *count > 0).map(|count| number(count, one, many)));
+    }
+    Some(parts.join(", "))
 }
 
 /// How many sagas are stuck in a compensation.
@@ -87,7 +122,7 @@ fn screen(
     rates: Option<[f64; 2]>,
     sections: &Sections,
 ) -> Result<(), CliError> {
-    let Sections { stats, transports, blocked, stuck } = sections;
+    let Sections { stats, transports, blocked, stuck, inbox } = sections;
     let bad: Vec<&Value> = checks.iter().filter(|check| text(check, "status") != "ok").collect();
     let ready = !checks.iter().any(|check| text(check, "status") == "fail");
     let sum = |name: &str| stats.iter().filter_map(|row| row.get(name).and_then(Value::as_u64)).sum::<u64>();
@@ -124,6 +159,7 @@ fn screen(
         None => dead,
     };
     rows.push(("dead letters".to_owned(), dead));
+    rows.extend(unprocessed(inbox).map(|waits| ("inbox".to_owned(), waits)));
     if *stuck > 0 {
         let found = format!("{} (waybill dead list --filter kind=saga)", words(&json!({ "n": stuck }), "n"));
         rows.push(("stuck sagas".to_owned(), found));

@@ -8,12 +8,15 @@ use crate::term::Term;
 
 pub(super) fn run(format: Format, term: &mut Term) -> Result<(), CliError> {
     let contract = waybill_sandbox::CONTRACT_VERSION;
+    let inbound = waybill_sandbox::INBOUND_CONTRACT_VERSION;
     let bundled: Vec<&str> = waybill_bundled::all().iter().map(|plugin| plugin.name).collect();
     let version = env!("CARGO_PKG_VERSION");
-    let all = json!({ "version": version, "contract": contract, "bundled": bundled, "target": target() });
+    let all = json!({
+        "version": version, "contract": contract, "inbound_contract": inbound, "bundled": bundled, "target": target()
+    });
     let rows = vec![
         ("waybill".to_owned(), version.to_owned()),
-        ("plugin contract".to_owned(), format!("waybill:plugin@{contract}")),
+        ("plugin contract".to_owned(), format!("waybill:plugin@{contract}, waybill:inbound@{inbound}")),
         ("bundled plugins".to_owned(), bundled.join(", ")),
         ("platform".to_owned(), target()),
     ];

@@ -88,6 +88,11 @@ impl Section<'_, '_> {
         self.value(key, &Flag, Some(default)).unwrap_or(default)
     }
 
+    /// A boolean that may be left out.
+    pub fn optional_boolean(&mut self, key: impl Into<Key>) -> Option<Set<bool>> {
+        self.key(key.into(), &Flag, None)
+    }
+
     /// A duration such as `"10s"`, or milliseconds by a name that ends in `_ms`.
     pub fn duration(&mut self, key: impl Into<Key>, default: Duration, least: Duration) -> Duration {
         self.value(key, &Time(least), Some(default)).unwrap_or(default)
@@ -160,7 +165,15 @@ impl Section<'_, '_> {
 
     /// A list of texts; in the environment separated by commas.
     pub fn texts(&mut self, key: impl Into<Key>, takes: &str, default: &[&str]) -> Vec<Set<String>> {
-        let key = key.into();
+        self.list(key.into(), takes, default, false)
+    }
+
+    /// The same, or one text alone.
+    pub fn text_or_texts(&mut self, key: impl Into<Key>, takes: &str, default: &[&str]) -> Vec<Set<String>> {
+        self.list(key.into(), takes, default, true)
+    }
+
+    fn list(&mut self, key: Key, takes: &str, default: &[&str], may_be_alone: bool) -> Vec<Set<String>> {
         self.catalogue(key, false, takes.to_owned(), Some(format!("{default:?}")));
         let Some(found) = self.find(&key, false) else {
             self.show(key.name, default.to_vec().into(), Origin::Default);
@@ -183,6 +196,9 @@ impl Section<'_, '_> {
                         }
                     }
                 }
+            }
+            Raw::Node(Value::Text(text)) if may_be_alone => {
+                items.push(Set { value: text.clone(), origin: found.origin.clone() });
             }
             Raw::Text(text) => items.extend(
                 text.split(',')

@@ -3,8 +3,6 @@
 
 /// Section and what it configures.
 pub const LATER: &[(&str, &str)] = &[
-    ("source", "message sources"),
-    ("consumer", "inbox consumers"),
     ("events", "event streams"),
     ("stream", "event streams"),
     ("relay", "the event relay"),

@@ -8,12 +8,15 @@ use waybill_core::document::{self, DocumentError, Entry, Fault, Position, Table,
 use waybill_core::endpoint::EndpointSettings;
 use waybill_core::suggest::nearest;
 
+use super::inbound::Source;
+use super::inbound_checks;
 use super::later;
-use super::model::{Config, StoreKind, TenantSettings};
+use super::model::{Config, OutboxSettings, StoreKind, TenantSettings};
 use super::plugins::Known;
 use super::problem::{ConfigError, Origin, Problem};
 use super::reader::{Flag, KeyInfo, Reader, Section};
 use super::scalar::kind_of;
+use super::sections::{ReadConsumer, Tables};
 use super::transports::transports_and_routes;
 use super::{sections, tokens};
 
@@ -29,7 +32,7 @@ const FIXED: &[&str] =
 /// Another name of a section: source document 1 has `[tx.idempo]`.
 const ALSO: (&str, &str) = ("idempo", "idempotency");
 /// Sections with names of their own.
-const NAMED: &[&str] = &["transport", "participant", "route", "tenant"];
+const NAMED: &[&str] = &["transport", "participant", "source", "consumer", "route", "tenant"];
 
 /// What a configuration is made of.
 #[derive(Clone, Debug, Default)]
@@ -81,7 +84,8 @@ pub fn load(inputs: &Inputs) -> Result<Config, ConfigError> {
 /// Every key there is: what a file that uses each section leads to.
 pub fn catalogue() -> Vec<KeyInfo> {
     let sample = "[store]\nurl = \"mem://\"\n[transport.sample]\nplugin = \"sample\"\n[[route]]\nmatch = \"bus:**\"\n\
-                  transport = \"sample\"\n[participant.sample]\nplugin = \"sample\"\n[[tenant]]\nname = \"sample\"\n[[auth.token]]\nname = \"sample\"\nsha256 = \
+                  transport = \"sample\"\n[participant.sample]\nplugin = \"sample\"\n[source.sample]\nplugin = \"sample\"\n\
+                  [consumer.sample]\nsource = \"sample\"\nhandler = \"http://127.0.0.1/\"\n[[tenant]]\nname = \"sample\"\n[[auth.token]]\nname = \"sample\"\nsha256 = \
                   \"0000000000000000000000000000000000000000000000000000000000000000\"\n";
     let inputs = Inputs { bundled: vec!["sample"], ..Inputs::default() };
     read(sample, &inputs).map(|config| config.keys).unwrap_or_default()
@@ -116,6 +120,9 @@ fn read(text: &str, inputs: &Inputs) -> Result<Config, ConfigError> {
     let is_open = tokens.is_empty();
     let (transports, routes) = transports_and_routes(&mut reader, &root, &known, is_open, &mut warnings);
     let participants = participants(&mut reader, &root, &known);
+    let sources = sources(&mut reader, &root, &known);
+    let read = consumers(&mut reader, &root, &known, &sources, &outbox);
+    inbound_checks::check(&mut reader, &sources, &read, &routes, (&inbox, &outbox), &mut warnings);
     let tenants = tenants(&mut reader, &root);
     let limits = sections::limits(fixed(&mut reader, &root, "limits"));
     let log = sections::log(fixed(&mut reader, &root, "log"));
@@ -145,6 +152,8 @@ fn read(text: &str, inputs: &Inputs) -> Result<Config, ConfigError> {
         plugins,
         transports,
         participants,
+        sources,
+        consumers: read.into_iter().map(|read| read.consumer).collect(),
         routes,
         tenants,
         tokens,
@@ -261,6 +270,59 @@ fn participants<'d>(reader: &mut Reader<'d>, root: &'d Table, plugins: &Known<'_
         participants.extend(sections::participant(section, &entry.name, plugins));
     }
     participants
+}
+
+fn sources<'d>(reader: &mut Reader<'d>, root: &'d Table, plugins: &Known<'_>) -> Vec<Source> {
+    let mut sources = Vec::new();
+    let named = root.entry("source").and_then(|entry| table_of(reader, entry, "source"));
+    for entry in named.iter().flat_map(|(table, _)| &table.entries) {
+        let path = format!("source.{}", entry.name);
+        let Some(table) = table_of(reader, entry, &path) else { continue };
+        let section = Section::new(reader, path, "source.NAME", Some(table), false);
+        sources.extend(sections::source(section, &entry.name, plugins));
+    }
+    sources
+}
+
+fn consumers<'d>(
+    reader: &mut Reader<'d>,
+    root: &'d Table,
+    plugins: &Known<'_>,
+    sources: &[Source],
+    outbox: &OutboxSettings,
+) -> Vec<ReadConsumer> {
+    let mut consumers = Vec::new();
+    let named = root.entry("consumer").and_then(|entry| table_of(reader, entry, "consumer"));
+    let feeding: Vec<&str> = named.iter().flat_map(|(table, _)| &table.entries).flat_map(named_sources).collect();
+    let has_several = |source: &str| feeding.iter().filter(|name| **name == source).count() > 1;
+    // The default of `publish` is known for tables that have one consumer.
+    let tables: Vec<&str> =
+        sources.iter().filter(|source| source.is_table).map(|source| source.name.as_str()).collect();
+    let of_one: Vec<&str> = tables.iter().copied().filter(|name| !has_several(name)).collect();
+    let found = Tables { all: &tables, of_one: &of_one };
+    for entry in named.iter().flat_map(|(table, _)| &table.entries) {
+        let path = format!("consumer.{}", entry.name);
+        let Some(table) = table_of(reader, entry, &path) else { continue };
+        let section = Section::new(reader, path, "consumer.NAME", Some(table), false);
+        consumers.extend(sections::consumer(section, &entry.name, plugins, found, outbox.backoff.policy));
+    }
+    consumers
+}
+
+/// What a consumer's table names as its sources, before it is read.
+fn named_sources(consumer: &Entry) -> Vec<&str> {
+    let Value::Table(table) = &consumer.node.value else { return Vec::new() };
+    match table.get("source").map(|node| &node.value) {
+        Some(Value::Text(name)) => vec![name],
+        Some(Value::List(names)) => names
+            .iter()
+            .filter_map(|node| match &node.value {
+                Value::Text(name) => Some(name.as_str()),
+                _ => None,
+            })
+            .collect(),
+        _ => Vec::new(),
+    }
 }
 
 fn tenants<'d>(reader: &mut Reader<'d>, root: &'d Table) -> Vec<TenantSettings> {

@@ -5,6 +5,8 @@
 //! doesn't do: open anything. Secrets stay references (`env:NAME`, `file:/path`) until a plugin asks for them.
 
 mod exposed;
+pub mod inbound;
+mod inbound_checks;
 mod key;
 pub mod kinds;
 mod later;
@@ -20,8 +22,9 @@ pub mod size;
 mod tokens;
 mod transports;
 
+pub use inbound_checks::is_routed;
 pub use load::{FILE_NAME, Inputs, cache_folder, catalogue, data_folder, find_file, load};
 pub use model::{
-    AuthToken, BackoffSettings, Config, DeadSettings, InboxSettings, LimitSettings, LogFormat, LogSettings, OnDead,
-    OutboxSettings, PluginSettings, ServerSettings, StoreKind, StoreSettings, TenantSettings, TlsSettings,
+    AuthToken, BackoffSettings, Config, DeadSettings, LimitSettings, LogFormat, LogSettings, OnDead, OutboxSettings,
+    PluginSettings, ServerSettings, StoreKind, StoreSettings, TenantSettings, TlsSettings,
 };

@@ -12,6 +12,7 @@ use waybill_core::route::Routes;
 use waybill_sandbox::PublicKey;
 use waybill_server::auth::Role;
 
+use super::inbound::{Consumer, InboxSettings, Source};
 use super::reader::{KeyInfo, Shown};
 
 #[derive(Clone, Debug)]
@@ -30,6 +31,10 @@ pub struct Config {
     pub transports: Vec<EndpointSettings>,
     /// `[participant.NAME]`, in the order of the file.
     pub participants: Vec<EndpointSettings>,
+    /// `[source.NAME]`, in the order of the file.
+    pub sources: Vec<Source>,
+    /// `[consumer.NAME]`, in the order of the file.
+    pub consumers: Vec<Consumer>,
     pub routes: Routes,
     pub tenants: Vec<TenantSettings>,
     /// `[[auth.token]]`; none = no authentication.
@@ -160,13 +165,6 @@ pub struct DeadSettings {
     pub on_dead: OnDead,
     /// Dead letters from which `/readyz` warns; 0 = never.
     pub alert_at: u64,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InboxSettings {
-    /// How long a message that was processed is known as such. Not shorter than dead letters are kept, or a replayed one would
-    /// be processed twice.
-    pub dedup_window: Duration,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -172,6 +172,23 @@ impl<'r, 'd> Section<'r, 'd> {
         in_file || self.env && names.iter().any(|name| self.reader.env.contains_key(&env_name(&self.documented, name)))
     }
 
+    /// Where a key is set that was read already, and to what; none = its default is in force.
+    pub fn written(&self, key: &str) -> Option<(String, Origin)> {
+        let path = format!("{}.{key}", self.path);
+        let shown = self.reader.shown.iter().find(|shown| shown.path == path && shown.origin != Origin::Default)?;
+        let value = match &shown.value {
+            serde_json::Value::String(text) => text.clone(),
+            serde_json::Value::Object(_) => "{...}".to_owned(),
+            other => other.to_string(),
+        };
+        Some((value, shown.origin.clone()))
+    }
+
+    /// A number of the environment that another section declares.
+    pub fn env_number(&self, name: &str) -> Option<u64> {
+        self.reader.env.get(name)?.trim().parse().ok()
+    }
+
     /// A section within this one.
     pub fn sub<'s>(&'s mut self, name: &'static str) -> Section<'s, 'd> {
         self.known.push(name.to_owned());

@@ -1,5 +1,6 @@
 //! Plugins of a configuration: found, loaded, and checked against what the configuration says of them.
 
+pub mod inbound;
 pub mod service;
 
 use serde_json::Value;
@@ -13,6 +14,7 @@ use waybill_sandbox::{
 
 use crate::config::{Config, PluginSettings};
 use crate::exit::{CliError, Exit};
+use inbound::{PreparedHandler, PreparedSource};
 
 /// What one compilation may take.
 pub fn compile_limits(settings: &PluginSettings) -> CompileLimits {
@@ -55,6 +57,10 @@ pub struct Plugins {
     pub participants: Vec<PreparedParticipant>,
     /// Retry policy, if one is configured.
     pub backoff: Option<PreparedBackoff>,
+    /// Sources, in the order of the file.
+    pub sources: Vec<PreparedSource>,
+    /// Handlers that are components, in the order of the file.
+    pub handlers: Vec<PreparedHandler>,
 }
 
 /// Where a plugin's component comes from.
@@ -97,7 +103,8 @@ pub async fn prepare(fleet: &Fleet, config: &Config) -> Result<Plugins, Vec<Plug
             Err(cause) => errors.push(PluginError { endpoint: "outbox.backoff".into(), cause }),
         }
     }
-    if errors.is_empty() { Ok(Plugins { transports, participants, backoff }) } else { Err(errors) }
+    let (sources, handlers) = inbound::prepare(fleet, config, &mut errors).await;
+    if errors.is_empty() { Ok(Plugins { transports, participants, backoff, sources, handlers }) } else { Err(errors) }
 }
 
 async fn load_backoff(fleet: &Fleet, plugin: &PluginRef, document: &Value) -> Result<LoadedPlugin, SwapError> {
@@ -147,6 +154,12 @@ pub fn warnings(plugins: &Plugins) -> Vec<String> {
     }
     for PreparedParticipant { settings, plugin } in &plugins.participants {
         idle(&format!("[participant.{}]", settings.name), settings, plugin, &mut warnings);
+    }
+    for PreparedSource { settings, plugin, .. } in &plugins.sources {
+        idle(&format!("[source.{}]", settings.name), settings, plugin, &mut warnings);
+    }
+    for PreparedHandler { settings, plugin, .. } in &plugins.handlers {
+        idle(&format!("[consumer.{}]", settings.name), settings, plugin, &mut warnings);
     }
     warnings
 }

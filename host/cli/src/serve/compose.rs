@@ -27,6 +27,7 @@ use waybill_server::approval::ApprovalLinks;
 use waybill_server::tls::{Encryption, Tls};
 use waybill_store::{OpenError, StoreConfig, SurrealStore};
 
+use super::inbound::Inbound;
 use crate::compile::{compiler, open_with_or_without};
 use crate::config::{Config, OnDead, StoreKind, TlsSettings, cache_folder};
 use crate::data;
@@ -111,6 +112,7 @@ pub async fn store(config: &Config, term: &Term) -> Result<Arc<SurrealStore>, Cl
         block_cache_bytes: settings.block_cache,
         shards: config.outbox.shards,
         payload_bytes_max: config.outbox.max_payload_bytes,
+        dedup_memory: config.inbox.dedup_memory,
         query_timeout: settings.query_timeout,
         ..StoreConfig::new(settings.url.clone())
     })
@@ -182,6 +184,7 @@ pub async fn engine(
     config: &Config,
     plugins: Plugins,
     participants: &Arc<Participants>,
+    inbound: Inbound,
     fleet: &Fleet,
     store: &Arc<SurrealStore>,
     supervisor: &Arc<Supervisor>,
@@ -206,7 +209,9 @@ pub async fn engine(
     let sagas =
         SagaConfig { store: store_of_sagas, participants: Arc::clone(participants), ..saga_settings(config, own)? };
     let supervisor = Arc::clone(supervisor);
-    let settings = EngineConfig { sagas, supervisor, ..engine_config(config, store, transports, policy) };
+    let Inbound { inbox, direct, .. } = inbound;
+    let settings =
+        EngineConfig { sagas, inbound: inbox, direct, supervisor, ..engine_config(config, store, transports, policy) };
     Ok(Engine::start(settings, stores, Arc::new(SystemClock)))
 }
 

@@ -5,6 +5,7 @@
 //! reason not to start: it stays supervised and its messages wait.
 
 pub(crate) mod compose;
+mod inbound;
 mod reload;
 mod signals;
 
@@ -94,7 +95,11 @@ async fn host(config: Config, source: Source, term: &mut Term) -> Result<(), Cli
     }
     let (kv, trail) = (compose::kv(&config, &store), compose::trail(&config, &store));
     let participants = Arc::new(compose::participants(std::mem::take(&mut prepared.participants), &kv).await?);
-    let engine = Arc::new(compose::engine(&config, prepared, &participants, &fleet, &store, &supervisor).await?);
+    let (sources, handlers) = (std::mem::take(&mut prepared.sources), std::mem::take(&mut prepared.handlers));
+    let inbound = inbound::inbound(&config, sources, handlers, &fleet, &store).await?;
+    let (inbox, watched) = (Arc::clone(&inbound.inbox), inbound.watched.clone());
+    let engine = compose::engine(&config, prepared, &participants, inbound, &fleet, &store, &supervisor).await?;
+    let engine = Arc::new(engine);
     // The first tells the tasks to end when they have nothing in hand, the second ends them where they are.
     let (watching, cut) = (CancellationToken::new(), CancellationToken::new());
     let watch = supervisor.run("plugin files", cut.clone(), {
@@ -104,11 +109,16 @@ async fn host(config: Config, source: Source, term: &mut Term) -> Result<(), Cli
             async move { fleet.watch(watching).await }
         }
     });
+    let watch_sources = supervisor.run("source files", cut.clone(), {
+        let (engine, watching) = (Arc::clone(&engine), watching.clone());
+        move || inbound::watch(watched.clone(), Arc::clone(&engine), watching.clone())
+    });
     let reloader = Reloader::new(
         reload::Host {
             source,
             fleet: fleet.clone(),
             engine: Arc::clone(&engine),
+            inbox,
             store: Arc::clone(&store),
             trail: Arc::clone(&trail),
             encryption: encryption.clone(),
@@ -126,6 +136,7 @@ async fn host(config: Config, source: Source, term: &mut Term) -> Result<(), Cli
         sagas: engine.sagas(),
         approvals,
         idempotency: engine.idempotency(),
+        inbound: engine.inbound(),
         configuration: Some(Arc::new(reloader.clone()) as _),
         plugins: Some(Arc::new(Audited::new(fleet, Arc::clone(&trail)))),
         auth,
@@ -142,7 +153,7 @@ async fn host(config: Config, source: Source, term: &mut Term) -> Result<(), Cli
     ready.abort();
     watching.cancel();
     // They do nothing by halves: what they began ends in tasks of its own.
-    let ended = async { tokio::join!(watch, reloads) };
+    let ended = async { tokio::join!(watch, watch_sources, reloads) };
     if tokio::time::timeout(WATCH_TIMEOUT, ended).await.is_err() {
         tracing::warn!(limit = ?WATCH_TIMEOUT, "a reload is still under way and is cut off");
         cut.cancel();

@@ -10,20 +10,20 @@ use waybill_cli::config::{Config, Inputs, OnDead, StoreKind, load};
 use waybill_core::endpoint::PluginRef;
 use waybill_server::auth::Role;
 
-struct Case {
+pub struct Case {
     dir: tempfile::TempDir,
     env: BTreeMap<String, String>,
     flags: Vec<Flag>,
 }
 
-fn case(toml: &str) -> Case {
+pub fn case(toml: &str) -> Case {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("waybill.toml"), toml).unwrap();
     Case { dir, env: BTreeMap::new(), flags: Vec::new() }
 }
 
 impl Case {
-    fn env(mut self, name: &str, value: &str) -> Self {
+    pub fn env(mut self, name: &str, value: &str) -> Self {
         self.env.insert(name.into(), value.into());
         self
     }
@@ -38,14 +38,14 @@ impl Case {
     fn path(&self) -> PathBuf {
         self.dir.path().join("waybill.toml")
     }
-    fn load(&self) -> Result<Config, ConfigError> {
+    pub fn load(&self) -> Result<Config, ConfigError> {
         load(&Inputs {
             file: Some(self.path()),
             env: self.env.clone(),
             flags: self.flags.clone(),
             data: Some("/var/lib/waybill-test".into()),
             cache: None,
-            bundled: vec!["backoff-fibonacci", "http", "noop"],
+            bundled: vec!["backoff-fibonacci", "http", "noop", "nats-source", "postgres"],
         })
     }
     /// The text of the error, with the folder taken out.
@@ -55,7 +55,7 @@ impl Case {
     }
 }
 
-fn refused(toml: &str) -> String {
+pub fn refused(toml: &str) -> String {
     case(toml).error()
 }
 
@@ -86,6 +86,7 @@ fn every_kind_of_bad_input_has_its_code_place_and_fix() {
         ("[idempotency]\nrequire = 1\n", "CONFIG.WRONG_TYPE", "waybill.toml:2:11", "true or false"),
         ("[idempotency]\nttls = \"1h\"\n", "CONFIG.UNKNOWN_KEY", "waybill.toml:2:1", "did you mean \"ttl\"?"),
         ("[inbox]\ndedup_window = \"7d\"\n", "CONFIG.BAD_VALUE", "waybill.toml:2:16", "dead.keep = \"30days\""),
+        ("[inbox]\ndedup_window = \"119s\"\n", "CONFIG.BAD_VALUE", "waybill.toml:2:16", "at least 2m"),
         ("[dead]\nkeep = \"60d\"\n", "CONFIG.BAD_VALUE", "waybill.toml:2:8", "set inbox.dedup_window to"),
         ("[inbox]\nack_wait = \"7d\"\n", "CONFIG.UNKNOWN_KEY", "waybill.toml:2:1", "dedup_window"),
         ("[idempo]\nttl_ms = 1\n[tx.idempo]\nttl_ms = 2\n", "CONFIG.DUPLICATE", "waybill.toml:3:5", "[tx.idempo]"),

@@ -12,6 +12,9 @@ use waybill_server::aliases::{MESSAGE_ALIASES, Meaning};
 /// One that could be random.
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
+/// Plugins that the examples name.
+const BUNDLED: [&str; 5] = ["http", "backoff-fibonacci", "nats", "nats-source", "postgres"];
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
@@ -71,10 +74,11 @@ fn the_configuration_page_has_every_key_with_its_default_and_no_other() {
 }
 
 #[test]
-fn the_example_of_the_configuration_page_is_right() {
+fn the_examples_of_the_pages_are_right() {
     let text = document("configuration.md");
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("token"), TOKEN).unwrap();
+    let text = format!("{text}{}", document("inbox.md"));
     let mut examples = 0;
     for block in text.split("```toml").skip(1) {
         let toml = block.split("```").next().unwrap().replace("/run/secrets/shop-token", "token");
@@ -84,14 +88,14 @@ fn the_example_of_the_configuration_page_is_right() {
             format!("{}{toml}", if toml.contains("[store]") { "" } else { "[store]\nurl = \"mem://\"\n" }),
         )
         .unwrap();
-        let env = BTreeMap::from([("SHOP_SIGNING_SECRET".to_owned(), "x".to_owned())]);
-        let inputs = Inputs { file: Some(file), env, bundled: vec!["http", "backoff-fibonacci"], ..Inputs::default() };
+        let env = ["SHOP_SIGNING_SECRET", "SHOP_PASSWORD"].map(|name| (name.to_owned(), "x".to_owned())).into();
+        let inputs = Inputs { file: Some(file), env, bundled: BUNDLED.to_vec(), ..Inputs::default() };
         if let Err(error) = load(&inputs) {
             panic!("{toml}\n{error}");
         }
         examples += 1;
     }
-    assert_eq!(examples, 2);
+    assert_eq!(examples, 5);
 }
 
 /// What a setting is when `name = value` stands in `place`.
@@ -106,12 +110,17 @@ fn effective(place: &str, name: &str, value: &str, path: &str) -> serde_json::Va
             env.insert(name.to_owned(), value.to_owned());
         }
         "auth.token" => toml += &format!("[[auth.token]]\nname = \"x\"\n{name} = {value}\n"),
+        "source.NAME" => toml += &format!("[source.x]\nplugin = \"postgres\"\n{name} = {value}\n"),
+        "consumer.NAME" => {
+            toml += "[source.x]\nplugin = \"postgres\"\n";
+            toml += &format!("[consumer.x]\nsource = \"x\"\nhandler = \"http://127.0.0.1/\"\n{name} = {value}\n");
+        }
         section => toml += &format!("[{section}]\n{name} = {value}\n"),
     }
     std::fs::write(&file, &toml).unwrap();
-    let config =
-        load(&Inputs { file: Some(file), env, ..Inputs::default() }).unwrap_or_else(|error| panic!("{toml}\n{error}"));
-    let path = path.replace("auth.token.", "auth.token[0].");
+    let inputs = Inputs { file: Some(file), env, bundled: vec!["postgres"], ..Inputs::default() };
+    let config = load(&inputs).unwrap_or_else(|error| panic!("{toml}\n{error}"));
+    let path = path.replace("auth.token.", "auth.token[0].").replace(".NAME.", ".x.");
     config.shown.into_iter().find(|shown| shown.path == path).unwrap_or_else(|| panic!("no {path}")).value
 }
 
@@ -217,7 +226,8 @@ fn sources(folder: &Path, all: &mut Vec<PathBuf>) {
 /// Crates whose codes reach nobody but their developers.
 const INSIDE: [&str; 2] = ["testkit", "xtask"];
 /// Codes without a dot, from the source documents.
-const UNDOTTED: [&str; 3] = ["INVALID_OUTBOX", "FUTURE_EVENT", "SUSPECTED_POISON"];
+const UNDOTTED: [&str; 5] =
+    ["INVALID_OUTBOX", "FUTURE_EVENT", "SUSPECTED_POISON", "DUPLICATE_MESSAGE", "INVALID_TIMESTAMP"];
 
 fn host_and_plugins() -> Vec<PathBuf> {
     let mut files = Vec::new();

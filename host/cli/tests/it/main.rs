@@ -9,8 +9,11 @@ mod configuration;
 mod documents;
 #[cfg(unix)]
 mod exposure;
+mod fake_inbound;
 mod help;
 mod host;
+mod inbound;
+mod inbound_configuration;
 mod operations;
 mod saga_folder;
 mod sagas;

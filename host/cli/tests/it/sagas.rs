@@ -21,7 +21,7 @@ fn snapshot(name: &str, done: &Done) {
         (r"[^ ]*/order\.", "order."),
         // Digests of definitions, whole and short.
         (r"\b[0-9a-f]{64}\b", "DIGEST"),
-        (r"\b(?:order|shipment|collection)( v| version )(\d+) \([0-9a-f]{12}\)", "DEFINITION$1$2 (HASH)"),
+        (r"\b(order|shipment|collection)( v| version )(\d+) \([0-9a-f]{12}\)", "$1$2$3 (HASH)"),
         (r"(?m)^(\w+ +\d+ +)[0-9a-f]{12} ", "${1}HASH         "),
     ];
     insta::with_settings!({ prepend_module_to_snapshot => false, snapshot_path => "snapshots/sagas", omit_expression => true, filters => filters }, {

@@ -4,11 +4,16 @@ use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use waybill_cli::exit::Exit;
+use waybill_core::ids::Seq;
+use waybill_core::inbox::records::InboxWrite;
+use waybill_store::{StoreConfig, SurrealStore};
+use waybill_testkit::conformance::inbox_samples::{Writer, dead, inbound, row};
 
 use crate::support::{Done, waybill};
 
@@ -169,6 +174,42 @@ fn what_was_committed_is_there_after_a_restart() {
     assert_eq!((second["state"].as_str(), second["waiting"]["on"].as_str()), (Some("pending"), Some("schedule")));
     let again = ask(&url, &["send", "--topic", "bus:orders.created", "--id", "order-1", "--payload", "{\"order\":1}"]);
     assert!(again.err.contains("nothing new: 1 message was there before"), "{}", again.err);
+}
+
+#[test]
+fn what_a_source_left_is_shown_and_purged_when_no_source_is_configured_any_more() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = noop(dir.path());
+    let left = async {
+        let url = format!("surrealkv://{}", dir.path().join("data").display());
+        let store = SurrealStore::open(StoreConfig::new(url)).await.unwrap();
+        let fill = |commit: &mut waybill_core::inbox::records::InboxCommit| {
+            commit.record.last = Seq(2);
+            commit.writes = vec![
+                InboxWrite::PutRow(Arc::new(row(1, inbound("m-1")))),
+                InboxWrite::PutDead(Arc::new(dead(2, inbound("m-2"), "HTTP.422"))),
+            ];
+        };
+        Writer::new().commit(&store, fill).await;
+        store.close().await.unwrap();
+    };
+    tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(left);
+    let mut host = Host::start(dir.path(), &["--config", &config]);
+    let url = host.url();
+    host.says("INFO ready");
+    host.says("writing the shard's inbox");
+    let rows = ask(&url, &["inbox", "list", "-o", "ids"]);
+    assert_eq!((rows.exit, rows.out.as_str()), (Exit::Done, "inbox-0-1\n"), "{}", rows.err);
+    let letters = ask(&url, &["dead", "list", "--filter", "kind=inbox", "-o", "json"]);
+    assert!(letters.out.contains("m-2") && letters.out.contains("HTTP.422"), "{}{}", letters.out, letters.err);
+    let counted: serde_json::Value = serde_json::from_str(&ask(&url, &["inbox", "stats", "-o", "json"]).out).unwrap();
+    let ship = &counted["consumers"][0];
+    assert_eq!((&ship["consumer"], &ship["configured"], &ship["stored"]), (&"ship".into(), &false.into(), &1.into()));
+    let nobody = ask(&url, &["dead", "replay", "inbox-0-2", "--tenant", "acme"]);
+    assert!(nobody.exit != Exit::Done && nobody.err.contains("isn't configured"), "{}", nobody.err);
+    let purged = ask(&url, &["dead", "purge", "--filter", "kind=inbox", "--yes"]);
+    assert_eq!(purged.exit, Exit::Done, "{}", purged.err);
+    assert_eq!(ask(&url, &["dead", "list", "--filter", "kind=inbox", "-o", "ids"]).out, "");
 }
 
 #[test]

@@ -7,8 +7,9 @@
 //! |---|---|
 //! | `api.rs` | `AUTH`, `HTTP`, `PROVIDER`, `SCHEMA`, `UNKNOWN` |
 //! | `command.rs` | `CLI`, `CLIENT`, `CONFIG` |
+//! | `inbox.rs` | `HANDLER`, `INBOX`, and those of the inbox without a dot |
 //! | `outbox.rs` | `DEAD`, `EXTERNAL`, `OPERATION`, `OUTBOX`, `QUARANTINE`, `TRANSPORT`, and those without a dot |
-//! | `plugin.rs` | `PLUGIN` |
+//! | `plugin.rs` | `PLUGIN`, `SOURCE` |
 //! | `saga.rs` | `SAGA` |
 //! | `storage.rs` | `STORAGE`, `TX` |
 
@@ -48,6 +49,7 @@ macro_rules! codes {
 
 mod api;
 mod command;
+mod inbox;
 mod outbox;
 mod plugin;
 mod saga;
@@ -84,7 +86,8 @@ impl Answer {
 
 impl Code {
     pub fn all() -> impl Iterator<Item = Self> {
-        let families = [api::CODES, command::CODES, outbox::CODES, plugin::CODES, saga::CODES, storage::CODES];
+        let families =
+            [api::CODES, command::CODES, inbox::CODES, outbox::CODES, plugin::CODES, saga::CODES, storage::CODES];
         families.into_iter().flatten().copied()
     }
 
@@ -157,7 +160,8 @@ mod tests {
 
     #[test]
     fn codes_are_unique_sorted_and_well_formed() {
-        let families = [api::CODES, command::CODES, outbox::CODES, plugin::CODES, saga::CODES, storage::CODES];
+        let families =
+            [api::CODES, command::CODES, inbox::CODES, outbox::CODES, plugin::CODES, saga::CODES, storage::CODES];
         for family in families {
             assert!(family.is_sorted_by_key(|code| code.as_str()), "{family:?} isn't in order");
         }

@@ -1,4 +1,4 @@
-//! Codes of plugins: what can't be loaded or changed, and what became of a call.
+//! Codes of plugins: what can't be loaded or changed, what became of a call, and what the contract has a source say.
 
 codes! {
     PLUGIN_AMBIGUOUS_STEP = "PLUGIN.AMBIGUOUS_STEP";
@@ -66,7 +66,7 @@ codes! {
     PLUGIN_NO_PREVIOUS = "PLUGIN.NO_PREVIOUS" => answered(409, "There is no earlier generation to go back to",
         "Load the component you want: `waybill plugin load FILE --transport NAME`.");
     PLUGIN_NO_PROVISIONING = "PLUGIN.NO_PROVISIONING" => answered(400,
-        "The transport's plugin has nothing to provision",
+        "The plugin has nothing to provision",
         "Create what is missing at the peer by hand.");
     PLUGIN_NO_STEP = "PLUGIN.NO_STEP";
     PLUGIN_OPEN_FAILED = "PLUGIN.OPEN_FAILED" => retryable(422, "A transport didn't open",
@@ -111,4 +111,7 @@ codes! {
         "Remove the dependency that needs the import named.");
     PLUGIN_WRITE = "PLUGIN.WRITE" => retryable(507, "A component can't be put in the plugins folder",
         "Check `plugins.folder`, its permissions and the free space, and send it again. The running generation goes on.");
+    SOURCE_NOT_FOUND = "SOURCE.NOT_FOUND" => answered(404, "There is no such source",
+        "Check the name, or configure it.");
+    SOURCE_OVERTAKEN = "SOURCE.OVERTAKEN";
 }

@@ -15,6 +15,7 @@ codes! {
         "Write your rows to the database yourself, with fn::waybill::enqueue in the same transaction.");
     STORAGE_STATEMENT = "STORAGE.STATEMENT" => answered(400, "A statement of the transaction failed",
         "Correct the SurrealQL; nothing was committed.");
+    STORAGE_TABLE = "STORAGE.TABLE";
     STORAGE_TOO_LARGE = "STORAGE.TOO_LARGE" => answered(413, "The transaction writes more than the store takes at once",
         "Split the transaction, or raise store.memtable; nothing was committed.");
     STORAGE_WENT_BACK = "STORAGE.WENT_BACK" => answered(500, "The store lost what it had",

@@ -2,6 +2,9 @@
 
 use std::collections::HashMap;
 
+use crate::ids::ShardId;
+use crate::inbox::place::InboxPlace;
+use crate::inbox::records::InboxDead;
 use crate::outbox::filter::signature;
 use crate::outbox::records::DeadLetter;
 use crate::port::dead::DeadKind;
@@ -54,6 +57,20 @@ impl DeadGroups {
             at: dead.died_at.0,
         };
         self.count(&one, || dead.topic());
+    }
+
+    /// Counts a received message that couldn't be handled.
+    pub fn add_inbox(&mut self, shard: ShardId, dead: &InboxDead) {
+        let place = InboxPlace { shard, seq: dead.seq }.to_string();
+        let one = One {
+            tenant: dead.message.tenant.as_str(),
+            code: &dead.code,
+            reason: &dead.reason,
+            kind: DeadKind::Inbox,
+            id: &place,
+            at: dead.died_at.0,
+        };
+        self.count(&one, || dead.message.subject.clone());
     }
 
     /// Takes groups that were counted elsewhere, of a kind that isn't counted here.

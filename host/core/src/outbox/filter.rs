@@ -9,8 +9,11 @@ use thiserror::Error;
 use crate::annotation::Annotation;
 use crate::annotation_rows;
 use crate::glob::Glob;
+use crate::ids::ShardId;
+use crate::inbox::place::InboxPlace;
+use crate::inbox::records::InboxDead;
 use crate::message::Message;
-use crate::outbox::records::{DeadLetter, DeadState};
+use crate::outbox::records::DeadLetter;
 use crate::port::dead::DeadKind;
 use crate::port::service::MessageState;
 use crate::saga::records::SagaDead;
@@ -29,9 +32,9 @@ pub struct FilterError {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     pub tenant: Option<Glob>,
-    /// `topic=`; that of a stuck saga is `saga:<definition>/<step>`.
+    /// `topic=`; that of a stuck saga is `saga:<definition>/<step>`, that of a received message its subject.
     pub topic: Option<Glob>,
-    /// `key=`; messages only.
+    /// `key=`; not of stuck sagas.
     pub key: Option<Glob>,
     pub id: Option<Glob>,
     /// `code=`; dead letters and parked messages only.
@@ -39,13 +42,21 @@ pub struct Filter {
     /// `error=`: matches the error signature; dead letters only.
     pub error: Option<Glob>,
     pub state: Option<Glob>,
-    /// `kind=`: `message` or `saga` (stuck sagas).
+    /// `kind=`: `message`, `saga` (stuck sagas) or `inbox` (received messages).
     pub kind: Option<Glob>,
+    /// Stuck sagas are left out, whatever it says of kinds: of acts that aren't for them.
+    pub without_sagas: bool,
     /// `definition=`; stuck sagas only.
     pub definition: Option<Glob>,
     /// `step=`: the step whose compensation failed; stuck sagas only.
     pub step: Option<Glob>,
-    /// `correlation_id=` and the like; messages only, and none that hasn't the text.
+    /// `consumer=`; received messages only.
+    pub consumer: Option<Glob>,
+    /// `source=`; received messages only.
+    pub source: Option<Glob>,
+    /// `context=`; received messages only.
+    pub context: Option<Glob>,
+    /// `correlation_id=` and the like; not of stuck sagas, and of no message that hasn't the text.
     pub annotations: Vec<(Annotation, Glob)>,
     /// Older than this instant (`age>1h`, or `before=`).
     pub before: Option<UnixMillis>,
@@ -56,7 +67,7 @@ pub struct Filter {
 macro_rules! fields {
     ($($variant:ident = $name:ident ($number:tt) { $($unused:tt)* })*) => {
         concat!(
-            "tenant, topic, key, id, code, error, state, kind, definition, step, ",
+            "tenant, topic, key, id, code, error, state, kind, definition, step, consumer, source, context, ",
             $(stringify!($name), ", ",)*
             "age (with > or <, e.g. age>1h); all but age with = and * as a wildcard"
         )
@@ -101,7 +112,7 @@ impl Filter {
             }
             let slot = match field {
                 "tenant" => &mut filter.tenant,
-                "topic" => &mut filter.topic,
+                "topic" | "subject" | "original_subject" => &mut filter.topic,
                 "key" | "dispatch_key" => &mut filter.key,
                 "id" => &mut filter.id,
                 "code" | "error_code" => &mut filter.code,
@@ -110,6 +121,9 @@ impl Filter {
                 "kind" => &mut filter.kind,
                 "definition" | "def_name" => &mut filter.definition,
                 "step" => &mut filter.step,
+                "consumer" | "consumer_name" => &mut filter.consumer,
+                "source" => &mut filter.source,
+                "context" => &mut filter.context,
                 _ => return Err(refuse(format!("there is no field {field:?}; write one of {FIELDS}"))),
             };
             let is_state = field == "state" || field == "status";
@@ -123,18 +137,21 @@ impl Filter {
                 return Err(refuse(format!("there is no such state; write one of {}", states.join(", "))));
             }
             if field == "kind" && !DeadKind::ALL.iter().any(|kind| glob.matches(kind.word())) {
-                return Err(refuse("there is no such kind; write message or saga".into()));
+                return Err(refuse("there is no such kind; write message, saga or inbox".into()));
             }
             *slot = Some(glob);
         }
         Ok(filter)
     }
 
-    /// Whether a dead letter of this kind could match: none does that a condition of the other kind only names.
+    /// Whether a dead letter of this kind could match: none does that a condition of other kinds only names.
     pub fn may_take(&self, kind: DeadKind) -> bool {
+        let of_sagas = self.definition.is_some() || self.step.is_some();
+        let of_inbox = self.consumer.is_some() || self.source.is_some() || self.context.is_some();
         let is_open = match kind {
-            DeadKind::Message => self.definition.is_none() && self.step.is_none(),
-            DeadKind::Saga => self.key.is_none() && self.annotations.is_empty(),
+            DeadKind::Message => !of_sagas && !of_inbox,
+            DeadKind::Saga => !of_inbox && self.key.is_none() && self.annotations.is_empty() && !self.without_sagas,
+            DeadKind::Inbox => !of_sagas,
         };
         is_open && self.kind.as_ref().is_none_or(|glob| glob.matches(kind.word()))
     }
@@ -166,10 +183,7 @@ impl Filter {
 
     /// Whether a dead letter matches.
     pub fn takes_dead(&self, dead: &DeadLetter) -> bool {
-        let state = match dead.state {
-            DeadState::Dead => "dead",
-            DeadState::Quarantined { .. } => "quarantined",
-        };
+        let state = dead.state.word();
         self.takes_message(&dead.message, dead.died_at)
             && self.code.as_ref().is_none_or(|glob| glob.matches(&dead.code))
             && self.error.as_ref().is_none_or(|glob| glob.matches(&signature(&dead.reason)))
@@ -179,10 +193,7 @@ impl Filter {
     /// Whether a stuck saga matches: its topic is `saga:<definition>/<step>`, its id is the root's.
     pub fn takes_dead_saga(&self, dead: &SagaDead) -> bool {
         let holds = |glob: &Option<Glob>, text: &str| glob.as_ref().is_none_or(|glob| glob.matches(text));
-        let state = match dead.state {
-            DeadState::Dead => "dead",
-            DeadState::Quarantined { .. } => "quarantined",
-        };
+        let state = dead.state.word();
         holds(&self.tenant, dead.key.tenant.as_str())
             && self.may_take(DeadKind::Saga)
             && holds(&self.topic, &dead.topic())
@@ -192,6 +203,32 @@ impl Filter {
             && holds(&self.code, &dead.code)
             && self.error.as_ref().is_none_or(|glob| glob.matches(&signature(&dead.reason)))
             && holds(&self.state, state)
+            && self.before.is_none_or(|before| dead.died_at < before)
+            && self.after.is_none_or(|after| dead.died_at > after)
+    }
+
+    /// Whether a received message matches that couldn't be handled: its topic is its subject, its id is the sender's or its place.
+    pub fn takes_dead_inbox(&self, shard: ShardId, dead: &InboxDead) -> bool {
+        let holds = |glob: &Option<Glob>, text: &str| glob.as_ref().is_none_or(|glob| glob.matches(text));
+        let message = &dead.message;
+        let is_named = |glob: &Glob| {
+            glob.matches(message.id.as_str()) || glob.matches(&InboxPlace { shard, seq: dead.seq }.to_string())
+        };
+        holds(&self.tenant, message.tenant.as_str())
+            && self.may_take(DeadKind::Inbox)
+            && holds(&self.topic, &message.subject)
+            && holds(&self.consumer, dead.consumer.as_str())
+            && holds(&self.source, message.source.as_str())
+            && holds(&self.context, &message.context)
+            && self.id.as_ref().is_none_or(is_named)
+            && self.key.as_ref().is_none_or(|glob| message.key.as_ref().is_some_and(|key| glob.matches(key.as_str())))
+            && self
+                .annotations
+                .iter()
+                .all(|(annotation, glob)| message.annotation(*annotation).is_some_and(|text| glob.matches(text)))
+            && holds(&self.code, &dead.code)
+            && self.error.as_ref().is_none_or(|glob| glob.matches(&signature(&dead.reason)))
+            && holds(&self.state, dead.state.word())
             && self.before.is_none_or(|before| dead.died_at < before)
             && self.after.is_none_or(|after| dead.died_at > after)
     }
@@ -302,9 +339,16 @@ fn split(text: &str) -> Result<Vec<String>, FilterError> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use std::sync::Arc;
+
+    use bytes::Bytes;
+
     use super::*;
     use crate::annotations::Annotations;
+    use crate::ids::{ConsumerName, InboundId, Seq, SourceName, Tenant};
+    use crate::inbox::message::InboundMessage;
     use crate::new_message::NewMessage;
+    use crate::outbox::records::DeadState;
 
     #[test]
     fn conditions_are_read_and_wildcards_match() {
@@ -327,6 +371,60 @@ mod tests {
             let takes = |annotations| filter.takes_message(&with(annotations), UnixMillis(0));
             assert!(takes([(annotation, trace)].into()), "{annotation:?}");
             assert!(!takes(Annotations::default()), "{annotation:?}");
+        }
+    }
+
+    fn received() -> InboxDead {
+        let text = |text: &str| Some(text.to_owned());
+        let message = InboundMessage {
+            id: InboundId::new("m-1").unwrap(),
+            source: SourceName::new("shop").unwrap(),
+            tenant: Tenant::unnamed(),
+            subject: "sales.order_paid".into(),
+            context: "sales".into(),
+            key: None,
+            headers: Vec::new(),
+            content_type: text("text/plain"),
+            payload: Bytes::new(),
+            event_type: None,
+            event_version: None,
+            correlation_id: text("c-1"),
+            causation_id: text("m-0"),
+            reply_to: text("answers"),
+            occurred_at: None,
+            received_at: UnixMillis(5),
+            position: None,
+            attributes: Vec::new(),
+            omitted: None,
+        };
+        InboxDead {
+            seq: Seq(17),
+            consumer: ConsumerName::new("ship").unwrap(),
+            fingerprint: Default::default(),
+            digest: Default::default(),
+            message: Arc::new(message),
+            code: "HTTP.422".into(),
+            reason: "no such order".into(),
+            attempts: 1,
+            died_at: UnixMillis(9),
+            state: DeadState::Dead,
+        }
+    }
+
+    #[test]
+    fn a_received_message_is_found_by_what_its_sender_said_of_it() {
+        for (text, wanted) in [
+            ("correlation_id=c-* causation_id=m-0", true),
+            ("reply_to=answers content_type=text/*", true),
+            ("correlation_id=c-2", false),
+            ("aggregate_id=*", false),
+            ("traceparent=*", false),
+            ("id=inbox-3-17 subject=sales.* consumer=ship source=shop", true),
+            ("id=m-1 context=sales", true),
+            ("key=*", false),
+        ] {
+            let filter = Filter::parse(text, UnixMillis(10)).unwrap();
+            assert_eq!(filter.takes_dead_inbox(ShardId(3), &received()), wanted, "{text}");
         }
     }
 
@@ -353,16 +451,19 @@ mod tests {
             DeadKind::ALL.map(|kind| filter.may_take(kind))
         };
         for (text, wanted) in [
-            ("tenant=acme code=HTTP.* age>1h", [true, true]),
-            ("kind=saga", [false, true]),
-            ("kind=message", [true, false]),
-            ("kind=outbox", [true, false]),
-            ("kind=*", [true, true]),
-            ("definition=order", [false, true]),
-            ("step=charge", [false, true]),
-            ("key=17", [true, false]),
-            ("correlation_id=c-*", [true, false]),
-            ("key=17 kind=saga", [false, false]),
+            ("tenant=acme code=HTTP.* age>1h", [true, true, true]),
+            ("kind=saga", [false, true, false]),
+            ("kind=message", [true, false, false]),
+            ("kind=outbox", [true, false, false]),
+            ("kind=inbox", [false, false, true]),
+            ("kind=*", [true, true, true]),
+            ("definition=order", [false, true, false]),
+            ("step=charge", [false, true, false]),
+            ("consumer=ship", [false, false, true]),
+            ("source=shop context=sales", [false, false, true]),
+            ("key=17", [true, false, true]),
+            ("correlation_id=c-*", [true, false, true]),
+            ("key=17 kind=saga", [false, false, false]),
         ] {
             assert_eq!(may(text), wanted, "{text}");
         }
@@ -370,7 +471,7 @@ mod tests {
 
     #[test]
     fn bad_conditions_say_what_may_be_written() {
-        for text in ["tenant", "colour=red", "kind=inbox", "age=1h", "age>x", "tenant>a", "key=", "'a"] {
+        for text in ["tenant", "colour=red", "kind=letter", "age=1h", "age>x", "tenant>a", "key=", "'a"] {
             assert!(Filter::parse(text, UnixMillis(0)).is_err(), "{text}");
         }
         assert!(Filter::parse("colour=red", UnixMillis(0)).unwrap_err().to_string().contains("tenant, topic"));

@@ -19,6 +19,19 @@ pub struct Standing {
     pub until: Monotonic,
 }
 
+/// Who has suspects: the owner of a shard's outbox, or that of its inbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Party {
+    Outbox(ShardId),
+    Inbox(ShardId),
+}
+
+impl From<ShardId> for Party {
+    fn from(shard: ShardId) -> Self {
+        Self::Outbox(shard)
+    }
+}
+
 /// The shards of a process and their suspects.
 #[derive(Debug, Default)]
 pub struct LoneTrials {
@@ -27,36 +40,39 @@ pub struct LoneTrials {
 
 #[derive(Debug, Default)]
 struct Turn {
-    holder: Option<ShardId>,
-    standings: BTreeMap<ShardId, Standing>,
+    holder: Option<Party>,
+    standings: BTreeMap<Party, Standing>,
 }
 
 impl LoneTrials {
     /// Takes the turn, if no other shard has it or goes first. Whether this one has it now.
-    pub(super) fn begin(&self, shard: ShardId, standing: Standing, now: Monotonic) -> bool {
+    pub(crate) fn begin(&self, party: impl Into<Party>, standing: Standing, now: Monotonic) -> bool {
+        let party = party.into();
         let mut turn = self.turn();
-        let mut others = turn.standings.iter().filter(|(other, _)| **other != shard);
+        let mut others = turn.standings.iter().filter(|(other, _)| **other != party);
         let is_first = others.all(|(_, of)| of.alone <= standing.alone || now >= of.until);
         match standing.alone {
-            0 => turn.standings.remove(&shard),
-            _ => turn.standings.insert(shard, standing),
+            0 => turn.standings.remove(&party),
+            _ => turn.standings.insert(party, standing),
         };
         if turn.holder.is_none() && is_first {
-            turn.holder = Some(shard);
+            turn.holder = Some(party);
         }
-        turn.holder == Some(shard)
+        turn.holder == Some(party)
     }
 
     /// The shard has no suspect on trial by itself.
-    pub(super) fn end(&self, shard: ShardId) {
+    pub(crate) fn end(&self, party: impl Into<Party>) {
+        let party = party.into();
         let mut turn = self.turn();
-        turn.holder = turn.holder.filter(|holder| *holder != shard);
+        turn.holder = turn.holder.filter(|holder| *holder != party);
     }
 
     /// Nobody of this process owns the shard any more.
-    pub fn leave(&self, shard: ShardId) {
-        self.end(shard);
-        self.turn().standings.remove(&shard);
+    pub fn leave(&self, party: impl Into<Party>) {
+        let party = party.into();
+        self.end(party);
+        self.turn().standings.remove(&party);
     }
 
     fn turn(&self) -> MutexGuard<'_, Turn> {

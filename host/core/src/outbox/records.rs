@@ -180,6 +180,16 @@ pub enum DeadState {
     },
 }
 
+impl DeadState {
+    /// As in filters and JSON.
+    pub const fn word(&self) -> &'static str {
+        match self {
+            Self::Dead => "dead",
+            Self::Quarantined { .. } => "quarantined",
+        }
+    }
+}
+
 /// A message that stopped (`semantics.md` §2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeadLetter {

@@ -12,19 +12,19 @@ use std::time::Duration;
 use crate::ids::Seq;
 use crate::limits::{ALONE_CRASHES_MAX, SUSPECTS_MAX};
 
-/// What a shard record says of crashes.
+/// What a shard record says of crashes. `K` names what may have been the cause: of the outbox a message's seq.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Suspicion {
+pub struct Suspicion<K = Seq> {
     /// Unclean ends since the host last ran cleanly for as long as [`Caution::forget`] says.
     pub unclean: u32,
     /// The owner is cautious after an unclean end.
     pub cautious: bool,
     /// What may be with a transport, or will be as soon as a lane is free.
-    pub calling: BTreeSet<Seq>,
+    pub calling: BTreeSet<K>,
     /// The suspect that is on trial by itself.
-    pub alone: Option<Seq>,
+    pub alone: Option<K>,
     /// What stood in `calling` when a process died, and wasn't settled since.
-    pub suspects: BTreeMap<Seq, Suspect>,
+    pub suspects: BTreeMap<K, Suspect>,
     /// How long the owner that wrote this had lived then, by its boot-time clock. Zero = it isn't cautious and knows no suspects, or
     /// has lived for longer than [`Caution::life_max`]. It says so twice in its lease, and every
     /// [`LIFE_BEAT`](crate::limits::LIFE_BEAT) while a suspect is on trial by itself.
@@ -50,7 +50,7 @@ impl Suspect {
     }
 }
 
-impl Suspicion {
+impl<K: Copy + Ord + Default> Suspicion<K> {
     /// Nothing to say: an owner that isn't cautious and knows no suspects.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
@@ -62,7 +62,7 @@ impl Suspicion {
         let before = if self.suspects.is_empty() { in_millis(self.longest_life / 4 * 3) } else { self.longest_life };
         self.longest_life = std::mem::take(&mut self.lived).max(before);
         let calling = std::mem::take(&mut self.calling);
-        let tried: Vec<Seq> = calling.iter().filter(|seq| self.suspects.contains_key(seq)).copied().collect();
+        let tried: Vec<K> = calling.iter().filter(|seq| self.suspects.contains_key(seq)).copied().collect();
         if tried.is_empty() {
             // It died of something else, so something else may have been at work before.
             for suspect in self.suspects.values_mut() {
@@ -148,7 +148,7 @@ impl Caution {
     }
 
     /// For how long after its takeover an owner is cautious.
-    pub fn lasts(&self, suspicion: &Suspicion) -> Duration {
+    pub fn lasts<K>(&self, suspicion: &Suspicion<K>) -> Duration {
         if !suspicion.cautious {
             return Duration::ZERO;
         }
@@ -262,9 +262,9 @@ mod tests {
     #[test]
     fn caution_doubles_to_its_bound() {
         let lasts = |unclean| {
-            Caution::default().lasts(&Suspicion { unclean, cautious: true, ..Suspicion::default() }).as_secs()
+            Caution::default().lasts(&Suspicion::<Seq> { unclean, cautious: true, ..Suspicion::default() }).as_secs()
         };
         assert_eq!([1, 2, 3, 6, 7, 1_000].map(lasts), [60, 120, 240, 1_920, 3_600, 3_600]);
-        assert_eq!(Caution::default().lasts(&Suspicion { unclean: 3, ..Suspicion::default() }), Duration::ZERO);
+        assert_eq!(Caution::default().lasts(&Suspicion::<Seq> { unclean: 3, ..Suspicion::default() }), Duration::ZERO);
     }
 }

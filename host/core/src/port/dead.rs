@@ -1,4 +1,5 @@
-//! Which dead letter is meant: a message that can't be delivered, or a saga whose compensation is stuck.
+//! Which dead letter is meant: a message that can't be delivered, a saga whose compensation is stuck, or a received message that
+//! can't be handled.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -18,16 +19,19 @@ pub enum DeadKind {
     Message,
     /// A saga whose compensation failed for good.
     Saga,
+    /// A received message that couldn't be handled.
+    Inbox,
 }
 
 impl DeadKind {
-    pub const ALL: [Self; 2] = [Self::Message, Self::Saga];
+    pub const ALL: [Self; 3] = [Self::Message, Self::Saga, Self::Inbox];
 
     /// In a word, as in filters and JSON.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Message => "message",
             Self::Saga => "saga",
+            Self::Inbox => "inbox",
         }
     }
 }
@@ -35,14 +39,15 @@ impl DeadKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeadId {
     pub tenant: Tenant,
-    /// Id of the message, or of the saga (of its root or of a sub-saga).
+    /// Id of the message, or of the saga (of its root or of a sub-saga). Of a received message its place
+    /// ([`crate::inbox::place::InboxPlace`]), which is unique, or its sender's id, which has to be one only.
     pub id: String,
     /// Of which kind; none = whichever there is, which has to be one only.
     pub kind: Option<DeadKind>,
 }
 
 impl DeadId {
-    /// One of either kind.
+    /// One of any kind.
     pub fn new(tenant: &Tenant, id: &str) -> Self {
         Self { tenant: tenant.clone(), id: id.to_owned(), kind: None }
     }

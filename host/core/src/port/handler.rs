@@ -2,6 +2,7 @@
 //!
 //! An implementation supervises its instances like a transport does: after a trap or a missed deadline it opens a fresh one.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -27,6 +28,8 @@ pub struct Inbound {
     pub content_type: Option<String>,
     pub payload: Bytes,
     pub event_type: Option<String>,
+    /// Version of the event type's schema.
+    pub event_version: Option<u32>,
     pub envelope_id: Option<String>,
     pub correlation_id: Option<String>,
     pub causation_id: Option<String>,
@@ -38,8 +41,21 @@ pub struct Inbound {
     pub received_at: UnixMillis,
     /// 1 on the first try of this handler.
     pub attempt: u32,
+    /// A handler may have had it before, whole or in part. Set too often, never too seldom.
+    pub maybe_handled: bool,
     /// Registered extras: `position`, `group`, ...
     pub attributes: Vec<(String, String)>,
+}
+
+/// A signal to a saga of the message's tenant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SagaSignal {
+    /// Id of the saga.
+    pub saga: String,
+    pub name: String,
+    /// Media type of the payload.
+    pub content_type: Option<String>,
+    pub payload: Bytes,
 }
 
 /// What a handled message leaves behind, in the commit that marks it processed.
@@ -47,7 +63,8 @@ pub struct Inbound {
 pub struct Handled {
     pub messages: Vec<Outgoing>,
     pub events: Vec<StreamEvent>,
-    /// Registered extras: `saga-signal`, ...
+    pub signals: Vec<SagaSignal>,
+    /// Registered extras.
     pub attributes: Vec<(String, String)>,
 }
 
@@ -59,9 +76,11 @@ pub enum Verdict {
     Duplicate,
     /// Never processable: dead letter.
     Poison(Fault),
-    /// Not now; the attempt counts.
+    /// Failed this time; the attempt counts.
     Retry(Fault),
-    /// What the handler needs is down: stop the consumer without settling. The attempt doesn't count.
+    /// Too much at once: the consumer pauses for the fault's `after`. The attempt doesn't count.
+    Busy(Fault),
+    /// What the handler needs is down or refuses: the consumer is held until a probe succeeds. The attempt doesn't count.
     Blocked {
         /// What stops; empty = the whole consumer.
         scope: String,
@@ -83,6 +102,12 @@ pub struct HandlerLimits {
     pub max_batch_bytes: u32,
 }
 
+/// Takes early verdicts of a batch. First told counts.
+pub trait VerdictSink: Send + Sync {
+    /// Tells the verdict on message `index` of the batch. Never blocks.
+    fn settled(&self, index: usize, verdict: Verdict);
+}
+
 #[async_trait]
 pub trait Handler: Send + Sync + 'static {
     /// Name from the configuration.
@@ -90,9 +115,15 @@ pub trait Handler: Send + Sync + 'static {
     fn identity(&self) -> PluginIdentity;
     /// What it takes now.
     fn limits(&self) -> HandlerLimits;
-    /// Handles a batch through `lane`, within `timeout`: one verdict a message, in order. An error says nothing of any of
-    /// them; a caller with several repeats them one by one.
-    async fn handle(&self, lane: u32, batch: Vec<Inbound>, timeout: Duration) -> Result<Vec<Verdict>, CallError>;
+    /// Handles a batch through `lane`, within `timeout`: one verdict a message, in order. An error says nothing of those whose
+    /// verdict the sink wasn't told; a caller with several repeats these one by one.
+    async fn handle(
+        &self,
+        lane: u32,
+        batch: Vec<Inbound>,
+        timeout: Duration,
+        sink: Arc<dyn VerdictSink>,
+    ) -> Result<Vec<Verdict>, CallError>;
     /// How it is, without calling a guest.
     fn health(&self) -> HealthReport;
     /// Ends all instances in good order, within `timeout`.

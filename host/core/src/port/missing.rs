@@ -8,7 +8,7 @@ use crate::code::Code;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missing {
     Message,
-    /// A dead letter, of a message or a saga.
+    /// A dead letter of any kind.
     DeadLetter,
     Operation,
     /// What a bulk operation would do.
@@ -21,6 +21,12 @@ pub enum Missing {
     QuarantinedRow,
     Saga,
     Tenant,
+    /// A received message.
+    InboxMessage,
+    /// A consumer of received messages.
+    Consumer,
+    /// A source of messages.
+    Source,
 }
 
 impl Missing {
@@ -33,6 +39,8 @@ impl Missing {
             Self::IdempotencyKey => Code::TX_IDEMPOTENT_NOT_FOUND,
             Self::QuarantinedRow => Code::QUARANTINE_NOT_FOUND,
             Self::Saga => Code::SAGA_NOT_FOUND,
+            Self::InboxMessage | Self::Consumer => Code::INBOX_NOT_FOUND,
+            Self::Source => Code::SOURCE_NOT_FOUND,
         }
     }
 }
@@ -52,6 +60,9 @@ impl fmt::Display for Missing {
             Self::QuarantinedRow => "row in quarantine",
             Self::Saga => "saga",
             Self::Tenant => "tenant",
+            Self::InboxMessage => "received message",
+            Self::Consumer => "consumer",
+            Self::Source => "source",
         })
     }
 }

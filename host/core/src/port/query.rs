@@ -54,7 +54,7 @@ pub struct DeadGroup {
     pub code: String,
     /// Error signature: the reason with numbers and ids taken out.
     pub signature: String,
-    /// A topic of the group; of stuck sagas `saga:<definition>/<step>`.
+    /// A topic of the group; of stuck sagas `saga:<definition>/<step>`, of received messages a subject.
     pub topic: String,
     pub count: u64,
     /// First death, Unix milliseconds.

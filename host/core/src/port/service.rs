@@ -82,6 +82,14 @@ pub enum ServiceError {
         /// What the plugin said, or what became of it.
         error: ProvisionError,
     },
+    /// There is no plan for what a source needs at its peer, or it wasn't applied.
+    #[error("source {name:?}: {error}")]
+    SourceProvision {
+        /// Of the source.
+        name: String,
+        /// Whose plugin it is and what to do, or what the plugin said.
+        error: ProvisionError,
+    },
     /// The host drains or has lost the shard.
     #[error("this host doesn't take messages now: {0}")]
     Unavailable(String),
@@ -111,6 +119,8 @@ impl ServiceError {
             Self::Busy { .. } => Code::OUTBOX_BUSY,
             Self::NoProvisioning { .. } => Code::PLUGIN_NO_PROVISIONING,
             Self::ProvisionFailed { .. } => Code::PLUGIN_PROVISION_FAILED,
+            Self::SourceProvision { error: ProvisionError::NotOffered { .. }, .. } => Code::PLUGIN_NO_PROVISIONING,
+            Self::SourceProvision { error: ProvisionError::Failed(_), .. } => Code::PLUGIN_PROVISION_FAILED,
             Self::Unavailable(_) => Code::PROVIDER_UNAVAILABLE,
             Self::OutcomeUnknown(StoreError::DiskFull(_)) | Self::Unsure(StoreError::DiskFull(_)) => {
                 Code::STORAGE_DISK_FULL

@@ -106,6 +106,48 @@ pub struct CallError {
     pub fault: Fault,
 }
 
+/// Whose call brought the instance down that a failed call ran in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Blame {
+    /// This one, or none ran beside it.
+    #[default]
+    Own,
+    /// This one or another.
+    Unknown,
+    /// Another one.
+    Another,
+}
+
+/// Attribute of a fault: whose call it was, if it isn't known to be this one.
+const BLAME: &str = "blame";
+
+impl CallError {
+    /// The same error, with whose call it was.
+    #[must_use]
+    pub fn blaming(mut self, blame: Blame) -> Self {
+        let word = match blame {
+            Blame::Own => return self,
+            Blame::Unknown => "unknown",
+            Blame::Another => "another",
+        };
+        self.fault.attributes.push((BLAME.to_owned(), word.to_owned()));
+        self
+    }
+
+    /// Whose call it was. Only of an instance that was lost: what a guest says of itself doesn't count.
+    pub fn blame(&self) -> Blame {
+        if !matches!(self.kind, ErrorKind::Trapped | ErrorKind::TimedOut | ErrorKind::Contract) {
+            return Blame::Own;
+        }
+        let word = self.fault.attributes.iter().find(|(name, _)| name == BLAME).map(|(_, word)| word.as_str());
+        match word {
+            Some("unknown") => Blame::Unknown,
+            Some("another") => Blame::Another,
+            _ => Blame::Own,
+        }
+    }
+}
+
 /// Takes early results of a batch. First told counts.
 pub trait OutcomeSink: Send + Sync {
     /// Tells the fate of message `index` of the batch. Never blocks.

@@ -75,6 +75,9 @@ impl UrlPattern {
 
     /// Whether it takes a URL in the form that [`crate::topic::Topic::subject`] has.
     pub(super) fn matches(&self, url: &str) -> bool {
+        if self.place.is_none() && self.scheme.is_any() {
+            return true;
+        }
         let Some(found) = Split::of(url) else { return false };
         self.scheme.matches(found.scheme)
             && self.place.as_ref().is_none_or(|place| {
@@ -105,7 +108,8 @@ struct Split<'a> {
 
 impl<'a> Split<'a> {
     fn of(url: &'a str) -> Option<Self> {
-        let (scheme, rest) = url.split_once("://")?;
+        let (scheme, rest) = url.split_once(':')?;
+        let rest = rest.strip_prefix("//")?;
         let (authority, rest) = rest.split_once('/')?;
         let (host, port) = match authority.rsplit_once(':') {
             Some((host, port)) if !port.contains(']') => (host, Some(port)),

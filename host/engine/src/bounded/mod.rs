@@ -8,9 +8,11 @@
 //! | `owner` | reads and commits of a shard's owner |
 //! | `people` | reads for people, quarantine, writes from outside the owner, payload dedup, idempotency keys |
 //! | `sagas` | sagas |
+//! | `inbox` | the inbox |
 //! | `beside` | plugins' state, for parts beside the engine |
 
 mod beside;
+mod inbox;
 mod owner;
 mod people;
 mod sagas;
@@ -19,6 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::timeout;
+use waybill_core::port::inbox_store::InboxStore;
 use waybill_core::port::saga_store::SagaStore;
 use waybill_core::port::store::StoreError;
 use waybill_core::port::transact::TransactStore;
@@ -93,6 +96,11 @@ pub(crate) fn bounded(stores: Stores, limit: Duration) -> Stores {
 
 /// What callers and operators write, with `limit` on every call: for parts beside the engine that keep the audit trail.
 pub fn bounded_transact(store: Arc<dyn TransactStore>, limit: Duration) -> Arc<dyn TransactStore> {
+    Bounded::new(store, limit)
+}
+
+/// The store of the inbox with `limit` on every call.
+pub(crate) fn bounded_inbox(store: Arc<dyn InboxStore>, limit: Duration) -> Arc<dyn InboxStore> {
     Bounded::new(store, limit)
 }
 

@@ -26,6 +26,8 @@ pub(crate) enum End {
     Released,
     /// Given back, because something in it was written by a newer host.
     Newer(StoreError),
+    /// Ended in good order, to be taken over anew by another configuration.
+    Reconfigured,
     /// Another host took over.
     Lost,
     /// The store lost what it had: nobody of this process may go on with it.

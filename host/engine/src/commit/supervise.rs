@@ -76,6 +76,9 @@ pub(crate) async fn supervise<S: Supervised>(
                 }
                 return;
             }
+            Ok(End::Reconfigured) => {
+                tracing::info!(shard = number, of = S::OF, "the shard is taken over anew by another configuration");
+            }
             Ok(End::Newer(_) | End::Lost) => {
                 tracing::warn!(shard = number, of = S::OF, "another host took the shard over")
             }

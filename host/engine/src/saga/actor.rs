@@ -14,6 +14,7 @@ use waybill_core::saga::shard::{SagaCommand, SagaEffect, SagaShard, Ticket};
 use waybill_core::time::{Now, SteadyClock, UnixMillis};
 
 use super::calls::{self, Origin};
+use super::door::Door;
 use super::flight::CommitSize;
 use super::mail::{CallDone, Mail, Reply};
 use super::watchers::Watchers;
@@ -41,6 +42,7 @@ pub(super) struct Actor {
     /// Calls of this ownership that aren't answered.
     calls_out: usize,
     pub flight: Flight<SagaShardRecord>,
+    pub door: Door,
     /// Of the commit that is out.
     pub size: CommitSize,
     /// It leaves messages on doorsteps.
@@ -56,6 +58,7 @@ impl Actor {
         let origin = Origin { shard: handle.shard, epoch, lease: Arc::clone(outbox.lease()), answers };
         let actor = Self {
             flight: Flight::begin(&shared.context.commits, &handle.status.condition, shard.record().token),
+            door: Door::new(&shared.context),
             shared,
             handle,
             outbox: outbox.watch(),
@@ -77,7 +80,7 @@ impl Actor {
 
     /// Now, never before the shard's time, and at the pace of a clock that isn't set: a wall clock that is set back holds no
     /// retry, timeout or deadline.
-    fn now(&mut self) -> UnixMillis {
+    pub fn now(&mut self) -> UnixMillis {
         let now = self.shared.context.clock.now();
         self.clock.at(Now { wall: now.wall.max(self.shard.clock()), ..now })
     }
@@ -96,6 +99,7 @@ impl Actor {
             let more = self.release.is_none() && self.shard.tick(now, rand::random());
             self.carry_out();
             self.try_commit();
+            self.read_door();
             self.shared.calls.expire();
             self.meter();
             if self.is_release_over() {
@@ -113,6 +117,7 @@ impl Actor {
         tokio::select! {
             biased;
             answer = self.flight.answer() => return self.take_answer(answer),
+            rows = self.door.answer() => self.take_door(rows),
             mail = mailbox.recv() => match mail {
                 Some(mail) => self.take_mail(mail),
                 None => return Some(End::Released),
@@ -134,6 +139,7 @@ impl Actor {
             Mail::Answered(done) => self.take_call_end(*done),
             Mail::Watch { key, reply } => self.watchers.add(&self.shard, key, reply),
             Mail::Query(query) => query.answer(&self.shard),
+            Mail::Door => self.door.ring(),
             Mail::Release { timeout, reply } => {
                 self.release = Some((Instant::now() + timeout, reply));
                 self.shared.calls.recall(&self.origin);
@@ -216,10 +222,17 @@ impl Actor {
         {
             wake = wake.min(start + due.since(now).max(Duration::from_millis(1)));
         }
-        for until in [self.release.as_ref().map(|(until, _)| *until), self.flight.rests_until()].into_iter().flatten() {
+        let release = self.release.as_ref().map(|(until, _)| *until);
+        let door = self.door.look_at().filter(|_| self.may_read_door());
+        for until in [release, self.flight.rests_until(), door].into_iter().flatten() {
             wake = wake.min(until);
         }
         wake
+    }
+
+    /// Whether the shard is being given back.
+    pub fn is_releasing(&self) -> bool {
+        self.release.is_some()
     }
 
     /// After a commit: what others see.

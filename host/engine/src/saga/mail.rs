@@ -76,6 +76,8 @@ pub(super) enum Mail {
     },
     /// Dropped unanswered where nothing is in memory.
     Query(MemoryQuery),
+    /// The inbox left something at the door.
+    Door,
     Release {
         timeout: Duration,
         reply: oneshot::Sender<()>,

@@ -83,6 +83,11 @@ struct Place<'a> {
 }
 
 impl SagaMeter {
+    /// A row of the door is done with.
+    pub fn door(&self, result: &'static str) {
+        counter!("tx_saga_door_total", "result" => result).increment(1);
+    }
+
     pub fn new() -> Self {
         Self {
             sagas: Mutex::default(),

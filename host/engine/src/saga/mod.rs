@@ -10,6 +10,7 @@
 //! | `actor` | the loop: mail, timers, commits, effects |
 //! | `flight` | what a commit and its fate mean here (the rest is in [`crate::commit`]) |
 //! | `calls` | calls of steps |
+//! | `door` | what the inbox left for sagas |
 //! | `definitions` | definitions that were read |
 //! | `service` | sagas as the API sees them |
 //! | `view` | a saga as people see it |
@@ -19,6 +20,7 @@
 mod actor;
 pub(crate) mod calls;
 mod definitions;
+mod door;
 mod flight;
 mod mail;
 mod meter;
@@ -129,6 +131,11 @@ impl SagaHandle {
             return None;
         }
         self.ask(|reply| Mail::Watch { key, reply }).await
+    }
+
+    /// The inbox left something at the door.
+    pub fn wake_door(&self) {
+        let _gone = self.mail.send(Mail::Door);
     }
 
     /// The answer to a question about what is in memory, if this host writes the shard's sagas.

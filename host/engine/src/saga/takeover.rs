@@ -111,8 +111,9 @@ impl Supervised for SagasOfShard {
                 let _gone = reply.send(());
                 return ControlFlow::Break(());
             }
-            // An answer for nobody: whoever has the saga next calls again. Who asks what is in memory hears that nothing is.
-            Mail::Answered(_) | Mail::Query(_) | Mail::Watch { .. } => {}
+            // An answer for nobody: whoever has the saga next calls again. Who asks what is in memory hears that nothing is. The door
+            // is read by who takes the shard over.
+            Mail::Answered(_) | Mail::Query(_) | Mail::Watch { .. } | Mail::Door => {}
         }
         ControlFlow::Continue(())
     }

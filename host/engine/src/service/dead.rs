@@ -1,14 +1,16 @@
-//! Dead letters: messages and stuck sagas.
+//! Dead letters: messages, stuck sagas, received messages.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use waybill_api::dead_inbox::DeadInbox;
 use waybill_api::dead_letters::{
     DeadGroupView, DeadLetterService, DeadLetterView, Replay, Replayed, ReplayedSaga, SagaLinks,
 };
 use waybill_api::messages::{EnqueueService, Enqueued, MessageService, MessageView};
 use waybill_core::annotation::Annotation;
 use waybill_core::ids::Tenant;
+use waybill_core::inbox::place::InboxPlace;
 use waybill_core::new_message::NewMessage;
 use waybill_core::outbox::records::DeadLetter;
 use waybill_core::port::dead::{DeadId, DeadKind, NOTHING_TO_EDIT};
@@ -21,6 +23,7 @@ use waybill_core::saga::records::SagaDead;
 use super::Outbox;
 use super::dead_list::Dead;
 use super::messages::named;
+use crate::inbox::service::{DeadOf, Inbox};
 use crate::saga::service::Sagas;
 use crate::shard::OperatorCommand;
 
@@ -48,6 +51,7 @@ impl DeadLetterService for Outbox {
         let view = |dead| match dead {
             Dead::Message(dead) => self.view(&Found::Dead(dead)).into(),
             Dead::Saga(dead) => DeadLetterView::from(&*dead),
+            Dead::Inbox(shard, dead) => DeadInbox::of(shard, &dead).into(),
         };
         Ok(Page { items: page.items.into_iter().map(view).collect(), next_cursor: page.next_cursor })
     }
@@ -74,6 +78,9 @@ impl DeadLetterService for Outbox {
         match self.find_dead(dead).await {
             Ok(Dead::Message(message)) => Ok(self.full_view(&Found::Dead(message)).await?.into()),
             Ok(Dead::Saga(saga)) => Ok(DeadLetterView::from(&*saga)),
+            Ok(Dead::Inbox(shard, dead)) => {
+                Ok(DeadInbox::of(shard, &dead).with_payload(dead.message.payload.clone()).into())
+            }
             Err(ServiceError::State { .. }) => Err(missing(&dead.id)),
             Err(error) => Err(error),
         }
@@ -81,8 +88,12 @@ impl DeadLetterService for Outbox {
 
     async fn replay(&self, dead: &DeadId, how: Replay, actor: &str) -> Result<Replayed, ServiceError> {
         match self.find_dead(dead).await? {
-            Dead::Message(_) if how.mode.is_some() => {
+            Dead::Message(_) | Dead::Inbox(..) if how.mode.is_some() => {
                 Err(other_kind(&dead.id, "it is a message, and mode is for sagas: leave it out"))
+            }
+            Dead::Inbox(shard, letter) => {
+                let view = self.own_inbox()?.replay_audited((shard, letter), None, &how.reason, actor).await?;
+                Ok(Replayed::Inbox(Box::new(view)))
             }
             Dead::Message(message) => {
                 let view = self.replay_message(&dead.tenant, &dead.id, &message, &how.reason, actor).await?;
@@ -106,6 +117,13 @@ impl DeadLetterService for Outbox {
         let (tenant, id) = (&dead.tenant, dead.id.as_str());
         let message = match self.find_dead(dead).await? {
             Dead::Message(message) => message,
+            Dead::Inbox(shard, letter) => {
+                let named = DeadId { id: InboxPlace { shard, seq: letter.seq }.to_string(), ..dead.clone() };
+                if !self.own_inbox()?.quarantine_audited((shard, letter), note, actor).await? {
+                    return Err(missing(id));
+                }
+                return self.dead_letter(&named).await;
+            }
             Dead::Saga(saga) => {
                 if !self.own_sagas()?.quarantine_audited(&saga, note, actor).await? {
                     return Err(missing(id));
@@ -124,8 +142,16 @@ impl DeadLetterService for Outbox {
     /// Enqueues the copy and fences the original off.
     async fn edit(&self, dead: &DeadId, edited: NewMessage, actor: &str) -> Result<Enqueued, ServiceError> {
         let (tenant, id) = (&dead.tenant, dead.id.as_str());
-        let Dead::Message(dead) = self.find_dead(dead).await? else {
-            return Err(other_kind(id, NOTHING_TO_EDIT));
+        let dead = match self.find_dead(dead).await? {
+            Dead::Message(dead) => dead,
+            Dead::Saga(_) => return Err(other_kind(id, NOTHING_TO_EDIT)),
+            Dead::Inbox(shard, letter) => {
+                let inbox = self.own_inbox()?;
+                let message = Arc::new(inbox.edited(&letter, edited)?);
+                let new_id = message.id.to_string();
+                inbox.replay_audited((shard, letter), Some(message), "edited", actor).await?;
+                return Ok(Enqueued { ids: vec![new_id], ..Enqueued::default() });
+            }
         };
         let mut copy = edited;
         copy.annotations.set(Annotation::CausationId, Some(id));
@@ -146,6 +172,22 @@ impl Outbox {
     async fn find_dead(&self, dead: &DeadId) -> Result<Dead, ServiceError> {
         let saga = if dead.takes(DeadKind::Saga) { self.stuck_saga(&dead.tenant, &dead.id).await? } else { None };
         let found = if dead.takes(DeadKind::Message) { self.find(&dead.tenant, &dead.id).await? } else { None };
+        let received = self.dead_received(dead).await?;
+        match received.as_slice() {
+            [] => {}
+            [(shard, letter)] => {
+                if !matches!(found, Some(Found::Dead(_))) && saga.is_none() {
+                    return Ok(Dead::Inbox(*shard, Arc::clone(letter)));
+                }
+                let fix = "it names dead letters of several kinds: say kind=message, kind=saga or kind=inbox";
+                return Err(other_kind(&dead.id, fix));
+            }
+            _ => {
+                let fix =
+                    "several received messages have this id: name the one that is meant by its place (inbox-SHARD-SEQ)";
+                return Err(other_kind(&dead.id, fix));
+            }
+        }
         match (found, saga) {
             (Some(Found::Dead(_)), Some(_)) => {
                 Err(other_kind(&dead.id, "there is a message and a saga with this id: say kind=message or kind=saga"))
@@ -157,6 +199,17 @@ impl Outbox {
             }
             (None, None) => Err(missing(&dead.id)),
         }
+    }
+
+    async fn dead_received(&self, dead: &DeadId) -> Result<Vec<DeadOf>, ServiceError> {
+        match &self.inbox {
+            Some(inbox) if dead.takes(DeadKind::Inbox) => Ok(inbox.dead_letters_named(&dead.tenant, &dead.id).await?),
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    fn own_inbox(&self) -> Result<&Arc<Inbox>, ServiceError> {
+        self.inbox.as_ref().ok_or_else(|| ServiceError::Unavailable("it has no inbox".to_owned()))
     }
 
     async fn stuck_saga(&self, tenant: &Tenant, id: &str) -> Result<Option<Arc<SagaDead>>, ServiceError> {

@@ -1,9 +1,11 @@
-//! Dead letters of both kinds as one list: messages first, then stuck sagas. The cursor says in
-//! which part it is.
+//! Dead letters of all kinds as one list: messages first, then stuck sagas, then received messages. The cursor says in which part
+//! it is.
 
 use std::sync::Arc;
 
 use waybill_api::dead_letters::DeadGroupView;
+use waybill_core::ids::ShardId;
+use waybill_core::inbox::records::InboxDead;
 use waybill_core::limits::DEAD_READS_MAX;
 use waybill_core::outbox::dead_groups::DeadGroups;
 use waybill_core::outbox::filter::Filter;
@@ -15,15 +17,21 @@ use waybill_core::saga::records::SagaDead;
 use waybill_core::time::UnixMillis;
 
 use super::Outbox;
+use crate::inbox::service::Inbox;
 use crate::saga::service::Sagas;
 
 /// Begins a cursor in the part of the sagas; what follows is where that is read on, nothing = from its beginning.
 const SAGAS: &str = "saga:";
+/// The same of received messages.
+const INBOX: &str = "inbox:";
+/// Pages of received messages read for one page of the list: a filter may take few of many.
+const INBOX_PAGES_MAX: usize = 20;
 
-/// A dead letter of either kind as stored.
+/// A dead letter of any kind as stored.
 pub(super) enum Dead {
     Message(Arc<DeadLetter>),
     Saga(Arc<SagaDead>),
+    Inbox(ShardId, Arc<InboxDead>),
 }
 
 impl Dead {
@@ -31,6 +39,7 @@ impl Dead {
         match self {
             Self::Message(dead) => dead.died_at,
             Self::Saga(dead) => dead.died_at,
+            Self::Inbox(_, dead) => dead.died_at,
         }
     }
 
@@ -38,6 +47,7 @@ impl Dead {
         match self {
             Self::Message(dead) => &dead.state,
             Self::Saga(dead) => &dead.state,
+            Self::Inbox(_, dead) => &dead.state,
         }
     }
 }
@@ -46,6 +56,11 @@ impl Outbox {
     /// The sagas, if a stuck one could match.
     fn sagas_for(&self, filter: &Filter) -> Option<&Arc<Sagas>> {
         self.sagas.as_ref().filter(|_| filter.may_take(DeadKind::Saga))
+    }
+
+    /// The inbox, if a received message could match.
+    fn inbox_for(&self, filter: &Filter) -> Option<&Arc<Inbox>> {
+        self.inbox.as_ref().filter(|_| filter.may_take(DeadKind::Inbox))
     }
 
     /// A page of what matches. `latest`: the latest messages first, as people look at them; else in the order in which each key's
@@ -57,31 +72,78 @@ impl Outbox {
         limit: usize,
         latest: bool,
     ) -> Result<Page<Dead>, ServiceError> {
-        let mut items = Vec::new();
-        let from = cursor.and_then(|cursor| cursor.strip_prefix(SAGAS));
-        if from.is_none() && filter.may_take(DeadKind::Message) {
+        let mut page: Page<Dead> = Page { items: Vec::new(), next_cursor: None };
+        let of_sagas = cursor.and_then(|cursor| cursor.strip_prefix(SAGAS));
+        let of_inbox = cursor.and_then(|cursor| cursor.strip_prefix(INBOX));
+        if of_sagas.is_none() && of_inbox.is_none() && filter.may_take(DeadKind::Message) {
             let query = &self.context.stores.query;
-            let page = match latest {
+            let found = match latest {
                 true => query.latest_dead(filter, cursor, limit).await?,
                 false => query.dead_letters(filter, cursor, limit).await?,
             };
-            items.extend(page.items.into_iter().map(Dead::Message));
-            if page.next_cursor.is_some() {
-                return Ok(Page { items, next_cursor: page.next_cursor });
+            page.items.extend(found.items.into_iter().map(Dead::Message));
+            if found.next_cursor.is_some() {
+                return Ok(Page { next_cursor: found.next_cursor, ..page });
             }
         }
-        let Some(sagas) = self.sagas_for(filter) else { return Ok(Page { items, next_cursor: None }) };
-        let room = limit.saturating_sub(items.len());
-        let page = sagas.dead_page(filter, from.filter(|from| !from.is_empty()), room.max(1)).await?;
-        if room == 0 {
-            let is_more = !page.items.is_empty() || page.next_cursor.is_some();
-            return Ok(Page { items, next_cursor: is_more.then(|| SAGAS.to_owned()) });
+        if of_inbox.is_none() && self.add_sagas(filter, of_sagas, limit, &mut page).await? {
+            return Ok(page);
         }
-        items.extend(page.items.into_iter().map(Dead::Saga));
-        Ok(Page { items, next_cursor: page.next_cursor.map(|next| format!("{SAGAS}{next}")) })
+        self.add_inbox(filter, of_inbox, limit, &mut page).await?;
+        Ok(page)
     }
 
-    /// How many match: of messages, [`DEAD_READS_MAX`] are looked at; stuck sagas are as few as memory holds.
+    /// Fills a page up with stuck sagas. True = the list goes on among them.
+    async fn add_sagas(
+        &self,
+        filter: &Filter,
+        from: Option<&str>,
+        limit: usize,
+        page: &mut Page<Dead>,
+    ) -> Result<bool, ServiceError> {
+        let Some(sagas) = self.sagas_for(filter) else { return Ok(false) };
+        let room = limit.saturating_sub(page.items.len());
+        let found = sagas.dead_page(filter, from.filter(|from| !from.is_empty()), room.max(1)).await?;
+        if room == 0 {
+            let is_more = !found.items.is_empty() || found.next_cursor.is_some();
+            page.next_cursor = is_more.then(|| SAGAS.to_owned());
+            return Ok(is_more);
+        }
+        page.items.extend(found.items.into_iter().map(Dead::Saga));
+        page.next_cursor = found.next_cursor.map(|next| format!("{SAGAS}{next}"));
+        Ok(page.next_cursor.is_some())
+    }
+
+    /// Fills a page up with received messages.
+    async fn add_inbox(
+        &self,
+        filter: &Filter,
+        from: Option<&str>,
+        limit: usize,
+        page: &mut Page<Dead>,
+    ) -> Result<(), ServiceError> {
+        let Some(inbox) = self.inbox_for(filter) else { return Ok(()) };
+        let mut from = from.filter(|from| !from.is_empty()).map(str::to_owned);
+        for _ in 0..INBOX_PAGES_MAX {
+            let room = limit.saturating_sub(page.items.len());
+            let found = inbox.dead_page(filter, from.as_deref(), room.max(1)).await?;
+            if room == 0 {
+                let is_more = !found.items.is_empty() || found.next_cursor.is_some();
+                page.next_cursor = is_more.then(|| format!("{INBOX}{}", from.unwrap_or_default()));
+                return Ok(());
+            }
+            page.items.extend(found.items.into_iter().map(|(shard, dead)| Dead::Inbox(shard, dead)));
+            from = found.next_cursor;
+            page.next_cursor = from.as_ref().map(|next| format!("{INBOX}{next}"));
+            if from.is_none() || page.items.len() >= limit {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// How many match: of messages, [`DEAD_READS_MAX`] are looked at; stuck sagas are as few as memory holds; of received
+    /// messages as many are looked at again.
     pub(super) async fn number_of_dead(&self, filter: &Filter) -> Result<Counted<u64>, ServiceError> {
         let mut counted = Counted::default();
         if filter.may_take(DeadKind::Message) {
@@ -89,6 +151,9 @@ impl Outbox {
         }
         if let Some(sagas) = self.sagas_for(filter) {
             sagas.each_dead(filter, |_| counted.value += 1).await?;
+        }
+        if let Some(inbox) = self.inbox_for(filter) {
+            inbox.each_dead(filter, DEAD_READS_MAX, |_, _| counted.value += 1).await?;
         }
         Ok(counted)
     }
@@ -103,6 +168,9 @@ impl Outbox {
         }
         if let Some(sagas) = self.sagas_for(filter) {
             sagas.each_dead(filter, |dead| groups.add_saga(dead)).await?;
+        }
+        if let Some(inbox) = self.inbox_for(filter) {
+            inbox.each_dead(filter, DEAD_READS_MAX, |shard, dead| groups.add_inbox(shard, dead)).await?;
         }
         Ok(Counted { value: groups.finish().into_iter().map(DeadGroupView::from).collect(), since })
     }

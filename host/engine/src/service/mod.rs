@@ -7,7 +7,7 @@
 //! | `messages` | messages found, listed, cancelled, moved |
 //! | `views` | a message as people see it |
 //! | `dead` | dead letters |
-//! | `dead_list` | dead letters of both kinds, as a list, counted, grouped |
+//! | `dead_list` | dead letters of all kinds, as a list, counted, grouped |
 //! | `operations` | bulk acts that survive a crash |
 //! | `transports` | transports: paused, asked how they are, provisioned |
 //! | `workers` | claims and settlements of workers outside |
@@ -39,10 +39,13 @@ use waybill_core::time::UnixMillis;
 
 use crate::admission::Admission;
 use crate::idempotency::Idempotency;
+use crate::inbox::service::Inbox;
 use crate::janitor::HistoryFronts;
 use crate::saga::service::Sagas;
 use crate::shard::{Context, OperatorCommand, ShardHandle};
 use operations::Operations;
+pub(crate) use status::HEALTH_TIMEOUT;
+pub(crate) use transports::provision_detail;
 
 /// Pauses between attempts to write an audit event.
 const AUDIT_PAUSES: [Duration; 3] = [Duration::from_millis(50), Duration::from_millis(500), Duration::from_secs(5)];
@@ -53,6 +56,8 @@ pub(crate) struct Outbox {
     pub idempotency: Arc<Idempotency>,
     /// Stuck ones are dead letters. Retired and told of in readiness with it.
     pub sagas: Option<Arc<Sagas>>,
+    /// What it can't handle is a dead letter. Told of in readiness with it.
+    pub inbox: Option<Arc<Inbox>>,
     pub shards: Vec<ShardHandle>,
     pub admission: Arc<Admission>,
     pub operations: Arc<Operations>,

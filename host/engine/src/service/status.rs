@@ -23,7 +23,7 @@ const HELD_KEYS_MAX: usize = 1_000;
 /// A commit that takes longer makes readiness warn.
 const SLOW_COMMIT: Duration = Duration::from_secs(1);
 /// A health check of a transport may take this long.
-pub(super) const HEALTH_TIMEOUT: Duration = Duration::from_secs(2);
+pub(crate) const HEALTH_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[async_trait]
 impl StatusService for Outbox {
@@ -128,6 +128,7 @@ impl StatusService for Outbox {
             worst.unwrap_or((CheckStatus::Ok, format!("owns {owned} of {} shards", self.shards.len())));
         checks.push(check("outbox", status, detail));
         checks.extend(self.sagas.iter().map(|sagas| sagas.readiness()));
+        checks.extend(self.inbox.iter().flat_map(|inbox| inbox.readiness()));
         let ill = self.context.supervisor.ill().into_iter();
         checks.extend(ill.map(|(task, detail)| check(&format!("task {task}"), CheckStatus::Warn, detail)));
         checks.push(check("durability", CheckStatus::Ok, self.context.config.durability.clone()));
@@ -192,11 +193,20 @@ impl Outbox {
         };
         let dead: u64 = depths.of.iter().map(|depth| depth.dead).sum();
         let stuck = self.sagas.as_ref().map_or(0, |sagas| sagas.saga_stats().stuck);
-        let is_alert = dead + stuck >= alert_at || depths.dead_since.is_some();
+        let received: u64 = match &self.inbox {
+            Some(inbox) => inbox.dead_counts().await.map_or(0, |counts| counts.values().sum()),
+            None => 0,
+        };
+        let is_alert = dead + stuck + received >= alert_at || depths.dead_since.is_some();
         let status = if is_alert { CheckStatus::Warn } else { CheckStatus::Ok };
         let at_least = if depths.dead_since.is_some() { "at least " } else { "" };
         let sagas = if stuck > 0 { format!(" and {stuck} stuck sagas") } else { String::new() };
-        check("dead letters", status, format!("{at_least}{dead} dead letters{sagas}, the alert is at {alert_at}"))
+        let received = if received > 0 { format!(" and {received} received messages") } else { String::new() };
+        check(
+            "dead letters",
+            status,
+            format!("{at_least}{dead} dead letters{sagas}{received}, the alert is at {alert_at}"),
+        )
     }
 }
 

@@ -57,7 +57,7 @@ impl TransportService for Outbox {
         let work = tokio::spawn(async move {
             let result = transport.provision(true).await;
             if !matches!(result, Err(ProvisionError::NotOffered { .. })) {
-                event.detail = detail(&result);
+                event.detail = provision_detail(&result);
                 audit(&context, &event).await;
             }
             result
@@ -133,7 +133,7 @@ fn of_provisioning(transport: &str, error: ProvisionError) -> ServiceError {
 }
 
 /// What was done, or what stopped it.
-fn detail(result: &Result<Vec<ProvisionChange>, ProvisionError>) -> serde_json::Value {
+pub(crate) fn provision_detail(result: &Result<Vec<ProvisionChange>, ProvisionError>) -> serde_json::Value {
     match result {
         Ok(changes) => {
             let of = |action| -> Vec<&str> {

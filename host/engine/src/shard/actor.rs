@@ -140,7 +140,7 @@ impl Actor {
                 self.refuse_all(match &end {
                     End::WentBack(_) => "the store lost what it had",
                     End::Newer(_) => "a newer host wrote what lies in the shard",
-                    End::Released | End::Lost => "another host took the shard over: try again",
+                    End::Released | End::Lost | End::Reconfigured => "another host took the shard over: try again",
                 });
                 let lost = self.owner.unsettled().into_iter();
                 let epoch = self.owner.token();

@@ -64,6 +64,19 @@ async fn a_blocked_destination_is_held_for_its_tenant_and_all_else_flows() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_transport_that_blocks_something_else_holds_the_messages_own_destination() {
+    let world = World::new();
+    world.main.tell(|_| blocked("elsewhere.example", "HTTP.401"));
+    let host = world.start().await;
+    host.send_one(hook("x", "http://bad.example/x", "acme")).await;
+    pass(seconds(600)).await;
+    let sent = world.main.log().sent.len();
+    assert!((2..60).contains(&sent), "it is probed, not hammered: {sent}");
+    let views = host.outbox.blocked(None).await.unwrap();
+    assert_eq!(views.iter().map(|view| view.subject.as_str()).collect::<Vec<_>>(), ["http://bad.example/x"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_pause_between_probes_grows_up_to_a_minute_and_honours_the_peers_wish() {
     let world = World::new();
     world.main.tell(|_| blocked("", "HTTP.404"));

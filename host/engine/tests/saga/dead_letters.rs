@@ -62,6 +62,7 @@ impl Host {
             ids.extend(page.items.iter().map(|dead| match dead {
                 DeadLetterView::Message(message) => message.id.clone(),
                 DeadLetterView::Saga(saga) => format!("~{}", saga.id),
+                DeadLetterView::Inbox(inbox) => inbox.id.clone(),
             }));
             cursor = page.next_cursor;
             if cursor.is_none() {

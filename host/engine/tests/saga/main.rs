@@ -8,6 +8,7 @@ mod broken;
 mod calls;
 mod dead_letters;
 mod define;
+mod door;
 mod forward;
 mod lists;
 mod meter;

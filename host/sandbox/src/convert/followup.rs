@@ -11,24 +11,48 @@ use waybill_core::time::UnixMillis;
 
 use crate::limits::{FOLLOWUP_BYTES_MAX, FOLLOWUPS_MAX};
 
-/// Both lists, or why they can't be taken.
+/// How much a step or a handler leaves behind.
+pub(super) struct Size {
+    count: usize,
+    bytes: usize,
+}
+
+impl Size {
+    pub(super) fn of(messages: &[wit::Outgoing], events: &[wit::StreamEvent]) -> Self {
+        let bytes = messages
+            .iter()
+            .map(|message| message.payload.len() + header_bytes(&message.headers))
+            .chain(events.iter().map(|event| event.payload.len() + header_bytes(&event.headers)))
+            .sum();
+        Self { count: messages.len() + events.len(), bytes }
+    }
+
+    /// With other things of these sizes, in bytes.
+    pub(super) fn with(self, others: impl ExactSizeIterator<Item = usize>) -> Self {
+        Self { count: self.count + others.len(), bytes: self.bytes + others.sum::<usize>() }
+    }
+
+    /// Whether it can be taken; the fault says why not.
+    pub(super) fn check(&self) -> Result<(), Fault> {
+        let Self { count, bytes } = *self;
+        if count > FOLLOWUPS_MAX {
+            return Err(too_large(format!("{count} messages, events and signals, at most {FOLLOWUPS_MAX} are taken")));
+        }
+        if bytes > FOLLOWUP_BYTES_MAX {
+            return Err(too_large(format!(
+                "messages, events and signals of {bytes} bytes, at most {FOLLOWUP_BYTES_MAX} are taken"
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// Both lists as the core has them. Whether they can be taken is asked before ([`Size::check`]).
 pub(super) fn followups(
     messages: Vec<wit::Outgoing>,
     events: Vec<wit::StreamEvent>,
-) -> Result<(Vec<Outgoing>, Vec<StreamEvent>), Fault> {
-    let count = messages.len() + events.len();
-    let bytes: usize = messages
-        .iter()
-        .map(|message| message.payload.len() + header_bytes(&message.headers))
-        .chain(events.iter().map(|event| event.payload.len() + header_bytes(&event.headers)))
-        .sum();
-    if count > FOLLOWUPS_MAX {
-        return Err(too_large(format!("{count} messages and events, at most {FOLLOWUPS_MAX} are taken")));
-    }
-    if bytes > FOLLOWUP_BYTES_MAX {
-        return Err(too_large(format!("messages and events of {bytes} bytes, at most {FOLLOWUP_BYTES_MAX} are taken")));
-    }
-    Ok((messages.into_iter().map(outgoing).collect(), events.into_iter().map(event).collect()))
+) -> (Vec<Outgoing>, Vec<StreamEvent>) {
+    (messages.into_iter().map(outgoing).collect(), events.into_iter().map(event).collect())
 }
 
 /// An answer above a bound. What it did is done.

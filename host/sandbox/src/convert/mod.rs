@@ -5,6 +5,7 @@ mod followup;
 pub(crate) mod handler;
 pub(crate) mod source;
 pub(crate) mod step;
+pub(crate) mod table;
 
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use waybill_bindings::services::exports::waybill::plugin::provision_api::{Action
 use waybill_core::annotation::{Annotation, Carried};
 use waybill_core::code::Code;
 use waybill_core::const_text::has;
+use waybill_core::inbox::dlq::{WIRE_ID_HEADER, id_on_wire};
 use waybill_core::message::Delivery;
 use waybill_core::port::provision::{ProvisionAction, ProvisionChange};
 use waybill_core::port::transport::{CallError, ErrorKind, Fault, Health, HealthReport, Outcome, Receipt};
@@ -44,8 +46,10 @@ waybill_core::annotation_rows!(known_to_authors);
 /// One delivery as a guest gets it.
 pub(crate) fn message(delivery: &Delivery) -> wit::Message {
     let message = &*delivery.message;
+    let id = id_on_wire(message);
     let mut headers = Vec::with_capacity(message.headers.len() + 1);
-    headers.extend(message.headers.iter().cloned());
+    let is_id = |name: &str| id != message.id.as_str() && name == WIRE_ID_HEADER;
+    headers.extend(message.headers.iter().filter(|(name, _)| !is_id(name)).cloned());
     let mut attributes = Vec::with_capacity(4);
     attributes.push(("seq".to_owned(), delivery.seq.0.to_string()));
     attributes.push(("event-version".to_owned(), message.event_version.to_string()));
@@ -60,7 +64,7 @@ pub(crate) fn message(delivery: &Delivery) -> wit::Message {
     }
     let member = |annotation| message.annotation(annotation).map(str::to_owned);
     wit::Message {
-        id: message.id.as_str().to_owned(),
+        id: id.to_owned(),
         tenant: message.tenant.as_str().to_owned(),
         topic: message.topic.as_str().to_owned(),
         destination: delivery.destination.clone(),
@@ -107,6 +111,17 @@ pub(crate) fn fault(context: &EndpointContext, cause: wit::Fault) -> Fault {
         after: cause.after.map(millis),
         maybe_delivered: cause.maybe_delivered,
         attributes: attributes(context, cause.attributes),
+    }
+}
+
+/// A fault of the host's, as a guest gets it.
+fn told_fault(fault: Fault) -> wit::Fault {
+    wit::Fault {
+        code: fault.code,
+        reason: fault.reason,
+        after: fault.after.map(to_millis),
+        maybe_delivered: fault.maybe_delivered,
+        attributes: fault.attributes,
     }
 }
 

@@ -6,7 +6,7 @@ use waybill_core::code::Code;
 use waybill_core::port::participant::{Direction, Pending, StepContext, StepDone, StepError, StepInfo, StepOutput};
 use waybill_core::port::transport::Fault;
 
-use super::followup::{followups, too_large};
+use super::followup::{Size, followups, too_large};
 use super::{attributes, block, fault, millis};
 use crate::host::EndpointContext;
 use crate::limits::{ATTRIBUTE_BYTES_MAX, FAULT_REASON_BYTES_MAX, STEP_OUTPUT_BYTES_MAX};
@@ -68,7 +68,8 @@ pub(crate) fn undone(
 
 fn output(endpoint: &EndpointContext, answer: wit::StepOutput) -> Result<StepOutput, StepError> {
     let data = data(answer.data)?;
-    let (messages, events) = followups(answer.messages, answer.events).map_err(StepError::Permanent)?;
+    Size::of(&answer.messages, &answer.events).check().map_err(StepError::Permanent)?;
+    let (messages, events) = followups(answer.messages, answer.events);
     let content_type = answer.content_type.map(|text| endpoint.redactor.clean_and_cut(text, FAULT_REASON_BYTES_MAX));
     Ok(StepOutput { data, content_type, messages, events, attributes: attributes(endpoint, answer.attributes) })
 }

@@ -5,8 +5,10 @@
 
 mod context;
 mod control;
+mod handling;
 mod http;
 mod kv;
+mod last_words;
 mod limiter;
 mod log;
 mod metrics;
@@ -20,17 +22,17 @@ mod tls;
 mod wasi;
 
 use wasmtime::component::{HasSelf, Linker};
-use waybill_bindings::services::HostAll;
+use waybill_bindings::services::All;
 
 pub(crate) use context::{ContextParts, EndpointContext, Losses};
 pub use kv::MemoryKv;
 pub(crate) use limiter::Limiter;
 pub use secrets::{ProcessSecrets, SecretFailure, SecretProvider, SecretValue};
-pub(crate) use state::{CallRecord, ContractBreach, InstanceState, Reported};
+pub(crate) use state::{CallRecord, ContractBreach, EarlySink, InstanceState, Reported};
 
 /// Puts all services into a linker.
 pub(crate) fn add_services(linker: &mut Linker<InstanceState>) -> wasmtime::Result<()> {
     wasmtime_wasi::p2::add_to_linker_async(linker)?;
     wasmtime_wasi_http::p2::add_only_http_to_linker_async(linker)?;
-    HostAll::add_to_linker::<InstanceState, HasSelf<InstanceState>>(linker, |state| state)
+    All::add_to_linker::<InstanceState, HasSelf<InstanceState>>(linker, |state| state)
 }

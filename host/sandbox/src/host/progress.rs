@@ -3,7 +3,7 @@
 use waybill_bindings::api::progress::Host;
 use waybill_bindings::api::types::Outcome;
 
-use super::state::{ContractBreach, InstanceState};
+use super::state::{ContractBreach, EarlySink, InstanceState};
 
 impl Host for InstanceState {
     fn settled(&mut self, call: u32, index: u32, outcome: Outcome) -> wasmtime::Result<()> {
@@ -12,17 +12,11 @@ impl Host for InstanceState {
             self.context.meters.late_progress.increment(1);
             return Ok(());
         };
-        let Some(sink) = &record.sink else {
+        let Some(EarlySink::Outcomes(sink)) = record.sink.clone() else {
             return Err(wasmtime::Error::new(ContractBreach("progress.settled outside send-batch".to_owned())));
         };
-        let place = index as usize;
-        let size = record.told.len();
-        let Some(told) = record.told.get_mut(place) else {
-            let why = format!("progress.settled names message {index} of a batch of {size}");
-            return Err(wasmtime::Error::new(ContractBreach(why)));
-        };
-        if !std::mem::replace(told, true) {
-            sink.settled(place, crate::convert::outcome(&self.context, outcome));
+        if record.first_told("progress.settled", index)? {
+            sink.settled(index as usize, crate::convert::outcome(&self.context, outcome));
         }
         Ok(())
     }

@@ -10,9 +10,11 @@ use tokio::time::Instant;
 use wasmtime::component::ResourceTable;
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
+use waybill_core::port::handler::VerdictSink;
 use waybill_core::port::transport::{Health, HealthReport, OutcomeSink};
 
 use super::context::EndpointContext;
+use super::last_words::LastWords;
 use super::limiter::Limiter;
 use crate::cpu::CpuMeter;
 use crate::http::HttpGate;
@@ -31,6 +33,8 @@ pub(crate) struct InstanceState {
     pub(crate) connections: Arc<Semaphore>,
     /// What the guest reported last by itself.
     pub(crate) reported: Reported,
+    /// What it wrote last to stderr.
+    pub(crate) last_words: LastWords,
     wasi: WasiCtx,
     wasi_http: WasiHttpCtx,
     http_gate: HttpGate,
@@ -58,14 +62,33 @@ impl Reported {
     }
 }
 
-/// A running call as `control` and `progress` see it.
+/// Who takes what a guest tells of a batch before it answers.
+#[derive(Clone)]
+pub(crate) enum EarlySink {
+    Outcomes(Arc<dyn OutcomeSink>),
+    Verdicts(Arc<dyn VerdictSink>),
+}
+
+/// A running call as `control`, `progress` and `handling` see it.
 pub(crate) struct CallRecord {
     pub(crate) started: Instant,
     pub(crate) deadline: Instant,
-    /// Takes early outcomes; none for calls that aren't batches.
-    pub(crate) sink: Option<Arc<dyn OutcomeSink>>,
+    /// Takes early answers; none for calls that aren't batches.
+    pub(crate) sink: Option<EarlySink>,
     /// Which messages of the batch were told early.
     pub(crate) told: Vec<bool>,
+}
+
+impl CallRecord {
+    /// Notes that message `index` was told of through `function`, and says whether it is the first time.
+    pub(super) fn first_told(&mut self, function: &str, index: u32) -> wasmtime::Result<bool> {
+        let size = self.told.len();
+        let Some(told) = self.told.get_mut(index as usize) else {
+            let why = format!("{function} names message {index} of a batch of {size}");
+            return Err(wasmtime::Error::new(ContractBreach(why)));
+        };
+        Ok(!std::mem::replace(told, true))
+    }
 }
 
 /// The guest did what the contract forbids: the call that did it traps, and the instance is replaced.
@@ -84,6 +107,7 @@ impl InstanceState {
     pub(crate) fn new(context: Arc<EndpointContext>, instance: u32, cpu: Arc<CpuMeter>, reported: Reported) -> Self {
         let mut table = ResourceTable::new();
         table.set_max_capacity(HANDLES_MAX);
+        let last_words = LastWords::default();
         let mut wasi_http = WasiHttpCtx::new();
         wasi_http.set_field_size_limit(WASI_HTTP_FIELD_BYTES_MAX);
         Self {
@@ -94,7 +118,8 @@ impl InstanceState {
             calls: HashMap::new(),
             connections: Arc::new(Semaphore::new(context.limits.connections)),
             reported,
-            wasi: super::wasi::context(&context, instance),
+            wasi: super::wasi::context(&context, instance, last_words.clone()),
+            last_words,
             wasi_http,
             http_gate: HttpGate::new(Arc::clone(&context)),
             context,
@@ -116,3 +141,4 @@ impl WasiHttpView for InstanceState {
 
 /// The types need nothing of the host.
 impl waybill_bindings::api::types::Host for InstanceState {}
+impl waybill_bindings::inbound::inbound_types::Host for InstanceState {}

@@ -11,6 +11,7 @@ use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult};
 use waybill_core::one_line::one_line;
 
 use super::context::EndpointContext;
+use super::last_words::LastWords;
 use crate::limits::STDIO_LINE_BYTES_MAX;
 
 /// One of the two streams. Bound: one line of [`STDIO_LINE_BYTES_MAX`] is held.
@@ -20,11 +21,21 @@ pub(super) struct LineLog {
     instance: u32,
     level: Level,
     line: Arc<Mutex<Vec<u8>>>,
+    /// Kept besides, in case it traps.
+    last_words: Option<LastWords>,
 }
+
+/// What Rust's runtime says after each panic. No guest has an environment to set it in.
+const NO_ENVIRONMENT: &str = "note: run with `RUST_BACKTRACE";
 
 impl LineLog {
     pub(super) fn new(context: Arc<EndpointContext>, instance: u32, level: Level) -> Self {
-        Self { context, instance, level, line: Arc::default() }
+        Self { context, instance, level, line: Arc::default(), last_words: None }
+    }
+
+    /// Keeps the last lines besides.
+    pub(super) fn keep(&mut self, last_words: LastWords) {
+        self.last_words = Some(last_words);
     }
 
     fn take(&self, bytes: &[u8]) {
@@ -42,8 +53,11 @@ impl LineLog {
     fn entry(&self, line: &[u8]) {
         let text = String::from_utf8_lossy(line);
         let text = text.trim_end();
-        if text.is_empty() {
+        if text.is_empty() || text.starts_with(NO_ENVIRONMENT) {
             return;
+        }
+        if let Some(last_words) = &self.last_words {
+            last_words.hear(&one_line(&self.context.redactor.clean(text)));
         }
         if self.context.log.admit() {
             let text = self.context.redactor.clean(text);

@@ -45,6 +45,8 @@ struct Inner {
     peers: PeerGates,
     known: KnownUrls,
     response_bytes_max: usize,
+    /// Longest exchange.
+    time_max: Duration,
     answers: Budget,
     bodies: Budget,
     meters: Arc<Meters>,
@@ -76,10 +78,24 @@ impl HttpClient {
             peers: PeerGates::new(limits.http_per_peer),
             known: KnownUrls::default(),
             response_bytes_max: limits.http_response_bytes,
+            time_max: HTTP_TIMEOUT_MAX,
             answers: Budget::new(limits.http_answers_bytes),
             bodies: Budget::new(limits.http_bodies_bytes),
             meters,
         }))
+    }
+
+    /// The same with another bound of an exchange than guests have; before it is cloned.
+    pub(super) fn with_time_max(mut self, time_max: Duration) -> Self {
+        if let Some(inner) = Arc::get_mut(&mut self.0) {
+            inner.time_max = time_max;
+        }
+        self
+    }
+
+    #[cfg(test)]
+    pub(super) fn time_max(&self) -> Duration {
+        self.0.time_max
     }
 
     /// What answers may take.
@@ -97,7 +113,7 @@ impl HttpClient {
     /// Sends a guest's request and answers the whole response, with what it takes of the endpoint's bound: to be kept until the
     /// guest has the response.
     pub(crate) async fn exchange(&self, request: http_types::Request) -> Result<(http_types::Response, Held), Failure> {
-        let time = Duration::from_millis(u64::from(request.timeout)).min(HTTP_TIMEOUT_MAX);
+        let time = Duration::from_millis(u64::from(request.timeout)).min(self.0.time_max);
         let sent = Sent::default();
         // Before anything is waited for: guests hand over more than one peer takes.
         let mut going = self.0.bodies.begin();

@@ -8,6 +8,7 @@ mod body;
 mod client;
 mod connector;
 mod failure;
+mod handlers;
 mod held;
 mod known;
 mod peers;
@@ -19,6 +20,7 @@ mod wasi;
 
 pub(crate) use client::HttpClient;
 pub(crate) use failure::net_error;
+pub use handlers::HttpHandlerClient;
 pub(crate) use held::Held;
 pub use steps::HttpStepClient;
 pub(crate) use wasi::HttpGate;

@@ -91,7 +91,7 @@ impl HttpSteps for HttpStepClient {
 }
 
 /// Scheme and authority: a path or a query may hold a token.
-fn origin(url: &str) -> &str {
+pub(super) fn origin(url: &str) -> &str {
     let start = url.find("://").map_or(0, |at| at + 3);
     let length = url.get(start..).and_then(|rest| rest.find(['/', '?', '#']));
     length.and_then(|length| url.get(..start + length)).unwrap_or(url)
@@ -153,13 +153,13 @@ fn not_answered(origin: &str, failure: &Failure) -> StepError {
     }
 }
 
-fn header<'r>(response: &'r Response, name: &str) -> Option<&'r str> {
+pub(super) fn header<'r>(response: &'r Response, name: &str) -> Option<&'r str> {
     let found = response.headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
     found.map(|(_, value)| value.trim())
 }
 
 /// Retry-After in seconds. A date is left to the step's own backoff.
-fn retry_after(response: &Response) -> Option<Duration> {
+pub(super) fn retry_after(response: &Response) -> Option<Duration> {
     let seconds = header(response, "retry-after")?.parse::<u64>().ok()?;
     Some(Duration::from_secs(seconds).min(RETRY_AFTER_MAX))
 }

@@ -8,7 +8,7 @@ use waybill_core::one_line::into_one_line;
 use waybill_core::port::transport::{CallError, ErrorKind, Fault};
 
 use crate::error::one_line;
-use crate::host::{ContractBreach, EndpointContext};
+use crate::host::{ContractBreach, EndpointContext, InstanceState};
 use crate::limits::FAULT_REASON_BYTES_MAX;
 use crate::meters::Bound;
 use crate::text::cut_owned;
@@ -64,8 +64,8 @@ impl Crash {
         Self::new(ErrorKind::TimedOut, Code::PLUGIN_TIMED_OUT, reason).at(Bound::CallTime)
     }
 
-    /// From what wasmtime says. `refused`: what the guest had asked too much of before.
-    pub(super) fn from_trap(error: &wasmtime::Error, refused: Option<Bound>) -> Self {
+    /// From what wasmtime says, and what is known of the instance.
+    pub(super) fn from_trap(error: &wasmtime::Error, state: &InstanceState) -> Self {
         let text = one_line(error);
         if error.downcast_ref::<ContractBreach>().is_some() {
             return Self::new(ErrorKind::Contract, Code::PLUGIN_CONTRACT, text);
@@ -73,7 +73,8 @@ impl Crash {
         if error.downcast_ref::<CpuExhausted>().is_some() {
             return Self::new(ErrorKind::Trapped, Code::PLUGIN_CPU, text).at(Bound::Cpu);
         }
-        if let Some(bound) = refused {
+        // What the guest had asked too much of before.
+        if let Some(bound) = state.limiter.refused() {
             let what = if bound == Bound::Tables { "table elements" } else { "memory" };
             let reason = format!("the {what} it may have is used up: {text}");
             return Self::new(ErrorKind::Trapped, Code::PLUGIN_MEMORY, reason);
@@ -81,10 +82,10 @@ impl Crash {
         if error.downcast_ref::<Trap>() == Some(&Trap::StackOverflow) {
             return Self::new(ErrorKind::Trapped, Code::PLUGIN_STACK_OVERFLOW, text).at(Bound::Stack);
         }
-        let crash = Self::new(ErrorKind::Trapped, Code::PLUGIN_TRAPPED, text);
-        match bound_of(&crash.fault.reason) {
-            Some(bound) => crash.at(bound),
-            None => crash,
+        let trapped = |text| Self::new(ErrorKind::Trapped, Code::PLUGIN_TRAPPED, text);
+        match bound_of(&text) {
+            Some(bound) => trapped(text).at(bound),
+            None => trapped(state.last_words.explain(&text)),
         }
     }
 

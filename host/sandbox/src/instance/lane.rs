@@ -1,5 +1,6 @@
 //! One lane: the place of one instance, over all the instances that come and go in it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -12,6 +13,7 @@ use waybill_core::endpoint::PluginLimits;
 use waybill_core::one_line::one_line;
 use waybill_core::port::transport::{CallError, ErrorKind, Fault};
 
+use super::notices::NoticeBoard;
 use crate::convert::millis;
 use crate::host::Reported;
 use crate::limits::ATTRIBUTE_BYTES_MAX;
@@ -37,6 +39,8 @@ pub(crate) struct Facts {
     pub(crate) calls: u32,
     pub(crate) tick_every: Option<Duration>,
     pub(crate) features: Vec<String>,
+    /// Of a source: how long its peer waits at most before it delivers again.
+    pub(crate) settle_within: Option<Duration>,
     /// Tells this instance from every other of this process.
     pub(crate) session: u64,
 }
@@ -51,9 +55,18 @@ impl Facts {
             calls: opened.max_concurrent_calls.clamp(1, limits.calls_per_instance.max(1)),
             tick_every: opened.tick_every.map(|ms| millis(ms).max(TICK_EVERY_MIN)),
             features: opened.features.iter().take(FEATURES_MAX).map(|feature| word(feature)).collect(),
+            settle_within: settle_within(&opened.attributes),
             session,
         }
     }
+}
+
+/// Attribute of `opened` of a source, in milliseconds: the record has no field for it.
+const SETTLE_WITHIN: &str = "settle-within";
+
+fn settle_within(attributes: &[(String, String)]) -> Option<Duration> {
+    let told = attributes.iter().find(|(name, _)| name == SETTLE_WITHIN)?;
+    told.1.parse().ok().filter(|ms| *ms > 0).map(millis)
 }
 
 /// How a lane is.
@@ -82,6 +95,8 @@ pub(crate) struct Lane {
     pub(super) status: Mutex<LaneStatus>,
     pub(crate) facts: Mutex<Option<Facts>>,
     pub(crate) reported: Reported,
+    /// Of all lanes of the endpoint.
+    pub(super) notices: Arc<NoticeBoard>,
     /// Asks for another `open` after it was refused.
     pub(crate) reopen: Notify,
     /// Ends the lane at once, whatever runs in it.
@@ -89,12 +104,13 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
-    pub(crate) fn new(number: u32) -> Self {
+    pub(super) fn new(number: u32, notices: Arc<NoticeBoard>) -> Self {
         Self {
             number,
             status: Mutex::new(LaneStatus::Opening),
             facts: Mutex::new(None),
             reported: Reported::default(),
+            notices,
             reopen: Notify::new(),
             abort: CancellationToken::new(),
         }
@@ -150,4 +166,16 @@ pub(crate) fn closed() -> CallError {
 pub(crate) fn lost(why: &str) -> CallError {
     let fault = Fault { maybe_delivered: true, ..Fault::new(Code::PLUGIN_TRAPPED, why) };
     CallError { kind: ErrorKind::Trapped, fault }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_source_tells_of_its_time_is_a_number_above_zero() {
+        let told = |value: &str| settle_within(&[("settle-within".to_owned(), value.to_owned())]);
+        assert_eq!(["120000", "0", "soon"].map(told), [Some(Duration::from_secs(120)), None, None]);
+        assert_eq!(settle_within(&[]), None);
+    }
 }

@@ -1,4 +1,4 @@
-//! The lanes of one endpoint, and how callers reach them: transports, sources and handlers serve through these.
+//! The lanes of one endpoint, and how callers reach them: transports, sources, tables and handlers serve through these.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,10 +8,12 @@ use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
+use waybill_core::port::source::LaneNotices;
 use waybill_core::port::transport::{CallError, ErrorKind, Fault, Health, HealthReport};
 
 use super::command::{Claim, Command};
 use super::lane::{Facts, Lane, LaneStatus, busy, closed, lost};
+use super::notices::NoticeBoard;
 use super::open::{Endpoint, open_error};
 use super::supervise::supervise;
 use super::work::{Answer, Work};
@@ -27,6 +29,8 @@ pub(crate) type Opening = BoxFuture<'static, Result<(), SandboxError>>;
 /// All lanes of an endpoint. Dropping them ends them at once, without `close`.
 pub(crate) struct Lanes {
     pub(crate) endpoint: Arc<Endpoint>,
+    /// What instances tell besides.
+    notices: Arc<NoticeBoard>,
     handles: Vec<Handle>,
 }
 
@@ -41,12 +45,13 @@ impl Lanes {
     /// last refusal, if there was any) and needn't be awaited: the lanes go on all the same.
     pub(crate) fn start(endpoint: Endpoint) -> (Self, Opening) {
         let endpoint = Arc::new(endpoint);
+        let notices = Arc::new(NoticeBoard::default());
         let mut handles = Vec::new();
         let mut firsts = Vec::new();
         for number in 0..endpoint.instances {
             let (inbox, commands) = mpsc::channel(LANE_QUEUE);
             let (first, opened) = oneshot::channel();
-            let lane = Arc::new(Lane::new(number));
+            let lane = Arc::new(Lane::new(number, Arc::clone(&notices)));
             let task = tokio::spawn(supervise(Arc::clone(&endpoint), Arc::clone(&lane), commands, first));
             handles.push(Handle { lane, inbox, task: Mutex::new(Some(task)) });
             firsts.push(opened);
@@ -61,7 +66,7 @@ impl Lanes {
             }
             result
         };
-        (Self { endpoint, handles }, Box::pin(opening))
+        (Self { endpoint, notices, handles }, Box::pin(opening))
     }
 
     /// How many there are.
@@ -72,6 +77,16 @@ impl Lanes {
     /// What the open instances said of themselves.
     pub(crate) fn facts(&self) -> impl Iterator<Item = Facts> {
         self.handles.iter().filter_map(|handle| handle.lane.facts.lock().clone())
+    }
+
+    /// Abilities that every open instance named.
+    pub(crate) fn features(&self) -> Vec<String> {
+        let mut each = self.facts();
+        let mut features = each.next().map(|facts| facts.features).unwrap_or_default();
+        for facts in each {
+            features.retain(|feature| facts.features.contains(feature));
+        }
+        features
     }
 
     /// How each lane is: a word and the reason.
@@ -95,6 +110,12 @@ impl Lanes {
                 handle.lane.reopen.notify_one();
             }
         }
+    }
+
+    /// A lane that serves; the first if none does.
+    pub(crate) fn open_one(&self) -> u32 {
+        let mut lanes = self.handles.iter().map(|handle| &handle.lane);
+        lanes.find(|lane| matches!(lane.status(), LaneStatus::Serving)).map_or(0, |lane| lane.number)
     }
 
     /// Whether the instance that now serves in a lane is the one of this session.
@@ -134,6 +155,22 @@ impl Lanes {
             },
         };
         answered.unwrap_or_else(|_| Err(lost("the instance's task ended without a verdict")))
+    }
+
+    /// Hands the same work to every open lane at once. Lanes without an instance have nothing to be asked.
+    pub(crate) async fn ask_all(
+        &self,
+        work: impl Fn() -> Work,
+        deadline: Instant,
+    ) -> impl Iterator<Item = Result<Answer, CallError>> {
+        let open = self.handles.iter().filter(|handle| matches!(handle.lane.status(), LaneStatus::Serving));
+        let asks = open.map(|handle| self.ask(handle.lane.number, work(), deadline));
+        futures::future::join_all(asks).await.into_iter()
+    }
+
+    /// What an instance tells besides, as soon as one does.
+    pub(crate) async fn next_notices(&self) -> LaneNotices {
+        self.notices.next().await
     }
 
     /// Asks every lane how it is; the worst counts.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures::FutureExt;
+use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 use tokio::time::{Instant, timeout_at};
 use wasmtime::{Store, UpdateDeadline};
@@ -12,7 +13,7 @@ use waybill_bindings::api::types::{CallInfo, OpenArgs, OpenPurpose, Opened, Plug
 use waybill_core::port::transport::CallError;
 
 use super::crash::{CpuExhausted, Crash};
-use super::guest::Guest;
+use super::guest::{Guest, Wants};
 use super::lane::Facts;
 use super::provision::provision_at_start;
 use crate::convert::{call_error, to_millis};
@@ -39,6 +40,8 @@ pub(crate) struct Endpoint {
     pub(crate) config: String,
     pub(crate) host_id: String,
     pub(crate) instances: u32,
+    /// What each instance is told at `open`.
+    pub(crate) wants: Mutex<Wants>,
     /// Provision before the first instance serves.
     pub(crate) provision: bool,
     pub(crate) provisioned: OnceCell<()>,
@@ -111,10 +114,7 @@ pub(crate) async fn open(
             Ok(Live { store, guest, cpu, facts })
         }
         Ok((_, Err(told))) => Err(OpenFailure::Told(call_error(&endpoint.context, told))),
-        Err(trap) => {
-            let refused = store.data().limiter.refused();
-            Err(OpenFailure::Crashed(Crash::from_trap(&trap, refused)))
-        }
+        Err(trap) => Err(OpenFailure::Crashed(Crash::from_trap(&trap, store.data()))),
     }
 }
 
@@ -147,8 +147,8 @@ async fn enter(
     let call = CallInfo { id: OPEN_CALL, timeout, traceparent: None, attributes: Vec::new() };
     let args = open_args(endpoint, number, purpose);
     let opened = {
-        let guest = guest.clone();
-        store.run_concurrent(async move |accessor| guest.open(accessor, call, args).await).await??
+        let (guest, wants) = (guest.clone(), endpoint.wants.lock().clone());
+        store.run_concurrent(async move |accessor| guest.open(accessor, call, args, wants).await).await??
     };
     Ok((guest, opened))
 }

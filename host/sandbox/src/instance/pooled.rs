@@ -62,7 +62,7 @@ pub(crate) async fn call_once(
                 }
             }
         }
-        Ok(Ok(Ok(Err(trap)) | Err(trap))) => Crash::from_trap(&trap, store.data().limiter.refused()),
+        Ok(Ok(Ok(Err(trap)) | Err(trap))) => Crash::from_trap(&trap, store.data()),
         Ok(Err(_)) => Crash::host_panic(),
         Err(_) => Crash::late("the call took longer than its time"),
     };
@@ -98,7 +98,7 @@ pub(crate) async fn read_steps(endpoint: &Endpoint) -> Result<Vec<StepInfo>, Cra
     });
     match timeout_at(deadline, AssertUnwindSafe(work).catch_unwind()).await {
         Ok(Ok(Ok(steps))) => Ok(steps),
-        Ok(Ok(Err(trap))) => Err(Crash::from_trap(&trap, store.data().limiter.refused())),
+        Ok(Ok(Err(trap))) => Err(Crash::from_trap(&trap, store.data())),
         Ok(Err(_)) => Err(Crash::host_panic()),
         Err(_) => {
             let reason = format!("steps took longer than {:?}", context.limits.open_timeout);

@@ -42,7 +42,7 @@ pub(crate) async fn provision(endpoint: &Endpoint, apply: bool) -> Result<Vec<Pr
     let crash = match answer {
         Ok(Ok(Ok(Ok(changes)))) => return Ok(provision_changes(context, changes)),
         Ok(Ok(Ok(Err(told)))) => return Err(ProvisionError::Failed(call_error(context, told))),
-        Ok(Ok(Err(trap))) => Crash::from_trap(&trap, store.data().limiter.refused()),
+        Ok(Ok(Err(trap))) => Crash::from_trap(&trap, store.data()),
         Ok(Err(_)) => Crash::host_panic(),
         Err(_) => {
             let reason = format!("provisioning took longer than {:?}", context.limits.provision_timeout);

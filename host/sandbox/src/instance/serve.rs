@@ -5,7 +5,6 @@
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -16,8 +15,7 @@ use tokio::time::{Instant, sleep_until};
 use wasmtime::component::Accessor;
 use waybill_bindings::api::types::CallInfo;
 use waybill_core::code::Code;
-use waybill_core::port::source::Settled;
-use waybill_core::port::transport::{CallError, ErrorKind, Fault, OutcomeSink};
+use waybill_core::port::transport::{Blame, CallError, ErrorKind, Fault};
 
 use super::answer::{AnswerKind, classify};
 use super::budget::RestartBudget;
@@ -27,10 +25,11 @@ use super::guest::{Guest, Replied};
 use super::in_flight::{InFlight, InFlightCalls};
 use super::lane::{Facts, Lane};
 use super::open::Live;
-use super::work::{Answer, Work};
+use super::ticks::Ticks;
+use super::work::{Answer, HANDLE, Work};
 use crate::convert;
 use crate::cpu::CpuMeter;
-use crate::host::{CallRecord, EndpointContext, InstanceState};
+use crate::host::{CallRecord, EarlySink, EndpointContext, InstanceState};
 use crate::limits::UNAVAILABLE_STREAK_MAX;
 
 /// Time for `close`, within the time the whole endpoint has to end.
@@ -59,48 +58,53 @@ pub(super) async fn serve(live: Live, serving: Serving<'_>) -> Ended {
     let in_flight = InFlightCalls::default();
     let ended = {
         let mut driver =
-            Driver { context, inbox, budget, guest: &guest, facts: &facts, in_flight: &in_flight, cpu: &cpu };
+            Driver { context, lane, inbox, budget, guest: &guest, facts: &facts, in_flight: &in_flight, cpu: &cpu };
         let run = cpu.charge(store.run_concurrent(async |accessor| driver.drive(accessor).await));
         tokio::select! {
             biased;
             late = in_flight.overdue() => End::Late(late),
             () = lane.abort.cancelled() => End::Aborted,
             run = AssertUnwindSafe(run).catch_unwind() => match run {
-                Ok(Ok(ended)) => End::Told(ended),
+                Ok(Ok((ended, culprit))) => End::Told(ended, culprit),
                 Ok(Err(trap)) => End::Trapped(trap),
                 Err(_) => End::Panicked,
             },
         }
     };
-    let refused = store.data().limiter.refused();
-    // Nothing enters the Store any more.
-    drop(store);
     let (ended, culprit) = match ended {
-        End::Told(ended) => (ended, None),
-        End::Trapped(trap) => (Ended::Crashed(Crash::from_trap(&trap, refused)), None),
+        End::Told(ended, culprit) => (ended, culprit),
+        End::Trapped(trap) => (Ended::Crashed(Crash::from_trap(&trap, store.data())), None),
         End::Panicked => (Ended::Crashed(Crash::host_panic()), None),
         End::Aborted => (Ended::Closed, None),
         End::Late(id) => (Ended::Crashed(Crash::late("the call took longer than its time")), Some(id)),
     };
+    // Nothing enters the Store any more.
+    drop(store);
     answer_all(context, &in_flight, &ended, culprit);
     ended
 }
 
 /// How the Store's event loop ended.
 enum End {
-    Told(Ended),
+    /// With the call that it ended by, if one did.
+    Told(Ended, Option<u32>),
     Trapped(wasmtime::Error),
     Panicked,
     Late(u32),
     Aborted,
 }
 
-/// Tells everybody who still waits.
+/// Tells everybody who still waits. A trap doesn't say whose it was when several calls ran.
 fn answer_all(context: &EndpointContext, in_flight: &InFlightCalls, ended: &Ended, culprit: Option<u32>) {
-    for (id, call) in in_flight.end_all() {
+    let calls = in_flight.end_all();
+    let is_several = calls.len() > 1;
+    for (id, call) in calls {
+        let blame = blame(id, culprit, is_several);
+        // Others judge by the message alone, and keep no words that they have no use for.
+        let told = if call.function == HANDLE { blame } else { Blame::Own };
         let error = match ended {
-            Ended::Crashed(crash) if culprit.is_none_or(|culprit| culprit == id) => crash.call_error(),
-            Ended::Crashed(crash) => crash.sibling_error(),
+            Ended::Crashed(crash) if blame == Blame::Another => crash.sibling_error().blaming(told),
+            Ended::Crashed(crash) => crash.call_error().blaming(told),
             Ended::Closed | Ended::Recycled(_) => CallError {
                 kind: ErrorKind::TimedOut,
                 fault: Fault {
@@ -117,6 +121,15 @@ fn answer_all(context: &EndpointContext, in_flight: &InFlightCalls, ended: &Ende
     }
 }
 
+/// Whose call it was, for one that was under way.
+fn blame(id: u32, culprit: Option<u32>, is_several: bool) -> Blame {
+    match culprit {
+        None if is_several => Blame::Unknown,
+        Some(culprit) if culprit != id => Blame::Another,
+        None | Some(_) => Blame::Own,
+    }
+}
+
 struct Finished {
     id: u32,
     replied: wasmtime::Result<Replied>,
@@ -130,6 +143,7 @@ enum Stop {
 
 struct Driver<'a> {
     context: &'a EndpointContext,
+    lane: &'a Lane,
     inbox: &'a mut mpsc::Receiver<Command>,
     budget: &'a mut RestartBudget,
     guest: &'a Guest,
@@ -139,13 +153,14 @@ struct Driver<'a> {
 }
 
 impl Driver<'_> {
-    async fn drive(&mut self, accessor: &Accessor<InstanceState>) -> Ended {
+    /// How it ended, and the call that it ended by.
+    async fn drive(&mut self, accessor: &Accessor<InstanceState>) -> (Ended, Option<u32>) {
         let mut calls: FuturesUnordered<BoxFuture<'_, Finished>> = FuturesUnordered::new();
         let guest = self.guest;
         let mut next_id = 1_u32;
         let mut stop: Option<Stop> = None;
         let mut unavailable = 0_u32;
-        let mut idle_since = Instant::now();
+        let mut ticks = Ticks::new(self.facts.tick_every, guest);
         let mut saying_goodbye = false;
         loop {
             if let Some(why) = &stop
@@ -159,17 +174,17 @@ impl Driver<'_> {
             }
             let limit = if self.budget.half_open() { 1 } else { self.facts.calls as usize };
             let takes = stop.is_none() && calls.len() < limit;
-            let tick_at = self.facts.tick_every.filter(|_| guest.ticks()).map(|every| idle_since + every);
+            let tick_at = ticks.next(calls.len(), limit).filter(|_| stop.is_none());
             tokio::select! {
                 biased;
                 Some(finished) = calls.next(), if !calls.is_empty() => {
-                    idle_since = Instant::now();
+                    ticks.ended(finished.id);
                     accessor.with(|mut access| access.get().calls.remove(&finished.id));
                     let replied = match finished.replied {
                         Ok(replied) => replied,
                         Err(trap) => {
-                            let refused = accessor.with(|mut access| access.get().limiter.refused());
-                            return Ended::Crashed(Crash::from_trap(&trap, refused));
+                            let crash = accessor.with(|mut access| Crash::from_trap(&trap, access.get()));
+                            return (Ended::Crashed(crash), Some(finished.id));
                         }
                     };
                     match self.finished(finished.id, replied) {
@@ -186,42 +201,43 @@ impl Driver<'_> {
                                 stop = Some(Stop::Recycle(error.fault));
                             }
                         }
-                        AnswerKind::Breach(crash) => return Ended::Crashed(crash),
+                        AnswerKind::Breach(crash) => return (Ended::Crashed(crash), Some(finished.id)),
                         AnswerKind::Goodbye => return match stop {
-                            Some(Stop::Recycle(fault)) => Ended::Recycled(fault),
-                            Some(Stop::Closing) | None => Ended::Closed,
+                            Some(Stop::Recycle(fault)) => (Ended::Recycled(fault), None),
+                            Some(Stop::Closing) | None => (Ended::Closed, None),
                         },
                     }
                 }
                 () = self.context.closing.cancelled(), if !matches!(stop, Some(Stop::Closing)) => {
                     stop = Some(Stop::Closing);
                 }
+                () = until(tick_at), if tick_at.is_some() => {
+                    let deadline = Instant::now() + self.context.limits.tick_timeout;
+                    let info = self.begin_own(accessor, &mut next_id, "tick", deadline);
+                    ticks.began(info.id);
+                    calls.push(finish(info.id, async move { guest.tick(accessor, info).await }));
+                }
                 command = self.inbox.recv(), if takes => match command {
                     None => stop = Some(Stop::Closing),
                     Some(command) => {
                         let Some(command) = ready(command) else { continue };
                         let Command { work, deadline, reply, .. } = command;
-                        if self.of_another_session(&work) {
-                            // What an instance brought is lost with it: the peer delivers it again.
-                            let _ = reply.send(Ok(Answer::Settled(vec![Settled::Lost; work.size()])));
+                        if let Some(answer) = self.of_another_session(&work) {
+                            // What an instance had is lost with it.
+                            let _ = reply.send(Ok(answer));
                             continue;
                         }
                         let info = self.begin(accessor, &mut next_id, &work, deadline, reply);
                         calls.push(finish(info.id, guest.run(accessor, info, work)));
                     }
                 },
-                () = until(tick_at), if calls.is_empty() && stop.is_none() => {
-                    let deadline = Instant::now() + self.context.limits.tick_timeout;
-                    let info = self.begin_own(accessor, &mut next_id, "tick", deadline);
-                    calls.push(finish(info.id, async move { guest.tick(accessor, info).await.map(Replied::Ticked) }));
-                }
             }
         }
     }
 
-    /// Whether it settles what another instance brought.
-    fn of_another_session(&self, work: &Work) -> bool {
-        matches!(work, Work::Settle { session, .. } if *session != self.facts.session)
+    /// The answer to work on what another instance had.
+    fn of_another_session(&self, work: &Work) -> Option<Answer> {
+        if work.session()? == self.facts.session { None } else { work.lost() }
     }
 
     /// Begins a piece of work.
@@ -257,7 +273,7 @@ impl Driver<'_> {
         accessor: &Accessor<InstanceState>,
         next_id: &mut u32,
         call: InFlight,
-        sink: Option<Arc<dyn OutcomeSink>>,
+        sink: Option<EarlySink>,
     ) -> CallInfo {
         let id = *next_id;
         *next_id = next_id.checked_add(1).unwrap_or(1);
@@ -284,11 +300,32 @@ impl Driver<'_> {
             _ => None,
         };
         self.context.meters.call(took, failed);
+        let answer = self.with_notices(answer);
         if let (Some(reply), Some(answer)) = (call.reply, answer) {
             // A caller that has gone away needs no answer.
             let _ = reply.send(answer);
         }
         kind
+    }
+
+    /// Puts what a tick told where it is asked for. What was told before a pull and nobody has taken comes with that pull, in
+    /// front.
+    fn with_notices(&self, answer: Option<Result<Answer, CallError>>) -> Option<Result<Answer, CallError>> {
+        let (lane, session) = (self.lane.number, self.facts.session);
+        match answer {
+            Some(Ok(Answer::Noticed(notices))) => {
+                self.lane.notices.tell(lane, session, notices);
+                None
+            }
+            Some(Ok(Answer::Pulled(mut pulled))) => {
+                if let Some(mut earlier) = self.lane.notices.take(lane, session) {
+                    earlier.then(std::mem::take(&mut pulled.notices));
+                    pulled.notices = earlier;
+                }
+                Some(Ok(Answer::Pulled(pulled)))
+            }
+            other => other,
+        }
     }
 }
 
@@ -313,5 +350,17 @@ async fn until(at: Option<Instant>) {
     match at {
         Some(at) => sleep_until(at).await,
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_call_that_ended_an_instance_is_to_blame() {
+        assert_eq!((blame(1, Some(1), true), blame(2, Some(1), true)), (Blame::Own, Blame::Another));
+        assert_eq!(blame(2, Some(1), false), Blame::Another, "the other one had its answer before");
+        assert_eq!((blame(1, None, true), blame(1, None, false)), (Blame::Unknown, Blame::Own));
     }
 }

@@ -3,13 +3,22 @@
 use std::sync::Arc;
 
 use waybill_bindings::api::types::Message;
-use waybill_bindings::services::exports::waybill::plugin::handler_api::Inbound;
+use waybill_bindings::inbound::inbound_types::Inbound;
+use waybill_bindings::services::exports::waybill::inbound::source_api::Settlement;
+use waybill_bindings::services::exports::waybill::inbound::table_api::{ClaimArgs, Mark};
 use waybill_bindings::services::exports::waybill::plugin::participant_api::StepContext;
-use waybill_bindings::services::exports::waybill::plugin::source_api::Settlement;
-use waybill_core::port::handler::Verdict;
+use waybill_core::code::Code;
+use waybill_core::port::handler::{Verdict, VerdictSink};
 use waybill_core::port::participant::{StepDone, StepError, StepOutput};
-use waybill_core::port::source::{Pulled, Settled};
-use waybill_core::port::transport::{HealthReport, Outcome, OutcomeSink};
+use waybill_core::port::source::{Notices, Pulled, Settled};
+use waybill_core::port::table::{Claimed, ContextStats, DeadPage, Ended};
+use waybill_core::port::transport::{Fault, HealthReport, Outcome, OutcomeSink};
+
+use crate::host::EarlySink;
+use crate::limits::TABLE_CONTEXTS_MAX;
+
+/// The function of handlers.
+pub(super) const HANDLE: &str = "handle";
 
 /// What is to be done, as the guest gets it.
 pub(crate) enum Work {
@@ -19,7 +28,10 @@ pub(crate) enum Work {
         sink: Arc<dyn OutcomeSink>,
     },
     /// A handler handles a batch.
-    Handle(Vec<Inbound>),
+    Handle {
+        batch: Vec<Inbound>,
+        sink: Arc<dyn VerdictSink>,
+    },
     Pull {
         max: u32,
         /// Most payload bytes of all messages together.
@@ -33,6 +45,24 @@ pub(crate) enum Work {
         session: u64,
         items: Vec<Settlement>,
     },
+    /// A source fetches no more.
+    Quiesce,
+    Claim(ClaimArgs),
+    /// A table marks what an instance claimed.
+    Commit {
+        /// The instance that claimed it.
+        session: u64,
+        claim: u32,
+        marks: Vec<Mark>,
+    },
+    Stats,
+    /// A table lists what stands failed.
+    Dead {
+        page: Option<String>,
+        max: u32,
+    },
+    /// A table puts rows back, by their keys.
+    Replay(Vec<String>),
     /// A participant does a step.
     Execute(Step),
     /// A participant undoes a step.
@@ -58,9 +88,15 @@ impl Work {
     pub(super) fn function(&self) -> &'static str {
         match self {
             Self::Send { .. } => "send-batch",
-            Self::Handle(_) => "handle",
+            Self::Handle { .. } => HANDLE,
             Self::Pull { .. } => "pull",
             Self::Settle { .. } => "settle",
+            Self::Quiesce => "quiesce",
+            Self::Claim(_) => "claim",
+            Self::Commit { .. } => "commit",
+            Self::Stats => "stats",
+            Self::Dead { .. } => "dead",
+            Self::Replay(_) => "replay",
             Self::Execute(_) => "execute",
             Self::Compensate { .. } => "compensate",
             Self::Health => "health",
@@ -71,17 +107,40 @@ impl Work {
     pub(super) fn size(&self) -> usize {
         match self {
             Self::Send { batch, .. } => batch.len(),
-            Self::Handle(batch) => batch.len(),
+            Self::Handle { batch, .. } => batch.len(),
             Self::Pull { max, .. } => *max as usize,
             Self::Settle { items, .. } => items.len(),
-            Self::Execute(_) | Self::Compensate { .. } | Self::Health => 0,
+            Self::Claim(args) => args.batch as usize,
+            Self::Commit { marks, .. } => marks.len(),
+            Self::Dead { max, .. } => *max as usize,
+            Self::Replay(ids) => ids.len(),
+            Self::Stats => TABLE_CONTEXTS_MAX,
+            Self::Quiesce | Self::Execute(_) | Self::Compensate { .. } | Self::Health => 0,
         }
     }
 
-    /// Who takes early outcomes.
-    pub(super) fn sink(&self) -> Option<Arc<dyn OutcomeSink>> {
+    /// Who takes early answers.
+    pub(super) fn sink(&self) -> Option<EarlySink> {
         match self {
-            Self::Send { sink, .. } => Some(Arc::clone(sink)),
+            Self::Send { sink, .. } => Some(EarlySink::Outcomes(Arc::clone(sink))),
+            Self::Handle { sink, .. } => Some(EarlySink::Verdicts(Arc::clone(sink))),
+            _ => None,
+        }
+    }
+
+    /// The instance that it speaks of, if it speaks of one.
+    pub(super) fn session(&self) -> Option<u64> {
+        match self {
+            Self::Settle { session, .. } | Self::Commit { session, .. } => Some(*session),
+            _ => None,
+        }
+    }
+
+    /// The answer to work on what another instance had: that is lost with it.
+    pub(super) fn lost(&self) -> Option<Answer> {
+        match self {
+            Self::Settle { items, .. } => Some(Answer::Settled(vec![Settled::Lost; items.len()])),
+            Self::Commit { .. } => Some(Answer::Ended(Ended::Lost(claim_lost()))),
             _ => None,
         }
     }
@@ -104,9 +163,23 @@ pub(crate) enum Answer {
     Pulled(Pulled),
     /// One result an order.
     Settled(Vec<Settled>),
+    Quiesced,
+    /// What a tick told.
+    Noticed(Notices),
+    Claimed(Claimed),
+    Ended(Ended),
+    Stats(Vec<ContextStats>),
+    Dead(DeadPage),
+    /// One answer an id.
+    Replayed(Vec<bool>),
     /// A step was done, or not.
     Executed(Result<StepDone, StepError>),
     /// A step was undone, or not.
     Compensated(Result<StepOutput, StepError>),
     Health(HealthReport),
+}
+
+/// Why a claim of an instance that has ended can't be committed. The database has ended its transaction.
+pub(crate) fn claim_lost() -> Fault {
+    Fault::new(Code::PLUGIN_CLOSED, "the instance that made the claim has ended, and its transaction with it")
 }

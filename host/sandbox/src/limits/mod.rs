@@ -56,6 +56,13 @@ pub const CANCEL_MARGIN_MAX: Duration = Duration::from_secs(1);
 /// `unavailable` answers in a row after which an instance is replaced.
 pub const UNAVAILABLE_STREAK_MAX: u32 = 3;
 
+/// Groups and deliveries that one instance's notices may name, each; and that are kept of a lane until they are asked for.
+pub const NOTICES_MAX: usize = 10_000;
+/// Contexts whose counts a table may answer.
+pub const TABLE_CONTEXTS_MAX: usize = 10_000;
+/// Longest error of a dead row that is shown, in bytes.
+pub const DEAD_ERROR_BYTES_MAX: usize = 4 * 1024;
+
 /// What a source's `pull` may take beyond the time it waits for the first delivery.
 pub const PULL_MARGIN: Duration = Duration::from_secs(10);
 
@@ -118,6 +125,11 @@ pub const LOG_MESSAGE_BYTES_MAX: usize = 4 * 1024;
 pub const LOG_FIELDS_MAX: usize = 32;
 /// Longest line taken from stdout or stderr, in bytes; longer ones are cut into several.
 pub const STDIO_LINE_BYTES_MAX: usize = 2 * 1024;
+
+/// Lines of stderr that are kept of an instance, to tell with a trap.
+pub const LAST_WORDS_LINES_MAX: usize = 16;
+/// Longest of them, in bytes.
+pub const LAST_WORDS_LINE_BYTES_MAX: usize = 512;
 
 /// Metric series (name and labels) of one endpoint.
 pub const METRIC_SERIES_MAX: usize = 256;

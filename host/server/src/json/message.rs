@@ -5,10 +5,8 @@ use std::fmt;
 use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, MapAccess, Visitor};
 use waybill_api::headers::HeadersJson;
 use waybill_api::instant::Instant;
-use waybill_api::messages::MessageView;
 use waybill_core::annotation::{Annotation, Kind};
-use waybill_core::new_message::{NewMessage, event_of};
-use waybill_core::topic::Topic;
+use waybill_core::new_message::NewMessage;
 
 use super::scalars::{Base64, Identity, Json};
 use crate::aliases::{Field, Meaning, resolve};
@@ -16,15 +14,15 @@ use crate::aliases::{Field, Meaning, resolve};
 /// Fields of a message object, checked for what the object alone can tell.
 #[derive(Debug, Default)]
 pub struct MessageFields {
-    message: NewMessage,
+    pub(super) message: NewMessage,
     /// Bits of the fields given with a value.
-    given: u64,
+    pub(super) given: u64,
     /// Bits of the fields given as null.
-    cleared: u64,
+    pub(super) cleared: u64,
 }
 
 impl MessageFields {
-    fn has(&self, field: Field) -> bool {
+    pub(super) fn has(&self, field: Field) -> bool {
         self.given & field.bit() != 0
     }
 
@@ -103,66 +101,11 @@ impl MessageFields {
         Ok(self.message)
     }
 
-    fn default_content_type(&mut self) {
+    pub(super) fn default_content_type(&mut self) {
         if self.message.annotations.get(Annotation::ContentType).is_none() {
             let media = if self.has(Field::PayloadBase64) { "application/octet-stream" } else { "application/json" };
             self.message.annotations.set(Annotation::ContentType, Some(media));
         }
-    }
-
-    /// The message of a dead letter with these fields changed: what isn't given stays, null takes a field away. A new
-    /// message gets a new id, is sent at once and doesn't expire unless these fields say otherwise.
-    pub fn over(mut self, original: MessageView) -> Result<NewMessage, &'static str> {
-        const CAUSE: Field = Field::Annotation(Annotation::CausationId);
-        if self.has(CAUSE) || self.cleared & CAUSE.bit() != 0 {
-            return Err("causation_id links the new message to the dead letter: leave it out");
-        }
-        if self.cleared & (Field::Topic.bit() | Field::Tenant.bit()) != 0 {
-            return Err("topic and tenant can't be taken away");
-        }
-        if self.has(Field::Payload) || self.has(Field::PayloadBase64) {
-            if self.cleared & Field::Annotation(Annotation::ContentType).bit() != 0 {
-                self.default_content_type();
-            }
-        } else {
-            self.message.payload =
-                original.bytes.ok_or("the dead letter's payload is gone: give payload or payload_base64")?;
-        }
-        let untouched = !(self.given | self.cleared);
-        let edited = &mut self.message;
-        let stays = |field: Field| untouched & field.bit() != 0;
-        // What was made from the topic follows it.
-        let derived = Topic::parse(&original.topic).map(|topic| event_of(&topic));
-        let follows = !stays(Field::Topic)
-            && derived.is_ok_and(|(event, version)| event == original.event_type && version == original.event_version);
-        if stays(Field::Topic) {
-            edited.topic = original.topic;
-        }
-        if stays(Field::Key) {
-            edited.key = original.key;
-        }
-        for (annotation, text) in original.annotations.0.iter() {
-            if stays(Field::Annotation(annotation)) {
-                edited.annotations.set(annotation, Some(text));
-            }
-        }
-        if stays(Field::Headers) {
-            edited.headers = original.headers.0;
-        }
-        if stays(Field::OccurredAt) {
-            edited.occurred_at = Some(original.occurred_at.0);
-        }
-        if stays(Field::EventType) && !follows {
-            edited.event_type = Some(original.event_type);
-        }
-        if stays(Field::EventVersion) && !follows {
-            edited.event_version = Some(original.event_version);
-        }
-        if stays(Field::Tenant) {
-            edited.tenant = Some(original.tenant);
-        }
-        edited.annotations.set(Annotation::CausationId, Some(original.id));
-        Ok(self.message)
     }
 }
 

@@ -6,6 +6,8 @@
 
 pub mod approvals;
 pub mod decode;
+mod edit;
+pub mod handled;
 pub mod idempotency;
 pub mod message;
 pub mod operations;

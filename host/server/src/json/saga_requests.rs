@@ -202,7 +202,7 @@ pub struct ReplyJson {
 }
 
 /// Tells `null` from absent.
-fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<AnyJson>, D::Error> {
+pub(super) fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<AnyJson>, D::Error> {
     AnyJson::deserialize(deserializer).map(Some)
 }
 

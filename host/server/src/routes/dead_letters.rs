@@ -1,4 +1,4 @@
-//! `/v1/dead-letters`: messages that can't be delivered, and sagas whose compensation is stuck.
+//! `/v1/dead-letters`: messages that can't be delivered, sagas whose compensation is stuck, received messages that can't be handled.
 
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
@@ -48,7 +48,7 @@ impl RequestedDeadLetter {
 
 /// List dead letters
 ///
-/// Messages, the latest in the order first, then stuck sagas.
+/// Messages, the latest in the order first, then stuck sagas, then received messages.
 #[utoipa::path(get, path = "/v1/dead-letters", tag = "dead letters", operation_id = "listDeadLetters", params(ListQuery),
     responses((status = 200, description = "A page, without payloads.", body = List<DeadLetterView>), Problems),
     extensions(("x-waybill-permission" = json!("read"))))]
@@ -80,9 +80,9 @@ pub(crate) async fn groups(State(app): State<App>, caller: Caller, uri: Uri) -> 
 
 /// Show a dead letter
 ///
-/// A message with payload and attempts; of a stuck saga what failed, and where the rest of it is.
+/// A message with payload and attempts, or a received one with its payload; of a stuck saga what failed, and where the rest of it is.
 #[utoipa::path(get, path = "/v1/dead-letters/{id}", tag = "dead letters", operation_id = "showDeadLetter",
-    params(("id" = String, Path, description = "Id of the message or of the saga."), DeadQuery),
+    params(("id" = String, Path, description = "Id of the message or of the saga; of a received message its place, or its sender's id."), DeadQuery),
     responses((status = 200, description = "The dead letter.", body = DeadLetterView), Problems),
     extensions(("x-waybill-permission" = json!("read"))))]
 pub(crate) async fn show(
@@ -99,10 +99,10 @@ pub(crate) async fn show(
 /// Put a dead letter back
 ///
 /// A message with attempts counted from zero; its history stays. Of a stuck saga the failed compensation is tried again, or
-/// with `mode: retry` the step that failed before. Works on quarantined ones too.
+/// with `mode: retry` the step that failed before. A received message is stored for its consumer again. Works on quarantined ones too.
 #[utoipa::path(post, path = "/v1/dead-letters/{id}/replay", tag = "dead letters", operation_id = "replayDeadLetter",
-    params(("id" = String, Path, description = "Id of the message or of the saga."), DeadQuery), request_body = Option<Replay>,
-    responses((status = 200, description = "The message, pending again, or the saga, going on.", body = Replayed), Problems),
+    params(("id" = String, Path, description = "Id of the message or of the saga; of a received message its place, or its sender's id."), DeadQuery), request_body = Option<Replay>,
+    responses((status = 200, description = "The message, pending or stored again, or the saga, going on.", body = Replayed), Problems),
     extensions(("x-waybill-permission" = json!("operate"))))]
 pub(crate) async fn replay(
     State(app): State<App>,
@@ -121,7 +121,7 @@ pub(crate) async fn replay(
 ///
 /// It is left alone by bulk replays until it is replayed by its id; a stuck saga also until it moves for another reason.
 #[utoipa::path(post, path = "/v1/dead-letters/{id}/quarantine", tag = "dead letters", operation_id = "quarantineDeadLetter",
-    params(("id" = String, Path, description = "Id of the message or of the saga."), DeadQuery), request_body = Quarantine,
+    params(("id" = String, Path, description = "Id of the message or of the saga; of a received message its place, or its sender's id."), DeadQuery), request_body = Quarantine,
     responses((status = 200, description = "The quarantined dead letter.", body = DeadLetterView), Problems),
     extensions(("x-waybill-permission" = json!("operate"))))]
 pub(crate) async fn quarantine(
@@ -143,9 +143,10 @@ pub(crate) async fn quarantine(
 /// Send an edited copy of a dead letter
 ///
 /// A new message with the given fields changed; its `causation_id` is the dead letter's id. It gets a new id, is sent at
-/// once and doesn't expire, unless the fields say otherwise. Not of a stuck saga.
+/// once and doesn't expire, unless the fields say otherwise. The copy of a received message is stored for its consumer. Not of a
+/// stuck saga.
 #[utoipa::path(post, path = "/v1/dead-letters/{id}/edit", tag = "dead letters", operation_id = "editDeadLetter",
-    params(("id" = String, Path, description = "Id of the message or of the saga."), DeadQuery), request_body = EditJson,
+    params(("id" = String, Path, description = "Id of the message or of the saga; of a received message its place, or its sender's id."), DeadQuery), request_body = EditJson,
     responses((status = 201, description = "Committed.", body = Enqueued),
         (status = 200, description = "The same copy was there before.", body = Enqueued), Problems),
     extensions(("x-waybill-permission" = json!("operate"))))]
@@ -160,10 +161,14 @@ pub(crate) async fn edit(
     body::only_json(media)?;
     let fields: MessageFields = decode::value(decode::utf8(&bytes)?)?;
     let found = app.service.dead_letter(&requested.dead).await;
-    let DeadLetterView::Message(original) = requested.found(found)? else {
-        return Err(Problem::new(Code::DEAD_KIND, format!("dead letter {id:?}: {NOTHING_TO_EDIT}")));
+    let edited = match requested.found(found)? {
+        DeadLetterView::Message(original) => fields.over(*original),
+        DeadLetterView::Inbox(original) => fields.over_received(*original),
+        DeadLetterView::Saga(_) => {
+            return Err(Problem::new(Code::DEAD_KIND, format!("dead letter {id:?}: {NOTHING_TO_EDIT}")));
+        }
     };
-    let mut edited = [fields.over(*original).map_err(Problem::invalid)?];
+    let mut edited = [edited.map_err(Problem::invalid)?];
     requested.caller.admit(&mut edited, None)?;
     let [edited] = edited;
     let done = app.service.edit(&requested.dead, edited, requested.caller.name()).await?;

@@ -4,6 +4,7 @@ mod approvals;
 mod configuration;
 mod dead_letters;
 mod idempotency;
+mod inbox;
 mod messages;
 mod operations;
 mod outbox;
@@ -14,6 +15,7 @@ mod requested_message;
 mod saga_acts;
 mod saga_definitions;
 mod sagas;
+mod sources;
 mod system;
 mod transactions;
 mod transports;
@@ -85,6 +87,15 @@ pub(crate) fn all() -> OpenApiRouter<App> {
         .routes(routes!(transports::resume))
         .routes(routes!(transports::probe))
         .routes(routes!(transports::provision))
+        .routes(routes!(inbox::list))
+        .routes(routes!(inbox::stats))
+        .routes(routes!(inbox::show))
+        .routes(routes!(sources::list))
+        .routes(routes!(sources::pause))
+        .routes(routes!(sources::resume))
+        .routes(routes!(sources::provision))
+        .routes(routes!(sources::failed))
+        .routes(routes!(sources::replay))
         .routes(routes!(configuration::reload))
         .routes(routes!(plugins::list))
         .routes(routes!(plugins::reload))

@@ -31,8 +31,8 @@ use crate::problem::Problem;
 
 /// Start a bulk act
 ///
-/// On the dead letters that match now, of both kinds; of sagas among them the failed compensation is tried again. A purge takes
-/// messages only. Or on the sagas that match now and haven't ended. It goes on after a crash, keeps the order of each key, and
+/// On the dead letters that match now, of all kinds; of sagas among them the failed compensation is tried again, and received
+/// messages are stored for their consumers again. A purge takes messages only, or with `kind=inbox` received ones. Or on the sagas that match now and haven't ended. It goes on after a crash, keeps the order of each key, and
 /// can be cancelled.
 #[utoipa::path(post, path = "/v1/operations", tag = "operations", operation_id = "startOperation", request_body = StartOperation,
     responses(
@@ -181,10 +181,11 @@ const NO_PURGE: &str = "stuck sagas aren't purged: what they did would stay done
 fn effective_filter(kind: OperationKind, filter: &str) -> Result<String, Problem> {
     let parsed = Filter::parse(filter, now()).map_err(|error| Problem::invalid(error.to_string()).at("filter"))?;
     if kind == OperationKind::Purge {
-        if !parsed.may_take(DeadKind::Message) {
-            return Err(Problem::new(Code::DEAD_KIND, NO_PURGE).at("filter"));
-        }
-        return Ok(format!("{filter} kind={}", DeadKind::Message.word()));
+        // Received ones are purged where nothing else is meant.
+        let kinds = [DeadKind::Message, DeadKind::Inbox];
+        let kind = kinds.into_iter().find(|kind| parsed.may_take(*kind));
+        let kind = kind.ok_or_else(|| Problem::new(Code::DEAD_KIND, NO_PURGE).at("filter"))?;
+        return Ok(format!("{filter} kind={}", kind.word()));
     }
     match parsed.state.as_ref().map(|glob| glob.exact()) {
         None => Ok(format!("{filter} state=dead")),
@@ -212,9 +213,11 @@ mod tests {
     }
 
     #[test]
-    fn a_purge_takes_messages_only() {
+    fn a_purge_takes_one_kind_and_no_sagas() {
         let of = |filter| effective_filter(OperationKind::Purge, filter).map_err(|problem| problem.code.as_str());
         assert_eq!(of("id=* kind=*"), Ok("id=* kind=* kind=message".into()));
+        assert_eq!(of("kind=inbox"), Ok("kind=inbox kind=inbox".into()));
+        assert_eq!(of("consumer=ship"), Ok("consumer=ship kind=inbox".into()));
         assert_eq!(of("kind=saga"), Err("DEAD.KIND"));
         assert_eq!(of("definition=order"), Err("DEAD.KIND"));
     }

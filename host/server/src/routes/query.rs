@@ -28,7 +28,8 @@ pub(crate) struct TenantQuery {
 pub(crate) struct DeadQuery {
     /// Tenant; the credential's only one, else `default`, if absent.
     pub tenant: Option<String>,
-    /// Kind; whichever there is if absent. Needed where a message and a saga have the same id.
+    /// Kind; whichever there is if absent. Needed where a message and a saga have the same id. A received message that is named by
+    /// its sender's id needs it too.
     pub kind: Option<DeadKind>,
 }
 
@@ -40,7 +41,8 @@ pub(crate) struct ListQuery {
     /// Only this tenant's; a credential of several names one, here or in `filter`.
     pub tenant: Option<String>,
     /// Conditions that all hold: `tenant=acme topic=bus:orders.* key=42 state=parked code=NATS.* age>1h`. Of dead letters also
-    /// `kind=message`, `kind=saga`, and of stuck sagas `definition=order step=charge`.
+    /// `kind=message`, `kind=saga`, `kind=inbox`, of stuck sagas `definition=order step=charge`, and of received messages
+    /// `consumer=ship source=shop context=sales`.
     #[serde(default)]
     pub filter: String,
     /// `next_cursor` of the page before.
@@ -80,6 +82,35 @@ pub(crate) struct IdempotencyQuery {
 pub(crate) struct QuarantineQuery {
     /// Only rows of this table.
     pub table: Option<String>,
+    /// From `next_cursor` of the page before.
+    pub cursor: Option<String>,
+    /// Most items, 1 to 1,000; 100 if absent.
+    #[param(minimum = 1, maximum = 1000)]
+    pub limit: Option<usize>,
+}
+
+/// Which stored messages.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct InboxQuery {
+    /// Only this tenant's; a credential of several names one, here or in `filter`.
+    pub tenant: Option<String>,
+    /// Conditions that all hold: `consumer=ship context=sales code=HTTP.* age>1h`.
+    #[serde(default)]
+    pub filter: String,
+    /// From `next_cursor` of the page before.
+    pub cursor: Option<String>,
+    /// Most items, 1 to 1,000; 100 if absent.
+    #[param(minimum = 1, maximum = 1000)]
+    pub limit: Option<usize>,
+}
+
+/// How much of a list without conditions.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct PageQuery {
     /// From `next_cursor` of the page before.
     pub cursor: Option<String>,
     /// Most items, 1 to 1,000; 100 if absent.

@@ -32,7 +32,7 @@ fn expected(permission: Permission, role: Role) -> bool {
 /// The same address without anything behind it.
 fn bare(method: &str, template: &str) -> Request<Body> {
     let path = template.replace("{id}", "x").replace("{name}", "http").replace("{code}", "OUTBOX.BUSY");
-    let mut request = post(&path.replace("{token}", "x"), "{}");
+    let mut request = post(&path.replace("{token}", "x").replace("{consumer}", "ship"), "{}");
     *request.method_mut() = method.to_uppercase().parse().unwrap();
     request
 }
@@ -109,6 +109,7 @@ async fn a_credential_of_one_tenant_reaches_no_other() {
                 let code = match path.split('/').nth(2) {
                     Some("sagas") => "SAGA.NOT_FOUND",
                     Some("dead-letters") => "DEAD.NOT_FOUND",
+                    Some("inbox") => "INBOX.NOT_FOUND",
                     Some("operations") => "OPERATION.NOT_FOUND",
                     _ => "OUTBOX.NOT_FOUND",
                 };

@@ -112,7 +112,7 @@ async fn stuck_sagas_are_listed_and_shown_beside_messages() {
             "links": {"saga": "/v1/sagas/stuck-1?tenant=acme"},
         })
     );
-    assert_eq!(api.get("/v1/dead-letters/stuck-1?kind=inbox").await.problem().0, 400);
+    assert_eq!(api.get("/v1/dead-letters/stuck-1?kind=letter").await.problem().0, 400);
     assert_eq!(api.get("/v1/dead-letters/stuck-1?tenant=acme&kind=message").await.problem().0, 404);
 }
 

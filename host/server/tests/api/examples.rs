@@ -55,10 +55,11 @@ pub async fn example(host: &InMemoryHost, method: &str, template: &str, tenant: 
         path if path.starts_with("/v1/idempotency") => keys(host, path, tenant, &fresh).await,
         path if path.starts_with("/v1/saga") => sagas(host, path, tenant, &fresh).await,
         path if path.starts_with("/v1/approvals") => approval(host, tenant, &fresh).await,
+        "/v1/inbox/{consumer}/{id}" => about(format!("{tenant}-17")),
         path => others(host, path).await,
     };
     let path = template.replace("{id}", &id).replace("{name}", name_in(template)).replace("{token}", &id);
-    let path = path.replace("{code}", "OUTBOX.BUSY");
+    let path = path.replace("{code}", "OUTBOX.BUSY").replace("{consumer}", "ship");
     match method.to_uppercase().as_str() {
         "GET" => get(&path),
         "POST" => post(&path, body),
@@ -201,6 +202,8 @@ async fn others(host: &InMemoryHost, path: &str) -> Example {
             }]));
             saying("", r#"{"apply":true}"#)
         }
+        "/v1/sources/{name}/provision" => saying("", r#"{"apply":true}"#),
+        "/v1/sources/{name}/replay" => saying("", r#"{"ids":["17"]}"#),
         "/v1/plugins/{name}/reload" | "/v1/plugins/{name}/rollback" => {
             host.plugins.build("http", &format!("{:064x}", u128::from(ulid::Ulid::new())));
             if path.ends_with("rollback") {

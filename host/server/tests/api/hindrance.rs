@@ -29,6 +29,8 @@ use waybill_core::port::transact::{Operation, Statement};
 use waybill_core::time::UnixMillis;
 use waybill_testkit::memory_host::InMemoryHost;
 
+use crate::fake_inbound::FakeInbound;
+
 /// Nothing is in the way until a test says so.
 #[derive(Default)]
 pub struct Hindrance {
@@ -44,6 +46,8 @@ pub struct Hindrance {
     pub stuck: AtomicBool,
     /// How often readiness was asked for.
     pub asked_ready: AtomicUsize,
+    /// The inbox beside the host.
+    pub inbound: Arc<FakeInbound>,
 }
 
 impl Hindrance {
@@ -94,6 +98,11 @@ impl Hindered {
         Self { hindrance: hindrance.clone(), outbox: host.outbox.clone(), keys: host.keys.clone() }
     }
 
+    /// The inbox, if it has this dead letter.
+    fn inbox_of(&self, dead: &DeadId) -> Option<&FakeInbound> {
+        Some(&*self.hindrance.inbound).filter(|inbox| inbox.has(dead))
+    }
+
     async fn pass_keys(&self) -> Result<(), ServiceError> {
         let fails = self.hindrance.keys_fail.lock().clone();
         fails.map_or(Ok(()), Err)
@@ -134,10 +143,36 @@ hindered! {
         fn dead_letters(tenant: Option<&Tenant>, filter: &str, cursor: Option<&str>, limit: usize) -> Page<DeadLetterView>;
         fn count_dead(tenant: Option<&Tenant>, filter: &str) -> Counted<u64>;
         fn dead_groups(tenant: Option<&Tenant>, filter: &str) -> Counted<Vec<DeadGroupView>>;
-        fn dead_letter(dead: &DeadId) -> DeadLetterView;
-        fn replay(dead: &DeadId, how: Replay, actor: &str) -> Replayed;
-        fn quarantine(dead: &DeadId, note: &str, actor: &str) -> DeadLetterView;
-        fn edit(dead: &DeadId, edited: NewMessage, actor: &str) -> Enqueued;
+        plain {
+            async fn dead_letter(&self, dead: &DeadId) -> Result<DeadLetterView, ServiceError> {
+                self.hindrance.pass("dead_letter").await?;
+                match self.inbox_of(dead) {
+                    Some(inbox) => Ok(inbox.dead_letter(dead)),
+                    None => self.outbox.dead_letter(dead).await,
+                }
+            }
+            async fn replay(&self, dead: &DeadId, how: Replay, actor: &str) -> Result<Replayed, ServiceError> {
+                self.hindrance.pass("replay").await?;
+                match self.inbox_of(dead) {
+                    Some(inbox) => Ok(inbox.replay(dead, &how, actor)),
+                    None => self.outbox.replay(dead, how, actor).await,
+                }
+            }
+            async fn quarantine(&self, dead: &DeadId, note: &str, actor: &str) -> Result<DeadLetterView, ServiceError> {
+                self.hindrance.pass("quarantine").await?;
+                match self.inbox_of(dead) {
+                    Some(inbox) => Ok(inbox.quarantine(dead, note, actor)),
+                    None => self.outbox.quarantine(dead, note, actor).await,
+                }
+            }
+            async fn edit(&self, dead: &DeadId, edited: NewMessage, actor: &str) -> Result<Enqueued, ServiceError> {
+                self.hindrance.pass("edit").await?;
+                match self.inbox_of(dead) {
+                    Some(inbox) => Ok(inbox.edit(dead, edited, actor)),
+                    None => self.outbox.edit(dead, edited, actor).await,
+                }
+            }
+        }
     }
     OperationService {
         fn start_operation(request: OperationRequest) -> Operation;

@@ -373,7 +373,7 @@ async fn what_sagas_refuse_has_its_status() {
 /// A router over a host without sagas, and without a key for links.
 pub fn bare(host: &InMemoryHost) -> axum::Router {
     let parts = parts(host, &Arc::default(), None, Limits::default());
-    Server::new(Parts { sagas: None, approvals: None, ..parts }).router()
+    Server::new(Parts { sagas: None, approvals: None, inbound: None, ..parts }).router()
 }
 
 #[tokio::test]

@@ -25,6 +25,7 @@ use waybill_testkit::conformance::samples::all_annotations;
 use waybill_testkit::memory_host::{EngineConfig, InMemoryHost, message};
 
 use crate::configuration::FixedConfiguration;
+use crate::fake_inbound::FakeInbound;
 use crate::hindrance::{Hindered, Hindrance};
 
 /// What the host's clock says. No test runs that late: what the host says to last, lasts by the machine's clock too.
@@ -160,6 +161,7 @@ pub fn parts(
         service: hindered.clone(),
         idempotency: hindered,
         sagas: Some(host.sagas.clone()),
+        inbound: Some(hindrance.inbound.clone()),
         approvals: Some(links(&[7; 32])),
         plugins: Some(host.plugins.clone()),
         configuration: Some(Arc::new(FixedConfiguration)),
@@ -192,6 +194,10 @@ impl Api {
     /// What was asked of the host since the last time, by the names of the services' functions.
     pub fn reached(&self) -> Vec<&'static str> {
         self.hindrance.reached()
+    }
+    /// The inbox beside the host.
+    pub fn inbound(&self) -> &FakeInbound {
+        &self.hindrance.inbound
     }
     pub async fn send(&self, request: Request<Body>) -> Answer {
         send(&self.router, request).await

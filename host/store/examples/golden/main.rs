@@ -3,6 +3,7 @@
 //! An example of the store, because what only a damaged disk or a client of the database leaves behind is written below it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+mod inbox;
 mod make;
 mod raw;
 

@@ -10,12 +10,14 @@ use waybill_core::new_message::NewMessage;
 use waybill_core::port::kv::{KvExpectation, KvQuota, KvStore};
 use waybill_core::port::transact::{DoorGroup, TransactStore};
 use waybill_core::time::UnixMillis;
+use waybill_store::SurrealStore;
 use waybill_testkit::api::Api;
 use waybill_testkit::process::{Host, Launch, binary};
 use waybill_testkit::receiver::{Answer, Delivered, Receiver};
 
 use waybill_testkit::golden::{ARCHIVE, ARCHIVE_BYTES_MAX, Ask, MANIFEST, Manifest, Step, config, holds};
 
+use crate::inbox;
 use crate::raw::{Raw, open_store};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -26,6 +28,9 @@ const FAR: &str = "2199-01-01T00:00:00Z";
 const YEAR: Duration = Duration::from_secs(360 * 24 * 3600);
 /// Longest time of a saga's step.
 const STEP_MS: u64 = 366 * 24 * 3600 * 1000;
+
+/// The saga for which the inbox leaves a signal.
+const SIGNALLED: &str = "signalled";
 
 /// A host, and what has to be found in its data afterwards.
 struct Making {
@@ -329,14 +334,14 @@ impl Making {
         self.get("definitions", "/v1/saga-definitions", json!({ "items": [{ "name": "order", "version": 2 }] }));
         let good = json!({ "output": { "ok": true } });
         let bad = json!({ "error": { "code": "golden.no", "reason": "never" } });
-        for id in ["resting", "completed", "cancelled", "stuck", "paused", "spoilt", "big"] {
+        for id in ["resting", "completed", "cancelled", "stuck", "paused", "spoilt", "big", SIGNALLED] {
             let input = if id == "big" { json!({ "text": "x".repeat(60_000) }) } else { json!({ "order": id }) };
             self.post("/v1/sagas", json!({ "definition": "order", "id": id, "input": input })).await;
         }
-        for id in ["completed", "cancelled", "stuck"] {
+        for id in ["completed", "cancelled", "stuck", SIGNALLED] {
             self.reply(id, "reserve", "execute", good.clone()).await;
         }
-        for id in ["completed", "cancelled"] {
+        for id in ["completed", "cancelled", SIGNALLED] {
             self.reply(id, "charge", "execute", good.clone()).await;
             self.until(id, json!({ "waiting_for": "signal:go" })).await;
         }
@@ -515,6 +520,29 @@ impl Making {
         }
     }
 
+    /// What the inbox keeps, and how a host shows it that has no source any more.
+    async fn inbox(&mut self, store: &SurrealStore) {
+        let kept = inbox::write(store, SIGNALLED).await;
+        self.steps.push(kept);
+        let row = json!({ "id": "golden-row", "place": "inbox-0-1", "consumer": "ship", "attempts": 3 });
+        let (large, full) = (json!({ "id": "golden-large" }), json!({ "id": "golden-full", "key": "order-17" }));
+        self.get("stored messages", "/v1/inbox?filter=consumer%3Dship", json!({ "items": [row, large, full] }));
+        self.get(
+            "a stored message",
+            "/v1/inbox/ship/golden-row?tenant=acme",
+            json!({ "state": "stored", "message": { "place": "inbox-0-1" } }),
+        );
+        self.get(
+            "a received message among the dead letters",
+            "/v1/dead-letters?filter=kind%3Dinbox",
+            json!({ "items": [{ "id": "inbox-0-4", "message_id": "golden-dead", "code": "GOLDEN.INBOX", "state": "dead" }] }),
+        );
+        let note = json!({ "note": "golden note" });
+        self.act("it is fenced off", "/v1/dead-letters/inbox-0-4/quarantine?tenant=acme", note, 200, Value::Null);
+        self.get("a saga that was signalled", &format!("/v1/sagas/{SIGNALLED}"), json!({ "state": "completed" }));
+        self.for_a_year();
+    }
+
     /// What lies on the doorstep while no host runs: written by a host, and by a client of the database.
     async fn doorsteps(&mut self, data: &Path) {
         let store = open_store(data).await;
@@ -529,8 +557,10 @@ impl Making {
         let draft = draft.check(UnixMillis(0), usize::MAX).unwrap();
         let group = DoorGroup { shard: ShardId(0), messages: vec![draft.message] };
         store.transact(Vec::new(), vec![group], None).await.unwrap();
+        self.inbox(&store).await;
         store.close().await.unwrap();
         let raw = Raw::open(data).await;
+        inbox::is_whole(&raw).await;
         let plain = "{ topic: 'bus:door.plain', id: 'door-plain', tenant: 'acme', payload: { golden: 2 } }";
         raw.run(&format!("BEGIN; CREATE golden_order:4 SET total = 40; fn::waybill::enqueue({plain}); COMMIT;")).await;
         raw.run("CREATE outbox_door:[0, 1, 0, 'a'] SET topic = 'bus:malformed'").await;

@@ -29,6 +29,26 @@ pub enum Kind {
     Tree = b'A' as isize,
     /// Sagas that one commit ended.
     Ended = b'E' as isize,
+    /// What is known of a stopped message of the inbox besides the message.
+    InboxHead = b'I' as isize,
+    /// A message that a source brought.
+    Inbound = b'M' as isize,
+    /// A dead letter of the inbox.
+    InboxDead = b'D' as isize,
+    /// The takes of one commit.
+    Takes = b'K' as isize,
+    /// Open takes, suspicion and counts of an inbox's shard record.
+    InboxState = b'U' as isize,
+    /// What one commit finished in the inbox.
+    InboxDone = b'N' as isize,
+    /// What the inbox left for a saga.
+    SagaDoor = b'R' as isize,
+    /// What one commit adds to a bucket of the seen set.
+    SeenAppend = b'Q' as isize,
+    /// A packed part of a bucket of the seen set.
+    SeenBlock = b'B' as isize,
+    /// What a bucket of the seen set consists of.
+    SeenHead = b'Z' as isize,
 }
 
 fn checksum(kind: u8, version: u8, body: &[u8]) -> u32 {

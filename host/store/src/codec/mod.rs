@@ -13,6 +13,7 @@ mod attempts;
 mod door;
 mod envelope;
 mod history;
+pub mod inbox;
 mod message;
 mod open;
 mod row;

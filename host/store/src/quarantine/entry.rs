@@ -16,14 +16,15 @@ use crate::fault::store_error;
 use crate::query::{end_key, first_key};
 use crate::store::finish;
 use crate::tables::{
-    DATA, ID, IDEMPOTENCY, KV, OUTBOX, OWN, QUARANTINE, SAGA, SAGA_DEFINITION, SAGA_DEFINITION_HASH, SAGA_DONE,
-    SAGA_QUARANTINE, SAGA_START, SAGA_TREE, parts,
+    DATA, ID, IDEMPOTENCY, INBOX, INBOX_CONSUMER, INBOX_DATA, KV, OUTBOX, OWN, QUARANTINE, SAGA, SAGA_DEFINITION,
+    SAGA_DEFINITION_HASH, SAGA_DONE, SAGA_QUARANTINE, SAGA_START, SAGA_TREE, parts,
 };
 
 /// Tables in which a marker stays in the place of a row: without it an id would be new again, a request would be executed
-/// again, a plugin would begin from nothing, an older definition would be the latest. The marker of a saga's row lies in
+/// again, a plugin would begin from nothing, an older definition would be the latest, a consumer would be at home elsewhere without what it
+/// has seen. The marker of a saga's row lies in
 /// `saga_start`, see [`sagas::marker_of`].
-const HELD: [&str; 6] = [ID, IDEMPOTENCY, KV, SAGA_DEFINITION, SAGA_DEFINITION_HASH, SAGA_START];
+const HELD: [&str; 7] = [ID, IDEMPOTENCY, INBOX_CONSUMER, KV, SAGA_DEFINITION, SAGA_DEFINITION_HASH, SAGA_START];
 /// Field of a marker: the row's name in quarantine.
 pub const MARK: &str = "quarantined";
 /// Rows of an earlier version taken over in one transaction.
@@ -156,6 +157,7 @@ pub async fn keep(transaction: &dyn Transaction, fields: Object) -> Result<Strin
 pub fn apart_key(table: &'static str, at: &RecordIdKey) -> Option<(&'static str, RecordIdKey)> {
     match table {
         OUTBOX => Some((DATA, at.clone())),
+        INBOX => Some((INBOX_DATA, at.clone())),
         SAGA | SAGA_DONE => {
             let ended = int(i64::from(table == SAGA_DONE));
             Some((SAGA_TREE, key(parts(at).iter().cloned().chain([ended]))))

@@ -20,7 +20,7 @@ use crate::fault::store_error;
 use crate::rows::{encoded, lacks, unreadable};
 use crate::saga::{dropped, find_saga, floor, forgotten_until, journal_record};
 use crate::tables::{
-    QUARANTINE, SAGA, SAGA_DONE, SAGA_JOURNAL, SAGA_START, journal_key, part_shard, saga_key, saga_start_key, shard_end,
+    QUARANTINE, SAGA, SAGA_DONE, SAGA_JOURNAL, SAGA_START, beat_key, part_shard, saga_key, saga_start_key, shard_end,
 };
 
 /// Records of one page of a walk: each may hold a whole commit.
@@ -258,7 +258,7 @@ fn is_overlap(one: &JournalEntry, other: &JournalEntry) -> bool {
 /// Sagas of which the journal holds more than their end: they run, or are about to be set aside.
 pub async fn running(transaction: &dyn Transaction, shard: ShardId) -> Result<HashSet<SagaKey>, StoreError> {
     let mut found = HashSet::new();
-    let mut from = Bound::Included(journal_key(shard, floor(transaction, shard).await?));
+    let mut from = Bound::Included(beat_key(shard, floor(transaction, shard).await?));
     loop {
         let until = Bound::Excluded(shard_end(shard));
         let rows = transaction.scan(SAGA_JOURNAL, from, until, WALK_PAGE).await.map_err(store_error)?;

@@ -17,7 +17,7 @@ use super::entry::Entry;
 use super::{read, restore, sagas, weight};
 use crate::fault::store_error;
 use crate::store::SurrealStore;
-use crate::tables::{QUARANTINE, parts};
+use crate::tables::{INBOX_SEEN, INBOX_SEEN_DUE, QUARANTINE, parts};
 
 /// Rows of one page of a walk. They are read with all they hold: a segment, or a whole commit of sagas.
 const WALK_PAGE: usize = 8;
@@ -56,10 +56,14 @@ fn shown_value(value: &Value) -> Json {
     }
 }
 
+/// Tables of which a row is of all tenants: the first text of its key names a consumer.
+const OF_CONSUMERS: [&str; 2] = [INBOX_SEEN, INBOX_SEEN_DUE];
+
 /// Whose a row is: as its columns say, or its key.
 fn tenant_of(entry: &Entry) -> Option<String> {
     let column = text_of(entry.row.get("tenant"));
-    let in_key = || parts(entry.key.as_ref()?).iter().find_map(|part| text_of(Some(part)));
+    let key = entry.key.as_ref().filter(|_| !OF_CONSUMERS.contains(&entry.table_name.as_str()));
+    let in_key = || parts(key?).iter().find_map(|part| text_of(Some(part)));
     column.or_else(in_key).map(str::to_owned)
 }
 

@@ -135,7 +135,7 @@ impl SurrealStore {
         }
     }
 
-    /// Moves the first of these rows, as many as go into one transaction; answers how many are done.
+    /// Moves the first of these rows, each once, as many as go into one transaction; answers how many are done.
     async fn move_rows(&self, rows: &[Unreadable]) -> Result<usize, StoreError> {
         let mut tries = 1;
         loop {
@@ -153,10 +153,16 @@ impl SurrealStore {
 }
 
 async fn move_first(transaction: &dyn Transaction, rows: &[Unreadable]) -> Result<usize, StoreError> {
-    let (mut moved, mut bytes, mut done) = (Vec::new(), 0, 0);
+    let (mut moved, mut bytes, mut done) = (Vec::<Moved>::new(), 0, 0);
     for row in rows {
         if bytes >= MOVED_BYTES_MAX {
             break;
+        }
+        // A read may have met a row more than once: many ids lie in one record of the seen set.
+        let is_met_again = moved.iter().any(|other| other.table == row.table && other.key == row.key);
+        if is_met_again {
+            done += 1;
+            continue;
         }
         if let Some(row) = still_unreadable(transaction, row).await? {
             bytes += weight(&row.fields, row.apart.as_ref());

@@ -10,13 +10,16 @@ use waybill_core::port::transact::AuditEvent;
 use waybill_surreal::{Row, bytes_of};
 
 use super::refuse_held;
+use crate::inbox::done::done_in;
+use crate::inbox::seen::{records, tidy};
 use crate::owner::outlived;
-use crate::rows::{door, lacks, saga, saga_small, segment, shard, small, stopped};
+use crate::rows::{door, inbox, lacks, saga, saga_small, segment, shard, small, stopped};
 use crate::saga::{ended, journal_record, started};
 use crate::tables::{
-    AUDIT, BLOB, DEAD, DEDUP, DEDUP_DUE, DONE, DONE_DUE, DOOR, ID, ID_DUE, IDEMPOTENCY, IDEMPOTENCY_DUE, KV, KV_SCOPE,
-    OPERATIONS, OUTBOX, PARKED, SAGA, SAGA_DEAD, SAGA_DEFINITION, SAGA_DEFINITION_HASH, SAGA_DONE, SAGA_ENDED,
-    SAGA_JOURNAL, SAGA_SHARD, SAGA_START, SCHEDULED, SHARD, history_due, part, part_shard, part_text,
+    AUDIT, BLOB, DEAD, DEDUP, DEDUP_DUE, DONE, DONE_DUE, DOOR, ID, ID_DUE, IDEMPOTENCY, IDEMPOTENCY_DUE, INBOX,
+    INBOX_CONSUMER, INBOX_DEAD, INBOX_DONE, INBOX_SEEN, INBOX_SEEN_DUE, INBOX_SHARD, INBOX_TAKEN, KV, KV_SCOPE,
+    OPERATIONS, OUTBOX, PARKED, SAGA, SAGA_DEAD, SAGA_DEFINITION, SAGA_DEFINITION_HASH, SAGA_DONE, SAGA_DOOR,
+    SAGA_ENDED, SAGA_JOURNAL, SAGA_SHARD, SAGA_START, SCHEDULED, SHARD, history_due, part, part_shard, part_text,
 };
 use crate::{dedup, idempotency, kv, transact};
 
@@ -63,6 +66,15 @@ pub fn reader(table: &str) -> Option<Reader> {
         SAGA_DEAD => |row, _| plain(saga_small::dead(row)),
         SAGA_DEFINITION => |row, _| plain(saga_small::definition(&row.key, &row.fields)),
         SAGA_DEFINITION_HASH => |row, _| plain(saga_small::definition_named(&row.key, &row.fields)),
+        INBOX_SHARD => |row, _| plain(inbox::shard(&row.key, &row.fields)),
+        INBOX_TAKEN => |row, _| plain(inbox::takes(row)),
+        INBOX => |row, apart| plain(inbox::stopped(row, inbox::message_bytes(&row.fields).or(apart))),
+        INBOX_DEAD => |row, _| plain(inbox::dead(row)),
+        INBOX_DONE => |row, _| plain(done_in(row)),
+        INBOX_SEEN => |row, _| plain(records::read(row)),
+        INBOX_SEEN_DUE => |row, _| plain(tidy::note_in(row)),
+        INBOX_CONSUMER => |row, _| plain(inbox::home(&row.key, &row.fields)),
+        SAGA_DOOR => |row, _| plain(inbox::saga_door(row)),
         OPERATIONS => |row, _| plain(transact::operation_in(row)),
         AUDIT => |row, _| plain(small::json::<AuditEvent>(AUDIT, row.fields.clone())),
         KV => |row, _| plain(kv::entry_in(row)),

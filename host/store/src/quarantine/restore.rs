@@ -19,6 +19,7 @@ use super::list::summary;
 use super::read::{self, Content};
 use super::{Spoilt, journal, sagas, unlink};
 use crate::fault::store_error;
+use crate::inbox::seen::tidy::note_of;
 use crate::owner::history::due_of;
 use crate::owner::left_of;
 use crate::owner::read::{id as id_row, scheduled, shard as shard_record};
@@ -26,8 +27,9 @@ use crate::query::at;
 use crate::rows::small;
 use crate::store::{SurrealStore, finish};
 use crate::tables::{
-    DEAD, DEDUP, DEDUP_DUE, DONE, DONE_DUE, ID, ID_DUE, IDEMPOTENCY, IDEMPOTENCY_DUE, KV, KV_SCOPE, QUARANTINE, SAGA,
-    SAGA_JOURNAL, id_due_key, id_key, part_shard, part_text,
+    DEAD, DEDUP, DEDUP_DUE, DONE, DONE_DUE, ID, ID_DUE, IDEMPOTENCY, IDEMPOTENCY_DUE, INBOX, INBOX_SEEN,
+    INBOX_SEEN_DUE, INBOX_TAKEN, KV, KV_SCOPE, QUARANTINE, SAGA, SAGA_JOURNAL, id_due_key, id_key, part_shard,
+    part_text,
 };
 use crate::transact::{door_rows, put_door_rows};
 use crate::{dedup, idempotency, kv};
@@ -52,8 +54,10 @@ pub async fn restore(store: &SurrealStore, id: &str) -> Result<Option<(Quarantin
             Ok(Some((_, None))) => tries = 1,
             done => {
                 store.depth_cache().touch();
-                // It may have been a row of a doorstep.
+                // It may have been a row of a doorstep, of the seen set or of the inbox's history.
                 store.repeats().begin_anew();
+                store.seen_memory().forget_all();
+                store.inbox_fronts().begin_anew();
                 return Ok(done?.and_then(|(row, restored)| restored.map(|restored| (row, restored))));
             }
         }
@@ -126,7 +130,9 @@ async fn put_back(
     // The shard's owner has a list of the keys that are held, and makes that when it takes the shard.
     let holds_key = table == DEAD && bool_of(row.fields.get("holds_key")) == Some(true);
     transaction.put(table, row.key, row.fields).await.map_err(store_error)?;
-    Ok(if holds_key || table == SAGA { Restored::AtTakeover } else { Restored::InPlace })
+    // Rows and takes of the inbox are in its writer's memory.
+    let at_takeover = holds_key || [SAGA, INBOX, INBOX_TAKEN].contains(&table);
+    Ok(if at_takeover { Restored::AtTakeover } else { Restored::InPlace })
 }
 
 /// The row by which whoever removes what is over finds a row that is put back.
@@ -139,6 +145,7 @@ async fn due_row(
         DONE => (DONE_DUE, due_of(row)),
         IDEMPOTENCY => (IDEMPOTENCY_DUE, idempotency::due_of(row)),
         DEDUP => (DEDUP_DUE, dedup::due_of(row)),
+        INBOX_SEEN => (INBOX_SEEN_DUE, note_of(row)),
         ID => {
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             let until = UnixMillis(u64::try_from((now + ID_KEPT).as_millis()).unwrap_or(u64::MAX));

@@ -23,7 +23,7 @@ use crate::quarantine::{MOVED_BYTES_MAX, is_set_aside, put, saga_of, weight};
 use crate::rows::{encoded, lacks, saga as rows, saga_small, unreadable};
 use crate::store::{SurrealStore, finish};
 use crate::tables::{
-    SAGA, SAGA_DEAD, SAGA_JOURNAL, SAGA_SHARD, SAGA_TREE, journal_key, part, saga_tree_key, shard_end, shard_key,
+    SAGA, SAGA_DEAD, SAGA_JOURNAL, SAGA_SHARD, SAGA_TREE, beat_key, part, saga_tree_key, shard_end, shard_key,
     shard_start,
 };
 
@@ -121,7 +121,7 @@ async fn raise(
 async fn read(store: &SurrealStore, shard: ShardId, record: SagaShardRecord) -> Result<Raw, StoreError> {
     let times = if store.is_embedded() { 1 } else { REMOTE_TIMES };
     let rows = walk(store, SAGA, shard_start(shard), shard, ROWS_PAGE * times).await?;
-    let journal = walk(store, SAGA_JOURNAL, journal_key(shard, record.floor), shard, JOURNAL_PAGE * times).await?;
+    let journal = walk(store, SAGA_JOURNAL, beat_key(shard, record.floor), shard, JOURNAL_PAGE * times).await?;
     let dead = walk(store, SAGA_DEAD, shard_start(shard), shard, ROWS_PAGE * times).await?;
     let alone = |rows: Vec<(Row, Option<Bytes>)>| rows.into_iter().map(|(row, _)| row).collect();
     Ok(Raw { record, rows, journal: alone(journal), dead: alone(dead) })
@@ -367,7 +367,7 @@ async fn move_first(
     let over = Some(JournalRecord { beat: next.beat, entries: over }).filter(|over| !over.entries.is_empty());
     if let Some(over) = &over {
         let fields = object([("data", bytes(encoded(encode_journal(&over.entries))?))]);
-        transaction.put(SAGA_JOURNAL, journal_key(shard, over.beat), fields).await.map_err(store_error)?;
+        transaction.put(SAGA_JOURNAL, beat_key(shard, over.beat), fields).await.map_err(store_error)?;
     }
     let fields = saga_small::of_shard(&next, swept);
     transaction.put(SAGA_SHARD, shard_key(shard), fields).await.map_err(store_error)?;

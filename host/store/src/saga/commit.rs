@@ -22,8 +22,8 @@ use crate::quarantine::{SetAside, Spoilt, read_for_quarantine, set_aside};
 use crate::rows::{encoded, saga as rows, saga_small};
 use crate::store::{SurrealStore, finish};
 use crate::tables::{
-    SAGA, SAGA_DEAD, SAGA_DONE, SAGA_ENDED, SAGA_JOURNAL, SAGA_SHARD, SAGA_START, SAGA_TREE, journal_key,
-    saga_dead_key, saga_ended_key, saga_key, saga_start_key, saga_tree_key, shard_key,
+    SAGA, SAGA_DEAD, SAGA_DONE, SAGA_DOOR, SAGA_ENDED, SAGA_JOURNAL, SAGA_SHARD, SAGA_START, SAGA_TREE, beat_key,
+    saga_dead_key, saga_door_key, saga_ended_key, saga_key, saga_start_key, saga_tree_key, shard_key,
 };
 use crate::transact::{DoorGroupAt, door_rows, put_door_rows};
 
@@ -70,7 +70,7 @@ fn changes_of(commit: &SagaCommit) -> Result<Changes, StoreError> {
     if !commit.journal.is_empty() {
         let data = encoded(encode_journal(&commit.journal))?;
         let fields = object([("data", bytes(data))]);
-        changes.list.push(Change::Put(SAGA_JOURNAL, journal_key(shard, commit.record.beat), fields));
+        changes.list.push(Change::Put(SAGA_JOURNAL, beat_key(shard, commit.record.beat), fields));
     }
     for write in &commit.writes {
         if let SagaWrite::PutDone(row) = write {
@@ -80,6 +80,8 @@ fn changes_of(commit: &SagaCommit) -> Result<Changes, StoreError> {
     for write in &commit.writes {
         changes.add(shard, write)?;
     }
+    let door = commit.door.iter().map(|key| Change::Delete(SAGA_DOOR, saga_door_key(shard, key)));
+    changes.list.extend(door);
     changes.ended.sort();
     if let Some(first) = changes.ended.first() {
         let key = saga_ended_key(first.at, shard, commit.record.beat);
@@ -178,7 +180,7 @@ async fn guarded(
     let record = saga_small::of_shard(&commit.record, floor);
     transaction.put(SAGA_SHARD, shard_key(commit.shard), record).await.map_err(store_error)?;
     for beat in swept..floor {
-        transaction.delete(SAGA_JOURNAL, journal_key(commit.shard, beat)).await.map_err(store_error)?;
+        transaction.delete(SAGA_JOURNAL, beat_key(commit.shard, beat)).await.map_err(store_error)?;
     }
     for change in changes {
         match change {

@@ -23,7 +23,7 @@ use crate::quarantine::put;
 use crate::rows::{encoded, lacks, unreadable};
 use crate::store::{SurrealStore, finish};
 use crate::tables::{
-    SAGA_DONE, SAGA_ENDED, SAGA_JOURNAL, SAGA_START, SAGA_TREE, journal_key, number, part, part_ended_shard,
+    SAGA_DONE, SAGA_ENDED, SAGA_JOURNAL, SAGA_START, SAGA_TREE, beat_key, number, part, part_ended_shard,
     saga_ended_key, saga_key, saga_start_key, saga_tree_key,
 };
 
@@ -243,7 +243,7 @@ async fn needed(
     if beat > needed_from {
         return Ok(all());
     }
-    let at = journal_key(shard, beat);
+    let at = beat_key(shard, beat);
     let Some(fields) = transaction.get(SAGA_JOURNAL, at.clone()).await.map_err(store_error)? else {
         return Ok(HashSet::new());
     };

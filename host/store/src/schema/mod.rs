@@ -7,6 +7,7 @@ use waybill_core::const_text::has;
 use waybill_core::port::store::StoreError;
 use waybill_surreal::{Engine, Fault, Value, int_of, text, text_of};
 
+use crate::config::OpenError;
 use crate::fault::store_error;
 
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +25,7 @@ pub const MIGRATIONS: &[Migration] = &[
     Migration { number: 4, name: "idempotency", text: include_str!("0004_idempotency.surql") },
     Migration { number: 5, name: "retention", text: include_str!("0005_retention.surql") },
     Migration { number: 6, name: "door_stamps", text: DOOR_STAMPS },
+    Migration { number: 7, name: "inbox", text: include_str!("0007_inbox.surql") },
 ];
 
 const DOOR_STAMPS: &str = include_str!("0006_door_stamps.surql");
@@ -48,6 +50,41 @@ const TRIES_MAX: u32 = 5;
 
 fn checksum(text: &str) -> String {
     Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Applies what is missing, and says which table stands in the way if an application has one of a name that a migration defines. `alone`:
+/// this process has the database for itself.
+pub async fn bring_up(engine: &dyn Engine, migrations: &[Migration], alone: bool) -> Result<(), OpenError> {
+    loop {
+        let Err(error) = migrate(engine, migrations).await else { return Ok(()) };
+        let Ok(Some(table)) = taken(engine, migrations).await else { return Err(error.into()) };
+        // Callers can move their rows and can't remove a table: an empty one is nobody's. At a server it may be defined with a purpose.
+        if !alone || !is_empty(engine, table).await? {
+            return Err(OpenError::Table { table });
+        }
+        engine.run(&format!("REMOVE TABLE {table}"), Vec::new()).await.map_err(store_error)?;
+    }
+}
+
+/// A table of the missing migration that is there without it.
+async fn taken(engine: &dyn Engine, migrations: &[Migration]) -> Result<Option<&'static str>, StoreError> {
+    let answers = engine.run("INFO FOR DB", Vec::new()).await.map_err(store_error)?;
+    // Looked at behind the tables: those that another host made meanwhile came with their migration.
+    let Some(migration) = missing(engine, migrations).await? else { return Ok(None) };
+    let Some(Value::Object(database)) = answers.into_iter().next() else { return Ok(None) };
+    let Some(Value::Object(there)) = database.get("tables") else { return Ok(None) };
+    Ok(tables_of(migration.text).find(|table| there.get(*table).is_some()))
+}
+
+/// The tables that a migration defines.
+pub fn tables_of(text: &'static str) -> impl Iterator<Item = &'static str> {
+    text.lines().filter_map(|line| line.strip_prefix("DEFINE TABLE ")?.split_whitespace().next())
+}
+
+async fn is_empty(engine: &dyn Engine, table: &str) -> Result<bool, StoreError> {
+    let text = format!("SELECT VALUE id FROM {table} LIMIT 1");
+    let answers = engine.run(&text, Vec::new()).await.map_err(store_error)?;
+    Ok(matches!(answers.first(), Some(Value::Array(rows)) if rows.0.is_empty()))
 }
 
 /// Applies what is missing.

@@ -150,6 +150,7 @@ async fn a_row_whose_saga_runs_without_it_does_not_come_back() {
             journal: vec![entry],
             writes: vec![row("saga_done", of.clone())],
             messages: Vec::new(),
+            door: Vec::new(),
         };
         store.commit_sagas(ending).await.unwrap();
         assert!(take(&store).await.rows.is_empty(), "{id}");

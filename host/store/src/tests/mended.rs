@@ -24,7 +24,7 @@ use crate::codec::saga::encode_journal;
 use crate::quarantine::{hand_out, put};
 use crate::saga::{begin_forgetting, dropped, forgotten_until, mark_dropped};
 use crate::store::finish;
-use crate::tables::{SAGA_JOURNAL, journal_key};
+use crate::tables::{SAGA_JOURNAL, beat_key};
 
 /// Later than anything that happens in a test.
 const FAR: UnixMillis = UnixMillis(9_000_000_000_000);
@@ -43,7 +43,16 @@ async fn write(store: &SurrealStore, journal: Vec<JournalEntry>, writes: Vec<Sag
     let stands = store.saga_shard(SHARD).await.unwrap();
     let (expect_token, expect_beat) = (stands.token, stands.beat);
     let record = SagaShardRecord { beat: stands.beat + 1, ..stands };
-    let commit = SagaCommit { shard: SHARD, expect_token, expect_beat, record, journal, writes, messages: Vec::new() };
+    let commit = SagaCommit {
+        shard: SHARD,
+        expect_token,
+        expect_beat,
+        record,
+        journal,
+        writes,
+        messages: Vec::new(),
+        door: Vec::new(),
+    };
     store.commit_sagas(commit).await.unwrap();
 }
 
@@ -170,7 +179,7 @@ async fn a_mended_record_of_more_than_a_transaction_takes_goes_to_its_sagas_in_p
     let store = memory().await;
     define(&store).await;
     let data = encode_journal(&["a", "b", "c"].map(large)).unwrap();
-    let record = Row { key: journal_key(SHARD, 1), fields: object([("data", bytes(data))]) };
+    let record = Row { key: beat_key(SHARD, 1), fields: object([("data", bytes(data))]) };
 
     let transaction = store.begin(true).await.unwrap();
     let rest = hand_out(transaction.as_ref(), &record).await.unwrap();

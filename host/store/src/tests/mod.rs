@@ -6,6 +6,7 @@ mod cost;
 mod damage;
 mod enqueue;
 mod held;
+mod inbox;
 mod mended;
 mod opening;
 mod rebuilt;

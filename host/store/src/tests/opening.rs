@@ -6,7 +6,7 @@ use waybill_core::port::store::{OwnerStore, StoreError, Write};
 use waybill_testkit::conformance::samples::{Owner, SHARD, segment_of, seq};
 
 use super::{memory, sql};
-use crate::schema::{MIGRATIONS, Migration, migrate};
+use crate::schema::{MIGRATIONS, Migration, migrate, tables_of};
 use crate::{Durability, OpenError, StoreConfig, SurrealStore};
 
 fn at(dir: &std::path::Path) -> StoreConfig {
@@ -64,6 +64,43 @@ async fn a_migration_is_applied_once_and_its_text_may_not_change() {
         MIGRATIONS.iter().copied().chain([Migration { text: "CREATE note:2 SET n = 2;", ..next }]).collect();
     let error = migrate(store.engine.as_ref(), &changed).await.unwrap_err();
     assert!(matches!(&error, StoreError::Corrupt(text) if text.contains("1000")), "{error:?}");
+}
+
+/// A directory as it was before the inbox, in which an application has done something.
+async fn before_the_inbox(dir: &std::path::Path, application: &str) {
+    let store = SurrealStore::open(at(dir)).await.unwrap();
+    let inbox = MIGRATIONS.iter().find(|migration| migration.number == 7).unwrap();
+    for table in tables_of(inbox.text) {
+        sql(&store, &format!("REMOVE TABLE {table}")).await.unwrap();
+    }
+    sql(&store, "DELETE waybill_migration:7").await.unwrap();
+    sql(&store, application).await.unwrap();
+    store.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_table_of_an_application_that_has_a_name_of_ours_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    before_the_inbox(dir.path(), "CREATE inbox:1 SET subject = 'theirs'").await;
+    for _ in 0..2 {
+        let error = SurrealStore::open(at(dir.path())).await.unwrap_err();
+        assert_eq!(error, OpenError::Table { table: "inbox" });
+        assert_eq!(error.code().as_str(), "STORAGE.TABLE");
+        assert!(error.to_string().contains("\"inbox\""), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn an_empty_table_of_an_application_gives_its_name_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let moved = "CREATE inbox:1 SET subject = 'theirs'; CREATE shop_inbox:1 SET subject = 'theirs'; DELETE inbox";
+    before_the_inbox(dir.path(), moved).await;
+    let store = SurrealStore::open(at(dir.path())).await.unwrap();
+    let number = sql(&store, "SELECT VALUE number FROM waybill_migration:7").await.unwrap();
+    assert!(matches!(&number[0], waybill_surreal::Value::Array(rows) if rows.0.len() == 1), "{number:?}");
+    let theirs = sql(&store, "SELECT VALUE subject FROM shop_inbox").await.unwrap();
+    assert!(matches!(&theirs[0], waybill_surreal::Value::Array(rows) if rows.0.len() == 1), "{theirs:?}");
+    store.close().await.unwrap();
 }
 
 #[tokio::test]

@@ -41,6 +41,7 @@ pub(super) async fn commit(store: &SurrealStore, journal: &[&str], writes: Vec<S
         journal: journal.iter().map(entry).collect(),
         writes,
         messages: Vec::new(),
+        door: Vec::new(),
     };
     store.commit_sagas(commit).await.unwrap();
 }
@@ -200,7 +201,16 @@ async fn a_mended_journal_record_is_given_to_a_saga_that_was_set_aside_for_the_g
         let stands = store.saga_shard(SHARD).await.unwrap();
         let (expect_token, expect_beat) = (stands.token, stands.beat);
         let record = SagaShardRecord { beat: stands.beat + 1, floor, ..stands };
-        let commit = SagaCommit { shard: SHARD, expect_token, expect_beat, record, journal, writes, messages: vec![] };
+        let commit = SagaCommit {
+            shard: SHARD,
+            expect_token,
+            expect_beat,
+            record,
+            journal,
+            writes,
+            messages: vec![],
+            door: Vec::new(),
+        };
         store.commit_sagas(commit).await.unwrap();
     };
     for at in 0..3 {

@@ -74,7 +74,16 @@ fn commit(number: usize, stands: SagaShardRecord) -> (SagaCommit, impl Fn(&mut H
     let record = SagaShardRecord { beat: stands.beat + 1, floor: stands.beat, nonce: number as u64, ..stands };
     let messages = vec![DoorGroup { shard: SHARD, messages: vec![Arc::new(message(&id(number)))] }];
     let (expect_token, expect_beat) = (stands.token, stands.beat);
-    let commit = SagaCommit { shard: SHARD, expect_token, expect_beat, record, journal: vec![entry], writes, messages };
+    let commit = SagaCommit {
+        shard: SHARD,
+        expect_token,
+        expect_beat,
+        record,
+        journal: vec![entry],
+        writes,
+        messages,
+        door: Vec::new(),
+    };
     let apply = move |held: &mut Held| {
         held.journal.retain(|beat| *beat >= record.floor);
         held.journal.push(record.beat);

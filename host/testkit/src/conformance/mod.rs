@@ -11,6 +11,9 @@ pub mod guard;
 pub mod history;
 pub mod idempotency;
 pub mod ids;
+pub mod inbox;
+pub mod inbox_samples;
+pub mod inbox_seen;
 pub mod kv;
 pub mod lists;
 pub mod operations;
@@ -22,7 +25,9 @@ pub mod segments;
 pub mod stopped;
 
 use waybill_core::port::dedup::DedupStore;
+use waybill_core::port::direct_store::DirectStore;
 use waybill_core::port::idempotency::IdempotencyStore;
+use waybill_core::port::inbox_store::InboxStore;
 use waybill_core::port::kv::KvStore;
 use waybill_core::port::query::QueryStore;
 use waybill_core::port::saga_store::SagaStore;
@@ -36,6 +41,10 @@ impl<T: OwnerStore + TransactStore + QueryStore + KvStore + DedupStore + Idempot
 /// A store that keeps sagas, too.
 pub trait SagaPorts: OwnerStore + SagaStore + QueryStore {}
 impl<T: OwnerStore + SagaStore + QueryStore> SagaPorts for T {}
+
+/// A store that keeps an inbox, too.
+pub trait InboxPorts: OwnerStore + SagaStore + InboxStore + DirectStore {}
+impl<T: OwnerStore + SagaStore + InboxStore + DirectStore> InboxPorts for T {}
 
 /// Makes one test of each sentence. `$open` is an expression that awaits nothing and is called for each: an async function
 /// that answers a guard (a directory, or `()`) and a store.
@@ -174,6 +183,33 @@ macro_rules! saga_store_conformance {
     };
 }
 
+/// The same for the port of the inbox.
+#[macro_export]
+macro_rules! inbox_store_conformance {
+    ($open:path) => {
+        $crate::store_conformance!(@tests $open;
+            inbox: an_inbox_without_a_record_is_the_default_record
+            inbox: a_record_of_the_inbox_comes_back_as_it_was_written
+            inbox: a_stale_commit_of_the_inbox_changes_nothing
+            inbox: of_two_commits_of_the_inbox_at_once_exactly_one_goes_in
+            inbox: takes_come_back_by_beat_and_go
+            inbox: rows_of_the_inbox_come_back_as_they_were_written_and_go
+            inbox: rows_of_the_inbox_are_filtered_and_paged
+            inbox: dead_letters_of_the_inbox_come_back_and_are_marked
+            inbox: messages_of_the_inbox_reach_the_doorstep_whatever_their_ids
+            inbox: what_is_left_for_sagas_comes_in_order_until_it_is_removed
+            inbox: a_consumer_is_bound_to_its_first_home
+            inbox: what_a_host_knows_of_a_table_comes_back_as_it_was_written
+            inbox_seen: what_was_seen_is_found_whatever_its_form
+            inbox_seen: an_id_with_a_time_is_found_among_those_without
+            inbox_seen: many_ids_of_many_commits_are_all_found
+            inbox_seen: what_is_out_of_the_window_is_forgotten_and_nothing_else
+            inbox_seen: an_id_that_is_finished_again_is_as_old_as_the_last_time
+            inbox_seen: the_history_of_an_id_is_found_the_latest_first_and_removed_after_its_time
+        );
+    };
+}
+
 #[cfg(test)]
 mod tests {
     use crate::memory_store::MemoryStore;
@@ -184,6 +220,7 @@ mod tests {
 
     crate::store_conformance!(open);
     crate::saga_store_conformance!(open);
+    crate::inbox_store_conformance!(open);
 
     #[tokio::test]
     async fn a_commit_that_is_too_large_is_refused_and_leaves_nothing() {

@@ -116,6 +116,7 @@ pub(super) fn next(before: &SagaShardRecord) -> SagaCommit {
         journal: Vec::new(),
         writes: Vec::new(),
         messages: Vec::new(),
+        door: Vec::new(),
     }
 }
 

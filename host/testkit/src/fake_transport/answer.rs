@@ -111,7 +111,8 @@ impl Gate {
     pub fn shut(&self) {
         self.0.send_replace(false);
     }
-    pub(super) async fn passed(&self) {
+    /// Waits until it is open.
+    pub async fn passed(&self) {
         // The sender lives as long as this gate: waiting can't fail.
         let mut open = self.0.subscribe();
         let _passed = open.wait_for(|open| *open).await;

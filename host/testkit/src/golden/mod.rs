@@ -39,6 +39,16 @@ pub enum Step {
     },
     /// What a plugin has kept. Read from the store itself.
     Kept { scope: String, key: String, value: String },
+    /// What the inbox has of a consumer, in the store's only shard. Read from the store itself before a host looks after it.
+    Inbox {
+        consumer: String,
+        /// Ids that were finished.
+        seen: Vec<String>,
+        /// Ids whose end is in the history.
+        done: Vec<String>,
+        /// Messages that were taken and aren't finished.
+        takes: usize,
+    },
     /// Rows of this table that could not be read lie in quarantine.
     Quarantined {
         /// Table that they come from.

@@ -11,4 +11,4 @@ mod usage;
 pub use poster::{Posted, post_all};
 pub use producer::{Client, LoadError, Plan, batches};
 pub use sink::{LATENCY_FIELD, Sink};
-pub use usage::{Usage, usage};
+pub use usage::{Usage, family_cpu, usage};

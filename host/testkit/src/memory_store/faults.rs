@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use waybill_core::inbox::records::InboxCommit;
 use waybill_core::port::store::{OwnerCommit, StoreError};
 use waybill_core::saga::records::SagaCommit;
 
@@ -30,5 +31,7 @@ pub(super) struct Faults {
     pub(super) held: VecDeque<OwnerCommit>,
     pub(super) saga_planned: VecDeque<Fate>,
     pub(super) saga_held: VecDeque<SagaCommit>,
+    pub(super) inbox_planned: VecDeque<Fate>,
+    pub(super) inbox_held: VecDeque<InboxCommit>,
     pub(super) all: Option<StoreError>,
 }

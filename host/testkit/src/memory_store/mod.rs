@@ -9,6 +9,7 @@
 mod dedup;
 mod faults;
 mod idempotency;
+mod inbox;
 mod kv;
 mod owner;
 mod quarantine;
@@ -26,6 +27,7 @@ use waybill_core::outbox::records::{DoorKey, Malformed};
 use waybill_core::port::store::{OwnerCommit, StoreError};
 
 pub use faults::Fate;
+pub use inbox::InboxTables;
 pub use sagas::SagaTables;
 pub use tables::{DoorContent, SegmentContent, Tables};
 
@@ -114,6 +116,7 @@ impl MemoryStore {
         let mut faults = self.faults.lock();
         faults.held.clear();
         faults.saga_held.clear();
+        faults.inbox_held.clear();
     }
 
     /// The error that every call fails with at the moment.

@@ -162,6 +162,9 @@ impl MemoryStore {
         let nanos = self.clock();
         self.write(|tables| {
             tables.sagas.apply(commit)?;
+            for key in &commit.door {
+                tables.inbox.saga_door.remove(&(commit.shard, *key));
+            }
             for group in &commit.messages {
                 let known = |message: &waybill_core::message::Message| {
                     let key = id_key(&message.tenant, &message.id);

@@ -16,6 +16,7 @@ use waybill_core::port::transact::{AuditEvent, Operation};
 use waybill_core::time::UnixMillis;
 
 use super::dedup::DedupEntry;
+use super::inbox::InboxTables;
 use super::sagas::SagaTables;
 
 /// A doorstep row's messages, or why it can't be read.
@@ -74,6 +75,7 @@ pub struct Tables {
     pub audit: Vec<AuditEvent>,
     pub dedup: BTreeMap<DedupKey, DedupEntry>,
     pub sagas: SagaTables,
+    pub inbox: InboxTables,
     pub idempotency: BTreeMap<EntryKey, Entry>,
     /// `plugin_kv`: value and revision.
     pub kv: BTreeMap<(String, String), (Bytes, u64)>,

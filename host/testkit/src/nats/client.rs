@@ -139,12 +139,48 @@ impl Client {
         Ok(all)
     }
 
-    /// Sends a request and answers the inbox that its answer comes to.
+    /// Publishes to a stream without any header, and answers the place that it got.
+    ///
+    /// # Errors
+    /// No stream takes it.
+    pub async fn publish(&mut self, subject: &str, payload: &[u8]) -> io::Result<u64> {
+        self.publish_with(subject, &[], payload).await
+    }
+
+    /// Publishes to a stream with headers, and answers the place that it got.
+    ///
+    /// # Errors
+    /// No stream takes it.
+    pub async fn publish_with(&mut self, subject: &str, headers: &[(&str, &str)], payload: &[u8]) -> io::Result<u64> {
+        let inbox = self.request(subject, headers, payload).await?;
+        loop {
+            let answer = self.message().await?;
+            if answer.subject == inbox {
+                let said: Value = serde_json::from_slice(&answer.payload).unwrap_or_default();
+                let place = said.get("seq").and_then(Value::as_u64);
+                return place.ok_or_else(|| io::Error::other(format!("{subject} was not taken: {said}")));
+            }
+        }
+    }
+
+    /// Asks JetStream's API and answers the inbox that its answer comes to.
     async fn ask(&mut self, subject: &str, request: &Value) -> io::Result<String> {
+        self.request(&format!("$JS.API.{subject}"), &[], request.to_string().as_bytes()).await
+    }
+
+    async fn request(&mut self, subject: &str, headers: &[(&str, &str)], body: &[u8]) -> io::Result<String> {
         self.next += 1;
-        let (inbox, body) = (format!("_INBOX.testkit.{}", self.next), request.to_string());
-        let line = format!("PUB $JS.API.{subject} {inbox} {}\r\n{body}\r\n", body.len());
-        self.stream.write_all(line.as_bytes()).await?;
+        let inbox = format!("_INBOX.testkit.{}", self.next);
+        let (line, head) = if headers.is_empty() {
+            (format!("PUB {subject} {inbox} {}\r\n", body.len()), String::new())
+        } else {
+            let lines: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+            let head = format!("NATS/1.0\r\n{lines}\r\n");
+            (format!("HPUB {subject} {inbox} {} {}\r\n", head.len(), head.len() + body.len()), head)
+        };
+        for part in [line.as_bytes(), head.as_bytes(), body, b"\r\n"] {
+            self.stream.write_all(part).await?;
+        }
         self.stream.flush().await?;
         Ok(inbox)
     }

@@ -37,7 +37,7 @@ pub struct Stored {
     pub routing_key: String,
     /// Properties by name, numbers as text.
     pub properties: Vec<(&'static str, String)>,
-    /// Headers by name, numbers as text.
+    /// Headers by name, whatever they are as text.
     pub headers: Vec<(String, String)>,
     pub payload: Vec<u8>,
 }
@@ -326,12 +326,7 @@ fn properties(header: &mut Bytes, stored: &mut Stored) -> io::Result<()> {
         }
         let value = match name {
             "headers" => {
-                let length = header.try_get_u32().map_err(cut)? as usize;
-                let mut table = take(header, length)?;
-                while table.has_remaining() {
-                    let name = take_text(&mut table)?;
-                    stored.headers.push((name, value(&mut table)?));
-                }
+                stored.headers.extend(take_table(header)?);
                 continue;
             }
             "delivery-mode" | "priority" => header.try_get_u8().map_err(cut)?.to_string(),
@@ -346,10 +341,20 @@ fn properties(header: &mut Bytes, stored: &mut Stored) -> io::Result<()> {
 /// A header's value as text.
 fn value(table: &mut Bytes) -> io::Result<String> {
     match table.try_get_u8().map_err(cut)? {
-        b'S' => {
-            let length = table.try_get_u32().map_err(cut)? as usize;
-            Ok(String::from_utf8_lossy(&take(table, length)?).into_owned())
+        b'S' => Ok(String::from_utf8_lossy(&take_long(table)?).into_owned()),
+        // `x-death` is a list of tables with times in them.
+        b'A' => {
+            let (mut list, mut values) = (take_long(table)?, Vec::new());
+            while list.has_remaining() {
+                values.push(value(&mut list)?);
+            }
+            Ok(format!("[{}]", values.join(", ")))
         }
+        b'F' => {
+            let fields = take_table(table)?.into_iter().map(|(name, value)| format!("{name}: {value}"));
+            Ok(format!("{{{}}}", fields.collect::<Vec<_>>().join(", ")))
+        }
+        b'T' => Ok(table.try_get_u64().map_err(cut)?.to_string()),
         b'l' => Ok(table.try_get_i64().map_err(cut)?.to_string()),
         b't' => Ok((table.try_get_u8().map_err(cut)? != 0).to_string()),
         kind => Err(io::Error::other(format!("a header of kind {kind}"))),
@@ -373,6 +378,21 @@ fn take(bytes: &mut Bytes, count: usize) -> io::Result<Bytes> {
 
 fn skip(bytes: &mut Bytes, count: usize) -> io::Result<()> {
     take(bytes, count).map(|_| ())
+}
+
+/// What has its length before it.
+fn take_long(bytes: &mut Bytes) -> io::Result<Bytes> {
+    let length = bytes.try_get_u32().map_err(cut)? as usize;
+    take(bytes, length)
+}
+
+fn take_table(bytes: &mut Bytes) -> io::Result<Vec<(String, String)>> {
+    let (mut table, mut fields) = (take_long(bytes)?, Vec::new());
+    while table.has_remaining() {
+        let name = take_text(&mut table)?;
+        fields.push((name, value(&mut table)?));
+    }
+    Ok(fields)
 }
 
 fn take_text(bytes: &mut Bytes) -> io::Result<String> {

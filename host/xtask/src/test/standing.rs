@@ -19,6 +19,8 @@ const CHECKS: &[(&str, Option<&str>)] = &[
     ("tests: test rules", Some("model::")),
     ("testkit: lib waybill_testkit", Some("saga_model::")),
     ("testkit: lib waybill_testkit", Some("idempotency_model::")),
+    ("testkit: lib waybill_testkit", Some("inbox_model::")),
+    ("testkit: lib waybill_testkit", Some("direct_model::")),
     // Data directories of earlier versions.
     ("tests: test processes", Some("golden::")),
     // Sweeps: each GET as each tenant, each route without a token, addresses that lead inside.

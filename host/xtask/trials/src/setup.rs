@@ -15,6 +15,7 @@ pub fn for_tests() -> Result<()> {
     for broker in &waybill_testkit::brokers::ALL {
         program(broker.server, broker.server)?;
     }
+    postgres()?;
     // The worker of examples/worker-python.
     program("python3", "python3")?;
     if cfg!(target_os = "linux") {
@@ -55,8 +56,20 @@ fn install(package: &str) -> Result<()> {
     Ok(())
 }
 
+/// Makes sure that PostgreSQL is there, whose programs Debian keeps out of the search path.
+pub fn postgres() -> Result<()> {
+    let is_there = waybill_testkit::postgres::is_installed;
+    if is_there() {
+        return Ok(());
+    }
+    let by_hand =
+        "PostgreSQL is missing and needed here: install it, e.g. `apt-get install postgresql` on Debian or Ubuntu";
+    install("postgresql").context(by_hand)?;
+    if is_there() { Ok(()) } else { bail!("the package postgresql brought no server. {by_hand}") }
+}
+
 /// Makes sure that Python can make environments of its own, which Debian has as a package apart.
-fn python_venv() -> Result<()> {
+pub fn python_venv() -> Result<()> {
     let can = || Command::new("python3").args(["-c", "import ensurepip, venv"]).stderr(Stdio::null()).status();
     if can().is_ok_and(|status| status.success()) {
         return Ok(());

@@ -33,6 +33,14 @@ pub trait Keys: Default + DeserializeOwned {
         Order::Listed
     }
 
+    /// Where the servers are, for a protocol that names them by a key of its own.
+    ///
+    /// # Errors
+    /// There is none, or one whose address can't be read.
+    fn addresses(&self, common: &Common) -> Result<Vec<Address>, PluginError> {
+        common.addresses(&Self::SCHEME)
+    }
+
     /// Checks what the types can't say.
     ///
     /// # Errors
@@ -142,7 +150,7 @@ impl<K: Keys> Config<K> {
     /// # Errors
     /// There is none, or one whose address can't be read.
     pub fn addresses(&self) -> Result<Vec<Address>, PluginError> {
-        self.common.addresses(&K::SCHEME)
+        self.own.addresses(&self.common)
     }
 }
 

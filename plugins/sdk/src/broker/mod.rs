@@ -35,7 +35,7 @@
 //! | `endpoint` | what all sessions of an instance share, and connecting with or without TLS |
 //! | `link` | the stream below a session, whose failures have the broker's codes |
 //! | `pool` | sessions that wait for a call, and how there come to be more |
-//! | `envelope` | what a message says of itself, as headers that are the same at every broker |
+//! | `envelope` | what a message says of itself, as headers that are the same at every broker, written and read |
 //! | `outcomes` | what becomes of each message of a batch that is sent |
 
 mod config;
@@ -49,7 +49,7 @@ mod session;
 
 pub use config::{Common, Config, Keys, Order, Tls, positive};
 pub use endpoint::Endpoint;
-pub use envelope::{Part, envelope, is_envelope};
+pub use envelope::{Part, envelope, is_envelope, is_envelope_name, push_header, read_envelope};
 pub use link::{Codes, Link};
 pub use outcomes::Outcomes;
 pub use pool::Pool;

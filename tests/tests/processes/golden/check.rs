@@ -1,11 +1,14 @@
 //! Looks for what a manifest names.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
+use waybill_core::ids::{ConsumerName, InboundId, ShardId};
+use waybill_core::inbox::seen::{SeenPlace, SeenQuery};
+use waybill_core::port::inbox_store::InboxStore;
 use waybill_core::port::kv::KvStore;
 use waybill_testkit::api::{Api, Reply};
 use waybill_testkit::process::{Host, Launch, binary};
@@ -23,10 +26,16 @@ const CLAIM: usize = 100;
 /// that was.
 pub async fn check(golden: &Path) -> usize {
     let manifest: Manifest = serde_json::from_slice(&std::fs::read(golden.join(MANIFEST)).unwrap()).unwrap();
-    let dir = tempfile::tempdir().unwrap();
-    let unpacked = Command::new("tar").arg("xzf").arg(golden.join(ARCHIVE)).arg("-C").arg(dir.path()).status();
-    assert!(unpacked.expect("this test needs `tar`").success(), "{} can't be unpacked", golden.display());
-    let data = dir.path().join("data");
+    let (dir, data) = unpacked(golden);
+    for step in &manifest.steps {
+        if let Step::Inbox { consumer, seen, done, takes } = step {
+            // A copy of its own: the host is to find the data as the killed one left it.
+            let (_dir, data) = unpacked(golden);
+            let store = SurrealStore::open(StoreConfig::new(format!("surrealkv://{}", data.display()))).await.unwrap();
+            inbox(&store, &ConsumerName::new(consumer).unwrap(), (seen.as_slice(), done.as_slice()), *takes).await;
+            store.close().await.unwrap();
+        }
+    }
     let launch = Launch::prepare(binary().unwrap(), dir.path(), &config(&data, "plugin = \"noop\"")).unwrap();
     let (host, api) = Host::ready(&launch).await.unwrap();
     let found = Found { version: manifest.version, api };
@@ -35,7 +44,7 @@ pub async fn check(golden: &Path) -> usize {
             Step::Ask(ask) => found.ask(ask).await,
             Step::Take { topic, keys } => found.take(topic, keys).await,
             Step::Quarantined { table, count } => found.quarantined(table, *count).await,
-            Step::Kept { .. } => {}
+            Step::Kept { .. } | Step::Inbox { .. } => {}
         }
     }
     assert!(host.terminate(PATIENCE).await.unwrap().success(), "the host didn't end well");
@@ -48,6 +57,34 @@ pub async fn check(golden: &Path) -> usize {
     }
     store.close().await.unwrap();
     manifest.steps.len()
+}
+
+/// A copy of the data that goes with the folder.
+fn unpacked(golden: &Path) -> (tempfile::TempDir, PathBuf) {
+    let dir = tempfile::tempdir().unwrap();
+    let unpacked = Command::new("tar").arg("xzf").arg(golden.join(ARCHIVE)).arg("-C").arg(dir.path()).status();
+    assert!(unpacked.expect("this test needs `tar`").success(), "{} can't be unpacked", golden.display());
+    let data = dir.path().join("data");
+    (dir, data)
+}
+
+/// Looks for what the inbox has of a consumer.
+async fn inbox(store: &SurrealStore, consumer: &ConsumerName, (seen, done): (&[String], &[String]), takes: usize) {
+    let shard = ShardId(0);
+    let secret = store.inbox_shard(shard).await.unwrap().secret;
+    let id_of = |id: &String| InboundId::new(id).unwrap();
+    let places = |id: &String| SeenPlace::all_of(id, secret.of_id(consumer, &id_of(id)), None);
+    let queries: Vec<SeenQuery> =
+        seen.iter().map(|id| SeenQuery { consumer: consumer.clone(), places: places(id) }).collect();
+    for (id, hit) in seen.iter().zip(store.inbox_seen(shard, &queries).await.unwrap()) {
+        assert!(hit.is_some(), "{consumer} hasn't seen {id}");
+    }
+    for id in done {
+        let ends = store.inbox_done(shard, consumer, &id_of(id)).await.unwrap();
+        assert!(!ends.is_empty(), "the end of {id} isn't in the history of {consumer}");
+    }
+    let found = store.inbox_takeover(shard).await.unwrap();
+    assert_eq!(found.takes.iter().map(|record| record.takes.len()).sum::<usize>(), takes, "takes: {found:?}");
 }
 
 /// A host on the directory.

@@ -5,6 +5,7 @@ mod bad_input;
 mod compiling;
 mod contained;
 mod floods;
+mod frozen;
 mod handlers;
 mod loading;
 mod opening;
@@ -15,12 +16,13 @@ mod reaching;
 mod serving;
 mod sources;
 pub mod support;
+mod tables;
 mod tls;
 
 #[allow(unused_imports, reason = "named so that the check below finds them")]
 use {
-    contained::*, floods::*, handlers::*, loading::*, opening::*, participants::*, policies::*, provisioning::*,
-    reaching::*, serving::*, sources::*, tls::*,
+    contained::*, floods::*, frozen::*, handlers::*, loading::*, opening::*, participants::*, policies::*,
+    provisioning::*, reaching::*, serving::*, sources::*, tables::*, tls::*,
 };
 
 macro_rules! has_a_test {

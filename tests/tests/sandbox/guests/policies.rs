@@ -11,7 +11,7 @@ use waybill_tests::guests;
 
 use super::support::*;
 
-fn attempt(number: u32) -> FailedAttempt {
+pub(super) fn attempt(number: u32) -> FailedAttempt {
     FailedAttempt {
         work: WorkKind::Delivery,
         kind: FailureKind::Retryable,

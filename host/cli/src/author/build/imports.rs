@@ -40,29 +40,46 @@ pub(super) fn check(project: &Project, inspection: &Inspection) -> Result<(), Cl
         let what = format!("{}: {error}{}", project.manifest.name, hint.unwrap_or_default());
         return Err(CliError::Host { code: error.code(), what, exit: Exit::Failed });
     }
-    // `progress` is about batches that are sent; nobody else has any.
-    let sends = matches!(project.manifest.world, World::Transport | World::Broker);
-    match inspection.imports.iter().find(|import| !sends && interface(import) == Some("progress")) {
+    let world = project.manifest.world;
+    let foreign = |import: &str| EARLY.iter().find(|early| early.is(import) && !early.worlds.contains(&world));
+    match inspection.imports.iter().find_map(|import| Some((import, foreign(import)?))) {
         None => Ok(()),
-        Some(import) => Err(CliError::Host {
+        Some((import, early)) => Err(CliError::Host {
             code: Code::PLUGIN_UNKNOWN_IMPORT,
             what: format!(
-                "{}: it imports {import}, which world {} doesn't have\n  fix call `settled` in a transport only",
-                project.manifest.name, project.world
+                "{}: it imports {import}, which world {} doesn't have\n  fix {}",
+                project.manifest.name, project.world, early.fix
             ),
             exit: Exit::Failed,
         }),
     }
 }
 
-fn culprit(import: &str) -> Option<&'static str> {
-    CULPRITS.iter().find(|(beginning, _)| import.starts_with(beginning)).map(|(_, why)| *why)
+/// An interface by which results of a batch are told early: only some worlds have such batches.
+struct Early {
+    /// With its package, without version.
+    interface: &'static str,
+    worlds: &'static [World],
+    fix: &'static str,
 }
 
-/// The interface's name, of our own package.
-fn interface(import: &str) -> Option<&str> {
-    let (name, _) = import.strip_prefix("waybill:plugin/")?.split_once('@')?;
-    Some(name)
+impl Early {
+    fn is(&self, import: &str) -> bool {
+        import.split_once('@').is_some_and(|(name, _)| name == self.interface)
+    }
+}
+
+const EARLY: [Early; 2] = [
+    Early {
+        interface: "waybill:plugin/progress",
+        worlds: &[World::Transport, World::Broker],
+        fix: "call `settled` in a transport only",
+    },
+    Early { interface: "waybill:inbound/handling", worlds: &[World::Handler], fix: "call `verdict` in a handler only" },
+];
+
+fn culprit(import: &str) -> Option<&'static str> {
+    CULPRITS.iter().find(|(beginning, _)| import.starts_with(beginning)).map(|(_, why)| *why)
 }
 
 /// A right that imports need, and whether the manifest asks for it.

@@ -38,13 +38,33 @@ pub(super) fn files(name: &str, world: AuthorWorld, language: Language, sdk: Opt
             files.insert(path.to_owned(), filled(bytes, name, world, language).into_bytes());
         }
     }
-    // Not the frozen copies beside it.
-    let contract = below("wit/").filter(|(path, _)| !path.contains('/'));
-    files.extend(contract.map(|(path, bytes)| (format!("wit/{path}"), bytes.to_vec())));
+    add_contract(&mut files, world, language);
     if language == Language::Rust {
         add_sdk(&mut files, sdk)?;
     }
     Ok(files)
+}
+
+/// The contract as the language's tools want it. The author's crate in Rust reads both packages where the repository has them; the other
+/// tools read the package of the project's world, with what it uses below `deps`. The frozen copies stay out.
+fn add_contract(files: &mut Files, world: AuthorWorld, language: Language) {
+    let inbound = matches!(world, AuthorWorld::Handler | AuthorWorld::Source);
+    let (plugin_folder, inbound_folder) = match (language, inbound) {
+        (Language::Rust, _) => ("wit", Some("wit/inbound")),
+        (_, false) => ("wit", None),
+        (_, true) => ("wit/deps/plugin", Some("wit")),
+    };
+    for (path, bytes) in below("wit/") {
+        let (name, folder) = match path.strip_prefix("inbound/") {
+            Some(name) => (name, inbound_folder),
+            None => (path, Some(plugin_folder)),
+        };
+        if let Some(folder) = folder
+            && !name.contains('/')
+        {
+            files.insert(format!("{folder}/{name}"), bytes.to_vec());
+        }
+    }
 }
 
 /// A project's dependency on the author's crate: a copy inside it, or a folder outside.
@@ -150,7 +170,11 @@ mod tests {
             let files = files("wire-tap", world, language, None).unwrap();
             let manifest = waybill_sandbox::Manifest::parse(&files["waybill-plugin.toml"]).unwrap();
             assert_eq!((manifest.name.as_str(), manifest.world.as_str()), ("wire-tap", world.as_str()));
-            assert_eq!(manifest.contract, waybill_sandbox::CONTRACT_VERSION);
+            let version = match world {
+                AuthorWorld::Handler | AuthorWorld::Source => waybill_sandbox::INBOUND_CONTRACT_VERSION,
+                _ => waybill_sandbox::CONTRACT_VERSION,
+            };
+            assert_eq!(manifest.contract, version);
         }
     }
 

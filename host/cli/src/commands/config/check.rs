@@ -44,12 +44,18 @@ pub(super) async fn run(args: &Check, format: Format, term: &mut Term) -> Result
             term.line(&json!({ "ok": true, "file": file, "warnings": warnings }).to_string())
         }
         Format::Ids => Ok(()),
-        Format::Table => term.line(&format!(
-            "{from}: right ({}, {}, {})",
-            number(config.transports.len() as u64, "transport", "transports"),
-            number(config.routes.0.len() as u64, "route", "routes"),
-            number(warnings.len() as u64, "warning", "warnings"),
-        )),
+        Format::Table => {
+            let mut counts = vec![
+                number(config.transports.len() as u64, "transport", "transports"),
+                number(config.routes.0.len() as u64, "route", "routes"),
+            ];
+            if !config.sources.is_empty() {
+                counts.push(number(config.sources.len() as u64, "source", "sources"));
+                counts.push(number(config.consumers.len() as u64, "consumer", "consumers"));
+            }
+            counts.push(number(warnings.len() as u64, "warning", "warnings"));
+            term.line(&format!("{from}: right ({})", counts.join(", ")))
+        }
     }
 }
 

@@ -21,6 +21,8 @@ pub enum Kind {
     Message,
     /// A saga whose compensation is stuck
     Saga,
+    /// A received message that can't be handled
+    Inbox,
 }
 
 impl Kind {
@@ -29,18 +31,19 @@ impl Kind {
         match self {
             Self::Message => "message",
             Self::Saga => "saga",
+            Self::Inbox => "inbox",
         }
     }
 }
 
-pub(super) struct DeadLetterAct {
+pub(in crate::commands) struct DeadLetterAct {
     /// Name in the API.
-    pub(super) kind: &'static str,
-    pub(super) verb: &'static str,
-    pub(super) done: &'static str,
-    pub(super) text: String,
+    pub(in crate::commands) kind: &'static str,
+    pub(in crate::commands) verb: &'static str,
+    pub(in crate::commands) done: &'static str,
+    pub(in crate::commands) text: String,
     /// Which way stuck sagas go on, if it was said.
-    pub(super) mode: Option<Mode>,
+    pub(in crate::commands) mode: Option<Mode>,
 }
 
 /// Which dead letters.
@@ -50,13 +53,13 @@ pub struct Letters {
     /// Which.
     #[command(flatten)]
     pub selection: Selection,
-    /// Kind of the ids, where a message and a saga have the same one
+    /// Kind of the ids, where others have the same one
     #[arg(long, value_enum, value_name = "KIND", conflicts_with = "filter")]
     pub kind: Option<Kind>,
 }
 
 /// Does it to all of them.
-pub(super) async fn run(
+pub(in crate::commands) async fn run(
     act: &DeadLetterAct,
     letters: &Letters,
     how: &Bulk,
@@ -143,7 +146,7 @@ async fn by_ids(context: &mut Context<'_>, act: &DeadLetterAct, letters: &Letter
     .await
 }
 
-/// Asks for one, of either kind unless one is named.
+/// Asks for one, of any kind unless one is named.
 pub(super) async fn get(
     context: &Context<'_>,
     tenant: Option<&str>,

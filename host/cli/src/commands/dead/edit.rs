@@ -19,7 +19,8 @@ use crate::output::Format;
     waybill dead edit 01JD8Q6H3ZK7W5V0N2T4R6Y8BC --payload '{\"order\":17,\"total\":\"10.00\"}'\n  \
     waybill dead edit order-17 --tenant acme --topic bus:orders.v2\n\n\
     What isn't given is taken from the original. The original is quarantined with a note that names the copy, so that a \
-    replay by filter doesn't send both; `waybill dead replay ID` still brings it back.")]
+    replay by filter doesn't send both; `waybill dead replay ID` still brings it back. Of a received message the copy is stored \
+    for its consumer under an id of its own, and the original is removed.")]
 pub struct Edit {
     /// Which.
     #[command(flatten)]
@@ -39,6 +40,15 @@ pub struct Edit {
     /// New headers; all old ones are dropped
     #[arg(long = "header", value_name = "NAME=VALUE")]
     pub headers: Vec<String>,
+}
+
+/// What became of copy and original.
+fn said(id: &str, original: Option<&Value>) -> String {
+    match original.map(|original| original.get("kind").and_then(Value::as_str)) {
+        Some(Some("inbox")) => format!("the copy is stored for its consumer under a new id; {id} is removed"),
+        Some(_) => format!("sent as a new message; {id} is quarantined with a note that names it"),
+        None => "the copy is taken in under a new id".to_owned(),
+    }
 }
 
 pub(super) async fn run(args: &Edit, context: &mut Context<'_>) -> Result<(), CliError> {
@@ -70,11 +80,13 @@ pub(super) async fn run(args: &Edit, context: &mut Context<'_>) -> Result<(), Cl
     }
     let body = serde_json::to_vec(&fields).map_err(|error| CliError::usage(error.to_string(), "correct the fields"))?;
     let (id, tenant) = (&args.letter.id, args.letter.tenant.as_deref());
+    // What becomes of the original depends on its kind; what is wrong with it the edit says.
+    let original = requests::get(context, "dead-letters", id, tenant).await.ok();
     let path = ["v1", "dead-letters", id, "edit"];
     let answer = context.client.post_bytes(&path, &lists::tenant_query(tenant), "application/json", body).await;
     let answer = answer.map_err(|error| requests::with_tenant(error, tenant))?;
     let ids: Vec<&str> = answer.need("ids", Value::as_array)?.iter().filter_map(Value::as_str).collect();
-    context.term.say(&format!("sent as a new message; {id} is quarantined with a note that names it"));
+    context.term.say(&said(id, original.as_ref().map(|original| &original.body)));
     match context.format {
         Format::Json | Format::Jsonl => context.term.line(answer.text.trim_end()),
         Format::Table | Format::Ids => ids.iter().try_for_each(|id| context.term.line(id)),

@@ -1,6 +1,6 @@
 //! `waybill dead ...`.
 
-mod acts;
+pub(super) mod acts;
 mod edit;
 mod groups;
 mod list;
@@ -14,7 +14,7 @@ use clap::Subcommand;
 use super::Context;
 use crate::exit::CliError;
 
-/// Dead letters: messages that can't be delivered, and sagas whose compensation is stuck.
+/// Dead letters: messages that can't be delivered, sagas whose compensation is stuck, received messages that can't be handled.
 #[derive(Debug, Subcommand)]
 pub enum Dead {
     /// Dead letters, by filter
@@ -32,7 +32,7 @@ pub enum Dead {
     Quarantine(quarantine::Quarantine),
     /// Send an edited copy as a new message that names the original, and quarantine the original
     Edit(Box<edit::Edit>),
-    /// Delete dead letters for good; messages only
+    /// Delete dead letters for good; not stuck sagas
     Purge(purge::Purge),
 }
 

@@ -12,7 +12,8 @@ use crate::exit::CliError;
 #[command(after_help = "Examples:\n  \
     waybill dead purge --filter 'age>30d' --dry-run\n  \
     waybill dead purge --filter 'tenant=test' --reason 'test data' --yes\n\n\
-    Stuck sagas stay: `waybill saga accept` ends them, with a reason.")]
+    Received messages are purged with kind=inbox, apart from others. Stuck sagas stay: `waybill saga accept` ends them, with a \
+    reason.")]
 pub struct Purge {
     /// All that match; '' for all there are
     #[arg(long)]

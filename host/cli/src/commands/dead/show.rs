@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::acts::{self, Kind};
 use crate::args::IdArgs;
+use crate::client::Answer;
 use crate::commands::{Context, message};
 use crate::exit::CliError;
 use crate::output::{self, Format, instant, text};
@@ -15,7 +16,7 @@ pub struct Show {
     /// Which.
     #[command(flatten)]
     pub letter: IdArgs,
-    /// Its kind, where a message and a saga have the same id
+    /// Its kind, where others have the same id
     #[arg(long, value_enum, value_name = "KIND")]
     pub kind: Option<Kind>,
 }
@@ -23,10 +24,11 @@ pub struct Show {
 pub(super) async fn run(args: &Show, context: &mut Context<'_>) -> Result<(), CliError> {
     let IdArgs { id, tenant } = &args.letter;
     let answer = acts::get(context, tenant.as_deref(), id, args.kind).await?;
-    if context.format == Format::Table && answer.body.get("kind").and_then(Value::as_str) == Some("saga") {
-        return show_saga(context, &answer.body);
+    match answer.body.get("kind").and_then(Value::as_str) {
+        Some("saga") if context.format == Format::Table => show_saga(context, &answer.body),
+        Some("inbox") if context.format == Format::Table => show_received(context, &answer),
+        _ => message::show(context, &answer),
     }
-    message::show(context, &answer)
 }
 
 /// What failed of a stuck saga. The saga itself is shown by its own command.
@@ -47,4 +49,20 @@ fn show_saga(context: &mut Context<'_>, item: &Value) -> Result<(), CliError> {
     output::pairs(context.term, rows)?;
     context.term.say(&format!("all of it: waybill saga show {} --tenant {}", text(item, "id"), text(item, "tenant")));
     Ok(())
+}
+
+/// Why a received message can't be handled, and the message.
+fn show_received(context: &mut Context<'_>, answer: &Answer) -> Result<(), CliError> {
+    let item = &answer.body;
+    let mut rows = vec![("kind".to_owned(), "inbox".to_owned())];
+    for name in ["id", "message_id", "consumer", "source", "tenant", "state", "note"] {
+        rows.push((name.replace('_', " "), text(item, name)));
+    }
+    rows.push(("last error".to_owned(), text(item, "last_error")));
+    rows.push(("attempts".to_owned(), text(item, "attempts")));
+    rows.push(("received".to_owned(), instant(item, "received_at")));
+    rows.push(("died".to_owned(), instant(item, "ended_at")));
+    rows.extend(message::received(&answer.text, item));
+    rows.retain(|(_, value)| value != "-");
+    output::pairs(context.term, rows)
 }

@@ -187,7 +187,10 @@ fn well(step: &str, plugin: Option<&LoadedPlugin>) -> String {
     match step {
         "component" => format!("{}, {}", size(inspection.bytes as u64), inspection.digest),
         "manifest" => format!("{} {}, a {} plugin", manifest.name, manifest.version, manifest.world),
-        "contract" => format!("waybill:plugin@{}, {} imports", manifest.contract, inspection.imports.len()),
+        "contract" => {
+            let package = manifest.world.package();
+            format!("{package}@{}, {} imports", manifest.contract, inspection.imports.len())
+        }
         _ => format!("{:?}", plugin.origin()).to_lowercase(),
     }
 }

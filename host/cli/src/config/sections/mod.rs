@@ -1,11 +1,14 @@
 //! What each section of `waybill.toml` takes, with defaults and bounds.
 
+mod consumer;
 mod idempotency;
+mod inbox;
 mod outbox;
 mod participant;
 mod plugins;
 mod saga;
 mod server;
+mod source;
 mod store;
 mod transport;
 
@@ -17,12 +20,15 @@ use super::kinds::Set;
 use super::model::{DeadSettings, LimitSettings, LogFormat, LogSettings, OnDead, TenantSettings};
 use super::reader::Section;
 
-pub use idempotency::{check_dedup_window, idempotency, inbox};
+pub use consumer::{ReadConsumer, Tables, consumer};
+pub use idempotency::idempotency;
+pub use inbox::{check_dedup_window, inbox};
 pub use outbox::outbox;
 pub use participant::participant;
 pub use plugins::plugin_settings;
 pub use saga::saga;
 pub use server::{check_listen, server};
+pub use source::source;
 pub use store::store;
 pub use transport::{route, transport};
 

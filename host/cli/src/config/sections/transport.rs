@@ -34,13 +34,21 @@ pub fn transport(mut section: Section<'_, '_>, name: &str, plugins: &Known<'_>) 
 
 /// The bounds that an operator sets.
 fn limits(section: &mut Section<'_, '_>) -> LimitOverlay {
+    limits_with(section, |section| section.optional_duration("send_timeout", None, Duration::from_millis(100)))
+}
+
+/// The same with what bounds a call, if anything does.
+pub(super) fn limits_with(
+    section: &mut Section<'_, '_>,
+    call_time: impl FnOnce(&mut Section<'_, '_>) -> Option<Duration>,
+) -> LimitOverlay {
     LimitOverlay {
         memory_bytes: memory(section),
         cpu_per_call: section.optional_duration("cpu_per_call", None, Duration::from_millis(10)),
         connections: section.optional_integer("connections", 1..=10_000).map(usize_of),
         log_per_second: section.optional_integer("log_per_second", 1..=10_000).map(u32_of),
         max_batch: section.optional_integer("max_batch", 1..=REQUEST_MESSAGES_MAX as u64).map(u32_of),
-        call_time: section.optional_duration("send_timeout", None, Duration::from_millis(100)),
+        call_time: call_time(section),
         http_in_flight: section.optional_integer("http_in_flight", 1..=100_000).map(usize_of),
         http_per_peer: section.optional_integer("http_per_peer", 1..=100_000).map(usize_of),
     }
@@ -61,7 +69,7 @@ fn policy(section: &mut Section<'_, '_>, normal: SlotPolicy) -> SlotPolicy {
 }
 
 /// The digest that the component must have: 64 hex digits, `sha256:` before them or not.
-fn sha256(section: &mut Section<'_, '_>) -> Option<String> {
+pub(super) fn sha256(section: &mut Section<'_, '_>) -> Option<String> {
     let written = section.optional_text("sha256", "the sha-256 of the component, 64 hex digits")?;
     let hex = written.value.strip_prefix("sha256:").unwrap_or(&written.value);
     if hex.len() != 64 || !hex.bytes().all(|byte| byte.is_ascii_hexdigit()) {
@@ -71,7 +79,7 @@ fn sha256(section: &mut Section<'_, '_>) -> Option<String> {
     Some(format!("sha256:{}", hex.to_ascii_lowercase()))
 }
 
-/// Longest name of a transport or participant, in bytes: it becomes a metric label.
+/// Longest name of a transport, participant, source or consumer, in bytes: it becomes a metric label.
 const NAME_BYTES_MAX: usize = 64;
 
 /// Refuses a name that can't be one.

@@ -61,7 +61,7 @@ pub(super) async fn apply(
     let slots = next.transports.iter().filter_map(|settings| host.fleet.slot(&settings.name));
     let slots: Vec<Arc<dyn Transport>> = slots.map(|slot| Arc::new(slot) as _).collect();
     let config = compose::engine_config(next, &host.store, slots, policy);
-    host.engine.reconfigure(EngineConfig { sagas, ..config }).await;
+    host.engine.reconfigure(EngineConfig { sagas, inbound: Arc::clone(&host.inbox), ..config }).await;
     for name in &transports.removed {
         // The engine closes it when its calls have ended.
         host.fleet.remove(name);

@@ -30,7 +30,7 @@ use waybill_api::configuration::{ConfigurationService, Effect, ReloadRefused, Re
 use waybill_core::code::Code;
 use waybill_core::port::transact::{AuditEvent, TransactStore};
 use waybill_core::time::UnixMillis;
-use waybill_engine::Engine;
+use waybill_engine::{Engine, InboundConfig};
 use waybill_sandbox::{Fleet, SwapError};
 use waybill_server::tls::{Encryption, Tls};
 use waybill_store::SurrealStore;
@@ -54,6 +54,8 @@ pub struct Host {
     pub fleet: Fleet,
     /// Routes, retries, and what is sent.
     pub engine: Arc<Engine>,
+    /// Sources and consumers, as they are since the start: the same goes on with another configuration.
+    pub inbox: Arc<InboundConfig>,
     pub store: Arc<SurrealStore>,
     /// Where reloads are noted.
     pub trail: Arc<dyn TransactStore>,

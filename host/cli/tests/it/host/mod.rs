@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
+use waybill_api::InboundService;
 use waybill_core::backoff::RetryPolicy;
 use waybill_core::ids::Tenant;
 use waybill_core::port::transport::Transport;
@@ -49,7 +50,7 @@ impl TestHost {
 
     /// One whose state is brought about by `setup`.
     pub fn with(setup: impl AsyncFnOnce(&InMemoryHost) + Send + 'static) -> Self {
-        Self::start(None, |_| {}, setup)
+        Self::start(None, None, |_| {}, setup)
     }
 
     /// The same with more transports, of these names.
@@ -62,16 +63,22 @@ impl TestHost {
         let change = move |config: &mut EngineConfig| {
             config.transports.extend(more.into_iter().map(|transport| transport as Arc<dyn Transport>));
         };
-        Self::start(None, change, async move |host| setup(host, &transports).await)
+        Self::start(None, None, change, async move |host| setup(host, &transports).await)
     }
 
     /// A shop that asks for tokens; `sesame-sesame-sesame` is a viewer's, `acme-acme-acme-acme` one of tenant acme.
     pub fn locked() -> Self {
-        Self::start(Some(tokens()), |_| {}, shop::bring_about)
+        Self::start(Some(tokens()), None, |_| {}, shop::bring_about)
+    }
+
+    /// A shop with an inbox beside it.
+    pub fn receiving(inbound: Arc<dyn InboundService>) -> Self {
+        Self::start(None, Some(inbound), |_| {}, shop::bring_about)
     }
 
     fn start(
         auth: Option<StaticTokens>,
+        inbound: Option<Arc<dyn InboundService>>,
         change: impl FnOnce(&mut EngineConfig) + Send + 'static,
         setup: impl AsyncFnOnce(&InMemoryHost) + Send + 'static,
     ) -> Self {
@@ -94,7 +101,10 @@ impl TestHost {
                 let shutdown = async {
                     let _ = stopped.await;
                 };
-                Server::new(parts(&memory, auth)).run(vec![listener], shutdown, Duration::ZERO).await.unwrap();
+                Server::new(Parts { inbound, ..parts(&memory, auth) })
+                    .run(vec![listener], shutdown, Duration::ZERO)
+                    .await
+                    .unwrap();
             });
         });
         let (address, memory, runtime, before) = told.recv().unwrap();
@@ -136,6 +146,7 @@ fn parts(memory: &InMemoryHost, auth: Option<StaticTokens>) -> Parts {
         service: memory.outbox.clone(),
         idempotency: memory.keys.clone(),
         sagas: Some(memory.sagas.clone()),
+        inbound: None,
         approvals: ApprovalLinks::new(&[7; 32], "https://waybill.example").ok(),
         plugins: Some(memory.plugins.clone()),
         auth,

@@ -160,7 +160,7 @@ impl Holds {
 }
 
 /// The scopes that a destination falls under ([`HoldKey::takes`]), shortest first.
-fn prefixes(destination: &str) -> impl Iterator<Item = &str> {
+pub(crate) fn prefixes(destination: &str) -> impl Iterator<Item = &str> {
     let inner =
         destination.char_indices().filter(|(_, sign)| matches!(sign, '/' | '?' | '#')).flat_map(move |(at, sign)| {
             let before = destination.get(..at).filter(|before| !before.is_empty());

@@ -73,6 +73,7 @@ use std::time::Duration;
 pub use build::Built;
 pub use commands::{Command, CommandError, CommandId};
 pub use hold::HoldKey;
+pub(crate) use holds::prefixes;
 pub use inspect::{Depths, HeldKey, HoldInfo, WaitKind, WhyWaiting};
 pub use next_commit::{DirectRequest, DoorPage, DoorPassRequest, ExistingId, Ticket};
 pub use outcome::{Applied, Resolution};

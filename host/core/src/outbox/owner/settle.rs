@@ -99,9 +99,11 @@ impl Owner {
 
     fn block(&mut self, seq: Seq, scope: &str, fault: &Fault, now: Now) {
         let Some(slot) = self.slots.get(&seq) else { return };
-        let scope = if scope.is_empty() { slot.message.topic.subject() } else { scope };
-        let key =
-            HoldKey { tenant: Some(slot.message.tenant.clone()), transport: slot.transport, scope: Arc::from(scope) };
+        let (tenant, destination) = (&slot.message.tenant, slot.message.topic.subject());
+        let of = |scope| HoldKey { tenant: Some(tenant.clone()), transport: slot.transport, scope: Arc::from(scope) };
+        let named = Some(of(scope)).filter(|key| !scope.is_empty() && key.takes(tenant, slot.transport, destination));
+        // A hold of something else would let this message go out again at once, for ever.
+        let key = named.unwrap_or_else(|| of(destination));
         // A try that came through to something narrower ends the hold it was made for.
         let mut passed = self.holds.probed_by(seq);
         passed.retain(|other| *other != key && other.covers(&key));

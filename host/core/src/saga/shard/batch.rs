@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::commands::{SagaReply, Ticket};
 use crate::message::Message;
+use crate::port::inbox_store::SagaDoorKey;
 use crate::saga::call::Call;
 use crate::saga::error::SagaError;
 use crate::saga::event::Event;
@@ -19,6 +20,8 @@ pub(super) struct Entry {
     pub calls: Vec<Call>,
     pub messages: Vec<Arc<Message>>,
     pub replies: Vec<(Ticket, Result<SagaReply, SagaError>)>,
+    /// What of the door led to it.
+    pub door: Vec<SagaDoorKey>,
     /// Bytes of its events.
     pub weight: usize,
     /// It rests: its row is to be written.
@@ -52,6 +55,7 @@ impl Batch {
                 calls: Vec::new(),
                 messages: Vec::new(),
                 replies: Vec::new(),
+                door: Vec::new(),
                 weight: 0,
                 row: false,
             });
@@ -102,6 +106,7 @@ impl Batch {
             mine.calls.extend(entry.calls);
             mine.messages.extend(entry.messages);
             mine.replies.extend(entry.replies);
+            mine.door.extend(entry.door);
             mine.weight += entry.weight;
             mine.row |= entry.row;
         }

@@ -7,6 +7,7 @@ use super::batch::{Batch, Entry};
 use super::{Running, SagaShard};
 use crate::ids::ShardId;
 use crate::message::Message;
+use crate::port::inbox_store::SagaDoorKey;
 use crate::port::transact::DoorGroup;
 use crate::saga::limits::SagaLimits;
 use crate::saga::machine::Rule;
@@ -21,6 +22,8 @@ pub(super) struct Flight {
     pub record: SagaShardRecord,
     /// What becomes of the trees in it when it goes in.
     pub changes: Vec<(u64, Change)>,
+    /// What it removes of the door besides.
+    pub settled_door: Vec<SagaDoorKey>,
     /// Barriers that were tried since it failed.
     pub barriers: Vec<u64>,
 }
@@ -58,7 +61,7 @@ fn is_whole(entry: &Entry, running: &Running, limits: &SagaLimits, beat: u64) ->
 impl SagaShard {
     /// Whether something waits for a commit.
     pub fn has_work(&self) -> bool {
-        !self.waiting.entries.is_empty() || !self.aside.is_empty()
+        !self.waiting.entries.is_empty() || !self.aside.is_empty() || !self.settled_door.is_empty()
     }
 
     /// Whether a commit is out.
@@ -80,7 +83,9 @@ impl SagaShard {
         aside.iter().for_each(|broken| work.set_aside(broken));
         record.floor = self.floor(&work.changes).max(record.floor);
         let messages = self.doors(&batch);
-        self.flight = Some(Flight { batch, aside, record, changes: work.changes, barriers: Vec::new() });
+        let settled_door = self.take_settled_door(aside.is_empty());
+        let door = batch.entries.iter().flat_map(|entry| &entry.door).chain(&settled_door).copied().collect();
+        self.flight = Some(Flight { batch, aside, record, changes: work.changes, settled_door, barriers: Vec::new() });
         Some(SagaCommit {
             shard: self.config.shard,
             expect_token: self.record.token,
@@ -89,6 +94,7 @@ impl SagaShard {
             journal: work.journal,
             writes: work.writes,
             messages,
+            door,
         })
     }
 

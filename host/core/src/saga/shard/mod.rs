@@ -15,6 +15,7 @@
 //! |---|---|
 //! | `commands` | what is asked of it |
 //! | `start` | new sagas, repeats of a start |
+//! | `door` | what the inbox left for sagas |
 //! | `batch` | what waits for a commit |
 //! | `build` | the next commit: journal, rows, dead letters, messages |
 //! | `apart` | what is tried saga by saga after the store refused a commit as too large |
@@ -27,6 +28,7 @@ mod apart;
 mod batch;
 mod build;
 mod commands;
+mod door;
 mod inspect;
 mod outcome;
 mod restore;
@@ -47,6 +49,7 @@ use super::machine::{Machine, Outcome, Rules, Turn};
 use super::records::{BrokenSaga, SagaShardRecord};
 use super::state::Tree;
 use crate::ids::ShardId;
+use crate::port::inbox_store::SagaDoorKey;
 use crate::port::store::StoreError;
 use crate::time::UnixMillis;
 use apart::Apart;
@@ -56,6 +59,7 @@ use start::Recent;
 use suspects::Trials;
 
 pub use commands::{NewSaga, SagaCommand, SagaEffect, SagaReply, Ticket};
+pub use door::stays;
 pub use inspect::ActKnown;
 pub use restore::{Restored, rebuilt};
 pub use start::is_same_start;
@@ -121,6 +125,8 @@ pub struct SagaShard {
     apart: Apart,
     weight: usize,
     waiting: Batch,
+    /// What of the door has led to nothing that waits: removed when all that waits is committed.
+    settled_door: Vec<SagaDoorKey>,
     flight: Option<Flight>,
     released: Vec<SagaEffect>,
     recent: Recent,
@@ -334,6 +340,7 @@ impl SagaShard {
             apart: Apart::default(),
             weight: 0,
             waiting: Batch::default(),
+            settled_door: Vec::new(),
             flight: None,
             released: Vec::new(),
             trials: Trials::default(),

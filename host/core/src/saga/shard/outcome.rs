@@ -65,6 +65,7 @@ impl Writer for SagaShard {
             journal: Vec::new(),
             writes: Vec::new(),
             messages: Vec::new(),
+            door: Vec::new(),
         }))
     }
 }
@@ -189,6 +190,7 @@ impl SagaShard {
     /// The commit never went in: what it held goes into the next one, before what has happened since.
     fn undo(&mut self, flight: Flight) {
         self.aside.splice(..0, flight.aside);
+        self.settled_door.splice(..0, flight.settled_door);
         let later = std::mem::replace(&mut self.waiting, flight.batch);
         self.waiting.append(later);
     }

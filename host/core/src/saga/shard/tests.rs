@@ -4,6 +4,7 @@
 mod begin;
 mod bytes;
 mod deaths;
+mod door;
 mod messages;
 mod operators;
 mod set_aside;

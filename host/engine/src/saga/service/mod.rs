@@ -113,6 +113,11 @@ impl Sagas {
         self.shards.iter().all(SagaHandle::is_written) || is_old()
     }
 
+    /// The inbox left something at doors.
+    pub fn wake_doors(&self) {
+        self.shards.iter().for_each(SagaHandle::wake_door);
+    }
+
     /// Another configuration is in force.
     pub fn reconfigured(&self) {
         self.shared.calls.reconfigured();

@@ -1,6 +1,9 @@
 //! Acts on dead letters. They are gone from the list when they are done, so a page that is read again has only the rest.
 
+use std::sync::Arc;
+
 use waybill_core::glob::Glob;
+use waybill_core::inbox::place::InboxPlace;
 use waybill_core::outbox::filter::Filter;
 use waybill_core::outbox::records::{DeadLetter, DeadState};
 use waybill_core::port::dead::DeadKind;
@@ -14,6 +17,7 @@ use waybill_core::time::UnixMillis;
 
 use super::Outbox;
 use super::task::{Outcome, Task, acted_by};
+use crate::inbox::service::DeadOf;
 use crate::service::dead_list::Dead;
 use crate::service::messages::named;
 use crate::shard::OperatorCommand;
@@ -46,11 +50,11 @@ impl DeadLetters {
             filter.state = Some(Glob::new("dead"));
         }
         if act == DeadAct::Purge {
-            if !filter.may_take(DeadKind::Message) {
+            if !filter.may_take(DeadKind::Message) && !filter.may_take(DeadKind::Inbox) {
                 return Ok(None);
             }
             // A stuck saga isn't deleted: it is ended, one by one, with a reason.
-            filter.kind = Some(Glob::new(DeadKind::Message.word()));
+            filter.without_sagas = true;
         }
         let is_possible = operation.tenant.as_deref().is_none_or(|tenant| filter.confine(tenant));
         let (reason, by) = (operation.reason.clone(), acted_by(operation));
@@ -94,8 +98,44 @@ impl DeadLetters {
     }
 }
 
+impl DeadLetters {
+    async fn act_on_received(&self, outbox: &Outbox, id: &str, letter: &DeadOf) -> Result<Outcome, ServiceError> {
+        let gone = || ServiceError::NotFound { what: Missing::DeadLetter, id: id.to_owned() };
+        let Some(inbox) = &outbox.inbox else { return Ok(Outcome::refused(&gone())) };
+        let (shard, dead) = letter;
+        let done = match self.act {
+            DeadAct::Replay => inbox.replay_dead(*shard, dead).await.map(|_| true),
+            DeadAct::Quarantine => inbox.quarantine_dead(*shard, dead, &self.reason).await.map_err(ServiceError::from),
+            DeadAct::Purge => inbox.purge_dead(*shard, dead).await.map(|()| true),
+        };
+        match done {
+            Ok(true) => Ok(Outcome::Done),
+            Ok(false) => Ok(Outcome::refused(&gone())),
+            Err(error) if inbox.is_passing(&error) => Err(error),
+            Err(error) => Ok(Outcome::refused(&error)),
+        }
+    }
+}
+
+/// A dead letter with its name: that of a received one is made of its place.
+pub(super) struct NamedDead {
+    pub dead: Dead,
+    pub id: String,
+}
+
+impl NamedDead {
+    fn of(dead: Dead) -> Self {
+        let id = match &dead {
+            Dead::Message(dead) => dead.message.id.to_string(),
+            Dead::Saga(dead) => dead.key.id.to_string(),
+            Dead::Inbox(shard, dead) => InboxPlace { shard: *shard, seq: dead.seq }.to_string(),
+        };
+        Self { dead, id }
+    }
+}
+
 impl Task for DeadLetters {
-    type Item = Dead;
+    type Item = NamedDead;
 
     /// What is done is gone from the page, which is read again.
     const TRIES: u32 = 1;
@@ -103,33 +143,32 @@ impl Task for DeadLetters {
     async fn count(&self, outbox: &Outbox) -> Result<Counted<u64>, ServiceError> {
         outbox.number_of_dead(&self.filter).await
     }
-    async fn page(&self, outbox: &Outbox, cursor: Option<&str>) -> Result<Page<Dead>, ServiceError> {
-        outbox.dead_page(&self.filter, cursor, PAGE, false).await
+    async fn page(&self, outbox: &Outbox, cursor: Option<&str>) -> Result<Page<NamedDead>, ServiceError> {
+        let page = outbox.dead_page(&self.filter, cursor, PAGE, false).await?;
+        Ok(Page { items: page.items.into_iter().map(NamedDead::of).collect(), next_cursor: page.next_cursor })
     }
-    async fn act(&self, outbox: &Outbox, dead: &Dead) -> Result<Outcome, ServiceError> {
-        if self.act == DeadAct::Replay && *dead.state() != DeadState::Dead {
+    async fn act(&self, outbox: &Outbox, named: &NamedDead) -> Result<Outcome, ServiceError> {
+        if self.act == DeadAct::Replay && *named.dead.state() != DeadState::Dead {
             return Ok(Outcome::refused(&ServiceError::State {
                 what: "dead letter",
-                id: Self::id(dead).to_owned(),
+                id: named.id.clone(),
                 state: "quarantined".to_owned(),
                 fix: "it is replayed by its id only",
             }));
         }
-        match dead {
+        match &named.dead {
             Dead::Message(message) => self.act_on_message(outbox, message).await,
             Dead::Saga(saga) => self.act_on_saga(outbox, saga).await,
+            Dead::Inbox(shard, letter) => self.act_on_received(outbox, &named.id, &(*shard, Arc::clone(letter))).await,
         }
     }
-    fn id(dead: &Dead) -> &str {
-        match dead {
-            Dead::Message(dead) => dead.message.id.as_str(),
-            Dead::Saga(dead) => dead.key.id.as_str(),
-        }
+    fn id(named: &NamedDead) -> &str {
+        &named.id
     }
-    fn since(dead: &Dead) -> UnixMillis {
-        dead.died_at()
+    fn since(named: &NamedDead) -> UnixMillis {
+        named.dead.died_at()
     }
-    fn cursor_behind(_: Option<&str>, _: &Dead) -> Result<Option<String>, ServiceError> {
+    fn cursor_behind(_: Option<&str>, _: &NamedDead) -> Result<Option<String>, ServiceError> {
         Ok(None)
     }
 }

@@ -20,4 +20,5 @@ mod tree;
 
 pub use ended::{Ended, decode_ended, encode_ended};
 pub use journal::{decode_journal, encode_journal};
+pub(super) use numbers::{WireEnum, lacking, unknown};
 pub use tree::{decode_tree, encode_tree};

@@ -36,7 +36,16 @@ impl Writer {
     pub fn next(&self, journal: Vec<JournalEntry>, writes: Vec<SagaWrite>) -> SagaCommit {
         let record = SagaShardRecord { beat: self.record.beat + 1, nonce: self.record.nonce + 7, ..self.record };
         let (expect_token, expect_beat) = (self.record.token, self.record.beat);
-        SagaCommit { shard: self.shard, expect_token, expect_beat, record, journal, writes, messages: Vec::new() }
+        SagaCommit {
+            shard: self.shard,
+            expect_token,
+            expect_beat,
+            record,
+            journal,
+            writes,
+            messages: Vec::new(),
+            door: Vec::new(),
+        }
     }
 
     pub async fn try_commit(&mut self, store: &SurrealStore, commit: SagaCommit) -> Result<(), StoreError> {

@@ -56,11 +56,11 @@ pub async fn claims(bench: &Bench, ready: u64) -> Result<Figure> {
 pub async fn fairness(bench: &Bench, ready: u64) -> Result<Figure> {
     let sink = Sink::start(true).await.context("starting the sink")?;
     let mut host = Measured::start(bench, "").await?;
-    pause(&host, "pause").await?;
+    host.act("/v1/transports/http/pause").await?;
     fill(host.api.base(), ready, |tenant| sink.url(&format!("t{tenant}"))).await?;
     host.mark()?;
     let resumed = Instant::now();
-    pause(&host, "resume").await?;
+    host.act("/v1/transports/http/resume").await?;
     let small = ready * (100 - LARGE_SHARE) / 100 / (TENANTS - 1) * (TENANTS - 1);
     let served = async {
         loop {
@@ -81,15 +81,6 @@ pub async fn fairness(bench: &Bench, ready: u64) -> Result<Figure> {
     // What is left isn't waited for.
     host.end().await?;
     Ok(figure)
-}
-
-async fn pause(host: &Measured, act: &str) -> Result<()> {
-    let reply = host.api.post(&format!("/v1/transports/http/{act}"), &json!({})).await;
-    match reply {
-        Ok(reply) if reply.is_ok() => Ok(()),
-        Ok(reply) => bail!("{act} answered {}: {}", reply.status, reply.body),
-        Err(error) => bail!("{act} wasn't answered: {error:?}"),
-    }
 }
 
 /// Enqueues so many over all tenants and 1,000 keys of each.

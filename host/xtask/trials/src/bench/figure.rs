@@ -34,7 +34,7 @@ pub struct Figure {
     pub messages: u64,
     /// Of them a second.
     pub rate: Option<f64>,
-    /// CPU seconds for 10,000 of them, of the measured process alone.
+    /// CPU seconds for 10,000 of them: of the measured process, in W7 and W8 of its PostgreSQL too.
     pub cpu_s_per_10k: Option<f64>,
     /// Most resident memory, MiB.
     pub resident_peak_mib: Option<f64>,
@@ -56,6 +56,12 @@ impl Figure {
     pub fn with_cpu(self, cpu: Duration) -> Self {
         let per_10k = cpu.as_secs_f64() * 10_000.0 / self.messages.max(1) as f64;
         Self { cpu_s_per_10k: Some(per_10k), ..self }
+    }
+
+    /// With what another process used for it, too.
+    pub fn with_more_cpu(self, cpu: Duration) -> Self {
+        let more = cpu.as_secs_f64() * 10_000.0 / self.messages.max(1) as f64;
+        Self { cpu_s_per_10k: self.cpu_s_per_10k.map(|own| own + more), ..self }
     }
 
     /// With times of single messages.
@@ -114,6 +120,12 @@ mod tests {
         let run = |rate, cpu| Figure { rate: Some(rate), cpu_s_per_10k: cpu, ..Figure::default() };
         let median = Figure::median(&[run(3.0, Some(1.0)), run(1.0, None), run(2.0, Some(2.0))]);
         assert_eq!((median.rate, median.cpu_s_per_10k, median.p50_ms), (Some(2.0), Some(1.5), None));
+    }
+
+    #[test]
+    fn another_process_adds_to_what_was_used() {
+        let figure = Figure::of_rate(20_000, Duration::from_secs(1)).with_cpu(Duration::from_secs(1));
+        assert_eq!(figure.with_more_cpu(Duration::from_secs(2)).cpu_s_per_10k, Some(1.5));
     }
 
     #[test]

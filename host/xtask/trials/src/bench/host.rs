@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use serde_json::json;
 use tempfile::TempDir;
 use waybill_testkit::api::{Api, Depth};
 use waybill_testkit::load::{Usage, usage};
@@ -48,6 +49,15 @@ impl Measured {
         let ready = host.started().elapsed();
         let before = used(&host)?;
         Ok(Self { host, api, ready, before, folder })
+    }
+
+    /// An operator's act that has to succeed.
+    pub async fn act(&self, path: &str) -> Result<()> {
+        match self.api.post(path, &json!({})).await {
+            Ok(reply) if reply.is_ok() => Ok(()),
+            Ok(reply) => bail!("POST {path} answered {}: {}", reply.status, reply.body),
+            Err(error) => bail!("POST {path} wasn't answered: {error:?}"),
+        }
     }
 
     /// Counts CPU time from here on.

@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: the workloads of outbox and sagas, each beside a native reference in the same run.
+//! `cargo xtask bench`: the workloads of outbox, sagas and inbox, each beside a native reference in the same run.
 //!
 //! A machine's speed changes by the minute, so a figure alone says little: both sides of a workload run in turn (A B A B), and
 //! what counts is the ratio of their medians, with the CPU time beside it. Nothing here asserts a time.
@@ -16,8 +16,10 @@ mod figure;
 mod host;
 mod hostile;
 mod idempotent;
+mod inbound;
 mod latency;
 mod native;
+mod relay;
 mod saga;
 mod store;
 mod table;
@@ -35,7 +37,7 @@ use table::Report;
 /// What to measure.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  cargo xtask bench                      every workload, five alternations\n  \
-    cargo xtask bench w1b w1s --rounds 7   two of them\n  cargo xtask bench w2 w2f               sagas\n  cargo xtask bench w1r --json bench.jsonl")]
+    cargo xtask bench w1b w1s --rounds 7   two of them\n  cargo xtask bench w2 w2f               sagas\n  cargo xtask bench w1b w8               tables, and the ratio that W1b has to the same relay\n  cargo xtask bench w1r --json bench.jsonl")]
 pub struct Arguments {
     /// Workloads; all if none is named
     #[arg(value_enum)]
@@ -84,6 +86,12 @@ pub enum Workload {
     W5,
     /// A million messages wait over 1,000 keys and 10 tenants: claims, memory, fairness
     W6,
+    /// Messages of a JetStream stream through the inbox to an HTTP handler, beside a worker by hand
+    W7,
+    /// An outbox table in PostgreSQL to NATS and over HTTP, beside relays by hand
+    W8,
+    /// Messages of a JetStream stream through the inbox to a component that does nothing, beside a client that only reads
+    W9,
     /// Ten million messages through one data directory (only when named: it takes minutes)
     Endurance,
     /// A good transport beside each hostile behaviour of `tests/guests` (only when named)
@@ -92,8 +100,20 @@ pub enum Workload {
 
 impl Workload {
     /// What is measured when none is named.
-    const USUAL: [Self; 9] =
-        [Self::W1b, Self::W1s, Self::W1r, Self::W2, Self::W2f, Self::W3, Self::W4, Self::W5, Self::W6];
+    const USUAL: [Self; 12] = [
+        Self::W1b,
+        Self::W1s,
+        Self::W1r,
+        Self::W2,
+        Self::W2f,
+        Self::W3,
+        Self::W4,
+        Self::W5,
+        Self::W6,
+        Self::W7,
+        Self::W8,
+        Self::W9,
+    ];
 
     /// Its measurements, in the order in which they are run in turn.
     fn parts(self) -> Vec<(String, Side)> {
@@ -110,6 +130,9 @@ impl Workload {
                 return brokers.chain([("W5 host".to_owned(), Side::Waybill)]).collect();
             }
             Self::W6 => &[("W6 10k", Side::Waybill), ("W6 1M", Side::Waybill), ("W6 fair", Side::Waybill)],
+            Self::W7 => &inbound::W7,
+            Self::W8 => &relay::PARTS,
+            Self::W9 => &inbound::W9,
             Self::Endurance | Self::Hostile => &[],
         };
         parts.iter().map(|(name, side)| ((*name).to_owned(), *side)).collect()
@@ -126,6 +149,8 @@ impl Workload {
             Self::W4 => 1_000_000,
             Self::W5 => 200_000,
             Self::W6 => 1_000_000,
+            Self::W7 | Self::W8 => 100_000,
+            Self::W9 => 200_000,
             Self::Endurance => 10_000_000,
             // By time, not by number.
             Self::Hostile => 0,
@@ -139,8 +164,10 @@ pub struct Bench {
     binary: PathBuf,
     /// Parts of Waybill by themselves: `tests/examples/alone.rs`.
     alone: PathBuf,
-    /// Native clients of brokers: `tests/natives`.
+    /// Native clients of brokers, relays and workers by hand: `tests/natives`.
     natives: PathBuf,
+    /// A handler that does nothing: `tests/idle-handler`.
+    idle_handler: PathBuf,
     /// A participant that does nothing: `tests/idle`.
     idle: PathBuf,
     /// The store's commits of sagas: `host/store/examples/saga_commit.rs`.
@@ -169,12 +196,18 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode> {
         _ => false,
     };
     let alone = if workloads.iter().any(runs_parts) { native::alone(&repository)? } else { PathBuf::new() };
-    let natives = if workloads.contains(&Workload::W5) { native::clients(&repository)? } else { PathBuf::new() };
+    // They also fill the streams that others read.
+    let runs_natives =
+        |workload: &Workload| matches!(workload, Workload::W5 | Workload::W7 | Workload::W8 | Workload::W9);
+    let natives = if workloads.iter().any(runs_natives) { native::clients(&repository)? } else { PathBuf::new() };
+    let idle_handler =
+        if workloads.contains(&Workload::W9) { inbound::idle_handler(&repository)? } else { PathBuf::new() };
     let runs_sagas = workloads.iter().any(|workload| matches!(workload, Workload::W2 | Workload::W2f));
     let idle = if runs_sagas { saga::idle(&repository)? } else { PathBuf::new() };
     let runs_commits = runs_sagas && chosen(Side::Store);
     let commits = if runs_commits { store::build(&repository)? } else { PathBuf::new() };
-    let bench = Bench { natives, idle, commits, repository, binary, alone, config: arguments.config.clone() };
+    let config = arguments.config.clone();
+    let bench = Bench { natives, idle, idle_handler, commits, repository, binary, alone, config };
     let mut report = Report::new(arguments.json.as_deref())?;
     for workload in workloads {
         let messages = arguments.thousands.map_or(workload.messages(), |thousands| thousands * 1_000);
@@ -230,6 +263,15 @@ impl Bench {
             ("W6 10k", _) => backlog::claims(self, 10_000).await,
             ("W6 1M", _) => backlog::claims(self, messages).await,
             ("W6 fair", _) => backlog::fairness(self, messages).await,
+            ("W7", Side::Waybill) => inbound::handled(self, messages).await,
+            ("W7", Side::Native) => inbound::worked(self, messages).await,
+            ("W7 200/s", Side::Waybill) => inbound::trickled(self).await,
+            ("W7 200/s", Side::Native) => inbound::worked_trickle(self).await,
+            ("W7 no source", _) => inbound::at_rest(self).await,
+            (name, side) if name.starts_with("W8 ") => relay::measure(self, name, side, messages).await,
+            ("W9", Side::Waybill) => inbound::consumed(self, messages, false).await,
+            ("W9", Side::Native) => inbound::fetched(self, messages).await,
+            ("W9 keys", _) => inbound::consumed(self, messages, true).await,
             (name, side) => bail!("{name} has no side {side}"),
         }
     }

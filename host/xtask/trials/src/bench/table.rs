@@ -56,6 +56,17 @@ impl Report {
     }
 }
 
+impl Report {
+    /// The native runs beside a workload: its own, else those of the longest name that it begins with (`W9 keys`: `W9`).
+    fn reference(&self, workload: &str) -> Option<&[Figure]> {
+        let natives = self.runs.iter().filter(|((_, side), _)| *side == Side::Native);
+        let beside = natives.filter(|((name, _), _)| {
+            workload.strip_prefix(name.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
+        });
+        beside.max_by_key(|((name, _), _)| name.len()).map(|(_, runs)| runs.as_slice())
+    }
+}
+
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.runs.is_empty() {
@@ -80,7 +91,7 @@ impl fmt::Display for Report {
         }
         for ((workload, side), runs) in &self.runs {
             let figure = Figure::median(runs);
-            let native = self.runs.get(&(workload.clone(), Side::Native)).map(|runs| Figure::median(runs));
+            let native = self.reference(workload).map(Figure::median);
             let ratio = match (side, figure.rate, native.and_then(|native| native.rate)) {
                 (Side::Waybill, Some(ours), Some(theirs)) => format!("{:.2}", ours / theirs),
                 _ => String::new(),
@@ -103,7 +114,26 @@ impl fmt::Display for Report {
         writeln!(f, "{table}")?;
         writeln!(
             f,
-            "medians; of messages, of sagas in W2; CPU and memory are those of the measured process alone; p50 and p99 are of requests (W1b, W1s),\nof sagas from start to end (W2), of messages (W1r), of claims (W6), of the small tenants' first messages (W6 fair)"
+            "medians; of messages, of sagas in W2; CPU and memory are those of the measured process alone, CPU in W7 and W8 with PostgreSQL's; p50 and p99 are of\nrequests (W1b, W1s), of sagas from start to end (W2), of messages (W1r, W7 200/s), of claims (W6), of the small tenants' first messages (W6 fair)"
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_variant_is_compared_with_the_nearest_reference() {
+        let mut report = Report::new(None).unwrap();
+        for (name, messages) in [("W8 nats", 1), ("W8 nats delete", 2), ("W8 http", 3)] {
+            report.take(name, Side::Native, &Figure { messages, ..Figure::default() }).unwrap();
+        }
+        let beside = |name: &str| report.reference(name).and_then(|runs| runs.first()).map(|run| run.messages);
+        assert_eq!(beside("W8 nats stored"), Some(1));
+        assert_eq!(beside("W8 nats delete"), Some(2));
+        assert_eq!(beside("W8 natsy"), None);
+        assert_eq!(beside("W9"), None);
     }
 }

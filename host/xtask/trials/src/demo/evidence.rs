@@ -1,6 +1,7 @@
 //! What the demo compares, and the comparison: it takes nobody's word for it.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt;
 
 use serde_json::Value;
 use waybill_testkit::api::Listed;
@@ -8,6 +9,9 @@ use waybill_testkit::receiver::Arrival;
 
 use super::commit::Committed;
 use super::orders::Order;
+
+/// Breaches that are spelled out.
+const SHOWN_BREACHES: usize = 5;
 
 /// What the receiver saw and the store holds.
 #[derive(Clone, Debug, Default)]
@@ -29,6 +33,20 @@ pub struct Check {
     /// What has to be so.
     pub rule: &'static str,
     pub breaches: Vec<String>,
+}
+
+impl fmt::Display for Check {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verdict = if self.breaches.is_empty() { "ok" } else { "FAILED" };
+        writeln!(f, "  {verdict:<6}  {}", self.rule)?;
+        for breach in self.breaches.iter().take(SHOWN_BREACHES) {
+            writeln!(f, "          {breach}")?;
+        }
+        match self.breaches.len().checked_sub(SHOWN_BREACHES) {
+            Some(more @ 1..) => writeln!(f, "          and {more} more"),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// The order that an arrival carries.

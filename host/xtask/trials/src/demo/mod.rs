@@ -9,6 +9,7 @@ mod evidence;
 mod judge;
 mod nats;
 mod orders;
+mod relay;
 mod result;
 mod saga;
 
@@ -57,6 +58,9 @@ enum Other {
     Nats(nats::Arguments),
     /// Orders as sagas against a shop that makes trouble: what fails is undone, and stock, money and parcels add up
     Saga(saga::Arguments),
+    /// A shop's own outbox in PostgreSQL, relayed to NATS and a webhook and billed behind an inbox, while all of them are
+    /// killed in turn
+    Relay(relay::Arguments),
 }
 
 pub async fn run(arguments: &Arguments) -> Result<ExitCode> {
@@ -64,6 +68,7 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode> {
     match &arguments.other {
         Some(Other::Nats(arguments)) => return nats::run(&repository, arguments).await,
         Some(Other::Saga(arguments)) => return saga::run(&repository, arguments).await,
+        Some(Other::Relay(arguments)) => return relay::run(&repository, arguments).await,
         None => {}
     }
     let file = arguments.file.clone().unwrap_or_else(|| repository.root.join(ORDERS));

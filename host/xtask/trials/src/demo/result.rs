@@ -15,8 +15,6 @@ use super::commit::Committed;
 use super::evidence::{Check, Evidence, check, order_of};
 use super::orders::Order;
 
-/// Breaches that are spelled out.
-const SHOWN_BREACHES: usize = 5;
 /// Between two lines of progress where there is no terminal.
 const TOLD_EVERY: Duration = Duration::from_secs(1);
 /// Dead letters that are spelled out.
@@ -145,14 +143,7 @@ impl fmt::Display for Outcome {
         }
         writeln!(f, "{table}")?;
         for check in &self.checks {
-            let verdict = if check.breaches.is_empty() { "ok" } else { "FAILED" };
-            writeln!(f, "  {verdict:<6}  {}", check.rule)?;
-            for breach in check.breaches.iter().take(SHOWN_BREACHES) {
-                writeln!(f, "          {breach}")?;
-            }
-            if check.breaches.len() > SHOWN_BREACHES {
-                writeln!(f, "          and {} more", check.breaches.len() - SHOWN_BREACHES)?;
-            }
+            write!(f, "{check}")?;
         }
         Ok(())
     }

@@ -30,5 +30,5 @@ function handleOne(message) {
     payload: encode(JSON.stringify(shipped)),
     attributes: [],
   };
-  return { tag: "processed", val: { messages: [wanted], events: [], attributes: [] } };
+  return { tag: "processed", val: { messages: [wanted], events: [], signals: [], attributes: [] } };
 }

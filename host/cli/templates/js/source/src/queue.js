@@ -15,8 +15,14 @@ export function read(answer) {
   }
 }
 
+// The first `room` messages that aren't out already.
+export function fresh(entries, out, room) {
+  return entries.filter(({ id }) => !out.has(id)).slice(0, Math.max(0, room));
+}
+
 export function delivery({ id, topic, payload }) {
-  return { token: encode(id), id, topic, headers: [], payload: encode(JSON.stringify(payload)), attributes: [] };
+  const bytes = encode(JSON.stringify(payload));
+  return { token: encode(id), id, topic, headers: [], payload: bytes, redelivered: false, attributes: [] };
 }
 
 export function takenOff(answer) {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { delivery, read, takenOff } from "../src/queue.js";
+import { delivery, fresh, read, takenOff } from "../src/queue.js";
 
 const answered = (status, body = "") => ({ tag: "ok", val: { status, body: new TextEncoder().encode(body) } });
 
@@ -9,6 +9,12 @@ test("a list is read and nonsense refused", () => {
   assert.deepEqual([first.id, new TextDecoder().decode(first.payload)], ["1", '{"a":1}']);
   assert.throws(() => read(answered(200, "nonsense")), { kind: "unavailable" });
   assert.throws(() => read(answered(503)), { kind: "unavailable" });
+});
+
+test("what is out isn't brought again", () => {
+  const entries = [{ id: "1" }, { id: "2" }, { id: "3" }];
+  assert.deepEqual(fresh(entries, new Set(["1"]), 1), [{ id: "2" }]);
+  assert.deepEqual(fresh(entries, new Set(), 0), []);
 });
 
 test("what is gone is lost and no failure", () => {

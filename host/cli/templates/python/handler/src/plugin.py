@@ -4,8 +4,7 @@ import json
 from typing import List
 
 from wit_world import exports
-from wit_world.exports import handler_api as api
-from wit_world.imports import types
+from wit_world.imports import inbound_types as inbound, types
 
 from shipment import shipment
 
@@ -14,7 +13,7 @@ class HandlerApi(exports.HandlerApi):
     async def open(self, call: types.CallInfo, args: types.OpenArgs) -> types.Opened:
         return types.Opened(None, None, None, 1, None, None, [], [])
 
-    async def handle(self, call: types.CallInfo, batch: List[api.Inbound]) -> List[api.Verdict]:
+    async def handle(self, call: types.CallInfo, batch: List[inbound.Inbound]) -> List[inbound.Verdict]:
         """One verdict a message, in order."""
         return [handle_one(message) for message in batch]
 
@@ -22,14 +21,14 @@ class HandlerApi(exports.HandlerApi):
         return None
 
 
-def handle_one(message: api.Inbound) -> api.Verdict:
+def handle_one(message: inbound.Inbound) -> inbound.Verdict:
     try:
         shipped = shipment(json.loads(message.payload.decode()))
     except (ValueError, RecursionError) as error:
         # Another try would read the same.
-        return api.Verdict_Poison(types.Fault("MY_PLUGIN.PAYLOAD", str(error), None, False, []))
+        return inbound.Verdict_Poison(types.Fault("MY_PLUGIN.PAYLOAD", str(error), None, False, []))
     payload = json.dumps(shipped).encode()
     wanted = types.Outgoing(
         None, "bus:shipments.wanted", None, [], "application/json", payload, None, None, None, None, []
     )
-    return api.Verdict_Processed(api.Handled([wanted], [], []))
+    return inbound.Verdict_Processed(inbound.Handled([wanted], [], [], []))

@@ -1,7 +1,7 @@
 """What the queue says. Pure, so that `python3 -m unittest` runs it without the sandbox."""
 
 import json
-from typing import List, Tuple
+from typing import List, Set, Tuple
 
 
 class Unreadable(Exception):
@@ -16,6 +16,11 @@ def read(status: int, body: bytes) -> List[dict]:
         return json.loads(body.decode())
     except ValueError as error:
         raise Unreadable(f"the queue's answer can't be read: {error}")
+
+
+def fresh(entries: List[dict], out: Set[str], room: int) -> List[dict]:
+    """The first `room` messages that aren't out already."""
+    return [entry for entry in entries if entry["id"] not in out][: max(0, room)]
 
 
 def taken_off(status: int) -> Tuple[str, str]:

@@ -4,7 +4,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "src"))
 
-from queue_api import Unreadable, read, taken_off
+from queue_api import Unreadable, fresh, read, taken_off
 
 
 class Queue(unittest.TestCase):
@@ -13,6 +13,11 @@ class Queue(unittest.TestCase):
         for status, body in ((200, b"nonsense"), (503, b""), (0, b"")):
             with self.assertRaises(Unreadable):
                 read(status, body)
+
+    def test_what_is_out_isnt_brought_again(self):
+        entries = [{"id": "1"}, {"id": "2"}, {"id": "3"}]
+        self.assertEqual(fresh(entries, {"1"}, 1), [{"id": "2"}])
+        self.assertEqual(fresh(entries, set(), 0), [])
 
     def test_what_is_gone_is_lost_and_no_failure(self):
         self.assertEqual([taken_off(status)[0] for status in (204, 404, 500, 0)], ["done", "lost", "failed", "failed"])

@@ -1,5 +1,7 @@
 //! What the queue says. Pure, so that `cargo test` runs it natively.
 
+use std::collections::BTreeSet;
+
 use serde::Deserialize;
 use waybill_plugin::source::Settled;
 use waybill_plugin::transport::Fault;
@@ -18,6 +20,11 @@ pub struct Entry {
 /// The list that the queue answers.
 pub fn read(body: &[u8]) -> Result<Vec<Entry>, String> {
     serde_json::from_slice(body).map_err(|error| format!("the queue's answer can't be read: {error}"))
+}
+
+/// The first `room` messages that aren't out already.
+pub fn fresh(entries: Vec<Entry>, out: &BTreeSet<String>, room: usize) -> Vec<Entry> {
+    entries.into_iter().filter(|entry| !out.contains(&entry.id)).take(room).collect()
 }
 
 /// What a status says of a message that was to be taken off; none = no answer.
@@ -39,6 +46,13 @@ mod tests {
         let entries = read(br#"[{"id":"1","topic":"t","payload":{"a":1}}]"#).unwrap();
         assert_eq!((entries[0].id.as_str(), entries[0].payload.to_string().as_str()), ("1", r#"{"a":1}"#));
         assert!(read(b"nonsense").is_err());
+    }
+
+    #[test]
+    fn what_is_out_isnt_brought_again() {
+        let list = br#"[{"id":"1","topic":"t","payload":1},{"id":"2","topic":"t","payload":2},{"id":"3","topic":"t","payload":3}]"#;
+        let fresh = fresh(read(list).unwrap(), &BTreeSet::from(["1".to_owned()]), 1);
+        assert_eq!(fresh.iter().map(|entry| entry.id.as_str()).collect::<Vec<_>>(), ["2"]);
     }
 
     #[test]

@@ -13,8 +13,6 @@ use super::evidence::{Evidence, check};
 use super::plan::{Order, STEPS};
 use crate::demo::evidence::Check;
 
-/// Breaches that are spelled out.
-const SHOWN_BREACHES: usize = 5;
 /// Between two lines of progress where there is no terminal.
 const TOLD_EVERY: Duration = Duration::from_secs(1);
 
@@ -112,14 +110,7 @@ impl fmt::Display for Outcome {
         }
         writeln!(f, "{table}")?;
         for check in &self.checks {
-            let verdict = if check.breaches.is_empty() { "ok" } else { "FAILED" };
-            writeln!(f, "  {verdict:<6}  {}", check.rule)?;
-            for breach in check.breaches.iter().take(SHOWN_BREACHES) {
-                writeln!(f, "          {breach}")?;
-            }
-            if check.breaches.len() > SHOWN_BREACHES {
-                writeln!(f, "          and {} more", check.breaches.len() - SHOWN_BREACHES)?;
-            }
+            write!(f, "{check}")?;
         }
         Ok(())
     }

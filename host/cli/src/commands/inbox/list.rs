@@ -1,0 +1,56 @@
+//! `waybill inbox list`.
+
+use clap::Args;
+
+use super::rows;
+use crate::args::ListArgs;
+use crate::commands::{Context, lists};
+use crate::exit::CliError;
+use crate::output::{View, column, instant, plain, text};
+
+/// Filter and size of a list.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    waybill inbox list\n  \
+    waybill inbox list --filter 'consumer=ship code=HTTP.* age>10m'\n  \
+    waybill inbox list --filter 'context=sales' --all -o jsonl\n  \
+    waybill inbox list --table shop                    rows that stand failed in the table of source shop\n\n\
+    Conditions: consumer, source, context, subject, tenant, key, id, code, error, with = and * as a wildcard; age with > or <. All \
+    have to hold. What flows is never stored, and what died is in `waybill dead list --filter kind=inbox`.")]
+#[command(mut_arg("limit", |arg| arg.help("Most messages listed")))]
+pub struct List {
+    /// Conditions, e.g. 'consumer=ship age>1h'
+    #[arg(long, default_value = "", hide_default_value = true)]
+    pub filter: String,
+    /// Instead the failed rows of this source's table
+    #[arg(long, value_name = "SOURCE", conflicts_with = "filter")]
+    pub table: Option<String>,
+    /// How much.
+    #[command(flatten)]
+    pub list: ListArgs,
+}
+
+const VIEW: View<'_> = View {
+    columns: &[
+        column("PLACE", |item| text(item, "place")),
+        column("CONSUMER", |item| text(item, "consumer")),
+        column("ID", |item| text(item, "id")),
+        column("TENANT", |item| text(item, "tenant")),
+        column("SUBJECT", |item| text(item, "subject")),
+        column("KEY", |item| text(item, "key")),
+        column("ATTEMPTS", |item| text(item, "attempts")),
+        column("RECEIVED", |item| instant(item, "received_at")),
+        column("WAITS FOR", |item| item.pointer("/waiting/on").map_or("-".into(), plain)),
+        column("ERROR", |item| text(item, "last_error")),
+    ],
+    id: |item| text(item, "place"),
+    none: "nothing is stored: what comes in is handled as it comes",
+};
+
+/// Lists what waits.
+pub(super) async fn run(args: &List, context: &mut Context<'_>) -> Result<(), CliError> {
+    match &args.table {
+        Some(source) => lists::show(context, &rows::path(source, "failed"), &[], &args.list, &rows::VIEW).await,
+        None => lists::show(context, &["v1", "inbox"], &[("filter", &args.filter)], &args.list, &VIEW).await,
+    }
+}

@@ -1,0 +1,73 @@
+//! `waybill transport ...`.
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use super::provision::{self, Provision};
+use super::{Context, lists};
+use crate::exit::CliError;
+use crate::output::{self, View, column, plugin, text, words};
+
+/// Transports.
+#[derive(Debug, Subcommand)]
+#[command(
+    after_help = "Examples:\n  waybill transport list\n  waybill transport pause orders-nats\n  waybill transport resume orders-nats\n  waybill transport provision orders-nats --dry-run"
+)]
+pub enum Transport {
+    /// All, with plugin, breaker and health
+    List,
+    /// Stop sending through it; messages wait
+    Pause(Name),
+    /// Go on sending
+    Resume(Name),
+    /// Ask it how it is, and try its held destinations again now
+    Probe(Name),
+    /// Create what is missing at its peer: streams, queues, topics
+    #[command(
+        after_help = "Examples:\n  waybill transport provision orders-nats --dry-run\n  waybill transport provision orders-nats --yes -o json\n\nWhat would lose data is never changed; if there is any of it, the exit code is 4."
+    )]
+    Provision(Provision),
+}
+
+/// Which transport.
+#[derive(Debug, Args)]
+pub struct Name {
+    /// Its name in the configuration
+    pub name: String,
+}
+
+/// How transports are listed.
+pub(super) const VIEW: View<'_> = View {
+    columns: &[
+        column("NAME", |item| text(item, "name")),
+        column("STATE", |item| {
+            let paused = item.get("paused") == Some(&Value::Bool(true));
+            if paused { "paused".into() } else { text(item, "health") }
+        }),
+        column("BREAKER", |item| text(item, "breaker")),
+        column("IN FLIGHT", |item| words(item, "in_flight")),
+        column("INSTANCES", |item| text(item, "lanes")),
+        column("PLUGIN", |item| plugin(item.get("plugin").unwrap_or(&Value::Null))),
+        column("DETAIL", |item| text(item, "health_detail")),
+    ],
+    id: |item| text(item, "name"),
+    none: "no transport is configured",
+};
+
+/// Runs one of them.
+pub(super) async fn run(command: &Transport, context: &mut Context<'_>) -> Result<(), CliError> {
+    let (name, act, report) = match command {
+        Transport::List => {
+            let items = lists::whole(context, &["v1", "transports"], &[]).await?;
+            return output::list(context.term, context.format, &items, &VIEW);
+        }
+        Transport::Pause(name) => (&name.name, "pause", "is paused: its messages wait"),
+        Transport::Resume(name) => (&name.name, "resume", "goes on sending"),
+        Transport::Probe(name) => (&name.name, "probe", "was asked, and held destinations are tried again"),
+        Transport::Provision(args) => return provision::run("transports", args, context).await,
+    };
+    let answer = context.client.post(&["v1", "transports", name, act], &[], &json!({})).await?;
+    answer.need("name", Value::as_str)?;
+    context.term.say(&format!("{name} {report}"));
+    output::listed(context.term, context.format, &answer.text, &answer.body, &VIEW)
+}

@@ -1,0 +1,170 @@
+//! A source's plugin: opened when this host has the source's home, and loaded anew each time, so that a file that was replaced serves
+//! from then on.
+
+use std::path::Path;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use waybill_core::port::provision::{ProvisionChange, ProvisionError};
+use waybill_core::port::source::{OpenSource, Overtaken, Source, SourcePlugin, SourceWants};
+use waybill_core::port::transport::{CallError, ErrorKind, Fault, PluginIdentity};
+use waybill_sandbox::{ComponentSource, EndpointSpec, Fleet, LoadedPlugin, SandboxError, WasmSource, World};
+
+/// A new plugin that doesn't serve gets this long to end.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// A source of the configuration.
+pub struct ConfiguredSource {
+    fleet: Fleet,
+    /// Where its plugin comes from.
+    from: ComponentSource,
+    spec: EndpointSpec,
+    wants: SourceWants,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// The plugin that serves, or would.
+    plugin: LoadedPlugin,
+    /// Its number, from 1.
+    generation: u32,
+    open: Weak<WasmSource>,
+}
+
+impl ConfiguredSource {
+    pub fn new(
+        fleet: Fleet,
+        from: ComponentSource,
+        plugin: LoadedPlugin,
+        spec: EndpointSpec,
+        wants: SourceWants,
+    ) -> Self {
+        let state = Mutex::new(State { plugin, generation: 1, open: Weak::new() });
+        Self { fleet, from, spec, wants, state }
+    }
+
+    /// The file that is watched for changes, if that is asked for.
+    pub fn file(&self) -> Option<&Path> {
+        match &self.from {
+            ComponentSource::File(path) if self.spec.settings.watch => Some(path.as_path()),
+            _ => None,
+        }
+    }
+
+    /// Whether another plugin lies at its place than the one that serves.
+    pub async fn is_replaced(&self) -> bool {
+        self.replaced().await.is_some()
+    }
+
+    /// What lies at its place now, if that is another plugin than the last one and can be loaded.
+    async fn replaced(&self) -> Option<LoadedPlugin> {
+        let settings = &self.spec.settings;
+        match self.fleet.load(&self.from, settings.sha256.as_deref(), World::Source).await {
+            Ok(plugin) => (plugin.digest() != self.state.lock().plugin.digest()).then_some(plugin),
+            Err(error) => {
+                tracing::warn!(source = %settings.name, code = error.code().as_str(), %error, "a source's plugin can't be loaded again: the one before serves");
+                None
+            }
+        }
+    }
+
+    async fn start(
+        &self,
+        plugin: LoadedPlugin,
+        generation: u32,
+        wants: SourceWants,
+        is_new: bool,
+    ) -> Result<Arc<WasmSource>, SandboxError> {
+        let spec = EndpointSpec { generation, ..self.spec.clone() };
+        let (source, opened) = WasmSource::start_supervised(plugin.clone(), spec, wants).await?;
+        if let Err(error) = opened {
+            if is_new && is_its_own(&error) {
+                source.close(CLOSE_TIMEOUT).await;
+                return Err(error);
+            }
+            tracing::warn!(source = %self.spec.settings.name, code = error.code().as_str(), %error, "a source isn't open yet: it is tried again");
+        }
+        *self.state.lock() = State { plugin, generation, open: Arc::downgrade(&source) };
+        Ok(source)
+    }
+}
+
+#[async_trait]
+impl SourcePlugin for ConfiguredSource {
+    fn name(&self) -> &str {
+        &self.spec.settings.name
+    }
+
+    fn identity(&self) -> PluginIdentity {
+        let state = self.state.lock();
+        let manifest = state.plugin.manifest();
+        PluginIdentity {
+            plugin: manifest.name.clone(),
+            version: manifest.version.clone(),
+            digest: state.plugin.digest().to_owned(),
+            generation: state.generation,
+        }
+    }
+
+    async fn open(&self, how: OpenSource) -> Result<Arc<dyn Source>, CallError> {
+        let mut wants = self.wants.clone();
+        if how.go_on {
+            wants.on_overtaken = Overtaken::GoOn;
+        }
+        let (before, generation) = {
+            let state = self.state.lock();
+            (state.plugin.clone(), state.generation)
+        };
+        if let Some(plugin) = self.replaced().await {
+            match self.start(plugin, generation.saturating_add(1), wants.clone(), true).await {
+                Ok(source) => return Ok(source),
+                Err(error) => {
+                    tracing::error!(source = %self.spec.settings.name, code = error.code().as_str(), %error, "a source's new plugin doesn't serve: the one before does");
+                }
+            }
+        }
+        let source = self.start(before, generation, wants, false).await.map_err(never)?;
+        Ok(source)
+    }
+
+    async fn provision(&self, apply: bool) -> Result<Vec<ProvisionChange>, ProvisionError> {
+        let (open, plugin) = {
+            let state = self.state.lock();
+            (state.open.upgrade(), state.plugin.clone())
+        };
+        match open {
+            Some(source) => source.provision(apply).await,
+            None => WasmSource::provision_closed(plugin, self.spec.clone(), self.wants.clone(), apply).await,
+        }
+    }
+}
+
+/// A plugin that doesn't open for a reason of its own, and not because its peer isn't there: the one before it may serve.
+fn is_its_own(error: &SandboxError) -> bool {
+    use ErrorKind::{Contract, InvalidConfig, Trapped, Unsupported};
+    matches!(error, SandboxError::Open { kind: InvalidConfig | Unsupported | Contract | Trapped, .. })
+}
+
+/// It can never serve.
+fn never(error: SandboxError) -> CallError {
+    CallError { kind: ErrorKind::InvalidConfig, fault: Fault::new(error.code(), error.to_string()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use waybill_core::code::Code;
+
+    use super::*;
+
+    #[test]
+    fn a_new_plugin_that_is_to_blame_itself_gives_its_place_back() {
+        let of = |kind| {
+            let fault = Fault::new(Code::PLUGIN_TRAPPED, "no");
+            is_its_own(&SandboxError::Open { endpoint: "shop".into(), kind, fault })
+        };
+        assert!(of(ErrorKind::InvalidConfig) && of(ErrorKind::Trapped) && of(ErrorKind::Unsupported));
+        assert!(!of(ErrorKind::Unavailable) && !of(ErrorKind::Throttled) && !of(ErrorKind::TimedOut));
+    }
+}

@@ -1,0 +1,205 @@
+//! The filter grammar of dead letters, for messages that are stored in the inbox: `consumer=ship code=HTTP.* age>1h`.
+
+use super::place::InboxPlace;
+use super::records::InboxRow;
+use crate::glob::Glob;
+use crate::ids::{ConsumerName, InboundId, ShardId, Tenant};
+use crate::outbox::filter::{FilterError, conditions, signature};
+use crate::port::inbox_store::InboxFilter;
+use crate::time::UnixMillis;
+
+/// What may stand before `=`.
+const FIELDS: &str = "consumer, source, context, subject, tenant, key, id, code, error (with = and * as a wildcard), \
+age (since it was received, with > or <, e.g. age>1h)";
+
+/// Conditions on stored messages. All that are set have to hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StoredFilter {
+    pub consumer: Option<Glob>,
+    pub source: Option<Glob>,
+    pub context: Option<Glob>,
+    pub subject: Option<Glob>,
+    pub tenant: Option<Glob>,
+    pub key: Option<Glob>,
+    /// `id=`: the sender's, or the place.
+    pub id: Option<Glob>,
+    /// `code=`: of the last error.
+    pub code: Option<Glob>,
+    /// `error=`: matches the signature of the last error.
+    pub error: Option<Glob>,
+    /// Received before this instant (`age>1h`).
+    pub before: Option<UnixMillis>,
+    /// Received after this instant (`age<1h`).
+    pub after: Option<UnixMillis>,
+}
+
+impl StoredFilter {
+    /// Reads a filter. Ages count back from `now`. An empty text takes everything.
+    pub fn parse(text: &str, now: UnixMillis) -> Result<Self, FilterError> {
+        let mut filter = Self::default();
+        for condition in conditions(text, FIELDS, now)? {
+            let slot = match condition.field.as_str() {
+                "age" if condition.sign == '>' => {
+                    filter.before = condition.instant;
+                    continue;
+                }
+                "age" => {
+                    filter.after = condition.instant;
+                    continue;
+                }
+                "consumer" | "consumer_name" => &mut filter.consumer,
+                "source" => &mut filter.source,
+                "context" => &mut filter.context,
+                "subject" | "topic" => &mut filter.subject,
+                "tenant" => &mut filter.tenant,
+                "key" | "dispatch_key" => &mut filter.key,
+                "id" | "message_id" => &mut filter.id,
+                "code" | "error_code" => &mut filter.code,
+                "error" | "last_error" => &mut filter.error,
+                field => {
+                    let cause = format!("there is no field {field:?}; write one of {FIELDS}");
+                    return Err(FilterError { condition: condition.text, cause });
+                }
+            };
+            *slot = Some(Glob::new(condition.value));
+        }
+        Ok(filter)
+    }
+
+    /// Confines it to one tenant; false when it already names another.
+    pub fn confine(&mut self, tenant: &str) -> bool {
+        if self.tenant.as_ref().is_some_and(|glob| !glob.matches(tenant)) {
+            return false;
+        }
+        self.tenant = Some(Glob::literal(tenant));
+        true
+    }
+
+    /// What of it a store can look up: it takes no less than this filter does.
+    pub fn exact(&self) -> InboxFilter {
+        let text = |glob: &Option<Glob>| glob.as_ref().and_then(Glob::exact).map(str::to_owned);
+        // A place isn't the sender's id.
+        let id = text(&self.id).filter(|id| id.parse::<InboxPlace>().is_err());
+        InboxFilter {
+            consumer: text(&self.consumer).and_then(|name| ConsumerName::new(name).ok()),
+            tenant: text(&self.tenant).and_then(|name| Tenant::new(name).ok()),
+            context: text(&self.context),
+            id: id.and_then(|id| InboundId::new(id).ok()),
+        }
+    }
+
+    /// Whether a stored message matches.
+    pub fn takes(&self, shard: ShardId, row: &InboxRow) -> bool {
+        let holds = |glob: &Option<Glob>, text: &str| glob.as_ref().is_none_or(|glob| glob.matches(text));
+        let message = &row.message;
+        let is_named = |glob: &Glob| {
+            glob.matches(message.id.as_str()) || glob.matches(&InboxPlace { shard, seq: row.seq }.to_string())
+        };
+        let failed = |glob: &Option<Glob>, text: fn(&super::records::LastError) -> String| {
+            glob.as_ref().is_none_or(|glob| row.last_error.as_ref().is_some_and(|error| glob.matches(&text(error))))
+        };
+        holds(&self.consumer, row.consumer.as_str())
+            && holds(&self.source, message.source.as_str())
+            && holds(&self.context, &message.context)
+            && holds(&self.subject, &message.subject)
+            && holds(&self.tenant, message.tenant.as_str())
+            && self.key.as_ref().is_none_or(|glob| message.key.as_ref().is_some_and(|key| glob.matches(key.as_str())))
+            && self.id.as_ref().is_none_or(is_named)
+            && failed(&self.code, |error| error.code.clone())
+            && failed(&self.error, |error| signature(&error.reason))
+            && self.before.is_none_or(|before| message.received_at < before)
+            && self.after.is_none_or(|after| message.received_at > after)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::ids::{Key, Seq, SourceName};
+    use crate::inbox::message::InboundMessage;
+    use crate::inbox::records::LastError;
+    use bytes::Bytes;
+
+    fn row() -> InboxRow {
+        InboxRow {
+            seq: Seq(17),
+            consumer: ConsumerName::new("ship").unwrap(),
+            fingerprint: Default::default(),
+            order: None,
+            digest: Default::default(),
+            message: Arc::new(InboundMessage {
+                id: InboundId::new("m-1").unwrap(),
+                source: SourceName::new("shop").unwrap(),
+                tenant: Tenant::unnamed(),
+                subject: "sales.event.order_paid.v1".into(),
+                context: "sales".into(),
+                key: Some(Key::new("order-17").unwrap()),
+                headers: Vec::new(),
+                content_type: None,
+                payload: Bytes::from_static(b"{}"),
+                event_type: None,
+                event_version: None,
+                correlation_id: None,
+                causation_id: None,
+                reply_to: None,
+                occurred_at: None,
+                received_at: UnixMillis(5_000_000),
+                position: None,
+                attributes: Vec::new(),
+                omitted: None,
+            }),
+            attempts: 2,
+            last_error: Some(LastError { code: "HTTP.503".into(), reason: "503 from \"a\" after 12 ms".into() }),
+            due: UnixMillis(9),
+            delay: Duration::ZERO,
+            maybe_handled: true,
+        }
+    }
+
+    #[test]
+    fn every_condition_has_to_hold() {
+        let takes = |text: &str| StoredFilter::parse(text, UnixMillis(10_000_000)).unwrap().takes(ShardId(3), &row());
+        for text in [
+            "",
+            "consumer=ship source=sh* context=sales",
+            "subject=*.order_paid.* key=order-17",
+            "message_id=m-1",
+            "id=inbox-3-17",
+            "code=HTTP.* error='# from*'",
+            "age>1h age<2h",
+            "tenant=default",
+        ] {
+            assert!(takes(text), "{text}");
+        }
+        for text in
+            ["consumer=bill", "consumer=ship context=stock", "id=inbox-3-18", "code=NATS.*", "age>2h", "tenant=a"]
+        {
+            assert!(!takes(text), "{text}");
+        }
+        let fresh = InboxRow { last_error: None, ..row() };
+        assert!(!StoredFilter::parse("code=*", UnixMillis(0)).unwrap().takes(ShardId(3), &fresh));
+    }
+
+    #[test]
+    fn a_store_is_asked_for_no_less_than_what_matches() {
+        let exact = |text: &str| StoredFilter::parse(text, UnixMillis(0)).unwrap().exact();
+        let filter = exact("consumer=ship tenant=acme context=sales id=m-1 code=HTTP.503");
+        assert_eq!(filter.consumer.as_ref().map(ConsumerName::as_str), Some("ship"));
+        assert_eq!(
+            (filter.context.as_deref(), filter.id.as_ref().map(InboundId::as_str)),
+            (Some("sales"), Some("m-1"))
+        );
+        assert_eq!(exact("consumer=sh* context=* id=inbox-3-17"), InboxFilter::default());
+    }
+
+    #[test]
+    fn confined_to_a_tenant_it_takes_no_other() {
+        let mut filter = StoredFilter::parse("tenant=acme", UnixMillis(0)).unwrap();
+        assert!(!filter.confine("other") && filter.confine("acme"));
+        assert!(StoredFilter::parse("colour=red", UnixMillis(0)).unwrap_err().to_string().contains("consumer, source"));
+    }
+}

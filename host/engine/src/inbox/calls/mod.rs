@@ -1,0 +1,145 @@
+//! What consumers do with messages: handlers are called in tasks of the ownership, what needs no handler is made at once.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `http` | handlers over HTTP: the request, and what an answer means |
+//! | `component` | handlers that are components: batches, lanes, early verdicts |
+//! | `leavings` | what a handler leaves behind, checked |
+//! | `forward` | messages that go on to a topic or to a saga |
+
+mod component;
+mod forward;
+mod http;
+mod leavings;
+
+use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use tokio::time::Instant;
+use waybill_core::code::Code;
+use waybill_core::inbox::owner::Call;
+use waybill_core::inbox::settings::ConsumerId;
+use waybill_core::inbox::verdict::Verdict;
+use waybill_core::port::transport::Fault;
+use waybill_core::time::{Monotonic, Now};
+
+use super::Shared;
+use super::actor::Actor;
+use super::config::{ConsumerConfig, ConsumerTarget};
+use super::mail::{Answered, Mail};
+pub(super) use component::Components;
+
+/// A call that its own client or plugin doesn't end is given up this long after its time.
+const GIVE_UP_AFTER: Duration = Duration::from_secs(6);
+
+/// What a call needs besides its message.
+pub(super) struct Caller {
+    pub shared: Arc<Shared>,
+    pub config: Arc<super::InboundConfig>,
+    pub consumer: Arc<ConsumerConfig>,
+    /// No call begins after it.
+    pub lease_until: Monotonic,
+}
+
+impl Caller {
+    /// Whether this host may still act for the shard.
+    pub fn may_begin(&self) -> bool {
+        self.shared.context.clock.now().mono < self.lease_until
+    }
+}
+
+impl Actor {
+    pub(super) fn start_calls(&mut self, now: Now) {
+        if self.is_ending() {
+            return;
+        }
+        let calls = self.owner.take_calls(now, self.lease_until());
+        let mut by_consumer: BTreeMap<ConsumerId, Vec<Call>> = BTreeMap::new();
+        for call in calls {
+            by_consumer.entry(call.consumer).or_default().push(call);
+        }
+        for (id, calls) in by_consumer {
+            let Some(consumer) = self.home.consumer(id).cloned() else { continue };
+            self.make(id, consumer, calls, now);
+        }
+    }
+
+    fn make(&mut self, id: ConsumerId, consumer: Arc<ConsumerConfig>, calls: Vec<Call>, now: Now) {
+        match &consumer.target {
+            ConsumerTarget::Topic(_) | ConsumerTarget::Saga => {
+                for call in calls {
+                    let verdict = forward::verdict(&self.home.config, &consumer, &call, self.owner.shard(), now.wall);
+                    self.owner.answered(call.seq, verdict, now, rand::random());
+                }
+            }
+            ConsumerTarget::Http { .. } => {
+                for call in calls {
+                    let caller = self.caller(Arc::clone(&consumer));
+                    self.spawn(id, vec![call.seq], async move {
+                        let time = caller.consumer.handler_timeout;
+                        vec![within(time, http::call(&caller, &call)).await]
+                    });
+                }
+            }
+            ConsumerTarget::Component(handler) => {
+                let handler = Arc::clone(handler);
+                for (lane, batch) in self.components.batches(id, handler.as_ref(), calls) {
+                    let caller = self.caller(Arc::clone(&consumer));
+                    let (handler, seqs) = (Arc::clone(&handler), batch.iter().map(|call| call.seq).collect());
+                    self.spawn(id, seqs, async move { component::call(&caller, handler, lane, batch).await });
+                }
+            }
+        }
+    }
+
+    fn caller(&self, consumer: Arc<ConsumerConfig>) -> Caller {
+        let (shared, config) = (Arc::clone(&self.shared), Arc::clone(&self.home.config));
+        Caller { shared, config, consumer, lease_until: self.lease_until() }
+    }
+
+    /// Runs calls in a task of this ownership. Whatever happens to it, each message is answered.
+    fn spawn(
+        &mut self,
+        consumer: ConsumerId,
+        seqs: Vec<waybill_core::ids::Seq>,
+        calls: impl Future<Output = Vec<Verdict>> + Send + 'static,
+    ) {
+        let (mail, epoch, began) = (self.handle.mail.clone(), self.epoch, Instant::now());
+        self.tasks.spawn(async move {
+            let verdicts = AssertUnwindSafe(calls).catch_unwind().await.unwrap_or_default();
+            let took = began.elapsed();
+            let mut verdicts = verdicts.into_iter();
+            let answers = seqs.into_iter().map(|seq| {
+                let verdict = verdicts.next().unwrap_or_else(panicked);
+                Answered { seq, consumer, verdict, took }
+            });
+            let _gone = mail.send(Mail::Answered { epoch, answers: answers.collect() });
+        });
+    }
+
+    pub(super) fn take_answers(&mut self, answers: Vec<Answered>) {
+        let now = self.shared.context.clock.now();
+        for Answered { seq, consumer, verdict, took } in answers {
+            if let Some(config) = self.home.consumer(consumer) {
+                self.shared.meter.called(&config.name, &verdict, took);
+            }
+            self.holds.note(consumer, &verdict, now.wall);
+            self.owner.answered(seq, verdict, now, rand::random());
+        }
+    }
+}
+
+fn panicked() -> Verdict {
+    Verdict::Failed(Fault::new(Code::UNKNOWN_INTERNAL, "the call's task failed; the log tells more"))
+}
+
+/// A call's verdict; one that doesn't end in its time has failed.
+async fn within(time: Duration, call: impl Future<Output = Verdict>) -> Verdict {
+    tokio::time::timeout(time + GIVE_UP_AFTER, call).await.unwrap_or_else(|_| {
+        let reason = format!("no answer came within {time:?}, and the call was given up");
+        Verdict::Failed(Fault::new(Code::PLUGIN_TIMEOUT, reason))
+    })
+}

@@ -1,0 +1,240 @@
+//! The inbox and its sources as the API sees them. What is in memory is asked of the shard's owner, if this host has it; what is
+//! stored, seen or dead is read, so that what other hosts have is there too.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `status` | stored messages listed, one message or id looked up |
+//! | `stats` | how much waits |
+//! | `sources` | sources shown, paused, provisioned |
+//! | `tables` | sources that publish their tables directly |
+//! | `dead` | dead letters of received messages |
+
+mod dead;
+mod sources;
+mod stats;
+mod status;
+mod tables;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::sync::Mutex as AsyncMutex;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use waybill_api::inbox::{InboxMessageView, InboxService, InboxStats, InboxStatusView};
+use waybill_api::status::{Check, CheckStatus};
+use waybill_core::ids::{ConsumerName, InboundId, ShardId, Tenant};
+use waybill_core::inbox::filter::StoredFilter;
+use waybill_core::port::inbox_store::InboxStore;
+use waybill_core::port::query::Page;
+use waybill_core::port::service::ServiceError;
+use waybill_core::port::transact::AuditEvent;
+use waybill_core::time::UnixMillis;
+
+use super::config::{ConsumerConfig, ConsumerTarget, InboundConfig, SourceConfig};
+use super::meter::InboxMeter;
+use super::sources::{CLOSE_TIMEOUT, Seats};
+use super::{InboxHandle, Shared, tidy};
+use crate::commit::Condition;
+use crate::saga::service::Sagas;
+use crate::service;
+use crate::shard::{Context, ShardHandle};
+pub(crate) use dead::DeadOf;
+pub(crate) use tables::TableSources;
+
+/// The inbox of this host.
+pub(crate) struct Inbox {
+    pub(in crate::inbox) shared: Arc<Shared>,
+    pub(in crate::inbox) shards: Vec<InboxHandle>,
+    /// Sources whose tables are published directly; they have no part in the rest.
+    tables: OnceLock<Arc<dyn TableSources>>,
+    /// When dead letters were looked through for old ones.
+    walked_at: Mutex<Option<Instant>>,
+    /// Dead letters by consumer, and when they were counted.
+    dead_counted: AsyncMutex<Option<(Instant, BTreeMap<ConsumerName, u64>)>>,
+}
+
+impl Inbox {
+    /// Starts the tasks of all shards. They take their shards over as this host comes to own them.
+    pub fn start(
+        context: &Arc<Context>,
+        config: Arc<InboundConfig>,
+        store: Arc<dyn InboxStore>,
+        outbox: &[ShardHandle],
+        sagas: Option<Arc<Sagas>>,
+    ) -> (Arc<Self>, Vec<JoinHandle<()>>) {
+        let shared = Arc::new(Shared {
+            context: Arc::clone(context),
+            store,
+            config: ArcSwap::new(config),
+            seats: Seats::default(),
+            meter: InboxMeter::new(),
+            outbox: outbox.to_vec(),
+            sagas,
+        });
+        let started = outbox.iter().map(|shard| InboxHandle::start(shard, Arc::clone(&shared)));
+        let (shards, tasks) = started.unzip();
+        (
+            Arc::new(Self {
+                shared,
+                shards,
+                tables: OnceLock::new(),
+                walked_at: Mutex::default(),
+                dead_counted: AsyncMutex::default(),
+            }),
+            tasks,
+        )
+    }
+
+    /// Background work: tidying.
+    pub fn background(self: &Arc<Self>) -> JoinHandle<()> {
+        let context = &self.shared.context;
+        let begin = {
+            let inbox = Arc::clone(self);
+            move || tidy::run(Arc::clone(&inbox))
+        };
+        context.supervisor.run("tidying of the inbox", context.stop.clone(), begin)
+    }
+
+    /// Sources that publish their tables directly are shown, paused and provisioned through it.
+    pub fn with_tables(&self, tables: Arc<dyn TableSources>) {
+        // Once at the start: a second one would be a mistake of the engine's.
+        let _set_before = self.tables.set(tables);
+    }
+
+    /// Goes by another configuration; the same one again changes nothing.
+    pub fn reconfigured(&self, config: Arc<InboundConfig>) {
+        self.shared.config.store(config);
+        self.shards.iter().for_each(InboxHandle::reconfigured);
+    }
+
+    /// Pulls and calls nothing more, waits for calls under way at most `timeout`, and closes the handlers.
+    pub async fn drain(&self, timeout: Duration) {
+        futures::future::join_all(self.shards.iter().map(|shard| shard.release(timeout))).await;
+        let config = self.config();
+        let handlers = config.consumers.iter().filter_map(|consumer| match &consumer.target {
+            ConsumerTarget::Component(handler) => Some(handler.close(CLOSE_TIMEOUT)),
+            ConsumerTarget::Topic(_) | ConsumerTarget::Saga | ConsumerTarget::Http { .. } => None,
+        });
+        futures::future::join_all(handlers).await;
+    }
+
+    /// Closes a source in good order and opens it again, by the plugin that its opener has now. False = it isn't open here.
+    pub async fn reopen(&self, source: &str) -> bool {
+        let config = self.config();
+        let Some(found) = config.sources.iter().find(|known| known.name.as_str() == source) else { return false };
+        let Ok(shard) = self.home_of(found) else { return false };
+        shard.reopen(source.to_owned(), false).await.is_some()
+    }
+
+    /// How the inbox of this host is, for readiness.
+    pub fn readiness(&self) -> Vec<Check> {
+        let check = |name: &str, status, detail| Check { name: name.to_owned(), status, detail };
+        let mut checks = Vec::new();
+        for shard in &self.shards {
+            if let Condition::Trouble { error, .. } = shard.condition() {
+                checks.push(check("inbox", CheckStatus::Fail, format!("{}: {error}", error.code())));
+                break;
+            }
+        }
+        if checks.is_empty() {
+            let written = self.shards.iter().filter(|shard| shard.is_written()).count();
+            checks.push(check(
+                "inbox",
+                CheckStatus::Ok,
+                format!("writes that of {written} of {} shards", self.shards.len()),
+            ));
+        }
+        for source in &self.config().sources {
+            let seat = self.shared.seats.of(&source.name);
+            let trouble = seat.refused().or_else(|| seat.figures().trouble);
+            if let Some(fault) = trouble {
+                let name = format!("source {}", source.name);
+                checks.push(check(&name, CheckStatus::Warn, format!("{}: {}", fault.code, fault.reason)));
+            }
+        }
+        checks
+    }
+
+    fn config(&self) -> Arc<InboundConfig> {
+        self.shared.config.load_full()
+    }
+
+    fn store(&self) -> &dyn InboxStore {
+        self.shared.store.as_ref()
+    }
+
+    fn now(&self) -> UnixMillis {
+        self.shared.context.clock.now().wall
+    }
+
+    fn shard(&self, shard: ShardId) -> Result<&InboxHandle, ServiceError> {
+        let missing = || ServiceError::Unavailable(format!("shard {shard} isn't one of this host's"));
+        self.shards.get(usize::from(shard.0)).ok_or_else(missing)
+    }
+
+    /// The shard that has a source's home.
+    fn home_of(&self, source: &SourceConfig) -> Result<&InboxHandle, ServiceError> {
+        self.shard(ShardId::of_home(&source.home, self.shared.context.config.shards))
+    }
+
+    /// The home of a configured consumer.
+    fn home_of_consumer<'c>(
+        &self,
+        config: &'c InboundConfig,
+        consumer: &ConsumerConfig,
+    ) -> Option<&'c Arc<SourceConfig>> {
+        config.sources.iter().find(|source| consumer.sources.contains(&source.name))
+    }
+
+    /// Whether all that a consumer takes is of one tenant.
+    fn is_of(&self, config: &InboundConfig, consumer: &ConsumerConfig, tenant: &Tenant) -> bool {
+        let mut sources = config.sources.iter().filter(|source| consumer.sources.contains(&source.name));
+        sources.all(|source| source.tenants.iter().all(|of| of == tenant))
+    }
+
+    fn event(&self, kind: &str, actor: &str, tenant: Option<&Tenant>, object: &str, detail: Value) -> AuditEvent {
+        AuditEvent {
+            at: self.now(),
+            kind: kind.to_owned(),
+            actor: actor.to_owned(),
+            tenant: tenant.map(ToString::to_string),
+            object: object.to_owned(),
+            detail,
+        }
+    }
+
+    /// Writes to the audit trail what has been done. It ends whether or not anybody waits.
+    async fn audit(&self, event: AuditEvent) {
+        let context = Arc::clone(&self.shared.context);
+        let _ended = tokio::spawn(async move { service::audit(&context, &event).await }).await;
+    }
+}
+
+#[async_trait]
+impl InboxService for Inbox {
+    async fn stored(
+        &self,
+        filter: &StoredFilter,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<InboxMessageView>, ServiceError> {
+        self.list_stored(filter, cursor, limit).await
+    }
+    async fn status_of(
+        &self,
+        tenant: Option<&Tenant>,
+        consumer: &ConsumerName,
+        id: &InboundId,
+    ) -> Result<InboxStatusView, ServiceError> {
+        self.show_status(tenant, consumer, id).await
+    }
+    async fn inbox_stats(&self, tenant: Option<&Tenant>) -> Result<InboxStats, ServiceError> {
+        self.count_all(tenant).await
+    }
+}

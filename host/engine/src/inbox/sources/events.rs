@@ -1,0 +1,326 @@
+//! What calls of sources brought.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+use waybill_core::code::Code;
+use waybill_core::inbox::intake::IntakeContext;
+use waybill_core::inbox::owner::{Arrival, Settle, SettleResult, SourceAbilities};
+use waybill_core::inbox::settings::SourceId;
+use waybill_core::port::source::{
+    LaneNotices, Notices, OpenSource, Pulled, Settled, Source, SourceDelivery, SourceFacts,
+};
+use waybill_core::port::transport::{CallError, ErrorKind, Fault};
+
+use super::place::Phase;
+use crate::inbox::actor::Actor;
+use crate::inbox::mail::SourceEvent;
+use crate::inbox::settings::HomeSource;
+
+/// A pull that brought nothing in less than this didn't wait.
+const HASTY: Duration = Duration::from_millis(20);
+/// Pause after such a pull.
+const IDLE_PAUSE: Duration = Duration::from_millis(100);
+/// Pause after settling failed.
+const SETTLE_PAUSE: Duration = Duration::from_millis(200);
+
+impl Actor {
+    pub(in crate::inbox) fn take_source_event(&mut self, event: SourceEvent) {
+        match event {
+            SourceEvent::Opened { source, result } => self.source_opened(source, result),
+            SourceEvent::Quiesced { source } => {
+                if let Some(Phase::Quiescing { told, .. }) =
+                    self.sources.places.get_mut(source).map(|place| &mut place.phase)
+                {
+                    *told = true;
+                }
+            }
+            SourceEvent::Closed { source } => self.source_closed(source),
+            SourceEvent::Pulled { id, took, result } => self.pulled(id, took, result),
+            SourceEvent::Settled { id, orders, result } => self.settled(id, orders, result),
+            SourceEvent::Noticed { source, notices } => self.noticed(source, notices),
+        }
+    }
+
+    fn source_opened(&mut self, source: usize, result: Result<Arc<dyn Source>, CallError>) {
+        let ids: Vec<SourceId> = self.home.instances_of(source).collect();
+        let Some(place) = self.sources.places.get_mut(source) else { return };
+        let name = &place.home.config.name;
+        match result {
+            Ok(open) => {
+                tracing::info!(source = name.as_str(), instances = place.home.config.instances, "a source is open");
+                place.seat.change(|figures| figures.trouble = None);
+                place.failures = 0;
+                place.phase = Phase::Open(Arc::clone(&open));
+                if place.reopens.is_none() {
+                    for waiting in place.reopened.drain(..) {
+                        let _gone = waiting.send(Ok(()));
+                    }
+                }
+                for id in ids {
+                    self.owner.opened(id, abilities(&open.facts()));
+                    if let Some(lane) = self.sources.lane(id) {
+                        (lane.pull_at, lane.session) = (Instant::now(), None);
+                    }
+                }
+                self.listen(source, open);
+            }
+            Err(error) => {
+                let CallError { fault, .. } = error.clone();
+                tracing::warn!(
+                    source = name.as_str(),
+                    code = fault.code,
+                    reason = fault.reason,
+                    "can't open a source yet"
+                );
+                place.seat.change(|figures| figures.trouble = Some(fault));
+                for waiting in place.reopened.drain(..) {
+                    let _gone = waiting.send(Err(error.clone()));
+                }
+                self.reopen_later(source, OpenSource::default());
+            }
+        }
+    }
+
+    fn source_closed(&mut self, source: usize) {
+        let ids: Vec<SourceId> = self.home.instances_of(source).collect();
+        for id in ids {
+            self.owner.closed(id);
+            if let Some(lane) = self.sources.lane(id) {
+                (lane.session, lane.caught_up) = (None, false);
+            }
+        }
+        if let Some(place) = self.sources.places.get_mut(source) {
+            let how = place.reopens.take().unwrap_or_default();
+            place.phase = Phase::Closed { until: Instant::now(), how };
+        }
+    }
+
+    fn pulled(&mut self, id: SourceId, took: Duration, result: Result<Pulled, CallError>) {
+        let Some((source, _)) = self.home.source_of(id) else { return };
+        if let Some(lane) = self.sources.lane(id) {
+            lane.is_pulling = false;
+        }
+        let Some(place) = self.sources.places.get(source) else { return };
+        let (name, seat) = (place.home.config.name.clone(), Arc::clone(&place.seat));
+        match result {
+            Ok(pulled) => {
+                self.shared.meter.pulled(&name, &pulled);
+                seat.change(|figures| figures.trouble = None);
+                self.take_pulled(source, id, took, pulled);
+            }
+            Err(CallError { kind: ErrorKind::Cancelled, .. }) => {
+                if let Some(lane) = self.sources.lane(id) {
+                    lane.pull_at = lane.rest();
+                }
+                self.silent(id);
+            }
+            Err(CallError { fault, .. }) => {
+                self.shared.meter.pull_failed(&name);
+                let is_new = seat.figures().trouble.is_none_or(|before| before.code != fault.code);
+                if is_new {
+                    tracing::warn!(
+                        source = name.as_str(),
+                        code = fault.code,
+                        reason = fault.reason,
+                        "a source brings nothing"
+                    );
+                }
+                seat.change(|figures| figures.trouble = Some(fault));
+                if let Some(lane) = self.sources.lane(id) {
+                    lane.pull_at = lane.rest();
+                }
+                self.silent(id);
+            }
+        }
+    }
+
+    /// An instance brings nothing for now: what waits behind it is unknown.
+    pub(super) fn silent(&mut self, id: SourceId) {
+        let Some(lane) = self.sources.lane(id) else { return };
+        lane.caught_up = false;
+        let source = lane.source;
+        if let Some(place) = self.sources.places.get(source) {
+            place.seat.change(|figures| figures.caught_up = None);
+        }
+        // To the owner the instances of a source have caught up together.
+        let all: Vec<SourceId> = self.home.instances_of(source).collect();
+        all.into_iter().for_each(|id| self.owner.silent(id));
+    }
+
+    fn take_pulled(&mut self, source: usize, id: SourceId, took: Duration, pulled: Pulled) {
+        let Pulled { session, notices, deliveries, caught_up } = pulled;
+        let now = self.shared.context.clock.now();
+        let Some(place) = self.sources.places.get(source) else { return };
+        let home = Arc::clone(&place.home);
+        let open = match &place.phase {
+            Phase::Open(open) | Phase::Quiescing { source: open, .. } => Some(Arc::clone(open)),
+            Phase::Closed { .. } | Phase::Opening | Phase::Closing => None,
+        };
+        let Some(lane) = self.sources.lane(id) else { return };
+        lane.is_well();
+        lane.caught_up = caught_up;
+        if deliveries.is_empty() && took < HASTY {
+            lane.pull_at = Instant::now() + IDLE_PAUSE;
+        }
+        if lane.session.replace(session) != Some(session) {
+            let lost = self.owner.in_hand(id);
+            if lost > 0 {
+                self.count_lost(source, "session", lost);
+            }
+            // A source stays open while its peer is away, and says what it can only when it has found it.
+            if let Some(open) = open {
+                self.owner.opened(id, abilities(&open.facts()));
+            }
+            self.owner.restarted(id, session);
+        }
+        // What was told before says nothing of these deliveries.
+        self.take_notices(source, id, notices);
+        if !deliveries.is_empty() {
+            self.went_on(source);
+        }
+        let arrivals: Vec<Arrival> = deliveries.into_iter().map(|delivery| self.arrival(&home, delivery)).collect();
+        // A queue is empty when none of its readers finds anything.
+        let caught_up = self.sources.is_caught_up(source);
+        self.owner.pulled(id, session, arrivals, caught_up, now);
+        if let Some(place) = self.sources.places.get(source) {
+            place.seat.change(|figures| figures.caught_up = Some(caught_up));
+        }
+    }
+
+    /// What somebody decided was for what had been removed by then: it is opened anew by its configuration, for its instances keep what
+    /// they were opened with. One that brought nothing hasn't gone on yet and would stand still for the same messages again.
+    fn went_on(&mut self, source: usize) {
+        let Some(place) = self.sources.places.get_mut(source) else { return };
+        if std::mem::take(&mut place.goes_on) && matches!(place.phase, Phase::Open(_)) {
+            place.reopens.get_or_insert_default();
+        }
+    }
+
+    fn arrival(&self, home: &HomeSource, delivery: SourceDelivery) -> Arrival {
+        let secret = self.owner.record().secret;
+        let content_id = |payload: &[u8]| format!("content-{:032x}", secret.of_content(payload).0);
+        let context = IntakeContext {
+            now: self.shared.context.clock.now().wall,
+            fresh_id: &ulid::Ulid::new().to_string(),
+            content_id: &content_id,
+            consumers: &|subject| home.takers(subject),
+        };
+        home.intake.read(delivery, &context)
+    }
+
+    fn settled(&mut self, id: SourceId, orders: Vec<Settle>, result: Result<Vec<Settled>, CallError>) {
+        let now = self.shared.context.clock.now();
+        let Some((source, _)) = self.home.source_of(id) else { return };
+        if let Some(lane) = self.sources.lane(id) {
+            lane.is_settling = false;
+        }
+        let results = match result {
+            Ok(results) if results.len() == orders.len() => results,
+            Ok(_) => {
+                vec![Settled::Failed(Fault::new(Code::PLUGIN_CONTRACT, "another number of answers")); orders.len()]
+            }
+            Err(CallError { fault, .. }) => {
+                tracing::debug!(code = fault.code, reason = fault.reason, "settling at a source failed");
+                vec![Settled::Failed(fault); orders.len()]
+            }
+        };
+        let (mut lost, mut failed) = (0, false);
+        for (order, settled) in orders.iter().zip(results) {
+            let result = match settled {
+                Settled::Done => SettleResult::Done,
+                Settled::Lost => SettleResult::Lost,
+                Settled::Failed(_) => SettleResult::Failed,
+            };
+            lost += usize::from(result == SettleResult::Lost);
+            failed |= result == SettleResult::Failed;
+            if let (SettleResult::Done, Some(place)) = (result, self.sources.places.get(source)) {
+                self.shared.meter.settled(&place.home.config.name, &order.settle_as);
+            }
+            self.owner.settled(order, result, now);
+        }
+        if lost > 0 {
+            self.count_lost(source, "lost", lost);
+        }
+        if let Some(lane) = self.sources.lane(id).filter(|_| failed) {
+            lane.settle_at = Instant::now() + SETTLE_PAUSE;
+        }
+    }
+
+    fn noticed(&mut self, source: usize, told: LaneNotices) {
+        let id = self.home.instances_of(source).nth(usize::try_from(told.lane).unwrap_or(usize::MAX));
+        let Some(id) = id else { return };
+        // Of another session than what is in hand it says nothing.
+        let is_mine = self.sources.lane(id).is_some_and(|lane| lane.session == Some(told.session));
+        if is_mine {
+            self.take_notices(source, id, told.notices);
+        } else if told.notices.waiting
+            && let Some(lane) = self.sources.lane(id)
+        {
+            lane.pull_at = Instant::now();
+        }
+    }
+
+    fn take_notices(&mut self, source: usize, id: SourceId, notices: Notices) {
+        let now = self.shared.context.clock.now();
+        let Notices { revoked, lost, waiting, attributes } = notices;
+        if !revoked.is_empty() {
+            let before = self.owner.in_hand(id);
+            self.owner.revoked(id, &revoked, now);
+            self.count_lost(source, "revoked", before.saturating_sub(self.owner.in_hand(id)));
+        }
+        if !lost.is_empty() {
+            self.count_lost(source, "lost", lost.len());
+            self.owner.lost(id, &lost, now);
+        }
+        if let Some(lane) = self.sources.lane(id).filter(|_| waiting) {
+            lane.pull_at = Instant::now();
+        }
+        let Some(place) = self.sources.places.get(source) else { return };
+        for (name, value) in attributes {
+            let Ok(number) = value.parse::<u64>() else { continue };
+            match name.as_str() {
+                "lag" => place.seat.change(|figures| figures.lag = Some(number)),
+                "overtaken" => {
+                    place.seat.change(|figures| figures.overtaken += number);
+                    self.shared.meter.overtaken(&place.home.config.name, number);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn count_lost(&self, source: usize, cause: &'static str, count: usize) {
+        if let Some(place) = self.sources.places.get(source) {
+            self.shared.meter.lost(&place.home.config.name, cause, count);
+        }
+    }
+
+    /// Closes a source in good order and opens it again.
+    pub(in crate::inbox) fn reopen(&mut self, name: &str, go_on: bool, reply: oneshot::Sender<Result<(), CallError>>) {
+        let place = self.sources.places.iter_mut().find(|place| place.home.config.name.as_str() == name);
+        // Unanswered, whoever asks hears that it isn't here. One that mustn't be pulled is never opened: nobody waits for that.
+        let Some(place) = place.filter(|place| place.seat.refused().is_none()) else { return };
+        let how = OpenSource { go_on };
+        place.reopened.push(reply);
+        match &mut place.phase {
+            Phase::Closed { until, how: before } => (*until, *before) = (Instant::now(), how),
+            Phase::Opening | Phase::Open(_) | Phase::Quiescing { .. } | Phase::Closing => place.reopens = Some(how),
+        }
+    }
+}
+
+/// What a source is to the owner, by the features that it named.
+fn abilities(facts: &SourceFacts) -> SourceAbilities {
+    let replays_in_order = facts.has("replays-in-order");
+    SourceAbilities {
+        replays_in_order,
+        // Groups that are revoked as wholes and come again behind what was settled last.
+        by_offsets: replays_in_order && facts.has("ordered-groups"),
+        extends: facts.has("extend"),
+        rejects: facts.has("reject"),
+        settle_within: facts.settle_within,
+    }
+}

@@ -1,0 +1,18 @@
+//! The sources of a shard's homes: opened by the shard's owner and by nobody else, pulled as far as there is room, settled behind known
+//! commits, closed when the ownership ends.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `seat` | what outlives an ownership of a source: whether it is paused, what is known of it |
+//! | `place` | how far each source of an ownership is |
+//! | `drive` | calls that are due: opening, pulling, settling, closing |
+//! | `events` | their answers |
+
+mod drive;
+mod events;
+mod place;
+mod seat;
+
+pub(super) use drive::CLOSE_TIMEOUT;
+pub(super) use place::Places;
+pub(crate) use seat::Seats;

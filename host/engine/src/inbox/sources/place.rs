@@ -1,0 +1,153 @@
+//! How far each source of an ownership is, and each of its instances.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+use waybill_core::inbox::settings::SourceId;
+use waybill_core::port::source::{OpenSource, Source};
+use waybill_core::port::transport::CallError;
+
+use super::seat::{Seat, Seats};
+use crate::inbox::settings::{HomeSettings, HomeSource};
+
+/// Pause after a call of a source that failed; it doubles with each further one.
+const FAILED_PAUSE: Duration = Duration::from_millis(100);
+const FAILED_PAUSE_MAX: Duration = Duration::from_secs(10);
+
+/// How far a source is.
+pub(in crate::inbox) enum Phase {
+    /// To be opened, not before this instant.
+    Closed {
+        until: Instant,
+        how: OpenSource,
+    },
+    Opening,
+    Open(Arc<dyn Source>),
+    /// It fetches no more; what is in hand is settled until this instant at the latest.
+    Quiescing {
+        source: Arc<dyn Source>,
+        until: Instant,
+        told: bool,
+    },
+    Closing,
+}
+
+/// One source of an ownership.
+pub(in crate::inbox) struct Place {
+    pub home: Arc<HomeSource>,
+    pub seat: Arc<Seat>,
+    pub phase: Phase,
+    pub failures: u32,
+    /// It was opened to go on at the earliest that is kept, and has brought nothing yet.
+    pub goes_on: bool,
+    /// It was closed to be opened again in this way.
+    pub reopens: Option<OpenSource>,
+    /// Who waits until it is open again.
+    pub reopened: Vec<oneshot::Sender<Result<(), CallError>>>,
+}
+
+/// One instance of a source.
+pub(in crate::inbox) struct Lane {
+    pub source: usize,
+    pub number: u32,
+    /// That brought what is in hand.
+    pub session: Option<u64>,
+    pub is_pulling: bool,
+    pub is_settling: bool,
+    /// Not pulled before.
+    pub pull_at: Instant,
+    /// Not settled before.
+    pub settle_at: Instant,
+    pub caught_up: bool,
+    failures: u32,
+}
+
+impl Lane {
+    /// A call failed: nothing more is asked of it for a while.
+    pub fn rest(&mut self) -> Instant {
+        let until = Instant::now() + pause(self.failures);
+        self.failures = self.failures.saturating_add(1);
+        until
+    }
+
+    pub fn is_well(&mut self) {
+        self.failures = 0;
+    }
+}
+
+/// The pause after so many failures in a row.
+pub(super) fn pause(failures: u32) -> Duration {
+    FAILED_PAUSE.saturating_mul(1 << failures.min(16)).min(FAILED_PAUSE_MAX)
+}
+
+/// All sources of an ownership.
+pub(in crate::inbox) struct Places {
+    pub places: Vec<Place>,
+    pub lanes: Vec<Lane>,
+}
+
+impl Places {
+    pub fn new(home: &HomeSettings, seats: &Seats) -> Self {
+        let now = Instant::now();
+        let places = home.sources.iter().map(|source| Place {
+            home: Arc::clone(source),
+            seat: seats.of(&source.config.name),
+            phase: Phase::Closed { until: now, how: OpenSource::default() },
+            failures: 0,
+            goes_on: false,
+            reopens: None,
+            reopened: Vec::new(),
+        });
+        let lanes = home.lanes.iter().map(|(source, number)| Lane {
+            source: *source,
+            number: *number,
+            session: None,
+            is_pulling: false,
+            is_settling: false,
+            pull_at: now,
+            settle_at: now,
+            caught_up: false,
+            failures: 0,
+        });
+        Self { places: places.collect(), lanes: lanes.collect() }
+    }
+
+    pub fn lane(&mut self, id: SourceId) -> Option<&mut Lane> {
+        self.lanes.get_mut(usize::from(id.0))
+    }
+
+    /// Whether every instance of a source had nothing more waiting at its last pull.
+    pub fn is_caught_up(&self, source: usize) -> bool {
+        self.lanes.iter().filter(|lane| lane.source == source).all(|lane| lane.caught_up)
+    }
+
+    /// Whether a source was asked for messages and hasn't answered.
+    pub fn is_pulled(&self, source: usize) -> bool {
+        self.lanes.iter().any(|lane| lane.source == source && lane.is_pulling)
+    }
+
+    /// Whether a call of a source is under way.
+    pub fn is_busy(&self, source: usize) -> bool {
+        self.lanes.iter().any(|lane| lane.source == source && (lane.is_pulling || lane.is_settling))
+    }
+
+    /// Whether a source can be told anything.
+    pub fn is_open(&self, source: usize) -> bool {
+        let phase = self.places.get(source).map(|place| &place.phase);
+        matches!(phase, Some(Phase::Open(_) | Phase::Quiescing { .. }))
+    }
+
+    /// All of it was closed.
+    pub fn forget(&mut self) {
+        self.places.clear();
+        self.lanes.clear();
+    }
+
+    /// What is open, for whoever closes it.
+    pub fn open(&self) -> Vec<(Arc<Seat>, Arc<dyn Source>)> {
+        let open = self.places.iter().filter_map(|place| Some((Arc::clone(&place.seat), place.seat.open_now()?)));
+        open.collect()
+    }
+}

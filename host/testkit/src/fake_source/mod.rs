@@ -1,0 +1,312 @@
+//! A broker in memory with sources on it: it keeps messages until they are settled, delivers again what isn't settled in time or whose
+//! connection is gone, and remembers what it was told.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `broker` | the messages: what waits, what is out, what was settled |
+//!
+//! Hosts open it through [`SourcePlugin`]. It waits by tokio's clock, so a paused one costs nothing.
+
+mod broker;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout_at};
+use waybill_core::port::provision::{ProvisionChange, ProvisionError};
+use waybill_core::port::source::{
+    LaneNotices, Notices, OpenSource, Pulled, Settled, Source, SourceDelivery, SourceFacts, SourcePlugin,
+    SourceSettlement,
+};
+use waybill_core::port::transport::{CallError, ErrorKind, Fault, Health, HealthReport, PluginIdentity};
+
+use broker::Broker;
+pub use broker::{Kept, Standing};
+
+/// A broker with one queue. Clones of the `Arc` are one broker.
+pub struct FakeSource {
+    name: String,
+    broker: Mutex<Broker>,
+    changed: Notify,
+    features: Mutex<Vec<String>>,
+    lanes: u32,
+    /// The session of each open connection counts up.
+    sessions: AtomicU64,
+    opened: Mutex<Vec<OpenSource>>,
+    closed: AtomicU64,
+    refuses: Mutex<Option<CallError>>,
+    pull_fails: Mutex<Option<CallError>>,
+    settle_fails: AtomicBool,
+    notices: Mutex<Vec<LaneNotices>>,
+    told: Notify,
+    provisioned: Mutex<Result<Vec<ProvisionChange>, ProvisionError>>,
+}
+
+impl FakeSource {
+    /// A queue whose deliveries can be extended, with `settle-within` of 30 s.
+    pub fn new(name: impl Into<String>) -> Arc<Self> {
+        Self::with_lanes(name, 1)
+    }
+
+    pub fn with_lanes(name: impl Into<String>, lanes: u32) -> Arc<Self> {
+        let name = name.into();
+        let provisioned = Err(ProvisionError::NotOffered { plugin: name.clone() });
+        Arc::new(Self {
+            name,
+            broker: Mutex::default(),
+            changed: Notify::new(),
+            features: Mutex::new(vec!["extend".to_owned()]),
+            lanes,
+            sessions: AtomicU64::new(0),
+            opened: Mutex::default(),
+            closed: AtomicU64::new(0),
+            refuses: Mutex::default(),
+            pull_fails: Mutex::default(),
+            settle_fails: AtomicBool::new(false),
+            notices: Mutex::default(),
+            told: Notify::new(),
+            provisioned: Mutex::new(provisioned),
+        })
+    }
+
+    /// What it says that it can, from now on.
+    pub fn set_features(&self, features: &[&str]) {
+        *self.features.lock() = features.iter().map(|feature| (*feature).to_owned()).collect();
+    }
+
+    /// How long a delivery stays out before it is delivered again.
+    pub fn set_settle_within(&self, time: Duration) {
+        self.broker.lock().settle_within = time;
+    }
+
+    /// A message is given up after so many deliveries.
+    pub fn set_max_deliveries(&self, most: u32) {
+        self.broker.lock().max_deliveries = Some(most);
+    }
+
+    /// From now on `open` fails so; none = it works.
+    pub fn refuse(&self, error: Option<CallError>) {
+        *self.refuses.lock() = error;
+    }
+
+    /// From now on every pull fails so; none = it works.
+    pub fn fail_pulls(&self, error: Option<CallError>) {
+        *self.pull_fails.lock() = error;
+    }
+
+    /// From now on what is to be settled fails, or works again.
+    pub fn fail_settling(&self, fails: bool) {
+        self.settle_fails.store(fails, Ordering::Release);
+    }
+
+    pub fn set_provisioned(&self, result: Result<Vec<ProvisionChange>, ProvisionError>) {
+        *self.provisioned.lock() = result;
+    }
+
+    /// Lets a message arrive; its number.
+    pub fn push(&self, delivery: SourceDelivery) -> usize {
+        let number = self.broker.lock().push(delivery);
+        self.changed.notify_waiters();
+        number
+    }
+
+    /// Lets a message with an id arrive.
+    pub fn send(&self, id: &str, topic: &str, payload: &str) -> usize {
+        let delivery = SourceDelivery::new("", topic, payload.to_owned());
+        self.push(SourceDelivery { id: Some(id.to_owned()), ..delivery })
+    }
+
+    /// The same with a key.
+    pub fn send_keyed(&self, id: &str, key: &str, payload: &str) -> usize {
+        let delivery = SourceDelivery::new("", "orders.paid", payload.to_owned());
+        self.push(SourceDelivery { id: Some(id.to_owned()), key: Some(key.to_owned()), ..delivery })
+    }
+
+    /// Delivers a message again although it is out: another copy with a token of its own.
+    pub fn repeat(&self, number: usize) {
+        self.broker.lock().repeat(number);
+        self.changed.notify_waiters();
+    }
+
+    /// The broker gives a message up: it is never delivered again.
+    pub fn give_up(&self, number: usize) {
+        self.broker.lock().give_up(number);
+    }
+
+    /// Every connection breaks: what is out comes again, tokens are of no use.
+    pub fn break_connections(&self) {
+        self.broker.lock().give_back(None);
+        self.sessions.fetch_add(1, Ordering::AcqRel);
+        self.changed.notify_waiters();
+    }
+
+    /// Tells something besides, through the first lane.
+    pub fn tell(&self, notices: Notices) {
+        let session = self.sessions.load(Ordering::Acquire);
+        self.notices.lock().push(LaneNotices { lane: 0, session, notices });
+        self.told.notify_waiters();
+    }
+
+    /// What became of a message.
+    pub fn kept(&self, number: usize) -> Kept {
+        self.broker.lock().kept(number)
+    }
+
+    /// How each message stands, in order of arrival.
+    pub fn standings(&self) -> Vec<Standing> {
+        self.broker.lock().standings()
+    }
+
+    /// Deliveries that are out now.
+    pub fn unsettled(&self) -> usize {
+        self.broker.lock().unsettled()
+    }
+
+    /// Most deliveries that were out at once.
+    pub fn most_unsettled(&self) -> usize {
+        self.broker.lock().most_unsettled
+    }
+
+    /// How it was opened, each time.
+    pub fn opened(&self) -> Vec<OpenSource> {
+        self.opened.lock().clone()
+    }
+
+    /// How often it was closed.
+    pub fn closed(&self) -> u64 {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    fn identity(&self) -> PluginIdentity {
+        let digest = format!("sha256:{}", "cd".repeat(32));
+        PluginIdentity { plugin: format!("fake-{}", self.name), version: "1.0.0".to_owned(), digest, generation: 1 }
+    }
+}
+
+/// One way in which hosts have it open.
+struct Connection {
+    source: Arc<FakeSource>,
+    closed: AtomicBool,
+}
+
+/// A [`SourcePlugin`] on a broker.
+pub struct FakeSourcePlugin(pub Arc<FakeSource>);
+
+#[async_trait]
+impl SourcePlugin for FakeSourcePlugin {
+    fn name(&self) -> &str {
+        &self.0.name
+    }
+    fn identity(&self) -> PluginIdentity {
+        self.0.identity()
+    }
+    async fn open(&self, how: OpenSource) -> Result<Arc<dyn Source>, CallError> {
+        self.0.opened.lock().push(how);
+        if let Some(error) = self.0.refuses.lock().clone() {
+            return Err(error);
+        }
+        self.0.sessions.fetch_add(1, Ordering::AcqRel);
+        Ok(Arc::new(Connection { source: Arc::clone(&self.0), closed: AtomicBool::new(false) }))
+    }
+    async fn provision(&self, _apply: bool) -> Result<Vec<ProvisionChange>, ProvisionError> {
+        self.0.provisioned.lock().clone()
+    }
+}
+
+fn closed() -> CallError {
+    CallError { kind: ErrorKind::Cancelled, fault: Fault::new("PLUGIN.CLOSED", "it was closed") }
+}
+
+#[async_trait]
+impl Source for Connection {
+    fn name(&self) -> &str {
+        &self.source.name
+    }
+    fn identity(&self) -> PluginIdentity {
+        self.source.identity()
+    }
+    fn facts(&self) -> SourceFacts {
+        let settle_within = Some(self.source.broker.lock().settle_within);
+        let features = self.source.features.lock().clone();
+        SourceFacts { lanes: self.source.lanes, calls_per_lane: 2, features, settle_within }
+    }
+
+    async fn pull(&self, lane: u32, max: u32, _max_bytes: u32, wait: Duration) -> Result<Pulled, CallError> {
+        let until = Instant::now() + wait;
+        loop {
+            if self.closed.load(Ordering::Acquire) {
+                return Err(closed());
+            }
+            if let Some(error) = self.source.pull_fails.lock().clone() {
+                return Err(error);
+            }
+            let changed = self.source.changed.notified();
+            tokio::pin!(changed);
+            // Before the look, so that a change right after it isn't missed.
+            changed.as_mut().enable();
+            let session = self.source.sessions.load(Ordering::Acquire);
+            let (deliveries, caught_up, next) = self.source.broker.lock().pull(session, lane, max as usize);
+            if !deliveries.is_empty() || Instant::now() >= until {
+                return Ok(Pulled { session, notices: Notices::default(), deliveries, caught_up });
+            }
+            let wake = next.map_or(until, |next| next.min(until));
+            let _time = timeout_at(wake, changed).await;
+        }
+    }
+
+    async fn settle(
+        &self,
+        _lane: u32,
+        session: u64,
+        items: Vec<SourceSettlement>,
+        _timeout: Duration,
+    ) -> Result<Vec<Settled>, CallError> {
+        if self.closed.load(Ordering::Acquire) || session != self.source.sessions.load(Ordering::Acquire) {
+            return Ok(vec![Settled::Lost; items.len()]);
+        }
+        if self.source.settle_fails.load(Ordering::Acquire) {
+            let fault = Fault::new("BROKER.AWAY", "nobody answers");
+            return Ok(vec![Settled::Failed(fault); items.len()]);
+        }
+        let mut broker = self.source.broker.lock();
+        let settled = items.iter().map(|item| broker.settle(&item.token, &item.disposition)).collect();
+        drop(broker);
+        self.source.changed.notify_waiters();
+        Ok(settled)
+    }
+
+    async fn next_notices(&self) -> LaneNotices {
+        loop {
+            let told = self.source.told.notified();
+            tokio::pin!(told);
+            told.as_mut().enable();
+            if let Some(notices) = self.source.notices.lock().pop() {
+                return notices;
+            }
+            told.await;
+        }
+    }
+
+    fn resume_after(&self, _position: String) {}
+
+    async fn quiesce(&self, _timeout: Duration) -> Result<(), CallError> {
+        Ok(())
+    }
+
+    async fn health(&self) -> HealthReport {
+        HealthReport { health: Health::Ready, detail: None }
+    }
+
+    async fn close(&self, _timeout: Duration) {
+        if !self.closed.swap(true, Ordering::AcqRel) {
+            self.source.closed.fetch_add(1, Ordering::AcqRel);
+            let session = self.source.sessions.load(Ordering::Acquire);
+            self.source.broker.lock().give_back(Some(session));
+            self.source.changed.notify_waiters();
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! What has to hold at the end.
+
+use std::collections::BTreeMap;
+
+use waybill_core::inbox::dlq;
+use waybill_core::inbox::records::SagaDoorItem;
+
+use super::broker::State;
+use super::handlers::{leaves_message, leaves_signal};
+use super::ledger::Item;
+use super::world::World;
+
+impl World {
+    pub(super) fn audit(&mut self) {
+        if !self.is_settled() {
+            return self.tell_stuck();
+        }
+        self.audit_ends();
+        self.audit_leavings();
+        self.audit_dlq();
+    }
+
+    fn tell_stuck(&mut self) {
+        let open: Vec<String> = self
+            .brokers
+            .iter()
+            .flat_map(|broker| &broker.positions)
+            .filter(|position| !matches!(position.state, State::Acked | State::Gone))
+            .map(|position| format!("{} {:?}", position.message.id, position.state))
+            .take(3)
+            .collect();
+        let kinds = self.setup.kinds;
+        let (rows, takes) = self.store.read(|tables| {
+            let rows: Vec<String> = tables.inbox.rows.values().take(3).map(|row| format!("{:?}", row.head())).collect();
+            (rows, tables.inbox.takes.values().take(3).cloned().collect::<Vec<_>>())
+        });
+        let depths: Vec<_> =
+            self.hosts.iter().filter_map(|host| host.life.as_ref()).map(|life| life.owner.depths()).collect();
+        self.ledger.violation(format!("STUCK: {kinds:?}, open {open:?}, rows {rows:?}, takes {takes:?}, {depths:?}"));
+    }
+
+    /// Every published content is at its end at every consumer.
+    fn audit_ends(&mut self) {
+        for source in 0..2 {
+            for position in self.brokers[source].positions.clone() {
+                let is_excused = position.state == State::Gone && !position.neglected;
+                for consumer in self.setup.takers(source).to_vec() {
+                    let (id, content) = (position.message.id, position.message.content);
+                    if !is_excused && !self.ledger.done.contains(&((consumer.0, id), content)) {
+                        self.ledger.violation(format!("LOST id {id} content {content} at consumer {}", consumer.0));
+                    }
+                }
+            }
+        }
+    }
+
+    /// What was left behind is there once for each time it was processed.
+    fn audit_leavings(&mut self) {
+        let mut messages: BTreeMap<String, u32> = BTreeMap::new();
+        let mut signals: BTreeMap<String, u32> = BTreeMap::new();
+        self.store.read(|tables| {
+            for message in tables.door.values().flatten().flatten() {
+                for (_, item) in message.headers.iter().filter(|(name, _)| name == "item") {
+                    *messages.entry(item.clone()).or_default() += 1;
+                }
+            }
+            for item in tables.inbox.saga_door.values() {
+                if let SagaDoorItem::Signal { key, .. } = item {
+                    *signals.entry(key.id.to_string()).or_default() += 1;
+                }
+            }
+        });
+        let name = |item: &Item| format!("{}-{}", item.0, item.1);
+        for (item, times) in self.ledger.processed.clone() {
+            let kinds = [("messages", leaves_message(item), &messages), ("signals", leaves_signal(item), &signals)];
+            for (what, leaves, found) in kinds {
+                let found = found.get(&name(&item)).copied().unwrap_or(0);
+                if leaves && found != times {
+                    self.ledger.violation(format!("LEFT by {item:?}: processed {times} times, {found} {what}"));
+                }
+            }
+        }
+    }
+
+    /// Each dead letter left its message.
+    fn audit_dlq(&mut self) {
+        let found = self.store.read(|tables| {
+            let messages = tables.door.values().flatten().flatten();
+            messages.filter(|message| message.event_type == dlq::EVENT_TYPE).count() as u64
+        });
+        let expected = self.ledger.dead_letters;
+        if found != expected {
+            self.ledger.violation(format!("DLQ: {expected} dead letters, {found} messages"));
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! Exchange, queue and bindings, created when the operator asks for it.
+
+use waybill_plugin::broker::{Pool, Session as _};
+use waybill_plugin::deadline::Deadline;
+use waybill_plugin::provision::{Change, Provision};
+use waybill_plugin::transport::{CallInfo, OpenArgs, PluginError};
+use waybill_rabbitmq_wire::keys::EXCHANGE;
+
+use crate::RabbitmqSource;
+use crate::config::Config;
+use crate::connection::Connection;
+
+impl Provision for RabbitmqSource {
+    type Config = Config;
+
+    async fn plan(call: &CallInfo, args: &OpenArgs, config: Config) -> Result<Vec<Change>, PluginError> {
+        provision(call, args, config, false).await
+    }
+
+    async fn apply(call: &CallInfo, args: &OpenArgs, config: Config) -> Result<Vec<Change>, PluginError> {
+        provision(call, args, config, true).await
+    }
+}
+
+async fn provision(call: &CallInfo, args: &OpenArgs, config: Config, apply: bool) -> Result<Vec<Change>, PluginError> {
+    config.check()?;
+    let Some(wanted) = config.own.provision.clone() else { return Ok(Vec::new()) };
+    let deadline = Deadline::of_call(call.timeout);
+    let mut connection = Pool::<Connection>::new(args, config)?.connect(deadline).await?;
+    let wire = connection.wire();
+    let changes = waybill_rabbitmq_wire::provision(wire, &wanted, EXCHANGE, apply, deadline).await?;
+    connection.close(deadline).await;
+    Ok(changes)
+}

@@ -1,0 +1,33 @@
+//! The stream and its consumer group, created when the operator asks for it.
+
+use waybill_plugin::broker::{Pool, Session as _};
+use waybill_plugin::deadline::Deadline;
+use waybill_plugin::provision::{Change, Provision};
+use waybill_plugin::transport::{CallInfo, OpenArgs, PluginError};
+use waybill_redis_wire::group;
+
+use crate::RedisSource;
+use crate::config::Config;
+use crate::connection::Connection;
+
+impl Provision for RedisSource {
+    type Config = Config;
+
+    async fn plan(call: &CallInfo, args: &OpenArgs, config: Config) -> Result<Vec<Change>, PluginError> {
+        provision(call, args, config, false).await
+    }
+
+    async fn apply(call: &CallInfo, args: &OpenArgs, config: Config) -> Result<Vec<Change>, PluginError> {
+        provision(call, args, config, true).await
+    }
+}
+
+async fn provision(call: &CallInfo, args: &OpenArgs, config: Config, apply: bool) -> Result<Vec<Change>, PluginError> {
+    config.check()?;
+    let wanted = config.own.wanted();
+    let deadline = Deadline::of_call(call.timeout);
+    let mut connection = Pool::<Connection>::new(args, config)?.connect(deadline).await?;
+    let change = group::provision(connection.wire(), &wanted, apply, deadline).await?;
+    connection.close(deadline).await;
+    Ok(vec![change])
+}
