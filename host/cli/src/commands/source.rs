@@ -27,7 +27,7 @@ pub enum Source {
     Provision(Provision),
 }
 
-/// Which source.
+/// A source by its name in the configuration.
 #[derive(Debug, Args)]
 pub struct Name {
     /// Its name in the configuration

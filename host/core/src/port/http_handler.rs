@@ -28,7 +28,7 @@ pub struct HandlerPost {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HandlerAnswer {
     pub status: u16,
-    /// Retry-After.
+    /// What its `Retry-After` asks for.
     pub after: Option<Duration>,
     /// Media type of the body.
     pub content_type: Option<String>,

@@ -16,7 +16,7 @@ use super::transport::{CallError, Fault, HealthReport, PluginIdentity};
 use crate::message::Headers;
 use crate::time::UnixMillis;
 
-/// What to claim.
+/// Which rows to claim, and how many.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableClaim {
     /// 0-based number of the lane.
@@ -180,7 +180,7 @@ pub struct DeadRow {
     /// Topic URI; none = it can't be told.
     pub topic: Option<String>,
     pub event_type: Option<String>,
-    /// Failed attempts.
+    /// Failed attempts that the table counts.
     pub attempts: u32,
     /// The last error as the table has it.
     pub error: String,

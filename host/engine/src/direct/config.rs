@@ -19,7 +19,7 @@ pub struct DirectConfig {
     pub tables: Vec<Arc<TableConfig>>,
 }
 
-/// One table.
+/// A table that is published directly, with what its lanes run on.
 #[derive(Clone)]
 pub struct TableConfig {
     /// Source that it is in the configuration.

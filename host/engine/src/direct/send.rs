@@ -34,7 +34,7 @@ enum Answered {
     Trapped(Fault),
 }
 
-/// One call.
+/// Rows that go to one transport in one call.
 struct Call {
     entry: Arc<TransportEntry>,
     lane: u32,

@@ -127,7 +127,7 @@ impl fmt::Debug for ConsumerTarget {
     }
 }
 
-/// A consumer.
+/// A consumer with its handler, or with where it forwards.
 #[derive(Clone, Debug)]
 pub struct ConsumerConfig {
     pub name: ConsumerName,

@@ -130,7 +130,7 @@ async fn what_was_told_before_a_trap_counts() {
 }
 
 /// Attempts and `maybe-handled` of the calls with a message.
-fn told(handler: &FakeHandler, id: &str) -> Vec<(u32, bool)> {
+fn tries_of(handler: &FakeHandler, id: &str) -> Vec<(u32, bool)> {
     let inbound = handler.calls().into_iter().flat_map(|(_, batch)| batch);
     inbound.filter(|inbound| inbound.id == id).map(|inbound| (inbound.attempt, inbound.maybe_handled)).collect()
 }
@@ -153,7 +153,7 @@ async fn a_call_whose_instance_another_one_brought_down_costs_no_attempt_and_is_
     let dead = host.dead().await;
     assert_eq!((dead.len(), dead[0].message_id.as_str(), dead[0].attempts), (1, "bad", 3));
     for id in ["a", "b"] {
-        assert_eq!(told(&handler, id), [(1, false), (1, true)], "{id}");
+        assert_eq!(tries_of(&handler, id), [(1, false), (1, true)], "{id}");
     }
 }
 
@@ -175,7 +175,7 @@ async fn where_any_of_several_calls_may_be_to_blame_each_is_repeated_alone() {
     let dead = host.dead().await;
     assert_eq!((dead.len(), dead[0].message_id.as_str(), dead[0].attempts), (1, "bad", 3));
     for id in ["a", "b"] {
-        assert_eq!(told(&handler, id), [(1, false), (1, true)], "{id}");
+        assert_eq!(tries_of(&handler, id), [(1, false), (1, true)], "{id}");
     }
     let again = handler.calls().into_iter().zip(handler.beside()).filter(|((_, batch), _)| batch[0].maybe_handled);
     assert!(again.into_iter().all(|(_, beside)| beside == 0), "{:?}", handler.beside());

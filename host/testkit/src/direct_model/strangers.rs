@@ -140,7 +140,11 @@ impl World {
                 truth.gone = true;
                 self.table.rows.remove(&row);
             }
-            Act::Process => found.status = Status::Processing,
+            Act::Process => {
+                found.status = Status::Processing;
+                // Who claims it has its time in hand: given back, it waits as if it were due.
+                truth.not_before = 0;
+            }
             Act::Resend | Act::Replay => {
                 self.stats.replays += u64::from(act == Act::Replay);
                 (found.status, found.attempts, found.due) = (Status::Pending, 0, now);

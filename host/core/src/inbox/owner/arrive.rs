@@ -237,13 +237,22 @@ impl InboxOwner {
         self.consider(seq);
     }
 
-    /// A delivery has been joined to all its messages: of those that are stored and released it waits no longer.
+    /// A row was read whose deliveries waited to see that it can be.
+    pub(super) fn settle_released(&mut self, seq: crate::ids::Seq) {
+        let copies = self.entries.get(seq).filter(|entry| entry.releasable).map(|entry| entry.copies.clone());
+        self.done_with_copies(seq, &copies.unwrap_or_default());
+    }
+
+    /// A delivery has been joined to all its messages: of those that are stored and released it waits no longer. A row that has still to
+    /// be read may turn out to be unreadable, and then the delivery is the only copy: it waits, if there is memory to read the row now.
     fn join_released(&mut self, delivery: DeliveryId) {
         let joins = self.is_rule_kept(Rule::CopiesJoin);
         let open = self.hand.get(delivery).map(|held| held.open.clone()).unwrap_or_default();
+        let reads = !self.entries.is_row_memory_full();
         for seq in open {
             let is_done = self.entries.get(seq).is_some_and(|entry| {
-                entry.is_row() && entry.releasable || !joins && entry.copies.len() > 1 && !entry.is_orphan()
+                let is_read = entry.message.is_some() || !reads;
+                entry.is_row() && entry.releasable && is_read || !joins && entry.copies.len() > 1 && !entry.is_orphan()
             });
             if is_done {
                 self.done_with(delivery, seq);

@@ -76,6 +76,7 @@ impl InboxOwner {
                     entry.reused = entry.fingerprint != by_id;
                     entry.last_error.clone_from(&row.last_error);
                 }
+                self.settle_released(seq);
                 self.consider(seq);
             }
             Ok(None) => {

@@ -49,6 +49,9 @@ impl InboxOwner {
         let Some(entry) = self.entries.get(seq) else { return };
         let Some(consumer) = entry.consumer else { return };
         let (due, is_loaded) = (entry.due, entry.message.is_some());
+        if !is_loaded && !entry.copies.is_empty() {
+            self.unloaded.insert(seq);
+        }
         if self.needs_take(entry) {
             self.untaken.insert(seq);
             return;

@@ -59,7 +59,7 @@ fn bring_log(owner: &mut InboxOwner, numbers: std::ops::RangeInclusive<u64>, at:
 }
 
 /// Which numbers are called, in order, and whether they are told that they may have been handled.
-fn told(owner: &mut InboxOwner, at: u64) -> Vec<(String, bool)> {
+fn called_as(owner: &mut InboxOwner, at: u64) -> Vec<(String, bool)> {
     calls(owner, at).into_iter().map(|call| (call.message.id.as_str().to_owned(), call.maybe_handled)).collect()
 }
 
@@ -77,7 +77,7 @@ fn what_may_have_been_handled_and_is_dropped_with_its_delivery_is_told_so_when_i
         }
         assert!(calls(&mut owner, 22).is_empty());
         bring_log(&mut owner, 7..=8, 23);
-        assert_eq!(told(&mut owner, 23), [("m-7".to_owned(), true), ("m-8".to_owned(), false)], "{is_revoked}");
+        assert_eq!(called_as(&mut owner, 23), [("m-7".to_owned(), true), ("m-8".to_owned(), false)], "{is_revoked}");
     }
 }
 
@@ -87,7 +87,7 @@ fn what_the_last_pull_brings_of_what_was_in_hand_at_a_crash_may_have_been_handle
     bring_log(&mut owner, 1..=6, 1);
     bring_log(&mut owner, 7..=7, 20);
     bring_log(&mut owner, 8..=8, 21);
-    let told = told(&mut owner, 22);
+    let told = called_as(&mut owner, 22);
     assert_eq!((told.len(), told[6].1, told[7].1), (8, true, false), "{told:?}");
 }
 
@@ -98,7 +98,7 @@ fn the_first_messages_after_a_crash_are_as_many_for_each_consumer() {
     bring(&mut owner, Vec::new(), 20);
     assert!(!owner.unsure);
     bring_log(&mut owner, 1..=7, 21);
-    let told = told(&mut owner, 22);
+    let told = called_as(&mut owner, 22);
     let untold: Vec<&str> = told.iter().filter(|(_, told)| !told).map(|(id, _)| id.as_str()).collect();
     assert_eq!((told.len(), untold), (14, vec!["m-7", "m-7"]), "a window of six");
 }
