@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use waybill_core::ids::Seq;
 use waybill_core::inbox::dlq;
 use waybill_core::inbox::records::SagaDoorItem;
 
@@ -36,7 +37,15 @@ impl World {
         });
         let depths: Vec<_> =
             self.hosts.iter().filter_map(|host| host.life.as_ref()).map(|life| life.owner.depths()).collect();
-        self.ledger.violation(format!("STUCK: {kinds:?}, open {open:?}, rows {rows:?}, takes {takes:?}, {depths:?}"));
+        let places = (0..20_000).map(Seq);
+        let owners = self.hosts.iter().filter_map(|host| host.life.as_ref()).map(|life| &life.owner);
+        let waits: Vec<_> = owners
+            .flat_map(|owner| places.clone().filter_map(|seq| owner.at(seq)))
+            .map(|at| (at.seq.0, at.is_row, at.message.is_some(), at.waits_for))
+            .collect();
+        self.ledger.violation(format!(
+            "STUCK: {kinds:?}, {depths:?}, {waits:?}, open {open:?}, rows {rows:?}, takes {takes:?}"
+        ));
     }
 
     /// Every published content is at its end at every consumer.

@@ -171,6 +171,7 @@ impl World {
     fn try_commit(&mut self, pending: Pending) -> StoreAnswer<InboxShardRecord> {
         if !self.calm && self.rng.one_in(150) {
             self.ledger.stats.too_large += 1;
+            self.ledger.left_too_much(&pending.booking);
             return StoreAnswer::Committed(Err(StoreError::TooLarge));
         }
         if !self.calm && self.rng.percent(6) {

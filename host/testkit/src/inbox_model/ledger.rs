@@ -65,8 +65,8 @@ pub(super) struct Ledger {
     failures: BTreeMap<Item, u32>,
     /// For pauses: processed messages of the consumer when it last asked, and how often it asked while others went through.
     asked: BTreeMap<Item, (u64, u32)>,
-    /// What the owner knew when it last asked: it pays an attempt when that has grown.
-    known: BTreeMap<Item, (u64, u64)>,
+    /// What each owner, by its token, knew when it last asked: it pays an attempt when that has grown.
+    known: BTreeMap<(Item, u64), u64>,
     /// Order of first calls.
     pub called: BTreeMap<Item, u64>,
     /// A handler may have done something for it.
@@ -246,12 +246,12 @@ impl Ledger {
 
     /// A handler asked for a pause or a hold.
     /// `known` is its owner, and what that knows to be processed.
-    pub fn asks(&mut self, item: Item, down: bool, was_touched: bool, known: (u64, u64)) {
+    pub fn asks(&mut self, item: Item, down: bool, was_touched: bool, (token, known): (u64, u64)) {
         if !was_touched {
             self.touched.remove(&item);
         }
-        let before = self.known.insert(item, known);
-        if before.is_some_and(|before| before.0 == known.0 && before.1 < known.1) {
+        let before = self.known.insert((item, token), known);
+        if before.is_some_and(|before| before < known) {
             *self.failures.entry(item).or_default() += 1;
         }
         let processed = self.processed_of[usize::from(item.0)];
@@ -275,6 +275,13 @@ impl Ledger {
 
     pub fn fails(&mut self, item: Item) {
         *self.failures.entry(item).or_default() += 1;
+    }
+
+    /// A commit was too large. What it processes alone may have a failed attempt for it.
+    pub fn left_too_much(&mut self, booking: &Booking) {
+        if let [(item, _, Finish::Processed)] = booking.finished.as_slice() {
+            self.fails(*item);
+        }
     }
 
     pub fn is_touched(&self, item: Item) -> bool {

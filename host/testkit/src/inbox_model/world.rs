@@ -20,8 +20,8 @@ use crate::model::rng::Rng;
 
 /// Steps of the wild phase.
 const WILD_STEPS: u64 = 1_600;
-/// Steps of the calm phase after which what isn't at its end is stuck.
-const CALM_STEPS: u64 = 24_000;
+/// Steps of the calm phase after which what isn't at its end is stuck: each message that kills its host costs some thousand.
+const CALM_STEPS: u64 = 60_000;
 /// Steps of a pause, and between two: longer than an orphan is awaited.
 const PAUSE: u64 = 400;
 /// Most positions of a source.
