@@ -4,7 +4,7 @@
 use crate::transport::Message;
 
 /// One text, and what it is called outside.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Annotation {
     /// Name that it has as an attribute.
     pub name: &'static str,
@@ -12,33 +12,34 @@ pub struct Annotation {
     pub header: &'static str,
     /// Header of a CloudEvent over HTTP.
     pub extension: &'static str,
+    /// The record's member for it; none = it comes as an attribute.
+    member: Option<fn(&Message) -> Option<&str>>,
 }
 
-const fn annotation(name: &'static str, header: &'static str, extension: &'static str) -> Annotation {
-    Annotation { name, header, extension }
+const fn attribute(name: &'static str, header: &'static str, extension: &'static str) -> Annotation {
+    Annotation { name, header, extension, member: None }
 }
 
 /// All there are, in the order in which they are sent.
 pub const ANNOTATIONS: &[Annotation] = &[
-    annotation("event-version", "x-event-version", "ce-eventversion"),
-    annotation("aggregate-type", "x-aggregate-type", "ce-aggregatetype"),
-    annotation("aggregate-id", "x-aggregate-id", "ce-aggregateid"),
-    annotation("envelope-id", "x-envelope-id", "ce-envelopeid"),
-    annotation("correlation-id", "x-correlation-id", "ce-correlationid"),
-    annotation("causation-id", "x-causation-id", "ce-causationid"),
-    annotation("reply-to", "x-reply-to", "ce-replyto"),
+    attribute("event-version", "x-event-version", "ce-eventversion"),
+    attribute("aggregate-type", "x-aggregate-type", "ce-aggregatetype"),
+    attribute("aggregate-id", "x-aggregate-id", "ce-aggregateid"),
+    attribute("envelope-id", "x-envelope-id", "ce-envelopeid").member(|message| message.envelope_id.as_deref()),
+    attribute("correlation-id", "x-correlation-id", "ce-correlationid")
+        .member(|message| message.correlation_id.as_deref()),
+    attribute("causation-id", "x-causation-id", "ce-causationid").member(|message| message.causation_id.as_deref()),
+    attribute("reply-to", "x-reply-to", "ce-replyto").member(|message| message.reply_to.as_deref()),
 ];
 
 impl Annotation {
+    const fn member(self, member: fn(&Message) -> Option<&str>) -> Self {
+        Self { member: Some(member), ..self }
+    }
+
     /// The text, if the message has it.
     pub fn of<'m>(&self, message: &'m Message) -> Option<&'m str> {
-        match self.name {
-            "envelope-id" => message.envelope_id.as_deref(),
-            "correlation-id" => message.correlation_id.as_deref(),
-            "causation-id" => message.causation_id.as_deref(),
-            "reply-to" => message.reply_to.as_deref(),
-            name => message.attribute(name),
-        }
+        self.member.map_or_else(|| message.attribute(self.name), |member| member(message))
     }
 }
 
@@ -48,7 +49,7 @@ mod tests {
 
     #[test]
     fn the_names_of_one_text_are_alike() {
-        for Annotation { name, header, extension } in ANNOTATIONS {
+        for Annotation { name, header, extension, .. } in ANNOTATIONS {
             assert_eq!(*header, format!("x-{name}"));
             assert_eq!(*extension, format!("ce-{}", name.replace('-', "")));
         }
