@@ -94,11 +94,25 @@ pub fn kept(folder: &str) -> PathBuf {
 
 /// Makes `to` hold the files of a project, with the tools of its language.
 pub fn copied(from: &Path, to: &Path, language: &str) {
+    remove_others(&from.join("wit"), &to.join("wit"));
     sync(from, to);
     if language == "js" {
         let link = to.join("node_modules");
         let _ = std::fs::remove_file(&link);
         std::os::unix::fs::symlink(&tools().node_modules, link).unwrap();
+    }
+}
+
+/// Removes the files in `to` that `from` doesn't have: the tools read each that lies in a contract's folder.
+fn remove_others(from: &Path, to: &Path) {
+    for entry in std::fs::read_dir(to).into_iter().flatten() {
+        let entry = entry.unwrap();
+        let other = from.join(entry.file_name());
+        if entry.path().is_dir() {
+            remove_others(&other, &entry.path());
+        } else if !other.is_file() {
+            std::fs::remove_file(entry.path()).unwrap();
+        }
     }
 }
 

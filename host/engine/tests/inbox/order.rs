@@ -120,7 +120,7 @@ async fn an_orphan_that_does_not_come_again_gives_its_place_up() {
 #[tokio::test(start_paused = true)]
 async fn a_place_is_kept_for_as_long_as_its_source_takes_to_bring_it_again() {
     let world = World::new();
-    world.shop.set_settle_within(seconds(120));
+    world.shop.set_settle_within(seconds(150));
     let host = world.start().await;
     let gate = Gate::default();
     let behind = gate.clone();
@@ -132,7 +132,7 @@ async fn a_place_is_kept_for_as_long_as_its_source_takes_to_bring_it_again() {
     let next = world.start().await;
     world.shop.send_keyed("a-2", "a", "1");
     pass(seconds(100)).await;
-    assert_eq!((next.ship().await.orphans, world.http.posted().len()), (1, 1), "it comes again after 120 s");
+    assert_eq!((next.ship().await.orphans, world.http.posted().len()), (1, 1), "it comes again after 150 s");
     world.until_acknowledged(2).await;
     let ids = world.http.ids();
     let again = ids.iter().rposition(|id| id == "a-1").unwrap();
