@@ -38,6 +38,7 @@ pub struct FakeSource {
     sessions: AtomicU64,
     opened: Mutex<Vec<OpenSource>>,
     closed: AtomicU64,
+    close_time: Mutex<Duration>,
     refuses: Mutex<Option<CallError>>,
     pull_fails: Mutex<Option<CallError>>,
     settle_fails: AtomicBool,
@@ -64,6 +65,7 @@ impl FakeSource {
             sessions: AtomicU64::new(0),
             opened: Mutex::default(),
             closed: AtomicU64::new(0),
+            close_time: Mutex::default(),
             refuses: Mutex::default(),
             pull_fails: Mutex::default(),
             settle_fails: AtomicBool::new(false),
@@ -91,6 +93,11 @@ impl FakeSource {
     /// From now on `open` fails so; none = it works.
     pub fn refuse(&self, error: Option<CallError>) {
         *self.refuses.lock() = error;
+    }
+
+    /// From now on it takes so long to close, if it is given the time.
+    pub fn set_close_time(&self, time: Duration) {
+        *self.close_time.lock() = time;
     }
 
     /// From now on every pull fails so; none = it works.
@@ -301,8 +308,12 @@ impl Source for Connection {
         HealthReport { health: Health::Ready, detail: None }
     }
 
-    async fn close(&self, _timeout: Duration) {
+    async fn close(&self, timeout: Duration) {
         if !self.closed.swap(true, Ordering::AcqRel) {
+            let takes = *self.source.close_time.lock();
+            if !takes.is_zero() {
+                tokio::time::sleep(takes.min(timeout)).await;
+            }
             self.source.closed.fetch_add(1, Ordering::AcqRel);
             let session = self.source.sessions.load(Ordering::Acquire);
             self.source.broker.lock().give_back(Some(session));

@@ -24,6 +24,14 @@ const SETTLE_TIMEOUT: Duration = Duration::from_secs(10);
 const REOPEN_TIMEOUT: Duration = Duration::from_secs(10);
 /// Each source gets this long to end in good order.
 pub(in crate::inbox) const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+/// And at least this long, also when calls under way took the whole drain time. Sources and then handlers: both together end before the
+/// drain gives up on them.
+const CLOSE_MIN: Duration = Duration::from_millis(500);
+
+/// How long a source or a handler may take to end in a drain that is to be over at this instant.
+pub(in crate::inbox) fn close_within(until: Instant) -> Duration {
+    until.saturating_duration_since(Instant::now()).clamp(CLOSE_MIN, CLOSE_TIMEOUT)
+}
 
 impl Actor {
     pub(in crate::inbox) fn drive_sources(&mut self, now: Now) {
