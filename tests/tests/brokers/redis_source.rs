@@ -146,7 +146,7 @@ async fn an_entry_of_others_comes_as_a_json_object_of_its_fields() {
     assert_eq!((payload, all[0].id.as_deref()), (json!({ "order": "7", "amount": "3.50" }), None));
     assert_eq!(
         (all[0].position.as_deref(), all[0].content_type.as_deref()),
-        (Some(id.as_str()), Some("application/json"))
+        (Some(format!("{STREAM}/{id}").as_str()), Some("application/json"))
     );
 }
 
