@@ -51,6 +51,7 @@ async fn a_message_comes_with_all_that_its_transport_said_and_is_acknowledged() 
     send_orders(server, "source-whole", 7, 8).await;
     let source = open(server, "source-whole", json!({ "consumer_timeout": "10m" })).await;
     assert_eq!(source.facts().features, ["nack", "reject", "delivery-count"]);
+    assert_eq!(source.facts().settle_within, Some(Duration::from_secs(600)));
     let (session, all) = pull_all(&source, 1).await;
     let [delivery] = all.as_slice() else { panic!("{all:#?}") };
     assert_eq!((delivery.id.as_deref(), delivery.topic.as_str()), (Some("m7"), "orders.created"));
