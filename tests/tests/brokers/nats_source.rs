@@ -151,7 +151,7 @@ async fn a_payload_that_is_too_large_is_told_by_its_size_and_the_next_one_comes(
 async fn stream_and_consumer_are_provisioned_once_and_a_source_without_them_waits() {
     let server = Server::start().await.unwrap();
     let config = json!({ "durable": "ship", "ack_wait": "2m", "filter_subject": "orders.>",
-        "provision": { "stream": { "subjects": ["orders.>"], "max_age": "168h" } } });
+        "provision": { "stream": { "subjects": ["orders.>"], "max_age": "7d" } } });
     let (source, refused) = source::supervise(PLUGIN, settings(&server, &config)).await;
     assert_eq!(
         refused.map(|error| (error.kind, error.fault.code)),
