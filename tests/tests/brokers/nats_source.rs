@@ -9,7 +9,7 @@ use waybill_core::port::source::{Disposition, Overtaken, Settled, Source, Source
 use waybill_core::port::transport::{ErrorKind, Fault, Transport};
 use waybill_core::time::UnixMillis;
 use waybill_sandbox::{EndpointSpec, WasmSource};
-use waybill_testkit::nats::Server;
+use waybill_testkit::nats::{Options, Server};
 use waybill_tests::source::{self, BYTES, WANTS, attribute, ids, pull, pull_all, settle};
 use waybill_tests::transport::{self, AMPLE, acknowledged, batch, send};
 
@@ -255,6 +255,23 @@ async fn what_the_stream_removed_unread_stops_the_source_or_is_counted() {
         (ids(&pulled.deliveries), attribute(&pulled.notices.attributes, "overtaken")),
         (vec!["m7", "m8", "m9"], Some("6"))
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_is_not_let_in_is_told_so_without_the_password() {
+    let config = "authorization { user: shop, password: s3cret }".to_owned();
+    let server = Server::start_with(Options { config, ..Options::default() }).await.unwrap();
+    for (password, kind, code) in [
+        ("another-one", ErrorKind::Denied, "NATS.AUTH"),
+        // That one is in, and looks for the stream.
+        ("s3cret", ErrorKind::Unavailable, "NATS.NO_STREAM"),
+    ] {
+        let spec = settings(&server, &json!({ "durable": "ship" }));
+        let spec = transport::grant(spec, &[("user", "shop"), ("password", password)]);
+        let error = source::open(PLUGIN, spec, WANTS).await.unwrap_err();
+        assert_eq!((error.kind, error.fault.code.as_str()), (kind, code), "{error:?}");
+        assert!(!format!("{error:?}").contains(password));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -184,6 +184,19 @@ async fn pull_until_it_serves(source: &WasmSource) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn who_is_not_let_in_is_told_so_without_the_password() {
+    let server = Server::shared().await.unwrap();
+    for (password, code) in [("another-one", "RABBITMQ.AUTH"), ("guest", "RABBITMQ.NO_QUEUE")] {
+        let spec = settings(server, "source-nobody-made", &json!({}));
+        let spec = transport::grant(spec, &[("user", "guest"), ("password", password)]);
+        let error = source::open(PLUGIN, spec, WANTS).await.unwrap_err();
+        // The second one is in, and looks for the queue.
+        assert_eq!(error.fault.code, code, "{error:?}");
+        assert!(!format!("{error:?}").contains("another-one"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_is_killed_costs_nothing() {
     let mut server = Server::start().await.unwrap();
     queue(&server, "orders", &[]).await;

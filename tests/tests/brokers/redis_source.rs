@@ -202,6 +202,22 @@ async fn what_was_trimmed_unread_stops_the_source_or_is_counted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn who_is_not_let_in_is_told_so_without_the_password() {
+    let options = Options { password: Some("s3cret".to_owned()), ..Options::default() };
+    let server = Server::start_with(options).await.unwrap();
+    for (password, kind, code) in [
+        ("another-one", ErrorKind::Denied, "REDIS.AUTH"),
+        // That one is in, and looks for the group.
+        ("s3cret", ErrorKind::Unavailable, "REDIS.NO_GROUP"),
+    ] {
+        let spec = transport::grant(settings(&server, &json!({})), &[("password", password)]);
+        let error = source::open(PLUGIN, spec, WANTS).await.unwrap_err();
+        assert_eq!((error.kind, error.fault.code.as_str()), (kind, code), "{error:?}");
+        assert!(!format!("{error:?}").contains(password));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_is_killed_costs_nothing() {
     let mut server = server_with(Options { durable: true, ..Options::default() }).await;
     send_orders(&server, 0, 20).await;
