@@ -217,7 +217,7 @@ async fn a_stream_made_anew_brings_new_positions_and_tells_what_is_lost() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_consumer_of_its_own_begins_at_the_earliest_and_is_made_again_where_it_stood() {
+async fn a_consumer_of_its_own_begins_at_the_earliest_or_where_it_stood_also_when_it_is_made_again() {
     let server = Server::start().await.unwrap();
     server.client().await.unwrap().create_stream("ORDERS", &["orders.>"], &json!({})).await.unwrap();
     send_orders(&server, 0, 4).await;
@@ -232,6 +232,11 @@ async fn a_consumer_of_its_own_begins_at_the_earliest_and_is_made_again_where_it
     assert_eq!(ids(&again), ["m2", "m3"]);
     source.close(AMPLE).await;
     assert_eq!(api(&server, "CONSUMER.NAMES.ORDERS", &json!({})).await["consumers"], json!([]));
+    // The host remembers where it stood.
+    let wants = SourceWants { resume_after: all[1].position.clone(), ..WANTS };
+    let source = source::open(PLUGIN, settings(&server, &json!({})), wants).await.unwrap();
+    assert!(source.facts().has("resumes"));
+    assert_eq!(ids(&pull_all(&source, 2).await.1), ["m2", "m3"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -314,6 +314,10 @@ impl Actor {
         for (source, place) in self.sources.places.iter().enumerate() {
             let unsettled: usize = self.home.instances_of(source).map(|id| self.owner.in_hand(id)).sum();
             place.seat.change(|figures| figures.unsettled = unsettled as u64);
+            // Instances that replace others begin there.
+            if let (Some(open), Some(position)) = (place.seat.open_now(), self.begins_behind(source)) {
+                open.resume_after(position);
+            }
         }
     }
 }

@@ -37,6 +37,7 @@ pub struct FakeSource {
     /// The session of each open connection counts up.
     sessions: AtomicU64,
     opened: Mutex<Vec<OpenSource>>,
+    behind: Mutex<Vec<Option<String>>>,
     closed: AtomicU64,
     close_time: Mutex<Duration>,
     refuses: Mutex<Option<CallError>>,
@@ -64,6 +65,7 @@ impl FakeSource {
             lanes,
             sessions: AtomicU64::new(0),
             opened: Mutex::default(),
+            behind: Mutex::default(),
             closed: AtomicU64::new(0),
             close_time: Mutex::default(),
             refuses: Mutex::default(),
@@ -183,6 +185,11 @@ impl FakeSource {
         self.opened.lock().clone()
     }
 
+    /// Behind which position it was to begin, each time.
+    pub fn resumed(&self) -> Vec<Option<String>> {
+        self.behind.lock().clone()
+    }
+
     /// How often it was closed.
     pub fn closed(&self) -> u64 {
         self.closed.load(Ordering::Acquire)
@@ -218,6 +225,9 @@ impl SourcePlugin for FakeSourcePlugin {
         }
         self.0.sessions.fetch_add(1, Ordering::AcqRel);
         Ok(Arc::new(Connection { source: Arc::clone(&self.0), closed: AtomicBool::new(false) }))
+    }
+    fn resume_after(&self, position: Option<String>) {
+        self.0.behind.lock().push(position);
     }
     async fn provision(&self, _apply: bool) -> Result<Vec<ProvisionChange>, ProvisionError> {
         self.0.provisioned.lock().clone()

@@ -84,10 +84,17 @@ impl Actor {
         let Some(place) = self.sources.places.get_mut(source) else { return };
         place.goes_on = how.go_on;
         let (seat, plugin) = (Arc::clone(&place.seat), Arc::clone(&place.home.config.plugin));
+        plugin.resume_after(self.begins_behind(source));
         self.begin(async move {
             let result = seat.open(plugin.as_ref(), how).await;
             SourceEvent::Opened { source, result }
         });
+    }
+
+    /// Position behind which a source begins that has no place of its own at its peer.
+    pub(in crate::inbox) fn begins_behind(&self, source: usize) -> Option<String> {
+        let id = self.home.instances_of(source).next()?;
+        self.owner.resume_after(id).map(str::to_owned)
     }
 
     fn begin_quiesce(&mut self, source: usize) {
