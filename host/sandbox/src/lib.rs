@@ -68,8 +68,8 @@ pub use load::{Inspection, LoadedPlugin, PluginSource, inspect};
 pub use manifest::{Ask, Manifest, World};
 pub use participant::{ParticipantLimits, WasmParticipant, participant_steps};
 pub use slot::{
-    BAD_MAX, BadDigest, Forgetful, HISTORY_MAX, HandlerSlot, Life, Phase, Probation, Record, RolledBack, Slot, SlotMemory,
-    StageOptions, Staged, SwapError, Swapped, Why,
+    BAD_MAX, BadDigest, Forgetful, HISTORY_MAX, HandlerSlot, Life, Phase, Probation, Record, RolledBack, Slot,
+    SlotMemory, StageOptions, Staged, SwapError, Swapped, Why,
 };
 pub use source::WasmSource;
 pub use table::WasmTable;

@@ -85,7 +85,7 @@ struct Inner {
     looked: Mutex<source::Looked>,
 }
 
-/// One of them.
+/// A transport or a handler of it.
 struct Entry {
     slot: Slot,
     world: World,

@@ -63,7 +63,7 @@ impl Recipe {
     }
 }
 
-/// Running instances.
+/// The instances that run from a recipe.
 #[derive(Clone)]
 pub(super) enum Served {
     Transport(Arc<WasmTransport>),

@@ -45,7 +45,7 @@ impl Staged {
     pub fn number(&self) -> u32 {
         self.number
     }
-    /// Of its slot.
+    /// What its slot is known by.
     pub fn name(&self) -> &str {
         &self.slot.name
     }
